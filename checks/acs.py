@@ -1,21 +1,23 @@
-"""PCIe ports above GPUs and NICs redirect peer-to-peer traffic only if that is wanted.
+"""PCIe ports above GPUs and NICs redirect peer-to-peer traffic only if the baseline wants it.
 
-**Why it matters.** With ACS redirection a switch sends what one GPU writes to another, or a NIC to
-a GPU, up to the root complex and down again: GPUDirect falls to a fraction of its bandwidth, or
-hangs. A host of virtual machines needs it, since otherwise one guest's device reaches another's.
+**Why it matters.** With ACS redirection, a switch sends the traffic between two GPUs, or between a
+NIC and a GPU, up to the root complex and back down: GPUDirect drops to a fraction of its bandwidth,
+or hangs. A host of virtual machines needs redirection: without it, one guest's device can reach
+another guest's.
 
-**Read from** the ACS capability in the configuration space of every port above a GPU or a NIC,
-as `lspci -vvv` shows it: ACSCtl, ReqRedir and CmpltRedir. Linux turns them on at boot if an IOMMU
-is in use, also with iommu=pt.
+**Read from** the ACS capability in the configuration space of every port above a GPU or a NIC, as
+`lspci -vvv` shows it: ACSCtl, ReqRedir and CmpltRedir. Linux turns both redirections on at boot if
+the IOMMU is in use, even with iommu=pt.
 
 **Verdicts.** `acs: false` fails for a port that redirects requests or completions; SrcValid alone
-redirects nothing. `acs: true` fails for one that does not redirect both. A port without ACS cannot
-redirect. Ports of a virtual machine are not real, and a GPU kept for guests is not judged. Without
-root it is unknown: only root may read beyond the first 64 bytes.
+redirects nothing. `acs: true` fails for a port that does not redirect both. A port without ACS
+cannot redirect. The ports of a virtual machine are not real, so they are not applicable. A GPU that
+is reserved for guests is not judged. Without root the result is unknown: only root may read beyond
+the first 64 bytes of the configuration space.
 
-**To fix it** turn ACS off in the BIOS, or at every boot `setpci -s PORT ECAP_ACS+6.w=0000`; on
-bare metal without VMs turning off the IOMMU does it, too. A host of virtual machines needs its
-IOMMU on (intel_iommu=on, amd_iommu=on).
+**To fix it** turn ACS off in the BIOS, or run `setpci -s PORT ECAP_ACS+6.w=0000` at every boot. On
+bare metal without VMs, turning off the IOMMU also works. A host of virtual machines needs its IOMMU
+on (intel_iommu=on, amd_iommu=on).
 """
 
 from collections.abc import Iterator
@@ -49,8 +51,8 @@ from nodevet.model import (
 
 REDIRECTS = REQUEST_REDIRECT | COMPLETION_REDIRECT
 TURN_OFF = (
-    "turn ACS off in the BIOS, or at every boot `setpci -s PORT ECAP_ACS+6.w=0000`; not on a host "
-    "that gives devices to virtual machines"
+    "turn ACS off in the BIOS, or run `setpci -s PORT ECAP_ACS+6.w=0000` at every boot; not on a "
+    "host that passes devices through to virtual machines"
 )
 TURN_ON = "turn ACS and the IOMMU on in the BIOS and on the kernel's command line"
 
@@ -66,7 +68,7 @@ class Params(CheckParams):
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     virtual = of_metal(evidence)
     if virtual is None:
-        yield unknown(why="host: not known whether this is a virtual machine")
+        yield unknown(why="host: cannot tell whether this is a virtual machine")
     elif virtual:
         yield not_applicable(why="the ports of a virtual machine are not real")
     else:
@@ -75,7 +77,9 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
 
 def judge_ports(evidence: Evidence, params: Params) -> Iterator[Finding]:
     data = evidence[PciSettings].data
-    known = {function.address: function for function in (data.functions if data else None) or ()}
+    functions = {
+        function.address: function for function in (data.functions if data else None) or ()
+    }
     judged = set()
     for device in each_setting(evidence, ("gpu", "nic")):
         if isinstance(device, Finding):
@@ -88,7 +92,7 @@ def judge_ports(evidence: Evidence, params: Params) -> Iterator[Finding]:
             for address in device.above:
                 if address not in judged:
                     judged.add(address)
-                    yield judge_port(address, known.get(address), params.redirect)
+                    yield judge_port(address, functions.get(address), params.redirect)
 
 
 def judge_port(address: str, port: PciSetting | None, expected: bool) -> Finding:
@@ -124,7 +128,7 @@ CHECK = Check(
         "host.virtualization",
     ),
     judge=judge,
-    unasked="off on bare metal, on where virtual machines run: say acs: false or acs: true",
+    unasked="off on bare metal, on for hosts of virtual machines: say acs: false or acs: true",
     asks=lambda params: {"pci_settings": ("config",)},
     learn=learn,
 )

@@ -1,4 +1,4 @@
-"""Every GPU's BAR1 covers its memory, or is as large as the baseline asks for.
+"""Every GPU's BAR1 covers its memory, or is as large as the baseline requires.
 
 **Why it matters.** BAR1 is the window through which CPU, NICs and other GPUs reach a GPU's memory.
 If the firmware left it at 256 MiB (no Resizable BAR, no Above 4G Decoding), GPUDirect RDMA and
@@ -6,13 +6,13 @@ peer-to-peer copies of large buffers fail or go through the host's memory.
 
 **Read from** NVML: nvmlDeviceGetBAR1MemoryInfo and nvmlDeviceGetMemoryInfo.
 
-**Verdicts.** By default, a BAR1 smaller than the GPU's memory fails; with `minimum_mib`, one that
-is smaller than that. A GPU without BAR1, and a vGPU, whose size its host decides, are not
-applicable.
+**Verdicts.** By default, a BAR1 that is smaller than the GPU's memory fails. With `minimum_mib`, a
+BAR1 that is smaller than `minimum_mib` fails. A GPU without BAR1 is not applicable. Neither is a
+vGPU, because its host decides the size.
 
-**To fix it** enable Above 4G Decoding and Resizable BAR in the BIOS, and update it and the VBIOS if
-that is not offered; of a virtual machine, give it enough 64-bit MMIO space. Many boards (T4,
-GeForce before Ampere) cannot have more than 256 MiB: give `minimum_mib` for those.
+**To fix it** enable Above 4G Decoding and Resizable BAR in the BIOS. If the BIOS does not offer
+them, update the BIOS and the VBIOS. Give a virtual machine enough 64-bit MMIO space. Many boards
+(T4, GeForce before Ampere) cannot have more than 256 MiB: set `minimum_mib` for them.
 """
 
 from collections.abc import Iterator
@@ -87,7 +87,8 @@ def judge_gpu(gpu: Gpu, minimum_mib: int | None) -> Finding:
 
 
 def learn(evidence: Evidence) -> dict[str, int] | None:
-    """The default, if BAR1 covers the memory of every GPU that tells both; else what is there."""
+    """`{}` if the BAR1 of every GPU covers its memory; otherwise the smallest BAR1 as
+    `minimum_mib`."""
     sizes = [
         (gpu.bar1_total_b, gpu.memory_total_b)
         for gpu in each_gpu(evidence)
@@ -108,7 +109,7 @@ CHECK = Check(
         *reads_of("gpu.gpus[]", "bar1_total_b", "memory_total_b", "virtualization_mode"),
     ),
     judge=judge,
-    unasked="T4, A10G and GeForce cards may have a small BAR1 by design: say bar1: {} of others",
+    unasked="T4, A10G and GeForce cards may have a small BAR1 by design: say bar1: {} for others",
     learn=learn,
     severity=Severity.WARNING,
 )

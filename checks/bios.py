@@ -1,18 +1,18 @@
 """The node runs one of the BIOS versions that the baseline names.
 
-**Why it matters.** A BIOS brings microcode, PCIe and memory settings. Two nodes of one model that
-differ in it differ in speed and in faults, and an update often resets what was set: NUMA nodes per
-socket, IOMMU, power profile, SR-IOV.
+**Why it matters.** The BIOS contains microcode, and sets up PCIe and memory. Two nodes of one model
+with different BIOS versions differ in speed and in faults. An update often resets settings: NUMA
+nodes per socket, IOMMU, power profile, SR-IOV.
 
 **Read from** `bios_vendor`, `bios_version` and `bios_date` in `/sys/class/dmi/id`.
 
-**Verdicts.** What the baseline does not give is not judged. A version is compared as text, since
-vendors number as they like; the date, the day of its release, tells older from newer. A virtual
-machine has its hypervisor's firmware and is not applicable; a node without DMI (Arm boards) is
-unknown.
+**Verdicts.** nodevet judges only the fields that the baseline gives. It compares versions as text,
+because every vendor numbers them differently; `minimum_date` compares release dates, which tell
+older from newer. A virtual machine has its hypervisor's firmware and is not applicable. A node
+without DMI (Arm boards) is unknown.
 
-**To fix it** update with the vendor's tool or the BMC on a drained node, then look at the settings
-that it may have reset: run this baseline's other checks.
+**To fix it** update the BIOS with the vendor's tool or the BMC on a drained node. Then check the
+settings that the update may have reset: run this baseline's other checks.
 """
 
 import re
@@ -39,8 +39,8 @@ from nodevet.model import (
 DAY = re.compile(r"(\d{2})/(\d{2})/(\d{4})")
 METAL = ("none", "container")
 ADVICE = (
-    "update it in the next maintenance (drained node, the vendor's tool or the BMC); then check "
-    "again, as an update may reset NUMA, IOMMU, power and SR-IOV settings"
+    "update it in the next maintenance window (drain the node, use the vendor's tool or the "
+    "BMC); then check again, because an update may reset NUMA, IOMMU, power and SR-IOV settings"
 )
 
 
@@ -50,7 +50,7 @@ class Params(CheckParams):
     bare: ClassVar[str] = "one_of"
 
     one_of: tuple[str, ...] = ()
-    """Versions, as `dmidecode -s bios-version` prints them."""
+    """The allowed versions, as `dmidecode -s bios-version` prints them."""
     vendor: str | None = None
     minimum_date: date | None = None
 
@@ -97,10 +97,9 @@ def judge_date(host: HostInfo, earliest: date) -> Finding:
 
 
 def release_date(text: str) -> date | None:
-    """The day in the SMBIOS form MM/DD/YYYY; None for any other text.
+    """The date in a text of the SMBIOS form MM/DD/YYYY; None for any other text.
 
-    >>> released("06/14/2024")
-    datetime.date(2024, 6, 14)
+    >>> release_date("06/14/2024") datetime.date(2024, 6, 14)
     """
     match = DAY.fullmatch(text) if text.isascii() else None
     if match is None:

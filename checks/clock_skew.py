@@ -1,17 +1,17 @@
 """The node's clock agrees with the controller's.
 
-**Why it matters.** With clocks that differ, logs of two nodes cannot be put in order,
-certificates and Kerberos or munge credentials are rejected, and builds and checkpoints mistake
-old files for new ones.
+**Why it matters.** If clocks differ, the log lines of two nodes cannot be put in order, services
+reject certificates and Kerberos or munge credentials, and builds and checkpoints mistake old files
+for new ones.
 
-**Read from** CLOCK_REALTIME on the node at the moment that the request reached the probe, and the
-clock of the controller when it sent the request.
+**Read from** CLOCK_REALTIME on the node when the request reached the probe, and the controller's
+clock when it sent the request.
 
-**Verdicts.** Fails if the two differ by more than the baseline allows. The time that the request
-takes to reach the probe, including the start of Python on a busy node, makes the node look ahead
-by as much: choose a maximum well above it. Only the difference is known: if every node is off by
-the same amount, it is the controller's clock that is off. Not applicable to a machine that checks
-itself: it has no other clock to compare with.
+**Verdicts.** Fails if the two clocks differ by more than the baseline allows. The request takes
+some time to reach the probe, including the start of Python on a busy node, and this time makes the
+node's clock look ahead: choose a maximum well above it. Only the difference is known: if every node
+is off by the same amount, the controller's clock is wrong. A machine that checks itself has no
+other clock to compare with, so it is not applicable.
 
 **To fix it** start chrony or systemd-timesyncd and let it reach its servers (`chronyc tracking`,
 `timedatectl`); a virtual machine may need the hypervisor's clock.
@@ -31,7 +31,7 @@ from nodevet.model import NODE, Area, Check, CheckParams, Finding, Severity, not
 YEAR = 365 * 86400
 HALF_HOUR = 1800  # seconds; time zones differ by as much
 FARTHEST_ZONE = 14 * 3600
-NEAR = 90  # seconds, of the way of the request and of drift
+NEAR = 90  # seconds: covers the time of the request and drift
 BATTERY = (
     "the clock was reset: the CMOS battery is empty, or the BIOS was reset and lost its other "
     "settings too. Replace the battery, check the BIOS, set the clock (`chronyc makestep`, "
@@ -42,9 +42,9 @@ LOCAL_TIME = (
     "then `hwclock --systohc` once the time is right"
 )
 DRIFTED = (
-    "`chronyc sources` or `timedatectl timesync-status` shows whether it reaches a server. Step "
-    "it (`chronyc makestep`) on a drained node, since jobs would see the jump; if all nodes are "
-    "off by the same amount, the controller's clock is wrong"
+    "`chronyc sources` or `timedatectl timesync-status` shows whether the node reaches a time "
+    "server. Step the clock (`chronyc makestep`) on a drained node, because jobs would see the "
+    "jump; if all nodes are off by the same amount, the controller's clock is wrong"
 )
 
 
@@ -54,7 +54,7 @@ class Params(CheckParams):
     bare: ClassVar[str] = "maximum"
 
     maximum: Annotated[float, Meta(gt=0)] = 60
-    """Seconds, ahead or behind."""
+    """The largest allowed difference in seconds, ahead or behind."""
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:

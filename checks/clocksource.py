@@ -1,19 +1,19 @@
-"""The kernel keeps time by a clock that is cheap to read.
+"""The kernel keeps time with a clock source that is cheap to read.
 
-**Why it matters.** CUDA, NCCL and every profiler read the clock all the time. By the CPU's own
-counter that takes 20 ns without a system call; by HPET or the ACPI timer it takes a microsecond and
-more, and one CPU at a time. The kernel falls back to them at run time if it finds the counter
-unstable, and says so only in its log.
+**Why it matters.** CUDA, NCCL and every profiler read the clock all the time. A read of the CPU's
+own counter takes 20 ns and no system call; a read of HPET or the ACPI timer takes a microsecond or
+more, and only one CPU can read at a time. The kernel falls back to them at run time if it finds the
+counter unstable, and reports this only in its log.
 
 **Read from** `current_clocksource` and `available_clocksource` in
 `/sys/devices/system/clocksource/clocksource0`.
 
-**Verdicts.** `tsc` is right on x86, `arch_sys_counter` on Arm; and in a virtual machine the clock
-of its hypervisor: kvm-clock, Hyper-V's TSC page, Xen's. `hpet`, `acpi_pm`, `pit`, `jiffies` and
-Hyper-V's MSR fail. Any other is unknown, unless the baseline names it.
+**Verdicts.** `tsc` is right on x86 and `arch_sys_counter` on Arm. In a virtual machine the clock of
+its hypervisor is also right: kvm-clock, Hyper-V's TSC page, Xen's. `hpet`, `acpi_pm`, `pit`,
+`jiffies` and Hyper-V's MSR fail. Any other clock source is unknown, unless the baseline names it.
 
-**To fix it** `dmesg | grep -i clocksource` says why the counter was given up. If it is still
-available, writing `tsc` to `current_clocksource` holds until the next boot.
+**To fix it** `dmesg | grep -i clocksource` says why the kernel gave up the counter. If `tsc` is
+still available, write `tsc` to `current_clocksource`; this holds until the next boot.
 """
 
 from nodevet.checking.one_value import node_value, ok_if
@@ -51,7 +51,8 @@ class Params(CheckParams):
     """`clocksource: {}` or `clocksource: {one_of: [tsc]}`"""
 
     one_of: tuple[str, ...] = ()
-    """As the kernel names them; without it, every one that is cheap to read."""
+    """The allowed clock sources, as the kernel names them; by default all that are cheap to
+    read."""
 
 
 def judge(params: Params, current: str, available: tuple[str, ...] | None) -> Finding:
@@ -60,9 +61,14 @@ def judge(params: Params, current: str, available: tuple[str, ...] | None) -> Fi
     right = current in (params.one_of or CHEAP)
     if not right and not params.one_of and current not in DEAR:
         return unknown(
-            why=f"{current[:60]}: not known how long it takes to read; name it in one_of"
+            why=(
+                f"{current[:60]}: nodevet does not know how long a read takes; if it is right, "
+                "name it in one_of"
+            )
         )
-    expected = " or ".join(params.one_of) if params.one_of else "a cheap one"
+    expected = (
+        " or ".join(params.one_of) if params.one_of else ("a clock source that is cheap to read")
+    )
     advice = STILL_THERE if "tsc" in (available or ()) else GIVEN_UP
     return ok_if(right, expected=expected, actual=current, advice=advice)
 

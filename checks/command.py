@@ -1,23 +1,24 @@
-"""The site's own commands exit and print as its rules say.
+"""The site's own commands exit and print as the site's rules require.
 
-**Why it matters.** A vendor's tool often knows what no file of the kernel tells: firmware levels,
-the state of a fabric, a licence. A site's rules ask it, without any Python.
+**Why it matters.** A vendor's tool often knows facts that no kernel file shows: firmware levels,
+the state of a fabric, a licence. A site's rules run such a tool, without any Python.
 
-**Read from** the commands that the baseline names, each under a name of the site's own. They run on
-the node without a shell, with an empty standard input, a fixed environment and a deadline. Where
-nodevet is root they run as `user`, `nobody` by default, and otherwise as the user it logs in as.
-What they print is judged there and stays there, but for the values that `json` names, an output
-that was to equal `text`, and what a command that failed says of that. A baseline has commands run
-only if it says `allow_commands: true` itself; what it extends cannot say it for it. As a host's
-baseline is chosen by what the probe finds, the commands of every baseline of a run are run that may
-fit the host by its name and groups (`applies`): name one with `-b` to have no others.
+**Read from** the commands that the baseline names; the site gives each rule a name. The commands
+run on the node without a shell, with an empty standard input, a fixed environment and a deadline.
+If nodevet is root, they run as `user` (`nobody` by default), otherwise as the user that nodevet
+logs in as. The node judges the output, and the output stays there. Only three parts of it leave the
+node: the values that `json` names, an output that had to equal `text`, and the error message of a
+failed command. A baseline runs commands only if it says `allow_commands: true` itself; a baseline
+that it extends cannot say it in its place. The probe's answers decide which baseline a host gets,
+so nodevet runs the commands of every baseline whose names and groups (`applies`) may fit the host:
+name one baseline with `-b` to run no others.
 
-**Verdicts.** One finding for each rule, and one more if something could not be read beside a
-failure. `exit` is 0 unless the rule says otherwise. `text` is the whole output, `contains` texts
-that are in it, `pattern` regular expressions (Python's), `^` and `$` at each line; of several each
-must be found. `json` is a value in an output that is JSON. A command that is not there, may not be
-run as this user, took too long or printed more than 1 MiB is unknown, as is one that saved evidence
-was not asked.
+**Verdicts.** Each rule gives one finding, and a second one if one part of it failed and another
+part could not be read. `exit` is 0 unless the rule says otherwise. `text` is the whole output.
+`contains` lists texts, and `pattern` regular expressions (Python's, `^` and `$` match at each
+line); the output must contain all of them. `json` is a value in an output that is JSON. A command
+is unknown if it does not exist, if this user may not run it, if it took too long or printed more
+than 1 MiB, or if saved evidence does not have it.
 
 **To fix it** run the command on the node, as the user that the report names.
 """
@@ -60,7 +61,7 @@ from nodevet.model import (
 LONGEST = 1000  # characters of a word
 LONGEST_NAME = 4000  # characters of all words, as a shell has them
 WORDS = 64
-SHOWN = 200  # characters of a complaint, in a finding
+SHOWN = 200  # characters of an error message in a finding
 KEPT = 1000  # characters of an output that the probe sends back
 
 User = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$", title="a user's name")]
@@ -72,10 +73,10 @@ ADVICE = "run it on the node as the same user: its output says more"
 
 
 class JsonRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a value in an output is to be."""
+    """What a value in the output must be."""
 
     path: str
-    """Keys and numbers: gpus[0].link.speed."""
+    """The path of the value, in keys and numbers: gpus[0].link.speed."""
     value: Wanted | None = None
     minimum: int | float | None = None
     maximum: int | float | None = None
@@ -93,12 +94,12 @@ class JsonRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
 
 
 class CommandRule(SiteRule, frozen=True, kw_only=True):
-    """What a command is to answer."""
+    """A command, and what it must print."""
 
     run: Annotated[
         tuple[Annotated[str, Meta(max_length=LONGEST)], ...], Meta(min_length=1, max_length=WORDS)
     ]
-    """Its words, one by one: [ibstat, -p]."""
+    """The program and its arguments: [ibstat, -p]."""
     exit: Annotated[int, Meta(ge=0, le=255)] = 0
     text: str | None = None
     """The whole output; trailing white space is ignored."""
@@ -106,13 +107,13 @@ class CommandRule(SiteRule, frozen=True, kw_only=True):
     pattern: str | tuple[str, ...] = ()
     json: JsonRule | tuple[JsonRule, ...] = ()
     user: User = ""
-    """The user that it runs as where nodevet is root; `nobody` by default."""
+    """The user that runs the command if nodevet is root; `nobody` by default."""
     deadline_s: Annotated[float, Meta(gt=0, le=60)] = 10.0
 
     def __post_init__(self) -> None:
         one_or_more(self, "contains", "pattern", "json")
         if not self.run[0] or any("\0" in word for word in self.run):
-            raise FieldError("must be a program and its words", "run")
+            raise FieldError("must be a program and its arguments", "run")
         if "/" in self.run[0] and not self.run[0].startswith("/"):
             raise FieldError("must be a program's name or absolute path", "run", 0)
         if len(self.name) > LONGEST_NAME:
@@ -121,7 +122,7 @@ class CommandRule(SiteRule, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """As a person would type it."""
+        """The command line as a person would type it, with its user."""
         words = shlex.join(self.run)
         return f"{words} (as {self.user})" if self.user else words
 
@@ -180,7 +181,7 @@ def exit_aspect(rule: CommandRule, code: int, complaint: str) -> Aspect:
 
 
 def cut_aspects(rule: CommandRule, command: CommandAnswer) -> Iterator[Aspect]:
-    """That not all of an output was read which is not the expected text."""
+    """An unknown aspect if the output differs from `text` and was too long to be read whole."""
     answer = by_question(command.matches).get(("equals", rule.text or ""))
     if answer is not None and answer.found is False and len(command.text or "") >= KEPT:
         yield unknown_aspect(
@@ -189,7 +190,7 @@ def cut_aspects(rule: CommandRule, command: CommandAnswer) -> Iterator[Aspect]:
 
 
 def json_aspects(command_rule: CommandRule, command: CommandAnswer) -> Iterator[Aspect]:
-    """What `json` wants of the output."""
+    """The aspects of the values that `json` names."""
     answers = {value.path: value for value in command.values or ()}
     for json_rule in (
         command_rule.json if isinstance(command_rule.json, tuple) else (command_rule.json,)
@@ -220,7 +221,7 @@ def span(rule: JsonRule) -> object:
 
 
 def fits(rule: JsonRule, value: Wanted) -> bool:
-    """Whether a value is as wanted; neither true nor a text is a number."""
+    """Whether a value meets the rule; a boolean or a text is not a number."""
     if rule.value is not None:
         return isinstance(value, bool) is isinstance(rule.value, bool) and value == rule.value
     if isinstance(value, (bool, str)):
@@ -229,7 +230,7 @@ def fits(rule: JsonRule, value: Wanted) -> bool:
 
 
 def question(rule: CommandRule) -> Mapping[str, Any]:
-    found: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "name": rule.name,
         "run": list(rule.run),
         "user": rule.user,
@@ -237,7 +238,7 @@ def question(rule: CommandRule) -> Mapping[str, Any]:
         **questions(rule),
     }
     values = rule.json if isinstance(rule.json, tuple) else (rule.json,)
-    return {**found, "json": [steps(value.path) for value in values]} if values else found
+    return {**fields, "json": [steps(value.path) for value in values]} if values else fields
 
 
 CHECK = Check(

@@ -1,15 +1,16 @@
 """Every GPU is in the expected compute mode.
 
-**Why it matters.** In EXCLUSIVE_PROCESS a second process on the GPU fails to start, which is
-intended under MPS and breaks jobs that share a GPU; in PROHIBITED no job starts at all. In
-DEFAULT a stray process can share a GPU with a job unseen.
+**Why it matters.** In EXCLUSIVE_PROCESS mode a second process on the GPU fails to start. MPS needs
+this, but it breaks jobs that share a GPU. In PROHIBITED mode no job starts at all. In DEFAULT mode
+a stray process can share a GPU with a job, and no error shows it.
 
 **Read from** NVML, nvmlDeviceGetComputeMode.
 
-**Verdicts.** A GPU without compute modes is not applicable if DEFAULT is expected, else it fails.
+**Verdicts.** A GPU without compute modes is not applicable if DEFAULT is expected; otherwise it
+fails.
 
-**To fix it** `nvidia-smi -c DEFAULT` (or another mode). The mode is lost at the next reboot, and
-with persistence mode off as soon as the GPU is unused.
+**To fix it** `nvidia-smi -c DEFAULT` (or another mode). The GPU loses the mode at the next reboot
+and, with persistence mode off, as soon as no process uses the GPU.
 """
 
 from typing import ClassVar, Literal

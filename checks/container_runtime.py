@@ -1,26 +1,26 @@
-"""Containers get the GPUs that are there: NVIDIA's toolkit, CDI specifications, engines.
+"""Containers can get the node's GPUs: NVIDIA's toolkit, CDI specifications, container engines.
 
 **Why it matters.** A container without its GPU runs on the CPU, or fails to start with
-"unresolvable CDI devices". A CDI specification names device nodes and library files as they were
-when it was written: after a driver update, or with another GPU, it is stale until it is written
-again.
+"unresolvable CDI devices". A CDI specification names the device nodes and library files that
+existed when it was written. After a driver update, or with another GPU, it is stale until it is
+written again.
 
 **Read from** /etc/cdi and /var/run/cdi, /etc/docker/daemon.json, the configurations of containerd
-(k3s, RKE2) with what they import and of CRI-O, the hooks of Podman and Enroot,
-/etc/nvidia-container-runtime/config.toml, and which programs of the toolkit are there. nodevet asks
-no engine and runs no container: a configuration that its engine has not read again looks like one
-that it has.
+(k3s, RKE2), with the files that they import, and of CRI-O, the hooks of Podman and Enroot,
+/etc/nvidia-container-runtime/config.toml, and the installed programs of the toolkit. nodevet asks
+no engine and runs no container, so it does not notice that an engine has not reloaded its
+configuration.
 
-**Verdicts.** A program of the toolkit must be there, and every NVIDIA specification must name files
-that exist, the loaded driver's libcuda.so, and GPUs by index and UUID as NVML has them (of
-nvidia.com/gpu, without MIG). `engines` must offer GPUs in any of their ways: a runtime whose
-program exists, CDI with a specification, a hook; `default_runtime` names the engines whose default
-must be NVIDIA's runtime. `cdi: true` wants a specification of nvidia.com/gpu. Packages' versions
-are judged by `packages`.
+**Verdicts.** A program of the toolkit must be installed. Every NVIDIA specification must name files
+that exist and the loaded driver's libcuda.so. A specification of nvidia.com/gpu without MIG must
+name the GPUs by the indexes and UUIDs that NVML reports. Each engine in `engines` must offer GPUs
+in at least one way: a runtime whose program exists, CDI with a specification, or a hook.
+`default_runtime` names the engines whose default must be NVIDIA's runtime. `cdi: true` requires a
+specification of nvidia.com/gpu. The check `packages` judges the versions of packages.
 
 **To fix it** `nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml` writes a specification again
-(nvidia-cdi-refresh.service does so by itself since toolkit 1.18); `nvidia-ctk runtime configure
---runtime=docker`, `containerd` or `crio` configures an engine, which is then restarted.
+(since toolkit 1.18, nvidia-cdi-refresh.service does this by itself). `nvidia-ctk runtime configure
+--runtime=docker` (or `containerd`, `crio`) configures an engine; restart the engine afterwards.
 """
 
 import re
@@ -51,13 +51,13 @@ class Params(CheckParams):
     `container_runtime: {engines: [containerd], default_runtime: [containerd]}`"""
 
     engines: EngineNames = ()
-    """That must offer GPUs to containers."""
+    """Engines that must offer GPUs to containers."""
     default_runtime: EngineNames = ()
-    """Of which NVIDIA's runtime is the default."""
+    """Engines whose default must be NVIDIA's runtime."""
     cdi: bool = False
     """Whether there must be a specification of nvidia.com/gpu."""
     toolkit: bool = True
-    """Whether programs of NVIDIA's toolkit must be there."""
+    """Whether NVIDIA's toolkit must be installed."""
 
 
 @of_section(Containers, "containers")
@@ -96,9 +96,11 @@ def judge_specifications(
         return
     for spec in containers.specifications:
         yield from judge_specification(evidence, spec)
-    short = unlisted(evidence)
-    if short is not None and any(spec.kind == GPU_KIND for spec in containers.specifications):
-        yield short
+    unlisted_finding = unlisted(evidence)
+    if unlisted_finding is not None and any(
+        spec.kind == GPU_KIND for spec in containers.specifications
+    ):
+        yield unlisted_finding
     if containers.mode is None:
         yield unread(subject, containers, "mode")
     if not (params.cdi or containers.mode in NEEDS_CDI):
@@ -118,7 +120,7 @@ def judge_specifications(
 
 
 def judge_specification(evidence: Evidence, spec: CdiSpecification) -> Iterator[Finding]:
-    """Its paths, the version of its driver and its GPUs."""
+    """The findings about its paths, the version of its driver and its GPUs."""
     subject = Subject(kind="cdi", id=spec.path)
     fine = ok(subject, expected="paths that exist", actual="all there")
     facts = (
@@ -130,14 +132,14 @@ def judge_specification(evidence: Evidence, spec: CdiSpecification) -> Iterator[
 
 
 def judge_paths(spec: CdiSpecification, subject: Subject, fine: Finding) -> Iterator[Finding]:
-    named = [path for path in spec.examples or () if path]
+    examples = [path for path in spec.examples or () if path]
     if spec.missing is None:
         yield unread(subject, spec, "missing")
     elif spec.missing:
-        actual = f"not there: {', '.join(named) or spec.missing}"
+        actual = f"not there: {', '.join(examples) or spec.missing}"
         yield fail(subject, expected="paths that exist", actual=actual, advice=GENERATE)
-        if len(named) != spec.missing:
-            yield unknown(subject, why=f"{len(named)} of {spec.missing} missing paths were read")
+        if len(examples) != spec.missing:
+            yield unknown(subject, why=f"{len(examples)} of {spec.missing} missing paths were read")
     else:
         yield fine
 
@@ -173,33 +175,33 @@ def judge_devices(
         return unknown(subject, why=f"NVML: {nvml.why}")
     if nvml.data.gpus is None:
         return unread(subject, nvml.data, "gpus")
-    unsaid = next((gpu for gpu in nvml.data.gpus if is_mig_unread(gpu)), None)
-    if unsaid:
-        return unread(subject, unsaid, "mig_current")
+    unread_gpu = next((gpu for gpu in nvml.data.gpus if is_mig_unread(gpu)), None)
+    if unread_gpu:
+        return unread(subject, unread_gpu, "mig_current")
     names = spec.devices or ()
-    cut = any(gpu.mig_current for gpu in nvml.data.gpus) or any(map(is_mig, names))
-    if cut or not any(INDEX.fullmatch(name) or name.startswith("GPU-") for name in names):
+    has_mig = any(gpu.mig_current for gpu in nvml.data.gpus) or any(map(is_mig, names))
+    if has_mig or not any(INDEX.fullmatch(name) or name.startswith("GPU-") for name in names):
         return fine
-    indices = {int(match[1]) for match in map(INDEX.fullmatch, names) if match}
-    uuids = {name for name in names if name.startswith("GPU-")}
+    named_indexes = {int(match[1]) for match in map(INDEX.fullmatch, names) if match}
+    named_uuids = {name for name in names if name.startswith("GPU-")}
     indexes = {gpu.index for gpu in nvml.data.gpus}
-    known = {gpu.uuid for gpu in nvml.data.gpus if gpu.uuid}
-    short = unlisted(evidence)
-    wrong = []
-    if indices and indices != indexes:
-        wrong.append((gpus_text(indexes), gpus_text(indices)))
-    if uuids and len(known) < len(indexes):
-        return unknown(subject, why="NVML does not tell the UUID of every GPU")
-    if uuids and uuids != known:
-        sides = (("not there", uuids - known), ("not in it", known - uuids))
+    nvml_uuids = {gpu.uuid for gpu in nvml.data.gpus if gpu.uuid}
+    unlisted_finding = unlisted(evidence)
+    differences = []
+    if named_indexes and named_indexes != indexes:
+        differences.append((gpus_text(indexes), gpus_text(named_indexes)))
+    if named_uuids and len(nvml_uuids) < len(indexes):
+        return unknown(subject, why="NVML does not report the UUID of every GPU")
+    if named_uuids and named_uuids != nvml_uuids:
+        sides = (("not there", named_uuids - nvml_uuids), ("not in it", nvml_uuids - named_uuids))
         texts = [
             f"{word}: {', '.join(sorted(uuids_shown)) or 'none'}" for word, uuids_shown in sides
         ]
-        wrong.append(("the GPUs that are there", "; ".join(texts)))
-    if wrong and short is not None:
-        return unknown(subject, why=short.why)
-    if wrong:
-        expected, actual = ("; ".join(side) for side in zip(*wrong, strict=True))
+        differences.append(("the GPUs that are there", "; ".join(texts)))
+    if differences and unlisted_finding is not None:
+        return unknown(subject, why=unlisted_finding.why)
+    if differences:
+        expected, actual = ("; ".join(side) for side in zip(*differences, strict=True))
         return fail(subject, expected=expected, actual=actual, advice=GENERATE)
     return ok(subject, expected=gpus_text(indexes), actual=gpus_text(indexes))
 
@@ -242,9 +244,9 @@ def judge_offer(subject: Subject, engine: Engine, containers: Containers) -> Fin
         "CDI": engine.cdi and GPU_KIND in kinds,
         "hook": engine.hook,
     }
-    offered = [way for way, has in ways.items() if has]
-    if offered:
-        return ok(subject, expected="offers GPUs", actual=", ".join(offered))
+    offers = [way for way, is_offered in ways.items() if is_offered]
+    if offers:
+        return ok(subject, expected="offers GPUs", actual=", ".join(offers))
     if engine.cdi and containers.specifications is None:
         return unread(subject, containers, "specifications")
     actual = "without its program" if engine.runtime else "not configured"
@@ -256,23 +258,23 @@ def learn(evidence: Evidence) -> Any:
     if containers is None or not containers.toolkit or containers.engines is None:
         return None
     specs = containers.specifications or ()
-    judged = [
+    verdicts = [
         (engine, next(judge_engine(Subject(), engine, containers, False)).verdict.value)
         for engine in containers.engines
     ]
     params: dict[str, Any] = {
-        "engines": [each.name for each, verdict in judged if verdict == "ok"],
+        "engines": [engine.name for engine, verdict in verdicts if verdict == "ok"],
         "default_runtime": [engine.name for engine in containers.engines if engine.default_runtime],
         "cdi": any(spec.kind == GPU_KIND for spec in specs),
     }
     return {key: value for key, value in params.items() if value}
 
 
-INSTALL = "install it, or take it out of the baseline's `engines`"
+INSTALL = "install it, or remove it from the baseline's `engines`"
 TOOLKIT = "install nvidia-container-toolkit"
 GENERATE = (
     "write it again: `nvidia-ctk cdi generate --output=FILE`, or `systemctl restart "
-    "nvidia-cdi-refresh` where the toolkit brings that"
+    "nvidia-cdi-refresh` if the toolkit has that service"
 )
 CONFIGURE = "`nvidia-ctk runtime configure --runtime=ENGINE`, then restart the engine"
 
@@ -291,6 +293,6 @@ CHECK = Check(
         "modules.nvidia_version",
     ),
     judge=judge,
-    unasked="for nodes that run containers: say container_runtime: {} there",
+    unasked="for nodes that run containers: say container_runtime: {} for them",
     learn=learn,
 )

@@ -1,19 +1,20 @@
 """CPU frequencies are not limited: turbo, energy preference, lowest and highest frequency.
 
-**Why it matters.** A cap that a power-saving profile, a benchmark or a cooling incident left
-behind, turbo that is switched off and an energy preference of `power` slow down what feeds the
-GPUs, though the governor is the right one.
+**Why it matters.** A power-saving profile, a benchmark or a cooling incident may leave a frequency
+cap behind. Such a cap, turbo that is switched off or an energy preference of `power` slows down the
+work that feeds the GPUs, even with the right governor.
 
-**Read from** /sys/devices/system/cpu/cpufreq/policy*/: scaling_{min,max}_freq,
-cpuinfo_max_freq, energy_performance_preference; intel_pstate/no_turbo, cpufreq/boost. The governor
-is the check cpu_governor.
+**Read from** /sys/devices/system/cpu/cpufreq/policy*/: scaling_{min,max}_freq, cpuinfo_max_freq,
+energy_performance_preference; intel_pstate/no_turbo, cpufreq/boost. The check `cpu_governor` judges
+the governor.
 
-**Verdicts.** `uncapped` (on unless it is false) wants scaling_max_freq to be what the hardware can.
-Where the kernel offers no cpufreq (most virtual machines), no energy preference (`epp`) or no
+**Verdicts.** `uncapped` (true by default) requires scaling_max_freq to reach the hardware's
+maximum. If the kernel offers no cpufreq (most virtual machines), no energy preference (`epp`) or no
 switch for turbo, the question is not applicable: the hypervisor or the firmware decides.
 
 **To fix it** `cpupower frequency-set -u MAX -d MIN`, `cpupower set --turbo-boost 1`, or a
-tmpfiles.d rule for the file. Look for what else sets them: tuned, power-profiles-daemon, thermald.
+tmpfiles.d rule for the file. Look for other programs that set these values: tuned,
+power-profiles-daemon, thermald.
 """
 
 from collections.abc import Iterator
@@ -48,7 +49,7 @@ from nodevet.model import (
 
 SWITCHES = {"no_turbo": "intel_pstate/no_turbo", "boost": "cpufreq/boost"}
 NO_SWITCH = "ENOENT"
-OTHERS = "then look for what else sets it: tuned, power-profiles-daemon, thermald"
+OTHERS = "then look for other programs that set it: tuned, power-profiles-daemon, thermald"
 LIMITS = f"`cpupower frequency-set` and `cpupower set` change it; {OTHERS}"
 TURBO = f"`cpupower set --turbo-boost`, or the firmware's set-up; {OTHERS}"
 
@@ -58,13 +59,13 @@ class Params(CheckParams):
     `cpu_frequency: {minimum_mhz: 2000, uncapped: false}`"""
 
     turbo: bool | None = None
-    """Turbo Boost, Core Performance Boost."""
+    """Whether turbo must be on or off: Turbo Boost, Core Performance Boost."""
     epp: Words | None = None
-    """Energy preference, or several: performance, balance_performance, ..."""
+    """One or several allowed energy preferences: performance, balance_performance, ..."""
     minimum_mhz: Annotated[float, Meta(gt=0)] | None = None
-    """The lowest frequency that the governor may choose."""
+    """The least value of the lowest frequency that the governor may choose."""
     uncapped: bool = True
-    """Whether the governor may choose the highest frequency that the hardware has."""
+    """Whether the governor must be able to choose the hardware's highest frequency."""
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
@@ -88,7 +89,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
 def judge_policies(
     policies: CpufreqPolicies, params: Params, *, has_epp: bool
 ) -> Iterator[Finding]:
-    """`has_epp`: whether other policies of this driver tell their energy preference."""
+    """`has_epp`: whether other policies of this driver report an energy preference."""
     subject = subject_of(policies)
     aspects = [*limits(policies, params, has_epp=has_epp)]
     if not aspects:
@@ -97,7 +98,8 @@ def judge_policies(
 
 
 def limits(policies: CpufreqPolicies, params: Params, *, has_epp: bool) -> Iterator[Aspect]:
-    """What a baseline says of them; nothing of a preference that their driver has not."""
+    """The aspects of the values that the baseline gives; none for a preference that the driver
+    lacks."""
     if params.epp is not None:
         if policies.epp is not None:
             right = matches(policies.epp, params.epp)
@@ -184,7 +186,7 @@ CHECK = Check(
         *reads_of("cpufreq.policies[]", "scaling_max_khz", "scaling_min_khz"),
     ),
     judge=judge,
-    unasked="sites limit frequencies on purpose: say cpu_frequency: {} where none does",
+    unasked="some sites limit frequencies on purpose: say cpu_frequency: {} if yours does not",
     learn=learn,
     severity=Severity.WARNING,
 )

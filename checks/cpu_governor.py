@@ -1,20 +1,20 @@
 """Every CPU frequency policy uses the expected governor.
 
 **Why it matters.** A core that must first ramp up from a low clock delays kernel launches,
-collectives and data loading, so GPUs wait for it. Nodes that differ in it make a synchronous job
-as slow as the slowest.
+collectives and data loading, so GPUs wait for it. If nodes have different governors, a synchronous
+job is as slow as the slowest node.
 
 **Read from** `/sys/devices/system/cpu/cpufreq/policy*/scaling_governor`; see
 Documentation/admin-guide/pm/cpufreq.rst in the kernel tree.
 
-**Verdicts.** Where the kernel offers no cpufreq (most virtual machines) the node is not applicable:
+**Verdicts.** If the kernel offers no cpufreq (most virtual machines), the node is not applicable:
 the hypervisor sets the clock. A policy whose CPUs are all offline is not judged: its files show old
-values, or none. Where a CPU that is online has no policy, the node has an unknown beside what the
-others say.
+values, or none. If an online CPU has no policy, the node has an unknown finding besides the
+findings about the other policies.
 
 **To fix it** a tmpfiles.d rule that writes `performance` to
-`/sys/devices/system/cpu/cpufreq/policy*/scaling_governor` sets it now (`systemd-tmpfiles
---create`) and at every boot. Check first what else sets it: tuned, cpupower.service,
+`/sys/devices/system/cpu/cpufreq/policy*/scaling_governor` sets it now (`systemd-tmpfiles --create`)
+and at every boot. First check which other programs set it: tuned, cpupower.service,
 power-profiles-daemon.
 """
 
@@ -67,19 +67,19 @@ def judge_policies(policies: CpufreqPolicies, expected: str) -> Finding:
 
 
 def offered_text(policies: CpufreqPolicies) -> str:
-    """What to do where the governor is not among those that the driver offers."""
+    """What to do if the driver does not offer the governor."""
     driver = policies.driver or "this driver"
-    sentence = f"{driver} offers {', '.join(policies.governors_available or ())} only"
+    sentence = f"{driver} offers only {', '.join(policies.governors_available or ())}"
     if driver in ("intel_pstate", "amd-pstate-epp"):
-        other = "intel_pstate" if driver == "intel_pstate" else "amd_pstate"
+        option = "intel_pstate" if driver == "intel_pstate" else "amd_pstate"
         return (
-            f"{sentence}: use one of these, or boot with {other}=passive, which offers the others"
+            f"{sentence}: use one of these, or boot with {option}=passive, which offers the others"
         )
     return f"{sentence}: use one of these, or have the kernel load another cpufreq driver"
 
 
 def cpu_count_text(policies: CpufreqPolicies) -> str:
-    """How many CPUs, as `64 CPUs`; nothing where that was not read."""
+    """The number of CPUs, as `64 CPUs`; empty if it was not read."""
     cpus = numbers(policies.cpus)
     return f"{len(cpus)} CPUs" if cpus else ""
 

@@ -1,18 +1,18 @@
-"""CPUs do not sleep so deep that they wake up late.
+"""CPUs do not enter idle states that take too long to leave.
 
-**Why it matters.** A core in a deep idle state takes 100 us and more to come back. That is added
-to every interrupt of the NIC, every wake-up of the thread that launches kernels, and every rank
-waits for the slowest. Latency profiles (tuned's latency-performance) forbid it, and are undone
-by one service that does not start.
+**Why it matters.** A core in a deep idle state takes 100 us or more to wake up. This delay is added
+to every interrupt of the NIC and to every wake-up of the thread that launches kernels, and every
+rank waits for the slowest. Latency profiles (tuned's latency-performance) forbid deep states, but
+have no effect if one service does not start.
 
 **Read from** `latency` and `disable` of the states of every CPU,
-`/sys/devices/system/cpu/cpu*/cpuidle/state*`, and `/dev/cpu_dma_latency`, the latency that programs
-such as tuned hold the kernel to.
+`/sys/devices/system/cpu/cpu*/cpuidle/state*`, and `/dev/cpu_dma_latency`, the latency limit that
+programs such as tuned set for the kernel.
 
-**Verdicts.** Fails if a state that takes longer to leave than the baseline's maximum is enabled on
-any CPU, unless `/dev/cpu_dma_latency` holds the kernel to no more than that; only root can read
-that. With no idle driver
-there is no state to fail; in a virtual machine it is not applicable: the hypervisor decides.
+**Verdicts.** Fails if any CPU has an enabled state that takes longer to leave than the baseline's
+maximum, unless `/dev/cpu_dma_latency` holds the kernel to that maximum or less; only root can read
+that file. Without an idle driver there is no state that could fail. A virtual machine is not
+applicable: the hypervisor decides.
 
 **To fix it** `tuned-adm profile latency-performance`, or `cpupower idle-set -D 10` at every boot,
 or `intel_idle.max_cstate=1 processor.max_cstate=1` on the kernel's command line.
@@ -56,7 +56,7 @@ class Params(CheckParams):
     bare: ClassVar[str] = "maximum_us"
 
     maximum_us: Annotated[int, Meta(ge=0, le=1_000_000)]
-    """Microseconds to leave a state."""
+    """The longest allowed time to leave a state, in microseconds."""
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
@@ -74,7 +74,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
 
 
 def judge_states(idle: Cpuidle, evidence: Evidence, most: int, metal: bool) -> Finding:
-    """`metal`: not in a container, which does not see the machine's /dev."""
+    """`metal`: whether this is not a container; a container does not see the machine's /dev."""
     expected = f"at most {most} us"
     limit = idle.latency_limit_us
     if limit is None and metal and idle.errors.get("latency_limit_us") == "ENOENT":
@@ -96,7 +96,7 @@ def judge_states(idle: Cpuidle, evidence: Evidence, most: int, metal: bool) -> F
     if doubt:
         return unknown(why=doubt)
     enabled = [state for state in states if state.enabled_cpus]
-    deepest = max(enabled, key=lambda each: each.latency_us or 0, default=None)
+    deepest = max(enabled, key=lambda state: state.latency_us or 0, default=None)
     return ok(expected=expected, actual=state_text(deepest) if deepest else "no idle state")
 
 
@@ -118,15 +118,15 @@ def why_unsure(idle: Cpuidle, states: tuple[IdleState, ...], evidence: Evidence)
         return (
             ""
             if idle.driver == "none"
-            else f"no state was found, and the driver is {driver_text(idle)}"
+            else f"no idle state was found, and the driver is {driver_text(idle)}"
         )
     cpus = evidence[Cpu]
     online = numbers(cpus.data.online) if cpus.data is not None else None
     if not online:
-        return "cpu: not known which CPUs are online"
-    covered = frozenset().union(*(numbers(state.cpus) or () for state in states))
-    missing = online - covered
-    return f"no state was read of CPUs {spans(missing)}" if missing else ""
+        return "cpu: the online CPUs are not known"
+    covered_cpus = frozenset().union(*(numbers(state.cpus) or () for state in states))
+    missing_cpus = online - covered_cpus
+    return f"no idle state was read for CPUs {spans(missing_cpus)}" if missing_cpus else ""
 
 
 def driver_text(idle: Cpuidle) -> str:
@@ -139,10 +139,10 @@ def learn(evidence: Evidence) -> int | None:
         state.latency_us for state in (idle.states if idle else None) or () if state.enabled_cpus
     ]
     limit = idle.latency_limit_us if idle else None
-    known = [state for state in enabled if state is not None]
-    if not known or limit is None:
+    latencies = [state for state in enabled if state is not None]
+    if not latencies or limit is None:
         return None
-    return max(known) if limit >= NO_LIMIT_US else min(max(known), limit)
+    return max(latencies) if limit >= NO_LIMIT_US else min(max(latencies), limit)
 
 
 CHECK = Check(

@@ -1,21 +1,22 @@
 """The node has the expected sockets, cores and threads, and all of them are online.
 
-**Why it matters.** A core that the firmware took out after errors, a socket that did not come up or
-a CPU that was taken offline leave a node that looks healthy and is slower than its peers; CPU masks
-of jobs that name the missing CPUs fail.
+**Why it matters.** The firmware may have taken out a core after errors, a socket may not have come
+up, or someone may have taken a CPU offline. Such a node looks healthy and is slower than its peers;
+CPU masks of jobs that name the missing CPUs fail.
 
 **Read from** /sys/devices/system/cpu: online, offline, present, cpu*/topology; /proc/cpuinfo.
 
-**Verdicts.** Sockets, cores and threads are those online, together for the node: threads are what
-the kernel calls CPUs, two for each core with SMT. `online` (on unless it is false) wants every CPU
-that is plugged in to be online; with SMT switched off at run time the second threads are offline,
-so that such a baseline says `online: false`. `possible` wants every CPU online that the kernel is
-ready for (its `offline` list is empty), as NVIDIA's Health Validation does: a CPU that the firmware
-announces and that does not start is not present. `model` may hold `*`; arm64 kernels name none.
+**Verdicts.** Only online sockets, cores and threads count, together for the node. Threads are what
+the kernel calls CPUs: two for each core with SMT. `online` (true by default) requires every CPU
+that is plugged in to be online. If SMT is switched off at run time, the second threads are offline:
+such a baseline must say `online: false`. `possible` requires every CPU that the kernel is ready for
+to be online (its `offline` list is empty), as NVIDIA's Health Validation does. It also finds a CPU
+that the firmware announces and that does not start: such a CPU is not present. `model` may contain
+`*`; arm64 kernels report no model.
 
-**To fix it** `lscpu -e` shows which are offline: `echo 1 > /sys/devices/system/cpu/cpuN/online`.
-Fewer than there should be: isolcpus and maxcpus in /proc/cmdline, the firmware's core count and its
-event log; otherwise have the socket looked at.
+**To fix it** `lscpu -e` shows which CPUs are offline: `echo 1 >
+/sys/devices/system/cpu/cpuN/online`. If the node has too few CPUs, check isolcpus and maxcpus in
+/proc/cmdline, the firmware's core count and its event log; otherwise have the socket inspected.
 """
 
 from collections.abc import Iterator
@@ -36,8 +37,8 @@ from nodevet.model import NODE, Area, Check, CheckParams, Finding, Value, Verdic
 COUNTS = ("sockets", "cores", "threads")
 Count = Annotated[int, Meta(ge=1)]
 FEWER = (
-    "see maxcpus and isolcpus in /proc/cmdline, then the firmware's core count and its event log; "
-    "otherwise have the socket looked at"
+    "see maxcpus and isolcpus in /proc/cmdline, then the firmware's core count and its event "
+    "log; otherwise have the socket inspected"
 )
 ANOTHER = "no setting changes this: check that the baseline is for this machine"
 NOT_STARTED = (
@@ -54,11 +55,11 @@ class Params(CheckParams):
 
     sockets: Count | None = None
     cores: Count | None = None
-    """Of all sockets together."""
+    """Online cores of all sockets together."""
     threads: Count | None = None
-    """Of all cores together: CPUs that are online."""
+    """Online CPUs of all cores together."""
     model: Words | None = None
-    """As /proc/cpuinfo spells it, or several."""
+    """One or several CPU models, as /proc/cpuinfo spells them."""
     online: bool = True
     """Whether every CPU that is plugged in must be online."""
     possible: bool = False
@@ -108,7 +109,7 @@ def judge_online(cpu: Cpu) -> Finding:
     online, present = lists
     offline = present - online
     if online - present:
-        return unknown(why="CPUs are online that are not present")
+        return unknown(why="some online CPUs are not present")
     if offline:
         actual = f"offline: {spans(offline)}"
         return fail(expected="no CPU offline", actual=actual, advice=OFFLINE)
@@ -134,7 +135,8 @@ def judge_possible(cpu: Cpu) -> Iterator[Finding]:
 
 
 def cpu_lists(cpu: Cpu, *fields: str) -> list[frozenset[int]] | Finding:
-    """Lists of CPUs, or why one is not known; only that of those offline may be empty."""
+    """These lists of CPUs, or the finding about a list that is not known. Only `offline` may be
+    empty."""
     lists = []
     for field in fields:
         text = getattr(cpu, field)

@@ -1,4 +1,4 @@
-"""The driver's libraries are there, whole, and of the loaded module's version.
+"""The driver's libraries exist, are complete and have the loaded module's version.
 
 **Why it matters.** A program that finds no usable libcuda.so.1 silently falls back to the CPU, or
 fails with "CUDA driver version is insufficient". Container tools that mounted over a file leave it
@@ -6,19 +6,20 @@ empty, a wrong LD path finds stubs of the CUDA toolkit, and an upgrade without a
 libraries of another version.
 
 **Read from** /etc/ld.so.cache and the loader's own folders, the beginning of each file, and
-/sys/module/nvidia/version. Nothing is loaded. libcuda.so.1, libnvidia-ml.so.1 and
-libnvidia-ptxjitcompiler.so.1 are always read, others if `libraries` or `versions` names them.
+/sys/module/nvidia/version. nodevet loads no library. It always reads libcuda.so.1,
+libnvidia-ml.so.1 and libnvidia-ptxjitcompiler.so.1, and also the libraries that `libraries` and
+`versions` name.
 
-**Verdicts.** What the loader would open counts: the first that its cache has of 64 bits. A library
-that is empty, cut short or a stub fails. So does a driver's library of another version than the
-loaded module; while no module is loaded its version is not judged. `versions` holds the end of a
-file's name against a prefix: libnccl.so.2.21.5 is a 2.21. Where a container keeps the driver (GPU
-Operator, GKE) and the node itself has none of its libraries, they are not applicable. What
-LD_LIBRARY_PATH changes is judged by `environment`.
+**Verdicts.** nodevet judges the file that the loader would open: the first 64-bit entry of its
+cache. A library that is empty, truncated or a stub fails. A driver library whose version differs
+from the loaded module's fails, too; while no module is loaded, its version is not judged.
+`versions` compares the version at the end of a file's name with a prefix: libnccl.so.2.21.5 matches
+2.21. If a container holds the driver (GPU Operator, GKE) and the node itself has none of its
+libraries, they are not applicable. The check `environment` judges LD_LIBRARY_PATH.
 
-**To fix it** reinstall the package that brings the file (`dpkg -S FILE`, `rpm -qf FILE`), then run
-`ldconfig`. A stub: remove its folder from /etc/ld.so.conf.d. Another version: reboot, or unload and
-load the nvidia modules.
+**To fix it** reinstall the package that contains the file (`dpkg -S FILE`, `rpm -qf FILE`), then
+run `ldconfig`. For a stub: remove its folder from /etc/ld.so.conf.d. For another version: reboot,
+or unload and load the nvidia modules.
 """
 
 import re
@@ -60,11 +61,11 @@ class Params(CheckParams):
     `cuda_libraries: {libraries: [libcudart.so.12], versions: {libnccl.so.2: "2.21"}}`"""
 
     libraries: tuple[Name, ...] = ()
-    """That the loader must find, besides the driver's."""
+    """Libraries that the loader must find, besides the driver's."""
     versions: Mapping[Name, Prefix] = {}
-    """What the version at the end of a library's file begins with."""
+    """The expected prefix of the version at the end of a library's file name."""
     version_matches: bool = True
-    """Whether the driver's libraries must be of the loaded module's version."""
+    """Whether the driver's libraries must have the loaded module's version."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -73,9 +74,9 @@ class Params(CheckParams):
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     section = evidence[Libraries]
-    listed = (section.data.libraries if section.data else None) or ()
-    by_name = {library.name: library for library in listed}
-    contained = bool(section.data and section.data.driver_in_container)
+    libraries = (section.data.libraries if section.data else None) or ()
+    by_name = {library.name: library for library in libraries}
+    in_container = bool(section.data and section.data.driver_in_container)
     for name in dict.fromkeys((*DRIVER, *params.names)):
         subject = Subject(kind="library", id=name)
         if section.data is None:
@@ -84,7 +85,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
             yield unread(subject, section.data, "libraries")
         elif name not in by_name:
             yield unknown(subject, why=NOT_ASKED, advice=READ_AGAIN)
-        elif by_name[name].path == "" and contained and OF_DRIVER.fullmatch(name):
+        elif by_name[name].path == "" and in_container and OF_DRIVER.fullmatch(name):
             yield not_applicable(subject, why="the driver and its libraries are in a container")
         else:
             yield from judge_library(subject, by_name[name], evidence, params)
@@ -93,7 +94,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
 def judge_library(
     subject: Subject, library: Library, evidence: Evidence, params: Params
 ) -> Iterator[Finding]:
-    """A library that is not there, or a stub, has no version; of all others each fact."""
+    """The findings about one library. A missing library and a stub have no version to judge."""
     if library.path is None:
         yield unread(subject, library, "path")
     elif not library.path:
@@ -122,15 +123,15 @@ def judge_file(subject: Subject, library: Library) -> Finding:
     return fail(subject, expected="a library", actual=actual, advice=REINSTALL)
 
 
-def judge_prefix(subject: Subject, library: Library, begins: str | None) -> Finding:
-    if begins is None or is_version(ending(library.file or ""), begins):
-        return ok(subject, expected=f"{begins}*" if begins else "there", actual=library.file)
+def judge_prefix(subject: Subject, library: Library, prefix: str | None) -> Finding:
+    if prefix is None or is_version(ending(library.file or ""), prefix):
+        return ok(subject, expected=f"{prefix}*" if prefix else "there", actual=library.file)
     actual = ending(library.file or "") or library.file or library.path
-    return fail(subject, expected=f"{begins}*", actual=actual, advice=OTHER)
+    return fail(subject, expected=f"{prefix}*", actual=actual, advice=OTHER)
 
 
 def judge_version(subject: Subject, library: Library, evidence: Evidence) -> Finding:
-    """Whether a library of the driver is of the loaded module's version."""
+    """Whether a library of the driver has the loaded module's version."""
     modules = evidence[Modules]
     if modules.data is None:
         return unknown(subject, why=f"modules: {modules.why}")
@@ -142,7 +143,7 @@ def judge_version(subject: Subject, library: Library, evidence: Evidence) -> Fin
     if library.version is None:
         return unread(subject, library, "version")
     if not library.version:
-        return unknown(subject, why=f"the name {library.file} does not say its version")
+        return unknown(subject, why=f"the file name {library.file} contains no version")
     if library.version == loaded:
         return ok(subject, expected=loaded, actual=library.version)
     return fail(
@@ -163,8 +164,8 @@ OTHER = "install the expected version, or correct the order of folders in /etc/l
 REINSTALL = "reinstall its package (`dpkg -S FILE` or `rpm -qf FILE` names it), then run `ldconfig`"
 NO_STUBS = "remove the folder of stubs from /etc/ld.so.conf.d, then run `ldconfig`"
 SAME_VERSION = (
-    "after an upgrade: reboot, or unload and load the nvidia modules; otherwise remove the driver "
-    "that was installed a second time (nvidia-uninstall of a .run installer, packages)"
+    "after an upgrade: reboot, or unload and load the nvidia modules; otherwise remove the "
+    "second installed driver (`nvidia-uninstall` for a .run installer, or its packages)"
 )
 
 

@@ -4,14 +4,15 @@
 supports does not start, or falls back to the CPU.
 
 **Read from** NVML, nvmlSystemGetCudaDriverVersion: the newest CUDA version that libcuda of this
-driver supports. The CUDA toolkit, which containers bring themselves, is not looked at.
+driver supports. nodevet does not read the CUDA toolkit, which containers bring themselves.
 
-**Verdicts.** A version below `minimum`, or not in `one_of`, fails. Without libcuda.so.1 no CUDA
-program starts, which fails too. Versions are texts, in quotes: 12.10 is newer than 12.4.
+**Verdicts.** A version below `minimum`, or not in `one_of`, fails. A node without libcuda.so.1
+fails, too: no CUDA program starts there. Write versions as texts, in quotes: 12.10 is newer than
+12.4.
 
-**To fix it** install a driver of a newer branch; see `driver_version`. Data centre GPUs can also
-take a compatibility package (cuda-compat), which NVML does not report. Without libcuda: install the
-driver's compute libraries (Ubuntu and Debian: libnvidia-compute of its branch; RHEL:
+**To fix it** install a driver of a newer branch; see `driver_version`. On data centre GPUs a
+compatibility package (cuda-compat) may be enough; NVML does not report it. Without libcuda: install
+the driver's compute libraries (Ubuntu and Debian: libnvidia-compute of its branch; RHEL:
 nvidia-driver-cuda-libs).
 """
 
@@ -30,13 +31,13 @@ PATTERN = r"^[0-9]{1,3}\.[0-9]{1,3}$"
 NO_LIBCUDA = "NVML_ERROR_LIBRARY_NOT_FOUND"
 OLDER = (
     "install a driver of a branch that supports this CUDA version (see driver_version); on data "
-    "centre GPUs a cuda-compat package of that CUDA release may do"
+    "centre GPUs a cuda-compat package of that CUDA release may be enough"
 )
 INSTALL = (
     "install the compute libraries of the driver's own version (Ubuntu and Debian: "
     "libnvidia-compute of the branch, RHEL: nvidia-driver-cuda-libs), then run ldconfig"
 )
-OTHER = "install the driver of the branch that brings one of these, or correct the baseline"
+OTHER = "install a driver of a branch that has one of these versions, or correct the baseline"
 
 Version = Annotated[str, Meta(pattern=PATTERN)]
 

@@ -1,22 +1,22 @@
-"""DCGM calls the node healthy, its last diagnostic passed, and it sees the GPUs that NVML sees.
+"""DCGM reports the node healthy, its last diagnostic passed, and it sees the GPUs that NVML sees.
 
-**Why it matters.** DCGM watches what a single look cannot: replays, errors and violations over
-time; and a diagnostic finds faults that only load shows. A host engine that started before a GPU
-was lost, or before the driver was replaced, goes on to report the node as it was.
+**Why it matters.** DCGM watches replays, errors and violations over time, which a single probe
+cannot see. Its diagnostic finds faults that only load shows. A host engine that started before a
+GPU was lost, or before the driver was replaced, keeps reporting the old state of the node.
 
-**Read from** `dcgmi health -c -j` and `dcgmi discovery -l`, if `health` is on and dcgmi is
-installed, with a deadline; and the file of `diag`, in which `dcgmi diag -r 2 -j >FILE` was kept. No
-diagnostic is started, and no watch is switched on.
+**Read from** `dcgmi health -c -j` and `dcgmi discovery -l`, with a deadline, if `health` is on and
+dcgmi is installed; and the file that `diag` names, which holds the output of `dcgmi diag -r 2 -j
+>FILE`. nodevet starts no diagnostic and enables no watch.
 
-**Verdicts.** A watch that says Warning or Failure fails, and so does each test of the diagnostic on
-each part that it did not pass, unless `allow` names the test. A skipped test is named; if
-nothing passed, or the numbers of results do not add up, it is unknown. DCGM and NVML that count
-different GPUs fail. Results of another driver, of other GPUs or older than `maximum_age_days` say
-nothing of the node as it is: unknown. So are health watches that are not enabled: `dcgmi health -s
-a` enables them.
+**Verdicts.** A watch that reports Warning or Failure fails. Each test of the diagnostic fails on
+each part on which it did not pass, unless `allow` names the test. The finding lists skipped tests.
+If no result passed, or the numbers of results do not add up, the diagnostic is unknown. If DCGM and
+NVML count different numbers of GPUs, the check fails. Results of another driver, of other GPUs or
+older than `maximum_age_days` say nothing about the node as it is now: they are unknown. Health
+watches that are not enabled are unknown, too: `dcgmi health -s a` enables them.
 
-**To fix it** `dcgmi health -c` and the results' own texts name the part. Restart
-nvidia-dcgm.service if it counts other GPUs than NVML; run the diagnostic again after a repair, on a
+**To fix it** `dcgmi health -c` and the texts of the results name the part. If DCGM does not count
+as many GPUs as NVML, restart nvidia-dcgm.service. After a repair, run the diagnostic again on a
 drained node.
 """
 
@@ -47,11 +47,11 @@ class Params(CheckParams):
     bare: ClassVar[str] = "health"
 
     health: bool = True
-    """Whether the host engine is asked."""
+    """Whether nodevet asks the host engine."""
     diag: Path | None = None
-    """A file with the results of a diagnostic."""
+    """The file with the results of a diagnostic."""
     maximum_age_days: Annotated[float, Meta(gt=0, le=3650)] | None = None
-    """Of these results."""
+    """The highest allowed age of these results."""
     allow: tuple[TestName, ...] = ()
     """Tests that need not pass: Persistence Mode, Environment Variables."""
 
@@ -66,9 +66,9 @@ def judge(dcgm: Dcgm, evidence: Evidence, params: Params) -> Iterator[Finding]:
         yield from judge_health(evidence, dcgm)
     if params.diag is not None:
         yield from judge_diag(evidence, dcgm, params, params.diag)
-    short = unlisted(evidence)
-    if short is not None:
-        yield short
+    unlisted_finding = unlisted(evidence)
+    if unlisted_finding is not None:
+        yield unlisted_finding
 
 
 def judge_health(evidence: Evidence, dcgm: Dcgm) -> Iterator[Finding]:
@@ -79,7 +79,7 @@ def judge_health(evidence: Evidence, dcgm: Dcgm) -> Iterator[Finding]:
         yield unread(subject, dcgm, "incidents")
     else:
         yield from judge_watches(subject, dcgm.overall, dcgm.incidents)
-    subject, why = Subject(kind="dcgm", id="GPUs"), "DCGM and NVML count different GPUs"
+    subject, why = Subject(kind="dcgm", id="GPUs"), "DCGM and NVML count different numbers of GPUs"
     yield as_nvml_counts(evidence, subject, dcgm, why=why, advice=RESTART)
 
 
@@ -116,30 +116,33 @@ def judge_diag(evidence: Evidence, dcgm: Dcgm, params: Params, path: str) -> Ite
 def judge_results(
     evidence: Evidence, diag: Diagnostic, params: Params, subject: Subject
 ) -> Iterator[Finding]:
-    """What did not pass; else why the results say nothing; else that all passed."""
+    """A failure for each test that did not pass, an unknown if the results prove nothing, otherwise
+    ok."""
     for field in ("results", "passed", "not_passed", "age_s", "driver_version", "serials"):
         if getattr(diag, field) is None:
             yield unread(subject, diag, field)
             return
-    others = diag.not_passed or ()
-    unsaid = next((result for result in others if result.ran is None or result.test is None), None)
-    if unsaid is not None:
-        yield unread(subject, unsaid, "ran" if unsaid.ran is None else "test")
+    not_passed = diag.not_passed or ()
+    unread_result = next(
+        (result for result in not_passed if result.ran is None or result.test is None), None
+    )
+    if unread_result is not None:
+        yield unread(subject, unread_result, "ran" if unread_result.ran is None else "test")
         return
-    bad = [result for result in others if result.ran and result.test not in params.allow]
+    failures = [result for result in not_passed if result.ran and result.test not in params.allow]
     stale = why_outdated(evidence, diag, params)
     if stale:
-        why = f"{stale}; {len(bad)} of them had not passed" if bad else stale
+        why = f"{stale}; {len(failures)} of them did not pass" if failures else stale
         yield unknown(subject, why=f"{diag.path}: {why}", advice=RUN_AGAIN)
         return
-    for (test, part), results in by_part(bad).items():
+    for (test, part), results in by_part(failures).items():
         yield judge_test(f"diag {test} {part}".rstrip(), results)
-    expected = (diag.results or 0) - len(others)
-    if diag.passed != expected or not (bad or diag.passed):
-        why = f"{diag.passed} of {diag.results} results passed; the others are listed"
+    expected = (diag.results or 0) - len(not_passed)
+    if diag.passed != expected or not (failures or diag.passed):
+        why = f"{diag.passed} of {diag.results} results passed and {len(not_passed)} did not"
         yield unknown(subject, why=f"{diag.path}: {why}", advice=RUN_AGAIN)
-    elif not bad:
-        skipped = sorted({result.test or "" for result in others if not result.ran})
+    elif not failures:
+        skipped = sorted({result.test or "" for result in not_passed if not result.ran})
         why = f"not run: {', '.join(skipped[:8])}" if skipped else ""
         yield ok(subject, expected="Pass", actual=f"{diag.passed} results passed", why=why)
 
@@ -160,7 +163,7 @@ def judge_test(name: str, results: Sequence[TestResult]) -> Finding:
 
 
 def why_outdated(evidence: Evidence, diag: Diagnostic, params: Params) -> str:
-    """Why the results are not of the node as it is; empty if nothing says so."""
+    """Why the results may not describe the node as it is now; empty if they do."""
     most = params.maximum_age_days
     if most is not None and (diag.age_s or 0) > most * DAY:
         return f"the results are {(diag.age_s or 0) / DAY:.1f} days old, expected at most {most:g}"
@@ -168,7 +171,7 @@ def why_outdated(evidence: Evidence, diag: Diagnostic, params: Params) -> str:
     running = nvml.driver_version if nvml else None
     if diag.driver_version and diag.driver_version != running:
         now = running or "not known"
-        return f"the results are of driver {diag.driver_version}, and the driver is {now}"
+        return f"the results are from driver {diag.driver_version}, and the driver is now {now}"
     if diag.serials:
         gpus = (nvml.gpus if nvml else None) or ()
         serials = {gpu.serial for gpu in gpus}
@@ -179,15 +182,16 @@ def why_outdated(evidence: Evidence, diag: Diagnostic, params: Params) -> str:
             example = (
                 f"GPU {untested[0]} was not tested" if untested else f"GPU {removed[0]} is gone"
             )
-            return f"the results are of other GPUs: {example}" if gpus else "NVML lists no GPU"
+            return f"the results are from other GPUs: {example}" if gpus else "NVML lists no GPU"
     return ""
 
 
 ASK_DCGM = (
-    "`dcgmi health -c` names the part; see the check of that part, and drain for a diagnostic"
+    "`dcgmi health -c` names the part; see that part's check, and drain the node before a "
+    "diagnostic"
 )
 RESTART = "restart nvidia-dcgm.service once NVML counts what the baseline expects"
-RUN_AGAIN = "on a drained node, run `dcgmi diag -r 2 -j` again and keep what it prints in this file"
+RUN_AGAIN = "on a drained node, run `dcgmi diag -r 2 -j` again and save its output in this file"
 
 
 def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
@@ -211,6 +215,6 @@ CHECK = Check(
     ),
     judge=judge,
     asks=asks,
-    unasked="DCGM's watches are off until a site enables them: say dcgm: true where they are on",
+    unasked="DCGM's watches are off until a site enables them: say dcgm: true if they are on",
     learn=lambda evidence: None,
 )

@@ -1,23 +1,23 @@
-"""The driver's device nodes are there, and the users who need them may open them.
+"""The driver's device nodes exist, and the users who need them may open them.
 
 **Why it matters.** A CUDA program opens /dev/nvidiactl, /dev/nvidia-uvm and one /dev/nvidia<N> for
 each GPU. Without them, or without the right to open them, it finds no GPU, while root's nvidia-smi
-shows all of them. Containers get what is there when they start.
+shows all of them. A container gets the nodes that exist when it starts.
 
-**Read from** `/dev/nvidia*`: numbers, permissions, and access(2) for read and write as the user
-that the probe runs as; of NVML nvmlDeviceGetMinorNumber. For MIG instances,
+**Read from** `/dev/nvidia*`: numbers, permissions, and access(2) for reading and writing as the
+probe's user; from NVML, nvmlDeviceGetMinorNumber. For MIG instances,
 /proc/driver/nvidia/capabilities names the nodes in /dev/nvidia-caps.
 
-**Verdicts.** A node that is missing fails: those of `paths`, and the one of each GPU (`gpu_count`
-reports it, too). So does one that is not a character device (a container runtime that mounts a path
-that is not there makes a directory or a file of it), one of a GPU with another minor number than
-its name says, and one that the user of the probe cannot open. root can open any node: `mode` judges
-the permissions themselves. Every MIG instance has its own node, which must exist, because a
-container gets the instance only then. Channels of IMEX are judged by `imex`.
+**Verdicts.** A missing node fails: the nodes in `paths` and one node for each GPU (`gpu_count`
+reports the latter, too). A node fails if it is not a character device: a container runtime that
+mounts a missing path creates a directory or a file there. A GPU's node fails if its minor number
+differs from the number in its name. A node fails if the probe's user cannot open it; root can open
+any node, so `mode` judges the permissions themselves. Every MIG instance has its own node, which
+must exist, because a container gets the instance only then. The check `imex` judges IMEX channels.
 
-**To fix it** `nvidia-modprobe -c 0 -u` makes the nodes now; nvidia-persistenced and udev's rules of
-the driver's packages at each boot. Permissions come from the nvidia module's parameters
-NVreg_DeviceFileMode, NVreg_DeviceFileUID and NVreg_DeviceFileGID.
+**To fix it** `nvidia-modprobe -c 0 -u` makes the nodes now; nvidia-persistenced and the udev rules
+of the driver's packages make them at each boot. The permissions come from the nvidia module's
+parameters NVreg_DeviceFileMode, NVreg_DeviceFileUID and NVreg_DeviceFileGID.
 """
 
 from collections.abc import Iterator, Mapping
@@ -40,8 +40,8 @@ MAKE = (
     "nvidia-persistenced and keep the driver's udev rules"
 )
 REMAKE = (
-    "stop what uses it, remove it and make it again with `nvidia-modprobe -c 0 -u`; look for what "
-    "made it: a container that mounted it before the driver was loaded, or a script"
+    "stop the processes that use it, remove it and make it again with `nvidia-modprobe -c 0 -u`; "
+    "find out what made it: a container that mounted it before the driver was loaded, or a script"
 )
 OPEN = (
     "set NVreg_DeviceFileMode, _UID and _GID of the nvidia module in /etc/modprobe.d (0666 is the "
@@ -50,7 +50,8 @@ OPEN = (
 
 CAPS = "/dev/nvidia-caps/nvidia-cap"
 MAKE_CAP = (
-    "`nvidia-modprobe -f /proc/driver/nvidia/capabilities/.../access` of the instance makes it"
+    "`nvidia-modprobe -f /proc/driver/nvidia/capabilities/.../access` with the instance's "
+    "path makes it"
 )
 
 Path = Annotated[str, Meta(pattern=r"^/dev/nvidia[0-9A-Za-z_-]{1,40}$")]
@@ -62,9 +63,9 @@ class Params(CheckParams):
     bare: ClassVar[str] = "mode"
 
     mode: Annotated[str, Meta(pattern=r"^0[0-7]{3}$")] | None = None
-    """Permissions of each of them, in octal."""
+    """The permissions of each node, in octal."""
     paths: tuple[Path, ...] = ("/dev/nvidiactl", "/dev/nvidia-uvm")
-    """Which there must be, besides one for each GPU."""
+    """Nodes that must exist, besides one for each GPU."""
 
 
 @of_section(Modules, "/dev")
@@ -89,7 +90,7 @@ def judge(modules: Modules, evidence: Evidence, params: Params) -> Iterator[Find
 def judge_instances(
     evidence: Evidence, data: Modules, nodes: Mapping[str, DeviceNode]
 ) -> Iterator[Finding]:
-    """The nodes of MIG instances; without MIG there is none."""
+    """The findings about the nodes of MIG instances; none without MIG."""
     gpus = evidence[Gpus].data
     if data.mig_capabilities is None:
         if any(gpu.mig_current for gpu in (gpus.gpus if gpus else None) or ()):
@@ -112,7 +113,7 @@ def judge_node(
     mode: str | None,
     minor: int | None,
 ) -> Iterator[Finding]:
-    """One node; `minor`: the number that its name gives it."""
+    """The findings about one node. `minor`: the number in its name."""
     node = nodes.get(path)
     if node is None:
         advice = MAKE_CAP if subject.kind == "mig" else MAKE
@@ -127,7 +128,7 @@ def judge_node(
 def judge_fields(
     subject: Subject, node: DeviceNode, mode: str | None, minor: int | None
 ) -> Iterator[Finding]:
-    """Its number, its permissions, and whether it can be opened."""
+    """The findings about its number, its permissions and whether the probe's user can open it."""
     yield ok(subject, expected=node.path, actual=node.path)
     for field in ("minor", "mode", "openable"):
         if getattr(node, field) is None:

@@ -1,23 +1,24 @@
 """The file systems that every job needs have free space and are writable.
 
-**Why it matters.** On a full root disk jobs start and then fail, logs are lost, and sshd, Slurm
-and the container runtime stop working. After a disk error the kernel makes a file system
-read-only, and much goes on as if nothing had happened.
+**Why it matters.** On a full root disk jobs start and then fail, logs are lost, and sshd, Slurm and
+the container runtime stop working. After a disk error the kernel makes a file system read-only, and
+many programs go on as if nothing had happened.
 
 **Read from** statvfs(3) of /, /tmp, /var, /var/log, /var/tmp, /dev/shm, /home and /run, each file
-system once, of the `paths` that the baseline adds (/scratch, /local_nvme), and /proc/self/mounts.
+system once, and of the `paths` that the baseline adds (/scratch, /local_nvme); and
+/proc/self/mounts.
 
-**Verdicts.** Free space is what unprivileged users may still write, as a percentage of the whole.
-A file system that does not count inodes is judged by its free space alone. A network file system
-is not applicable and never queried, since an unreachable server would block the probe. One that
-is read-only by design is not applicable: images (squashfs, erofs), overlays without an upper
-layer, and the paths that `read_only` names. One of `paths` that does not exist fails; where its
-file system is not mounted, it is judged as part of the one below it: see the check mounts.
+**Verdicts.** Free space is what unprivileged users may still write, as a percentage of the total
+size. If a file system does not count inodes, only its free space is judged. A network file system
+is not applicable, and nodevet never queries it, because an unreachable server would block the
+probe. A file system that is read-only by design is not applicable: images (squashfs, erofs),
+overlays without an upper layer, and the paths that `read_only` names. A path in `paths` that does
+not exist fails. If the file system of a path is not mounted, nodevet judges the file system of the
+folder above: see the check `mounts`.
 
-**To fix it** `du -xh --max-depth=2 / | sort -h` shows what uses the space; `journalctl
---vacuum-size=1G`, old kernels, container images and core dumps are the usual finds. Files that
-are deleted and still open: `lsof +L1`. Read-only: look for disk errors in the kernel log before
-anything else.
+**To fix it** `du -xh --max-depth=2 / | sort -h` shows what uses the space. The usual causes are the
+journal (`journalctl --vacuum-size=1G`), old kernels, container images and core dumps. `lsof +L1`
+lists deleted files that are still open. Read-only: first look for disk errors in the kernel log.
 """
 
 import math
@@ -57,8 +58,8 @@ Percent = (
     Annotated[str, Meta(pattern=r"^[0-9]{1,2}(\.[0-9]+)?%$", title="a percentage such as 5%")]
     | Annotated[float, Meta(ge=0, lt=100)]
 )
-PLAIN = re.compile(r"/[A-Za-z0-9._/-]{0,100}")  # what a shell reads as nothing else
-NOT_THERE = "create it and mount what belongs there, or correct the baseline's `paths`"
+PLAIN = re.compile(r"/[A-Za-z0-9._/-]{0,100}")  # a path that a shell needs no quotes for
+NOT_THERE = "create it and mount its file system, or correct the baseline's `paths`"
 IN_MEMORY = ("/dev/shm", "/run")  # noqa: S108 - nothing is written there
 
 Path = Annotated[str, Meta(pattern=r"^/", title="a path that begins with /")]
@@ -71,13 +72,13 @@ class Params(CheckParams):
     bare: ClassVar[str] = "minimum_percent"
 
     minimum_percent: Percent = 5.0
-    """Room that must be left."""
+    """The free space that must be left."""
     minimum_inodes_percent: Percent = 5.0
-    """Inodes that must be left."""
+    """The free inodes that must be left."""
     paths: tuple[Path, ...] = ()
-    """Further paths that need room: /scratch, /local_nvme."""
+    """Further paths that need free space: /scratch, /local_nvme."""
     read_only: tuple[Path, ...] = ()
-    """Paths that are read-only by design; they need no room."""
+    """Paths that are read-only by design; they need no free space."""
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
@@ -91,26 +92,26 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     else:
         if not any(filesystem.path == "/" for filesystem in section.data.filesystems):
             yield unknown(Subject(kind="filesystem", id="/"), why="it was not found")
-        absent = not_mounted(evidence)
+        unmounted = not_mounted(evidence)
         for filesystem in section.data.filesystems:
             cause = f"mounts mount {filesystem.path}"
             for finding in judge_one(filesystem, params):
-                follows = finding.verdict is Verdict.FAIL and filesystem.path in absent
+                follows = finding.verdict is Verdict.FAIL and filesystem.path in unmounted
                 yield msgspec.structs.replace(finding, cause=cause) if follows else finding
-        read = {filesystem.path for filesystem in section.data.filesystems}
+        paths_read = {filesystem.path for filesystem in section.data.filesystems}
         for path in dict.fromkeys(params.paths):
-            if path not in read:
+            if path not in paths_read:
                 why, subject = NOT_ASKED, Subject(kind="filesystem", id=path)
                 yield unknown(subject, why=why, advice=READ_AGAIN)
         paths = set(section.data.found or ())
         missing = sorted(paths - {filesystem.path for filesystem in section.data.filesystems})
         if missing:
-            why = f"{len(paths) - len(missing)} of {len(paths)} file systems were read: not "
+            why = f"{len(paths) - len(missing)} of {len(paths)} file systems were read; not read:  "
             yield unknown(why=why + ", ".join(path[:100] for path in missing[:8]))
 
 
 def not_mounted(evidence: Evidence) -> frozenset[str]:
-    """The paths at which another file system than theirs is looked at."""
+    """The mount points whose own file system is not mounted."""
     mounts = (data.mounts if (data := evidence[Mounts].data) else None) or ()
     return frozenset(mount.name for mount in mounts if mount.mounted is False)
 
@@ -141,7 +142,7 @@ def access(filesystem: FileSystem, params: Params) -> Iterator[Aspect]:
 
 
 def space_aspects(filesystem: FileSystem, params: Params) -> Iterator[Aspect]:
-    """Room and inodes."""
+    """The aspects of free space and free inodes."""
     for name, fields, minimum in (
         ("free", ("size_b", "available_b"), percent(params.minimum_percent)),
         ("free inodes", ("inodes", "inodes_available"), percent(params.minimum_inodes_percent)),
@@ -165,14 +166,15 @@ def space_aspects(filesystem: FileSystem, params: Params) -> Iterator[Aspect]:
 def advice(path: str, bad: list[str]) -> str:
     if "access" in bad:
         return (
-            "drain the node; `dmesg` and `smartctl -x` tell whether the disk is failing. If it "
-            "is, have it replaced and attach both; otherwise fsck it and remount it read-write"
+            "drain the node; `dmesg` and `smartctl -x` show whether the disk is failing. If it "
+            "is, have it replaced and attach both outputs; otherwise fsck it and remount it "
+            "read-write"
         )
     path = path if PLAIN.fullmatch(path) else "/"
     if path in IN_MEMORY:
         return (
-            f"it is in memory: with no job on the node `ls -lt {path}` shows what finished jobs "
-            f"left there, which can be removed; a reboot clears it"
+            f"it is in memory: with no job on the node, `ls -lt {path}` shows files that "
+            "finished jobs left there; remove them, or reboot, which clears it"
         )
     if "free" not in bad:
         return (
@@ -181,7 +183,10 @@ def advice(path: str, bad: list[str]) -> str:
         )
     find = f"`du -xh --max-depth=2 {path} | sort -h | tail` shows what uses the space"
     if path in ("/", "/var", "/var/log"):
-        return f"{find}; `journalctl --vacuum-size=1G`, container images, core dumps, old kernels"
+        return (
+            f"{find}; try `journalctl --vacuum-size=1G`, and look for container images, core "
+            "dumps, old kernels"
+        )
     return (
         f"{find}; `lsof +L1` lists deleted files that are still open. Ask the owners before "
         "removing anything"

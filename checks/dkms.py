@@ -1,4 +1,4 @@
-"""Every module of DKMS is built for the running kernel and for the one that boots next.
+"""Every DKMS module is built for the running kernel and for the kernel that boots next.
 
 **Why it matters.** An unattended upgrade brings a new kernel, its headers are missing, and the
 build of the NVIDIA driver fails without anyone noticing: after the next reboot, weeks later, the
@@ -6,10 +6,10 @@ node has no GPUs.
 
 **Read from** /var/lib/dkms, /lib/modules and /boot/vmlinuz-*; /proc/sys/kernel/osrelease.
 
-**Verdicts.** The kernel that boots next is taken to be the newest that is installed, as the boot
-loader of distributions does; where another one is chosen, say `next_kernel: false`. A build whose
-files are no longer below /lib/modules does not count. `ignore` names modules that need not be there
-for every kernel. Not applicable without modules of DKMS.
+**Verdicts.** nodevet assumes that the newest installed kernel boots next, as the boot loaders of
+distributions do; if another one boots, say `next_kernel: false`. A build whose files are no longer
+below /lib/modules does not count. `ignore` names modules that need not be built for every kernel. A
+node without DKMS modules is not applicable.
 
 **To fix it** install the headers (`linux-headers-RELEASE`, `kernel-devel-RELEASE`), then `dkms
 autoinstall -k RELEASE`; `dkms status` and /var/lib/dkms/MODULE/VERSION/build/make.log say why a
@@ -52,9 +52,9 @@ class Params(CheckParams):
     """`dkms: {}` or `dkms: {next_kernel: false, ignore: [zfs]}`"""
 
     next_kernel: bool = True
-    """Whether the newest kernel is judged besides the running one."""
+    """Whether the newest kernel is judged besides the running kernel."""
     ignore: tuple[Name, ...] = ()
-    """Modules."""
+    """Modules that are not judged."""
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
@@ -74,7 +74,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         for module in modules:
             yield from judge_module(module, dkms.running, newest, doubt)
         if not modules:
-            yield not_applicable(why="DKMS has no modules that are not ignored")
+            yield not_applicable(why="DKMS has no modules, or only ignored ones")
 
 
 def newest_of(dkms: Dkms) -> str:
@@ -84,7 +84,7 @@ def newest_of(dkms: Dkms) -> str:
 
 
 def judge_module(module: DkmsModule, running: str, newest: str, doubt: str) -> Iterator[Finding]:
-    """`doubt`: why a newer kernel may boot next; empty if none does."""
+    """`doubt`: why a newer kernel may boot next; empty if none can."""
     subject = Subject(kind="module", id=module.name)
     if module.builds is None:
         yield unread(subject, module, "builds")
@@ -94,7 +94,7 @@ def judge_module(module: DkmsModule, running: str, newest: str, doubt: str) -> I
         return
     aspects = [in_kernel(kernel, module.builds) for kernel in dict.fromkeys((running, newest))]
     if newest != running and aspects[-1].verdict is Verdict.FAIL:
-        why = f"{newest} is the newest kernel, which boots next"
+        why = f"{newest} is the newest installed kernel, so it boots next"
         aspects[-1] = aspects[-1]._replace(why=why)
     yield from aspect_findings(
         subject, [*aspects, *([unknown_aspect("kernels", doubt)] if doubt else [])]
@@ -102,13 +102,13 @@ def judge_module(module: DkmsModule, running: str, newest: str, doubt: str) -> I
 
 
 def in_kernel(kernel: str, builds: Sequence[DkmsBuild]) -> Aspect:
-    """Whether a build for this kernel is whole."""
-    own = [build for build in builds if build.kernel == kernel]
-    is_whole = any(each.missing == 0 for each in own)
-    unsaid = [each for each in own if each.missing is None]
-    if unsaid and not is_whole:
-        return unread_aspect(unsaid[0], "missing")
-    actual = "installed" if is_whole else actual_of(own)
+    """Whether a complete build for this kernel exists."""
+    kernel_builds = [build for build in builds if build.kernel == kernel]
+    is_whole = any(build.missing == 0 for build in kernel_builds)
+    unread_builds = [build for build in kernel_builds if build.missing is None]
+    if unread_builds and not is_whole:
+        return unread_aspect(unread_builds[0], "missing")
+    actual = "installed" if is_whole else actual_of(kernel_builds)
     return aspect_if(kernel, is_whole, expected="installed", actual=actual, advice=ADVICE)
 
 
@@ -130,5 +130,5 @@ CHECK = Check(
         "dkms.running",
     ),
     judge=judge,
-    unasked="another kernel than the newest may boot next: say dkms: {} where the newest does",
+    unasked="another kernel than the newest may boot next: say dkms: {} if the newest does",
 )

@@ -1,20 +1,20 @@
-"""The node has its nameservers, and resolves the names that it needs.
+"""The node has the expected nameservers and resolves the names that it needs.
 
-**Why it matters.** A node whose nameserver is gone or wrong answers over SSH by its address, and
-cannot mount its storage, fetch an image or find the head of a job. With a dead first nameserver
-every lookup takes five seconds longer, which looks like slow storage or a slow scheduler.
+**Why it matters.** A node whose nameserver is gone or wrong still answers SSH by its address, but
+cannot mount its storage, fetch an image or find the head node of a job. If the first nameserver is
+dead, every lookup takes five seconds longer, which looks like slow storage or a slow scheduler.
 
 **Read from** /etc/resolv.conf, and behind systemd-resolved's stub /run/systemd/resolve/resolv.conf.
-The names of `resolves` are looked up on the node with getaddrinfo(3), as programs do it, and only
-because the baseline names them.
+The node looks up the names in `resolves` with getaddrinfo(3), as programs do, and only because the
+baseline names them.
 
-**Verdicts.** Every nameserver must be one of `one_of`, if that is given; `search` domains must all
-be searched. A name that has no address, or none within `within_s`, fails; /etc/hosts and other
-sources of nsswitch.conf count. A node without /etc/resolv.conf has no nameserver. What could not
-be read is unknown.
+**Verdicts.** If the baseline gives `one_of`, every nameserver must be in it. The node must search
+all domains in `search`. A name fails if it has no address, or none within `within_s`; /etc/hosts
+and other sources of nsswitch.conf count. A node without /etc/resolv.conf has no nameserver. A value
+that could not be read is unknown.
 
-**To fix it** `resolvectl status`, `getent ahosts NAME`, `dig @NAMESERVER NAME`; then what writes
-the file: DHCP, netplan, NetworkManager or systemd-resolved.
+**To fix it** `resolvectl status`, `getent ahosts NAME`, `dig @NAMESERVER NAME`; then check the
+program that writes the file: DHCP, netplan, NetworkManager or systemd-resolved.
 """
 
 import ipaddress
@@ -65,15 +65,15 @@ class Params(CheckParams):
     bare: ClassVar[str] = "minimum"
 
     minimum: Annotated[int, Meta(ge=0, le=32)] = 1
-    """Different nameservers, by their addresses."""
+    """The least number of nameservers with different addresses."""
     one_of: tuple[str, ...] = ()
-    """Addresses that a nameserver may have."""
+    """The addresses that a nameserver may have."""
     search: tuple[Domain, ...] = ()
-    """Domains that are searched for a short name."""
+    """Domains that the node must search for a short name."""
     resolves: tuple[Domain, ...] = ()
-    """Names that the node looks up."""
+    """Names that the node must resolve."""
     within_s: Annotated[float, Meta(gt=0, le=10)] = 5.0
-    """For each of them."""
+    """The time limit for each name."""
 
     def __post_init__(self) -> None:
         refuse(
@@ -84,7 +84,7 @@ class Params(CheckParams):
 
 
 def address(text: str) -> str | None:
-    """An address in its shortest form, without the zone of a link-local one; None for any other
+    """An address in its shortest form, without the zone of a link-local address; None for any other
     text.
 
     >>> address("FD00:0::2"), address("fe80::1%eth0"), address("ns1")
@@ -109,7 +109,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
 
 
 def settings(data: Dns, params: Params) -> Iterator[Aspect]:
-    """What /etc/resolv.conf says."""
+    """The aspects of /etc/resolv.conf."""
     servers = data.nameservers
     if servers is None:
         yield unread_aspect(data, "nameservers")
@@ -137,8 +137,10 @@ def settings(data: Dns, params: Params) -> Iterator[Aspect]:
     if data.search is None:
         yield unread_aspect(data, "search")
         return
-    searched = {domain.rstrip(".").lower() for domain in data.search}
-    missing = [domain for domain in params.search if domain.rstrip(".").lower() not in searched]
+    search_domains = {domain.rstrip(".").lower() for domain in data.search}
+    missing = [
+        domain for domain in params.search if domain.rstrip(".").lower() not in search_domains
+    ]
     yield aspect_if(
         "search",
         not missing,
@@ -149,22 +151,22 @@ def settings(data: Dns, params: Params) -> Iterator[Aspect]:
 
 
 def unusable_text(servers: Sequence[str]) -> str:
-    """Why there are fewer nameservers than there are words.
+    """Why some words after `nameserver` do not count.
 
-    >>> unusable(["ns1.example", "10.0.0.2", "10.0.0.2"])
-    'not an IP address: ns1.example; named twice: 10.0.0.2'
+    >>> unusable_text(["ns1.example", "10.0.0.2", "10.0.0.2"]) 'not an IP address: ns1.example;
+    named twice: 10.0.0.2'
     """
     names = sorted({server for server in servers if address(server) is None})
     counts = Counter(server for server in servers if server not in names)
-    twice = sorted(each for each, count in counts.items() if count > 1)
-    reasons = {"not an IP address": names, "named twice": twice}
+    repeated = sorted(server for server, count in counts.items() if count > 1)
+    reasons = {"not an IP address": names, "named twice": repeated}
     return "; ".join(
         f"{why}: {', '.join(culprits)}" for why, culprits in reasons.items() if culprits
     )
 
 
 def is_admitted(server: str, params: Params) -> bool:
-    return address(server) in {address(each) for each in params.one_of}
+    return address(server) in {address(allowed) for allowed in params.one_of}
 
 
 def judge_name(subject: Subject, name: LookedUp, within_s: float) -> Finding:
@@ -176,12 +178,12 @@ def judge_name(subject: Subject, name: LookedUp, within_s: float) -> Finding:
         actual = name.why_not or "no address"
         return fail(subject, expected=expected, actual=actual, advice=LOOKUP)
     seconds = name.seconds or 0.0
-    shown = f"{', '.join(addresses)} after {seconds:g} s"
+    addresses_text = f"{', '.join(addresses)} after {seconds:g} s"
     if seconds < 0:
-        return unknown(subject, expected=expected, why=f"it took {seconds:g} s: no such time")
+        return unknown(subject, expected=expected, why=f"{seconds:g} s is not a valid time")
     late = seconds > within_s
     return (fail if late else ok)(
-        subject, expected=expected, actual=shown, advice=LOOKUP if late else ""
+        subject, expected=expected, actual=addresses_text, advice=LOOKUP if late else ""
     )
 
 
@@ -207,7 +209,7 @@ CHECK = Check(
         *reads_of("dns", "nameservers[]", "search[]"),
     ),
     judge=judge,
-    unasked="nameservers, and the names that a node needs, are a site's own",
+    unasked="only a site knows its nameservers and the names that its nodes need",
     learn=learn,
     asks=lambda params: {"dns": params.resolves},
 )

@@ -1,26 +1,27 @@
-"""Every SATA and SAS drive works and is healthy by its own account.
+"""Every SATA and SAS drive works and reports itself healthy.
 
-**Why it matters.** The system of a GPU node often lies on two SATA drives that no one watches:
-the first fails unnoticed, the second takes the node down. A drive that cannot read some sectors
-makes every program that touches them hang for seconds.
+**Why it matters.** The operating system of a GPU node often lies on two SATA drives that no one
+watches: the first failure goes unnoticed, the second takes the node down. A drive that cannot read
+some sectors makes every program that reads them hang for seconds.
 
 **Read from** /sys/block/sd*, and `smartctl --json` of smartmontools: as root, with a deadline, and
 only because a baseline has this check. It changes nothing and wakes no drive that sleeps. nodevet
-asks drives behind a RAID controller if `smartctl --scan` lists them. NVMe drives have
-`nvme_health`.
+asks drives behind a RAID controller if `smartctl --scan` lists them. The check `nvme_health` judges
+NVMe drives.
 
 **Verdicts.** A drive fails if the kernel has given it up, if its own verdict is that it fails, if
-an attribute is below its threshold now, or beyond the limits of the baseline; a count that a drive
-does not report is not judged. That errors are in its log, or that an attribute was below its
-threshold once, is in the details. Without smartctl, or without root, it is unknown; `smart: false`
-judges what the kernel says alone. A volume of a RAID controller is not applicable if its drives
-answer, and otherwise unknown: `ignore` it, and judge it with a rule `command`. With `if_possible`
-such a volume, and every drive of a node without smartctl 7, is not applicable, unless the kernel
-has given it up. In a virtual machine that cannot ask a drive, or whose drives have no verdict, it
-is not applicable. USB and removable media are left out.
+an attribute is below its threshold now, or if a count is beyond the baseline's limit. A count that
+a drive does not report is not judged. The details say whether the drive's log has errors and
+whether an attribute was below its threshold once. Without smartctl, or without root, the drive is
+unknown; with `smart: false` only the kernel's report counts. A volume of a RAID controller is not
+applicable if the drives behind it answer, and otherwise unknown: `ignore` it, and judge it with a
+rule of the check `command`. With `if_possible`, such a volume is not applicable, and neither is any
+drive of a node without smartctl 7, unless the kernel has given it up. In a virtual machine, a drive
+that cannot be asked, or that has no verdict of its own, is not applicable. USB drives and removable
+media are not judged.
 
-**To fix it** `smartctl -x /dev/sdX` tells more. A drive that fails, or has sectors that it cannot
-read, is replaced; if it is half of a mirror, first check that the other half is whole (`raid`).
+**To fix it** `smartctl -x /dev/sdX` shows more. Replace a drive that fails or has sectors that it
+cannot read. If the drive is half of a mirror, first check that the other half is whole (`raid`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -54,12 +55,12 @@ NO_PROGRAM = ("smartctl is not on this node", "smartctl of this node is too old"
 PAST = ((5, "an attribute was below its threshold once"), (6, "errors in its log"),
         (7, "failed self-tests in its log"))  # fmt: skip
 OWN = frozenset({"passed", "failing", "below threshold"})
-"""What a virtual drive has no verdict of its own on."""
+"""The aspects that hold a drive's own verdict, which a virtual drive does not have."""
 REPLACE = (
-    "have it replaced: its serial is in the details; see `smartctl -x` and, of a mirror, `raid`"
+    "have it replaced: the details have its serial; see `smartctl -x`, and `raid` for a mirror"
 )
-COOL = "look at fans, airflow and the drives around it"
-MISSING = "a drive is missing: the kernel log has when it went; reseat it"
+COOL = "check the fans, the airflow and the drives around it"
+MISSING = "a drive is missing: the kernel log says when it disappeared; reseat it"
 Count = Annotated[int, Meta(ge=0)]
 
 
@@ -70,22 +71,22 @@ class Params(CheckParams):
     bare: ClassVar[str] = "count"
 
     count: Count | None = None
-    """Drives that there must be, volumes of RAID controllers aside."""
+    """The number of drives, without volumes of RAID controllers."""
     smart: bool = True
-    """Whether the drives are asked."""
+    """Whether nodevet asks the drives themselves."""
     if_possible: bool = False
     """Whether a drive that smartctl cannot reach is not applicable instead of unknown: without
     smartctl 7, or behind a RAID controller."""
     ignore: Words | None = None
-    """Names of drives; `*` stands for any text."""
+    """Names of drives that are not judged; `*` stands for any text."""
     maximum_reallocated: Count | None = None
-    """Sectors that were replaced; of SAS, grown defects."""
+    """The most sectors that were replaced; for SAS, grown defects."""
     maximum_pending: Count | None = 0
-    """Sectors that could not be read and wait to be replaced."""
+    """The most sectors that could not be read and wait to be replaced."""
     maximum_uncorrectable: Count | None = 0
-    """Errors that could not be corrected."""
+    """The most errors that could not be corrected."""
     maximum_percentage_used: Annotated[int, Meta(ge=0, le=255)] | None = 100
-    """Of the endurance that the vendor rates."""
+    """The most of the rated endurance that may be used, in percent."""
     maximum_temperature_c: Annotated[int, Meta(ge=1, le=200)] | None = None
 
 
@@ -99,9 +100,9 @@ def judge(data: Drives, evidence: Evidence, params: Params) -> Iterator[Finding]
         yield unknown(why=f"{data.found} drives were found, but only {len(data.drives)} were read")
     if params.count is not None:
         yield from judge_count(drives, params.count)
-    asked = any(drive.health is not None for drive in drives if is_member(drive))
+    has_health = any(drive.health is not None for drive in drives if is_member(drive))
     for drive in drives:
-        yield from judge_drive(drive, evidence, params, asked)
+        yield from judge_drive(drive, evidence, params, has_health)
     if not drives and params.count is None:
         yield not_applicable(why="there is no SATA or SAS drive")
 
@@ -119,13 +120,13 @@ def judge_count(drives: Sequence[ScsiDrive], count: int) -> Iterator[Finding]:
 def judge_drive(
     drive: ScsiDrive, evidence: Evidence, params: Params, others: bool
 ) -> Iterator[Finding]:
-    """`others`: whether a drive behind a RAID controller could be asked."""
+    """`others`: whether a drive behind a RAID controller answered."""
     subject = Subject(kind="drive", id=drive.name)
     aspects = [*kernel_aspects(drive)]
     if params.smart and drive.health is not None:
-        untold = is_virtual(evidence) and drive.health.errors.get("passed") == NOT_TOLD
+        has_no_verdict = is_virtual(evidence) and drive.health.errors.get("passed") == NOT_TOLD
         logged_aspects = log_aspects(drive.health, params)
-        aspects += without_verdict(logged_aspects) if untold else logged_aspects
+        aspects += without_verdict(logged_aspects) if has_no_verdict else logged_aspects
     elif params.smart:
         unsettled = [aspect for aspect in aspects if aspect.verdict is not Verdict.OK]
         aspects = [*unsettled, without_log(drive, evidence, params, others)]
@@ -133,12 +134,12 @@ def judge_drive(
 
 
 def is_member(drive: ScsiDrive) -> bool:
-    """Whether it is behind a RAID controller, and smartctl alone lists it."""
+    """Whether it is behind a RAID controller, so that only smartctl lists it."""
     return drive.name.startswith("/dev/")
 
 
 def kernel_aspects(drive: ScsiDrive) -> Iterator[Aspect]:
-    """What the kernel says; of a drive behind a RAID controller it says nothing."""
+    """The aspects that the kernel reports; none for a drive behind a RAID controller."""
     if is_member(drive):
         return
     if drive.state is None:
@@ -150,7 +151,7 @@ def kernel_aspects(drive: ScsiDrive) -> Iterator[Aspect]:
 
 
 def without_verdict(aspects: Iterable[Aspect]) -> Iterator[Aspect]:
-    """What a virtual drive says that has no verdict of its own."""
+    """The aspects of a virtual drive that has no verdict of its own."""
     yield from (
         aspect for aspect in aspects if aspect.verdict is Verdict.FAIL or aspect.name not in OWN
     )
@@ -173,7 +174,7 @@ def virtual_aspect(why: str) -> Aspect:
 
 
 def log_aspects(log: DriveLog, params: Params) -> Iterator[Aspect]:
-    """What the drive says of itself."""
+    """The aspects that the drive itself reports."""
     if log.passed is None:
         yield unread_aspect(log, "passed")
     else:
@@ -233,7 +234,7 @@ CHECK = Check(
         "host.virtualization",
     ),
     judge=judge,
-    unasked="for servers, where nodevet is root: a workstation says drive_health: {}",
+    unasked="for servers on which nodevet is root: say drive_health: {} for a workstation",
     learn=learn,
     asks=lambda params: {"drives": ("health",) if params.smart else ()},
 )

@@ -1,22 +1,22 @@
-"""The NVIDIA driver version is one that the baseline allows.
+"""The baseline allows the NVIDIA driver version.
 
 **Why it matters.** The driver determines which CUDA applications start at all, and each release
 has its own bugs. A node that missed an upgrade, or got one too early, fails jobs that run
 everywhere else.
 
-**Read from** NVML, nvmlSystemGetDriverVersion: the version of the user-space library. The version
-of the loaded kernel module is judged by `kernel_modules`.
+**Read from** NVML, nvmlSystemGetDriverVersion: the version of the user-space library. The check
+`kernel_modules` judges the version of the loaded kernel module.
 
-**Verdicts.** Versions compare as PEP 440 says: part by part, as numbers. A plain version means
-that one only; `550.*` means the branch; `>=550.90.07,<560` a range; `!=550.54.14` leaves one out.
-Where the library refuses the loaded kernel module, because the two are of different versions, or
-is not there while the module is loaded, no version passes. Without a loaded module and without
-the library it is unknown.
+**Verdicts.** Versions compare as in PEP 440: part by part, as numbers. A plain version allows only
+that version; `550.*` allows the branch, `>=550.90.07,<560` a range; `!=550.54.14` excludes one
+version. No version passes if the library refuses the loaded kernel module because their versions
+differ, or if the module is loaded and the library is not installed. Without a loaded module and
+without the library, the version is unknown.
 
-**To fix it** install the expected version of every driver package that is there, the fabric
-manager's with it, then reboot, or unload and load the modules while nothing uses a GPU. Hold the
-packages so that an unattended upgrade does not change them. After an upgrade that left the old
-module loaded: reboot.
+**To fix it** install the expected version of every installed driver package, and of the fabric
+manager's, then reboot, or unload and load the modules while nothing uses a GPU. Hold the packages
+so that an unattended upgrade does not change them. If an upgrade left the old module loaded,
+reboot.
 """
 
 import re
@@ -35,10 +35,12 @@ from nodevet.model import Area, Check, CheckParams, FieldError, Finding, Value, 
 
 
 def specifiers(text: str) -> SpecifierSet:
-    """What `text` admits. Raises ValueError with words for the user."""
+    """The versions that `text` allows. Raises ValueError with a message for the user."""
     plain = text.strip()
     if re.fullmatch(r"\d+", plain):
-        raise ValueError(f"{plain} is a branch, not a version: write {plain}.* for all of it")
+        raise ValueError(
+            f"{plain} is a branch, not a version: write {plain}.* for the whole branch"
+        )
     if re.match(r"\d", plain):
         plain = f"=={plain}"
     try:
@@ -103,7 +105,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
 
 
 def loaded_text(evidence: Evidence) -> str:
-    """The version of the loaded kernel module, for the sentence; nothing where it is not known."""
+    """The end of a sentence with the loaded kernel module's version; empty if it is not known."""
     version = data.nvidia_version if (data := evidence[Modules].data) else None
     return f"; the loaded module is {version}" if version else ""
 

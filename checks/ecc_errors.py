@@ -1,27 +1,27 @@
 """No GPU has more memory errors than the baseline allows.
 
 **Why it matters.** An uncorrectable error kills the job that hits it, and results written before
-may be corrupt. A GPU whose SRAM has passed NVIDIA's threshold keeps doing that until it is
+may be corrupt. A GPU whose SRAM has passed NVIDIA's threshold keeps killing jobs until it is
 replaced.
 
-**Read from** NVML: nvmlDeviceGetTotalEccErrors, nvmlDeviceGetMemoryErrorCounter (DRAM, SRAM;
-before Turing L1, L2, register file, textures and CBU) and nvmlDeviceGetSramEccErrorStatus.
-Volatile counts begin at the last reset or load of the driver, aggregate ones are kept in the
-board.
+**Read from** NVML: nvmlDeviceGetTotalEccErrors, nvmlDeviceGetMemoryErrorCounter (DRAM, SRAM; before
+Turing L1, L2, register file, textures and CBU) and nvmlDeviceGetSramEccErrorStatus. Volatile counts
+begin at the last reset or load of the driver. The board keeps aggregate counts.
 
 **Verdicts.** By default an uncorrectable error since the last reset fails, and so does a passed
 SRAM threshold. Corrected errors do no harm, and old errors were repaired: the check judges these
-counts only if the baseline limits them, for all memory or for SRAM and DRAM apart. NVML gives a
-total and its parts: the check judges the larger of the total and the sum, and reports a
-difference. A GPU without ECC, or with ECC off, is not applicable (`ecc_mode` judges that), and so
-is a count that this GPU or driver does not give. A GPU in MIG mode that gives no total is judged
-by its MIG devices: too many errors fail, few are not applicable, since they are only a part. With
-`--since`, a volatile count above its limit is ok if no error came since the last look: the
-aggregate count, which no reset clears, has not moved, and no memory repair is pending.
+counts only if the baseline limits them, for all memory or for SRAM and DRAM separately. NVML gives
+a total and its parts: the check judges the larger of the total and the sum, and reports a
+difference. A GPU without ECC, or with ECC off, is not applicable (`ecc_mode` judges that). A count
+that this GPU or driver does not report is not applicable, either. If a GPU in MIG mode reports no
+total, its MIG devices are judged: too many errors fail; few errors are not applicable, because they
+are only a part. With `--since`, a volatile count above its limit is ok if no error came since the
+last look: the aggregate count, which no reset clears, has not moved, and no memory repair is
+pending.
 
-**To fix it** drain the node and reset the GPU, or reboot; `row_remapping` says whether a row
-remap is pending. Errors that come again: run the vendor's field diagnostics. A passed SRAM
-threshold: have the board replaced.
+**To fix it** drain the node and reset the GPU, or reboot; `row_remapping` says whether a row remap
+is pending. If errors come back, run the vendor's field diagnostics. If the SRAM has passed its
+threshold, have the board replaced.
 """
 
 from collections.abc import Iterator, Sequence
@@ -39,7 +39,10 @@ from nodevet.evidence.kernel_log import span
 from nodevet.model import Area, Check, CheckParams, Finding, fail, not_applicable, ok, unknown
 
 NOT_TOLD = (*NOT_SUPPORTED, "NVML_ERROR_FUNCTION_NOT_FOUND")
-NO_SUCH_PART = (*NOT_TOLD, "NVML_ERROR_INVALID_ARGUMENT")  # a location that the driver knows not
+NO_SUCH_PART = (
+    *NOT_TOLD,
+    "NVML_ERROR_INVALID_ARGUMENT",
+)  # the driver does not know the location
 TOTALS = tuple(
     f"{life}_{severity}"
     for life in ("volatile", "aggregate")
@@ -50,10 +53,10 @@ FIELDS_OF = {
     f"{life}_{severity}": {part: f"{life}_{part}_{severity}" for part in PARTS}
     for life, _, severity in (field.partition("_") for field in TOTALS)
 }
-"""Of a count in all those of its parts."""
+"""The counts of the parts of each total."""
 
 APART = tuple(FIELDS_OF[total][part] for total in TOTALS for part in ("sram", "dram"))
-"""The counts of SRAM and of DRAM apart, which a baseline may limit too."""
+"""The separate counts of SRAM and of DRAM, which a baseline may limit, too."""
 FLAG = "sram_threshold_exceeded"
 
 Most = Annotated[int, Meta(ge=0)]
@@ -63,12 +66,12 @@ class Params(CheckParams):
     """`ecc_errors: {}` or `ecc_errors: {volatile_uncorrected: 0, volatile_corrected: 10000}`"""
 
     volatile_uncorrected: Most | None = 0
-    """The most that is allowed, as of every count below; null: it is not judged."""
+    """The highest allowed count, as in every field below; null: not judged."""
     volatile_corrected: Most | None = None
     aggregate_uncorrected: Most | None = None
     aggregate_corrected: Most | None = None
     volatile_sram_uncorrected: Most | None = None
-    """Of the SRAM alone, as below of the DRAM: the rest of the board."""
+    """Errors of the SRAM alone; the `dram` fields limit those of the board's other memory."""
     volatile_sram_corrected: Most | None = None
     volatile_dram_uncorrected: Most | None = None
     volatile_dram_corrected: Most | None = None
@@ -77,15 +80,15 @@ class Params(CheckParams):
     aggregate_dram_uncorrected: Most | None = None
     aggregate_dram_corrected: Most | None = None
     sram_threshold: bool = True
-    """Whether a GPU that says that its SRAM has passed NVIDIA's threshold is wrong."""
+    """Whether a GPU fails if it reports that its SRAM has passed NVIDIA's threshold."""
 
     def __post_init__(self) -> None:
         if not limits(self):
-            raise ValueError("give the most that is allowed of at least one count")
+            raise ValueError("give a limit for at least one count")
 
 
 def limits(params: Params) -> dict[str, int]:
-    """The most that is allowed, by field of the evidence; a flag counts as 0 or 1."""
+    """The highest allowed counts, by field of the evidence; a flag counts as 0 or 1."""
     counts = {name: most for name, most in asdict(params).items() if name != "sram_threshold"}
     flag = {FLAG: 0} if params.sram_threshold else {}
     return {**{name: most for name, most in counts.items() if most is not None}, **flag}
@@ -102,8 +105,8 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
 
 
 class Count(NamedTuple):
-    """A count as it is judged. `untold`: the fields that are not told here; `unread`: why others
-    are not known; `apart`: how the count in all and its parts differ."""
+    """A count to judge. `untold`: the fields that this GPU does not report; `unread`: why others
+    are not known; `apart`: how the total and the sum of its parts differ."""
 
     value: int | None
     untold: tuple[str, ...] = ()
@@ -114,16 +117,16 @@ class Count(NamedTuple):
 def judge_gpu(gpu: Gpu, limits: dict[str, int], before: GpuBefore | None) -> Iterator[Finding]:
     """`before`: the same GPU at the last look."""
     subject = subject_of(gpu)
-    old = known(gpu, before, limits) if before and before.gpu else {}
-    most = {**limits, **old}
+    unchanged = known(gpu, before, limits) if before and before.gpu else {}
+    most = {**limits, **unchanged}
     counts = {field: counted(gpu.ecc, field) for field in most}
     values = {field: count.value for field, count in counts.items() if count.value is not None}
     untold = [field for count in counts.values() for field in count.untold]
-    mute = [field for field in most if field != FLAG and field in untold]
-    parts = by_mig_device(gpu, [field for field in mute if field not in values])
+    unreported = [field for field in most if field != FLAG and field in untold]
+    parts = by_mig_device(gpu, [field for field in unreported if field not in values])
     above = {field: count for field, count in values.items() if count > most[field]}
-    summed = {field: part.value for field, part in parts.items() if part.value is not None}
-    above |= {field: count for field, count in summed.items() if count > most[field]}
+    sums = {field: part.value for field, part in parts.items() if part.value is not None}
+    above |= {field: count for field, count in sums.items() if count > most[field]}
     unread = [why for count in (*counts.values(), *parts.values()) for why in count.unread]
     apart = [count.apart for count in counts.values() if count.apart]
     differ = "; ".join(apart)
@@ -139,27 +142,27 @@ def judge_gpu(gpu: Gpu, limits: dict[str, int], before: GpuBefore | None) -> Ite
     if unread:
         yield unknown(subject, why="; ".join(unread if above else (*unread, *apart)))
     elif values and not above and not parts:
-        shown = ", ".join(f"{field} {count}" for field, count in old.items())
+        shown = ", ".join(f"{field} {count}" for field, count in unchanged.items())
         ago = f"no more since the last look {span(before.seconds)} ago" if before else ""
         since = f"{shown}: {ago}" if shown else ""
         why = "; ".join(filter(None, (differ, since)))
         yield ok(subject, expected=of_type(values, most), actual=values, why=why)
     if untold:
-        shown = ", ".join(f"{field} {count}" for field, count in summed.items())
-        also = f"; its MIG devices have, {shown}" if shown else ""
+        shown = ", ".join(f"{field} {count}" for field, count in sums.items())
+        also = f"; the counts of its MIG devices are {shown}" if shown else ""
         yield not_applicable(
-            subject, why=f"this GPU or driver does not tell: {', '.join(untold)}{also}"
+            subject, why=f"this GPU or driver does not report: {', '.join(untold)}{also}"
         )
 
 
 def of_type(counts: dict[str, int], most: dict[str, int]) -> dict[str, int]:
-    """The limits of these counts; of a flag as a flag, as it was read."""
+    """The limits of these counts; the limit of a flag is a flag."""
     return {field: type(count)(most[field]) for field, count in counts.items()}
 
 
 def known(gpu: Gpu, before: GpuBefore, most: dict[str, int]) -> dict[str, int]:
-    """The volatile counts above their limit to which nothing was added since the last look, which
-    the aggregate ones tell, whatever was reset meanwhile."""
+    """The volatile counts above their limit that did not grow since the last look. The aggregate
+    counts prove this, even if a reset cleared the volatile ones."""
     fields: dict[str, int] = {}
     earlier = before.gpu
     if (
@@ -182,16 +185,17 @@ def known(gpu: Gpu, before: GpuBefore, most: dict[str, int]) -> dict[str, int]:
 
 
 def is_fit(gpu: Gpu) -> bool:
-    """Whether it says that no repair of its memory is pending, by rows or by pages."""
+    """Whether the GPU reports that no repair of its memory is pending, neither of rows nor of
+    pages."""
     records = (gpu.remapping, gpu.retired_pages)
     pending_states = [record.pending for record in records if not unsupported(record, "pending")]
     return bool(pending_states) and all(pending is False for pending in pending_states)
 
 
 def by_mig_device(gpu: Gpu, fields: Sequence[str]) -> dict[str, Count]:
-    """The counts of all MIG devices together, where a GPU in MIG mode does not tell its own.
+    """The counts of all MIG devices together, if a GPU in MIG mode does not report its own.
 
-    They tell a part, so that too many are too many, and few are no proof."""
+    They are only a part: too many errors fail, but few errors prove nothing."""
     if not gpu.mig_current or not fields:
         return {}
     if gpu.mig_devices is None and gpu.errors.get("mig_devices") not in (None, *NOT_TOLD):
@@ -202,13 +206,13 @@ def by_mig_device(gpu: Gpu, fields: Sequence[str]) -> dict[str, Count]:
         counts = [counted(device.ecc, field) for device in gpu.mig_devices or ()]
         known = [count.value for count in counts if count.value is not None]
         unread = dict.fromkeys(why for count in counts for why in count.unread)
-        why = tuple(f"of a MIG device: {each}" for each in unread)
+        why = tuple(f"of a MIG device: {reason}" for reason in unread)
         by_field[field] = Count(sum(known) if known else None, unread=why)
     return by_field
 
 
 def counted(ecc: EccCounts, field: str) -> Count:
-    """A count by its field, and by its parts where it is one in all."""
+    """A count by its field; a total also by the sum of its parts."""
     if field not in TOTALS:
         return alone(ecc, field, NOT_TOLD if field == FLAG else NO_SUCH_PART)
     total = alone(ecc, field, NOT_TOLD)
@@ -229,12 +233,12 @@ def counted(ecc: EccCounts, field: str) -> Count:
     apart = ""
     if len(known) == 2 and len(set(known)) == 2:
         shown = ", ".join(f"{part} {count}" for part, count in values.items())
-        apart = f"{field}: {known[0]} in all, but {known[1]} by parts ({shown})"
+        apart = f"{field}: the total is {known[0]}, but its parts add up to {known[1]} ({shown})"
     return Count(max(known, default=None), tuple(untold), tuple(unread), apart)
 
 
 def alone(ecc: EccCounts, field: str, not_told: tuple[str, ...]) -> Count:
-    """A count by its own field. `not_told`: what NVML answers where there is none."""
+    """A count by its own field. `not_told`: NVML's answers if the GPU has no such count."""
     count = getattr(ecc, field)
     if count is None and ecc.errors.get(field) in not_told:
         return Count(None, untold=(field,))
@@ -260,8 +264,8 @@ def advice(above: dict[str, int]) -> str:
     if any(field in above for field in lives("volatile")):
         return (
             "drain the node and run nvidia-bug-report.sh while the counts are there; then reset "
-            "the GPU with no job left, or reboot, and see row_remapping. If errors come again, "
-            "`dcgmi diag -r 3` or field diagnostics, and an RMA of the GPU"
+            "the GPU with no job left, or reboot, and see row_remapping. If errors come back, "
+            "run `dcgmi diag -r 3` or field diagnostics, and RMA the GPU"
         )
     if any(field in above for field in lives("aggregate")):
         return (
@@ -272,7 +276,7 @@ def advice(above: dict[str, int]) -> str:
 
 
 def of(gpu: Gpu) -> dict[str, str]:
-    """In which memory the uncorrectable errors were: `DRAM 2, SRAM 1`."""
+    """The uncorrectable errors of each memory: `DRAM 2, SRAM 1`."""
     ecc = gpu.ecc
     counts = {"DRAM": ecc.volatile_dram_uncorrected, "SRAM": ecc.volatile_sram_uncorrected}
     counts["caches"] = ecc.volatile_cache_uncorrected

@@ -1,17 +1,17 @@
 """Every GPU has ECC on or off, as expected.
 
-**Why it matters.** Without ECC a flipped bit in GPU memory silently becomes a wrong result.
-Boards of one kind that differ in it also differ in usable memory and bandwidth, so a job that
-fits on one does not fit on the next.
+**Why it matters.** Without ECC a flipped bit in GPU memory silently becomes a wrong result. Boards
+of one kind with different ECC modes also differ in usable memory and bandwidth, so a job that fits
+on one may not fit on the next.
 
-**Read from** NVML, nvmlDeviceGetEccMode: the mode now and the one after the next reset.
+**Read from** NVML, nvmlDeviceGetEccMode: the current mode and the mode after the next reset.
 
-**Verdicts.** A mode that is to change at the next reset fails, whichever of the two is expected:
-`now` is the mode until then, `pending` the one after it.
-A GPU without ECC is not applicable if off is expected, else it fails.
+**Verdicts.** A mode that will change at the next reset fails, whichever of the two is expected:
+`now` is the mode until then, `pending` the mode after it. A GPU without ECC is not applicable if
+off is expected; otherwise it fails.
 
-**To fix it** `nvidia-smi -e 1` (or `-e 0`), then reset the GPU or reboot. The mode is kept in the
-board's InfoROM.
+**To fix it** `nvidia-smi -e 1` (or `-e 0`), then reset the GPU or reboot. The board's InfoROM keeps
+the mode.
 """
 
 from nodevet.checking.gpu_mode import OnOrOff, gpu_mode
@@ -26,5 +26,5 @@ CHECK = gpu_mode(
     current="ecc_current",
     pending="ecc_pending",
     lacking="this GPU has no ECC",
-    unasked="for data center GPUs: others have none, or have it on or off by choice",
+    unasked="for data center GPUs: other GPUs have no ECC, or have it on or off by choice",
 )

@@ -1,17 +1,18 @@
-"""The expected number of EFA devices is there, driven by efa, and active.
+"""The expected number of EFA devices exists, uses the efa driver and is active.
 
-**Why it matters.** A p5 instance has 32 EFA devices, a p4d four: with one that is missing, NCCL
-still runs, over fewer rails, and a job of hundreds of nodes takes its pace from this one.
+**Why it matters.** A p5 instance has 32 EFA devices, a p4d instance four. If one is missing, NCCL
+still runs, over fewer rails, and a job on hundreds of nodes runs at the pace of this node.
 
-**Read from** `/sys/class/infiniband/*/device/driver` and `ports/*/state`; the PCI bus for what is
-there and has no driver.
+**Read from** `/sys/class/infiniband/*/device/driver` and `ports/*/state`; the PCI bus for devices
+that have no driver.
 
-**Verdicts.** Counts RDMA devices whose driver is efa; each of their ports must be ACTIVE. How many
-there are depends on the instance type and on how it was launched: state it in the baseline of that
-type (p4d.24xlarge 4, p5.48xlarge 32, p5en.48xlarge 16, p6-b200.48xlarge 8).
+**Verdicts.** nodevet counts the RDMA devices with the efa driver; each of their ports must be
+ACTIVE. The right number depends on the instance type and on how the instance was launched: state it
+in the baseline of that type (p4d.24xlarge 4, p5.48xlarge 32, p5en.48xlarge 16, p6-b200.48xlarge 8).
 
-**To fix it** fewer on the PCI bus: the instance was launched without these network interfaces of
-type efa. On the bus and not here: `modprobe efa`, `dmesg | grep efa`.
+**To fix it** if the PCI bus has fewer devices, the instance was launched without these network
+interfaces of type efa. If the PCI bus has devices that have no driver: `modprobe efa`, `dmesg |
+grep efa`.
 """
 
 from collections.abc import Iterator
@@ -28,12 +29,14 @@ from nodevet.evidence.pci import Pci
 from nodevet.model import NODE, Area, Check, CheckParams, Finding, Value, fail, ok, unknown
 
 AMAZON, EFA = "1d0f", "efa"  # PCI vendor; device efa0, efa1, efa2, ...
-UNBOUND = "`modprobe efa`; `dmesg | grep efa` says why it did not take the devices on the PCI bus"
-LAUNCH = (
-    "the instance was launched with other network interfaces: give each network card one of type "
-    "efa (or efa-only), and check the instance type"
+UNBOUND = (
+    "`modprobe efa`; `dmesg | grep efa` says why the driver did not bind the devices on the PCI bus"
 )
-DOWN = "`dmesg | grep efa`; reset it with a reboot, then stop and start the instance"
+LAUNCH = (
+    "the instance was launched with other network interfaces: give each network card an "
+    "interface of type efa (or efa-only), and check the instance type"
+)
+DOWN = "see `dmesg | grep efa`; reset it with a reboot, then stop and start the instance"
 
 
 class Params(CheckParams):
@@ -45,26 +48,26 @@ class Params(CheckParams):
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    mine: list[RdmaDevice] = []
-    unjudged: list[Finding] = []
+    efa_devices: list[RdmaDevice] = []
+    findings: list[Finding] = []
     for entry in each_device(evidence):
         if isinstance(entry, Finding):
-            unjudged.append(entry)
+            findings.append(entry)
         elif entry.driver is None:
-            unjudged.append(unread(device_subject(entry), entry, "driver"))
+            findings.append(unread(device_subject(entry), entry, "driver"))
         elif entry.driver == EFA:
-            mine.append(entry)
-    yield from unjudged
-    if mine or not any(finding.subject == NODE for finding in unjudged):
-        yield count(evidence, len(mine), bool(unjudged), params.count)
-    for device in mine:
+            efa_devices.append(entry)
+    yield from findings
+    if efa_devices or not any(finding.subject == NODE for finding in findings):
+        yield count(evidence, len(efa_devices), bool(findings), params.count)
+    for device in efa_devices:
         yield from aspect_findings(device_subject(device), states(device), {})
 
 
 def count(evidence: Evidence, present: int, unsure: bool, required: int) -> Finding:
     expected, actual = {"EFA devices": required}, {"EFA devices": present}
     if unsure and present <= required:
-        return unknown(expected=expected, why=f"{present} were read, and not all")
+        return unknown(expected=expected, why=f"only {present} were read, not all")
     if present == required:
         return ok(expected=expected, actual=actual)
     functions = (data.functions if (data := evidence[Pci].data) else None) or ()

@@ -1,24 +1,24 @@
-"""No variable that hides GPUs or slows jobs is set for every process of the node.
+"""No variable that hides GPUs or slows jobs is set for all processes of the node.
 
 **Why it matters.** A CUDA_VISIBLE_DEVICES that someone left in /etc/environment hides GPUs from
-every job; NCCL_P2P_DISABLE or NCCL_IB_DISABLE, set once to work around a fault, costs bandwidth
-ever after; a folder of stubs in LD_LIBRARY_PATH hides the driver; profiling switches slow every
-kernel. No job's own script shows them.
+every job. NCCL_P2P_DISABLE or NCCL_IB_DISABLE, set once to work around a fault, costs bandwidth
+ever after. A folder of stubs in LD_LIBRARY_PATH hides the driver. Profiling switches slow every
+kernel. No job script shows these variables.
 
 **Read from** /etc/environment, /etc/environment.d, /etc/profile and /etc/profile.d, bash's own
 files, /etc/nccl.conf, /etc/ld.so.preload, DefaultEnvironment of systemd, and the environment of
-`units`, with their files. Only variables of CUDA, NCCL and the like are read; the value of one that
-may hold a secret is not.
+`units`, with their files. nodevet reads only variables of CUDA, NCCL and the like. It does not read
+the value of a variable that may hold a secret.
 
-**Verdicts.** A variable counts wherever a file sets it, also inside a condition of a script.
-Without more words these fail: CUDA_VISIBLE_DEVICES; LD_PRELOAD, LD_AUDIT and what is in
+**Verdicts.** A variable counts wherever a file sets it, even inside a condition of a script. By
+default these fail: CUDA_VISIBLE_DEVICES; LD_PRELOAD, LD_AUDIT and the contents of
 /etc/ld.so.preload; LD_LIBRARY_PATH with a folder of stubs; switches that turn NCCL's paths off;
-debuggers, profilers, blocking launches and core dumps of CUDA. `allow` names what may be;
-`expected` gives a variable the only value that it may have, and it must be set; `absent` may end in
-`*`.
+debuggers, profilers, blocking launches and core dumps of CUDA. `allow` names variables that may be
+set. `expected` gives the only value that a variable may have; the variable must be set. `absent`
+names variables that must not be set; a name may end in `*`.
 
-**To fix it** remove the row from the file that is named, or correct it; sessions and services that
-run already keep what they were started with.
+**To fix it** remove the line from the file that the finding names, or correct it. Sessions and
+services that already run keep their old variables.
 """
 
 import re
@@ -84,12 +84,12 @@ class Params(CheckParams):
     `environment: {allow: [LD_PRELOAD], units: [slurmd.service]}`"""
 
     expected: Mapping[Name, str] = {}
-    """The value of each that must be set."""
+    """Variables that must be set, with the only allowed value of each."""
     absent: tuple[Pattern, ...] = ()
     allow: tuple[Pattern, ...] = ()
-    """Of what is harmful by default."""
+    """Variables that may be set, although they are harmful by default."""
     units: tuple[UnitName, ...] = ()
-    """Whose environment is read, too."""
+    """Units whose environment is read, too."""
 
     def __post_init__(self) -> None:
         both = sorted({*self.expected} & {*self.absent})
@@ -112,30 +112,30 @@ def judge(environment: Environment, evidence: Evidence, params: Params) -> Itera
         unit = Subject(kind="unit", id=name)
         if name not in units:
             yield unknown(unit, why=NOT_ASKED, advice=READ_AGAIN)
-        elif (own := units[name].variables) is None:
+        elif (unit_variables := units[name].variables) is None:
             yield unread(unit, units[name], "variables")
         else:
-            variables += own
+            variables += unit_variables
     if any(variable.name is None for variable in variables):
         gaps.append("the name of a variable was not read")
     places: dict[str, list[Variable]] = {}
     for variable in variables:
         places.setdefault(variable.name or "", []).append(variable)
-    bad = list(judge_set(places, params))
-    yield from bad
+    failures = list(judge_set(places, params))
+    yield from failures
     for name, value in params.expected.items():
-        judged = judge_expected(name, value, places.get(name, []))
-        partly = (gaps or left_out) and judged.verdict is Verdict.OK
-        why = "not everything that may set it was read"
-        yield unknown(judged.subject, why=why) if partly else judged
+        finding = judge_expected(name, value, places.get(name, []))
+        is_partial = (gaps or left_out) and finding.verdict is Verdict.OK
+        why = "not every file that may set it was read"
+        yield unknown(finding.subject, why=why) if is_partial else finding
     for why in gaps:
         yield unknown(why=why)
-    if not bad and not gaps and not left_out:
+    if not failures and not gaps and not left_out:
         yield ok(expected="no harmful variables", actual="none")
 
 
 def judge_set(places: Mapping[str, list[Variable]], params: Params) -> Iterator[Finding]:
-    """Every variable that must not be set, or not so."""
+    """The failures: variables that must not be set, or not to this value."""
     for name, variables in sorted(places.items()):
         if name in params.expected:
             continue
@@ -186,9 +186,9 @@ def judge_expected(name: str, value: str, variables: list[Variable]) -> Finding:
     subject = Subject(kind="variable", id=name)
     if not variables:
         return fail(subject, expected=value, actual="not set", advice=SET)
-    unsaid = next((variable for variable in variables if variable.value is None), None)
-    if unsaid is not None:
-        return unread(subject, unsaid, "value")
+    unread_variable = next((variable for variable in variables if variable.value is None), None)
+    if unread_variable is not None:
+        return unread(subject, unread_variable, "value")
     other = [variable for variable in variables if variable.value != value]
     if other:
         return fail(subject, expected=value, actual=places_text(other), advice=SET)
@@ -203,12 +203,13 @@ def places_text(variables: list[Variable]) -> str:
     )
 
 
-REMOVE = "remove the row, or name the variable in `allow` if it is meant"
+REMOVE = "remove the line, or name the variable in `allow` if it is intended"
 SET = "set it in one place: /etc/environment, /etc/nccl.conf for NCCL, or the unit's drop-in"
 
 
 def learn(evidence: Evidence) -> Any:
-    """The one value of each, and what is harmful by default and was there, to be looked at."""
+    """The variables that have one value, and the harmful variables of this node, for a person to
+    review."""
     environment = evidence[Environment].data
     if environment is None or environment.variables is None or environment.unread != "":
         return None
@@ -238,7 +239,9 @@ CHECK = Check(
         *reads_of("environment.variables[]", "name", "value"),
     ),
     judge=judge,
-    unasked="what a login sets is up to the site: say environment: {} to find what hides GPUs",
+    unasked=(
+        "what a login sets is up to the site: say environment: {} to find variables that hide GPUs"
+    ),
     severity=Severity.WARNING,
     asks=lambda params: {"environment": params.units},
     learn=learn,

@@ -1,30 +1,31 @@
-"""Every GPU on NVSwitches is registered with its fabric, and the fabric is healthy for it.
+"""Every GPU on NVSwitches is registered with its fabric and reports the fabric healthy.
 
 **Why it matters.** Until the fabric manager has registered a GPU with the NVSwitches, no CUDA
-program starts on it (error 802, system not yet initialized), while nvidia-smi looks as always. With
-a degraded fabric jobs run, slowly.
+program starts on it (error 802, system not yet initialized), while nvidia-smi shows nothing
+unusual. With a degraded fabric, jobs run slowly.
 
 **Read from** NVML, nvmlDeviceGetGpuFabricInfoV: state, status, health summary, health mask, cluster
 UUID and clique, from Hopper on; NVSwitches on the PCI bus; the packages `nvidia-fabricmanager*` and
 the driver's version.
 
 **Verdicts.** A registration that is not completed fails; within five minutes of boot it is unknown,
-as the fabric manager may be at it. A completed one fails if its status is not SUCCESS, or if the
-health mask or its summary names a fault: degraded bandwidth, a route that recovers or is unhealthy,
-recovery from access timeouts, an incorrect configuration, limited capacity. A GPU without a fabric
-(PCIe cards, GPUs before Hopper) is not applicable, and so is one in a virtual machine without
-NVSwitches, whose host registers it. As soon as one GPU of the node is registered, every other GPU
-of its model must be. A GPU of GB200 or GB300 that is registered and has no cluster UUID has lost
-its rack's NVLink domain and fails, unless the fabric says that it waits for a partition; so does
-one without a cluster UUID beside others that have one, or with another one. `cluster_uuid: present`
-and `clique: present` want them of any GPU; `nodevet compare` of a rack's hosts names who differs.
-An installed fabric manager of another version than the driver fails on a node with a fabric: it
-refuses to start, today or at its next restart.
+because the fabric manager may still be busy with it. A completed registration fails if its status
+is not SUCCESS, or if the health mask or its summary names a fault: degraded bandwidth, a route that
+recovers or is unhealthy, recovery from access timeouts, an incorrect configuration, limited
+capacity. A GPU without a fabric (PCIe cards, GPUs before Hopper) is not applicable, and so is a GPU
+in a virtual machine without NVSwitches, because the host registers it. If one GPU of the node is
+registered, every other GPU of its model must be registered. A registered GPU of GB200 or GB300
+without a cluster UUID has lost its rack's NVLink domain and fails, unless the fabric says that it
+waits for a partition. A GPU also fails if it has no cluster UUID while others have one, or if its
+cluster UUID differs from theirs. `cluster_uuid: present` and `clique: present` require them of any
+GPU; `nodevet compare` of a rack's hosts shows which host differs. On a node with a fabric, an
+installed fabric manager of another version than the driver fails: it refuses to start, today or at
+its next restart.
 
-**To fix it** `systemctl status nvidia-fabricmanager` and `journalctl -u nvidia-fabricmanager`; its
-package must be of the driver's version. If it runs and a GPU does not register, look for SXid in
-the kernel log and see `nvlink`; drain the node, reset all GPUs together or power cycle. On NVL72
-racks the fabric is managed from the switch trays (NMX).
+**To fix it** see `systemctl status nvidia-fabricmanager` and `journalctl -u nvidia-fabricmanager`;
+the package must have the driver's version. If the fabric manager runs and a GPU does not register,
+look for SXid in the kernel log and see `nvlink`; then drain the node, and reset all GPUs together
+or power cycle the node. On NVL72 racks the switch trays manage the fabric (NMX).
 """
 
 import re
@@ -89,7 +90,7 @@ CONFIGURATIONS = {
     7: "invalid location",
     8: "invalid GPU state",
 }
-NAMED = 16  # bits: 12 and 14 are no faults, whether a partition is assigned and GFM connected
+NAMED = 16  # bits; 12 and 14 are no faults: partition assigned, GFM connected
 SUMMARIES = {"UNHEALTHY": "unhealthy", "LIMITED_CAPACITY": "limited capacity"}
 
 DOMAIN = (
@@ -101,12 +102,14 @@ PACKAGES = ("nvidia-fabricmanager*", "nvidia-fabric-manager*")
 CARRIED = re.compile(r"(?:[0-9]+:)?([0-9]{3,4}(?:\.[0-9]+){1,2})(?=[-+~]|\Z)")
 
 REGISTER = (
-    "`systemctl status nvidia-fabricmanager` and its journal say why: not enabled, of another "
-    "version than the driver, or an NVSwitch is missing (SXid in `dmesg`); then restart it"
+    "`systemctl status nvidia-fabricmanager` and its journal say why: it is not enabled, it has "
+    "another version than the driver, or an NVSwitch is missing (SXid in `dmesg`); then restart "
+    "it"
 )
 HEAL = (
     "drain the node, collect nvidia-bug-report.sh and the fabric manager's log, look for SXid in "
-    "`dmesg` and at nvlink; reset all GPUs together or power cycle. If it stays, RMA the part"
+    "`dmesg` and see nvlink; reset all GPUs together or power cycle the node. If the fault "
+    "stays, RMA the part"
 )
 VERSION = (
     "install the fabric manager's package of the driver's own version, restart "
@@ -116,7 +119,7 @@ VERSION = (
 
 PRESENT = "present"
 ANY = "*"
-MOST_ALIKE = 64  # GPUs of one model that are compared with one another; no machine has more
+MOST_ALIKE = 64  # GPUs of one model to compare; no machine has more
 UUID = "^(present|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})$"
 
 
@@ -124,11 +127,11 @@ class Params(CheckParams):
     """`fabric: {}`, `fabric: {cluster_uuid: present}` or `fabric: {clique: 32766}`"""
 
     cluster_uuid: (
-        Annotated[str, Meta(pattern=UUID, title="`present`, or a UUID in small letters")] | None
+        Annotated[str, Meta(pattern=UUID, title="`present`, or a UUID in lower case")] | None
     ) = None
-    """`present`: each GPU is in a multi-node NVLink domain; or the UUID of that domain."""
+    """`present`: each GPU must be in a multi-node NVLink domain; or the UUID of that domain."""
     clique: Literal["present"] | Annotated[int, Meta(ge=0, lt=2**32)] | None = None
-    """`present`: each GPU has a clique other than 0; or the number of that clique."""
+    """`present`: each GPU must have a clique other than 0; or the number of that clique."""
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
@@ -146,7 +149,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
 
 
 def models(gpus: Sequence[Gpu]) -> Mapping[str | None, Sequence[Gpu]]:
-    """GPUs by their PCI device, and all of them by ANY."""
+    """The GPUs by PCI device, and all GPUs under ANY."""
     by_device: dict[str | None, list[Gpu]] = {None: [], ANY: [*gpus]}
     for gpu in gpus:
         by_device.setdefault(gpu.pci_device, []).append(gpu)
@@ -154,7 +157,7 @@ def models(gpus: Sequence[Gpu]) -> Mapping[str | None, Sequence[Gpu]]:
 
 
 def others_like(gpu: Gpu, by_model: Mapping[str | None, Sequence[Gpu]]) -> Sequence[Gpu]:
-    """The other GPUs of its model; at most MOST_ALIKE, of the first ones."""
+    """The first MOST_ALIKE other GPUs of its model."""
     own = (gpu.pci_device, None) if gpu.pci_device else (ANY,)
     same_model = islice(chain.from_iterable(by_model[key] for key in own), MOST_ALIKE + 1)
     return [other for other in same_model if other is not gpu and alike(other, gpu)]
@@ -195,15 +198,17 @@ def judge_gpu(
                 subject,
                 expected="SUCCESS",
                 actual=fabric.status,
-                why="how the registration ended",
+                why="the registration ended with this status",
                 advice=REGISTER,
                 details=board(gpu),
             )
-        outside = tuple(judge_domain(gpu, like, params))
-        yield from outside
-        yield from judge_health(gpu, fine=not failed and not outside)
-        if silent := [field for field in HEALTH if is_untold(fabric, field)]:
-            yield not_applicable(subject, why=f"this driver does not tell: {', '.join(silent)}")
+        domain_findings = tuple(judge_domain(gpu, like, params))
+        yield from domain_findings
+        yield from judge_health(gpu, fine=not failed and not domain_findings)
+        if unreported := [field for field in HEALTH if is_untold(fabric, field)]:
+            yield not_applicable(
+                subject, why=f"this driver does not report: {', '.join(unreported)}"
+            )
 
 
 def is_untold(fabric: Fabric, field: str) -> bool:
@@ -211,7 +216,7 @@ def is_untold(fabric: Fabric, field: str) -> bool:
 
 
 def judge_domain(gpu: Gpu, like: Sequence[Gpu], params: Params) -> Iterator[Finding]:
-    """What is wrong with the domain that a GPU is in; nothing if it is as it must be."""
+    """The findings about the GPU's domain; none if it is as expected."""
     subject, fabric = subject_of(gpu), gpu.fabric
     others, uuid = domains(like), fabric.cluster_uuid
     lost = lost_domain(gpu)
@@ -244,31 +249,31 @@ def domain_fault(gpu: Gpu, name: str, expected: Value, actual: Value) -> Finding
 
 
 def why_no_domain(gpu: Gpu, like: Sequence[Gpu], *, asked: bool) -> str:
-    """Why the domain of this GPU, or of those of its model, is not known. Empty if it is, or if no
-    GPU tells one and it is not `asked` for."""
-    tellers = [gpu, *(each for each in like if is_registered(each) or is_unread(each))]
-    silent = [
+    """Why the domain of this GPU, or of the others of its model, is not known. Empty if it is
+    known, or if no GPU reports one and the baseline does not ask for it (`asked`)."""
+    tellers = [gpu, *(other for other in like if is_registered(other) or is_unread(other))]
+    unread_gpus = [
         member
         for member in tellers
         if member.fabric.cluster_uuid is None
         and (is_rack(member) or not lacks(member.fabric, "cluster_uuid"))
     ]
-    asked = asked or any(map(is_rack, silent))
-    if not silent or (len(silent) == len(tellers) and not asked):
+    asked = asked or any(map(is_rack, unread_gpus))
+    if not unread_gpus or (len(unread_gpus) == len(tellers) and not asked):
         return ""
-    first = silent[0]
+    first = unread_gpus[0]
     name = "" if first is gpu else f" of {subject_of(first).label}"
     return f"cluster_uuid{name}: {first.fabric.why('cluster_uuid')}"
 
 
 def is_unread(gpu: Gpu) -> bool:
-    """Whether it is not known that it is registered, or is not."""
+    """Whether it is not known if the GPU is registered."""
     fabric = gpu.fabric
     return fabric.state is None or (fabric.state == "COMPLETED" and fabric.status is None)
 
 
 def is_rack(gpu: Gpu) -> bool:
-    """Whether a registered GPU is, or may be, of a model that has a domain."""
+    """Whether the GPU is registered and its model has, or may have, a domain."""
     known = gpu.pci_device in MULTI_NODE or "pci_device" in gpu.errors
     return known and is_registered(gpu) and not is_idle(gpu)
 
@@ -281,8 +286,8 @@ def lacks(fabric: Fabric, field: str) -> bool:
 def not_completed(
     evidence: Evidence, gpu: Gpu, state: str, switch_count: int | None, *, alone: bool
 ) -> Finding:
-    """What to say of a registration that has not ended: of a VM's GPU it may be its host's, if no
-    other one is registered (`alone`)."""
+    """The finding about a registration that is not completed. `alone`: no other GPU of its model is
+    registered, so in a VM the host may be responsible."""
     subject, host = subject_of(gpu), evidence[HostInfo]
     if host.data is None:
         return unknown(subject, why=f"{state}; host: {host.why}")
@@ -292,12 +297,18 @@ def not_completed(
         if switch_count is None and alone:
             return unknown(subject, why=f"{state}; the PCI bus was not read")
         if not switch_count and alone:
-            why = f"{state}; a virtual machine without NVSwitches: its host's fabric manager acts"
+            why = (
+                f"{state}; a virtual machine without NVSwitches: its host's fabric manager "
+                "registers the GPU"
+            )
             return not_applicable(subject, why=why)
     if host.data.uptime_s is None:
         return unknown(subject, why=f"{state}; uptime_s: {host.data.why('uptime_s')}")
     if host.data.uptime_s < YOUNG_S:
-        why = f"{state}, {host.data.uptime_s:.0f} s after boot: check again when it has settled"
+        why = (
+            f"{state}, {host.data.uptime_s:.0f} s after boot: check again when the fabric "
+            "manager has settled"
+        )
         return unknown(subject, why=why)
     return fail(
         subject,
@@ -318,7 +329,7 @@ def switches(evidence: Evidence) -> int | None:
 
 
 def judge_health(gpu: Gpu, *, fine: bool) -> Iterator[Finding]:
-    """`fine`: whether nothing else was found of its fabric."""
+    """`fine`: whether the GPU's fabric has no other failure."""
     subject, fabric = subject_of(gpu), gpu.fabric
     summary, (named, doubt) = fabric.health_summary, decoded(fabric.health_mask or 0)
     faults = named or ([SUMMARIES[summary]] if summary in SUMMARIES else [])
@@ -328,7 +339,7 @@ def judge_health(gpu: Gpu, *, fine: bool) -> Iterator[Finding]:
         if getattr(fabric, field) is None and not is_untold(fabric, field)
     ]
     if summary not in (None, "NOT_SUPPORTED", "HEALTHY", *SUMMARIES):
-        doubts.append(f"health_summary: {summary} is not known")
+        doubts.append(f"health_summary: {summary} is not a known summary")
     if doubt and summary != "HEALTHY":
         doubts.append(doubt)
     if faults:
@@ -341,7 +352,7 @@ def judge_health(gpu: Gpu, *, fine: bool) -> Iterator[Finding]:
 
 
 def decoded(mask: int) -> tuple[list[str], str]:
-    """The faults in a health mask; and why it may hold one that is not known.
+    """The faults in a health mask; and why it may hold an unknown fault.
 
     >>> decoded(0x112), decoded(0x1a0)
     ((['route unhealthy'], ''), ([], ''))
@@ -355,7 +366,7 @@ def decoded(mask: int) -> tuple[list[str], str]:
         name = CONFIGURATIONS.get(configuration, f"number {configuration}")
         faults.append(f"incorrect configuration: {name}")
     if 3 in signs.values() or mask >> NAMED:
-        return faults, f"health_mask: {mask:#x} has bits of no known meaning"
+        return faults, f"health_mask: {mask:#x} has bits of unknown meaning"
     return faults, ""
 
 
@@ -365,8 +376,8 @@ def raw(gpu: Gpu) -> Mapping[str, str]:
 
 
 def judge_manager(evidence: Evidence) -> Iterator[Finding]:
-    """Every fabric manager that is installed as a package; nothing if none is, as in a guest or if
-    a container brings it."""
+    """The findings about installed packages of the fabric manager; none without a package, for
+    example in a guest or if a container brings it."""
     section = evidence[InstalledPackages]
     if section.data is None:
         if section.status != "absent" and section.why != MISSING:
@@ -386,7 +397,7 @@ def judge_manager(evidence: Evidence) -> Iterator[Finding]:
 
 
 def judge_package(package: InstalledPackage, driver: str | None) -> Iterator[Finding]:
-    """The development files and what was removed are left out."""
+    """The finding about one package; none for development files and removed packages."""
     is_untold = [field for field in ("name", "state") if not getattr(package, field)]
     if is_untold:
         yield unknown(
@@ -400,7 +411,7 @@ def judge_package(package: InstalledPackage, driver: str | None) -> Iterator[Fin
     if driver is None:
         yield unknown(subject, why="the driver's version is not known")
     elif match is None:
-        yield unknown(subject, why="no driver version in the package's version")
+        yield unknown(subject, why="the package's version contains no driver version")
     else:
         same = match[1] == driver
         yield compare(subject, expected=driver, actual=match[1], advice="" if same else VERSION)
@@ -409,14 +420,14 @@ def judge_package(package: InstalledPackage, driver: str | None) -> Iterator[Fin
 def learn(evidence: Evidence) -> Any:
     if evidence[Gpus].data is None:
         return None
-    domains_seen = {
+    domains_found = {
         (gpu.fabric.cluster_uuid, gpu.fabric.clique_id)
         for gpu in answering(evidence)
         if is_registered(gpu) and is_domain(gpu.fabric.cluster_uuid)
     }
-    if len(domains_seen) != 1:
+    if len(domains_found) != 1:
         return {}
-    ((uuid, clique),) = domains_seen
+    ((uuid, clique),) = domains_found
     return {"cluster_uuid": uuid, **({} if clique is None else {"clique": clique})}
 
 

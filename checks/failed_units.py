@@ -1,17 +1,16 @@
 """No systemd unit has failed.
 
-**Why it matters.** What failed at boot or died since is usually something that jobs rely on: a
-mount, a driver's start, monitoring, the fabric manager. systemd keeps the list, and no one looks at
-it.
+**Why it matters.** A unit that failed at boot or later is usually one that jobs rely on: a mount, a
+driver's start, monitoring, the fabric manager. systemd keeps the list, but no one looks at it.
 
 **Read from** systemd: `systemctl --failed`.
 
-**Verdicts.** Every failed unit is a finding of its own, except those that `ignore` names; `*`
-stands for any characters. A node that is still starting is looked at again for 45 s, and then
-unknown if nothing has failed so far. So is everything without systemd.
+**Verdicts.** Every failed unit is a finding of its own, except the units that `ignore` names; `*`
+stands for any characters. If the node is still starting, nodevet looks again for 45 s; if no unit
+has failed by then, the result is unknown. Without systemd everything is unknown.
 
-**To fix it** `journalctl -b -u UNIT` says why it failed; fix that and start it again. `systemctl
-reset-failed UNIT` clears one that no longer matters, until it fails again.
+**To fix it** `journalctl -b -u UNIT` says why the unit failed; fix the cause and start it again.
+`systemctl reset-failed UNIT` clears a failure that no longer matters, until the unit fails again.
 """
 
 from collections.abc import Iterator
@@ -39,14 +38,14 @@ from nodevet.model import (
 )
 
 SETTLED = ("running", "degraded")
-RESCUE = "it is in rescue or emergency mode: `systemctl --failed` and `journalctl -b` say why"
+RESCUE = "the node is in rescue or emergency mode: `systemctl --failed` and `journalctl -b` say why"
 
 
 class Params(CheckParams):
     """`failed_units: {}` or `failed_units: {ignore: [systemd-networkd-wait-online.service]}`"""
 
     ignore: tuple[Annotated[str, Meta(min_length=1)], ...] = ()
-    """Names or patterns: `snap-*.mount`."""
+    """Names or patterns of units that are not judged: `snap-*.mount`."""
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
@@ -72,18 +71,20 @@ def failure(name: str) -> Finding:
         Subject(kind="unit", id=name),
         expected="not failed",
         actual="failed",
-        advice="`journalctl -b -u UNIT` says why it failed; fix that, then `systemctl restart` it",
+        advice=(
+            "`journalctl -b -u UNIT` says why it failed; fix the cause, then `systemctl restart` it"
+        ),
     )
 
 
 def judge_state(units: FailedUnits, listed: int) -> Finding:
-    """Of a node on which no unit has failed, or none that counts."""
+    """The finding if no unit failed, or only ignored units."""
     if finding := first_unread(NODE, units, "state", "count"):
         return finding
     if units.state == "maintenance":
         return fail(expected="running", actual="maintenance", advice=RESCUE)
     if units.state not in SETTLED:
-        return unknown(why=f"systemd is {(units.state or 'silent')[:60]}: units may fail yet")
+        return unknown(why=f"systemd is {(units.state or 'silent')[:60]}: units may still fail")
     if units.count != listed:
         return unknown(why=f"{listed} of {units.count} failed units were read")
     ignored = f"{listed} ignored" if listed else "none"
@@ -95,7 +96,7 @@ CHECK = Check(
     area=Area.KERNEL,
     reads=(*reads_of("failed_units", "count", "state"), "failed_units.units[].name"),
     judge=judge,
-    unasked="unimportant units fail too: say failed_units with those to ignore",
+    unasked="unimportant units fail, too: say failed_units with the units to ignore",
     severity=Severity.WARNING,
     asks=lambda params: {"failed_units": ("failed",)},
 )

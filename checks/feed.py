@@ -5,19 +5,22 @@ the copy to the GPU and the step itself. A node whose CPUs or links are too few 
 healthy and is expensive: at 57 % utilization almost every second GPU is bought for nothing.
 
 **Read from** `/sys/devices/system/cpu` (cores and threads), NVML (GPUs, their negotiated PCIe
-links) and `/sys/bus/pci/devices` (the ports above them, which several GPUs may share). Batch sizes,
-step times, the rate of a worker and what storage reads are the baseline's: a look measures none.
+links) and `/sys/bus/pci/devices` (the ports above them, which several GPUs may share). The baseline
+gives batch sizes, step times, the rate of a worker and the rate of storage: the probe measures none
+of them.
 
-**Verdicts.** For each batch size, utilization is the accelerator's step time by that of the slowest
-stage; see docs/feed.md for the arithmetic. The lowest of them counts. A worker has a core, at
-least, and a thread beyond the cores counts for at most as much; a PCIe link moves 75 to 100 % of
-what its encoding leaves, and that of an idle GPU is between what it is now and what it can be.
-Where the verdict depends on that, or on a stage that neither baseline nor evidence knows, it is
-unknown: for nodes that are judged idle name `link`, and let `pcie_link` hold it to that. Without
-`storage.read` or `storage.cached` the check can fail, and never pass.
+**Verdicts.** For each batch size, utilization is the accelerator's step time divided by the time of
+the slowest stage; see docs/feed.md for the arithmetic. The lowest utilization counts. A worker has
+at least a core, and a thread beyond the cores counts for at most as much. A PCIe link moves 75 to
+100 % of its rate after encoding; the link of an idle GPU is between its current rate and its
+highest rate. If the verdict depends on such a range, or on a stage that neither baseline nor
+evidence knows, it is unknown: for nodes that are checked while idle, give `link`, and let
+`pcie_link` verify that rate. Without `storage.read` or `storage.cached` the check can fail, but
+never pass.
 
-**To fix it** `nodevet feed` with the same values as a workload file says what to change first, and
-what each change gains: more workers, a larger batch, preprocessing on the GPU, the link, storage.
+**To fix it** run `nodevet feed` with the same values in a workload file: it shows what to change
+first and what each change gains: more workers, a larger batch, preprocessing on the GPU, the link,
+storage.
 """
 
 from collections.abc import Iterator
@@ -39,7 +42,7 @@ class Params(WorkloadFields, CheckParams, frozen=True, kw_only=True):
     transform: {worker_rate: 250 MB/s}, storage: {read: 20 GB/s}}`"""
 
     minimum_utilization: Annotated[float, Meta(gt=0, le=100)]
-    """Of the accelerator, in percent, at every batch size."""
+    """The least utilization of the accelerator at every batch size, in percent."""
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
@@ -55,7 +58,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     outcomes = [outcome(feed, batch) for batch in workload.batches]
     expected = f"at least {params.minimum_utilization:g} %"
     minimum = params.minimum_utilization / 100
-    worst = min(outcomes, key=lambda each: each.utilization.high or 0.0)
+    worst = min(outcomes, key=lambda outcome: outcome.utilization.high or 0.0)
     least = min(outcomes, key=lambda each: each.utilization.low)
     if (worst.utilization.high or 0.0) < minimum:
         yield fail(
@@ -83,19 +86,17 @@ def utilization_text(share: float | None, result: BatchOutcome) -> str:
 def why(feed: Feed, result: BatchOutcome) -> str:
     text = f"{result.binds.words} binds"
     if result.workers_needed and feed.workers and result.workers_needed > feed.workers:
-        text += (
-            f"; {result.workers_needed} workers for each GPU are needed, {feed.workers} are there"
-        )
+        text += f"; each GPU needs {result.workers_needed} workers and has {feed.workers}"
     return text
 
 
 def advice(feed: Feed, workload: Workload, node: FeedNode, result: BatchOutcome) -> str:
-    """The change that gains most."""
+    """The change that gains the most."""
     first = next(iter(changes(feed, workload, node, result.batch)), None)
     if first is None:
         return "several stages are too slow at once: `nodevet feed` shows them side by side"
     note = f" ({first.note})" if first.note else ""
-    return f"first: {first.text}{note}; `nodevet feed` tells what each change gains"
+    return f"first: {first.text}{note}; `nodevet feed` shows what each change gains"
 
 
 def why_unsure(feed: Feed, workload: Workload, node: FeedNode, result: BatchOutcome) -> str:
@@ -105,11 +106,11 @@ def why_unsure(feed: Feed, workload: Workload, node: FeedNode, result: BatchOutc
         return f"{missing.stage.value}: {missing.why}"
     share = result.utilization
     ends = f"between {share.low * 100:.1f} and {(share.high or 0.0) * 100:.1f} %"
-    return f"{ends} at batch {result.batch}: {stages(result)} known within bounds only"
+    return f"{ends} at batch {result.batch}: {stages(result)} known only within bounds"
 
 
 def stages(result: BatchOutcome) -> str:
-    """The stages that may bind and whose time is a range."""
+    """The stages that may bind and whose time is only a range."""
     names = [s.value for s in result.may_bind if not result.time_of(s).exact]
     return f"{' and '.join(names)} {'are' if len(names) > 1 else 'is'}"
 
@@ -120,5 +121,5 @@ CHECK = Check(
     reads=READS,
     judge=judge,
     severity=Severity.WARNING,
-    unasked="step times and rates are those of a job: say what yours are",
+    unasked="step times and rates depend on the job: say feed with yours",
 )

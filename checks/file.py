@@ -1,22 +1,22 @@
-"""Files are as the site's own rules say.
+"""Files match the site's own rules.
 
 **Why it matters.** A site's own files (limits, mount helpers, banners, certificates) drift apart
 like everything else, and no other check of nodevet knows them.
 
-**Read from** the files that the baseline names, each under a name of the site's own: stat(2), links
-followed, and what is asked of their text, which is judged on the node and stays there. The names of
-users and groups are the node's.
+**Read from** the files that the baseline names; the site gives each rule a name. nodevet calls
+stat(2), following links, and asks the rule's questions about the text. The node judges the text,
+and the text stays there. The names of users and groups are the node's.
 
-**Verdicts.** One finding for each rule, and one more if something could not be read beside a
-failure. A file that is not there fails every rule but `exists: false`. `text` is the whole text,
-`contains` texts that are in it, `pattern` regular expressions (Python's), `^` and `$` at each line;
-of several each must be found. Of a file that not everyone on the node may read, `text`, `contains`,
-`pattern` and `sha256` are unknown unless the baseline says `allow_file_text: true`: each answer
-gives away a part of the text. Of a file larger than 1 MiB they are unknown too, as is a pattern
-that takes more than a second, whatever the probe may not read, and what saved evidence was not
-asked.
+**Verdicts.** Each rule gives one finding, and a second one if one part of it failed and another
+part could not be read. A file that does not exist fails every rule but `exists: false`. `text` is
+the whole text. `contains` lists texts, and `pattern` regular expressions (Python's, `^` and `$`
+match at each line); the file must contain all of them. If not every user of the node may read the
+file, `text`, `contains`, `pattern` and `sha256` are unknown unless the baseline says
+`allow_file_text: true`: each answer gives away a part of the text. They are also unknown for a file
+larger than 1 MiB. A pattern that takes more than a second is unknown, and so is everything that the
+probe may not read or that saved evidence does not have.
 
-**To fix it** use what puts the file there: nodevet does not know what it is for.
+**To fix it** use the tool that manages the file: nodevet does not know what the file is for.
 """
 
 from collections.abc import Iterator, Mapping
@@ -56,14 +56,14 @@ Mode = Annotated[str, Meta(pattern="^0?[0-7]{3,4}$", title='permissions in octal
 Owner = Annotated[str, Meta(min_length=1, max_length=256)] | Annotated[int, Meta(ge=0)]
 SAID = ("text", "contains", "pattern", "sha256", "mode", "owner", "group")
 OTHERWISE = {"text": "another text", "contains": "not in it", "pattern": "not found"}
-ADVICE = "put it right with what manages this file, and see `ls -l` for when it changed"
+ADVICE = "correct it with the tool that manages this file; `ls -l` shows when it changed"
 
 
 class FileRule(SiteRule, frozen=True, kw_only=True):
-    """What a file is to be."""
+    """A file, and what it must be."""
 
     path: str
-    """Absolute."""
+    """The absolute path."""
     exists: bool = True
     text: str | None = None
     """The whole text; trailing white space is ignored."""
@@ -71,20 +71,20 @@ class FileRule(SiteRule, frozen=True, kw_only=True):
     pattern: str | tuple[str, ...] = ()
     sha256: Hash | None = None
     mode: Mode | None = None
-    """In quotes: "0644"."""
+    """The permissions in quotes: "0644"."""
     owner: Owner | None = None
-    """A user's name, or number."""
+    """The name or number of a user."""
     group: Owner | None = None
 
     def __post_init__(self) -> None:
         one_or_more(self, "contains", "pattern")
         if not self.path.startswith("/") or "\0" in self.path or len(self.path) > 1024:
             raise FieldError("must be an absolute path", "path")
-        if self.path.endswith("/") and self.path != "/":  # of a file it would not be there
+        if self.path.endswith("/") and self.path != "/":  # such a path of a file does not exist
             raise FieldError("must not end with a slash", "path")
         fields = [field for field in SAID if getattr(self, field) not in (None, ())]
         if fields and not self.exists:
-            raise FieldError("a file that is not to be there has none", fields[0])
+            raise FieldError("a file that must not exist cannot have this", fields[0])
         check_texts(self)
 
 
@@ -125,7 +125,7 @@ def judge_rule(
 
 
 def file_aspects(file: AskedFile, rule: FileRule) -> Iterator[Aspect]:
-    """What stat(2) answers, and the hash."""
+    """The aspects of the file's attributes and hash."""
     if rule.mode is not None:
         yield value(file, "mode", "mode", f"{int(rule.mode, 8):04o}")
     for field, number in (("owner", "uid"), ("group", "gid")):

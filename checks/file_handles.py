@@ -1,17 +1,17 @@
-"""The kernel has file handles and process ids to spare.
+"""The kernel has enough free file handles and process ids.
 
-**Why it matters.** Once all are in use, nothing on the node can open a file or start a thread: a
+**Why it matters.** Once all are in use, no process on the node can open a file or start a thread: a
 data loader dies with "Too many open files in system" or "Resource temporarily unavailable", and so
 does the shell of anyone who logs in to look.
 
 **Read from** `/proc/sys/fs/file-nr`, the number of threads in `/proc/loadavg`, and
 `/proc/sys/kernel/pid_max` and `threads-max`, whose lower value counts: every thread has a pid.
 
-**Verdicts.** Fails if more than the baseline's share is in use, 80 % without one.
+**Verdicts.** Fails if more than the baseline's share is in use; without one, the limit is 80 %.
 
-**To fix it** find who holds them: `lsof -n | awk '{print $1}' | sort | uniq -c | sort -n`, or `ps
--eo nlwp,pid,comm --sort nlwp`. `fs.file-max`, `kernel.pid_max` and `kernel.threads-max` are kernel
-parameters: see `sysctl`.
+**To fix it** find the processes that hold them: `lsof -n | awk '{print $1}' | sort | uniq -c | sort
+-n`, or `ps -eo nlwp,pid,comm --sort nlwp`. `fs.file-max`, `kernel.pid_max` and `kernel.threads-max`
+are kernel parameters: see `sysctl`.
 """
 
 from collections.abc import Iterator
@@ -28,10 +28,10 @@ from nodevet.model import Area, Check, CheckParams, Finding, Severity, Subject, 
 FILES = Subject(kind="limit", id="open files")
 THREADS = Subject(kind="limit", id="threads")
 ADVICE = {
-    FILES: "`for p in /proc/[0-9]*; do echo $(ls $p/fd | wc -l) $p; done | sort -n` shows who "
-    "holds them; raise fs.file-max only if that is meant",
-    THREADS: "`ps -eo nlwp,pid,user,comm --sort nlwp` shows who has them; raise kernel.pid_max and "
-    "kernel.threads-max only if that is meant",
+    FILES: "`for p in /proc/[0-9]*; do echo $(ls $p/fd | wc -l) $p; done | sort -n` shows which "
+    "processes hold them; raise fs.file-max only if this use is intended",
+    THREADS: "`ps -eo nlwp,pid,user,comm --sort nlwp` shows which processes have them; raise "
+    "kernel.pid_max and kernel.threads-max only if this use is intended",
 }
 
 

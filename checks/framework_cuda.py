@@ -1,20 +1,21 @@
-"""PyTorch of a named interpreter sees CUDA, and every GPU.
+"""PyTorch in the named interpreter sees CUDA and every GPU.
 
-**Why it matters.** A wheel built for CPUs, a CUDA that the driver does not support or a library
-that is not found make torch.cuda.is_available() False: jobs run on the CPU, slowly and without an
-error.
+**Why it matters.** A wheel built for CPUs, a CUDA version that the driver does not support or a
+library that is not found makes torch.cuda.is_available() False: jobs run on the CPU, slowly and
+without an error.
 
-**Read from** the interpreter that `python` names, which is run isolated (`-I`) with a deadline;
-where nodevet is root, as `user`, `nobody` by default: name a user if /dev/nvidia* is not open
-to everyone. It imports torch and asks for the number of devices. It allocates no GPU memory, so it
-does not show that the GPUs compute. The baseline must allow commands (`allow_commands: true`).
+**Read from** the interpreter that `python` names. nodevet runs it isolated (`-I`) and with a
+deadline; if nodevet is root, it runs as `user`, `nobody` by default: name a user if /dev/nvidia* is
+not open to everyone. The interpreter imports torch and asks for the number of devices. It allocates
+no GPU memory, so it does not prove that the GPUs compute. The baseline must allow commands
+(`allow_commands: true`).
 
-**Verdicts.** The number of devices must be NVML's: with MIG say `every_gpu: false`. `version` and
-`cuda` are prefixes: `2.4` admits 2.4.1+cu124. An interpreter that cannot import torch fails; one
-that is not there, or takes too long, is unknown.
+**Verdicts.** The number of devices must equal NVML's: with MIG say `every_gpu: false`. `version`
+and `cuda` are prefixes: `2.4` allows 2.4.1+cu124. An interpreter that cannot import torch fails. An
+interpreter that does not exist, or takes too long, is unknown.
 
-**To fix it** install the wheel of a CUDA that the driver supports (`cuda_version` says which);
-`python -c 'import torch; torch.zeros(1).cuda()'` prints the error that is_available() hides.
+**To fix it** install the wheel for a CUDA version that the driver supports (`cuda_version` shows
+it); `python -c 'import torch; torch.zeros(1).cuda()'` prints the error that is_available() hides.
 """
 
 from collections.abc import Iterator
@@ -49,28 +50,28 @@ class Params(CheckParams):
     python: Annotated[str, Meta(pattern=r"^/[A-Za-z0-9._/@+-]{1,240}$")]
     """The interpreter's path."""
     user: Annotated[str, Meta(pattern=r"^[a-z_][a-z0-9_.-]{0,31}$")] | None = None
-    """The user that it runs as where nodevet is root; `nobody` by default."""
+    """The user that runs the interpreter if nodevet is root; `nobody` by default."""
     version: Version | None = None
-    """What torch's version begins with."""
+    """The expected prefix of torch's version."""
     cuda: Version | None = None
-    """What the version of its CUDA begins with."""
+    """The expected prefix of torch's CUDA version."""
     every_gpu: bool = True
     """Whether torch must see as many devices as NVML counts GPUs."""
 
     @property
     def name(self) -> str:
-        """As the probe is asked for it."""
+        """The name that the probe's answer has."""
         return f"{self.user}:{self.python}" if self.user else self.python
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     section = evidence[Frameworks]
     subject = Subject(kind="python", id=params.python)
-    listed = (section.data.interpreters if section.data else None) or ()
+    interpreters = (section.data.interpreters if section.data else None) or ()
     interpreter = next(
         (
             listed_interpreter
-            for listed_interpreter in listed
+            for listed_interpreter in interpreters
             if listed_interpreter.name == params.name
         ),
         None,
@@ -100,16 +101,16 @@ def judge_interpreter(
 
 
 def versions(interpreter: Interpreter, params: Params) -> Iterator[Aspect]:
-    for name, field, begins in (
+    for name, field, prefix in (
         ("torch", "version", params.version),
         ("CUDA", "cuda", params.cuda),
     ):
         actual = getattr(interpreter, field)
-        if begins and actual is None:
+        if prefix and actual is None:
             yield unread_aspect(interpreter, field)
-        elif begins:
-            right, shown = is_version(actual, begins), actual or "none"
-            yield aspect_if(name, right, expected=f"{begins}*", actual=shown, advice=INSTALL)
+        elif prefix:
+            right, shown = is_version(actual, prefix), actual or "none"
+            yield aspect_if(name, right, expected=f"{prefix}*", actual=shown, advice=INSTALL)
 
 
 def availability(interpreter: Interpreter) -> Aspect:
@@ -135,12 +136,12 @@ def devices(evidence: Evidence, interpreter: Interpreter) -> Aspect:
     aspect = aspect_if(
         "devices", right, expected=expected, actual=interpreter.devices, advice=HIDDEN
     )
-    why = "" if right else "devices that torch sees, and GPUs that NVML counts"
+    why = "" if right else "compares the devices that torch sees with the GPUs that NVML counts"
     return aspect._replace(why=why)
 
 
 INSTALL = "install a torch whose CUDA the driver supports into this interpreter; see the page"
-HIDDEN = "see gpu_lost and environment: a GPU that CUDA does not initialise hides those after it"
+HIDDEN = "see gpu_lost and environment: a GPU that CUDA does not initialise hides the GPUs after it"
 
 
 def runs(params: Params) -> tuple[str, ...]:
@@ -156,7 +157,7 @@ CHECK = Check(
         "gpu.count",
     ),
     judge=judge,
-    unasked="it runs a site's own Python: name it, and allow commands",
+    unasked="it runs a site's own Python: name the interpreter, and allow commands",
     asks=lambda params: {"framework": (params.name,)},
     runs=runs,
 )

@@ -1,15 +1,15 @@
 """GDRCopy is ready: gdrdrv is loaded and every user may open /dev/gdrdrv.
 
-**Why it matters.** NVSHMEM, UCX and MPI copy small messages with it; without it they silently take
-a slower path, or fail to start.
+**Why it matters.** NVSHMEM, UCX and MPI copy small messages with GDRCopy; without it they silently
+take a slower path, or fail to start.
 
-**Read from** /sys/module/gdrdrv with its version, and the permissions of /dev/gdrdrv.
+**Read from** /sys/module/gdrdrv and its version, and the permissions of /dev/gdrdrv.
 
-**Verdicts.** The device must be readable and writable for everyone (0666), as its own installer
-leaves it. `minimum_version` is compared number by number.
+**Verdicts.** Everyone must be able to read and write the device (0666), as its own installer sets
+it. `minimum_version` is compared number by number.
 
-**To fix it** install gdrdrv-dkms and load it: its package has a service that makes the device node;
-`modprobe gdrdrv` alone does not on a kernel without udev's help.
+**To fix it** install gdrdrv-dkms and load it. Its package has a service that makes the device node;
+on a kernel without udev's help, `modprobe gdrdrv` alone does not make it.
 """
 
 import re
@@ -77,13 +77,13 @@ def judge_device(gpudirect: GpuDirect) -> Finding:
     if not mode:
         return fail(subject, expected="0666", actual="not there", advice=LOAD)
     if re.fullmatch("[0-7]{3,6}", mode) is None:
-        return unknown(subject, why=f"gdrdrv_device: {mode[:60]} are no permissions")
+        return unknown(subject, why=f"gdrdrv_device: {mode[:60]} is not a valid mode")
     right = int(mode, 8) & EVERYONE == EVERYONE
     return ok_if(right, subject, expected="0666", actual=mode, advice=PERMIT)
 
 
 LOAD = "install gdrdrv-dkms; `systemctl restart gdrcopy` or `modprobe gdrdrv` loads it"
-PERMIT = "chmod 0666 /dev/gdrdrv, or correct the udev rule that sets it"
+PERMIT = "chmod 0666 /dev/gdrdrv, or correct the udev rule that sets its mode"
 UPGRADE = "install a newer gdrdrv-dkms, and load the module again"
 
 

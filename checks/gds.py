@@ -1,16 +1,16 @@
 """GPUDirect Storage is ready: nvidia-fs is loaded, or cuFile uses the kernel's P2PDMA.
 
 **Why it matters.** Without either, cuFile falls back to copies through the host's memory
-(compatibility mode), and nothing says so but the throughput.
+(compatibility mode), and only the throughput shows it.
 
 **Read from** /sys/module/nvidia_fs, /proc/driver/nvidia-fs/stats, `use_pci_p2pdma` of
 /etc/cufile.json and /proc/driver/nvidia/version.
 
-**Verdicts.** `any` is either way. P2PDMA needs NVIDIA's open kernel module. The node does not say
-whether a file system takes part: `gdscheck -p` does.
+**Verdicts.** `any` allows either way. P2PDMA needs NVIDIA's open kernel module. The node does not
+show whether a file system takes part: `gdscheck -p` does.
 
 **To fix it** install nvidia-fs (package nvidia-fs-dkms or nvidia-gds) and `modprobe nvidia-fs`; or
-set `use_pci_p2pdma` in /etc/cufile.json where driver (570 and later) and kernel have it.
+set `use_pci_p2pdma` in /etc/cufile.json if the driver (570 or later) and the kernel support it.
 """
 
 from collections.abc import Iterator
@@ -41,19 +41,19 @@ def judge(gpudirect: GpuDirect, evidence: Evidence, params: Params) -> Iterator[
     ways = [way for way in ("nvidia_fs", "p2pdma") if params.mode in ("any", way)]
     answers = [ANSWERS[way](evidence, gpudirect) for way in ways]
     expected = " or ".join(ways)
-    unsaid = [answer for answer in answers if isinstance(answer, Finding)]
+    unread_ways = [answer for answer in answers if isinstance(answer, Finding)]
     right = [way for way, answer in zip(ways, answers, strict=True) if answer == ""]
     if right:
         yield ok(expected=expected, actual=right[0])
-    elif unsaid:
-        yield unsaid[0]
+    elif unread_ways:
+        yield unread_ways[0]
     else:
         actual = "; ".join(str(answer) for answer in answers)
         yield fail(expected=expected, actual=actual, advice=ADVICE)
 
 
 def by_module(evidence: Evidence, gpudirect: GpuDirect) -> Finding | str:
-    """Why nvidia-fs does not do it; empty if it does."""
+    """Why GPUDirect Storage does not work with nvidia-fs; empty if it does."""
     if finding := first_unread(NODE, gpudirect, "nvidia_fs", "nvidia_fs_stats"):
         return finding
     if not gpudirect.nvidia_fs:
@@ -62,7 +62,7 @@ def by_module(evidence: Evidence, gpudirect: GpuDirect) -> Finding | str:
 
 
 def by_kernel(evidence: Evidence, gpudirect: GpuDirect) -> Finding | str:
-    """Why the kernel's P2PDMA does not do it; empty if it does."""
+    """Why GPUDirect Storage does not work with the kernel's P2PDMA; empty if it does."""
     modules = evidence[Modules]
     if gpudirect.p2pdma is None:
         return unread(NODE, gpudirect, "p2pdma")

@@ -1,18 +1,18 @@
 """Every GPU's application and locked clocks are as expected.
 
-**Why it matters.** Application or locked clocks left behind by an experiment hold a GPU below its
-maximum, and no error is reported.
+**Why it matters.** Application or locked clocks that an experiment left behind hold a GPU below its
+maximum, and nothing reports an error.
 
 **Read from** NVML: nvmlDeviceGetApplicationsClock, ...DefaultApplicationsClock,
 nvmlDeviceGetMaxClockInfo; locked clocks if the driver reports them.
 
-**Verdicts.** The clock at the moment of reading is not judged here: a healthy idle H100 reads 345
-MHz. What holds a busy GPU's clock down is judged by `throttle_reasons`. Newer drivers have no
-application clocks: a GPU without them is not applicable if `default` is expected, else unknown.
-Most drivers do not report locked clocks: then a check of them is unknown.
+**Verdicts.** This check does not judge the clock at the moment of reading: a healthy idle H100
+reads 345 MHz. The check `throttle_reasons` judges what holds a busy GPU's clock down. Newer drivers
+have no application clocks: a GPU without them is not applicable if `default` is expected, otherwise
+unknown. Most drivers do not report locked clocks: then a check of them is unknown.
 
-**To fix it** `nvidia-smi -rac` and `-rgc`, `-rmc` reset, `-ac`, `-lgc` and `-lmc` set. All of
-them are lost at the next reboot; a systemd unit sets them again.
+**To fix it** `nvidia-smi -rac`, `-rgc` and `-rmc` reset the clocks; `-ac`, `-lgc` and `-lmc` set
+them. A reboot clears all of them; a systemd unit can set them again.
 """
 
 from collections.abc import Iterator
@@ -47,9 +47,9 @@ class Params(CheckParams):
     memory: Mhz | Literal["max", "default"] | None = None
     """Application clock in MHz."""
     locked_graphics: Mhz | Literal["max"] | None = None
-    """In MHz: the lower and the upper lock are at it."""
+    """Locked clock in MHz: the lower and the upper lock must equal it."""
     locked_memory: Mhz | Literal["max"] | None = None
-    """In MHz: the lower and the upper lock are at it."""
+    """Locked clock in MHz: the lower and the upper lock must equal it."""
 
     def __post_init__(self) -> None:
         if all(clock is None for clock in asdict(self).values()):
@@ -91,7 +91,7 @@ def judge_clock(gpu: Gpu, clock: str, field: str, expected: int | str) -> Aspect
 
 
 def fields(clock: str) -> tuple[str, ...]:
-    """Where the evidence has a clock: both ends of a locked one."""
+    """The evidence fields of a clock; for a locked clock, its lower and upper lock."""
     if clock.startswith("locked_"):
         base = clock.replace("locked_", "locked_clock_")
         return (f"{base}_min_mhz", f"{base}_max_mhz")
@@ -99,7 +99,7 @@ def fields(clock: str) -> tuple[str, ...]:
 
 
 def reference(clock: str, word: str) -> str:
-    """Where the evidence has what `max` or `default` stands for."""
+    """The evidence field that `max` or `default` stands for."""
     domain = clock.removeprefix("locked_")
     return f"max_clock_{domain}_mhz" if word == "max" else f"app_clock_{domain}_default_mhz"
 
@@ -135,6 +135,6 @@ CHECK = Check(
         *reads_of("gpu.gpus[]", "locked_clock_memory_min_mhz", "locked_clock_memory_max_mhz"),
     ),
     judge=judge,
-    unasked="sites set clocks on purpose, and newer drivers tell none: say gpu_clocks",
+    unasked="sites set clocks on purpose, and newer drivers report none: say gpu_clocks",
     learn=learn,
 )

@@ -1,24 +1,24 @@
 """The node has the expected number of GPUs; NVML, the PCI bus and /dev agree on it.
 
-**Why it matters.** A GPU that fell off the bus, or that the driver refused, leaves a node that
-starts jobs and fails them, or runs them on seven of eight.
+**Why it matters.** If a GPU fell off the bus, or the driver refused it, the node starts jobs and
+fails them, or runs them on seven of eight GPUs.
 
 **Read from** NVML (nvmlDeviceGetCount and a handle for each), the PCI bus (/sys/bus/pci/devices,
-NVIDIA functions of class 0300 and 0302) and `/dev/nvidia<N>`. They are read apart from one
-another, so if one of them has lost a GPU, the others still name it.
+NVIDIA functions of class 0300 and 0302) and `/dev/nvidia<N>`. nodevet reads them separately, so if
+one of them has lost a GPU, the others still show it.
 
 **Verdicts.** Fails if a layer that was read contradicts the baseline or another layer, even if a
-third could not be read: that is a finding of its own, unknown, which a waiver of the count does
-not cover. Unknown if nothing contradicts but a layer is missing. A loaded driver whose library is
-not installed reaches no GPU, which fails. A GPU that is lost, or needs a reset, is not counted,
-and the count then always fails; `gpu_lost` says what is wrong with each GPU. A PCI function whose
-revision reads ff no longer answers and is not counted either. Nor is a virtual function (SR-IOV),
-which a vGPU host has for its guests. GPUs that a driver such as vfio-pci holds for virtual
-machines are left out if the count is right without them.
+third layer could not be read. The unread layer then has an unknown finding of its own, which a
+waiver of the count does not cover. Unknown if no layer contradicts but one is missing. If the
+driver is loaded and its library is not installed, no GPU can be reached, which fails. A GPU that is
+lost, or needs a reset, is not counted, and the count then always fails; `gpu_lost` says what is
+wrong with each GPU. A PCI function whose revision reads ff no longer answers and is not counted,
+either. Nor is a virtual function (SR-IOV), which a vGPU host has for its guests. GPUs that a driver
+such as vfio-pci holds for virtual machines are left out if the count is right without them.
 
-**To fix it** look for Xid 79 and PCIe errors in the kernel log, reboot, and if the same GPU is
-gone again power the node off, reseat it or have it replaced. Missing /dev nodes: `nvidia-modprobe
--c 0 -u`, and the nvidia-persistenced service at boot.
+**To fix it** look for Xid 79 and PCIe errors in the kernel log, and reboot. If the same GPU is gone
+again, power the node off, and reseat the GPU or have it replaced. If /dev nodes are missing:
+`nvidia-modprobe -c 0 -u` now, and the nvidia-persistenced service at boot.
 """
 
 import re
@@ -63,8 +63,9 @@ NODE = re.compile(r"/dev/nvidia([0-9]{1,4})")
 MOST_TOLD = 16  # addresses
 
 REFUSED = (
-    "`dmesg | grep NVRM` says why the driver refused it: RmInitAdapter failed asks for a reboot, "
-    "then for another slot or an RMA; BAR is 0M for Above 4G Decoding or Resizable BAR in the BIOS"
+    "`dmesg | grep NVRM` says why the driver refused it. `RmInitAdapter failed`: reboot, then "
+    "try another slot or RMA it. `BAR is 0M`: enable Above 4G Decoding or Resizable BAR in the "
+    "BIOS"
 )
 BOUND = {  # to a driver, or to none
     "": f"if `lsmod` has no nvidia, see kernel_modules; else {REFUSED}",
@@ -78,18 +79,18 @@ OFF = (
     "drain the node and power it off and on: no reset reaches the GPU; gpu_lost says what to "
     "do next"
 )
-AT_BOOT = "nvidia-persistenced, enabled, at every boot"
-UNDRIVEN = "each GPU that the driver did not take has a finding of its own, with what to do"
+AT_BOOT = "an enabled nvidia-persistenced at every boot"
+UNDRIVEN = "each GPU that the driver did not bind has a finding of its own, which says what to do"
 APART = (
     "check again, in case the driver was still loading; if it stays, a /dev node may be missing "
     f"(`nvidia-modprobe`; {AT_BOOT}), or the GPU may be hidden from NVML"
 )
-MORE = "the node has more GPUs than the baseline: give it the right one, or correct the count"
+MORE = "the node has more GPUs than the baseline: give it the right baseline, or correct the count"
 ABSENT = (
     "the missing GPU is not on the PCI bus, so no reset brings it back: power the node off and "
-    "on, then compare "
-    "`lspci -d 10de:` with a healthy node to find the slot. Reseat it, check its power cables "
-    "and for a disabled slot in the BIOS; in a virtual machine, check what its host passes through"
+    "on, then compare `lspci -d 10de:` with a healthy node to find the slot. Reseat it, check "
+    "its power cables, and look for a disabled slot in the BIOS; in a virtual machine, check "
+    "what its host passes through"
 )
 
 SEVERAL_ON_A_BOARD = frozenset(
@@ -100,11 +101,11 @@ SEVERAL_ON_A_BOARD = frozenset(
 )
 """GRID K1, Tesla K80, K10, GRID K2, Tesla M10, M60, A16 (and A2), GB200, GB300."""
 TWICE = (
-    "look at the labels of these boards: one InfoROM has another board's serial number, so records "
-    "of repairs and an RMA may be about the wrong one; have the vendor correct it"
+    "compare the labels of these boards: one InfoROM has another board's serial number, so "
+    "records of repairs and an RMA may be about the wrong board; have the vendor correct it"
 )
 
-Layer = int | str  # what it counts, or why that was not read
+Layer = int | str  # the number of GPUs, or why it was not read
 Number = Annotated[int, Meta(ge=0, le=4096)]
 
 
@@ -159,7 +160,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
 
 
 def without_library(evidence: Evidence, finding: Finding) -> Finding:
-    """The finding about a node of which no GPU can be reached, whatever the bus shows."""
+    """The finding if no GPU can be reached without the library, whatever the PCI bus shows."""
     counts = (
         finding.actual if isinstance(finding.actual, dict) else {"PCI bus, /dev": finding.actual}
     )
@@ -191,12 +192,12 @@ def total(layers: Mapping[str, Layer], params: Params, lost_gpus: Sequence[Gpu])
 
 
 def unread_layers(layers: Mapping[str, Layer]) -> list[str]:
-    """Why layers were not read, each reason once: a waiver of a count does not cover them."""
+    """The reasons why layers were not read, without repetition."""
     return list(dict.fromkeys(layer for layer in layers.values() if isinstance(layer, str)))
 
 
 def advice_for(evidence: Evidence, layers: Mapping[str, Layer], params: Params) -> str:
-    """What to do about a count that is wrong while no GPU says that it is lost."""
+    """What to do about a wrong count if no GPU is reported as lost."""
     counts = {name: layer for name, layer in layers.items() if isinstance(layer, int)}
     bus, reached_count = counts.get("PCI bus"), counts.get("NVML reaches")
     if not all(answers(function) for function in on_pci(evidence)):
@@ -211,7 +212,7 @@ def advice_for(evidence: Evidence, layers: Mapping[str, Layer], params: Params) 
 
 
 def on_pci(evidence: Evidence) -> tuple[PciFunction, ...]:
-    """The GPUs on the PCI bus, whoever has them."""
+    """The GPUs on the PCI bus, whatever driver holds them."""
     return data.of_kind("gpu") if (data := evidence[Pci].data) else ()
 
 
@@ -230,10 +231,12 @@ def reached_count(evidence: Evidence, lost_gpus: Sequence[Gpu]) -> Layer:
         return f"NVML: {section.why}"
     if section.data.gpus is None:
         return f"gpus: {section.data.why('gpus')}"
-    mute = [gpu for gpu in section.data.gpus if "handle" in gpu.errors and gpu not in lost_gpus]
-    if mute and not lost_gpus:
-        return ", ".join(sorted({gpu.why("handle") for gpu in mute}))
-    return len(section.data.gpus) - len(lost_gpus) - len(mute)
+    unreachable = [
+        gpu for gpu in section.data.gpus if "handle" in gpu.errors and gpu not in lost_gpus
+    ]
+    if unreachable and not lost_gpus:
+        return ", ".join(sorted({gpu.why("handle") for gpu in unreachable}))
+    return len(section.data.gpus) - len(lost_gpus) - len(unreachable)
 
 
 def on_bus(evidence: Evidence) -> Layer:
@@ -252,7 +255,7 @@ def on_bus(evidence: Evidence) -> Layer:
 
 
 def may_be_gpu(function: PciFunction) -> bool:
-    """Whether nothing that was read rules it out."""
+    """Whether no value that was read rules out that it is a GPU."""
     if function.vendor not in (None, "10de"):
         return False
     return function.class_code is None or function.class_code[:4] in ("0300", "0302")
@@ -263,7 +266,8 @@ def answers(function: PciFunction) -> bool:
 
 
 def guest_gpus(evidence: Evidence, on_bus: Layer, params: Params) -> frozenset[str]:
-    """Addresses of the GPUs that are held for virtual machines, where that is as wanted."""
+    """The addresses of GPUs that are held for virtual machines, if the count is right without
+    them."""
     present = (function for function in on_pci(evidence) if answers(function))
     for_guests = frozenset(
         function.address for function in present if function.driver in KEPT_FOR_GUESTS
@@ -289,7 +293,8 @@ def len_or_why(numbers: frozenset[int] | str) -> Layer:
 def one_sided(
     gpus: tuple[Gpu, ...], bus: tuple[PciFunction, ...], for_guests: frozenset[str]
 ) -> Iterator[Finding]:
-    """GPUs that only one of NVML and the PCI bus has; `for_guests` are rightly not NVML's."""
+    """The findings about GPUs that only NVML or only the PCI bus has. `for_guests`: the addresses
+    of GPUs that NVML rightly does not have."""
     usable = [gpu for gpu in gpus if "handle" not in gpu.errors]
     answering = {function.address for function in bus if answers(function)}
     for gpu in usable:
@@ -335,20 +340,20 @@ def without_node(gpus: tuple[Gpu, ...], numbers: frozenset[int]) -> Iterator[Fin
             yield unread(subject_of(gpu), gpu, "minor_number")
         elif gpu.minor_number not in numbers:
             number = gpu.minor_number
-            advice = f"`nvidia-modprobe -c {number} -u` makes it now, {AT_BOOT}"
+            advice = f"`nvidia-modprobe -c {number} -u` makes it now, and {AT_BOOT}"
             yield fail(subject_of(gpu), expected=f"/dev/nvidia{number}", actual=None, advice=advice)
 
 
 def same_serials(gpus: tuple[Gpu, ...]) -> Iterator[Finding]:
-    """GPUs that should each have their own board and serial number."""
-    named: dict[str, list[Gpu]] = {}
+    """The findings about GPUs that should have serial numbers of their own and share one."""
+    by_serial: dict[str, list[Gpu]] = {}
     for gpu in gpus:
         if gpu.serial and is_id(gpu.serial) and gpu.virtualization_mode != "VGPU" and not lost(gpu):
-            named.setdefault(gpu.serial, []).append(gpu)
-    sizes = {len(sharing) for sharing in named.values()}
-    if len(named) > 1 and len(sizes) == 1:
+            by_serial.setdefault(gpu.serial, []).append(gpu)
+    sizes = {len(sharing) for sharing in by_serial.values()}
+    if len(by_serial) > 1 and len(sizes) == 1:
         return
-    for sharing in named.values():
+    for sharing in by_serial.values():
         for gpu in sharing if len(sharing) > 1 else ():
             others = ", ".join(subject_of(other).label for other in sharing if other is not gpu)
             shared = f"that of {others}"

@@ -1,22 +1,22 @@
 """Every GPU responds and needs no reset.
 
-**Why it matters.** Every job that gets a GPU that fell off the bus, or that the driver gave up
-on, fails, and the node keeps attracting jobs. A GPU that needs a reset may go on computing, with
+**Why it matters.** If a GPU fell off the bus, or the driver gave up on it, every job that gets it
+fails, and the node keeps attracting jobs. A GPU that needs a reset may go on computing, with
 errors.
 
 **Read from** NVML (a handle for each GPU, the error that any call about it gives, the field
 NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, the performance state and the memory in use) and the PCI
 function of the GPU, whose revision reads ff once it is gone.
 
-**Verdicts.** Fails if NVML gives no handle through a fault of the GPU, if any call answers that
+**Verdicts.** Fails if NVML gives no handle because of a fault of the GPU, if any call answers that
 the GPU is lost or needs a reset, if the driver asks for a recovery action, or if the PCI revision
-is ff. RECOVER_IMEX_DOMAIN asks nothing of the GPU: `imex` fails then. Unknown if one of these was
-not read, or if nothing shows that the GPU responds. Drivers before 570 have no recovery action:
-that part is not applicable. That a GPU is missing altogether is seen by `gpu_count`.
+is ff. RECOVER_IMEX_DOMAIN does not concern the GPU itself: `imex` fails then. Unknown if one of
+these was not read, or if nothing shows that the GPU responds. Drivers before 570 have no recovery
+action: that part is not applicable. The check `gpu_count` finds a GPU that is missing altogether.
 
-**To fix it** drain the node; for a reset `nvidia-smi --gpu-reset -i <index>` while nothing uses
-the GPU, else reboot. Off the bus: power the node off and on. If it comes back lost, reseat or
-replace it; the kernel log has the reason (Xid 79, 119, 154).
+**To fix it** drain the node; for a reset, run `nvidia-smi --gpu-reset -i <index>` while nothing
+uses the GPU, otherwise reboot. Off the bus: power the node off and on. If it comes back lost,
+reseat or replace it; the kernel log has the reason (Xid 79, 119, 154).
 """
 
 from collections import Counter
@@ -52,15 +52,12 @@ from nodevet.model import (
 )
 
 NO_SUCH_FIELD = (*NOT_SUPPORTED, "NVML_ERROR_INVALID_ARGUMENT", "NVML_ERROR_FUNCTION_NOT_FOUND")
-"""What drivers before 570 answer to the field of the recovery action."""
+"""The errors that drivers before 570 return for the recovery action."""
 
-FIRST = "drain the node and run nvidia-bug-report.sh"  # what is gone after a reset
+FIRST = "drain the node and run nvidia-bug-report.sh"  # a reset deletes this information
 OFF_THE_BUS = f"{FIRST}, then power it off and on: no reset reaches the GPU, and a reboot may not"
 LOST = f"{FIRST}, then reboot; if it stays lost, power the node off and on"
-SEVERAL = (
-    "More than one GPU is lost: before any single GPU, check what they share: power, and riser or "
-    "switch board"
-)
+SEVERAL = "More than one GPU is lost: first check what they share: power, and riser or switch board"
 AGAIN = (
     "If it comes back, reseat the GPU or swap its slot; attach the report and the Xid lines of the "
     "kernel log (79, 119, 154) to the RMA"
@@ -88,15 +85,15 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         advice = advice_for("off the bus", several)
         details = {"bus id": address, **several}
         yield fail(subject, expected="usable", actual="off the bus", advice=advice, details=details)
-    short = unlisted(evidence, off)
-    if short is not None:
-        yield short
+    unlisted_finding = unlisted(evidence, off)
+    if unlisted_finding is not None:
+        yield unlisted_finding
 
 
 def judge_gpu(
     evidence: Evidence, gpu: Gpu, nvml_error: str | None, several: dict[str, str]
 ) -> Iterator[Finding]:
-    """`nvml_error`: the NVML error that says that it is lost."""
+    """`nvml_error`: the NVML error that says that the GPU is lost."""
     subject, action, function = subject_of(gpu), gpu.recovery_action, pci_of(evidence, gpu)
     off = isinstance(function, PciFunction) and function.revision == "ff"
     signs = [why for why in ("off the bus" if off else None, nvml_error) if why]
@@ -133,8 +130,8 @@ def advice_for(sign: str, several: dict[str, str]) -> str:
 
 
 def shared_loss(evidence: Evidence, lost: Sequence[str | None], off: Set[str]) -> dict[str, str]:
-    """How many GPUs are lost and what they share; nothing where fewer than two are. `lost`: the
-    addresses of those of which NVML says so."""
+    """How many GPUs are lost and what they share; empty if fewer than two are. `lost`: the
+    addresses of GPUs that NVML reports lost."""
     addresses = [*lost, *sorted(off - set(lost))]
     if len(addresses) < 2:
         return {}
@@ -143,7 +140,7 @@ def shared_loss(evidence: Evidence, lost: Sequence[str | None], off: Set[str]) -
 
 
 def shared_port(evidence: Evidence, addresses: Sequence[str | None]) -> str:
-    """The nearest port that is above all these GPUs and above no other; nothing without one."""
+    """The nearest port above all these GPUs and above no other GPU; empty without such a port."""
     functions = (data.functions if (data := evidence[Pci].data) else None) or ()
     gpus = {
         function.address: function.upstream or ()
@@ -161,7 +158,7 @@ def shared_port(evidence: Evidence, addresses: Sequence[str | None]) -> str:
 
 
 def why_unsure(gpu: Gpu, function: PciFunction | Finding) -> list[str]:
-    """What keeps a GPU without a sign of loss from being called usable."""
+    """Why a GPU without a sign of loss may still be lost; empty if it is usable."""
     if "handle" in gpu.errors:
         return [f"NVML: {gpu.why('handle')}"]
     reasons = []

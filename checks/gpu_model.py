@@ -1,18 +1,17 @@
-"""Every GPU is the board that the baseline is for.
+"""Every GPU is the board that the baseline names.
 
 **Why it matters.** Power limits, clocks and memory differ between boards that share a name:
 A100-SXM4-80GB exists with 400 W and with 500 W. A baseline applied to another board reports
 faults that are not there and misses real ones.
 
 **Read from** NVML, nvmlDeviceGetPciInfo and nvmlDeviceGetName, and the PCI bus:
-`/sys/bus/pci/devices/*/{vendor,device,subsystem_vendor,subsystem_device}`. Both must say the
-same.
+`/sys/bus/pci/devices/*/{vendor,device,subsystem_vendor,subsystem_device}`. Both must agree.
 
 **Verdicts.** The PCI device id identifies the chip, the subsystem id the board. `name` is the
-marketing name; it tells a vGPU from the physical GPU, which share their ids.
+marketing name; it distinguishes a vGPU from the physical GPU, which has the same ids.
 
 **To fix it** a GPU that is a different board from its neighbours was swapped: replace it with the
-right one. If all of them differ, the node has the wrong baseline.
+right board. If all of them differ, the node has the wrong baseline.
 """
 
 from collections.abc import Iterator
@@ -44,8 +43,8 @@ NAME = (
     "name differently; correct the vGPU's profile, or the name in the baseline"
 )
 SWAPPED = (
-    "other GPUs here are the right board, so this one was probably put in during a repair or swap: "
-    "have it replaced with the right part number; no setting changes it"
+    "other GPUs here are the right board, so this one was probably installed in a repair or "
+    "swap: have it replaced with the right part number; no setting changes it"
 )
 ALL = (
     "no GPU here is this board: either the baseline is for other nodes (`nodevet list baselines` "
@@ -63,11 +62,11 @@ class Params(CheckParams):
     bare: ClassVar[str] = "device"
 
     device: PciIds
-    """PCI vendor:device, one or several."""
+    """One or several PCI vendor:device ids."""
     subsystem: PciIds | None = None
-    """PCI subsystem vendor:device, one or several."""
+    """One or several PCI subsystem vendor:device ids."""
     name: str | None = None
-    """As NVML spells it, NVIDIA H100 80GB HBM3."""
+    """The name as NVML spells it: NVIDIA H100 80GB HBM3."""
 
     def __post_init__(self) -> None:
         one_or_more(self, "device", "subsystem")
@@ -92,7 +91,8 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
 
 
 def with_advice(gpu: Gpu, finding: Finding, fine: int, aspect_findings: int) -> Finding:
-    """A wrong finding with what the node's GPUs tell of it, `fine` of them the right board."""
+    """A failure with advice that depends on the node's other GPUs. `fine`: how many are the right
+    board."""
     if finding.verdict is not Verdict.FAIL or finding.advice:
         return finding
     if set(finding.actual) == {"name"}:
@@ -140,7 +140,7 @@ def judge_gpu(gpu: Gpu, function: PciFunction | Finding, params: Params) -> Iter
 
 
 def ids(function: PciFunction) -> dict[str, str | None]:
-    """The ids as sysfs has them, None where a half of one is missing."""
+    """The ids as sysfs has them; None if half of an id is missing."""
     pairs = {
         "device": (function.vendor, function.device),
         "subsystem": (function.subsystem_vendor, function.subsystem_device),
@@ -154,7 +154,7 @@ def pci_why(function: PciFunction, key: str) -> str:
 
 
 def learn(evidence: Evidence) -> Value:
-    """The boards: their makers' ids tell apart what one device id does not."""
+    """The ids of the boards: subsystem ids distinguish boards that share a device id."""
     gpus = answering(evidence)
     devices = {gpu.pci_device for gpu in gpus}
     subsystems = {gpu.pci_subsystem for gpu in gpus}
@@ -175,6 +175,6 @@ CHECK = Check(
         *reads_of("pci.functions[]", "address", "device", "subsystem_vendor", "subsystem_device"),
     ),
     judge=judge,
-    unasked="for each board: a common part names none",
+    unasked="each board has its own ids: a common part names none",
     learn=learn,
 )

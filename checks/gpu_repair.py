@@ -1,8 +1,8 @@
-"""No GPU waits for a repair of its memory channels or cores, or has memory beyond repair.
+"""No GPU has a pending repair of memory channels or cores, or unrepairable memory.
 
-**Why it matters.** From Blackwell on, a GPU takes a faulty memory channel or group of cores (TPC)
-out of use by itself, at its next reset; until then the fault can hit a job. Memory that cannot be
-repaired keeps failing.
+**Why it matters.** From Blackwell on, a GPU disables a faulty memory channel or group of cores
+(TPC) by itself at its next reset; until then the fault can hit a job. Unrepairable memory keeps
+failing.
 
 **Read from** NVML: nvmlDeviceGetRepairStatus and nvmlDeviceGetUnrepairableMemoryFlag_v1.
 
@@ -47,8 +47,10 @@ def judge_gpu(gpu: Gpu) -> Iterator[Finding]:
     subject, repair = subject_of(gpu), gpu.repair
     values = {sign: value for sign in SIGNS if (value := getattr(repair, sign)) is not None}
     wrong = {sign: True for sign, value in values.items() if value}
-    silent = [sign for sign in SIGNS if sign not in values and repair.errors.get(sign) in NOT_TOLD]
-    unread = [sign for sign in SIGNS if sign not in values and sign not in silent]
+    unreported = [
+        sign for sign in SIGNS if sign not in values and repair.errors.get(sign) in NOT_TOLD
+    ]
+    unread = [sign for sign in SIGNS if sign not in values and sign not in unreported]
     if wrong:
         yield fail(
             subject,
@@ -61,8 +63,8 @@ def judge_gpu(gpu: Gpu) -> Iterator[Finding]:
         yield unknown(subject, why="; ".join(f"{sign}: {repair.why(sign)}" for sign in unread))
     elif values and not wrong:
         yield ok(subject, expected=dict.fromkeys(values, False), actual=values)
-    if silent:
-        why = f"this GPU or driver does not tell: {', '.join(silent)}"
+    if unreported:
+        why = f"this GPU or driver does not report: {', '.join(unreported)}"
         yield not_applicable(subject, why=why)
 
 
@@ -71,5 +73,5 @@ CHECK = Check(
     area=Area.GPU,
     reads=(*IN_HAND, *(f"gpu.gpus[].repair.{sign}" for sign in SIGNS)),
     judge=judge,
-    unasked="for data center GPUs: others do not tell",
+    unasked="for data center GPUs: other GPUs do not report it",
 )

@@ -1,18 +1,18 @@
 """Each GPU module sits at the PCI address that the baseline gives for it.
 
 **Why it matters.** A cabling list, a cold plate's leak report and a service order name a module by
-its place; NVML and the scheduler by PCI address or index. If the two drift apart, after a
-baseboard was replaced or two cables were swapped, the wrong GPU is pulled.
+its place; NVML and the scheduler name it by PCI address or index. If the two drift apart, because a
+baseboard was replaced or two cables were swapped, someone pulls the wrong GPU.
 
-**Read from** NVML: nvmlDeviceGetModuleId, the place on the baseboard that a GPU itself reports, and
-its PCI address.
+**Read from** NVML: nvmlDeviceGetModuleId, the place on the baseboard that the GPU itself reports,
+and its PCI address.
 
-**Verdicts.** A GPU with another module id than its address has in the baseline fails, and so does
-an address at which there is no GPU: its module is the one to look at. A GPU at an address that the
-baseline does not name fails too. A GPU that does not tell its module is not applicable.
+**Verdicts.** A GPU whose module id differs from the baseline's id for its address fails. An address
+without a GPU fails, too: inspect its module. So does a GPU at an address that the baseline does not
+name. A GPU that does not report its module is not applicable.
 
 **To fix it** compare the cables between baseboard, retimers and PCIe switches with the vendor's
-plan. If every GPU of many nodes is off, the firmware numbers the bus differently now: correct the
+plan. If every GPU of many nodes differs, the firmware now numbers the bus differently: correct the
 baseline.
 """
 
@@ -40,12 +40,12 @@ from nodevet.model import (
 )
 
 CABLES = (
-    "compare the cabling of baseboard and PCIe switches with the vendor's plan; if the firmware or "
-    "a new baseboard numbers the bus differently, correct the baseline"
+    "compare the cabling of the baseboard and the PCIe switches with the vendor's plan; if the "
+    "firmware or a new baseboard numbers the bus differently, correct the baseline"
 )
 EMPTY = (
-    "gpu_count and gpu_lost say whether the GPU is gone altogether; this module is the one to look "
-    "at: reseat it, swap it with a known-good one"
+    "gpu_count and gpu_lost say whether the GPU is gone altogether; inspect this module: reseat "
+    "it, or swap it with a known-good one"
 )
 
 Address = Annotated[str, Meta(pattern=r"^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")]
@@ -57,7 +57,7 @@ class Params(CheckParams):
     whole: ClassVar[str] = "modules"
 
     modules: Annotated[dict[Address, Annotated[int, Meta(ge=0, le=255)]], Meta(min_length=1)]
-    """The module id by PCI address, of every GPU."""
+    """The module id of every GPU, by PCI address."""
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
@@ -75,7 +75,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     for address, module in modules.items():
         subject = Subject(kind="pci", id=address, bus_id=address)
         if has_nameless:
-            yield unknown(subject, why="not every GPU tells its PCI address")
+            yield unknown(subject, why="not every GPU reports its PCI address")
         else:
             yield fail(subject, expected=module, actual="no GPU", advice=EMPTY, cause="gpu_count")
 
@@ -86,7 +86,7 @@ def judge_gpu(gpu: Gpu, module: int | None) -> Finding:
         expected, actual = "an address of the baseline", gpu.bus_id
         return fail(subject, expected=expected, actual=actual, advice=CABLES, details=board(gpu))
     if unsupported(gpu, "module_id"):
-        return not_applicable(subject, why="this GPU does not tell its module")
+        return not_applicable(subject, why="this GPU does not report its module")
     if gpu.module_id is None:
         return unread(subject, gpu, "module_id")
     same = gpu.module_id == module

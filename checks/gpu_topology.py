@@ -1,19 +1,20 @@
 """The GPUs are as near to each other on the PCI bus as the baseline says.
 
-**Why it matters.** Where NVLink does not reach, GPUs talk by PCIe: below one switch at full rate,
-across the CPUs' link at a fraction of it. A riser in another slot, a replaced motherboard or a BIOS
-with other defaults moves a GPU, and every collective is as slow as its slowest pair.
+**Why it matters.** GPUs without NVLink between them talk over PCIe: at full rate below one switch,
+at a fraction of it across the link between CPUs. A riser in another slot, a replaced motherboard or
+a BIOS with other defaults moves a GPU, and every collective is as slow as its slowest pair of GPUs.
 
 **Read from** the path of each GPU in `/sys/bus/pci/devices`, and its NUMA node. Levels are those
 of `nvidia-smi topo -m`, without NVLinks: `PIX` (one switch), `PXB` (several switches), `PHB` (one
 host bridge), `NODE` (one NUMA node), `SYS` (between NUMA nodes).
 
-**Verdicts.** `pairs` gives how many pairs of GPUs there are at each level, whatever their order;
-`matrix` the whole matrix, one row for each GPU in NVML's order, with `X` for itself. A pair of
-unknown level is unknown. In a virtual machine the bus is the hypervisor's: not applicable.
+**Verdicts.** `pairs` gives the number of pairs of GPUs at each level, whatever their order.
+`matrix` gives the whole matrix: one row for each GPU in NVML's order, with `X` for the GPU itself.
+A pair whose level cannot be determined is unknown. In a virtual machine the bus is the
+hypervisor's, so the check is not applicable.
 
 **To fix it** move the GPU, or its riser, to the slot that the chassis manual gives; check the BIOS
-for NUMA and sub-NUMA clustering; a baseline for another chassis says the same of every pair.
+for NUMA and sub-NUMA clustering. If every pair differs, the baseline may be for another chassis.
 """
 
 from collections import Counter
@@ -40,8 +41,8 @@ from nodevet.evidence.pci import Pci, PciFunction
 from nodevet.model import NODE, Area, Check, CheckParams, Finding, Value, compare, unknown
 
 ADVICE = (
-    "compare slot and riser of the GPU with the chassis manual and with a node that is as "
-    "expected, and the BIOS's NUMA settings (NPS, sub-NUMA clustering)"
+    "compare the slot and riser of the GPU and the BIOS's NUMA settings (NPS, sub-NUMA "
+    "clustering) with the chassis manual and with a node that passes"
 )
 Row = Annotated[
     str,
@@ -57,9 +58,9 @@ class Params(CheckParams):
     """`gpu_topology: {pairs: {NODE: 12, SYS: 16}}` or `gpu_topology: {matrix: [X PIX, PIX X]}`"""
 
     pairs: Mapping[Level, Annotated[int, Meta(ge=0)]] = {}
-    """Level: how many pairs of GPUs."""
+    """The number of pairs of GPUs, by level."""
     matrix: tuple[Row, ...] = ()
-    """One row for each GPU: its level to each of them."""
+    """One row for each GPU: its level to every GPU."""
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
@@ -82,7 +83,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
             placed.append((gpu, function))
     alone = one_node(evidence)
     if not params.pairs and not params.matrix:
-        yield unknown(why="the baseline says neither pairs nor matrix")
+        yield unknown(why="the baseline gives neither pairs nor matrix")
     if params.pairs and complete:
         yield not_all(evidence) or judge_pairs(placed, params.pairs, alone)
     if params.matrix:
@@ -90,7 +91,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
 
 
 def not_all(evidence: Evidence) -> Finding | None:
-    """Why it is not known whether these are all the GPUs."""
+    """Why some GPUs may be missing from the list."""
     gpus, bus = evidence[Gpus].data, evidence[Pci].data
     if gpus is not None and gpus.count is None:
         return unread(NODE, gpus, "count")
@@ -119,7 +120,7 @@ def judge_rows(
     placed: list[Placed], matrix: tuple[str, ...], alone: bool | None
 ) -> Iterator[Finding]:
     if len(matrix) != len(placed):
-        why = f"the matrix is of {len(matrix)} GPUs, the node has {len(placed)}"
+        why = f"the matrix has {len(matrix)} GPUs, the node has {len(placed)}"
         yield unknown(why=why, cause="gpu_lost")
         return
     for at, (gpu, one) in enumerate(placed):
@@ -154,6 +155,6 @@ CHECK = Check(
     area=Area.PCIE,
     reads=(*IN_HAND, *READS, "gpu.gpus[].bus_id"),
     judge=judge,
-    unasked="boards connect GPUs in their own way: say what yours does",
+    unasked="each board connects GPUs in its own way: say gpu_topology with yours",
     learn=learn,
 )

@@ -1,22 +1,22 @@
 """GPUDirect RDMA has what it needs: nvidia_peermem, or dma-buf with the open kernel module.
 
 **Why it matters.** Without it every transfer between a NIC and a GPU goes through the host's
-memory: NCCL falls back and says so only with NCCL_DEBUG=INFO, and jobs on several nodes run at half
-rate.
+memory. NCCL falls back to this path and reports it only with NCCL_DEBUG=INFO, and jobs on several
+nodes run at half rate.
 
 **Read from** `/proc/modules`, the flavour of the driver in `/proc/driver/nvidia/version`, the
 kernel release, the RDMA devices of `/sys/class/infiniband`, and the PCI bus.
 
 **Verdicts.** One of the two is enough: `peermem` (nvidia_peermem, or the nv_peer_mem or
-efa_nv_peermem before it, is loaded) or `dma_buf` (the driver is the open flavour, the kernel is
-5.12 or newer). `one_of` leaves one of them out. An older kernel with the open flavour and without
-peermem is unknown: distributions have brought dma-buf for RDMA to older kernels. A node without
-RDMA devices on its PCI bus is not applicable: software devices (rxe, siw) do not count. With
-InfiniBand adapters on the bus and no RDMA device it is unknown: their driver is not loaded, or gave
-up.
+efa_nv_peermem before it, is loaded) or `dma_buf` (the driver is the open flavour, and the kernel is
+5.12 or newer). `one_of` excludes one of them. An older kernel with the open flavour and without
+peermem is unknown, because some distributions brought dma-buf for RDMA to older kernels. A node
+without RDMA devices on its PCI bus is not applicable: software devices (rxe, siw) do not count. If
+the bus has InfiniBand adapters and the kernel has no RDMA device, the result is unknown: the driver
+is not loaded, or gave up.
 
 **To fix it** `modprobe nvidia_peermem`, and for every boot a file in `/etc/modules-load.d`; with
-the open flavour NCCL and UCX of today use dma-buf by themselves.
+the open flavour, current NCCL and UCX use dma-buf by themselves.
 """
 
 import re
@@ -59,7 +59,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
 
 
 def without_rdma(evidence: Evidence) -> Finding | None:
-    """The finding about a node without RDMA devices, or with unknown ones."""
+    """The finding about a node without RDMA devices, or with unknown RDMA devices."""
     section = evidence[Infiniband]
     if section.status == "absent":
         return without_device(evidence)
@@ -75,7 +75,7 @@ def without_rdma(evidence: Evidence) -> Finding | None:
 
 
 def without_device(evidence: Evidence) -> Finding:
-    """What is to be said where the kernel has no RDMA device: the bus may have an adapter."""
+    """The finding if the kernel has no RDMA device; the PCI bus may have an adapter."""
     bus = evidence[Pci]
     if bus.status != "absent" and (bus.data is None or bus.data.functions is None):
         return unknown(why=f"PCI: {bus.data.why('functions') if bus.data else bus.why}")
@@ -109,7 +109,7 @@ def judge_ways(evidence: Evidence, params: Params) -> Finding:
 
 
 def has_peermem(modules: Modules) -> tuple[bool | None, str]:
-    """Whether peermem is there, and what to say; None if that is not known."""
+    """Whether peermem is loaded, and the text for the finding; None if it is not known."""
     for field in ("loaded", "builtin"):
         names = getattr(modules, field)
         if names is None:
@@ -121,7 +121,7 @@ def has_peermem(modules: Modules) -> tuple[bool | None, str]:
 
 
 def has_dma_buf(modules: Modules, evidence: Evidence) -> tuple[bool | None, str]:
-    """Whether dma-buf works for the GPUs, and what to say; None if that is not known."""
+    """Whether dma-buf works for the GPUs, and the text for the finding; None if it is not known."""
     if modules.nvidia_flavour is None:
         return None, f"nvidia_flavour: {modules.why('nvidia_flavour')}"
     if modules.nvidia_flavour != "open":

@@ -1,21 +1,21 @@
 """The GPUs of the node are alike: model, board, memory, clocks, default power limit.
 
-**Why it matters.** In a job over all GPUs of a node the weakest sets the pace. A board of another
-variant, put in during a repair, has the same name and less memory, clock or power.
+**Why it matters.** In a job over all GPUs of a node, the weakest GPU sets the pace. A board of
+another variant, installed during a repair, has the same name and less memory, clock or power.
 
 **Read from** NVML: nvmlDeviceGetName, nvmlDeviceGetPciInfo, nvmlDeviceGetMemoryInfo,
 nvmlDeviceGetMaxClockInfo, nvmlDeviceGetPowerManagementDefaultLimit and
 nvmlDeviceGetGpuMaxPcieLinkGeneration.
 
-**Verdicts.** A GPU that differs from most of the others fails; if no value is that of most, all of
-them fail. `ignore` names values that are not compared. What no GPU tells is not applicable; what
-one alone does not tell is unknown. A node with one GPU is not applicable. Part numbers are not
-compared: a module that replaced another one may have a part number of its own and be the same.
-Firmware has checks of its own (`vbios`, `inforom`, `gsp_firmware`); which model is right says
-`gpu_model`.
+**Verdicts.** A GPU that differs from most of the others fails; if no value is the most frequent,
+all GPUs fail. `ignore` names values that are not compared. A value that no GPU reports is not
+applicable; a value that only some GPUs report is unknown for the others. A node with one GPU is not
+applicable. Part numbers are not compared: a replacement module may have another part number and
+still be the same. Firmware has its own checks (`vbios`, `inforom`, `gsp_firmware`); the check
+`gpu_model` judges which model is right.
 
-**To fix it** have the odd board replaced with one of the part number that the others have. If the
-mix is meant, as on a workstation, leave this check out.
+**To fix it** have the odd board replaced with one that has the others' part number. If the mix is
+intended, as on a workstation, leave this check out.
 """
 
 from collections import Counter
@@ -59,18 +59,18 @@ class Params(CheckParams):
     """`gpus_alike: {}` or `gpus_alike: {ignore: [power_limit_default_mw]}`"""
 
     ignore: tuple[Field, ...] = ()
-    """What may differ."""
+    """Values that may differ."""
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     entries = tuple(each_gpu(evidence))
     gpus = [gpu for gpu in entries if isinstance(gpu, Gpu)]
     fields = [field for field in FIELDS if field not in params.ignore]
-    silent = [field for field in fields if all(unsupported(gpu, field) for gpu in gpus)]
+    unreported = [field for field in fields if all(unsupported(gpu, field) for gpu in gpus)]
     values = {
         field: Counter(value for gpu in gpus if (value := getattr(gpu, field)) is not None)
         for field in fields
-        if field not in silent
+        if field not in unreported
     }
     common = {field: usual(counts) for field, counts in values.items() if counts}
     for gpu in entries:
@@ -80,8 +80,8 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
             yield not_applicable(subject_of(gpu), why="the node has one GPU")
         else:
             yield from judge_gpu(gpu, values, common)
-            if silent:
-                why = f"told by no GPU here: {', '.join(silent)}"
+            if unreported:
+                why = f"no GPU here reports: {', '.join(unreported)}"
                 yield not_applicable(subject_of(gpu), why=why)
 
 
@@ -96,7 +96,7 @@ def judge_gpu(
         if value is None:
             doubts.append(f"{field}: {gpu.why(field)}")
         elif counts.total() == 1:
-            doubts.append(f"{field}: no other GPU here tells it")
+            doubts.append(f"{field}: no other GPU here reports it")
         elif value != common[field]:
             expected[field] = "alike" if common[field] is None else common[field]
     if expected:
@@ -109,7 +109,7 @@ def judge_gpu(
 
 
 def usual(counts: Counter[object]) -> object:
-    """What most have; None if as many have something else."""
+    """The most frequent value; None if two values are equally frequent."""
     (value, most), *others = counts.most_common(2)
     return None if others and others[0][1] == most else value
 
@@ -119,6 +119,6 @@ CHECK = Check(
     area=Area.GPU,
     reads=(*IN_HAND, *(f"gpu.gpus[].{field}" for field in FIELDS)),
     judge=judge,
-    unasked="for boards that are delivered as one: elsewhere a mix may be meant",
+    unasked="for boards that are delivered together: elsewhere a mix may be intended",
     severity=Severity.WARNING,
 )

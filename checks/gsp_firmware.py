@@ -1,20 +1,21 @@
-"""Every GPU runs the GSP firmware of the driver's own version, on or off as expected.
+"""Every GPU runs GSP firmware of the driver's version, and GSP is on or off as expected.
 
-**Why it matters.** From Turing on, most of the driver runs on the GPU's own processor, the GSP.
-A GPU whose GSP is off, or runs another release's firmware, is slower to start and times out
-(Xid 119, 120) where its neighbours do not.
+**Why it matters.** From Turing on, most of the driver runs on the GPU's own processor, the GSP. A
+GPU whose GSP is off, or runs firmware of another release, is slower to start and times out (Xid
+119, 120) while its neighbours do not.
 
 **Read from** NVML: nvmlDeviceGetGspFirmwareMode, nvmlDeviceGetGspFirmwareVersion and
 nvmlSystemGetDriverVersion.
 
-**Verdicts.** The firmware comes with the driver: a version that is not the driver's fails, or
-with `one_of` one that is not listed. `enabled` is judged if the baseline says it; without it, a GPU
-that has GSP off while others of the node have it on fails, and if all have it off there is
-nothing to judge. A GPU or driver without GSP firmware is not applicable, unless it is expected on.
+**Verdicts.** The firmware comes with the driver: a version that is not the driver's fails. With
+`one_of`, a version that is not listed fails instead. `enabled` is judged if the baseline gives it.
+Without it, a GPU that has GSP off while others of the node have it on fails; if all have it off,
+there is nothing to judge. A GPU or driver without GSP firmware is not applicable, unless the
+baseline expects it on.
 
-**To fix it** install the driver's firmware files of its own version
-(`/lib/firmware/nvidia/VERSION`), rebuild the initramfs, reboot. On or off is the module's
-parameter `NVreg_EnableGpuFirmware`; open kernel modules always have it on.
+**To fix it** install the firmware files of the driver's own version
+(`/lib/firmware/nvidia/VERSION`), rebuild the initramfs and reboot. The module parameter
+`NVreg_EnableGpuFirmware` turns GSP on or off; open kernel modules always have it on.
 """
 
 from collections.abc import Iterator
@@ -58,7 +59,7 @@ class Params(CheckParams):
     enabled: bool | None = None
     """Whether GSP firmware is expected; without it the GPUs must be alike."""
     one_of: str | Annotated[tuple[str, ...], Meta(min_length=1)] | None = None
-    """The versions that are allowed; without it the driver's own."""
+    """The versions that are allowed; without it only the driver's own."""
 
     def __post_init__(self) -> None:
         one_or_more(self, "one_of")

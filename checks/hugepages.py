@@ -1,20 +1,20 @@
-"""As many huge pages are reserved, and free, as expected.
+"""The expected number of huge pages is reserved and free.
 
-**Why it matters.** Reserved huge pages are memory that nothing else can use: a forgotten setting
-takes hundreds of gigabytes from jobs. Where a job needs them (DPDK, SPDK, virtual machines) and the
-memory was fragmented when they were asked for, the kernel reserves fewer and says nothing.
+**Why it matters.** Nothing else can use the memory of reserved huge pages: a forgotten setting
+takes hundreds of gigabytes from jobs. If a job needs huge pages (DPDK, SPDK, virtual machines) and
+the memory was already fragmented, the kernel reserves fewer than requested and reports nothing.
 
 **Read from** /sys/kernel/mm/hugepages/hugepages-*kB/{nr,free}_hugepages and /proc/meminfo, Hugetlb.
-Transparent huge pages are the check transparent_hugepage.
+The check `transparent_hugepage` judges transparent huge pages.
 
-**Verdicts.** Sizes are named as people say them: 2M, 1G, 64K, 32M, 512M, 16G. A size that the
-kernel does not have fails; where none are expected of it, it is not applicable. `none` is judged by
-Hugetlb, all sizes together.
+**Verdicts.** Sizes have the usual names: 2M, 1G, 64K, 32M, 512M, 16G. A size that the kernel does
+not have fails; if no pages of it are expected, it is not applicable. `none` judges Hugetlb, the sum
+of all sizes.
 
 **To fix it** `vm.nr_hugepages` (sysctl.d) reserves pages of the default size; the kernel parameters
-`hugepagesz=1G hugepages=16` reserve others at boot, when memory is not yet fragmented. Pages that
-are not free though no job runs: `lsof /dev/hugepages`, and files that were left in a hugetlbfs
-mount.
+`hugepagesz=1G hugepages=16` reserve others at boot, when memory is not yet fragmented. If pages are
+not free although no job runs: `lsof /dev/hugepages`, and look for files that were left in a
+hugetlbfs mount.
 """
 
 from collections.abc import Iterator, Mapping
@@ -47,12 +47,15 @@ Size = Annotated[
     str, Meta(pattern=r"^[1-9][0-9]{0,5}[KMG]$", title="a size of pages such as 2M or 1G")
 ]
 Number = Annotated[int, Meta(ge=0)]
-FEWER = "set vm.nr_hugepages to 0, and take hugepages= out of the kernel's command line"
+FEWER = "set vm.nr_hugepages to 0, and remove hugepages= from the kernel's command line"
 AT_BOOT = (
-    "reserve them at boot, where memory is not yet fragmented: `hugepagesz=1G hugepages=16` in the "
-    "kernel's command line"
+    "reserve them at boot, when memory is not yet fragmented: `hugepagesz=1G hugepages=16` on "
+    "the kernel's command line"
 )
-HELD = "`lsof /dev/hugepages` names who holds them; see files left in a hugetlbfs mount"
+HELD = (
+    "`lsof /dev/hugepages` names the processes that hold them; also look for files left in a "
+    "hugetlbfs mount"
+)
 
 
 class Params(CheckParams):
@@ -61,9 +64,9 @@ class Params(CheckParams):
     bare: ClassVar[str] = "total"
 
     total: Literal["none"] | Mapping[Size, Number] = {}
-    """Pages of each size that are reserved; or none of any size."""
+    """The number of reserved pages of each size; or `none` for no pages of any size."""
     minimum_free: Mapping[Size, Number] = {}
-    """Pages of each size that no process holds."""
+    """The least number of free pages of each size."""
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
@@ -102,13 +105,15 @@ def judge_size(memory: Memory, size: str, total: int | None, free: int | None) -
     if size_pages is not None:
         yield from judge_pages(subject, size_pages, total, free)
         return
-    offered = (
+    sizes_text = (
         ", ".join(size_text(size_pages.size_kb) for size_pages in memory.hugepages) or "no size"
     )
     if not total and not free:
-        yield not_applicable(subject, why=f"the kernel has no such size: there are {offered}")
+        yield not_applicable(
+            subject, why=f"the kernel does not have this size: it has {sizes_text}"
+        )
     else:
-        why, expected = f"there are {offered}", f"{total or free or 0} pages"
+        why, expected = f"the kernel has {sizes_text}", f"{total or free or 0} pages"
         yield fail(subject, expected=expected, actual="no such size", why=why, advice=AT_BOOT)
 
 

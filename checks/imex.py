@@ -2,22 +2,22 @@
 
 **Why it matters.** On GB200 and GB300 racks a job uses the memory of other nodes' GPUs over NVLink.
 Without nvidia-imex, or with a list of peers that is not its domain's, such a job fails with
-CUDA_ERROR_NOT_PERMITTED or goes over the network.
+CUDA_ERROR_NOT_PERMITTED or runs over the network.
 
 **Read from** NVML (the fabric's state, cluster UUID and health mask; the recovery action), the unit
 nvidia-imex.service, /etc/nvidia-imex/nodes_config.cfg and /dev/nvidia-caps-imex-channels.
 
-**Verdicts.** A GPU fails if its driver asks to recover the domain (RECOVER_IMEX_DOMAIN). Where no
-GPU has a cluster UUID the question does not arise: one node, NVSwitch inside it or PCIe cards. But
-where the baseline gives `nodes`, or the GPUs are GB200 or GB300 and registered with their fabric,
-the node has lost its domain and fails, unless it is idle: its fabric has no partition for its GPUs.
-It fails too if only some GPUs have a cluster UUID, or have several. Where Kubernetes or a job's
-prolog starts IMEX, say `service: false`. `nodes` is the number of addresses in the list of peers,
-which must all differ. Whether the domain's other nodes answer is not asked: `nvidia-imex-ctl -N`
-does.
+**Verdicts.** A GPU fails if its driver asks to recover the domain (RECOVER_IMEX_DOMAIN). If no GPU
+has a cluster UUID, the check is not applicable: the node is not in a multi-node domain, but has
+NVSwitches inside it or PCIe cards. But if the baseline gives `nodes`, or if the GPUs are GB200 or
+GB300 and registered with their fabric, the node has lost its domain and fails, unless it is idle:
+its fabric has no partition for its GPUs. The node also fails if only some GPUs have a cluster UUID,
+or if they have several. If Kubernetes or a job's prolog starts IMEX, say `service: false`. `nodes`
+is the number of addresses in the list of peers, which must all differ. nodevet does not ask whether
+the domain's other nodes answer: `nvidia-imex-ctl -N` does.
 
 **To fix it** write the addresses of the domain's nodes into nodes_config.cfg, the same on all of
-them, then `systemctl enable --now nvidia-imex`. A channel: `options nvidia
+them, then `systemctl enable --now nvidia-imex`. For a channel, set `options nvidia
 NVreg_CreateImexChannel0=1` in /etc/modprobe.d, and load the module again.
 """
 
@@ -68,7 +68,7 @@ class Params(CheckParams):
     channel: bool = True
     """Whether there must be a channel."""
     nodes: Annotated[int, Meta(ge=1, le=1024)] | None = None
-    """Addresses in the list of peers."""
+    """The number of addresses in the list of peers."""
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
@@ -77,9 +77,9 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     if outside is not None:
         yield outside
         return
-    short = unlisted(evidence)
-    if short is not None:
-        yield short
+    unlisted_finding = unlisted(evidence)
+    if unlisted_finding is not None:
+        yield unlisted_finding
     yield from judge_domain(evidence)
     section = evidence[Imex]
     if params.service:
@@ -102,7 +102,8 @@ def to_recover(evidence: Evidence) -> Iterator[Finding]:
 
 
 def one_node(evidence: Evidence, nodes: int | None = None) -> Finding | None:
-    """Why IMEX is not judged; None on a node of a multi-node domain. `nodes`: that are expected."""
+    """Why IMEX is not judged; None on a node of a multi-node domain. `nodes`: the expected
+    number."""
     nvml = evidence[Gpus]
     if nvml.data is None:
         return unknown(why=f"NVML: {nvml.why}")
@@ -111,14 +112,16 @@ def one_node(evidence: Evidence, nodes: int | None = None) -> Finding | None:
     gpus = nvml.data.gpus
     if any(is_domain(gpu.fabric.cluster_uuid) for gpu in gpus):
         return None
-    unsaid = [gpu.fabric for gpu in gpus if gpu.fabric.cluster_uuid is None and may_have_one(gpu)]
-    if unsaid:
-        return unread(Subject(), unsaid[0], "cluster_uuid")
+    unread_fabrics = [
+        gpu.fabric for gpu in gpus if gpu.fabric.cluster_uuid is None and may_have_one(gpu)
+    ]
+    if unread_fabrics:
+        return unread(Subject(), unread_fabrics[0], "cluster_uuid")
     return unlisted(evidence) or without_domain(gpus, nodes)
 
 
 def may_have_one(gpu: Gpu) -> bool:
-    """Whether the GPU may be in a domain: it has a fabric."""
+    """Whether the GPU may be in a domain, because it has a fabric."""
     return gpu.fabric.state != "NOT_SUPPORTED" and not unsupported(gpu.fabric, "cluster_uuid")
 
 
@@ -134,7 +137,7 @@ def without_domain(gpus: Sequence[Gpu], nodes: int | None) -> Finding:
 
 
 def judge_domain(evidence: Evidence) -> Iterator[Finding]:
-    """Whether all GPUs of a node are in one domain."""
+    """The findings about GPUs that are not all in one domain."""
     data = evidence[Gpus].data
     gpus_listed = (data.gpus if data else None) or ()
     inside = [gpu for gpu in gpus_listed if is_domain(gpu.fabric.cluster_uuid)]
@@ -144,23 +147,23 @@ def judge_domain(evidence: Evidence) -> Iterator[Finding]:
         if may_have_one(gpu) or any(alike(gpu, member) for member in inside)
     ]
     lacking = [gpu for gpu in gpus if not is_domain(gpu.fabric.cluster_uuid)]
-    unsaid = [gpu for gpu in lacking if gpu.fabric.cluster_uuid is None]
+    unread_gpus = [gpu for gpu in lacking if gpu.fabric.cluster_uuid is None]
     outside = [gpu for gpu in lacking if gpu.fabric.cluster_uuid is not None]
     domains = members(inside)
     if outside:
         names = labels(outside)
         cause = f"fabric {subject_of(outside[0]).label}"
-        yield domain_finding(actual=f"{names} in none", cause=cause)
+        yield domain_finding(actual=f"{names} in no domain", cause=cause)
     if len(domains) > 1:
         yield domain_finding(actual=domains, cause="")
-    if unsaid:
-        yield unread(DOMAIN, unsaid[0].fabric, "cluster_uuid")
+    if unread_gpus:
+        yield unread(DOMAIN, unread_gpus[0].fabric, "cluster_uuid")
     elif not outside and len(domains) == 1:
         yield ok(DOMAIN, expected=EVERY, actual=next(iter(domains)))
 
 
 def members(gpus: Sequence[Gpu]) -> dict[str, str]:
-    """The GPUs of each domain, by its UUID."""
+    """The labels of the GPUs in each domain, by its UUID."""
     by_uuid: dict[str, list[Gpu]] = {}
     for gpu in gpus:
         by_uuid.setdefault(gpu.fabric.cluster_uuid or "", []).append(gpu)
@@ -178,8 +181,8 @@ def domain_finding(*, actual: Value, cause: str) -> Finding:
 def judge_service(evidence: Evidence) -> Finding:
     subject = Subject(kind="unit", id=UNIT)
     section = evidence[Units]
-    listed = (section.data.units if section.data else None) or ()
-    unit = next((listed_unit for listed_unit in listed if listed_unit.name == UNIT), None)
+    units = (section.data.units if section.data else None) or ()
+    unit = next((listed_unit for listed_unit in units if listed_unit.name == UNIT), None)
     if section.data is None:
         return unknown(subject, why=f"services: {section.why}")
     if section.data.units is None:
@@ -210,9 +213,9 @@ def judge_nodes(imex: Imex, required: int | None) -> Iterator[Finding]:
         return
     count = len(imex.nodes)
     facts = [ok(subject, expected="any" if required is None else required, actual=count)]
-    twice = sorted(each for each, times in Counter(imex.nodes).items() if times > 1)
-    if twice:
-        actual = f"twice: {', '.join(twice)}"
+    repeated = sorted(address for address, times in Counter(imex.nodes).items() if times > 1)
+    if repeated:
+        actual = f"twice: {', '.join(repeated)}"
         facts.append(fail(subject, expected="each address once", actual=actual, advice=NODES))
     if required not in (None, count):
         facts.append(fail(subject, expected=required, actual=count, advice=NODES))

@@ -7,24 +7,25 @@ The node itself goes on as if nothing had happened.
 **Read from** `/sys/class/infiniband/*/ports/*/{state,phys_state,rate,link_layer}`, `counters` and
 `hw_counters`, `pkeys`, and `fw_ver`, `board_id`, `hca_type` of the device.
 
-**Verdicts.** A port of the expected `link_layer` counts if it is there, and must be ACTIVE and
-LinkUp. Faster than expected is ok; rate and width of a port that is down say nothing and are not
-judged. A port that is down on purpose (storage, management) is named in `ignore`, by its device
-(`mlx5_2`, `mlx5_bond_*`) or by itself (`mlx5_2:1`), and not counted. Virtual functions are not
-counted on the host that has them for its guests; in a guest they are its ports. An Ethernet one
-does not say the rate of the NIC below, which is not applicable there. `uniform` compares the ports
-of adapters of one kind (PSID) with one another: firmware, and rate and width of those that are up.
-A count since the driver was loaded is not by itself a fault: `maximum` judges the counters that it
-names, `maximum_per_hour` what they grow by for each hour since boot, and with `--sample` in that
-time, if it is long enough to tell. A port whose link_downed rises while it is sampled fails, unless
-the baseline has a limit for that; errors that were corrected do not. One that cannot count any
-further (link_downed: 255) is unknown, if it may be that high. With `--since` what came since the
-last look is judged as what came during a sample; if a counter of a port went back, all of them
-began again at 0, and of another adapter of that name nothing is taken.
+**Verdicts.** A port of the expected `link_layer` counts if it exists, and must be ACTIVE and
+LinkUp. Faster than expected is ok. Rate and width of a port that is down say nothing and are not
+judged. `ignore` names ports that are down on purpose (storage, management), by device (`mlx5_2`,
+`mlx5_bond_*`) or by port (`mlx5_2:1`); they are not counted. Virtual functions are not counted on
+the host that has them for its guests; in a guest they are its ports. An Ethernet virtual function
+does not report the rate of the NIC below it, so a low rate is not applicable there. `uniform`
+compares the ports of adapters of one kind (PSID) with one another: firmware, and rate and width of
+the ports that are up. A count since the driver was loaded is not by itself a fault. `maximum`
+limits the counters that it names; `maximum_per_hour` limits how much they grow per hour since boot,
+and with `--sample` during the sample if it is long enough to tell. A port whose link_downed rises
+during the sample fails, unless the baseline limits that counter; errors that were corrected do not
+fail. A counter that cannot count any further (link_downed: 255) is unknown if the limit allows that
+value. With `--since`, growth since the last look is judged like growth during a sample. If a
+counter of a port went back, all its counters began again at 0. If another adapter has that name
+now, its old counters are not used.
 
-**To fix it** INIT: look for the subnet manager (`sminfo`). Polling: the cable, the transceiver,
-the switch port (`mlxlink -d mlx5_0 -m`, `iblinkinfo`). Disabled: `ibportstate`. A low rate or
-width: reseat or replace the cable, then compare with the switch's own port.
+**To fix it** INIT: look for the subnet manager (`sminfo`). Polling: check the cable, the
+transceiver and the switch port (`mlxlink -d mlx5_0 -m`, `iblinkinfo`). Disabled: `ibportstate`. A
+low rate or width: reseat or replace the cable, then compare with the switch's own port.
 """
 
 from collections import defaultdict
@@ -59,25 +60,25 @@ from nodevet.model import (
 )
 
 GUEST_FUNCTIONS = ("MT4114", "MT4116", "MT4118", "MT4120", "MT4122", "MT4124", "MT4126")
-"""hca_type of mlx5's virtual functions, in mlx5_core's own table."""
+"""The hca_type of mlx5's virtual functions, from mlx5_core's own table."""
 HERE = ("none", "container")
 MOST_GBPS, MOST_LANES = 1_000_000, 64
 CABLE = (
     "reseat the cable at both ends, then swap it with a known-good one; `mlxlink -m` shows the "
-    "transceiver, and the switch whether its port agrees"
+    "transceiver, and the switch shows whether its port agrees"
 )
 STATES = {
-    "INIT": "the subnet manager has not brought it up: `sminfo` on a healthy node says whether one "
-    "runs, its log why it leaves this port out",
+    "INIT": "the subnet manager has not brought it up: `sminfo` on a healthy node says whether "
+    "one runs; its log says why it leaves this port out",
     "ARMED": "the subnet manager is bringing it up: check again",
     "Polling": f"no link partner answers: {CABLE}",
-    "Disabled": "it was disabled: `ibportstate -D 0 1 enable`, or `ip link set dev NAME up` of an "
-    "Ethernet port; find out who disabled it",
+    "Disabled": "it was disabled: `ibportstate -D 0 1 enable`, or `ip link set dev NAME up` for "
+    "an Ethernet port; find out who disabled it",
 }
 SLOW = f"it trained below its capability: {CABLE}"
 COUNTS = (
-    "it counts since the driver was loaded: see whether it still rises (`perfquery -x`), and then "
-    f"{CABLE}"
+    "the counter started when the driver was loaded: see whether it still rises (`perfquery "
+    f"-x`), and then {CABLE}"
 )
 STILL = ("link_downed",)
 FIRMWARE = "`mlxfwmanager --query` shows what is installed; new firmware needs a reset of the NIC"
@@ -99,25 +100,25 @@ class Params(CheckParams):
     bare: ClassVar[str] = "count"
 
     count: Number | None = None
-    """Ports of this link layer."""
+    """The number of ports of this link layer."""
     minimum: Number | None = None
     link_layer: Literal["InfiniBand", "Ethernet"] = "InfiniBand"
-    """Ethernet: RoCE."""
+    """`Ethernet` stands for RoCE."""
     ignore: Words = ()
-    """Devices and ports that are not judged, `mlx5_2` or `mlx5_2:1`; `*` stands for any text."""
+    """Devices and ports that are not judged: `mlx5_2` or `mlx5_2:1`; `*` stands for any text."""
     rate_gbps: Annotated[float, Meta(gt=0, le=MOST_GBPS)] | None = None
     width: Annotated[int, Meta(ge=1, le=MOST_LANES)] | None = None
-    """Lanes."""
+    """The least number of lanes."""
     firmware: Words | None = None
-    """Versions of which each adapter must have one, `28.43.*`."""
+    """The firmware versions that an adapter may have: `28.43.*`."""
     uniform: bool = False
-    """Adapters of one kind must be alike."""
+    """Whether adapters of one kind must be alike."""
     pkeys: tuple[PKey, ...] = ()
     """Partition keys that each port must have."""
     maximum: Mapping[Text, Count] = {}
-    """The most that a counter may stand at, by its name in `counters` or `hw_counters`."""
+    """The highest allowed value of a counter, by its name in `counters` or `hw_counters`."""
     maximum_per_hour: Mapping[Text, Annotated[float, Meta(ge=0)]] = {}
-    """The most that it may grow by: since boot, and while it is sampled."""
+    """The highest allowed growth per hour, since boot and during a sample."""
 
     def __post_init__(self) -> None:
         if (self.count is None) == (self.minimum is None):
@@ -129,31 +130,31 @@ Port = tuple[RdmaDevice, RdmaPort]
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     ports: list[Port] = []
-    unjudged: list[Finding] = []
+    findings: list[Finding] = []
     others: list[str] = []
     for entry in each_port(evidence, params.ignore):
         if isinstance(entry, Finding):
-            unjudged.append(entry)
+            findings.append(entry)
             continue
         device, port = entry
         if port.link_layer is None:
-            unjudged.append(unread(port_subject(device, port), port, "link_layer"))
+            findings.append(unread(port_subject(device, port), port, "link_layer"))
         elif port.link_layer == params.link_layer:
             ports.append(entry)
         else:
             others.append(f"{port_name(device, port)} ({port.link_layer})")
-    if ports or not any(finding.subject == NODE for finding in unjudged):
-        yield count(len(ports), bool(unjudged), others, params)
-    yield from unjudged
+    if ports or not any(finding.subject == NODE for finding in findings):
+        yield count(len(ports), bool(findings), others, params)
+    yield from findings
     for device, port in ports:
-        known = counts(counters_of(evidence, device, port), wish(params), evidence)
-        found = [*aspects(evidence, device, port, params), *known]
-        yield from aspect_findings(port_subject(device, port), found, details(device, port))
-    yield from uniform(ports, bool(unjudged)) if params.uniform else ()
+        counter_aspects = counts(counters_of(evidence, device, port), wish(params), evidence)
+        port_aspects = [*aspects(evidence, device, port, params), *counter_aspects]
+        yield from aspect_findings(port_subject(device, port), port_aspects, details(device, port))
+    yield from uniform(ports, bool(findings)) if params.uniform else ()
 
 
 def count(present: int, unsure: bool, others: list[str], params: Params) -> Finding:
-    """How many ports there are; `unsure`: there may be more."""
+    """The finding about the number of ports. `unsure`: whether there may be more."""
     names = f"{params.link_layer} ports"
     if params.count is None:
         least = params.minimum or 0
@@ -162,7 +163,7 @@ def count(present: int, unsure: bool, others: list[str], params: Params) -> Find
         expected, right = str(params.count), present == params.count and not unsure
         short = present <= params.count
     if short and not right and unsure:
-        return unknown(expected={names: expected}, why=f"{present} were read, and not all")
+        return unknown(expected={names: expected}, why=f"only {present} were read, not all")
     text = f"not counted: {', '.join(sorted(others)[:16])}" if others and not right else ""
     return (ok if right else fail)(
         expected={names: expected},
@@ -173,8 +174,8 @@ def count(present: int, unsure: bool, others: list[str], params: Params) -> Find
 
 
 GONE = (
-    "`lspci -d 15b3:` shows which NIC is not on the bus, `dmesg | grep mlx5` why one has no port; "
-    "a port of another link layer is set in the NIC (`mlxconfig query LINK_TYPE_P1`)"
+    "`lspci -d 15b3:` shows which NIC is not on the bus, `dmesg | grep mlx5` why a NIC has no "
+    "port; the NIC's own setting gives a port its link layer (`mlxconfig query LINK_TYPE_P1`)"
 )
 
 
@@ -210,7 +211,8 @@ def counters_of(evidence: Evidence, device: RdmaDevice, port: RdmaPort) -> Count
 
 @once
 def earlier_ports(evidence: Evidence) -> Mapping[tuple[str, int], RdmaPort]:
-    """The ports of an earlier reading; at the last look, of those devices that are the same."""
+    """The ports of an earlier reading; from the last look, only those of devices that are still the
+    same."""
     sample, now = sampled(evidence, Infiniband), evidence[Infiniband].data
     guids = {device.name: device.node_guid for device in (now.devices if now else None) or ()}
     return {
@@ -236,24 +238,25 @@ def link_state(port: RdmaPort) -> Aspect:
 def speed(
     evidence: Evidence, device: RdmaDevice, port: RdmaPort, params: Params
 ) -> Iterator[Aspect]:
-    found = []
+    rate_aspects = []
     for field, least in (("rate_gbps", params.rate_gbps), ("width", params.width)):
         actual = getattr(port, field)
         if least is not None and actual is None:
-            found.append(unread_aspect(port, field))
+            rate_aspects.append(unread_aspect(port, field))
         elif least is not None:
             expected, shown = unit(field, least), unit(field, actual)
             right = actual >= least
-            found.append(
+            rate_aspects.append(
                 aspect_if(LABELS[field], right, expected=expected, actual=shown, advice=SLOW)
             )
-    slow = any(aspect.verdict is Verdict.FAIL for aspect in found)
+    slow = any(aspect.verdict is Verdict.FAIL for aspect in rate_aspects)
     hidden = hides_rate(evidence, device) if slow and port.link_layer == "Ethernet" else None
-    yield from found if hidden is None else (hidden,)
+    yield from rate_aspects if hidden is None else (hidden,)
 
 
 def hides_rate(evidence: Evidence, device: RdmaDevice) -> Aspect | None:
-    """Why the rate of an Ethernet port is not that of its NIC; None if it is."""
+    """The aspect if the rate of an Ethernet port is not, or may not be, that of its NIC; else
+    None."""
     if device.hca_type is None:
         return unread_aspect(device, "hca_type")
     if device.hca_type not in GUEST_FUNCTIONS:
@@ -264,7 +267,7 @@ def hides_rate(evidence: Evidence, device: RdmaDevice) -> Aspect | None:
         return Aspect(Verdict.UNKNOWN, "rate", why=f"virtualization: {why}")
     if host.virtualization in HERE:
         return None
-    why = "a virtual function does not say the rate of the host's NIC"
+    why = "a virtual function does not report the rate of the host's NIC"
     return Aspect(Verdict.NOT_APPLICABLE, "rate", why=why)
 
 
@@ -272,7 +275,7 @@ LABELS = {"rate_gbps": "rate", "width": "width", "fw_ver": "firmware"}
 
 
 def unit(field: str, value: Value) -> Value:
-    """As people write it: 400 Gb/s, 4X."""
+    """The value with its unit: 400 Gb/s, 4X."""
     if field == "rate_gbps":
         return f"{value:g} Gb/s"
     return f"{value}X" if field == "width" else value
@@ -280,7 +283,7 @@ def unit(field: str, value: Value) -> Value:
 
 def uniform(ports: Iterable[Port], unsure: bool) -> Iterator[Finding]:
     """A finding for each kind of adapter, by its PSID: whether its ports are alike. `unsure`:
-    there may be more of them."""
+    whether there may be more ports."""
     kinds: dict[str, list[Port]] = defaultdict(list)
     for device, port in ports:
         if device.board_id is None:
@@ -290,18 +293,18 @@ def uniform(ports: Iterable[Port], unsure: bool) -> Iterator[Finding]:
             kinds[device.board_id].append((device, port))
     for board, group in kinds.items():
         up = [member for member in group if link_state(member[1]).verdict is not Verdict.FAIL]
-        found = [
+        kind_aspects = [
             *uniform_aspects("rate_gbps", up),
             *uniform_aspects("width", up),
             *uniform_aspects("fw_ver", group),
         ]
         if unsure:
-            found.append(Aspect(Verdict.UNKNOWN, "ports", why="not all ports were read"))
-        yield from aspect_findings(Subject(kind="adapter", id=board), found, {})
+            kind_aspects.append(Aspect(Verdict.UNKNOWN, "ports", why="not all ports were read"))
+        yield from aspect_findings(Subject(kind="adapter", id=board), kind_aspects, {})
 
 
 def uniform_aspects(field: str, ports: Sequence[Port]) -> Iterator[Aspect]:
-    """Whether a field of several ports, or of their devices, has one value."""
+    """The aspects: whether a field of several ports, or of their devices, has one value."""
     names: dict[Value, list[str]] = defaultdict(list)
     for device, port in ports:
         record = device if field == "fw_ver" else port
@@ -313,13 +316,13 @@ def uniform_aspects(field: str, ports: Sequence[Port]) -> Iterator[Aspect]:
     ordered = sorted(names, key=lambda value: (len(names[value]), value), reverse=True)
     if ordered:
         advice = FIRMWARE if field == "fw_ver" else SLOW
-        told = [f"{unit(field, ordered[0])} ({len(names[ordered[0]])} ports)"]
-        told += [f"{unit(field, value)} ({', '.join(names[value])})" for value in ordered[1:]]
+        texts = [f"{unit(field, ordered[0])} ({len(names[ordered[0]])} ports)"]
+        texts += [f"{unit(field, value)} ({', '.join(names[value])})" for value in ordered[1:]]
         yield aspect_if(
             LABELS[field],
             len(ordered) == 1,
             expected=f"{unit(field, ordered[0])} on all",
-            actual=", ".join(told),
+            actual=", ".join(texts),
             advice=advice,
         )
 
@@ -342,14 +345,14 @@ def partitions(port: RdmaPort, params: Params) -> Iterator[Aspect]:
 
 
 def details(device: RdmaDevice, port: RdmaPort) -> dict[str, str]:
-    known = {
+    texts = {
         "bus id": device.bus_id,
         "interface": port.netdev,
         "node GUID": device.node_guid,
         "PSID": device.board_id,
         "firmware": device.fw_ver,
     }
-    return {what: text for what, text in known.items() if text}
+    return {what: text for what, text in texts.items() if text}
 
 
 def learn(evidence: Evidence) -> Value:

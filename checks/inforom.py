@@ -1,20 +1,22 @@
-"""Every GPU has an InfoROM image that the baseline lists, or the same as others of its board.
+"""Every GPU has a listed InfoROM image, or the same image as other GPUs of its board.
 
 **Why it matters.** The InfoROM holds a board's configuration, its ECC counts and its repaired rows.
-With a corrupted one the driver forgets them or refuses the GPU. An image of another version means a
-board of another delivery.
+If it is corrupted, the driver forgets them or refuses the GPU. An image of another version means
+that the board is of another delivery.
 
-**Read from** NVML: nvmlDeviceGetInforomImageVersion, and of the board nvmlDeviceGetBoardPartNumber
-and the PCI ids. With `checksums`, nvmlDeviceValidateInforom, which reads the InfoROM from the flash
-of each GPU: ask for it in a nightly sweep, not before each job.
+**Read from** NVML: nvmlDeviceGetInforomImageVersion, nvmlDeviceGetBoardPartNumber and the PCI ids
+of the board. With `checksums`, also nvmlDeviceValidateInforom, which reads the InfoROM from the
+flash of each GPU: use it in a nightly sweep, not before each job.
 
 **Verdicts.** NVML_ERROR_CORRUPTED_INFOROM fails. With `one_of`, a GPU that has another version
 fails. Without it, the GPUs of one node that have the same PCI ids and board part number are
-compared: one that differs from most of them fails; if no version is that of most, all of them fail.
-A GPU that is alone with its part number is then not applicable, as is one without an InfoROM.
+compared. A GPU that differs from most of them fails; if no version is the most frequent, all of
+them fail. A GPU that is the only one with its part number is then not applicable. A GPU without an
+InfoROM is not applicable, either.
 
-**To fix it** corrupted: drain the node, reboot, and if it stays have the board replaced. Another
-version: the server vendor's firmware bundle for this board; no setting of the node changes it.
+**To fix it** corrupted: drain the node and reboot; if the InfoROM stays corrupted, have the board
+replaced. Another version: use the server vendor's firmware bundle for this board; no setting of the
+node changes it.
 """
 
 from collections.abc import Iterator
@@ -47,8 +49,8 @@ REPLACE = (
     "have the board replaced"
 )
 ADVICE = (
-    "ask the server vendor which firmware bundle brings this board to the version of the others; "
-    "if it was replaced, whether it is the right part"
+    "ask the server vendor which firmware bundle has the version of the other boards; if this "
+    "board was replaced, also ask whether it is the right part"
 )
 
 
@@ -60,7 +62,7 @@ class Params(CheckParams):
     one_of: str | Annotated[tuple[str, ...], Meta(min_length=1)] | None = None
     """The image versions that are allowed; without it the GPUs must be alike."""
     checksums: bool = False
-    """Whether the checksums in the flash are verified."""
+    """Whether NVML verifies the checksums in the flash."""
 
     def __post_init__(self) -> None:
         one_or_more(self, "one_of")
@@ -84,7 +86,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
 def judge_checksums(gpu: Gpu) -> Finding:
     subject = subject_of(gpu)
     if unsupported(gpu, "inforom_valid"):
-        return not_applicable(subject, why="NVML verifies no checksums of this GPU")
+        return not_applicable(subject, why="NVML cannot verify the checksums of this GPU")
     if gpu.inforom_valid is None and "inforom_valid" not in gpu.errors:
         return unknown(subject, why=f"checksums: {NOT_ASKED}", advice=READ_AGAIN)
     if gpu.inforom_valid is None:

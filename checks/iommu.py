@@ -2,14 +2,14 @@
 
 **Why it matters.** On bare metal, translation costs every DMA a lookup and every mapping a flush,
 and GPUDirect through a translating IOMMU is slow or fails. Hosts of virtual machines cannot do
-without it. What Linux does by default depends on the distribution, the BIOS and the architecture.
+without it. Linux's default depends on the distribution, the BIOS and the architecture.
 
 **Read from** the IOMMU group of each GPU and NIC, `/sys/bus/pci/devices/*/iommu_group` and
 `/sys/kernel/iommu_groups/*/type` (Linux 5.11).
 
-**Verdicts.** `identity` is what iommu=pt gives: devices see memory as it is. `DMA` translates and
-flushes at once, `DMA-FQ` later. `disabled`: the function is in no group, as without an IOMMU. GPUs
-kept for virtual machines (vfio-pci) are not judged.
+**Verdicts.** `identity` is what iommu=pt gives: devices use physical addresses. `DMA` translates
+and flushes at once; `DMA-FQ` translates and flushes later. `disabled`: the function is in no group,
+as without an IOMMU. GPUs that are reserved for virtual machines (vfio-pci) are not judged.
 
 **To fix it** on the kernel's command line: `iommu=pt` for identity; `intel_iommu=off` or
 `amd_iommu=off` for none; `intel_iommu=on` where VMs need it. Then reboot.
@@ -31,8 +31,9 @@ NO_GROUP = -1
 DISABLED = "disabled"
 TYPES = ("identity", "DMA", "DMA-FQ", "auto", "blocked", "unmanaged")
 ADVICE = (
-    "set it on the kernel's command line (iommu=pt for identity, intel_iommu=off or amd_iommu=off "
-    "for none) and reboot; `cat /proc/cmdline` shows what it is, and the BIOS may force it"
+    "set it on the kernel's command line (iommu=pt for identity, intel_iommu=off or "
+    "amd_iommu=off for none) and reboot; `cat /proc/cmdline` shows the current setting, but the "
+    "BIOS may override it"
 )
 
 

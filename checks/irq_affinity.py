@@ -1,15 +1,16 @@
-"""The interrupts of GPUs and NICs go to CPUs beside them.
+"""The interrupts of GPUs and NICs go to local CPUs.
 
-**Why it matters.** An interrupt that is handled on the other socket crosses the link between them
+**Why it matters.** An interrupt that the other socket handles crosses the link between the sockets
 for every completion, and takes CPU time from a process that was bound there on purpose. At 400 Gb/s
-that is felt in bandwidth and in the slowest rank's latency.
+this costs bandwidth and adds to the slowest rank's latency.
 
 **Read from** `/proc/irq/*/effective_affinity_list` of every MSI interrupt of each GPU and NIC, and
 their `local_cpulist`.
 
-**Verdicts.** Fails if any of a function's interrupts is sent to a CPU that is not local to it. A
-function without interrupts, as without a driver, is not applicable. NVMe drives are not judged: the
-kernel spreads their queues over all CPUs, as it should, and does not let that be changed.
+**Verdicts.** Fails if any of a function's interrupts goes to a CPU that is not local to it. A
+function without interrupts, for example without a driver, is not applicable. NVMe drives are not
+judged: the kernel spreads their queues over all CPUs, as it should, and does not let anyone change
+that.
 
 **To fix it** run irqbalance, which keeps interrupts on their NUMA node, or set them once with
 `set_irq_affinity_bynode.sh` of the NIC's driver package and leave irqbalance off: see `services`.
@@ -29,8 +30,8 @@ from nodevet.evidence.pci_settings import ONE_GIGABIT, READS, PciSetting, each_s
 from nodevet.model import Area, Check, CheckParams, Finding, Severity, not_applicable, unknown
 
 ADVICE = (
-    "start irqbalance, or restart it if it runs: it keeps them on their NUMA node. If it is off on "
-    "purpose, run the NIC driver's set_irq_affinity_bynode.sh at boot"
+    "start irqbalance, or restart it if it runs: it keeps interrupts on their NUMA node. If it "
+    "is off on purpose, run the NIC driver's set_irq_affinity_bynode.sh at boot"
 )
 
 
@@ -82,7 +83,7 @@ CHECK = Check(
         *reads_of("pci_settings.functions[]", "driver", "irqs", "irq_cpus", "local_cpulist"),
     ),
     judge=judge,
-    unasked="irqbalance and drivers differ: say irq_affinity: {} where a site places IRQs",
+    unasked="irqbalance and drivers differ: say irq_affinity: {} if your site places IRQs",
     severity=Severity.WARNING,
     asks=lambda params: {"pci_settings": ("interrupts",)},
 )

@@ -3,17 +3,18 @@
 **Now** `nvidia-smi -i UUID -c MODE` for each GPU that fails.
 
 **At every boot** the unit `nodevet-compute-mode.service` sets the mode of every GPU of the node,
-after nvidia-persistenced and before slurmd and the kubelet. It is the one manager of the
-setting; if one GPU fails, the others are still set, and the unit ends as failed.
+after nvidia-persistenced and before slurmd and the kubelet. The unit is the only manager of the
+setting. If one GPU fails, the unit still sets the others, and then fails.
 
-**Risk** idle: processes that use the GPU go on, but new ones that they start may be refused.
+**Risk** idle: processes that use the GPU go on, but the GPU may refuse new processes that they
+start.
 
 **Rollback** restores the earlier modes, and removes the unit or restores the earlier one.
 
-**What it cannot do.** EXCLUSIVE_THREAD is refused: drivers dropped it years ago. With
-persistence mode off the driver forgets the mode when the GPU's last client leaves; the plan
-says so, and `persistence_mode` comes first. A node with a GPU that does not respond,
-or does not tell its mode, is refused as a whole, since the unit sets every GPU.
+**What it cannot do.** nodevet refuses EXCLUSIVE_THREAD: drivers dropped it years ago. With
+persistence mode off the driver forgets the mode when the GPU's last client leaves; the plan says
+so, and `persistence_mode` comes first. nodevet refuses the whole node if a GPU does not respond or
+does not report its mode, because the unit sets every GPU.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,7 +32,7 @@ BOOT = BootUnit("compute_mode")
 def plan(
     evidence: Evidence, findings: Sequence[Finding], params: Params
 ) -> Iterator[PlannedChange]:
-    """One change of all GPUs that fail; see `FIX`."""
+    """One change for all GPUs that fail; see `FIX`."""
     every_gpu, failed = gpus.all_and_failed(evidence, findings)
     if not failed:
         return

@@ -3,21 +3,22 @@
 **Now** `systemd-tmpfiles --create` with the rule below, as at every boot.
 
 **At every boot** `/etc/tmpfiles.d/nodevet-cpu-governor.conf`, one line for all policies; see
-tmpfiles.d(5), `w`. If a policy's CPUs are all offline (SMT switched off, say) it takes no
-governor, and the rule has a line for each of the others: CPUs that come back later fail
-until it is planned again. systemd reads it early in the boot and whenever a package asks for it. It
-is the one manager of the setting; tuned, cpupower.service and power-profiles-daemon conflict.
+tmpfiles.d(5), `w`. A policy whose CPUs are all offline (for example with SMT off) takes no
+governor; then the rule has a line for each of the other policies, and CPUs that come back later
+fail until you plan again. systemd reads the rule early in the boot and whenever a package asks for
+it. The rule is the only manager of the setting; tuned, cpupower.service and power-profiles-daemon
+conflict with it.
 
 **Risk** live: only clocks change.
 
-**Rollback** restores the governor of each policy, and the rule. With intel_pstate and amd-pstate
-in active mode the governor `performance` also sets the energy performance preference, and
-keeps it; that is kept and restored too.
+**Rollback** restores the governor of each policy, and the rule. With intel_pstate and amd-pstate in
+active mode the governor `performance` also sets the energy performance preference, and keeps it;
+the rollback restores the preference, too.
 
-**What it cannot do.** A governor that a policy does not offer is refused: another driver must
-be chosen, on the kernel's command line. If the driver is a module that is loaded late
-(acpi-cpufreq in some kernels) its policies may come after the rule; `--verify-reboot` shows
-it. The preference is not set for itself: under `performance` the kernel sets it.
+**What it cannot do.** nodevet refuses a governor that a policy does not offer: choose another
+driver on the kernel's command line. If the driver is a module that is loaded late (acpi-cpufreq in
+some kernels), its policies may appear after the rule; `--verify-reboot` shows this. The fix does
+not set the preference itself: under `performance` the kernel sets it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -39,7 +40,7 @@ POLICIES = "/sys/devices/system/cpu/cpufreq"
 def plan(
     evidence: Evidence, findings: Sequence[Finding], params: Params
 ) -> Iterator[PlannedChange]:
-    """One change of all policies that fail; see `FIX`."""
+    """One change for all policies that fail; see `FIX`."""
     failed = [finding for finding in findings if finding.verdict is Verdict.FAIL]
     if not failed:
         return
@@ -52,13 +53,13 @@ def plan(
             refuse(group, params.governor)
     unread = uncovered(evidence)
     if unread:
-        raise FixError(f"the rule would speak of policies that were not read: {unread}")
+        raise FixError(f"the rule would name policies that were not read: {unread}")
     by_id = {group.policies: group for group in groups}
     preferences, governors, observed = [], [], {}
     for finding in failed:
         policies = by_id.get(finding.subject.id)
         if policies is None:
-            raise FixError(f"{finding.subject.label}: not among the policies of the evidence")
+            raise FixError(f"{finding.subject.label}: the evidence does not have this policy")
         observed[finding.subject.label] = finding.actual
         for number in sorted(numbers(policies.policies) or ()):
             governors.append(resource(number, "scaling_governor"))
@@ -70,7 +71,7 @@ def plan(
         actual=values[0] if values.count(values[0]) == len(values) else observed,
         subjects=tuple(observed),
         actions=actions(params.governor, active(section)),
-        # undone from the last to the first: a preference can be set once the governor is back
+        # a rollback restores the last one first: the governor, then the preference
         resources=(Resource(kind="file", name=RULE), *preferences, *governors),
         risk=Risk.LIVE,
     )
@@ -88,7 +89,8 @@ def active(cpufreq: Cpufreq | None) -> tuple[int, ...]:
 
 
 def refuse(policies: CpufreqPolicies, governor: str) -> None:
-    """Raises FixError if these policies do not offer the governor, or their offer was not read."""
+    """Raises FixError if these policies do not offer the governor, or if it was not read what they
+    offer."""
     label = f"cpufreq {policies.policies[:60]}"
     if not numbers(policies.policies):
         raise FixError(f"{label}: not a list of policies")

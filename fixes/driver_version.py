@@ -1,25 +1,24 @@
 """Install the expected version of the NVIDIA driver from the node's repositories.
 
 **Now** one `apt-get install NAME=VERSION ...` of every installed package that has the driver's
-version, the fabric manager's too: all of them, or none. The version is the highest that the
-baseline allows and the node's repositories have for each of them; then `apt-mark hold`. If apt
-would also remove, install or upgrade other packages, it is stopped before it changes anything.
+version, also the fabric manager's: it changes all of them, or none. The version is the highest that
+the baseline allows and that the node's repositories have for each package; then `apt-mark hold`. If
+apt would also remove, install or upgrade other packages, it stops before it changes anything.
 
-**At every boot** nothing is needed: the packages stay installed, held against upgrades.
+**At every boot** nothing is needed: the packages stay installed, and are held against upgrades.
 
-**Risk** reboot. The old module stays loaded until then, and the new library refuses to talk to
-it: nothing that uses a GPU starts. A DKMS module is built during the installation, which takes
-minutes.
+**Risk** reboot. The old module stays loaded until then, and the new library refuses to talk to it:
+nothing that uses a GPU starts. The installation builds DKMS modules, which takes minutes.
 
-**Rollback** installs the earlier versions, and restores whether they were held and whether they
-were marked as automatically installed; it takes another reboot. If the repositories no longer have
-the installed version, it could not be restored, and nothing is planned.
+**Rollback** installs the earlier versions, and restores whether the packages were held and whether
+they were marked as automatically installed; it takes another reboot. If the repositories no longer
+have the installed version, a rollback could not restore it, and nodevet plans nothing.
 
-**What it cannot do.** It configures no repository and does not update package lists
-(`apt-get update`). It does not change to another branch if the packages are named after the branch
-(nvidia-driver-550, nvidia-driver-560), nor change what NVIDIA's .run installer installed. Modules
-that were built for one kernel (linux-modules-nvidia-*) follow that kernel's packages. nodevet does
-not touch packages of dnf and zypper.
+**What it cannot do.** It configures no repository and does not update package lists (`apt-get
+update`). It does not change to another branch if the packages are named after the branch
+(nvidia-driver-550, nvidia-driver-560). It does not change what NVIDIA's .run installer installed.
+Modules that were built for one kernel (linux-modules-nvidia-*) follow that kernel's packages.
+nodevet does not touch packages of dnf and zypper.
 """
 
 import re
@@ -45,9 +44,9 @@ SAID = 8  # versions or names in one sentence
 CORE = re.compile(
     r"libcuda1|libnvidia-(ml1|compute-|cfg1)|nvidia-(driver|dkms|kernel|utils|open|alternative)"
 )
-"""Without one of these there is no driver."""
+"""A driver needs at least one of these."""
 FOLLOWS = re.compile(r"(cuda-drivers|nvidia)-fabricmanager|libnvidia-nscq|nvidia-imex|libnvsdm")
-"""These work with the driver of their own version alone."""
+"""These work only with the driver of their own version."""
 PREBUILT = re.compile(r"linux-(modules|objects|signatures)-nvidia-")
 OWN_PACE = re.compile(r"nvidia-kernel-common|nvidia-driver-(local-repo|pinning)")
 BRANCH = re.compile(r"-([0-9]{3})(?=[-:]|\Z)")
@@ -62,7 +61,7 @@ SOURCES = (
 
 
 class Target(NamedTuple):
-    """A package in the version to install."""
+    """A package, and the version of it to install."""
 
     name: str
     version: str
@@ -72,13 +71,13 @@ class Target(NamedTuple):
 def plan(
     evidence: Evidence, findings: Sequence[Finding], params: Params
 ) -> Iterator[PlannedChange]:
-    """One change of all packages of the driver; see `FIX`."""
+    """One change for all packages of the driver; see `FIX`."""
     failed = [finding for finding in findings if finding.verdict is Verdict.FAIL]
     if not failed:
         return
     running = running_version(evidence)
     if any(finding.actual != running for finding in failed):
-        raise FixError("the finding is not of this evidence")
+        raise FixError("the finding does not belong to this evidence")
     listed = packages_of(evidence)
     packages = of_driver(listed, running, params)
     offers = {package.name: offers_of(package, listed, running) for package in packages}
@@ -92,19 +91,19 @@ def plan(
         if package.version not in (None, *(package.offers or ()))
     ]:
         raise FixError(
-            f"it cannot be rolled back: the installed version of {some(unavailable)} is in none of "
-            "the node's repositories any more; keep it in one, then plan again"
+            "it cannot be rolled back: none of the node's repositories has the installed version "
+            f"of {some(unavailable)} any more; keep it in one, then plan again"
         )
     held = [package.name for package in replaced if package.held]
-    old = [driver_version_in(package.version) for package in replaced if package.version]
-    held_note = f"held now, by an administrator or an earlier fix: {some(held)}; " if held else ""
+    versions = [driver_version_in(package.version) for package in replaced if package.version]
+    held_note = f"an administrator or an earlier fix holds {some(held)} now;  " if held else ""
     yield PlannedChange(
         expected=version,
         actual=running,
         subjects=tuple(finding.subject.label for finding in failed),
         actions=actions(
             targets,
-            down=any(package and Version(package) > Version(version) for package in old),
+            down=any(package and Version(package) > Version(version) for package in versions),
             change_held=bool(held),
         ),
         resources=tuple(Resource(kind="package", name=target.name) for target in targets),
@@ -123,7 +122,7 @@ def running_version(evidence: Evidence) -> str:
         raise FixError(f"{half_a_driver(evidence)}: {INSTALL_LIBRARY}; then plan again")
     if version is None:
         raise FixError(
-            f"the driver's library and the loaded module ({loaded or 'of no known version'}) do "
+            f"the driver's library and the loaded module ({loaded or 'of unknown version'}) do "
             "not fit together: reboot first, then plan again"
         )
     if loaded is not None and loaded != version:
@@ -145,7 +144,7 @@ def packages_of(evidence: Evidence) -> tuple[Package, ...]:
         names = [package.name for package in section.data.packages]
         raise FixError(
             f"the packages are {section.data.manager}'s ({some(names) or 'none of NVIDIA'}), and "
-            "only those of apt are changed: install the version with dnf and its versionlock"
+            "nodevet changes only apt's: install the version with dnf and its versionlock"
         )
     for package in section.data.packages:
         if package.version is None and package.errors.get("version") != NOT_INSTALLED:
@@ -156,7 +155,7 @@ def packages_of(evidence: Evidence) -> tuple[Package, ...]:
         if not NAME.match(package.name) or not all(
             VERSION.match(text) for text in (package.version or "0", *(package.offers or ()))
         ):
-            raise FixError(f"{package.name[:60]!r} is not a package as apt has them")
+            raise FixError(f"{package.name[:60]!r} is not a valid package of apt")
     return section.data.packages
 
 
@@ -177,13 +176,13 @@ def of_driver(listed: Sequence[Package], running: str, params: Params) -> tuple[
     if other_versions:
         text = some([f"{name} {version}" for name, version in other_versions.items()])
         raise FixError(
-            f"the driver that runs is {running}, and installed are also {text}: repair these, "
-            "then plan again"
+            f"the running driver is {running}, and {text} are also installed: repair these, then "
+            "plan again"
         )
     if prebuilt := [name for name in versions if PREBUILT.match(name)]:
         raise FixError(
-            f"{some(prebuilt)}: modules that were built for one kernel and one driver, and the "
-            "version of the package does not say which: they are changed with the kernel's packages"
+            f"{some(prebuilt)}: these modules were built for one kernel and one driver, and the "
+            "version of the package does not say which: change them with the kernel's packages"
         )
     followers = [
         package for package in installed if FOLLOWS.match(package.name) and package not in matching
@@ -192,26 +191,27 @@ def of_driver(listed: Sequence[Package], running: str, params: Params) -> tuple[
 
 
 def unowned(running: str, versions: Collection[str], params: Params) -> str:
-    """Why no package is of the driver's version."""
+    """Why no package has the driver's version."""
     if not versions:
         return (
-            f"no package owns the driver {running}: NVIDIA's .run installer put it there; take it "
-            "away (nvidia-uninstall) and install packages, which nodevet does not do"
+            f"no package owns the driver {running}: NVIDIA's .run installer installed it; remove "
+            "it (nvidia-uninstall) and install packages, which nodevet does not do"
         )
     text = some(sorted(versions))
     if all(
         specifiers(params.version).contains(Version(version), prereleases=True)
         for version in versions
     ):
-        return f"the packages are of {text} already: it takes a reboot"
+        return f"the packages already have version {text}: reboot"
     return (
-        f"the driver that runs is {running}, and the packages are of {text}: reboot, or take away "
-        "what NVIDIA's .run installer put there (nvidia-uninstall), then plan again"
+        f"the running driver is {running}, and the packages have version {text}: reboot, or "
+        "remove what NVIDIA's .run installer installed (nvidia-uninstall), then plan again"
     )
 
 
 def offers_of(package: Package, listed: Sequence[Package], running: str) -> dict[str, Target]:
-    """The highest package on offer for each version of the driver, in place of `package`.
+    """The highest package that the repositories offer for each version of the driver, in place of
+    `package`.
 
     Raises FixError if the offers were not read.
     """
@@ -228,11 +228,11 @@ def offers_of(package: Package, listed: Sequence[Package], running: str) -> dict
         return targets
     stem = base[: -len(running)]
     return {
-        key: Target(each.name, version, package.automatic)
-        for each in listed
-        for version in (each.offers or ())[:1]
+        key: Target(candidate.name, version, package.automatic)
+        for candidate in listed
+        for version in (candidate.offers or ())[:1]
         if (key := driver_version_in(version))
-        and each.name in (stem + key, f"{stem}{key}:{architecture}")
+        and candidate.name in (stem + key, f"{stem}{key}:{architecture}")
     }
 
 
@@ -242,11 +242,11 @@ def choose(
     running: str,
     params: Params,
 ) -> str:
-    """The highest version that the baseline admits and that every package has on offer. Raises
-    FixError."""
+    """The highest version that the baseline allows and that the repositories offer for every
+    package. Raises FixError."""
     admits = specifiers(params.version)
     major = running.partition(".")[0]
-    branches = {branch for each in packages for branch in BRANCH.findall(each.name)}
+    branches = {branch for package in packages for branch in BRANCH.findall(package.name)}
     versions = {version for targets in offers.values() for version in targets}
     admitted = {
         version for version in versions if admits.contains(Version(version), prereleases=True)
@@ -261,14 +261,14 @@ def choose(
     if admitted:
         version = max(admitted, key=Version)
         lacking = [name for name, targets in offers.items() if version not in targets]
-        raise FixError(f"{version} is on offer, but not for {some(lacking)}; {SOURCES}")
+        raise FixError(f"the repositories offer {version}, but not for {some(lacking)}; {SOURCES}")
     branch_example = next(
-        (each.name for each in packages if major in BRANCH.findall(each.name)), ""
+        (package.name for package in packages if major in BRANCH.findall(package.name)), ""
     )
     branch = f" as packages of {branch_example}'s branch" if branch_example else ""
     raise FixError(
-        f"no version that is admitted ({params.version}) is on offer{branch}; on offer: "
-        f"{some(sorted(versions, key=Version, reverse=True)) or 'nothing'}; {SOURCES}"
+        f"the repositories offer no version that the baseline allows ({params.version}){branch}; "
+        f"they offer {some(sorted(versions, key=Version, reverse=True)) or 'nothing'}; {SOURCES}"
         + (", and does not exchange packages for those of another branch" if branch_example else "")
     )
 
@@ -279,7 +279,8 @@ def some(words: Sequence[str]) -> str:
 
 
 def actions(targets: Sequence[Target], *, down: bool, change_held: bool) -> Actions:
-    """One transaction for all packages, then their marks; `down`: some get a lower version."""
+    """One transaction for all packages, then their marks. `down`: whether some packages get a lower
+    version."""
     names = [target.name for target in targets]
     options = (
         "--no-remove",
@@ -296,10 +297,10 @@ def actions(targets: Sequence[Target], *, down: bool, change_held: bool) -> Acti
 
 
 def only(names: Sequence[str]) -> str:
-    """A hook that ends apt before it changes anything if it would change a package of another name.
+    """A hook that stops apt before it changes anything, if it would change any other package.
 
-    It reads what apt is about to do: its configuration, an empty line, and a line for each
-    package, its name first (DPkg::Pre-Install-Pkgs of apt.conf(5), version 2).
+    Its input says what apt is about to do: apt's configuration, an empty line, and a line for each
+    package that begins with its name (DPkg::Pre-Install-Pkgs of apt.conf(5), version 2).
     """
     known_names = " ".join(dict.fromkeys(name.partition(":")[0] for name in names))
     return (
@@ -311,7 +312,7 @@ def only(names: Sequence[str]) -> str:
 
 
 def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
-    """The packages of the driver, if its version is not the expected one."""
+    """Asks for the packages of the driver if its version is not the expected one."""
     return {"packages": (params.version,)}
 
 

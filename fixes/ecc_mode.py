@@ -1,13 +1,13 @@
 """Switch ECC on or off on every GPU, as expected.
 
-**Now** `nvidia-smi -i UUID -e 1` (or `-e 0`) for each GPU that fails: the mode is set and
-pending. It is in force after the next reboot, or reset of the GPU; the plan says `reboot`, as
-a GPU on an NVLink fabric cannot be reset alone.
+**Now** `nvidia-smi -i UUID -e 1` (or `-e 0`) for each GPU that fails: the mode is set and pending.
+It takes effect at the next reboot, or reset of the GPU; the plan says `reboot`, because a GPU on an
+NVLink fabric cannot be reset alone.
 
 **At every boot** nothing is needed: the board keeps the mode in its InfoROM.
 
-**Risk** reboot. It is live only if the mode is as expected and another one is pending: then the
-pending one is reverted, and nothing changes.
+**Risk** reboot. The risk is only live if the current mode is as expected and another one is
+pending: then the fix reverts the pending mode, and nothing changes.
 
 **Rollback** sets the earlier mode, which is then pending: it takes another reboot.
 
@@ -29,9 +29,10 @@ from nodevet.model import Finding
 def plan(
     evidence: Evidence, findings: Sequence[Finding], params: Params
 ) -> Iterator[PlannedChange]:
-    """A change of the GPUs whose mode fails now, and one of those whose mode will."""
+    """A change for the GPUs whose current mode fails, and another one for the GPUs whose pending
+    mode fails."""
     _, failures = gpus.all_and_failed(evidence, findings)
-    fixable, note = gpus.fixable(failures, gpus.obstacle_without("ecc_current", "it has no ECC"))
+    fixable, note = gpus.fixable(failures, gpus.obstacle_without("ecc_current", ("it has no ECC")))
     unchanged = tuple(
         failure for failure in fixable if failure.named.read("ecc_current") == params.enabled
     )

@@ -1,24 +1,24 @@
 """Set every GPU's application and locked clocks to the expected ones, now and at every boot.
 
-**Now** `nvidia-smi -i UUID -ac MEMORY,GRAPHICS` for each GPU whose application clocks
-fail. Both are set together: one that the baseline does not name stays as it is.
-`nvidia-smi -lgc MHZ,MHZ` and `-lmc MHZ,MHZ` lock.
+**Now** `nvidia-smi -i UUID -ac MEMORY,GRAPHICS` for each GPU whose application clocks fail. The fix
+sets both together: a clock that the baseline does not name stays as it is. `nvidia-smi -lgc
+MHZ,MHZ` and `-lmc MHZ,MHZ` lock clocks.
 
 **At every boot** the unit `nodevet-gpu-clocks.service` sets the clocks of every GPU of the node,
-after nvidia-persistenced and before slurmd and the kubelet; an application clock that the
-baseline does not name is then at its default. It is the one manager of the setting; if one
-GPU fails, the others are still set, and the unit ends as failed.
+after nvidia-persistenced and before slurmd and the kubelet; an application clock that the baseline
+does not name is then at its default. The unit is the only manager of the setting. If one GPU fails,
+the unit still sets the others, and then fails.
 
 **Risk** live: jobs go on, and get slower or faster.
 
 **Rollback** restores the earlier clocks, and removes the unit or restores the earlier one.
 
-**What it cannot do.** Clocks are locked only where the driver tells which ones are: no driver
-known does, and a lock that cannot be read can neither be verified nor restored. nvidia-smi
-refuses a pair that the GPU does not have (`nvidia-smi -q -d SUPPORTED_CLOCKS`). With persistence
-mode off the driver forgets the clocks when the GPU's last client leaves; the plan says so, and
-`persistence_mode` comes first. A node with a GPU that does not respond, or does not
-tell its clocks, is refused as a whole, since the unit sets every GPU.
+**What it cannot do.** nodevet locks clocks only if the driver reports the locked clocks: no known
+driver does, and a lock that cannot be read can neither be verified nor restored. nvidia-smi refuses
+a pair that the GPU does not have (`nvidia-smi -q -d SUPPORTED_CLOCKS`). With persistence mode off
+the driver forgets the clocks when the GPU's last client leaves; the plan says so, and
+`persistence_mode` comes first. nodevet refuses the whole node if a GPU does not respond or does not
+report its clocks, because the unit sets every GPU.
 """
 
 from collections.abc import Iterator, Sequence
@@ -40,7 +40,7 @@ BOOT = BootUnit("gpu_clocks", after=(*MODES, "power_limit"))
 def plan(
     evidence: Evidence, findings: Sequence[Finding], params: Params
 ) -> Iterator[PlannedChange]:
-    """One change of all GPUs that fail; see `FIX`."""
+    """One change for all GPUs that fail; see `FIX`."""
     every_gpu, failed = gpus.all_and_failed(evidence, findings)
     if not failed:
         return
@@ -98,7 +98,7 @@ def application_mhz(gpu: NamedGpu, field: str, params: Params, *, boot: bool) ->
 
 
 def clock_mhz(gpu: NamedGpu, clock: str, expected: int | str) -> int:
-    """A clock in MHz. Raises FixError if the evidence has no value for a word as `default`."""
+    """A clock in MHz. Raises FixError if the evidence has no value for a word such as `default`."""
     if not isinstance(expected, str):
         return expected
     mhz = gpu.read(reference(clock, expected))

@@ -108,7 +108,7 @@ def test_what_is_not_listed_is_as_severe_as_the_most_severe_of_it(tmp_path: Path
 
 def test_a_silent_check_is_unknown(tmp_path: Path) -> None:
     (finding,) = ask(tmp_path, "return iter(())")
-    assert (finding.verdict, finding.why) == (Verdict.UNKNOWN, "the check said nothing")
+    assert (finding.verdict, finding.why) == (Verdict.UNKNOWN, "the check returned no finding")
 
 
 def test_a_check_that_cannot_be_loaded_is_unknown(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""A version that all GPUs of one board share, and that a baseline may list: VBIOS, InfoROM."""
+"""Checks a version that all GPUs of one board share, and that a baseline may list: VBIOS,
+InfoROM."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,11 +18,11 @@ BOARD = (
     "gpu.gpus[].pci_device",
     "gpu.gpus[].pci_subsystem",
 )
-"""The fields that tell boards apart: part of `reads` of a check that uses `each_version`."""
+"""The fields that distinguish boards: part of `reads` of a check that uses `each_version`."""
 
 
 def board_of(gpu: Gpu) -> Board:
-    """The kind of board: GPUs of two kinds in one node may differ, even if the model is the same.
+    """The kind of board. GPUs of two kinds in one node may differ, even if their model is the same.
 
     NVML reports two part numbers for an HGX board with a replaced module."""
     return gpu.pci_device, gpu.pci_subsystem, gpu.board_part_number
@@ -75,7 +76,8 @@ def listed(gpu: Gpu, version: str, one_of: Sequence[str], advice: str) -> Findin
 
 
 def alike(gpu: Gpu, version: str, versions: Counter[str], advice: str) -> Finding:
-    """Whether it has the version of most GPUs of its board; if two are as frequent, all fail."""
+    """Whether the GPU has the version of most GPUs of its board; if two are equally frequent, all
+    fail."""
     subject = subject_of(gpu)
     if versions.total() == 1:
         return not_applicable(subject, why="the node has no other GPU of this board to compare")
@@ -100,7 +102,7 @@ def alike(gpu: Gpu, version: str, versions: Counter[str], advice: str) -> Findin
 
 
 def learn_versions(evidence: Evidence, field: str) -> dict[str, list[str]] | None:
-    """The list for a baseline: every version that a GPU of this node has."""
+    """The value for a baseline: every version that a GPU of this node has."""
     gpus = [gpu for gpu in each_gpu(evidence) if isinstance(gpu, Gpu)]
     versions = sorted({version for gpu in gpus if (version := getattr(gpu, field)) is not None})
     return {"one_of": versions} if versions else None

@@ -1,6 +1,6 @@
-"""A subject with several facts: one finding names every fact that differs, another one every fact
-that is unknown, so that a waiver accepts only what was read. `each_fact` makes a finding of each
-fact whose value says which fact it is."""
+"""Findings about a subject with several facts. One finding names every fact that differs, another
+one every fact that is unknown, so that a waiver accepts only values that were read. `each_fact`
+makes one finding of each fact, if its value says which fact it is."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -51,8 +51,8 @@ def aspect_findings(
 ) -> Iterator[Finding]:
     """The findings of a subject; none without aspects.
 
-    `advice`: from the names of the failed aspects; without it, that of each aspect. `listed`:
-    values are joined without their names. `rest`: more fields of the failure.
+    `advice`: makes the advice from the names of the failed aspects; by default each aspect has its
+    own. `listed`: joins values without their names. `rest`: more fields of the failure.
     """
     bad, doubtful, inapplicable, good = _by_verdict(aspects)
     shared: dict[str, Any] = {"details": details} if details else {}
@@ -67,13 +67,16 @@ def aspect_findings(
             **rest,
         )
     if doubtful:
-        whys = {aspect.why for aspect in doubtful}
-        again = READ_AGAIN if whys == {NOT_ASKED} else ""
+        reasons = {aspect.why for aspect in doubtful}
+        advice_again = READ_AGAIN if reasons == {NOT_ASKED} else ""
         yield unknown(
-            subject, why=reasons_text(aspect.why for aspect in doubtful), advice=again, **shared
+            subject,
+            why=reasons_text(aspect.why for aspect in doubtful),
+            advice=advice_again,
+            **shared,
         )
     if good and not bad and not doubtful:
-        why = reasons_text(each.why for each in good)
+        why = reasons_text(aspect.why for aspect in good)
         yield ok(subject, **_values(good, listed), unit=unit, why=why, **shared)
     if inapplicable:
         yield not_applicable(
@@ -82,8 +85,8 @@ def aspect_findings(
 
 
 def each_fact(facts: Iterable[Finding]) -> Iterator[Finding]:
-    """The facts of a part that are not ok: each failure as a finding of its own, and one finding of
-    all that is unknown. The last fact if all are ok."""
+    """The findings about a part: each failure on its own, and one finding for all unknown facts. If
+    all facts are ok, the last one."""
     listed = list(facts)
     doubtful = [fact for fact in listed if fact.verdict is Verdict.UNKNOWN]
     wrong = [fact for fact in listed if fact.verdict not in (Verdict.OK, Verdict.UNKNOWN)]
@@ -93,7 +96,7 @@ def each_fact(facts: Iterable[Finding]) -> Iterator[Finding]:
 
 
 def _by_verdict(aspects: Iterable[Aspect]) -> tuple[list[Aspect], ...]:
-    """The aspects that fail, are unknown, are not applicable, and are ok."""
+    """The aspects in four lists: failed, unknown, not applicable, ok."""
     groups: tuple[list[Aspect], ...] = ([], [], [], [])
     bad, doubtful, inapplicable, good = groups
     for aspect in aspects:
@@ -126,7 +129,7 @@ def _values(aspects: Sequence[Aspect], listed: bool) -> dict[str, Value]:
 
 
 def _by_name(pairs: Sequence[tuple[str, Value]]) -> Value:
-    """The values by name; several of one name are a list."""
+    """The values by name; a list if several have the same name."""
     plain = dict(pairs)
     if len(plain) == len(pairs):
         return plain
@@ -137,5 +140,5 @@ def _by_name(pairs: Sequence[tuple[str, Value]]) -> Value:
 
 
 def reasons_text(reasons: Iterable[str]) -> str:
-    """Each reason once."""
+    """The reasons in one text, without repetition."""
     return "; ".join(dict.fromkeys(filter(None, reasons)))

@@ -1,4 +1,4 @@
-"""By how much the counters of one part grew since an earlier reading."""
+"""How much the counters of one part grew since an earlier reading."""
 
 from collections.abc import Hashable, Mapping
 from typing import NamedTuple, Protocol
@@ -10,7 +10,7 @@ Counts = Mapping[Hashable, int | None]
 
 
 class EarlierReading(Protocol):
-    """An earlier reading: nodevet.evidence.rates.Sample, or what there is of one of its parts."""
+    """An earlier reading: nodevet.evidence.rates.Sample, or the reading of one of its parts."""
 
     @property
     def seconds(self) -> float: ...
@@ -28,7 +28,7 @@ class CountsBefore(NamedTuple):
     reading: EarlierReading
     then: Counts
     now: Counts
-    again: bool  # they began again at 0 since the last look, since one went back
+    again: bool  # the counters restarted at 0 since the last look, because one went back
 
     def grown(self, name: Hashable) -> Growth | None:
         """How much a counter grew; None if the last look does not say."""

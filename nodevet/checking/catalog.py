@@ -1,8 +1,8 @@
 """Finds checks and fixes: the shipped ones, then the user's own folders, by the same rule.
 
-One file is one check and its name is its id; a fix has the name of the check that it
-answers. Nothing is registered: a check exists because its file does, and is imported
-when a baseline names it; a fix, when a check that it answers fails.
+One file is one check, and the file's name is its id; a fix has the name of the check that it
+answers. Nothing is registered: a check exists because its file exists. nodevet imports a check when
+a baseline names it, and a fix when its check fails.
 """
 
 import ast
@@ -41,7 +41,7 @@ class CatalogError(Exception):
 
 
 class RefusedCodeError(CatalogError):
-    """A file of the project that nodevet does not run, since other users may change it."""
+    """A file of the project that nodevet does not run, because other users may change it."""
 
 
 class Catalog:
@@ -92,11 +92,13 @@ class Catalog:
             candidate = getattr(self.module(check), "CHECK", None)
             if not isinstance(candidate, Check):
                 raise CatalogError(f"{self.path(check)}: defines no CHECK")
-            if check in self._checks.own:  # of those that are shipped, tests hold the same
+            if check in self._checks.own:  # tests verify this for the shipped checks
                 for path in candidate.reads:
                     if problem := unknown_path(path):
                         raise CatalogError(f"{self.path(check)}: reads {path!r}: {problem}")
-                from nodevet.checking.unfit import unfit_params  # no run of shipped checks pays
+                from nodevet.checking.unfit import (
+                    unfit_params,  # only for own checks, because the import is slow
+                )
 
                 if problem := unfit_params(candidate.params):
                     raise CatalogError(f"{self.path(check)}: {problem}")
@@ -120,7 +122,7 @@ class Catalog:
         """The fix of a check, if there is one. Raises CatalogError for a broken file."""
         if check not in self._fixes.ids:
             return None
-        from nodevet.fixing.model import Fix  # a run of checks does not pay for it
+        from nodevet.fixing.model import Fix  # only for fixes, because the import is slow
 
         candidate = getattr(self._fixes.module(check), "FIX", None)
         if not isinstance(candidate, Fix):
@@ -130,7 +132,8 @@ class Catalog:
         return candidate
 
     def order(self, fixes: Iterable[str]) -> tuple[str, ...]:
-        """These fixes in the order in which they run on a node: each after those that it names.
+        """These fixes in the order in which they run on a node: each fix after the fixes that it
+        names.
 
         Raises CatalogError for a name that no fix has, and for fixes that wait for one another.
         """
@@ -150,7 +153,7 @@ class Catalog:
             sorter.prepare()
         except CycleError as error:
             around = " comes after ".join(str(self.fix_path(name)) for name in error.args[1][::-1])
-            raise CatalogError(f"{around}: take one of them out of `after`") from error
+            raise CatalogError(f"{around}: remove one of them from `after`") from error
         ready: list[tuple[int, str]] = []
         ordered: list[str] = []
         while sorter.is_active():
@@ -167,7 +170,9 @@ class Catalog:
         follows = fix.follows if fix else ()
         for other in follows:
             if other not in self._fixes.ids:
-                text = f"{self.fix_path(name)}: it comes after {other!r}, and no fix has that name"
+                text = (
+                    f"{self.fix_path(name)}: its `after` names {other!r}, and no fix has that name"
+                )
                 near = did_you_mean(other, self._fixes.ids)
                 raise CatalogError("; ".join(filter(None, (text, near))))
         return follows
@@ -186,7 +191,7 @@ class Catalog:
 
 
 class _Directory:
-    """The files of one kind by their names; `_helper.py` is none."""
+    """The files of one kind by their names, without files such as `_helper.py`."""
 
     def __init__(
         self,
@@ -218,7 +223,7 @@ class _Directory:
 
     @property
     def own(self) -> frozenset[str]:
-        """Those of the user's folders."""
+        """The names of files in the user's folders."""
         return frozenset(self._files) - self._shipped
 
     def path(self, name: str) -> Path:
@@ -245,7 +250,8 @@ class _Directory:
 
 
 def source(path: Path) -> bytes:
-    """The text of a check or fix. Raises CatalogError if it is special or beyond LARGEST bytes."""
+    """The text of a check or fix. Raises CatalogError if it is no regular file or larger than
+    LARGEST bytes."""
     try:
         with open_regular(path) as file:
             data = file.read(LARGEST + 1)
@@ -263,7 +269,7 @@ def _files_in(folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 class _SourceLoader(SourceFileLoader):
-    """Runs this source and no compiled code: others may have put theirs into `__pycache__`."""
+    """Runs this source and no compiled code, because others may have written to `__pycache__`."""
 
     def __init__(self, name: str, path: str, text: bytes) -> None:
         super().__init__(name, path)
@@ -281,7 +287,7 @@ def _load(path: Path, name: str) -> ModuleType:
     if spec is None:
         raise CatalogError(f"{path}: cannot be imported")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses and typing look their module up here
+    sys.modules[name] = module  # dataclasses and typing look up their module here
     try:
         loader.exec_module(module)
     except (Exception, SystemExit) as error:

@@ -12,7 +12,7 @@ from nodevet.evidence.rates import Growth, Sample
 from nodevet.model import Verdict
 
 BYTE, WORD = 255, 65535
-HIGHEST = {  # at which a counter of an InfiniBand port stays: PortCounters of the specification
+HIGHEST = {  # where a counter of an InfiniBand port stops: PortCounters of the specification
     "VL15_dropped": WORD,
     "excessive_buffer_overrun_errors": 15,
     "link_downed": BYTE,
@@ -39,7 +39,7 @@ class CountWish(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """The counters of a subject now, and as they were before."""
+    """The counters of a subject, now and at an earlier reading."""
 
     now: tuple[Counter, ...] | None
     why: str  # if none were read
@@ -52,7 +52,7 @@ def counted(
     sample: Sample[Any] | None,
     earlier: tuple[Counter, ...] | None,
 ) -> Counted:
-    """`earlier`: what the sample has of the same subject."""
+    """`earlier`: the counters of the same subject in the sample."""
     known = before(sample, by_name(earlier), by_name(counters)) if sample else None
     return Counted(counters, why, known)
 
@@ -62,7 +62,7 @@ def by_name(counters: tuple[Counter, ...] | None) -> Counts:
 
 
 def counts(counted: Counted, limits: CountWish, evidence: Evidence) -> Iterator[Aspect]:
-    """Each counter that a baseline names."""
+    """The aspects of the counters that the baseline names."""
     counters = {counter.name: counter for counter in counted.now or ()}
     for name, most in limits.maximum.items():
         value = value_of(name, counters, counted)
@@ -93,7 +93,7 @@ def still_aspects(
     earlier: CountsBefore,
     limits: CountWish,
 ) -> Iterator[Aspect]:
-    """Whether a counter stood still; no aspect if this device does not count it."""
+    """The aspect: whether a counter stood still. None if this device does not have the counter."""
     if counted.now is not None and name not in counters and name not in earlier.then:
         return
     value = value_of(name, counters, counted)
@@ -104,13 +104,13 @@ def still_aspects(
     else:
         grown = earlier.grown(name)
         if earlier.reading.look and (grown is None or grown.again):
-            return  # as without: an interface that was created since counts its own first changes
-        pace_found = standstill(grown or Growth())
-        if pace_found.right is None:
-            yield Aspect(Verdict.UNKNOWN, name, why=f"{name}, sampled: {pace_found.why}")
+            return  # an interface that was created since then counts its own first changes
+        still_pace = standstill(grown or Growth())
+        if still_pace.right is None:
+            yield Aspect(Verdict.UNKNOWN, name, why=f"{name}, sampled: {still_pace.why}")
         else:
             expected = none_meanwhile(look=earlier.reading.look)
-            yield limit_aspect(name, pace_found.right, expected, pace_found.actual, limits)
+            yield limit_aspect(name, still_pace.right, expected, still_pace.actual, limits)
 
 
 def value_of(name: str, counters: Mapping[str, Counter], counted: Counted) -> int | Aspect:
@@ -121,12 +121,15 @@ def value_of(name: str, counters: Mapping[str, Counter], counted: Counted) -> in
     if counted.now is None:
         why = f"counters: {counted.why}"
     else:
-        why = f"{name}: {counter.why('value') if counter else 'it is not counted here'}"
+        why = (
+            f"{name}: "
+            f"{counter.why('value') if counter else 'this device does not have this counter'}"
+        )
     return Aspect(Verdict.UNKNOWN, name, why=why)
 
 
 def full_aspect(name: str, value: int) -> Aspect:
-    why = f"{name}: it stands at {value}, which is as far as it counts"
+    why = f"{name}: it is at {value}, its highest value; the true count may be higher"
     return Aspect(Verdict.UNKNOWN, name, why=why)
 
 
@@ -139,7 +142,8 @@ def limit_aspect(
 def hourly_aspect(
     name: str, value: int, most: float, counted: Counted, limits: CountWish, evidence: Evidence
 ) -> Aspect:
-    """How fast a counter grows: during the sample if that is long enough, else since boot."""
+    """The aspect: how fast a counter grows, during the sample if that is long enough, else since
+    boot."""
     label, expected = f"{name} per hour", f"at most {most:g}"
     full = value == HIGHEST.get(name)
     grown = counted.before.grown(name) if counted.before and not full else None

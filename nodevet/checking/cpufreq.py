@@ -13,9 +13,10 @@ NO_CPUFREQ = "the kernel has no cpufreq here"
 
 
 def each_policies(evidence: Evidence) -> Iterator[CpufreqPolicies | Finding]:
-    """The policies of CPUs that are online; for other policies the finding that says why not.
+    """The policies with online CPUs; for each other policy the finding that says why it is not
+    judged.
 
-    Never empty. If a CPU that is online has no policy, an unknown finding follows.
+    Never empty. If an online CPU has no policy, an unknown finding follows.
     """
     section = evidence[Cpufreq]
     if section.status == "absent":
@@ -30,7 +31,7 @@ def each_policies(evidence: Evidence) -> Iterator[CpufreqPolicies | Finding]:
         for policies in section.data.policies:
             if policies.cpus == "":
                 yield not_applicable(subject_of(policies), why="all its CPUs are offline")
-            elif policies.cpus is None:  # settings of no CPU may be those of long ago
+            elif policies.cpus is None:  # settings without a CPU may be old
                 yield unread(subject_of(policies), policies, "cpus")
             else:
                 yield policies
@@ -44,7 +45,7 @@ def subject_of(policies: CpufreqPolicies) -> Subject:
 
 
 def uncovered(evidence: Evidence) -> str:
-    """Why the policies may not cover every CPU that is online; empty if they do."""
+    """Why the policies may not cover every online CPU; empty if they do."""
     cpus, cpufreq = evidence[Cpu], evidence[Cpufreq]
     if cpus.data is None:
         return f"CPUs: {cpus.why}"
@@ -61,4 +62,4 @@ def uncovered(evidence: Evidence) -> str:
     if not missing:
         return ""
     read = len(online) - len(missing)
-    return f"the policies are of {read} of the {len(online)} CPUs online: not of {spans(missing)}"
+    return f"the policies cover {read} of {len(online)} online CPUs, but not {spans(missing)}"

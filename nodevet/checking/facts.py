@@ -1,7 +1,7 @@
-"""Facts about a host in a few words, from its evidence. Pure; it judges and guesses nothing.
+"""Facts about a host in a few words, from its evidence. Pure: no fact is judged or guessed.
 
-A value that was not read is left out. Texts come from the node: they are bounded here, and made
-printable by whoever prints them.
+Values that were not read are left out. Texts come from the node: this module limits their length,
+and the code that prints them makes them printable.
 """
 
 from collections import Counter
@@ -14,8 +14,8 @@ from nodevet.evidence.memory import Memory
 from nodevet.evidence.pci import Pci, PciFunction
 from nodevet.model import HostFacts
 
-LONGEST = 80  # characters of one text: a name of a GPU is 96 bytes at most, and mostly 30
-MOST_KINDS = 8  # of GPUs, links, limits; the rarest of more than that are left out
+LONGEST = 80  # characters of one text; a GPU's name has at most 96 bytes, and mostly 30
+MOST_KINDS = 8  # of GPUs, links, limits; if there are more, the rarest are left out
 
 
 def facts_of(evidence: Evidence) -> HostFacts:
@@ -54,7 +54,7 @@ def _model(gpu: Gpu) -> str:
 
 
 def _outside_nvml(gpus: Iterable[Gpu], pci: Pci | None) -> Iterator[str]:
-    """The ids of GPUs that are on the PCI bus and not in NVML, if it says which ones it has."""
+    """The ids of GPUs that are on the PCI bus and not in NVML, if NVML says which GPUs it has."""
     buses = {gpu.bus_id for gpu in gpus}
     if None in buses:
         return
@@ -68,7 +68,8 @@ def _id(function: PciFunction) -> str:
 
 
 def _link(gpu: Gpu) -> str | None:
-    """`Gen5 x16`; of a link that is slower now `Gen1 x16 now, up to Gen5 x16`, as an idle one is.
+    """`Gen5 x16`; for a link that is slower now, such as an idle one, `Gen1 x16 now, up to Gen5
+    x16`.
 
     >>> _link(Gpu(index=0, pcie_generation=1, pcie_generation_max=5, pcie_width=16))
     'Gen1 x16 now, up to Gen5'

@@ -1,4 +1,4 @@
-"""A mode that every GPU has now, and a pending one from its next reset on: ECC, MIG."""
+"""Checks a mode of every GPU, now and after its next reset: ECC, MIG."""
 
 from collections.abc import Iterator
 from typing import ClassVar
@@ -28,8 +28,8 @@ def gpu_mode(
 ) -> Check:
     """The check of a mode. A change that is pending fails, whichever of the two is expected.
 
-    `current`, `pending`: fields of evidence.gpu.Gpu, of type bool | None.
-    `lacking`: a sentence about a GPU without the mode, which fails only if it is expected on.
+    `current`, `pending`: fields of evidence.gpu.Gpu, of type bool | None. `lacking`: the reason for
+    a GPU without the mode, which fails only if the mode is expected on.
     """
 
     def judge(evidence: Evidence, params: OnOrOff) -> Iterator[Finding]:
@@ -48,7 +48,7 @@ def gpu_mode(
         return fail(subject, expected=True, actual="not supported", why=lacking, advice=OTHER_BOARD)
 
     def judge_gpu(gpu: Gpu, expected: bool) -> Iterator[Finding]:
-        """One finding if both are alike, else one of each that is not as expected."""
+        """One finding if both modes are equal, else one for each mode that is not as expected."""
         subject = subject_of(gpu)
         now: bool | None = getattr(gpu, current)
         pending_mode: bool | None = getattr(gpu, pending)

@@ -1,10 +1,10 @@
-"""Whether the machine that answered is the one that was meant. Pure.
+"""Whether the intended machine answered. Pure.
 
-A slip in DNS, in `HostName` of ssh_config or in an inventory leads to another machine, which
-then is vetted twice while the one that was meant is not vetted at all. Two signs tell:
+A mistake in DNS, in `HostName` of ssh_config or in an inventory leads to another machine: nodevet
+then vets that machine twice and the intended one not at all. Two signs show this:
 
-- two names of a run meet the same boot_id, or a GPU of the same UUID (nodevet.checking.machines);
-- a node's own host name (/proc/sys/kernel/hostname) is not the name that it is listed under.
+- two names of a run lead to one boot_id, or to a GPU of the same UUID (nodevet.checking.machines);
+- a node's own host name (/proc/sys/kernel/hostname) is not its name in the inventory.
 """
 
 import re
@@ -22,48 +22,50 @@ from nodevet.model import Finding, Host, HostReport, HostSummary, Verdict, fail,
 
 SAME_MACHINE = "host_identity"
 HOSTNAME = "hostname"
-"""What such findings stand under in the place of a check."""
+"""The names of such findings in place of a check."""
 
 PAGES = {
     SAME_MACHINE: """Each name of a run leads to a different machine.
 
 **Why it matters.** A mistake in DNS, in `HostName` of ssh_config or in an address of the
-inventory leads two names to one machine: it is vetted twice, and the other one never.
+inventory leads two names to one machine: nodevet vets it twice, and the other one never.
 
 **Read from** /etc/machine-id, /proc/sys/kernel/random/boot_id and the UUIDs of the GPUs (NVML) of
 every host of the run.
 
 **Verdicts.** Fail, for all names of a machine, if two hosts have the same boot id or a GPU in
 common. Containers of one kernel have its boot id: they are two hosts if their machine ids differ,
-or, where one has no machine id, if they have no GPU in common. A clone has the machine id of its
+or, if one has no machine id, if they have no GPU in common. A clone has the machine id of its
 original, but never its boot id: a host with the machine id of another one is unknown if its boot id
-was not read and no GPU tells the two apart. Ids that say nothing (`uninitialized`, zeros) and the
+was not read and no GPU distinguishes the two. Ids that say nothing (`uninitialized`, zeros) and the
 UUIDs of virtual GPUs are not compared.
 
 **To fix it** compare `ssh -G NAME` and `getent hosts NAME` of the names that the finding
 lists, correct what leads to the wrong machine, and list each machine once.""",
-    HOSTNAME: """The node's hostname is the name that it is listed under.
+    HOSTNAME: """The node's hostname is its name in the inventory.
 
 **Why it matters.** Another machine may have answered: then the report is about that machine, and
 a fix would change that machine.
 
 **Read from** /proc/sys/kernel/hostname, and the inventory.
 
-**Verdicts.** Fail if the first labels of both names differ; upper and lower case are the same. If
-the inventory says `expect_hostname: NAME`, the domains are compared too, if both have one. Unknown
-if the node's hostname was not read, or is `localhost`. Nothing is compared for `@local`, for files
-under another root, or if the host is listed by an IP address or as `localhost`.
+**Verdicts.** Fail if the first labels of both names differ; case does not matter. If the
+inventory says `expect_hostname: NAME`, the domains must not differ either, if both names have one.
+Unknown if the node's hostname was not read, or is `localhost`. nodevet compares nothing for
+`@local`, for files under another root, or if the inventory lists the host by an IP address or as
+`localhost`.
 
 **To fix it** if another machine answered, correct DNS, `HostName` in ssh_config or the address in
-the inventory. If it is the intended node, give the name that it has in the inventory,
+the inventory. If it is the intended node, put its hostname into the inventory, such as
 `expect_hostname: ip-10-0-0-1`, or `expect_hostname: false` for a host, a group or all; for one run
 use `--no-expect-hostname`.""",
 }
-"""What `nodevet explain` says of them."""
+"""The pages that `nodevet explain` shows for them."""
 
 SHOWN = 8  # names of one machine in a sentence
 NO_NAME = frozenset({"", "(none)", "localhost", "localhost.localdomain"})
-"""Host names of a node that was given none: the kernel's, and what systemd and images set."""
+"""Hostnames of a node without a name of its own: the kernel's default, and those that systemd and
+images set."""
 
 _LOOPBACK = re.compile(r"(ip6-)?localhost\d?(\.localdomain\d?)?|ip6-loopback|.+\.localhost")
 TWICE = (
@@ -76,8 +78,8 @@ MAYBE_TWICE = (
     "`systemd-machine-id-setup`"
 )
 SWITCH = (
-    "it is the intended node: put expect_hostname: false, or the name that it has, in the "
-    "inventory, or use --no-expect-hostname"
+    "it is the intended node: put expect_hostname: false, or its hostname, into the inventory, "
+    "or use --no-expect-hostname"
 )
 ELSEWHERE = (
     f"another machine may answer under this name: check DNS and HostName in ssh_config. If {SWITCH}"
@@ -85,10 +87,10 @@ ELSEWHERE = (
 
 
 def expected_hostname(host: Host) -> str | None:
-    """The host name that the node must have; None if nothing is known of it.
+    """The hostname that the node must have; None if any hostname is allowed.
 
-    An inventory's name does not count if it is an address or a name of the loopback, or if the
-    host is this machine or a tree of files.
+    An inventory's name does not count if it is an address or a name of the loopback, or if the host
+    is this machine or a tree of files.
     """
     if isinstance(host.expect_hostname, str):
         return host.expect_hostname
@@ -110,10 +112,10 @@ def _names_a_machine(name: str) -> bool:
 
 
 def is_same_name(expected: str, actual: str, *, exact: bool) -> bool:
-    """Whether two host names are of one machine, in upper or lower case.
+    """Whether two hostnames belong to one machine, in upper or lower case.
 
-    The first label decides, since a node's own name and the one in DNS often differ in their
-    domains; with `exact` so do the domains, if both names have one.
+    The first label decides, because a node's own name and its name in DNS often have different
+    domains. With `exact` the domains decide, too, if both names have one.
 
     >>> is_same_name("gpu001.mgmt.example.com", "GPU001", exact=True)
     True
@@ -131,7 +133,7 @@ def _first_label(name: str) -> str:
 
 
 def judge_hostname(host: Host, evidence: Evidence) -> Finding | None:
-    """The finding about the node's own name; None if it is as expected."""
+    """The finding about the node's hostname; None if it is as expected."""
     expected = expected_hostname(host)
     if expected is None:
         return None
@@ -141,7 +143,7 @@ def judge_hostname(host: Host, evidence: Evidence) -> Finding | None:
         why = section.data.why("hostname") if section.data else section.why
         return unknown(check=HOSTNAME, expected=expected, why=f"hostname: {why}")
     if not _first_label(actual) or actual.lower() in NO_NAME:
-        why = "the node has no hostname of its own to tell whether it is the intended node"
+        why = "the node has no hostname of its own, so it may not be the intended node"
         advice = f"set it with hostnamectl. If {SWITCH}"
         return unknown(
             check=HOSTNAME, expected=expected, actual=actual or None, why=why, advice=advice
@@ -152,7 +154,8 @@ def judge_hostname(host: Host, evidence: Evidence) -> Finding | None:
 
 
 def own_gpus(evidence: Evidence | None) -> tuple[str, ...]:
-    """The UUIDs of the node's GPUs; none of a virtual GPU, which may get another at each start."""
+    """The UUIDs of the node's GPUs without virtual GPUs, which may get another UUID at each
+    start."""
     data = evidence[Gpus].data if evidence else None
     return tuple(
         gpu.uuid
@@ -162,21 +165,21 @@ def own_gpus(evidence: Evidence | None) -> tuple[str, ...]:
 
 
 def machine_in(host: str, evidence: Evidence) -> Machine:
-    """The machine that evidence is of."""
+    """The machine that the evidence describes."""
     data = evidence[HostInfo].data or HostInfo()
     return machine(host, data.machine_id, data.boot_id, own_gpus(evidence))
 
 
 def several_names(machines: Iterable[Machine]) -> Mapping[str, str]:
-    """The hosts that are one machine under several names, each with a sentence that says so."""
+    """The hosts that share a machine with another name, each with a sentence that says so."""
     return {host: _one_machine(group) for group in one_machine(machines) for host in group.hosts}
 
 
 def same_machine_reports(
     hosts: Iterable[HostReport | HostSummary], known: Callable[[str], HostReport | None]
 ) -> Iterator[HostReport]:
-    """The reports of hosts that are one machine under several names, which fail, and of those that
-    may be one, which are unknown. `known`: the report of a host."""
+    """The reports of hosts that are one machine under several names, which fail, and of hosts that
+    may be one machine, which are unknown. `known`: returns the report of a host."""
     machines = [_machine(host) for host in hosts]
     same = one_machine(machines)
     for group in same:
@@ -213,10 +216,11 @@ def _with(
 
 
 def doubts(reports: Iterable[HostReport]) -> Mapping[str, tuple[str, str]]:
-    """Hosts that must not be changed, since it is not sure that they are the machine that was
-    meant: why, and what to do.
+    """The hosts that nodevet must not change, because they may not be the intended machine: why,
+    and what to do.
 
-    Containers of one kernel are told apart by their machine ids; a change of that kernel is not.
+    Machine ids distinguish containers of one kernel, but a change of that kernel affects all of
+    them.
     """
     listed = tuple(reports)
     kernels = one_machine(map(_machine, listed), kernels=True)
@@ -229,6 +233,6 @@ def doubts(reports: Iterable[HostReport]) -> Mapping[str, tuple[str, str]]:
 
 
 def in_words(finding: Finding) -> str:
-    """What `judge_hostname` found, printable."""
+    """The finding of `judge_hostname` as printable text."""
     actual, expected = finding.text(finding.actual), finding.text(finding.expected)
     return brief(finding.why or f"its host name is {actual}, not {expected}")

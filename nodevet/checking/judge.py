@@ -30,7 +30,7 @@ from nodevet.model import (
 MOST = 256  # findings of one check on one host; no machine has more GPUs
 LONGEST = 4096  # characters of a reason, of advice or of a detail
 MOST_DETAILS = 32
-LATE = "judging this host took too long and was ended"
+LATE = "judging this host took too long, so nodevet stopped it"
 WORST = (Verdict.FAIL, Verdict.UNKNOWN, Verdict.WAIVED, Verdict.OK, Verdict.NOT_APPLICABLE)
 
 
@@ -46,9 +46,9 @@ def judge(
 ) -> tuple[Finding, ...]:
     """The findings of every check that the baseline asks for, in its order.
 
-    Of a check with more than `most` findings those that matter most, and how many more there
-    are of each verdict; those of severity shadow take no other's room.
-    Once `late` says so, the rest is unknown: it is asked between findings.
+    If a check has more than `most` findings: the most important ones, and for each verdict the
+    number of the others. Findings of severity shadow count separately. Once `late` returns true,
+    the rest is unknown; it is called between findings.
     """
     findings: list[Finding] = []
     for wish in baseline.expectations:
@@ -64,7 +64,8 @@ def judge(
 def _stamped(
     evidence: Evidence, wish: Expectation, catalog: Catalog, late: Callable[[], bool]
 ) -> Iterator[Finding]:
-    """A check's findings, with what asked for them; a subject may have a severity of its own."""
+    """A check's findings with the expectation's check, severity and origin; a subject may have its
+    own severity."""
     check, usual, origin = wish.check, wish.severity, wish.origin
     own: Mapping[str, Severity] = {}
     findings = _ask(evidence, wish, catalog, late)
@@ -83,12 +84,12 @@ def _stamped(
 
 
 def _add_causes(findings: list[Finding], catalog: Catalog) -> None:
-    """Give findings the cause that their check declares if that fails on the same part. What is in
-    shadow is cause of nothing, and has none."""
+    """Give findings the cause that their check declares, if the cause fails on the same part. A
+    finding in shadow is no cause and has none."""
     failed = [
         place
-        for place, each in enumerate(findings)
-        if each.verdict is Verdict.FAIL and each.severity is not Severity.SHADOW
+        for place, finding in enumerate(findings)
+        if finding.verdict is Verdict.FAIL and finding.severity is not Severity.SHADOW
     ]
     parts = {(findings[place].check, findings[place].subject) for place in failed}
     for place in failed:
@@ -102,13 +103,13 @@ def _add_causes(findings: list[Finding], catalog: Catalog) -> None:
 def _follows(check: str, catalog: Catalog) -> tuple[str, ...]:
     try:
         return catalog.check(check).follows
-    except (Exception, SystemExit):  # it cannot be loaded, which its finding says
+    except (Exception, SystemExit):  # its own finding says that it cannot be loaded
         return ()
 
 
 def _most(findings: Iterable[Finding], most: int) -> Iterator[Finding]:
-    """The findings of a check, `most` of them, and the numbers of the others; so, too, of those
-    that are in shadow."""
+    """At most `most` findings of a check, and the numbers of the others; the same for findings in
+    shadow."""
     shown, shadow = _MostFindings(most), _MostFindings(most)
     for place, finding in enumerate(findings):
         (shadow if finding.severity is Severity.SHADOW else shown).take(place, finding)
@@ -117,7 +118,7 @@ def _most(findings: Iterable[Finding], most: int) -> Iterator[Finding]:
 
 
 class _MostFindings:
-    """Findings of one check, `most` of each verdict, and how many there were."""
+    """Findings of one check: at most `most` of each verdict, and the number of all."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -129,12 +130,12 @@ class _MostFindings:
     def take(self, place: int, finding: Finding) -> None:
         self._last = finding
         self._counts[finding.verdict] += 1
-        self._severest = max(self._severest, finding.severity, key=lambda one: one.rank)
+        self._severest = max(self._severest, finding.severity, key=lambda severity: severity.rank)
         if len(self._kept[finding.verdict]) < self._most:
             self._kept[finding.verdict].append((place, finding))
 
     def listed(self) -> Iterator[Finding]:
-        """The worst, in their order, and of each verdict how many more there are."""
+        """The worst findings in their order, and for each verdict the number of the others."""
         worst_first = [entry for verdict in WORST for entry in self._kept[verdict]]
         listed = sorted(worst_first[: self._most], key=lambda entry: entry[0])
         yield from (finding for _, finding in listed)
@@ -154,7 +155,8 @@ class _MostFindings:
 def _ask(
     evidence: Evidence, wish: Expectation, catalog: Catalog, late: Callable[[], bool]
 ) -> Iterator[Finding]:
-    """A check's findings; one that fails, says nothing or is late is unknown, never silent."""
+    """A check's findings. A check that raises, returns nothing or is late is unknown, never
+    silent."""
     if late():
         yield unknown(why=LATE)
         return
@@ -169,11 +171,11 @@ def _ask(
     except (
         Exception,
         SystemExit,
-    ) as error:  # one check's fault costs no other
+    ) as error:  # a fault in one check does not stop the others
         has_finding = True
         yield _failed(error)
     if not has_finding:
-        yield unknown(why="the check said nothing")
+        yield unknown(why="the check returned no finding")
 
 
 def _failed(error: BaseException) -> Finding:
@@ -181,14 +183,15 @@ def _failed(error: BaseException) -> Finding:
 
 
 def _short(finding: Finding) -> Finding:
-    """With reasons, advice and details of a length that people read; the values stay whole."""
-    details_told = finding.details or {}
-    if not details_told and len(finding.why) <= LONGEST and len(finding.advice) <= LONGEST:
+    """The finding with its reason, advice and details cut to a readable length; values stay
+    whole."""
+    all_details = finding.details or {}
+    if not all_details and len(finding.why) <= LONGEST and len(finding.advice) <= LONGEST:
         return finding
-    texts = (finding.why, finding.advice, *details_told, *details_told.values())
-    if len(details_told) <= MOST_DETAILS and all(len(text) <= LONGEST for text in texts):
+    texts = (finding.why, finding.advice, *all_details, *all_details.values())
+    if len(all_details) <= MOST_DETAILS and all(len(text) <= LONGEST for text in texts):
         return finding
-    details = {_cut(key): _cut(text) for key, text in [*details_told.items()][:MOST_DETAILS]}
+    details = {_cut(key): _cut(text) for key, text in [*all_details.items()][:MOST_DETAILS]}
     return replace(
         finding,
         why=_cut(finding.why),
@@ -204,7 +207,7 @@ def _cut(text: str) -> str:
 def _waive(finding: Finding, waivers: tuple[Waiver, ...], host: str, today: date) -> Finding:
     """A failed finding under a waiver in force becomes waived.
 
-    Of a waiver that has expired, or that accepts another value, the finding says so.
+    If the waiver has expired, or accepts another value, the finding says so.
     """
     if finding.verdict is not Verdict.FAIL:
         return finding

@@ -8,17 +8,17 @@ from nodevet.evidence.kernel_log import KernelEvent, line_of
 from nodevet.model import NODE, Subject
 
 MOST_NAMED = 5
-OTHERS = "others"  # what the probe calls those beyond 64 of a kind: nodevet.remote.probe
+OTHERS = "others"  # the probe's name for events beyond 64 of a kind: nodevet.remote.probe
 
 
 def total(events: Iterable[KernelEvent]) -> int | None:
-    """The number of lines; None if the count of some was not read."""
+    """The number of lines; None if a count was not read."""
     counts = [event.count for event in events]
     return sum(count or 0 for count in counts) if None not in counts else None
 
 
 def named(events: Iterable[KernelEvent], most: int | None = MOST_NAMED) -> str:
-    """The processes, devices or units that they are about, the most frequent first. `most`: how
+    """The processes, devices or units that the events name, the most frequent first. `most`: how
     many of them; None: all.
 
     >>> named([KernelEvent(kind="oom", detail="python", count=2)])
@@ -34,14 +34,14 @@ def named(events: Iterable[KernelEvent], most: int | None = MOST_NAMED) -> str:
 
 
 def in_brackets(events: Iterable[KernelEvent]) -> str:
-    """Everything that they name, as ` (python ×2)`; empty if they name nothing. It is part of the
-    value, so that a waiver covers these names and no others."""
+    """Everything that the events name, as ` (python ×2)`; empty if they name nothing. This text is
+    part of the value, so that a waiver covers these names and no others."""
     parts = named(events, most=None)
     return f" ({parts})" if parts else ""
 
 
 def by_address(events: Iterable[KernelEvent]) -> dict[str, list[KernelEvent]]:
-    """The events of each PCI address; those that name none under an empty one."""
+    """The events of each PCI address; events without an address under an empty one."""
     by_bus_id: dict[str, list[KernelEvent]] = {}
     for event in events:
         by_bus_id.setdefault(event.bus_id or "", []).append(event)
@@ -49,19 +49,19 @@ def by_address(events: Iterable[KernelEvent]) -> dict[str, list[KernelEvent]]:
 
 
 def latest(events: Iterable[KernelEvent]) -> float | None:
-    """When the last of them was logged, seconds after boot; None if that is not known."""
+    """When the last event was logged, in seconds after boot; None if that is not known."""
     moments = [event.last_s for event in events if event.last_s is not None]
     return max((moment for moment in moments if 0 <= moment < 1e10), default=None)
 
 
 def last_of(events: Iterable[KernelEvent], booted: float | None) -> str:
-    """When the last of them was logged, ISO 8601; empty if that is not known."""
+    """When the last event was logged, in ISO 8601; empty if that is not known."""
     seconds = latest(events)
     return "" if seconds is None else at_uptime(booted, seconds)
 
 
 def quoted(events: Sequence[KernelEvent]) -> dict[str, str]:
-    """The first of the lines, as a detail of a finding."""
+    """The first line, as a detail of a finding."""
     line = line_of(events)
     return {"kernel log": line} if line else {}
 
@@ -71,8 +71,8 @@ def server_subject(name: str) -> Subject:
 
 
 def silent_servers(events: Iterable[KernelEvent]) -> dict[str, KernelEvent]:
-    """The NFS servers that have not answered since the kernel logged that they do not respond. For
-    servers that share one event it is not known which of them answered."""
+    """The NFS servers that have not answered since the kernel logged that they do not respond. If
+    servers share one event, it is not known which of them answered."""
     silent = {event.detail or "": event for event in events if event.kind == "nfs_silent"}
     answered = {
         event.detail: event.last_s

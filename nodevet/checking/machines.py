@@ -1,8 +1,9 @@
-"""Which hosts are one machine under several names, by what each says of itself. Pure.
+"""Which hosts are one machine under several names, by the ids that they report. Pure.
 
-What proves it: the boot id, which the kernel draws at random at each boot, and the UUID of a GPU.
-A machine id alone does not, since images are copied with it. Containers of one kernel share its
-boot id: they are two hosts if their machine ids, or else all their GPUs, differ.
+Two ids prove it: the boot id, which the kernel draws at random at each boot, and the UUID of a GPU.
+A machine id alone does not, because images are copied with it. Containers of one kernel share its
+boot id: they are two hosts if their machine ids differ, or, without machine ids, if they share no
+GPU.
 """
 
 from collections import Counter
@@ -16,7 +17,7 @@ Key = Callable[["Machine"], Iterable[object]]
 
 
 class Machine(NamedTuple):
-    """The ids that a host reports; empty if not read, or a placeholder."""
+    """The ids that a host reports; empty if not read, or if it is a placeholder."""
 
     host: str
     machine_id: str
@@ -32,14 +33,14 @@ class OneMachine(NamedTuple):
 
 
 class Undecided(NamedTuple):
-    """A host without a boot id that may be one of others, which have its machine id."""
+    """A host without a boot id, and the hosts with its machine id, one of which it may be."""
 
     host: str
     others: tuple[str, ...]
 
 
 def machine(host: str, machine_id: str | None, boot_id: str | None, gpus: Iterable[str]) -> Machine:
-    """A host with those of its ids that distinguish it from others."""
+    """A host with only those ids that distinguish it from others."""
     return Machine(
         host,
         (machine_id or "") if is_id(machine_id) else "",
@@ -49,7 +50,8 @@ def machine(host: str, machine_id: str | None, boot_id: str | None, gpus: Iterab
 
 
 def one_machine(machines: Iterable[Machine], *, kernels: bool = False) -> tuple[OneMachine, ...]:
-    """The hosts that are one machine. `kernels`: containers of one kernel are one, too."""
+    """The hosts that are one machine. `kernels`: whether containers of one kernel are one machine,
+    too."""
     listed = tuple(machines)
     links = [*_alike(listed, lambda host: host.gpus)]
     for same in _alike(listed, lambda host: filter(None, (host.boot_id,))):
@@ -65,13 +67,13 @@ def one_machine(machines: Iterable[Machine], *, kernels: bool = False) -> tuple[
 
 
 def undecided(machines: Iterable[Machine]) -> Iterator[Undecided]:
-    """The hosts that may be the same machine as others, since nothing that was read distinguishes
+    """The hosts that may be the same machine as others, because no id that was read distinguishes
     them."""
     for same in _alike(machines, lambda host: filter(None, (host.machine_id,))):
         for host in same:
             if not host.boot_id:
                 others = [
-                    each for each in same if each is not host and not (host.gpus and each.gpus)
+                    other for other in same if other is not host and not (host.gpus and other.gpus)
                 ]
                 if others:
                     yield Undecided(host.host, tuple(other.host for other in others))
@@ -87,7 +89,7 @@ def _without_machine_id(same: Sequence[Machine]) -> Sequence[Machine]:
 
 
 def _alike(machines: Iterable[Machine], key: Key) -> Iterator[Sequence[Machine]]:
-    """The machines that have a key in common; once for each key."""
+    """The groups of machines that share a key, one group for each key."""
     by_key: dict[object, list[Machine]] = {}
     for host in machines:
         for value in key(host):
@@ -98,8 +100,8 @@ def _alike(machines: Iterable[Machine], key: Key) -> Iterator[Sequence[Machine]]
 def _joined(
     machines: Sequence[Machine], links: Iterable[Sequence[Machine]]
 ) -> Iterator[Sequence[Machine]]:
-    """The groups of several that these links make, each in the order of `machines`."""
-    groups = {id(first): [first] for first in machines}  # two may have one name, or none
+    """The groups of several machines that these links join, each in the order of `machines`."""
+    groups = {id(first): [first] for first in machines}  # two machines may have one name, or none
     for link in links:
         for first, second in pairwise(link):
             small, large = sorted((groups[id(first)], groups[id(second)]), key=len)

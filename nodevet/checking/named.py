@@ -1,5 +1,5 @@
-"""What several checks judge: the data of one section, each of several parts, and what a baseline
-names and the probe is asked for: kernel parameters, systemd units."""
+"""Helpers of checks that judge the data of one section, several parts, or things that a baseline
+names, such as kernel parameters and systemd units."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, TypeVar
@@ -28,7 +28,7 @@ def reads_of(path: str, *fields: str) -> tuple[str, ...]:
 def judge_each(
     parts: Iterable[Part | Finding], judge: Callable[[Part], Iterable[Finding]]
 ) -> Iterator[Finding]:
-    """The findings of each part; a finding in place of a part stays as it is."""
+    """The findings about each part; a finding in place of a part stays as it is."""
     for part in parts:
         yield from (part,) if isinstance(part, Finding) else judge(part)
 
@@ -39,8 +39,8 @@ def of_section(
     [Callable[[Record, Evidence, Params], Iterable[Finding]]],
     Callable[[Evidence, Params], Iterator[Finding]],
 ]:
-    """Decorates the `judge` of a check that reads one section: it gets the section's data. Without
-    data the check is unknown; `label` is what the finding calls the section."""
+    """Decorates the `judge` of a check that reads one section: `judge` gets the section's data.
+    Without data the check is unknown. `label`: the section's name in the finding."""
 
     def decorate(
         judge: Callable[[Record, Evidence, Params], Iterable[Finding]],
@@ -58,7 +58,7 @@ def of_section(
 
 
 def unread_section(section: Section[Any], label: str) -> Finding:
-    """The unknown finding about a section without data that the probe reads only if it is asked."""
+    """The unknown finding about a section without data, which the probe reads only on request."""
     if section.why == NOT_ASKED:
         return unknown(why=section.why, advice=ASK_AGAIN)
     return unknown(why=f"{label}: {section.why}")
@@ -67,8 +67,8 @@ def unread_section(section: Section[Any], label: str) -> Finding:
 def each_named(
     section: Section[Data], names: Collection[str], *, label: str, listed: str, kind: str
 ) -> Iterator[tuple[Subject, Any] | Finding]:
-    """The subject and the item of each name, or the unknown finding that says why it cannot be
-    judged.
+    """The subject and the item of each name, or the unknown finding that says why the name cannot
+    be judged.
 
     `label`: the section's name; `listed`: its field that holds the items, which have a `name`;
     `kind`: the subjects' kind. Never empty: without a name it is one unknown finding.

@@ -1,4 +1,4 @@
-"""The NVLink domain of several nodes that a GPU is in: an NVL72 rack is one."""
+"""The multi-node NVLink domain of a GPU, for example an NVL72 rack."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from nodevet.evidence.gpu import Gpu
 
 MULTI_NODE = frozenset({"10de:2941", "10de:31c2"})
-"""GB200 and GB300: where their fabric is registered, its NVSwitches are outside of the node."""
-NO_DOMAIN = "no cluster UUID: it is in no multi-node NVLink domain"
-NO_PARTITION = "idle: the fabric has no partition for it"
+"""GB200 and GB300: their fabric's NVSwitches are outside the node."""
+NO_DOMAIN = "no cluster UUID: the GPU is in no multi-node NVLink domain"
+NO_PARTITION = "idle: the fabric has no partition for this node"
 
 PARTITION_ASSIGNED = 12  # nvml.h, NVML_GPU_FABRIC_HEALTH_MASK_SHIFT_PARTITION_ASSIGNED; two bits
 FALSE = 2
@@ -23,12 +23,12 @@ def is_domain(uuid: str | None) -> bool:
 
 
 def is_registered(gpu: Gpu) -> bool:
-    """Whether its fabric has a cluster UUID to tell: NVML has none before."""
+    """Whether the GPU's fabric can have a cluster UUID: NVML has none before registration."""
     return (gpu.fabric.state, gpu.fabric.status) == ("COMPLETED", "SUCCESS")
 
 
 def is_idle(gpu: Gpu) -> bool:
-    """Whether it waits for a partition, and so has no domain yet."""
+    """Whether the GPU waits for a partition, and so has no domain yet."""
     mask = gpu.fabric.health_mask or 0
     return mask > 0 and mask >> PARTITION_ASSIGNED & 3 == FALSE
 
@@ -40,8 +40,8 @@ def domains(gpus: Iterable[Gpu]) -> Sequence[str]:
 
 
 def lost_domain(gpu: Gpu) -> bool | None:
-    """Whether a registered GPU ought to be in a multi-node domain and is in none; None: its model
-    is not known."""
+    """Whether a registered GPU should be in a multi-node domain and is in none; None: its model is
+    not known."""
     if not is_registered(gpu) or gpu.fabric.cluster_uuid is None or is_idle(gpu):
         return False
     if is_domain(gpu.fabric.cluster_uuid):

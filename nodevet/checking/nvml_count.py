@@ -1,4 +1,4 @@
-"""The number of GPUs that another program counts, against NVML's."""
+"""Compares the number of GPUs that another program counts with NVML's number."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from nodevet.model import Finding, Subject, fail, ok, unknown
 def as_nvml_counts(
     evidence: Evidence, subject: Subject, record: Dcgm | SlurmNode, **rest: Any
 ) -> Finding:
-    """Whether `gpus` equals NVML's count. `rest`: more fields of the failure."""
+    """The finding: whether `gpus` equals NVML's count. `rest`: more fields of the failure."""
     nvml, actual = evidence[Gpus], record.gpus
     if actual is None:
         return unread(subject, record, "gpus")

@@ -1,5 +1,5 @@
-"""A check of one value, of the node or of each GPU: the check itself says what is right, and the
-template what is unknown."""
+"""Templates for a check of one value, of the node or of each GPU: the check says which value is
+right, and the template handles unknown values."""
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
@@ -26,7 +26,7 @@ from nodevet.model import (
 
 Same = TypeVar("Same", bound=Hashable)
 Place = tuple[type[SectionRecord], str]
-"""A section's record and a field of it."""
+"""A section's record and one of its fields."""
 
 
 def ok_if(
@@ -38,14 +38,15 @@ def ok_if(
     advice: str = "",
     **rest: Any,
 ) -> Finding:
-    """Ok, or a failure with the advice."""
+    """An ok finding, or a failure with the advice."""
     if right:
         return ok(subject, expected=expected, actual=actual, **rest)
     return fail(subject, expected=expected, actual=actual, advice=advice, **rest)
 
 
 def first_unread(subject: Subject, record: Record, *fields: str) -> Finding | None:
-    """The unknown finding about the first of these fields that was not read; None if all were."""
+    """The unknown finding about the first of these fields that was not read; None if all were
+    read."""
     missing = next((field for field in fields if getattr(record, field) is None), None)
     return unread(subject, record, missing) if missing else None
 
@@ -53,9 +54,9 @@ def first_unread(subject: Subject, record: Record, *fields: str) -> Finding | No
 def values_at(
     evidence: Evidence, *places: Place, subject: Subject = NODE, label: str = ""
 ) -> tuple[Any, ...] | Finding:
-    """The values at these places; or the unknown finding about the first that was not read.
+    """The values at these places; or the unknown finding about the first one that was not read.
 
-    `label`: what the finding calls a section that was not read, if not by its name.
+    `label`: the finding's name for a section that was not read, if not the section's own.
     """
     for record, _ in places:
         section = evidence[record]
@@ -73,7 +74,7 @@ def section_name(record: type[SectionRecord]) -> str:
 
 
 def itself(value: Value) -> Value:
-    """For `learn`: a baseline would say the value as it is."""
+    """For `learn`: the baseline has the value as it is."""
     return value
 
 
@@ -94,9 +95,9 @@ def node_value(
 ) -> Check:
     """The check of one value of the node. A number below 0 is unknown.
 
-    `judge`: what to say of the params and the value. `label`: as in `values_at`. `nothing`: why
-    the check is unknown if the baseline gives no params. `also`: fields of the same record that
-    `judge` takes too, for its words alone; they may be None. `learn`: from the value.
+    `judge`: makes the finding from the params and the value. `label`: as in `values_at`. `nothing`:
+    why the check is unknown if the baseline gives no params. `also`: fields of the same record that
+    `judge` takes only for its texts; they may be None. `learn`: makes the params from the value.
     """
 
     def judge_value(evidence: Evidence, params_given: CheckParams) -> Iterator[Finding]:
@@ -139,8 +140,8 @@ def gpu_value(
 ) -> Check:
     """The check of one value of each GPU. `field`: of evidence.gpu.Gpu.
 
-    `judge`: what to say of a GPU that gives it. `lacking`: of one that has no such value, a
-    sentence where that is not applicable; without it, the value counts as not read.
+    `judge`: makes the finding about a GPU with the value. `lacking`: why a GPU without such a value
+    is not applicable; without it, the value counts as not read.
     """
 
     def judge_gpus(evidence: Evidence, params_given: CheckParams) -> Iterator[Finding]:
@@ -168,12 +169,12 @@ def gpu_value(
 
 
 def usual_of(field: str) -> Callable[[Evidence], Value]:
-    """For `learn`: what most GPUs have."""
+    """For `learn`: the value that most GPUs have."""
     return lambda evidence: usual(getattr(gpu, field) for gpu in answering(evidence))
 
 
 def usual(values: Iterable[Same | None]) -> Same | None:
-    """The value that most parts have; None if none was read, or if two are as frequent.
+    """The value that most parts have; None if no value was read, or if two are equally frequent.
 
     >>> usual(["performance", "performance", None, "powersave"])
     'performance'

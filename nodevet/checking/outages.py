@@ -12,7 +12,7 @@ from nodevet.model import Verdict
 
 NAME = "outage"
 DRIVERS = ("mlx5_core", "bnxt_en")
-"""Those whose lines tell a lost link from an interface that was turned off."""
+"""The drivers whose lines distinguish a lost link from an interface that was turned off."""
 INFINIBAND = 32  # ARPHRD_INFINIBAND
 READS = (
     "earlier.kernel_log.covered_s",
@@ -32,7 +32,7 @@ READS = (
 
 
 def outage(evidence: Evidence, interface: Interface, most_s: float, advice: str) -> Aspect:
-    """Whether every outage of a link was at most this long."""
+    """The aspect: whether every outage of a link was at most `most_s` long."""
     section = evidence[KernelLog]
     log = section.data
     if section.status == "absent":
@@ -54,11 +54,11 @@ def unlogged(interface: Interface) -> str:
     if interface.type == INFINIBAND:
         return "the kernel does not log when an InfiniBand link goes down"
     if not interface.bus_id or not interface.driver:
-        return "it is no NIC of a PCI bus: name the NICs that it is made of"
+        return "this interface is not a NIC on a PCI bus: name the NICs below it"
     if interface.driver not in DRIVERS:
         return (
-            f"by what {interface.driver} logs a link that was lost cannot be told from an "
-            f"interface that was turned off: known of {' and '.join(DRIVERS)}"
+            f"the log lines of {interface.driver} do not distinguish a lost link from an "
+            f"interface that was turned off; those of {' and '.join(DRIVERS)} do"
         )
     return ""
 
@@ -86,7 +86,7 @@ def longest(
 
 
 def came_back(outage: Outage, link: NicLink | None) -> str:
-    often = f"; it was down {link.count} times in all" if link and (link.count or 0) > 1 else ""
+    often = f"; it was down {link.count} times in total" if link and (link.count or 0) > 1 else ""
     return f"its link came back {span(outage.up_s or 0.0)} after boot{often}"
 
 
@@ -94,21 +94,28 @@ def gap(log: KernelLog, interface: Interface, link: NicLink | None, new: list[Ou
     """Why the log may lack an outage of a link; empty if it does not."""
     may_be_up = is_up(interface) is not False
     if link is None:
-        return "the kernel log has no line about its link" if may_be_up and log.complete else ""
+        return (
+            ("the kernel log has no line about the NIC's link")
+            if may_be_up and log.complete
+            else ""
+        )
     if link.outages is None:
         return f"outages: {link.why('outages')}"
     if link.count is None or (link.count and not link.outages):
-        return "the log does not say how long its link was down each time"
+        return "the log does not say how long the link was down each time"
     if any(lost.seconds is None for lost in new):
-        return "how long its link was down before the kernel log begins is not known"
+        return (
+            "the kernel log begins after the link went down, so the length of that outage is not "
+            "known"
+        )
     if may_be_up and not link.up:
-        return "by the kernel log its link is not up"
+        return "according to the kernel log, the link is not up"
     return ""
 
 
 @once
 def links(evidence: Evidence) -> Mapping[str, NicLink]:
-    """What the kernel log says of the links of NICs, by PCI address."""
+    """The links of NICs in the kernel log, by PCI address."""
     log = evidence[KernelLog].data
     return {link.bus_id: link for link in (log.links if log else None) or ()}
 

@@ -8,7 +8,8 @@ from nodevet.evidence.rates import HOUR, Growth
 
 
 class Pace(NamedTuple):
-    """Whether a counter grows no faster than allowed; None if that is not known, `why` says."""
+    """Whether a counter grows no faster than allowed (`right`); None with a reason in `why` if
+    unknown."""
 
     right: bool | None = None
     actual: str | float = ""
@@ -16,8 +17,8 @@ class Pace(NamedTuple):
 
 
 def pace(count: int, grown: Growth | None, most: float, evidence: Evidence) -> Pace:
-    """By an earlier reading if that was long enough ago to tell, else since boot. `grown`: None
-    without one."""
+    """The pace since an earlier reading if that was long enough ago, else since boot. `grown`: the
+    growth since that reading; None without one."""
     if grown is not None:
         if grown.by is None:
             return Pace(why=grown.why)
@@ -39,12 +40,12 @@ def standstill(grown: Growth) -> Pace:
 
 
 def none_meanwhile(*, look: bool) -> str:
-    """The expectation about a counter that must not grow."""
+    """The expected value of a counter that must not grow."""
     return "none since the last look" if look else "none while sampled"
 
 
 def since_boot(evidence: Evidence) -> tuple[float | None, str]:
-    """Hours since boot, at least one; or why they are not known."""
+    """The hours since boot, at least one; or why they are not known."""
     host = evidence[HostInfo]
     if host.data is None:
         return None, f"host: {host.why}"

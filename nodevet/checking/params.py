@@ -1,4 +1,4 @@
-"""Types for the Params of several checks, and Params from plain data, without a baseline."""
+"""Types for the Params of several checks, and a function that makes Params from plain data."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,15 +13,15 @@ from nodevet.model import CheckParams, FieldError
 PCI_ID = re.compile(r"[0-9a-fA-F]{4}:[0-9a-fA-F]{4}")
 PciId = Annotated[str, Meta(extra_json_schema={"pattern": f"^{PCI_ID.pattern}$"})]
 PciIds = PciId | Annotated[tuple[PciId, ...], Meta(min_length=1)]
-"""One, or several; `no_pci_ids` says what is wrong with them."""
+"""One or several PCI ids; `no_pci_ids` says which are invalid."""
 
 Params = TypeVar("Params", bound=CheckParams)
 
 
 def params_of(kind: type[Params], value: object) -> Params:
-    """From what a baseline says, a plain value or a mapping. Raises msgspec.ValidationError.
+    """The Params from a baseline's plain value or mapping. Raises msgspec.ValidationError.
 
-    As in a baseline, every key is text: `{0: 1}` says the same as `{"0": 1}`.
+    As in a baseline, every key is text: `{0: 1}` means `{"0": 1}`.
     """
     if kind.whole is not None:
         value = {kind.whole: value}
@@ -31,7 +31,7 @@ def params_of(kind: type[Params], value: object) -> Params:
 
 
 def no_pci_ids(field: str, ids: Iterable[str]) -> Iterator[FieldError]:
-    """The errors in the PCI ids of a field."""
+    """An error for each invalid PCI id of a field."""
     for place, text in enumerate(ids):
         if not PCI_ID.fullmatch(text):
             message = 'must be a PCI id such as "10de:2330": vendor:device, four hex digits each'

@@ -1,8 +1,8 @@
 """How near two PCI functions are to each other: PIX, PXB, PHB, NODE, SYS, as `nvidia-smi topo -m`.
 
-PIX: below one switch, or one port; PXB: below more than one switch, and not by the CPU; PHB: by
-the CPU's host bridge that both hang on; NODE: by two host bridges of one NUMA node; SYS: by the
-link between NUMA nodes. NVLinks are not PCI and are not counted here.
+PIX: through one switch, or one port; PXB: through several switches, but not through the CPU; PHB:
+through the CPU's host bridge that both share; NODE: through two host bridges of one NUMA node; SYS:
+through the link between NUMA nodes. NVLinks are not PCI and do not count here.
 """
 
 from collections.abc import Collection, Iterator
@@ -27,25 +27,26 @@ READS = (
     "pci.functions[].numa_node",
     "pci.functions[].upstream[]",
 )
-"""What `between` and `emulated` depend on: part of `reads` of whoever uses them."""
-MOST_PORTS = 32  # above one function: five levels of switches are more than any server has
+"""The fields that this module reads: part of `reads` of a check that uses it."""
+MOST_PORTS = 32  # above one function; no server has five levels of switches
 WITHIN_A_SWITCH = 1  # ports from a function to the top of its switch, the first is 0
 
 
 class Distance(NamedTuple):
-    """A level; or, if it is empty, why it is not known."""
+    """A level; if it is empty, why it is not known."""
 
     level: Level | Literal[""]
     why: str = ""
 
     @property
     def rank(self) -> int:
-        """0 is the nearest; what is not known is the farthest."""
+        """0 is the nearest; an unknown level is the farthest."""
         return LEVELS.index(self.level) if self.level else len(LEVELS)
 
 
 def without_real_bus(evidence: Evidence) -> Finding | None:
-    """Why the bus says nothing of the machine: in a virtual machine it is the hypervisor's."""
+    """The finding if the PCI bus is the hypervisor's, or may be; None if it is the machine's
+    own."""
     host = evidence[HostInfo].data
     if host is None:
         return unknown(why=f"host: {evidence[HostInfo].why}")
@@ -57,14 +58,14 @@ def without_real_bus(evidence: Evidence) -> Finding | None:
 
 
 def one_node(evidence: Evidence) -> bool | None:
-    """Whether the machine has one NUMA node only; None if that is not known."""
+    """Whether the machine has only one NUMA node; None if that is not known."""
     section = evidence[Numa]
     online = numbers(section.data.online) if section.data else None
     return len(online) == 1 if online else None
 
 
 def distance_between(first: PciFunction, second: PciFunction, alone: bool | None) -> Distance:
-    """How near two functions are. `alone`: whether there is one NUMA node only."""
+    """How near two functions are. `alone`: whether there is only one NUMA node."""
     for function in (first, second):
         if function.upstream is None or "upstream" in function.errors:
             return Distance("", f"{function.address}: upstream: {function.why('upstream')}")
@@ -89,20 +90,20 @@ def distance_between(first: PciFunction, second: PciFunction, alone: bool | None
 
 
 def host_bridge(function: PciFunction) -> str:
-    """Domain and bus of the host bridge that a function hangs on: 0000:16."""
+    """The domain and bus of a function's host bridge: 0000:16."""
     top = function.upstream[-1] if function.upstream else function.address
     return top.rpartition(":")[0]
 
 
 def card(function: PciFunction) -> str:
-    """The address without the function: what the ports of one NIC share."""
+    """The address without the function number, which the ports of one NIC share."""
     return function.address.rpartition(".")[0]
 
 
 def cards(functions: Collection[PciFunction]) -> Iterator[PciFunction]:
     """The first function of each card."""
-    cards_seen = set()
+    addresses = set()
     for function in functions:
-        if card(function) not in cards_seen:
-            cards_seen.add(card(function))
+        if card(function) not in addresses:
+            addresses.add(card(function))
             yield function

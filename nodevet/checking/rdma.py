@@ -9,14 +9,14 @@ from nodevet.model import Finding, Subject, unknown
 
 NOT_LOADED = "the kernel has no RDMA device: `lsmod | grep mlx5_ib` and `dmesg | grep mlx5` say why"
 
-NO_PORT = "ports: none is listed, and each RDMA device has one"
+NO_PORT = "ports: no port is listed, but each RDMA device has one"
 
 DEVICES_READ = (
     "infiniband.devices[].name",
     "infiniband.devices[].physfn",
     "infiniband.found[]",
 )
-"""Part of `reads` of whoever uses `each_device`."""
+"""The fields that `each_device` reads: part of `reads` of a check that uses it."""
 
 
 def device_subject(device: RdmaDevice) -> Subject:
@@ -24,7 +24,7 @@ def device_subject(device: RdmaDevice) -> Subject:
 
 
 def port_name(device: RdmaDevice, port: RdmaPort) -> str:
-    """As NCCL_IB_HCA has it: `mlx5_0:1`."""
+    """The port's name as in NCCL_IB_HCA: `mlx5_0:1`."""
     return f"{device.name}:{port.number}"
 
 
@@ -33,10 +33,10 @@ def port_subject(device: RdmaDevice, port: RdmaPort) -> Subject:
 
 
 def each_device(evidence: Evidence, ignore: Words = ()) -> Iterator[RdmaDevice | Finding]:
-    """Every RDMA device of this machine's own; the unknown finding in place of what was not read.
+    """Every RDMA device of this machine; an unknown finding in place of a device that was not read.
 
-    Left out are those that `ignore` names, and virtual functions (SR-IOV) of a NIC that is this
-    machine's too: it has them for its guests. In a guest there is no physical one to be seen.
+    Devices that `ignore` names are left out. So are virtual functions (SR-IOV) if their NIC is this
+    machine's, too: they are for its guests. A guest does not see the physical NIC.
     """
     section = evidence[Infiniband]
     if section.data is None:
@@ -65,7 +65,7 @@ def each_device(evidence: Evidence, ignore: Words = ()) -> Iterator[RdmaDevice |
 def each_port(
     evidence: Evidence, ignore: Words = ()
 ) -> Iterator[tuple[RdmaDevice, RdmaPort] | Finding]:
-    """Every port of these devices, apart from those that `ignore` names."""
+    """Every port of these devices, without the ports that `ignore` names."""
     for device in each_device(evidence, ignore):
         if isinstance(device, Finding):
             yield device

@@ -1,6 +1,6 @@
 """The remedies for GPU faults, and which of them the driver itself asks for.
 
-The driver tells it in two ways: by number in an Xid 154, and by NVML's field
+The driver reports the recovery action in two ways: as a number in an Xid 154, and in NVML's field
 NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, whose constants (nvml.h) name the numbers.
 """
 
@@ -8,7 +8,7 @@ from enum import Enum
 from typing import NamedTuple
 
 RESET_IT = "reset the GPU with no job left, or reboot"
-REPORT = "drain the node and run nvidia-bug-report.sh"  # what is gone after a reset
+REPORT = "drain the node and run nvidia-bug-report.sh"  # a reset deletes this information
 
 
 class Remedy(Enum):
@@ -61,7 +61,7 @@ class Remedy(Enum):
 
 
 class Recovery(NamedTuple):
-    """A recovery action of the driver's."""
+    """A recovery action of the driver."""
 
     number: int
     name: str  # NVML_GPU_RECOVERY_ACTION_*

@@ -1,4 +1,4 @@
-"""A site's own rules: what nodevet asks the probe about a text, and how it judges the answers."""
+"""Rules of a site: what nodevet asks the probe about a text, and how it judges the answers."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -13,8 +13,8 @@ from nodevet.evidence.questions import TextAnswer
 from nodevet.model import FieldError, Finding, Severity, Subject, unknown
 
 QUESTIONS = (("text", "equals"), ("contains", "contains"), ("pattern", "pattern"))
-"""The fields of a rule, and what the probe calls them."""
-LONGEST = 1000  # characters of a text that is asked for
+"""The fields of a rule, and the probe's names for them."""
+LONGEST = 1000  # characters of a text that nodevet asks for
 RuleName = Annotated[
     str,
     Meta(
@@ -28,20 +28,20 @@ class SiteRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
     """The fields of every site rule."""
 
     description: Annotated[str, Meta(max_length=LONGEST)] = ""
-    """What it is for: reports show it."""
+    """The purpose of the rule, which reports show."""
     severity: Severity | None = None
-    """How severe its failure is; without it that of the check."""
+    """The severity of a failure; by default the check's."""
 
 
 class RuleParams(Protocol):
-    """Params of a check that takes rules."""
+    """The Params of a check that takes rules."""
 
     @property
     def rules(self) -> Mapping[str, SiteRule]: ...
 
 
 def severities(params: RuleParams) -> Mapping[str, Severity]:
-    """Of the rules that say it themselves."""
+    """The severities of the rules that give their own."""
     return {name: rule.severity for name, rule in params.rules.items() if rule.severity}
 
 
@@ -51,7 +51,7 @@ def rule_details(rule: SiteRule, **details: str) -> dict[str, str]:
 
 
 def check_texts(rule: Any) -> None:
-    """Raise FieldError for a text that the probe cannot be asked for."""
+    """Raises FieldError for a text that nodevet cannot ask the probe for."""
     for field, _ in QUESTIONS:
         for place, text in enumerate(texts(rule, field)):
             where = (field,) if field == "text" else (field, place)
@@ -82,7 +82,8 @@ def questions(rule: Any) -> dict[str, list[str]]:
 def text_aspects(
     rule: Any, answers: Mapping[tuple[str, str], TextAnswer], otherwise: Mapping[str, str]
 ) -> Iterator[Aspect]:
-    """Whether each text of a rule was found; `otherwise`: by field, the actual value if not."""
+    """The aspects: whether each text of a rule was found. `otherwise`: the actual value if not, by
+    field."""
     for field, word in QUESTIONS:
         for text in texts(rule, field):
             answer = answers.get((word, text))
@@ -98,11 +99,11 @@ def text_aspects(
 def each_rule(
     section: Section[Any], rules: Mapping[str, Any], *, kind: str, by: str, shown: str
 ) -> Iterator[tuple[Subject, Any, Any, Mapping[str, str]] | Finding]:
-    """Of every rule its subject, itself, what was read for it and its details; else the unknown
-    finding that says why it cannot be judged. Never empty.
+    """For every rule: its subject, the rule, the item that was read for it, and its details; or the
+    unknown finding that says why the rule cannot be judged. Never empty.
 
-    `kind`: the subjects' kind, of which the section's list is the plural; `by`: the field by which
-    a rule and what was read for it are known; `shown`: what details call that.
+    `kind`: the subjects' kind, whose plural is the name of the section's list; `by`: the field that
+    connects a rule with its item; `shown`: the name of that field in the details.
     """
     listed = f"{kind}s"
     if not rules:

@@ -1,4 +1,4 @@
-"""Each GPU as an earlier reading has it."""
+"""The GPUs of an earlier reading."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -16,7 +16,7 @@ SAMPLED_GPUS = (
     "earlier.gpu.gpus[].serial",
     "gpu.gpus[].serial",
 )
-"""What says which GPU is which: part of `reads` of whoever uses `gpu_before`."""
+"""The fields that identify a GPU: part of `reads` of a check that uses `gpu_before`."""
 
 
 class GpuBefore(NamedTuple):
@@ -25,12 +25,12 @@ class GpuBefore(NamedTuple):
     gpu: Gpu | None = None
     seconds: float = 0.0
     why: str = ""
-    look: bool = False  # at the last look
+    look: bool = False  # whether the reading is the last look
 
 
 def gpu_before(evidence: Evidence, gpu: Gpu) -> GpuBefore | None:
-    """The same GPU in the earlier reading; None if there is none, or another one was there at the
-    last look."""
+    """The same GPU in the earlier reading; None without a reading, or if another GPU was there at
+    the last look."""
     sample = sampled(evidence, Gpus)
     if sample is None:
         return None

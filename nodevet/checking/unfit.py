@@ -1,4 +1,4 @@
-"""Finds what makes a class of Params unusable, or not what its author means."""
+"""Finds out why a class of Params is unusable, or does not do what its author means."""
 
 from collections.abc import Iterator
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
@@ -19,7 +19,7 @@ def unfit_params(params: object) -> str:
     if not (isinstance(params, type) and issubclass(params, CheckParams)):
         return "params of CHECK is not a class of CheckParams"
     for name in _of_pydantic(params):
-        return f"{params.__name__}.{name} is pydantic's, which is not asked; {INSTEAD}"
+        return f"{params.__name__}.{name} is for pydantic, which nodevet does not use; {INSTEAD}"
     try:
         decoder(params)
         kinds = tuple(_kinds(inspect.type_info(params), set()))
@@ -63,7 +63,8 @@ def _parts(hint: Any) -> Iterator[type]:
 
 
 def _crashes(union: inspect.UnionType) -> bool:
-    """msgspec (0.22) counts the references of such a pattern wrongly: the process crashes."""
+    """Whether msgspec (0.22) counts the references of such a pattern wrongly, so that the process
+    crashes."""
     bare = [_bare(kind) for kind in union.types]
     patterns = any(isinstance(kind, inspect.StrType) and kind.pattern for kind in bare)
     return patterns and any(isinstance(kind, SEVERAL) for kind in bare)
@@ -74,7 +75,7 @@ def _bare(kind: inspect.Type) -> inspect.Type:
 
 
 def _kinds(kind: Any, visited: set[type]) -> Iterator[inspect.Type]:
-    """A type with all that lies in it."""
+    """A type and all types inside it."""
     kind = _bare(kind)
     yield kind
     if isinstance(kind, inspect.StructType) and kind.cls not in visited:

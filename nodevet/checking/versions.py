@@ -1,7 +1,7 @@
-"""The order of packages' versions, as dpkg and rpm have it: neither is that of numbers or of text.
+"""Compares the versions of packages as dpkg and rpm do, which is not the order of numbers or texts.
 
-What a baseline leaves out of a version is not compared: `550.90.07` is every release of it, under
-every epoch; `550.90.07-1` one release.
+Parts that a baseline leaves out are not compared: `550.90.07` matches every release of it, under
+every epoch; `550.90.07-1` matches one release.
 """
 
 import re
@@ -52,7 +52,7 @@ def order(actual: str, reference: str, manager: str) -> int:
 
 
 def begins(actual: str, prefix: str) -> bool:
-    """Whether a version begins so; its epoch counts only if the prefix has one.
+    """Whether a version begins with the prefix; its epoch counts only if the prefix has one.
 
     >>> begins("1:2.21.5-1", "2.21."), begins("1:2.21.5-1", "1:2.2"), begins("2.211-1", "2.21.")
     (True, True, False)
@@ -62,7 +62,7 @@ def begins(actual: str, prefix: str) -> bool:
 
 
 def is_version(version: str, begins: str) -> bool:
-    """Whether a version begins so, at a whole part.
+    """Whether a version begins with these whole parts.
 
     >>> is_version("2.4.1+cu124", "2.4"), is_version("2.40.1", "2.4")
     (True, False)
@@ -80,9 +80,9 @@ def dpkg_order(ours: str, theirs: str) -> int:
     for (our_text, our_number), (their_text, their_number) in zip_longest(
         *parts, fillvalue=("", 0)
     ):
-        mine = [_weight(letter) for letter in our_text]
-        others = [_weight(letter) for letter in their_text]
-        for left, right in zip_longest(mine, others, fillvalue=0):
+        our_parts = [_weight(letter) for letter in our_text]
+        their_parts = [_weight(letter) for letter in their_text]
+        for left, right in zip_longest(our_parts, their_parts, fillvalue=0):
             if left != right:
                 return left - right
         if our_number != their_number:
@@ -99,7 +99,7 @@ def _dpkg_parts(text: str) -> list[tuple[str, int]]:
 
 
 def _weight(letter: str) -> int:
-    """Of two characters the smaller is first: `~`, the end, letters, all others."""
+    """The rank of a character; the order is `~`, the end, letters, all others."""
     if letter == "~":
         return -1
     return ord(letter) if letter.isascii() and letter.isalpha() else ord(letter) + 256

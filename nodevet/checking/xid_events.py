@@ -16,8 +16,8 @@ from nodevet.checking.xids import (
 )
 from nodevet.evidence.kernel_log import KernelEvent, line_of, span
 
-CASCADE_S = 600.0  # within which what follows from an Xid comes
-EARLIER_S = 5.0  # lines of one fault are not always in their order
+CASCADE_S = 600.0  # the consequences of an Xid come within this time
+EARLIER_S = 5.0  # lines of one fault are not always in order
 
 Xids = Mapping[int, Sequence[KernelEvent]]
 """The events of each number."""
@@ -40,7 +40,7 @@ def by_code(events: Iterable[KernelEvent]) -> dict[int, list[KernelEvent]]:
 
 
 def recommended(event: KernelEvent) -> Remedy | None:
-    """None if that cannot be read."""
+    """The remedy that the driver recommends; None if it cannot be read."""
     digits = (event.detail or "").partition(" ")[0]
     try:
         number = int(digits, 16) if digits.startswith("0x") else None
@@ -55,13 +55,16 @@ def is_recovered(event: KernelEvent) -> bool:
 
 
 def recovered_s(events: Iterable[KernelEvent]) -> float | None:
-    """When the driver said so, seconds after boot; None if that was not its last word."""
+    """When the driver last said that no recovery is needed, in seconds after boot; None if it asked
+    for one later."""
     own = [event for event in events if event.code == RECOVERY and event.kind == "xid"]
-    done = latest_of(*(event.last_s for event in own if is_recovered(event)))
-    other = [event for event in own if not is_recovered(event)]
-    if done is None or any(event.last_s is None or event.last_s >= done for event in other):
+    recovered = latest_of(*(event.last_s for event in own if is_recovered(event)))
+    unrecovered = [event for event in own if not is_recovered(event)]
+    if recovered is None or any(
+        event.last_s is None or event.last_s >= recovered for event in unrecovered
+    ):
         return None
-    return done
+    return recovered
 
 
 def latest_of(*moments: float | None) -> float | None:
@@ -72,7 +75,8 @@ def latest_of(*moments: float | None) -> float | None:
 
 
 def first_causes(xids: Xids, architecture: str) -> list[int]:
-    """The numbers that no other one explains, which came before it and asks for no less."""
+    """The Xids that no other one explains. An Xid explains another one if it came first and needs
+    at least as strong a remedy."""
     known = [code for code in xids if code in NAMES]
     first = {code: first_s(xids[code]) for code in known}
     rank = {code: remedy_of(code, architecture).rank for code in known}
@@ -91,7 +95,8 @@ def first_causes(xids: Xids, architecture: str) -> list[int]:
 
 
 def is_soon(moment: float, events: Iterable[KernelEvent]) -> bool:
-    """Whether something came within CASCADE_S after one of these; so it is if it cannot be told."""
+    """Whether `moment` is within CASCADE_S after one of these events; true if their times are not
+    known."""
     times = [at for event in events for at in (event.first_s, event.last_s)]
     known = [at for at in times if at is not None]
     return not known or any(at - EARLIER_S <= moment <= at + CASCADE_S for at in known)
@@ -102,7 +107,7 @@ def first_s(events: Iterable[KernelEvent]) -> float:
 
 
 def advice(xids: Xids, architecture: str) -> str:
-    """The advice of the worst of these; what the driver recommends itself counts for its 154."""
+    """The advice for the worst of these; for an Xid 154, the driver's own recommendation counts."""
     remedies: list[Remedy] = []
     for code, events in xids.items():
         own = {recommended(event) for event in events} if code == RECOVERY else set()
@@ -116,8 +121,8 @@ def advice(xids: Xids, architecture: str) -> str:
 def describe(
     events: Sequence[KernelEvent], booted: float | None, names: Mapping[int, str] = NAMES
 ) -> str:
-    """As `79 GPU_HAS_FALLEN_OFF_THE_BUS ×2; 13 ...`; with times after boot, if `booted`, the time
-    of that, is not known."""
+    """The events in words: `79 GPU_HAS_FALLEN_OFF_THE_BUS ×2; 13 ...`; with times after boot if
+    `booted`, the time of the boot, is not known."""
     parts = []
     for code, same in sorted(by_code(filter(code_of, events)).items()):
         name = names.get(code, "unknown to nodevet" if names else "")
@@ -131,7 +136,7 @@ def describe(
 
 
 def details_of(code: int, same: Sequence[KernelEvent]) -> str:
-    """What the lines of an Xid say further: the units of a link, the driver's recommendation."""
+    """More from the lines of an Xid: the units of a link, the driver's recommendation."""
     words: list[str] = []
     if code in NVLINK5:
         words = [link_error(event.severity, event.detail).words for event in same]
@@ -142,7 +147,8 @@ def details_of(code: int, same: Sequence[KernelEvent]) -> str:
 
 
 def times(same: Sequence[KernelEvent]) -> str:
-    """How often, as ` ×2`. A loss has an Xid and further lines, which are no further loss."""
+    """How often, as ` ×2`. A lost GPU has an Xid and further lines, which do not count as further
+    losses."""
     counted = [event for event in same if event.kind != "off_bus"]
     if not counted:
         return " ×1"
@@ -156,7 +162,7 @@ def when(same: Sequence[KernelEvent], booted: float | None) -> str:
 
 
 def last_times(events: Sequence[KernelEvent], booted: float | None) -> dict[str, str]:
-    """Of each number, if there are several, when it was logged last."""
+    """When each number was logged last, if there are several."""
     xids = by_code(events)
     last = {f"Xid {code}": last_of(xids[code], booted) for code in sorted(xids)}
     return {name: f"last {at}" for name, at in last.items() if at and len(xids) > 1}

@@ -1,7 +1,8 @@
 """The remedy for each Xid, by its number and the GPU's architecture.
 
-Numbers, names and actions are those of NVIDIA's Xid catalogue (docs.nvidia.com/deploy/xid-errors)
-and of nverror.h; where it says to ignore one that points to a fault, what a fault needs is told.
+Numbers, names and actions come from NVIDIA's Xid catalogue (docs.nvidia.com/deploy/xid-errors) and
+from nverror.h. If the catalogue says to ignore an Xid that points to a fault, the remedy here is
+the one for the fault.
 """
 
 import re
@@ -13,11 +14,11 @@ from nodevet.checking.recovery import Remedy
 
 
 class Cure(Enum):
-    """What ends it, the most first: one that ends more ends less, too."""
+    """What ends an Xid, the strongest first: a stronger cure also ends what a weaker one ends."""
 
     BOOT = "a reboot"
     RESET = "a reset of the GPU"
-    LOAD = "the driver's being loaded again"
+    LOAD = "a reload of the driver"
 
 
 _NAMES: Mapping[Remedy, Mapping[int, str]] = {
@@ -98,9 +99,9 @@ _BY_ARCHITECTURE: Mapping[tuple[str, int], Remedy] = {
     ("AMPERE", 95): Remedy.REBOOT,
 }
 _LOADED_AGAIN = {38, 44, 46, 60, 62, 109, 119, 120, 158}
-"""What hangs in firmware and ends when the driver is loaded again."""
+"""Xids of firmware that hangs, which a reload of the driver ends."""
 TOLERATED = (11, 13, 25, 31, 32, 43, 45, 68, 69, 106, 107, 137)
-"""An application causes these by itself, or a test of the BMC's does."""
+"""Xids that an application, or a test of the BMC, causes by itself."""
 MILD: Mapping[int, str] = {
     **dict.fromkeys((14, 37, 38, 43, 44, 63, 66, 67, 92, 93, 106, 107, 108, 121, 137, 141, 152, 153,
                      157, 160, 161), "IGNORE"),
@@ -108,13 +109,13 @@ MILD: Mapping[int, str] = {
                      *range(82, 87), 88, 89, 94, *range(96, 106), *range(126, 136), 139),
                     "RESTART_APP"),
 }  # fmt: skip
-"""What NVIDIA's catalogue asks for at once, where that leaves the GPU as it is."""
+"""The immediate action of NVIDIA's catalogue, if it leaves the GPU as it is."""
 NVLINK5 = range(144, 151)
-"""The links of Blackwell: their lines say the unit, and whether it is fatal."""
+"""Xids of Blackwell's NVLinks, whose lines name the unit and say whether the error is fatal."""
 RECOVERY = 154
 OFF_BUS = 79
 FOLLOW_ALL = frozenset({13, 31, 43, 45, RECOVERY})
-"""What any fault leaves behind: channels that are removed, jobs that die."""
+"""Xids that follow any fault: removed channels, jobs that die."""
 _FOLLOW: Mapping[int, frozenset[int]] = {
     48: frozenset({63, 64, 92, 94, 95, 140, 171, 172}),
     64: frozenset({63, 92, 94, 95}),
@@ -127,7 +128,7 @@ _FOLLOW: Mapping[int, frozenset[int]] = {
     **dict.fromkeys(range(144, 151), frozenset({94, 137})),
 }
 _TAKE_ALL = frozenset({OFF_BUS, 167})
-"""A GPU that no longer answers fails in every other way, too."""
+"""A GPU that no longer answers also causes all other Xids."""
 
 
 def remedy_of(code: int, architecture: str = "") -> Remedy:
@@ -136,8 +137,8 @@ def remedy_of(code: int, architecture: str = "") -> Remedy:
 
 
 def cure_of(code: int, architecture: str | None) -> Cure:
-    """What ends an Xid within a boot; of an unknown architecture what ends it on all, of an unknown
-    number a reset of the GPU."""
+    """What ends an Xid. For an unknown architecture: what ends it on all. For an unknown number: a
+    reset of the GPU."""
     known = {remedy for (_, own), remedy in _BY_ARCHITECTURE.items() if own == code}
     remedies = (
         known | {remedy_of(code)} if architecture is None else {remedy_of(code, architecture)}
@@ -160,7 +161,7 @@ def follows(code: int, root: int) -> bool:
 
 
 def follows_soon(code: int, root: int) -> bool:
-    """Whether it is a consequence only if it comes right after the other one."""
+    """Whether it is a consequence only if it comes soon after the other one."""
     return root not in _TAKE_ALL and code not in FOLLOW_ALL
 
 
@@ -179,9 +180,9 @@ _FATAL_BITS = {
 """Bits of ErrorStatus that need a reset of the GPU, by unit."""
 _PIPE = re.compile(r"_PIPE[0-9]\Z")  # of a unit
 _RXPIPE = ((0xFF, 0x86), (0x7FF, 0x4C2))
-"""Masks of IntrInfo and what they leave where RLW_RXPIPE needs a reset: driver 575, and before."""
+"""Masks of IntrInfo and the masked value if RLW_RXPIPE needs a reset: driver 575, and before."""
 _MFDE = frozenset({1, 4, 5, 7})  # values of ErrorStatus of NETIR_MFDE_EVENT that need a reset
-_ALWAYS = frozenset({"NETIR", "NETIR_INT", "MSE", "MSE_WATCHDOG"})  # units that need one anyway
+_ALWAYS = frozenset({"NETIR", "NETIR_INT", "MSE", "MSE_WATCHDOG"})  # units that always need a reset
 _DOWN = {
     1: "a report to NVIDIA, if more than once a day", 2: "signal integrity of the link",
     4: "signal integrity of the link", 10: "signal integrity of the link",
@@ -196,7 +197,8 @@ NOT_A_FAULT = frozenset({38, 40})
 
 
 def link_error(severity: str | None, detail: str | None) -> LinkError:
-    """What an Xid 144 to 150 says: its own word for the severity, and `UNIT link N INTR STATUS`.
+    """What an Xid 144 to 150 says: the driver's word for the severity, and `UNIT link N INTR
+    STATUS`.
 
     >>> link_error("fatal", "NETIR_LINK_EVT link 1 0x021425c6 0x00000000").words
     'NETIR_LINK_EVT link 1: its other end'

@@ -24,7 +24,7 @@ def verdicts(ask, make_params, make_document):
 def test_d15_policies_for_half_of_the_online_cpus_are_unknown(verdicts):
     assert verdicts(policies("0-31", "0-31"), online="0-63") == [
         ("cpufreq 0-31", Verdict.OK, ""),
-        ("", Verdict.UNKNOWN, "the policies are of 32 of the 64 CPUs online: not of 32-63"),
+        ("", Verdict.UNKNOWN, "the policies cover 32 of 64 online CPUs, but not 32-63"),
     ]
 
 

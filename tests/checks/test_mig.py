@@ -43,7 +43,7 @@ def test_t7_uncorrected_errors_of_mig_devices_are_wrong(say):
 def test_t7_a_part_without_errors_is_no_proof(say):
     (found,) = say(part(volatile_sram_uncorrected=0))
     assert found.verdict is Verdict.NOT_APPLICABLE
-    assert "its MIG devices have, volatile_uncorrected 0" in found.why
+    assert "the counts of its MIG devices are volatile_uncorrected 0" in found.why
 
 
 def test_t7_nothing_told_by_mig_devices_either_is_said(say):

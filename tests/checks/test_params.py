@@ -29,7 +29,7 @@ REFUSED = [
         {"device": "10de:2330", "subsytem": "10de:16c1"},
         "is not a key that is known here",
     ),
-    ("driver_version", "550", "550 is a branch, not a version: write 550.* for all of it"),
+    ("driver_version", "550", "550 is a branch, not a version: write 550.* for the whole branch"),
     ("driver_version", "", "no version is given"),
     ("driver_version", "latest", "'latest' is not a valid version specifier"),
     ("driver_version", ">=550.90.07;<560", "is not a valid version specifier"),

@@ -27,14 +27,17 @@ TAIL = "\nCHECK = Check(params=Params, reads=(), judge=lambda evidence, params: 
 @pytest.mark.parametrize(
     ("lines", "told"),
     [
-        ("count: Annotated[int, pydantic.Field(ge=0)]", "Params.count is pydantic's"),
-        ("count: int = pydantic.Field(8, ge=0)", "Params.count is pydantic's"),
-        ("count: pydantic.PositiveInt = 1", "Params.count is pydantic's"),
-        ("zones: dict[str, Zone] = {}", "Params.zones is pydantic's"),
-        ("model_config = pydantic.ConfigDict(extra='allow')", "Params.model_config is pydantic's"),
+        ("count: Annotated[int, pydantic.Field(ge=0)]", "Params.count is for pydantic"),
+        ("count: int = pydantic.Field(8, ge=0)", "Params.count is for pydantic"),
+        ("count: pydantic.PositiveInt = 1", "Params.count is for pydantic"),
+        ("zones: dict[str, Zone] = {}", "Params.zones is for pydantic"),
+        (
+            "model_config = pydantic.ConfigDict(extra='allow')",
+            "Params.model_config is for pydantic",
+        ),
         (
             "count: int = 0\n@pydantic.model_validator(mode='after')\ndef right(self): return self",
-            "Params.right is pydantic's",
+            "Params.right is for pydantic",
         ),
         ("words: Word | tuple[Word, ...] = ()", "a pattern cannot stand beside a list"),
         ("words: list[str] | tuple[int, ...] = ()", "more than one array-like"),

@@ -276,7 +276,7 @@ def test_explain_fits_the_terminal(check: str) -> None:
     ("name", "title"),
     [
         (identity.SAME_MACHINE, "Each name of a run leads to a different machine.\n"),
-        (identity.HOSTNAME, "The node's hostname is the name that it is listed under.\n"),
+        (identity.HOSTNAME, "The node's hostname is its name in the inventory.\n"),
         (age.CHECK, "The evidence is recent enough to be judged.\n"),
         (CHECK, "Exactly one baseline fits the node, which is judged by it.\n"),
     ],

@@ -48,16 +48,16 @@ def test_what_a_worker_does_is_said_in_three_ways(text, value) -> None:
     [
         (units.size, "500", "500 has no unit; write a size such as 500 kB or 64 KiB"),
         (units.size, "500 KB", "KB is 1,000 to some and 1,024 to others; write kB or KiB"),
-        (units.size, "500 kb", "kb is not a unit that is known here; did you mean kB?"),
-        (units.size, "2 GB/s", "GB/s is not a unit that is known here; did you mean GB?"),
+        (units.size, "500 kb", "kb is not a known unit; did you mean kB?"),
+        (units.size, "2 GB/s", "GB/s is not a known unit; did you mean GB?"),
         (units.size, "many", "must be a size such as 500 kB or 64 KiB, not many"),
         (units.size, "0 B", "must be more than 0, not 0 B"),
         (units.size, "-3 kB", "must be a size such as 500 kB or 64 KiB, not -3 kB"),
-        (units.rate, "250 MB", "MB is not a unit that is known here; write MB/s"),
+        (units.rate, "250 MB", "MB is not a known unit; write MB/s"),
         (units.rate, "2 KB/s", "KB/s is 1,000 to some and 1,024 to others; write kB/s or KiB/s"),
-        (units.seconds, "5 msec", "msec is not a unit that is known here; did you mean ms?"),
+        (units.seconds, "5 msec", "msec is not a known unit; did you mean ms?"),
         (units.share, "140 %", "must be at most 100 %, not 140 %"),
-        (units.rate, "2 Gbit", "Gbit is not a unit that is known here; write Gbit/s"),
+        (units.rate, "2 Gbit", "Gbit is not a known unit; write Gbit/s"),
     ],
 )  # fmt: skip
 def test_what_is_no_amount_is_refused_by_name(reader, text, message) -> None:

@@ -113,4 +113,4 @@ def test_d15_policies_of_half_of_the_cpus_are_not_set(plan):
     sections = node(policies("0-1", "powersave")) | {"cpu": {"online": "0-3"}}
     with pytest.raises(FixError) as refused:
         plan("cpu_governor", "performance", sections)
-    assert "2 of the 4 CPUs online: not of 2-3" in str(refused.value)
+    assert "2 of 4 online CPUs, but not 2-3" in str(refused.value)

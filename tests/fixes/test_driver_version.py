@@ -92,7 +92,7 @@ def test_a_lower_version_and_packages_that_are_held(plan):
     )
     (change,) = plan("driver_version", "550.40.07", node(*packages))
     assert {"--allow-downgrades", "--allow-change-held-packages"} <= set(words_of(change))
-    assert change.note.startswith(f"held now, by an administrator or an earlier fix: {DRIVER}; ")
+    assert change.note.startswith(f"an administrator or an earlier fix holds {DRIVER} now; ")
 
 
 def test_a_fabric_manager_of_another_version_goes_along(plan):
@@ -117,7 +117,9 @@ def test_one_that_has_the_version_in_its_name(plan):
     assert told_of(change) == [f"{DRIVER}={NEW}{END}", f"{stem}{NEW}={NEW}{END}"]
     assert [resource.name for resource in change.resources] == [DRIVER, stem + NEW]
     assert change.actions[1].words[2:] == (DRIVER, stem + NEW)
-    with pytest.raises(FixError, match=f"{NEW} is on offer, but not for {stem}{V}; configure"):
+    with pytest.raises(
+        FixError, match=f"the repositories offer {NEW}, but not for {stem}{V}; configure"
+    ):
         plan("driver_version", NEW, node(package(DRIVER, V, NEW, V), there))
 
 
@@ -140,30 +142,31 @@ def test_names_without_a_branch_change_it(plan):
 
 REFUSED = [
     (three("550.60.1", V, manager=("550.60.1",)), {},
-     "no version that is admitted (>=550.90,<570) is on offer as packages of "
-     "libnvidia-compute-550:amd64's branch; on offer: 550.60.1, 550.54.14; configure the "
+     "the repositories offer no version that the baseline allows (>=550.90,<570) as packages of "
+     "libnvidia-compute-550:amd64's branch; they offer 550.60.1, 550.54.14; configure the "
      "repository that has it, or fetch its list with `apt-get update`"),
-    (three(NEW, manager=(V,)), {}, f"{NEW} is on offer, but not for {MANAGER}; configure"),
+    (three(NEW, manager=(V,)), {},
+     f"the repositories offer {NEW}, but not for {MANAGER}; configure"),
     (three("560.35.03", manager=("560.35.03",)), {}, "does not exchange packages for those of"),
-    ((package("nvidia-driver", kept=False),), {}, "is on offer; on offer: nothing"),
+    ((package("nvidia-driver", kept=False),), {}, "; they offer nothing; "),
     ((package("nvidia-driver", V, NEW, kept=False), package("libcuda1", V, NEW)), {},
-     "cannot be rolled back: the installed version of nvidia-driver is in none of the node's"),
+     "none of the node's repositories has the installed version of nvidia-driver"),
     ((), {}, "no package owns the driver 550.54.14: NVIDIA's .run installer"),
     ((package("libnvidia-container1", "1.16.1"), package("nvidia-settings")), {}, ".run installer"),
     (three(NEW, manager_version=NEW)[2:], {}, ".run installer"),
-    ((package(DRIVER, NEW),), {}, "the packages are of 550.90.07 already: it takes a reboot"),
-    ((package(DRIVER, "545.1.2"),), {}, "the packages are of 545.1.2: reboot, or take away"),
+    ((package(DRIVER, NEW),), {}, "the packages already have version 550.90.07: reboot"),
+    ((package(DRIVER, "545.1.2"),), {}, "the packages have version 545.1.2: reboot, or remove"),
     ((*three(NEW), package("nvidia-dkms-550", "550.60.1")), {},
-     "installed are also nvidia-dkms-550 550.60.1: repair these"),
+     "nvidia-dkms-550 550.60.1 are also installed: repair these"),
     ((*three(NEW), package("linux-modules-nvidia-550-6.8.0-40-generic", "6.8.0")), {},
-     "linux-modules-nvidia-550-6.8.0-40-generic: modules that were built for one kernel"),
+     "linux-modules-nvidia-550-6.8.0-40-generic: these modules were built for one kernel"),
     ((package(DRIVER, None, NEW, errors={"version": "dpkg: not fully installed: 'iF'"}),), {},
      "nvidia-driver-550: dpkg: not fully installed: 'iF'; `dpkg --configure -a`"),
     ((package(DRIVER, V, offers=None, errors={"offers": "apt-cache ended with 100"}),), {},
      "nvidia-driver-550: offers: apt-cache ended with 100"),
     ((package(DRIVER, V, NEW, automatic=None),), {}, "automatic: not in the evidence"),
-    ((package("a;reboot"),), {}, "'a;reboot' is not a package"),
-    ((package(DRIVER, V, "550.90.07$(reboot)"),), {}, "is not a package"),
+    ((package("a;reboot"),), {}, "'a;reboot' is not a valid package"),
+    ((package(DRIVER, V, "550.90.07$(reboot)"),), {}, "is not a valid package"),
     (three(NEW), {"manager": "rpm"}, "the packages are rpm's (libnvidia-compute-550:amd64, "),
     (three(NEW), {"packages": None, "errors": {"packages": "nobody looked"}}, "nobody looked"),
     (three(NEW), {"status": "timeout", "why": "no answer"}, "packages: no answer"),
@@ -184,7 +187,7 @@ def test_nothing_is_planned_where_nothing_is_wrong(plan, wrong, evidence):
     sections = node(*three(NEW))
     assert plan("driver_version", V, sections) == []
     findings = wrong("driver_version", NEW, evidence(sections))
-    with pytest.raises(FixError, match="not of this evidence"):
+    with pytest.raises(FixError, match="does not belong to this evidence"):
         plan("driver_version", NEW, node(*three(NEW), gpu="550.1.1", module="550.1.1"), findings)
 
 

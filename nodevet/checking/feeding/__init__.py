@@ -1,6 +1,6 @@
-"""A training step's stages side by side: the slowest sets the pace. Pure.
+"""The stages of a training step run side by side, and the slowest sets the pace. Pure.
 
-`workload` is what a person says of a job, `node` what the evidence says of the machine, `model` the
-arithmetic on both, `setup` and `advice` the same arithmetic on a changed input. A value that nobody
-knows is an interval without an end, so that it never becomes a number.
+`workload` is a person's description of a job, `node` the evidence about the machine. `setup` joins
+both, `model` is the arithmetic, and `advice` repeats it with a changed input. An unknown value is
+an interval without an end, so that it never becomes a number.
 """

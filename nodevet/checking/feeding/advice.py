@@ -1,4 +1,5 @@
-"""What to change first: the same arithmetic on one changed input at a time, by what each gains."""
+"""What to change first: repeats the arithmetic with one changed input at a time, and compares the
+gains."""
 
 from collections.abc import Iterator, Sequence
 from math import floor
@@ -11,25 +12,25 @@ from nodevet.checking.feeding.node import FeedNode
 from nodevet.checking.feeding.units import amount_text
 from nodevet.checking.feeding.workload import Workload
 
-LEAST = 0.001  # of the throughput: less is nothing
+LEAST = 0.001  # of the throughput; a smaller gain does not count
 
 
 class FeedChange(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing to change, and what comes of that alone."""
+    """One thing to change, and the effect of this change alone."""
 
     name: str  # workers, batch, gpu_preprocessing, link, storage, cache
     text: str  # 56 workers for each GPU instead of 8
     gain: float  # of the throughput: 0.5 is half as much again
-    certain: bool  # else at most so much: a stage that is not known may bind first
-    utilization: Interval  # after it
-    binds: FeedStage  # after it
+    certain: bool  # false: `gain` is an upper bound, because an unknown stage may bind first
+    utilization: Interval  # after the change
+    binds: FeedStage  # after the change
     note: str = ""
 
 
 def changes(
     feed: Feed, workload: Workload, node: FeedNode | None, batch: int
 ) -> tuple[FeedChange, ...]:
-    """Those that gain something at a batch, the best first."""
+    """The changes that gain something at a batch size, the best first."""
     before = outcome(feed, batch)
     candidates = [
         *_workers(feed, before, node),
@@ -45,14 +46,14 @@ def changes(
 
 
 def _order(change: FeedChange) -> tuple[float, bool, str]:
-    """By what is gained; of equals what is certain first."""
+    """The sort key: the largest gain first; certain gains before uncertain ones."""
     return -round(change.gain, 6), not change.certain, change.name
 
 
 def change(
     name: str, text: str, before: BatchOutcome, after: BatchOutcome, note: str = ""
 ) -> FeedChange:
-    """A change by what the model says before and after it."""
+    """The change between two outcomes of the model."""
     most_before, most_after = before.throughput.high or 0.0, after.throughput.high or 0.0
     return FeedChange(
         name=name,
@@ -70,7 +71,7 @@ def with_workers(feed: Feed, workers: int) -> Feed:
 
 
 def _workers(feed: Feed, before: BatchOutcome, node: FeedNode | None) -> Iterator[FeedChange]:
-    """As many as the slowest of the other stages can use, and as the node has cores for."""
+    """A change to as many workers as the slowest other stage can use and the node has cores for."""
     if feed.on_gpu or feed.workers is None:
         return
     others = _slowest_but(before, FeedStage.TRANSFORM)
@@ -85,7 +86,7 @@ def _workers(feed: Feed, before: BatchOutcome, node: FeedNode | None) -> Iterato
     if most is None:
         note = f"needs {workers * feed.gpus} cores"
     elif workers < needed:
-        note = f"{needed} would be needed; the node's cores are enough for {most}"
+        note = f"each GPU needs {needed}; the node's cores are enough for {most}"
     elif node and node.near_cores is not None and workers > node.near_cores:
         note = f"{node.near_cores} cores are near each GPU, the others on another NUMA node"
     yield change(
@@ -95,9 +96,9 @@ def _workers(feed: Feed, before: BatchOutcome, node: FeedNode | None) -> Iterato
 
 
 def _batch(feed: Feed, before: BatchOutcome, batches: Sequence[int]) -> Iterator[FeedChange]:
-    """Another batch of the file; a smaller one only if it is faster."""
+    """A change to another batch size of the file; to a smaller one only if it is faster."""
     others = [outcome(feed, batch) for batch in batches if batch != before.batch]
-    best = max(others, key=lambda each: each.throughput.high or 0.0, default=None)
+    best = max(others, key=lambda outcome: outcome.throughput.high or 0.0, default=None)
     if best:
         text = f"batch {best.batch} instead of {before.batch}"
         yield change("batch", text, before, best, "if the model converges with it")
@@ -112,7 +113,7 @@ def _on_gpu(feed: Feed, before: BatchOutcome) -> Iterator[FeedChange]:
 
 
 def _link(feed: Feed, before: BatchOutcome, node: FeedNode | None) -> Iterator[FeedChange]:
-    """The link that the slot can have, or else one that the other stages do not wait for."""
+    """A change to the slot's best link, or else to a link that the other stages do not wait for."""
     if feed.tensor_b is None or before.link_s.low < _slowest_but(before, FeedStage.LINK).low:
         return
     best = node.link_best if node and feed.link == node.link else None
@@ -126,7 +127,7 @@ def _link(feed: Feed, before: BatchOutcome, node: FeedNode | None) -> Iterator[F
 
 
 def _storage(feed: Feed, before: BatchOutcome) -> Iterator[FeedChange]:
-    """Storage that the other stages do not wait for."""
+    """A change to storage that the other stages do not wait for."""
     others = _slowest_but(before, FeedStage.STORAGE).low
     if feed.sample_b is None or not feed.uncached or before.storage_s.low <= others:
         return
@@ -141,7 +142,7 @@ def _storage(feed: Feed, before: BatchOutcome) -> Iterator[FeedChange]:
 def _cache(
     feed: Feed, before: BatchOutcome, workload: Workload, node: FeedNode | None
 ) -> Iterator[FeedChange]:
-    """The page cache, if the node's memory can hold the data."""
+    """A change to the page cache, if the node's memory can hold the data."""
     size, memory = workload.dataset_b, node.memory_b if node else None
     if not size or not memory or size > memory * 0.8 or not feed.uncached:
         return

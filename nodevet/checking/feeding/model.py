@@ -1,9 +1,9 @@
-"""The arithmetic: how long each stage of a step takes, which of them binds, what the GPU does then.
+"""The arithmetic: how long each stage of a step takes, which stage binds, and how busy the GPU is.
 
 The stages overlap, as in any loader that prefetches: a step takes as long as the slowest of them.
 With batch B, sample size s, a transform rate c and the accelerator's time t, the transform takes
-B·s / c, utilization is t / max(t, B·s / c, ...), the slowdown its inverse, and B·s / t is what must
-arrive for the accelerator to be the slowest.
+B·s / c, utilization is t / max(t, B·s / c, ...), the slowdown is its inverse, and data must arrive
+at B·s / t for the accelerator to be the slowest stage.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,11 +17,11 @@ import msgspec
 from nodevet.checking.feeding.interval import NO_TIME, UNKNOWN, Interval, exactly, larger, smaller
 from nodevet.checking.feeding.workload import LARGEST_BATCH, StepTime
 
-MOST_WORKERS = 65_536  # for each GPU, that are looked at
+MOST_WORKERS = 65_536  # the most workers for each GPU that are tried
 
 
 class FeedStage(str, Enum):
-    """What a step waits for, in the order in which data passes."""
+    """The stages that a step waits for, in the order of the data."""
 
     STORAGE = "storage"  # reads
     TRANSFORM = "transform"  # decoding and augmenting, by workers or on the GPU
@@ -30,7 +30,7 @@ class FeedStage(str, Enum):
 
     @property
     def words(self) -> str:
-        """As a sentence has it: `storage`, `the link`."""
+        """The stage in a sentence: `storage`, `the link`."""
         return self.value if self is FeedStage.STORAGE else f"the {self.value}"
 
 
@@ -38,7 +38,7 @@ OF_EQUALS = (FeedStage.ACCELERATOR, FeedStage.STORAGE, FeedStage.LINK, FeedStage
 
 
 class Feed(msgspec.Struct, frozen=True, kw_only=True):
-    """All that the arithmetic needs of a job and of a node. An interval without bounds: unknown."""
+    """The input of the arithmetic, from a job and a node. An interval without bounds is unknown."""
 
     step: StepTime
     sample_b: float | None  # of one sample as it is read
@@ -57,7 +57,7 @@ class Feed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BatchOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What comes of one batch size. Seconds, bytes, samples per second."""
+    """The outcome of one batch size, in seconds, bytes and samples per second."""
 
     batch: int  # samples of one step of one GPU
     step_s: float  # the accelerator's time
@@ -70,13 +70,13 @@ class BatchOutcome(msgspec.Struct, frozen=True, kw_only=True):
     throughput: Interval  # samples/s of one GPU
     demand_b_s: float | None  # bytes/s that one GPU at full speed takes; null: size not known
     binds: FeedStage  # the slowest stage of those that are known
-    # every stage that may be the slowest, if what is not known is as bad as can be
+    # every stage that may be the slowest if the unknown values are as bad as possible
     may_bind: tuple[FeedStage, ...]
-    workers_needed: int | None  # for each GPU, for the transform to keep up with full speed
+    workers_needed: int | None  # for each GPU, so that the transform keeps up with full speed
 
     @property
     def certain(self) -> bool:
-        """Whether utilization is a number, and not a bound."""
+        """Whether utilization is a number and not only a bound."""
         return self.utilization.exact
 
     def time_of(self, stage: FeedStage) -> Interval:
@@ -89,16 +89,17 @@ class BatchOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Crossover(msgspec.Struct, frozen=True, kw_only=True):
-    """From one batch, or number of workers, to a larger one another stage binds."""
+    """The point at which another stage begins to bind, as the batch or the number of workers
+    grows."""
 
-    at: int  # the first at which it is the second one
+    at: int  # the first batch, or number of workers, at which the second stage binds
     before: FeedStage
     after: FeedStage
-    about: bool = False  # between two batches of a table, on the line that joins them
+    about: bool = False  # true: interpolated between two batches of a table
 
 
 def outcome(feed: Feed, batch: int) -> BatchOutcome:
-    """What comes of a batch size that the workload has a step time for."""
+    """The outcome of a batch size for which the workload has a step time."""
     return _outcome(feed, batch, feed.step.at(batch))
 
 
@@ -132,7 +133,8 @@ def _outcome(feed: Feed, batch: int, step_s: float) -> BatchOutcome:
 
 
 def _slowest(times: dict[FeedStage, Interval]) -> FeedStage:
-    """By the least that each takes; of equals the one that is hardest to change."""
+    """The stage with the largest lower bound of its time; of equal stages the one that is hardest
+    to change."""
     return max(OF_EQUALS, key=lambda stage: times[stage].low)
 
 
@@ -154,7 +156,7 @@ def _transform(feed: Feed, batch: int) -> Interval:
 
 
 def transform_rate(feed: Feed) -> Interval:
-    """Samples per second of one GPU's preprocessing."""
+    """The samples per second of one GPU's preprocessing."""
     if feed.on_gpu:
         return feed.gpu_rate
     busy = UNKNOWN if feed.workers is None else exactly(feed.workers)
@@ -170,8 +172,8 @@ def _link(feed: Feed, batch: int) -> Interval:
 
 
 def workers_needed(feed: Feed, batch: int, within_s: float) -> int | None:
-    """Workers for each GPU that transform a batch in this time, each with a core of its own; None
-    if their rate is not known, or none are needed."""
+    """The number of workers for each GPU that transform a batch in this time, each with a core of
+    its own; None if their rate is not known, or if no worker is needed."""
     if feed.on_gpu or not feed.worker_rate.low or not within_s:
         return None
     exact = batch / (within_s * feed.worker_rate.low)
@@ -179,8 +181,8 @@ def workers_needed(feed: Feed, batch: int, within_s: float) -> int | None:
 
 
 def batch_crossovers(feed: Feed, batches: Sequence[int]) -> tuple[Crossover, ...]:
-    """Where another stage begins to bind as the batch grows: on a line from 1 up, of a table
-    between its first and its last batch."""
+    """Where another stage begins to bind as the batch grows: from 1 up if the step times are a
+    line; between the first and the last batch if they are a table."""
     table = bool(feed.step.table)
     places = sorted({*batches, *(() if table else (1, LARGEST_BATCH))})
     return tuple(_crossings(feed, places, about=table))
@@ -202,8 +204,8 @@ def _crossings(feed: Feed, places: Sequence[int], *, about: bool) -> Iterator[Cr
 
 
 def worker_crossover(feed: Feed, batch: int) -> Crossover | None:
-    """The fewest workers for each GPU with which the transform does not bind; None if it never
-    does, or no number of workers changes that, or the rate of one is not known."""
+    """The least number of workers for each GPU with which the transform does not bind; None if it
+    never binds, if no number of workers changes this, or if the rate of a worker is not known."""
     if feed.on_gpu or not feed.worker_rate.low:
         return None
     single = msgspec.structs.replace(feed, workers=1)
@@ -223,8 +225,8 @@ def worker_crossover(feed: Feed, batch: int) -> Crossover | None:
 def over_workers(
     feed: Feed, batch: int, most: int, shown: Iterable[int]
 ) -> Iterator[tuple[int, BatchOutcome]]:
-    """What comes of a batch with 1 to `most` workers for each GPU: at 40 of these, and with those
-    that are to be `shown` of in any case."""
+    """The outcomes of a batch with 1 to `most` workers for each GPU: for 40 of these numbers, and
+    always for the numbers in `shown`."""
     for workers in sorted({*_spread(1, most, 40), *shown}):
         yield workers, outcome(msgspec.structs.replace(feed, workers=workers), batch)
 

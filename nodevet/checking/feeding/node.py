@@ -1,4 +1,5 @@
-"""What limits the input of a node's GPUs, from its evidence; and why some of it is not known."""
+"""The limits of the input of a node's GPUs, from its evidence; and why some limits are not
+known."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -37,40 +38,40 @@ READS = (
     "pci.functions[].link_width",
     "pci.functions[].upstream[]",
 )
-"""What `cores_and_links` depends on: part of `reads` of whoever uses it."""
-IDLE_GENERATIONS = 2  # the highest that an idle link is lowered to
+"""The fields that `cores_and_links` reads: part of `reads` of a check that uses it."""
+IDLE_GENERATIONS = 2  # the highest generation to which an idle link is lowered
 
 
 class FeedNode(msgspec.Struct, frozen=True, kw_only=True):
-    """One node. An interval without bounds, or null: not known, and `unknown` says why."""
+    """One node. An interval without bounds, or null, is not known, and `unknown` says why."""
 
     gpus: int | None = None  # that NVML lists
     gpu_model: str = ""
     cores: int | None = None
     threads: int | None = None  # logical CPUs online
-    near_cores: int | None = None  # of each GPU's share of its NUMA node; the smallest share
-    link: Interval = UNKNOWN  # bytes/s between host and GPU; of the GPU with the slowest
-    link_best: Interval = UNKNOWN  # what that GPU's slot can do
+    near_cores: int | None = None  # the smallest share of a GPU in the cores of its NUMA node
+    link: Interval = UNKNOWN  # bytes/s between host and GPU, for the slowest GPU
+    link_best: Interval = UNKNOWN  # bytes/s that this GPU's slot can move
     link_words: str = ""  # Gen4 x16
     nvme: Interval = UNKNOWN  # bytes/s of the links of all NVMe drives together
     nvme_words: str = ""
     network: Interval = UNKNOWN  # bytes/s of all network links that are up
     network_words: str = ""
     memory_b: int | None = None
-    unknown: Mapping[str, str] = {}  # of gpus, cores, near_cores, link, nvme, network, memory: why
+    unknown: Mapping[str, str] = {}  # why, by gpus, cores, near_cores, link, nvme, network, memory
 
 
 class LinkFact(msgspec.Struct, frozen=True, kw_only=True):
-    """The way between the host and a GPU."""
+    """The path between the host and a GPU."""
 
     now: Interval = UNKNOWN  # bytes/s
     best: Interval = UNKNOWN
     words: str = ""
-    why: str = ""  # not known
+    why: str = ""  # why it is not known
 
 
 def feed_node(evidence: Evidence, job: int | None = None) -> FeedNode:
-    """All that matters of a node. `job`: GPUs of the job on it; None: all of them."""
+    """The limits of a node. `job`: the number of the job's GPUs on it; None: all GPUs."""
     node = cores_and_links(evidence, job)
     near, no_near = near_cores(evidence)
     nvme, nvme_words = nvme_links(evidence)
@@ -96,8 +97,8 @@ def feed_node(evidence: Evidence, job: int | None = None) -> FeedNode:
 
 
 def cores_and_links(evidence: Evidence, job: int | None = None) -> FeedNode:
-    """What bounds the CPU's and the link's stage, and the number of GPUs; nothing else. `job`: GPUs
-    of the job, not known which ones; None: all of them."""
+    """Only the limits of the CPU's and the link's stage, and the number of GPUs. `job`: the number
+    of the job's GPUs, which may be any of the node's; None: all GPUs."""
     gpus = listed_gpus(evidence)
     bound, no_cpus = cpus(evidence)
     link = gpu_link(evidence, job)
@@ -115,7 +116,7 @@ def cores_and_links(evidence: Evidence, job: int | None = None) -> FeedNode:
 
 @once
 def listed_gpus(evidence: Evidence) -> tuple[Gpu, ...] | str:
-    """Every GPU that NVML counts; or why they are not known."""
+    """Every GPU that NVML counts; or why the GPUs are not known."""
     section = evidence[Gpus]
     if section.data is None:
         return f"NVML: {section.why}"
@@ -139,7 +140,7 @@ def _model(evidence: Evidence) -> str:
 
 def cpus(evidence: Evidence) -> tuple[Interval, str]:
     """How many workers can run at full speed at once: at least one for each core, and at most one
-    for each logical CPU, of which the second of a core is worth less than the first."""
+    for each logical CPU, because the second logical CPU of a core adds less than the first."""
     section = evidence[Cpu]
     if section.data is None:
         return UNKNOWN, f"cpu: {section.why}"
@@ -153,7 +154,8 @@ def cpus(evidence: Evidence) -> tuple[Interval, str]:
 
 
 def near_cores(evidence: Evidence) -> tuple[int | None, str]:
-    """The smallest share that a GPU has of the cores of its own NUMA node; or why not known."""
+    """The smallest share that a GPU has of the cores of its own NUMA node; or why it is not
+    known."""
     bound, why = cpus(evidence)
     nodes, gpus = nodes_of(evidence), listed_gpus(evidence)
     if bound.high is None or isinstance(nodes, Finding):
@@ -183,8 +185,8 @@ def near_cores(evidence: Evidence) -> tuple[int | None, str]:
 
 
 def gpu_link(evidence: Evidence, job: int | None = None) -> LinkFact:
-    """The slowest way between the host and a GPU, ports that it shares with others of the job
-    included."""
+    """The slowest path between the host and a GPU, including ports that the GPU shares with others
+    of the job."""
     gpus = listed_gpus(evidence)
     if isinstance(gpus, str):
         return LinkFact(why=gpus)
@@ -200,8 +202,8 @@ def gpu_link(evidence: Evidence, job: int | None = None) -> LinkFact:
 
 
 def _way(evidence: Evidence, gpu: Gpu, job: int, listed: int) -> LinkFact:
-    """The GPU's own link, and what it has of those above, if the job has so many of the GPUs that
-    are listed."""
+    """The GPU's own link, and its share of the links above. `job`: how many of the `listed` GPUs
+    the job has."""
     own = _own_link(gpu)
     if own.why:
         return own
@@ -211,7 +213,7 @@ def _way(evidence: Evidence, gpu: Gpu, job: int, listed: int) -> LinkFact:
     for port, gpus in ports:
         rate, best = _port_rate(port)
         if rate is UNKNOWN:
-            why = f"{port.address}: its link is not known"
+            why = f"{port.address}: the link is not known"
             return LinkFact(now=Interval(0.0, own.now.high), words=own.words, why=why)
         share, share_best = (_share(port_rate, gpus, job, listed) for port_rate in (rate, best))
         most = min(gpus, job)
@@ -225,14 +227,14 @@ def _way(evidence: Evidence, gpu: Gpu, job: int, listed: int) -> LinkFact:
 
 
 def _share(port: Interval, below: int, job: int, listed: int) -> Interval:
-    """What a GPU of the job has of a port: as few of the others as can be, or as many, have the
-    rest."""
+    """The share of a port that a GPU of the job has: between the cases that as many and as few
+    other GPUs of the job as possible share the port."""
     most, least = min(below, job), max(1, below - (listed - job))
     return Interval(port.low / most, None if port.high is None else port.high / least)
 
 
 def _own_link(gpu: Gpu) -> LinkFact:
-    """What NVML says of the GPU's link; an idle GPU lowers it, and raises it under load."""
+    """The GPU's link as NVML reports it. An idle GPU lowers its link, and raises it under load."""
     now, most, width = gpu.pcie_generation, gpu.pcie_generation_max, gpu.pcie_width
     label = f"GPU {gpu.index}"
     if now not in RATES:
@@ -257,8 +259,8 @@ def _why_unusable(gpu: Gpu, field: str) -> str:
 
 
 def _shared_ports(evidence: Evidence, gpu: Gpu) -> tuple[tuple[PciFunction, int], ...] | str:
-    """The ports above the GPU, each with how many GPUs are below it; none in a virtual machine,
-    where they are not real. Or why they are not known."""
+    """The ports above the GPU, each with the number of GPUs below it, or why they are not known. A
+    virtual machine has none, because its ports are not real."""
     host = evidence[HostInfo].data
     if host is None or not host.virtualization:
         return f"virtualization: {host.why('virtualization') if host else evidence[HostInfo].why}"
@@ -281,7 +283,7 @@ def _shared_ports(evidence: Evidence, gpu: Gpu) -> tuple[tuple[PciFunction, int]
 
 @once
 def _gpus_below(evidence: Evidence) -> Counter[str]:
-    """How many of the GPUs that NVML lists are below each port."""
+    """The number of NVML's GPUs below each port."""
     counts: Counter[str] = Counter()
     gpus = listed_gpus(evidence)
     for gpu in () if isinstance(gpus, str) else gpus:
@@ -292,7 +294,7 @@ def _gpus_below(evidence: Evidence) -> Counter[str]:
 
 
 def _port_rate(port: PciFunction) -> tuple[Interval, Interval]:
-    """What a port's link moves now and at best; an idle one may be lowered too."""
+    """The rates of a port's link, now and at best. An idle link may be lowered, too."""
     now, most = generation_of(port.link_gts), generation_of(port.link_gts_max)
     if not now or port.link_width not in WIDTHS:
         return UNKNOWN, UNKNOWN
@@ -308,8 +310,8 @@ def _words(port: PciFunction) -> str:
 
 
 def nvme_links(evidence: Evidence) -> tuple[Interval, str]:
-    """What the links of all NVMe drives together move at the most; their flash may be slower. With
-    words, or with why it is not known."""
+    """The highest rate of the links of all NVMe drives together, and its text, or why it is not
+    known. The drives' flash may be slower."""
     section, bus = evidence[Nvme], evidence[Pci].data
     if section.data is None or section.data.controllers is None:
         return UNKNOWN, f"nvme: {section.data.why('controllers') if section.data else section.why}"
@@ -318,7 +320,7 @@ def nvme_links(evidence: Evidence) -> tuple[Interval, str]:
         function = bus.by_address.get(drive.address or "") if bus else None
         rate = _port_rate(function)[1] if function else UNKNOWN
         if rate.high is None:
-            return UNKNOWN, f"{drive.name[:40]}: its PCIe link is not known"
+            return UNKNOWN, f"{drive.name[:40]}: the PCIe link is not known"
         rates.append(rate.high)
     if not rates:
         return UNKNOWN, "the node has no NVMe drive"
@@ -326,7 +328,7 @@ def nvme_links(evidence: Evidence) -> tuple[Interval, str]:
 
 
 def network_links(evidence: Evidence) -> tuple[Interval, str]:
-    """What all network links that are up move together at the most, Ethernet and InfiniBand."""
+    """The highest rate of all network links together that are up, Ethernet and InfiniBand."""
     section = evidence[Network]
     if section.data is None or section.data.interfaces is None:
         why = section.data.why("interfaces") if section.data else section.why
@@ -348,14 +350,14 @@ def network_links(evidence: Evidence) -> tuple[Interval, str]:
 
 
 def _ethernets(interfaces: Iterable[Interface]) -> Iterator[Interface]:
-    """Ports of NICs that are not known to be down."""
+    """The ports of NICs that are up, or may be up."""
     for interface in interfaces:
         if interface.kind == "physical" and interface.type == 1 and interface.operstate != "down":
             yield interface
 
 
 def _infiniband_gbps(evidence: Evidence) -> list[float] | str:
-    """The rates of all InfiniBand ports that are up; or why they are not known."""
+    """The rates of all InfiniBand ports that are up; or why the rates are not known."""
     section = evidence[Infiniband]
     if section.status == "absent":
         return []

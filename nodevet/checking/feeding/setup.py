@@ -1,4 +1,4 @@
-"""A workload on a node: what the file says, and what the node fills in."""
+"""A workload on a node: values from the file, and values that the node fills in."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from nodevet.checking.feeding.model import Feed, FeedStage
 from nodevet.checking.feeding.node import FeedNode
 from nodevet.checking.feeding.workload import Workload
 
-NO_READ = "storage.read is not given, and a look at a node cannot measure it"
+NO_READ = "storage.read is not given, and the probe cannot measure it"
 
 
 class UnknownStage(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,7 +20,7 @@ class UnknownStage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def feed_of(workload: Workload, node: FeedNode | None) -> Feed:
-    """All that the arithmetic needs. `node`: None works from the file alone."""
+    """The input of the arithmetic. Without a `node`, it comes from the file alone."""
     return Feed(
         step=workload.step,
         sample_b=workload.sample_b,
@@ -40,7 +40,7 @@ def feed_of(workload: Workload, node: FeedNode | None) -> Feed:
 
 
 def relevant(workload: Workload, node: FeedNode) -> FeedNode:
-    """The node without what the file itself says, or does not ask for."""
+    """The node without the values that the file itself gives or does not need."""
     needed = {
         "link": workload.link is None,
         "nvme": workload.storage_over == "nvme",
@@ -62,13 +62,13 @@ def relevant(workload: Workload, node: FeedNode) -> FeedNode:
 
 
 def gpus_of(workload: Workload, node: FeedNode | None) -> int:
-    """GPUs of the job on one node: as the file says, or those of the node, or else one."""
+    """The number of the job's GPUs on one node: from the file, or from the node, or else one."""
     return workload.gpus or (node.gpus if node else None) or 1
 
 
 def why_uncounted(workload: Workload, node: FeedNode | None) -> str:
-    """Why it is not known how many GPUs share what the node has; empty if it is. One GPU, for which
-    it is reckoned then, is the best case."""
+    """Why it is not known how many GPUs share the node's resources; empty if it is known. The
+    arithmetic then takes one GPU, which is the best case."""
     if node is None or workload.gpus is not None or node.gpus is not None:
         return ""
     return node.unknown.get("gpus", "GPUs are not known")
@@ -81,7 +81,8 @@ def _cpus(workload: Workload, node: FeedNode) -> Interval:
 
 
 def _storage(workload: Workload, node: FeedNode | None) -> Interval:
-    """As stated, unless the node's links cannot carry it; unstated, what these bound it to."""
+    """The rate from the file, unless the node's links cannot carry it; without one, the bound of
+    the links."""
     stated = workload.storage_read
     links = {"nvme": node.nvme, "network": node.network} if node else {}
     bound = links.get(workload.storage_over or "", UNKNOWN)
@@ -93,8 +94,8 @@ def _storage(workload: Workload, node: FeedNode | None) -> Interval:
 
 
 def unknowns(feed: Feed, workload: Workload, node: FeedNode | None) -> Iterator[UnknownStage]:
-    """The stages whose time is not known, each with why; those that are bounded on both sides are
-    known well enough to be told as a range."""
+    """The stages whose time is not known, each with the reason. A time with bounds on both sides
+    counts as known, because a range can be shown."""
     for stage, why in (
         (FeedStage.STORAGE, _no_storage(feed, workload, node)),
         (FeedStage.TRANSFORM, _no_transform(feed, workload, node)),
@@ -142,4 +143,4 @@ def _no_link(feed: Feed, node: FeedNode | None) -> str:
     if feed.link.low:
         return ""
     known = node.unknown.get("link") if node else ""
-    return known or "link is not given, and no host is named to ask"
+    return known or "link is not given, and no host is named to read it from"

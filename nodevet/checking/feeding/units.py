@@ -1,5 +1,5 @@
 """Amounts with units, as people write them: `500 kB`, `2 GB/s`, `5.86 ms`. Decimal and binary
-prefixes are told apart (kB is 1,000 bytes, KiB 1,024), bytes and bits too (GB/s, Gbit/s)."""
+prefixes differ (kB is 1,000 bytes, KiB 1,024), and so do bytes and bits (GB/s, Gbit/s)."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -39,16 +39,16 @@ SHARES: Mapping[str, float] = {"%": 0.01}
 
 _PER_LANE = {1: 2.5 * 0.8, 2: 5 * 0.8, 3: 8 * 128 / 130, 4: 16 * 128 / 130, 5: 32 * 128 / 130,
              6: 64 * 236 / 256}  # fmt: skip
-"""Gbit/s of a lane by generation, less the encoding: 8b/10b, 128b/130b, and of Gen6 the bytes of a
-256-byte flit that carry packets. PCI Express Base Specification 6.0."""
+"""The Gbit/s of a lane by generation, without the overhead of the encoding: 8b/10b, 128b/130b, and
+for Gen6 the bytes of a 256-byte flit that carry no packets. PCI Express Base Specification 6.0."""
 LINK = re.compile(r"(?:PCIe )?Gen ?([1-6]) ?x([0-9]{1,2})", re.IGNORECASE)
 AT_LEAST = 0.75
-"""What a link moves of what its encoding leaves, at the least: packets of 128 bytes have headers of
-20 to 24, and pinned copies come to 0.76 to 0.87 on Gen3 to Gen5."""
+"""The least share of the encoded rate that a link moves: packets of 128 bytes have headers of 20 to
+24 bytes, and pinned copies reach 0.76 to 0.87 on Gen3 to Gen5."""
 
 
 def size(text: str) -> float:
-    """Bytes of `500 kB`. Raises ValueError, as all of these do."""
+    """The bytes of `500 kB`. Raises ValueError, like all functions here."""
     return _amount(text, SIZES, "a size such as 500 kB or 64 KiB")
 
 
@@ -87,7 +87,7 @@ def samples(text: str, sample_b: float) -> float:
 
 
 def link(text: str) -> tuple[int, int] | None:
-    """Generation and lanes of `Gen4 x16`; None if it is another text."""
+    """The generation and lanes of `Gen4 x16`; None for another text."""
     match = LINK.fullmatch(text.strip())
     if not match:
         return None
@@ -97,7 +97,7 @@ def link(text: str) -> tuple[int, int] | None:
 
 
 def link_rate(generation: int, lanes: int) -> float:
-    """Bytes per second that the encoding of a PCIe link leaves, one way.
+    """The bytes per second that the encoding of a PCIe link leaves in one direction.
 
     >>> round(link_rate(4, 16) / 1e9, 1), round(link_rate(3, 16) / 1e9, 2)
     (31.5, 15.75)
@@ -106,10 +106,11 @@ def link_rate(generation: int, lanes: int) -> float:
 
 
 def amount_text(amount: float, unit: str) -> str:
-    """An amount of bytes (`B`) or bytes per second (`B/s`) with a decimal prefix, as it is typed.
+    """An amount of bytes (`B`) or bytes per second (`B/s`) with a decimal prefix, as people type
+    it.
 
-    >>> written(500e3, "B"), written(10.9e9, "B/s"), written(0, "B")
-    ('500 kB', '10.9 GB/s', '0 B')
+    >>> amount_text(500e3, "B"), amount_text(10.9e9, "B/s"), amount_text(0, "B") ('500 kB', '10.9
+    GB/s', '0 B')
     """
     prefix, factor = "", 1.0
     for name, size in _DECIMAL.items():
@@ -138,8 +139,8 @@ def _split(text: str, expected: str, units: Iterable[str]) -> tuple[float, str]:
 
 
 def _unknown(unit: str, units: Mapping[str, float], expected: str) -> str:
-    """Why a unit is not taken; the rule on K is that of the traps of YAML: what readers disagree on
-    is refused by name."""
+    """Why a unit is refused. K is refused because some readers take it for 1,000 and others for
+    1,024."""
     if unit in ("KB", "KB/s", "K", "Kbit/s", "Kb/s"):
         rest = unit[1:] or "B"
         return (
@@ -148,7 +149,7 @@ def _unknown(unit: str, units: Mapping[str, float], expected: str) -> str:
             else f"{brief(unit)} is not a unit; write k{rest}"
         )
     near = f"write {unit}/s" if f"{unit}/s" in units else did_you_mean(unit, units)
-    return f"{brief(unit)} is not a unit that is known here; {near or f'write {expected}'}"
+    return f"{brief(unit)} is not a known unit; {near or f'write {expected}'}"
 
 
 def _listed(numbers: Iterable[int]) -> str:

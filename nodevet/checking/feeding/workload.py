@@ -1,4 +1,4 @@
-"""The description of a job's input: the fields as people write them, and as numbers."""
+"""The description of a job's input: the fields as people write them, and their numbers."""
 
 import re
 from bisect import bisect_left
@@ -19,7 +19,7 @@ LARGEST_BATCH = 10_000_000
 LONGEST_STEP = 86_400.0  # seconds: a day
 Read = TypeVar("Read")
 
-UNIT = "[A-Za-z%µμ]"  # a number alone is none of these
+UNIT = "[A-Za-z%µμ]"  # a number alone does not match
 Size = Annotated[str, Meta(pattern=UNIT, title="a size such as 500 kB")]
 Rate = Annotated[str, Meta(pattern=UNIT, title="a rate such as 2 GB/s")]
 Time = Annotated[str, Meta(pattern=UNIT, title="a time such as 5.86 ms")]
@@ -36,15 +36,15 @@ class Fields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class TransformFields(Fields, frozen=True, kw_only=True):
-    """Decoding and augmenting samples, until they are what a step takes."""
+    """How samples are decoded and augmented for a step."""
 
     device: Literal["cpu", "gpu"] = "cpu"
-    """Where it happens: in data loader workers, or on the GPU (DALI, nvJPEG)"""
+    """Where the transform happens: in data loader workers, or on the GPU (DALI, nvJPEG)"""
     worker_rate: Pace | None = None
-    """What one worker does with a core of its own: 250 MB/s of stored samples, 500 samples/s, or
+    """The rate of one worker with a core of its own: 250 MB/s of stored samples, 500 samples/s, or
     2 ms of CPU time for each sample"""
     gpu_rate: Pace | None = None
-    """What one GPU would do, or does, beside its steps"""
+    """The rate of preprocessing on one GPU beside its steps"""
 
     def __post_init__(self) -> None:
         refuse(_unreadable(self, worker_rate=_pace, gpu_rate=_pace))
@@ -54,37 +54,37 @@ class StorageFields(Fields, frozen=True, kw_only=True):
     """Where samples are read from."""
 
     read: Rate | None = None
-    """What all GPUs of the node together can read"""
+    """The rate at which all GPUs of the node together can read"""
     latency: Time | None = None
-    """Of one read of one sample"""
+    """The latency of one read of one sample"""
     concurrency: Count | None = None
-    """Reads under way at once on the node; left out: one for each worker"""
+    """Reads in flight at once on the node; default: one for each worker"""
     cached: Share | None = None
-    """Reads that the page cache answers, which take no time here"""
+    """The share of reads that the page cache answers; they count as taking no time"""
     over: Literal["nvme", "network"] | None = None
-    """Which links of the node bound it, if `read` is not known"""
+    """The node's links that limit the rate, if `read` is not known"""
 
     def __post_init__(self) -> None:
         refuse(_unreadable(self, read=units.rate, latency=units.seconds, cached=units.share))
         if self.concurrency is not None and self.latency is None:
-            raise FieldError("says nothing without a latency; add one", "concurrency")
+            raise FieldError("has no effect without a latency; add one", "concurrency")
 
 
 class MeasuredFields(Fields, frozen=True, kw_only=True):
-    """What `nodevet feed --measure` wrote: rates in place of those that the file leaves out."""
+    """The output of `nodevet feed --measure`: rates for those that the file leaves out."""
 
     sample_size: Size | None = None
-    """What was read for each sample"""
+    """The bytes that were read for each sample"""
     worker_rate: Pace | None = None
-    """What one worker did with a second of CPU time"""
+    """The rate of one worker for each second of CPU time"""
     storage_read: Rate | None = None
-    """What was read, if the loader waited for it"""
+    """The rate of reads, if the loader waited for them"""
     when: str = ""
     """When it was measured"""
     host: str = ""
-    """On which machine"""
+    """The machine on which it was measured"""
     command: str = ""
-    """What was run"""
+    """The command that was measured"""
 
     def __post_init__(self) -> None:
         readers = {"sample_size": units.size, "worker_rate": _pace, "storage_read": units.rate}
@@ -92,19 +92,19 @@ class MeasuredFields(Fields, frozen=True, kw_only=True):
 
 
 class WorkloadFields(Fields, frozen=True, kw_only=True):
-    """The input side of a job. A missing value is taken from the node, or unknown."""
+    """The input side of a job. A missing value comes from the node, or is unknown."""
 
     step: Annotated[dict[str, Time], Meta(min_length=1)]
     """The accelerator's time for one step: by batch size `{32: 5.86 ms, 64: 6.7 ms}`, or
     `{fixed: 5 ms, per_sample: 26 us}`, or `{throughput: 2500 samples/s}`"""
     batch_sizes: BatchSizes | None = None
-    """Samples of one step of one GPU; left out: those of `step`"""
+    """The samples of one step of one GPU; default: the batch sizes of `step`"""
     sample_size: Size | None = None
-    """Of one sample as it is stored and read"""
+    """The size of one sample as it is stored and read"""
     tensor_size: Size | None = None
-    """Of one sample as it goes to the GPU, if it is another size"""
+    """The size of one sample as it goes to the GPU, if it differs"""
     gpus: Count | None = None
-    """GPUs of the job on one node; left out: all that the node has"""
+    """The number of the job's GPUs on one node; default: all GPUs of the node"""
     workers: Count | None = None
     """Data loader workers for each GPU"""
     transform: TransformFields = msgspec.field(default_factory=TransformFields)
@@ -112,11 +112,11 @@ class WorkloadFields(Fields, frozen=True, kw_only=True):
     storage: StorageFields = msgspec.field(default_factory=StorageFields)
     """Where samples are read from"""
     link: Link | None = None
-    """Between host and GPU; left out: what the node's GPUs have negotiated"""
+    """The link between host and GPU; default: the link that the node's GPUs negotiated"""
     dataset_size: Size | None = None
-    """Of all samples: whether the page cache can hold them"""
+    """The size of all samples, which says whether the page cache can hold them"""
     measured: MeasuredFields = msgspec.field(default_factory=MeasuredFields)
-    """What was measured"""
+    """The measured rates"""
 
     def __post_init__(self) -> None:
         sizes = _unreadable(self, sample_size=units.size, tensor_size=units.size,
@@ -128,24 +128,25 @@ class WorkloadFile(WorkloadFields, frozen=True, kw_only=True):
     """A whole workload file."""
 
     nodevet: Literal[1]
-    """Version of this format"""
+    """The version of this format"""
     workload: Annotated[str, Meta(pattern=r"\S", title="text that is not empty")]
-    """What the job is, in a few words"""
+    """A few words about the job"""
 
 
 class StepTime(msgspec.Struct, frozen=True, kw_only=True):
-    """Seconds of one step by its batch: those of a table, or a line."""
+    """The seconds of one step by batch size: a table or a line."""
 
     table: Mapping[int, float] = {}  # by batch, ascending
     fixed_s: float = 0.0
     per_sample_s: float = 0.0
 
     def at(self, batch: int) -> float:
-        """Of a batch that the table has, or of any on the line. Raises KeyError."""
+        """The seconds of a batch size of the table, or of any on the line. Raises KeyError."""
         return self.table[batch] if self.table else self.fixed_s + self.per_sample_s * batch
 
     def between(self, batch: int) -> float:
-        """As `at`; between two of the table on the line that joins them, outside as at its end."""
+        """Like `at`, but interpolates between two batch sizes of the table; outside the table, the
+        value at its end."""
         if not self.table:
             return self.at(batch)
         batches = list(self.table)
@@ -158,7 +159,8 @@ class StepTime(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
-    """What the file says, in bytes, seconds and samples per second; null if it does not say."""
+    """The values of the file, in bytes, seconds and samples per second; null if the file has
+    none."""
 
     name: str
     batches: tuple[int, ...]  # samples of one step of one GPU, ascending
@@ -181,7 +183,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def workload_of(fields: WorkloadFields, name: str) -> Workload:
-    """The numbers of the fields, which were validated when they were decoded."""
+    """The numbers of the fields, which were validated while they were decoded."""
     transform, storage, measured = fields.transform, fields.storage, fields.measured
     sample_b = _read(units.size, fields.sample_size or measured.sample_size)
     steps = _steps(fields.step)
@@ -240,7 +242,7 @@ BATCH = re.compile(r"[1-9][0-9]{0,8}")  # 032 would be 32 a second time
 
 
 def _bad_steps(fields: WorkloadFields) -> Iterator[FieldError]:
-    """What is wrong with the times of steps, and with batches that have none."""
+    """The errors in the times of steps, and about batches without a time."""
     sizes, words = [], []
     for key, text in fields.step.items():
         if BATCH.fullmatch(key) and int(key) <= LARGEST_BATCH:
@@ -313,7 +315,7 @@ def _pace(text: str) -> float:
 
 
 def _samples(text: str | None, sample_b: float | None) -> Interval:
-    """Samples per second; a rate in bytes says none if the size of a sample is not known."""
+    """The samples per second; unknown for a rate in bytes if the size of a sample is not known."""
     if text is None:
         return UNKNOWN
     if sample_b is None:
