@@ -4,15 +4,15 @@
 NVIDIA driver, the OFED modules or the file system client were not built or tested; nodes of one job
 then behave differently.
 
-**Read from** /proc/sys/kernel/osrelease, what `uname -r` prints.
+**Read from** /proc/sys/kernel/osrelease, the text that `uname -r` prints.
 
-**Verdicts.** `one_of` is a release or several, in which `*` stands for any text:
-`5.15.0-*-generic`. `minimum` compares number by number: 5.15.0-105-generic is above 5.15.0-94. A
-newer kernel that is installed and waits for a reboot is not looked for.
+**Verdicts.** `one_of` is one release or a list; `*` stands for any text: `5.15.0-*-generic`.
+`minimum` compares number by number: 5.15.0-105-generic is above 5.15.0-94. The check does not look
+for a newer kernel that is installed and waits for a reboot.
 
-**To fix it** install the kernel and the modules that belong to it, make it the default
-(`grub-set-default`, `grubby --set-default`) and reboot; hold the package (`apt-mark hold`, `dnf
-versionlock`) so that it stays.
+**To fix it** install the kernel and its modules, make it the default (`grub-set-default`, `grubby
+--set-default`) and reboot; hold the package (`apt-mark hold`, `dnf versionlock`) so that an upgrade
+does not replace it.
 """
 
 import re
@@ -34,8 +34,8 @@ Release = Annotated[
     ),
 ]
 INSTALL = (
-    "install that kernel with the modules that belong to it, make it the default and reboot; hold "
-    "its package, so that it stays"
+    "install the expected kernel with its modules, make it the default and reboot; hold its "
+    "package so that an upgrade does not replace it"
 )
 
 
@@ -46,7 +46,7 @@ class Params(CheckParams):
     bare: ClassVar[str] = "one_of"
 
     one_of: Words | None = None
-    """A release as `uname -r` prints it, or several; `*` stands for any text."""
+    """A release as `uname -r` prints it, or a list of releases; `*` stands for any text."""
     minimum: Release | None = None
     """The oldest release, in quotes: "5.15" or "5.15.0-94"."""
 
@@ -60,14 +60,14 @@ def judge(params: Params, actual: str) -> Finding:
     if params.minimum is not None:
         numbers = numbers_of(actual)
         if not numbers:
-            return unknown(actual=actual, why="not a version of a kernel")
+            return unknown(actual=actual, why="not a kernel version")
         if not is_newer(numbers, numbers_of(params.minimum)):
             return fail(expected=f"at least {params.minimum}", actual=actual, advice=INSTALL)
     return ok(expected=expected, actual=actual)
 
 
 def numbers_of(release: str) -> tuple[int, ...]:
-    """The numbers that a release begins with.
+    """The leading numbers of the release.
 
     >>> numbers_of("5.14.0-427.13.1.el9_4.x86_64")
     (5, 14, 0, 427, 13, 1)
@@ -77,10 +77,9 @@ def numbers_of(release: str) -> tuple[int, ...]:
 
 
 def is_newer(release: tuple[int, ...], minimum: tuple[int, ...]) -> bool:
-    """Whether it is the minimum or above; numbers that are not there are 0.
+    """Whether `release` is at least `minimum`; missing numbers count as 0.
 
-    >>> newer((6, 9), (6, 9, 0)), newer((5, 15, 0, 94), (5, 15, 0, 105))
-    (True, False)
+    >>> is_newer((6, 9), (6, 9, 0)), is_newer((5, 15, 0, 94), (5, 15, 0, 105)) (True, False)
     """
     return release + (0,) * (len(minimum) - len(release)) >= minimum
 
@@ -93,5 +92,5 @@ CHECK = node_value(
     learn=itself,
     nothing="the baseline names no kernel",
     area=Area.KERNEL,
-    unasked="only a site knows which kernels it tested: say kernel: 5.15.0-*-generic",
+    unasked="only the site knows which kernels it tested: write kernel: 5.15.0-*-generic",
 )

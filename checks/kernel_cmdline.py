@@ -1,19 +1,19 @@
-"""The kernel was booted with the expected parameters, and without others.
+"""The kernel was booted with the expected parameters and without the forbidden ones.
 
-**Why it matters.** iommu=pt, pci=realloc, huge pages or isolated CPUs are set on the boot loader's
-command line and nowhere else: a node that was reinstalled or got another boot entry lacks them, and
-GPUDirect or the CPU layout of jobs breaks. Debugging leaves nosmt or mitigations behind.
+**Why it matters.** Only the boot loader's command line sets iommu=pt, pci=realloc, huge pages or
+isolated CPUs. A reinstalled node, or a node with another boot entry, lacks them, and GPUDirect or
+the CPU layout of jobs breaks. A debugging session may leave nosmt or mitigations=off behind.
 
-**Read from** /proc/cmdline, as the running kernel was booted.
+**Read from** /proc/cmdline, the command line of the running kernel.
 
-**Verdicts.** `name=value` wants that value: by itself, or among several with commas
-(`intel_iommu=on,sm_on` has intel_iommu=on). A name alone stands for any value. Dashes and
-underscores are the same. If a parameter is given twice, the last value counts, except where the
-kernel takes all of them (console, pci, iommu, hugepages and the like, rd.*, modules' blacklists).
-What follows `--` is for init and not looked at.
+**Verdicts.** `name=value` expects that value, alone or in a list with commas
+(`intel_iommu=on,sm_on` has intel_iommu=on). A name alone matches any value. Dashes and underscores
+are equal. If a parameter is given twice, the last value counts, unless the kernel uses all of them
+(console, pci, iommu, hugepages and the like, rd.*, module blacklists). The check ignores the text
+after `--`, which is for init.
 
-**To fix it** change GRUB_CMDLINE_LINUX in /etc/default/grub and run `update-grub`, or `grubby
---update-kernel=ALL --args=... --remove-args=...`; it holds from the next boot on.
+**To fix it** change GRUB_CMDLINE_LINUX in /etc/default/grub and run `update-grub`, or run `grubby
+--update-kernel=ALL --args=... --remove-args=...`; the change takes effect at the next boot.
 """
 
 import re
@@ -66,7 +66,7 @@ class Params(CheckParams):
     def __post_init__(self) -> None:
         both = sorted(set(self.present) & set(self.absent))
         if both:
-            raise ValueError(f"{', '.join(both)}: in present and in absent")
+            raise ValueError(f"{', '.join(both)}: listed in both present and absent")
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
@@ -101,7 +101,7 @@ def judge_parameter(
     expected = "present" if present else "absent"
     if is_present is present:
         return ok(subject, expected=expected, actual=expected)
-    why = f"given {len(values)} times: the last one counts" if len(values) > len(counting) else ""
+    why = f"given {len(values)} times: the last value counts" if len(values) > len(counting) else ""
     return fail(subject, expected=expected, actual=shown or "absent", why=why, advice=CHANGE)
 
 
@@ -116,7 +116,7 @@ def has(actual: str | None, value: str) -> bool:
 
 
 def parameters(cmdline: str) -> Mapping[str, tuple[str | None, ...]]:
-    """The values of each parameter, in their order; None for one without `=`.
+    """The values of each parameter, in order; None for a parameter without `=`.
 
     >>> parameters('ro iommu=pt dyndbg="file a.c +p" pci=a pci=b -- quiet')["pci"]
     ('a', 'b')
@@ -142,7 +142,7 @@ LEARNT = re.compile(
     r"|(?:processor|intel_idle)\.max_cstate|idle|(?:intel|amd)_pstate|cgroup_no_v1|pcie_aspm"
     r"|systemd\.unified_cgroup_hierarchy|module_blacklist|modprobe\.blacklist|nvidia.*"
 )
-"""Parameters that change how a node performs, and are not about its own disks and consoles."""
+"""Parameters that change a node's performance, without those of its disks and consoles."""
 
 
 def learn(evidence: Evidence) -> Value:
@@ -164,7 +164,8 @@ CHECK = Check(
     area=Area.KERNEL,
     reads=("host.cmdline",),
     judge=judge,
-    unasked="only a site knows its kernel parameters: write kernel_cmdline: {present: [iommu=pt]}",
+    unasked="only the site knows its kernel parameters: write kernel_cmdline: {present: "
+    "[iommu=pt]}",
     learn=learn,
     severity=Severity.WARNING,
 )

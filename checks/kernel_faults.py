@@ -1,32 +1,33 @@
-"""The kernel has logged no trouble since boot: OOM kills, hung tasks, lockups, oopses, dead NICs.
+"""The kernel has logged no faults since boot: OOM kills, hung tasks, lockups, oopses, dead NICs.
 
-**Why it matters.** The job that was killed is gone, the next one runs on a node whose memory is
-too small for what runs beside it, whose file system hangs or whose driver has crashed. Nothing
-but the kernel log tells of it afterwards.
+**Why it matters.** The kernel has killed a job, and the next job runs on a node that has too little
+memory, whose file system hangs or whose driver has crashed. Afterwards only the kernel log shows
+it.
 
-**Read from** the kernel log since boot, and for how the boot before ended the names and times of
-/sys/fs/pstore and of /var/lib/systemd/pstore, where systemd-pstore keeps them.
+**Read from** the kernel log since boot. The names and times of the files in /sys/fs/pstore, and in
+/var/lib/systemd/pstore where systemd-pstore keeps them, show how the previous boot ended.
 
-**Verdicts.** Each kind is a finding of its own: `oom` (the kernel ran out of memory and killed a
-process), `hung_task` (blocked for minutes, mostly by storage or NFS), `soft_lockup` and
-`hard_lockup` (a CPU that does not come back), `rcu_stall`, `oops` (BUG, Oops, a fault in the kernel
+**Verdicts.** Each kind has its own finding: `oom` (the kernel ran out of memory and killed a
+process), `hung_task` (a process was blocked for minutes, mostly by storage or NFS), `soft_lockup`
+and `hard_lockup` (a CPU does not respond), `rcu_stall`, `oops` (BUG, Oops, a fault in the kernel
 itself), `panic`, `nic_failed` (the driver of a network card gave it up: mlx5, mlx4, bnxt, ice,
-irdma, igb, igc, ixgbe, ena, cxgb4), `probe_failed` (a driver did not take its GPU, network card or
-RDMA device, and the PCI function still has none), and `crash` (the boot before ended in one, by a
-record that is no older than an hour before this boot). Where the lines name a device, as those of
-`nic_failed` and `probe_failed` do, each device has a finding of its own; where they name a process,
-the value names it, and a waiver that accepts it covers no other process; for a crash it names the
-record. The kernel names none for `hard_lockup`, `rcu_stall`, `oops` and `panic`: who accepts one of
-these accepts any. `maximum` says how many lines of a kind are allowed, of each device if they name
-one; `allow` names kinds that are no fault here. By default those are `oom_cgroup`, the kill of a
-job that exceeded its own limit, and `segfault`, the crash of a program in CUDA's, NCCL's or the
-driver's libraries; both are shown. It is ok only if the log has no gap, and says since when if its
-beginning is gone, as `xid` does. Captured files without a kernel log are not applicable. With
-`--since` a kind, or a device, fails only if a line of it came since the last look; but an oops
-until the next reboot, since the kernel goes on damaged, and so hung tasks from the tenth line on,
-after which the kernel tells of no more.
+irdma, igb, igc, ixgbe, ena, cxgb4), `probe_failed` (a driver failed to probe its GPU, network card
+or RDMA device, and the PCI function still has no driver), and `crash` (the previous boot ended in a
+crash, by a record at most one hour older than this boot). If the lines name a device, as for
+`nic_failed` and `probe_failed`, each device has its own finding. If they name a process, the value
+names it, and a waiver of that value covers no other process. For a crash the value names the
+record. For `hard_lockup`, `rcu_stall`, `oops` and `panic` the kernel names no process: a waiver of
+one such fault covers all of its kind. `maximum` limits the lines of a kind, per device if they name
+one; `allow` lists kinds that do not count as faults. By default these are `oom_cgroup` (a job
+exceeded its own limit and was killed) and `segfault` (a program crashed in CUDA's, NCCL's or the
+driver's libraries); the report shows both. The check is ok only if the log has no gap. If the
+beginning of the log is gone, the finding says when the log begins, as `xid` does. Captured files
+without a kernel log are not applicable. With `--since` a kind or a device fails only if the kernel
+logged a line of it since the last look, with two exceptions. An oops fails until the next reboot,
+because the kernel continues damaged. Hung tasks fail until the next reboot from the tenth line on,
+because the kernel then logs no more of them.
 
-**To fix it** the advice says where to look, by kind.
+**To fix it** the advice of each kind says where to look.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -52,18 +53,20 @@ Kind = Literal[
     "nic_failed", "probe_failed", "crash", "segfault",
 ]  # fmt: skip
 LOCKED = (
-    "save the kernel log with its call traces, then drain and reboot; if it comes back, "
-    "update kernel, driver and BIOS, and send the traces to the vendor of what they name"
+    "save the kernel log with its call traces, then drain and reboot; if it happens again, "
+    "update kernel, driver and BIOS, and send the traces to the vendor of the part that they "
+    "name"
 )
 ADVICE: Mapping[str, str] = {
     "oom": (
-        "find what filled the memory: `journalctl -k -g oom-kill` and the job of that time; give "
-        "jobs a limit of their own (Slurm: ConstrainRAMSpace), and check memory_size"
+        "find what filled the memory: see `journalctl -k -g oom-kill` and the job of that time; "
+        "limit the memory of each job (Slurm: ConstrainRAMSpace), and check memory_size"
     ),
     "oom_cgroup": "the job exceeded its own limit: raise it, or fix the job",
     "hung_task": (
-        "look at what it waits for: the call trace below the line, `ps -eo pid,stat,wchan:30,cmd | "
-        "grep ' D'`, then NFS servers, disks and the GPU; a reboot is the last resort"
+        "find what it waits for: read the call trace below the line, run `ps -eo "
+        "pid,stat,wchan:30,cmd | grep ' D'`, then check NFS servers, disks and the GPU; a "
+        "reboot is the last resort"
     ),
     "soft_lockup": LOCKED,
     "hard_lockup": LOCKED,
@@ -71,16 +74,16 @@ ADVICE: Mapping[str, str] = {
     "oops": LOCKED,
     "panic": LOCKED,
     "crash": (
-        "read the record for what the kernel was doing, and the BMC's event log; drain the node "
-        "if it is hardware, and delete the record once it is dealt with"
+        "read in the record what the kernel was doing, and read the BMC's event log; drain the "
+        "node if hardware is the cause, and delete the record afterwards"
     ),
     "nic_failed": (
-        "drain the node and read the lines around it: `dmesg | grep ADDRESS`; `devlink health` may "
-        "bring the card back, else power the node off and on; then update firmware and driver, and "
-        "replace the card if it fails again"
+        "drain the node and read the lines around it: `dmesg | grep ADDRESS`; `devlink health` "
+        "may recover the card; if not, power the node off and on; then update firmware and "
+        "driver, and replace the card if it fails again"
     ),
     "probe_failed": (
-        "read the lines before it for why the driver did not take the device: `dmesg | grep "
+        "read in the lines before it why the driver failed to probe the device: `dmesg | grep "
         "ADDRESS`; then power the node off and on, update firmware and driver, and replace the "
         "device if it fails again"
     ),
@@ -94,19 +97,19 @@ WORDS: Mapping[str, str] = {
 }  # fmt: skip
 ORDER = {kind: place for place, kind in enumerate(WORDS)}
 OF_EVENTS = {**{kind: kind for kind in WORDS}, "bug": "oops"}  # kind of an event: kind here
-LASTING = ("oops",)  # what only a reboot ends
-WARNINGS = 10  # hung tasks that the kernel tells of by default: kernel.hung_task_warnings
-CRASHED = (None, "Panic")  # reasons of a record that a kernel leaves when it ends
-BEFORE_BOOT_S = 3600.0  # by which a record of the crash before this boot may be older than it
+LASTING = ("oops",)  # faults that only a reboot ends
+WARNINGS = 10  # hung tasks that the kernel reports by default: kernel.hung_task_warnings
+CRASHED = (None, "Panic")  # reasons in the record of a crashed kernel
+BEFORE_BOOT_S = 3600.0  # a crash record may be this much older than the boot
 
 
 class Params(CheckParams):
     """`kernel_faults: {}` or `kernel_faults: {maximum: {hung_task: 2}, allow: [segfault, oom]}`"""
 
     allow: tuple[Kind, ...] = ("oom_cgroup", "segfault")
-    """Kinds that are no fault here."""
+    """Kinds that do not count as faults."""
     maximum: Mapping[Kind, Annotated[int, Meta(ge=0)]] = {}
-    """Kind: how many are allowed since boot; of each device if the lines name one."""
+    """The most lines of each kind since boot; per device if the lines name one."""
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
@@ -141,13 +144,13 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
 
 
 def is_lasting(kind: str, events: Sequence[KernelEvent]) -> bool:
-    """Whether silence since is no sign that it is over."""
+    """Whether the fault may persist although the log has no new line of it."""
     count = total(events)
     return kind in LASTING or (kind == "hung_task" and (count is None or count >= WARNINGS))
 
 
 def stuck_process(evidence: Evidence, events: Sequence[KernelEvent]) -> str:
-    """The finding about a process that hangs still, if all that hung are of that name."""
+    """The finding about a process that still hangs, if all hung processes have its name."""
     blocked = (data.blocked if (data := evidence[Stuck].data) else None) or ()
     names = {event.detail for event in events}
     mine = [process for process in blocked if names == {process.command}]
@@ -162,14 +165,14 @@ class FaultyPart(NamedTuple):
 
 
 def still_unbound(evidence: Evidence, events: Sequence[KernelEvent]) -> list[KernelEvent]:
-    """The events without those of drivers that did not take a device and have it now."""
+    """The events without the failed probes of devices that have a driver now."""
     functions = data.by_address if (data := evidence[Pci].data) else {}
-    taken = {address for address, function in functions.items() if function.driver}
-    return [event for event in events if event.kind != "probe_failed" or event.bus_id not in taken]
+    bound = {address for address, function in functions.items() if function.driver}
+    return [event for event in events if event.kind != "probe_failed" or event.bus_id not in bound]
 
 
 def by_part(events: Sequence[KernelEvent]) -> dict[FaultyPart, list[KernelEvent]]:
-    """The events of each part; a BUG that ended in an oops is the same one."""
+    """The events of each part; a BUG that ended in an oops counts once."""
     parts: dict[FaultyPart, list[KernelEvent]] = {}
     died = any(event.kind == "oops" for event in events)
     for event in events:
@@ -207,8 +210,8 @@ def judge_part(
 def part_values(
     part: FaultyPart, most: int, actual: Value, events: Sequence[KernelEvent]
 ) -> dict[str, Any]:
-    """The subject and its values, which name what the lines name: of a device the kind of fault,
-    else processes and libraries."""
+    """The subject, expected and actual value. A device's values name the kind of fault; other
+    values name the processes and libraries of the lines."""
     word, address = WORDS[part.kind], part.device
     if not address:
         subject, names = Subject(kind="kernel", id=word), in_brackets(events)
@@ -222,7 +225,7 @@ def part_values(
 
 
 def limit(kind: str, params: Params) -> int | None:
-    """How many are allowed; None: any number."""
+    """The most lines of this kind; None: no limit."""
     limits: Mapping[str, int] = {str(name): most for name, most in params.maximum.items()}
     return limits.get(kind, None if kind in params.allow else 0)
 
@@ -230,8 +233,8 @@ def limit(kind: str, params: Params) -> int | None:
 def judge_crashes(
     evidence: Evidence, log: KernelLog, params: Params, seen: Seen | None
 ) -> Finding | None:
-    """Whether the boot before this one ended in a crash; None if it did not, or that was known at
-    the last look."""
+    """The failure if the previous boot ended in a crash; None if it did not, or if it failed at the
+    last look."""
     subject = Subject(kind="kernel", id=WORDS["crash"])
     most = limit("crash", params)
     if most is None:
@@ -257,7 +260,7 @@ def judge_crashes(
         subject,
         expected=most,
         actual=f"{len(recent)} ({', '.join(record.path for record in recent)})",
-        why=f"the latest {written_text(recent[0], booted)}",
+        why=f"the latest was {written_text(recent[0], booted)}",
         advice=ADVICE["crash"],
     )
 

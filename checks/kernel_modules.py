@@ -8,16 +8,15 @@ fails.
 **Read from** /proc/modules, /sys/module and /lib/modules/<release>/modules.builtin (built-in
 modules), /sys/module/nvidia/version, and NVML, nvmlSystemGetDriverVersion.
 
-**Verdicts.** A built-in module counts as loaded, whether it is expected or not. One that is
-installed and that the driver's setuid nvidia-modprobe(1) loads when a program first needs it is not
-applicable while it is not loaded: nvidia_uvm and nvidia_modeset. A loaded nvidia module whose
-library is not installed fails. Names are compared as the kernel spells them: nvidia-uvm is
-nvidia_uvm. One that is not among those that were read, while a PCI function is bound to it, makes
-the node unknown.
+**Verdicts.** A built-in module counts as loaded, for `absent` too. nvidia_uvm and nvidia_modeset
+are not applicable while they are not loaded, if they are installed and the driver's setuid
+nvidia-modprobe(1) loads them when a program first needs them. A loaded nvidia module whose library
+is not installed fails. Names are compared in the kernel's spelling: nvidia-uvm is nvidia_uvm. If a
+PCI function is bound to an expected module that the lists do not have, the node is unknown.
 
-**To fix it** a file in /etc/modules-load.d loads a module at every boot, `modprobe` now. `blacklist
-nouveau` in /etc/modprobe.d, and a new initramfs, keeps nouveau out. Versions that differ: reboot,
-or unload and load the nvidia modules.
+**To fix it** a file in /etc/modules-load.d loads a module at every boot; `modprobe` loads it now.
+`blacklist nouveau` in /etc/modprobe.d and a new initramfs keep nouveau out. If the versions differ,
+reboot, or unload and load the nvidia modules.
 """
 
 from collections.abc import Iterator, Sequence
@@ -52,7 +51,7 @@ NO_DRIVER = "the nvidia driver is not loaded (/sys/module/nvidia does not exist)
 
 
 def kernel_name(name: str) -> str:
-    """As the kernel spells it in /proc/modules."""
+    """The name as /proc/modules spells it."""
     return name.replace("-", "_")
 
 
@@ -65,14 +64,14 @@ class Params(CheckParams):
     loaded: tuple[Name, ...] = ()
     absent: tuple[Name, ...] = ()
     version_matches: bool = True
-    """Whether the loaded nvidia module must be of NVML's version."""
+    """Whether the loaded nvidia module must have NVML's version."""
 
     def __post_init__(self) -> None:
         for field in ("loaded", "absent"):
             force_setattr(self, field, tuple(map(kernel_name, getattr(self, field))))
         both = sorted(set(self.loaded) & set(self.absent))
         if both:
-            raise ValueError(f"{', '.join(both)}: in loaded and in absent")
+            raise ValueError(f"{', '.join(both)}: listed in both loaded and absent")
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
@@ -91,7 +90,8 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
 
 
 def with_driver_cause(evidence: Evidence, finding: Finding) -> Finding:
-    """What NVML says without the module nvidia; those built on it are not loaded for want of it."""
+    """The finding with NVML's error if nvidia is not loaded, or with that fault as the cause if the
+    module needs nvidia."""
     if finding.verdict is not Verdict.FAIL or finding.expected != "loaded":
         return finding
     nvml, modules = evidence[Gpus], evidence[Modules].data
@@ -112,14 +112,12 @@ def judge_module(modules: Modules, name: str, expected: str) -> Finding:
         if name in names:
             return (ok if expected == "loaded" else fail)(subject, expected=expected, actual=actual)
     if expected == "loaded" and name in (modules.on_demand or ()):
-        return not_applicable(
-            subject, why="not loaded yet: nvidia-modprobe loads it at its first use"
-        )
+        return not_applicable(subject, why="not loaded yet: nvidia-modprobe loads it at first use")
     return compare(subject, expected=expected, actual="not loaded")
 
 
 def bound_but_unlisted(evidence: Evidence, names: Sequence[str]) -> Iterator[Finding]:
-    """An unknown for each of these modules that the lists do not have, and that is at work."""
+    """An unknown finding for each of these modules that is in use but not in the lists."""
     modules = evidence[Modules].data
     if modules is None or modules.loaded is None or modules.builtin is None:
         return
@@ -171,7 +169,7 @@ def judge_version(evidence: Evidence) -> Finding:
 
 
 def learn(evidence: Evidence) -> Value:
-    """Those of the NVIDIA stack: which others a kernel loads does not concern the GPUs."""
+    """The modules of the NVIDIA stack; the kernel's other modules do not concern the GPUs."""
     data = evidence[Modules].data
     if data is None or data.loaded is None:
         return None

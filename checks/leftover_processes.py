@@ -1,24 +1,24 @@
 """No process holds a GPU's memory while no job should run.
 
-**Why it matters.** A process that a job left behind, or memory that was not given back, takes what
-the next job counts on: it dies of out of memory minutes after its start, on a node that looks idle.
+**Why it matters.** A process that a job left behind, or memory that was not freed, takes memory
+from the next job: that job runs out of memory minutes after its start, on a node that looks idle.
 
-**Read from** NVML: nvmlDeviceGetComputeRunningProcesses and nvmlDeviceGetMemoryInfo; from /proc of
-each process that computes on a GPU or has /dev/nvidia<N> open its command, user, control group and
-start.
+**Read from** NVML: nvmlDeviceGetComputeRunningProcesses and nvmlDeviceGetMemoryInfo; from /proc the
+command, user, control group and start time of each process that computes on a GPU or has
+/dev/nvidia<N> open.
 
-**Verdicts.** To be asked when the node is idle, in a gate or a scheduler's epilog: it does not know
-which jobs should run. With `ignore_jobs`, processes in a job of Slurm or a pod of Kubernetes are
-left out, and other processes fail. A process that computes on a GPU fails unless its command is in
-`allow`, its user in `allow_uids`, or it is a monitoring daemon of NVIDIA's under a system user.
-More memory in use than `maximum_mib` beyond what these processes have fails too: a context that
-leaked, or a process that NVML does not list; if a display server has the GPU open, memory is not
-applicable. A process that NVML names and /proc does not show, as of another container or one that
-has just ended, is unknown.
+**Verdicts.** Use this check when the node is idle, in a gate or a scheduler's epilog: it does not
+know which jobs should run. With `ignore_jobs` the check ignores processes in a Slurm job or a
+Kubernetes pod; other processes fail. A process that computes on a GPU fails unless its command is
+in `allow`, its user is in `allow_uids`, or it is an NVIDIA monitoring daemon under a system user.
+The check also fails if more than `maximum_mib` is in use beyond the memory of these processes: a
+context leaked, or NVML does not list a process. If a display server has the GPU open, memory is not
+applicable. If NVML names a process and /proc does not show it, the finding is unknown: the process
+may be in another container or may have just ended.
 
 **To fix it** end the process (`kill PID`, then `kill -9`), and let the scheduler clean up by
-control group: Slurm with `proctrack/cgroup`. Memory without a process: drain the node and reset the
-GPU.
+control group: Slurm with `proctrack/cgroup`. If no process holds the memory, drain the node and
+reset the GPU.
 """
 
 import re
@@ -50,9 +50,9 @@ from nodevet.model import (
 
 MIB = 1 << 20
 COMM = 15  # characters of a command in /proc
-MOST_TOLD = 8  # processes
+MOST_SHOWN = 8  # processes
 SYSTEM_UIDS = range(1000)
-DAEMONS = (  # of NVIDIA's; as system users only, for any process can take such a name
+DAEMONS = (  # NVIDIA's; only under system users, because any process can take such a name
     "dcgm-exporter",
     "gpu-feature-discovery",
     "nv-fabricmanager",
@@ -68,31 +68,32 @@ DISPLAYS = ("Xorg", "Xwayland", "gnome-shell", "kwin_wayland", "kwin_x11", "sway
 JOB = re.compile(r"/(?:slurm[^/]*|slurmstepd\.scope)/(?:[^/]+/)*job_[0-9]+|/kubepods[./-]")
 
 END = (
-    "make sure that no job owns it, then `kill PID` and, if it stays, `kill -9 PID`; one that "
-    "stays even then waits for the driver: drain the node and reboot"
+    "make sure that no job owns it, then `kill PID` and, if it stays, `kill -9 PID`; if it still "
+    "stays, it waits for the driver: drain the node and reboot"
 )
 LEAKED = (
-    "`fuser -v /dev/nvidia*` as root shows who has the GPU open; if nobody has, drain the node and "
-    "reset the GPU (`nvidia-smi --gpu-reset -i N`), or reboot"
+    "`fuser -v /dev/nvidia*` as root shows which processes have the GPU open; if none has, drain "
+    "the node and reset the GPU (`nvidia-smi --gpu-reset -i N`), or reboot"
 )
 
 
 MEMORY = "memory_used_b"
-NOT_TOLD = (None, *LACKING, "NVML_VALUE_NOT_AVAILABLE")
-"""Why NVML has no such number of any process, as where another system has the memory."""
+NOT_REPORTED = (None, *LACKING, "NVML_VALUE_NOT_AVAILABLE")
+"""Errors with which NVML gives this number for no process, for example because another system owns
+the memory."""
 
 
 class Params(CheckParams):
     """`leftover_processes: {}` or `leftover_processes: {allow: [site-agent], ignore_jobs: true}`"""
 
     allow: tuple[str, ...] = ()
-    """Commands that may compute on a GPU at any time, as `ps -o comm` has them."""
+    """Commands that may compute on a GPU at any time, as `ps -o comm` prints them."""
     allow_uids: tuple[Annotated[int, Meta(ge=0)], ...] = ()
-    """Users whose processes may, by number."""
+    """Numbers of the users whose processes may compute on a GPU at any time."""
     ignore_jobs: bool = False
-    """Whether processes of Slurm's jobs and of Kubernetes' pods are left out."""
+    """Whether to ignore processes of Slurm jobs and Kubernetes pods."""
     maximum_mib: Annotated[int, Meta(ge=0)] | None = 1024
-    """The most memory that may be in use without a process that has it; null: not judged."""
+    """The most memory that may be in use without a process that holds it; null: not judged."""
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
@@ -125,7 +126,7 @@ def judge_users(
     known: Mapping[int, Process],
     params: Params,
 ) -> Iterator[Finding]:
-    """The processes that are left over, or may be; nothing if there is none."""
+    """The findings about processes that are left over, or may be."""
     leftover, doubts = [], []
     for user in users:
         allowed = is_allowed(known.get(user.pid), params)
@@ -142,13 +143,16 @@ def judge_users(
             details={**board(gpu), **start_details(evidence, known[leftover[0].pid])},
         )
     if doubts:
-        yield unknown(subject_of(gpu), why="; ".join(doubts[:MOST_TOLD]))
+        yield unknown(subject_of(gpu), why="; ".join(doubts[:MOST_SHOWN]))
 
 
 def is_allowed(process: Process | None, params: Params) -> bool | str:
-    """Whether it may be there; or why that cannot be told."""
+    """Whether the process may run; or why that is unknown."""
     if process is None:
-        return "NVML names it, /proc does not show it: of another container, or just ended"
+        return (
+            "NVML names it, but /proc does not show it: it is in another container, or has just "
+            "ended"
+        )
     for field in ("command", "uid", *(["cgroup"] if params.ignore_jobs else [])):
         if getattr(process, field) is None:
             return f"{field}: {process.why(field)}"
@@ -171,7 +175,7 @@ def process_text(user: GpuProcess, process: Process) -> str:
 
 
 def start_details(evidence: Evidence, process: Process) -> dict[str, str]:
-    """When the first of them was started, and what it is part of."""
+    """When the process was started, and its unit."""
     booted = boot_time(evidence[HostInfo].data)
     started = "" if process.started_s is None else at_uptime(booted, process.started_s)
     texts = {"since": started, "unit": (process.unit or "")[:80]}
@@ -181,23 +185,25 @@ def start_details(evidence: Evidence, process: Process) -> dict[str, str]:
 def judge_memory(
     evidence: Evidence, gpu: Gpu, holders: Sequence[Process], maximum_mib: int | None
 ) -> Finding:
-    """The memory that no process accounts for: what may compute may take what it needs.
+    """The finding about memory that no process accounts for; an allowed process may use any amount.
 
-    `holders`: who has the GPU open."""
+    `holders`: the processes that have the GPU open."""
     subject = subject_of(gpu)
     if maximum_mib is None:
         return ok(subject, expected=[], actual=[])
     if gpu.memory_used_b is None and gpu.errors.get("memory_used_b") in NOT_SUPPORTED:
-        return not_applicable(subject, why="this GPU does not tell its memory in use")
+        return not_applicable(subject, why="this GPU does not report its memory in use")
     if gpu.memory_used_b is None or gpu.memory_used_b < 0:
         return unread(subject, gpu, "memory_used_b")
     users = gpu.processes or ()
-    untold = [user for user in users if user.memory_used_b is None]
-    unread_of = next((user for user in untold if user.errors.get(MEMORY) not in NOT_TOLD), None)
+    unreported = [user for user in users if user.memory_used_b is None]
+    unread_of = next(
+        (user for user in unreported if user.errors.get(MEMORY) not in NOT_REPORTED), None
+    )
     if unread_of is not None:
         return unread(subject, unread_of, MEMORY)
-    if untold:
-        return not_applicable(subject, why="NVML does not tell how much memory its processes have")
+    if unreported:
+        return not_applicable(subject, why="NVML does not report how much memory its processes use")
     accounted = sum(user.memory_used_b or 0 for user in users)
     unaccounted_mib = max(gpu.memory_used_b - accounted, 0) // MIB
     if unaccounted_mib <= maximum_mib:
@@ -208,7 +214,8 @@ def judge_memory(
     data = evidence[Processes].data
     if data is None or not data.complete:
         why = (
-            f"{unaccounted_mib} MiB in use; who has the GPU open could not be seen of every process"
+            f"{unaccounted_mib} MiB in use; nodevet could not see for every process whether it "
+            "has the GPU open"
         )
         return unknown(subject, why=why)
     names = [f"{holder.command} (pid {holder.pid})" for holder in holders if not is_daemon(holder)]
@@ -216,7 +223,9 @@ def judge_memory(
         subject,
         expected=f"at most {maximum_mib} MiB in use",
         actual=f"{unaccounted_mib} MiB",
-        why=f"the GPU is open in {', '.join(names[:MOST_TOLD])}" if names else "of no process",
+        why=f"the GPU is open in {', '.join(names[:MOST_SHOWN])}"
+        if names
+        else "no process accounts for it",
         advice=LEAKED,
         details=board(gpu),
     )
@@ -233,7 +242,7 @@ CHECK = Check(
         *reads_of("processes.processes[]", "cgroup", "command", "gpu_minors[]", "pid", "uid"),
     ),
     judge=judge,
-    unasked="for nodes that are idle: in a gate or an epilog",
-    learn=lambda evidence: None,  # it is for the moments when a node is idle
+    unasked="only for idle nodes: use it in a gate or an epilog",
+    learn=lambda evidence: None,  # the check is for idle nodes
     severity=Severity.WARNING,
 )

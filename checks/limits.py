@@ -1,19 +1,19 @@
 """Services and logins have the resource limits that jobs need.
 
 **Why it matters.** RDMA and CUDA lock memory: with the kernel's default of 8 MiB an MPI or NCCL job
-fails to register its buffers, or silently goes by TCP. A data loader runs out of 1024 open files, a
-large job out of processes. A job inherits the limits of what starts it: slurmd, containerd, the
-kubelet, or sshd.
+fails to register its buffers, or silently uses TCP. A data loader runs out of 1024 open files, a
+large job out of processes. A job inherits the limits of the service that starts it: slurmd,
+containerd, the kubelet, or sshd.
 
-**Read from** systemd for the units that `of` names: LimitMEMLOCK, LimitNOFILE, LimitNPROC and
-LimitSTACK. For `login` from /etc/security/limits.conf and limits.d, the rows of `*`; what they do
-not say is what the session has in which nodevet reads.
+**Read from** systemd for the units in `of`: LimitMEMLOCK, LimitNOFILE, LimitNPROC and LimitSTACK.
+For `login`: the rows of `*` in /etc/security/limits.conf and limits.d; if they do not set a limit,
+the limit of nodevet's own session.
 
 **Verdicts.** nodevet judges the soft limit, with which a program starts. A unit that is not
 installed is not applicable. slurmd may set other limits for jobs: PropagateResourceLimits.
 
-**To fix it** a drop-in of the unit, `systemctl edit slurmd`: `[Service]` and
-`LimitMEMLOCK=infinity`, then restart it. For logins a file in /etc/security/limits.d with `* -
+**To fix it** add a drop-in to the unit with `systemctl edit slurmd`: `[Service]` and
+`LimitMEMLOCK=infinity`, then restart it. For logins add a file in /etc/security/limits.d with `* -
 memlock unlimited`.
 """
 
@@ -35,11 +35,11 @@ UNIT = re.compile(UNIT_NAME + r"\.(service|socket|mount|swap)")
 WORDS = {"memlock_b": "memlock", "nofile": "nofile", "nproc": "nproc", "stack_b": "stack"}
 OF_A_UNIT = (
     "`systemctl edit UNIT`: under [Service] LimitMEMLOCK=infinity (LimitNOFILE, LimitNPROC, "
-    "LimitSTACK), then restart it: running jobs keep what they have"
+    "LimitSTACK), then restart it; running jobs keep their limits"
 )
 OF_A_LOGIN = (
-    "a file in /etc/security/limits.d with `* - memlock unlimited` (nofile, nproc, stack), which "
-    "new sessions have; a later file there may set it again"
+    "add a file in /etc/security/limits.d with `* - memlock unlimited` (nofile, nproc, stack); "
+    "it applies to new sessions, and a later file there may override it"
 )
 Least = Literal["unlimited"] | Annotated[int, Meta(ge=0)]
 
@@ -49,7 +49,7 @@ class Params(CheckParams):
     `limits: {of: [containerd.service], minimum_nofile: 1048576, minimum_nproc: unlimited}`"""
 
     of: Annotated[tuple[str, ...], Meta(min_length=1)]
-    """Units by their whole names, and `login`."""
+    """Full names of units, and `login`."""
     minimum_memlock_b: Least | None = None
     minimum_nofile: Least | None = None
     minimum_nproc: Least | None = None
@@ -64,7 +64,7 @@ class Params(CheckParams):
 
     @property
     def least(self) -> Mapping[str, int | str]:
-        """The minima that are given, by the evidence's field."""
+        """The given minima by the evidence's field."""
         minima = {field: getattr(self, f"minimum_{field}") for field in WORDS}
         return {field: least for field, least in minima.items() if least is not None}
 
@@ -107,8 +107,7 @@ def judge_limits(
 
 def is_enough(minimum: int | str, actual: int) -> bool:
     """
-    >>> enough(65536, UNLIMITED), enough("unlimited", 1 << 40)
-    (True, False)
+    >>> is_enough(65536, UNLIMITED), is_enough("unlimited", 1 << 40) (True, False)
     """
     return actual == UNLIMITED or (isinstance(minimum, int) and actual >= minimum)
 
@@ -129,6 +128,6 @@ CHECK = Check(
         "limits.limits[].stack_b",
     ),
     judge=judge,
-    unasked="only a site knows what starts its jobs: say limits: {of: [slurmd.service]}",
+    unasked="only the site knows which units start its jobs: write limits: {of: [slurmd.service]}",
     asks=lambda params: {"limits": tuple(dict.fromkeys(params.of))},
 )

@@ -1,18 +1,19 @@
 """The links of Mellanox NICs have few bit errors, by mlxlink.
 
 **Why it matters.** A dirty connector or an ageing transceiver shows as a rising rate of bit errors
-long before the link goes down. What forward error correction (FEC) cannot repair is sent again: the
-port still reports its full rate, and jobs over it are slow.
+long before the link goes down. The sender repeats data that forward error correction (FEC) cannot
+repair: the port still reports its full rate, and jobs over it are slow.
 
 **Read from** `mlxlink -d DEVICE -c --json` of MFT, or mstlink of mstflint: Effective and Raw
-Physical BER. It is run only if a baseline asks for this check, and takes root and a second for each
+Physical BER. nodevet runs it only if a baseline asks for this check; it needs root and a second per
 port.
 
-**Verdicts.** The effective rate is after FEC and must be practically none; the raw one is before
-it, and links of 400 Gb/s live with some. A port that is not active says nothing and is not
-applicable: `infiniband` judges that. A rate over less than `minimum_minutes` since the counters
-were cleared is unknown, unless it is too high already. Without either program it is unknown; a node
-without such devices is not applicable.
+**Verdicts.** The effective rate is measured after FEC and must be practically zero. The raw rate is
+measured before FEC; links of 400 Gb/s tolerate some errors. A port that is not active has no rate
+and is not applicable: `infiniband` judges it. If errors were counted for less than
+`minimum_minutes` since the counters were cleared, the rate is unknown, unless it is already too
+high. If neither program is installed, the check is unknown; a node without such devices is not
+applicable.
 
 **To fix it** clean and reseat both ends of the cable, then swap the transceiver with a known-good
 one; `mlxlink -d DEVICE -m` shows its optical power and temperature. `mlxlink -d DEVICE --pc` clears
@@ -44,7 +45,8 @@ from nodevet.model import (
 
 CLEAN = (
     "clean and reseat both ends of the cable, then swap cable or transceiver with a known-good "
-    "one; `mlxlink -d DEVICE -m` shows its optical power, the switch that of the other end"
+    "one; `mlxlink -d DEVICE -m` shows its optical power, and the switch shows that of the "
+    "other end"
 )
 Rate = Annotated[float, Meta(gt=0, lt=1)]
 
@@ -53,13 +55,13 @@ class Params(CheckParams):
     """`link_ber: {}` or `link_ber: {devices: "mlx5_[0-7]", maximum_raw: 1.0e-5}`"""
 
     devices: Words = "mlx5_*"
-    """RDMA devices; `*` stands for any text."""
+    """RDMA devices to check; `*` stands for any text."""
     maximum_effective: Rate = 1e-12
-    """Bit errors of each bit, after FEC."""
+    """The most bit errors per bit, after FEC."""
     maximum_raw: Rate = 1e-5
-    """The same before FEC."""
+    """The most bit errors per bit, before FEC."""
     minimum_minutes: Annotated[float, Meta(ge=0)] = 0
-    """For how long errors must have been counted."""
+    """The least time for which errors must have been counted."""
 
 
 @of_section(Mlxlink, "mlxlink")
@@ -118,6 +120,6 @@ CHECK = Check(
         *reads_of("mlxlink.links[]", "device", "effective_ber", "minutes", "raw_ber", "state"),
     ),
     judge=judge,
-    unasked="it runs mlxlink, a second for each port: say link_ber: {} where it is installed",
+    unasked="mlxlink takes a second per port: write link_ber: {} where it is installed",
     asks=lambda params: {"mlxlink": patterns_in(params.devices)},
 )

@@ -1,15 +1,16 @@
-"""The node's load average is at most what the baseline allows for each CPU.
+"""The node's load average per CPU is at most the baseline's maximum.
 
-**Why it matters.** More runnable threads than CPUs means that the processes that feed the GPUs
-wait for their turn; processes that hang on a file system count as load, too. On a node without a
-job a load of more than a few is something that was left behind.
+**Why it matters.** If there are more runnable threads than CPUs, the processes that feed the GPUs
+wait for their turn. Processes that hang on a file system count as load, too. On a node without a
+job, a load of more than a few means that something was left behind.
 
 **Read from** `/proc/loadavg`, and the number of CPUs online.
 
-**Verdicts.** The load of the last five minutes, or that of the minutes that the baseline names,
-divided by the CPUs. A busy node may rightly be at 1; ask for little on nodes that are drained.
+**Verdicts.** The check divides the load of the last five minutes, or of the minutes that the
+baseline names, by the number of CPUs. A busy node may well be at 1; set a low maximum for drained
+nodes.
 
-**To fix it** `ps -eLo state,pid,comm | grep '^[RD]'` shows who runs and who hangs; see
+**To fix it** `ps -eLo state,pid,comm | grep '^[RD]'` shows which threads run and which hang; see
 `stuck_processes`.
 """
 
@@ -37,7 +38,7 @@ class Params(CheckParams):
     bare: ClassVar[str] = "maximum"
 
     maximum: Annotated[float, Meta(gt=0)]
-    """For each CPU that is online."""
+    """The highest load per online CPU."""
     minutes: Literal[1, 5, 15] = 5
 
 
@@ -48,7 +49,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
 
 def judge_load(params: Params, load: float, cpus: int) -> Finding:
     if load < 0 or cpus < 1:
-        return unknown(why=f"a load of {load:g} on {cpus} CPUs")
+        return unknown(why=f"implausible: a load of {load:g} on {cpus} CPUs")
     return ok_if(
         load / cpus <= params.maximum,
         expected=f"at most {params.maximum:g} for each CPU",
@@ -62,6 +63,6 @@ CHECK = Check(
     area=Area.KERNEL,
     reads=(*reads_of("kernel", "load_1", "load_5", "load_15"), "cpu.threads"),
     judge=judge,
-    unasked="a node at work has any load: say load: 1 of idle nodes",
+    unasked="a busy node may have any load: write load: 1 for idle nodes",
     severity=Severity.WARNING,
 )

@@ -1,26 +1,26 @@
 """The kernel has logged no uncorrected machine check since boot.
 
-**Why it matters.** CPUs and memory report their own faults as machine checks. An uncorrected
-error kills the process that it hits; corrected ones that keep coming point to a DIMM that will
-fail under load.
+**Why it matters.** CPUs and memory report their own faults as machine checks. An uncorrected error
+kills the process that it hits; repeated corrected errors point to a DIMM that will fail under load.
 
-**Read from** the kernel log since boot: machine checks, and what EDAC and the firmware (APEI)
-report, except PCIe errors, which `pcie_errors` judges. Severities are those of the machine check's
-status, UC, PCC and AMD's deferred, or the line's words.
+**Read from** the kernel log since boot: machine checks and the reports of EDAC and the firmware
+(APEI), except PCIe errors, which `pcie_errors` judges. The severity comes from the machine check's
+status (UC, PCC and AMD's deferred) or from the words of the line.
 
-**Verdicts.** An uncorrected error fails. Corrected ones are shown, and judged if the baseline gives
-the most that is allowed, in all or for each day since boot; the first day counts whole. The value
-names the CPU and bank, the memory controller or the DIMM if the line does, and a waiver covers no
-other; AMD's corrected errors and pages that were taken out of use are counted only. Lines that only
-say that something was logged are unknown, unless others tell what, and so is a line that is not
-understood. Without such lines it is ok only if the log has no gap, and says since when if its
-beginning is gone, as `xid` does. Captured files without a kernel log are not applicable. Errors
-that the firmware does not pass on are in the BMC's log only. With `--since` what is too much fails
-only if a line of it came since the last look, and so do more corrected ones than chance allows by
-what the baseline allows for each day.
+**Verdicts.** An uncorrected error fails. The report shows corrected errors; the check judges them
+if the baseline sets a maximum, in total or per day since boot. The first day counts as a whole day.
+The value names the CPU and bank, the memory controller or the DIMM if the line does, and a waiver
+covers no other part. AMD's corrected errors and pages that were taken out of use are only counted.
+A line that says only that something was logged is unknown, unless other lines say what. A line that
+nodevet does not understand is unknown, too. Without such lines the check is ok only if the log has
+no gap. If the beginning of the log is gone, the finding says when the log begins, as `xid` does.
+Captured files without a kernel log are not applicable. If the firmware does not pass errors on,
+only the BMC's log has them. With `--since` too many errors fail only if one came since the last
+look. Corrected errors also fail if more came since then than chance allows at the baseline's rate
+per day.
 
 **To fix it** `ras-mc-ctl --errors`, `mcelog` or the BMC's event log name the DIMM or the CPU:
-have it replaced; some firmware repairs a row of memory at the next boot.
+replace that part; some firmware repairs a row of memory at the next boot.
 """
 
 from collections.abc import Iterator, Sequence
@@ -40,12 +40,12 @@ from nodevet.model import Area, Check, CheckParams, Finding, fail, ok, unknown
 
 NAME = "`ras-mc-ctl --errors`, `mcelog` or `ipmitool sel list` names the DIMM or CPU"
 UNCORRECTED = (
-    f"drain the node before its next job: {NAME}; keep that and these lines for the RMA, and "
-    f"have it replaced before a reboot clears the log"
+    f"drain the node before its next job: {NAME}; save that and these lines for the RMA before a "
+    "reboot clears the log, and replace the part"
 )
 CORRECTED = (
-    f"{NAME}: if one is named again and again, replace it in the next maintenance; errors of many "
-    "parts at once are the board's or its supply's"
+    f"{NAME}: if one part is named again and again, replace it at the next maintenance; errors of "
+    "many parts at once point to the board or its power supply"
 )
 
 DAY = 86400.0  # seconds
@@ -55,26 +55,27 @@ class Params(CheckParams):
     """`machine_check: {}` or `machine_check: {corrected: 10, corrected_per_day: 50}`"""
 
     corrected: Annotated[int, Meta(ge=0)] | None = None
-    """The most corrected errors since boot; without it they are not judged."""
+    """The most corrected errors since boot; if not set, they are not judged."""
     corrected_per_day: Annotated[float, Meta(ge=0)] | None = None
-    """The same, for each day since boot."""
+    """The most corrected errors per day since boot."""
 
 
 class Logged(NamedTuple):
-    """The machine checks of a log, by what is known of their severity."""
+    """The machine checks of a log, by severity as far as it is known."""
 
     corrected: Sequence[KernelEvent]
     uncorrected: Sequence[KernelEvent]
     unclear: Sequence[KernelEvent]
-    pointers: Sequence[KernelEvent]  # that something was logged elsewhere, and no more
+    pointers: Sequence[KernelEvent]  # lines that only say that something was logged
     seen: Seen | None
 
     def has_new(self, events: Sequence[KernelEvent]) -> bool:
-        """Whether any line of these came since the last look; without one, whether there is any."""
+        """Whether any of these lines came since the last look; without a last look, whether there
+        are any."""
         return bool(events) and not (self.seen and self.seen.has(*events))
 
     def came(self, events: Sequence[KernelEvent]) -> Iterator[KernelEvent]:
-        """The parts with lines since the last look, and the number of these lines."""
+        """The events with lines since the last look, counted since then."""
         for event in events:
             grown = self.seen.came([event]) if self.seen else None
             if grown and grown.by:
@@ -109,7 +110,7 @@ def by_severity(events: Sequence[KernelEvent], seen: Seen | None) -> Logged:
 
 
 def days(evidence: Evidence, log: KernelLog) -> float | str:
-    """Days since boot, or since the log begins, at least one; or why they cannot be told."""
+    """Days since boot, or since the log begins, at least one; or why they are unknown."""
     host = evidence[HostInfo]
     if host.data is None:
         return f"host: {host.why}"
@@ -151,20 +152,20 @@ def corrected(checks: Logged, params: Params, up: float | str) -> Finding | None
 
 
 def unclear_finding(checks: Logged, params: Params, up: float | str) -> Finding | None:
-    """What the lines do not say; None if they are clear."""
+    """The unknown finding about lines of unclear severity; None if all are clear."""
     unclear = [event for event in checks.unclear if checks.has_new([event])]
     known = [*checks.corrected, *checks.uncorrected]
     if not unclear and checks.has_new(checks.pointers) and not checks.has_new(known):
         unclear = [*checks.pointers]
     if unclear:
-        return unknown(why=f"its severity is not known: {line_of(unclear)}", advice=NAME)
+        return unknown(why=f"unknown severity: {line_of(unclear)}", advice=NAME)
     if params.corrected_per_day is not None and checks.has_new(checks.corrected):
         return unknown(why=up) if isinstance(up, str) else None
     return None
 
 
 def fine_finding(checks: Logged, since: str) -> Finding:
-    """`since`: since when the log covers, if it begins after boot."""
+    """`since`: when the log begins, if it begins after boot."""
     actual = f"corrected {events_text(checks.corrected)}" if checks.corrected else "none"
     past = [f"uncorrected {events_text(checks.uncorrected)}"] if checks.uncorrected else []
     before = checks.seen.before(past) if checks.seen else ""
@@ -172,10 +173,10 @@ def fine_finding(checks: Logged, since: str) -> Finding:
 
 
 def limits_of(params: Params, up: float | str, paced: bool | None) -> dict[str, float]:
-    """The most corrected errors that are allowed, by the text of that limit.
+    """The most corrected errors, by the text of the limit.
 
-    `paced`: whether they were too many a day since the last look; None: not known, so by the mean
-    since boot."""
+    `paced`: whether too many came per day since the last look; None: not known, so the mean since
+    boot decides."""
     limits: dict[str, float] = {}
     if params.corrected is not None:
         limits[f"at most {params.corrected} corrected"] = params.corrected
@@ -191,7 +192,7 @@ def line_count(events: Sequence[KernelEvent]) -> int | None:
 
 
 def events_text(events: Sequence[KernelEvent]) -> str:
-    """How often, and of which parts, as `×3 (CPU 0 bank 8 ×3)`; an unread number as `×?`."""
+    """The number of lines and their parts, as `×3 (CPU 0 bank 8 ×3)`; `×?` if it was not read."""
     return f"×{line_count(events) or '?'}{in_brackets(events)}"
 
 

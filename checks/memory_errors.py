@@ -1,25 +1,26 @@
-"""No DIMM has uncorrected errors, nor more corrected ones than the baseline allows.
+"""No DIMM has uncorrected errors, or more corrected errors than the baseline allows.
 
-**Why it matters.** An uncorrected error kills the process that reads it, or the node. A DIMM with
-corrected errors that keep coming is about to have one, and every correction stalls the memory
-channel for a moment.
+**Why it matters.** An uncorrected error kills the process that reads the memory, or the node. A
+DIMM with repeated corrected errors may soon have an uncorrected one, and every correction stalls
+the memory channel for a moment.
 
-**Read from** `/sys/devices/system/edac/mc/mc*`: what the kernel's EDAC driver has counted since it
-was loaded, by memory controller and DIMM; the memory of the NUMA nodes. `machine_check` judges the
-kernel log, and sees what is logged without such a driver.
+**Read from** `/sys/devices/system/edac/mc/mc*`: the errors that the kernel's EDAC driver counted
+since it was loaded, by memory controller and DIMM; the memory of the NUMA nodes. `machine_check`
+judges the kernel log, which also has errors that are logged without such a driver.
 
-**Verdicts.** An uncorrected error fails. Corrected ones are judged if the baseline gives the most
-that is allowed, in all or for each day of counting; the first day counts whole. If a controller
-counts more than its DIMMs, the rest belongs to an unknown DIMM; if it counts fewer, which no driver
-does, the DIMMs' counts are judged. Without an EDAC driver it is unknown, since nothing counts them;
-in a virtual machine, and with `if_possible`, it is not applicable. It is unknown, too, if a
-controller is missing: a number is left out, or the DIMMs of all of them have less memory than the
-NUMA nodes. With `--since`, if the driver counted all the time since the last look, an uncorrected
-error fails only if it came since, and corrected ones of each day are those that came since, if that
-is long enough to tell.
+**Verdicts.** An uncorrected error fails. The check judges corrected errors if the baseline sets a
+maximum, in total or per day of counting; the first day counts as a whole day. If a controller
+counts more errors than its DIMMs, the others belong to an unknown DIMM. If it counts fewer, which
+no driver does, the check uses the counts of the DIMMs. Without an EDAC driver the check is unknown,
+because nothing counts the errors; in a virtual machine, and with `if_possible`, it is not
+applicable. The check is also unknown if a controller is missing: a number is left out, or the DIMMs
+of all controllers have less memory than the NUMA nodes. With `--since`, if the driver counted all
+the time since the last look, an uncorrected error fails only if it came since then. For the limit
+per day the check then counts only the corrected errors since the last look, if that time is long
+enough.
 
-**To fix it** the label names the DIMM, if the board's are registered (`ras-mc-ctl
---register-labels`): replace it. The driver is i10nm_edac or skx_edac on Intel, amd64_edac on AMD;
+**To fix it** replace the DIMM that the label names; the board's labels must be registered
+(`ras-mc-ctl --register-labels`). The driver is i10nm_edac or skx_edac on Intel, amd64_edac on AMD;
 with firmware-first error handling it is ghes_edac.
 """
 
@@ -52,31 +53,32 @@ from nodevet.model import (
 
 COUNTING = 60.0  # seconds that a driver must have counted before the last look
 REPLACE = (
-    "drain the node and replace the DIMM; `ras-mc-ctl --errors` and the BMC's event log say when "
-    "each error was, and which slot it is"
+    "drain the node and replace the DIMM; `ras-mc-ctl --errors` and the BMC's event log show the "
+    "time and the slot of each error"
 )
 WATCH = (
-    "`ras-mc-ctl --errors` says whether they go on: if so, replace the DIMM in the next maintenance"
+    "`ras-mc-ctl --errors` shows whether new errors come: if so, replace the DIMM at the next "
+    "maintenance"
 )
 NO_DRIVER = (
-    "load the EDAC driver of this CPU (i10nm_edac, skx_edac, amd64_edac; `modprobe` says if it "
-    "does not fit), or drop this check where the BMC counts memory errors"
+    "load the EDAC driver of this CPU (i10nm_edac, skx_edac, amd64_edac; `modprobe` fails if it "
+    "does not fit), or drop this check if the BMC counts memory errors"
 )
 
 
 MIB = 1024  # KiB
-ALL = 0.98  # of the memory: what the firmware keeps is not in it
+ALL = 0.98  # of the memory: the firmware keeps the rest
 UNSIZED = Dimm(id="")
-NOT_COUNTED = "ENOENT"  # why a count is not read that a kernel before 3.6 has by row alone
+NOT_COUNTED = "ENOENT"  # kernels before 3.6 count by row only
 
 
 class Params(CheckParams):
     """`memory_errors: {}` or `memory_errors: {corrected: 100, corrected_per_day: 24}`"""
 
     corrected: Annotated[int, Meta(ge=0)] | None = None
-    """The most corrected errors of a memory controller; without it they are not judged."""
+    """The most corrected errors of a memory controller; if not set, they are not judged."""
     corrected_per_day: Annotated[float, Meta(ge=0)] | None = None
-    """The same, for each day of counting."""
+    """The most corrected errors of a memory controller per day of counting."""
     if_possible: bool = False
     """Whether a node without an EDAC driver is not applicable instead of unknown."""
 
@@ -103,13 +105,13 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
 
 
 def why_missing(evidence: Evidence, controllers: Sequence[MemoryController]) -> str:
-    """Why a controller is missing: by their numbers, which have a gap only where a NUMA node has no
-    memory (amd64_edac), or by the memory that the node has. Empty if none seems to be."""
+    """Why a controller is missing: by the numbers, which have a gap only if a NUMA node has no
+    memory (amd64_edac), or by the memory of the node. Empty if none seems to be missing."""
     ids = {controller.id for controller in controllers}
     gaps = sorted(set(range(max(ids))) - ids - without_memory(evidence))
     if gaps:
         named = ", ".join(f"mc{number}" for number in gaps[:8])
-        return f"{named} not among the {len(ids)} memory controllers, which count from mc0"
+        return f"{named} is missing: the numbers of the {len(ids)} memory controllers begin at mc0"
     sizes = [dimm.size_mib for controller in controllers for dimm in controller.dimms or (UNSIZED,)]
     nodes = nodes_of(evidence)
     if None in sizes or not nodes:
@@ -121,7 +123,7 @@ def why_missing(evidence: Evidence, controllers: Sequence[MemoryController]) -> 
     counted = sum(size or 0 for size in sizes)
     if counted and counted < ALL * installed_mib:
         gib = f"{counted / 1024:.0f} of at least {installed_mib / 1024:.0f} GiB"
-        return f"the controllers have {gib}: one is missing"
+        return f"the controllers have {gib}: a controller is missing"
     return ""
 
 
@@ -162,7 +164,7 @@ def counted(controller: MemoryController, field: str) -> int:
 
 
 def by_dimm(controller: MemoryController, field: str) -> dict[str, int]:
-    """How many errors each DIMM counts, of those that count some, by id."""
+    """The number of errors of each DIMM that has any, by id."""
     counts = {dimm.id: getattr(dimm, field) or 0 for dimm in controller.dimms or ()}
     return {name: count for name, count in counts.items() if count > 0}
 
@@ -170,7 +172,7 @@ def by_dimm(controller: MemoryController, field: str) -> dict[str, int]:
 def uncorrected_fault(
     subject: Subject, controller: MemoryController, look: Sample[Edac] | None
 ) -> Iterator[Finding]:
-    """What could not be corrected, but for what is known since the last look."""
+    """The failure about uncorrected errors, unless all are older than the last look."""
     count = counted(controller, "uncorrected")
     if count > 0 and not past_text(controller, look):
         dimms = at_dimms(controller, "uncorrected")
@@ -184,7 +186,7 @@ def uncorrected_fault(
 
 
 def past_text(controller: MemoryController, look: Sample[Edac] | None) -> str:
-    """The finding about uncorrected errors that all are older than the last look."""
+    """Says that all uncorrected errors are older than the last look; empty if they are not."""
     count, fresh = counted(controller, "uncorrected"), growth_of(controller, "uncorrected", look)
     if not count or look is None or fresh is None or fresh.by != 0:
         return ""
@@ -223,7 +225,7 @@ def invalid(controller: MemoryController) -> Iterator[str]:
 
 
 def invalid_dimm(dimm: Dimm) -> Iterator[str]:
-    """Why a count is not known that the driver has."""
+    """Why counts that the driver has are unknown."""
     for field in ("uncorrected", "corrected"):
         value = getattr(dimm, field)
         if value is None and dimm.errors.get(field) != NOT_COUNTED:
@@ -233,7 +235,7 @@ def invalid_dimm(dimm: Dimm) -> Iterator[str]:
 
 
 def growth_of(controller: MemoryController, field: str, look: Sample[Edac] | None) -> Growth | None:
-    """How many errors came since the last look; None if its driver did not count all the time."""
+    """How many errors came since the last look; None if the driver did not count all that time."""
     earlier = before(controller, look)
     if look is None or earlier is None or controller.since_s is None:
         return None
@@ -257,8 +259,9 @@ def before(controller: MemoryController, look: Sample[Edac] | None) -> MemoryCon
 def limits_of(
     controller: MemoryController, params: Params, paced: bool | None
 ) -> Mapping[str, float] | str:
-    """In words -> the most corrected errors; or why that cannot be told. `paced`: whether they were
-    too many a day since the last look; None: not known, so by the mean of all its counting."""
+    """The most corrected errors, by the text of the limit; or why they are unknown. `paced`:
+    whether too many came per day since the last look; None: not known, so the mean of all its
+    counting decides."""
     limits: dict[str, float] = {}
     if params.corrected is not None:
         limits[f"at most {params.corrected} corrected"] = params.corrected
@@ -277,8 +280,8 @@ NO_DIMM = {"DIMM": "not known"}
 def at_dimms(
     controller: MemoryController, field: str, since: MemoryController | None = None
 ) -> str:
-    """The DIMMs with errors, as ` (A1 ×2)`; empty if none is known. `since`: only what came since
-    the controller counted so."""
+    """The DIMMs with errors, as ` (A1 ×2)`; empty if none is known. `since`: the earlier state of
+    the controller; count only errors that came after it."""
     past_text = by_dimm(since, field) if since else {}
     fresh = {
         name: count - past_text.get(name, 0) for name, count in by_dimm(controller, field).items()
@@ -307,5 +310,5 @@ CHECK = Check(
         "numa.online",
     ),
     judge=judge,
-    unasked="for servers and workstations: `generic` asks what holds of any node",
+    unasked="for servers and workstations: `generic` has only checks for any node",
 )

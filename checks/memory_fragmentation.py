@@ -1,18 +1,19 @@
 """Free memory is in pieces large enough for huge pages.
 
-**Why it matters.** Transparent and explicit huge pages, and the large buffers that NICs and GPUs
-are given, need 2 MiB in one piece. On a node that has been up for months free memory may be left in
-small pieces: then a job that was fast after boot runs with small pages, or stalls while the kernel
-moves memory together.
+**Why it matters.** Transparent and explicit huge pages, and the large buffers of NICs and GPUs,
+need 2 MiB in one piece. On a node that has been up for months, free memory may be split into small
+pieces. Then a job that was fast after boot runs with small pages, or stalls while the kernel
+compacts memory.
 
-**Read from** `/proc/buddyinfo`: how much of each NUMA node's free memory is in blocks of 2 MiB and
+**Read from** `/proc/buddyinfo`: the share of each NUMA node's free memory in blocks of 2 MiB and
 more. The NUMA node with the smallest share counts.
 
-**Verdicts.** Fails below the baseline's share. The page cache is given back in small pieces, so a
-node that has just read much data shows less than it can give: ask for it of idle nodes.
+**Verdicts.** The check fails below the baseline's share. The kernel frees the page cache in small
+pieces, so a node that has just read much data shows a smaller share than it can offer: use the
+check on idle nodes.
 
-**To fix it** `echo 1 > /proc/sys/vm/compact_memory` moves memory together, on an idle node within
-seconds; a reboot does it for certain.
+**To fix it** `echo 1 > /proc/sys/vm/compact_memory` compacts memory, on an idle node within
+seconds; a reboot always helps.
 """
 
 from typing import Annotated, ClassVar
@@ -35,7 +36,7 @@ class Params(CheckParams):
     bare: ClassVar[str] = "minimum_percent"
 
     minimum_percent: Annotated[float, Meta(gt=0, le=100)]
-    """Of a NUMA node's free memory, in blocks of 2 MiB and more."""
+    """The least share of a NUMA node's free memory in blocks of 2 MiB and more."""
 
 
 def judge(params: Params, share: float) -> Finding:
@@ -52,5 +53,5 @@ CHECK = node_value(
     "free_huge_percent",
     judge=judge,
     area=Area.MEMORY,
-    unasked="a node at work has any: say memory_fragmentation: 20 of idle nodes",
+    unasked="a busy node may have any share: write memory_fragmentation: 20 for idle nodes",
 )

@@ -1,20 +1,21 @@
-"""The node has memory to spare: enough is available, and little waits to be written.
+"""The node has enough available memory, and little dirty memory.
 
-**Why it matters.** Memory that a finished job, a leaking daemon or a RAM disk still holds is
-missing for the next job, which is then killed midway. Much dirty memory means that a disk or a file
-server cannot keep up: the next fsync, or the next checkpoint, waits for all of it.
+**Why it matters.** The next job cannot use memory that a finished job, a leaking daemon or a RAM
+disk still holds, and is killed midway. Much dirty memory means that a disk or a file server cannot
+keep up: the next fsync or checkpoint waits until all of it is written.
 
 **Read from** /proc/meminfo: MemTotal, MemAvailable, Dirty, SwapTotal and SwapFree.
 
-**Verdicts.** MemAvailable is what new processes can get without swapping: the page cache counts as
-available, huge pages that are reserved do not. It is judged as it is at this moment, so that a job
-that uses the node well may fail it: set the limits for an idle node and check idle nodes, or set
-them low. With `maximum_swap_used_percent` swap that is in use is judged too; whether there is any
-at all is the check swap.
+**Verdicts.** New processes can get MemAvailable without swapping: it includes the page cache, but
+not reserved huge pages. The check judges the memory of this moment, so a job that uses the node
+well may fail it: set the limits for an idle node and check idle nodes, or set low limits. With
+`maximum_swap_used_percent` the check also judges the swap in use; the check `swap` judges whether
+the node has swap at all.
 
-**To fix it** `ps aux --sort=-rss | head` names who holds memory, `df -h -t tmpfs` RAM disks, `ipcs
--m` shared memory that was left behind; `grep -i huge /proc/meminfo` tells whether it is reserved as
-huge pages. Of dirty memory `cat /proc/pressure/io` and `iostat -x 1` tell which disk is behind.
+**To fix it** `ps aux --sort=-rss | head` lists the processes that hold memory, `df -h -t tmpfs`
+lists RAM disks, `ipcs -m` lists leftover shared memory; `grep -i huge /proc/meminfo` shows memory
+reserved as huge pages. For dirty memory, `cat /proc/pressure/io` and `iostat -x 1` show which disk
+is slow.
 """
 
 from collections.abc import Iterator
@@ -30,10 +31,10 @@ from nodevet.model import NODE, Area, Check, CheckParams, Finding, Severity
 
 Percent = Annotated[float, Meta(ge=0, le=100)]
 HELD = (
-    "`ps aux --sort=-rss | head` names who holds memory; see RAM disks (`df -h -t tmpfs`) and "
-    "shared memory that was left behind (`ipcs -m`)"
+    "`ps aux --sort=-rss | head` names the processes that hold memory; see also RAM disks (`df "
+    "-h -t tmpfs`) and leftover shared memory (`ipcs -m`)"
 )
-BEHIND = "`iostat -x 1` and /proc/pressure/io tell which disk is behind"
+BEHIND = "`iostat -x 1` and /proc/pressure/io show which disk is slow"
 
 
 class Params(CheckParams):
@@ -43,11 +44,11 @@ class Params(CheckParams):
     bare: ClassVar[str] = "minimum_available_percent"
 
     minimum_available_percent: Percent = 10
-    """Of all memory."""
+    """The least available share of all memory."""
     maximum_dirty_percent: Percent | None = None
-    """Of all memory."""
+    """The largest dirty share of all memory."""
     maximum_swap_used_percent: Percent | None = None
-    """Of the swap that is active."""
+    """The largest used share of the active swap."""
 
 
 @of_section(Memory, "memory")
@@ -74,7 +75,7 @@ def judge(memory: Memory, evidence: Evidence, params: Params) -> Iterator[Findin
 
 
 def portion(memory: Memory, name: str, part: str, whole: str) -> float | str:
-    """A part of memory or swap in percent; or why it is not known."""
+    """The part of memory or swap in percent; or why it is unknown."""
     amount: int | None = getattr(memory, part)
     total: int | None = getattr(memory, whole)
     if amount is None or total is None:
@@ -95,6 +96,6 @@ CHECK = Check(
         "memory.total_kb",
     ),
     judge=judge,
-    unasked="jobs may fill the memory: say memory_pressure: {} of idle nodes",
+    unasked="jobs may fill the memory: write memory_pressure: {} for idle nodes",
     severity=Severity.WARNING,
 )

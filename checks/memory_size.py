@@ -1,21 +1,22 @@
-"""The node has all the memory that is installed, and every NUMA node its share.
+"""The node sees all installed memory, and every NUMA node has its share.
 
-**Why it matters.** A DIMM that failed its training at boot is left out silently: the node comes up
-with less memory, jobs that fitted are killed, and the memory channel that is gone lowers the
+**Why it matters.** The firmware silently leaves out a DIMM that failed its training at boot: the
+node boots with less memory, jobs that fitted are killed, and the missing memory channel lowers the
 bandwidth of its NUMA node.
 
 **Read from** /proc/meminfo, MemTotal, and /sys/devices/system/node/node*/meminfo.
 
-**Verdicts.** `minimum_gib` is what is installed; firmware and kernel keep a part of it, which
+**Verdicts.** `minimum_gib` is the installed memory; firmware and kernel keep a part of it, which
 `tolerance_percent` allows for. With DIMMs of one size, one of sixteen is 6% of the memory, one of
-thirty-two 3%: keep the tolerance below. NUMA nodes are compared with the largest one, of which one
-may have a GiB less besides, unless `nodes_alike` is false. A NUMA node without CPUs (the memory of
-a Grace Hopper's GPU, CXL, HBM) is neither compared nor counted; a kernel without NUMA cannot tell
-it apart, so enough memory is unknown there.
+thirty-two 3%: keep the tolerance below that. NUMA nodes are compared with the largest one, unless
+`nodes_alike` is false; each may have a further GiB less, because firmware and a crash kernel may
+keep it. A NUMA node without CPUs (the memory of a Grace Hopper's GPU, CXL, HBM) is neither compared
+nor counted. A kernel without NUMA cannot show such memory separately, so there enough memory is
+unknown.
 
 **To fix it** `dmidecode -t memory` and the BMC's event log name the slot; `edac-util -v` and the
-kernel log tell whether it had errors before. Reseat or replace the DIMM. If the firmware mapped it
-out, it has to be enabled there again.
+kernel log show whether the DIMM had errors before. Reseat or replace the DIMM. If the firmware
+disabled it, enable it there again.
 """
 
 import math
@@ -33,10 +34,10 @@ from nodevet.evidence.numa import Numa, NumaNode, has_memory_alone
 from nodevet.model import NODE, Area, Check, CheckParams, Finding, Subject, Value, fail, ok, unknown
 
 GIB = 1 << 20  # KiB
-KEPT = 1.0  # GiB that firmware and a crash kernel keep of one NUMA node alone
+KEPT = 1.0  # GiB that firmware and a crash kernel may keep of one NUMA node
 ADVICE = (
-    "a DIMM is missing or was left out at boot: `dmidecode -t memory` and the BMC's event log name "
-    "the slot; reseat or replace it"
+    "a DIMM is missing or was disabled at boot: `dmidecode -t memory` and the BMC's event log "
+    "name the slot; reseat or replace it"
 )
 Gib = Annotated[float, Meta(gt=0)]
 
@@ -48,11 +49,11 @@ class Params(CheckParams):
     bare: ClassVar[str] = "minimum_gib"
 
     minimum_gib: Gib | None = None
-    """GiB that are installed, all together."""
+    """Installed memory of the node in GiB."""
     minimum_node_gib: Gib | None = None
-    """GiB that are installed at each NUMA node with CPUs."""
+    """Installed memory of each NUMA node with CPUs, in GiB."""
     tolerance_percent: Annotated[float, Meta(ge=0, lt=100)] = 3
-    """What firmware and kernel may keep, and what NUMA nodes may differ by."""
+    """The share that firmware and kernel may keep, and by which NUMA nodes may differ."""
     nodes_alike: bool = True
     """Whether NUMA nodes must have as much memory as the largest one."""
 
@@ -91,7 +92,7 @@ def judge_total(evidence: Evidence, minimum: float) -> Finding:
 
 
 def without_cpus(nodes: Mapping[int, NumaNode] | Finding) -> tuple[int, str]:
-    """KiB of the NUMA nodes that have memory alone, and why they may not be all."""
+    """KiB of the NUMA nodes that have memory but no CPUs, and why some may be missing."""
     if isinstance(nodes, Finding):
         return 0, nodes.why
     total_kb, why = 0, ""
@@ -106,7 +107,7 @@ def without_cpus(nodes: Mapping[int, NumaNode] | Finding) -> tuple[int, str]:
 
 
 def why_cpus_unread(node: NumaNode) -> str:
-    """Why it is not known whether a NUMA node has CPUs; empty if it is."""
+    """Why it is unknown whether a NUMA node has CPUs; empty if it is known."""
     if node.cpulist is None:
         return f"cpulist: {node.why('cpulist')}"
     if node.cpulist == "" and node.cpus_present is None:
@@ -135,17 +136,17 @@ def judge_nodes(evidence: Evidence, params: Params) -> Iterator[Finding]:
         elif (actual := (node.memory_total_kb or 0) / GIB) < expected:
             yield fail(subject, expected=at_least(expected), actual=gib(actual), advice=ADVICE)
         elif alike and len(known) < len(with_cpus):
-            yield unknown(subject, why="not every NUMA node's memory was read")
+            yield unknown(subject, why="nodevet did not read the memory of every NUMA node")
         else:
             yield ok(subject, expected=at_least(expected), actual=gib(actual))
     if not with_cpus and nodes:
         yield unknown(why="no NUMA node has CPUs")
     elif params.minimum_gib is None and not (alike or params.minimum_node_gib):
-        yield unknown(why="there is one NUMA node, and the baseline says no minimum")
+        yield unknown(why="there is one NUMA node, and the baseline sets no minimum")
 
 
 def why_unread(node: NumaNode) -> str:
-    """Why it is not known how much memory a node with CPUs has; empty if it is."""
+    """Why the memory size of a node with CPUs is unknown; empty if it is known."""
     if why_cpus_unread(node):
         return why_cpus_unread(node)
     if node.memory_total_kb is None:
@@ -176,7 +177,7 @@ def learn(evidence: Evidence) -> Value:
 
 
 def installed(gib: float, share: float) -> float:
-    """What is likely to be installed where so much is left of it.
+    """The likely installed memory if the node sees this much of it.
 
     >>> installed(2015.5, 0.97), installed(15.6, 0.97), installed(1025, 0.97)
     (2048.0, 16.0, 1025.0)
@@ -197,6 +198,6 @@ CHECK = Check(
         "numa.online",
     ),
     judge=judge,
-    unasked="for HGX boards, of which both sockets are filled alike; elsewhere say how much",
+    unasked="for HGX boards, whose sockets have the same DIMMs; for others set minimum_gib",
     learn=learn,
 )

@@ -1,21 +1,22 @@
-"""What the baseline names is mounted, from where and how it should be.
+"""The file systems in the baseline are mounted from the right source with the right options.
 
-**Why it matters.** Where /scratch or /local_nvme is not mounted, jobs write to the root disk and
-fill it; a dataset on the wrong disk, a file system mounted read-only or an NFS mount with other
-options than its peers cost hours before anyone looks at the mount.
+**Why it matters.** If /scratch or /local_nvme is not mounted, jobs write to the root disk and fill
+it. A dataset on the wrong disk, a file system mounted read-only or an NFS mount with other options
+than its peers cost hours before anyone looks at the mount.
 
-**Read from** /proc/1/mountinfo, else /proc/self/mountinfo. The mounts themselves are never touched.
+**Read from** /proc/1/mountinfo, else /proc/self/mountinfo. The check never touches the mounts
+themselves.
 
-**Verdicts.** Of several mounts on one path the topmost counts; one that another mount hides is not
-mounted. An automount (autofs, systemd.automount) whose file system is not in use at the moment is
-not applicable: it would be mounted on first use. `options` are the options of the mount and of its
-file system together; a value may hold `*`. The kernel does not list defaults: exec, suid, dev,
-atime, async and diratime stand for the absence of their opposite. Paths are those of mountinfo,
-without symbolic links. A file system is expected to be read-write unless `read_only` is true.
+**Verdicts.** If a path has several mounts, the topmost counts; a mount that another one hides is
+not mounted. An automount (autofs, systemd.automount) is not applicable while its file system is not
+in use: it would be mounted on first use. `options` are the options of the mount and of its file
+system together; a value may have `*`. The kernel does not list defaults: exec, suid, dev, atime,
+async and diratime mean that their opposite is absent. Paths are those of mountinfo, without
+symbolic links. A file system must be read-write unless `read_only` is true.
 
 **To fix it** `findmnt --verify` checks /etc/fstab; `systemctl status PATH.mount` and `journalctl -b
--u PATH.mount` say why it was not mounted; `mount -o remount,OPTIONS PATH` changes most options.
-Read-only: look for disk errors in the kernel log before anything else.
+-u PATH.mount` show why it was not mounted; `mount -o remount,OPTIONS PATH` changes most options. If
+it is read-only, first look for disk errors in the kernel log.
 """
 
 from collections.abc import Iterator, Mapping
@@ -56,11 +57,11 @@ OPPOSITES = {
     "async": "sync",
 }
 NOT_MOUNTED = (
-    "`findmnt --verify` and `systemctl status` of its mount unit say why; do not start jobs before "
-    "it is mounted, since they would write below it"
+    "`findmnt --verify` and `systemctl status` of its mount unit show why; do not start jobs "
+    "before it is mounted, because they would write to the directory below it"
 )
 LEFT_OVER = (
-    "ask who uses it (`fuser -vm`), unmount it, and remove its line in /etc/fstab or its unit"
+    "see who uses it (`fuser -vm`), unmount it, and remove its line in /etc/fstab or its unit"
 )
 Path = Annotated[str, Meta(pattern=r"^/", max_length=256, title="a path that begins with /")]
 
@@ -69,13 +70,13 @@ class ExpectedMount(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """What must be mounted at a path."""
 
     type: Words | None = None
-    """ext4, xfs, nfs4, lustre, or several."""
+    """ext4, xfs, nfs4, lustre, or a list."""
     source: Words | None = None
-    """/dev/md0, server:/export, or several."""
+    """/dev/md0, server:/export, or a list."""
     options: tuple[str, ...] = ()
-    """Options that it must have: noatime, vers=4.2, nconnect=16."""
+    """Options that the mount must have: noatime, vers=4.2, nconnect=16."""
     without: tuple[str, ...] = ()
-    """Options that it must not have."""
+    """Options that the mount must not have."""
     read_only: bool = False
 
 
@@ -89,7 +90,7 @@ class Params(CheckParams):
     whole: ClassVar[str] = "paths"
 
     paths: Mapping[Path, str | ExpectedMount] = {}
-    """By path what must be mounted there: its type, or more; or `absent`."""
+    """What must be mounted at each path: its type, or more; or `absent`."""
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
@@ -141,15 +142,15 @@ def judge_mount(subject: Subject, mount: Mount, expected_mount: ExpectedMount) -
 
 def advice(bad: list[str], expected: ExpectedMount) -> str:
     if "type" in bad or "source" in bad:
-        return "drain the node and mount what belongs there: correct its line in /etc/fstab"
+        return "drain the node and mount the right file system: correct its line in /etc/fstab"
     if "access" in bad and not expected.read_only:
         return (
-            "drain the node; `dmesg` and `smartctl -x` tell whether the disk is failing. If not, "
+            "drain the node; `dmesg` and `smartctl -x` show whether the disk is failing. If not, "
             "fsck it and remount it read-write"
         )
     return (
-        "correct its line in /etc/fstab or the automounter's map; `mount -o remount` changes most "
-        "options, those of NFS hold once it is mounted again"
+        "correct its line in /etc/fstab or the automounter's map; `mount -o remount` changes "
+        "most options; NFS options change only after a new mount"
     )
 
 
@@ -207,30 +208,26 @@ def named_options(mount: Mount, expected_mount: ExpectedMount) -> Iterator[Aspec
         yield aspect_if("options", True, expected=expected, actual=expected)
 
 
-def has_option(options: tuple[str, ...], option_wanted: str) -> bool:
+def has_option(options: tuple[str, ...], option: str) -> bool:
     """
-    >>> has(("rw", "vers=4.2"), "vers=4.*"), has(("rw",), "exec"), has(("noexec",), "exec")
-    (True, True, False)
+    >>> has_option(("rw", "vers=4.2"), "vers=4.*"), has_option(("noexec",), "exec")
+    (True, False)
     """
-    if option_wanted in OPPOSITES and option_wanted not in options:
-        return OPPOSITES[option_wanted] not in options
-    return any(matches(option, option_wanted) for option in options)
+    if option in OPPOSITES and option not in options:
+        return OPPOSITES[option] not in options
+    return any(matches(actual, option) for actual in options)
 
 
-def instead(options: tuple[str, ...], wanted: str) -> list[str]:
-    """What there is in place of an option: another value, its opposite, nothing.
+def instead(options: tuple[str, ...], option: str) -> list[str]:
+    """The options in place of the expected one: another value, its opposite, or none.
 
     >>> instead(("rw", "vers=3"), "vers=4.2"), instead(("rw",), "hard")
     (['vers=3'], ['no hard'])
     """
-    name = wanted.partition("=")[0]
-    alternatives = [
-        name_and_value for name_and_value in options if name_and_value.partition("=")[0] == name
-    ]
-    alternatives += [
-        name_and_value for name_and_value in options if name_and_value == OPPOSITES.get(wanted)
-    ]
-    return alternatives or [f"no {wanted}"]
+    name = option.partition("=")[0]
+    alternatives = [actual for actual in options if actual.partition("=")[0] == name]
+    alternatives += [actual for actual in options if actual == OPPOSITES.get(option)]
+    return alternatives or [f"no {option}"]
 
 
 def learn(evidence: Evidence) -> Value:
@@ -253,7 +250,7 @@ CHECK = Check(
         *reads_of("mounts.mounts[]", "super_options[]", "type"),
     ),
     judge=judge,
-    unasked="only a site knows its mounts: write mounts: {/scratch: xfs}",
+    unasked="only the site knows its mounts: write mounts: {/scratch: xfs}",
     learn=learn,
     asks=lambda params: {"mounts": tuple(params.paths)},
 )

@@ -1,49 +1,51 @@
 """Network interfaces are up, as fast as expected, with the expected MTU.
 
-**Why it matters.** A NIC that fell back to a tenth of its speed, half of a bond, or one interface
-with an MTU of 1500 among jumbo frames: the node answers, and storage, checkpoints and NCCL over TCP
-crawl or hang at large messages.
+**Why it matters.** If a NIC falls back to a tenth of its speed, a bond loses half of its links, or
+one interface has an MTU of 1500 among jumbo frames, the node still answers, but storage,
+checkpoints and NCCL over TCP crawl or hang at large messages.
 
 **Read from** `/sys/class/net/*/{operstate,carrier,speed,duplex,mtu,master,statistics}`,
-carrier_changes, and the driver of the device below; the kernel log since boot; the drivers of
-NICs in `/sys/bus/pci/devices`.
+carrier_changes, and the driver of the device; the kernel log since boot; the drivers of NICs in
+`/sys/bus/pci/devices`.
 
-**Verdicts.** `interfaces` are named, or a pattern (`ens*`), which at least one must fit; `drivers`
-are for all physical interfaces of a kernel driver, apart from virtual functions. An exact name
-comes first: what patterns and drivers say does not hold for that interface. Each must be up unless
-`state` says otherwise: dormant is not (802.1X), unknown is, if it has a carrier. Faster than
-expected is ok; speed and duplex of an interface that is down mean nothing and are not judged. With
-neither `interfaces` nor `drivers`, every physical interface that is up must not run at half duplex,
-and every member of a bond that is up must be up; a NIC on the PCI bus fails if it has no driver:
-nodevet cannot tell whether it is needed, and eight of them without mlx5_core look like none.
-vfio-pci and its like are drivers, and so no other NIC of a model that is kept for guests is judged;
-virtual functions and Wi-Fi cards are not either. A NIC that is not used on purpose is turned off in
-the BIOS, or waived. In a virtual machine a NIC that tells neither is not applicable for them. A
-count since boot is not by itself a fault: `maximum` judges the counters that it names: rx_errors,
-tx_errors, rx_dropped, tx_dropped, rx_crc_errors, rx_missed_errors, carrier_changes,
-carrier_down_count, for members of a bond link_failure_count, and any that `ethtool -S` lists
-(rx_discards_phy, link_down_events_phy, of EC2 bw_in_allowance_exceeded), for which it has to be
-installed. `maximum_per_hour` judges what they grow by for each hour since boot, and with `--sample`
-in that time, if it is long enough to tell. If carrier_changes rises while it is sampled, an
-interface that must be up fails, unless the baseline has a limit for that; errors and drops need
-one. With `--since` what came since the last look is judged as what came during a sample; if a
-counter of an interface went back, all of them began again at 0, and of another NIC of that name
-nothing is taken.
+**Verdicts.** A key of `interfaces` is a name or a pattern (`ens*`), which at least one interface
+must match; a key of `drivers` stands for all physical interfaces of a kernel driver, without
+virtual functions. If an interface has an entry under its exact name, patterns and drivers do not
+apply to it. Each interface must be up unless `state` says otherwise: dormant (802.1X) is not up,
+unknown is up if it has a carrier. A faster link than expected is ok. The check does not judge speed
+and duplex of an interface that is down. Without `interfaces` and `drivers`, no physical interface
+that is up may run at half duplex, and every member of a bond that is up must be up. A NIC on the
+PCI bus then fails if it has no driver: nodevet cannot tell whether the node needs it, and without
+mlx5_core eight NICs look like none. vfio-pci and similar modules count as drivers. If they keep a
+NIC for guests, the check judges no NIC of that model; nor does it judge virtual functions and Wi-Fi
+cards. If a NIC is unused on purpose, turn it off in the BIOS or waive it. In a virtual machine
+speed and duplex are not applicable for a NIC that reports neither. A count since boot is not a
+fault by itself: `maximum` judges the counters that it names: rx_errors, tx_errors, rx_dropped,
+tx_dropped, rx_crc_errors, rx_missed_errors, carrier_changes, carrier_down_count, link_failure_count
+for members of a bond, and any counter that `ethtool -S` lists (rx_discards_phy,
+link_down_events_phy, on EC2 bw_in_allowance_exceeded). For the latter, ethtool must be installed.
+`maximum_per_hour` limits the growth of a counter per hour since boot, and with `--sample` during
+the sample if that is long enough. If carrier_changes grows during the sample, an interface that
+must be up fails, unless the baseline sets a limit for it; errors and drops fail only with a limit.
+With `--since` the check judges the growth since the last look like the growth during a sample. If a
+counter of an interface went back, all its counters began again at 0. If another NIC has the name
+now, the earlier counters are not used.
 
 `maximum_outage_s` limits how long a link was down before it came back, by its driver's lines in the
 kernel log since boot; with `--since` only outages that ended since the last look count. NVIDIA's
-Health Validation fails a link that was down for 30 s. Training while the driver loads is no outage,
-and a link that is still down is judged by its state. Only the lines of mlx5_core and bnxt_en tell a
-lost link from an interface that was turned off: these drivers log nothing when an interface is
-turned off, and log `down` when it is turned on, until it has trained. So allow more than training
-takes. It is unknown
-for other drivers, for bonds and for InfiniBand ports, whose links the kernel does not log, and if
-the log has gaps or no line of a link that is up. A log whose beginning is gone is judged for what
-it covers, and the finding says since when, as `xid` does.
+Health Validation fails a link that was down for 30 s. Training while the driver loads is not an
+outage, and `state` judges a link that is still down. Only the lines of mlx5_core and bnxt_en
+distinguish a lost link from an interface that was turned off: these drivers log nothing when an
+interface is turned off, and log `down` when it is turned on, until it has trained. So allow more
+time than training takes. The outage is unknown for other drivers, for bonds and for InfiniBand
+ports, whose links the kernel does not log. It is also unknown if the log has gaps or no line of a
+link that is up. If the beginning of the log is gone, the check judges the rest, and the finding
+says when the log begins, as `xid` does.
 
-**To fix it** down: cable, transceiver, switch port, `ip link set NAME up`. Slow: `ethtool NAME`
-shows what both ends offer. MTU: netplan, NetworkManager or systemd-networkd, the same on all hosts
-and switches of the network. Carrier changes that go on: reseat or replace the cable.
+**To fix it** down: check cable, transceiver and switch port, then `ip link set NAME up`. Slow:
+`ethtool NAME` shows what both ends offer. MTU: set it in netplan, NetworkManager or
+systemd-networkd, the same on all hosts and switches of the network. If the carrier still changes,
+reseat or replace the cable.
 """
 
 import re
@@ -85,34 +87,40 @@ LOWEST_MTU, HIGHEST_MTU = 68, 1 << 17
 MOST_SECONDS = 366 * 86400
 PATTERN = re.compile(r"[*?\[]")
 CABLE = (
-    "check cable, transceiver and switch port (`ethtool NAME`, `ethtool -m NAME`, and what the "
-    "switch says of its end)"
+    "check cable, transceiver and switch port (`ethtool NAME`, `ethtool -m NAME`, and the "
+    "switch's own view of the port)"
 )
 STATES = {
-    "dormant": "it waits for a supplicant: 802.1X has not authenticated it (`wpa_cli status`)",
+    "dormant": "802.1X has not authenticated it: check the supplicant (`wpa_cli status`)",
     "lowerlayerdown": "the interface below it is down",
     "notpresent": "its device is gone: see `dmesg` and the PCI bus",
 }
-TURNED_OFF = "`ip link set dev NAME up`, and find out why nothing turned it on at boot"
+TURNED_OFF = "`ip link set dev NAME up`, and find out why it was not turned on at boot"
 TURNED_ON = "`ip link set dev NAME down`, and find out what turned it on"
-SLOW = f"both ends agreed on less: {CABLE}; autonegotiation and FEC must be alike on both"
+SLOW = (
+    f"both ends agreed on a lower speed: {CABLE}; both need the same autonegotiation and FEC "
+    "settings"
+)
 MTU = "set it where the interface is configured (netplan, NetworkManager, systemd-networkd, udev)"
-MISSING = "`ip -d link` and `dmesg` show what is there: a driver, a NIC or a name may be missing"
+MISSING = "`ip -d link` and `dmesg` show the interfaces: a driver, a NIC or a name may be missing"
 COUNTS = (
-    "it counts since the interface came to be: see whether it still rises (`ip -s link show NAME`, "
-    f"`ethtool -S NAME`), and then {CABLE}"
+    "it counts since the interface was created: see whether it still grows (`ip -s link show "
+    f"NAME`, `ethtool -S NAME`); if so, {CABLE}"
 )
 STILL = ("carrier_changes",)
 OUTAGE = (
-    "`journalctl -k -g 'link.(up|down)'` shows when, and what else came then: if the switch or its "
-    f"port was down, ask who did that; else {CABLE}"
+    "`journalctl -k -g 'link.(up|down)'` shows when, and what else happened then: if the switch "
+    f"or its port was down, find out why; if not, {CABLE}"
 )
 NO_DRIVER = (
-    "`lspci -k -s ADDRESS` names the driver: load it if it is not (`lsmod`), else the kernel log "
-    "says why it gave up (`dmesg | grep ADDRESS`), often for its firmware: power the node off and "
-    "on, then replace the NIC. A NIC that nobody uses: turn it off in the BIOS, or waive it"
+    "`lspci -k -s ADDRESS` names the driver: load it if `lsmod` does not list it; if it does, "
+    "the kernel log says why it gave up (`dmesg | grep ADDRESS`), often the firmware: power the "
+    "node off and on, then replace the NIC. If nobody uses the NIC, turn it off in the BIOS, or "
+    "waive it"
 )
-BOND = "`cat /proc/net/bonding/NAME` says which is missing and why: link, LACP partner, speed"
+BOND = (
+    "`cat /proc/net/bonding/NAME` shows which member is missing and why: link, LACP partner, speed"
+)
 
 Number = Annotated[int, Meta(ge=0, le=1024)]
 Count = Annotated[int, Meta(ge=0)]
@@ -129,8 +137,8 @@ class LinkWish(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     speed_gbps: Annotated[float, Meta(gt=0, le=1e5)] | None = None
     duplex: Literal["full", "half"] | None = None
     mtu: Annotated[int, Meta(ge=LOWEST_MTU, le=HIGHEST_MTU)] | None = None
-    members: Number | None = None  # of a bond: how many are up
-    count: Number | None = None  # interfaces that the pattern or the driver fits
+    members: Number | None = None  # of a bond that must be up
+    count: Number | None = None  # interfaces of the pattern or the driver
     maximum: Mapping[Word, Count] = {}
     maximum_per_hour: Mapping[Word, Annotated[float, Meta(ge=0)]] = {}
     maximum_outage_s: Annotated[float, Meta(gt=0, le=MOST_SECONDS)] | None = None
@@ -144,9 +152,9 @@ class Params(CheckParams):
     `network_link: {}`"""
 
     interfaces: Mapping[Name, LinkWish] = {}
-    """What is expected of those of a name; `*` and `?` stand for any text."""
+    """The expected state of interfaces by name; `*` and `?` stand for any text."""
     drivers: Mapping[Word, LinkWish] = {}
-    """What is expected of those of a kernel driver."""
+    """The expected state of interfaces by kernel driver."""
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
@@ -157,7 +165,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     data = evidence[Network].data or Network()
     missing = sorted(set(data.found or ()) - set(data.by_name))
     if missing:
-        yield unknown(why=f"interfaces that were not read: {', '.join(missing[:8])}")
+        yield unknown(why=f"interfaces not read: {', '.join(missing[:8])}")
     if params.interfaces or params.drivers:
         yield from judge_wishes(evidence, data, params, unsure=bool(missing))
     else:
@@ -167,7 +175,8 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
 def judge_wishes(
     evidence: Evidence, data: Network, params: Params, *, unsure: bool
 ) -> Iterator[Finding]:
-    """What the baseline says of names and drivers. `unsure`: there are more interfaces."""
+    """The findings about the baseline's names and drivers. `unsure`: some interfaces were not
+    read."""
     wishes: dict[str, list[LinkWish]] = {}
     for pattern, wish in params.interfaces.items():
         fitting = [
@@ -176,8 +185,8 @@ def judge_wishes(
             if is_fit(interface.name, pattern, params)
         ]
         yield from judge_present(pattern, wish, fitting, unsure=unsure)
-        for each in fitting:
-            wishes.setdefault(each.name, []).append(wish)
+        for interface in fitting:
+            wishes.setdefault(interface.name, []).append(wish)
     physical = [
         interface for interface in data.by_name.values() if interface.kind != "virtual_function"
     ]
@@ -191,9 +200,9 @@ def judge_wishes(
             if interface.driver == driver and interface.kind is not None
         ]
         yield from judge_driver(driver, wish, fitting, unclear, unsure=unsure)
-        for each in fitting:
-            if each.name not in params.interfaces:
-                wishes.setdefault(each.name, []).append(wish)
+        for interface in fitting:
+            if interface.name not in params.interfaces:
+                wishes.setdefault(interface.name, []).append(wish)
     for name, wishes_of_name in wishes.items():
         interface = data.by_name[name]
         aspects = (aspect for wish in wishes_of_name
@@ -202,7 +211,7 @@ def judge_wishes(
 
 
 def judge_all(evidence: Evidence, data: Network, *, unsure: bool) -> Iterator[Finding]:
-    """What holds of any interface that is up, and of any NIC."""
+    """The findings about all interfaces that are up, and all NICs."""
     unclear = [interface for interface in data.by_name.values() if interface.kind is None]
     for link in unclear:
         yield unknown(subject_of(link.name), why=f"kind: {link.why('kind')}")
@@ -226,7 +235,7 @@ def subject_of(name: str) -> Subject:
 
 
 def without_driver(evidence: Evidence) -> Iterator[Finding]:
-    """NICs that no driver has taken, apart from virtual functions and models kept for guests."""
+    """Findings about NICs without a driver, except virtual functions and models kept for guests."""
     section = evidence[Pci]
     if section.status == "absent":
         return
@@ -253,7 +262,7 @@ def without_driver(evidence: Evidence) -> Iterator[Finding]:
 
 
 def by_itself(interface: Interface) -> LinkWish | None:
-    """What is right for any interface that is up, or may be; None for one that is not judged."""
+    """The state that is right for any interface that is up or may be; None if it is not judged."""
     if interface.kind not in ("physical", "bond") or is_up(interface) is False:
         return None
     members = len(interface.lower or ()) if interface.kind == "bond" else None
@@ -261,11 +270,11 @@ def by_itself(interface: Interface) -> LinkWish | None:
 
 
 def full_duplex(interface: Interface) -> Aspect:
-    """Whether it does not run at half duplex, as far as its driver says."""
+    """Whether the interface runs at full duplex, as far as its driver reports it."""
     if interface.duplex is None and not interface.errors.get("duplex", "").startswith("EINVAL"):
         return unread_aspect(interface, "duplex")
     if interface.duplex in (None, "unknown"):
-        return Aspect(Verdict.NOT_APPLICABLE, "duplex", why="duplex: the driver does not say it")
+        return Aspect(Verdict.NOT_APPLICABLE, "duplex", why="duplex: the driver does not report it")
     right = interface.duplex == "full"
     return aspect_if("duplex", right, expected="full", actual=interface.duplex, advice=SLOW)
 
@@ -277,13 +286,13 @@ def is_fit(name: str, pattern: str, params: Params) -> bool:
 def judge_present(
     pattern: str, wish: LinkWish, fitting: list[Interface], *, unsure: bool
 ) -> Iterator[Finding]:
-    """Whether there are as many interfaces of a name as expected; nothing of one that is there."""
+    """Findings if there are fewer interfaces of a name than expected."""
     exact = not PATTERN.search(pattern)
     if exact and wish.count is None:
         if not fitting and wish.state == "up":
             subject = subject_of(pattern)
             if unsure:
-                yield unknown(subject, why="it was not read, or is not there")
+                yield unknown(subject, why="it was not read, or does not exist")
             else:
                 yield fail(subject, expected="present", actual="missing", advice=MISSING)
         return
@@ -298,7 +307,8 @@ def judge_driver(
     *,
     unsure: bool,
 ) -> Iterator[Finding]:
-    """Whether a driver has as many interfaces as expected. `unclear`: others that may be of it."""
+    """Whether a driver has as many interfaces as expected. `unclear`: interfaces that may use
+    it."""
     for interface in unclear:
         field = "kind" if interface.kind is None else "driver"
         yield unknown(subject_of(interface.name), why=f"{field}: {interface.why(field)}")
@@ -307,12 +317,12 @@ def judge_driver(
 
 
 def number(what: str, count: int | None, count_read: int, *, unsure: bool) -> Finding:
-    """How many there are: `count`, or at least one."""
+    """The finding about a number of interfaces: `count`, or at least one."""
     expected: dict[str, Value] = {what: "at least 1" if count is None else count}
     short = count_read < (count or 1) if count is None else count_read <= count
     right = count_read >= 1 if count is None else count_read == count and not unsure
     if unsure and short and not right:
-        return unknown(expected=expected, why=f"{count_read} were read, and not all")
+        return unknown(expected=expected, why=f"{count_read} were read; others were not")
     verdict = ok if right else fail
     return verdict(expected=expected, actual={what: count_read}, advice="" if right else MISSING)
 
@@ -341,7 +351,8 @@ def aspects_of(
 
 
 def counters_of(evidence: Evidence, interface: Interface) -> Counted:
-    """With those of an earlier reading; at the last look, if it was the same NIC."""
+    """The counters, with those of an earlier reading. A last look counts only if it saw the same
+    NIC."""
     sample = sampled(evidence, Network)
     earlier_interface = sample.data.by_name.get(interface.name) if sample and sample.data else None
     if sample and sample.look and earlier_interface and is_another(earlier_interface, interface):
@@ -397,18 +408,18 @@ def speed(evidence: Evidence, interface: Interface, wish: LinkWish) -> Iterator[
 
 
 def unread_or_virtual(evidence: Evidence, interface: Interface, field: str) -> Aspect:
-    """Of what a NIC does not say: of that of a virtual machine it is not to be known."""
+    """A field that the NIC does not report: not applicable in a virtual machine, else unknown."""
     host = evidence[HostInfo].data
     if host and host.virtualization and host.virtualization not in HERE:
-        why = "the NIC of a virtual machine does not say it"
+        why = "the NIC of a virtual machine does not report it"
         return Aspect(Verdict.NOT_APPLICABLE, field, why=f"{field}: {why}")
     if getattr(interface, field) is not None:
-        return Aspect(Verdict.UNKNOWN, field, why=f"{field}: the driver does not say it")
+        return Aspect(Verdict.UNKNOWN, field, why=f"{field}: the driver does not report it")
     return unread_aspect(interface, field)
 
 
 def members(data: Network, interface: Interface, required: int) -> Aspect:
-    """Whether so many interfaces of a bond are up."""
+    """Whether at least `required` interfaces of a bond are up."""
     if interface.lower is None:
         return unread_aspect(interface, "lower")
     states = {name: is_up(data.by_name[name]) if name in data.by_name else None
@@ -445,7 +456,7 @@ def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
 
 
 def learn(evidence: Evidence) -> Value:
-    """What holds for all physical interfaces of a driver, if they are up."""
+    """The common state of all physical interfaces of a driver, if they are up."""
     data = evidence[Network].data
     up = [
         interface
@@ -458,7 +469,7 @@ def learn(evidence: Evidence) -> Value:
         all_of_driver = [interface for interface in (data.interfaces if data else None) or ()
                  if interface.driver == driver and interface.kind == "physical"]  # fmt: skip
         if len(of_driver) < len(all_of_driver):
-            continue  # one is down, and by its driver alone that cannot be said
+            continue  # one is down, which an entry by driver cannot express
         by_driver[driver] = {"count": len(of_driver)}
         speeds = [interface.speed_mbps or 0 for interface in of_driver]
         if all(0 < mbps < 10**8 for mbps in speeds):
@@ -487,7 +498,8 @@ CHECK = Check(
         "pci.functions[].vendor",
     ),
     judge=judge,
-    unasked="for servers: judges what is up; how many links and how fast only a site knows",
+    unasked="for servers: judges links that are up; only the site knows how many there are and "
+    "how fast",
     asks=asks,
     learn=learn,
 )

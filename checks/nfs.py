@@ -1,26 +1,27 @@
 """NFS file systems are mounted with the expected options and answer without retransmissions.
 
-**Why it matters.** A mount without `hard` gives jobs I/O errors when the server is slow; one
+**Why it matters.** A mount without `hard` gives jobs I/O errors when the server is slow. A mount
 without nconnect, or with a small rsize, reads a dataset at a fraction of the speed of its peers.
-Requests that are sent again mean a lossy network or a server that cannot keep up: data loading
-stalls and GPUs wait.
+Retransmissions mean a lossy network or a server that cannot keep up: data loading stalls and GPUs
+wait.
 
-**Read from** /proc/1/mountstats, else /proc/self/mountstats: the kernel's own counters. Neither the
-mount nor its server is touched, so that a dead server blocks nothing.
+**Read from** /proc/1/mountstats, else /proc/self/mountstats: the kernel's own counters. The check
+touches neither the mount nor its server, so a dead server blocks nothing.
 
-**Verdicts.** Without `paths` every NFS mount is judged but the volumes of containers; a node
-without any is not applicable, and so is a path that is not mounted now (see the check mounts).
-`options` are those that the kernel shows, `vers=4.2`, `hard`, `proto=tcp`; a value may hold `*`.
-Retransmissions and times are since the file system was mounted, per operation; below 1,000
-operations they are not judged. With `--sample` the time between both readings stands in for that
-since the mount, if it had 1,000 operations, and for retransmissions enough to tell; a count that
-went back is unknown, unless it was mounted meanwhile. With `--since` so does the time since the
-last look. `queue` is what an operation waited on the node before it was sent, which more
-connections shorten; `rtt` is network and server.
+**Verdicts.** Without `paths` the check judges every NFS mount except container volumes. A node
+without NFS mounts is not applicable, and so is a path that is not mounted now (see the check
+`mounts`). `options` are options as the kernel shows them, `vers=4.2`, `hard`, `proto=tcp`; a value
+may have `*`. Retransmissions and times are means per operation since the file system was mounted;
+below 1,000 operations they are not judged. With `--sample` the check judges the time between both
+readings instead, if it had 1,000 operations and, for retransmissions, enough to decide. A counter
+that went back is unknown, unless the file system was mounted meanwhile. With `--since` the check
+judges the time since the last look in the same way. `queue` is the time that an operation waited on
+the node before it was sent, which more connections shorten; `rtt` is the time of network and
+server.
 
-**To fix it** change the options in /etc/fstab or the automounter's map; most take effect when it is
-mounted again, not with remount. Retransmissions: `nfsiostat 5` and `mountstats` show whether they
-go on, `ethtool -S` and the switch whether packets are dropped; then look at the server.
+**To fix it** change the options in /etc/fstab or the automounter's map; most take effect only after
+a new mount, not with remount. Retransmissions: `nfsiostat 5` and `mountstats` show whether they
+continue, `ethtool -S` and the switch show whether packets are dropped; then look at the server.
 """
 
 from collections.abc import Iterator
@@ -67,23 +68,23 @@ class Params(CheckParams):
     `nfs: {paths: [/data], options: [vers=4.2], minimum_nconnect: 8, minimum_rsize: 1048576}`"""
 
     paths: tuple[Path, ...] = ()
-    """Mount points that are judged; none: all that are mounted."""
+    """Mount points to judge; if empty, all NFS mounts."""
     options: tuple[str, ...] = ()
-    """Options that each must have."""
+    """Options that every mount must have."""
     without: tuple[str, ...] = ()
-    """Options that none may have."""
+    """Options that no mount may have."""
     minimum_nconnect: Positive | None = None
-    """Connections to the server."""
+    """The fewest connections to the server."""
     minimum_rsize: Positive | None = None
-    """Bytes of one read."""
+    """The least bytes of one read."""
     minimum_wsize: Positive | None = None
-    """Bytes of one write."""
+    """The least bytes of one write."""
     maximum_retransmissions_percent: Limit | None = None
-    """Of the operations since it was mounted."""
+    """The largest share of the operations since the mount."""
     maximum_queue_ms: Limit | None = None
-    """Per operation, before it is sent."""
+    """The longest mean wait of an operation before it is sent."""
     maximum_rtt_ms: Limit | None = None
-    """Per operation, network and server together."""
+    """The longest mean time of an operation in network and server."""
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
@@ -129,11 +130,11 @@ def judge_mount(mount: NfsMount, params: Params, sample: Sample[Nfs] | None) -> 
 def advice(bad: list[str]) -> str:
     if {"retransmissions", "rtt"} & set(bad):
         return (
-            "`nfsiostat 5` shows whether it goes on; then `ethtool -S` and the switch, whether "
-            "packets are dropped, and the load of the server"
+            "`nfsiostat 5` shows whether it continues; then check with `ethtool -S` and on the "
+            "switch whether packets are dropped, and check the load of the server"
         )
     if bad == ["queue"]:
-        return "requests wait on the node: more connections (nconnect) shorten it"
+        return "requests wait on the node: more connections (nconnect) shorten the wait"
     return "correct the options in /etc/fstab or the automounter's map, and mount it again"
 
 
@@ -147,14 +148,16 @@ def of_options(mount: NfsMount, params: Params) -> Iterator[Aspect]:
         lacking = [option for option in params.options if not has_option(mount.options, option)]
         forbidden = [option for option in params.without if has_option(mount.options, option)]
         if lacking or forbidden:
-            expected = ", ".join((*lacking, *(f"no {each}" for each in forbidden)))
-            actual = ", ".join((*(instead(mount.options, each) for each in lacking), *forbidden))
+            expected = ", ".join((*lacking, *(f"no {option}" for option in forbidden)))
+            actual = ", ".join(
+                (*(instead(mount.options, option) for option in lacking), *forbidden)
+            )
             yield aspect_if("options", False, expected=expected, actual=actual)
         elif params.options or params.without:
             expected = ", ".join((*params.options, *(f"no {option}" for option in params.without)))
             yield aspect_if("options", True, expected=expected, actual=expected)
         for name, size in least.items():
-            yield at_least(name, size, number(mount.options, name), f"no {name} among the options")
+            yield at_least(name, size, number(mount.options, name), f"the options have no {name}")
     if params.minimum_nconnect is not None:
         why = f"connections: {mount.why('connections')}"
         yield at_least("nconnect", params.minimum_nconnect, mount.connections, why)
@@ -166,18 +169,18 @@ def at_least(name: str, minimum: int, actual: int | None, why: str) -> Aspect:
     return aspect_if(name, actual >= minimum, expected=f"at least {minimum}", actual=str(actual))
 
 
-def has_option(options: tuple[str, ...], wanted: str) -> bool:
-    return any(matches(option, wanted) for option in options)
+def has_option(options: tuple[str, ...], option: str) -> bool:
+    return any(matches(actual, option) for actual in options)
 
 
-def instead(options: tuple[str, ...], wanted: str) -> str:
-    """What there is in place of an option.
+def instead(options: tuple[str, ...], option: str) -> str:
+    """The option in place of the expected one: another value, or `no OPTION`.
 
     >>> instead(("soft", "vers=3"), "vers=4.2"), instead(("soft", "vers=3"), "hard")
     ('vers=3', 'no hard')
     """
-    name = wanted.partition("=")[0]
-    return next((option for option in options if option.partition("=")[0] == name), f"no {wanted}")
+    name = option.partition("=")[0]
+    return next((actual for actual in options if actual.partition("=")[0] == name), f"no {option}")
 
 
 def number(options: tuple[str, ...], name: str) -> int | None:
@@ -218,8 +221,8 @@ def of_counts(mount: NfsMount, params: Params, sample: Sample[Nfs] | None) -> It
 def in_sample(
     mount: NfsMount, limit: tuple[str, str, float, int, str], sample: Sample[Nfs]
 ) -> Aspect | None:
-    """What was counted while it was sampled; None if that says too little, or it was mounted
-    meanwhile."""
+    """The judgement of the sampled time; None if it had too few operations, or began before the
+    mount."""
     name, field, most, factor, unit = limit
     if mount.age_s is None:
         return unread_aspect(mount, "age_s")
@@ -253,13 +256,13 @@ LEARNT = ("hard", "soft", "vers", "proto", "nconnect", "rsize", "wsize")
 
 
 def learn(evidence: Evidence) -> Value:
-    """The options that all mounts have in common and that change how they perform."""
+    """The options that all mounts have in common and that affect performance."""
     data = evidence[Nfs].data
     option_lists = [
         mount.options for mount in (data.mounts if data else None) or () if mount.options
     ]
     common = (
-        [each for each in option_lists[0] if all(each in other for other in option_lists)]
+        [option for option in option_lists[0] if all(option in other for other in option_lists)]
         if option_lists
         else []
     )
@@ -278,7 +281,7 @@ CHECK = Check(
         *reads_of("nfs.mounts[]", "queue_ms", "retransmissions", "rtt_ms"),
     ),
     judge=judge,
-    unasked="only a site knows its mount options: say nfs: {options: [hard, proto=tcp]}",
+    unasked="only the site knows its mount options: write nfs: {options: [hard, proto=tcp]}",
     learn=learn,
     severity=Severity.WARNING,
 )

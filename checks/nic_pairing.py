@@ -1,20 +1,20 @@
-"""Each GPU has a NIC near it on the PCI bus, of its own.
+"""Each GPU has its own NIC near it on the PCI bus.
 
-**Why it matters.** GPUDirect RDMA runs at full rate if GPU and NIC are below one PCIe switch; by
-way of the CPU it loses a half and more, and two GPUs on one NIC have half of it each. NCCL takes
-what it finds and says nothing.
+**Why it matters.** GPUDirect RDMA runs at full rate if GPU and NIC are below one PCIe switch. If
+the path goes through the CPU, it loses half of the rate or more; if two GPUs share one NIC, each
+has half of it. NCCL uses whatever path there is and does not warn.
 
 **Read from** the paths of GPUs and NICs in `/sys/bus/pci/devices` and their NUMA nodes; levels as
-in `gpu_topology`. NICs are network controllers of the machine itself; virtual functions are left
-out, and the ports of one card are one NIC.
+in `gpu_topology`. NICs are the network controllers of the machine itself, without virtual
+functions; the ports of one card count as one NIC.
 
-**Verdicts.** A GPU fails without `nics` NICs at `level` or nearer, and if there are not enough of
-them for each GPU to have its own: one NIC serves `gpus_per_nic` GPUs. `devices` (vendor and device
-id, 15b3:1021) says which NICs count if others are in the node too. Everything else is unknown. In a
-virtual machine the bus is the hypervisor's: not applicable.
+**Verdicts.** A GPU fails if it has fewer than `nics` NICs at `level` or nearer, or if these are too
+few for each GPU to have its own: one NIC serves `gpus_per_nic` GPUs. `devices` (vendor and device
+id, 15b3:1021) lists the NICs that count if the node has others, too. In all other cases the GPU is
+unknown. In a virtual machine the bus is the hypervisor's, and the check is not applicable.
 
-**To fix it** put NIC and GPU into slots below one switch, as the chassis manual has them; a NIC
-that is missing is not in `lspci -d 15b3:`, either: reseat it.
+**To fix it** put NIC and GPU into slots below one switch, as the chassis manual shows. If a NIC is
+missing, `lspci -d 15b3:` does not list it either: reseat it.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -38,12 +38,12 @@ from nodevet.evidence.pci import Pci, PciFunction
 from nodevet.model import Area, Check, CheckParams, Finding, Value, Verdict, fail, ok, unknown
 
 MOST_GPUS = 256
-MOST = 128  # NICs of one node; a hundred physical ones are in no server
+MOST = 128  # NICs of one node; no server has a hundred physical ones
 ADVICE = (
     "compare the slots of NIC and GPU with the chassis manual: both belong below one switch; if a "
     "NIC is missing, reseat it"
 )
-SHARED = "add NICs or say how many GPUs share one (gpus_per_nic); if a NIC is missing, reseat it"
+SHARED = "add NICs, or set how many GPUs share one (gpus_per_nic); if a NIC is missing, reseat it"
 
 
 PciId = Annotated[str, Meta(title="a vendor and device id", pattern=r"^[0-9a-f]{4}:[0-9a-f]{4}$")]
@@ -53,13 +53,13 @@ class Params(CheckParams):
     """`nic_pairing: {level: PXB}` or `nic_pairing: {level: PIX, devices: ["15b3:1021"]}`"""
 
     level: Literal["PIX", "PXB", "PHB", "NODE"] = "PXB"
-    """The farthest that is near enough."""
+    """The farthest level that is near enough."""
     nics: Annotated[int, Meta(ge=1, le=16)] = 1
-    """How many NICs each GPU has there."""
+    """The number of near NICs of each GPU."""
     gpus_per_nic: Annotated[int, Meta(ge=1, le=16)] = 1
-    """How many GPUs share a NIC."""
+    """The number of GPUs that share a NIC."""
     devices: tuple[PciId, ...] = ()
-    """Which NICs count; without it all do."""
+    """The NICs that count; if empty, all do."""
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
@@ -88,7 +88,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
 def reaches(
     evidence: Evidence, nics: list[PciFunction], alone: bool | None
 ) -> dict[str, list[tuple[Distance, str]]]:
-    """How far each NIC is from each GPU on the bus, by the GPU's address."""
+    """The distance of each NIC from each GPU on the bus, by the GPU's address."""
     return {
         function.address: [(distance_between(function, nic, alone), nic.address) for nic in nics]
         for function in on_the_bus(evidence)
@@ -98,7 +98,7 @@ def reaches(
 def unshared_gpus(
     reach: Mapping[str, list[tuple[Distance, str]]], params: Params
 ) -> tuple[Collection[str], str]:
-    """The GPUs that others leave no NIC for; and why it is not known of some GPU what it takes."""
+    """The GPUs for which other GPUs leave no NIC; and why some distance is unknown."""
     shares, short, unsure = Shares(params), set(), ""
     for gpu, distances in reach.items():
         near = near_ones(distances, params)
@@ -109,7 +109,7 @@ def unshared_gpus(
 
 
 def on_the_bus(evidence: Evidence) -> Iterator[PciFunction]:
-    """Every GPU on the bus, by the bus itself or by NVML."""
+    """Every GPU that the bus or NVML shows on the bus."""
     gpus, bus = evidence[Gpus].data, evidence[Pci].data
     own = {gpu.bus_id for gpu in (gpus.gpus if gpus else None) or ()}
     own |= {function.address for function in gpu_functions(evidence)}
@@ -118,7 +118,7 @@ def on_the_bus(evidence: Evidence) -> Iterator[PciFunction]:
 
 
 def nics_of(evidence: Evidence, params: Params) -> list[PciFunction] | str:
-    """The NICs that count, or why they are not known."""
+    """The NICs that count, or why they are unknown."""
     section = evidence[Pci]
     functions = section.data.functions if section.data else None
     if functions is None:
@@ -142,9 +142,9 @@ There = list[tuple[Distance, str]]
 
 
 def judge_gpu(
-    gpu: Gpu, distances: There, params: Params, is_taken: bool, unsure_of: str
+    gpu: Gpu, distances: There, params: Params, nics_taken: bool, unsure_of: str
 ) -> Finding:
-    """`is_taken`: other GPUs have all NICs near enough; `unsure_of`: why this is unsure."""
+    """`nics_taken`: other GPUs use all near NICs; `unsure_of`: why that is unknown."""
     subject = subject_of(gpu)
     near = near_ones(distances, params)
     unsure = [distance for distance, _ in distances if not distance.level]
@@ -158,20 +158,20 @@ def judge_gpu(
             why=nearest(distances),
             advice=ADVICE,
         )
-    if is_taken:
+    if nics_taken:
         return fail(
             subject,
             expected=f"{expected_of(params)}, one for {params.gpus_per_nic}",
-            actual=f"{', '.join(near)}: other GPUs' already",
+            actual=f"{', '.join(near)}: other GPUs use them",
             advice=SHARED,
         )
     if unsure_of:
-        return unknown(subject, why=f"whether another GPU has its NIC: {unsure_of}")
+        return unknown(subject, why=f"unknown whether another GPU uses its NIC: {unsure_of}")
     return ok(subject, expected=expected_of(params), actual=len(near), why=nearest(distances))
 
 
 def near_ones(distances: There, params: Params) -> list[str]:
-    """The addresses of those that are near enough."""
+    """The addresses of the NICs that are near enough."""
     levels = LEVELS[: LEVELS.index(params.level) + 1]
     return [address for distance, address in distances if distance.level in levels]
 
@@ -188,7 +188,7 @@ def nearest(distances: There) -> str:
 
 
 class Shares:
-    """Which GPUs have which NICs for themselves, each NIC for its share of them."""
+    """Which GPUs use which NICs, each NIC for up to `gpus_per_nic` GPUs."""
 
     def __init__(self, params: Params) -> None:
         self._params = params
@@ -196,7 +196,8 @@ class Shares:
         self._users: dict[str, list[str]] = {}
 
     def give(self, gpu: str, near: list[str]) -> bool:
-        """Whether there are NICs for this GPU, too; others may get another one of theirs."""
+        """Whether there are NICs for this GPU, too; other GPUs may move to another of their
+        NICs."""
         self._near[gpu] = near
         return all(self._place(gpu, set()) for _ in range(self._params.nics))
 
@@ -217,7 +218,7 @@ class Shares:
 
 
 def learn(evidence: Evidence) -> Value:
-    """The nearest level at which each GPU has a NIC of its own, or shares one with few others."""
+    """The nearest level at which each GPU has its own NIC, or shares one with few others."""
     for level in ("PIX", "PXB", "PHB", "NODE"):
         for sharing in (1, 2, 4):
             findings = list(judge(evidence, Params(level=level, gpus_per_nic=sharing)))
@@ -231,6 +232,6 @@ CHECK = Check(
     area=Area.PCIE,
     reads=(*IN_HAND, *READS, "gpu.gpus[].bus_id", "pci.functions[].device"),
     judge=judge,
-    unasked="boards pair GPUs and NICs in their own way: say what yours does",
+    unasked="boards pair GPUs and NICs differently: write what yours does",
     learn=learn,
 )

@@ -1,24 +1,24 @@
 """Every process that computes on a GPU is bound to that GPU's NUMA node.
 
-**Why it matters.** A process that the scheduler may move to the other socket, or whose memory is
-there, reaches its GPU over the link between sockets. Times then vary from run to run, and the
-slowest rank sets the pace.
+**Why it matters.** If the scheduler may move a process to the other socket, or the process has its
+memory there, it reaches its GPU over the link between sockets. Times then vary from run to run, and
+the slowest rank slows down the job.
 
 **Read from** NVML, nvmlDeviceGetComputeRunningProcesses, and `/proc/<pid>/status`:
-Cpus_allowed_list and Mems_allowed_list; from the GPU's numa_node under /sys/bus/pci/devices and
-the nodes' cpulist.
+Cpus_allowed_list and Mems_allowed_list; the GPU's numa_node under /sys/bus/pci/devices and the
+nodes' cpulist.
 
-**Verdicts.** A process may use the CPUs and memory of the nodes of all GPUs that it computes on.
-One that only has a GPU open, such as a monitor, is not applicable. If other users' processes
-could not be inspected, the node has an unknown finding for the rest. Mems_allowed shows what
-cgroups and cpusets allow, not the policy that numactl sets: for jobs bound by numactl set
-`memory: false`. Memory-only nodes (a Grace Hopper GPU's own, CXL) belong to the node whose CPUs
-are nearest, by `node*/distance`. On a machine with one node that has CPUs every process is bound.
+**Verdicts.** A process may use the CPUs and memory of the nodes of all GPUs on which it computes. A
+process that only has a GPU open, such as a monitor, is not applicable. If nodevet could not inspect
+other users' processes, the node has an unknown finding for them. Mems_allowed shows the limits of
+cgroups and cpusets, not the policy of numactl: for jobs bound by numactl set `memory: false`.
+Memory-only nodes (a Grace Hopper GPU's own, CXL) belong to the node with the nearest CPUs, by
+`node*/distance`. If only one node of a machine has CPUs, every process is bound.
 
 **To fix it** let the scheduler bind processes: Slurm with `--gpu-bind` or `--cpus-per-gpu` and
-task/affinity and task/cgroup, Kubernetes with the topology manager. There is a fix for systemd
-services: CPUAffinity= and NUMAPolicy=, and if the memory is judged AllowedMemoryNodes=, which
-takes the unified cgroup hierarchy.
+task/affinity and task/cgroup, Kubernetes with the topology manager. nodevet has a fix for systemd
+services: CPUAffinity= and NUMAPolicy=, and AllowedMemoryNodes= if the memory is judged, which needs
+the unified cgroup hierarchy.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -54,13 +54,13 @@ class Params(CheckParams):
 
     bound: Literal[True]
     memory: bool = True
-    """Whether the memory nodes are judged too."""
+    """Whether to judge the memory nodes too."""
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    users, silent = users_of(evidence)
-    complete = not silent
-    yield from silent
+    users, unread_findings = users_of(evidence)
+    complete = not unread_findings
+    yield from unread_findings
     section = evidence[Processes]
     if section.data is None or section.data.processes is None:
         why = section.data.why("processes") if section.data else section.why
@@ -74,7 +74,8 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         if pid not in known:
             yield unknown(
                 subject,
-                why="NVML lists it, /proc does not: it has ended, or runs in another pid namespace",
+                why="NVML lists it, but /proc does not: it has ended, or runs in another pid "
+                "namespace",
             )
         elif isinstance(machine, Finding):
             yield unknown(subject, why=machine.why)
@@ -83,35 +84,35 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     for pid in sorted(known.keys() - users.keys()):
         subject = Subject(kind="process", id=str(pid))
         if complete:
-            yield not_applicable(subject, why="it computes on no GPU")
+            yield not_applicable(subject, why="it does not compute on a GPU")
         else:
             yield unknown(subject, why="NVML did not list the processes of every GPU")
     if section.data.complete is not True:
-        why = section.data.errors.get("complete", "other users' open files could not be read")
+        why = section.data.errors.get("complete", "nodevet could not read other users' open files")
         yield unknown(why=f"there may be more processes: {why}")
     elif complete and not known and not users:
         yield not_applicable(why="no process uses a GPU")
 
 
 def users_of(evidence: Evidence) -> tuple[dict[int, list[Gpu]], list[Finding]]:
-    """The GPUs on which each process computes, by its pid; and why that is not all."""
+    """The GPUs on which each process computes, by pid; and findings about those not read."""
     users: dict[int, list[Gpu]] = {}
-    silent = []
+    unread_findings = []
     for gpu in each_gpu(evidence):
         if isinstance(gpu, Finding):
-            silent.append(gpu)
+            unread_findings.append(gpu)
         elif gpu.processes is None:
-            silent.append(unread(subject_of(gpu), gpu, "processes"))
+            unread_findings.append(unread(subject_of(gpu), gpu, "processes"))
         else:
             for process in gpu.processes:
                 users.setdefault(process.pid, []).append(gpu)
-    return users, silent
+    return users, unread_findings
 
 
 class CpuLayout(NamedTuple):
-    """What all processes of a machine share, each found once."""
+    """The layout that all processes of a machine share; each part is computed once."""
 
-    flat: bool  # whether at most one node has CPUs
+    flat: bool  # at most one node has CPUs
     elsewhere: Callable[[Gpu], bool]
     homes: Callable[[Sequence[Gpu]], dict[int, NumaNode] | str]
     memory: Callable[[tuple[int, ...]], dict[int, NumaNode] | str]
@@ -150,13 +151,13 @@ def judge_process(process: Process, gpus: list[Gpu], machine: CpuLayout, params:
         if not numbers(allowed):
             field = "cpus_allowed" if key == "cpus" else "mems_allowed"
             return unread(subject, process, field)
-    loose = [
+    outside = [
         key
         for key, (allowed, home) in sides.items()
         if not (numbers(allowed) or frozenset()) <= (numbers(home) or frozenset())
     ]
-    shown = loose or list(sides)
-    return (fail if loose else ok)(
+    shown = outside or list(sides)
+    return (fail if outside else ok)(
         subject,
         expected={key: sides[key][1] for key in shown},
         actual={key: sides[key][0] for key in shown},
@@ -165,29 +166,29 @@ def judge_process(process: Process, gpus: list[Gpu], machine: CpuLayout, params:
 
 
 def is_elsewhere(evidence: Evidence, gpu: Gpu, nodes: Mapping[int, NumaNode]) -> bool:
-    """Whether the bus puts a GPU on a NUMA node that was not found."""
+    """Whether the bus puts a GPU on a NUMA node that does not exist."""
     function = pci_of(evidence, gpu)
     node = None if isinstance(function, Finding) else function.numa_node
     return node is not None and node >= 0 and node not in (nodes or {0})
 
 
-Near = Callable[[int], tuple[NumaNode, ...] | str]  # of a node, as nodevet.evidence.across.nearest
+Near = Callable[[int], tuple[NumaNode, ...] | str]  # like nodevet.evidence.across.nearest
 
 
 def homes_of(
     evidence: Evidence, gpus: Sequence[Gpu], nodes: Mapping[int, NumaNode], near: Near | None = None
 ) -> dict[int, NumaNode] | str:
-    """The nodes with the CPUs beside these GPUs, by number, or why they cannot be told."""
+    """The nodes with the CPUs nearest to these GPUs, by number; or why they are unknown."""
     near = near or (lambda node: nearest(evidence, nodes[node], nodes))
     homes: dict[int, NumaNode] = {}
     for gpu in gpus:
         home = home_of(evidence, gpu, nodes)
         if isinstance(home, str):
             return f"GPU {gpu.index}: {home}"
-        beside = near(home.id)
-        if isinstance(beside, str):
-            return f"GPU {gpu.index}: {beside}"
-        homes.update({each.id: each for each in beside})
+        near_nodes = near(home.id)
+        if isinstance(near_nodes, str):
+            return f"GPU {gpu.index}: {near_nodes}"
+        homes.update({node.id: node for node in near_nodes})
     return homes
 
 
@@ -197,27 +198,27 @@ def memory_of(
     nodes: Mapping[int, NumaNode],
     near: Near | None = None,
 ) -> dict[int, NumaNode] | str:
-    """These nodes and those of memory alone that are theirs, or why that cannot be told."""
+    """These nodes and the memory-only nodes nearest to them; or why these are unknown."""
     near = near or (lambda node: nearest(evidence, nodes[node], nodes))
     with_memory = dict(homes)
     for node in nodes.values():
-        beside = near(node.id) if has_memory_alone(node) else ()
-        if isinstance(beside, str):
-            return beside
-        if beside and {near_node.id for near_node in beside} <= homes.keys():
+        near_nodes = near(node.id) if has_memory_alone(node) else ()
+        if isinstance(near_nodes, str):
+            return near_nodes
+        if near_nodes and {near_node.id for near_node in near_nodes} <= homes.keys():
             with_memory[node.id] = node
     return with_memory
 
 
 def home_of(evidence: Evidence, gpu: Gpu, nodes: Mapping[int, NumaNode]) -> NumaNode | str:
-    """The node that a GPU hangs on, or why it cannot be told."""
+    """The node of a GPU; or why it is unknown."""
     function = pci_of(evidence, gpu)
     if isinstance(function, Finding):
         return function.why
     if function.numa_node is None:
         return f"numa_node: {function.why('numa_node')}"
     if function.numa_node not in nodes:
-        return "its NUMA node is not known"
+        return "its NUMA node is unknown"
     return nodes[function.numa_node]
 
 
@@ -235,6 +236,6 @@ CHECK = Check(
         *reads_of("processes.processes[]", "cpus_allowed", "mems_allowed", "pid"),
     ),
     judge=judge,
-    unasked="jobs are bound by what starts them, or not on purpose: say numa_binding: true",
+    unasked="sites bind jobs in their own way, or not at all: write numa_binding: true",
     severity=Severity.WARNING,
 )

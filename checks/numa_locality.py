@@ -1,21 +1,21 @@
 """Every GPU is attached to the expected NUMA node and local CPUs.
 
 **Why it matters.** A process on the wrong socket reaches its GPU over the link between sockets:
-less bandwidth, more latency, for every copy and every kernel launch. Binding to the right one
-needs firmware that reports which one that is.
+less bandwidth and more latency for every copy and every kernel launch. To bind a process to the
+right socket, the firmware must report which one it is.
 
 **Read from** `/sys/bus/pci/devices/*/{numa_node,local_cpulist}` of each GPU, joined to NVML's
 list by bus id, and `/sys/devices/system/node/node*/cpulist`.
 
-**Verdicts.** `platform` expects that the node exists and that the GPU's local CPUs are that
-node's. A map from GPU indices to nodes expects these nodes; a GPU that it does not name is not
-applicable. A memory-only node (a Grace Hopper GPU's own, CXL) is not a fault: a GPU on one counts
-as on the node whose CPUs are nearest, by `node*/distance`. If the firmware does not say (-1), the
+**Verdicts.** `platform` expects that the node exists and that the GPU's local CPUs are the CPUs of
+that node. A map from GPU indices to nodes expects these nodes; a GPU that is not in the map is not
+applicable. A memory-only node (a Grace Hopper GPU's own, CXL) is not a fault: a GPU on it counts as
+on the node with the nearest CPUs, by `node*/distance`. If the firmware reports no node (-1), the
 GPU is unknown, unless only one node has CPUs. A kernel without NUMA has one node, 0.
 
-**To fix it** a GPU on another node sits in another slot, or the indices moved because a GPU is
-missing (`gpu_count`). -1 on a machine of several nodes: enable NUMA in the BIOS (not node
-interleaving), update it, or pass the topology to the guest.
+**To fix it** a GPU on another node is in another slot, or the indices shifted because a GPU is
+missing (`gpu_count`). For -1 on a machine of several nodes, enable NUMA in the BIOS and disable
+node interleaving, update the BIOS, or pass the topology to the guest.
 """
 
 from collections.abc import Iterator, Mapping
@@ -49,16 +49,16 @@ from nodevet.model import (
 )
 
 MOVED = (
-    "check where the GPU sits: its slot, or its riser cable, belongs to the other socket; compare "
-    "the labels with a healthy node and move it. Until then, bind its jobs to the node it is on"
+    "check the GPU's slot and riser cable: one of them belongs to the other socket; compare the "
+    "labels with a healthy node and move the GPU. Until then, bind its jobs to its present node"
 )
 ALL_MOVED = (
-    "no GPU is where the baseline expects it, so no single slot is at fault: NPS (AMD) or "
-    "Sub-NUMA Clustering (Intel) in the BIOS splits the sockets differently, or the GPU indices "
-    "shifted because one is missing (see gpu_count)"
+    "no GPU is on the expected node, so no single slot is at fault: NPS (AMD) or Sub-NUMA "
+    "Clustering (Intel) in the BIOS splits the sockets differently, or the GPU indices shifted "
+    "because one is missing (see gpu_count)"
 )
 NO_NUMA = "remove numa=off from the kernel's command line; disable node interleaving in the BIOS"
-UNTOLD = (
+UNREPORTED = (
     "enable NUMA and disable node interleaving in the BIOS, or update it; for a virtual machine, "
     "the hypervisor must pass the topology to the guest"
 )
@@ -82,7 +82,7 @@ class Params(CheckParams):
     bare: ClassVar[str] = "gpus"
 
     gpus: Literal["platform"] | Annotated[dict[str, Node], Meta(min_length=1)]
-    """GPU indices: NUMA node."""
+    """The NUMA node of GPU indices."""
 
     def __post_init__(self) -> None:
         named: set[int] = set()
@@ -104,9 +104,9 @@ class Params(CheckParams):
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    findings = tuple(judged(evidence, params))
-    moved = [each for each in findings if each.advice == MOVED]
-    right = any(each.verdict is Verdict.OK for each in findings)
+    findings = tuple(findings_of(evidence, params))
+    moved = [finding for finding in findings if finding.advice == MOVED]
+    right = any(finding.verdict is Verdict.OK for finding in findings)
     for finding in findings:
         if finding.advice == MOVED:
             advice = MOVED if right or len(moved) == 1 else ALL_MOVED
@@ -115,7 +115,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
             yield finding
 
 
-def judged(evidence: Evidence, params: Params) -> Iterator[Finding]:
+def findings_of(evidence: Evidence, params: Params) -> Iterator[Finding]:
     nodes, homes = nodes_of(evidence), params.node_of
     for gpu in each_gpu(evidence):
         if isinstance(gpu, Finding):
@@ -170,10 +170,10 @@ def judge_node(
     actual: int,
     expected: int | None,
 ) -> Iterator[Finding]:
-    """Whether it is on the expected node, and whether its local CPUs are that node's."""
+    """Whether the GPU is on the expected node, and whether its local CPUs belong to that node."""
     if actual < 0:
-        why = "the firmware does not say on which NUMA node it is"
-        yield unknown(subject, expected=expected, why=why, advice=UNTOLD)
+        why = "the firmware does not report its NUMA node"
+        yield unknown(subject, expected=expected, why=why, advice=UNREPORTED)
     elif actual in nodes and has_memory_alone(nodes[actual]):
         yield from judge_memory(evidence, subject, function, nodes, actual, expected)
     else:
@@ -181,7 +181,7 @@ def judge_node(
         if expected not in (None, actual):
             facts.append(fail(subject, expected=expected, actual=actual, advice=MOVED))
         elif actual not in nodes:
-            why = "there is no such node"
+            why = "this node does not exist"
             facts.append(
                 fail(subject, expected=sorted(nodes), actual=actual, why=why, advice=NO_NODE)
             )
@@ -198,13 +198,13 @@ def judge_memory(
     actual: int,
     expected: int | None,
 ) -> Iterator[Finding]:
-    """A GPU on a node of memory alone: by that node, and by those of the nearest CPUs."""
+    """A GPU on a memory-only node: judged by that node and by the nodes of the nearest CPUs."""
     homes = nearest(evidence, nodes[actual], nodes)
     if isinstance(homes, str):
         yield unknown(subject, expected=expected, why=homes)
         return
-    beside = spans(home.id for home in homes)
-    why = f"node {actual} has no CPUs; the nearest CPUs are those of node {beside}"
+    near = spans(home.id for home in homes)
+    why = f"node {actual} has no CPUs; the nearest CPUs are on node {near}"
     shown = actual if expected is None else expected
     facts = [ok(subject, expected=shown, actual=shown, why=why)]
     if expected is not None and expected not in (actual, *(home.id for home in homes)):
@@ -259,6 +259,6 @@ CHECK = Check(
         *reads_of("pci.functions[]", "address", "local_cpulist", "numa_node"),
     ),
     judge=judge,
-    unasked="for servers: a workstation has one NUMA node, or tells none",
+    unasked="for servers: a workstation has one NUMA node, or reports none",
     learn=learn,
 )

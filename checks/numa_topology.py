@@ -1,17 +1,17 @@
 """The node has the expected number of NUMA nodes, with the expected CPUs.
 
-**Why it matters.** NPS and SNC are firmware settings that a BIOS reset or a replaced board sets
-back: jobs that bind by NUMA node then bind elsewhere, GPUs and NICs are no longer local, and memory
-bandwidth per rank changes.
+**Why it matters.** NPS and SNC are firmware settings, which a BIOS reset or a replaced board
+changes back. Jobs that bind by NUMA node then bind to other CPUs, GPUs and NICs are no longer
+local, and the memory bandwidth per rank changes.
 
 **Read from** /sys/devices/system/node: online, node*/cpulist and the node*/cpu* entries.
 
-**Verdicts.** `nodes` counts those with CPUs, online or not. Nodes that have memory alone (a Grace
-Hopper's GPU memory, CXL, HBM) are counted by `memory_only_nodes`, if the baseline says how many.
-`cpus_per_node` counts CPUs that are online. A kernel without NUMA has one node.
+**Verdicts.** `nodes` counts NUMA nodes with CPUs, online or not. `memory_only_nodes` counts nodes
+without CPUs (a Grace Hopper's GPU memory, CXL, HBM), if the baseline sets it. `cpus_per_node`
+counts online CPUs. A kernel without NUMA has one node.
 
-**To fix it** in the firmware's set-up: NPS (AMD), SNC or sub-NUMA clustering (Intel), and NUMA or
-node interleaving. `numa=off` and `numa=fake=` in /proc/cmdline change it too.
+**To fix it** change the firmware's set-up: NPS (AMD), SNC or sub-NUMA clustering (Intel), and NUMA
+or node interleaving. `numa=off` and `numa=fake=` in /proc/cmdline also change it.
 """
 
 from collections.abc import Iterator
@@ -39,10 +39,10 @@ from nodevet.model import (
 )
 
 FIRMWARE = (
-    "in the firmware's set-up: NPS (AMD), SNC (Intel), node interleaving; then numa=off and "
-    "numa=fake in /proc/cmdline"
+    "check NPS (AMD), SNC (Intel) and node interleaving in the firmware's set-up, then numa=off "
+    "and numa=fake in /proc/cmdline"
 )
-OFFLINE = "`lscpu -e` shows which CPUs are offline; then see the firmware's core count"
+OFFLINE = "`lscpu -e` shows which CPUs are offline; then check the firmware's core count"
 
 
 class Params(CheckParams):
@@ -52,11 +52,11 @@ class Params(CheckParams):
     bare: ClassVar[str] = "nodes"
 
     nodes: Annotated[int, Meta(ge=1)]
-    """NUMA nodes with CPUs."""
+    """The number of NUMA nodes with CPUs."""
     cpus_per_node: Annotated[int, Meta(ge=1)] | None = None
-    """CPUs online in each of them: two for each core with SMT."""
+    """Online CPUs of each of these nodes: two for each core with SMT."""
     memory_only_nodes: Annotated[int, Meta(ge=0)] | None = None
-    """NUMA nodes without CPUs."""
+    """The number of NUMA nodes without CPUs."""
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
@@ -88,8 +88,8 @@ def judge_count(nodes: list[NumaNode], params: Params) -> Finding:
     for node in nodes:
         for field in ("cpulist", "cpus_present"):
             if numbers(getattr(node, field)) is None:
-                known = getattr(node, field) is None
-                why = node.why(field) if known else "not a list of CPUs"
+                is_unread = getattr(node, field) is None
+                why = node.why(field) if is_unread else "not a list of CPUs"
                 return unknown(why=f"NUMA node {node.id}: {field}: {why}")
     alone = sum(has_memory_alone(node) for node in nodes)
     expected = {"with CPUs": params.nodes}
@@ -128,7 +128,7 @@ CHECK = Check(
     area=Area.CPU,
     reads=(*reads_of("numa.nodes[]", "cpulist", "cpus_present", "id"), "numa.online"),
     judge=judge,
-    unasked="NPS and SNC are a site's choice: say numa_topology: 2",
+    unasked="each site chooses NPS and SNC: write numa_topology: 2",
     learn=learn,
     severity=Severity.WARNING,
 )

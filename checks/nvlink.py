@@ -1,35 +1,36 @@
 """Every GPU has as many active NVLinks as expected, at full speed and without too many errors.
 
 **Why it matters.** A job does not fail when a link is down: it copies over fewer links, or over
-PCIe, and every GPU of the job waits for that one. Load tests pass with all links down.
+PCIe, and every other GPU of the job waits for the slow one. Load tests pass with all links down.
 
 **Read from** NVML: nvmlDeviceGetNvLinkState of each link, NVML_FI_DEV_NVLINK_GET_SPEED,
 nvmlDeviceGetNvLinkRemotePciInfo and the error counters of each link, which begin at the last reset
 of the GPU; from NVLink 5 on its bit error rates, NVML_FI_DEV_NVLINK_COUNT_EFFECTIVE_BER and
-..._SYMBOL_BER; what each link can do, nvmlDeviceGetNvLinkCapability. Rates and capabilities are
-read only if the baseline asks for them.
+..._SYMBOL_BER; the capabilities of each link, nvmlDeviceGetNvLinkCapability. nodevet reads rates
+and capabilities only if the baseline asks for them.
 
-**Verdicts.** `active` is how many links are expected, 18 on H100 SXM, 12 of 18 on H100 NVL; any
-other number fails, and the finding names the inactive links. Without it a GPU is ok if all of its
-links are active, and fails if it has fewer than another GPU here. If no GPU has more, but each
-lacks some, it is unknown: give `active`. If two GPUs that are bridged to one another lack the same
-number of links, the second finding follows from the first: they are the ends of the same links. A
-GPU none of whose links is active is not applicable if none of the node is, or if the others are
-bridged to one another: it may have no bridge. A link slower than another of the same GPU, or than
-`minimum_speed_mbps` (MB/s), fails. So does one whose bit error rate, after forward error
-correction, is above the baseline's; before NVLink 5 no GPU tells it, which is not applicable. So
-does one that lacks a capability that the baseline names. Error counts are judged if the baseline
-gives the most that a link may have; those of an hour (`crc_flit_errors_per_hour`) since boot, and
-with `--sample` in that time, if it is long enough to tell. A link that recovers while it is sampled
-fails in any case, unless the baseline gives a limit for it; other errors then do not: they are
-corrected. A count that went back meanwhile is unknown. With `--since` what came since the last look
-is judged as what came during a sample; if one count of a GPU went back, all its counts began again
-at 0. A GPU without NVLink, in MIG mode, or a vGPU, is not applicable; without NVLink it fails if
-`active` is given.
+**Verdicts.** `active` is the expected number of links, 18 on H100 SXM, 12 of 18 on H100 NVL; any
+other number fails, and the finding names the inactive links. Without `active` a GPU is ok if all
+its links are active, and fails if it has fewer than another GPU of the node. If each GPU lacks some
+links and none has more than the others, the GPUs are unknown: set `active`. If two GPUs that are
+bridged to one another lack the same number of links, the second finding has the first as its cause:
+both GPUs are ends of the same links. A GPU without an active link is not applicable if no GPU of
+the node has one, or if the other GPUs are bridged to one another: it may have no bridge. A link
+fails if it is slower than another link of the same GPU or than `minimum_speed_mbps` (MB/s). A link
+fails if its bit error rate, after forward error correction, is above the baseline's; GPUs before
+NVLink 5 do not report this rate, which is then not applicable. A link fails if it lacks a
+capability that the baseline names. The check judges error counts if the baseline sets a maximum per
+link. It judges the growth per hour (`crc_flit_errors_per_hour`) since boot, and with `--sample`
+during the sample if that is long enough. A link that recovers during the sample always fails,
+unless the baseline sets a limit for it; other errors without a limit do not fail, because they are
+corrected. A count that went back during the sample is unknown. With `--since` the check judges the
+growth since the last look like the growth during a sample; if one count of a GPU went back, all its
+counts began again at 0. A vGPU, a GPU in MIG mode and a GPU without NVLink are not applicable; a
+GPU without NVLink fails if `active` is set.
 
-**To fix it** on a node with NVSwitch: see `fabric`, `journalctl -u nvidia-fabricmanager` and SXid
-in the kernel log; reset all GPUs together, or power cycle. With bridges: power off and reseat them.
-A link that stays down, or whose errors come again: replace bridge, GPU or baseboard.
+**To fix it** on a node with NVSwitch, see `fabric`, `journalctl -u nvidia-fabricmanager` and SXid
+in the kernel log; reset all GPUs together, or power cycle. With bridges, power off and reseat them.
+If a link stays down or its errors return, replace bridge, GPU or baseboard.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -60,22 +61,24 @@ from nodevet.model import (
     unknown,
 )
 
-NOT_TOLD = (*NOT_SUPPORTED, "NVML_ERROR_FUNCTION_NOT_FOUND")
+NOT_REPORTED = (*NOT_SUPPORTED, "NVML_ERROR_FUNCTION_NOT_FOUND")
 COUNTERS = ("replay_errors", "recovery_errors", "crc_flit_errors", "crc_data_errors")
 BIT_ERROR_RATES = ("effective_ber", "symbol_ber")
-RECOVERIES = "recovery_errors"  # a link that trained again
+RECOVERIES = "recovery_errors"  # links that trained again
 NO_NVLINK = "this GPU has no NVLink"
-NOT_TOLD_HERE = "not told by this GPU or driver"
-FABRIC = "fabric"  # the check from whose failure follows that links are down
+NOT_REPORTED_HERE = "not reported by this GPU or driver"
+FABRIC = "fabric"  # the check whose failure explains links that are down
 GIVE = "give `active` if that is right"
 
 DOWN = (
     "with NVSwitch look at fabric and at SXid in `dmesg`, drain the node and reset all GPUs "
-    "together, or power cycle; with a bridge power off and reseat it. If it stays, RMA the part"
+    "together, or power cycle; with a bridge power off and reseat it. If the fault stays, RMA "
+    "the part"
 )
 WEAK = (
-    "drain the node and reset its GPUs: the links train again and the counts begin at 0. If it "
-    "comes again, reseat or replace the bridge; on an HGX board RMA the GPU, then the baseboard"
+    "drain the node and reset its GPUs: the links train again and the counts begin at 0. If the "
+    "fault returns, reseat or replace the bridge; on an HGX board RMA the GPU, then the "
+    "baseboard"
 )
 OTHER_BOARD = "see gpu_model, and check that the baseline is for this GPU"
 
@@ -95,29 +98,31 @@ class Params(CheckParams):
     bare: ClassVar[str] = "active"
 
     active: Annotated[int, Meta(ge=0, le=64)] | None = None
-    """How many links of each GPU are active; without it all of them."""
+    """The number of active links of each GPU; if not set, all of them."""
     minimum_speed_mbps: Annotated[int, Meta(ge=1)] | None = None
-    """MB/s of each active link; without it as fast as the fastest of its GPU."""
+    """The lowest speed of an active link in MB/s; if not set, that of the fastest link of its
+    GPU."""
     maximum_effective_ber: Rate | None = None
-    """Errors of each bit of an active link, after forward error correction."""
+    """The most errors per bit of an active link, after forward error correction."""
     maximum_symbol_ber: Rate | None = None
-    """Errors of each symbol of an active link."""
+    """The most errors per symbol of an active link."""
     capabilities: tuple[Capability, ...] = ()
-    """What each active link must be able to do."""
+    """Capabilities that each active link must have."""
     replay_errors: Most | None = None
-    """The most that each active link may have, as of every count below."""
+    """The most errors of each active link; the same holds for the counts below."""
     recovery_errors: Most | None = None
     crc_flit_errors: Most | None = None
     crc_data_errors: Most | None = None
     replay_errors_per_hour: PerHour | None = None
-    """The most that it may grow by: since boot, and while it is sampled; as of every one below."""
+    """The largest growth per hour of each active link, since boot and while sampled; the same holds
+    for the fields below."""
     recovery_errors_per_hour: PerHour | None = None
     crc_flit_errors_per_hour: PerHour | None = None
     crc_data_errors_per_hour: PerHour | None = None
 
 
 class Links(NamedTuple):
-    """The links of one GPU; `doubt`: why some of them may be active or not."""
+    """The links of one GPU; `doubt`: why the state of some is unknown."""
 
     active: tuple[NvLink, ...]
     down: tuple[NvLink, ...]
@@ -129,42 +134,43 @@ class Links(NamedTuple):
 
 
 def links_of(gpu: Gpu) -> Links:
-    """No link at all if NVML supports none of them, as of a board whose chip could have some."""
+    """The links of a GPU; none if NVML supports none of them, as on boards that do not use the
+    links of their chip."""
     active: list[NvLink] = []
     down: list[NvLink] = []
     unread: list[NvLink] = []
     for link in gpu.nvlinks or ():
         (active if link.active else unread if link.active is None else down).append(link)
-    if not active and not down and all(unsupported(each, "active") for each in unread):
+    if not active and not down and all(unsupported(link, "active") for link in unread):
         unread = []
     return Links(tuple(active), tuple(down), tuple(unread))
 
 
 class NodeLinks(NamedTuple):
-    """What the GPUs of a node have together."""
+    """The links of a node's GPUs together."""
 
-    most: tuple[int, int]  # active links: of the GPU with the most, and of the next one
-    ends: frozenset[str]  # what active links lead to, of those that tell it
-    untold: str  # why an end is not known that NVML could tell; empty if none is
-    others: bool  # whether one leads to something whose address NVML does not tell
+    most: tuple[int, int]  # active links of the two GPUs with the most
+    ends: frozenset[str]  # PCI addresses at the other end of active links
+    unread_end: str  # why an end that NVML could report is unknown; empty if none is
+    others: bool  # NVML does not report the address of some other end
     gpus: frozenset[str | None]  # PCI addresses
 
 
 def of_node(gpus: Sequence[Gpu]) -> NodeLinks:
-    counts, ends, is_untold, others = [0, 0], set(), "", False
+    counts, ends, is_unreported, others = [0, 0], set(), "", False
     for gpu in gpus:
         active = links_of(gpu).active
         counts.append(len(active))
         for link in active:
             if link.remote_bus_id is not None:
                 ends.add(link.remote_bus_id)
-            elif link.errors.get("remote_bus_id") in NOT_TOLD:
+            elif link.errors.get("remote_bus_id") in NOT_REPORTED:
                 others = True
             else:
-                is_untold = is_untold or f"remote_bus_id: {link.why('remote_bus_id')}"
+                is_unreported = is_unreported or f"remote_bus_id: {link.why('remote_bus_id')}"
     first, second = sorted(counts)[:-3:-1]
     addresses = frozenset(gpu.bus_id for gpu in gpus)
-    return NodeLinks((first, second), frozenset(ends), is_untold, others, addresses)
+    return NodeLinks((first, second), frozenset(ends), is_unreported, others, addresses)
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
@@ -188,7 +194,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
 
 
 def exemption(gpu: Gpu) -> Finding | None:
-    """Why nothing is expected of the links of a GPU, or is known of them."""
+    """The finding of a GPU whose links are not judged or were not read; None for others."""
     if gpu.virtualization_mode == "VGPU":
         return not_applicable(subject_of(gpu), why="a vGPU has no NVLink of its own")
     if gpu.mig_current and not links_of(gpu).active:
@@ -199,7 +205,7 @@ def exemption(gpu: Gpu) -> Finding | None:
 
 
 def cause_of(gpu: Gpu, first: Gpu | None, short: Collection[int]) -> str:
-    """From what follows that it lacks links. `first`: the GPU at the other end of those."""
+    """The finding that explains the missing links. `first`: the GPU at their other end."""
     if first is not None and first.index in short and gpu.index in short:
         return f"nvlink {subject_of(first).label}"
     return FABRIC
@@ -208,7 +214,7 @@ def cause_of(gpu: Gpu, first: Gpu | None, short: Collection[int]) -> str:
 def expected_among(
     gpu: Gpu, gpus: Iterable[Gpu], node: NodeLinks, params: Params, every: Iterable[Gpu]
 ) -> int | Finding:
-    """As `expected_of`; not known if it is like the others, and another one may have more."""
+    """Like `expected_of`; unknown if it equals the active links and another GPU may have more."""
     links = links_of(gpu)
     possible = max(sum(map(len, links_of(other))) for other in gpus if alike(other, gpu))
     expected = expected_of(gpu, links, possible, node, params)
@@ -217,7 +223,8 @@ def expected_among(
 
 
 def unlisted_links(gpu: Gpu, others: Iterable[Gpu]) -> Finding | None:
-    """That another GPU of its model may have more links, as its own were not read."""
+    """The unknown finding if another GPU of this model, whose links were not read, may have
+    more."""
     for other in others:
         has_links = "handle" not in other.errors and (
             other.nvlinks is not None or unsupported(other, "nvlinks")
@@ -237,7 +244,7 @@ def with_links(gpu: Gpu, gpus: Sequence[Gpu]) -> Gpu | None:
 
 
 def without_links(gpu: Gpu, params: Params, node: NodeLinks, like: Gpu | None) -> Finding:
-    """What to say of a GPU that has no link at all; `like`: one of its model that has some."""
+    """The finding of a GPU without links; `like`: a GPU of its model that has active links."""
     active = params.active
     if active is None and like is not None:
         if bridged := unbridged(gpu, node):
@@ -249,7 +256,7 @@ def without_links(gpu: Gpu, params: Params, node: NodeLinks, like: Gpu | None) -
         subject_of(gpu),
         expected={"active": active},
         actual={"active": 0},
-        why=f"{subject_of(like).label} of the same model has some" if like else NO_NVLINK,
+        why=f"{subject_of(like).label} of the same model has active links" if like else NO_NVLINK,
         advice=OTHER_BOARD,
         details=board(gpu),
     )
@@ -258,8 +265,8 @@ def without_links(gpu: Gpu, params: Params, node: NodeLinks, like: Gpu | None) -
 def expected_of(
     gpu: Gpu, links: Links, possible: int, node: NodeLinks, params: Params
 ) -> int | Finding:
-    """How many links must be active, or the finding if this is not known. `possible`: the links of
-    a GPU of its model."""
+    """How many links must be active, or the finding if this is unknown. `possible`: the most links
+    of a GPU of its model."""
     if params.active is not None:
         return params.active
     now = len(links.active)
@@ -279,9 +286,9 @@ def expected_of(
 
 
 def unbridged(gpu: Gpu, node: NodeLinks) -> Finding | None:
-    """Of a GPU without active links: whether those of the others are bridges between them."""
-    if node.untold:
-        return unknown(subject_of(gpu), why=node.untold)
+    """The finding of a GPU without active links, if the others' links are bridges between them."""
+    if node.unread_end:
+        return unknown(subject_of(gpu), why=node.unread_end)
     if node.others or gpu.bus_id in node.ends or not node.ends <= node.gpus:
         return None
     why = f"no active link; the other GPUs here are bridged to one another: {GIVE}"
@@ -289,19 +296,22 @@ def unbridged(gpu: Gpu, node: NodeLinks) -> Finding | None:
 
 
 def none_active(gpu: Gpu, possible: int) -> int | Finding:
-    """Of a node without an active link: whether it has a fabric, so that there should be some."""
+    """The expected links of a node without an active link: all if it has a fabric."""
     subject, state = subject_of(gpu), gpu.fabric.state
     if state == "COMPLETED":
         return possible
-    if state in (None, "NOT_SUPPORTED") and gpu.fabric.errors.get("state", NOT_TOLD[0]) in NOT_TOLD:
+    if (
+        state in (None, "NOT_SUPPORTED")
+        and gpu.fabric.errors.get("state", NOT_REPORTED[0]) in NOT_REPORTED
+    ):
         return not_applicable(subject, why=f"no link of any GPU here is active: {GIVE}")
-    why = f"no link of any GPU here is active, and the fabric's state is {state or 'not known'}"
+    why = f"no link of any GPU here is active, and the fabric's state is {state or 'unknown'}"
     return unknown(subject, why=f"{why}: see fabric")
 
 
 def first_ends(gpus: Sequence[Gpu]) -> dict[int, Gpu]:
-    """Of each GPU whose inactive links lead to one before it, which has as many of them, that one:
-    both see the same links from their ends."""
+    """For each GPU whose inactive links lead to an earlier GPU with as many inactive links: that
+    GPU. Both see the same links from their ends."""
     firsts: dict[int, Gpu] = {}
     by_address = {gpu.bus_id: gpu for gpu in gpus if gpu.bus_id is not None}
     for gpu in gpus:
@@ -314,8 +324,8 @@ def first_ends(gpus: Sequence[Gpu]) -> dict[int, Gpu]:
 
 
 def leads_to(gpu: Gpu) -> str | None:
-    """What all links of a GPU that are not active lead to: as NVML says of each of them, or else of
-    all that are active; None if that is not one and the same."""
+    """The PCI address to which all inactive links lead, or, if NVML reports none for them, all
+    active links; None if there is not exactly one."""
     links = links_of(gpu)
     if links.unread or not links.down:
         return None
@@ -332,7 +342,8 @@ def judge_gpu(
     expected: int | Finding,
     cause: str,
 ) -> Iterator[Finding]:
-    """The number of active links always; speed and errors only if they are not fine."""
+    """The finding about the number of active links; findings about speed and errors only if they
+    are not fine."""
     yield expected if isinstance(expected, Finding) else judge_active(gpu, links, expected, cause)
     if links.active:
         for limit in limits(links.active, params):
@@ -358,7 +369,7 @@ def judge_active(gpu: Gpu, links: Links, expected: int, cause: str) -> Finding:
 
 
 class Limit(NamedTuple):
-    """What holds of one value of each active link."""
+    """The limit of one value of each active link."""
 
     field: str
     expected: Value
@@ -373,7 +384,7 @@ class Limit(NamedTuple):
 
 
 def limits(active: Sequence[NvLink], params: Params) -> Iterator[Limit]:
-    """What the baseline expects of the active links of one GPU."""
+    """The baseline's limits for the active links of one GPU."""
     speeds = (link.speed_mbps for link in active if link.speed_mbps is not None)
     least = params.minimum_speed_mbps or max(speeds, default=0)
     yield Limit("speed_mbps", f"at least {least}", lambda mbps: mbps < least, unit="MB/s")
@@ -388,12 +399,12 @@ def limits(active: Sequence[NvLink], params: Params) -> Iterator[Limit]:
 
 
 def judge_limit(gpu: Gpu, active: Sequence[NvLink], limit: Limit) -> Iterator[Finding]:
-    """One failure of all links beyond the limit, and one unknown if some were not read."""
-    if is_untold(active, limit.field):
-        yield not_applicable(subject_of(gpu), why=f"{limit.name}: {NOT_TOLD_HERE}")
+    """One failure for all links beyond the limit, and one unknown finding if some were not read."""
+    if is_unreported(active, limit.field):
+        yield not_applicable(subject_of(gpu), why=f"{limit.name}: {NOT_REPORTED_HERE}")
         return
     values = [(link, getattr(link, limit.field)) for link in active]
-    wrong = [(each, limit.show(value)) for each, value in values
+    wrong = [(link, limit.show(value)) for link, value in values
              if value is not None and limit.is_wrong(value)]  # fmt: skip
     if wrong:
         yield of_links(gpu, limit.name, limit.expected, wrong, advice=limit.advice, unit=limit.unit)
@@ -404,15 +415,15 @@ def judge_limit(gpu: Gpu, active: Sequence[NvLink], limit: Limit) -> Iterator[Fi
 def judge_growth(
     evidence: Evidence, gpu: Gpu, active: Sequence[NvLink], params: Params
 ) -> Iterator[Finding]:
-    """How fast errors come. A link that recovers while it is sampled needs no limit to fail."""
+    """How fast errors come. A link that recovers during the sample fails without a limit, too."""
     earlier = before_of(evidence, gpu, active)
     for counter in COUNTERS:
         most = getattr(params, f"{counter}_per_hour")
         fresh = counter == RECOVERIES and earlier is not None and getattr(params, counter) is None
         if most is None and not fresh:
             continue
-        if is_untold(active, counter):
-            yield not_applicable(subject_of(gpu), why=f"{counter}: {NOT_TOLD_HERE}")
+        if is_unreported(active, counter):
+            yield not_applicable(subject_of(gpu), why=f"{counter}: {NOT_REPORTED_HERE}")
         elif doubt := why_unread(active, counter):
             yield unknown(subject_of(gpu), why=doubt)
         else:
@@ -421,7 +432,7 @@ def judge_growth(
 
 
 def before_of(evidence: Evidence, gpu: Gpu, active: Sequence[NvLink]) -> CountsBefore | None:
-    """The counters of its active links at an earlier reading, by counter and link."""
+    """The counters of the active links at an earlier reading, by counter and link."""
     reading = gpu_before(evidence, gpu)
     earlier_links = (reading.gpu.nvlinks if reading and reading.gpu else None) or ()
     return before(reading, counts_of(earlier_links), counts_of(active)) if reading else None
@@ -438,7 +449,7 @@ def paces(
     most: float | None,
     earlier: CountsBefore | None,
 ) -> Iterator[tuple[NvLink, Pace]]:
-    """How fast a counter of each link grows; without a most in an hour it may not grow at all."""
+    """How fast a counter of each link grows; without a maximum per hour it may not grow at all."""
     for link in active:
         grown = earlier.grown((counter, link.link)) if earlier else None
         if most is not None:
@@ -477,7 +488,8 @@ def of_links(
     advice: str = WEAK,
     unit: str = "",
 ) -> Finding:
-    """The failure of links of a GPU: values by name and links, those with one value together."""
+    """The failure of links of a GPU: values by name and links; links with the same value
+    together."""
     links: dict[Value, list[int]] = {}
     for link, value in values_by_link:
         links.setdefault(value, []).append(link.link)
@@ -492,13 +504,13 @@ def of_links(
     )
 
 
-def is_untold(links: Sequence[NvLink], field: str) -> bool:
-    return all(getattr(link, field) is None and link.errors.get(field) in NOT_TOLD
+def is_unreported(links: Sequence[NvLink], field: str) -> bool:
+    return all(getattr(link, field) is None and link.errors.get(field) in NOT_REPORTED
                for link in links)  # fmt: skip
 
 
 def why_unread(links: Sequence[NvLink], field: str) -> str:
-    """Why a value of a link is not known: of the first such link; empty if all are."""
+    """Why a value of the first such link is unknown; empty if all are known."""
     for link in links:
         value = getattr(link, field)
         if value is None or value < 0:
@@ -508,7 +520,7 @@ def why_unread(links: Sequence[NvLink], field: str) -> str:
 
 
 def learn(evidence: Evidence) -> dict[str, int] | None:
-    """How many links each GPU has active, if all have as many; nothing without NVLink."""
+    """The number of active links, if all GPUs have the same; None without NVLink."""
     counts = {len(links_of(gpu).active) for gpu in each_gpu(evidence) if isinstance(gpu, Gpu)}
     return {"active": counts.pop()} if len(counts) == 1 and counts != {0} else None
 

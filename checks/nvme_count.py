@@ -1,16 +1,17 @@
-"""The node has as many NVMe drives as the baseline says.
+"""The node has as many NVMe drives as the baseline expects.
 
-**Why it matters.** A drive that is not found any more leaves its array degraded or its scratch
-space smaller, and no error afterwards: the data set then lies on the wrong disk.
+**Why it matters.** If the node no longer finds a drive, its array is degraded or its scratch space
+is smaller, and no error follows: the data set then lies on the wrong disk.
 
-**Read from** `/sys/bus/pci/devices`: functions of class 0108, whatever their driver. Virtual
-functions are left out.
+**Read from** `/sys/bus/pci/devices`: functions of class 0108, with any driver or none, without
+virtual functions.
 
-**Verdicts.** `count` is the number exactly, `minimum` the least. A drive whose configuration reads
-as ff no longer answers, and does not count. A function whose class was not read makes it unknown.
+**Verdicts.** `count` is the exact number, `minimum` the least. A drive whose configuration reads as
+ff no longer answers, and does not count. If the class of a function was not read, the check is
+unknown.
 
-**To fix it** look which slot lacks its drive in the BMC's inventory; reseat the drive, and check
-the slot's bifurcation in the BIOS and its cable.
+**To fix it** see in the BMC's inventory which slot lacks its drive; reseat the drive, and check the
+slot's bifurcation in the BIOS and its cable.
 """
 
 from collections.abc import Iterator
@@ -24,10 +25,10 @@ from nodevet.evidence.pci import Pci, PciFunction
 from nodevet.model import Area, Check, CheckParams, Finding, Value, fail, ok, unknown
 
 FEWER = (
-    "compare with the BMC's inventory which slot lacks its drive; reseat the drive, then check the "
+    "see in the BMC's inventory which slot lacks its drive; reseat the drive, then check the "
     "slot's bifurcation in the BIOS and its cable"
 )
-MORE = "the baseline is of a node with fewer drives: add `minimum`, or say how many there are"
+MORE = "the baseline is for a node with fewer drives: correct `count`, or set `minimum`"
 
 
 class Params(CheckParams):
@@ -47,7 +48,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     if functions is None:
         yield unknown(why=f"PCI: {section.data.why('functions') if section.data else section.why}")
     elif params.count is None and params.minimum is None:
-        yield unknown(why="the baseline says neither count nor minimum")
+        yield unknown(why="the baseline sets neither count nor minimum")
     else:
         yield judge_drives(functions, params)
 
@@ -84,6 +85,6 @@ CHECK = Check(
     area=Area.STORAGE,
     reads=reads_of("pci.functions[]", "class_code", "physfn", "revision"),
     judge=judge,
-    unasked="only a site knows how many drives its nodes have",
+    unasked="only the site knows how many drives its nodes have",
     learn=learn,
 )

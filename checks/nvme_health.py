@@ -1,26 +1,26 @@
-"""Every NVMe drive is there, live and healthy by its own account.
+"""Every NVMe drive is present, live and healthy by its own health log.
 
 **Why it matters.** A drive that is worn out, has no spare blocks left or lost data slows down, then
-turns read-only, in the middle of a job; one that is missing makes the scratch array smaller or
-keeps it from being mounted. The drive knows it before anyone notices.
+turns read-only in the middle of a job. A missing drive makes the scratch array smaller or prevents
+its mount. The drive reports it before anyone notices.
 
 **Read from** /sys/class/nvme, the PCI bus, and the drives' SMART / Health Information log by `nvme
-smart-log` or `smartctl`, whichever is installed: as root, with a deadline, and only if a baseline
-asks for this check. Reading it changes nothing on the drive.
+smart-log` or `smartctl`, whichever is installed. nodevet reads the log as root, with a deadline,
+and only if a baseline asks for this check. Reading it changes nothing on the drive.
 
 **Verdicts.** A drive fails if its controller is not live, if it raises a critical warning, if its
-spare blocks are below its own threshold, or beyond the limits of the baseline. Without either
-program, or without root, it is unknown; with `if_possible` a node without either program is not
-applicable, unless a controller is not live; `smart: false` judges what the kernel says alone.
-`count` is that of drives on PCIe. A drive on the bus that the kernel has no controller for fails;
-it is unknown where a controller does not say its address, and not looked at where it is bound to
-another driver (vfio-pci, SPDK). In a virtual machine that cannot read a log the drive is not
-applicable: its host looks after it. For drives over a network, only the state is judged.
+spare blocks are below its own threshold, or if it exceeds a limit of the baseline. Without either
+program, or without root, it is unknown. With `if_possible` a node without either program is not
+applicable, unless a controller is not live. With `smart: false` the check judges only the kernel's
+view. `count` counts drives on PCIe. A drive on the bus without a controller in the kernel fails. It
+is unknown if some controller does not report its address, and ignored if it is bound to another
+driver (vfio-pci, SPDK). In a virtual machine that cannot read a log the drive is not applicable:
+check it on the host. For drives over a network, only the state is judged.
 
-**To fix it** drain the node. `nvme smart-log`, `nvme error-log` and `smartctl -x` tell more; a
-drive that is worn, out of spares or lost data is replaced: its bay is found by serial and bus
-address (`nvme list`, the BMC). Hot: look at fans and airflow. Missing or not live: the kernel log
-(`nvme`), then reseat it.
+**To fix it** drain the node. `nvme smart-log`, `nvme error-log` and `smartctl -x` show more.
+Replace a drive that is worn, out of spares or lost data: find its bay by serial and bus address
+(`nvme list`, the BMC). If it is hot, look at fans and airflow. If it is missing or not live, read
+the kernel log (`nvme`), then reseat it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -67,13 +67,11 @@ WARNINGS = (
 )
 HEALTH = "health"
 NO_PROGRAM = "neither nvme nor smartctl is on this node"
-MISSING = "a drive is missing: the kernel log (`nvme`) and `lspci` tell when it went; reseat it"
+MISSING = "a drive is missing: see the kernel log (`nvme`) and `lspci`; reseat it"
 NO_DRIVER = "`modprobe nvme`; if that does not help, the kernel log says why the driver gave up"
-NOT_LIVE = "the kernel log (`nvme`) says why; `nvme reset` may bring it back, else reseat it"
-REPLACE = (
-    "drain the node and have the drive replaced: its serial and bus address are in the details"
-)
-COOL = "look at fans, airflow and the drives beside it"
+NOT_LIVE = "the kernel log (`nvme`) says why; `nvme reset` may recover it; if not, reseat it"
+REPLACE = "drain the node and replace the drive: its serial and bus address are in the details"
+COOL = "look at fans, airflow and the neighbouring drives"
 Count = Annotated[int, Meta(ge=0)]
 Percent = Annotated[int, Meta(ge=0, le=255)]
 
@@ -85,24 +83,24 @@ class Params(CheckParams):
     bare: ClassVar[str] = "count"
 
     count: Count | None = None
-    """Drives on PCIe that there must be."""
+    """The number of drives on PCIe."""
     smart: bool = True
-    """Whether the drives are asked for their health log."""
+    """Whether to read the drives' health logs."""
     if_possible: bool = False
     """Whether a node without nvme and smartctl is not applicable instead of unknown."""
     maximum_percentage_used: Percent | None = 100
-    """Of the endurance that the vendor rates; it may be above 100."""
+    """The most used of the vendor's rated endurance; it may be above 100."""
     minimum_spare_percent: Percent | None = None
-    """Spare blocks that are left; the drive's own threshold is always judged."""
+    """The least spare blocks left; the drive's own threshold is always judged."""
     maximum_media_errors: Count | None = 0
-    """Data that could not be read back, since the drive was made."""
+    """The most data errors that the drive could not correct, since the drive was made."""
     maximum_unsafe_shutdowns: Count | None = None
-    """Since the drive was made."""
+    """The most unsafe shutdowns since the drive was made."""
     maximum_temperature_c: Annotated[int, Meta(ge=1, le=200)] | None = None
     model: Words | None = None
-    """Models that are right, or one; `*` stands for any text."""
+    """The right model, or a list; `*` stands for any text."""
     firmware: Words | None = None
-    """Firmware revisions that are right, or one."""
+    """The right firmware revision, or a list."""
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
@@ -120,24 +118,25 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
             findings += judge_drive(drive, evidence, params)
         yield from findings
         if not findings:
-            yield not_applicable(why="there is no NVMe drive")
+            yield not_applicable(why="the node has no NVMe drive")
 
 
 def without_driver(evidence: Evidence, why: str) -> Finding:
-    """Of a node whose kernel knows of no NVMe: whether it has such drives."""
+    """The finding of a node whose kernel has no NVMe driver: whether the bus has such drives."""
     bus = evidence[Pci].data
     if bus is None or bus.functions is None:
         return unknown(why=f"NVMe: {why}")
-    drives = [drive.address for drive in bus.of_kind("nvme") if is_kernels(drive)]
+    drives = [drive.address for drive in bus.of_kind("nvme") if is_for_kernel(drive)]
     if drives:
-        return unknown(why=f"{why}; on the PCI bus are {', '.join(drives[:8])}")
-    return not_applicable(why="there is no NVMe drive")
+        return unknown(why=f"{why}; the PCI bus has {', '.join(drives[:8])}")
+    return not_applicable(why="the node has no NVMe drive")
 
 
 def judge_bus(
     evidence: Evidence, controllers: Sequence[NvmeController], params: Params
 ) -> Iterator[Finding]:
-    """Whether the controllers are those of the drives on the PCI bus, and as many as expected."""
+    """Whether each drive on the PCI bus has a controller, and whether there are as many as
+    expected."""
     section = evidence[Pci]
     on_pcie = [controller for controller in controllers if controller.transport in (None, "pcie")]
     if section.data is None:
@@ -146,10 +145,10 @@ def judge_bus(
         yield unread(NODE, section.data, "functions")
     else:
         drives = section.data.of_kind("nvme")
-        addresses = {each.address for each in on_pcie}
-        nameless = [each for each in on_pcie if each.address is None]
+        addresses = {controller.address for controller in on_pcie}
+        nameless = [controller for controller in on_pcie if controller.address is None]
         for drive in drives:
-            if drive.address in addresses or not is_kernels(drive):
+            if drive.address in addresses or not is_for_kernel(drive):
                 continue
             subject = Subject(kind="pci", id=drive.address, bus_id=drive.address)
             if nameless and drive.driver:  # one of them may be its controller
@@ -164,8 +163,8 @@ def judge_bus(
                 )
         strange = addresses - {drive.address for drive in drives}
         if strange:
-            counted = f"{len(on_pcie) - len(strange)} of them on the PCI bus"
-            yield unknown(why=f"{len(on_pcie)} drives, and {counted}")
+            counted = f"{len(on_pcie) - len(strange)} of them are on the PCI bus"
+            yield unknown(why=f"{len(on_pcie)} controllers, but {counted}")
     unsure = [controller for controller in controllers if controller.transport is None]
     if params.count is not None and unsure:
         yield unread(NODE, unsure[0], "transport")
@@ -176,8 +175,8 @@ def judge_bus(
         yield compare(NODE, expected=expected, actual=actual, advice=advice or extra)
 
 
-def is_kernels(function: PciFunction) -> bool:
-    """Whether the kernel's own driver has it, or ought to."""
+def is_for_kernel(function: PciFunction) -> bool:
+    """Whether the kernel's own driver has the drive, or should have it."""
     return function.driver in (None, "nvme")
 
 
@@ -196,8 +195,8 @@ def judge_drive(drive: NvmeController, evidence: Evidence, params: Params) -> It
         if drive.health is not None:
             aspects += log_aspects(drive.health, params)
         elif is_dead:
-            pass  # which is why it does not answer
-        elif why := why_exempt(drive, evidence, params):  # no ok without it
+            pass  # a dead controller does not answer
+        elif why := why_exempt(drive, evidence, params):  # without the log it is not ok
             aspects = [aspect for aspect in aspects if aspect.verdict is not Verdict.OK]
             aspects.append(Aspect(Verdict.NOT_APPLICABLE, "health", why=why[:400]))
         else:
@@ -208,7 +207,7 @@ def judge_drive(drive: NvmeController, evidence: Evidence, params: Params) -> It
 
 
 def why_exempt(drive: NvmeController, evidence: Evidence, params: Params) -> str:
-    """Why a drive needs no health log; empty if it does."""
+    """Why a drive needs no health log; empty if it needs one."""
     why = f"health: {drive.why('health')}"
     if is_virtual(evidence):
         return f"a virtual machine: {why}"
@@ -237,7 +236,7 @@ def texts(drive: NvmeController, params: Params) -> Iterator[Aspect]:
 
 
 def log_aspects(log: NvmeHealthLog, params: Params) -> Iterator[Aspect]:
-    """What the health log says, field by field."""
+    """The aspects of the health log, field by field."""
     if log.critical_warning is None:
         yield unanswered_aspect(log, "critical_warning")
     else:
@@ -291,9 +290,12 @@ def advice(bad: list[str]) -> str:
     if bad == ["temperature"]:
         return COOL
     if set(bad) <= {"model", "firmware"}:
-        return "`nvme fw-download` and `nvme fw-commit` on a drained node, or another drive"
+        return "`nvme fw-download` and `nvme fw-commit` on a drained node, or replace the drive"
     if bad == ["unsafe shutdowns"]:
-        return "the node loses power, or is switched off hard: see the BMC's event log"
+        return (
+            "the node loses power, or someone switches it off without a shutdown: see the BMC's "
+            "event log"
+        )
     return REPLACE
 
 
@@ -322,7 +324,7 @@ CHECK = Check(
         *reads_of("pci.functions[]", "address", "class_code", "driver"),
     ),
     judge=judge,
-    unasked="for servers, where nodevet is root: a workstation says nvme_health: {}",
+    unasked="for servers, where nodevet is root: on a workstation write nvme_health: {}",
     learn=learn,
     asks=lambda params: {"nvme": (HEALTH,) if params.smart else ()},
 )

@@ -1,21 +1,21 @@
-"""The node has the expected NVSwitches, each with its driver and its PCIe link as expected.
+"""The node has the expected NVSwitches, each with its driver and the expected PCIe link.
 
-**Why it matters.** The GPUs of an HGX board talk through its NVSwitches. If one is missing, or lost
-its driver, the fabric manager does not start and no CUDA program runs, or all GPUs have fewer
+**Why it matters.** The GPUs of an HGX board communicate through its NVSwitches. If one is missing
+or has no driver, the fabric manager does not start and no CUDA program runs, or all GPUs have fewer
 links.
 
 **Read from** the PCI bus (/sys/bus/pci/devices, NVIDIA functions of class 0680: their driver,
 revision and link) and `/dev/nvidia-nvswitch<N>`.
 
-**Verdicts.** With `count`, another number of NVSwitches fails. Each that is there fails without its
-driver nvidia-nvswitch, if it no longer answers (its revision reads ff), and if its link differs
-from `generation` or `width`; without these it must be as that of most of the others, since many run
-below their maximum by design. Device nodes are compared with the bus if there are any. A node
-without NVSwitches on its bus is not applicable if no count is given, and so is a virtual machine
-whose NVSwitches are its host's. NVSwitches of Blackwell are not on the PCI bus: see `fabric`.
+**Verdicts.** With `count`, any other number of NVSwitches fails. An NVSwitch fails if it has no
+driver nvidia-nvswitch, if it no longer answers (its revision reads ff), or if its link differs from
+the baseline's or from that of most switches; their links may by design be below the maximum. If
+there are device nodes, their number must match the bus. A node without NVSwitches on its bus is not
+applicable if `count` is not set, and so is a virtual machine, because the host has the NVSwitches.
+Blackwell's NVSwitches are not on the PCI bus: see `fabric`.
 
-**To fix it** look for SXid and PCIe errors in the kernel log; drain the node and power cycle it, as
-no reset of a GPU reaches a switch. If it stays away, have the baseboard replaced.
+**To fix it** look for SXid and PCIe errors in the kernel log; drain the node and power cycle it,
+because no GPU reset reaches a switch. If the switch stays missing, have the baseboard replaced.
 """
 
 import re
@@ -54,15 +54,16 @@ BARE = ("none", "container")
 
 POWER = (
     "look for SXid and PCIe errors in `dmesg`, drain the node and power it off and on; if the "
-    "switch stays away or its link narrow, have the baseboard replaced"
+    "switch stays missing or its link stays narrow, have the baseboard replaced"
 )
 BIND = (
-    "`dmesg | grep -i nvswitch` says why the driver did not take it; reboot with the nvidia module "
+    "`dmesg | grep -i nvswitch` says why the driver is not bound; reboot with the nvidia module "
     "of the fabric manager's version, and check that no other driver (vfio-pci) is bound"
 )
 APART = (
-    "a switch dropped off the bus after boot, or its node was not made: look for SXid in `dmesg`, "
-    "restart nvidia-fabricmanager on a drained node, else power cycle"
+    "a switch dropped off the bus after boot, or its device node was not created: look for SXid "
+    "in `dmesg`, restart nvidia-fabricmanager on a drained node; if that does not help, power "
+    "cycle"
 )
 MORE = (
     "the node has more NVSwitches than the baseline: correct the count or choose another baseline"
@@ -78,7 +79,7 @@ class Params(CheckParams):
 
     count: Annotated[int, Meta(ge=0, le=256)] | None = None
     generation: Annotated[int, Meta(ge=1, le=6)] | None = None
-    """Of each one's PCIe link; without it as most of them have it."""
+    """The generation of each switch's PCIe link; if not set, that of most of them."""
     width: Annotated[int, Meta(ge=1, le=32)] | None = None
 
 
@@ -105,7 +106,7 @@ def judge(pci: Pci, evidence: Evidence, params: Params) -> Iterator[Finding]:
 
 
 def may_be_switch(function: PciFunction) -> bool:
-    """Whether it cannot be told for want of its vendor or class."""
+    """Whether the function may be a switch because its vendor or class was not read."""
     code = function.class_code
     if function.vendor is not None and code is not None:
         return False
@@ -122,12 +123,13 @@ def judge_count(evidence: Evidence, count: int, present: int) -> Finding:
         why = host.data.why("virtualization") if host.data else host.why
         return unknown(why=f"no NVSwitch on the bus; virtualization: {why}")
     if virtualization not in BARE:
-        return not_applicable(why="a virtual machine: the NVSwitches are its host's")
+        return not_applicable(why="a virtual machine: its host has the NVSwitches")
     return fail(expected=count, actual=0, advice=POWER)
 
 
 def judge_nodes(evidence: Evidence, present: int) -> Iterator[Finding]:
-    """Device nodes are made when the fabric manager starts, and stay if a switch is gone."""
+    """Compare device nodes with the bus: they are created when the fabric manager starts, and stay
+    if a switch drops off the bus."""
     section = evidence[Modules]
     if section.data is None:
         yield unknown(why=f"/dev: {section.why}")
@@ -142,18 +144,18 @@ def judge_nodes(evidence: Evidence, present: int) -> Iterator[Finding]:
 
 
 def link_of(function: PciFunction) -> Link | str:
-    """Generation and width, or why they are not known."""
+    """Generation and width; or why they are unknown."""
     for field in ("link_gts", "link_width"):
         if getattr(function, field) is None:
             return f"{field}: {function.why(field)}"
     generation = GENERATIONS.get(function.link_gts or 0)
     if generation is None or function.link_width not in WIDTHS:
-        return f"no PCIe link runs at {function.link_gts:g} GT/s x{function.link_width}"
+        return f"not a valid PCIe link: {function.link_gts:g} GT/s x{function.link_width}"
     return generation, function.link_width or 0
 
 
 def judge_switch(function: PciFunction, params: Params, usual: Counter[Link]) -> Iterator[Finding]:
-    """Its driver and its link, if it is on the bus."""
+    """The findings about its driver and its link, if it is on the bus."""
     subject = Subject(kind="pci", id=function.address, bus_id=function.address)
     if function.revision is None:
         yield unread(subject, function, "revision")
@@ -184,7 +186,7 @@ def judge_link(
             why = f"{link_text(link)}: no other NVSwitch to compare it with"
             return not_applicable(subject, why=why)
         if list(usual.values()).count(max(usual.values())) > 1:
-            return fail(subject, expected="links alike", actual=link_text(link), advice=POWER)
+            return fail(subject, expected="all links alike", actual=link_text(link), advice=POWER)
     common = usual.most_common(1)[0][0]
     expected = (params.generation or common[0], params.width or common[1])
     right = link == expected

@@ -1,17 +1,17 @@
-"""The loaded mlx5 driver is of the expected OFED or DOCA release, or the kernel's own.
+"""The loaded mlx5 driver is from the expected OFED or DOCA release, or from the kernel.
 
 **Why it matters.** GPUDirect RDMA, NCCL's plugins and the firmware of the NICs are tested against a
-release of DOCA-OFED. After a kernel upgrade its modules may be gone, and the kernel's own mlx5_core
-takes over unnoticed.
+release of DOCA-OFED. After a kernel upgrade its modules may be missing, and the kernel loads its
+own mlx5_core unnoticed.
 
-**Read from** /sys/module/mlx5_core/version, which the kernel's own driver does not have.
+**Read from** /sys/module/mlx5_core/version; the kernel's own driver does not have this file.
 
-**Verdicts.** `inbox` is the kernel's own driver. `24.10-1.1.4` admits that release only, `24.10*`
-all that begin so. Releases compare number by number. While mlx5_core is not loaded it is unknown.
-`packages` judges the installed packages, which may differ from the loaded modules.
+**Verdicts.** `inbox` is the kernel's own driver. `24.10-1.1.4` allows only that release, `24.10*`
+all that begin with 24.10. Releases compare number by number. If mlx5_core is not loaded, the check
+is unknown. `packages` judges the installed packages, which may differ from the loaded modules.
 
-**To fix it** install doca-ofed of the expected release for the running kernel (`ofed_info -s` says
-which is installed), then `/etc/init.d/openibd restart` on a drained node, or reboot.
+**To fix it** install doca-ofed of the expected release for the running kernel (`ofed_info -s`
+prints the installed one), then run `/etc/init.d/openibd restart` on a drained node, or reboot.
 """
 
 import re
@@ -45,11 +45,11 @@ class Params(CheckParams):
 
 def judge(params: Params, version: str) -> Finding:
     expected, actual = params.version or f"at least {params.minimum}", version or INBOX
-    right = fits(actual, params)
+    right = is_match(actual, params)
     return ok_if(right, MODULE, expected=expected, actual=actual, advice=ADVICE)
 
 
-def fits(actual: str, params: Params) -> bool:
+def is_match(actual: str, params: Params) -> bool:
     if params.version is not None:
         if params.version.endswith("*"):
             return actual.startswith(params.version[:-1])
@@ -73,5 +73,5 @@ CHECK = node_value(
     judge=judge,
     learn=lambda version: version or INBOX,
     area=Area.NETWORK,
-    unasked='only a site knows which release it tested: say ofed: "24.10*"',
+    unasked='only the site knows which release it tested: write ofed: "24.10*"',
 )

@@ -1,15 +1,15 @@
 """The node runs the expected distribution and version.
 
-**Why it matters.** A node from an old image, or one upgraded by itself, has other libraries and
-defaults than its peers: jobs fail on it alone, and packages of the driver do not fit.
+**Why it matters.** A node from an old image, or a node that was upgraded by itself, has other
+libraries and defaults than its peers: jobs fail only there, and packages of the driver do not fit.
 
 **Read from** /etc/os-release, else /usr/lib/os-release: ID and VERSION_ID.
 
-**Verdicts.** Each may be one word or several; `*` stands for any text. A rolling distribution
-tells no VERSION_ID, so that its version is unknown.
+**Verdicts.** `id` and `version` may each be one word or a list; `*` stands for any text. A rolling
+distribution has no VERSION_ID, so its version is unknown.
 
-**To fix it** install the node again from the image that the others have; an upgrade in place leaves
-it different.
+**To fix it** reinstall the node from the image of the other nodes; an upgrade in place leaves
+differences.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
 from nodevet.model import NODE, Area, Check, CheckParams, Finding, Severity, Value, unknown
 
-INSTALL = "install the node again from the image that the others have"
+INSTALL = "reinstall the node from the image of the other nodes"
 
 
 class Params(CheckParams):
@@ -29,9 +29,9 @@ class Params(CheckParams):
     `os_release: {id: [rhel, rocky], version: "9.*"}`"""
 
     id: Words | None = None
-    """The distribution, ubuntu, or several."""
+    """The distribution, such as ubuntu, or a list."""
     version: Words | None = None
-    """Its version, in quotes, or several: "22.04", "9.*"."""
+    """Its version, in quotes, or a list: "22.04", "9.*"."""
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
@@ -72,7 +72,7 @@ CHECK = Check(
     area=Area.SOFTWARE,
     reads=reads_of("host", "os_id", "os_version"),
     judge=judge,
-    unasked="only a site knows its release: write os_release: {id: ubuntu}",
+    unasked="only the site knows its release: write os_release: {id: ubuntu}",
     learn=learn,
     severity=Severity.WARNING,
 )

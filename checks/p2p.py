@@ -1,20 +1,21 @@
-"""Every GPU can read the memory of every other GPU of the node, over NVLink if asked.
+"""Every GPU can read the memory of every other GPU of the node, over NVLink if required.
 
 **Why it matters.** Without peer-to-peer access NCCL copies through the host's memory: a job runs,
-at a fraction of its bandwidth. The cause is often outside the GPU: ACS, the IOMMU, a virtual
-machine's topology, a module parameter that a debugging session left behind.
+but at a fraction of its bandwidth. The cause is often outside the GPU: ACS, the IOMMU, a virtual
+machine's topology, or a module parameter that a debugging session left behind.
 
 **Read from** NVML, nvmlDeviceGetP2PStatus of each pair: read access, and NVLink.
 
-**Verdicts.** A GPU fails with the peers that it cannot reach, and why NVML says so. In a virtual
-machine a topology that does not allow it is up to the host and not applicable, unless NVLink is
-asked for. A node with one GPU, a GPU in MIG mode and a vGPU are not applicable. A pair that
-NVML says nothing about is unknown. With more than 16 GPUs the pairs are not read.
+**Verdicts.** A GPU fails if it cannot reach some peers; the finding names them with NVML's reason.
+In a virtual machine the host decides the topology: if it does not allow peer access, the GPU is not
+applicable, unless the baseline requires NVLink. A node with one GPU, a GPU in MIG mode and a vGPU
+are not applicable. A pair for which NVML reports no status is unknown. nodevet does not read the
+pairs of more than 16 GPUs.
 
 **To fix it** CHIPSET_NOT_SUPPORTED, IOH_TOPOLOGY_NOT_SUPPORTED: the GPUs are on different root
 complexes, or ACS and IOMMU send their traffic through the host. DISABLED_BY_REGKEY: look for
-NVreg_RegistryDwords in /etc/modprobe.d. GPU_NOT_SUPPORTED: this model has no such access (GeForce).
-Over NVLink: see `nvlink` and `fabric`.
+NVreg_RegistryDwords in /etc/modprobe.d. GPU_NOT_SUPPORTED: this model does not support peer access
+(GeForce). Over NVLink: see `nvlink` and `fabric`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,12 +29,13 @@ from nodevet.evidence.gpu import Gpu, Peer, board, subject_of
 from nodevet.evidence.host import HostInfo
 from nodevet.model import Area, Check, CheckParams, Finding, fail, not_applicable, ok, unknown
 
-NOT_TOLD = (*NOT_SUPPORTED, "NVML_ERROR_FUNCTION_NOT_FOUND")
+NOT_REPORTED = (*NOT_SUPPORTED, "NVML_ERROR_FUNCTION_NOT_FOUND")
 BARE = ("none", "container")
 TOPOLOGY = ("CHIPSET_NOT_SUPPORTED", "IOH_TOPOLOGY_NOT_SUPPORTED")
 PCIE = (
-    "compare `nvidia-smi topo -p2p r` and `lspci -vv` (ACSCtl) with a healthy node: ACS or IOMMU "
-    "in the BIOS or on the kernel's command line, NVreg_RegistryDwords in /etc/modprobe.d"
+    "compare `nvidia-smi topo -p2p r` and `lspci -vv` (ACSCtl) with a healthy node; check ACS "
+    "and IOMMU in the BIOS and on the kernel's command line, and NVreg_RegistryDwords in "
+    "/etc/modprobe.d"
 )
 LINKS = "see nvlink and fabric; `nvidia-smi topo -p2p n` shows the pairs without a link"
 
@@ -53,7 +55,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
 def judge_gpu(evidence: Evidence, gpu: Gpu, over: str) -> Iterator[Finding]:
     subject = subject_of(gpu)
     if gpu.virtualization_mode == "VGPU":
-        yield not_applicable(subject, why="a vGPU: its host decides")
+        yield not_applicable(subject, why="a vGPU: its host decides about peer access")
     elif gpu.peers is None:
         yield unread(subject, gpu, "peers")
     else:
@@ -65,38 +67,43 @@ def judge_peers(
 ) -> Iterator[Finding]:
     subject = subject_of(gpu)
     unreachable = [peer for peer in peers if getattr(peer, field) not in (None, "OK")]
-    silent = [peer for peer in peers if getattr(peer, field) is None]
+    unread_peers = [peer for peer in peers if getattr(peer, field) is None]
     missing = unlisted_peers(evidence, gpu)
-    if gpu.mig_current and (unreachable or silent or missing):
-        yield not_applicable(subject, why="there is no peer access in MIG mode")
+    if gpu.mig_current and (unreachable or unread_peers or missing):
+        yield not_applicable(subject, why="a GPU in MIG mode has no peer access")
         return
     if unreachable:
         yield failed(evidence, gpu, unreachable, field)
     if missing:
-        yield unknown(subject, why=f"not among its peers: {', '.join(missing)}")
+        yield unknown(subject, why=f"its peers do not include {', '.join(missing)}")
     elif not peers:
-        yield not_applicable(subject, why="no other GPU of the node was reached")
-    elif len(silent) == len(peers) and all(is_untold(peer, field) for peer in silent):
-        yield not_applicable(subject, why="this GPU or driver does not tell")
-    elif silent:
-        yield unknown(subject, why=f"GPU {silent[0].index}: {field}: {silent[0].why(field)}")
+        yield not_applicable(subject, why="NVML reached no other GPU of the node")
+    elif len(unread_peers) == len(peers) and all(
+        is_unreported(peer, field) for peer in unread_peers
+    ):
+        yield not_applicable(subject, why="this GPU or driver does not report it")
+    elif unread_peers:
+        yield unknown(
+            subject, why=f"GPU {unread_peers[0].index}: {field}: {unread_peers[0].why(field)}"
+        )
     elif not unreachable:
         yield ok(subject, expected=[], actual=[], why=f"{len(peers)} peers")
 
 
 def unlisted_peers(evidence: Evidence, gpu: Gpu) -> list[str]:
-    """The GPUs that its peers lack; one that NVML cannot ask has a finding of its own."""
+    """The GPUs that are missing from its peers; a GPU that NVML cannot read has its own finding."""
     listed = {gpu.index, *(peer.index for peer in gpu.peers or ())}
-    others = (each for each in answering(evidence) if each.index not in listed)
+    others = (other for other in answering(evidence) if other.index not in listed)
     return [subject_of(other).label for other in others]
 
 
-def is_untold(peer: Peer, field: str) -> bool:
-    return peer.errors.get(field) in NOT_TOLD
+def is_unreported(peer: Peer, field: str) -> bool:
+    return peer.errors.get(field) in NOT_REPORTED
 
 
 def failed(evidence: Evidence, gpu: Gpu, unreachable: Sequence[Peer], field: str) -> Finding:
-    """The finding about peers out of reach; of a guest's topology its host has to answer."""
+    """The finding about unreachable peers; not applicable if the topology of a virtual machine is
+    the cause."""
     subject, host = subject_of(gpu), evidence[HostInfo].data
     shown = [f"GPU {peer.index}: {getattr(peer, field)}" for peer in unreachable]
     if field == "read" and all(peer.read in TOPOLOGY for peer in unreachable):
@@ -117,7 +124,8 @@ def failed(evidence: Evidence, gpu: Gpu, unreachable: Sequence[Peer], field: str
 
 
 def learn(evidence: Evidence) -> dict[str, str] | None:
-    """How the GPUs of a good node reach one another; nothing if some do not, or there is one."""
+    """How the GPUs of a good node reach one another; None if some do not, or if there is only
+    one."""
     gpus = answering(evidence)
     pairs = [peer for gpu in gpus for peer in gpu.peers or ()]
     if any(unlisted_peers(evidence, gpu) for gpu in gpus):
@@ -139,6 +147,6 @@ CHECK = Check(
         "host.virtualization",
     ),
     judge=judge,
-    unasked="for HGX boards: elsewhere the slots and the model decide; say p2p: {}",
+    unasked="for HGX boards: on other nodes slots and model decide; write p2p: {}",
     learn=learn,
 )

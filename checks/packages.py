@@ -1,23 +1,24 @@
-"""The named packages are installed in the expected versions, held or absent.
+"""The packages in the baseline are installed in the expected versions, held or absent.
 
-**Why it matters.** nvidia-fabricmanager must be of the driver's version, NCCL and DCGM of one that
-works with it, and an unattended upgrade that replaces one of them breaks every job of the node.
-Two nodes that should be alike differ in a package more often than in anything else.
+**Why it matters.** nvidia-fabricmanager must have the driver's version, NCCL and DCGM need versions
+that work with it, and an unattended upgrade of one of them breaks every job of the node. Two nodes
+that should be equal differ in a package more often than in anything else.
 
-**Read from** /var/lib/dpkg/status, or `rpm -qa` and /etc/dnf where rpm keeps the packages; only
-what the baseline names. A name may hold `*`: `nvidia-fabricmanager-*`, and after a colon dpkg's
-architecture: `libnccl2:amd64`.
+**Read from** /var/lib/dpkg/status, or on nodes with rpm from `rpm -qa` and /etc/dnf; only the
+packages that the baseline names. A name may have `*`: `nvidia-fabricmanager-*`, and after a colon
+dpkg's architecture: `libnccl2:amd64`.
 
-**Verdicts.** Versions are in dpkg's or rpm's own order. A part of a version that the baseline
-leaves out is not compared: `550.90.07` admits every release of it under every epoch, `550.90.07-1`
-one release. A package that is not configured is not installed. If several packages have one name
-(kernels, architectures), each must fit. With rpm a package is held if dnf.conf excludes it, or
-dnf's versionlock admits the installed version alone; a lock that admits others is unknown, as is
-`held` without dnf. Everything is unknown while dpkg is at work, or was interrupted.
+**Verdicts.** Versions compare in dpkg's or rpm's own order. If the baseline leaves out a part of a
+version, the check does not compare that part: `550.90.07` allows every release and epoch of it,
+`550.90.07-1` one release. A package that is not configured counts as not installed. If several
+packages have one name (kernels, architectures), each must match. With rpm a package is held if
+dnf.conf excludes it, or if dnf's versionlock allows only the installed version. A lock that allows
+other versions is unknown, and so is `held` without dnf. All packages are unknown while dpkg runs,
+or after it was interrupted.
 
-**To fix it** `apt-get install NAME=VERSION` or `dnf install NAME-VERSION`; `apt-mark hold` keeps it
-(`dnf versionlock` with rpm), `apt-get purge` removes it. One that is half installed: `dpkg
---configure -a`.
+**To fix it** `apt-get install NAME=VERSION` or `dnf install NAME-VERSION`; `apt-mark hold` holds
+the package (`dnf versionlock` with rpm), `apt-get purge` removes it. If it is half installed, run
+`dpkg --configure -a`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,8 +39,8 @@ from nodevet.evidence.installed import (
 )
 from nodevet.model import Area, Check, CheckParams, Finding, Severity, Subject, fail, ok, unknown
 
-THERE = ("installed", "triggers-awaited", "triggers-pending")
-GONE = ("not-installed", "config-files")
+INSTALLED_STATES = ("installed", "triggers-awaited", "triggers-pending")
+ABSENT_STATES = ("not-installed", "config-files")
 ANY = "any"
 
 Name = Annotated[str, Meta(pattern=f"^{PACKAGE_NAME}$")]
@@ -47,7 +48,7 @@ Version = Annotated[str, Meta(pattern=r"^[0-9A-Za-z][0-9A-Za-z.+:~^_-]{0,120}$")
 
 
 class VersionLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a version may be, if more than one is right."""
+    """The allowed versions, if more than one is right."""
 
     prefix: Version | None = None
     minimum: Version | None = None
@@ -66,13 +67,13 @@ class Params(CheckParams):
     installed: Mapping[Name, Version | VersionLimits] = {}
     """A version, or `any`, by name."""
     held: tuple[Name, ...] = ()
-    """Kept from upgrades."""
+    """Packages that must be held from upgrades."""
     absent: tuple[Name, ...] = ()
 
     def __post_init__(self) -> None:
         both = sorted({*self.installed, *self.held} & {*self.absent})
         if both:
-            raise ValueError(f"{', '.join(both)}: in absent, and in installed or held")
+            raise ValueError(f"{', '.join(both)}: listed in absent, and in installed or held")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -93,13 +94,13 @@ def judge_name(
         yield unread(subject, answer, "found")
         return
     if manager not in ("dpkg", "rpm"):
-        yield unknown(subject, why=f"the package manager is not known: {manager or 'none'}")
+        yield unknown(subject, why=f"unknown package manager: {manager or 'none'}")
         return
     unclear = next((package for package in answer.found if not package.state), None)
     if unclear:
         yield unread(subject, unclear, "state")
         return
-    present = [package for package in answer.found if package.state not in GONE]
+    present = [package for package in answer.found if package.state not in ABSENT_STATES]
     if answer.name in params.absent:
         actual = packages_text(present, subject.id) if present else "not installed"
         yield (fail if present else ok)(
@@ -122,14 +123,15 @@ def judge_installed(
     held: bool,
     expected: str,
 ) -> Iterator[Finding]:
-    """A package that must be installed. `present`: those of its name; `held`: it must be held."""
+    """Findings about a package that must be installed. `present`: the packages of its name; `held`:
+    it must be held."""
     if not present:
         yield fail(subject, expected=expected, actual="not installed", advice=INSTALL)
         return
     facts = [ok(subject, expected=expected, actual=packages_text(present, subject.id))]
-    half = [package for package in present if package.state not in THERE]
-    if half:
-        actual = packages_text(half, subject.id)
+    unconfigured = [package for package in present if package.state not in INSTALLED_STATES]
+    if unconfigured:
+        actual = packages_text(unconfigured, subject.id)
         facts.append(fail(subject, expected=expected, actual=actual, advice=CONFIGURE))
     elif version != ANY:
         facts += judge_versions(subject, present, version, manager, expected)
@@ -145,14 +147,14 @@ def judge_versions(
     manager: str,
     expected: str,
 ) -> Iterator[Finding]:
-    """What is wrong with the versions; nothing if they are as expected."""
+    """Findings about wrong versions; none if they are as expected."""
     doubtful = next((package for package in present if not package.version), None)
     if doubtful:
         yield unread(subject, doubtful, "version")
     other = [
         package
         for package in present
-        if package.version and not fits(package.version, allowed, manager)
+        if package.version and not is_allowed(package.version, allowed, manager)
     ]
     if other:
         yield fail(
@@ -163,24 +165,27 @@ def judge_versions(
 def judge_holds(
     subject: Subject, present: Sequence[InstalledPackage], expected: str
 ) -> Iterator[Finding]:
-    """Which packages are not held; nothing if all are."""
+    """Findings about packages that are not held; none if all are."""
     doubtful = next((package for package in present if package.held is None), None)
     if doubtful:
         yield unread(subject, doubtful, "held")
-    loose = [package for package in present if package.held is False]
-    if loose:
-        actual = f"{packages_text(loose, subject.id)}, not held"
+    unheld = [package for package in present if package.held is False]
+    if unheld:
+        actual = f"{packages_text(unheld, subject.id)}, not held"
         yield fail(subject, expected=expected, actual=actual, advice=HOLD)
 
 
-def fits(version: str, allowed: str | VersionLimits, manager: str) -> bool:
+def is_allowed(version: str, allowed: str | VersionLimits, manager: str) -> bool:
     if isinstance(allowed, str):
         return order(version, allowed, manager) == 0
     return (
         (allowed.prefix is None or begins(version, allowed.prefix))
         and (allowed.minimum is None or order(version, allowed.minimum, manager) >= 0)
         and (allowed.maximum is None or order(version, allowed.maximum, manager) <= 0)
-        and (not allowed.one_of or any(order(version, one, manager) == 0 for one in allowed.one_of))
+        and (
+            not allowed.one_of
+            or any(order(version, other, manager) == 0 for other in allowed.one_of)
+        )
     )
 
 
@@ -197,23 +202,23 @@ def version_text(allowed: str | VersionLimits) -> str:
 
 
 def packages_text(packages: Sequence[InstalledPackage], pattern: str) -> str:
-    """Each version once, with what is unusual of it; names if a pattern stands for them."""
+    """Each version once, with an unusual state; with names if the pattern stands for several."""
     parts = []
     for package in packages:
         words = [package.name or "?"] if package.name != pattern else []
         words.append(package.version or "installed")
-        words += [f"({package.state})"] if package.state not in THERE else []
+        words += [f"({package.state})"] if package.state not in INSTALLED_STATES else []
         parts.append(" ".join(words))
     return ", ".join(dict.fromkeys(parts))
 
 
 INSTALL = "install it (`apt-get install`, `dnf install`), or correct the name"
 REMOVE = "remove it: `apt-get purge` or `dnf remove`"
-CONFIGURE = "its installation did not end: `dpkg --configure -a` says why"
+CONFIGURE = "its installation did not finish: `dpkg --configure -a` shows why"
 UPGRADE = (
     "install the expected version: `apt-get install NAME=VERSION` or `dnf install NAME-VERSION`"
 )
-HOLD = "`apt-mark hold NAME`, or `dnf versionlock add NAME`, keeps unattended upgrades from it"
+HOLD = "`apt-mark hold NAME`, or `dnf versionlock add NAME`, protects it from unattended upgrades"
 
 
 CHECK = Check(
@@ -227,6 +232,6 @@ CHECK = Check(
     judge=judge,
     severity=Severity.WARNING,
     asks=lambda params: {"installed": params.names},
-    unasked="only a site knows which: packages: {installed: {libnccl2: any}}",
+    unasked="only the site knows which: write packages: {installed: {libnccl2: any}}",
     learn=lambda evidence: None,
 )

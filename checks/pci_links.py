@@ -1,21 +1,21 @@
 """The PCIe links of NICs and NVMe drives run at their full rate and width.
 
-**Why it matters.** A NIC at half its lanes has half its rate, a drive at an older generation feeds
-its GPUs too slowly, and both work without an error.
+**Why it matters.** A NIC with half its lanes has half its rate, and a drive at an older generation
+feeds its GPUs too slowly; both work without an error.
 
 **Read from** `/sys/bus/pci/devices/*/{current,max}_link_{speed,width}`, of the device and of the
-port above it; for root, the port's target speed, from `config` (LnkCtl2).
+port above it; with root also the port's target speed, from `config` (LnkCtl2).
 
-**Verdicts.** A link is to run at the most that device and port can both do; less fails. A link
-below what the device can do because its port cannot do more, or is set to a lower target speed, is
-ok, and the finding names the port; with `limited: false` it fails. NICs are Ethernet, InfiniBand
-and Omni-Path adapters, by their PCI class; a Wi-Fi card does not count. `kinds` says which devices
-are judged, `ignore` which are not: vendor and device id (14e4:165f, a management NIC), or address.
-The ports of one card are one device. Devices without a PCIe link, and virtual machines, whose ports
-are the hypervisor's, are not applicable; virtual functions are left out.
+**Verdicts.** A link must run at the highest rate that both device and port support; less fails. If
+the port supports less than the device, or has a lower target speed, the link is ok, and the finding
+names the port; with `limited: false` it fails. NICs are Ethernet, InfiniBand and Omni-Path
+adapters, by their PCI class; Wi-Fi cards do not count. `kinds` lists the devices to judge, `ignore`
+those to skip: vendor and device id (14e4:165f, a management NIC), or address. The ports of one card
+count as one device. Devices without a PCIe link are not applicable. Virtual machines are not
+applicable, because their ports are the hypervisor's. Virtual functions are skipped.
 
-**To fix it** reboot once, which trains the link again; then reseat the card or the drive, and look
-at its cable, riser and the BIOS's bifurcation of the slot.
+**To fix it** reboot once, which trains the link again; then reseat the card or the drive, and check
+its cable, its riser and the slot's bifurcation in the BIOS.
 """
 
 from collections.abc import Iterator, Mapping
@@ -47,11 +47,11 @@ GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}  # GT/s per la
 WIDTHS = (1, 2, 4, 8, 12, 16, 32)  # lanes
 FIELDS = ("link_gts", "link_width", "link_gts_max", "link_width_max")
 RETRAIN = (
-    "reboot once, which retrains the link; if it stays, power the node off and reseat the card or "
-    "drive, then its riser, cable or backplane"
+    "reboot once, which retrains the link; if it stays slow, power the node off and reseat the "
+    "card or drive, then its riser, cable or backplane"
 )
 NARROW = (
-    "the port cannot do more, or is set to less: use a slot that can, and check its bifurcation "
+    "the port supports no more, or is set to less: use a faster slot, and check its bifurcation "
     "and link speed in the BIOS"
 )
 
@@ -64,9 +64,9 @@ class Params(CheckParams):
 
     kinds: tuple[Literal["nic", "nvme"], ...] = ("nic", "nvme")
     ignore: tuple[Device, ...] = ()
-    """Devices that are not judged, by id or address."""
+    """Devices to skip, by id or address."""
     limited: bool = True
-    """Whether a link may be limited by its port."""
+    """Whether the port may limit a link."""
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
@@ -108,8 +108,8 @@ def judge_device(device: PciFunction, functions: Functions, params: Params) -> F
     if device.physfn is None:
         return unread(subject, device, "physfn")
     if all(has_no_link(device, field) for field in FIELDS):
-        if tells_no_link(functions):
-            return unknown(subject, why="this kernel tells no PCIe link: it is older than 4.13")
+        if shows_no_links(functions):
+            return unknown(subject, why="this kernel shows no PCIe links: it is older than 4.13")
         if other := with_link(device, functions):
             why = f"no PCIe link, but {other} of the same model has one"
             return unknown(subject, why=f"{why}: {device.why('link_gts')}")
@@ -148,7 +148,7 @@ def judge_device(device: PciFunction, functions: Functions, params: Params) -> F
 
 
 def with_link(device: PciFunction, functions: Functions) -> str:
-    """The address of a device of the same model that has a link of its own; empty for none."""
+    """The address of a device of the same model that has a link; empty if there is none."""
     return next(
         (
             function.address
@@ -164,8 +164,8 @@ def has_no_link(device: PciFunction, field: str) -> bool:
     return getattr(device, field) is None and reason.startswith(("ENOENT", "the kernel says"))
 
 
-def tells_no_link(functions: Functions) -> bool:
-    """Whether not even the files are there, of any function: Linux has them since 4.13."""
+def shows_no_links(functions: Functions) -> bool:
+    """Whether no function has these files: Linux has them since 4.13."""
     return all(
         getattr(function, field) is None and function.errors.get(field, "").startswith("ENOENT")
         for function in functions.values()
@@ -174,14 +174,14 @@ def tells_no_link(functions: Functions) -> bool:
 
 
 def rate(function: PciFunction, which: str) -> Rate | str:
-    """Of a link now, or at most (`_max`); or why it is not known."""
+    """The rate of a link now, or its maximum (`_max`); or why it is unknown."""
     gts = getattr(function, f"link_gts{which}")
     width = getattr(function, f"link_width{which}")
     for field, value in ((f"link_gts{which}", gts), (f"link_width{which}", width)):
         if value is None:
             return f"{function.address}: {field}: {function.why(field)}"
     if gts not in GENERATIONS or width not in WIDTHS:
-        return f"{function.address}: no PCIe link runs at {gts:g} GT/s x{width}"
+        return f"{function.address}: not a valid PCIe link: {gts:g} GT/s x{width}"
     return gts, width
 
 
@@ -190,7 +190,7 @@ def link_text(rate: Rate) -> str:
 
 
 def port_above(device: PciFunction, functions: Functions) -> PciFunction | str | None:
-    """The port at the other end of the link; None if there is none; or why it is not known."""
+    """The port at the other end of the link; None if there is none; or why it is unknown."""
     if device.upstream is None or "upstream" in device.errors:
         return f"upstream: {device.why('upstream')}"
     if not device.upstream:
@@ -199,7 +199,7 @@ def port_above(device: PciFunction, functions: Functions) -> PciFunction | str |
 
 
 def learn(evidence: Evidence) -> Value:
-    """Without kinds of devices that never run at full rate: management NICs."""
+    """Ignore models that never run at full rate, such as management NICs."""
     findings = list(judge(evidence, Params()))
     if any(finding.subject == NODE for finding in findings):
         return None
@@ -221,6 +221,6 @@ CHECK = Check(
         *reads_of("pci.functions[]", "link_width_max", "physfn", "upstream[]", "vendor"),
     ),
     judge=judge,
-    unasked="for servers and workstations: `generic` asks what holds of any node",
+    unasked="for servers and workstations: `generic` has only checks for any node",
     learn=learn,
 )

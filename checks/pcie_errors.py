@@ -1,33 +1,35 @@
 """No PCIe device has more link errors than the baseline allows.
 
-**Why it matters.** Corrected errors are retried silently; a rising count points to a loose cable,
-riser or retimer, days before a link loses lanes or a GPU falls off the bus. An uncorrected error
-lost data, and a fatal one the link.
+**Why it matters.** The link silently retries corrected errors; a rising count points to a loose
+cable, riser or retimer, days before a link loses lanes or a GPU falls off the bus. An uncorrected
+error lost data, and a fatal error broke the link.
 
 **Read from** the counters of Advanced Error Reporting,
 `/sys/bus/pci/devices/*/aer_dev_{correctable,nonfatal,fatal}`, of every NVIDIA function, NIC, NVMe
-and the ports above them; who handles errors, `/sys/bus/pci_express/drivers/aer` and
-`/sys/bus/platform/drivers/GHES`; and the kernel log since boot: AER, DPC and what the firmware
-reports (APEI).
+drive and the ports above them. `/sys/bus/pci_express/drivers/aer` and
+`/sys/bus/platform/drivers/GHES` show who handles errors. The kernel log since boot has AER, DPC and
+the reports of the firmware (APEI).
 
-**Verdicts.** Uncorrected errors fail, counted or logged. Corrected ones are judged if the baseline
-gives the most that is allowed, in all or for each hour since boot; the first hour counts whole.
-With `--sample` those of an hour fail too if more came meanwhile than chance allows, and a sample
-that is long enough to tell stands in for the mean since boot; a counter that went back is unknown.
-With `--since` corrected errors of an hour are judged by what came since the last look in the same
-way; uncorrected ones fail only if one of their counters or the log has one since, and the log must
-hold all that came since. A function without counters has no such reporting. Counters that stay 0
-are believed only below a port that tells the kernel: if the firmware handles errors first, the log
-is judged, which has what APEI passes on, and corrected errors are counted by its lines, two for
-one; beyond those, they are not applicable. The same holds of kernels that count nothing, before
-4.19. If neither the kernel nor APEI handles errors, and in a virtual machine, whose errors are its
-host's, it is not applicable. The node is ok only if all counters were read, and the log has no gap:
-it says since when if its beginning is gone, as `xid` does. Captured files without a log are not
-applicable. Some firmware has unsupported requests counted while it looks for devices: allow what a
-healthy node of the kind has at boot, or leave this check out.
+**Verdicts.** Uncorrected errors fail, counted or logged. The check judges corrected errors if the
+baseline sets a maximum, in total or per hour since boot; the first hour counts as a whole hour.
+With `--sample` the limit per hour also fails if more errors came during the sample than chance
+allows, and a sample that is long enough replaces the mean since boot; a counter that went back is
+unknown. With `--since` the check judges the corrected errors per hour since the last look in the
+same way. Uncorrected errors then fail only if one of their counters or the log has a new one, and
+the log must cover all the time since the last look. A function without counters does not have this
+reporting. The check trusts counters that stay 0 only below a port that reports to the kernel. If
+the firmware handles errors first, the check judges the log, which has only the errors that APEI
+passes on. There it counts corrected errors by their lines, two lines per error; beyond those,
+corrected errors are not applicable. The same holds for kernels before 4.19, which count nothing.
+The check is not applicable if neither the kernel nor APEI handles errors, and in a virtual machine,
+because its host receives the errors. The node is ok only if all counters were read and the log has
+no gap. If the beginning of the log is gone, the finding says when the log begins, as `xid` does.
+Captured files without a log are not applicable. Some firmware causes unsupported requests, which
+are counted, while it looks for devices: allow as many as a healthy node of the same kind has at
+boot, or leave this check out.
 
-**To fix it** follow the advice, which depends on the kind of error: physical-layer errors need
-hands (reseat, riser, cable, retimer), protocol errors need firmware or driver updates.
+**To fix it** follow the advice, which depends on the kind of error: physical-layer errors need work
+on the hardware (reseat, riser, cable, retimer), protocol errors need firmware or driver updates.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -63,12 +65,12 @@ from nodevet.model import (
     unknown,
 )
 
-NO_COUNTER = "ENOENT"  # of a function, or a kernel, without such reporting
+NO_COUNTER = "ENOENT"  # the function or the kernel does not count errors
 PHYSICAL = frozenset({"RxErr", "BadTLP", "BadDLLP", "Rollover", "Timeout", "DLP", "SDES"})
-"""Kinds that bad contact and weak signals cause, as the kernel names them, aer.c."""
+"""Kinds of errors that bad contacts and weak signals cause, named as in the kernel's aer.c."""
 FIELDS = ("correctable", "nonfatal", "fatal")
 UNCORRECTED = FIELDS[1:]
-LINES_EACH = 2  # of the log, at most, for one corrected error
+LINES_EACH = 2  # most lines of the log for one corrected error
 
 Most = Annotated[int, Meta(ge=0)]
 
@@ -77,11 +79,11 @@ class Params(CheckParams):
     """`pcie_errors: {}` or `pcie_errors: {corrected: 100, corrected_per_hour: 10}`"""
 
     corrected: Most | None = None
-    """The most corrected errors of a function since boot; without it they are not judged."""
+    """The most corrected errors of a function since boot; if not set, they are not judged."""
     corrected_per_hour: Annotated[float, Meta(ge=0)] | None = None
-    """The same, for each hour: since boot, and while they are sampled."""
+    """The most corrected errors of a function per hour, since boot and while sampled."""
     nonfatal: Most = 0
-    """The most uncorrected errors of a function that were not fatal, by its counter."""
+    """The most uncorrected, nonfatal errors of a function, by its counter."""
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
@@ -89,7 +91,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     if isinstance(values, Finding):
         yield values
     elif not values[0]:
-        yield unknown(why="no NVIDIA function, NIC or NVMe was found on the PCI bus")
+        yield unknown(why="the PCI bus shows no NVIDIA function, NIC or NVMe drive")
     else:
         yield from judge_functions(evidence, params, values[0])
 
@@ -108,7 +110,7 @@ def judge_functions(
         *node.doubts,
         log_doubt(evidence),
         missing_ports(functions),
-        *unserved_ports(node.ports, evidence),
+        *unreporting_ports(node.ports, evidence),
     ]
     doubts += (doubt for entry in errors for doubt in doubts_of(entry))
     if doubt := joined(dict.fromkeys(doubts)):
@@ -118,17 +120,17 @@ def judge_functions(
 
 
 class Node(NamedTuple):
-    """What is known of the node beside the counters of a function."""
+    """Facts of the node besides the counters of a function."""
 
     params: Params
-    events: Mapping[str, Sequence[KernelEvent]]  # lines of the log, by address; "": of none
-    ports: frozenset[str]  # that tell the kernel of errors
+    events: Mapping[str, Sequence[KernelEvent]]  # lines of the log, by address; "": no address
+    ports: frozenset[str]  # ports that report errors to the kernel
     gpus: Mapping[str | None, Gpu]  # by address
-    below: Mapping[str, str]  # by address of a port, the finding of the device at its link
-    seen: Seen | None  # the lines that were there at the last look
+    below: Mapping[str, str]  # finding of the device at a port's link, by port address
+    seen: Seen | None  # the log's lines at the last look
     sample: Sample[Pci] | None
-    hours: float | None  # since boot, if the baseline limits errors of an hour
-    doubts: tuple[str, ...]  # why it is not known how fast errors come
+    hours: float | None  # since boot, if the baseline limits errors per hour
+    doubts: tuple[str, ...]  # why the rate of errors is unknown
 
 
 def node_of(evidence: Evidence, params: Params, functions: Sequence[PciFunction]) -> Node:
@@ -154,9 +156,9 @@ class Errors(NamedTuple):
 
     function: PciFunction
     events: Sequence[KernelEvent]  # lines of the log about it
-    is_counted: bool  # below a port that tells the kernel: its counters are raised
-    is_old: bool  # all uncorrected ones were there at the last look
-    grown: Growth | None  # the corrected ones since an earlier reading; None without one
+    is_counted: bool  # below a port that reports to the kernel: its counters grow
+    is_old: bool  # the last look had all uncorrected errors
+    grown: Growth | None  # corrected errors since an earlier reading; None without one
 
     @property
     def uncorrected(self) -> str:
@@ -176,7 +178,8 @@ def errors_of(function: PciFunction, node: Node) -> Errors:
 
 
 def grown_of(function: PciFunction, node: Node) -> Growth | None:
-    """How many corrected errors came since an earlier reading; None if that does not say."""
+    """How many corrected errors came since an earlier reading; None if that reading does not show
+    it."""
     earlier_function, sample = earlier(function, node.sample), node.sample
     if node.params.corrected_per_hour is None or sample is None or doubt_of_sample(sample):
         return None
@@ -194,8 +197,9 @@ def is_another(old: PciFunction, now: PciFunction) -> bool:
 
 
 def is_old(function: PciFunction, events: Sequence[KernelEvent], node: Node) -> bool:
-    """Whether as many uncorrected errors were there at the last look, and none was logged since. If
-    the log does not hold all since, it may lack one from before its device was reset."""
+    """Whether the counts of uncorrected errors are those of the last look, and none was logged
+    since. If the log does not cover all the time since, it may lack an error from before a reset of
+    the device."""
     earlier_function = earlier(function, node.sample) if node.sample and node.sample.look else None
     if earlier_function is None or node.seen is None or serious_of(new_of(events, node.seen)):
         return False
@@ -217,7 +221,7 @@ def faults_of(errors: Iterable[Errors], node: Node) -> Iterator[Finding]:
 
 
 Above = tuple[str, str, object]
-"""What there is too much of: its name, what is expected, what there is."""
+"""What is above its limit: its name, the expected text, the actual count."""
 
 
 def above(name: str, most: float, count: float | None) -> Iterator[Above]:
@@ -226,7 +230,7 @@ def above(name: str, most: float, count: float | None) -> Iterator[Above]:
 
 
 def uncorrected_above(errors: Errors, params: Params) -> Sequence[Above]:
-    """By the counters, which tell more; by the log where they are not above."""
+    """The counters above their limits; if none is, the lines of the log."""
     if errors.is_old:
         return ()
     aer, serious = errors.function.aer, serious_lines(errors, params)
@@ -237,7 +241,7 @@ def uncorrected_above(errors: Errors, params: Params) -> Sequence[Above]:
 
 
 def serious_lines(errors: Errors, params: Params) -> list[KernelEvent]:
-    """The lines of new uncorrected errors; not of nonfatal ones that a counter is judged by."""
+    """The lines of new uncorrected errors, without nonfatal errors that the counter judges."""
     by_counter = params.nonfatal > 0 and errors.function.aer.nonfatal is not None
     kinds = ("fatal",) if by_counter else UNCORRECTED
     return [] if errors.is_old else [event for event in errors.events if event.severity in kinds]
@@ -258,7 +262,8 @@ def corrected_above(errors: Errors, node: Node) -> Iterator[Above]:
 
 
 def corrected_count(errors: Errors) -> int:
-    """By the counter; where that is not raised, by the lines of the log, if they are more."""
+    """The number of corrected errors: the counter's, or, if the counter does not grow, that of the
+    log's lines if it is higher."""
     count = errors.function.aer.correctable
     if errors.is_counted and count is not None:
         return count
@@ -286,7 +291,7 @@ def fault(errors: Errors, node: Node, above: Sequence[Above]) -> Finding:
 
 
 def faults_elsewhere(node: Node, known: Collection[str]) -> Iterator[Finding]:
-    """What the log says of devices that are not on the bus, or not named."""
+    """Failures from the log about devices that are not on the bus, or not named."""
     for address, events in sorted(node.events.items()):
         serious = serious_of(events if address else new_of(events, node.seen))
         if serious and address not in known:
@@ -300,8 +305,8 @@ def faults_elsewhere(node: Node, known: Collection[str]) -> Iterator[Finding]:
 
 
 def partners(functions: Sequence[PciFunction], gpus: Mapping[str | None, Gpu]) -> Mapping[str, str]:
-    """By the address of a port the finding of the device at the other end of its link: both ends
-    count the errors of one link."""
+    """The finding of the device at the other end of a port's link, by port address: both ends count
+    the errors of one link."""
     by_port: dict[str, str] = {}
     for function in functions:
         if function.upstream and function.kind != "port":
@@ -317,17 +322,17 @@ def logs(address: str, line: str) -> dict[str, str]:
 
 
 def advice(named: str, kinds: Mapping[str, int], is_lost: bool) -> str:
-    """`is_lost`: whether errors were not corrected."""
+    """`is_lost`: whether some errors were not corrected."""
     first = "drain the node, run nvidia-bug-report.sh and reboot; " if is_lost else ""
     if kinds and not PHYSICAL & set(kinds):
         return (
             f"{first}these are protocol errors, not signal errors: update firmware, BIOS and "
-            f"driver; if only {named} has them, in other nodes too, RMA it"
+            f"driver; if only {named} has them, and has them in other nodes too, RMA it"
         )
     return (
         f"{first}power the node off and reseat {named}, then its riser, cable or retimer; if the "
-        f"count keeps rising, swap it with a neighbour: if the errors follow it, RMA the board. "
-        f"For the RMA keep `lspci -vvv` of both ends and the counts before and after"
+        "count keeps rising, swap it with a neighbour: if the errors follow it, RMA the board. "
+        "For the RMA save `lspci -vvv` of both ends and the counts before and after"
     )
 
 
@@ -342,7 +347,7 @@ def doubt_of_sample(sample: Sample[Pci] | None) -> str:
 
 
 def doubts_of(errors: Errors) -> Iterator[str]:
-    """Why the errors of a function are not known."""
+    """Why the errors of a function are unknown."""
     function, grown = errors.function, errors.grown
     for field in FIELDS:
         count = getattr(function.aer, field)
@@ -355,7 +360,7 @@ def doubts_of(errors: Errors) -> Iterator[str]:
 
 
 def log_doubt(evidence: Evidence) -> str:
-    """Why the kernel log may hold errors that were not seen; nothing without a log to read."""
+    """Why the kernel log may have errors that nodevet did not see; empty without a log to read."""
     log = logged(evidence)
     if isinstance(log, Finding):
         return "" if log.verdict is Verdict.NOT_APPLICABLE else log.why
@@ -368,7 +373,7 @@ def log_doubt(evidence: Evidence) -> str:
 
 
 def missing_ports(functions: Sequence[PciFunction]) -> str:
-    """Which ports are above a function, and not among those that were read."""
+    """Which ports above a function were not read."""
     unread = [function for function in functions if function.upstream is None]
     if unread:
         return f"{unread[0].address}: upstream: {unread[0].why('upstream')}"
@@ -380,24 +385,24 @@ def missing_ports(functions: Sequence[PciFunction]) -> str:
     return f"{len(functions)} of {expected} PCI functions were read: not {', '.join(missing[:8])}"
 
 
-def unserved_ports(served: frozenset[str], evidence: Evidence) -> Iterator[str]:
-    """Root ports that count errors and are not among those that tell the kernel of them, while
-    others are: of a host bridge the firmware keeps all of them or none."""
+def unreporting_ports(reporting_ports: frozenset[str], evidence: Evidence) -> Iterator[str]:
+    """Root ports that count errors and do not report them to the kernel, while others do: the
+    firmware handles either all ports of a host bridge or none."""
     bus = evidence[Pci].data or Pci()
     if bus.aer_ports is None:
         yield f"aer_ports: {bus.why('aer_ports')}"
-    domains = {domain_of(address) for address in served}
+    domains = {domain_of(address) for address in reporting_ports}
     for address in sorted(
         {function.upstream[-1] for function in bus.functions or () if function.upstream}
     ):
         port = bus.by_address.get(address)
         counts = port is not None and has_counters(port)
-        if counts and address not in served and domain_of(address) in domains:
-            yield f"port {address} counts errors and is not in aer_ports, which has others"
+        if counts and address not in reporting_ports and domain_of(address) in domains:
+            yield f"port {address} counts errors but is not in aer_ports, which has other ports"
 
 
 def domain_of(address: str) -> str:
-    """Of a PCI address.
+    """The domain of a PCI address.
 
     >>> domain_of("0000:17:01.0")
     '0000'
@@ -405,7 +410,7 @@ def domain_of(address: str) -> str:
     return address.partition(":")[0]
 
 
-# --- no fault, and no doubt
+# --- no faults and no doubts
 
 
 def without_faults(
@@ -413,18 +418,18 @@ def without_faults(
 ) -> Iterator[Finding]:
     old = [entry.uncorrected for entry in errors if entry.is_old and entry.uncorrected]
     counting = [entry for entry in errors if has_counters(entry.function)]
-    silent = sum(not each.is_counted for each in counting)
+    untrusted = sum(not entry.is_counted for entry in counting)
     if evidence[KernelLog].status == "absent":
         yield not_applicable(why=f"no errors were counted, and {evidence[KernelLog].why}")
-    elif counting and not silent:
+    elif counting and not untrusted:
         yield fine_finding(evidence, old)
     else:
-        yield from by_log(evidence, params, len(counting) - silent, silent, old)
+        yield from by_log(evidence, params, len(counting) - untrusted, untrusted, old)
 
 
 def fine_finding(evidence: Evidence, old: Sequence[str], why: str = "") -> Finding:
-    """The ok finding; `why`: on what it rests, beside the time that the log covers. `old`: the
-    uncorrected errors that were there at the last look."""
+    """The ok finding; `why`: its basis besides the time that the log covers. `old`: the uncorrected
+    errors of the last look."""
     seen, log = seen_lines(evidence), evidence[KernelLog].data
     before = seen.before(old) if seen else ""
     since = before or (covered(evidence, log)[1] if log else "")
@@ -432,30 +437,30 @@ def fine_finding(evidence: Evidence, old: Sequence[str], why: str = "") -> Findi
 
 
 def by_log(
-    evidence: Evidence, params: Params, counted: int, silent: int, old: Sequence[str]
+    evidence: Evidence, params: Params, counted: int, untrusted: int, old: Sequence[str]
 ) -> Iterator[Finding]:
-    """What the log says, where counters are missing or never raised. `counted`, `silent`:
-    of how many functions the counters are believed, and are not."""
+    """Findings from the log, where counters are missing or never grow. `counted`, `untrusted`: the
+    numbers of functions whose counters are trusted, and are not."""
     data, host = evidence[Pci].data, evidence[HostInfo].data
     sources = data.firmware_sources if data else None
     if host is None or not host.virtualization:
         yield unknown(why=f"virtualization: {host.why('virtualization') if host else 'no host'}")
         return
     if host.virtualization not in ("none", "container"):
-        yield not_applicable(why="in a virtual machine; PCIe errors are reported to its host")
+        yield not_applicable(why="a virtual machine: PCIe errors are reported to its host")
         return
-    if data and data.aer_ports and not silent:
-        why = "no function here counts its errors: only the kernel log is judged"
+    if data and data.aer_ports and not untrusted:
+        why = "no function here counts its errors, so the check judges only the kernel log"
     elif sources is None:
         yield unknown(why=f"firmware_sources: {data.why('firmware_sources') if data else ''}")
         return
     elif sources > 0:
-        where = f"firmware-first, and the counters of {silent} functions are not believed"
-        why = f"{where}: what the firmware passes on to the kernel's log is judged"
+        where = f"firmware-first, and the counters of {untrusted} functions are not reliable"
+        why = f"{where}: the check judges errors that the firmware passes on to the kernel's log"
     else:
         if counted:
             yield fine_finding(evidence, old)
-        what = f"errors of {silent} functions" if counted else "PCIe errors here"
+        what = f"errors of {untrusted} functions" if counted else "PCIe errors here"
         yield not_applicable(
             why=f"neither the kernel nor APEI handles {what}: the BMC's event log may have them"
         )
@@ -482,7 +487,7 @@ def serious_of(events: Sequence[KernelEvent]) -> list[KernelEvent]:
 
 
 def lines_text(events: Sequence[KernelEvent]) -> str:
-    """How many lines of the log, as `×3`."""
+    """The number of lines of the log, as `×3`."""
     return f"×{sum(event.count or 0 for event in events) or '?'}"
 
 

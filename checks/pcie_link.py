@@ -1,25 +1,26 @@
 """Every GPU's PCIe link has the expected generation and width, all the way to the CPU.
 
-**Why it matters.** A link that trained at half its width, or three generations down, still works;
-loading data, checkpoints and GPU-to-NIC traffic take two to sixteen times as long, and nothing
+**Why it matters.** A link that trained at half its width, or three generations down, still works.
+But loading data, checkpoints and GPU-to-NIC traffic take two to sixteen times as long, and nothing
 reports an error.
 
 **Read from** NVML: nvmlDeviceGetCurrPcieLinkGeneration, ...CurrPcieLinkWidth, their maxima,
 nvmlDeviceGetPerformanceState, ...CurrentClocksEventReasons. From
 `/sys/bus/pci/devices/*/{current,max}_link_{speed,width}`: every port between the GPU and the CPU,
-apart from virtual machines, whose ports are not real.
+except in virtual machines, whose ports are not real.
 
-**Verdicts.** Better than expected is ok. The width counts always, the generation too, but for one
-case: an idle GPU lowers its link to Gen1 or Gen2 and raises it under load. In a P-state of P5 or
-above such a link is not applicable, since it says nothing; look again under load. In P0 to P4 it
-is unknown if NVML calls the GPU idle, else it fails. Gen3 and above are never excused, nor is a
-GPU or a port that cannot reach what is expected. A link further up fails if it carries less than
-the expected link would. `max` is the best that GPU and ports can do together. A vGPU, for which
-NVML tells neither, has no link of its own and is not applicable: the GPU is judged on its host.
+**Verdicts.** A better link than expected is ok. The width always counts. The generation counts with
+one exception: an idle GPU lowers its link to Gen1 or Gen2 and raises it under load. In P-state P5
+or above such a link is not applicable, because it shows nothing; check again under load. In P0 to
+P4 it is unknown if NVML reports the GPU as idle, and fails otherwise. The exception never covers
+Gen3 and above, or a GPU or port that does not support the expected link. A link further up fails if
+it carries less than the expected link. `max` is the best link that GPU and ports support together.
+If NVML reports neither for a vGPU, it has no link of its own and is not applicable: judge the GPU
+on its host.
 
-**To fix it** reseat the GPU, then its riser or cable; look at the slot's lanes, at bifurcation
-and at a fixed link speed in the BIOS; compare with the same slot of a healthy node. A port named
-as the limit is a matter of slot or platform.
+**To fix it** reseat the GPU, then its riser or cable; check the slot's lanes, its bifurcation and a
+fixed link speed in the BIOS; compare with the same slot of a healthy node. If the finding names a
+port as the limit, the slot or the platform is the cause.
 """
 
 from collections import Counter
@@ -39,30 +40,30 @@ from nodevet.evidence.pci import RATES, WIDTHS, Pci, PciFunction, generation_of
 from nodevet.model import Area, Check, CheckParams, Finding, Subject, Value, Verdict, not_applicable
 
 GPU_IDLE = 0x1
-IDLE_GENERATIONS = 2  # the highest that an idle link is lowered to
-IDLE_PSTATE = 5  # the first in which the driver lowers the link
+IDLE_GENERATIONS = 2  # the highest generation of an idle link
+IDLE_PSTATE = 5  # the first P-state in which the driver lowers the link
 RETRAIN = (
-    "reboot once, which retrains the link; if it stays, power the node off and reseat the GPU, "
-    "then its riser, cable or retimer"
+    "reboot once, which retrains the link; if it stays slow, power the node off and reseat the "
+    "GPU, then its riser, cable or retimer"
 )
 SWAP = (
     "Swap it with a known-good GPU: if the fault follows the card, RMA the card; if it stays, "
     "suspect the slot, riser or retimer"
 )
 ANOTHER_BOARD = (
-    "the board itself cannot do more: see gpu_model, and check that the baseline is for it"
+    "the board itself supports no more: see gpu_model, and check that the baseline is for it"
 )
 NARROW = (
-    "that port cannot do more: check its bifurcation and link speed in the BIOS, and the riser "
+    "that port supports no more: check its bifurcation and link speed in the BIOS, and the riser "
     "or switch board behind it"
 )
 ALL = (
-    "all GPUs here are too slow: check first what they share: BIOS (link speed, "
-    "bifurcation, ASPM), riser or switch board, or a baseline for another platform"
+    "all GPUs here are too slow: first check what they share: BIOS (link speed, bifurcation, "
+    "ASPM), riser or switch board, or a baseline for another platform"
 )
 VIRTUAL = (
-    "in a virtual machine the slot is its host's: check slot, riser and BIOS there, and the "
-    "virtual port that the GPU was given"
+    "in a virtual machine the slot belongs to the host: check slot, riser and BIOS there, and "
+    "the GPU's virtual port"
 )
 
 
@@ -74,7 +75,7 @@ class Params(CheckParams):
 
 
 class LinkPart(NamedTuple):
-    """The findings about the width, the generation, and the ports above."""
+    """The finding about one part: the width, the generation, or the ports above."""
 
     verdict: Verdict
     expected: str = ""
@@ -106,7 +107,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
 
 
 def has_no_link(gpu: Gpu) -> bool:
-    """Whether it is a virtual machine's share of a GPU, without a link that could be slow."""
+    """Whether it is a vGPU, which has no link that could be slow."""
     fields = ("pcie_generation", "pcie_width")
     return gpu.virtualization_mode == "VGPU" and all(unsupported(gpu, field) for field in fields)
 
@@ -114,7 +115,7 @@ def has_no_link(gpu: Gpu) -> bool:
 def with_advice(
     evidence: Evidence, gpu: Gpu, finding: Finding, verdicts: Counter[Verdict]
 ) -> Finding:
-    """A wrong finding with what the node's other GPUs, of all `verdicts`, tell of the cause."""
+    """The failure with advice from the other GPUs of the node. `verdicts`: those of all GPUs."""
     host, retrain = evidence[HostInfo].data, RETRAIN in finding.advice
     fine, others = verdicts[Verdict.OK], verdicts.total() - 1
     steps = [finding.advice]
@@ -133,7 +134,7 @@ def with_advice(
 
 
 def errors(evidence: Evidence, gpu: Gpu) -> dict[str, str]:
-    """The errors that were counted on a GPU's link, where there are any."""
+    """The counted errors of a GPU's link, if there are any."""
     function = pci_of(evidence, gpu)
     aer = None if isinstance(function, Finding) else function.aer.correctable
     counted = {"corrected AER errors": aer, "replays": gpu.pcie_replay_counter}
@@ -141,10 +142,10 @@ def errors(evidence: Evidence, gpu: Gpu) -> dict[str, str]:
 
 
 def judge_gpu(gpu: Gpu, ports: Ports, params: Params) -> tuple[Finding, ...]:
-    """One finding; where some of it is wrong, another one for what is unknown beside that: a
-    waiver accepts what it names, and nothing that was not read."""
-    width = wanted_width(gpu, ports, params)
-    generation = wanted_generation(gpu, ports, params)
+    """One finding; a second one for unknown parts besides a failure, because a waiver must not
+    cover values that were not read."""
+    width = expected_width_of(gpu, ports, params)
+    generation = expected_generation_of(gpu, ports, params)
     near = () if isinstance(ports, str) else ports[:1]
     parts = [judge_generation(gpu, near, generation), judge_width(gpu, near, width)]
     if isinstance(ports, str):
@@ -177,8 +178,8 @@ def ports_above(evidence: Evidence, gpu: Gpu) -> Ports:
     return tuple(functions[address] for address in function.upstream)
 
 
-def wanted_width(gpu: Gpu, ports: Ports, params: Params) -> int | str:
-    """Lanes, or why `max` cannot be told."""
+def expected_width_of(gpu: Gpu, ports: Ports, params: Params) -> int | str:
+    """Lanes, or why `max` is unknown."""
     if params.width != "max":
         return params.width
     if gpu.pcie_width_max not in WIDTHS:
@@ -193,8 +194,8 @@ def wanted_width(gpu: Gpu, ports: Ports, params: Params) -> int | str:
     return min([gpu.pcie_width_max, *(port.link_width_max or 0 for port in ports)])
 
 
-def wanted_generation(gpu: Gpu, ports: Ports, params: Params) -> int | str:
-    """The generation, or why `max` cannot be told."""
+def expected_generation_of(gpu: Gpu, ports: Ports, params: Params) -> int | str:
+    """The generation, or why `max` is unknown."""
     if params.generation != "max":
         return params.generation
     if gpu.pcie_generation_max not in RATES:
@@ -208,7 +209,7 @@ def wanted_generation(gpu: Gpu, ports: Ports, params: Params) -> int | str:
 
 
 def why_unusable(gpu: Gpu, field: str) -> str:
-    """Why a field is of no use: it was not read, or no link is so."""
+    """Why a field cannot be used: it was not read, or its value is not valid."""
     value = getattr(gpu, field)
     return f"{field}: {gpu.why(field) if value is None else f'NVML says {value}'}"
 
@@ -263,22 +264,22 @@ def judge_generation(
 
 def lanes(width: int) -> str:
     return (
-        f"no reseating changes that: use a slot and riser with x{width} lanes, and in the BIOS "
-        f"set this slot's bifurcation to x{width}"
+        f"reseating does not help: use a slot and riser with x{width} lanes, and in the BIOS set "
+        f"this slot's bifurcation to x{width}"
     )
 
 
 def speed(generation: int) -> str:
     return (
-        f"in the BIOS set this slot's link speed to Auto or Gen{generation}; a riser or "
-        "platform of an older generation stays below it"
+        f"in the BIOS set this slot's link speed to Auto or Gen{generation}; a riser or platform "
+        "of an older generation cannot reach it"
     )
 
 
 def judge_above(gpu: Gpu, ports: tuple[PciFunction, ...], width: int, generation: int) -> LinkPart:
-    """The links above the GPU's own: each must carry what the wanted link would."""
+    """The links above the GPU's own: each must carry as much as the expected link."""
     if ports and ports[0].link_width != gpu.pcie_width:
-        ends = f"the GPU says x{gpu.pcie_width}, its port x{ports[0].link_width}"
+        ends = f"the GPU reports x{gpu.pcie_width}, its port x{ports[0].link_width}"
         return LinkPart(Verdict.UNKNOWN, why=f"the ends of the link disagree: {ends}")
     slowest = None
     for port in ports[1:]:
@@ -286,7 +287,7 @@ def judge_above(gpu: Gpu, ports: tuple[PciFunction, ...], width: int, generation
             field = "link_width" if port.link_width is None else "link_gts"
             return LinkPart(Verdict.UNKNOWN, why=f"{field}: {port.why(field)}")
         if port.link_width not in WIDTHS or not generation_of(port.link_gts):
-            why = f"no PCIe link runs at {port.link_gts:g} GT/s x{port.link_width}"
+            why = f"not a valid PCIe link: {port.link_gts:g} GT/s x{port.link_width}"
             return LinkPart(Verdict.UNKNOWN, why=f"{port.address}: {why}")
         rate = port.link_width * port.link_gts
         if rate < width * RATES[generation] and (slowest is None or rate < slowest[0]):
@@ -305,25 +306,25 @@ def judge_above(gpu: Gpu, ports: tuple[PciFunction, ...], width: int, generation
 
 
 def lowered_part(gpu: Gpu, expected: str, actual: str, limit: str = "") -> LinkPart:
-    """A link at the speed of an idle one: whether the GPU is idle."""
+    """A link at an idle speed: whether the GPU is idle."""
     if gpu.pstate is None or gpu.pstate > 15:
         return LinkPart(Verdict.UNKNOWN, expected, actual, f"pstate: {gpu.why('pstate')}")
     if gpu.pstate >= IDLE_PSTATE:
         return LinkPart(
-            Verdict.NOT_APPLICABLE, expected, actual, f"idle in P{gpu.pstate}: judge it under load"
+            Verdict.NOT_APPLICABLE, expected, actual, f"idle in P{gpu.pstate}: check it under load"
         )
     if gpu.event_reasons is None:
         return LinkPart(
             Verdict.UNKNOWN, expected, actual, f"event_reasons: {gpu.why('event_reasons')}"
         )
     if gpu.event_reasons & GPU_IDLE:
-        why = f"idle, but in P{gpu.pstate}: look again under load"
+        why = f"idle, but in P{gpu.pstate}: check again under load"
         return LinkPart(Verdict.UNKNOWN, expected, actual, why)
     return LinkPart(Verdict.FAIL, expected, actual, limit, RETRAIN)
 
 
 def merged(subject: Subject, parts: list[LinkPart], verdict: Verdict) -> Finding:
-    """What the parts of this verdict say, as one finding."""
+    """The parts of this verdict as one finding."""
     same = [part for part in parts if part.verdict is verdict]
 
     def joined(field: str, between: str) -> str:
@@ -340,7 +341,7 @@ def merged(subject: Subject, parts: list[LinkPart], verdict: Verdict) -> Finding
 
 
 def learn(evidence: Evidence) -> Value:
-    """What GPU and ports can do at best, which a GPU at rest does not show."""
+    """The best link that GPU and ports support, which an idle GPU does not show."""
     gpus = [gpu for gpu in answering(evidence) if not has_no_link(gpu)]
     generation = usual(gpu.pcie_generation_max for gpu in gpus)
     width = usual(gpu.pcie_width for gpu in gpus)
@@ -360,6 +361,6 @@ CHECK = Check(
         *reads_of("pci.functions[]", "link_width_max", "upstream[]"),
     ),
     judge=judge,
-    unasked="for each board: a common part names no rate",
+    unasked="each board has its own rate, so a common part sets none",
     learn=learn,
 )

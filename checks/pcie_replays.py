@@ -1,18 +1,18 @@
 """No GPU's PCIe link has repeated more packets than the baseline allows.
 
-**Why it matters.** A packet that arrives damaged is sent again: nothing is lost but time. A count
-that runs away from that of the other GPUs points to a riser, a retimer or a seat, and where the
-firmware keeps AER to itself (see `pcie_errors`) it is the one sign of it.
+**Why it matters.** The link sends a damaged packet again: nothing is lost but time. A count far
+above that of the other GPUs points to a riser, a retimer or a badly seated card. If the firmware
+handles AER itself (see `pcie_errors`), this count is the only sign.
 
 **Read from** NVML, nvmlDeviceGetPcieReplayCounter: since the GPU was reset or the driver loaded.
 
-**Verdicts.** More than `maximum` fails. Some replays are ordinary: a healthy H100 node counts a
-hundred or two of them after training its links. `maximum_per_hour` judges what the count grows by
-for each hour since boot, which is too low a mean where the driver was loaded later; and with
-`--sample` in that time, if it is long enough to tell: a single replay in ten seconds is not. A
-count that went back meanwhile is unknown. With `--since` it judges what came since the last look in
-the same way; a count that went back began again at 0. A GPU that does not count them is not
-applicable.
+**Verdicts.** More than `maximum` fails. Some replays are normal: a healthy H100 node counts a
+hundred or two after training its links. `maximum_per_hour` limits the mean growth of the count per
+hour since boot; this mean is too low if the driver was loaded later. With `--sample` it also limits
+the growth during the sample if that is long enough: one replay in ten seconds is not enough to
+fail. A count that went back during the sample is unknown. With `--since` the check judges the
+growth since the last look in the same way; a count that went back began again at 0. A GPU that does
+not count replays is not applicable.
 
 **To fix it** power the node off and reseat the GPU, then its riser, cable or retimer; swap it with
 a neighbour to see whether the count follows it.
@@ -57,9 +57,9 @@ class Params(CheckParams):
     bare: ClassVar[str] = "maximum"
 
     maximum: Annotated[int, Meta(ge=0)] | None = None
-    """Since the GPU was reset or the driver loaded."""
+    """The most replays since the GPU was reset or the driver loaded."""
     maximum_per_hour: Annotated[float, Meta(ge=0)] | None = None
-    """The most that it may grow by: since boot, and while it is sampled."""
+    """The largest growth per hour, since boot and while sampled."""
 
     def __post_init__(self) -> None:
         if self.maximum is None and self.maximum_per_hour is None:
@@ -93,7 +93,7 @@ def judge_pace(evidence: Evidence, gpu: Gpu, count: int, most: float) -> Finding
 
 
 def grown_of(evidence: Evidence, gpu: Gpu, count: int) -> Growth | None:
-    """What it grew by meanwhile; None without an earlier reading."""
+    """The growth since an earlier reading; None without one."""
     before = gpu_before(evidence, gpu)
     if before is None:
         return None
@@ -122,6 +122,6 @@ CHECK = Check(
         "host.uptime_s",
     ),
     judge=judge,
-    unasked="only a site knows how many are ordinary on its boards: say pcie_replays: 1000",
+    unasked="only the site knows how many are normal on its boards: write pcie_replays: 1000",
     severity=Severity.WARNING,
 )

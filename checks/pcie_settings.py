@@ -1,20 +1,20 @@
 """GPUs and NICs have the expected PCIe settings: request and payload size, ordering, ASPM.
 
-**Why it matters.** A NIC that reads 512 bytes at a time where its neighbours read 4096 sends at
-half their rate over GPUDirect. Without relaxed ordering an AMD host writes to memory at a fraction
-of the link's speed, and links that fall asleep (ASPM) wake up late. All of it is set by the BIOS
-at boot, and lost by an update or a reset of its settings.
+**Why it matters.** A NIC that reads 512 bytes at a time sends over GPUDirect at half the rate of
+neighbours that read 4096. Without relaxed ordering an AMD host writes to memory at a fraction of
+the link's speed, and sleeping links (ASPM) wake up late. The BIOS sets all of this at boot, and an
+update or a reset of its settings loses it.
 
-**Read from** the PCI Express capability in the configuration space of each function, as
-`lspci -vvv` shows it: MaxReadReq, MaxPayload and RlxdOrd in DevCtl, ASPM in LnkCtl.
+**Read from** the PCI Express capability in the configuration space of each function, as `lspci
+-vvv` shows it: MaxReadReq, MaxPayload and RlxdOrd in DevCtl, ASPM in LnkCtl.
 
-**Verdicts.** Only what the baseline gives is judged, of GPUs and NICs unless `of` says otherwise.
-Virtual functions and GPUs kept for guests are not judged, nor are virtual machines, which see
-what the hypervisor shows. Without root it is unknown: only root may read beyond 64 bytes.
+**Verdicts.** The check judges only the settings in the baseline, of GPUs and NICs unless `of` names
+other kinds. It skips virtual functions, GPUs kept for guests, and virtual machines, which see only
+the hypervisor's values. Without root it is unknown: only root may read beyond 64 bytes.
 
-**To fix it** set it in the BIOS (PCIe settings), or with mlxconfig for NVIDIA NICs
-(MAX_ACC_OUT_READ, PCI_WR_ORDERING); `setpci` until the next boot. ASPM: `pcie_aspm=off` on the
-kernel's command line, or `pcie_aspm.policy=performance`.
+**To fix it** set the value in the BIOS (PCIe settings), or with mlxconfig for NVIDIA NICs
+(MAX_ACC_OUT_READ, PCI_WR_ORDERING); `setpci` sets it until the next boot. ASPM: `pcie_aspm=off` on
+the kernel's command line, or `pcie_aspm.policy=performance`.
 """
 
 from collections.abc import Iterator
@@ -36,8 +36,8 @@ from nodevet.evidence.pci_settings import (
 from nodevet.model import Area, Check, CheckParams, Finding, Severity, not_applicable, unknown
 
 ADVICE = (
-    "compare the BIOS's PCIe settings with a node that is right, an update may have reset them; "
-    "`setpci` sets it until the next boot"
+    "compare the BIOS's PCIe settings with a good node: an update may have reset them; `setpci` "
+    "changes a setting until the next boot"
 )
 Size = Literal[128, 256, 512, 1024, 2048, 4096]
 
@@ -47,9 +47,9 @@ class Params(CheckParams):
     `pcie_settings: {minimum_payload_b: 256, relaxed_ordering: true, of: [nic]}`"""
 
     minimum_read_request_b: Size | None = None
-    """MaxReadReq, bytes."""
+    """The least MaxReadReq in bytes."""
     minimum_payload_b: Size | None = None
-    """MaxPayload, bytes."""
+    """The least MaxPayload in bytes."""
     relaxed_ordering: bool | None = None
     aspm: Literal["disabled"] | None = None
     of: Annotated[tuple[Literal["gpu", "nic", "nvme"], ...], Meta(min_length=1)] = (
@@ -57,7 +57,7 @@ class Params(CheckParams):
         "nic",
     )
     ignore: tuple[str, ...] = ONE_GIGABIT
-    """Drivers or addresses of functions that are not judged."""
+    """Drivers or addresses of functions to skip."""
 
     def __post_init__(self) -> None:
         settings = (
@@ -73,9 +73,9 @@ class Params(CheckParams):
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     virtual = of_metal(evidence)
     if virtual is None:
-        yield unknown(why="host: not known whether this is a virtual machine")
+        yield unknown(why="host: unknown whether this is a virtual machine")
     elif virtual:
-        yield not_applicable(why="a virtual machine sees the settings that its hypervisor shows")
+        yield not_applicable(why="a virtual machine sees only its hypervisor's settings")
     else:
         for setting in each_setting(evidence, params.of, params.ignore):
             if isinstance(setting, Finding):
@@ -132,7 +132,8 @@ CHECK = Check(
         "host.virtualization",
     ),
     judge=judge,
-    unasked="only a site knows what its adapters want: say pcie_settings: {aspm: disabled}",
+    unasked="only the site knows the settings of its adapters: write pcie_settings: {aspm: "
+    "disabled}",
     severity=Severity.WARNING,
     asks=lambda params: {"pci_settings": ("config",)},
 )

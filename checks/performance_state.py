@@ -1,16 +1,16 @@
 """Every GPU is in one of the expected performance states.
 
 **Why it matters.** A GPU that stays in P8 under load, or never leaves P0 when idle, ignores its
-load: its clocks are locked, its firmware hangs, or a process that forgot to exit keeps it awake.
+load: its clocks are locked, its firmware hangs, or a process that did not exit keeps it awake.
 
 **Read from** NVML, nvmlDeviceGetPerformanceState: P0 is the fastest, P15 the slowest.
 
-**Verdicts.** Fails in any other state. The state follows the load within seconds: an idle GPU is in
-P8 or P0 by its model, and most data-center boards always say P0. Ask for states only on nodes whose
-load you know. A GPU without performance states is not applicable.
+**Verdicts.** A GPU in any other state fails. The state follows the load within seconds: an idle GPU
+is in P8 or P0, depending on its model, and most data-center boards always report P0. Use this check
+only on nodes whose load you know. A GPU without performance states is not applicable.
 
-**To fix it** see what holds it there: `throttle_reasons`, locked clocks in `gpu_clocks`, and the
-processes in `nvidia-smi`.
+**To fix it** find what holds the GPU in that state: `throttle_reasons`, locked clocks in
+`gpu_clocks`, and the processes in `nvidia-smi`.
 """
 
 from typing import Annotated, ClassVar, Literal, get_args
@@ -53,6 +53,6 @@ CHECK = gpu_value(
     "pstate",
     judge=judge,
     lacking="this GPU has no performance states",
-    unasked="the state follows the load: name it where you know the load",
+    unasked="the state follows the load: write it for nodes whose load you know",
     severity=Severity.WARNING,
 )

@@ -1,11 +1,11 @@
 """Every GPU has persistence mode on or off, as expected.
 
-**Why it matters.** With persistence mode off, the driver unloads a GPU's state when its last
-client leaves. The next job waits seconds for initialisation, and settings that live in that state
-(power limit, locked clocks, compute mode) fall back to their defaults silently.
+**Why it matters.** If persistence mode is off, the driver unloads a GPU's state when its last
+client exits. The next job waits seconds for initialisation, and settings in that state (power
+limit, locked clocks, compute mode) silently return to their defaults.
 
-**Read from** NVML, nvmlDeviceGetPersistenceMode. `systemctl show` of nvidia-persistenced and of
-nodevet's own unit, for the fix alone: no verdict depends on them.
+**Read from** NVML, nvmlDeviceGetPersistenceMode. Only the fix reads `systemctl show` of
+nvidia-persistenced and of nodevet's own unit: no verdict depends on them.
 
 **To fix it** enable the nvidia-persistenced service (`systemctl enable --now
 nvidia-persistenced`). `nvidia-smi -pm 1` alone is lost at the next reboot.

@@ -1,17 +1,17 @@
-"""Every GPU draws as much power as a working board of its model does.
+"""Every GPU draws as much power as a working board of its model.
 
-**Why it matters.** A reading outside what the board can draw comes from a failed power sensor or a
-failed power stage. The power limit is held by that reading, so a board with a sensor that reads too
-low runs too hot, and one that reads too high is throttled without a reason.
+**Why it matters.** A reading outside the board's possible range comes from a failed power sensor or
+a failed power stage. The board uses this reading to hold its power limit. If the sensor reads too
+low, the board runs too hot; if it reads too high, the board is throttled for no reason.
 
-**Read from** NVML, nvmlDeviceGetPowerUsage: the mean of one second; on GA100 and
-before Ampere, the value of the moment.
+**Read from** NVML, nvmlDeviceGetPowerUsage: the mean of one second; on GA100 and before Ampere, the
+instantaneous value.
 
-**Verdicts.** Fails below `minimum` and above `maximum`, in watts. The range must hold for an idle
-GPU and for a busy one: NVIDIA's Health Validation uses 65 to 1500 W for GB200 and GB300. A GPU that
-does not measure its power is not applicable.
+**Verdicts.** A GPU fails below `minimum` and above `maximum`, in watts. The range must hold for an
+idle GPU and for a busy one: NVIDIA's Health Validation uses 65 to 1500 W for GB200 and GB300. A GPU
+that does not measure its power is not applicable.
 
-**To fix it** no setting changes a sensor: drain the node, power it off and on, and if the reading
+**To fix it** no setting changes a sensor: drain the node and power it off and on; if the reading
 stays, run nvidia-bug-report.sh and have the board replaced.
 """
 
@@ -27,7 +27,7 @@ from nodevet.model import CheckParams, Finding, fail, ok
 Watts = Annotated[float, Meta(ge=0)]
 
 SENSOR = (
-    "drain the node, power it off and on, and if the reading stays outside the range run "
+    "drain the node and power it off and on; if the reading stays outside the range, run "
     "nvidia-bug-report.sh and have the board replaced"
 )
 
@@ -36,13 +36,13 @@ class Params(CheckParams):
     """`power_draw: {minimum: 65, maximum: 1500}` or `power_draw: {maximum: 750}`"""
 
     minimum: Watts | None = None
-    """The least that an idle board draws, in watts."""
+    """The least power that an idle board draws, in watts."""
     maximum: Watts | None = None
-    """The most that a busy board draws, in watts."""
+    """The most power that a busy board draws, in watts."""
 
     def __post_init__(self) -> None:
         if self.minimum is None and self.maximum is None:
-            raise ValueError("name a minimum, a maximum, or both")
+            raise ValueError("give a minimum, a maximum, or both")
         if self.minimum is not None and self.maximum is not None and self.maximum < self.minimum:
             raise ValueError("the minimum is above the maximum")
 
@@ -62,5 +62,5 @@ CHECK = gpu_value(
     "power_draw_mw",
     judge=judge,
     lacking="this GPU does not measure its power",
-    unasked="boards differ: say the least that yours draw when idle and the most when busy",
+    unasked="boards differ: write the least that yours draw when idle and the most when busy",
 )

@@ -1,21 +1,21 @@
 """Every GPU has the expected power limit.
 
 **Why it matters.** Under load a GPU's clock follows its power limit. One board at 500 W among
-boards at 700 W slows the whole job, and looks healthy otherwise. A limit that is too high
-overloads the rack and its power supplies.
+boards at 700 W slows the whole job, and looks healthy otherwise. A limit that is too high overloads
+the rack and its power supplies.
 
-**Read from** NVML: nvmlDeviceGetPowerManagementLimit (as set), nvmlDeviceGetEnforcedPowerLimit
-(the lowest that any limiter holds), nvmlDeviceGetPowerManagementDefaultLimit and
-...LimitConstraints.
+**Read from** NVML: nvmlDeviceGetPowerManagementLimit (the limit as set),
+nvmlDeviceGetEnforcedPowerLimit (the lowest limit of all limiters),
+nvmlDeviceGetPowerManagementDefaultLimit and ...LimitConstraints.
 
-**Verdicts.** Fails if the limit is off by more than the tolerance, and if the enforced limit
-is below the one that is set: something else holds it down. The two are judged separately. A limit
-outside what the board allows is reported: the baseline is for another board (A100-SXM4-80GB exists
-with 400 W and with 500 W; see `gpu_model`). A board whose limit cannot be set is not applicable if
-`default` is expected, else unknown.
+**Verdicts.** A GPU fails if its limit differs by more than the tolerance, or if the enforced limit
+is below the set limit, because another limiter holds it down. The check judges the two separately.
+If the expected limit is outside the board's range, the finding says so: the baseline is for another
+board (A100-SXM4-80GB exists with 400 W and with 500 W; see `gpu_model`). A board whose limit cannot
+be set is not applicable if `default` is expected, and unknown otherwise.
 
-**To fix it** `nvidia-smi -pl 700`, from a systemd unit that runs at boot: the limit is lost at a
-reboot, and with persistence mode off as soon as the GPU is unused.
+**To fix it** run `nvidia-smi -pl 700` from a systemd unit at boot: a reboot resets the limit, and
+with persistence mode off the limit is lost as soon as no process uses the GPU.
 """
 
 from collections.abc import Iterator
@@ -46,7 +46,7 @@ Percent = Annotated[str, Meta(pattern=r"^[0-9]{1,2}(\.[0-9]+)?%$", title="a perc
 Watts = Annotated[float, Meta(gt=0)]
 
 
-OUTSIDE = "this board does not allow it: see gpu_model, and use the baseline for this board"
+OUTSIDE = "this board does not allow the limit: see gpu_model, and use the baseline for this board"
 
 HELD = (
     "no driver setting raises it: check for a BMC power cap (`ipmitool dcmi power get_limit`), a "
@@ -90,7 +90,7 @@ def judge_gpu(gpu: Gpu, params: Params) -> Iterator[Finding]:
 
 
 def judge_limits(gpu: Gpu, limit: int, expected: int, params: Params) -> Iterator[Finding]:
-    """The limit that is set, and the one that is enforced; in milliwatts."""
+    """The set limit and the enforced limit; in milliwatts."""
     slack = params.slack_mw(expected)
     right = ok(subject_of(gpu), expected=watts(expected), actual=watts(limit), unit="W")
     set_finding = right if abs(limit - expected) <= slack else wrong_limit(gpu, limit, expected)
@@ -111,7 +111,7 @@ def wrong_limit(gpu: Gpu, limit: int, expected: int) -> Finding:
 
 
 def judge_enforced(gpu: Gpu, limit: int, expected: int, slack: float) -> Finding | None:
-    """What is wrong with the limit that is enforced; None if nothing is."""
+    """The finding about a wrong or unread enforced limit; None if it is right."""
     enforced = gpu.power_limit_enforced_mw
     if enforced is None:
         return unread(subject_of(gpu), gpu, "power_limit_enforced_mw")
@@ -132,7 +132,7 @@ def watts(milliwatts: int) -> int | float:
 
 
 def outside_text(gpu: Gpu, limit_mw: int) -> str:
-    """That no such limit can be set on this board, where that is so."""
+    """Says that the board does not allow this limit; empty if it does."""
     low, high = gpu.power_limit_min_mw, gpu.power_limit_max_mw
     if low is None or high is None or low <= limit_mw <= high:
         return ""
@@ -153,6 +153,6 @@ CHECK = Check(
         "gpu.gpus[].power_limit_default_mw",
     ),
     judge=judge,
-    unasked="for servers and workstations: `generic` asks what holds of any node",
+    unasked="for servers and workstations: `generic` has only checks for any node",
     learn=learn,
 )

@@ -1,19 +1,20 @@
-"""Every software RAID array and ZFS pool is complete and at work.
+"""Every software RAID array and ZFS pool is complete and active.
 
-**Why it matters.** An array that lost a disk works on, slower and without any reserve: the next
-disk takes the node, or the data, with it. It goes unnoticed unless mail from mdadm is read.
+**Why it matters.** An array that lost a disk continues to work, but slower and without redundancy:
+if the next disk fails, the node or its data is lost. Nobody notices unless someone reads mdadm's
+mail.
 
-**Read from** /proc/mdstat, /sys/block/md*/md/array_state and /proc/spl/kstat/zfs/*/state. Neither
-`mdadm` nor `zpool` is run, and RAID controllers (storcli, ssacli) are not looked at.
+**Read from** /proc/mdstat, /sys/block/md*/md/array_state and /proc/spl/kstat/zfs/*/state. nodevet
+runs neither `mdadm` nor `zpool`, and does not check RAID controllers (storcli, ssacli).
 
-**Verdicts.** An array fails if it is inactive, has fewer active devices than it should have, while
-it is rebuilt too, or has a failed member. A check, and a resync of a complete array, are not
-failures. A container of IMSM or DDF metadata is not judged: the arrays in it are. A node without
-any is not applicable, unless the baseline says how many there are (`arrays`, `pools`).
+**Verdicts.** An array fails if it is inactive, has fewer active devices than expected, even during
+a rebuild, or has a failed member. A check and a resync of a complete array are not failures. A
+container of IMSM or DDF metadata is not judged; its arrays are. A node without arrays and pools is
+not applicable, unless the baseline sets their number (`arrays`, `pools`).
 
-**To fix it** `mdadm --detail /dev/mdN` names the disk, `smartctl -x` tells its state. `mdadm
-/dev/mdN --fail /dev/sdX1 --remove /dev/sdX1`, replace the disk, partition it as its peers are, and
-`mdadm /dev/mdN --add /dev/sdX1`. For ZFS: `zpool status -x`, `zpool replace`.
+**To fix it** `mdadm --detail /dev/mdN` names the disk, `smartctl -x` shows its state. Run `mdadm
+/dev/mdN --fail /dev/sdX1 --remove /dev/sdX1`, replace the disk, partition it like its peers, and
+run `mdadm /dev/mdN --add /dev/sdX1`. For ZFS: `zpool status -x`, `zpool replace`.
 """
 
 from collections.abc import Iterator
@@ -42,10 +43,12 @@ from nodevet.model import (
 )
 
 BROKEN = ("broken", "inactive", "clear")
-NO_DISK = "`mdadm --detail` of the array names the missing disk; `smartctl -x` tells its state"
-NOT_STARTED = "`mdadm --detail` and `journalctl -b -k | grep md` say why it was not started"
-ARRAYS = "`mdadm --assemble --scan` starts what it finds; `mdadm --examine --scan` lists that"
-POOLS = "`zpool import` lists the pools that it could import"
+NO_DISK = "`mdadm --detail` of the array names the missing disk; `smartctl -x` shows its state"
+NOT_STARTED = "`mdadm --detail` and `journalctl -b -k | grep md` show why it was not started"
+ARRAYS = (
+    "`mdadm --examine --scan` lists the arrays on the disks; `mdadm --assemble --scan` starts them"
+)
+POOLS = "`zpool import` lists the pools that can be imported"
 NEEDED = ("active", "container", "failed", "level")
 Count = Annotated[int, Meta(ge=0)]
 
@@ -54,9 +57,9 @@ class Params(CheckParams):
     """`raid: {}` or `raid: {arrays: 2}` or `raid: {pools: 1}`"""
 
     arrays: Count | None = None
-    """Arrays of software RAID that there must be."""
+    """The number of software RAID arrays."""
     pools: Count | None = None
-    """ZFS pools that there must be."""
+    """The number of ZFS pools."""
 
 
 @of_section(Raid, "RAID")
@@ -64,7 +67,7 @@ def judge(raid: Raid, evidence: Evidence, params: Params) -> Iterator[Finding]:
     findings = [*judge_arrays(raid, params), *judge_pools(raid, params)]
     yield from findings
     if not findings:
-        yield not_applicable(why="there is neither software RAID nor a ZFS pool")
+        yield not_applicable(why="the node has neither software RAID nor a ZFS pool")
 
 
 def judge_arrays(raid: Raid, params: Params) -> Iterator[Finding]:
@@ -89,7 +92,8 @@ def judge_count(name: str, expected: int, actual: int, advice: str) -> Finding:
 
 
 def judge_array(array: MdArray) -> Iterator[Finding]:
-    """Its state and its devices; of one that is not active, the devices that are known to lack."""
+    """The findings about the state and the devices of an array; of an inactive array, its devices
+    only if they fail or are unknown."""
     subject = Subject(kind="raid", id=array.name)
     doubt = next((field for field in NEEDED if getattr(array, field) is None), None)
     if doubt:
@@ -120,7 +124,7 @@ def judge_devices(array: MdArray, subject: Subject) -> Finding:
 
 
 def judge_without_count(subject: Subject, array: MdArray, failed: str) -> Finding:
-    """Of a level without redundancy, whose devices are all needed."""
+    """The finding of an array without redundancy, which needs all its devices."""
     if failed:
         return fail(subject, expected="active", actual=f"failed: {failed}", advice=NO_DISK)
     if not str(array.level).startswith(("raid0", "linear", "faulty")):
@@ -152,7 +156,7 @@ def judge_pool(pool: ZfsPool) -> Finding:
     subject = Subject(kind="zpool", id=pool.name)
     if pool.state is None:
         return unread(subject, pool, "state")
-    advice = "" if pool.state == "ONLINE" else "`zpool status -x` names the disk and what to do"
+    advice = "" if pool.state == "ONLINE" else "`zpool status -x` names the disk and the remedy"
     return compare(subject, expected="ONLINE", actual=pool.state, advice=advice)
 
 
@@ -176,6 +180,6 @@ CHECK = Check(
         "raid.pools_found",
     ),
     judge=judge,
-    unasked="for servers and workstations: `generic` asks what holds of any node",
+    unasked="for servers and workstations: `generic` has only checks for any node",
     learn=learn,
 )

@@ -1,22 +1,22 @@
-"""RDMA devices have the expected names and network interfaces; RoCE ones have usable GIDs.
+"""RDMA devices have the expected names and network interfaces; RoCE devices have usable GIDs.
 
 **Why it matters.** Jobs name devices and GID indexes (NCCL_IB_HCA, NCCL_IB_GID_INDEX). After a
-kernel or udev update mlx5_3 may be another port than before; a RoCE device whose interface is down
-or has no address has no GID to talk with, and a job hangs or falls back to TCP.
+kernel or udev update mlx5_3 may be another port than before. A RoCE device whose interface is down
+or has no address has no usable GID, and a job hangs or falls back to TCP.
 
 **Read from** `/sys/class/infiniband/*/{device/net,ports/*/gids,ports/*/gid_attrs}` and the state
 of the interfaces in /sys/class/net.
 
-**Verdicts.** `devices` names the interface of each device, `names` devices that must be there.
-`count` is of all devices, but for those in `ignore` and virtual functions that this host has for
-its guests. For each Ethernet port: it has a network interface, that is up, and a GID of `gid_type`
-in use; with `gid_index` the GID there is of this type. A GID of type RoCE v2 comes with each
-address of the interface; without an address it has only that of its link (fe80). InfiniBand ports
-and EFA need neither: a node with no others is not applicable unless the baseline names devices or
-counts them.
+**Verdicts.** `devices` sets the interface of each device, `names` the required devices. `count`
+counts all devices except those in `ignore` and virtual functions that this host keeps for its
+guests. Each Ethernet port must have a network interface that is up, and a GID of `gid_type` in use;
+with `gid_index` the GID at that index must have this type. Each address of the interface gives a
+GID of type RoCE v2; without an address the interface has only its link-local GID (fe80). InfiniBand
+ports and EFA need neither: a node that has only these is not applicable unless the baseline names
+or counts devices.
 
-**To fix it** names: `rdma link` and the udev rule rdma-persistent-naming of rdma-core. No GID:
-`ip addr show dev NAME`; give the interface its address. `show_gids` lists what is there.
+**To fix it** names: `rdma link` and the udev rule rdma-persistent-naming of rdma-core. No GID: `ip
+addr show dev NAME`; give the interface its address. `show_gids` lists the GIDs.
 """
 
 from collections.abc import Iterator, Mapping
@@ -53,11 +53,11 @@ from nodevet.model import (
 )
 
 NAMES = (
-    "`rdma link` shows what is there; names follow the PCI slot with rdma-core's udev rule "
-    "rdma-persistent-naming, or else the order in which drivers come up"
+    "`rdma link` lists the devices; with rdma-core's udev rule rdma-persistent-naming names "
+    "follow the PCI slot, otherwise the order in which drivers load"
 )
 NO_GID = "`ip addr show` of the interface: each address gives a GID; `show_gids` lists them"
-UP = "`ip link set dev NAME up`; without a carrier check cable, transceiver and switch port"
+UP = "`ip link set dev NAME up`; if it has no carrier, check cable, transceiver and switch port"
 
 Number = Annotated[int, Meta(ge=0, le=4096)]
 Name = Annotated[str, Meta(min_length=1, max_length=64)]
@@ -70,24 +70,26 @@ class Params(CheckParams):
     bare: ClassVar[str] = "count"
 
     count: Number | None = None
-    """RDMA devices."""
+    """The number of RDMA devices."""
     names: tuple[Name, ...] = ()
-    """Devices that must be there."""
+    """Devices that must be present."""
     devices: Mapping[Name, Name] = {}
     """The network interface of each device."""
     ignore: Words = ()
-    """Devices that are not judged; `*` stands for any text."""
+    """Devices to skip; `*` stands for any text."""
     gid_type: Literal["RoCE v2", "IB/RoCE v1"] = "RoCE v2"
-    """The type of which each Ethernet port has a GID."""
+    """The type of GID that each Ethernet port must have."""
     gid_index: Annotated[int, Meta(ge=0, le=1023)] | None = None
-    """Where in its table."""
+    """The index of this GID in the port's table."""
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     findings = list(judge_devices(evidence, params))
     yield from findings
     if not findings:
-        yield not_applicable(why="no RDMA device with an Ethernet port, and none is expected")
+        yield not_applicable(
+            why="the node has no RDMA device with an Ethernet port, and the baseline expects none"
+        )
 
 
 def judge_devices(evidence: Evidence, params: Params) -> Iterator[Finding]:
@@ -109,7 +111,7 @@ def judge_devices(evidence: Evidence, params: Params) -> Iterator[Finding]:
 def count(present: int, unsure: bool, required: int) -> Finding:
     expected, actual = {"RDMA devices": required}, {"RDMA devices": present}
     if unsure and present <= required:
-        return unknown(expected=expected, why=f"{present} were read, and not all")
+        return unknown(expected=expected, why=f"{present} were read; others were not")
     if present != required:
         return fail(expected=expected, actual=actual, advice=NAMES if present else NOT_LOADED)
     return ok(expected=expected, actual=actual)
@@ -118,7 +120,7 @@ def count(present: int, unsure: bool, required: int) -> Finding:
 def missing_device(name: str, unsure: bool) -> Finding:
     subject = Subject(kind="rdma", id=name)
     if unsure:
-        return unknown(subject, why="it was not read, or is not there")
+        return unknown(subject, why="it was not read, or does not exist")
     return fail(subject, expected="present", actual="missing", advice=NAMES)
 
 
@@ -144,7 +146,7 @@ def aspects(evidence: Evidence, device: RdmaDevice, params: Params) -> Iterator[
 
 
 def interface_aspect(device: RdmaDevice, ports: tuple[RdmaPort, ...], interface: str) -> Aspect:
-    """Whether a device has this interface, on any of its ports."""
+    """Whether any port of a device has this interface."""
     names = sorted({port.netdev for port in ports if port.netdev})
     if interface not in names:
         for port in ports:
@@ -190,7 +192,7 @@ def netdev(evidence: Evidence, port: RdmaPort, name: str) -> Aspect:
 
 
 def gid(port: RdmaPort, params: Params, name: str) -> Aspect:
-    """Whether a port has a GID of the type, where it is expected."""
+    """Whether a port has a GID of the type, at the expected index if there is one."""
     label = f"{name}GID" if params.gid_index is None else f"{name}GID {params.gid_index}"
     if port.gids is None:
         return unread_aspect(port, "gids")
@@ -229,6 +231,6 @@ CHECK = Check(
         *reads_of("network.interfaces[]", "carrier", "name", "operstate"),
     ),
     judge=judge,
-    unasked="for nodes with RDMA devices that are all in use",
+    unasked="for nodes that use all their RDMA devices",
     learn=learn,
 )

@@ -1,19 +1,19 @@
-"""The node was not rebooted unexpectedly, nor more often than the baseline allows.
+"""The node did not reboot unexpectedly, or more often than the baseline allows.
 
 **Why it matters.** A node that crashes and comes back looks healthy in the morning: its counters
-are 0, its log is short, and its job is gone. Only how often it was booted tells.
+are 0, its log is short, and its job is gone. Only the number of boots shows it.
 
-**Read from** /var/log/wtmp and the file that logrotate kept of it, as `last -x` reads them: every
-boot, and whether there was a shutdown before it.
+**Read from** /var/log/wtmp and the previous file that logrotate kept, as `last -x` reads them:
+every boot, and whether there was a shutdown before it.
 
 **Verdicts.** A boot without a shutdown before it is unexpected: a panic, a power cut, a reset by
-the BMC, but also `reboot -f`. Fails with more of them in the last days than the baseline allows,
-or, if it gives a maximum, with more boots of any kind. If wtmp does not reach back so far, or lacks
-the boot that the node runs since, it is unknown, as on distributions that no longer keep it. A
-container is not applicable.
+the BMC, but also `reboot -f`. The check fails if there were more unexpected boots in the last
+`days` than the baseline allows, or more boots of any kind than its maximum. If wtmp does not cover
+these days, or does not have the current boot, the check is unknown, as on distributions that no
+longer keep wtmp. A container is not applicable.
 
-**To fix it** `last -x reboot shutdown` lists them. The BMC's event log knows of power and watchdog,
-/var/lib/systemd/pstore and /var/crash of panics; see `kernel_faults`.
+**To fix it** `last -x reboot shutdown` lists the boots. The BMC's event log shows power and
+watchdog events, /var/lib/systemd/pstore and /var/crash show panics; see `kernel_faults`.
 """
 
 from collections.abc import Iterator
@@ -30,10 +30,10 @@ from nodevet.evidence.host import HostInfo, at_uptime
 from nodevet.model import NODE, Area, Check, CheckParams, Finding, fail, not_applicable, ok, unknown
 
 DAY = 86400.0
-NEAR = 3600.0  # seconds that wtmp's boot may differ from uptime: the clock was set meanwhile
+NEAR = 3600.0  # seconds by which wtmp's boot may differ from uptime if the clock was set since
 ADVICE = (
-    "`last -x reboot shutdown` lists them; look for the cause in the BMC's event log (power, "
-    "watchdog), in /var/lib/systemd/pstore and in /var/crash"
+    "`last -x reboot shutdown` lists the boots; look for the cause in the BMC's event log "
+    "(power, watchdog), in /var/lib/systemd/pstore and in /var/crash"
 )
 
 
@@ -42,9 +42,9 @@ class Params(CheckParams):
 
     days: Annotated[int, Meta(ge=1, le=366)] = 7
     unexpected: Annotated[int, Meta(ge=0)] = 0
-    """The most without a shutdown before them."""
+    """The most boots without a shutdown before them."""
     maximum: Annotated[int, Meta(ge=0)] | None = None
-    """The most of any kind; without it, not judged."""
+    """The most boots of any kind; if not set, not judged."""
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
@@ -96,7 +96,7 @@ def too_many(boots: list[Boot], allowed: str, kind: str, params: Params) -> Find
 
 
 def why_unsure(boots: Boots, booted: float, start: float) -> str:
-    """Why there may be boots that are not in wtmp; empty if there are none."""
+    """Why wtmp may lack boots; empty if it lacks none."""
     if not boots.boots:
         return "wtmp has no boot"
     for boot in boots.boots:
@@ -107,7 +107,7 @@ def why_unsure(boots: Boots, booted: float, start: float) -> str:
     if unclear:
         return f"clean: {unclear[0].why('clean')}"
     if abs((boots.boots[-1].at_s or 0) - booted) > NEAR:
-        return "wtmp does not have the boot that the node runs since"
+        return "wtmp does not have the node's current boot"
     if boots.whole is None:
         return f"whole: {boots.why('whole')}"
     if not boots.whole and boots.since_s is None:
@@ -115,7 +115,7 @@ def why_unsure(boots: Boots, booted: float, start: float) -> str:
     if not boots.whole and (boots.since_s or 0) > start:
         return f"wtmp begins {at_uptime(0.0, boots.since_s or 0)}"
     if first.clean is None and not boots.whole and (first.at_s or 0) >= start:
-        return f"not known whether it was shut down before {at_uptime(0.0, first.at_s or 0)}"
+        return f"unknown whether it was shut down before {at_uptime(0.0, first.at_s or 0)}"
     return ""
 
 
@@ -128,6 +128,6 @@ CHECK = Check(
         *reads_of("host", "clock_s", "uptime_s", "virtualization"),
     ),
     judge=judge,
-    unasked="maintenance reboots nodes: say how many are too many",
+    unasked="maintenance reboots nodes: write how many are too many",
     asks=lambda params: {"boots": ("wtmp",)},
 )

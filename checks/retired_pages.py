@@ -1,18 +1,18 @@
 """No GPU before Ampere has more retired memory pages than the baseline allows.
 
-**Why it matters.** Before Ampere, a GPU deals with a faulty place in its memory by never using
-that page again. There is room for 64 such pages; a GPU near that is to be replaced, and one with
-retirements pending still uses the faulty page until it is reset.
+**Why it matters.** A GPU before Ampere never uses a page with a faulty memory cell again: it
+retires the page. There is room for 64 such pages; replace a GPU that is near this number. A GPU
+with pending retirements still uses the faulty page until it is reset.
 
 **Read from** NVML, nvmlDeviceGetRetiredPages by cause and nvmlDeviceGetRetiredPagesPendingStatus.
 
-**Verdicts.** A pending retirement fails (`row_remapping` says so too), and more pages than `total`
-of both causes. `single_bit` and `double_bit` are judged if the baseline gives the most that is
-allowed. GPUs from Ampere on, which remap rows (see `row_remapping`), and those without ECC are not
-applicable.
+**Verdicts.** A pending retirement fails (`row_remapping` reports it too), and so do more pages than
+`total` for both causes together. The check judges `single_bit` and `double_bit` if the baseline
+sets a maximum. GPUs from Ampere on, which remap rows (see `row_remapping`), and GPUs without ECC
+are not applicable.
 
 **To fix it** pending: drain the node, then reset the GPU or reboot. Too many: have the board
-replaced; no reset gives pages back.
+replaced; no reset restores retired pages.
 """
 
 from collections.abc import Iterator
@@ -39,8 +39,8 @@ from nodevet.model import (
 
 CAUSES = ("single_bit", "double_bit")
 RESET = (
-    "drain the node, then reset the GPU with no job left, or reboot: that completes the "
-    "retirement; if one is still pending afterwards, run field diagnostics"
+    "drain the node, then reset the GPU after its last job has ended, or reboot: that completes "
+    "the retirement; if one is still pending afterwards, run field diagnostics"
 )
 REPLACE = (
     "drain the node and have the GPU replaced; attach nvidia-bug-report.sh's output and these "
@@ -68,7 +68,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
 def judge_gpu(gpu: Gpu, params: Params) -> Iterator[Finding]:
     subject, pages = subject_of(gpu), gpu.retired_pages
     if all(unsupported(pages, field) for field in (*CAUSES, "pending")):
-        yield not_applicable(subject, why="this GPU retires no pages")
+        yield not_applicable(subject, why="this GPU does not retire pages")
         return
     most = {"total": params.total, "single_bit": params.single_bit, "double_bit": params.double_bit}
     values = {"pending": pages.pending, **counts(pages)}
@@ -96,7 +96,7 @@ def judge_gpu(gpu: Gpu, params: Params) -> Iterator[Finding]:
 
 
 def counts(pages: RetiredPages) -> dict[str, int]:
-    """The counts by cause and in all, as far as they were read."""
+    """The counts by cause and in total, as far as they were read."""
     read = {field: max(getattr(pages, field) or 0, 0) for field in CAUSES}
     return {"total": sum(read.values()), **read}
 

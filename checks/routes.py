@@ -1,20 +1,20 @@
-"""The node has its default route, and addresses in the networks where it should have them.
+"""The node has its default route, and addresses in the expected networks.
 
-**Why it matters.** After a new image or a changed switch port a node may come up with an address of
-the wrong network, or with the storage network as its way out: it answers over SSH, and jobs cannot
-reach their licences, registries or each other.
+**Why it matters.** After a new image or a changed switch port a node may boot with an address of
+the wrong network, or with its default route through the storage network. It answers over SSH, but
+jobs cannot reach their licences, registries or each other.
 
-**Read from** /proc/net/route and ipv6_route, the main table; addresses from the kernel (rtnetlink)
-and /proc/net/if_inet6.
+**Read from** the main table in /proc/net/route and ipv6_route; addresses from the kernel
+(rtnetlink) and /proc/net/if_inet6.
 
-**Verdicts.** Of several default routes the one with the lowest metric counts; its interface must
-fit one of the given names or patterns. An unreachable or blackhole default route does not count.
-For an IPv4 route with several next hops, the kernel's file names the first. `addresses` names
-interfaces, and for each a network in which it has an address, or several. Loopback and link-local
-addresses are not counted, nor routes of other tables and VRFs.
+**Verdicts.** If there are several default routes, the one with the lowest metric counts; its
+interface must match one of the given names or patterns. An unreachable or blackhole default route
+does not count. If an IPv4 route has several next hops, the kernel's file names the first.
+`addresses` maps interfaces to one network or a list; the interface must have an address in each.
+Loopback and link-local addresses do not count, nor do routes of other tables and VRFs.
 
-**To fix it** `ip route get 1.1.1.1`, `ip -br addr`; then the configuration of netplan,
-NetworkManager or systemd-networkd, and what the DHCP server hands out.
+**To fix it** run `ip route get 1.1.1.1` and `ip -br addr`; then check the configuration of netplan,
+NetworkManager or systemd-networkd, and the DHCP server's.
 """
 
 import ipaddress
@@ -42,13 +42,13 @@ from nodevet.model import (
 )
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-WAY_OUT = (
-    "`ip route show default`: it comes from DHCP or from the configuration of one interface; of "
-    "several the lowest metric wins"
+DEFAULT_ROUTE = (
+    "see `ip route show default`: the route comes from DHCP or from an interface's "
+    "configuration; the route with the lowest metric wins"
 )
 ADDRESS = (
-    "`ip -br addr` and the configuration of the interface (netplan, NetworkManager, "
-    "systemd-networkd); with DHCP what the server knows of its MAC"
+    "see `ip -br addr` and the interface's configuration (netplan, NetworkManager, "
+    "systemd-networkd); with DHCP, see the server's entry for its MAC"
 )
 
 
@@ -76,7 +76,7 @@ class Params(CheckParams):
     default_ipv6: Words | None = None
     """The interface of the IPv6 default route."""
     addresses: Mapping[Name, Words] = {}
-    """For each interface a network in which it has an address, or several."""
+    """One network or a list for each interface; it must have an address in each network."""
 
     def __post_init__(self) -> None:
         if self.default_ipv4 is self.default_ipv6 is None and not self.addresses:
@@ -85,7 +85,7 @@ class Params(CheckParams):
             for text in patterns_in(words):
                 if network(text, name).is_link_local:
                     raise FieldError(
-                        f"{text}: link-local addresses are not read", "addresses", name
+                        f"{text}: nodevet does not read link-local addresses", "addresses", name
                     )
 
 
@@ -110,7 +110,7 @@ def judge_default(data: Routes, field: str, interface: Words) -> Finding:
         return unread(subject, data, field)
     expected = words_text(interface)
     if not routes:
-        return fail(subject, expected=expected, actual=None, advice=WAY_OUT)
+        return fail(subject, expected=expected, actual=None, advice=DEFAULT_ROUTE)
     lowest = min(route.metric for route in routes)
     first = [route for route in routes if route.metric == lowest]
     actual = ", ".join(dict.fromkeys(route.interface for route in first))
@@ -120,7 +120,7 @@ def judge_default(data: Routes, field: str, interface: Words) -> Finding:
         subject,
         expected=expected,
         actual=actual,
-        advice="" if right else WAY_OUT,
+        advice="" if right else DEFAULT_ROUTE,
         details={"gateway": gateways} if gateways and not right else {},
     )
 
@@ -142,14 +142,17 @@ def judge_address(
         why = f"{len(addresses)} of its {addressed.count} addresses were read"
         return unknown(subject, expected=expected, why=why)
     if any(is_inside(text, expected_network) for text in data.unplaced):
-        why = f"the node has an address in {expected_network}; which interface has it was not read"
+        why = (
+            f"the node has an address in {expected_network}; nodevet could not read which "
+            "interface has it"
+        )
         return unknown(subject, expected=expected, why=why)
     actual = ", ".join(addresses) or "none"
     return fail(subject, expected=expected, actual=actual, advice=ADDRESS)
 
 
 def is_inside(text: str, expected_network: Network) -> bool:
-    """Whether an address, `192.0.2.2/24` or without a prefix, is in a network."""
+    """Whether an address, such as `192.0.2.2/24` or one without a prefix, is in a network."""
     try:
         return ipaddress.ip_address(text.partition("/")[0]) in expected_network
     except ValueError:
@@ -157,7 +160,7 @@ def is_inside(text: str, expected_network: Network) -> bool:
 
 
 def learn(evidence: Evidence) -> Mapping[str, Value] | None:
-    """The way out; addresses are a host's own."""
+    """The default routes; each host has its own addresses."""
     data = evidence[Routes].data
     interfaces: dict[str, Value] = {}
     for field in ("default_ipv4", "default_ipv6"):
@@ -177,6 +180,6 @@ CHECK = Check(
         "routes.unplaced[]",
     ),
     judge=judge,
-    unasked="only a site knows its networks: say routes: {default_ipv4: bond0}",
+    unasked="only the site knows its networks: write routes: {default_ipv4: bond0}",
     learn=learn,
 )

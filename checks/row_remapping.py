@@ -1,17 +1,17 @@
 """No GPU has a pending or failed row remap.
 
-**Why it matters.** A GPU replaces a faulty row of its memory with a spare one, but only at the
-next reset; until then the faulty row may be in use. Once a bank has no spare rows left, remapping
-fails and the errors are permanent.
+**Why it matters.** A GPU replaces a faulty row of its memory with a spare one, but only at the next
+reset; until then the faulty row may be in use. If a bank has no spare rows left, remapping fails
+and the errors are permanent.
 
 **Read from** NVML, nvmlDeviceGetRemappedRows and nvmlDeviceGetRowRemapperHistogram; for GPUs before
 Ampere, which retire pages instead of rows, nvmlDeviceGetRetiredPagesPendingStatus.
 
-**Verdicts.** A failed or pending remap fails. Remapped rows are not a fault: how many are allowed,
-and how many banks may be out of spare rows, is judged if the baseline says so. A GPU that neither
-remaps rows nor retires pages is not applicable. So is a GPU in MIG mode if NVML does not report it,
-unless a MIG device reports a failed or pending remap (`xid` sees 63 and 64 all the same); unknown
-if its MIG devices could not be asked.
+**Verdicts.** A failed or pending remap fails. Remapped rows are not a fault: the check judges their
+number, and the number of banks without spare rows, only if the baseline sets a maximum. A GPU that
+neither remaps rows nor retires pages is not applicable. A GPU in MIG mode for which NVML reports no
+remaps is not applicable either, unless a MIG device reports a failed or pending remap (`xid` sees
+63 and 64 in any case). If nodevet could not read its MIG devices, it is unknown.
 
 **To fix it** pending: drain the node, then reset the GPU or reboot. Failed: have the board
 replaced.
@@ -30,11 +30,11 @@ from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, board, subject_of
 from nodevet.model import Area, Check, CheckParams, Finding, fail, not_applicable, ok, unknown
 
-NOT_TOLD = (*NOT_SUPPORTED, "NVML_ERROR_FUNCTION_NOT_FOUND", "NVML_ERROR_INVALID_ARGUMENT")
+NOT_REPORTED = (*NOT_SUPPORTED, "NVML_ERROR_FUNCTION_NOT_FOUND", "NVML_ERROR_INVALID_ARGUMENT")
 
 RESET = (
-    "drain the node, then reset the GPU with no job left, or reboot: that completes the remap; "
-    "if one is still pending afterwards, run field diagnostics"
+    "drain the node, then reset the GPU after its last job has ended, or reboot: that completes "
+    "the remap; if one is still pending afterwards, run field diagnostics"
 )
 
 Most = Annotated[int, Meta(ge=0)]
@@ -46,7 +46,7 @@ class Params(CheckParams):
     uncorrected: Most | None = None
     """The most rows that may have been replaced because of uncorrectable errors."""
     banks_none: Most | None = None
-    """The most banks that may be without a spare row."""
+    """The most banks that may have no spare row."""
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
@@ -67,7 +67,8 @@ def judge_gpu(gpu: Gpu, counts: dict[str, int]) -> Iterator[Finding]:
 
 
 def judge_mig_devices(gpu: Gpu) -> Iterator[Finding]:
-    """In MIG mode, where a GPU does not tell its own: its MIG devices tell a part."""
+    """The findings of a GPU in MIG mode that does not report its own remaps: its MIG devices report
+    a part."""
     subject = subject_of(gpu)
     above = {
         sign: True
@@ -75,7 +76,7 @@ def judge_mig_devices(gpu: Gpu) -> Iterator[Finding]:
         if any(getattr(device.remapping, sign) for device in gpu.mig_devices or ())
     }
     if above:
-        allowed, why = dict.fromkeys(above, False), "told by a MIG device"
+        allowed, why = dict.fromkeys(above, False), "reported by a MIG device"
         yield fail(
             subject,
             expected=allowed,
@@ -88,18 +89,18 @@ def judge_mig_devices(gpu: Gpu) -> Iterator[Finding]:
     if doubt:
         yield unknown(subject, why=doubt)
     elif not above:
-        yield not_applicable(subject, why="NVML does not tell it in MIG mode")
+        yield not_applicable(subject, why="NVML does not report it in MIG mode")
 
 
 def of_mig_devices(gpu: Gpu) -> str:
-    """Why a MIG device may have a sign that was not read; empty where none has."""
-    if gpu.errors.get("mig_devices", NOT_TOLD[0]) not in NOT_TOLD:
+    """Why a MIG device may have a remap that was not read; empty if none has."""
+    if gpu.errors.get("mig_devices", NOT_REPORTED[0]) not in NOT_REPORTED:
         return f"mig_devices: {gpu.why('mig_devices')}"
     for device in gpu.mig_devices or ():
         for sign in ("failure", "pending"):
             why = device.errors.get("handle") or device.remapping.why(sign)
-            if getattr(device.remapping, sign) is None and why not in NOT_TOLD:
-                return f"of a MIG device: {sign}: {why}"
+            if getattr(device.remapping, sign) is None and why not in NOT_REPORTED:
+                return f"a MIG device: {sign}: {why}"
     return ""
 
 

@@ -1,15 +1,15 @@
-"""Services, packages and kernel parameters are as the site's own rules say.
+"""Services, packages and kernel parameters follow the site's own rules.
 
-**Why it matters.** A site seldom relies on one thing alone: that jobs can start on a node takes two
-services, a package of one version and a kernel parameter. A rule names them together, says what
-they are for and how much they matter, and fails as one.
+**Why it matters.** A site seldom depends on one thing: to start jobs, a node may need two services,
+a package of one version and a kernel parameter. A rule names them together, with their purpose and
+severity, and gives one finding.
 
-**Read from** what `services`, `packages` and `sysctl` read, of the things that the rules name.
+**Read from** the same sources as `services`, `packages` and `sysctl`, for the names in the rules.
 
-**Verdicts.** One finding for each rule, under the name that the site gave it. In a rule,
-`services`, `packages` and `sysctl` have the fields of the checks of these names, and these checks
-judge them. One thing that is not as expected fails the rule; a value that was not read is unknown,
-also beside a failure.
+**Verdicts.** Each rule gives one finding, under the site's name for it. In a rule, `services`,
+`packages` and `sysctl` have the fields of the checks of the same names, and these checks judge
+them. One part that is not as expected fails the rule. A value that was not read is unknown, even
+besides a failure.
 
 **To fix it** see `nodevet explain services`, `packages` and `sysctl`.
 """
@@ -30,18 +30,18 @@ PARTS = (services.CHECK, packages.CHECK, sysctl.CHECK)
 
 
 class RuleServices(services.Params, frozen=True, kw_only=True):
-    """What the check `services` takes."""
+    """The params of the check `services`."""
 
 
 class RulePackages(packages.Params, frozen=True, kw_only=True):
-    """What the check `packages` takes."""
+    """The params of the check `packages`."""
 
 
 Parameters = Mapping[sysctl.Name, sysctl.Wanted]
 
 
 class NodeRule(SiteRule, frozen=True, kw_only=True):
-    """What a node is to be, in the words of other checks."""
+    """The expected state of a node, in the fields of other checks."""
 
     services: RuleServices | None = None
     packages: RulePackages | None = None
@@ -67,7 +67,7 @@ class Params(CheckParams):
 
 
 def parts(rule: NodeRule) -> Iterator[tuple[Check, CheckParams]]:
-    """The checks that judge what the rule names, with their params."""
+    """The checks that judge the parts of a rule, with their params."""
     if rule.services:
         yield services.CHECK, rule.services
     if rule.packages:
@@ -92,7 +92,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
 
 
 def aspect(finding: Finding) -> Aspect:
-    """What another check found, as a part of the rule; what does not apply here is not known."""
+    """Another check's finding as a part of the rule; a not applicable finding becomes unknown."""
     name, why = finding.subject.label, finding.why
     if finding.verdict not in (Verdict.OK, Verdict.FAIL):
         return unknown_aspect(name, why if why == NOT_ASKED else f"{name}: {why}")

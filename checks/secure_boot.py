@@ -1,16 +1,16 @@
-"""Secure boot is on, or off, as the baseline says.
+"""Secure boot is on or off, as the baseline expects.
 
-**Why it matters.** With secure boot the kernel refuses modules that no enrolled key has signed: a
-driver that DKMS built is not loaded, and the node has no GPUs. Where it is required, a firmware
-reset silently turns it off.
+**Why it matters.** With secure boot the kernel refuses modules that no enrolled key has signed: it
+does not load a driver that DKMS built, and the node has no GPUs. Where secure boot is required, a
+firmware reset silently turns it off.
 
 **Read from** /sys/firmware/efi/efivars/SecureBoot-*.
 
-**Verdicts.** A node that booted without UEFI has it off. While efivarfs is not mounted, as in most
-containers, it is unknown.
+**Verdicts.** If a node booted without UEFI, secure boot is off. If efivarfs is not mounted, as in
+most containers, it is unknown.
 
-**To fix it** in the firmware's settings, or by Redfish. To keep it on with DKMS, enrol its key:
-`mokutil --import /var/lib/dkms/mok.pub`, then reboot and confirm at the console.
+**To fix it** change it in the firmware's settings, or by Redfish. To keep it on with DKMS, enrol
+its key: `mokutil --import /var/lib/dkms/mok.pub`, then reboot and confirm at the console.
 """
 
 from typing import ClassVar
@@ -19,7 +19,7 @@ from nodevet.checking.one_value import itself, node_value, ok_if
 from nodevet.evidence.modules import Modules
 from nodevet.model import Area, CheckParams, Finding
 
-ADVICE = "change it in the firmware's settings; with it on, modules need the signature of an MOK"
+ADVICE = "change it in the firmware's settings; if it is on, a MOK must sign the modules"
 
 
 class Params(CheckParams):
@@ -42,5 +42,5 @@ CHECK = node_value(
     judge=judge,
     learn=itself,
     area=Area.KERNEL,
-    unasked="on or off is a site's choice: say secure_boot: false",
+    unasked="each site chooses on or off: write secure_boot: false",
 )

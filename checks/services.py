@@ -1,20 +1,20 @@
-"""The named systemd units are running or stopped, enabled or disabled, as expected.
+"""The systemd units in the baseline are running or stopped, enabled or disabled, as expected.
 
 **Why it matters.** Without nvidia-persistenced every job waits for the driver to initialise;
 without nvidia-fabricmanager no CUDA program starts on a node with NVSwitch; without DCGM there is
-no GPU monitoring. A service that runs and is not enabled is gone after the next reboot.
+no GPU monitoring. A service that runs but is not enabled does not run after the next reboot.
 
 **Read from** `systemctl show`: LoadState, ActiveState, SubState and UnitFileState of the units
 that the baseline names.
 
-**Verdicts.** `running` means active; a unit that has failed fails both `running` and `stopped`.
-`enabled` holds beyond a reboot: enabled-runtime does not, and a static unit is started by others
-only. `disabled` takes disabled and masked. A unit that does not exist is neither running nor
-enabled. Without systemd everything is unknown.
+**Verdicts.** `running` means active; a failed unit fails both `running` and `stopped`. `enabled`
+means that the unit starts after a reboot: enabled-runtime fails, and so does a static unit, which
+only other units start. `disabled` accepts disabled and masked. A unit that does not exist is
+neither running nor enabled. Without systemd all units are unknown.
 
-**To fix it** `systemctl enable --now UNIT` or `systemctl disable --now UNIT`; for a failed one,
-`journalctl -b -u UNIT` says why. Enablement follows presets when a package is installed; a masked
-unit must be unmasked first.
+**To fix it** run `systemctl enable --now UNIT` or `systemctl disable --now UNIT`; if a unit failed,
+`journalctl -b -u UNIT` shows why. When a package is installed, presets decide whether its units are
+enabled; unmask a masked unit first.
 """
 
 from collections.abc import Iterator
@@ -39,7 +39,13 @@ from nodevet.model import Area, Check, CheckParams, Finding, Subject, Value, Ver
 LISTS = ("running", "stopped", "enabled", "disabled")
 OPPOSITES = (("running", "stopped"), ("enabled", "disabled"))
 ACTIVE = ("active", "reloading")
-SILENT = ("", "generated", "transient", "alias", "bad")  # say nothing of the next boot
+UNCLEAR = (
+    "",
+    "generated",
+    "transient",
+    "alias",
+    "bad",
+)  # do not show whether the unit starts at boot
 
 UNIT = rf"^{UNIT_NAME}\.(service|socket|timer|target|path|mount|swap)$"
 
@@ -55,7 +61,7 @@ Name = Annotated[
 
 
 OF_THE_DRIVER = ("nvidia-fabricmanager.service", "nvidia-persistenced.service")
-"""They end at once without it."""
+"""Units that need the driver: without it they end at once."""
 
 
 class Params(CheckParams):
@@ -64,7 +70,7 @@ class Params(CheckParams):
 
     running: tuple[Name, ...] = ()
     enabled: tuple[Name, ...] = ()
-    """Started at boot."""
+    """Units that start at boot."""
     disabled: tuple[Name, ...] = ()
     stopped: tuple[Name, ...] = ()
 
@@ -74,7 +80,7 @@ class Params(CheckParams):
         for one, other in OPPOSITES:
             both = sorted(set(getattr(self, one)) & set(getattr(self, other)))
             if both:
-                raise ValueError(f"{', '.join(both)}: in {one} and in {other}")
+                raise ValueError(f"{', '.join(both)}: listed in both {one} and {other}")
 
     @property
     def units(self) -> tuple[str, ...]:
@@ -109,7 +115,7 @@ def judge_unit(subject: Subject, unit: Unit, params: Params) -> Iterator[Finding
 
 
 def state(unit: Unit, expected: str) -> Aspect:
-    """Whether it runs, or does not."""
+    """Whether the unit runs, or is stopped."""
     actual = unit.active_state
     if not actual:
         return unread_aspect(unit, "active_state")
@@ -124,14 +130,14 @@ def state(unit: Unit, expected: str) -> Aspect:
 
 
 def boot(unit: Unit, expected: str) -> Aspect:
-    """Whether it starts at boot, or does not."""
+    """Whether the unit starts at boot, or does not."""
     actual = unit.file_state
     if actual is None:
         return unread_aspect(unit, "file_state")
     if not actual and is_absent(unit):
         return aspect_if(expected, expected == "disabled", expected=expected, actual="not there")
-    if actual in SILENT:
-        why = f"file_state: {actual or 'none'} does not say whether it starts at boot"
+    if actual in UNCLEAR:
+        why = f"file_state: {actual or 'none'} does not show whether it starts at boot"
         return unknown_aspect(expected, why)
     right = actual in (("enabled",) if expected == "enabled" else ("disabled", "masked"))
     return aspect_if(expected, right, expected=expected, actual=actual)
@@ -144,25 +150,29 @@ def is_absent(unit: Unit) -> bool:
 def advice(unit: Unit) -> str:
     if unit.active_state == "failed":
         return (
-            f"`journalctl -b -u {unit.name}` says why it failed; it may fail again when restarted"
+            f"`journalctl -b -u {unit.name}` shows why it failed; it may fail again after a restart"
         )
     if unit.active_state == "activating":
-        return f"starting: check again; if it keeps restarting, see `journalctl -u {unit.name}`"
+        return (
+            f"it is starting: check again; if it keeps restarting, see `journalctl -u {unit.name}`"
+        )
     if is_absent(unit):
         return "install its package, or correct the name"
     if unit.load_state == "masked":
         return f"it is masked, usually on purpose: ask why, then `systemctl unmask {unit.name}`"
     if unit.load_state in ("error", "bad-setting"):
-        return f"systemd could not load it: `systemd-analyze verify {unit.name}` says why"
+        return f"systemd could not load it: `systemd-analyze verify {unit.name}` shows why"
     if unit.file_state == "enabled-runtime":
-        return f"enabled until the next boot only: `systemctl enable {unit.name}` holds beyond it"
+        return (
+            f"enabled only until the next boot: `systemctl enable {unit.name}` makes it permanent"
+        )
     if unit.file_state == "static":
-        return "a static unit is started by other units: it cannot be enabled, only masked"
+        return "only other units start a static unit: it cannot be enabled, only masked"
     return ""
 
 
 def learn(evidence: Evidence) -> Value:
-    """Of the units that were asked for and are there: those that run, and those that start."""
+    """The running units and the enabled units, of those that the probe read and that exist."""
     data = evidence[Units].data
     present = [unit for unit in (data.units if data else None) or () if not is_absent(unit)]
     by_key = {
@@ -177,7 +187,7 @@ CHECK = Check(
     area=Area.KERNEL,
     reads=reads_of("services.units[]", "active_state", "file_state", "load_state", "name"),
     judge=judge,
-    unasked="for HGX boards (fabric manager): other units are a site's own",
+    unasked="for HGX boards (fabric manager): each site chooses its other units",
     learn=learn,
     asks=lambda params: {"services": params.units},
 )

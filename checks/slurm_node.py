@@ -1,18 +1,18 @@
-"""Slurm has the node in an expected state, with all its GPUs.
+"""The node is in an expected Slurm state, with all its GPUs.
 
-**Why it matters.** A node that was drained for a fault and repaired stays out of use until someone
-resumes it; one that lost a GPU and whose gres.conf was never corrected gets jobs for GPUs that it
+**Why it matters.** A repaired node that was drained for a fault stays out of use until someone
+resumes it. If a node lost a GPU and nobody corrected its gres.conf, it gets jobs for GPUs that it
 does not have.
 
-**Read from** `scontrol show node -o`, with a deadline, of the node's short host name or of `node`.
-The controller answers for every node that asks: keep it out of sweeps that run often.
+**Read from** `scontrol show node -o`, with a deadline, for the node's short host name or for
+`node`. Every node asks the controller: do not use this check in frequent sweeps.
 
-**Verdicts.** Every part of the state must be allowed: IDLE+DRAIN is not, unless `allow` has drain.
-DOWN* is down and not responding. The number of GPUs must be NVML's; without gres/gpu in CfgTRES it
-is not judged, and with MIG, whose parts Slurm counts, say `gpus: false`. The node does not know
+**Verdicts.** Every part of the state must be allowed: IDLE+DRAIN fails unless `allow` has drain.
+DOWN* is down and not responding. The number of GPUs must equal NVML's. It is not judged if CfgTRES
+has no gres/gpu; with MIG, Slurm counts MIG devices, so set `gpus: false`. The check does not know
 what Kubernetes can allocate.
 
-**To fix it** once the fault in `Reason` is fixed: `scontrol update nodename=NODE state=resume`.
+**To fix it** fix the fault in `Reason`, then `scontrol update nodename=NODE state=resume`.
 """
 
 from collections.abc import Iterator
@@ -54,11 +54,11 @@ class Params(CheckParams):
         "planned",
         "reserved",
     )
-    """States, in lower case as sinfo has them."""
+    """Allowed states, in lower case as sinfo prints them."""
     node: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,250}$")] = SELF
-    """Its NodeName, if that is not the short host name."""
+    """The NodeName, if it is not the short host name."""
     gpus: bool = True
-    """Whether Slurm must count the GPUs that NVML counts."""
+    """Whether Slurm must have as many GPUs as NVML."""
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
@@ -102,8 +102,8 @@ def judge_state(node: SlurmNode, params: Params) -> Finding:
     return fail(subject, expected=expected, actual=node.state, why=why, advice=RESUME)
 
 
-RESUME = "fix what Reason names, then `scontrol update nodename=NODE state=resume`"
-GRES = "correct gres.conf and slurm.conf, or find the GPU that is missing: see gpu_count"
+RESUME = "fix the fault in Reason, then `scontrol update nodename=NODE state=resume`"
+GRES = "correct gres.conf and slurm.conf, or find the missing GPU: see gpu_count"
 
 
 CHECK = Check(
@@ -113,6 +113,6 @@ CHECK = Check(
     judge=judge,
     severity=Severity.WARNING,
     asks=lambda params: {"slurm": (params.node,)},
-    unasked="every node asks Slurm's controller: say slurm_node: {} where it can bear that",
+    unasked="every node asks Slurm's controller: write slurm_node: {} if it can carry this load",
     learn=lambda evidence: None,
 )

@@ -1,17 +1,16 @@
 """SMT (Hyper-Threading) is on or off, as expected.
 
-**Why it matters.** With SMT switched on or off after a BIOS reset a node has twice or half the
-CPUs: masks of jobs no longer fit, schedulers count wrongly, and a synchronous job waits for the
-node that differs.
+**Why it matters.** If a BIOS reset turns SMT on or off, the node has twice or half the CPUs: CPU
+masks of jobs no longer fit, schedulers count wrongly, and a synchronous job waits for this node.
 
 **Read from** /sys/devices/system/cpu/smt/{active,control}.
 
-**Verdicts.** Expected on and `notsupported` fails: the CPU has no SMT, or the firmware switched it
-off. Expected off, everything fits in which no second thread is online.
+**Verdicts.** If on is expected, `notsupported` fails: the CPU has no SMT, or the firmware turned it
+off. If off is expected, every state without an online second thread is ok.
 
-**To fix it** in the firmware's set-up (Hyper-Threading, SMT mode). At run time `echo off >
-/sys/devices/system/cpu/smt/control`, or `on`; `nosmt` in the kernel's command line at boot.
-`forceoff` can be undone by a reboot only.
+**To fix it** change it in the firmware's set-up (Hyper-Threading, SMT mode). At run time `echo off
+> /sys/devices/system/cpu/smt/control`, or `on`; `nosmt` in the kernel's command line at boot. Only
+a reboot undoes `forceoff`.
 """
 
 from typing import ClassVar
@@ -20,9 +19,9 @@ from nodevet.checking.one_value import itself, node_value, ok_if
 from nodevet.evidence.cpu import Cpu
 from nodevet.model import Area, CheckParams, Finding
 
-FIRMWARE = "in the firmware's set-up: Hyper-Threading, SMT mode"
+FIRMWARE = "change it in the firmware's set-up: Hyper-Threading, SMT mode"
 ADVICE = {
-    "notsupported": "the CPU has no SMT, or the firmware switched it off: see its set-up",
+    "notsupported": "the CPU has no SMT, or the firmware turned it off: see its set-up",
     "forceoff": "remove nosmt=force from the kernel's command line and reboot",
 }
 
@@ -55,5 +54,5 @@ CHECK = node_value(
     learn=itself,
     label="CPUs",
     area=Area.CPU,
-    unasked="on or off is a site's choice: say smt: true",
+    unasked="each site chooses on or off: write smt: true",
 )

@@ -1,28 +1,29 @@
 """The kernel log since boot has no error of a disk or file system, and no NFS server is down.
 
-**Why it matters.** A disk that times out stalls the data loader of every GPU; a file system
-that was remounted read-only fails every checkpoint, hours after the first line about it. Whoever
-opens a file of an NFS server that is down waits until it is back.
+**Why it matters.** A disk that times out stalls the data loader of every GPU. A file system that
+was remounted read-only fails every checkpoint, hours after the first line about it. A process that
+opens a file of an NFS server that is down waits until the server is back.
 
 **Read from** the kernel log since boot: I/O errors of block devices and of ATA, time-outs and
-resets of NVMe controllers, errors and shutdowns of ext4, XFS and Btrfs, remounts read-only, members
-that an md array has lost; NFS servers of hard mounts that do not respond. Floppies, optical drives,
-network block devices and RAM disks are left out.
+resets of NVMe controllers, errors and shutdowns of ext4, XFS and Btrfs, read-only remounts, members
+that an md array has lost; NFS servers of hard mounts that do not respond. The check skips floppies,
+optical drives, network block devices and RAM disks.
 
-**Verdicts.** Each disk with more than `maximum` lines fails, and is one finding with its
-partitions. `ignore` names devices and servers that are no fault here, as the kernel names them,
-with `*` for any part: `sd*`. A remount read-only and a lost member of an array fail whatever
-`maximum` says. An NFS server fails from `not responding, still trying` on until the log says that
-it is OK: it does when a request that waited is answered, and so not if all that waited was killed.
-It is ok only if the log has no gap, and says since when if its beginning is gone, as `xid` does.
-Captured files without a kernel log are not applicable. With `--since` a disk fails only if a line
-of it came since the last look; a remount read-only, a lost member and a server that does not
-respond as without.
+**Verdicts.** A disk fails if the log has more than `maximum` lines about it; a disk and its
+partitions share one finding. `ignore` names devices and servers to skip, as the kernel names them,
+with `*` for any text: `sd*`. A read-only remount and a lost member of an array always fail,
+whatever `maximum` is. An NFS server fails from the line `not responding, still trying` until the
+log says that it is OK. The kernel logs this when it answers a waiting request, so not if all
+waiting processes were killed. The check is ok only if the log has no gap. If the beginning of the
+log is gone, the finding says when the log begins, as `xid` does. Captured files without a kernel
+log are not applicable. With `--since` a disk fails only if a line about it came since the last
+look. Read-only remounts, lost members and servers that do not respond fail with and without
+`--since`.
 
 **To fix it** read the disk's own state: `smartctl -x` or `nvme smart-log`; reseat or replace a disk
-that comes back with errors. A file system with errors is checked unmounted, before its next use. An
-NFS server: `rpcinfo -t SERVER nfs`, then the server itself; what waits for it goes on once it
-answers.
+with repeated errors. Unmount a file system with errors and check it before its next use. For an NFS
+server run `rpcinfo -t SERVER nfs`, then check the server itself; waiting processes continue after
+it answers.
 """
 
 import re
@@ -50,17 +51,17 @@ WORDS = {
 }
 ALWAYS = frozenset({"read_only", "disk_failed"})
 ADVICE = (
-    "save what matters on it, then read its own state: `smartctl -x` or `nvme smart-log`, and "
-    "its link (pci_links); replace a disk that comes back with errors"
+    "save its important data, then read its own state: `smartctl -x` or `nvme smart-log`, and "
+    "its link (pci_links); replace a disk with repeated errors"
 )
 CHECK_IT = (
-    "unmount it and check it (`fsck`, `xfs_repair`, `btrfs check`) before its next use; if the "
-    "disk below logs errors too, replace that first"
+    "unmount it and check it (`fsck`, `xfs_repair`, `btrfs check`) before its next use; if its "
+    "disk logs errors too, replace the disk first"
 )
 REACH_IT = (
-    "`rpcinfo -t SERVER nfs` says whether it answers: if all that waited for it was killed, the "
-    "kernel does not log that it is back, and `ignore` may name it until the reboot. Else look at "
-    "the server: what waits for it goes on once it answers"
+    "`rpcinfo -t SERVER nfs` shows whether it answers. If it does and all waiting processes were "
+    "killed, the kernel does not log that it is back: put it in `ignore` until the reboot. If "
+    "not, check the server: waiting processes continue after it answers"
 )
 DISK = re.compile(r"(nvme[0-9]+|(?:sd|vd|xvd|hd)[a-z]+|ata[0-9]+)")
 
@@ -69,9 +70,9 @@ class Params(CheckParams):
     """`storage_errors: {}` or `storage_errors: {ignore: ["sd*"], maximum: 2}`"""
 
     maximum: Annotated[int, Meta(ge=0)] = 0
-    """How many lines about one disk are allowed since boot."""
+    """The most lines about one disk since boot."""
     ignore: tuple[str, ...] = ()
-    """Devices and servers that are no fault here: `sda`, `sd*`."""
+    """Devices and servers to skip: `sda`, `sd*`."""
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
@@ -102,7 +103,8 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
 
 
 def by_disk(events: tuple[KernelEvent, ...], params: Params) -> dict[str, list[KernelEvent]]:
-    """The events of each disk with its partitions; of no known device under an empty name."""
+    """The events of each disk with its partitions; events without a known device under an empty
+    name."""
     disks: dict[str, list[KernelEvent]] = {}
     for event in events:
         device = event.detail or ""
@@ -133,7 +135,7 @@ def judge_server(server: str, event: KernelEvent, booted: float | None) -> Findi
     return fail(
         server_subject(server),
         expected="responding",
-        actual="not responding, and not logged as back",
+        actual="not responding, and no line says that it is back",
         advice=REACH_IT,
         details=quoted([event]),
         last=last_of([event], booted) or UNSET,
@@ -159,5 +161,5 @@ CHECK = Check(
         "kernel_log.since_s",
     ),
     judge=judge,
-    unasked="for servers and workstations: `generic` asks what holds of any node",
+    unasked="for servers and workstations: `generic` has only checks for any node",
 )

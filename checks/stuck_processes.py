@@ -1,22 +1,22 @@
-"""No process hangs in the kernel, and zombies do not pile up.
+"""No process hangs in the kernel, and the node has few zombies.
 
-**Why it matters.** A process in state D waits for a file system, a disk or a driver, and cannot
-even be killed. One that stays there means that NFS hangs, a disk dies or the GPU driver is stuck:
-its job never ends, and the node often needs a reboot. Many zombies mean a parent that does not look
-after its children, until no pid is left.
+**Why it matters.** A process in state D waits for a file system, a disk or a driver, and cannot be
+killed. If it stays in D, NFS hangs, a disk fails or the GPU driver hangs: its job never ends, and
+the node often needs a reboot. Many zombies mean that a parent does not wait for its children; in
+the end no pid is left.
 
-**Read from** /proc: the state of every process, and of those in D again twice a second for as long
-as the baseline says. Only a process that is in D at every look, and was never scheduled in between,
-is blocked.
+**Read from** /proc: the state of every process. nodevet reads processes in D again twice a second,
+for as long as the baseline sets. A process is blocked only if it was in D at every look and was
+never scheduled in between.
 
-**Verdicts.** Each blocked process is a finding of its own, with the kernel function that it waits
-in; deliberately frozen processes are left out. One that waits for NFS follows from the server that
-is down, if `storage_errors` fails for one. Zombies are counted, and their parents named. Kernel
-threads are not judged: many of them wait in D by design. Other threads of a process than the first
-are not looked at; the kernel logs any that hangs for two minutes, see `kernel_faults`. Inside a
-container it is unknown: not every process is seen.
+**Verdicts.** Each blocked process has its own finding, with the kernel function in which it waits;
+processes that were frozen on purpose are skipped. If a process waits for NFS and `storage_errors`
+fails for one server, that finding is its cause. The check counts zombies and names their parents.
+It does not judge kernel threads: many of them wait in D by design. It reads only the first thread
+of a process; the kernel logs any thread that hangs for two minutes, see `kernel_faults`. Inside a
+container the check is unknown, because it cannot see every process.
 
-**To fix it** what it waits in says where to look: nfs or rpc, the file server; blk, nvme or xfs,
+**To fix it** the kernel function shows the cause: nfs or rpc, the file server; blk, nvme or xfs,
 the disk; nvidia or uvm, the driver. Then drain the node and reboot it.
 """
 
@@ -36,23 +36,25 @@ from nodevet.evidence.stuck import Stuck, StuckProcess
 from nodevet.model import Area, Check, CheckParams, Finding, Subject, fail, ok, unknown
 
 WAITS = (
-    "wchan says what it waits for: nfs, rpc: the file server; blk, nvme, xfs: the disk; nvidia, "
+    "wchan shows what it waits for: nfs, rpc: the file server; blk, nvme, xfs: the disk; nvidia, "
     "uvm: the driver. `cat /proc/PID/stack` shows more; drain and reboot if it does not end"
 )
 FROZEN = ("__refrigerator", "do_freezer_trap", "refrigerator")
-"""Where a process waits that was frozen on purpose: a paused container, a suspended job."""
+"""Functions in which a process waits that was frozen on purpose: a paused container, a suspended
+job."""
 FOR_SERVER = re.compile(r"_*(?:nfs|rpc|xprt)")
-"""Where one waits for an NFS server: rpc_wait_bit_killable, nfs_wait_bit_killable."""
-PARENTS = "restart their parent: zombies go once it has waited for them or has ended itself"
+"""Functions in which a process waits for an NFS server: rpc_wait_bit_killable,
+nfs_wait_bit_killable."""
+PARENTS = "restart their parent: zombies disappear after it waits for them or ends"
 
 
 class Params(CheckParams):
     """`stuck_processes: {}` or `stuck_processes: {seconds: 10, zombies: 100}`"""
 
     seconds: Annotated[int, Meta(ge=1, le=15)] = 5
-    """That a blocked process is watched."""
+    """How long to watch a blocked process."""
     zombies: Annotated[int, Meta(ge=0)] = 50
-    """The most that are allowed."""
+    """The most zombies."""
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
@@ -74,8 +76,8 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
 
 
 def silent_server(evidence: Evidence) -> str:
-    """The finding about the NFS server that does not respond; of several it is not known for which
-    a process waits."""
+    """The finding about the NFS server that does not respond; empty if there are several, because
+    nodevet cannot tell for which one a process waits."""
     log = evidence[KernelLog].data
     servers = silent_servers((log.events if log else None) or ())
     return f"storage_errors {server_subject(*servers).label}" if len(servers) == 1 else ""
@@ -112,18 +114,20 @@ def judge_zombies(data: Stuck, most: int) -> Finding:
 
 
 def unsure_finding(data: Stuck, params: Params) -> Finding | None:
-    """Why more may be blocked than are listed; None if not."""
+    """The unknown finding if more processes may be blocked than listed; None if not."""
     subject = Subject(kind="processes", id="blocked")
     if data.complete is not True:
         return unknown(subject, why=why_hidden(data))
     if finding := first_unread(subject, data, "blocked", "blocked_count", "watched_s"):
         return finding
     if data.watched_s is not None and data.watched_s < params.seconds:
-        why = f"watched for {data.watched_s:g} s, and the baseline says {params.seconds} s"
+        why = f"watched for {data.watched_s:g} s, but the baseline sets {params.seconds} s"
         return unknown(subject, why=why, advice=ASK_AGAIN)
     listed = len(data.blocked or ())
     if data.blocked_count != listed:
-        return unknown(subject, why=f"{listed} of {data.blocked_count} blocked ones are listed")
+        return unknown(
+            subject, why=f"{listed} of {data.blocked_count} blocked processes are listed"
+        )
     return None
 
 
@@ -142,6 +146,6 @@ CHECK = Check(
         "stuck.zombie_count",
     ),
     judge=judge,
-    unasked="it watches every process for seconds: say stuck_processes: {} where storage hangs",
+    unasked="it watches every process for seconds: write stuck_processes: {} where storage hangs",
     asks=lambda params: {"stuck": (str(params.seconds),)},
 )

@@ -1,14 +1,14 @@
 """The node has no more swap than the baseline allows.
 
-**Why it matters.** A job that swaps runs at a fraction of its speed instead of being killed and
-restarted, and all ranks of a synchronous job wait for it. By default, the kubelet does not start
-on a node with swap.
+**Why it matters.** The kernel lets a job swap instead of killing it: it runs at a fraction of its
+speed, and all ranks of a synchronous job wait for it. By default, the kubelet does not start on a
+node with swap.
 
-**Read from** /proc/meminfo, SwapTotal: all active swap files, partitions and zram devices
-together.
+**Read from** /proc/meminfo, SwapTotal: the total of all active swap files, partitions and zram
+devices.
 
-**To fix it** `swapoff -a` turns it off now; it comes back at boot unless its line is removed from
-/etc/fstab, or its unit is masked: `systemctl list-units --type swap` names them. zram comes from
+**To fix it** `swapoff -a` turns it off now. It returns at boot unless you remove its line from
+/etc/fstab, or mask its unit: `systemctl list-units --type swap` names the units. zram comes from
 zram-generator or zramswap.service.
 """
 
@@ -27,7 +27,7 @@ class Params(CheckParams):
     bare: ClassVar[str] = "maximum_kb"
 
     maximum_kb: Literal["none"] | Annotated[int, Meta(ge=0)]
-    """KiB, all together."""
+    """The most swap in KiB, in total."""
 
 
 def judge(params: Params, total: int) -> Finding:
@@ -46,5 +46,5 @@ CHECK = node_value(
     judge=judge,
     learn=lambda total: total or "none",
     area=Area.MEMORY,
-    unasked="for HGX boards: elsewhere a site may want swap; say swap: none",
+    unasked="for HGX boards: other nodes may need swap; write swap: none",
 )

@@ -1,19 +1,19 @@
 """Kernel parameters have the expected values.
 
-**Why it matters.** Automatic NUMA balancing moves pages under a running job, swappiness decides
-what a node does when memory is short, and socket buffer sizes limit network throughput. They are
-set by packages, by tuned profiles and by hand, and drift apart unnoticed.
+**Why it matters.** Automatic NUMA balancing moves pages under a running job, swappiness decides how
+a node behaves when memory is short, and socket buffer sizes limit network throughput. Packages,
+tuned profiles and people set them, and the nodes diverge unnoticed.
 
-**Read from** /proc/sys, only what the baseline names. Names are spelled as sysctl(8) has them:
-dots between the parts, and a dot inside a part is a slash, `net.ipv4.conf.eth0/1.forwarding`.
+**Read from** /proc/sys, only the parameters in the baseline. Names are those of sysctl(8): dots
+between the parts; a dot inside a part becomes a slash, `net.ipv4.conf.eth0/1.forwarding`.
 
-**Verdicts.** A number is compared as a number, words one by one, however they are spaced. A
-parameter that the kernel does not have is unknown: its name may be wrong, or the module that brings
-it (br_netfilter, nf_conntrack) is not loaded. So is a parameter that saved evidence lacks, because
-the probe was not asked for it.
+**Verdicts.** Numbers compare as numbers; texts compare word by word, with any spacing. A parameter
+that the kernel does not have is unknown: its name may be wrong, or its module (br_netfilter,
+nf_conntrack) is not loaded. A parameter that saved evidence lacks is unknown too, because the probe
+did not read it.
 
-**To fix it** `sysctl -w` sets it now, a file in /etc/sysctl.d at every boot. Check first what
-else sets it: tuned, another file of `systemd-analyze cat-config sysctl.d`, the kubelet.
+**To fix it** `sysctl -w` sets it now, a file in /etc/sysctl.d sets it at every boot. First check
+what else sets it: tuned, another file of `systemd-analyze cat-config sysctl.d`, the kubelet.
 """
 
 import re
@@ -46,7 +46,7 @@ NUMBER = re.compile(r"-?[0-9]{1,20}")
 LOWEST, HIGHEST = -(1 << 63), (1 << 64) - 1
 NO_SLASHES_ALONE = r"(?!.*\./+(\.|$))"
 
-Name = Annotated[  # as sysctl(8) has it
+Name = Annotated[  # as sysctl(8) spells it
     str,
     Meta(
         pattern=rf"^{NO_SLASHES_ALONE}[A-Za-z0-9_][A-Za-z0-9_-]*(\.[A-Za-z0-9_/:@+-]+)+$",
@@ -65,7 +65,7 @@ Text = Annotated[
 
 
 class ParameterLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a parameter may be, where more than one value is right."""
+    """The allowed values of a parameter, if more than one is right."""
 
     minimum: int | None = None
     maximum: int | None = None
@@ -97,10 +97,10 @@ class Params(CheckParams):
 
 
 def normalize(params: Struct, field: str) -> None:
-    """For a `__post_init__`: the parameters in this field as they are compared.
+    """For a `__post_init__`: bring the parameters of this field into the form in which they
+    compare.
 
-    Raises FieldError for a number that no parameter can have.
-    """
+    Raises FieldError for a number that no parameter can have."""
     parameters: Mapping[str, Wanted] = getattr(params, field)
     refuse(
         FieldError("must be a number of at most 64 bits", field, name)
@@ -116,7 +116,7 @@ def normalize(params: Struct, field: str) -> None:
 
 
 def single_spaced(value: int | str) -> int | str:
-    """The words of a text apart by one space, as the evidence has them."""
+    """The words of a text with one space between them, as the evidence has them."""
     return " ".join(value.split()) if isinstance(value, str) else value
 
 
@@ -126,7 +126,7 @@ def values(expected: int | str | ParameterLimits) -> tuple[int | str | None, ...
     return (expected,)
 
 
-NO_NUMBER = "it is not a number: give its value as text, or check that the name is right"
+NO_NUMBER = "it is not a number: give its value as text, or check its name"
 
 
 def number(text: str) -> int | None:
@@ -154,13 +154,15 @@ def judge_value(subject: Subject, limits: int | str | ParameterLimits, text: str
     if not isinstance(limits, ParameterLimits):
         return ok_if(equal(limits, text), subject, expected=limits, actual=shown)
     if limits.one_of:
-        fits = any(equal(choice, text) for choice in limits.one_of)
-        return ok_if(fits, subject, expected=" or ".join(map(str, limits.one_of)), actual=shown)
+        is_allowed = any(equal(choice, text) for choice in limits.one_of)
+        return ok_if(
+            is_allowed, subject, expected=" or ".join(map(str, limits.one_of)), actual=shown
+        )
     expected = span(limits.minimum, limits.maximum)
     if actual is None:
         return fail(subject, expected=expected, actual=shown, advice=NO_NUMBER)
-    fits = within(actual, limits.minimum, limits.maximum)
-    return ok_if(fits, subject, expected=expected, actual=shown)
+    is_allowed = within(actual, limits.minimum, limits.maximum)
+    return ok_if(is_allowed, subject, expected=expected, actual=shown)
 
 
 def equal(expected: int | str, text: str) -> bool:
@@ -174,7 +176,7 @@ def equal(expected: int | str, text: str) -> bool:
 
 
 def learn(evidence: Evidence) -> Value:
-    """The values of the parameters that the probe was asked for."""
+    """The values of the parameters that the probe read."""
     data = evidence[Parameters].data
     pairs = ((record.name, record.value) for record in (data.parameters if data else None) or ())
     texts = {name: text for name, text in pairs if text is not None}
@@ -189,7 +191,7 @@ CHECK = Check(
     area=Area.KERNEL,
     reads=reads_of("sysctl.parameters[]", "name", "value"),
     judge=judge,
-    unasked="for HGX boards (NUMA balancing): other parameters are a site's own",
+    unasked="for HGX boards (NUMA balancing): each site chooses its other parameters",
     learn=learn,
     severity=Severity.WARNING,
     asks=lambda params: {"sysctl": tuple(params.parameters)},

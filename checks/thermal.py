@@ -1,22 +1,23 @@
 """Every GPU stays far enough below the temperature at which it slows down.
 
-**Why it matters.** A GPU that is hotter than its neighbours under the same load has a dust filter,
-a fan or a thermal pad that fails: it will throttle tomorrow, and every other GPU of the job will
-wait for it. Degrees alone do not say it: 85 °C is the limit of one model and ordinary for another.
+**Why it matters.** If a GPU is hotter than its neighbours under the same load, its dust filter, fan
+or thermal pad is failing: it will soon throttle, and every other GPU of the job will wait for it.
+The temperature alone does not show this: 85 °C is the limit of one model and normal for another.
 
-**Read from** NVML: where the board gives it (Hopper and later, Ada for servers) the T.Limit margin,
-nvmlDeviceGetMarginTemperature, and at which margins it acts; else the temperature of the GPU and
-its thresholds (maximum operating, slowdown, shutdown). For memory (HBM): its temperature and
-maximum, if the GPU has them.
+**Read from** NVML. If the board reports it (Hopper and later, Ada for servers): the T.Limit margin,
+nvmlDeviceGetMarginTemperature, and the margins at which the board acts. Otherwise: the temperature
+of the GPU and its thresholds (maximum operating, slowdown, shutdown). For memory (HBM): its
+temperature and maximum, if the GPU reports them.
 
-**Verdicts.** Judged is the distance to the maximum operating temperature; to slowdown or shutdown
-on a board without one. Less than `minimum_margin_c` for the GPU, or `minimum_memory_margin_c` for
-its memory, fails. It is a reading of one moment: look under load. A board that gives no limit, or
-no temperature, is not applicable; so is memory whose maximum NVML reports only as a T.Limit.
+**Verdicts.** The check judges the distance to the maximum operating temperature, or to slowdown or
+shutdown if the board has no such maximum. A distance below `minimum_margin_c` for the GPU, or
+`minimum_memory_margin_c` for its memory, fails. It is a momentary reading: check under load. A
+board that reports no limit or no temperature is not applicable; so is memory whose maximum NVML
+reports only as a T.Limit.
 
-**To fix it** one GPU hotter than the others: its heat sink, its fan, what blocks its airflow. All
-of them: fans, blanking panels, inlet temperature, the coolant's flow. `throttle_reasons` says
-whether it is slowed down already.
+**To fix it** if one GPU is hotter than the others, check its heat sink, its fan and its airflow. If
+all of them are hot, check fans, blanking panels, inlet temperature and the coolant's flow.
+`throttle_reasons` shows whether the GPU already slows down.
 """
 
 from collections.abc import Iterator
@@ -41,14 +42,14 @@ from nodevet.model import (
     unknown,
 )
 
-NOT_TOLD = (*NOT_SUPPORTED, "NVML_ERROR_FUNCTION_NOT_FOUND", "NVML_ERROR_INVALID_ARGUMENT")
+NOT_REPORTED = (*NOT_SUPPORTED, "NVML_ERROR_FUNCTION_NOT_FOUND", "NVML_ERROR_INVALID_ARGUMENT")
 NO_SENSOR = "NVML returned 0: no sensor"
-DEGREES = range(-200, 300)  # what can be believed of a temperature or a margin
+DEGREES = range(-200, 300)  # plausible temperatures and margins
 BY_MARGIN = ("tlimit_gpu_max_c", "tlimit_slowdown_c", "tlimit_shutdown_c")
 BY_DEGREES = ("temperature_gpu_max_c", "temperature_slowdown_c", "temperature_shutdown_c")
 COOLING = (
-    "compare it with the other GPUs here: one hotter than the rest points to its heat sink, fan or "
-    "airflow; all of them to the node's fans, blanking panels, inlet air or coolant"
+    "compare it with the other GPUs here: if only one is hotter, check its heat sink, fan or "
+    "airflow; if all are, check the node's fans, blanking panels, inlet air or coolant"
 )
 
 Margin = Annotated[int, Meta(ge=0, le=100)]
@@ -60,16 +61,16 @@ class Params(CheckParams):
     bare: ClassVar[str] = "minimum_margin_c"
 
     minimum_margin_c: Margin = 5
-    """By how many degrees the GPU must be below its maximum operating temperature."""
+    """The least number of degrees between the GPU and its maximum operating temperature."""
     minimum_memory_margin_c: Margin = 3
-    """The same of its memory, which runs closer to its maximum."""
+    """The same for its memory, which runs closer to its maximum."""
 
 
 SLOWED_BY_HEAT = 0x20 | 0x40  # nvmlClocksEventReasonSwThermalSlowdown, ...HwThermalSlowdown
 
 
 class UnreadError(Exception):
-    """A temperature that is needed was not read; the message says which, and why."""
+    """A required temperature was not read; the message says which, and why."""
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
@@ -80,7 +81,7 @@ def judge_gpu(gpu: Gpu, params: Params) -> Iterator[Finding]:
     subject = subject_of(gpu)
     least = {"GPU": params.minimum_margin_c, "memory": params.minimum_memory_margin_c}
     margins: dict[str, int] = {}
-    doubts, untold = [], []
+    doubts, unreported = [], []
     for part, margin_of in (("GPU", gpu_margin), ("memory", memory_margin)):
         try:
             margin = margin_of(gpu)
@@ -88,7 +89,7 @@ def judge_gpu(gpu: Gpu, params: Params) -> Iterator[Finding]:
             doubts.append(str(doubt))
         else:
             margins |= {} if margin is None else {part: margin}
-            untold += [part] if margin is None else []
+            unreported += [part] if margin is None else []
     below = {part: margin for part, margin in margins.items() if margin < least[part]}
     if below:
         yield fail(
@@ -106,13 +107,13 @@ def judge_gpu(gpu: Gpu, params: Params) -> Iterator[Finding]:
     elif margins and not below:
         expected = {part: f"at least {least[part]}" for part in margins}
         yield ok(subject, expected=expected, actual=margins, unit="°C", why="below its maximum")
-    if untold:
-        why = f"NVML tells no temperature with a limit of its {' and its '.join(untold)}"
+    if unreported:
+        why = f"NVML reports no temperature with a limit for its {' and its '.join(unreported)}"
         yield not_applicable(subject, why=why)
 
 
 def gpu_margin(gpu: Gpu) -> int | None:
-    """Degrees to the first limit that the board gives; or None. Raises UnreadError."""
+    """Degrees to the first limit that the board reports; or None. Raises UnreadError."""
     margin = value(gpu, "temperature_margin_c")
     if margin is not None:
         return margin - (first_limit(gpu, BY_MARGIN) or 0)
@@ -128,14 +129,14 @@ def memory_margin(gpu: Gpu) -> int | None:
 
 
 def first_limit(gpu: Gpu, fields: tuple[str, ...]) -> int | None:
-    """The first of these limits that the board gives. Raises UnreadError."""
+    """The first of these limits that the board reports. Raises UnreadError."""
     return next((limit for field in fields if (limit := value(gpu, field)) is not None), None)
 
 
 def value(gpu: Gpu, field: str) -> int | None:
-    """Degrees; None if this board does not give them. Raises UnreadError."""
+    """Degrees; None if this board does not report them. Raises UnreadError."""
     degrees: int | None = getattr(gpu, field)
-    if degrees is None and (gpu.errors.get(field) in (*NOT_TOLD, NO_SENSOR)):
+    if degrees is None and (gpu.errors.get(field) in (*NOT_REPORTED, NO_SENSOR)):
         return None
     if degrees is None:
         raise UnreadError(f"{field}: {gpu.why(field)}")
@@ -163,6 +164,6 @@ CHECK = Check(
         *reads_of("gpu.gpus[]", "temperature_memory_c", "temperature_memory_max_c"),
     ),
     judge=judge,
-    unasked="for data center GPUs: a GeForce works close to its limit by design",
+    unasked="for data center GPUs: a GeForce runs close to its limit by design",
     severity=Severity.WARNING,
 )

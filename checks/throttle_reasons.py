@@ -1,20 +1,21 @@
 """No GPU is throttled for a reason that the baseline does not allow.
 
-**Why it matters.** A GPU that is too hot, or that the platform slows with the power brake, runs
-at a fraction of its clock, and in a synchronous job every other GPU waits for it. Temperatures
-and power draw alone do not show it.
+**Why it matters.** A GPU that is too hot, or that the platform slows with the power brake, runs at
+a fraction of its clock, and in a synchronous job every other GPU waits for it. Temperatures and
+power draw alone do not show it.
 
-**Read from** NVML, nvmlDeviceGetCurrentClocksEventReasons (before driver 535:
-...ThrottleReasons), the reasons in force at the moment of reading.
+**Read from** NVML, nvmlDeviceGetCurrentClocksEventReasons (before driver 535: ...ThrottleReasons),
+the active reasons at the moment of reading.
 
-**Verdicts.** Without `allow`, these are not a fault: gpu_idle, applications_clocks_setting,
-sw_power_cap (a busy GPU at its power limit) and display_clock_setting. A bit that nodevet has no
-name for fails too, shown by its value. A GPU that reports no reasons is not applicable. A reason
-that comes and goes is seen only while it holds: look again under load.
+**Verdicts.** Without `allow`, these reasons are not a fault: gpu_idle, applications_clocks_setting,
+sw_power_cap (a busy GPU at its power limit) and display_clock_setting. A bit without a name in
+nodevet fails too, and the finding shows its value. A GPU that reports no reasons is not applicable.
+The check sees an intermittent reason only while it is active: check again under load.
 
-**To fix it** hw_slowdown and hw_thermal_slowdown: fans, airflow, heat sink, inlet temperature.
-hw_power_brake_slowdown: power supplies and their redundancy. sw_thermal_slowdown: cooling, before
-the hardware steps in. sync_boost: the sync boost group in DCGM.
+**To fix it** hw_slowdown and hw_thermal_slowdown: check fans, airflow, heat sink, inlet
+temperature. hw_power_brake_slowdown: check power supplies and their redundancy.
+sw_thermal_slowdown: check cooling before the hardware throttles. sync_boost: check the sync boost
+group in DCGM.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -52,22 +53,23 @@ BITS: dict[int, Reason] = {  # nvmlClocksEventReason*, nvml.h
 
 ADVICE: dict[str, str] = {  # the most urgent first
     "hw_power_brake_slowdown": "the platform asserts the power brake: `ipmitool sel list` and "
-    "`ipmitool sdr type 'Power Supply'` show a supply that failed or is unplugged; else look at "
-    "the BMC's power cap",
+    "`ipmitool sdr type 'Power Supply'` show a failed or unplugged supply; if there is none, "
+    "look at the BMC's power cap",
     "hw_thermal_slowdown": "drain the node before the GPU shuts down: the hardware is throttling",
-    "hw_slowdown": "too hot, too much power, or the power brake: check cooling and power supplies",
-    "sw_thermal_slowdown": "the driver is keeping it from overheating before the hardware has to",
-    "sync_boost": "another GPU of its sync boost group is slower: see that one, or end the group "
-    "in DCGM",
-    "sw_power_cap": "it is at its power limit: see power_limit; if the limit is right, so is this, "
-    "and the baseline may allow it",
-    "applications_clocks_setting": "application clocks below the maximum are set: see gpu_clocks",
-    "display_clock_setting": "a display holds the clocks: end what draws on this GPU",
+    "hw_slowdown": "heat, power or the power brake: check cooling and power supplies",
+    "sw_thermal_slowdown": "the driver slows it down so that it does not overheat",
+    "sync_boost": "another GPU of its sync boost group is slower: see that GPU, or remove the "
+    "group in DCGM",
+    "sw_power_cap": "it is at its power limit: see power_limit; if the limit is right, the "
+    "baseline may allow this reason",
+    "applications_clocks_setting": "its application clocks are set below the maximum: see "
+    "gpu_clocks",
+    "display_clock_setting": "a display holds the clocks: end the processes that draw on this GPU",
     "gpu_idle": "nothing runs on it: check again under load, or allow it",
 }
 HOT = ("hw_thermal_slowdown", "hw_slowdown", "sw_thermal_slowdown")
-UNNAMED = "`nvidia-smi -q -d PERFORMANCE` of the driver that knows this reason names it"
-HOTTER_C = 10  # than every other GPU: then it is not the air of the whole node
+UNNAMED = "`nvidia-smi -q -d PERFORMANCE` of a newer driver may name this reason"
+HOTTER_C = 10  # hotter than every other GPU: the air of the node is not the cause
 
 
 class Params(CheckParams):
@@ -117,7 +119,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
 
 
 def temperatures(gpus: Iterable[Gpu]) -> list[int]:
-    """Degrees Celsius of those that were read, the lowest first."""
+    """The temperatures that were read, in degrees Celsius, the lowest first."""
     return sorted(gpu.temperature_gpu_c for gpu in gpus if gpu.temperature_gpu_c is not None)
 
 
@@ -129,23 +131,23 @@ def advice_for(gpu: Gpu, reasons: Sequence[str], heats: Sequence[int]) -> str:
 
 
 def heat(gpu: Gpu, heats: Sequence[int]) -> str:
-    """Where to look for the cause, by what the temperatures of all GPUs tell, this one's too."""
+    """Where to look for the cause, by the temperatures of this GPU and the others."""
     own, others = gpu.temperature_gpu_c, other_temperatures(gpu, heats)
     if own is None or not others:
         return "Check fans, airflow, inlet temperature and its heat sink"
     if own >= others[-1] + HOTTER_C:
         return (
             "It is hotter than the others: look at the GPU itself, its heat sink, its fan and "
-            "what blocks its airflow"
+            "its airflow"
         )
     return (
-        "The others are nearly as hot: check what cools the whole node: fans, blanking panels, "
-        "inlet temperature"
+        "The others are nearly as hot: check the cooling of the whole node: fans, blanking "
+        "panels, inlet temperature"
     )
 
 
 def other_temperatures(gpu: Gpu, heats: Sequence[int]) -> list[int]:
-    """The temperatures of the other GPUs, of those of all, the lowest first."""
+    """The temperatures of the other GPUs, the lowest first. `heats`: those of all GPUs."""
     others = list(heats)
     if gpu.temperature_gpu_c is not None:
         others.remove(gpu.temperature_gpu_c)

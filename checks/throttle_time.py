@@ -1,20 +1,22 @@
 """No GPU was throttled for longer than the baseline allows since its driver was loaded.
 
-**Why it matters.** A GPU that overheats under load is cool again when it is looked at, and what
-`throttle_reasons` reads is of that moment. How long each reason held tells of the nights before.
+**Why it matters.** A GPU that overheats under load has cooled down when someone looks at it, and
+`throttle_reasons` reads only the present moment. These counters show how long each reason was
+active in the nights before.
 
 **Read from** NVML, the fields NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN,
 ..._HW_THERM_SLOWDOWN, ..._SW_POWER_CAP and ..._HW_POWER_BRAKE_SLOWDOWN: nanoseconds that begin at 0
 when the driver is loaded.
 
-**Verdicts.** Judged is what the baseline gives the most seconds for. What happened once stays in
-these counts until the driver is loaded again: allow some, or reload it after the cooling was fixed.
-A reason whose time this GPU or driver does not tell is not applicable.
+**Verdicts.** The check judges the reasons for which the baseline sets a maximum in seconds. A past
+event stays in these counters until the driver is loaded again: allow some seconds, or reload the
+driver after the cooling was fixed. A reason whose time this GPU or driver does not report is not
+applicable.
 
-**To fix it** thermal: fans, airflow, heat sink, inlet temperature; see `thermal` for how close it
-is now. Power cap: a busy GPU reaches its power limit, which is no fault by itself: allow what its
-jobs need, and compare the limit with `power_limit`. Power brake: power supplies and their
-redundancy, the BMC's power cap.
+**To fix it** thermal: check fans, airflow, heat sink, inlet temperature; see `thermal` for the
+present margin. Power cap: a busy GPU reaches its power limit, which is not a fault by itself: allow
+as much as its jobs need, and compare the limit with `power_limit`. Power brake: check power
+supplies and their redundancy, and the BMC's power cap.
 """
 
 from collections.abc import Iterable, Iterator
@@ -39,7 +41,7 @@ from nodevet.model import (
     unknown,
 )
 
-NOT_TOLD = (*NOT_SUPPORTED, "NVML_ERROR_FUNCTION_NOT_FOUND", "NVML_ERROR_INVALID_ARGUMENT")
+NOT_REPORTED = (*NOT_SUPPORTED, "NVML_ERROR_FUNCTION_NOT_FOUND", "NVML_ERROR_INVALID_ARGUMENT")
 NS = 10**9
 REASONS = {
     "sw_thermal_s": "throttled_sw_thermal_ns",
@@ -48,12 +50,12 @@ REASONS = {
     "power_brake_s": "throttled_power_brake_ns",
 }
 COOLING = (
-    "look at its heat sink, fans, airflow and inlet temperature, and load it while watching "
-    "throttle_reasons; the count begins again when the driver is loaded"
+    "look at its heat sink, fans, airflow and inlet temperature, and watch throttle_reasons "
+    "under load; the count begins again when the driver is loaded"
 )
 SUPPLY = (
-    "`ipmitool sel list` and `ipmitool sdr type 'Power Supply'` show a supply that failed or was "
-    "unplugged; else look at the BMC's power cap"
+    "`ipmitool sel list` and `ipmitool sdr type 'Power Supply'` show a failed or unplugged "
+    "supply; if there is none, look at the BMC's power cap"
 )
 
 CAPPED = "compare its power limit with the board's default: `nodevet explain power_limit`"
@@ -71,21 +73,21 @@ class Params(CheckParams):
     """`throttle_time: {hw_thermal_s: 60, power_brake_s: 0}`"""
 
     sw_thermal_s: Most | None = None
-    """The most seconds for which the driver may have slowed it down because of heat."""
+    """The most seconds for which the driver may have slowed the GPU down because of heat."""
     hw_thermal_s: Most | None = None
-    """The same of the hardware."""
+    """The most seconds for which the hardware may have slowed it down because of heat."""
     power_cap_s: Most | None = None
     """The most seconds at the power limit."""
     power_brake_s: Most | None = None
-    """The same of the platform's power brake."""
+    """The most seconds under the platform's power brake."""
 
     def __post_init__(self) -> None:
         if not limits(self):
-            raise ValueError("give the most seconds of at least one reason")
+            raise ValueError("give the most seconds for at least one reason")
 
 
 def limits(params: Params) -> dict[str, float]:
-    """The most seconds, by reason."""
+    """The most seconds by reason."""
     seconds = {name: getattr(params, name) for name in REASONS}
     return {name: most for name, most in seconds.items() if most is not None}
 
@@ -101,8 +103,8 @@ def judge_gpu(gpu: Gpu, most: dict[str, float]) -> Iterator[Finding]:
         name: round(ns / NS, 1) for name, ns in times.items() if ns is not None and ns >= 0
     }
     above = {name: seconds for name, seconds in seconds_by_reason.items() if seconds > most[name]}
-    silent = [name for name in most if gpu.errors.get(REASONS[name]) in NOT_TOLD]
-    unread = [name for name in most if name not in seconds_by_reason and name not in silent]
+    unreported = [name for name in most if gpu.errors.get(REASONS[name]) in NOT_REPORTED]
+    unread = [name for name in most if name not in seconds_by_reason and name not in unreported]
     if above:
         yield fail(
             subject,
@@ -117,13 +119,13 @@ def judge_gpu(gpu: Gpu, most: dict[str, float]) -> Iterator[Finding]:
     elif seconds_by_reason and not above:
         expected = {name: f"at most {most[name]:g}" for name in seconds_by_reason}
         yield ok(subject, expected=expected, actual=seconds_by_reason)
-    if silent:
-        why = f"this GPU or driver does not tell: {', '.join(silent)}"
+    if unreported:
+        why = f"this GPU or driver does not report: {', '.join(unreported)}"
         yield not_applicable(subject, why=why)
 
 
 def advice(above: Iterable[str]) -> str:
-    """What to do about these reasons."""
+    """The advice for these reasons."""
     return ". ".join(dict.fromkeys(ADVICE[name] for name in above))
 
 
@@ -132,7 +134,7 @@ CHECK = Check(
     area=Area.GPU,
     reads=(*IN_HAND, *(f"gpu.gpus[].{field}" for field in REASONS.values())),
     judge=judge,
-    unasked="what happened once stays counted: say how many seconds are ordinary",
+    unasked="the counters keep past events: write how many seconds are normal",
     learn=lambda evidence: None,
     severity=Severity.WARNING,
 )

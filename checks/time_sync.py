@@ -1,19 +1,19 @@
-"""The kernel's clock is being kept right by NTP or PTP.
+"""NTP or PTP keeps the kernel's clock right.
 
 **Why it matters.** A clock that nothing corrects is right on the day of installation and seconds
-off weeks later: then logs of two nodes cannot be put in order, credentials are rejected and
-`make` rebuilds the wrong files. `clock_skew` sees that once it happened; this says that it will.
+off weeks later. Then nobody can put the logs of two nodes in order, services reject credentials and
+`make` rebuilds the wrong files. `clock_skew` reports a wrong clock; this check warns before.
 
-**Read from** adjtimex(2), without changing anything: STA_UNSYNC and the maximum error that the
-kernel assumes. chrony, ntpd, systemd-timesyncd and linuxptp all tell the kernel.
+**Read from** adjtimex(2), without changing anything: STA_UNSYNC and the kernel's estimate of the
+maximum error. chrony, ntpd, systemd-timesyncd and linuxptp all report to the kernel.
 
-**Verdicts.** Fails if the clock is not synchronised, and, if the baseline gives a maximum, if the
-error may be larger than that; between two corrections it grows by half a millisecond a second. On
-a node that booted less than five minutes ago an unsynchronised clock is unknown. chrony tells the
-kernel only with `rtcsync` in its configuration, which every distribution has there.
+**Verdicts.** The check fails if the clock is not synchronised, or if the error may exceed the
+baseline's maximum; between two corrections the possible error grows by half a millisecond per
+second. On a node that booted less than five minutes ago an unsynchronised clock is unknown. chrony
+reports to the kernel only with `rtcsync` in its configuration, which every distribution sets.
 
-**To fix it** `chronyc tracking` or `timedatectl timesync-status` says whether a server is reached;
-`systemctl enable --now chronyd` (Debian and Ubuntu: chrony) starts it.
+**To fix it** `chronyc tracking` or `timedatectl timesync-status` shows whether the node reaches a
+server; `systemctl enable --now chronyd` (Debian and Ubuntu: chrony) starts the service.
 """
 
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ from nodevet.model import Area, Check, CheckParams, Finding, Severity, fail, ok,
 YOUNG = 300.0  # seconds since boot
 ERROR = 5  # TIME_ERROR
 ADVICE = (
-    "`systemctl status chrony chronyd systemd-timesyncd` shows which service should do it, "
+    "`systemctl status chrony chronyd systemd-timesyncd` shows which service should run, "
     "`chronyc sources` whether it reaches a server; with chrony also check that rtcsync is set"
 )
 
@@ -40,7 +40,7 @@ class Params(CheckParams):
     """`time_sync: {}` or `time_sync: {maximum_error_ms: 1000}`"""
 
     maximum_error_ms: Annotated[float, Meta(gt=0)] | None = None
-    """The most that the clock may be off, as the kernel reckons it; without it, not judged."""
+    """The largest possible error of the clock, by the kernel's estimate; if not set, not judged."""
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
@@ -71,7 +71,7 @@ def unsynchronised_finding(up: float | None) -> Finding:
 
 
 def judge_error(error: int, most_ms: float) -> Finding:
-    """`error`: microseconds, as the kernel reckons it."""
+    """`error`: microseconds, by the kernel's estimate."""
     if error < 0:
         return unknown(why=f"clock_maxerror_us: {error}")
     expected = f"at most {most_ms:g} ms off"
@@ -87,6 +87,6 @@ CHECK = Check(
         "host.uptime_s",
     ),
     judge=judge,
-    unasked="for servers: elsewhere say time_sync: {} where NTP or PTP keeps the clock",
+    unasked="for servers: on other nodes write time_sync: {} if NTP or PTP keeps the clock",
     severity=Severity.WARNING,
 )

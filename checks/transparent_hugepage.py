@@ -1,17 +1,17 @@
 """Transparent huge pages are set as expected.
 
 **Why it matters.** With `always` the kernel compacts memory while a job allocates, which stalls the
-job and makes its memory grow beyond what it asked for; with `never` large arrays cause more TLB
-misses. Vendors differ in what they advise, and nodes that differ make one job uneven.
+job and makes its memory larger than it requested. With `never` large arrays cause more TLB misses.
+Vendors give different advice, and if nodes differ, the ranks of one job run at different speeds.
 
 **Read from** /sys/kernel/mm/transparent_hugepage/enabled and defrag; see
 Documentation/admin-guide/mm/transhuge.rst in the kernel tree.
 
-**Verdicts.** A list names every allowed value. A kernel without huge pages is unknown, as its
-files are not there.
+**Verdicts.** A list names every allowed value. A kernel without huge pages is unknown, because it
+does not have these files.
 
 **To fix it** a tmpfiles.d rule that writes the word sets it now (`systemd-tmpfiles --create`) and
-at every boot; `transparent_hugepage=` on the kernel's command line is older advice. Check first
+at every boot; `transparent_hugepage=` on the kernel's command line is older advice. First check
 what else sets it: tuned sets it in most profiles.
 """
 
@@ -38,9 +38,9 @@ class Params(CheckParams):
     bare: ClassVar[str] = "enabled"
 
     enabled: Enabled | Annotated[tuple[Enabled, ...], Meta(min_length=1)] | None = None
-    """A word, or every word that is right."""
+    """One allowed word, or a list."""
     defrag: Defrag | Annotated[tuple[Defrag, ...], Meta(min_length=1)] | None = None
-    """A word, or every word that is right."""
+    """One allowed word, or a list."""
 
     def __post_init__(self) -> None:
         one_or_more(self, *FIELDS)
@@ -73,7 +73,7 @@ CHECK = Check(
     area=Area.MEMORY,
     reads=reads_of("memory", "thp_defrag", "thp_enabled"),
     judge=judge,
-    unasked="vendors differ in their advice: say transparent_hugepage: madvise",
+    unasked="vendors give different advice: write transparent_hugepage: madvise",
     learn=learn,
     severity=Severity.WARNING,
 )

@@ -1,15 +1,15 @@
-"""The node has been up as long as expected: not too long, and not since a moment ago.
+"""The node has been up as long as expected: not too long, and not too short.
 
-**Why it matters.** A node that was up for a year runs an old kernel and has never proved that it
-boots; one that was up for minutes without a planned reboot crashed or lost power.
+**Why it matters.** A node that was up for a year runs an old kernel and has not shown that it still
+boots; a node that was up for minutes without a planned reboot crashed or lost power.
 
 **Read from** /proc/uptime.
 
-**Verdicts.** `minimum_s` and `maximum_days` count from boot. How often a node was rebooted is not
-seen in it.
+**Verdicts.** `minimum_s` and `maximum_days` count from boot. The check does not see how often a
+node rebooted.
 
 **To fix it** drain the node and reboot it. If a node rebooted by itself, `last -x reboot`,
-`journalctl -b -1 -e` and the BMC's event log say when and why.
+`journalctl -b -1 -e` and the BMC's event log show when and why.
 """
 
 from typing import Annotated, ClassVar
@@ -23,7 +23,7 @@ from nodevet.model import Area, CheckParams, Finding
 
 DAY = 86400
 REBOOT = "drain the node and reboot it"
-REBOOTED = "`last -x reboot`, `journalctl -b -1 -e` and the BMC's event log tell when and why"
+REBOOTED = "`last -x reboot`, `journalctl -b -1 -e` and the BMC's event log show when and why"
 
 
 class Params(CheckParams):
@@ -48,8 +48,7 @@ def judge(params: Params, seconds: float) -> Finding:
 
 def duration_text(seconds: float) -> str:
     """
-    >>> shown(90), shown(180 * 86400)
-    ('90 s', '180.0 days')
+    >>> duration_text(90), duration_text(180 * 86400) ('90 s', '180.0 days')
     """
     return f"{seconds:.0f} s" if seconds < DAY else f"{seconds / DAY:.1f} days"
 
@@ -60,7 +59,7 @@ CHECK = node_value(
     "uptime_s",
     judge=judge,
     learn=lambda _: None,  # it grows by itself
-    nothing="the baseline says neither minimum_s nor maximum_days",
+    nothing="the baseline sets neither minimum_s nor maximum_days",
     area=Area.KERNEL,
-    unasked="only a site knows when its nodes are rebooted",
+    unasked="only the site knows when its nodes reboot",
 )

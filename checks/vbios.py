@@ -1,20 +1,21 @@
-"""Every GPU runs a VBIOS version that the baseline lists, or the same as the others of its board.
+"""Every GPU runs a VBIOS version of the baseline, or the same version as equal boards.
 
-**Why it matters.** The VBIOS sets power tables, clocks, fan curves and memory timings. A board
-that was replaced, or that missed an update, behaves differently from its neighbours with every
-setting the same, and some driver branches refuse an old VBIOS.
+**Why it matters.** The VBIOS sets power tables, clocks, fan curves and memory timings. If a board
+was replaced or missed an update, it behaves differently from its neighbours although all settings
+are the same, and some driver branches refuse an old VBIOS.
 
-**Read from** NVML: nvmlDeviceGetVbiosVersion, and of the board nvmlDeviceGetBoardPartNumber and
+**Read from** NVML: nvmlDeviceGetVbiosVersion, and for the board nvmlDeviceGetBoardPartNumber and
 the PCI ids.
 
-**Verdicts.** With `one_of`, a GPU that has another version fails. Without it, the GPUs of one node
-that have the same PCI ids and board part number are compared: one that differs from most of them
-fails; if no version is that of most, all of them fail. A GPU that is alone with its part number is
-then not applicable, as is one that does not tell its VBIOS (a vGPU).
+**Verdicts.** With `one_of`, a GPU with any other version fails. Without it, the check compares the
+GPUs of one node that have the same PCI ids and board part number: a GPU that differs from most of
+them fails; if most of them do not share one version, all of them fail. A GPU that is alone with its
+part number is then not applicable. A GPU that does not report its VBIOS (a vGPU) is not applicable,
+too.
 
 **To fix it** drain the node and update the board with the server vendor's firmware package, which
-brings the VBIOS together with the rest of the baseboard's firmware. For a replaced board, ask the
-vendor for the bundle that matches the others.
+has the VBIOS together with the rest of the baseboard's firmware. For a replaced board, ask the
+vendor for the bundle that matches the other boards.
 """
 
 from collections.abc import Iterator
@@ -27,8 +28,9 @@ from nodevet.evidence.document import Evidence
 from nodevet.model import Area, Check, CheckParams, Finding, Severity, one_or_more
 
 ADVICE = (
-    "drain the node and bring it to one level with the server vendor's firmware bundle (nvfwupd "
-    "or the vendor's tool; it needs a power cycle); ask the vendor if the board was replaced"
+    "drain the node and bring all boards to one version with the server vendor's firmware bundle "
+    "(nvfwupd or the vendor's tool; it needs a power cycle); ask the vendor if the board was "
+    "replaced"
 )
 
 
@@ -38,14 +40,14 @@ class Params(CheckParams):
     bare: ClassVar[str] = "one_of"
 
     one_of: str | Annotated[tuple[str, ...], Meta(min_length=1)] | None = None
-    """The versions that are allowed, as NVML spells them; without it the GPUs must be alike."""
+    """The allowed versions, as NVML spells them; if not set, the versions must be equal."""
 
     def __post_init__(self) -> None:
         one_or_more(self, "one_of")
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    lacking = "this GPU does not tell its VBIOS version"
+    lacking = "this GPU does not report its VBIOS version"
     yield from each_version(
         evidence, "vbios_version", params.one_of, lacking=lacking, advice=ADVICE
     )

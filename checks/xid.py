@@ -1,46 +1,47 @@
 """The driver has logged no Xid since boot that points to faulty hardware.
 
 **Why it matters.** An Xid in the kernel log is often the only trace of a GPU that hung, lost memory
-rows or dropped a link: the job died, the GPU was reset, every other reading is fine again, and the
-next job will die on it too.
+rows or dropped a link. The job died, the GPU was reset and every other reading is fine again, but
+the next job will die on it too.
 
 **Read from** the kernel log since boot: /dev/kmsg, and the journal if the ring buffer no longer
-reaches back to boot. Only lines that the kernel itself wrote count.
+reaches back to boot. Only lines of the kernel itself count.
 
-**Verdicts.** `ignore` names the Xids that an application causes by itself; they are shown, and are
-not a fault, unless `repeats` says how often one GPU may have one within `hours`. Xids 144 to 150
-(NVLink of Blackwell) are a fault if their line says that they are fatal, or the unit's error status
-does. Every other one fails, a number that nodevet does not know too. NVIDIA's catalogue is milder
-with some that fail here: it ignores them (IGNORE) or restarts the job (RESTART_APP). The finding
-says so, and with `policy: nvidia` they are no fault. In a cascade, the first Xid counts: what
-follows from it (79 and then 119, 48 and within ten minutes 63 or 94, 154) is listed with it. The
-value of Xids 144 to 150 names the links, and a waiver covers no other link; for other numbers, a
-waiver covers any Xid of that number on that GPU.
+**Verdicts.** `ignore` names Xids that applications cause by themselves; the finding shows them, but
+they do not fail unless one GPU has them more often within `hours` than `repeats` allows. Xids 144
+to 150 (NVLink of Blackwell) fail if their line or the unit's error status says that they are fatal.
+Every other Xid fails, even if nodevet does not know its number. NVIDIA's catalogue is milder with
+some of them: its action is to ignore them (IGNORE) or to restart the job (RESTART_APP). The finding
+says so, and with `policy: nvidia` they do not fail. In a cascade, the first Xid counts: the finding
+lists with it the Xids that follow from it (119 after 79, 63 or 94 within ten minutes after 48,
+154). The value of Xids 144 to 150 names the links, and a waiver covers no other link; for other
+numbers, a waiver covers any Xid of that number on that GPU.
 
 A line counts only if it has the whole form of an Xid. The kernel begins many lines with the name of
-a process, which its user chooses: what only begins like an Xid is counted, and not judged.
+a process, which its user chooses: the check counts lines that only begin like an Xid, but does not
+judge them.
 
-An Xid is over once something has ended it: a reset of the GPU (the driver's Xid 154 back to None,
-vfio's `reset done`), loading the driver again if the firmware hung, a reboot in any case. A reset
-ends an unknown number, too. On A100 it does not end 64 and 95; only a reboot ends 79. The driver's
-own recommendation, in Xid 154, goes into the advice.
+A cure ends an Xid: a reset of the GPU (the driver's Xid 154 back to None, vfio's `reset done`),
+loading the driver again if the firmware hung, or a reboot in any case. A reset also ends Xids of
+unknown numbers. On A100 it does not end 64 and 95; only a reboot ends 79. The advice includes the
+driver's own recommendation from Xid 154.
 
-With `--since` an Xid that was there at the last look is past, too, and told; but not one after
-which a GPU needs a reset, or the node a reboot, until that has happened: its fault is still there.
-So is an SXid. `repeats` counts within its hours, whenever the last look was, and fails if the last
-of them came since.
+With `--since` an Xid of the last look is over, too, and the finding shows it. If the GPU needs a
+reset or the node a reboot after it, it fails until that has happened, because the fault remains.
+The same holds for SXids. `repeats` counts all lines within its hours, even before the last look,
+and fails if the last of them came after it.
 
-A GPU that fell off the bus is one loss, however many lines say so; a line that names no GPU belongs
-to the one with Xid 79, or to the only lost one. A GPU without Xids is ok only if the log has no
-gap. One whose beginning alone is gone (a volatile journal, a ring buffer that was overwritten) is
-judged for what it covers, and the finding says since when; unknown if that is less than an hour and
-less than what is gone, and for a GPU that is lost. An SXid (NVSwitch) fails unless the driver calls
-it non-fatal or has initialised the switch since; then it is not applicable, and shown. Captured
-files without a kernel log are not applicable.
+A GPU that fell off the bus is one loss, however many lines report it. A line that names no GPU
+belongs to the GPU with Xid 79, or to the only lost GPU. A GPU without Xids is ok only if the log
+has no gap. If only the beginning of the log is gone (a volatile journal, an overwritten ring
+buffer), the check judges the rest, and the finding says when the log begins. It is unknown if the
+rest is less than an hour and less than the missing part, or if the GPU is lost. An SXid (NVSwitch)
+fails unless the driver calls it non-fatal or has initialised the switch since; then it is not
+applicable, and the finding shows it. Captured files without a kernel log are not applicable.
 
 **To fix it** follow the advice, which is for the worst Xid. The log is empty again after a reboot,
-the fault may not be: run NVIDIA's field diagnostics or `dcgmi diag -r 3` before the node gets jobs
-again.
+but the fault may remain: run NVIDIA's field diagnostics or `dcgmi diag -r 3` before the node gets
+jobs again.
 """
 
 import re
@@ -111,20 +112,21 @@ from nodevet.model import (
 
 LINK = re.compile(r" link ([0-9]{1,3})\b")  # in the detail of an Xid of NVLink
 LINK_XIDS = frozenset({74, *range(144, 151)})
-TOGETHER_S = 60.0  # what NVSwitches and GPUs log within this is of one fault
-LOSS = "gpu_lost"  # the check that tells of a GPU that is lost, whatever Xids say so too
-LOST = "it is lost, and the log covers only what happened {}"
-REMAPS = frozenset({63, 64})  # what row_remapping tells of, too
-MEMORY = frozenset({48, 94, 95, 140, 171, 172})  # what ecc_errors counts, too
+TOGETHER_S = 60.0  # lines of NVSwitches and GPUs within this time are one fault
+LOSS = "gpu_lost"  # the check that reports a lost GPU; its Xids follow from it
+LOST = "it is lost, and the log covers only the time {}"
+REMAPS = frozenset({63, 64})  # row_remapping reports them, too
+MEMORY = frozenset({48, 94, 95, 140, 171, 172})  # ecc_errors counts them, too
 LASTING = (Remedy.POWER, Remedy.REBOOT, Remedy.RESET, Remedy.LINK, Remedy.SYSTEM)
-"""What does not end by itself: until its cure, what was there at the last look is there still."""
+"""Remedies of faults that do not end by themselves: an Xid of the last look remains until its
+cure."""
 SWITCH = (
     f"{REPORT}, then reset all GPUs and NVSwitches together, or reboot: a restart of "
-    "nvidia-fabricmanager alone clears nothing. If it comes back, suspect the baseboard"
+    "nvidia-fabricmanager alone clears nothing. If it happens again, suspect the baseboard"
 )
 UNMATCHED = (
-    "not judged: {} lines of the kernel log begin like an Xid or SXid and have another form, as "
-    "those do in which a process names itself so; `dmesg | grep Xid` shows them"
+    "not judged: {} lines of the kernel log begin like an Xid or SXid but have another form, for "
+    "example because a process chose such a name; `dmesg | grep Xid` shows them"
 )
 Code = Annotated[int, Meta(ge=1, le=65535)]
 Xid = Annotated[str, Meta(pattern=r"^[1-9][0-9]{0,4}$", title="the number of an Xid")]
@@ -134,20 +136,22 @@ class Params(CheckParams):
     """`xid: {}` or `xid: {ignore: [13, 43, 45], repeats: {31: 5, 94: 1}, hours: 24}`"""
 
     ignore: tuple[Code, ...] = TOLERATED
-    """Numbers that are no fault here."""
+    """Numbers that do not count as faults."""
     repeats: Mapping[Xid, Annotated[int, Meta(ge=0)]] = {}
-    """Xid: how often one GPU may have it within `hours`; lines within 10 s count as one."""
+    """The most times that one GPU may have this Xid within `hours`; lines within 10 s count as
+    one."""
     hours: Annotated[float, Meta(gt=0, le=8784)] = 24.0
     since: Literal["boot"] = "boot"
     policy: Literal["nodevet", "nvidia"] = "nodevet"
-    """`nvidia`: what NVIDIA's catalogue answers with IGNORE or RESTART_APP is no fault either."""
+    """`nvidia`: Xids whose action in NVIDIA's catalogue is IGNORE or RESTART_APP do not fail
+    either."""
 
     def tolerates(self, code: int) -> bool:
-        """Whether it is no fault here, unless it comes too often."""
+        """Whether the Xid does not count as a fault, unless it comes too often."""
         return code in self.ignore or (self.policy == "nvidia" and code in MILD)
 
     def allowed(self, code: int) -> int | None:
-        """How often it may occur within `hours`; None: it is not counted."""
+        """How often the Xid may occur within `hours`; None: no limit."""
         return self.repeats.get(str(code))
 
 
@@ -164,16 +168,16 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
 
 
 class Context(NamedTuple):
-    """By what else the Xids of a GPU are judged. Times are seconds after boot."""
+    """Facts by which the Xids of a GPU are judged. Times are seconds after boot."""
 
     params: Params
-    booted: float | None  # when the node booted; None: not known
-    seen: Seen | None  # the lines that were there at the last look
-    switches: Sequence[tuple[float, str]]  # fatal SXids: when, and their names
-    loaded_s: float | None  # when the driver was loaded last
-    resets: Mapping[str, float]  # when a function was reset last, by address
-    reset_s: float | None = None  # when this GPU was
-    architecture: str | None = None  # None: not known
+    booted: float | None  # when the node booted; None: unknown
+    seen: Seen | None  # the lines of the last look
+    switches: Sequence[tuple[float, str]]  # fatal SXids: times and names
+    loaded_s: float | None  # when the driver was last loaded
+    resets: Mapping[str, float]  # when a function was last reset, by address
+    reset_s: float | None = None  # when this GPU was last reset
+    architecture: str | None = None  # None: unknown
 
     def of(self, gpu: Gpu) -> "Context":
         return self.at(gpu.bus_id or "")._replace(architecture=gpu.gpu_architecture)
@@ -182,7 +186,7 @@ class Context(NamedTuple):
         return self._replace(reset_s=self.resets.get(address) if address else None)
 
     def cured_s(self, code: int, recovered: float | None) -> float | None:
-        """When an Xid was ended last. `recovered`: when the driver said that all is well."""
+        """When an Xid last ended. `recovered`: when the driver reported that all is well."""
         cure = cure_of(code, self.architecture)
         if cure is Cure.BOOT:
             return None
@@ -190,7 +194,7 @@ class Context(NamedTuple):
         return latest_of(loaded, self.reset_s, recovered)
 
     def is_old(self, event: KernelEvent) -> bool:
-        """Whether an Xid was there at the last look, and leaves nothing behind."""
+        """Whether the last look had this Xid and it leaves no fault behind."""
         code = code_of(event)
         if self.seen is None or code in (None, RECOVERY) or not self.seen.has(event):
             return False
@@ -211,7 +215,7 @@ def context_of(evidence: Evidence, log: KernelLog, params: Params) -> Context:
 
 
 def last_moments(events: Iterable[KernelEvent], kind: str) -> dict[str, float]:
-    """When the last event of a kind was at each address."""
+    """The time of the last event of a kind at each address."""
     last: dict[str, float] = {}
     for event in events:
         if event.kind == kind and event.last_s is not None:
@@ -224,15 +228,15 @@ def last_moments(events: Iterable[KernelEvent], kind: str) -> dict[str, float]:
 
 
 def judge_gpus(evidence: Evidence, log: KernelLog, context: Context) -> Iterator[Finding]:
-    """Of what NVML lists, and of what the log names besides."""
+    """Findings about the GPUs that NVML lists, and about others in the log."""
     gpus, off_bus = located(evidence), off_the_bus(evidence)
     at = at_addresses(evidence, log, gpus)
-    nameless = [*judge_events(NODE, at.pop("", []), context)]
-    yield from nameless
+    unplaced = [*judge_events(NODE, at.pop("", []), context)]
+    yield from unplaced
     if not gpus:
         yield from (finding for finding in each_gpu(evidence) if isinstance(finding, Finding))
     doubt, since = covered(evidence, log)
-    doubt = "an Xid names no GPU" if nameless else doubt
+    doubt = "an Xid names no GPU" if unplaced else doubt
     begins = coverage(log)[1]
     for gpu, loss in zip(gpus, losses(evidence), strict=True):
         is_off = loss is not None or gpu.bus_id in off_bus
@@ -253,8 +257,8 @@ def judge_gpus(evidence: Evidence, log: KernelLog, context: Context) -> Iterator
 def at_addresses(
     evidence: Evidence, log: KernelLog, gpus: Sequence[Gpu]
 ) -> dict[str, list[KernelEvent]]:
-    """The Xids of each address. A line that says "off the bus", and not of which GPU, is of the
-    one that is: that has the Xid of it, or else alone is lost to NVML or to the PCI bus."""
+    """The Xids of each address. A line "off the bus" without an address belongs to the GPU with the
+    Xid for it, or else to the only GPU that is lost to NVML or to the PCI bus."""
     at = by_address(event for event in log.events or () if event.kind in ("xid", "off_bus"))
     lines = [event for event in at.get("", []) if event.kind == "off_bus"]
     where = {
@@ -273,7 +277,7 @@ def at_addresses(
 def judge_gpu(
     gpu: Gpu, events: Sequence[KernelEvent], context: Context, doubt: str, since: str
 ) -> Iterator[Finding]:
-    """`since`: what silence is about, where the log begins after boot."""
+    """`since`: when the log begins, if it begins after boot."""
     subject, own = subject_of(gpu), context.of(gpu)
     findings = [*judge_events(subject, events, own, board(gpu))] if events else []
     if findings:
@@ -299,7 +303,8 @@ def judge_events(
     context: Context,
     details: Mapping[str, str] = {},
 ) -> Iterator[Finding]:
-    """What is to be said against these Xids, if anything. `details`: what identifies the board."""
+    """The failure of these Xids, and an unknown finding about unreadable lines. `details`: what
+    identifies the board."""
     split = split_by_cures(events, context)
     if xids := faults(split, context):
         yield fault(subject, split, xids, context, details)
@@ -308,16 +313,16 @@ def judge_events(
         yield unknown(subject, why=f"an Xid line that cannot be read: {unclear.text}")
 
 
-# --- what is over
+# --- Xids that are over
 
 
 class Split(NamedTuple):
     """The Xids of one GPU: those that count, and those that are over."""
 
     now: list[KernelEvent]
-    old: list[KernelEvent]  # there at the last look, and no fault any more
-    past: list[KernelEvent]  # before what ended them
-    ended_s: float  # when that was, the last time
+    old: list[KernelEvent]  # of the last look, and no fault any more
+    past: list[KernelEvent]  # before their cure
+    ended_s: float  # the time of the last cure
 
     def describe_past(self, context: Context) -> str:
         if not self.past:
@@ -348,7 +353,7 @@ def split_by_cures(events: Sequence[KernelEvent], context: Context) -> Split:
 
 
 def trim_event(event: KernelEvent, end: float | None) -> KernelEvent:
-    """An event without what is before `end`."""
+    """The event without occurrences before `end`."""
     times = tuple(moment for moment in event.times_s if end is None or moment >= end)
     if len(times) == len(event.times_s):
         return event
@@ -356,12 +361,12 @@ def trim_event(event: KernelEvent, end: float | None) -> KernelEvent:
     return replace(event, times_s=times, count=len(times) or None, first_s=first)
 
 
-# --- what is a fault
+# --- Xids that are faults
 
 
 def faults(split: Split, context: Context) -> Xids:
-    """The Xids that are a fault, by number: each that is never right, and all of a number that
-    came too often."""
+    """The Xids that are a fault, by number: those that always are, and all of a number that came
+    too often."""
     xids = by_code(split.now)
     bad = {code: [event for event in same if is_fault(event, context.params)]
            for code, same in xids.items()}  # fmt: skip
@@ -370,7 +375,7 @@ def faults(split: Split, context: Context) -> Xids:
 
 
 def is_fault(event: KernelEvent, params: Params) -> bool:
-    """Whether it is a fault, however rare."""
+    """Whether even one such event is a fault."""
     code = code_of(event)
     if code is None or params.tolerates(code) or params.allowed(code) is not None:
         return False
@@ -380,8 +385,8 @@ def is_fault(event: KernelEvent, params: Params) -> bool:
 
 
 def too_many(code: int, events: Sequence[KernelEvent], split: Split, context: Context) -> bool:
-    """Whether it came more often within the hours than the baseline allows, the last time of them
-    since the last look."""
+    """Whether the Xid came more often within the hours than the baseline allows, and last came
+    after the last look."""
     most, within_s = context.params.allowed(code), context.params.hours * 3600
     if most is None:
         return False
@@ -412,21 +417,21 @@ def fault(
 
 
 def cause_of(roots: Iterable[int]) -> str | UnsetType:
-    """The check that tells of the same memory."""
+    """The check that reports the same memory fault."""
     if REMAPS.issuperset(roots):
         return "row_remapping"
     return "ecc_errors" if (REMAPS | MEMORY).issuperset(roots) else UNSET
 
 
 def by_link(code: int, events: Iterable[KernelEvent]) -> list[Value]:
-    """As `149 link 1`, one for each NVLink that the lines name; the number alone without."""
+    """As `149 link 1`, one for each NVLink in the lines; only the number without links."""
     named = (LINK.search(event.detail or "") for event in events if code in NVLINK5)
     links = sorted({int(match[1]) for match in named if match})
     return [f"{code} link {link}" for link in links] or [code]
 
 
 def why_of(split: Split, xids: Xids, roots: Sequence[int], context: Context) -> str:
-    """Which came first and what followed, by what limits, and what is over."""
+    """Which Xid came first and what followed, the limits, and the Xids that are over."""
     after = xids.keys() - set(roots)
     first = describe([event for event in split.now if code_of(event) not in after], context.booted)
     followed = describe([event for event in split.now if code_of(event) in after], context.booted)
@@ -449,7 +454,7 @@ def limits(xids: Iterable[int], params: Params) -> Iterator[str]:
 
 
 def near_switches(xids: Xids, switches: Sequence[tuple[float, str]]) -> str:
-    """Which switches logged a fatal error when this GPU logged one of its links."""
+    """The switches that logged a fatal error at the time of this GPU's link errors."""
     moments = [moment for code in LINK_XIDS & xids.keys() for event in xids[code]
                for moment in event.times_s]  # fmt: skip
     near = {
@@ -462,7 +467,7 @@ def near_switches(xids: Xids, switches: Sequence[tuple[float, str]]) -> str:
 
 
 def milder_text(codes: Sequence[int], params: Params) -> str:
-    """Where NVIDIA's own action for these is milder than a failure; empty if nowhere."""
+    """Says if NVIDIA's own action for these Xids is milder than a failure; empty if not."""
     actions = [f"{MILD[code]} for {code}" for code in codes
                if code in MILD and params.allowed(code) is None]  # fmt: skip
     if not actions:
@@ -474,7 +479,8 @@ def milder_text(codes: Sequence[int], params: Params) -> str:
 
 
 def judge_switches(log: KernelLog, booted: float | None) -> Iterator[Finding]:
-    """By their SXids, which end when the driver takes the switch again, as that resets it."""
+    """The findings by SXids, which end when the driver initialises the switch again, because that
+    resets it."""
     events = log.events or ()
     probed = last_moments(events, "nvswitch_probe")
     switches = by_address(event for event in events if event.kind == "sxid")

@@ -1,25 +1,25 @@
-"""Load the kernel modules that are expected, and blacklist those that must be absent.
+"""Load the expected kernel modules, and blacklist modules that must be absent.
 
-**Now** `modprobe` for each module that is missing. One that is loaded and must be absent stays
-until the next boot, since something may be using it.
+**Now** `modprobe` loads each missing module. A loaded module that must be absent stays until the
+next boot, because something may be using it.
 
-**At every boot** `/etc/modules-load.d/nodevet-kernel-modules.conf` names every module that
-is expected; for each one that must be absent, `/etc/modprobe.d/nodevet-MODULE.conf` blacklists
-it. If an earlier plan left such a file for a module that is expected now, it is removed.
+**At every boot** `/etc/modules-load.d/nodevet-kernel-modules.conf` names every expected module; for
+each module that must be absent, `/etc/modprobe.d/nodevet-MODULE.conf` blacklists it. If an earlier
+plan left such a file for a module that is expected now, the fix removes the file.
 
 **Risk** live for loading; reboot for modules that must be absent.
 
-**Rollback** restores the files, unloads what this step loaded, with its dependencies and nothing
-else, and loads what was blacklisted.
+**Rollback** restores the files, unloads the modules that this step loaded, with their dependencies
+and nothing else, and loads modules that were blacklisted.
 
-**What it cannot do.** A module that is not on the node is not installed, and one that is part of
-the kernel can only be kept out on the kernel's command line (`initcall_blacklist`). The initramfs
-may load a blacklisted module before the blacklist is read: `update-initramfs -u` or
-`dracut --force` rebuilds it, and is not done here. A blacklist keeps a module from being loaded for
-a device and by modules-load.d, not by `modprobe` and not by another module that needs it. A module
-that is blacklisted elsewhere, or on the kernel's command line, is not loaded: that is the
-administrator's decision. If the versions of driver and library differ, a reboot is needed; no
-setting would change that.
+**What it cannot do.** It does not install a module that the node does not have. Only the kernel's
+command line (`initcall_blacklist`) can disable a module that is built into the kernel. The
+initramfs may load a blacklisted module before it reads the blacklist: `update-initramfs -u` or
+`dracut --force` rebuilds it; the fix does not do this. A blacklist stops loading by modules-load.d
+and for a device, but not by `modprobe` or by another module that needs it. A module that is
+blacklisted elsewhere, or on the kernel's command line, is not loaded: that is the administrator's
+decision. If the versions of driver and library differ, the node needs a reboot; no setting changes
+that.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -36,31 +36,36 @@ from nodevet.resource.file import WriteFile
 
 LOAD = "/etc/modules-load.d/nodevet-kernel-modules.conf"
 DENY = "/etc/modprobe.d/nodevet-{}.conf"
-"""A file for each module: what loads one and what keeps out another have nothing in common."""
+"""One file for each module, so that plans for different modules do not conflict."""
 
-BARRED = ("modprobe.blacklist", "module_blacklist")  # kernel-command-line(7), the kernel's own
+BARRED = (
+    "modprobe.blacklist",
+    "module_blacklist",
+)  # kernel-command-line(7), the kernel's parameters
 INITRAMFS = (
-    "the initramfs may hold the module too: update-initramfs -u or dracut --force before the reboot"
+    "the initramfs may have the module too: run update-initramfs -u or dracut --force before the "
+    "reboot"
 )
 
 
 def plan(
     evidence: Evidence, findings: Sequence[Finding], params: Params
 ) -> Iterator[PlannedChange]:
-    """A change that loads what is missing, and one that keeps out what is unwanted; see `FIX`."""
+    """One change that loads missing modules, and one that blacklists unwanted modules; see
+    `FIX`."""
     failed = [finding for finding in findings if finding.verdict is Verdict.FAIL]
     if not failed:
         return
     modules = evidence[Modules].data
     if modules is None or modules.loaded is None or modules.builtin is None:
-        raise FixError("the modules of the kernel could not be read")
+        raise FixError("nodevet could not read the kernel's modules")
     missing_modules, unwanted, reasons = [], [], []
     for finding in failed:
         name = finding.subject.id
         if finding.expected == "loaded" and name in params.loaded:
             missing_modules.append(finding)
         elif finding.expected != "not loaded" or name not in params.absent:
-            reasons.append("the driver and its library differ in version, which takes a reboot")
+            reasons.append("the driver and its library differ in version, which needs a reboot")
         elif name in modules.builtin:
             reasons.append(f"{name} is built into the kernel")
         else:
@@ -72,11 +77,11 @@ def plan(
     if any(finding.subject.id in present for finding in missing_modules) or any(
         finding.subject.id not in present for finding in unwanted
     ):
-        raise FixError("the findings are not of this evidence")
+        raise FixError("the findings do not come from this evidence")
     if missing_modules:
         names = ids(missing_modules)
-        if barred := sorted(set(names) & barred_at_boot(evidence)):
-            raise FixError(f"the kernel's command line keeps out {', '.join(barred)}")
+        if denied := sorted(set(names) & denied_at_boot(evidence)):
+            raise FixError(f"the kernel's command line blacklists {', '.join(denied)}")
         runs = tuple(map(module.load, names))
         yield change(missing_modules, load(params.loaded), runs, risk=Risk.LIVE, note=other_note)
     if unwanted:
@@ -84,8 +89,8 @@ def plan(
         yield change(unwanted, deny(params.absent), risk=Risk.REBOOT, note=note)
 
 
-def barred_at_boot(evidence: Evidence) -> set[str]:
-    """The modules that the kernel's command line keeps out; empty if it was not read."""
+def denied_at_boot(evidence: Evidence) -> set[str]:
+    """The modules that the kernel's command line blacklists; empty if it was not read."""
     text = ((data := evidence[HostInfo].data) and data.cmdline) or ""
     halves = (word.partition("=") for word in text.split())
     listed = [names for key, _, names in halves if key in BARRED]
@@ -131,4 +136,4 @@ def deny(names: Sequence[str]) -> tuple[WriteFile, ...]:
 
 
 FIX = Fix(plan=plan, risk=Risk.REBOOT, after=())
-"""First: without its module no GPU answers."""
+"""First, because without its module no GPU answers."""

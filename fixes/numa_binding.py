@@ -1,32 +1,32 @@
-"""Bind systemd services to the NUMA nodes of the GPUs that they compute on.
+"""Bind systemd services to the NUMA nodes of the GPUs on which they compute.
 
-**Now** nothing by itself: a service is bound when it starts, and is not interrupted for that.
-`nodevet plan --restart` plans the restart. `--now` binds the CPUs of the processes that run
-(`taskset`, each with its threads); memory that lies elsewhere is not moved.
+**Now** the fix changes nothing by itself: systemd binds a service when it starts, and the fix does
+not interrupt it. `nodevet plan --restart` plans the restart. `--now` binds the CPUs of the running
+processes (`taskset`, each with its threads); it does not move memory that is on another node.
 
 **At every boot** `/etc/systemd/system/<service>.d/90-nodevet-numa-binding.conf`: CPUAffinity=,
-NUMAPolicy=bind, NUMAMask= and, if the baseline expects the memory to be bound too,
-AllowedMemoryNodes=. A policy does not show in what the check reads, Mems_allowed, and does not bind
-a program that sets its own; AllowedMemoryNodes= does both. Other drop-ins and numad conflict.
+NUMAPolicy=bind, NUMAMask= and, if the baseline expects bound memory too, AllowedMemoryNodes=. The
+check reads Mems_allowed, which does not show a policy, and a policy does not bind a program that
+sets its own; AllowedMemoryNodes= does both. Other drop-ins and numad conflict.
 
-Nodes of memory alone that are nearest to these CPUs are among them: a Grace Hopper GPU's own.
+The binding includes the memory-only nodes nearest to these CPUs, such as a Grace Hopper GPU's own.
 
-**Risk** live without a restart. A restart needs a drained node: what is lost with the service
-cannot be known. Its own processes do not prevent it.
+**Risk** live without a restart. A restart needs a drained node, because nodevet cannot know what
+depends on the service. The service's own processes do not prevent it.
 
-**Rollback** removes the drop-in, restarts what was restarted, and gives processes that were bound
-with `--now` the CPUs that they had, thread by thread. A process that something else restarted in
-between stays bound until its next start.
+**Rollback** removes the drop-in, restarts services that were restarted, and gives processes that
+were bound with `--now` their earlier CPUs, thread by thread. If something else restarted a process
+in between, it stays bound until its next start.
 
-**What it cannot do.** Processes of no service (sessions, containers) and of services that run other
-people's jobs (slurmd, kubelet) are bound by what starts them. One service has one binding: if its
-processes compute on GPUs of several nodes, it takes an instance for each. systemd moves a running
-service to AllowedMemoryNodes= whenever it reads its files, and does not let it go again: if the
-memory is yet to be bound, only `--restart` is planned. It needs the unified cgroup hierarchy;
-without it the check still fails, and the step is rolled back. So is a restart after which the
-service is not on its GPUs within two minutes, or that takes systemd longer than 45 s. A service
-that needs more memory than its nodes have is ended by the kernel. Units of systemd-run are gone
-after a reboot.
+**What it cannot do.** It does not bind processes outside services (sessions, containers) or of
+services that run other people's jobs (slurmd, kubelet): their launchers must bind them. One service
+has one binding: if its processes compute on GPUs of several nodes, run one instance per node.
+systemd moves a running service to AllowedMemoryNodes= whenever it reads its files, and cannot undo
+this: if the memory is not bound yet, nodevet plans only with `--restart`. AllowedMemoryNodes= needs
+the unified cgroup hierarchy; without it the check still fails, and the step is rolled back. nodevet
+also rolls back a restart if the service does not use its GPUs within two minutes, or if systemd
+needs longer than 45 s. The kernel kills a service that needs more memory than its nodes have. Units
+of systemd-run do not survive a reboot.
 """
 
 import re
@@ -56,16 +56,19 @@ OTHERS = (
     (r"/(kubepods|kubelet|containerd|cri-|crio|k3s|rke2)", "bind in Kubernetes: topology manager"),
     (r"/(docker|podman|libpod|machine|systemd-nspawn|lxc)", "bind the container: --cpuset-cpus"),
     (r"/(pbs|sge|condor|lsf|lim\.|sbatchd)", "bind in the batch system"),
-    (r"/(user\.slice|ssh|getty@|cron\b|crond|atd\.)", "a session: taskset or numactl bind it"),
-    (r"/run-[a-z]?[0-9]", "systemd-run's, and gone after a reboot: give it a unit file"),
+    (r"/(user\.slice|ssh|getty@|cron\b|crond|atd\.)", "a session: bind it with taskset or numactl"),
+    (
+        r"/run-[a-z]?[0-9]",
+        "systemd-run started it, and its unit does not survive a reboot: give it a unit file",
+    ),
 )
-"""Control groups of what others start, and who binds it."""
+"""Control groups of processes that others start, and how to bind them."""
 
 
 class Home(NamedTuple):
-    """Where a service belongs."""
+    """The CPUs and NUMA nodes of a service."""
 
-    cpus: str  # as CPUAffinity= and taskset take them
+    cpus: str  # in the form of CPUAffinity= and taskset
     nodes: str
 
     @property
@@ -81,7 +84,7 @@ def plan(
     now: bool = False,
     restart: bool = False,
 ) -> Iterator[PlannedChange]:
-    """A change of each service that fails; see `FIX`."""
+    """One change for each service that fails; see `FIX`."""
     failed = [finding for finding in findings if finding.verdict is Verdict.FAIL]
     if not failed:
         return
@@ -91,7 +94,7 @@ def plan(
     for finding in failed:
         process = members.get(finding.subject.id)
         if process is None:
-            raise FixError(f"{finding.subject.label}: the finding is not of this evidence")
+            raise FixError(f"{finding.subject.label}: the finding does not come from this evidence")
         try:
             services.setdefault(bindable(process), []).append(finding)
         except FixError as error:
@@ -110,37 +113,39 @@ def plan(
 
 
 def computing(evidence: Evidence) -> Mapping[str, Process]:
-    """Every process that computes on a GPU, by its pid. Raises FixError if one is not known."""
-    users, silent = users_of(evidence)
-    if silent:
-        raise FixError(f"{silent[0].subject.label or 'the GPUs'}: {silent[0].why}")
+    """Every process that computes on a GPU, by pid. Raises FixError if one is unknown."""
+    users, unread_findings = users_of(evidence)
+    if unread_findings:
+        raise FixError(
+            f"{unread_findings[0].subject.label or 'the GPUs'}: {unread_findings[0].why}"
+        )
     section = evidence[Processes]
     if section.data is None or section.data.processes is None:
         raise FixError(section.data.why("processes") if section.data else section.why)
     by_pid = {process.pid: process for process in section.data.processes}
     for pid in users:
         if pid not in by_pid:
-            raise FixError(f"process {pid} computes on a GPU, and /proc does not show it")
+            raise FixError(f"process {pid} computes on a GPU, but /proc does not show it")
         if by_pid[pid].cgroup is None:
             raise FixError(f"process {pid}: cgroup: {by_pid[pid].why('cgroup')}")
     return {str(pid): by_pid[pid] for pid in users}
 
 
 def bindable(process: Process) -> str:
-    """The service that a process is bound by. Raises FixError if there is none."""
+    """The service that can bind a process. Raises FixError if there is none."""
     service, unit = service_of(process), process.unit or "no unit"
     for pattern, advice in OTHERS:
         if re.search(pattern, process.cgroup or ""):
-            raise FixError(f"it is of {unit[:80]}: {advice}")
+            raise FixError(f"it belongs to {unit[:80]}: {advice}")
     if service is None:
-        raise FixError(f"it is of {unit[:80]}, and of no service: bind it where it is started")
+        raise FixError(f"it belongs to no system service ({unit[:80]}): bind it in its launcher")
     if not SERVICE.fullmatch(service):
         raise FixError(f"{service[:80]!r} is not the name of a service")
     return service
 
 
 def place_of(evidence: Evidence, processes: Sequence[Process]) -> Home:
-    """The NUMA nodes of the GPUs that each of these processes is on. Raises FixError."""
+    """The NUMA nodes of the GPUs that all these processes use. Raises FixError."""
     nodes = nodes_of(evidence)
     if isinstance(nodes, Finding):
         raise FixError(nodes.why)
@@ -157,7 +162,7 @@ def place_of(evidence: Evidence, processes: Sequence[Process]) -> Home:
             f"{pid} on {','.join(map(str, ids))}" for pid, ids in places.items()
         )
         raise FixError(
-            f"its processes belong to several nodes ({places_text}), and it has one binding: run "
+            f"its processes belong to several nodes ({places_text}), but it has one binding: run "
             "an instance for each node, or let the program bind its workers"
         )
     for node in home:
@@ -170,7 +175,7 @@ def place_of(evidence: Evidence, processes: Sequence[Process]) -> Home:
 
 
 def usable(node: NumaNode) -> None:
-    """Raises FixError if a service that is bound to a node could not start."""
+    """Raises FixError if a service bound to this node could not start."""
     if node.cpulist is None:
         raise FixError(f"node {node.id}: cpulist: {node.why('cpulist')}")
     if not CPUS.fullmatch(node.cpulist) or not numbers(node.cpulist):
@@ -194,17 +199,17 @@ def change(
     parts = {part for finding in findings for part in finding.expected}
     if "memory" in parts and not restart:
         raise FixError(
-            "its memory is to be bound too, which systemd does to a running service as soon as it "
-            "reads its files, and takes back only with a restart: plan with --restart"
+            "its memory must be bound too; systemd binds a running service as soon as it reads "
+            "its files, and only a restart undoes that: plan with --restart"
         )
     pids = [finding.subject.id for finding in findings] if now and not restart else []
     note = f"{service} to {place.label}"
     if restart:
         note += "; restarts it"
     elif now:
-        note += "; binds what it runs, memory that lies elsewhere is not moved"
+        note += "; binds its running processes, but does not move their memory"
     else:
-        note += "; what it runs stays as it is: --restart, --now"
+        note += "; its running processes stay as they are: --restart, --now"
     return PlannedChange(
         expected=common_value({f.subject.label: f.expected for f in findings}),
         actual=common_value({f.subject.label: f.actual for f in findings}),
@@ -225,7 +230,7 @@ def change(
 def actions(
     service: str, place: Home, *, memory: bool, restart: bool, pids: Sequence[str] = ()
 ) -> Actions:
-    """The drop-in empties each list first, since systemd adds to the list of the unit's file."""
+    """The drop-in empties each list first, because systemd adds to the list of the unit's file."""
     settings = [("CPUAffinity", place.cpus), ("NUMAMask", place.nodes)]
     settings += [("AllowedMemoryNodes", place.nodes)] if memory else []
     lists = "".join(f"{key}=\n{key}={value}\n" for key, value in settings)
@@ -238,4 +243,4 @@ def actions(
 
 
 FIX = Fix(plan=plan, risk=Risk.DRAIN, options=("now", "restart"), after=("swap",))
-"""It may restart a service, which then starts under all of the others."""
+"""Last, because a restarted service then starts with all other settings in place."""

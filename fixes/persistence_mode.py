@@ -1,28 +1,28 @@
 """Switch persistence mode on or off on every GPU, as expected, now and at every boot.
 
 **Now** `nvidia-smi -i UUID -pm 1` (or `-pm 0`) for each GPU that fails. If nvidia-persistenced
-runs, nvidia-smi passes the mode on to it. A running daemon is not restarted: it would release every
-GPU for a moment.
+runs, nvidia-smi passes the mode to it. The fix does not restart a running daemon, because that
+would release every GPU for a moment.
 
-**At every boot** one manager. If nvidia-persistenced.service exists and can be enabled, and the
-mode is to be on, it is that unit: enabled, started, and with the drop-in
-`90-nodevet-persistence-mode.conf`, which runs `nvidia-smi -i UUID -pm 1` for every GPU once the
-daemon is up, since some distributions start the daemon with `--no-persistence-mode`. Else (no such
-unit; a masked one, which is the administrator's decision; a static one, which udev starts; the mode
-is to be off) the unit `nodevet-persistence-mode.service` sets it, after the daemon. Either comes
-before slurmd and the kubelet and before the units of the other GPU settings, and removes what an
-earlier plan set up for the other one.
+**At every boot** one manager sets the mode. It is the unit nvidia-persistenced.service if the unit
+exists and can be enabled, and the mode must be on. The fix enables and starts it and adds the
+drop-in `90-nodevet-persistence-mode.conf`, which runs `nvidia-smi -i UUID -pm 1` for every GPU
+after the daemon is up, because some distributions start the daemon with `--no-persistence-mode`. In
+all other cases (no such unit; a masked unit, which is the administrator's decision; a static unit,
+which udev starts; the mode must be off) the unit `nodevet-persistence-mode.service` sets the mode,
+after the daemon. Either manager starts before slurmd and the kubelet and before the units of the
+other GPU settings. The fix removes what an earlier plan installed for the other manager.
 
-**Risk** live: jobs go on.
+**Risk** live: jobs continue.
 
-**Rollback** restores the earlier mode, and the unit, drop-in and daemon. A daemon that this step
-started is stopped and releases every GPU: an idle one forgets its settings.
+**Rollback** restores the earlier mode, and the unit, drop-in and daemon. If this step started the
+daemon, the rollback stops it; it then releases every GPU, and an idle GPU loses its settings.
 
-**What it cannot do.** Switched off, an idle GPU forgets its power limit, its clocks and its compute
-mode at once; the plan says so. A later start of nvidia-persistenced by hand switches it on again. A
-node with a GPU that does not respond, or does not tell its mode, is refused as a whole, since the
-unit sets every GPU. A baseline whose `services` expects the daemon stopped or disabled contradicts
-this fix if the mode is to be on.
+**What it cannot do.** If the mode is off, an idle GPU loses its power limit, its clocks and its
+compute mode at once; the plan says so. If someone starts nvidia-persistenced later, the mode is on
+again. If a GPU of the node does not respond or does not report its mode, nodevet refuses the whole
+node, because the unit sets every GPU. If `services` in the baseline expects the daemon stopped or
+disabled, it contradicts this fix while the mode must be on.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -54,9 +54,10 @@ Before=slurmd.service kubelet.service
 TimeoutStartSec=5min
 ExecStartPost=-+{command}
 """
-"""As root, whatever user the daemon has; a GPU that fails does not end the daemon of the others."""
+"""It runs as root for any user of the daemon; if one GPU fails, the daemon continues for the
+others."""
 
-LOSES = "a GPU forgets its power limit, clocks and compute mode when its last client leaves"
+LOSES = "a GPU loses its power limit, clocks and compute mode when its last client exits"
 
 
 def plan(
@@ -75,7 +76,7 @@ def plan(
         actions = daemon_actions(
             boot, enable=enable, start=start, own_exists=own_unit.load_state != "not-found"
         )
-        changed_gpus = settable if start else ()  # starting and stopping it changes every GPU
+        changed_gpus = settable if start else ()  # start and stop change every GPU
     else:
         actions = own_actions(boot, daemon_exists=daemon.load_state != "not-found")
         changed_gpus = ()
@@ -107,7 +108,7 @@ def unit_of(evidence: Evidence, name: str) -> Shown:
 
 
 def is_owner(daemon: Shown) -> bool:
-    """Whether the daemon's unit can start at boot. Raises FixError if that is not clear."""
+    """Whether the daemon's unit can start at boot. Raises FixError if this is unclear."""
     if daemon.load_state in ("not-found", "masked"):
         return False
     if daemon.load_state != "loaded":
@@ -118,7 +119,7 @@ def is_owner(daemon: Shown) -> bool:
 def is_active(daemon: Shown) -> bool:
     """Whether the daemon runs. Raises FixError while it starts or stops."""
     if daemon.active_state not in ("active", "reloading", "inactive", "failed"):
-        raise FixError(f"{daemon.name} is {daemon.active_state}; plan again when it has settled")
+        raise FixError(f"{daemon.name} is {daemon.active_state}; plan again when it has finished")
     return daemon.active_state in ("active", "reloading")
 
 
@@ -153,4 +154,4 @@ def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
 
 
 FIX = Fix(plan=plan, risk=Risk.LIVE, after=("services",), asks=asks)
-"""After what holds the driver's state; without it the driver forgets every GPU setting."""
+"""After the fix of services; without persistence mode the driver loses every GPU setting."""

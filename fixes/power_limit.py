@@ -1,22 +1,21 @@
 """Set every GPU's power limit to the expected one, now and at every boot.
 
-**Now** `nvidia-smi -i UUID -pl WATTS` for each GPU whose limit fails. The watts are checked
-against the range that the board allows, as NVML reports it.
+**Now** `nvidia-smi -i UUID -pl WATTS` for each GPU whose limit fails. nodevet checks the watts
+against the board's range, as NVML reports it.
 
 **At every boot** the unit `nodevet-power-limit.service` sets the limit of every GPU of the node,
-after nvidia-persistenced and the fabric manager and before slurmd and the kubelet. It is the
-one manager of the setting; if one GPU fails, the others are still set, and the unit ends as
-failed.
+after nvidia-persistenced and the fabric manager and before slurmd and the kubelet. It is the only
+manager of the setting. If one GPU fails, the unit still sets the others, and ends as failed.
 
-**Risk** live: clocks under load follow at once, jobs go on.
+**Risk** live: clocks under load change at once, jobs continue.
 
 **Rollback** restores the earlier limits, and removes the unit or restores the earlier one.
 
-**What it cannot do.** With persistence mode off the driver forgets the limit when the GPU's
-last client leaves; the plan says so, and `persistence_mode` comes first. A limit that
-something else holds lower (BMC, module, power brake) is not raised. A board that does not
-allow the watts is refused: the baseline is for another board. A node with a GPU that does not
-respond is refused as a whole, since the unit sets every GPU.
+**What it cannot do.** With persistence mode off the driver loses the limit when the GPU's last
+client exits; the plan says so, and `persistence_mode` comes first. The fix does not raise a limit
+that another limiter (BMC, module, power brake) holds lower. nodevet refuses watts that the board
+does not allow: the baseline is for another board. If a GPU of the node does not respond, nodevet
+refuses the whole node, because the unit sets every GPU.
 """
 
 from collections.abc import Iterator, Sequence
@@ -49,7 +48,7 @@ def plan(
             return "its power limit cannot be set"
         if abs(gpu.read("power_limit_mw") - mw) > params.slack_mw(mw):
             return ""
-        return "its limit is set as expected, and another limiter holds it lower"
+        return "its limit is set as expected, but another limiter holds it lower"
 
     failed, note = gpus.fixable(failed, obstacle)
     yield gpus.change(
@@ -64,7 +63,8 @@ def plan(
 
 
 def limit(gpu: NamedGpu, params: Params) -> int:
-    """In milliwatt. Raises FixError if the board does not allow it, or does not say."""
+    """In milliwatts. Raises FixError if the board does not allow it, or does not report its
+    range."""
     low, high = gpu.read("power_limit_min_mw"), gpu.read("power_limit_max_mw")
     if params.watts == "default":
         mw = gpu.read("power_limit_default_mw")
@@ -72,7 +72,7 @@ def limit(gpu: NamedGpu, params: Params) -> int:
         mw = round(params.watts * 1000)
     if not 0 < low <= mw <= high:
         raise FixError(
-            f"{gpu.label}: {watts(mw):g} W is expected, and this board allows "
+            f"{gpu.label}: {watts(mw):g} W is expected, but this board allows "
             f"{watts(low):g}-{watts(high):g} W: is the baseline for another board?"
         )
     return mw

@@ -1,19 +1,19 @@
 """Start, stop, enable and disable systemd units, as expected.
 
-**Now** `systemctl start` or `stop`, and `systemctl reset-failed` for one that is to be stopped
-and has failed, each unit a step of its own.
+**Now** `systemctl start` or `stop`, and `systemctl reset-failed` for a failed unit that must be
+stopped; each unit is one step.
 
-**At every boot** `systemctl enable` or `disable`: systemd's own links keep it.
+**At every boot** `systemctl enable` or `disable`: systemd's own links keep the setting.
 
-**Risk** live if units are started, enabled or disabled. Stopping one needs a drained
-node: what depends on it cannot be known.
+**Risk** live for starting, enabling or disabling units. Stopping a unit needs a drained node,
+because nodevet cannot know what depends on it.
 
-**Rollback** restores whether the unit was enabled and whether it ran.
+**Rollback** restores the unit's earlier state: enabled or not, running or not.
 
-**What it cannot do.** A unit that does not exist is not installed. A masked one was masked on
-purpose, and is not unmasked. A static one can be neither enabled nor disabled. Units that
-nodevet needs to reach the node (sshd, D-Bus, the network) are never stopped or disabled. `Also=` in
-a unit's file may enable others with it.
+**What it cannot do.** It does not install a unit that does not exist. It does not unmask a masked
+unit, because someone masked it on purpose. A static unit can be neither enabled nor disabled. The
+fix never stops or disables units that nodevet needs to reach the node (sshd, D-Bus, the network).
+`Also=` in a unit's file may enable other units with it.
 """
 
 import re
@@ -33,7 +33,7 @@ NEEDED = re.compile(
     r"(ssh|sshd)(@.*)?\.(service|socket)|dbus(-broker)?\.(service|socket)|network(ing)?\.service"
     r"|NetworkManager.*\.service|wicked.*\.service"
 )
-"""Without these the node may be out of reach."""
+"""Without these units the node may be unreachable."""
 
 KINDS = (".service", ".socket", ".timer", ".path")
 
@@ -41,7 +41,7 @@ KINDS = (".service", ".socket", ".timer", ".path")
 def plan(
     evidence: Evidence, findings: Sequence[Finding], params: Params
 ) -> Iterator[PlannedChange]:
-    """A change of each unit that fails; see `FIX`."""
+    """One change for each unit that fails; see `FIX`."""
     failed = [finding for finding in findings if finding.verdict is Verdict.FAIL]
     if not failed:
         return
@@ -63,9 +63,9 @@ def change(finding: Finding, unit: Shown | None, params: Params) -> PlannedChang
     if unit is None:
         raise FixError(NOT_ASKED)
     if unit.name.startswith("systemd-") or not unit.name.endswith(KINDS):
-        raise FixError("targets, mounts and systemd's own units are left alone")
-    running = wish(unit.name, params.running, params.stopped)
-    enabled = wish(unit.name, params.enabled, params.disabled)
+        raise FixError("nodevet does not change targets, mounts and systemd's own units")
+    running = expected_state(unit.name, params.running, params.stopped)
+    enabled = expected_state(unit.name, params.enabled, params.disabled)
     states = (
         ("load_state", unit.load_state),
         ("active_state", unit.active_state),
@@ -76,7 +76,7 @@ def change(finding: Finding, unit: Shown | None, params: Params) -> PlannedChang
             raise FixError(f"{field}: {unit.why(field)}")
     runs, has_failed = unit.active_state in ACTIVE, unit.active_state == "failed"
     if not runs and unit.active_state not in ("inactive", "failed"):
-        raise FixError(f"it is {unit.active_state}; plan again when it has settled")
+        raise FixError(f"it is {unit.active_state}; plan again when it has finished")
     if unit.load_state != "loaded":
         raise FixError(OBSTACLES.get(unit.load_state or "", "systemd could not load it"))
     if enabled is not None and unit.file_state not in ("enabled", "disabled"):
@@ -85,9 +85,9 @@ def change(finding: Finding, unit: Shown | None, params: Params) -> PlannedChang
     enable = enabled if enabled is not (unit.file_state == "enabled") else None
     reset = running is False and has_failed
     if start is None and enable is None and not reset:
-        raise FixError("the finding is not of this evidence")
+        raise FixError("the finding does not come from this evidence")
     if (start is False or enable is False) and NEEDED.fullmatch(unit.name):
-        raise FixError("the node may be out of reach without it")
+        raise FixError("the node may be unreachable without it")
     return PlannedChange(
         expected=finding.expected,
         actual=finding.actual,
@@ -99,12 +99,12 @@ def change(finding: Finding, unit: Shown | None, params: Params) -> PlannedChang
 
 
 OBSTACLES = {
-    "not-found": "it is not there; install what brings it, or look at its name",
-    "masked": "it is masked, which was done on purpose; run `systemctl unmask` if it should run",
+    "not-found": "it does not exist; install its package, or check its name",
+    "masked": "it is masked on purpose; run `systemctl unmask` if it should run",
 }
 
 
-def wish(name: str, yes: Sequence[str], no: Sequence[str]) -> bool | None:
+def expected_state(name: str, yes: Sequence[str], no: Sequence[str]) -> bool | None:
     return True if name in yes else False if name in no else None
 
 

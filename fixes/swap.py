@@ -1,25 +1,25 @@
 """Turn off swap, now and at every boot.
 
-**Now** `swapoff` of each swap file and partition that is active.
+**Now** `swapoff` of each active swap file and partition.
 
-**At every boot** the lines of /etc/fstab that turn swap on are commented out, each kept behind
-`# Off by nodevet:`, and `systemctl mask` is used for units of type swap that do not come from
-there: systemd generates them from what it finds on the disks, packages install them.
+**At every boot** the fix comments out the lines of /etc/fstab that turn swap on, each kept behind
+`# Off by nodevet:`. It masks (`systemctl mask`) units of type swap from other sources: systemd
+generates them from the disks, or packages install them.
 
-**Risk** idle if nothing is swapped out: a job that needs almost all of the node's memory would
-run out of it. drain if something is: it must be read back, which can take minutes and stall
-whatever waits for it.
+**Risk** idle if nothing is swapped out: a job that needs almost all of the node's memory would run
+out of memory. drain if something is swapped out: the kernel must read it back, which can take
+minutes and stall processes that wait for it.
 
-**Rollback** restores /etc/fstab byte by byte, with mode and owner, unmasks the units and turns
-the swap on again, with its priority. What had been swapped out stays in memory.
+**Rollback** restores /etc/fstab byte by byte, with mode and owner, unmasks the units and turns the
+swap on again, with its priority. Data that was swapped out stays in memory.
 
-**What it cannot do.** Only `none` can be set: of several swap areas, the baseline does not say
-which may stay. Swap that holds more than half of MemAvailable is not turned off: that is an
-estimate, and the node goes on needing memory. zram comes from zram-generator or
-zramswap.service, and must be turned off in their configuration. A unit in /etc/systemd/system
-was written by hand, and cannot be masked. An /etc/fstab that holds a password, is a link or is
-not UTF-8 text is not written. The swap file stays on the disk, and a hibernated image is lost
-with the swap that holds it. Scripts and cron jobs that turn swap on conflict.
+**What it cannot do.** It can only set `none`: the baseline does not say which of several swap areas
+may stay. It does not turn off swap that holds more than half of MemAvailable: that number is an
+estimate, and the node continues to need memory. zram comes from zram-generator or zramswap.service;
+turn it off in their configuration. A unit in /etc/systemd/system was written by hand, and cannot be
+masked. The fix does not write an /etc/fstab that has a password, is a link or is not UTF-8 text.
+The swap file stays on the disk, and a hibernated image in the swap is lost. Scripts and cron jobs
+that turn swap on conflict.
 """
 
 import re
@@ -42,8 +42,8 @@ FSTAB = "/etc/fstab"
 MARK = "# Off by nodevet: "
 HAND_MADE = "/etc/systemd/system/"
 NAME = re.compile(r"/[!-\[\]-~]+")  # printable, without the backslash of an escape
-SHARE = 2  # what is swapped out must fit into MemAvailable so many times
-SECONDS = 900  # that swapoff may take to read back what is swapped out
+SHARE = 2  # MemAvailable must be this many times the swapped-out memory
+SECONDS = 900  # time limit of swapoff, which reads all swapped-out memory back
 
 
 def plan(
@@ -55,14 +55,14 @@ def plan(
         return
     if params.maximum_kb not in ("none", 0):
         raise FixError(
-            f"the baseline allows {params.maximum_kb} KiB, and not of which swap: reduce it by "
-            "hand, or expect none"
+            f"the baseline allows {params.maximum_kb} KiB, but does not say which swap may stay: "
+            "reduce it by hand, or expect none"
         )
     memory = evidence[Memory].data
     if memory is None:
         raise FixError(f"memory: {evidence[Memory].why}")
     if failed[0].actual != f"{memory.swap_total_kb} KiB":
-        raise FixError("the finding is not of this evidence")
+        raise FixError("the finding does not come from this evidence")
     active = active_swaps(memory)
     used = swapped_out(memory, active)
     table, units = at_boot(memory)
@@ -77,27 +77,27 @@ def plan(
             *(Resource(kind="swap", name=name) for name in names),
         ),
         risk=Risk.DRAIN if used else Risk.IDLE,
-        note=f"{used} KiB are swapped out and come back into memory" if used else "",
+        note=f"{used} KiB are swapped out and return to memory" if used else "",
     )
 
 
 def active_swaps(memory: Memory) -> tuple[Active, ...]:
-    """The active swap, lowest priority first: a rollback turns it on in the reverse order, and the
-    kernel gives each area its priority again. Raises FixError."""
+    """The active swap areas, lowest priority first: a rollback turns them on in the reverse order,
+    so that the kernel gives each its priority again. Raises FixError."""
     if memory.swaps is None:
         raise FixError(f"/proc/swaps: {memory.why('swaps')}")
     if not memory.swaps:
-        raise FixError(f"/proc/meminfo has {memory.swap_total_kb} KiB, and /proc/swaps lists none")
+        raise FixError(f"/proc/meminfo has {memory.swap_total_kb} KiB, but /proc/swaps lists none")
     for swap in memory.swaps:
         if not NAME.fullmatch(swap.name):
             raise FixError(f"{swap.name[:60]!r} in /proc/swaps is not a plain path")
         if swap.name.startswith("/dev/zram"):
             raise FixError(
-                f"{swap.name} is compressed memory: remove zram-generator or zramswap.service, "
-                "or its configuration, which would make it again at every boot"
+                f"{swap.name} is compressed memory: remove zram-generator or zramswap.service, or "
+                "its configuration, which creates it again at every boot"
             )
     if len({swap.name for swap in memory.swaps}) < len(memory.swaps):
-        raise FixError("/proc/swaps lists one twice")
+        raise FixError("/proc/swaps lists one area twice")
     key = {swap.name: read(swap, "priority", f"{swap.name}: priority: ") for swap in memory.swaps}
     return tuple(sorted(memory.swaps, key=lambda swap: (key[swap.name], swap.name)))
 
@@ -111,13 +111,14 @@ def swapped_out(memory: Memory, active: Iterable[Active]) -> int:
     used_by_swap = [read(swap, "used_kb", f"{swap.name}: used_kb: ") for swap in active]
     if not 0 <= free_kb <= total_kb or min(used_by_swap) < 0:
         raise FixError(
-            f"how much is swapped out is not plausible: {total_kb - free_kb}, {used_by_swap} KiB"
+            f"implausible amount of swapped-out memory: {total_kb - free_kb}, {used_by_swap} KiB"
         )
     used = max(total_kb - free_kb, sum(used_by_swap))
     if used * SHARE > available_kb:
         raise FixError(
-            f"{used} KiB are swapped out (SwapTotal, SwapFree, /proc/swaps), and {available_kb} "
-            "KiB are there to take them (MemAvailable): end what needs the memory, or reboot"
+            f"{used} KiB are swapped out (SwapTotal, SwapFree, /proc/swaps), but only "
+            f"{available_kb} KiB are available for them (MemAvailable): end processes that use "
+            "much memory, or reboot"
         )
     return used
 
@@ -131,10 +132,10 @@ def read(record: Record, field: str, name: str) -> int:
 
 
 def at_boot(memory: Memory) -> tuple[WriteFile | None, tuple[str, ...]]:
-    """/etc/fstab without active swap lines, if the node has the file, and the units to mask.
+    """/etc/fstab with its swap lines commented out, if the node has the file, and the units to
+    mask.
 
-    Raises FixError.
-    """
+    Raises FixError."""
     if memory.fstab is None:
         raise FixError(f"{FSTAB}: {memory.why('fstab')}")
     if memory.swap_units is None:
@@ -147,7 +148,7 @@ def at_boot(memory: Memory) -> tuple[WriteFile | None, tuple[str, ...]]:
 
 def without_swap(table: Fstab) -> WriteFile:
     if None in (table.text, table.mode, table.owner, table.group):
-        raise FixError(f"{FSTAB}: the evidence has only a part of it")
+        raise FixError(f"{FSTAB}: the evidence has only a part of the file")
     lines = (table.text or "").split("\n")
     new = "\n".join(MARK + line if is_on_at_boot(line) else line for line in lines)
     mode, owner, group = table.mode or 0, table.owner or 0, table.group or 0
@@ -159,17 +160,19 @@ def maskable_name(unit: SwapUnit) -> str:
     if unit.path is None:
         raise FixError(f"{unit.name}: path: {unit.why('path')}")
     if "zram" in (unit.what or ""):
-        raise FixError(f"{unit.name} is of zram: end what makes it, zram-generator perhaps")
+        raise FixError(
+            f"{unit.name} belongs to zram: turn off its creator, probably zram-generator"
+        )
     if unit.path.startswith(HAND_MADE):
         raise FixError(
-            f"{unit.path} turns it on at boot, and was written by hand: "
-            f"systemctl disable --now {unit.name}"
+            f"{unit.path} turns it on at boot and was written by hand: systemctl disable --now "
+            f"{unit.name}"
         )
     return unit.name
 
 
 def actions(table: WriteFile | None, units: Iterable[str], names: Iterable[str]) -> Actions:
-    """What acts at boot comes first: if a later action fails, no swap comes back by itself."""
+    """Actions for the next boot come first: if a later action fails, no swap returns by itself."""
     return (
         *((table, RELOAD) if table else ()),
         *(SetUnit(name=unit, masked=True) for unit in units),

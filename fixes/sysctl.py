@@ -1,21 +1,21 @@
 """Set kernel parameters to the expected values, now and at every boot.
 
-**Now** one write to the file in /proc/sys of each parameter that fails. If the baseline
-gives limits, the nearest one is written; of several values, the first.
+**Now** one write to the file in /proc/sys of each parameter that fails. If the baseline sets
+limits, the fix writes the nearest one; if it lists values, the first.
 
-**At every boot** `/etc/sysctl.d/90-nodevet-sysctl.conf` with every parameter that the baseline
-gives a value. One with limits is in it if it has, or was just set to, the value that is written
-here; a parameter that is within its limits for another reason has another manager, and stays as it
-is. systemd-sysctl reads the file early in the boot. Files that sort after it, tuned and the kubelet
-conflict.
+**At every boot** `/etc/sysctl.d/90-nodevet-sysctl.conf` has every parameter for which the baseline
+sets one value. It has a parameter with limits only if its value is, or was just set to, the value
+that the fix writes. A parameter that is within its limits for another reason has another manager,
+and stays as it is. systemd-sysctl reads the file early in the boot. Files that sort after it, tuned
+and the kubelet conflict.
 
-**Risk** live: jobs go on under the new values.
+**Risk** live: jobs continue with the new values.
 
 **Rollback** restores the earlier values and the file.
 
-**What it cannot do.** A parameter that the kernel does not have, or that may not be read, is
-not written now. One that comes with a module which is loaded late is set by udev when that
-happens, for net.* at least. An empty value cannot be written.
+**What it cannot do.** It cannot write a parameter now if the kernel does not have it or nodevet may
+not read it. If a module is loaded late, udev sets its parameters then, at least those of net.*. The
+fix cannot write an empty value.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,7 +36,7 @@ CONF = "/etc/sysctl.d/90-nodevet-sysctl.conf"
 def plan(
     evidence: Evidence, findings: Sequence[Finding], params: Params
 ) -> Iterator[PlannedChange]:
-    """One change of all that fails; see `FIX`."""
+    """One change for all parameters that fail; see `FIX`."""
     failed = {f.subject.id: f for f in findings if f.verdict is Verdict.FAIL}
     if not failed:
         return
@@ -50,12 +50,12 @@ def plan(
             if parameter is None or parameter.value is None:
                 raise FixError(f"{name}: {missing_reason(parameter)}")
             if failed[name].actual not in (parameter.value, number(parameter.value)):
-                raise FixError(f"{name}: the finding is not of this evidence")
+                raise FixError(f"{name}: the finding does not come from this evidence")
         value = target(name, expected, parameter)
         if value is not None:
             conf[name] = value
     if not set(failed) <= set(conf):
-        raise FixError("the findings are not of this evidence")
+        raise FixError("the findings do not come from this evidence")
     values_now = {name: conf[name] for name in failed}
     yield kernel_files.change(failed, values_now, actions(conf, values_now))
 
@@ -69,24 +69,25 @@ def target(
 ) -> str | None:
     """The value of a parameter in the file; None if it is as expected and has another manager.
 
-    Raises FixError if that depends on a value that was not read, or cannot be written.
-    """
+    Raises FixError if this depends on a value that was not read, or cannot be written."""
     if not isinstance(expected, ParameterLimits):
         if expected == "":
-            raise FixError(f"{name}: an empty value cannot be written")
+            raise FixError(f"{name}: nodevet cannot write an empty value")
         return str(expected)
     if parameter is None or parameter.value is None:
-        raise FixError(f"{name}: {missing_reason(parameter)}, and the file must speak of it too")
+        raise FixError(
+            f"{name}: {missing_reason(parameter)}, but the file needs a value for it too"
+        )
     if expected.one_of:
         preferred, *alternatives = expected.one_of
         if preferred == "":
-            raise FixError(f"{name}: an empty value cannot be written")
+            raise FixError(f"{name}: nodevet cannot write an empty value")
         return (
             None if any(equal(value, parameter.value) for value in alternatives) else str(preferred)
         )
     actual, low, high = number(parameter.value), expected.minimum, expected.maximum
     if actual is None:
-        raise FixError(f"{name}: its value now is not a number")
+        raise FixError(f"{name}: its present value is not a number")
     if low is not None and actual <= low:
         return str(low)
     if high is not None and actual >= high:

@@ -1,18 +1,18 @@
 """Set transparent huge pages as expected, now and at every boot.
 
 **Now** one write to /sys/kernel/mm/transparent_hugepage/enabled, and to defrag, if it fails. If the
-baseline accepts several words, the first is written.
+baseline accepts several words, the fix writes the first.
 
 **At every boot** `/etc/tmpfiles.d/nodevet-transparent-hugepage.conf` writes the same words; see
-tmpfiles.d(5), `w`. It is the one manager of the setting; tuned conflicts, and the rule
-overrides `transparent_hugepage=` on the kernel's command line.
+tmpfiles.d(5), `w`. It is the only manager of the setting; tuned conflicts, and the rule overrides
+`transparent_hugepage=` on the kernel's command line.
 
-**Risk** live: memory that is in use stays as it is, and later allocations follow.
+**Risk** live: memory in use stays as it is, and later allocations follow the new setting.
 
 **Rollback** restores both words and the rule.
 
-**What it cannot do.** Programs that run keep the pages that they have. A word that the kernel
-does not offer is refused by the write itself.
+**What it cannot do.** Running programs keep their pages. The kernel refuses a word that it does not
+offer, so the write fails.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,7 +32,7 @@ FOLDER = "/sys/kernel/mm/transparent_hugepage"
 def plan(
     evidence: Evidence, findings: Sequence[Finding], params: Params
 ) -> Iterator[PlannedChange]:
-    """One change of all that fails; see `FIX`."""
+    """One change for all settings that fail; see `FIX`."""
     failed = {f.subject.id: f for f in findings if f.verdict is Verdict.FAIL}
     if not failed:
         return
@@ -42,17 +42,19 @@ def plan(
         words = getattr(params, field)
         actual = getattr(memory, f"thp_{field}", None)
         if actual is None and field in failed:
-            raise FixError(f"{field}: it could not be read")
+            raise FixError(f"{field}: nodevet could not read it")
         if field in failed and actual != failed[field].actual:
-            raise FixError(f"{field}: the finding is not of this evidence")
+            raise FixError(f"{field}: the finding does not come from this evidence")
         if words is None:
             continue
         if actual is None and len(words) > 1:
-            raise FixError(f"{field}: it could not be read, and the rule must speak of it too")
+            raise FixError(
+                f"{field}: nodevet could not read it, but the rule needs a value for it too"
+            )
         if len(words) == 1 or actual not in words[1:]:
             rule[field] = words[0]
     if not set(failed) <= set(rule):
-        raise FixError("the findings are not of this evidence")
+        raise FixError("the findings do not come from this evidence")
     words_now = {field: rule[field] for field in failed}
     yield kernel_files.change(failed, words_now, actions(rule, words_now))
 

@@ -51,4 +51,4 @@ def test_d15_a_bus_without_a_function_to_ask_is_unknown_and_said(ask, make_param
     document = make_document({"pci": {"functions": []}, "host": {"virtualization": "microsoft"}})
     (finding,) = ask("pcie_errors", make_params("pcie_errors", {}), document)
     assert finding.verdict.value == "unknown"
-    assert finding.why == "no NVIDIA function, NIC or NVMe was found on the PCI bus"
+    assert finding.why == "the PCI bus shows no NVIDIA function, NIC or NVMe drive"

@@ -25,14 +25,14 @@ def test_hopper_changes_at_once_and_needs_a_unit(plan, h100, uuid):
     assert "nodevet-mig-mode.service" not in unit.content
     assert change.actions[2:] == (RunCommand(words=("nvidia-smi", "-i", uuid(1), "-mig", "0")),)
     assert change.resources[-1].name == f"{uuid(1)}:mig_pending"
-    assert "no undo brings them back" in change.note
+    assert "a rollback does not restore them" in change.note
 
 
 def test_ampere_keeps_it_and_waits(plan, h100, uuid):
     (change,) = plan("mig_mode", True, {"gpu": h100(AMPERE, AMPERE | ON)})
     assert (change.risk, change.effective) == (Risk.DRAIN, "reset")
     assert change.actions == (RunCommand(words=("nvidia-smi", "-i", uuid(0), "-mig", "1")),)
-    assert "no slices are made" in change.note
+    assert "it creates no slices" in change.note
 
 
 def test_each_kind_for_itself(plan, h100, uuid):
@@ -54,5 +54,5 @@ def test_refused_where_the_architecture_is_not_known(plan, h100, wrong):
 
 
 def test_a_gpu_that_cannot(plan, h100):
-    with pytest.raises(FixError, match="GPU 0: it cannot do MIG"):
+    with pytest.raises(FixError, match="GPU 0: it does not support MIG"):
         plan("mig_mode", True, {"gpu": h100(NONE)})

@@ -95,7 +95,7 @@ def test_a_service_is_bound_when_it_starts_anew(plan):
         risk=Risk.LIVE,
         effective="restart",
         services=("train.service",),
-        note="train.service to node 0; what it runs stays as it is: --restart, --now",
+        note="train.service to node 0; its running processes stay as they are: --restart, --now",
     )
 
 
@@ -125,14 +125,14 @@ def test_processes_that_run_are_bound_with_their_threads(asked):
         "process 102",
     ]
     assert (change.risk, change.effective) == (Risk.LIVE, "now")
-    assert "memory that lies elsewhere is not moved" in change.note
+    assert "but does not move their memory" in change.note
 
 
 def test_memory_is_bound_with_a_restart_only(asked):
     """systemd would move what runs at once, and could not take that back."""
     sections = node(process(100, mems="0-1"))
     for options in ((), ("now",)):
-        with pytest.raises(FixError, match="takes back only with a restart: plan with --restart"):
+        with pytest.raises(FixError, match="only a restart undoes that: plan with --restart"):
             asked(sections, *options)
     (change,) = asked(sections, "restart")
     assert change.expected == {"cpus": "0-31,64-95", "memory": "0"}
@@ -191,10 +191,10 @@ def test_a_service_of_several_nodes_is_not_bound_to_one(plan):
         (None, "/kubepods/burstable/pod1/1f", "Kubernetes"),
         ("docker-1f.scope", "/system.slice/docker-1f.scope", "bind the container"),
         ("train.service", "/docker/1f/system.slice/train.service", "bind the container"),
-        ("train.service", "/site/1f/system.slice/train.service", "of no service"),
-        ("train.scope", "", "of no service"),
-        (None, "/", "of no unit, and of no service"),
-        ("run-u12.service", "", "gone after a reboot"),
+        ("train.service", "/site/1f/system.slice/train.service", "no system service"),
+        ("train.scope", "", "no system service"),
+        (None, "/", "no system service"),
+        ("run-u12.service", "", "does not survive a reboot"),
         ("-x y.service", "", "is not the name of a service"),
         ("a\n[Unit].service", "", "is not the name of a service"),
     ],

@@ -47,7 +47,7 @@ def test_without_the_daemon_a_unit_of_nodevets_own(plan, h100, uuid, params, wor
         Resource(kind="gpu", name=f"{uuid(index)}:persistence_mode") for index in wrong
     )
     assert change.risk is Risk.LIVE
-    assert ("forgets its power limit" in change.note) is noted
+    assert ("loses its power limit" in change.note) is noted
 
 
 @pytest.mark.parametrize("daemon", [ENABLED, STOPPED, MASKED, STATIC])

@@ -74,7 +74,7 @@ def test_the_lines_of_fstab_are_kept_as_comments(plan):
     assert change.resources == (FSTAB, *(Resource(kind="swap", name=name) for name in names))
     assert (change.risk, change.note) == (
         Risk.DRAIN,
-        "30 KiB are swapped out and come back into memory",
+        "30 KiB are swapped out and return to memory",
     )
 
 
@@ -96,28 +96,28 @@ ETC = {"name": "x.swap", "path": "/etc/systemd/system/x.swap", "what": "/x"}
     ("sections", "told"),
     [
         (node(swaps=None, errors={"swaps": "EACCES"}), "/proc/swaps: EACCES"),
-        (node(swaps=[]), "/proc/meminfo has 1000 KiB, and /proc/swaps lists none"),
+        (node(swaps=[]), "/proc/meminfo has 1000 KiB, but /proc/swaps lists none"),
         (node(area("/dev/zram0")), "/dev/zram0 is compressed memory: remove zram-generator"),
         (node(area("/a\\040b")), "is not a plain path"),
         (node(area("swap")), "is not a plain path"),
         (node(area("/a;b\n")), "is not a plain path"),
-        (node(area(), area()), "lists one twice"),
+        (node(area(), area()), "lists one area twice"),
         (node(area(priority=None)), "/swapfile: priority: not in the evidence"),
         (node(area(used=None)), "/swapfile: used_kb: not in the evidence"),
-        (node(area(used=-1)), "is not plausible"),
-        (node(swap_free_kb=1001), "is not plausible"),
+        (node(area(used=-1)), "implausible"),
+        (node(swap_free_kb=1001), "implausible"),
         (node(available_kb=None, errors={"available_kb": "no row"}), "available_kb: no row"),
         (node(swap_free_kb=None), "swap_free_kb: not in the evidence"),
         (node(available_kb=1999, swap_free_kb=0), "1000 KiB are swapped out"),
         (node(area(used=600), available_kb=1199, swap_free_kb=1000), "600 KiB are swapped out"),
         (node(fstab=None, errors={"fstab": "it is a link"}), "/etc/fstab: it is a link"),
-        (node(fstab=[{"text": None}]), "/etc/fstab: the evidence has only a part of it"),
-        (node(fstab=[{"text": TABLE}]), "/etc/fstab: the evidence has only a part of it"),
+        (node(fstab=[{"text": None}]), "/etc/fstab: the evidence has only a part of the file"),
+        (node(fstab=[{"text": TABLE}]), "/etc/fstab: the evidence has only a part of the file"),
         (node(fstab=[{"text": TABLE}] * 2), "/etc/fstab is in the evidence twice"),
         (node(swap_units=None, errors={"swap_units": "EIO"}), "units of type swap: EIO"),
         (node(swap_units=[ETC]), "systemctl disable --now x.swap"),
         (node(swap_units=[UNIT | {"path": None}]), "x.swap: path: not in the evidence"),
-        (node(swap_units=[UNIT | {"what": "/dev/zram1"}]), "x.swap is of zram"),
+        (node(swap_units=[UNIT | {"what": "/dev/zram1"}]), "x.swap belongs to zram"),
     ],
 )
 def test_what_is_left_alone(plan, sections, told):
@@ -132,7 +132,8 @@ def test_half_of_the_memory_is_enough(plan):
 
 def test_nobody_says_which_may_stay(plan):
     with pytest.raises(
-        FixError, match="the baseline allows 500 KiB, and not of which swap: reduce it"
+        FixError,
+        match="the baseline allows 500 KiB, but does not say which swap may stay: reduce it",
     ):
         plan("swap", 500, node())
     assert plan("swap", 1000, node()) == []
