@@ -169,9 +169,10 @@ class _Reader:
         severity, fix, statements = _overrides(chain)
         part = chain[-1].part
         allowed = part is not None and part.allow_commands  # not inherited
+        complete = identity(path) not in self._incomplete
         expectations = []
         for check, request in merged.requests.items():
-            params = self._params(check, request, complete=identity(path) not in self._incomplete)
+            params = self._params(check, request, complete=complete)
             if params is not None:
                 if not allowed:
                     self.problems.extend(_forbidden_commands(check, request, params, chain[-1]))

@@ -9,6 +9,7 @@ a `preexec_fn`. NODEVET_PRELOADED=0 turns it off, for all or for one.
 
 import atexit
 import ctypes
+import gc
 import importlib
 import json
 import os
@@ -149,15 +150,30 @@ def main(number: int) -> NoReturn:
 
 
 def _import_all() -> None:
-    import gc
-
-    from nodevet.sheet import page
-
     for package in ("nodevet", "nodevet.checks", "nodevet.fixes", "nodevet_sim"):
         for name in _modules(package):
             importlib.import_module(name)
-    page.template(page.HERE, "page")
+    _fill_caches()
     gc.freeze()  # what is here already is not looked through in each copy
+
+
+def _fill_caches() -> None:
+    """Ask once for what a process keeps after its first use, and what is the same in each."""
+    from nodevet import baseline
+    from nodevet.baseline import library
+    from nodevet.checking.catalog import Catalog
+    from nodevet.evidence import document, sections
+    from nodevet.fleet.protocol import payload
+    from nodevet.sheet import page
+    from nodevet.store import documents
+
+    page.template(page.HERE, "page")
+    payload.payload()
+    payload.payload(payload.REMOTE)
+    for name, record in sections.sections().items():
+        document._decoder(record)
+        documents._decoder_of(name)
+    baseline.load([name for name, _ in library.available(())], folders=[], catalog=Catalog())
 
 
 def _modules(package: str) -> list[str]:
