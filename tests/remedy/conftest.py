@@ -21,7 +21,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from datetime import date, datetime, timedelta, timezone
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import msgspec
@@ -34,6 +36,8 @@ from nodevet.checking.catalog import Catalog
 from nodevet.checking.judge import judge
 from nodevet.checking.params import params_of
 from nodevet.evidence.document import decode
+from nodevet.fix.approval import signatures
+from nodevet.fix.approval.policy import SIGNERS
 from nodevet.fix.journal.journal import Journal, RunBegin, state
 from nodevet.fix.model import Plan, PlannedNode, Step
 from nodevet.fix.plan.plan_file import write
@@ -511,6 +515,32 @@ def world(tmp_path: Path) -> Any:
         each.close()
 
 
+@cache
+def key_of_ann() -> tuple[bytes, str]:
+    """A private key, and what allowed_signers has of its public one."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder, "key")
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", file], check=True)
+        return file.read_bytes(), " ".join(file.with_suffix(".pub").read_text().split()[:2])
+
+
+JUDGED: dict[object, subprocess.CompletedProcess[bytes]] = {}
+judged_by_ssh_keygen = signatures._keygen
+
+
+def judged_once(*words: str, at: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    """What ssh-keygen says of the same plan, signature and signers. A signer's line that is valid
+    for a time only makes it say something else later: that is asked each time."""
+    files = {file.name: file.read_bytes() for file in Path(at).iterdir()}
+    if b"valid-" in files.get(SIGNERS, b""):
+        return judged_by_ssh_keygen(*words, at=at, stdin=stdin)
+    timeless = tuple(word for word in words if not word.startswith("verify-time="))
+    asked = (os.environ["PATH"], timeless, stdin, *sorted(files.items()))
+    if asked not in JUDGED:
+        JUDGED[asked] = judged_by_ssh_keygen(*words, at=at, stdin=stdin)
+    return JUDGED[asked]
+
+
 class CommandRig:
     """The commands, in this process, on the boxes of a world: a project where ann may approve.
 
@@ -527,10 +557,13 @@ class CommandRig:
         told = {each.check: told_of(each.params) for each in w.baseline.expectations}
         text = {"nodevet": 1, "title": "b", "expect": told, "fix": [*told]}
         file.write_text(json.dumps(text))
+        private, public = key_of_ann()
         key = self.project / "key"
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
-        public = " ".join(key.with_suffix(".pub").read_text().split()[:2])
+        key.touch(mode=0o600)
+        key.write_bytes(private)
+        key.with_suffix(".pub").write_text(f"{public}\n")
         (self.project / "allowed_signers").write_text(f"ann {public}\n")
+        patch.setattr(signatures, "_keygen", judged_once)
         patch.setattr("nodevet.fleet.controller.ssh_executor.SshExecutor", self._worker)
         patch.setattr("nodevet.fix.rollout.session.time.sleep", lambda seconds: None)
         patch.chdir(self.project)
