@@ -25,6 +25,7 @@ with firmware-first error handling it is ghes_edac.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Annotated
 
 from msgspec import Meta
@@ -108,9 +109,9 @@ def why_missing(evidence: Evidence, controllers: Sequence[MemoryController]) -> 
     """Why a controller is missing: by the numbers, which have a gap only if a NUMA node has no
     memory (amd64_edac), or by the memory of the node. Empty if none seems to be missing."""
     ids = {controller.id for controller in controllers}
-    gaps = sorted(set(range(max(ids))) - ids - without_memory(evidence))
-    if gaps:
-        named = ", ".join(f"mc{number}" for number in gaps[:8])
+    known = ids | without_memory(evidence)
+    if gaps := [*islice((number for number in range(max(ids)) if number not in known), 8)]:
+        named = ", ".join(f"mc{number}" for number in gaps)
         return f"{named} is missing: the numbers of the {len(ids)} memory controllers begin at mc0"
     sizes = [dimm.size_mib for controller in controllers for dimm in controller.dimms or (UNSIZED,)]
     nodes = nodes_of(evidence)

@@ -39,6 +39,15 @@ def test_e10_a_missing_memory_controller_is_unknown(
     assert (Verdict.UNKNOWN in verdicts(found)) is (missing is not None)
 
 
+def test_a_memory_controller_of_a_huge_number_is_judged_at_once(
+    ask: Any, make_params: Any, make_document: Any
+) -> None:
+    sections = memory(None)
+    sections["edac"]["controllers"][3]["id"] = 1 << 40
+    found = ask("memory_errors", make_params("memory_errors", {}), make_document(sections))
+    assert any("mc3, mc4" in each.why for each in found)
+
+
 def bus(ports: list[str]) -> dict[str, Any]:
     functions = [
         {"address": address, "upstream": above, "aer": COUNTED, "physfn": ""}
