@@ -88,7 +88,7 @@ def _documents(text: bytes, hosts: int, night: int) -> Iterator[bytes]:
     """What each host says in a night in which nothing happened: every amount that the store keeps
     as a reading has another value, some hundredths less: no more is free than there is."""
     draw = random.Random(night)
-    found = documents.apart(text)
+    found = documents.split_document(text)
     if found is None:
         raise SystemExit("the node's evidence is not as a probe sends it")
     rest = json.loads(found.volatile)
@@ -96,22 +96,22 @@ def _documents(text: bytes, hosts: int, night: int) -> Iterator[bytes]:
         own = rb"\g<1>%08x" % number
         steady = {name: OWN.sub(own, section) for name, section in found.steady.items()}
         later = night * 86400 + number / 100
-        readings = msgspec.json.encode(_other(rest, draw, later))
-        yield documents.together(list(steady), steady, readings)
+        readings = msgspec.json.encode(other_readings(rest, draw, later))
+        yield documents.join_document(list(steady), steady, readings)
 
 
-def _other(value: Any, draw: random.Random, later: float) -> Any:
+def other_readings(value: Any, draw: random.Random, later: float) -> Any:
     if isinstance(value, dict):
         return {
             name: each + later
             if name in CLOCKS
             else each
             if name in STATES
-            else _other(each, draw, later)
+            else other_readings(each, draw, later)
             for name, each in value.items()
         }
     if isinstance(value, list):
-        return [_other(each, draw, later) for each in value]
+        return [other_readings(each, draw, later) for each in value]
     if isinstance(value, (int, float)):
         return round(value * draw.uniform(0.94, 1), None if isinstance(value, int) else 4)
     return value

@@ -24,6 +24,7 @@ from pathlib import Path
 from statistics import median
 
 import eight_gpus
+import history
 import judging
 import launchers
 import night
@@ -202,6 +203,20 @@ the most memory that all processes held together.
 """
 
 
+def recalled(folder: Path, options: argparse.Namespace) -> str:
+    costs = history.measure(folder / "history.sqlite", options.recalled, options.rounds)
+    happened = sum(share for _, share, _ in history.CHANGES)
+    return f"""{history.recall_table(costs)}
+
+Two recorded nights of {options.recalled:,} nodes with eight GPUs, each with ids of its own
+(`benchmarks/history.py`). Between them readings and clocks differ on every node, and on about
+{happened:.0%} of them something else: a package, the kernel, a reboot, an error counter, a GPU, a
+setting. `history diff` compares both nights, `history part` finds a GPU by the beginning of its
+UUID; both start Python. msgspec decodes one night, reckoned from {history.SAMPLE} nodes. The least
+of {options.rounds} rounds.
+"""
+
+
 def launched(folder: Path, options: argparse.Namespace) -> str:
     asked = argparse.Namespace(hosts=240, rounds=2, delay=1.0)
     found = launchers.launcher_table(launchers.measure(folder, asked), asked)
@@ -265,6 +280,7 @@ SECTIONS: Mapping[str, tuple[str, Section, float]] = {  # with the minutes that 
     "growth": ("As a fleet grows", growth, 7),
     "night": ("A night in which nothing changed", recorded, 2),
     "rejudge": ("Judging a recorded night again", rejudged, 2),
+    "recall": ("Asking the history", recalled, 2),
     "sweep": ("A sweep", sweep, 4),
     "launchers": ("Launchers", launched, 2),
     "judging": ("Judging what was saved", judged, 4),
@@ -321,6 +337,7 @@ def main() -> None:
     parser.add_argument("--most", type=int, default=10_000, help="hosts of a large site")
     parser.add_argument("--nightly", type=int, default=2000, help="hosts of an unchanged night")
     parser.add_argument("--rejudged", type=int, default=1000, help="hosts that are judged again")
+    parser.add_argument("--recalled", type=int, default=1000, help="hosts of the history")
     parser.add_argument(
         "--minutes", type=float, default=25, help="no section is begun that would not end by then"
     )

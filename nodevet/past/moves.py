@@ -37,7 +37,7 @@ class Places:
 
     def add(self, host: str, held: Collection[Held], kinds: frozenset[PartKind]) -> None:
         """Add the parts of one host. `kinds`: those of which all parts were read."""
-        self._told[host] = kinds
+        self._told[host] = self._told.get(host, frozenset()) | kinds
         for part, slot in held:
             self._at[part.kind, part.id] = host, slot
             self._times[part.kind, part.id] += 1

@@ -8,8 +8,9 @@ from nodevet.base import typed
 from nodevet.store import schema as t
 from nodevet.store.moments import FIRST, FIRST_AND_LAST, FIRST_RUN, LAST, LAST_RUN, instant, moment
 from nodevet.store.records.model import CounterPoint, Part, PartKind, PartPlace
-from nodevet.store.rows import plain
+from nodevet.store.rows import OF_ANY_KIND, plain
 
+LAST_CHARACTER = "\U0010ffff"
 _PLACES = select(
     t.place,
     t.part.c.kind,
@@ -44,24 +45,40 @@ _POINTS = select(
 
 def find_parts(connection: Connection, text: str) -> list[Part]:
     """See Store.parts."""
-    rows = connection.execute(select(t.part).order_by(t.part.c.id))
-    all_parts = [part_of(row) for row in rows]
-    prefix = plain(text).lower()
-    if not prefix:
-        return all_parts
-    exact = [
-        part
-        for part in all_parts
-        if prefix in (part.id.lower(), *(name.lower() for name in part.names))
-    ]
-    return exact or [part for part in all_parts if part.id.lower().startswith(prefix)]
+    name = plain(text).lower()
+    if not name:
+        return _parts(connection, select(t.part))
+    return _parts(connection, named(name)) or _parts(connection, beginning(name))
+
+
+def named(name: str) -> Select[Any]:
+    """The parts with this name, which is in lower case."""
+    return select(t.part).where(
+        t.part.c.id.in_(select(t.part_name.c.part).where(t.part_name.c.name == name))
+    )
+
+
+def beginning(start: str) -> Select[Any]:
+    """The parts whose id begins so; `start` is in lower case."""
+    n = t.part_name.c
+    ids = select(n.part).where(n.name >= start, n.name < start + LAST_CHARACTER, n.is_id.is_(True))
+    return select(t.part).where(t.part.c.id.in_(ids))
+
+
+def ids_of(part: str) -> Select[Any]:
+    """The numbers of the parts with this id."""
+    return select(t.part.c.id).where(OF_ANY_KIND, t.part.c.name == plain(part))
+
+
+def _parts(connection: Connection, query: Select[Any]) -> list[Part]:
+    return [part_of(row) for row in connection.execute(query.order_by(t.part.c.id))]
 
 
 def places(connection: Connection, *, part: str | None, host: str | None) -> list[PartPlace]:
     """See Store.places."""
     query = _PLACES.order_by(t.place.c.first, t.place.c.id)
     if part is not None:
-        query = query.where(t.part.c.name == plain(part))
+        query = query.where(t.place.c.part.in_(ids_of(part)))
     if host is not None:
         query = query.where(t.host.c.name == plain(host))
     return [place_of(row) for row in connection.execute(query)]
@@ -78,7 +95,7 @@ def points(
     if host is not None:
         query = query.where(t.host.c.name == plain(host))
     if part is not None:
-        query = query.where(t.part.c.name == plain(part))
+        query = query.where(t.counter.c.part.in_(ids_of(part)))
     if after is not None:
         query = query.where(t.visit.c.at >= instant(after))
     return query

@@ -1,12 +1,16 @@
 """What goes into rows: ids, and text that a database accepts (valid UTF-8 without NUL)."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 from sqlalchemy import Connection, Table, func, insert, select
 
 from nodevet.store import schema as t
+from nodevet.store.records.model import PartKind
+
+OF_ANY_KIND = t.part.c.kind.in_([kind.value for kind in PartKind])
+"""Always true: the index that finds a part's id begins with its kind."""
 
 
 def next_id(connection: Connection, table: Table) -> int:
@@ -29,6 +33,13 @@ def host_id(connection: Connection, name: str) -> int:
         number = next_id(connection, t.host)
         connection.execute(insert(t.host).values(id=number, name=plain(name)))
     return int(number)
+
+
+def name_rows(part: int, name: str, others: Iterable[str]) -> Iterator[dict[str, Any]]:
+    """The rows of table `part_name` for a part: its id, and its other names."""
+    own = plain(name).lower()
+    for text in {own, *(plain(other).lower() for other in others)}:
+        yield {"name": text, "part": part, "is_id": text == own}
 
 
 def plain(text: str) -> str:

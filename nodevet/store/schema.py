@@ -39,7 +39,7 @@ def _postgres_epoch(*_: object, **__: object) -> str:
     return "extract(epoch from clock_timestamp())::double precision"
 
 
-VERSION = "0004"  # of the schema; nodevet/store/migrations/versions
+VERSION = "0005"  # of the schema; nodevet/store/migrations/versions
 VERSION_TABLE = "nodevet_schema"
 
 metadata = MetaData(
@@ -51,6 +51,8 @@ metadata = MetaData(
     }
 )
 Id = BigInteger().with_variant(Integer(), "sqlite")
+Lexical = Text().with_variant(Text(collation="C"), "postgresql")
+"""In the order of code points, so that an index finds a text by its beginning."""
 
 
 def _id() -> Column[int]:
@@ -194,6 +196,14 @@ part = Table(
     Column("model", Text, nullable=False),
     Column("names", LargeBinary, nullable=False),  # JSON: serials, part numbers
     UniqueConstraint("kind", "name"),
+)
+part_name = Table(
+    "part_name",
+    metadata,
+    Column("name", Lexical, primary_key=True),  # in lower case
+    Column("part", Id, ForeignKey("part.id"), primary_key=True),
+    Column("is_id", Boolean, nullable=False),  # else it is one of the part's other names
+    sqlite_with_rowid=False,
 )
 place = Table(
     "place",

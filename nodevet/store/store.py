@@ -9,7 +9,18 @@ from sqlalchemy import select, update
 from sqlalchemy.engine import URL, Engine
 
 from nodevet.model import Status, Verdict
-from nodevet.store import evidence, fixes, incidents, parts, pruning, runs, spans, together, visits
+from nodevet.store import (
+    evidence,
+    fixes,
+    incidents,
+    parts,
+    pruning,
+    runs,
+    spans,
+    together,
+    unlike,
+    visits,
+)
 from nodevet.store import schema as t
 from nodevet.store.blobs import content
 from nodevet.store.database import Database
@@ -189,6 +200,20 @@ class Store:
                     )
                 for row in chunk:
                     yield visits.visit_of(row), documents.get(row.id)
+
+    def unlike(
+        self, before: str, after: str, sections: Iterable[str]
+    ) -> Mapping[str, frozenset[str]]:
+        """The hosts whose evidence may differ between two runs in more than readings, each with
+        the sections that differ. All of them if a run did not vet it, or its evidence is not
+        kept."""
+        with self._database.reading() as connection:
+            return unlike.unlike(connection, before, after, frozenset(sections))
+
+    def holders(self, parts: Collection[str]) -> set[str]:
+        """The hosts that ever held one of these parts, by their ids."""
+        with self._database.reading() as connection:
+            return unlike.holders(connection, parts)
 
     def last_evidence(
         self,

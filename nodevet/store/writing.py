@@ -5,15 +5,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Table, bindparam, func, insert, select, update
+from sqlalchemy import Connection, Table, bindparam, delete, func, insert, select, update
 
+from nodevet.base import typed
 from nodevet.model import HostReport, Status
 from nodevet.store import blobs
 from nodevet.store import schema as t
 from nodevet.store.moments import LAST_SEEN
 from nodevet.store.preparing import PreparedHost
 from nodevet.store.records.model import Part
-from nodevet.store.rows import encoded, plain
+from nodevet.store.rows import OF_ANY_KIND, encoded, name_rows, plain
 from nodevet.store.undoing import count_outcomes
 
 _ENDED = (
@@ -87,7 +88,7 @@ class HostWriting:
             moved.append(self._moved(item, host, visit, boot, steady, volatile, judged))
         if ended:
             self._connection.execute(_ENDED, ended)
-        for table in (t.blob, t.boot, t.visit, t.finding_span, t.place, t.counter):
+        for table in (t.blob, t.boot, t.visit, t.finding_span, t.part_name, t.place, t.counter):
             if rows := self._rows.get(table.name):
                 self._connection.execute(insert(table), rows)
         self._connection.execute(_MOVED, moved)
@@ -161,7 +162,8 @@ class HostWriting:
             return {}
         ids: dict[str, int] = {}
         rows_by_part: dict[tuple[str, str], Any] = {}
-        for row in self._connection.execute(select(t.part).where(t.part.c.name.in_(names))):
+        known = select(t.part).where(OF_ANY_KIND, t.part.c.name.in_(names))
+        for row in self._connection.execute(known):
             ids[row.name] = row.id
             rows_by_part[row.kind, row.name] = row
         for (kind, name), part in parts.items():
@@ -174,9 +176,21 @@ class HostWriting:
                 ids[name] = number = self._id(t.part)
                 self._add(t.part, id=number, kind=kind, name=name, **values)
             elif (row_before.model, bytes(row_before.names)) != (values["model"], values["names"]):
+                number = row_before.id
                 self._connection.execute(
-                    update(t.part).where(t.part.c.id == row_before.id).values(**values)
+                    update(t.part).where(t.part.c.id == number).values(**values)
                 )
+                names_before = typed.decode(row_before.names, tuple[str, ...])
+                gone = [row["name"] for row in name_rows(number, name, names_before)]
+                self._connection.execute(
+                    delete(t.part_name).where(
+                        t.part_name.c.name.in_(gone), t.part_name.c.part == number
+                    )
+                )
+            else:
+                continue
+            for values in name_rows(number, name, part.names):
+                self._add(t.part_name, **values)
         if rows := self._rows.pop(t.part.name, None):
             self._connection.execute(insert(t.part), rows)
         return ids

@@ -9,12 +9,14 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from recorded import record, report
+from recorded import document, record, report
 from sqlalchemy import MetaData, Table, inspect
 
 from nodevet.store import Store, open_store, upgrade
 from nodevet.store.engine import engine_of, parse_url
 from nodevet.store.schema import VERSION, VERSION_TABLE, metadata
+
+GPU = document(gpu={"gpus": [{"index": 0, "uuid": "GPU-5f1c", "serial": "1655"}]})
 
 
 def test_migrations_and_models_agree(store: Store):
@@ -32,7 +34,7 @@ def test_the_last_migration_is_the_version():
 def written_then(url: str, folder: Path) -> None:
     """Copy a night into a store of an earlier version, as far as that has tables and columns."""
     with open_store(f"sqlite:///{folder}/today.sqlite") as today:
-        record(today, 0, report(findings={"governor": "fail"}))
+        record(today, 0, report(findings={"governor": "fail"}), evidence=GPU)
         copied = today._database.engine
         engine = engine_of(parse_url(url), create=False).execution_options(writes=True)
         with copied.connect() as source, engine.begin() as target:
@@ -47,7 +49,7 @@ def written_then(url: str, folder: Path) -> None:
         engine.dispose()
 
 
-@pytest.mark.parametrize("version", ["0001", "0003"])
+@pytest.mark.parametrize("version", ["0001", "0003", "0004"])
 def test_e19_a_store_of_an_earlier_version_is_brought_up(
     version: str, url: str, tmp_path: Path, monkeypatch
 ):
@@ -59,6 +61,8 @@ def test_e19_a_store_of_an_earlier_version_is_brought_up(
         record(store, 1, report(findings={"governor": "fail"}, night=1))
         (span,) = store.spans()
         assert (span.first.run[:8], span.last.run[:8]) == ("20261101", "20261102")
+        for text in ("GPU-5F", "1655"):
+            assert [part.id for part in store.parts(text)] == ["GPU-5f1c"]
         with store._database.engine.connect() as connection:
             assert upgrade.version_of(connection) == VERSION
 

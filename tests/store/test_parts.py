@@ -1,15 +1,23 @@
 """Parts are followed from host to host; counters are kept where they move; fields are asked for."""
 
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 from recorded import document, ended, record, report, run, unreachable
+from sqlalchemy import select
 
 from nodevet.checking.catalog import Catalog
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.document import opened as document_of
+from nodevet.past.run_diff import RunDiff
 from nodevet.past.trend import FieldTrend
+from nodevet.past.use.recall import find_diff
 from nodevet.past.use.story import find_host, find_passport
 from nodevet.past.use.trend import find_trend
-from nodevet.store import Store
+from nodevet.store import Store, parts
+from nodevet.store import schema as t
 
 
 def node(*uuids: str, ecc: int = 0, replays: int = 0, celsius: int = 40) -> bytes:
@@ -50,6 +58,55 @@ def test_a_gpu_is_followed_from_host_to_host(store: Store):
         "PM1743 S1",
         "a088:c203:00aa:bbcc",
     }
+
+
+def test_a_part_is_found_by_its_names_and_by_the_beginning_of_its_id(store: Store):
+    record(store, 0, report(), evidence=node("GPU-aab", "GPU-aac", "GPU-AB%"))
+    record(store, 1, report("gpu002", machine_id="2", boot_id="2"), evidence=node("gpu-\u00c9"))
+
+    def ids(text: str) -> list[str]:
+        return [part.id for part in store.parts(text)]
+
+    assert ids("gpu-aab") == ids("GPU-AAB") == ids("165B") == ["GPU-aab"]
+    assert ids("gpu-aa") == ["GPU-aab", "GPU-aac"]
+    assert ids("GPU-\u00e9") == ["gpu-\u00c9"]
+    assert ids("GPU-ab%") == ["GPU-AB%"] and ids("GPU-%") == ids("GPU_") == ids("165") == []
+    assert ids("pm1743") == ["PM1743 S1"]
+    assert len(ids("")) == 6 and ids("gpu") == [part for part in ids("") if part[:3] in "GPUgpu"]
+
+
+def test_a_part_that_got_another_name_is_found_by_the_new_one_alone(store: Store):
+    said = node("GPU-a")
+    record(store, 0, report(), evidence=said)
+    other = said.replace(b'"165a"', b'"166a"').replace(b"0000:00:00.0", b"0000:01:00.0")
+    record(store, 1, report(night=1), evidence=other)
+    assert store.parts("165a") == []
+    assert [part.names for part in store.parts("166A")] == [("166a",)]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        parts.beginning("gpu-5f1c"),
+        parts.named("gpu-5f1c"),
+        select(t.place.c.id).where(t.place.c.part.in_(parts.ids_of("GPU-5f1c"))),
+        parts.points(part="GPU-5f1c").order_by(t.counter.c.id).limit(1),
+    ],
+    ids=["beginning", "name", "places", "points"],
+)
+def test_no_table_of_parts_is_read_as_a_whole(store: Store, query: Any):
+    record(store, 0, report(), evidence=node("GPU-a", "GPU-b"))
+    is_sqlite = store._database.engine.dialect.name == "sqlite"
+    explain = "EXPLAIN QUERY PLAN " if is_sqlite else "EXPLAIN "
+    with store._database.reading() as connection:
+        if not is_sqlite:  # it reads small tables as a whole if it may
+            connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
+        literal = query.compile(connection, compile_kwargs={"literal_binds": True})
+        rows = connection.exec_driver_sql(explain + str(literal).replace("%", "%%"))
+        lines = [str(row[-1]) for row in rows]
+    found = "\n".join(lines)
+    assert not [line for line in lines if re.match(r"SCAN|.*Seq Scan", line)], found
+    assert "name" in found, found
 
 
 def test_a_section_that_was_not_read_ends_no_place(store: Store):
@@ -128,6 +185,41 @@ def test_an_incident_is_kept(store: Store):
     store.record_incident({"gpu001": "the loader"}, b"bundle", "2026-11-02T10:00:00+00:00")
     (found,) = store.incidents("gpu001")
     assert found.cause == "the loader" and store.bundle(found) == b"bundle"
+
+
+def two_nights(store: Store, nights: Sequence[Mapping[str, bytes]]) -> RunDiff:
+    """The differences of two nights, by what each host says."""
+    for number, night in enumerate(nights):
+        begun = run(number, len(night))
+        recorder = store.begin(begun)
+        for place, (host, said) in enumerate(night.items()):
+            known = {"machine_id": str(place), "boot_id": str(place)}
+            recorder.take(report(host, night=number, **known), said)
+        recorder.finish(ended(begun, hosts=len(night)))
+    return find_diff(store, run(0).id, run(1).id).diff
+
+
+def test_a_diff_opens_no_evidence_in_which_only_readings_differ(store: Store, monkeypatch):
+    opened_texts: list[bytes] = []
+
+    def opened(text: bytes) -> Evidence:
+        opened_texts.append(text)
+        return document_of(text)
+
+    monkeypatch.setattr("nodevet.past.use.recall.opened", opened)
+    before = {"gpu001": node("GPU-a"), "gpu002": node("GPU-b"), "gpu003": node("GPU-c")}
+    after = {"gpu001": node("GPU-a", celsius=50), "gpu002": node("GPU-d"), "gpu003": node("GPU-c")}
+    found = two_nights(store, [before, after])
+    moved = {(move.id, move.host_before, move.host_after) for move in found.parts}
+    assert moved == {("GPU-b", "gpu002", ""), ("GPU-d", "", "gpu002")}
+    assert opened_texts and not [text for text in opened_texts if b"GPU-a" in text]
+    assert not [text for text in opened_texts if b"GPU-c" in text]
+
+
+def test_a_part_that_another_host_still_has_did_not_move(store: Store):
+    before = {"gpu001": node("GPU-a"), "gpu002": node("GPU-b")}
+    after = {"gpu001": node("GPU-a"), "gpu002": node("GPU-a")}
+    assert [move.id for move in two_nights(store, [before, after]).parts] == ["GPU-b"]
 
 
 def numbered(serial: str, *media: int) -> bytes:

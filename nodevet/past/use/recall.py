@@ -1,6 +1,6 @@
 """Read runs and their differences from the store, as documents that commands show."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -9,7 +9,7 @@ import msgspec
 from nodevet.evidence.document import EvidenceError, opened
 from nodevet.past.fixed_by import fixed_by
 from nodevet.past.listing import RunLine, refs, run_lines
-from nodevet.past.moves import PartMove, Places, part_moves
+from nodevet.past.moves import Key, PartMove, Places, part_moves
 from nodevet.past.run_diff import READS, RunDiff, RunRecords, fact_diffs, facts, run_diff
 from nodevet.past.use.nights import MOST, last_after, last_two, night_before
 from nodevet.store.records.model import FindingSpan, RecordedFixRun, RecordedRun, RecordedVisit
@@ -121,30 +121,68 @@ def _records_of(store: "Store", run: RecordedRun) -> RunRecords:
 
 Facts = Mapping[str, str]
 HOLDING = frozenset(SECTIONS)
+NICS = frozenset({"infiniband", "network"})  # both list parts of one kind
+CHUNK = 500  # hosts that one query names
 
 
 def _facts(
     store: "Store", before: RecordedRun, after: RecordedRun
 ) -> tuple[list[tuple[str, Facts, Facts]], tuple[PartMove, ...], int]:
     """The hosts whose facts differ, with the facts of both runs; the parts that moved; and the
-    number of hosts whose evidence was pruned."""
-    facts_before: dict[str, Facts] = {}
-    was, now = Places(), Places()
-    thinned = 0
-    for visit, document in store.evidence(before.id, sections=READS):
-        thinned += visit.thinned
-        if host_facts := _facts_in(visit.host, document, was):
-            facts_before[visit.host] = host_facts
-    pairs: list[tuple[str, Facts, Facts]] = []
-    for visit, document in store.evidence(after.id, sections=READS):
-        thinned += visit.thinned and visit.host in facts_before
-        old, new = facts_before.get(visit.host), _facts_in(visit.host, document, now)
-        if old and new and old != new:
-            pairs.append((visit.host, old, new))
-    return pairs, part_moves(was, now), thinned
+    number of hosts whose evidence was pruned. Facts and parts are no readings, so a host with the
+    same steady values has the same ones."""
+    look = _Look(store, before, after)
+    unlike = store.unlike(before.id, after.id, READS)
+    hosts_by_sections: dict[frozenset[str], list[str]] = {}
+    for host, sections in unlike.items():
+        needed = sections | {"host"} | (NICS if sections & NICS else frozenset())
+        hosts_by_sections.setdefault(needed, []).append(host)
+    for sections, hosts in hosts_by_sections.items():
+        look.at(hosts, sections)
+    others = store.holders({name for _, name in look.changed_parts()})
+    for sections, hosts in hosts_by_sections.items():  # the same parts, in sections not read above
+        if not sections >= HOLDING:
+            look.at([host for host in hosts if host in others], HOLDING - sections)
+    look.at(sorted(others - unlike.keys()), HOLDING)
+    order = {host: place for place, host in enumerate(unlike)}
+    pairs = sorted(look.pairs, key=lambda pair: order.get(pair[0], -1))
+    return pairs, part_moves(look.was, look.now), look.thinned
 
 
-def _facts_in(host: str, document: bytes | None, places: Places) -> Facts:
+class _Look:
+    """What was read of some hosts in two runs."""
+
+    def __init__(self, store: "Store", before: RecordedRun, after: RecordedRun) -> None:
+        self._store, self._before, self._after = store, before.id, after.id
+        self.was, self.now = Places(), Places()
+        self.pairs: list[tuple[str, Facts, Facts]] = []
+        self.thinned = 0
+
+    def at(self, hosts: Sequence[str], sections: frozenset[str]) -> None:
+        """Read these sections of some hosts."""
+        for begin in range(0, len(hosts), CHUNK):
+            self._at(hosts[begin : begin + CHUNK], sections)
+
+    def _at(self, hosts: Sequence[str], sections: frozenset[str]) -> None:
+        facts_before: dict[str, Facts] = {}
+        for visit, document in self._store.evidence(self._before, hosts=hosts, sections=sections):
+            self.thinned += visit.thinned
+            if host_facts := _facts_in(visit.host, document, self.was, sections):
+                facts_before[visit.host] = host_facts
+        for visit, document in self._store.evidence(self._after, hosts=hosts, sections=sections):
+            self.thinned += visit.thinned and visit.host in facts_before
+            old = facts_before.get(visit.host)
+            new = _facts_in(visit.host, document, self.now, sections)
+            if old and new and old != new:
+                self.pairs.append((visit.host, old, new))
+
+    def changed_parts(self) -> set[Key]:
+        """The parts that are not where they were."""
+        keys = {*self.was.keys, *self.now.keys}
+        return {key for key in keys if self.was.at(key) != self.now.at(key)}
+
+
+def _facts_in(host: str, document: bytes | None, places: Places, sections: frozenset[str]) -> Facts:
     """The facts of a host, empty if its evidence cannot be read. Adds its parts to `places`."""
     if document is None:
         return {}
@@ -152,5 +190,5 @@ def _facts_in(host: str, document: bytes | None, places: Places) -> Facts:
         evidence = opened(document)
     except EvidenceError:
         return {}
-    places.add(host, *held(evidence, HOLDING))
+    places.add(host, *held(evidence, HOLDING & sections))
     return facts(evidence)
