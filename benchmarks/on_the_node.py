@@ -1,4 +1,4 @@
-"""Measures the probe on a node with eight GPUs beside a Python that does nothing.
+"""Measures the probe on a node beside a Python that does nothing.
 
 Usage, on the node: on_the_node.py ROUNDS PAYLOAD; it prints the CPU milliseconds of both, the least
 of all rounds. `probe.py` boots a simulated node for it.
@@ -10,7 +10,10 @@ import subprocess
 import sys
 import time
 
-BOOT = "import sys,zlib;b=sys.stdin.buffer;n=int(b.readline());exec(zlib.decompress(b.read(n)))"
+BOOT = (
+    "import sys,zlib;b=sys.stdin.buffer;z=zlib.decompressobj();"
+    "exec(z.decompress(b.read(int(b.readline()))))"
+)
 
 
 def cost(words, stdin):
@@ -28,11 +31,11 @@ def main(rounds, payload):
     said = b""
     for _ in range(rounds + 1):
         found["empty"].append(cost([*python, "pass"], b"")[0])
-        spent, said = cost([*python, BOOT], payload)
+        spent, said = cost([sys.executable, "-I", "-S", "-c", BOOT], payload)
         found["probe"].append(spent)
         time.sleep(0.05)
     answer = json.loads(said[said.index(b"\n", said.index(b"NODEVET")) :])
-    gpus = len(answer["sections"]["gpu"]["data"]["gpus"])
+    gpus = len(answer["sections"]["gpu"].get("data", {}).get("gpus", ()))
     least = {name: min(costs[1:]) for name, costs in found.items()}
     print(json.dumps({"gpus": gpus, **least}))
 

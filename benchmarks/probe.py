@@ -1,4 +1,4 @@
-"""Measures the probe on a simulated node with eight GPUs beside a Python that does nothing."""
+"""Measures the probe on a simulated node, with eight GPUs or none, beside an empty Python."""
 
 import base64
 import json
@@ -14,7 +14,7 @@ from saved_nodes import nodevet
 
 from nodevet.fleet.protocol.payload import payload, request
 
-PROFILE = "h100-sxm"
+PROFILES = ("h100-sxm", "none")
 ON_NODE = "on_the_node.py"
 
 
@@ -27,12 +27,12 @@ class ProbeCost:
     probe: float
 
 
-def measure(folder: Path, rounds: int) -> ProbeCost:
-    """Boots a node, and asks it. Raises BenchmarkError."""
+def measure(folder: Path, rounds: int, profile: str) -> ProbeCost:
+    """Boots a node with GPUs of this profile, and asks it. Raises BenchmarkError."""
     scenario, fleet = folder / "one.yaml", f"probe{os.getpid()}"
     node = f"bench{os.getpid()}"
     scenario.write_text(
-        yaml.safe_dump({"sim": 1, "title": "one", "nodes": {node: {"gpus": PROFILE}}})
+        yaml.safe_dump({"sim": 1, "title": "one", "nodes": {node: {"gpus": profile}}})
     )
     wish = request(nonce="0" * 16, root="/", whole_machine=True, deadline=60, asked_s=None)
     try:
@@ -63,4 +63,5 @@ if __name__ == "__main__":
     import tempfile
 
     with tempfile.TemporaryDirectory() as temporary:
-        print(measure(Path(temporary), int(sys.argv[1])))
+        for name in PROFILES:
+            print(measure(Path(temporary), int(sys.argv[1]), name))

@@ -42,7 +42,7 @@ def command(*, python: str | None, sudo: bool, seconds: float) -> str:
         f"for p in {pythons}; do command -v $p >/dev/null 2>&1 && break; p=; done; "
         f'[ -n "$p" ] || exit {NO_PYTHON}; '
         f't="{limit}"; timeout -k 1 9 true >/dev/null 2>&1 || t=; '
-        f'exec {"sudo -n " if sudo else ""}$t $p -I -c "{BOOT}"'
+        f'exec {"sudo -n " if sudo else ""}$t $p -I -S -c "{BOOT}"'
     )
     return f"exec /bin/sh -c '{script}'"
 

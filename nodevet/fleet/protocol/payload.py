@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,11 @@ import nodevet
 from nodevet.fleet.protocol.slim import slim, words
 from nodevet.remote import digest
 
-BOOT = "import sys,zlib;b=sys.stdin.buffer;n=int(b.readline());exec(zlib.decompress(b.read(n)))"
-"""The program of `python3 -I -c` on the node: it reads the payload from stdin and runs it.
+BOOT = (
+    "import sys,zlib;b=sys.stdin.buffer;z=zlib.decompressobj();"
+    "exec(z.decompress(b.read(int(b.readline()))))"
+)
+"""The program of `python3 -I -S -c` on the node: it reads the payload from stdin and runs it.
 
 It has no quotes, so that it can stand inside any shell's quotes.
 """
@@ -42,6 +46,13 @@ if sys.version_info < (3, 6):
     sys.stderr.write("Python %d.%d on the node; the probe needs 3.6\\n" % sys.version_info[:2])
     sys.exit({TOO_OLD})
 """
+
+UNPACK = """
+words = zlib.decompress(z.unused_data).decode().split("\\0")
+SOURCES = dict(zip(words[::2], words[1::2]))
+"""
+"""Reads the modules behind the program, names and sources in turn: Python would take longer to
+parse them as a literal. `z` and `zlib` are BOOT's."""
 
 LOADER = """
 import sys
@@ -103,7 +114,9 @@ def payload(program: str = PROBE) -> bytes:
 
 def pack(sources: Mapping[str, str], main: str) -> bytes:
     """These modules and the program `main`, compressed, as `BOOT` reads them."""
-    packed = zlib.compress(f"{GUARD}SOURCES = {sources!r}\n{LOADER}{main}".encode())
+    modules = "\0".join(chain.from_iterable(sources.items()))
+    parts = (f"{GUARD}{UNPACK}{LOADER}{main}", modules)
+    packed = b"".join(zlib.compress(part.encode()) for part in parts)
     return b"%d\n%s" % (len(packed), packed)
 
 

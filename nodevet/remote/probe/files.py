@@ -25,6 +25,7 @@ BOOT_ID = "/proc/sys/kernel/random/boot_id"
 FIRST_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO in the kernel
 SYSFS = ("/sys/devices/", "/sys/bus/", "/sys/class/")
 ATTRIBUTE = 4096  # bytes; a sysfs attribute has one page: a shorter read is all of it
+INTEGER = re.compile(r"-?[0-9]{1,20}\Z")
 LINKS = 40  # symbolic links in one path, the kernel's limit
 
 
@@ -67,6 +68,19 @@ def check_held(root: str, path: str) -> None:
     kernel = path.startswith(("/sys/", "/proc/")) and folder != "/sys/devices/system"
     if not (kernel and folder.count("/") > 2 and os.path.isdir(path_under(root, folder))):
         raise NotHeld(path)
+
+
+def real_folder(root: str, folder: str) -> str:
+    """The folder of a device that /sys/bus or /sys/class link to, on this machine: the kernel then
+    follows the link once, and not for each file. These links are relative to a folder that is no
+    link, fs/sysfs/symlink.c. Unchanged in other trees."""
+    if root != "/":
+        return folder
+    link = folder.rstrip("/")
+    try:
+        return os.path.normpath(link + "/../" + os.readlink(link)) + "/"
+    except OSError:
+        return folder
 
 
 def resolve(root: str, path: str) -> str:
@@ -141,17 +155,18 @@ def read_bytes(
         check_held(root, path)
         raise
     try:
-        if not stat.S_ISREG(os.fstat(file).st_mode):
+        # a read of fewer bytes is the last one
+        size, last = (ATTRIBUTE, ATTRIBUTE) if path.startswith(SYSFS) else (CHUNK, 1)
+        is_attribute = root == "/" and last == ATTRIBUTE  # of the running kernel
+        if not is_attribute and not stat.S_ISREG(os.fstat(file).st_mode):
             raise ValueError("not a regular file")
         if look:
             look(file)
-        data = b""
-        last = ATTRIBUTE if path.startswith(SYSFS) else 1  # a read of fewer bytes is the last one
-        while len(data) < limit:
-            chunk = os.read(file, min(limit - len(data), CHUNK))
+        data = os.read(file, min(limit, size))
+        chunk = data
+        while len(chunk) >= last and len(data) < limit:
+            chunk = os.read(file, min(limit - len(data), size))
             data += chunk
-            if len(chunk) < last:
-                break
         return data
     finally:
         os.close(file)
@@ -181,7 +196,11 @@ def stripped(text: str) -> str:
 
 def line(root: str, path: str) -> str:
     """The stripped text of a file of one line. Raises OSError, ValueError."""
-    text = stripped(read(root, path))
+    return one_line(stripped(read(root, path)))
+
+
+def one_line(text: str) -> str:
+    """The stripped text of a file of one line. Raises ValueError."""
     if not text:
         raise ValueError("the file is empty")
     if len(text) > LINE:
@@ -258,7 +277,7 @@ def integer(text: str) -> int:
     -1
     """
     text = text.strip()
-    if not re.match(r"-?[0-9]{1,20}\Z", text):
+    if not INTEGER.match(text):
         raise ValueError("not a number: {}".format(quote(text)))
     value = int(text)
     if not -(1 << 63) <= value < 1 << 63:

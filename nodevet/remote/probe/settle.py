@@ -6,14 +6,22 @@ avoids that. During boot, modules are still loading and udev still makes /dev/nv
 
 import re
 
-from nodevet.remote.probe.collectors.pci import ADDRESS, DEVICES, LARGEST, NVIDIA, parse_hex
-from nodevet.remote.probe.files import attempt, names, parsed
+from nodevet.remote.probe.collectors.pci import (
+    ADDRESS,
+    DEVICES,
+    LARGEST,
+    NVIDIA,
+    bound_devices,
+    identity,
+)
+from nodevet.remote.probe.files import attempt, names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 DISPLAY = ("0300", "0302")  # the classes of GPUs
+DRIVER = "/sys/bus/pci/drivers/nvidia"
 MANY = 8  # GPUs of a whole node
 YOUNG = 300.0  # seconds since boot
 AGAIN = ("gpu", "pci", "modules")
@@ -28,10 +36,8 @@ def gpus_on_bus(root: str) -> int:
     """The number of NVIDIA GPUs on the PCI bus; 0 if it cannot be read."""
 
     def is_gpu(address: str) -> bool:
-        folder = "{}/{}/".format(DEVICES, address)
-        vendor = attempt(parsed, root, folder + "vendor", parse_hex, 4)[0]
-        code = attempt(parsed, root, folder + "class", parse_hex, 6)[0] or ""
-        return vendor == NVIDIA and code[:4] in DISPLAY
+        record = identity(root, "{}/{}/".format(DEVICES, address), address)
+        return record["vendor"] == NVIDIA and (record["class_code"] or "")[:4] in DISPLAY
 
     addresses = attempt(names, root, DEVICES, LARGEST)[0] or ()
     return sum(is_gpu(address) for address in addresses if ADDRESS.match(address))
@@ -39,7 +45,9 @@ def gpus_on_bus(root: str) -> int:
 
 def share(root: str) -> float:
     """NVML's part of the deadline: half, and more for each GPU on the bus."""
-    return (MANY + min(gpus_on_bus(root), MANY)) / float(2 * MANY)
+    # the driver binds GPUs alone, nv_pci_table in its nv-pci-table.c: so many need no count
+    is_whole = len(attempt(bound_devices, root, DRIVER)[0] or ()) >= MANY
+    return (MANY + (MANY if is_whole else min(gpus_on_bus(root), MANY))) / float(2 * MANY)
 
 
 def section_data(results: "dict[str, Any]", section: str) -> "dict[str, Any]":

@@ -51,6 +51,14 @@ def test_python_is_found_in_the_path(tmp_path: Path) -> None:
     assert run("sh", line, PATH=str(tmp_path)).stdout == b"1\n"
 
 
+def test_python_reads_no_site_packages(tmp_path: Path) -> None:
+    program = tmp_path / "python3"
+    program.write_text("#!/bin/sh\necho $1 $2 $3\n")
+    program.chmod(0o755)
+    line = command(python=str(program), sudo=False, seconds=9)
+    assert run("sh", line).stdout == b"-I -S -c\n"
+
+
 def test_no_python_has_an_exit_code_of_its_own(tmp_path: Path) -> None:
     line = command(python=None, sudo=False, seconds=9).replace("/usr/", "/no/such/")
     assert run("sh", line, PATH=str(tmp_path)).returncode == NO_PYTHON

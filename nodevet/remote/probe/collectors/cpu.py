@@ -40,16 +40,24 @@ def siblings(root: str, folder: str) -> str:
 
 
 def topology(root: str, cpus: "Sequence[int]") -> "list[tuple[int, str]]":
-    """[(package id, siblings)] of these CPUs. Raises ValueError with the CPU that lacks them."""
-    rows = []
+    """[(package id, siblings)] of these CPUs. Raises ValueError with the CPU that lacks them.
+
+    It reads one thread of each core. The kernel gives them all one mask and one package: link_mask
+    in arch/x86/kernel/smpboot.c, update_siblings_masks in drivers/base/arch_topology.c.
+    """
+    rows: "dict[int, tuple[int, str]]" = {}
     for cpu in cpus:
+        if cpu in rows:
+            continue
         folder = "{}cpu{}/topology/".format(CPUS, cpu)
         try:
             package = parsed(root, folder + "physical_package_id", integer)
-            rows.append((package, siblings(root, folder)))
+            row = (package, siblings(root, folder))
         except (OSError, ValueError) as error:
             raise ValueError("cpu{}/topology: {}".format(cpu, reason(error)))
-    return rows
+        rows[cpu] = row
+        rows.update((thread, row) for thread in parse_cpulist(row[1]))
+    return [rows[cpu] for cpu in cpus]
 
 
 def packages_of(cpus: "Sequence[int]", rows: "Sequence[tuple[int, str]]") -> "dict[str, str]":

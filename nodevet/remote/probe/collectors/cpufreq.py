@@ -12,6 +12,7 @@ from nodevet.remote.probe.files import (
     line,
     names,
     numbered,
+    one_line,
     parsed,
 )
 
@@ -21,13 +22,22 @@ if TYPE_CHECKING:
 
 CPUS = "/sys/devices/system/cpu"
 LARGEST = 8192  # policies; no more than CPUs
+SHARED = ("scaling_driver", "scaling_available_governors")
+"""Files that say the same of every policy: drivers/cpufreq/cpufreq.c has one driver and one list of
+governors (show_scaling_driver, show_scaling_available_governors)."""
+PREFERENCES = "energy_performance_available_preferences"
+PREFERENCE_DRIVERS = ("intel_pstate", "intel_cpufreq", "amd-pstate-epp")
+"""Drivers whose PREFERENCES depend on the governor alone: intel_pstate.c prints a constant list,
+amd-pstate.c a shorter one for the governor performance."""
 FIELDS = (
+    ("driver", "scaling_driver", one_line),
+    ("epp", "energy_performance_preference", one_line),
     ("governors_available", "scaling_available_governors", str.split),
     ("scaling_min_khz", "scaling_min_freq", integer),
     ("scaling_max_khz", "scaling_max_freq", integer),
     ("cpuinfo_min_khz", "cpuinfo_min_freq", integer),
     ("cpuinfo_max_khz", "cpuinfo_max_freq", integer),
-    ("epp_available", "energy_performance_available_preferences", str.split),
+    ("epp_available", PREFERENCES, str.split),
 )
 
 
@@ -63,8 +73,18 @@ def policy_folders(root: str) -> "dict[int, str]":
     return folders
 
 
-def policy(root: str, folder: str) -> "Reading | None":
-    """A policy's settings and its CPUs; None for a policy whose CPUs are all offline.
+def shared_key(file: str, record: "Reading") -> "tuple[str, ...]":
+    """What a file's text depends on; empty if it may be the policy."""
+    if file in SHARED:
+        return (file,)
+    if file == PREFERENCES and record["driver"] in PREFERENCE_DRIVERS and record["governor"]:
+        return file, record["governor"]
+    return ()
+
+
+def policy(root: str, folder: str, known: "dict[tuple[str, ...], object]") -> "Reading | None":
+    """A policy's settings and its CPUs; None for a policy whose CPUs are all offline. `known`: what
+    other policies said that holds for this one, too.
 
     affected_cpus has the online CPUs. Without any, every file reads EBUSY since Linux 5.19; before,
     affected_cpus is empty and the other files are stale.
@@ -74,10 +94,14 @@ def policy(root: str, folder: str) -> "Reading | None":
     if record["cpus"] == [] or record["errors"].get("cpus") == "EBUSY":
         return None
     record.take("governor", line, root, folder + "scaling_governor")
-    record.take("driver", line, root, folder + "scaling_driver")
-    record.take("epp", line, root, folder + "energy_performance_preference")
     for field, file, parse in FIELDS:
+        key = shared_key(file, record)
+        if key in known:
+            record[field] = known[key]
+            continue
         record.take(field, parsed, root, folder + file, parse)
+        if key and record[field] is not None:
+            known[key] = record[field]
     return record
 
 
@@ -113,7 +137,8 @@ def join(cpus: "Sequence[list[int] | None]") -> "str | None":
 
 def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     folders = policy_folders(root)
-    policies = [(id, policy(root, folder)) for id, folder in sorted(folders.items())]
+    known: "dict[tuple[str, ...], object]" = {}
+    policies = [(id, policy(root, folder, known)) for id, folder in sorted(folders.items())]
     active = [(id, record) for id, record in policies if record is not None]
     cpufreq = Reading(inactive=format_cpulist(id for id, record in policies if record is None))
     if active:

@@ -17,6 +17,7 @@ from nodevet.remote.probe.files import (
     no_note,
     parsed,
     quote,
+    real_folder,
 )
 
 TYPE_CHECKING = False
@@ -168,7 +169,7 @@ def netdev(record: "Reading", interface_ports: "dict[str, int] | None", is_only:
 
 def device(root: str, name: str) -> "Reading":
     """The record of a device."""
-    folder = "{}/{}/".format(CLASS, name)
+    folder = real_folder(root, "{}/{}/".format(CLASS, name))
     record = Reading(name=name)
     record.take("driver", link_name, root, folder + "device/driver")
     record.take("bus_id", bus_id, root, folder.rstrip("/"))

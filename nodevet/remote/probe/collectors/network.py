@@ -24,6 +24,7 @@ from nodevet.remote.probe.files import (
     parsed,
     path_under,
     quote,
+    real_folder,
     resolve,
 )
 from nodevet.remote.program import ToolError, find_program, output_of
@@ -168,7 +169,7 @@ def ethtool(name: str) -> "dict[str, int]":
 
 def interface(root: str, name: str, kind: str) -> "Reading":
     """The record of an interface."""
-    folder = "{}/{}/".format(CLASS, name)
+    folder = real_folder(root, "{}/{}/".format(CLASS, name))
     record = Reading(name=name, kind=kind)
     record.take("type", parsed, root, folder + "type", integer)
     record.take("address", line, root, folder + "address")

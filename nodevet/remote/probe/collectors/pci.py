@@ -18,6 +18,7 @@ from nodevet.remote.probe.files import (
     parsed,
     quote,
     read_bytes,
+    real_folder,
     reason,
     resolve,
 )
@@ -159,12 +160,18 @@ def aer_ports(root: str) -> "list[str]":
     )
 
 
-def function(root: str, address: str) -> "Reading":
-    """The record of a function. `upstream` is empty, with a reason, if its path does not show the
-    ports above it."""
-    folder = "{}/{}/".format(DEVICES, address)
+def identity(root: str, folder: str, address: str) -> "Reading":
+    """The address, class and vendor of a function, with which its record begins."""
     record = Reading(address=address)
-    for field, file, digits in IDS:
+    for field, file, digits in IDS[:2]:
+        record.take(field, parsed, root, folder + file, parse_hex, digits)
+    return record
+
+
+def function(root: str, folder: str, record: "Reading") -> "Reading":
+    """The record of a function, which `identity` began. `upstream` is empty, with a reason, if its
+    path does not show the ports above it."""
+    for field, file, digits in IDS[2:]:
         record.take(field, parsed, root, folder + file, parse_hex, digits)
     record.take("revision", revision, root, folder)
     try:
@@ -205,15 +212,10 @@ def upstream(root: str, folder: str) -> "list[str]":
     return parse_upstream(resolve(root, folder))
 
 
-def is_of_interest(root: str, address: str) -> bool:
+def is_of_interest(record: "Reading") -> bool:
     """Whether a function is NVIDIA's, a NIC, NVMe, or unknown."""
-    folder = "{}/{}/".format(DEVICES, address)
-    try:
-        code = parsed(root, folder + "class", parse_hex, 6)
-        vendor = parsed(root, folder + "vendor", parse_hex, 4)
-    except (OSError, ValueError):
-        return True
-    return vendor == NVIDIA or code[:2] == "02" or code[:4] == "0108"
+    code, vendor = record["class_code"], record["vendor"]
+    return not code or vendor in (None, NVIDIA) or code[:2] == "02" or code[:4] == "0108"
 
 
 def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
@@ -222,15 +224,21 @@ def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
         addresses = [name for name in names(root, DEVICES, LARGEST) if ADDRESS.match(name)]
     except FileNotFoundError:
         raise Absent("the kernel has no PCI bus: no " + DEVICES)
-    functions = {}
-    for address in addresses:
+    folders = {
+        address: real_folder(root, "{}/{}/".format(DEVICES, address)) for address in addresses
+    }
+    records, functions = {}, {}
+    for address, folder in folders.items():
         note(address)
-        if is_of_interest(root, address):
-            functions[address] = function(root, address)
+        records[address] = identity(root, folder, address)
+        if is_of_interest(records[address]):
+            functions[address] = function(root, folder, records[address])
     ports = {port for record in functions.values() for port in record["upstream"]}
     for address in sorted(ports.difference(functions)):
         note(address)
-        functions[address] = function(root, address)
+        folder = folders.get(address, "{}/{}/".format(DEVICES, address))
+        record = records.get(address) or identity(root, folder, address)
+        functions[address] = function(root, folder, record)
     section = Reading(functions=[functions[address] for address in sorted(functions)])
     section.take("aer_ports", aer_ports, root)
     section.take("firmware_sources", lambda: len(bound_devices(root, FIRMWARE)))
