@@ -54,26 +54,30 @@ def up(scenario: str, name: str | None, wait: bool) -> int:
       1  a node is not
       2  the scenario is not valid, or this machine cannot simulate nodes
     """
-    from nodevet_sim.nspawn import control, needs, place
+    from nodevet_sim.nspawn import control, interrupts, needs, place
     from nodevet_sim.scenario import ScenarioError, find, load
 
+    where = None
     try:
         path = find(scenario)
         loaded = load(path)
-        where = control.up(loaded.name if name is None else name, path, nodes=len(loaded.nodes))
+        count = len(loaded.nodes)
+        with interrupts.held() as act:  # until the user knows of the fleet
+            where = control.up(loaded.name if name is None else name, path, nodes=count, act=act)
+            nodes = f"{count} node{'s' if count != 1 else ''}"
+            click.echo(f"fleet {where.fleet}: {nodes} booting", err=True)
+        return _await_nodes(where) if wait else 0
     except (ScenarioError, needs.NeedError, place.FleetFolderError, control.ControlError) as error:
         raise UserError(str(error)) from error
-    count = len(loaded.nodes)
-    click.echo(f"fleet {where.fleet}: {count} node{'s' if count != 1 else ''} booting", err=True)
-    if not wait:
-        return 0
-    try:
-        nodes = _ask(where, {"do": "wait"})["nodes"]
     except KeyboardInterrupt:
-        click.echo(
-            f"the nodes keep booting; end them with: nodevet sim down {where.fleet}", err=True
-        )
+        if where is not None:
+            click.echo(f"the fleet stays up; end it with: nodevet sim down {where.fleet}", err=True)
         raise
+
+
+def _await_nodes(where: Any) -> int:
+    """Wait until every node has booted, and show them; the exit code."""
+    nodes = _ask(where, {"do": "wait"})["nodes"]
     _table(nodes)
     failed = [node for node in nodes if node["state"] != "running"]
     if not failed:

@@ -1,6 +1,7 @@
 """Simulated nodes as a user runs them: real systemd, real sshd, and nothing left behind."""
 
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -11,8 +12,10 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
+from types import FrameType, SimpleNamespace
+from typing import Any
 
+import click
 import pytest
 
 from nodevet.cli import UserError
@@ -482,6 +485,109 @@ def test_ctrl_c_leaves_no_fleet_that_nobody_knows_of(tmp_path: Path) -> None:
     finally:
         nodevet("sim", "down", name, code=None)
     assert not where.folder.exists()
+
+
+class StandInSupervisor:
+    """It holds the folder's lock and answers at once."""
+
+    pid = 0
+
+    def __init__(self, where: place.FleetFolder, lock: int) -> None:
+        self.lock: int | None = os.dup(lock)
+        where.control.touch()
+
+    def poll(self) -> None:
+        return None
+
+    def kill(self) -> None:
+        if self.lock is not None:
+            os.close(self.lock)
+        self.lock = None
+
+    def wait(self) -> None:
+        assert self.lock is None
+
+
+@pytest.fixture
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the fleets, apart from those of this machine."""
+    monkeypatch.setattr(place, "TOP", tmp_path / "fleets")
+    monkeypatch.setattr(place, "CACHE", tmp_path / "cache/sim")
+    return tmp_path
+
+
+def interrupt_at(step: int) -> Callable[..., Any]:
+    """A trace function that sends SIGINT at this line of the fleets' code."""
+    files = {module.__file__ for module in (cli, control, place)}
+    lines = itertools.count()
+
+    def line(frame: FrameType, event: str, _: object) -> Callable[..., Any]:
+        if event == "line" and next(lines) == step:
+            os.kill(os.getpid(), signal.SIGINT)
+        return line
+
+    return lambda frame, *_: line if frame.f_code.co_filename in files else None
+
+
+@pytest.mark.timeout(60)
+def test_ctrl_c_at_any_line_leaves_no_fleet_that_nobody_knows_of(
+    folders: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    supervisors: list[StandInSupervisor] = []
+
+    def start(where: place.FleetFolder, lock: int, _: Path) -> StandInSupervisor:
+        supervisors.append(StandInSupervisor(where, lock))
+        return supervisors[-1]
+
+    monkeypatch.setattr(control, "check", lambda nodes: None)
+    monkeypatch.setattr(control, "_start", start)
+    monkeypatch.setattr(control.cgroups, "left", lambda fleet: ())
+    monkeypatch.setattr(cli, "_ask", lambda where, request: {"nodes": []})
+    scenario = folders / "one.yaml"
+    scenario.write_text("sim: 1\nname: any\nnodes: {one: {gpus: none}}\n")
+    where = place.FleetFolder("any")
+    codes = []
+    for step in itertools.count():
+        sys.settrace(interrupt_at(step))
+        try:
+            codes.append(cli.command.main(["up", str(scenario)], standalone_mode=False))
+        except click.Abort:
+            codes.append(130)
+        finally:
+            sys.settrace(None)
+        told = capfd.readouterr().err
+        assert not where.folder.exists() or "fleet any: 1 node booting" in told, (step, told)
+        assert codes[-1] == 0 or not where.folder.exists() or "nodevet sim down any" in told, step
+        while supervisors:
+            supervisor = supervisors.pop()
+            assert supervisor.lock is None or where.folder.exists(), step
+            supervisor.kill()
+        place.remove(where)
+        if codes[-1] == 0:
+            break
+    assert len(codes) > 50
+
+
+def test_up_awaits_a_child_that_outlives_its_killed_supervisor(
+    folders: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A child has the lock open until it runs a program of its own."""
+
+    def start(where: place.FleetFolder, lock: int, _: Path) -> "subprocess.Popen[bytes]":
+        holder = ["sh", "-c", "sleep 1 & touch $0; wait", str(where.control)]
+        return subprocess.Popen(holder, pass_fds=(lock,))
+
+    def interrupted(where: place.FleetFolder, *_: object) -> None:
+        while not where.control.exists():
+            time.sleep(0.01)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(control, "check", lambda nodes: None)
+    monkeypatch.setattr(control, "_start", start)
+    monkeypatch.setattr(control, "_await_answer", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        control.up("any", folders, nodes=1, act=lambda: None)
+    assert not place.FleetFolder("any").folder.exists()
 
 
 def test_down_ends_a_fleet_that_is_starting(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The threads of a watched process: /proc/<pid>/task/<tid>/*, see proc(5)."""
 
 import os
+import re
 
 from nodevet.remote.probe.files import Reading, attempt, integer, names, path_under, split_stat
 from nodevet.remote.probe.watch import put_counts
@@ -47,8 +48,13 @@ RESTING = (  # kernel functions in which an idle thread sleeps; "" if unknown
     "io_wqe_worker",  # up to 6.3
     "io_wq_worker",
 )
-MOST_UNSHOWN = 2  # looks at a thread that had just continued, by chance
+TRIES = 5  # to read where a thread sleeps, if it runs again meanwhile
+MOST_UNSHOWN = 2  # looks at a sleeping thread: Linux 6.12 has some asleep in the run queue, with 0
 NOT_SHOWN = "the kernel does not show this user where it sleeps"
+MOST_MISSED = 0.25  # of the looks; from 0.3 on, a job may wait for storage
+MISSED = "it ran again each time before nodevet could read where it sleeps"
+ENDED = ("ENOENT", "ESRCH")
+ASLEEP = re.compile(rb"^State:\s*[SD]", re.MULTILINE)
 WARM = 5  # looks at a thread after it began to rest
 ROWS = {b"voluntary_ctxt_switches": "switches", b"nonvoluntary_ctxt_switches": "preemptions"}
 
@@ -108,7 +114,7 @@ class WatchedThread(object):
         self.ticks: "list[int | None]" = []
         self.waits: "dict[str, int]" = {}  # wchan: at how many looks
         self.asleep_in = ""
-        self.rested = self.unseen = 0  # looks
+        self.rested = self.unseen = self.missed = 0  # looks
         self.sights = 0
         self.why: "str | None" = None
         self.first: "dict[str, Any]" = {} if born_s is None else dict.fromkeys(COUNTS, 0)
@@ -158,16 +164,36 @@ class WatchedThread(object):
         return self.rested < (1 if self.sights == 1 and self.born_s is None else WARM)
 
     def sleep(self) -> None:
-        wchan, why = attempt(
-            lambda: read_small(self.folder + "wchan").decode("ascii", "backslashreplace")
-        )
+        """Count the kernel function in which it sleeps."""
+        wchan, why = attempt(self.read_place)
         self.asleep_in = wchan or ""
         if wchan is None:
-            self.why = why
-        elif wchan == "0":  # it runs again, or this user may not see where it sleeps
-            self.unseen += 1
-        else:
+            self.why = self.why if why in ENDED else why
+        elif wchan != "0":
             self.waits[wchan[:100]] = self.waits.get(wchan[:100], 0) + 1
+
+    def read_place(self) -> str:
+        """The kernel function in which it sleeps; "0" if it runs again or the kernel hides it.
+        Raises OSError, ValueError."""
+        place = self.read_wchan()
+        for _ in range(TRIES):
+            if place != "0":
+                return place
+            slept = self.slept()
+            place = self.read_wchan()
+            if place == "0" and slept is not None and slept == self.slept():
+                self.unseen += 1
+                return place
+        self.missed += place == "0"
+        return place
+
+    def read_wchan(self) -> str:
+        return read_small(self.folder + "wchan").decode("ascii", "backslashreplace")
+
+    def slept(self) -> "dict[str, int] | None":
+        """Its context switches if it is asleep: if they stay the same, so does its sleep."""
+        data = read_small(self.folder + "status")
+        return parse_switches(data) if ASLEEP.search(data) else None
 
     def record(self, looks: int) -> "Reading":
         """The JSON form of nodevet.evidence.process_activity.ThreadActivity."""
@@ -188,9 +214,16 @@ class WatchedThread(object):
         if readings and readings[-1] != readings[0]:
             record["ticks"] = ticks
         record["waits"] = self.waits
-        if not self.waits and (self.why or self.unseen >= MOST_UNSHOWN):
-            record.fail("waits", self.why or NOT_SHOWN)
+        why = self.why_unknown()
+        if why and not self.waits:
+            record.fail("waits", why)
         return record
+
+    def why_unknown(self) -> "str | None":
+        """Why the kernel named no function at too many looks, if so."""
+        if self.why or self.unseen >= MOST_UNSHOWN:
+            return self.why or NOT_SHOWN
+        return MISSED if self.missed > max(1, MOST_MISSED * self.sights) else None
 
 
 def threads_of(

@@ -25,24 +25,27 @@ class ControlError(Exception):
     """A fleet does not do what it was asked; the message says why and what to do."""
 
 
-def up(fleet: str, scenario: Path, *, nodes: int) -> FleetFolder:
+def up(fleet: str, scenario: Path, *, nodes: int, act: Callable[[], None]) -> FleetFolder:
     """Start a fleet and return once its supervisor answers; the nodes are booting then.
 
-    `nodes` is how many it has.
+    `nodes` is how many it has. The caller holds interrupts; `act` raises KeyboardInterrupt if one
+    came.
 
-    Raises ControlError, NeedError, FleetFolderError.
+    Raises ControlError, NeedError, FleetFolderError, KeyboardInterrupt.
     """
     check(nodes)
     where, lock = place.claim(fleet)
     supervisor = None
     try:
         supervisor = _start(where, lock, scenario)
-        _await_answer(where, supervisor)
+        where.pid.write_text(str(supervisor.pid), encoding="ascii")
+        _await_answer(where, supervisor, act)
     except BaseException:  # Ctrl-C, too: a fleet that is half there would go unnoticed
         if supervisor is not None:
             supervisor.kill()
             supervisor.wait()
         os.close(lock)
+        _await_end(where)
         clean(where)
         raise
     os.close(lock)
@@ -52,7 +55,7 @@ def up(fleet: str, scenario: Path, *, nodes: int) -> FleetFolder:
 def _start(where: FleetFolder, lock: int, scenario: Path) -> "subprocess.Popen[bytes]":
     where.scenario.write_bytes(os.fsencode(scenario.resolve()))
     with where.log.open("wb") as log:
-        supervisor = subprocess.Popen(
+        return subprocess.Popen(
             [
                 *("unshare", "--mount", "--propagation", "private", "--"),
                 *(sys.executable, "-m", "nodevet_sim.nspawn.supervisor", where.fleet, str(lock)),
@@ -64,11 +67,11 @@ def _start(where: FleetFolder, lock: int, scenario: Path) -> "subprocess.Popen[b
             cwd="/",
             pass_fds=(lock,),
         )
-    where.pid.write_text(str(supervisor.pid), encoding="ascii")
-    return supervisor
 
 
-def _await_answer(where: FleetFolder, supervisor: "subprocess.Popen[bytes]") -> None:
+def _await_answer(
+    where: FleetFolder, supervisor: "subprocess.Popen[bytes]", act: Callable[[], None]
+) -> None:
     limit = time.monotonic() + START_SECONDS
     while not where.control.exists():
         if supervisor.poll() is not None or time.monotonic() > limit:
@@ -78,6 +81,7 @@ def _await_answer(where: FleetFolder, supervisor: "subprocess.Popen[bytes]") -> 
                 told = said or f"its supervisor ended with {supervisor.poll()}"
             raise ControlError(f"the fleet did not start: {told}")
         time.sleep(0.05)
+        act()
 
 
 def ask(
@@ -119,12 +123,19 @@ def down(where: FleetFolder) -> None:
             _signal(where, signal.SIGTERM)
         if not _within(DOWN_SECONDS, lambda: not where.lives()):
             _signal(where, signal.SIGKILL)
-            if not _within(DOWN_SECONDS, lambda: not where.lives()):
-                raise ControlError(
-                    f"the supervisor of {where.fleet} does not end; "
-                    f"run again: nodevet sim down {where.fleet}"
-                )
+            _await_end(where)
     clean(where)
+
+
+def _await_end(where: FleetFolder) -> None:
+    """Wait until nobody holds the folder: a killed supervisor's child does until it runs its own
+    program. Raises ControlError.
+    """
+    if not _within(DOWN_SECONDS, lambda: not where.lives()):
+        raise ControlError(
+            f"the supervisor of {where.fleet} does not end; "
+            f"run again: nodevet sim down {where.fleet}"
+        )
 
 
 def clean(where: FleetFolder) -> None:

@@ -1,10 +1,11 @@
 """Threads and processes while they are watched: real ones, and files with odd bytes."""
 
+import itertools
 import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,76 @@ def test_counters_that_vanish_are_not_zero(tmp_path: Path) -> None:
     told = thread.record(2)
     assert (told["user"], told["switches"], told["waited_ns"]) == ([7, 7], None, None)
     assert told["waits"] == {"do_epoll_wait": 2}
+
+
+STATUS = "State:\t%s\nvoluntary_ctxt_switches:\t%d\nnonvoluntary_ctxt_switches:\t6\n"
+NOT_SHOWN = "the kernel does not show this user where it sleeps"
+
+
+def looked_at(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    states: str,
+    statuses: Iterable[str],
+    wchans: Iterable[str] = itertools.repeat("0"),
+) -> dict[str, Any]:
+    """The record of a thread whose status and wchan read so, one after the other."""
+    place = folder_of_thread(tmp_path)
+    thread = threads.WatchedThread(f"{tmp_path}/", 7)
+    read, texts = threads.read_small, {"status": iter(statuses), "wchan": iter(wchans)}
+
+    def read_next(path: str) -> bytes:
+        name = path.rpartition("/")[2]
+        return next(texts[name]).encode() if name in texts else read(path)
+
+    monkeypatch.setattr(threads, "read_small", read_next)
+    for state in states:
+        (place / "stat").write_bytes((ROW % (7, b"t")).replace(b") S", b") %c" % ord(state)))
+        thread.look(False)
+    return thread.record(len(states))
+
+
+def test_a_thread_that_runs_again_is_not_one_that_the_kernel_hides(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sleeps_anew = (STATUS % ("S (sleeping)", number) for number in itertools.count())
+    told = looked_at(tmp_path, monkeypatch, "RRRSRRRRSRRR", sleeps_anew)
+    assert told["waits"] == {} and "waits" not in told["errors"]
+
+
+def test_a_thread_that_always_runs_again_is_said_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = looked_at(tmp_path, monkeypatch, "SSRS", itertools.repeat(STATUS % ("R (running)", 5)))
+    assert (told["waits"], told["errors"]["waits"]) == (None, threads.MISSED)
+
+
+@pytest.mark.parametrize("state", ["S (sleeping)", "D (disk sleep)"])
+def test_a_thread_that_sleeps_on_is_hidden_by_the_kernel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str
+) -> None:
+    told = looked_at(tmp_path, monkeypatch, "RSSR", itertools.repeat(STATUS % (state, 5)))
+    assert (told["waits"], told["errors"]["waits"]) == (None, NOT_SHOWN)
+
+
+def test_where_a_thread_sleeps_is_read_once_more_if_it_ran_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = itertools.repeat(STATUS % ("R (running)", 5))
+    wchans = ["0", "0", "anon_pipe_read", "0", "fuse_get_req"]
+    told = looked_at(tmp_path, monkeypatch, "SRS", runs, wchans)
+    assert told["waits"] == {"anon_pipe_read": 1, "fuse_get_req": 1}
+
+
+def test_a_thread_that_ends_during_a_look_is_not_hidden(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ended() -> Iterator[str]:
+        raise ProcessLookupError(3, "No such process")
+        yield ""
+
+    told = looked_at(tmp_path, monkeypatch, "RRS", (), ended())
+    assert "waits" not in told["errors"]
 
 
 class Program:

@@ -24,7 +24,13 @@ from nodevet.remote.probe.files import (
     read,
     read_bytes,
 )
-from nodevet.remote.probe.threads import WatchedThread, parse_stat_row, read_small, threads_of
+from nodevet.remote.probe.threads import (
+    ENDED,
+    WatchedThread,
+    parse_stat_row,
+    read_small,
+    threads_of,
+)
 from nodevet.remote.probe.watch import Watch, cpu_s, put_counts
 
 TYPE_CHECKING = False
@@ -44,7 +50,6 @@ LEFT_OUT = "too many threads for the time: watch for longer"
 SMALL_KB = 1 << 21  # resident memory above which numa_maps is not read
 ARGUMENTS = 1000  # characters
 HZ = os.sysconf("SC_CLK_TCK")
-ENDED = ("ENOENT", "ESRCH")
 BRIEF = 10  # ticks of CPU time: a shorter new process counts for its parent only
 ROUND = 8  # threads or processes between two checks of the time
 WOKEN = 0.1  # of a core, used by resting threads
