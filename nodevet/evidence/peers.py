@@ -1,7 +1,7 @@
 """If one part of a node lacks a value that another part of the same model has, the value is unread,
 not unsupported."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from functools import cache
 from typing import Any, TypeVar, get_args
 
@@ -26,29 +26,37 @@ def compared(
 ) -> tuple[Part, ...]:
     """The same parts; a value that one lacks and a part like it has is unread, not unsupported."""
     unsupported = [_unsupported(part) for part in parts]
+    paths = {path for missing in unsupported for path in missing}
+    read = [frozenset(path for path in paths if _has(part, path)) for part in parts]
+    if not any(read):
+        return tuple(parts)
+
+    def of_others(part: Part) -> list[tuple[str, Set[Path]]]:
+        """The names of parts like this one, and what they have."""
+        pairs = zip(parts, read, strict=True)
+        alike = (
+            (other, has) for other, has in pairs if other is not part and is_alike(part, other)
+        )
+        return [(label(other), has) for other, has in alike if has]
+
     return tuple(
-        _unread(part, unread)
-        if (unread := dict(_read_by_others(part, missing, parts, is_alike, label)))
+        _unread(part, reasons)
+        if (reasons := _read_by_others(missing, own, of_others(part)))
         else part
-        for part, missing in zip(parts, unsupported, strict=True)
+        for part, missing, own in zip(parts, unsupported, read, strict=True)
     )
 
 
 def _read_by_others(
-    part: Part,
-    missing: Mapping[Path, str],
-    parts: Sequence[Part],
-    is_alike: Callable[[Part, Part], bool],
-    label: Callable[[Part], str],
-) -> Iterator[tuple[Path, str]]:
-    """(path, reason) of each value that a part lacks and a part like it has."""
-    if not missing:
-        return
-    others = [other for other in parts if other is not part and is_alike(part, other)]
-    for path, why in missing.items():
-        owner = next((other for other in others if _has(other, path)), None)
-        if owner is not None and not _has(part, path):
-            yield path, f"{why}, but {label(owner)} of the same model has it"
+    missing: Mapping[Path, str], own: Set[Path], others: Sequence[tuple[str, Set[Path]]]
+) -> dict[Path, str]:
+    """{path: reason} of each value that a part lacks and a part like it has."""
+    owners = {path: next((name for name, has in others if path in has), "") for path in missing}
+    return {
+        path: f"{why}, but {owners[path]} of the same model has it"
+        for path, why in missing.items()
+        if owners[path] and path not in own
+    }
 
 
 def _unsupported(record: Record) -> dict[Path, str]:
