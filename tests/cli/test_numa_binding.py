@@ -78,7 +78,7 @@ def test_while_it_runs(rig: Rig) -> None:
     before, pid = rig.on(STATE), rig.on(PID)
     planned = rig.plan("--now")
     assert planned.returncode == 1, planned
-    assert "train.service to node 0; binds what it runs" in planned.stdout
+    assert "train.service to node 0; binds its running" in planned.stdout
     assert "risk live" in planned.stdout
     assert rig.applied("now") == "changed"
     assert rig.on(PID) == pid and "Cpus_allowed_list:\t0\n" in rig.on(STATE).replace(",2\n", "\n")
