@@ -263,7 +263,7 @@ class Answer:
             raise AnswerError("corrupted response: zlib cannot unpack it") from error
         if len(text) > self._limit:
             raise AnswerError(f"more than {self._limit >> 20} MiB of output")
-        if not unpacking.eof:
+        if not unpacking.eof or unpacking.unused_data:
             raise AnswerError("corrupted response: zlib cannot unpack it")
         return text
 

@@ -19,6 +19,7 @@ from nodevet.fleet.ssh.host_config import HostConfig, KeyFile
 from nodevet.fleet.ssh.public_key import PublicKey
 
 OPENSSH = b"openssh-key-v1\0"  # of OpenSSH's PROTOCOL.key; the name of the cipher follows
+KEY_LIMIT = 1 << 20  # bytes; keys have some thousand
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,8 @@ def _private(path: str) -> FileKey:
 def _fault(path: str) -> str:
     """Why libssh cannot read a key file, which it does not say."""
     try:
-        text = Path(path).read_bytes()
+        with Path(path).open("rb") as file:
+            text = file.read(KEY_LIMIT)
     except FileNotFoundError:
         return f"not found: {path}"
     except OSError as error:

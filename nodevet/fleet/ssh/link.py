@@ -13,7 +13,7 @@ import struct
 import termios
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, cast
 
 import gevent
 from gevent import get_hub, socket
@@ -40,8 +40,10 @@ STREAMS = (False, True, False)  # is it stderr? To read stderr may also bring by
 METHODS = {2: "password", 4: "publickey", 8: "hostbased", 16: "keyboard-interactive", 32: "gssapi"}
 """By the bits of ssh_userauth_list."""
 
-OPEN_FAILURE = re.compile(r"Channel opening failure: channel \d+ error \(\d+\) (.*)", re.DOTALL)
-"""libssh's word about RFC 4254's SSH_MSG_CHANNEL_OPEN_FAILURE."""
+OPEN_FAILURE = re.compile(r"Channel opening failure: channel (\d+) error \(\d+\) (.*)", re.DOTALL)
+"""libssh's word about RFC 4254's SSH_MSG_CHANNEL_OPEN_FAILURE. It keeps the last one alone."""
+
+BEFORE_CHANNELS = 42  # libssh counts a link's channels from the next number
 
 
 class SshError(Exception):
@@ -58,7 +60,7 @@ class DeniedError(SshError):
 
 
 class ForwardError(SshError):
-    """A jump host cannot connect to a host; the message is its own."""
+    """A jump host cannot connect to a host; the message is its own, "" if it is not known."""
 
 
 class SettingError(ValueError):
@@ -80,6 +82,7 @@ class Link:
         self._readable = get_hub().loop.io(sock.fileno(), READ)
         self._again = get_hub().loop.timer(LOST_WAKE, LOST_WAKE)
         self._again.start(self._wake)
+        self._channels = BEFORE_CHANNELS  # the number of the last one
         self._agent: socket.socket | None = None
 
     def handshake(self) -> None:
@@ -91,8 +94,13 @@ class Link:
         descriptor = socket.socket(fileno=os.dup(self._sock.fileno()))
         session.set_socket(descriptor)
         descriptor.detach()
-        self.call(session.connect)
+        self.call(self._connect)
         self._agreed = True
+
+    def _connect(self) -> int:
+        code = self._require().connect()
+        os.set_blocking(self._sock.fileno(), False)  # libssh lets its send wait for the other end
+        return int(code)
 
     @property
     def server_key(self) -> PublicKey:
@@ -146,11 +154,12 @@ class Link:
         server = gevent.spawn(serve, ours, key)
         session.set_blocking(1)
         try:
-            with self.errors():
-                get_hub().threadpool.apply(session.userauth_agent, (self._user,))
+            error = get_hub().threadpool.apply(_login_by_agent, (session, self._user))
         finally:
             session.set_blocking(0)
             server.kill()
+        if error is not None:
+            raise self.error(error) from error
 
     def _agent_socket(self) -> socket.socket:
         """Our end of a pair; libssh closes the other one."""
@@ -172,15 +181,21 @@ class Link:
         Raises ForwardError and SshError.
         """
         channel = self._channel()
+        number = self._channels
         try:
             self.call(channel.open_forward, host, port, "127.0.0.1", 0)
         except SshError as error:
-            if found := OPEN_FAILURE.fullmatch(str(error)):
-                raise ForwardError(found[1]) from error
+            found = OPEN_FAILURE.fullmatch(str(error))
+            if found and int(found[1]) == number:
+                raise ForwardError(found[2]) from error
+            if self.is_active:  # the words are of another channel
+                raise ForwardError("") from error
             raise
         return Stream(self, channel)
 
     def _channel(self) -> Channel:
+        """A channel to open, at once."""
+        self._channels += 1
         with self.errors():
             return self._require().channel_new()
 
@@ -283,6 +298,15 @@ class Link:
         return self._session
 
 
+def _login_by_agent(session: Session, user: str) -> Exception | None:
+    """libssh's error, if any: gevent would print one that a thread raises."""
+    try:
+        session.userauth_agent(user)
+    except exceptions.BaseSSHError as error:
+        return cast(Exception, error)
+    return None
+
+
 def _session(user: str, settings: Mapping[str, str]) -> Session:
     session = Session()
     session.options_set_int_val(options.PROCESS_CONFIG, 0)  # nodevet reads ssh_config
@@ -306,7 +330,13 @@ class Stream:
 
     def begin(self, command: str) -> None:
         """Run a command on the node. Raises SshError."""
-        self._link.call(self._channel.request_exec, command)
+        self._link.call(self._request, command)
+
+    def _request(self, command: str) -> int:
+        code = self._channel.request_exec(command)
+        if code == SSH_AGAIN and self._channel.is_closed():
+            raise exceptions.ChannelClosed  # libssh would still wait for a reply
+        return int(code)
 
     def converse(self, stdin: bytes, *, end: bool = True) -> Iterator[tuple[bool, bytes]]:
         """Send `stdin` and, if `end`, its end; yields (is stderr?, bytes) until both end.
@@ -366,7 +396,7 @@ class Stream:
             except SshError:
                 return -1
             if code != SSH_AGAIN or self._channel.is_closed():
-                return -1 if signal or not 0 <= code < 256 else int(code)
+                return -1 if signal or code < 0 else int(code)
             self._link.wait(arrived)
 
     def as_socket(self) -> socket.socket:
@@ -404,11 +434,23 @@ class Stream:
         """Send what the server has room for; returns the number of bytes."""
         if not rest or self._has_ended():
             return 0
+        room = self._room()
+        if not room:
+            return 0
         try:
-            code, sent = self._channel.write(bytes(rest[:CHUNK]))
+            code, sent = self._channel.write(bytes(rest[: min(room, CHUNK)]))
         except exceptions.BaseSSHError as error:
             raise self._link.error(error) from error
         return int(sent) if code >= 0 else 0
+
+    def _room(self) -> int:
+        """The server's window: RFC 4254 section 5.2. ssh-python's write waits for a larger one, and
+        no other host gets a turn."""
+        if not self._channel.window_size():
+            for is_error in (False, True):
+                with suppress(exceptions.BaseSSHError):
+                    self._channel.poll(is_error)  # a larger window may have arrived
+        return int(self._channel.window_size())
 
     def _finish(self) -> None:
         with suppress(SshError):

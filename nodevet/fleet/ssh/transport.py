@@ -225,7 +225,7 @@ class Transports:
             except DeniedError as error:
                 if error.partly:
                     raise LocalError(f"{denied} (the server also requires {error})") from error
-                if "publickey" not in error.methods and link.is_active:
+                if error.methods and "publickey" not in error.methods and link.is_active:
                     raise LocalError(f"{denied} (the server accepts {error})") from error
             except SshError as error:
                 if len(offered) == 1 and not link.is_active:
@@ -251,7 +251,8 @@ class Transports:
         except TooLateError as error:
             raise TooLateError(f"jump host {hop.label}: {error}") from error
         except ForwardError as error:
-            raise PassingError(f"jump host {hop.label} cannot connect: {error}") from error
+            why = f"jump host {hop.label} cannot connect: {error}"
+            raise PassingError(why.removesuffix(": ")) from error
         except SshError as error:
             raise PassingError(f"jump host {hop.label}: connection lost") from error
         return stream.as_socket()

@@ -96,7 +96,10 @@ def test_packed_answer_of_too_much_text_ends_at_the_limit() -> None:
         answer.take(bomb)
 
 
-@pytest.mark.parametrize("packed", [b"", b"not zlib", zlib.compress(b"{}" * 99)[:-1]])
+@pytest.mark.parametrize(
+    "packed",
+    [b"", b"not zlib", zlib.compress(b"{}" * 99)[:-1], zlib.compress(b"{}") + b"more"],
+)
 def test_packed_answer_that_is_no_zlib_is_refused(packed: bytes) -> None:
     digest = hashlib.sha256(packed).hexdigest()
     head = f"\x1eNODEVETZ n {len(packed)} {digest}\n".encode()

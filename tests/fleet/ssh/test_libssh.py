@@ -3,23 +3,28 @@ and pyinfra's own deploys through `@nodevet/HOST`."""
 
 import base64
 import hashlib
+import os
+import signal
 import socket
 import struct
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import gevent
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from ssh.error_codes import SSH_AGAIN
 
 from nodevet.fleet import Visit
 from nodevet.fleet.ssh import algorithms
 from nodevet.fleet.ssh.host_config import HostConfig
-from nodevet.fleet.ssh.link import Link, SshError
+from nodevet.fleet.ssh.link import Link, SshError, Stream
 from nodevet.fleet.ssh.public_key import read_line, string, write_string
 from nodevet.model import Host, Status
 from nodevet_sim.sshd import KeyPair, Sshd, make_key
@@ -118,7 +123,9 @@ def test_old_server_is_reached_if_ssh_config_allows_its_algorithm(
 class FidoAgent:
     """An agent with one key of a FIDO token, in software: PROTOCOL.u2f of OpenSSH."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *others: bytes) -> None:
+        """`others`: keys that it lists first."""
+        self._others = others
         self._key = Ed25519PrivateKey.generate()
         public = self._key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
         self.blob = b"".join(map(write_string, (SK, public, APPLICATION)))
@@ -140,7 +147,9 @@ class FidoAgent:
 
     def _reply(self, message: bytes) -> bytes:
         if message[0] == 11:  # list
-            return struct.pack(">BI", 12, 1) + write_string(self.blob) + write_string(b"a token")
+            blobs = *self._others, self.blob
+            keys = [write_string(blob) + write_string(b"a token") for blob in blobs]
+            return struct.pack(">BI", 12, len(keys)) + b"".join(keys)
         blob, rest = string(message[1:])
         assert blob == self.blob
         self.signatures += 1
@@ -156,8 +165,8 @@ class FidoAgent:
 
 
 @contextmanager
-def fido_agent(path: Path) -> Iterator[FidoAgent]:
-    agent = FidoAgent(path)
+def fido_agent(path: Path, *others: bytes) -> Iterator[FidoAgent]:
+    agent = FidoAgent(path, *others)
     try:
         yield agent
     finally:
@@ -258,3 +267,155 @@ def test_pyinfra_deploys_through_the_connector(
 def _pyinfra(folder: Path) -> "subprocess.CompletedProcess[str]":
     command = [str(Path(sys.executable).with_name("pyinfra")), "-y", "inventory.py", "deploy.py"]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+LOGGED_IN = """\
+import sys, nodevet.fleet.worker.shard  # gevent patches
+import gevent
+from pathlib import Path
+from ssh.key import import_privkey_file
+from nodevet.fleet.ssh import algorithms
+from nodevet.fleet.ssh.host_config import HostConfig
+from nodevet.fleet.ssh.link import ForwardError, Link
+from gevent import socket
+
+address, port, key, *words = sys.argv[1:]
+plain = HostConfig("gpu7", 22, "root", (), None, False, ("gpu7",), (), ())
+sock = socket.create_connection((address, int(port)))
+sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 14)  # less than a node's window
+link = Link(sock, "root", algorithms.settings(plain, ()))
+link.handshake()
+link.login(import_privkey_file(key))
+"""
+
+READS_LATER = """
+file = words[0]
+stream = link.open()
+stream.begin(f"while [ ! -e {file} ]; do sleep 0.1; done; wc -c; exit 255")
+print("begun", flush=True)
+sys.stdin.readline()
+gevent.spawn_later(0.5, Path(file).touch)
+output = b"".join(chunk for _, chunk in stream.converse(bytes(5_000_000)))
+print(output.decode().strip(), stream.exit_code())
+"""
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_node_that_reads_later_leaves_others_their_turn(
+    tmp_path: Path, sshd: Callable[..., Sshd], key: KeyPair, frozen: bool
+) -> None:
+    """Its window is full, or the connection; it reads on once this process has done more."""
+    node, file = sshd(), tmp_path / "go"
+    words = [node.address, str(node.port), str(key.path), str(file)]
+    program = subprocess.Popen(
+        [sys.executable, "-c", LOGGED_IN + READS_LATER, *words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with program:
+        try:
+            assert program.stdout is not None
+            assert program.stdout.readline() == "begun\n"
+            sessions = node.sessions() if frozen else []
+            _signal(sessions, signal.SIGSTOP)
+            assert program.stdin is not None
+            program.stdin.write("\n")
+            program.stdin.flush()
+            assert _appears(file)
+            _signal(sessions, signal.SIGCONT)
+            assert program.communicate(timeout=60)[0] == "5000000 255\n"
+        finally:
+            program.kill()
+
+
+def _signal(processes: list[int], number: int) -> None:
+    for process in processes:
+        os.kill(process, number)
+
+
+def _appears(file: Path) -> bool:
+    end = time.monotonic() + 20
+    while not file.exists() and time.monotonic() < end:
+        time.sleep(0.05)
+    return file.exists()
+
+
+FORWARDS = """
+from gevent.monkey import get_original
+
+def failure(port):
+    try:
+        link.forward("127.0.0.1", port)
+    except ForwardError as error:
+        return str(error)
+
+visits = [gevent.spawn(failure, int(port)) for port in words]
+gevent.sleep(0)
+get_original("time", "sleep")(1)  # both replies arrive before either is read
+for visit in visits:
+    print(visit.get())
+"""
+
+
+def test_reason_of_one_forward_is_not_told_of_another(
+    sshd: Callable[..., Sshd], key: KeyPair
+) -> None:
+    """libssh keeps the last reason alone."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        closed = str(server.getsockname()[1])
+    node = sshd(extra=[f"PermitOpen 127.0.0.1:{closed}"])
+    words = [node.address, str(node.port), str(key.path), closed, "1"]
+    done = subprocess.run(
+        [sys.executable, "-c", LOGGED_IN + FORWARDS, *words],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    refused, forbidden = done.stdout.splitlines()
+    assert refused in ("Connection refused", "")
+    assert forbidden in ("open failed", "administratively prohibited: open failed", "")
+    assert refused or forbidden
+
+
+def test_keys_that_libssh_does_not_know_are_passed_over(
+    tmp_path: Path, sshd: Callable[..., Sshd], fake: dict[str, str], go: Go
+) -> None:
+    odd = write_string(b"ssh-odd") + write_string(b"numbers")
+    with fido_agent(tmp_path / "agent", odd) as agent:
+        node = sshd(authorized_key=f"{SK.decode()} {read_line(_line(agent.blob)).base64}")
+        visit = _visit(
+            tmp_path, node, Path("none"), fake, go, f"IdentityAgent {tmp_path / 'agent'}"
+        )
+        assert (visit.status, visit.why) == (Status.VETTED, "")
+
+
+class OddChannel:
+    """A channel that the server closes in place of running a command, after an odd exit code."""
+
+    def request_exec(self, command: str) -> int:
+        return SSH_AGAIN
+
+    def is_closed(self) -> bool:
+        return True
+
+    def get_exit_state(self) -> tuple[int, bytes, bool]:
+        return 256, b"", False
+
+
+@pytest.fixture
+def odd_stream() -> Iterator[Stream]:
+    ours, theirs = socket.socketpair()
+    link = Link(ours, "root", {})
+    with theirs:
+        yield Stream(link, OddChannel())
+        link.close()
+
+
+def test_command_whose_channel_the_server_closes_does_not_start(odd_stream: Stream) -> None:
+    with gevent.Timeout(5), pytest.raises(SshError):
+        odd_stream.begin("true")
+
+
+def test_exit_code_may_be_larger_than_a_byte(odd_stream: Stream) -> None:
+    assert odd_stream.exit_code() == 256
