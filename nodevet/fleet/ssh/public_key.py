@@ -24,11 +24,14 @@ class PublicKey(NamedTuple):
 
     @property
     def rsa_bits(self) -> int | None:
-        """The size of an RSA key, not of a certificate; None for other types."""
+        """The size of an RSA key, 0 of a broken one; None for certificates and other types."""
         if self.type != "ssh-rsa":
             return None
-        _, rest = string(string(self.blob)[1])  # the exponent
-        return int.from_bytes(string(rest)[0], "big").bit_length()
+        try:
+            _, rest = string(string(self.blob)[1])  # the exponent
+            return int.from_bytes(string(rest)[0], "big").bit_length()
+        except ValueError:
+            return 0
 
     @property
     def fingerprint(self) -> str:

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import gevent
@@ -25,7 +26,7 @@ from nodevet.fleet import Visit
 from nodevet.fleet.ssh import algorithms
 from nodevet.fleet.ssh.host_config import HostConfig
 from nodevet.fleet.ssh.link import Link, SshError, Stream
-from nodevet.fleet.ssh.public_key import read_line, string, write_string
+from nodevet.fleet.ssh.public_key import PublicKey, read_line, string, write_string
 from nodevet.model import Host, Status
 from nodevet_sim.sshd import KeyPair, Sshd, make_key
 
@@ -419,3 +420,13 @@ def test_command_whose_channel_the_server_closes_does_not_start(odd_stream: Stre
 
 def test_exit_code_may_be_larger_than_a_byte(odd_stream: Stream) -> None:
     assert odd_stream.exit_code() == 256
+
+
+@pytest.mark.parametrize("rest", [b"", b"\0\0\0\1", write_string(b"\1\0\1")])
+def test_broken_rsa_key_of_an_agent_has_no_size(rest: bytes) -> None:
+    """It is offered like any other, unless ssh_config wants a size; libssh then refuses it."""
+    key = PublicKey(write_string(b"ssh-rsa") + rest)
+    assert key.rsa_bits == 0
+    assert algorithms.is_allowed(PLAIN, key)
+    sized = replace(PLAIN, algorithms=(("requiredrsasize", "2048"),))
+    assert not algorithms.is_allowed(sized, key)
