@@ -5,6 +5,7 @@ import os
 import pty
 import select
 import shlex
+import signal
 import subprocess
 from collections.abc import Callable
 
@@ -62,8 +63,18 @@ class Machine:
                     *("-o", "LogLevel=ERROR", str(address), f"cd /srv/p; {command}"),
                 ],
             )
-        said, asked = b"", False
-        while select.select([terminal], [], [], 120)[0]:
+        said, asked, silence = b"", False, 0
+        while True:
+            if not select.select([terminal], [], [], 20)[0]:
+                silence += 1
+                if silence == 9:
+                    os.kill(pid, signal.SIGKILL)
+                    os.waitpid(pid, 0)
+                    pytest.fail(f"the terminal is silent: {said!r}")
+                if asked:  # as a person does whose first key got lost
+                    os.write(terminal, f"{answer}\n".encode())
+                continue
+            silence = 0
             try:
                 chunk = os.read(terminal, 1 << 16)
             except OSError:  # it ended
