@@ -20,12 +20,12 @@ from pathlib import Path
 
 import msgspec
 from night import other_readings
-from rejudge import OWN, five_nights
+from rejudge import OWN, begun_run, five_nights
 
 from nodevet.fleet import Visit
-from nodevet.model import Host, HostReport, Severity, Status
+from nodevet.model import Host, HostReport, Status
 from nodevet.store import documents, open_store
-from nodevet.store.records.model import RecordedRun, RunState
+from nodevet.store.records.model import RunState
 from nodevet.vet.use.context import VetContext, open_context
 from nodevet.vet.use.vet import judge_visit
 
@@ -121,7 +121,7 @@ def record(url: str, hosts: int, nights: int) -> None:
     site = Site(hosts)
     with open_store(url) as store:
         for night in range(1, nights + 1):
-            run = _run(night, hosts)
+            run = begun_run(night, hosts)
             recorder = store.begin(run)
             recorder.expect(site.names)
             for number, (name, text) in enumerate(site.night(night)):
@@ -129,22 +129,6 @@ def record(url: str, hosts: int, nights: int) -> None:
             recorder.finish(msgspec.structs.replace(run, state=RunState.COMPLETE, seconds=1.0))
             if recorder.broken:
                 raise recorder.broken
-
-
-def _run(night: int, hosts: int) -> RecordedRun:
-    return RecordedRun(
-        id=five_nights.run_id(night),
-        series="bench",
-        started=five_nights.started(night).isoformat(),
-        seconds=None,
-        state=RunState.RUNNING,
-        nodevet="bench",
-        fail_on=Severity.WARNING,
-        hosts=hosts,
-        visited=0,
-        outcomes={},
-        baselines={},
-    )
 
 
 def _report(

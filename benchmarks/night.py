@@ -12,12 +12,12 @@ from typing import Any
 
 import msgspec
 from eight_gpus import BASELINE, evidence
-from rejudge import five_nights
+from rejudge import begun_run, five_nights
 
 from nodevet.fleet import Visit
-from nodevet.model import Host, HostReport, Severity, Status
+from nodevet.model import Host, HostReport, Status
 from nodevet.store import documents, open_store
-from nodevet.store.records.model import RecordedRun, RunState
+from nodevet.store.records.model import RunState
 from nodevet.vet.use.context import open_context
 from nodevet.vet.use.vet import judge_visit
 
@@ -46,19 +46,7 @@ def nights(folder: Path, hosts: int, count: int = 3) -> list[NightCost]:
     for night in range(count):
         before = _size(file)
         cpu = wall = 0.0
-        run = RecordedRun(
-            id=five_nights.run_id(night + 1),
-            series="bench",
-            started=five_nights.started(night + 1).isoformat(),
-            seconds=None,
-            state=RunState.RUNNING,
-            nodevet="bench",
-            fail_on=Severity.WARNING,
-            hosts=hosts,
-            visited=0,
-            outcomes={},
-            baselines={},
-        )
+        run = begun_run(night + 1, hosts)
         at = five_nights.started(night + 1).timestamp()
         with open_store(f"sqlite:///{file}") as store:
             recorder = store.begin(run)

@@ -59,11 +59,12 @@ def _own(digits: str, found: "re.Match[str]") -> str:
     return found[0][: -len(digits)] + digits
 
 
-def record(url: str, hosts: int) -> None:
-    run = RecordedRun(
-        id=five_nights.run_id(1),
+def begun_run(night: int, hosts: int) -> RecordedRun:
+    """A run of so many hosts that has just begun."""
+    return RecordedRun(
+        id=five_nights.run_id(night),
         series="bench",
-        started=five_nights.started(1).isoformat(),
+        started=five_nights.started(night).isoformat(),
         seconds=None,
         state=RunState.RUNNING,
         nodevet="bench",
@@ -73,6 +74,10 @@ def record(url: str, hosts: int) -> None:
         outcomes={},
         baselines={},
     )
+
+
+def record(url: str, hosts: int) -> None:
+    run = begun_run(1, hosts)
     with open_store(url) as store:
         recorder = store.begin(run)
         for name, text in documents(hosts):
