@@ -266,10 +266,8 @@ class Link:
     @contextmanager
     def _writable(self) -> Iterator[None]:
         """Wake also once the socket has room, if libssh has more to send."""
-        try:
+        with self.errors():
             pending = self._require().get_status() & WRITE_PENDING
-        except exceptions.BaseSSHError as error:
-            raise self.error(error) from error
         if not pending:
             yield
             return

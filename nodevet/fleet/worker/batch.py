@@ -34,7 +34,7 @@ from nodevet.fleet.ssh.host_config import SshConfig
 from nodevet.fleet.ssh.node import NoAnswerError, NodeConnection
 from nodevet.fleet.ssh.transport import Transports
 
-FILES_PER_HOST = 4  # socket, agent, both ends of a proxy command
+FILES_PER_HOST = 6  # both ends to a jump host, libssh's socket; the agent, both ends to libssh
 INTERNAL = "internal error (please report)"
 LOOK = 0.5  # seconds between two checks that the parent exists
 MOST_WAITING = 8 << 20  # bytes of answers that the parent has yet to read
