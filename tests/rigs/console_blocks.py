@@ -24,6 +24,7 @@ MARK = re.compile(r"^<!-- (exit|before|on|not run|file): (.+?) -->$")
 HERE = re.compile(r"<<-?'?(\w+)'?")
 SHELL = {"bash", "sh", "shell", "zsh"}
 TOLERATED = (
+    (re.compile(r"\bSHA256:[\w+/=]{40,}"), "<key>"),  # first: a part of it may look like a time
     (
         re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?( ?UTC|Z|[+-]\d\d:?\d\d)?"),
         "<time>",
@@ -32,7 +33,6 @@ TOLERATED = (
     (re.compile(r"\b\d+(\.\d+)? ?(ms|s|min|h|d)\b"), "<span>"),
     (re.compile(r"(<span>,? ?)+"), "<span> "),
     (re.compile(r"\broot@[\w.-]+"), "root@<host>"),
-    (re.compile(r"\bSHA256:[\w+/=]{40,}"), "<key>"),
     (re.compile(r"\b(?=\w*\d)[0-9a-f]{8,64}\b"), "<id>"),
     (re.compile(r"\b[0-9a-f]{8}-[0-9a-f-]{27}\b"), "<id>"),
     (re.compile(r"\b10\.\d+\.\d+\.\d+\b"), "<address>"),
