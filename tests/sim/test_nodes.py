@@ -21,9 +21,8 @@ import pytest
 from nodevet.cli import UserError
 from nodevet.inventory import read
 from nodevet_sim import cli
-from nodevet_sim.nspawn import cgroups, control, links, place
+from nodevet_sim.nspawn import cgroups, control, links, network, place
 from nodevet_sim.nspawn.needs import missing
-from nodevet_sim.nspawn.network import NodeNetwork
 from nodevet_sim.nspawn.packages import installed, of_a_node
 from nodevet_sim.nspawn.supervisor import Supervisor
 from nodevet_sim.software_files import DPKG
@@ -590,6 +589,24 @@ def test_up_awaits_a_child_that_outlives_its_killed_supervisor(
     assert not place.FleetFolder("any").folder.exists()
 
 
+def test_down_leaves_the_interfaces_of_another_fleet_with_the_same_number(folders: Path) -> None:
+    """One of a container that shares this machine's network."""
+    where, lock = place.claim("any")
+    os.close(lock)
+    where.number.write_text("249")
+    here = Path("/sys/class/net/nvsim249n0")
+    ip = ("ip", "link")
+    make = (*ip, "add", here.name, "alias", "theirs", "type", "veth", "peer", "nvsim249p0")
+    subprocess.run(make, check=True)
+    try:
+        control.clean(where)
+        assert here.exists() and not where.folder.exists()
+        subprocess.run((*ip, "set", here.name, "alias", "any"), check=True)
+        assert [*network.interfaces("any", 249)] == [here.name]
+    finally:
+        subprocess.run((*ip, "delete", here.name), check=True)
+
+
 def test_down_ends_a_fleet_that_is_starting(tmp_path: Path) -> None:
     name = f"soon{os.getpid()}"
     where = place.FleetFolder(name)
@@ -617,7 +634,7 @@ def test_only_root_has_fleets(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_inventory_is_one_whatever_the_nodes_are_called(tmp_path: Path) -> None:
     """`null` and `007` are no text in YAML."""
     nodes = {
-        name: SimpleNamespace(network=NodeNetwork(0, place))
+        name: SimpleNamespace(network=network.NodeNetwork(0, place, "any"))
         for place, name in enumerate(["null", "007"])
     }
     fleet = SimpleNamespace(where=place.FleetFolder("any"), nodes=nodes)

@@ -12,9 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from nodevet_sim.nspawn import cgroups, place
+from nodevet_sim.nspawn import cgroups, network, place
 from nodevet_sim.nspawn.needs import check
-from nodevet_sim.nspawn.network import MOST_NODES, PREFIX
 from nodevet_sim.nspawn.place import FleetFolder
 
 START_SECONDS = 300.0  # it describes every node, and may have to compile
@@ -146,10 +145,8 @@ def clean(where: FleetFolder) -> None:
         raise ControlError(f"fleet {where.fleet}: {error}") from error
     with suppress(OSError, ValueError):
         number = int(where.number.read_text(encoding="ascii"))
-        for index in range(MOST_NODES):
-            name = f"{PREFIX}{number}n{index}"
-            if Path("/sys/class/net", name).exists():
-                subprocess.run(["ip", "link", "delete", name], check=False, capture_output=True)
+        for name in network.interfaces(where.fleet, number):
+            subprocess.run(["ip", "link", "delete", name], check=False, capture_output=True)
     place.remove(where)
 
 

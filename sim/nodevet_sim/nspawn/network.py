@@ -1,4 +1,4 @@
-"""The network of a fleet: one namespace and one pair of interfaces for each node. Pure.
+"""The network of a fleet: one namespace and one pair of interfaces for each node.
 
 Nodes have addresses of 198.18.0.0/15, which RFC 2544 keeps for tests of networks: one of 198.18,
 by which this machine reaches them, and one of 198.19, of a network for storage; and one of IPv6, of
@@ -6,7 +6,10 @@ by which this machine reaches them, and one of 198.19, of a network for storage;
 nothing leaves this machine.
 """
 
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 MOST_FLEETS = 250
 MOST_NODES = 250
@@ -20,6 +23,7 @@ class NodeNetwork:
 
     fleet: int  # 0 to MOST_FLEETS - 1
     node: int  # 0 to MOST_NODES - 1
+    owner: str  # the fleet's name, which the interface has as its alias
 
     @property
     def address(self) -> str:
@@ -51,6 +55,15 @@ class NodeNetwork:
         return f"{PREFIX}{self.fleet}n{self.node}"
 
 
+def interfaces(owner: str, number: int) -> Iterator[str]:
+    """This machine's interfaces of a fleet. Another one may have the number: a container that
+    shares this machine's network has fleets of its own. Source: /sys/class/net/*/ifalias."""
+    for path in Path("/sys/class/net").glob(f"{PREFIX}{number}n*"):
+        with suppress(OSError):  # it is just removed
+            if (path / "ifalias").read_text(encoding="utf-8").rstrip("\n") == owner:
+                yield path.name
+
+
 def up(network: NodeNetwork, namespace: str) -> tuple[tuple[str, ...], ...]:
     """The commands that make the namespace and connect it.
 
@@ -65,7 +78,7 @@ def up(network: NodeNetwork, namespace: str) -> tuple[tuple[str, ...], ...]:
             *("peer", "name", inner, "netns", namespace),
         ),
         ("ip", "addr", "add", network.gateway, "peer", network.address, "dev", outer),
-        ("ip", "link", "set", outer, "up"),
+        ("ip", "link", "set", outer, "up", "alias", network.owner),
         (*inside, "addr", "add", network.address, "peer", network.gateway, "dev", inner),
         (*inside, "link", "set", inner, "up"),
         (*inside, "link", "set", "lo", "up"),

@@ -60,7 +60,10 @@ class Supervisor:
         below = await self._shared_layers(tools)
         key = make_key(self.where.key)
         number = int(self.where.number.read_text(encoding="ascii"))
-        networks = {name: NodeNetwork(number, index) for index, name in enumerate(self.specs)}
+        networks = {
+            name: NodeNetwork(number, index, self.where.fleet)
+            for index, name in enumerate(self.specs)
+        }
         hosts = "".join(f"{net.address} {name}\n" for name, net in networks.items())
         known = []
         for name, spec in self.specs.items():
