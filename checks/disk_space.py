@@ -213,6 +213,7 @@ CHECK = Check(
         *reads_of("filesystems.filesystems[]", "remote", "size_b"),
         "filesystems.found[]",
     ),
+    explains=("mounts",),
     judge=judge,
     asks=lambda params: {"filesystems": params.paths},
     severity=Severity.WARNING,

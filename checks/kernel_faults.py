@@ -285,5 +285,6 @@ CHECK = Check(
         "kernel_log.since_s",
         *reads_of("pci.functions[]", "address", "driver"),
     ),
+    explains=("stuck",),
     judge=judge,
 )

@@ -145,6 +145,7 @@ CHECK = Check(
         *reads_of("stuck.blocked[]", "pid", "wchan"),
         "stuck.zombie_count",
     ),
+    explains=("kernel_log",),
     judge=judge,
     unasked="it watches every process for seconds: write stuck_processes: {} where storage hangs",
     asks=lambda params: {"stuck": (str(params.seconds),)},

@@ -340,9 +340,14 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     a part's identity or changes by itself: serials, addresses, counters, temperatures. Without it,
     a check whose params are all optional is learnt with its defaults, any other is not."""
 
+    explains: tuple[str, ...] = ()
+    """Sections that change no verdict, only its reason or advice. Tests hold it to that."""
+
     @property
     def sections(self) -> frozenset[str]:
-        return frozenset(path.removeprefix("earlier.").split(".", 1)[0] for path in self.reads)
+        """Every section that can change a finding."""
+        read = frozenset(path.removeprefix("earlier.").split(".", 1)[0] for path in self.reads)
+        return read.union(self.explains)
 
 
 class Expectation(msgspec.Struct, frozen=True, kw_only=True):

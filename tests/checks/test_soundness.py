@@ -22,6 +22,7 @@ from nodevet.evidence.gpu import LIKENESS
 from nodevet.evidence.lists import numbers, spans
 from nodevet.evidence.sections import key_paths, sections
 from nodevet.model import Verdict, Waiver, show
+from nodevet.vet.use.asks import ALWAYS
 from tests.checks.every_case import every_case
 
 CATALOG = Catalog()
@@ -709,3 +710,10 @@ def test_d15_fewer_items_than_there_are_is_never_ok(check_id, own_cases, make_pa
     if check_id in NO_MORE_OF_THE_BUS or not any(read.startswith("pci.") for read in beyond):
         needed.discard(BUS)
     assert tried == needed
+
+
+@every_case
+def test_a_check_says_the_same_if_only_the_sections_it_reads_are_there(case):
+    read = ALWAYS | case.check.sections
+    there = {name: part for name, part in case.document["sections"].items() if name in read}
+    assert case.ask({**case.document, "sections": there}) == case.said

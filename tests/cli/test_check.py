@@ -107,6 +107,20 @@ def test_saved_evidence_gives_the_same_findings(
     assert [host["host"] for host in after["hosts"]] == ["gpu1", "gpu2", "gpu3", "gpu4"]
 
 
+def test_this_machine_is_judged_alike_whether_its_evidence_is_kept(
+    nodevet: Run, tmp_path: Path
+) -> None:
+    def judged(*options: str | Path) -> list[tuple[str, ...]]:
+        done = nodevet("check", "@local", "-b", "generic", "--format", "json", *options)
+        findings = json.loads(done.stdout)["hosts"][0]["findings"]
+        keys = ("check", "verdict", "why", "advice")
+        return [tuple(finding.get(key, "") for key in keys) for finding in findings]
+
+    assert judged() == judged("--save", tmp_path / "evidence")
+    (file,) = (tmp_path / "evidence").glob("*.json")
+    assert "network" in json.loads(file.read_text())["evidence"]["sections"]
+
+
 def test_saved_evidence_can_be_judged_by_another_baseline(
     nodevet: Run, reach: list[str], tmp_path: Path
 ) -> None:

@@ -19,6 +19,7 @@ from nodevet.fleet import Visit
 from nodevet.model import Host, HostReport, Run, Severity, Status, Verdict
 from nodevet.sheet.packed import Packer
 from nodevet.store import open_store
+from nodevet.vet.use.asks import sections_of
 from nodevet.vet.use.context import VetContext, open_context
 from nodevet.vet.use.from_run import (
     BATCH,
@@ -26,7 +27,6 @@ from nodevet.vet.use.from_run import (
     Rejudge,
     recorded_hosts,
     rejudge,
-    sections_of,
     visit_of,
 )
 from nodevet.vet.use.listener import VetListener

@@ -9,14 +9,17 @@ from typing import Any
 
 import pytest
 
+from nodevet.checking.catalog import Catalog
 from nodevet.fleet import Options
 from nodevet.fleet.controller.shards import orders
 from nodevet.fleet.protocol import framing
 from nodevet.fleet.worker.batch import probe_request
 from nodevet.model import Host
-from nodevet.vet.use.asks import AskError, asks, asks_each
+from nodevet.remote.probe.sections import declaration, names
+from nodevet.remote.probe.settle import NEEDED
+from nodevet.vet.use.asks import ALWAYS, AskError, asks, asks_each
 from nodevet.vet.use.context import VetContext, open_context
-from nodevet.vet.use.reach import fleet_options
+from nodevet.vet.use.reach import fleet_options, judged_alone
 
 Write = Callable[..., VetContext]
 
@@ -196,3 +199,29 @@ def test_a_whole_run_and_its_evidence_again(tmp_path: Path) -> None:
         ("kernel.ostype", "ok", ""),
         ("kernel.version", "unknown", "the probe was not asked for it"),
     ]
+
+
+def test_the_probe_of_this_machine_reads_only_what_the_chosen_baseline_judges(
+    tmp_path: Path,
+) -> None:
+    def read(*names: str) -> set[str]:
+        return set(judged_alone(Options(), open_context(tmp_path, names)).sections)
+
+    assert read("generic") >= {"host", "gpu", "pci", "memory", "modules", "kernel_log"}
+    assert not read("generic") & {"network", "processes", "slurm", "numa"}
+    assert read() == read("generic", "nvidia-h100-sxm") == set()  # the evidence chooses one
+
+
+def test_a_check_of_the_users_own_may_read_every_section(context: Write, tmp_path: Path) -> None:
+    context({"own": {}})
+    assert judged_alone(Options(), open_context(tmp_path, ["b0"])).sections == ()
+
+
+def test_sections_that_others_need_are_read_before_them() -> None:
+    needs = {name: set(declaration(name, "AFTER", ())) for name in names()}
+    catalog = Catalog()
+    for check in catalog.ids:
+        read = ALWAYS | catalog.check(check).sections
+        assert all(needs[section] <= read for section in read), check
+    assert any(needs.values())
+    assert set(NEEDED) <= ALWAYS  # whether a node has finished booting

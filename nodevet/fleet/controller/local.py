@@ -62,6 +62,7 @@ class LocalProbe:
                 asked_s=None,
                 sample=options.sample,
                 asks=options.asked(host),
+                sections=options.sections,
             ),
         )
         self._started = time.monotonic()

@@ -158,14 +158,15 @@ def request(
     asked_s: float | None,
     sample: float = 0.0,
     asks: Mapping[str, Sequence[Any]] | None = None,
+    sections: Sequence[str] = (),
     packed: bool = False,
 ) -> bytes:
     """A request to the probe, as one line of JSON.
 
     `asked_s`: this machine's time, seconds since 1970 UTC; None if the node is this machine, whose
     clock has no other one to be compared with. `whole_machine`, `sample`: see
-    nodevet.remote.request. `asks`: what else to read, by section: names, or objects. `packed`: the
-    node compresses its answer.
+    nodevet.remote.request. `asks`: what else to read, by section: names, or objects. `sections`:
+    those to read; none: all. `packed`: the node compresses its answer.
     """
     fields = {
         "nonce": nonce,
@@ -177,6 +178,7 @@ def request(
         "asked_s": asked_s,
         "sample": sample,
         "asks": {section: list(names) for section, names in (asks or {}).items()},
+        "sections": list(sections),
         "probe": nodevet.__version__,
     }
     return json.dumps(fields).encode() + b"\n"

@@ -17,8 +17,9 @@ from nodevet.model import Baseline, Host, HostReport, Severity, Status, Verdict
 from nodevet.past.backtest import Backtest, Judged, PastFailures, Tally
 from nodevet.past.use.nights import usual_series
 from nodevet.store.records.model import RecordedRun
+from nodevet.vet.use.asks import sections_of
 from nodevet.vet.use.context import VetContext
-from nodevet.vet.use.from_run import sections_of, visit_of
+from nodevet.vet.use.from_run import visit_of
 from nodevet.vet.use.listener import VetListener
 from nodevet.vet.use.targets import Targets
 from nodevet.vet.use.vet import judge_visit

@@ -232,6 +232,7 @@ def _visited(
 ) -> "tuple[Visited, VetContext]":
     """Visit hosts. Recorded are those of SSH; this machine alone if a store is named."""
     from nodevet.vet.terminal.progress import Watcher
+    from nodevet.vet.use.reach import judged_alone
     from nodevet.vet.use.stores import named, recorded_in
     from nodevet.vet.use.visited import open_memory, since_store, visited
 
@@ -250,6 +251,8 @@ def _visited(
             raise UserError("--resume needs the store in which the run was recorded")
         if last_look:
             context = since_store(context, memory)
+        if not memory and not sinks.saves:
+            reached = judged_alone(reached, context)
         done = visited(
             hosts, context, reached, sinks, memory, watcher, fail_on=least, resume=resume
         )

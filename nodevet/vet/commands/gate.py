@@ -105,7 +105,7 @@ def command(
     from nodevet.vet.use.context import open_context
     from nodevet.vet.use.engine import engine_for
     from nodevet.vet.use.gate import Attempts, begin, gate, verdict_of
-    from nodevet.vet.use.reach import fleet_options
+    from nodevet.vet.use.reach import fleet_options, judged_alone
     from nodevet.vet.use.reports import distinct
     from nodevet.vet.use.stores import recorded_in
     from nodevet.vet.use.targets import Targets
@@ -134,6 +134,8 @@ def command(
             if asks_store(since):
                 context = since_store(context, memory)
             recording = recording_of(memory, hosts, listener)
+            if recording is None:
+                reached = judged_alone(reached, context)
             run = gate(
                 hosts,
                 context,

@@ -1,7 +1,7 @@
 """What baselines ask of the probe: things by name, or questions."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,6 +20,9 @@ LONGEST = 1 << 14  # characters of a question, as JSON
 WHOLE = 1 << 19  # characters of all names and questions, as they are sent: in ASCII
 RUN = ("commands", "framework", "loader")
 """The sections of what is run: only what its baseline allows (`allow_commands`) is asked for."""
+ALWAYS = frozenset({"host", "gpu", "pci", "memory", "modules"})
+"""The sections by which a host's baseline is chosen, what it is (nodevet.checking.facts), and
+whether it still boots (nodevet.remote.probe.settle)."""
 AskedName = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 Question = dict[str, Any]
 """Of one thing more than its name: a JSON object, as the section's collector takes it."""
@@ -93,6 +96,23 @@ def asks_each(
         return of(tuple(place for place, one in listed if chosen or may_fit(one, host)))
 
     return asked
+
+
+def sections_of(
+    context: VetContext, checks: Collection[str] | None = None
+) -> frozenset[str] | None:
+    """The sections that these baselines or these checks read; None: all of them, since the sections
+    of a project's own check are not known for sure."""
+    own = context.catalog.own
+    baselines = (*context.baselines, *context.shipped())
+    sections = set(ALWAYS)
+    for name in {wish.check for baseline in baselines for wish in baseline.expectations}:
+        if checks is not None and name not in checks:
+            continue
+        if name in own:
+            return None
+        sections |= context.catalog.check(name).sections
+    return frozenset(sections)
 
 
 def _allowed(section: str, asked: str | Question, baseline: Baseline) -> str | Question:

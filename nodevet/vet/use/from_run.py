@@ -18,6 +18,7 @@ from nodevet.fleet import Visit
 from nodevet.model import Host, HostReport, Run, Severity, Status
 from nodevet.sheet.packed import PackedReport, Packer
 from nodevet.store.records.model import RecordedRun, RecordedVisit
+from nodevet.vet.use.asks import sections_of
 from nodevet.vet.use.context import VetContext
 from nodevet.vet.use.last_look import Ignored, LastLook
 from nodevet.vet.use.listener import VetListener
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 
 BATCH = 64  # hosts whose evidence one process holds at a time
 WORTH = 64  # hosts, from which on processes of their own are worth starting
-ALWAYS = frozenset({"host", "gpu", "pci", "memory"})
-"""The sections by which a host's baseline is chosen, and what it is: nodevet.checking.facts."""
 THINNED = "its evidence was pruned: it cannot be judged again"
 NOT_KEPT = "its evidence was not recorded: it cannot be judged again"
 NOT_VISITED = "it is not in the recorded run"
@@ -162,23 +161,6 @@ def _lost(names: Sequence[str]) -> _Judged:
     why = "the process that judged it was killed, twice"
     reports = [HostReport(host=name, status=Status.PROBE_FAILED, why=why) for name in names]
     return _Judged(tuple(map(Packer().pack, reports)), {})
-
-
-def sections_of(
-    context: VetContext, checks: Collection[str] | None = None
-) -> frozenset[str] | None:
-    """The sections that these baselines or these checks read; None: all of them, since the sections
-    of a project's own check are not known for sure."""
-    own = context.catalog.own
-    baselines = (*context.baselines, *context.shipped())
-    sections = set(ALWAYS)
-    for name in {wish.check for baseline in baselines for wish in baseline.expectations}:
-        if checks is not None and name not in checks:
-            continue
-        if name in own:
-            return None
-        sections |= context.catalog.check(name).sections
-    return frozenset(sections)
 
 
 def visits_of(

@@ -1,6 +1,7 @@
 """How hosts are reached: the options of a visit."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ from nodevet.fleet import Options
 from nodevet.fleet.launchers import Engine
 from nodevet.fleet.model import OnSteps
 from nodevet.model import Host
-from nodevet.vet.use.asks import asks, asks_each
+from nodevet.vet.use.asks import asks, asks_each, sections_of
 from nodevet.vet.use.context import VetContext
 from nodevet.vet.use.engine import engine_for
 
@@ -21,6 +22,13 @@ def check_options(reach: Mapping[str, Any], context: VetContext, hosts: Sequence
     again = len(hosts) >= MANY if reach["second_try"] is None else reach["second_try"]
     options = {**reach, "second_try": again}
     return fleet_options(context=context, choosing=True, engine=engine_for(hosts), **options)
+
+
+def judged_alone(options: Options, context: VetContext) -> Options:
+    """The options of a visit whose evidence nobody keeps: on this machine the probe reads only the
+    sections that the one baseline judges."""
+    read = None if context.chosen is None else sections_of(context)
+    return options if read is None else replace(options, sections=tuple(sorted(read)))
 
 
 def fleet_options(

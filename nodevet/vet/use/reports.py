@@ -56,6 +56,11 @@ class Reports:
                 save.mkdir(parents=True, exist_ok=True)
             try_out(save / "evidence")
 
+    @property
+    def saves(self) -> bool:
+        """Whether the evidence is saved."""
+        return self._save is not None
+
     def keep(self, visit: "Visit", host: Host) -> None:
         """Save the evidence of a host, if that was asked for."""
         if self._save is None:

@@ -1,6 +1,7 @@
 """The child processes: they end when they must, and what they do never loses a host."""
 
 import errno
+import json
 import os
 import re
 import signal
@@ -173,6 +174,13 @@ def test_this_machine_is_probed_without_ssh_and_without_pyinfra(
         "sys.exit(any(name in sys.modules for name in ('pyinfra', 'gevent', 'paramiko')))"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_this_machine_is_asked_for_some_sections_alone(
+    go: Callable[..., dict[str, Visit]],
+) -> None:
+    one = go([Host(name="here", local=True)], sections=("host", "kernel"))["here"]
+    assert set(json.loads(one.evidence or b"")["sections"]) == {"host", "kernel"}
 
 
 def test_local_probes_that_fail_say_why(
