@@ -184,8 +184,8 @@ finding_span = Table(
 Index(
     "ix_finding_span_open",
     finding_span.c.host,
+    # in PostgreSQL, too: v0001.py. Named here, it would import that dialect and all its drivers
     sqlite_where=finding_span.c.ended.is_(None),
-    postgresql_where=finding_span.c.ended.is_(None),
 )
 part = Table(
     "part",

@@ -2,6 +2,8 @@
 
 import json
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -150,3 +152,18 @@ def test_only_its_owner_may_read_it(tmp_path: Path):
     assert stat.S_IMODE((tmp_path / "state").stat().st_mode) == 0o700
     with pytest.raises(StoreError, match="no store yet"):
         open_store(f"sqlite:///{tmp_path}/none", create=False)
+
+
+def test_a_store_that_is_current_needs_neither_alembic_nor_postgresql(tmp_path):
+    code = (
+        "import sys; from nodevet.store import open_store\n"
+        f"open_store('sqlite:///{tmp_path}/history.sqlite').close()\n"
+        "print(*(name for name in sys.modules if name in "
+        "('alembic', 'sqlalchemy.orm', 'sqlalchemy.dialects.postgresql')))"
+    )
+    new, current = (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        for _ in range(2)
+    )
+    assert "alembic" in new.stdout.split()
+    assert current.stdout.split() == []
