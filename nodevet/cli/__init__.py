@@ -1,82 +1,22 @@
-"""The command line: the group of all commands, and what commands share.
+"""The command line: how nodevet begins and ends, and what commands share.
 
-Each command is a file of its feature that holds one click command named `command`: arguments and
-exit codes only. It is imported when it is run, so that a command pays only for what it uses.
+The group of all commands is nodevet.cli.group, which imports click. A feature that has `quick.py`
+answers the plainest command lines without it, since schedulers run these every minute.
 """
 
-import contextlib
 import io
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
-import click
-
-from nodevet import __version__
 from nodevet.base.errors import UserError as UserError  # for the commands of other distributions
-from nodevet.cli import found
+from nodevet.base.features import feature_modules
 
 USAGE = 2  # exit code: usage or configuration
-
-
-class Commands(click.Group):
-    """Finds each command in the file of its name, else in other distributions."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        from nodevet.cli import plugins
-
-        return sorted(found.modules().keys() | plugins.names())
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        module = found.modules().get(cmd_name)
-        if module is None:
-            from nodevet.cli import plugins
-
-            return plugins.find(cmd_name)
-        return found.load(module)
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The commands first: that is what most people look for."""
-        self.format_commands(ctx, formatter)
-        click.Command.format_options(self, ctx, formatter)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The commands by the groups that they declare."""
-        from nodevet.cli.help import grouped
-
-        names = self.list_commands(ctx)
-        known = {name: command for name in names if (command := self.get_command(ctx, name))}
-        listed = {name: command for name, command in known.items() if _is_listed(name, command)}
-        widest = max(map(len, listed))
-        limit = formatter.width - 6 - widest
-        for group, members in grouped(listed).items():
-            with formatter.section(group):
-                formatter.write_dl(
-                    [(f"{n:{widest}}", listed[n].get_short_help_str(limit)) for n in members]
-                )
-
-    def invoke(self, ctx: click.Context) -> object:
-        """As click does; but it writes of an interrupt to a terminal that may be lost."""
-        try:
-            with _reader_left():
-                return super().invoke(ctx)
-        except KeyboardInterrupt as error:
-            raise click.Abort from error
-
-    def make_context(self, *words: Any, **extra: Any) -> click.Context:
-        """As click does, which prints the help here."""
-        with _reader_left():
-            return super().make_context(*words, **extra)
-
-
-def _is_listed(name: str, command: click.Command) -> bool:
-    """Whether `nodevet --help` lists it: a command of a group only if it is short for that."""
-    in_group = name in found.grouped_names() and not getattr(command, "short", False)
-    return not command.hidden and not in_group
 
 
 class ReaderLeftError(Exception):
@@ -84,28 +24,13 @@ class ReaderLeftError(Exception):
     means that something fails."""
 
 
-@contextlib.contextmanager
-def _reader_left() -> Iterator[None]:
-    try:
-        yield
-    except BrokenPipeError as error:
-        raise ReaderLeftError from error
+def __getattr__(name: str) -> Any:
+    """`nodevet`, the group of all commands, imported when it is asked for."""
+    if name != "nodevet":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from nodevet.cli.group import nodevet
 
-
-@click.group(
-    cls=Commands,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="`nodevet COMMAND --help` says what a command takes, with examples.",
-)
-@click.version_option(__version__, prog_name="nodevet")
-def nodevet() -> None:
-    """Vet GPU nodes: compare what a node is with what its baseline says it should be.
-
-    \b
-    nodevet check 'gpu[001-128]' -b nvidia-h100-sxm    vet hosts over SSH
-    nodevet check @local -b generic                    vet this machine
-    nodevet explain pcie_link                          describe a check
-    """
+    return nodevet
 
 
 def main() -> NoReturn:
@@ -115,23 +40,18 @@ def main() -> NoReturn:
         signal.signal(signal.SIGHUP, _interrupt)
     _standard_streams()
     if request := os.environ.get("_NODEVET_COMPLETE"):
-        _complete(request)
+        from nodevet.cli.group import complete
+
+        complete(request)
     try:
-        # not standalone: the errors come here, and an exit code comes back as the result
-        code = nodevet.main(prog_name="nodevet", standalone_mode=False)
-        sys.exit(code if isinstance(code, int) else 0)
-    except click.ClickException as error:
-        if type(error).__name__ == "NoArgsIsHelpError":  # click 8.2: `nodevet`, `nodevet sim`
-            click.echo(error.format_message())
-            sys.exit(0)
-        _show(error)
-        _after_mistake(sys.argv[1:])
-        sys.exit(USAGE)
-    except (KeyboardInterrupt, click.Abort):
+        sys.exit(_run(sys.argv[1:]))
+    except KeyboardInterrupt:
         _say_interrupted()
         sys.exit(128 + signal.SIGINT)
     except (BrokenPipeError, ReaderLeftError):
-        _silence()
+        from nodevet.cli.speech import silence_all
+
+        silence_all()
         sys.exit(USAGE)
     except Exception as error:
         if os.environ.get("NODEVET_DEBUG"):
@@ -148,15 +68,15 @@ def main() -> NoReturn:
         sys.exit(USAGE)
 
 
-def _complete(request: str) -> NoReturn:
-    """Answer a shell, and never with an error: it would show amid the line that is typed."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 2)
-    with contextlib.suppress(Exception):
-        from nodevet.cli.completing import answer
+def _run(words: Sequence[str]) -> int:
+    """Run the command of this line; its exit code."""
+    for feature in feature_modules("quick"):
+        command = feature.command(words)
+        if command is not None:
+            return int(command())
+    from nodevet.cli.group import run
 
-        answer(nodevet, request)
-    sys.exit(0)
+    return run(words)
 
 
 def _standard_streams() -> None:
@@ -174,33 +94,6 @@ def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
     if number == signal.SIGHUP:  # from the shell, and once more from the kernel
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
     raise KeyboardInterrupt
-
-
-def _show(error: click.ClickException) -> None:
-    from nodevet.cli.mistakes import reworded
-
-    try:
-        reworded(error).show()
-    except OSError:
-        _silence()
-
-
-def _after_mistake(words: list[str]) -> None:
-    """Features that left something of an earlier run, such as a verdict, put that right."""
-    from nodevet.base.features import feature_modules
-
-    for feature in feature_modules("after_mistake"):
-        try:
-            feature.after_mistake(words)
-        except Exception as error:  # the mistake itself was said
-            _say(str(error))
-
-
-def _silence() -> None:
-    from nodevet.cli.speech import silence
-
-    for stream in (sys.stdout, sys.stderr):
-        silence(stream)
 
 
 def _is_ours(error: Exception) -> bool:

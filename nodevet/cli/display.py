@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import IO, Any, NamedTuple
 
-import click
-
 CHOICES = ("auto", "always", "never")
 QUIET = "Show only findings that count for the exit code, and the totals: no waived rows, no "
 "advice, no notes."
@@ -47,6 +45,7 @@ class Display(NamedTuple):
 def display_options(quiet: str = "", advice: str = "") -> Callable[[Any], Any]:
     """`--color`, and `--quiet` and `--advice` if there is help for them. The command gets them as
     one argument, `display`."""
+    import click  # what only shows needs it not
 
     def decorate(function: Callable[..., Any]) -> Any:
         @wraps(function)

@@ -6,8 +6,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
-import click
-
 from nodevet.base.errors import UserError
 
 
@@ -18,12 +16,19 @@ def say(text: str) -> None:
 
 def tell(text: str, *, err: bool = False, nl: bool = True) -> bool:
     """Write text. Returns False if that failed; then the stream is silenced."""
+    stream = sys.stderr if err else sys.stdout
     try:
-        click.echo(text, err=err, nl=nl)
+        write(stream, f"{text}\n" if nl else text)
     except OSError:  # the pipe's reader, or the terminal, is gone
-        silence(sys.stderr if err else sys.stdout)
+        silence(stream)
         return False
     return True
+
+
+def write(stream: TextIO, text: str) -> None:
+    """Write text at once. Raises OSError."""
+    stream.write(text)
+    stream.flush()
 
 
 def needs_output() -> None:
@@ -42,6 +47,12 @@ def say_at_once(text: str) -> None:
 def abandon_errors() -> None:
     """Say nothing more on standard error, in which another thread hangs that holds its lock."""
     sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115  (while we run)
+
+
+def silence_all() -> None:
+    """Let both streams lead nowhere."""
+    for stream in (sys.stdout, sys.stderr):
+        silence(stream)
 
 
 def silence(stream: TextIO) -> None:

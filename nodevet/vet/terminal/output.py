@@ -5,11 +5,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-import click
-
 from nodevet.cli.display import Display, Screen
 from nodevet.cli.interrupts import Interrupts
-from nodevet.cli.speech import needs_output, say, silence
+from nodevet.cli.speech import needs_output, say, silence, write
 from nodevet.model import Run
 from nodevet.sheet import render
 from nodevet.vet import formats as run_formats
@@ -97,11 +95,11 @@ class Sinks(Reports):
         """Raises OSError."""
         ending, self.shown = "", ""
         for piece in pieces:
-            click.echo(piece, nl=False)
+            write(sys.stdout, piece)
             ending = piece or ending
             self.shown += piece if self._remembers else ""
         if not ending.endswith("\n"):
-            click.echo()
+            write(sys.stdout, "\n")
 
     def give_up(self, sink: Sink, error: OSError) -> None:
         if sink.file is None:
