@@ -341,7 +341,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     a check whose params are all optional is learnt with its defaults, any other is not."""
 
     explains: tuple[str, ...] = ()
-    """Sections that change no verdict, only its reason or advice. Tests hold it to that."""
+    """Sections that change no verdict, only its reason, advice or cause. Tests hold it to that."""
 
     @property
     def sections(self) -> frozenset[str]:

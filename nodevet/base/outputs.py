@@ -29,11 +29,9 @@ def try_out(path: Path) -> None:
             if not os.access(path, os.W_OK):
                 raise PermissionError("permission denied")
         else:
-            folder = path.resolve().parent
-            from tempfile import NamedTemporaryFile  # a run that prints does not pay for it
-
-            with NamedTemporaryFile(dir=folder, prefix=".nodevet-", suffix=".part"):
-                pass
+            part = path.resolve().with_name(f".nodevet-{os.urandom(8).hex()}.part")
+            os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            part.unlink()
 
 
 def try_out_regular(path: Path) -> None:

@@ -11,7 +11,6 @@ from nodevet.base.trust import distrust
 from nodevet.document.tree import Complaint, dotted
 from nodevet.document.typed import MisfitError, typed
 from nodevet.settings.model import Settings
-from nodevet.settings.toml import TomlError, tree
 
 NAME = "nodevet.toml"
 SQLITE = "sqlite:///"
@@ -95,6 +94,8 @@ def read(file: Path) -> Settings:
 
 def decode(data: bytes, name: str) -> Settings:
     """The settings in this text. Raises SettingsError."""
+    from nodevet.settings.toml import TomlError, tree  # where there is no file, nobody pays for it
+
     try:
         return typed(tree(data, name), Settings)
     except TomlError as error:

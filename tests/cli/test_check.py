@@ -313,4 +313,4 @@ def test_a_node_local_run_pays_for_nothing_that_it_does_not_use() -> None:
     assert not names & {"pyinfra", "gevent", "paramiko", "pydantic", "msgspec", "yaml", "rich"}
     names = imported("check", "@local", "-b", "generic")
     assert not names & {"pyinfra", "gevent", "paramiko", "rich", "jinja2", "prometheus_client"}
-    assert not names & {"pydantic", "click"}
+    assert not names & {"pydantic", "click", "tomllib", "hashlib", "tempfile"}

@@ -55,8 +55,6 @@ def check(
     from nodevet.vet.terminal.since import asks_store, tell_not_compared, with_since
     from nodevet.vet.use import saved
     from nodevet.vet.use.context import open_context
-    from nodevet.vet.use.keep_verdict import Keeping
-    from nodevet.vet.use.looks import Looks
     from nodevet.vet.use.narrow import narrowed
     from nodevet.vet.use.reach import check_options
     from nodevet.vet.use.targets import Targets
@@ -102,8 +100,8 @@ def check(
             _only_printed(sinks, save, inventories, since, store)
         hosts = chosen.hosts()
         if max_age is not None:
-            keeping = Keeping(sys.argv[1:], max_age, hosts, began)
-        counted = Looks(sys.argv[1:], hosts, looks) if looks else None
+            keeping = _keeping(max_age, hosts, began)
+        counted = _looks(hosts, looks) if looks else None
         if save and not sinks.display.quiet:
             _tell_strangers(save, saved.strangers(save, hosts, chosen), inventories)
         reached = check_options(reach, context, hosts)
@@ -117,6 +115,18 @@ def check(
     if keeping and code == 0:  # that of the format, which may see a warning where the run passes
         _keep(keeping, done.run, sinks, context, project)
     return code
+
+
+def _keeping(most: float, hosts: "Sequence[Host]", began: tuple[float, float]) -> "Keeping":
+    from nodevet.vet.use.keep_verdict import Keeping
+
+    return Keeping(sys.argv[1:], most, hosts, began)
+
+
+def _looks(hosts: "Sequence[Host]", most: int) -> "Looks":
+    from nodevet.vet.use.looks import Looks
+
+    return Looks(sys.argv[1:], hosts, most)
 
 
 def _visited(

@@ -8,9 +8,7 @@ from msgspec import structs
 
 from nodevet.base.errors import UserError
 from nodevet.cli.speech import say
-from nodevet.vet.terminal.replayed import tell_doubts
 from nodevet.vet.use.context import VetContext
-from nodevet.vet.use.last_look import LastLook
 from nodevet.vet.use.visited import SINCE_STORE
 
 
@@ -26,6 +24,9 @@ def with_since(context: VetContext, paths: Sequence[Path], sample: Any) -> VetCo
         )
     if asks_store(paths):
         return context
+    from nodevet.vet.terminal.replayed import tell_doubts
+    from nodevet.vet.use.last_look import LastLook
+
     tell_doubts("--since", paths)
     return structs.replace(context, since=LastLook(paths))
 

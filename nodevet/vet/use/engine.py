@@ -1,15 +1,18 @@
 """What visits hosts, by nodevet.toml: launchers, sites, the address of a pool."""
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 
 from nodevet.base.errors import UserError
 from nodevet.base.printable import brief
-from nodevet.fleet.launchers import DaskPool, Engine, Launcher, Launchers, launcher
 from nodevet.model import Host
 from nodevet.settings import SiteSettings, settings
 from nodevet.settings.model import LauncherSettings
+
+if TYPE_CHECKING:  # a run of this machine alone does not pay for it
+    from nodevet.fleet.launchers import Engine, Launcher
 
 DASK = "dask://"
 TLS = "tls://"
@@ -19,12 +22,14 @@ def engine(
     address: str | None,
     launchers: Mapping[str, str | Mapping[str, str]],
     sites: Mapping[str, Sequence[str]],
-) -> Engine | None:
+) -> "Engine | None":
     """None if this machine visits the hosts. Raises UserError.
 
     A launcher is its command, or a mapping of `command`, `ssh_config`, `known_hosts` and
     `key_file`; `address` is `local`, `dask://HOST:PORT` or `tls://HOST:PORT`.
     """
+    from nodevet.fleet.launchers import DaskPool, Launchers
+
     sites_of_names = {site: tuple(names) for site, names in sites.items()}
     try:
         if address in (None, "local"):
@@ -41,7 +46,7 @@ def engine(
         raise UserError(str(error)) from error
 
 
-def site_engine(site: SiteSettings) -> Engine | None:
+def site_engine(site: SiteSettings) -> "Engine | None":
     """What visits hosts by nodevet.toml; None: this machine. Raises UserError."""
     settings = site.settings
     launchers = {
@@ -58,7 +63,7 @@ def site_engine(site: SiteSettings) -> Engine | None:
         raise UserError(f"{site.file}: {error}") from error
 
 
-def engine_for(hosts: Sequence[Host]) -> Engine | None:
+def engine_for(hosts: Sequence[Host]) -> "Engine | None":
     """What visits these hosts by the nodevet.toml here or above. Raises UserError."""
     return None if all(host.local for host in hosts) else site_engine(settings())
 
@@ -67,7 +72,9 @@ def _command_of(launcher: LauncherSettings) -> Mapping[str, str]:
     return {key: value for key, value in structs.asdict(launcher).items() if value is not None}
 
 
-def _launcher(name: str, settings_of: str | Mapping[str, str]) -> Launcher:
+def _launcher(name: str, settings_of: str | Mapping[str, str]) -> "Launcher":
+    from nodevet.fleet.launchers import launcher
+
     if isinstance(settings_of, str):
         return launcher(name, settings_of)
     known = {"command", "ssh_config", "known_hosts", "key_file"}

@@ -3,15 +3,17 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nodevet.fleet import Options
-from nodevet.fleet.launchers import Engine
 from nodevet.fleet.model import OnSteps
 from nodevet.model import Host
 from nodevet.vet.use.asks import asks, asks_each, sections_of
 from nodevet.vet.use.context import VetContext
 from nodevet.vet.use.engine import engine_for
+
+if TYPE_CHECKING:  # a run of this machine alone does not pay for it
+    from nodevet.fleet.launchers import Engine
 
 MANY = 100  # hosts, from which on a run is a sweep
 
@@ -46,7 +48,7 @@ def fleet_options(
     fixes: bool = False,
     commands: bool = True,
     choosing: bool = False,
-    engine: Engine | None = None,
+    engine: "Engine | None" = None,
     second_try: bool = False,
     within: float | None = None,
     on_steps: OnSteps | None = None,
