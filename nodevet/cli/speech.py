@@ -1,5 +1,6 @@
 """Write to standard output and error; a lost stream ends nothing."""
 
+import codecs
 import os
 import sys
 from contextlib import suppress
@@ -26,8 +27,14 @@ def tell(text: str, *, err: bool = False, nl: bool = True) -> bool:
 
 
 def write(stream: TextIO, text: str) -> None:
-    """Write text at once. Raises OSError."""
-    stream.write(text)
+    """Write text at once, as UTF-8 if the stream knows only ASCII, as click does. Raises
+    OSError."""
+    binary = getattr(stream, "buffer", None)
+    if binary is not None and codecs.lookup(stream.encoding).name == "ascii":
+        stream.flush()
+        binary.write(text.encode("utf-8", "replace"))
+    else:
+        stream.write(text)
     stream.flush()
 
 

@@ -93,3 +93,10 @@ def test_a_plain_line_means_the_same_to_click(
 @pytest.mark.parametrize("line", OTHERS.splitlines())
 def test_every_other_line_is_left_to_click(line: str) -> None:
     assert quick.command(shlex.split(line)) is None
+
+
+def test_a_stream_that_knows_only_ascii_gets_utf_8_as_from_click(
+    nodevet: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    assert " · " in nodevet("check", "@local", "-b", "generic").stdout
