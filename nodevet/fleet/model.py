@@ -38,7 +38,7 @@ class Options:
     sample: float = 0.0  # between two readings of the counters; both deadlines include it
     asks: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # see nodevet.vet.use.asks
     asks_each: Callable[[Host], Mapping[str, Sequence[Any]]] | None = None  # by host, instead
-    sections: tuple[str, ...] = ()  # that the probe of this machine reads; none: all of them
+    sections: tuple[str, ...] = ()  # that the probe reads; none: all of them
     engine: Engine | None = None  # visits the hosts; None: child processes of this process
     second_try: bool = False  # visit hosts again that were unreachable or timed out
     on_steps: OnSteps | None = None

@@ -105,6 +105,15 @@ def test_a_shard_is_told() -> None:
     assert {section: tuple(names) for section, names in again.items()} == told
 
 
+def test_a_node_is_told_the_sections_to_read(tmp_path: Path) -> None:
+    options = judged_alone(Options(), open_context(tmp_path, ["generic"]))
+    (order,) = orders([Host(name="gpu1")], options, 1)
+    order = framing.read_order(framing.read_frame(framing.write_order(order)))
+    told = json.loads(probe_request(order, order.targets[0], "n"))["sections"]
+    assert tuple(told) == options.sections
+    assert "kernel_log" in told and "network" not in told
+
+
 @pytest.fixture
 def several(tmp_path: Path) -> VetContext:
     """Baselines for a host, for a group, for a GPU, and for none in particular."""

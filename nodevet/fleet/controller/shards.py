@@ -161,6 +161,7 @@ def order_of(
         max_output=options.max_output,
         sample=options.sample,
         verbose=options.on_steps is not None,
+        sections=options.sections,
         asks=[{section: tuple(names) for section, names in ask.items()} for ask in asks],
         targets=tuple(
             _target(number, hosts[number], options, place)

@@ -129,6 +129,7 @@ class BatchOrder:
     sample: float = 0.0
     verbose: bool = False  # outcomes have steps
     asks: Sequence[Mapping[str, Sequence[Any]]] = ({},)  # different ones, each by section
+    sections: tuple[str, ...] = ()  # to read; none: all
 
     def __post_init__(self) -> None:
         if any(target.asks >= len(self.asks) for target in self.targets):

@@ -163,6 +163,7 @@ def probe_request(order: framing.BatchOrder, target: framing.SshTarget, nonce: s
         asked_s=time.time(),
         sample=order.sample,
         asks=order.asks[target.asks],
+        sections=order.sections,
         packed=True,
     )
 

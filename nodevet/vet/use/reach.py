@@ -27,7 +27,7 @@ def check_options(reach: Mapping[str, Any], context: VetContext, hosts: Sequence
 
 
 def judged_alone(options: Options, context: VetContext) -> Options:
-    """The options of a visit whose evidence nobody keeps: on this machine the probe reads only the
+    """The options of a visit whose evidence nobody keeps: the probe compiles and reads only the
     sections that the one baseline judges."""
     read = None if context.chosen is None else sections_of(context)
     return options if read is None else replace(options, sections=tuple(sorted(read)))
