@@ -495,6 +495,15 @@ class HostFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
     power_limits_mw: Mapping[str, int] = {}
 
 
+class CountedFindings(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Findings of one check with one verdict and severity, of which only the number is saved."""
+
+    check: str
+    verdict: Verdict  # ok or not_applicable
+    severity: Severity
+    count: int
+
+
 class HostReport(msgspec.Struct, frozen=True, kw_only=True):
     """One host of a run: how the visit ended and what was found."""
 
@@ -515,11 +524,22 @@ class HostReport(msgspec.Struct, frozen=True, kw_only=True):
     first_try: str | msgspec.UnsetType = msgspec.UNSET  # of a second try: how the first one ended
     # of severity shadow, which are not among `findings`; not there if there are none
     shadow: tuple[Finding, ...] | msgspec.UnsetType = msgspec.UNSET
+    # those that a run saved without --all does not list: ok and not applicable, in shadow too
+    counted: tuple[CountedFindings, ...] | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def kinds(self) -> Counter[tuple[Verdict, Severity]]:
+        """The number of findings of each kind, listed or counted; those in shadow excepted."""
+        kinds = Counter([(finding.verdict, finding.severity) for finding in self.findings])
+        for each in self.counted or ():
+            if each.severity is not Severity.SHADOW:
+                kinds[each.verdict, each.severity] += each.count
+        return kinds
 
     @property
     def verdict(self) -> Verdict:
-        """Worst first: fail, unknown, waived, ok. Never ok without an ok finding."""
-        return _verdict(self.status, {finding.verdict for finding in self.findings})
+        """As that of the summary."""
+        return self.summary.verdict
 
     @property
     def is_transient(self) -> bool:
@@ -530,24 +550,23 @@ class HostReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def unjudged(self) -> str:
-        """Why nothing is known of the host; empty if something is."""
-        verdicts = {finding.verdict for finding in self.findings}
-        return _unjudged(self.status, self.why, verdicts, shadow=bool(self.shadow))
+        """As that of the summary."""
+        return self.summary.unjudged
 
     @property
     def told(self) -> str:
-        """As `unjudged`, with how the first of two tries ended."""
-        return _told(self.unjudged, self.first_try or "")
+        """As that of the summary."""
+        return self.summary.told
 
     @property
     def outcome(self) -> HostOutcome:
-        """How the host came out: its verdict, or why it was not vetted."""
-        return _outcome(self.status, self.verdict)
+        """As that of the summary."""
+        return self.summary.outcome
 
     @property
     def summary(self) -> "HostSummary":
         """The report without what its findings say."""
-        kinds = Counter([(finding.verdict, finding.severity) for finding in self.findings])
+        in_shadow = (each.severity is Severity.SHADOW for each in self.counted or ())
         return HostSummary(
             host=self.host,
             status=self.status,
@@ -559,8 +578,8 @@ class HostReport(msgspec.Struct, frozen=True, kw_only=True):
             arrived=self.arrived,
             clock=self.clock,
             seconds=self.seconds,
-            findings=tuple((*kind, number) for kind, number in kinds.items()),
-            shadow=bool(self.shadow),
+            findings=tuple((*kind, number) for kind, number in self.kinds.items()),
+            shadow=bool(self.shadow) or any(in_shadow),
             first_try=self.first_try or "",
         )
 
@@ -588,53 +607,40 @@ class HostSummary(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def verdict(self) -> Verdict:
-        """As that of the report."""
-        return _verdict(self.status, self.verdicts)
-
-    @property
-    def unjudged(self) -> str:
-        """As that of the report."""
-        return _unjudged(self.status, self.why, self.verdicts, shadow=self.shadow)
-
-    @property
-    def told(self) -> str:
-        """As that of the report."""
-        return _told(self.unjudged, self.first_try)
-
-    @property
-    def outcome(self) -> HostOutcome:
-        """As that of the report."""
-        return _outcome(self.status, self.verdict)
-
-
-def _verdict(status: Status, verdicts: set[Verdict]) -> Verdict:
-    if status is Status.VETTED:
+        """Worst first: fail, unknown, waived, ok. Never ok without an ok finding."""
+        verdicts = self.verdicts if self.status is Status.VETTED else ()
         for worst in (Verdict.FAIL, Verdict.UNKNOWN, Verdict.WAIVED, Verdict.OK):
             if worst in verdicts:
                 return worst
-    return Verdict.UNKNOWN
+        return Verdict.UNKNOWN
 
+    @property
+    def unjudged(self) -> str:
+        """Why nothing is known of the host; empty if something is."""
+        if self.status is not Status.VETTED:
+            return self.why or "no reason was recorded"
+        verdicts = self.verdicts
+        if not verdicts and self.shadow:
+            return "nothing was judged: every check has severity shadow"
+        if not verdicts:
+            return "nothing was judged: no expectations"
+        if verdicts == {Verdict.NOT_APPLICABLE}:
+            return "nothing was judged: every check is not applicable"
+        return ""
 
-def _told(unjudged: str, first: str) -> str:
-    if not first or not unjudged:
-        return unjudged
-    return f"{unjudged} (second try{'' if first == unjudged else f'; first: {first}'})"
+    @property
+    def told(self) -> str:
+        """As `unjudged`, with how the first of two tries ended."""
+        why, first = self.unjudged, self.first_try
+        if not first or not why:
+            return why
+        return f"{why} (second try{'' if first == why else f'; first: {first}'})"
 
-
-def _unjudged(status: Status, why: str, verdicts: set[Verdict], *, shadow: bool) -> str:
-    if status is not Status.VETTED:
-        return why or "no reason was recorded"
-    if not verdicts and shadow:
-        return "nothing was judged: every check has severity shadow"
-    if not verdicts:
-        return "nothing was judged: no expectations"
-    if verdicts == {Verdict.NOT_APPLICABLE}:
-        return "nothing was judged: every check is not applicable"
-    return ""
-
-
-def _outcome(status: Status, verdict: Verdict) -> HostOutcome:
-    return HostOutcome(verdict.value if status is Status.VETTED else status.value)
+    @property
+    def outcome(self) -> HostOutcome:
+        """How the host came out: its verdict, or why it was not vetted."""
+        vetted = self.status is Status.VETTED
+        return HostOutcome(self.verdict.value if vetted else self.status.value)
 
 
 RUN_SCHEMA = 3

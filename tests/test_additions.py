@@ -147,7 +147,7 @@ def judged(
     baseline.write_text(json.dumps({"nodevet": 1, "expect": expect}))
     evidence = saved(tree, **sections)
     words = ("check", "--evidence", evidence, "--max-age", "none", "-b", str(baseline))
-    run = json.loads(tree.nodevet(*words, "--format", "json", code=code))
+    run = json.loads(tree.nodevet(*words, "--all", "--format", "json", code=code))
     found: list[dict[str, Any]] = run["hosts"][0]["findings"]
     return found
 

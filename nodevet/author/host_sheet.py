@@ -21,6 +21,7 @@ from nodevet.sheet.model import (
 from nodevet.sheet.text import GAP, name
 from nodevet.vet.findings.ages import read_at
 from nodevet.vet.findings.causes import with_causes
+from nodevet.vet.findings.counted import with_stand_ins
 from nodevet.vet.findings.facts import baseline_of, rows
 from nodevet.vet.findings.passed import passed
 from nodevet.vet.findings.words import in_ranges, values
@@ -40,7 +41,8 @@ def host_sheet(run: Run, host: HostReport) -> Sheet:
 
 def host_blocks(run: Run, host: HostReport, check: str = "") -> Iterator[AnyBlock]:
     """The host's facts and findings, or only the findings of one `check`."""
-    all_findings = (*with_causes(host, run.fail_on), *(host.shadow or ()))
+    shown = with_stand_ins(host)
+    all_findings = (*with_causes(shown, run.fail_on), *(shown.shadow or ()))
     findings = [finding for finding in all_findings if not check or finding.check == check]
     if not check:
         facts = FactBlock(rows=tuple(_facts(run, host)))
@@ -62,7 +64,9 @@ def host_blocks(run: Run, host: HostReport, check: str = "") -> Iterator[AnyBloc
 
 
 def _title(host: HostReport) -> str:
-    counts = Counter(finding.verdict for finding in host.findings)
+    counts: Counter[Verdict] = Counter()
+    for (verdict, _), number in host.kinds.items():
+        counts[verdict] += number
     order = (*WORST, Verdict.OK, Verdict.NOT_APPLICABLE)
     totals = [f"{counts[each]} {each.value.replace('_', ' ')}" for each in order if counts[each]]
     return f"{name(host.host)}  {host.outcome.words.upper()}  {', '.join(totals)}".rstrip()

@@ -27,6 +27,7 @@ from nodevet.sheet.text import count, name
 from nodevet.vet.findings import facts
 from nodevet.vet.findings.ages import read_at
 from nodevet.vet.findings.causes import with_causes
+from nodevet.vet.findings.counted import FINE, with_stand_ins
 from nodevet.vet.findings.fold import came_back, totals
 from nodevet.vet.findings.words import difference, in_ranges, values
 from nodevet.vet.formats.diff import value_lines
@@ -41,7 +42,6 @@ RANKS = {
     Verdict.OK: 2,
     Verdict.NOT_APPLICABLE: 1,
 }
-FINE = (Verdict.OK, Verdict.NOT_APPLICABLE)
 TONES = {
     HostOutcome.FAIL: "fail",
     HostOutcome.UNKNOWN: "unknown",
@@ -80,7 +80,7 @@ def matrix(run: Run) -> MatrixBlock:
     places: dict[tuple[Any, ...], int] = {}
     shared: list[_Group] = []
     hosts = []
-    for report in run.hosts:
+    for report in map(with_stand_ins, run.hosts):
         groups = _alike(with_causes(report, run.fail_on))
         entries = []
         for group in groups:
@@ -182,7 +182,7 @@ def _entry(group: _Group, checks: Sequence[str], run: Run) -> MatrixEntry:
     failing = verdict is Verdict.FAIL
     lesser = failing and severity is not Severity.CRITICAL
     counts = verdict is Verdict.WAIVED or severity.rank >= run.fail_on.rank
-    value = "" if finding.actual is None else text(values(finding)[1])
+    value = text(finding.why) if finding.actual is None else text(values(finding)[1])
     return MatrixEntry(
         column=checks.index(finding.check),
         word=verdict.value.replace("_", " "),

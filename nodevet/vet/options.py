@@ -192,7 +192,8 @@ everything = click.option(
     "--all",
     "everything",
     is_flag=True,
-    help="In a table, also show checks that passed, with their values.",
+    help="Also show checks that passed, with their values, in tables, json and jsonl; without it, "
+    "json and jsonl count them.",
 )
 
 

@@ -73,7 +73,7 @@ class Rig:
         return json.loads(done.stdout)
 
     def wrong(self) -> set[str]:
-        done = self.at("check", *self.fleet.reach, "--format", "json")
+        done = self.at("check", *self.fleet.reach, "--all", "--format", "json")
         return {
             f"{host['host']} {finding['check']}"
             for host in json.loads(done.stdout)["hosts"]

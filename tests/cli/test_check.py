@@ -30,7 +30,7 @@ def test_a_healthy_host_is_ok(nodevet: Run, reach: list[str]) -> None:
 
 
 def test_the_baseline_is_chosen_by_what_the_node_is(nodevet: Run, reach: list[str]) -> None:
-    done = nodevet("check", "gpu1", *reach, "--format", "json")
+    done = nodevet("check", "gpu1", *reach, "--all", "--format", "json")
     assert done.returncode == 0
     (host,) = json.loads(done.stdout)["hosts"]
     assert host["baseline"] == "nvidia-h100-sxm"
@@ -81,7 +81,7 @@ def test_as_a_nagios_plug_in(nodevet: Run, reach: list[str], host: str, code: in
 
 
 def test_this_machine_without_a_gpu_is_never_ok(nodevet: Run) -> None:
-    done = nodevet("check", "@local", "-b", "generic", "--format", "json")
+    done = nodevet("check", "@local", "-b", "generic", "--all", "--format", "json")
     run = json.loads(done.stdout)
     if any(
         finding["verdict"] == "ok" and finding["check"] == "gpu_count"
@@ -98,8 +98,9 @@ def test_this_machine_without_a_gpu_is_never_ok(nodevet: Run) -> None:
 def test_saved_evidence_gives_the_same_findings(
     nodevet: Run, reach: list[str], tmp_path: Path
 ) -> None:
-    live = nodevet("check", *reach, *H100, "--save", tmp_path / "e", "--format", "json")
-    again = nodevet("check", "--evidence", tmp_path / "e", *H100, "--format", "json")
+    form = ("--all", "--format", "json")
+    live = nodevet("check", *reach, *H100, "--save", tmp_path / "e", *form)
+    again = nodevet("check", "--evidence", tmp_path / "e", *H100, *form)
     assert again.returncode == live.returncode == 1
     before, after = json.loads(live.stdout), json.loads(again.stdout)
     for key in ("host", "status", "why", "findings", "machine_id", "boot_id"):
@@ -159,14 +160,14 @@ def test_all_formats_at_once_and_again_from_the_saved_run(
     nodevet: Run, reach: list[str], tmp_path: Path
 ) -> None:
     wanted = [f"--format={name}:{tmp_path / name}" for name in formats()]
-    live = nodevet("check", *reach, *H100, *wanted)
+    live = nodevet("check", *reach, *H100, "--all", *wanted)
     assert (live.returncode, live.stdout) == (1, "")
     assert re.match(
         r"nodevet: 4 hosts: 1 ok, 2 fail, 1 unreachable · .* s · written: diff /", live.stderr
     )
     for source in ("json", "jsonl"):
         for name in formats():
-            again = nodevet("report", tmp_path / source, "--format", name)
+            again = nodevet("report", tmp_path / source, "--all", "--format", name)
             assert again.returncode == (2 if name == "nagios" else 1)
             if (source, name) in (("json", "jsonl"), ("jsonl", "json"), ("jsonl", "jsonl")):
                 continue  # a stream is in the order of finishing

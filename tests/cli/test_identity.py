@@ -107,7 +107,7 @@ def test_d4_saved_evidence_of_one_machine_under_two_names_fails_both(
 ) -> None:
     nodes |= {name: MACHINE | {"hostname": "gpu001"} for name in ("gpu001", "gpu002")}
     assert call("check", "gpu[001-002]", "--save", "kept").exit_code == 1
-    again = call("check", "--evidence", "kept", "--format", "json")
+    again = call("check", "--evidence", "kept", "--all", "--format", "json")
     hosts = json.loads(again.stdout)["hosts"]
     told = [[finding["check"] for finding in host["findings"]] for host in hosts]
     assert told == [["host_identity", "fine"], ["host_identity", "hostname", "fine"]]
@@ -193,7 +193,7 @@ def test_e07_a_machine_id_shared_with_a_host_without_a_boot_id_is_unknown(
         "gpu002": {"machine_id": "m", "hostname": "gpu002"},
         "gpu003": {"machine_id": "m", "boot_id": "b3", "hostname": "gpu003"},
     }
-    done = call("check", "gpu[001-003]", "--format", "json")
+    done = call("check", "gpu[001-003]", "--all", "--format", "json")
     verdicts = [(first(each)["check"], first(each)["verdict"]) for each in hosts_of(done)]
     assert verdicts == [("fine", "ok"), ("host_identity", "unknown"), ("fine", "ok")]
     assert "machine id as gpu001, gpu003" in done.stdout

@@ -130,7 +130,7 @@ class Rig:
         self.fleet.sim("reboot", "n1")
 
     def verdicts(self) -> dict[str, str]:
-        done = self.at("check", *self.reach, "--format", "json")
+        done = self.at("check", *self.reach, "--all", "--format", "json")
         (host,) = json.loads(done.stdout)["hosts"]
         return {found["check"]: found["verdict"] for found in host["findings"]}
 

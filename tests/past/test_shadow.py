@@ -169,7 +169,7 @@ def test_it_is_shown_when_it_is_asked_for(tmp_path: Path) -> None:
     )
     back, _ = formats.read(formats.render("json", run).encode())
     assert [one.verdict for one in back.hosts[2].shadow] == [Verdict.FAIL]
-    assert formats.read(formats.render("jsonl", run).encode())[0].hosts == run.hosts
+    assert formats.read(formats.render("jsonl", run, everything=True))[0].hosts == run.hosts
 
 
 @pytest.fixture

@@ -69,7 +69,7 @@ def test_a_thousand_hosts_take_little_room(make):
 
 
 def test_the_severity_of_a_finding_is_always_said(cases):
-    text = formats.render("json", cases["one"])
+    text = formats.render("json", cases["one"], everything=True)
     run, _ = formats.read(text)
     assert run == cases["one"]
     findings = [finding for host in run.hosts for finding in host.findings]

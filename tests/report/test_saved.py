@@ -1,6 +1,7 @@
 """Saved runs read back: json and jsonl, whole, cut short and broken."""
 
 import json
+from collections import Counter
 
 import pytest
 from hypothesis import given, settings
@@ -10,6 +11,7 @@ from msgspec.structs import replace
 from nodevet.model import Finding, HostReport, Run, Severity, Status, Subject, Verdict
 from nodevet.sheet.errors import ReportError
 from nodevet.vet import formats
+from nodevet.vet.findings.counted import FINE
 from nodevet.vet.formats import json as report_json
 from nodevet.vet.formats import jsonl
 
@@ -66,7 +68,7 @@ RUNS = st.builds(
 @QUICK
 @given(RUNS)
 def test_json_reads_back(run):
-    text = formats.render("json", run)
+    text = formats.render("json", run, everything=True)
     assert formats.read(text) == (run, ())
     assert formats.read(text.encode()) == (run, ())
     assert text.replace("\n", "").isprintable()
@@ -75,9 +77,39 @@ def test_json_reads_back(run):
 @QUICK
 @given(RUNS)
 def test_jsonl_reads_back(run):
-    text = formats.render("jsonl", run)
+    text = formats.render("jsonl", run, everything=True)
     assert formats.read(text) == (run, ())
     assert text.replace("\n", "").isprintable()
+
+
+@pytest.mark.parametrize("form", ["json", "jsonl"])
+@QUICK
+@given(run=RUNS)
+def test_without_all_nothing_but_what_passed_is_left_out(form, run):
+    back, notes = formats.read(formats.render(form, run))
+    assert notes == ()
+    assert troubles(back) == troubles(run)
+    assert list(numbers(back)) == list(numbers(run))
+    assert not {each.verdict for host in back.hosts for each in host.findings} & set(FINE)
+
+
+def troubles(run):
+    return [
+        [each for each in (*host.findings, *(host.shadow or ())) if each.verdict not in FINE]
+        for host in run.hosts
+    ]
+
+
+def numbers(run):
+    """How many findings of each check have each verdict and severity, host by host."""
+    for host in run.hosts:
+        found = Counter(
+            (each.check, each.verdict, each.severity)
+            for each in (*host.findings, *(host.shadow or ()))
+        )
+        for each in host.counted or ():
+            found[each.check, each.verdict, each.severity] += each.count
+        yield found
 
 
 @QUICK
@@ -139,7 +171,7 @@ def from_2(document):
 
 def test_a_run_of_the_schema_before_is_read_through_its_step(cases):
     run = replace(cases["mixed"], id=ID)
-    older = of_schema_2(json.loads(formats.render("json", run))) | {"schema": 2}
+    older = of_schema_2(json.loads(formats.render("json", run, everything=True))) | {"schema": 2}
     assert report_json.parse(json.dumps(older), {2: from_2}) == run
     with pytest.raises(ReportError, match="schema 2, this nodevet reads 3; "):
         report_json.parse(json.dumps(older))
@@ -151,7 +183,10 @@ def test_a_run_of_the_schema_before_is_read_through_its_step(cases):
 
 def test_lines_of_the_schema_before_are_read_through_the_same_step_also_when_cut_short(cases):
     run = replace(cases["mixed"], id=ID)
-    rows = [of_schema_2(json.loads(row)) for row in formats.render("jsonl", run).splitlines()]
+    rows = [
+        of_schema_2(json.loads(row))
+        for row in formats.render("jsonl", run, everything=True).splitlines()
+    ]
     rows[0]["schema"] = 2
     lines = [json.dumps(row) + "\n" for row in rows]
     assert jsonl.parse("".join(lines), {2: from_2}) == (run, ())
@@ -172,7 +207,7 @@ def test_jsonl_is_the_run_then_a_line_per_host_then_totals(cases):
 
 def test_lines_can_be_streamed(cases):
     run = cases["healthy"]
-    begun = report_json.parse(formats.render("json", run))
+    begun = report_json.parse(formats.render("json", run, everything=True))
     text = jsonl.head(begun, ["gpu001", "gpu002"])
     text += "".join(jsonl.line(host) for host in run.hosts) + jsonl.tail(run)
     assert formats.read(text) == (run, ())

@@ -85,7 +85,8 @@ def inventory(fleet: str) -> Path:
 
 
 def check(fleet: str, *options: str, code: int | None = None) -> dict[str, dict]:
-    done = nodevet("check", "-i", inventory(fleet), "--format", "json", *options, code=code)
+    words = ("check", "-i", inventory(fleet), "--all", "--format", "json")
+    done = nodevet(*words, *options, code=code)
     return {host["host"]: host for host in json.loads(done.stdout)["hosts"]}
 
 

@@ -72,7 +72,7 @@ def hosts(boot: Boot) -> dict[str, Any]:
     for name, more in (("good", ""), ("bad", SLURM)):
         file = fleet.project / "baselines" / f"{name}.yaml"
         file.write_text(BASELINE + more, encoding="utf-8")
-        words = ("-i", fleet.place.inventory, "-b", name, "--format", "json", name)
+        words = ("-i", fleet.place.inventory, "-b", name, "--all", "--format", "json", name)
         done = fleet.at("check", *words)
         assert done.returncode in (0, 1), done.stderr
         (found[name],) = json.loads(done.stdout)["hosts"]

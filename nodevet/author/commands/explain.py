@@ -96,7 +96,7 @@ def command(
     a check is always the check; a word that names a baseline is the baseline, unless --from or -i
     names hosts.
     """
-    from msgspec import to_builtins
+    from msgspec import UNSET, to_builtins
     from msgspec.structs import replace
 
     from nodevet.author.explain_sheet import check_sheet, explained
@@ -128,8 +128,10 @@ def command(
     more: tuple[AnyBlock, ...] = ()
     if source and host:
         run, found = _host(host, source, inventories, names, project, reach)
-        findings = [each for each in found.findings if each.check == what]
-        document |= {"run": run.id, "host": replace(found, findings=tuple(findings))}
+        findings = tuple(each for each in found.findings if each.check == what)
+        counted = tuple(each for each in found.counted or () if each.check == what) or UNSET
+        one = replace(found, findings=findings, counted=counted)
+        document |= {"run": run.id, "host": one}
         more = tuple(host_blocks(run, found, what))
     elif source:
         say(f"{what} is a check; for a host of {source}: --host NAME")

@@ -28,6 +28,7 @@ from nodevet.vet import options as vetting
 @options.hosts
 @options.baselines
 @vetting.formats
+@vetting.everything
 @vetting.fail_on
 @click.option(
     "--wait",
@@ -71,6 +72,7 @@ def command(
     limit: tuple[str, ...],
     names: tuple[str, ...],
     formats: tuple[str, ...],
+    everything: bool,
     fail_on: str,
     wait: float,
     settle: float,
@@ -119,7 +121,7 @@ def command(
 
     if verdict_file:
         begin(verdict_file)
-    sinks = Sinks(formats, display=display)
+    sinks = Sinks(formats, display=display, everything=everything)
     if verdict_file:
         distinct(verdict_file, sinks.sinks)
     context = with_since(open_context(project, names), since, reach["sample"])
@@ -149,7 +151,7 @@ def command(
     tell_not_compared(context, quiet=display.quiet)
     verdict = verdict_of(done.run)
     if verdict_file:
-        sinks.replace(verdict_file, verdict.text())
+        sinks.replace(verdict_file, verdict.text(everything=everything))
     with done.reporting():
         sinks.finish(done.run)
     code = UNRECORDED if done.broken else verdict.exit_code or 0

@@ -45,6 +45,7 @@ def command(
     The exit code is that of the original command.
     """
     from nodevet.base.features import feature_modules
+    from nodevet.cli.speech import say
     from nodevet.sheet import FORMATS
     from nodevet.vet.terminal.output import Sinks
     from nodevet.vet.terminal.saved_reports import read_report
@@ -58,6 +59,8 @@ def command(
         sinks = Sinks(formats, display=display, known=FORMATS)
         sinks.show(found, lambda: kind.sheet(found, everything))
         context.exit(found.exit_code)
-    sinks = Sinks(formats, display=display)
-    sinks.finish(found, streamed=False, everything=everything, shadow=shadow)
+    sinks = Sinks(formats, display=display, everything=everything)
+    if everything and any(host.counted for host in found.hosts):
+        say(f"{run}: written without --all: findings that passed are only counted")
+    sinks.finish(found, streamed=False, shadow=shadow)
     context.exit(sinks.code(found))

@@ -58,6 +58,7 @@ SETTABLE = (
 @click.option("-l", "--limit", multiple=True, metavar="NODESET", help="Only these hosts or groups.")
 @options.baselines
 @vetting.formats
+@vetting.everything
 @vetting.fail_on_new
 @options.store
 @click.option(
@@ -92,6 +93,7 @@ def command(
     name: str | None,
     config: Path | None,
     formats: tuple[str, ...],
+    everything: bool,
     store: str | None,
     no_notify: bool,
     no_lock: bool,
@@ -134,7 +136,8 @@ def command(
     if install:
         _print_units(order)
         return
-    sinks = Sinks(formats or ("table", *order.outputs), order.save, display)
+    reports = formats or ("table", *order.outputs)
+    sinks = Sinks(reports, order.save, display, everything=everything)
     try:
         with Watcher(sinks) as watcher:
             swept = sweep(order, watcher, reports=sinks, lock=not no_lock, on_steps=on_steps)

@@ -273,7 +273,7 @@ def _about_findings(run: Run, marks: Marks, limit: int) -> Iterator[Line]:
     for report in differing(run):
         causes = causes_of(report, run.fail_on, marks)
         members: dict[int, _Folded] = {}
-        nothing_judged = {finding.verdict for finding in report.findings} <= _UNSAID
+        nothing_judged = report.summary.verdicts <= _UNSAID
         for place, finding in enumerate(report.findings):
             if finding.verdict in _SHOWN and place not in causes:
                 new = (report.host, place) in marks.findings

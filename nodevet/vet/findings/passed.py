@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from nodevet.base.printable import brief, cells
 from nodevet.model import Finding, Run, Verdict, show
+from nodevet.vet.findings.counted import with_stand_ins
 from nodevet.vet.findings.fold import ALIKE, Line
 from nodevet.vet.findings.ranges import shape, spanned
 from nodevet.vet.findings.words import LIMIT, WHOLE, subjects_of, values
@@ -17,7 +18,7 @@ def passed(run: Run, *, ranges: bool = False) -> tuple[Line, ...]:
     many values of a check that differ in their numbers alone are one."""
     groups: dict[Verdict, dict[tuple[str, str], _Members]] = {}
     for report in run.hosts:
-        for finding in report.findings:
+        for finding in with_stand_ins(report).findings:
             if finding.verdict in LABELS:
                 some = groups.setdefault(finding.verdict, {})
                 some.setdefault((finding.check, _value(finding)), []).append((report.host, finding))

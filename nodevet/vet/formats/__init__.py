@@ -1,8 +1,9 @@
 """Formats of a run of checks: those that show a sheet, and one file for each that carries its data.
 
 A file here is a format, named after it and imported when it is asked for. It has `pieces(run)`; if
-it can be written host by host while the run goes on, its `head`, `line` and `tail`; and if it has
-an exit code of its own on standard output, `exit_code(run)`.
+it can be written host by host while the run goes on, its `head`, `line` and `tail`; if it only
+counts findings that passed unless `--all` asks for them, `COUNTS = True`; and if it has an exit
+code of its own on standard output, `exit_code(run)`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -74,6 +75,11 @@ def streamed(name: str) -> bool:
     return has_module(name) and hasattr(module(name), "head")
 
 
+def counts(form: ModuleType) -> bool:
+    """Whether the format only counts findings that passed, unless `--all` asks for them."""
+    return bool(getattr(form, "COUNTS", False))
+
+
 def render(name: str, run: "Run", **shown: Any) -> str:
     """The run in this format; see `pieces`."""
     return "".join(pieces(name, run, **shown))
@@ -83,10 +89,15 @@ def pieces(
     name: str, run: "Run", *, colour: bool = False, width: int | None = None, **view: bool
 ) -> Iterator[str]:
     """The run, piece by piece if the format has that. `colour`, `width` (columns) and `view`, the
-    fields of a `RunView`, are for formats that show the sheet. Raises ReportError for an unknown
-    name."""
+    fields of a `RunView`, are for formats that show the sheet; `everything` is for all. Raises
+    ReportError for an unknown name."""
     if has_module(name):
-        yield from module(name).pieces(run)
+        form = module(name)
+        if counts(form) and not view.get("everything"):
+            from nodevet.vet.findings.counted import with_counts
+
+            run = with_counts(run)
+        yield from form.pieces(run)
         return
     from nodevet.sheet import render as rendered
     from nodevet.vet.check_sheet import MEDIA, RunView, check_sheet

@@ -17,12 +17,12 @@ from nodevet.model import Finding, HostReport, Run, Severity, Verdict, show
 from nodevet.sheet.hunks import Pair, labelled_hunks
 from nodevet.sheet.text import nodeset, wrap
 from nodevet.vet.findings.causes import causes_of
+from nodevet.vet.findings.counted import FINE
 from nodevet.vet.findings.fold import lines, listed, summary
 from nodevet.vet.findings.words import values
 
 CONTEXT = 1  # unchanged lines around a difference
 ROOM = 96  # columns of a line of advice
-_ALIKE = (Verdict.OK, Verdict.NOT_APPLICABLE)
 
 
 def pieces(run: Run) -> Iterator[str]:
@@ -72,7 +72,7 @@ def documents(
 
 def hunks(report: HostReport, fail_on: Severity = Severity.WARNING) -> Iterator[str]:
     """The hunks of one host, without file header; none if nothing differs."""
-    if all(finding.verdict in _ALIKE for finding in report.findings):
+    if all(finding.verdict in FINE for finding in report.findings):
         return
     yield from labelled_hunks(_parts(report, fail_on), CONTEXT)
 

@@ -15,6 +15,7 @@ from nodevet.vet.saved_schema import (
     upgraded,
 )
 
+COUNTS = True
 NO_HOSTS = "[]\n}\n"  # how a run without any ends: they are its last field
 INDENT = "    "
 

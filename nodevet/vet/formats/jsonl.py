@@ -24,6 +24,7 @@ from nodevet.vet.saved_schema import (
     upgraded,
 )
 
+COUNTS = True
 Rows = Iterable[tuple[int, bytes]]  # lines with their numbers
 
 

@@ -18,6 +18,7 @@ from nodevet.sheet import junit
 from nodevet.sheet.text import name
 from nodevet.vet.findings.ages import read_at
 from nodevet.vet.findings.causes import follows_from
+from nodevet.vet.findings.counted import with_stand_ins
 from nodevet.vet.findings.fold import came_back
 from nodevet.vet.findings.words import difference
 from nodevet.vet.news import ByHost, by_host, since_words
@@ -38,6 +39,7 @@ def _suite(report: HostReport, run: Run, known: ByHost) -> tuple[TestSuite, floa
         ("boot_id", report.boot_id or ""),
         ("read", read_at(report)),
         ("first_try", report.first_try or ""),
+        ("passed", "saved without details" if report.counted else ""),
     )
     return junit.suite_of(
         report.host, run.started, properties, _cases(report, run, known)
@@ -55,7 +57,7 @@ def _cases(report: HostReport, run: Run, known: ByHost) -> Iterator[TestCase]:
         case.result = [error]
         yield case
     causes = follows_from(report, run.fail_on)
-    for place, finding in enumerate(report.findings):
+    for place, finding in enumerate(with_stand_ins(report).findings):
         label = f"{finding.check} {finding.subject.label}".rstrip()
         case = TestCase(plain(label), classname=f"{host}.{plain(finding.check)}")
         result = _follows(finding, causes[place]) if place in causes else None

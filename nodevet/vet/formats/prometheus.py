@@ -4,18 +4,19 @@ One series per host, and per host and check; single GPUs are counted, not listed
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from nodevet.base.age import seconds_of
 from nodevet.base.printable import plain
-from nodevet.model import Finding, HostReport, Run, RunNews, Severity, Verdict
+from nodevet.model import CountedFindings, Run, RunNews, Severity, Verdict
 from nodevet.sheet import metrics
 from nodevet.sheet.packed import PackedText
 from nodevet.sheet.text import name
 from nodevet.vet.findings.ages import read_at
+from nodevet.vet.findings.counted import kinds
 from nodevet.vet.findings.fold import totals
 
 MOST_SAMPLES = 1000  # that are held before they are text
@@ -51,6 +52,14 @@ class _Series:
         self._metric.add_metric(labels, value)
         if len(self._metric.samples) >= MOST_SAMPLES:
             self._pack()
+
+    def add_numbers(self, host: str, numbers: Iterable[CountedFindings]) -> None:
+        """Of findings by check and verdict, whatever their severity."""
+        found: Counter[tuple[str, Verdict]] = Counter()
+        for each in numbers:
+            found[each.check, each.verdict] += each.count
+        for (check, verdict), number in found.items():
+            self.add([host, plain(check), verdict.value], number)
 
     def pieces(self) -> Iterator[str]:
         self._pack()
@@ -198,21 +207,23 @@ def _about_checks(run: Run) -> Iterator[_Series]:
     )
     for report in run.hosts:
         host = name(report.host)
-        for check, findings in _by_check(report).items():
-            leading = max(findings, key=lambda f: (RANK[f.verdict], f.severity.rank))
-            labels = [host, plain(check), leading.severity.value]
+        numbers = (
+            *kinds((*report.findings, *(report.shadow or ()))),
+            *(report.counted or ()),
+        )
+        counted = [each for each in numbers if each.severity is not Severity.SHADOW]
+        for leading in _leading(counted):
+            labels = [host, plain(leading.check), leading.severity.value]
             worst.add(labels, RANK[leading.verdict])
-            for verdict, number in Counter(finding.verdict for finding in findings).items():
-                counts.add([host, plain(check), verdict.value], number)
-        for (check, verdict), number in Counter(
-            (finding.check, finding.verdict) for finding in report.shadow or ()
-        ).items():
-            shadow.add([host, plain(check), verdict.value], number)
+        counts.add_numbers(host, counted)
+        shadow.add_numbers(host, [each for each in numbers if each.severity is Severity.SHADOW])
     yield from (worst, counts, *([] if shadow.empty else [shadow]))
 
 
-def _by_check(report: HostReport) -> dict[str, list[Finding]]:
-    findings: dict[str, list[Finding]] = {}
-    for finding in report.findings:
-        findings.setdefault(finding.check, []).append(finding)
-    return findings
+def _leading(numbers: Sequence[CountedFindings]) -> Iterable[CountedFindings]:
+    """Of each check the worst that it says."""
+    worst: dict[str, CountedFindings] = {}
+    for each in numbers:
+        before = worst.get(each.check, each)
+        worst[each.check] = max(before, each, key=lambda e: (RANK[e.verdict], e.severity.rank))
+    return worst.values()

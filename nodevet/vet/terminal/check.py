@@ -63,7 +63,7 @@ def check(
     began = clocks()
     least = asked(fail_on)
     _only_judged(evidence, from_run, store, save, reach["sample"], resume, looks, since, least)
-    sinks = Sinks(formats, save, display, remembers=max_age is not None)
+    sinks = Sinks(formats, save, display, everything=everything, remembers=max_age is not None)
     context = narrowed(open_context(project, names), only, skip)
     if not from_run:
         context = with_since(context, since, reach["sample"])
@@ -110,7 +110,7 @@ def check(
         )
     tell_not_compared(context, quiet=sinks.display.quiet)
     with done.reporting():
-        sinks.finish(done.run, everything=everything, shadow=shadow)
+        sinks.finish(done.run, shadow=shadow)
     code = _counted(counted, done, sinks)
     if keeping and code == 0:  # that of the format, which may see a warning where the run passes
         _keep(keeping, done.run, sinks, context, project)

@@ -27,10 +27,12 @@ class Sinks(Reports):
         display: Display | None = None,
         known: Sequence[str] = (),
         *,
+        everything: bool = False,
         remembers: bool = False,
     ) -> None:
-        """`known`: see Reports. `remembers`: keep in `shown` what goes to standard output."""
-        super().__init__(formats or ["table"], save, known)
+        """`known`, `everything`: see Reports. `remembers`: keep in `shown` what goes to standard
+        output."""
+        super().__init__(formats or ["table"], save, known, everything=everything)
         self.display = display or Display()
         if known and self.printed:
             needs_output()
@@ -51,13 +53,11 @@ class Sinks(Reports):
     def open_stream(self, sink: Sink) -> IO[str]:
         return super().open_stream(sink) if sink.file else sys.stdout
 
-    def finish(
-        self, run: Run, *, streamed: bool = True, everything: bool = False, shadow: bool = False
-    ) -> None:
+    def finish(self, run: Run, *, streamed: bool = True, shadow: bool = False) -> None:
         """As Reports; prints the totals and the files if every report went to a file."""
         from nodevet.vet.findings.fold import summary
 
-        super().finish(run, streamed=streamed, everything=everything, shadow=shadow)
+        super().finish(run, streamed=streamed, shadow=shadow)
         if not self.printed:
             written = ", ".join(f"{sink.format} {sink.file}" for sink in self.sinks)
             say(f"{summary(run)} · written: {written}")

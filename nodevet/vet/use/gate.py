@@ -19,6 +19,7 @@ from nodevet.document.kinds import DocumentKind, recognize, wrong_kind_text
 from nodevet.evidence.host import HostInfo
 from nodevet.fleet import Options, visit
 from nodevet.model import Host, HostReport, Run, Severity, Status, exit_code
+from nodevet.vet.findings.counted import with_counts
 from nodevet.vet.findings.fold import lines
 from nodevet.vet.use.context import VetContext
 from nodevet.vet.use.listener import VetListener, Waiting
@@ -39,8 +40,11 @@ class GateVerdict(msgspec.Struct, frozen=True, kw_only=True):
     run: Run | None = None
     waiting: Mapping[str, str] = {}  # while pending: why each host has not passed
 
-    def text(self) -> str:
-        encoded = msgspec.json.encode(self, enc_hook=tuple)  # of packed hosts, the reports
+    def text(self, *, everything: bool = False) -> str:
+        """As JSON. `everything`: with findings that passed, which are only counted without it."""
+        run = with_counts(self.run) if self.run and not everything else self.run
+        shown = msgspec.structs.replace(self, run=run)
+        encoded = msgspec.json.encode(shown, enc_hook=tuple)  # of packed hosts, the reports
         return msgspec.json.format(encoded, indent=1).decode()
 
 

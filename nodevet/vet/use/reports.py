@@ -13,6 +13,7 @@ from nodevet.base.errors import UserError
 from nodevet.base.outputs import file_errors, open_to_append, replace, try_out
 from nodevet.model import Host, HostReport, Run
 from nodevet.vet import formats as run_formats
+from nodevet.vet.findings.counted import counted, with_counts
 from nodevet.vet.use.listener import VetListener, Waiting
 from nodevet.vet.use.saved import keep
 
@@ -45,10 +46,17 @@ class Reports:
     """
 
     def __init__(
-        self, formats: Sequence[str], save: Path | None = None, known: Sequence[str] = ()
+        self,
+        formats: Sequence[str],
+        save: Path | None = None,
+        known: Sequence[str] = (),
+        *,
+        everything: bool = False,
     ) -> None:
-        """`known`: the formats to choose from; without them, all those of a run."""
+        """`known`: the formats to choose from; without them, all those of a run. `everything`:
+        include what passed, in formats that can leave it out."""
         self.sinks = tuple(_sinks(formats, known))
+        self.everything = everything
         self._save = save
         self._lost: dict[str, str] = {}
         if save is not None:
@@ -99,18 +107,15 @@ class Reports:
         except OSError as error:
             self._give_up(str(path), error)
 
-    def finish(
-        self, run: Run, *, streamed: bool = True, everything: bool = False, shadow: bool = False
-    ) -> None:
+    def finish(self, run: Run, *, streamed: bool = True, shadow: bool = False) -> None:
         """Write the reports except those that were `streamed`; files first.
 
-        `everything`: include what passed, `shadow`: include checks that are only tried out, in
-        formats that can leave these out. Raises UserError that names every file that could not be
-        written since the run began.
+        `shadow`: include checks that are only tried out, in formats that can leave these out.
+        Raises UserError that names every file that could not be written since the run began.
         """
         self.write(
             lambda sink: run_formats.pieces(
-                sink.format, run, everything=everything, shadow=shadow, **self.look(sink)
+                sink.format, run, everything=self.everything, shadow=shadow, **self.look(sink)
             ),
             [sink for sink in self.sinks if not (streamed and sink.streamed)],
         )
@@ -162,6 +167,10 @@ class Streams:
     def at_terminal(self) -> bool:
         return any(file.isatty() for file in self._files.values())
 
+    def counts(self, form: ModuleType) -> bool:
+        """Whether findings that passed are only counted in this format."""
+        return run_formats.counts(form) and not self._reports.everything
+
     def emit(self, lines: Callable[[ModuleType], str]) -> None:
         """Write to each what `lines` makes with the module of its format, and flush it."""
         for sink, file in list(self._files.items()):
@@ -195,7 +204,8 @@ class Streaming(VetListener):
         self._inner.visiting()
 
     def took(self, host: HostReport) -> None:
-        self._streams.emit(lambda format: str(format.line(host)))
+        counts = self._streams.counts
+        self._streams.emit(lambda form: str(form.line(counted(host) if counts(form) else host)))
 
     def took_packed(self, whole: Callable[[], HostReport]) -> None:
         if self._streams:  # without one there is no need to unpack it
@@ -211,7 +221,8 @@ class Streaming(VetListener):
         self._inner.visited()
 
     def ended(self, run: Run) -> None:
-        self._streams.emit(lambda format: str(format.tail(run)))
+        counts = self._streams.counts
+        self._streams.emit(lambda form: str(form.tail(with_counts(run) if counts(form) else run)))
         self._inner.ended(run)
 
     def warned(self, text: str) -> None:
