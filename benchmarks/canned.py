@@ -1,44 +1,30 @@
 """Nodes that cost next to nothing: an SSH server on loopback that answers for thousands of them.
 
-Usage: canned.py COUNT EVIDENCE.json AUTHORIZED_KEY.pub HOST_KEY [DELAY]. It prints the port that
-all its addresses have. Each session that sends a probe gets, DELAY seconds late, the evidence of a
-node of its own: the same, with another machine, boot and GPU ids. Any other command succeeds at
-once. It ends when its standard input does.
+Usage: canned.py COUNT EVIDENCE.json AUTHORIZED_KEY.pub HOST_KEY [SECONDS]. It prints the port that
+all its addresses have. At each address a session that sends a probe gets the evidence of a node of
+its own, after that node thought for SECONDS. Any other command succeeds at once. It ends when its
+standard input does.
 """
 
 import asyncio
 import hashlib
-import itertools
 import json
-import re
 import resource
 import socket
 import sys
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import asyncssh
-
-IDENTITIES = re.compile(rb'GPU-[0-9a-f]{8}|"(?:machine_id|boot_id)": ?"[0-9a-f]{8}')
-
-
-def variations(document: bytes) -> Iterator[bytes]:
-    """The evidence of one node after the other."""
-    parts = IDENTITIES.split(document)
-    found = [match[0][:-8] for match in IDENTITIES.finditer(document)]
-    for number in itertools.count():
-        own = b"%08x" % number
-        ids = (kind + own for kind in (*found, None) if kind is not None)
-        yield b"".join(itertools.chain(*itertools.zip_longest(parts, ids, fillvalue=b"")))
+from night import Nodes
 
 
 class CannedNodes:
     """What the sessions share."""
 
-    def __init__(self, document: bytes, delay: float) -> None:
-        self._documents = variations(document)
-        self._delay = delay
+    def __init__(self, document: bytes, seconds: float) -> None:
+        self._nodes = Nodes(document)
+        self._seconds = seconds
 
     async def answer(self, process: asyncssh.SSHServerProcess[bytes]) -> None:
         if "sys.stdin.buffer" not in (process.command or ""):
@@ -46,8 +32,9 @@ class CannedNodes:
             return
         await process.stdin.readexactly(int(await process.stdin.readline()))  # the program
         wish = json.loads(await process.stdin.readline())
-        await asyncio.sleep(self._delay)
-        packed = zlib.compress(next(self._documents), 1)
+        await asyncio.sleep(self._seconds)
+        own = number(process.get_extra_info("sockname")[0])
+        packed = zlib.compress(self._nodes.answer(own, night=1), 1)
         digest = hashlib.sha256(packed).hexdigest()
         head = f"\x1eNODEVETZ {wish['nonce']} {len(packed)} {digest}\n"
         process.stdout.write(head.encode() + packed)
@@ -60,6 +47,12 @@ def address(number: int) -> str:
     return f"127.9.{number // 250}.{number % 250 + 1}"
 
 
+def number(address: str) -> int:
+    """Of the node that has this address."""
+    block, place = map(int, address.split(".")[2:])
+    return block * 250 + place - 1
+
+
 def free_port() -> int:
     """A port that is free at one address, and so most likely at all."""
     with socket.socket() as probe:
@@ -68,11 +61,11 @@ def free_port() -> int:
 
 
 async def main(
-    count: int, evidence: Path, authorized: Path, host_key: Path, delay: float = 0.0
+    count: int, evidence: Path, authorized: Path, host_key: Path, seconds: float = 0.0
 ) -> None:
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 65536), most))
-    nodes, port = CannedNodes(evidence.read_bytes(), delay), free_port()
+    nodes, port = CannedNodes(evidence.read_bytes(), seconds), free_port()
     server = await asyncssh.listen(
         [address(number) for number in range(count)],
         port,

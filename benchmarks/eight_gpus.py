@@ -12,13 +12,15 @@ import subprocess
 import sys
 import threading
 import time
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from contenders import FLOOR, HERE, REPOSITORY, BenchmarkError, Contender, fleet, floor, nodevet
+from night import Nodes
 from rejudge import held
 
 from nodevet_sim.sshd import make_key
@@ -28,6 +30,7 @@ sys.path.insert(0, str(REPOSITORY / "tests" / "rigs"))
 import five_nights
 
 LARGE = 1000  # hosts, from which on a round is enough
+THINKING = 5.0  # seconds
 BASELINE = five_nights.READ / "site-h100.yaml"
 
 
@@ -40,6 +43,7 @@ class SweepCost:
     wall: float
     controller: float = 0.0
     children: float = 0.0
+    grown: int = 0  # bytes by which the store grew
 
     @property
     def each(self) -> float:
@@ -64,9 +68,17 @@ def _evidence(folder: Path, separators: tuple[str, str]) -> Path:
     return path
 
 
-def node_command(document: Path) -> str:
+def node_command(answers: Path) -> str:
     """For sshd's ForceCommand."""
-    return f"{sys.executable} -I -S {HERE / 'canned_node.py'} {document}"
+    return f"{sys.executable} -I -S {HERE / 'canned_node.py'} {answers}"
+
+
+def write_answers(folder: Path, nodes: Nodes, size: int, night: int) -> None:
+    """What canned_node.py sends for each node in this night."""
+    folder.mkdir(exist_ok=True)
+    for number in range(size):
+        packed = zlib.compress(nodes.answer(number, night), 1)
+        (folder / address(number)).write_bytes(packed)
 
 
 def whole_vet(folder: Path, hosts: list[dict[str, Any]], *more: str) -> Contender:
@@ -78,11 +90,11 @@ def whole_vet(folder: Path, hosts: list[dict[str, Any]], *more: str) -> Contende
 
 
 @contextmanager
-def canned(folder: Path, size: int) -> Iterator[list[dict[str, Any]]]:
-    """That many hosts of one process, each at an address of its own."""
+def canned(folder: Path, size: int, seconds: float = 0.0) -> Iterator[list[dict[str, Any]]]:
+    """That many hosts of one process, each at an address of its own, which think for `seconds`."""
     key, host_key = make_key(folder / "id"), make_key(folder / "host_key")
     words = [sys.executable, str(HERE / "canned.py"), str(size), str(answer(folder))]
-    words += [f"{key.path}.pub", str(host_key.path)]
+    words += [f"{key.path}.pub", str(host_key.path), str(seconds)]
     server = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         port = int(server.stdout.readline() if server.stdout else 0)
@@ -147,28 +159,56 @@ def children(pid: int) -> list[int]:
 
 
 def beside_the_floor(folder: Path, size: int, rounds: int) -> list[tuple[str, SweepCost]]:
-    """The floor and the whole vet in turn; of each the round with the least CPU."""
-    with fleet(folder, size, command=node_command(answer(folder))) as hosts:
+    """The floor, the whole vet, and two nights that are recorded, in turn; of each the round with
+    the least CPU."""
+    answers = folder / "answers"
+    nodes = Nodes(answer(folder).read_bytes())
+    with fleet(folder, size, command=node_command(answers)) as hosts:
         vet = whole_vet(folder, hosts)
-        each = [floor(folder, hosts), vet, recorded(vet, f"sqlite:///{folder}/history.sqlite")]
-        found = [[measured(one) for one in each] for _ in range(rounds)]
+        found = []
+        for _ in range(rounds):
+            write_answers(answers, nodes, size, night=1)
+            plain = [measured(one) for one in (floor(folder, hosts), vet)]
+            found.append([*plain, *nights(folder, vet, answers, nodes)])
     least = [min(runs, key=lambda run: run.cpu) for runs in zip(*found, strict=True)]
-    return list(zip([one.name for one in each], least, strict=True))
+    names = (FLOOR, vet.name, f"{vet.name}, recorded, first night", "the same, nothing changed")
+    return list(zip(names, least, strict=True))
+
+
+def nights(folder: Path, vet: Contender, answers: Path, nodes: Nodes) -> list[SweepCost]:
+    """Two nights in a new store; in the second one only readings and clocks differ. Raises
+    BenchmarkError if the second night is not taken for what it is."""
+    for file in folder.glob("history.sqlite*"):
+        file.unlink()
+    costs, size = [], 0
+    for night in (1, 2):
+        write_answers(answers, nodes, vet.hosts, night)
+        cost = measured(recorded(vet, f"sqlite:///{folder}/history.sqlite"))
+        grown, size = -size, sum(file.stat().st_size for file in folder.glob("history.sqlite*"))
+        costs.append(replace(cost, grown=grown + size))
+    news = json.loads((folder / "run-0.json").read_bytes())["news"]
+    begun = any(trouble.get("new") for trouble in news.get("standing", ()))
+    if not news["since"] or begun or news.keys() & {"ended", "appeared", "vanished", "replaced"}:
+        raise BenchmarkError(f"not an unchanged night: {str(news)[:500]}")
+    return costs
 
 
 def growth(folder: Path, sizes: tuple[int, ...], rounds: int) -> list[tuple[str, SweepCost]]:
-    """Of each size the round with the least CPU; of the largest one that is recorded, too."""
+    """Of each size the round with the least CPU; of the smallest one also with nodes that think,
+    of the largest one also recorded."""
     found = []
     for size in sizes:
-        below = folder / str(size)
-        below.mkdir()
-        with canned(below, size) as hosts:
-            vet = whole_vet(below, hosts)
-            some = [measured(vet) for _ in range(rounds if size < LARGE else 1)]
-            found.append((f"{size:,}", min(some, key=lambda run: run.cpu)))
-            if size == max(sizes):
-                store = f"sqlite:///{below}/history.sqlite"
-                found.append((f"{size:,}, recorded", measured(recorded(vet, store))))
+        for seconds in (0.0, THINKING) if size == min(sizes) else (0.0,):
+            below = folder / f"{size}-{seconds:g}"
+            below.mkdir()
+            name = f"{size:,}, thinking {seconds:g} s" if seconds else f"{size:,}"
+            with canned(below, size, seconds) as hosts:
+                vet = whole_vet(below, hosts)
+                some = [measured(vet) for _ in range(rounds if size < LARGE else 1)]
+                found.append((name, min(some, key=lambda run: run.cpu)))
+                if size == max(sizes) and not seconds:
+                    store = f"sqlite:///{below}/history.sqlite"
+                    found.append((f"{size:,}, recorded", measured(recorded(vet, store))))
     return found
 
 
@@ -195,14 +235,16 @@ def check_sizes(sizes: tuple[int, ...]) -> None:
 def eight_table(rows: list[tuple[str, SweepCost]]) -> str:
     floors = {run.hosts: run.each for name, run in rows if name == FLOOR}
     lines = [
-        "| sweep | hosts | controller CPU per host | against the floor | wall time |",
-        "|---|---:|---:|---:|---:|",
-        *(
-            f"| {name} | {run.hosts:,} | {run.each:.1f} ms | {run.each / floors[run.hosts]:.2f} × "
-            f"| {run.wall:.0f} s |"
-            for name, run in rows
-        ),
+        "| sweep | hosts | controller CPU per host | against the floor | wall time "
+        "| bytes stored per host |",
+        "|---|---:|---:|---:|---:|---:|",
     ]
+    for name, run in rows:
+        stored = f"{run.grown / run.hosts:,.0f}" if run.grown else ""
+        lines.append(
+            f"| {name} | {run.hosts:,} | {run.each:.1f} ms | {run.each / floors[run.hosts]:.2f} × "
+            f"| {run.wall:.0f} s | {stored} |"
+        )
     return "\n".join(lines)
 
 

@@ -27,7 +27,6 @@ import eight_gpus
 import history
 import judging
 import launchers
-import night
 import probe
 import rejudge
 import saved_nodes
@@ -166,7 +165,9 @@ def eight(folder: Path, options: argparse.Namespace) -> str:
 Loopback hosts, each a real `sshd`, {AT_A_TIME} at a time, which answer with the evidence of a
 simulated node with eight GPUs instead of reading their own (`benchmarks/canned_node.py`). nodevet
 judges each by a baseline of its kind and writes JSON; recorded, it keeps everything in a SQLite
-store besides. Of each, the round with the least CPU.
+store besides: a first night in a new store, and another night into the same store, in which only
+readings and clocks differ. The bytes are those by which the store's files grew. Of each, the round
+with the least CPU.
 """
 
 
@@ -178,18 +179,9 @@ def growth(folder: Path, options: argparse.Namespace) -> str:
 
 The same, {AT_A_TIME} at a time, of a server that answers for all of them in one process
 (`benchmarks/canned.py`). The least CPU of some rounds; the most memory that was held at once, what
-processes share counted in part. The controller judges and writes; its children speak SSH. The last
-row is kept in a new SQLite store, too.
-"""
-
-
-def recorded(folder: Path, options: argparse.Namespace) -> str:
-    rows = night.nights(folder, options.nightly)
-    return f"""{night.night_table(rows)}
-
-{rows[0].hosts:,} nodes with eight GPUs, each with ids of its own; from night to night only readings
-and clocks differ. What recording takes by itself (`nodevet.store`, SQLite), without visiting and
-judging; the bytes are those that the store's files grew by.
+processes share counted in part. The controller judges and writes; its children speak SSH. Nodes
+that think answer {eight_gpus.THINKING:g} s after they were asked; all others answer at once. The
+last row is kept in a new SQLite store, too.
 """
 
 
@@ -283,11 +275,10 @@ installed, not this tree. `--max-age` gives a verdict again that is younger: see
 
 Section = Callable[[Path, argparse.Namespace], str]
 SECTIONS: Mapping[str, tuple[str, Section, float]] = {  # with the minutes that it takes
-    "eight": ("A sweep over nodes with eight GPUs", eight, 4),
+    "eight": ("A sweep over nodes with eight GPUs", eight, 5),
     "probe": ("The probe", probed, 1),
     "local": ("On the node itself", local, 1),
-    "growth": ("As a fleet grows", growth, 7),
-    "night": ("A night in which nothing changed", recorded, 2),
+    "growth": ("As a fleet grows", growth, 8),
     "rejudge": ("Judging a recorded night again", rejudged, 2),
     "recall": ("Asking the history", recalled, 2),
     "sweep": ("A sweep", sweep, 4),
@@ -344,7 +335,6 @@ def main() -> None:
     )
     parser.add_argument("--large", type=int, default=600, help="hosts beside the floor")
     parser.add_argument("--most", type=int, default=10_000, help="hosts of a large site")
-    parser.add_argument("--nightly", type=int, default=2000, help="hosts of an unchanged night")
     parser.add_argument("--rejudged", type=int, default=1000, help="hosts that are judged again")
     parser.add_argument("--recalled", type=int, default=1000, help="hosts of the history")
     parser.add_argument(
