@@ -22,17 +22,19 @@ class Nodes:
         found = documents.split_document(document)
         if found is None:
             raise SystemExit("the node's evidence is not as a probe sends it")
-        self._steady = found.steady
-        self._rest = json.loads(found.volatile)
+        self._found = found
 
-    def answer(self, number: int, night: int) -> bytes:
-        """Every amount that the store keeps as a reading has another value each night, some
-        hundredths less than was read: no more is free than there is."""
+    def answer(self, number: int, night: int = 0) -> bytes:
+        """In a night, every amount that the store keeps as a reading has another value, some
+        hundredths less than was read: no more is free than there is. Night 0 is as it was read."""
         own = rb"\g<1>%08x" % number
-        steady = {name: OWN.sub(own, section) for name, section in self._steady.items()}
-        draw, later = random.Random(f"{number} {night}"), night * 86400 + number / 100
-        readings = msgspec.json.encode(other_readings(self._rest, draw, later))
+        steady = {name: OWN.sub(own, section) for name, section in self._found.steady.items()}
+        readings = self._readings(number, night) if night else self._found.volatile
         return documents.join_document(list(steady), steady, readings)
+
+    def _readings(self, number: int, night: int) -> bytes:
+        draw, later = random.Random(f"{number} {night}"), night * 86400 + number / 100
+        return msgspec.json.encode(other_readings(json.loads(self._found.volatile), draw, later))
 
 
 def other_readings(value: Any, draw: random.Random, later: float) -> Any:
