@@ -49,7 +49,7 @@ def fleet(boot: Boot) -> SimulatedFleet:
 
 
 def verdicts(fleet: SimulatedFleet, *words: str) -> dict[str, str]:
-    done = fleet.at("check", *(words or fleet.reach), "--format", "json")
+    done = fleet.at("check", *(words or fleet.reach), "--all", "--format", "json")
     (host,) = json.loads(done.stdout)["hosts"]
     return {each["subject"]["id"]: each["verdict"] for each in host["findings"]}
 

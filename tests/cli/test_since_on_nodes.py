@@ -19,7 +19,7 @@ expect: {ecc_errors: {}, gpu_count: 2, kernel_faults: {}, row_remapping: {}, xid
 
 def test_a_fault_between_two_sweeps(boot: Boot) -> None:
     fleet = boot("since", SCENARIO, BASELINE)
-    nightly = ("--since", "evidence", "--save", "evidence", "--format", "json")
+    nightly = ("--since", "evidence", "--save", "evidence", "--all", "--format", "json")
 
     def sweep() -> tuple[int, dict[str, set[str]], str]:
         done = fleet.at("check", *fleet.reach, *nightly)

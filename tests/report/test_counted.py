@@ -1,17 +1,21 @@
 """Saved runs without `--all`: findings that passed or do not apply are counted, and no others."""
 
+import five_nights
 import msgspec
 import pytest
 from msgspec.structs import replace
 from remembered import remembered
 
-from nodevet.model import CountedFindings, Run, Severity, Verdict, fail, ok
+from nodevet.fleet import Visit
+from nodevet.model import CountedFindings, Host, Run, Severity, Status, Verdict, fail, ok
 from nodevet.sheet.packed import PackedHosts
 from nodevet.vet import formats
 from nodevet.vet.findings.counted import counted, with_counts
 from nodevet.vet.findings.fold import totals
 from nodevet.vet.news import marks_of
+from nodevet.vet.use.context import open_context
 from nodevet.vet.use.gate import verdict_of
+from nodevet.vet.use.vet import vet_saved
 
 BOTH = pytest.mark.parametrize("form", ["json", "jsonl"])
 
@@ -123,10 +127,15 @@ def test_the_verdict_file_counts_what_passed_unless_all_is_asked_for(cases):
     assert len(whole["hosts"][0]["findings"]) == len(cases["healthy"].hosts[0].findings)
 
 
-def test_a_saved_host_with_eight_gpus_is_small(cases):
-    """What each host adds to a file; the page of measurements has the shipped baseline's size."""
-    run = cases["mixed"]
-    whole, short = (
-        len(formats.render("json", run, everything=everything)) for everything in (True, False)
+def test_a_host_with_eight_gpus_takes_less_than_15_kb(tmp_path):
+    document = msgspec.json.encode(five_nights.document(five_nights.H100[0], 1))
+    host = Host(name="gpu001", expect_hostname=False)
+    context = open_context(tmp_path, ("nvidia-h100-sxm",))
+    run = vet_saved(
+        [host], [Visit("gpu001", Status.VETTED, "", document)], context, fail_on=Severity.WARNING
     )
-    assert short < whole / 5
+    whole, short = (
+        formats.render("json", run, everything=everything) for everything in (True, False)
+    )
+    assert len(whole) > 100_000
+    assert len(short) < 15_000

@@ -79,7 +79,7 @@ class SimulatedFleet:
 
     def vetted(self, *words: object) -> dict[str, Any]:
         """What a check says of each host."""
-        done = self.at("check", *words, "--format", "json")
+        done = self.at("check", *words, "--all", "--format", "json")
         assert done.returncode in (0, 1), done.stderr
         return {host["host"]: host for host in json.loads(done.stdout)["hosts"]}
 

@@ -184,7 +184,7 @@ def test_what_cannot_be_asked_is_said_before_any_host_is(context: Write) -> None
 
 
 def nodevet(folder: Path, *arguments: str) -> Any:
-    command = [sys.executable, "-m", "nodevet", *arguments, "--format", "json"]
+    command = [sys.executable, "-m", "nodevet", *arguments, "--all", "--format", "json"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=60)
     (host,) = json.loads(done.stdout)["hosts"]
     return [

@@ -13,6 +13,22 @@ from answering_fleet import HOSTS, AnsweringFleet, capped, replaced, saving
 pytestmark = pytest.mark.timeout(300)
 
 
+def test_all_lists_what_passed_in_the_files_of_a_sweep_and_a_gate(fleet: AnsweringFleet) -> None:
+    fleet.settings('outputs = { json = "last.json", jsonl = "last.jsonl" }\n')
+    gate = ("gate", "-i", "fleet.yaml", "-b", "site.yaml", "--wait", "1s", "--settle", "0s")
+    for more, listed, counted in (((), 0, 17), (("--all",), 17, 0)):
+        assert fleet.run("sweep", *more).returncode == 0
+        assert fleet.run(*gate, "--verdict", "verdict.json", *more).returncode == 0
+        rows = (fleet.folder / "last.jsonl").read_text().splitlines()
+        run, verdict = (
+            json.loads((fleet.folder / name).read_text()) for name in ("last.json", "verdict.json")
+        )
+        hosts = [row for row in map(json.loads, rows) if row["record"] == "host"]
+        for host in (*run["hosts"], *verdict["run"]["hosts"], *hosts):
+            assert len(host["findings"]) == listed
+            assert sum(each["count"] for each in host.get("counted", ())) == counted
+
+
 def test_what_is_new_stands_and_is_fixed(fleet: AnsweringFleet) -> None:
     fleet.settings('outputs = { json = "last.json", prometheus = "n.prom", junit = "j.xml" }\n')
     first = fleet.run("sweep", "--fail-on", "new")
