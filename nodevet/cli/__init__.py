@@ -15,13 +15,8 @@ from typing import Any, NoReturn
 
 from nodevet.base.errors import UserError as UserError  # for the commands of other distributions
 from nodevet.base.features import feature_modules
-
-USAGE = 2  # exit code: usage or configuration
-
-
-class ReaderLeftError(Exception):
-    """Who reads standard output has left. Of a BrokenPipeError click would make exit code 1, which
-    means that something fails."""
+from nodevet.cli.endings import USAGE as USAGE
+from nodevet.cli.endings import ReaderLeftError
 
 
 def __getattr__(name: str) -> Any:

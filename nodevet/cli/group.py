@@ -13,7 +13,8 @@ from typing import Any, NoReturn
 import click
 
 from nodevet import __version__
-from nodevet.cli import USAGE, ReaderLeftError, found
+from nodevet.cli import found
+from nodevet.cli.endings import USAGE, ReaderLeftError
 from nodevet.cli.speech import say, silence_all
 
 
