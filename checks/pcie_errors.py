@@ -496,7 +496,8 @@ def counters(function: PciFunction | None) -> Counts:
 
 
 def has_counters(function: PciFunction) -> bool:
-    return any(count is not None for count in counters(function).values())
+    aer = function.aer
+    return (aer.correctable, aer.nonfatal, aer.fatal) != (None, None, None)
 
 
 CHECK = Check(

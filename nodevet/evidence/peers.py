@@ -1,7 +1,7 @@
 """If one part of a node lacks a value that another part of the same model has, the value is unread,
 not unsupported."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from functools import cache
 from typing import Any, TypeVar, get_args
 
@@ -9,11 +9,13 @@ from msgspec.structs import fields, replace
 
 from nodevet.evidence.core import NOT_SUPPORTED, Record
 
-LACKING = (
-    *NOT_SUPPORTED,
-    "NVML_ERROR_FUNCTION_NOT_FOUND",
-    "NVML_ERROR_INVALID_ARGUMENT",
-    "NVML_ERROR_ARGUMENT_VERSION_MISMATCH",
+LACKING = frozenset(
+    {
+        *NOT_SUPPORTED,
+        "NVML_ERROR_FUNCTION_NOT_FOUND",
+        "NVML_ERROR_INVALID_ARGUMENT",
+        "NVML_ERROR_ARGUMENT_VERSION_MISMATCH",
+    }
 )
 """NVML's errors if a GPU or its driver does not support a value."""
 
@@ -61,19 +63,21 @@ def _read_by_others(
 
 def _unsupported(record: Record) -> dict[Path, str]:
     """{path: reason} of unsupported values; of items in a list the first reason."""
-    reasons: dict[Path, str] = {}
-    for path, part in _records(record):
-        for name, why in part.errors.items():
-            if why in LACKING and getattr(part, name, None) is None:
-                reasons.setdefault((*path, name), why)
-    return reasons
+    reasons: dict[Path, dict[str, str]] = {}
+    _add_unsupported(reasons, record, ())
+    return {(*path, name): why for path, names in reasons.items() for name, why in names.items()}
 
 
-def _records(record: Record, path: Path = ()) -> Iterator[tuple[Path, Record]]:
-    yield path, record
-    for name in _record_fields(type(record)):
-        for inner in _records_in(record, name):
-            yield from _records(inner, (*path, name))
+def _add_unsupported(reasons: dict[Path, dict[str, str]], record: Record, path: Path) -> None:
+    if record.errors:
+        names = reasons.setdefault(path, {})
+        for name, why in record.errors.items():
+            if name not in names and why in LACKING and getattr(record, name, None) is None:
+                names[name] = why
+    for field in _record_fields(type(record)):
+        inner_path = (*path, field)
+        for inner in _records_in(record, field):
+            _add_unsupported(reasons, inner, inner_path)
 
 
 @cache
@@ -98,10 +102,9 @@ def _records_in(record: Record, name: str) -> Sequence[Record]:
 
 def _has(record: Record, path: Path) -> bool:
     """Whether a record has a value at a path; in a list any item."""
-    first, *rest = path
-    if rest:
-        return any(_has(inner, tuple(rest)) for inner in _records_in(record, first))
-    return getattr(record, first, None) is not None
+    if len(path) == 1:
+        return getattr(record, path[0], None) is not None
+    return any(_has(inner, path[1:]) for inner in _records_in(record, path[0]))
 
 
 def _unread(record: Part, unread: Mapping[Path, str]) -> Part:
