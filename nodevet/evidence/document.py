@@ -59,6 +59,11 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
         return replace(self, sections=sections)
 
 
+def section_name(record: type[SectionRecord]) -> str:
+    """The name of a record's section, which is that of its file."""
+    return record.__module__.rpartition(".")[2]
+
+
 class Sections(dict[type[SectionRecord], Section[Any]]):
     """Sections by record, each decoded at first use: a baseline needs few."""
 
@@ -71,8 +76,7 @@ class Sections(dict[type[SectionRecord], Section[Any]]):
         super().__init__()
 
     def __missing__(self, record: type[SectionRecord]) -> Section[Any]:
-        name = record.__module__.rpartition(".")[2]  # its file's, which is the section's
-        raw, alike = self.raw.get(name), self._alike
+        raw, alike = self.raw.get(section_name(record)), self._alike
         if raw is None or alike is None:
             section = _section(record, raw)
         else:
@@ -128,6 +132,11 @@ def _section(record: type[SectionRecord], raw: msgspec.Raw | None) -> Section[An
         section = _decoder(record).decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return Section(status="error", why=f"the probe's answer is not valid: {error}")
+    return checked_section(section)
+
+
+def checked_section(section: Section[Data]) -> Section[Data]:
+    """A decoded section; an `error` section if it contradicts itself."""
     if section.status not in STATUSES:
         return Section(status="error", why=f"the probe's answer has no status {section.status!r}")
     if section.status == "ok":

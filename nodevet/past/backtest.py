@@ -35,7 +35,6 @@ class Judged(NamedTuple):
     gpus: int
     fails: tuple[str, ...]  # keys of the failures now, at or above the bar
     then: tuple[str, ...]  # keys of the failures then
-    outcome: str  # as it would be now
 
 
 class BacktestNight(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,16 +6,19 @@ columns. Joining therefore needs no declarations: a key of the rest alone was cu
 both is joined recursively. A later nodevet may cut other fields.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from operator import attrgetter
-from typing import Any, get_args, get_origin
+from typing import Any, NamedTuple, get_args, get_origin
 
 import msgspec
+from msgspec.structs import replace
 
 from nodevet.base import typed
+from nodevet.base.bounds import Text
 from nodevet.base.last_few import LastFew
-from nodevet.evidence.core import Record
+from nodevet.evidence.core import SCHEMA, Record, Section, SectionRecord
+from nodevet.evidence.document import Evidence, Sections, checked_section, section_name
 from nodevet.evidence.sections import sections
 
 EARLIER = "earlier."
@@ -242,6 +245,154 @@ def join_document(
             if name.startswith(EARLIER) == bool(prefix)
         }
     return _ENCODE(document)
+
+
+class SplitSections(Sections):
+    """The sections of a split document, each joined at first use and without its time. Similar
+    documents share the decoded steady values, which get the readings of each."""
+
+    def __init__(
+        self, steady: Mapping[str, bytes], rests: Mapping[str, msgspec.Raw], alike: LastFew
+    ) -> None:
+        """`alike`: sections of other documents, to reuse."""
+        self._steady, self._rests = steady, rests
+        super().__init__(_JoinedSections(steady, rests, alike), alike)
+
+    def __missing__(self, record: type[SectionRecord]) -> Section[Any]:
+        section = self._with_readings(record)
+        if section is None:
+            return super().__missing__(record)
+        self[record] = section
+        return section
+
+    def _with_readings(self, record: type[SectionRecord]) -> Section[Any] | None:
+        """A section with its readings; None if it must be joined first."""
+        name, cut = section_name(record), _cut_of(record)
+        rest = _timeless(self._rests.get(name))
+        if cut is None or rest.keys() != {"data"}:
+            return None
+        source = (self._steady[name], bytes(rest["data"]))
+        return self._alike.get_or_make(
+            (record, "read"), source, lambda: self._read(record, cut, *source)
+        )
+
+    def _read(
+        self, record: type[SectionRecord], cut: _Cut, steady: bytes, readings: bytes
+    ) -> Section[Any] | None:
+        decoder = typed.decoder(Section[record])  # type: ignore[valid-type]
+        try:
+            section = self._alike.get_or_make(
+                (record, "steady"), steady, lambda: decoder.decode(steady)
+            )
+            if section.status != "ok" or section.data is None:
+                return None
+            data = _with_readings(cut, section.data, readings)
+        except _UNFIT:
+            return None
+        return checked_section(replace(section, data=data))
+
+
+def _timeless(rest: msgspec.Raw | None) -> dict[str, msgspec.Raw]:
+    """The rest of a section without its time."""
+    keys: dict[str, msgspec.Raw] = {} if rest is None else _TOP.decode(rest)
+    keys.pop("seconds", None)
+    return keys
+
+
+class _JoinedSections(Mapping[str, msgspec.Raw]):
+    def __init__(
+        self, steady: Mapping[str, bytes], rests: Mapping[str, msgspec.Raw], alike: LastFew
+    ) -> None:
+        self._steady, self._rests, self._alike = steady, rests, alike
+
+    def __getitem__(self, name: str) -> msgspec.Raw:
+        rest = _timeless(self._rests.get(name))
+        raw = msgspec.Raw(_ENCODE(rest)) if rest else None
+        return _join_once(self._alike, name, self._steady[name], raw)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._steady)
+
+    def __len__(self) -> int:
+        return len(self._steady)
+
+
+def _with_readings(cut: _Cut, record: Any, rest: bytes | msgspec.Raw) -> Any:
+    """A record, or a list of them, with these readings. Raises one of _UNFIT if their form is an
+    unusual one."""
+    readings = _TOP.decode(rest)
+    if isinstance(record, tuple):
+        columns = [_column(type(record[0]), name).decode(raw) for name, raw in readings.items()]
+        if readings.keys() - set(cut.out):
+            raise ValueError("records in a list of records")
+        rows = zip(record, *columns, strict=True)
+        return tuple(replace(item, **dict(zip(readings, row, strict=True))) for item, *row in rows)
+    inner = dict(cut.inner)
+    return replace(
+        record,
+        **{
+            name: _with_readings(inner[name], getattr(record, name), raw)
+            if name in inner
+            else _field(type(record), name).decode(raw)
+            for name, raw in readings.items()
+        },
+    )
+
+
+@cache
+def _field(record: type[Record], name: str) -> msgspec.json.Decoder[Any]:
+    """The decoder of a volatile field."""
+    if name not in record.volatile:
+        raise ValueError("an older nodevet cut it out")
+    kinds = {field.name: field.type for field in msgspec.structs.fields(record)}
+    return typed.decoder(kinds[name])
+
+
+@cache
+def _column(record: type[Record], name: str) -> msgspec.json.Decoder[Any]:
+    """The decoder of a volatile field of the records of a list."""
+    if name not in record.volatile:
+        raise ValueError("an older nodevet cut it out, or it is a record")
+    kinds = {field.name: field.type for field in msgspec.structs.fields(record)}
+    return typed.decoder(list[kinds[name]])  # type: ignore[misc]
+
+
+class _SplitHead(msgspec.Struct):
+    schema: int
+    probe: Text
+
+
+class OpenSplit(NamedTuple):
+    """A split document, opened."""
+
+    evidence: Evidence
+    steady: Evidence  # as if no volatile value had been read
+
+
+def open_split(steady: Mapping[str, bytes], volatile: bytes, alike: LastFew) -> OpenSplit | None:
+    """Some sections of a split document, without their times; None if it must be joined first."""
+    try:
+        head = typed.decode(volatile, _SplitHead)
+    except msgspec.DecodeError:
+        return None
+    if head.schema != SCHEMA:
+        return None
+    rest = _TOP.decode(volatile)
+    with_readings: dict[str, Sections] = {}
+    without: dict[str, Sections] = {}
+    for key, prefix in (("sections", ""), ("earlier", EARLIER)):
+        if key in rest and bytes(rest[key]) != b"null":
+            named = {
+                name.removeprefix(prefix): part
+                for name, part in steady.items()
+                if name.startswith(EARLIER) == bool(prefix)
+            }
+            with_readings[key] = SplitSections(named, _TOP.decode(rest[key]), alike)
+            without[key] = SplitSections(named, {}, alike)
+    return OpenSplit(
+        Evidence(schema=SCHEMA, probe=head.probe, **with_readings),
+        Evidence(schema=SCHEMA, probe=head.probe, **without),
+    )
 
 
 def _join_once(alike: LastFew, name: str, steady: bytes, rest: msgspec.Raw | None) -> msgspec.Raw:

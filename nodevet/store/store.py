@@ -8,9 +8,9 @@ from types import TracebackType
 from sqlalchemy import select, update
 from sqlalchemy.engine import URL, Engine
 
+from nodevet.base.last_few import LastFew
 from nodevet.model import Status, Verdict
 from nodevet.store import (
-    evidence,
     fixes,
     incidents,
     parts,
@@ -26,6 +26,7 @@ from nodevet.store.blobs import content
 from nodevet.store.database import Database
 from nodevet.store.engine import default_url, engine_of, parse_url, store_errors
 from nodevet.store.errors import StoreError
+from nodevet.store.evidence import KeptEvidence, of_visits
 from nodevet.store.moments import instant
 from nodevet.store.recorder import Recorder
 from nodevet.store.records.model import (
@@ -172,6 +173,12 @@ class Store:
         for rows in self._database.pages(query, t.visit):
             yield from map(visits.visit_of, rows)
 
+    def visited(self, runs: Iterable[str]) -> dict[str, tuple[int, tuple[str, ...]]]:
+        """The hosts that these runs (ids) reached: the number of visits, and the groups at the last
+        one."""
+        with self._database.reading() as connection:
+            return visits.visited(connection, runs)
+
     def visits_of(
         self, host: str, *, after: str | None = None, limit: int | None = None
     ) -> list[RecordedVisit]:
@@ -189,17 +196,37 @@ class Store:
     ) -> Iterator[tuple[RecordedVisit, bytes | None]]:
         """The visits of a run with their evidence: whole, or some sections without their times;
         None if it was not kept."""
+        alike = None if sections is None else LastFew()
+        for visit, kept in self.kept(run, hosts=hosts, sections=sections):
+            yield visit, kept and kept.document(alike)
+
+    def kept(
+        self,
+        run: str,
+        *,
+        hosts: Iterable[str] | None = None,
+        sections: Iterable[str] | None = None,
+    ) -> Iterator[tuple[RecordedVisit, KeptEvidence | None]]:
+        """As `evidence`, but not joined."""
         query = visits.select_visits(run=self.run(run).id, hosts=hosts)
         section_names = None if sections is None else frozenset(sections)
         for rows in self._database.pages(query, t.visit):
             for begin in range(0, len(rows), CHUNK):
                 chunk = rows[begin : begin + CHUNK]
                 with self._database.reading() as connection:
-                    documents = evidence.of_visits(
-                        connection, [row.id for row in chunk], section_names
-                    )
+                    evidence = of_visits(connection, [row.id for row in chunk], section_names)
                 for row in chunk:
-                    yield visits.visit_of(row), documents.get(row.id)
+                    yield visits.visit_of(row), evidence.get(row.id)
+
+    def nights(
+        self, host: str, runs: Collection[str], sections: Collection[str] | None = None
+    ) -> list[tuple[RecordedVisit, KeptEvidence | None]]:
+        """The visits of one host in these runs (ids), as `kept`."""
+        query = visits.select_visits(host=host, runs=runs).order_by(t.visit.c.id)
+        with self._database.reading() as connection:
+            rows = connection.execute(query).all()
+            evidence = of_visits(connection, [row.id for row in rows], sections)
+        return [(visits.visit_of(row), evidence.get(row.id)) for row in rows]
 
     def unlike(
         self, before: str, after: str, sections: Iterable[str]
@@ -237,7 +264,7 @@ class Store:
             row = connection.execute(query).first()
             if row is None:
                 return None
-            return visits.visit_of(row), evidence.of_visits(connection, [row.id])[row.id]
+            return visits.visit_of(row), of_visits(connection, [row.id])[row.id].document()
 
     def spans(
         self,

@@ -34,14 +34,17 @@ _VISITS = select(
 def select_visits(
     *,
     run: str | None = None,
+    runs: Iterable[str] | None = None,
     host: str | None = None,
     hosts: Iterable[str] | None = None,
     after: str | None = None,
 ) -> Select[Any]:
-    """The visits of a run (its id), of a host, or of several; `after` is inclusive."""
+    """The visits of a run (its id) or of several, of a host or of several; `after` is inclusive."""
     query = _VISITS.where(t.visit.c.superseded.is_(False))
     if run is not None:
         query = query.where(t.run.c.name == run)
+    if runs is not None:
+        query = query.where(t.run.c.name.in_(runs))
     if host is not None:
         query = query.where(t.host.c.name == plain(host))
     if hosts is not None:
@@ -79,6 +82,35 @@ def statuses(connection: Connection, run: int) -> dict[str, Status]:
     return {row.name: Status(row.status) for row in rows}
 
 
+def visited(connection: Connection, runs: Iterable[str]) -> dict[str, tuple[int, tuple[str, ...]]]:
+    """See Store.visited."""
+    v = t.visit.c
+    query = (
+        select(t.host.c.name, t.grouping.c.names, func.count(), func.max(v.id).label("last"))
+        .select_from(
+            t.visit.join(t.run, t.run.c.id == v.run)
+            .join(t.host, t.host.c.id == v.host)
+            .outerjoin(t.grouping, t.grouping.c.id == v.grouping)
+        )
+        .where(
+            t.run.c.name.in_(runs),
+            v.superseded.is_(False),
+            v.status != Status.INTERRUPTED.value,
+        )
+        .group_by(t.host.c.name, t.grouping.c.names)
+        .order_by("last")
+    )
+    hosts: dict[str, tuple[int, tuple[str, ...]]] = {}
+    for name, groups, count, _ in connection.execute(query):
+        earlier, _ = hosts.get(name, (0, ()))
+        hosts[name] = (earlier + count, _groups(groups))
+    return hosts
+
+
+def _groups(names: str | None) -> tuple[str, ...]:
+    return typed.decode(names, tuple[str, ...]) if names else ()
+
+
 def reported(connection: Connection, hosts: Iterable[str], series: str | None) -> dict[str, int]:
     """See Store.reported."""
     last = (
@@ -107,7 +139,6 @@ def reported(connection: Connection, hosts: Iterable[str], series: str | None) -
 
 
 def visit_of(row: Any) -> RecordedVisit:
-    groups = typed.decode(row.group_names, tuple[str, ...]) if row.group_names else ()
     return RecordedVisit(
         run=row.run_name,
         host=row.host_name,
@@ -119,7 +150,7 @@ def visit_of(row: Any) -> RecordedVisit:
         machine_id=row.boot_machine or row.machine_id,
         boot_id=row.boot_id,
         baseline=row.baseline_name or "",
-        groups=groups,
+        groups=_groups(row.group_names),
         evidence=row.volatile is not None,
         thinned=row.thinned,
     )

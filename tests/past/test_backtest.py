@@ -1,23 +1,37 @@
 """`nodevet backtest`: what another baseline would have said of the five nights."""
 
 import json
+import random
 import subprocess
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import five_nights
 import pytest
 from msgspec.structs import replace
 
 from nodevet.base.errors import UserError
-from nodevet.model import Severity, Verdict
-from nodevet.past.backtest import Backtest, Judged, PastFailures, Tally
-from nodevet.past.use.backtest import Nights, run_backtest
-from nodevet.store.records.model import FindingSpan, Moment, RecordedRun, RunState, SpanEnd
+from nodevet.fleet import Visit
+from nodevet.model import Host, HostReport, Severity, Status, Verdict
+from nodevet.past.backtest import Backtest, Judged, PastFailures, Tally, check_of
+from nodevet.past.use.backtest import Nights, _start_judge, run_backtest
+from nodevet.store import Store, open_store
+from nodevet.store.records.model import (
+    FindingSpan,
+    Moment,
+    RecordedRun,
+    RecordedVisit,
+    RunState,
+    SpanEnd,
+)
 from nodevet.vet.use.context import VetContext, open_context
 from nodevet.vet.use.listener import VetListener
 from nodevet.vet.use.targets import Targets
+from nodevet.vet.use.vet import judge_visit
 
 Past = Callable[..., subprocess.CompletedProcess[str]]
 DAY = 86_400.0
@@ -72,7 +86,6 @@ def visit(night: int, *, now: str = "", then: str = "", known: bool = True) -> J
         gpus=8,
         fails=tuple(now.split()),
         then=tuple(then.split()),
-        outcome="",
     )
 
 
@@ -157,6 +170,140 @@ def test_by_the_same_baselines_nothing_changes(url: str) -> None:
         ("gpu003", "row_remapping"),
         ("a100-04", ""),
     ]
+
+
+def test_nights_that_are_remembered_are_as_judged_alone(tmp_path: Path) -> None:
+    """Random nights: sections change and change back, readings and GPUs are lost, a machine is
+    replaced; with a waiver, groups and a check of the project's own."""
+    context = random_baselines(tmp_path)
+    url = f"sqlite:///{tmp_path / 'history.sqlite'}"
+    draw = random.Random(24)
+    documents = [five_nights.document(*kept) for kept in product(("gpu003", "a100-06"), (1, 2))]
+    with open_store(url) as store:
+        for night in range(1, 13):
+            begun = runs(night)[-1]
+            recorder = store.begin(begun)
+            for name in ("one", "two", "three"):
+                text = json.dumps(mutated(draw, draw.choice(documents))).encode()
+                groups = (draw.choice(("gold", "iron")),)
+                at = five_nights.started(night).isoformat()
+                report = HostReport(
+                    host=name, status=Status.VETTED, baseline="x", groups=groups, arrived=at
+                )
+                recorder.take(report, text)
+            recorder.finish(replace(begun, state=RunState.COMPLETE))
+            assert recorder.broken is None
+        nights = {(pair[0].host, pair[0].run): pair for pair in every_visit(store)}
+    asked = Nights(store=url, days=90)
+    judge = _start_judge(asked, context, runs(12), PastFailures([]))
+    ids = [run.id for run in runs(12)]
+    fails = Counter[str]()
+    for host, visits in judge(("one", "two", "three")):
+        assert len(visits) == 12
+        for visit in visits:
+            recorded, text = nights[host, ids[visit.run]]
+            answer = Visit(host, Status.VETTED, "", text, 1.0, visit.at)
+            alone = Host(name=host, groups=frozenset(recorded.groups), expect_hostname=False)
+            report = judge_visit(answer, alone, context).report
+            assert visit.gpus == sum(report.facts.gpus.values() if report.facts else ())
+            failed = [
+                finding.key
+                for finding in report.findings
+                if finding.verdict is Verdict.FAIL
+                and finding.severity.rank >= Severity.WARNING.rank
+            ]
+            assert list(visit.fails) == list(dict.fromkeys(failed))
+            fails.update(map(check_of, visit.fails))
+    assert {"own_rule", "ecc_errors", "disk_space", "thermal"} <= fails.keys()
+
+
+def every_visit(store: Store) -> Iterator[tuple[RecordedVisit, bytes]]:
+    for run in store.runs():
+        for visit, text in store.evidence(run.id):
+            assert text is not None
+            yield visit, text
+
+
+def random_baselines(folder: Path) -> VetContext:
+    """Two baselines that groups choose, with a waiver and a check of the project's own."""
+    (folder / "checks").mkdir()
+    (folder / "checks" / "own_rule.py").write_text(OWN_RULE)
+    (folder / "baselines").mkdir()
+    for group, most in (("gold", 30), ("iron", 80)):
+        (folder / "baselines" / f"{group}.yaml").write_text(
+            f"""nodevet: 1
+title: Nodes of {group}
+extends: nvidia-h100-sxm
+applies: {{groups: [{group}]}}
+expect:
+  own_rule: {{most: {most}}}
+  ecc_errors: {{aggregate_corrected: {most}}}
+  thermal: {most}
+waivers:
+  - {{check: ecc_errors, any: true, owner: ops, reason: known, until: 2099-01-01, hosts: one}}
+"""
+        )
+    return open_context(folder, ())
+
+
+OWN_RULE = """\"\"\"No GPU draws more than so many watts.\"\"\"
+
+from nodevet.evidence.gpu import Gpus
+from nodevet.model import NODE, Check, CheckParams, compare
+
+
+class Params(CheckParams):
+    bare = "most"
+    most: int
+
+
+def judge(evidence, params):
+    data = evidence[Gpus].data
+    draws = [gpu.power_draw_mw or 0 for gpu in (data.gpus if data else None) or ()]
+    yield compare(NODE, expected=False, actual=max(draws, default=0) > params.most * 1000)
+
+
+CHECK = Check(params=Params, reads=("gpu.gpus[].uuid",), judge=judge)
+"""
+
+
+def mutated(draw: random.Random, document: dict[str, Any]) -> dict[str, Any]:
+    """The document with other readings, and with some values changed or lost, anywhere."""
+    document = json.loads(json.dumps(document))
+    for gpu in document["sections"]["gpu"]["data"]["gpus"]:
+        gpu |= {
+            "temperature_margin_c": draw.choice((2, 40)),
+            "power_draw_mw": draw.randint(1, 90_000),
+        }
+    for filesystem in document["sections"]["filesystems"]["data"]["filesystems"]:
+        filesystem["available_b"] = draw.choice((0, 1 << 40))
+    document["sections"]["host"]["data"]["uptime_s"] = draw.choice((60.0, 90_000.0))
+    for _ in range(draw.randrange(4)):
+        section = draw.choice(list(document["sections"].values()))
+        value: Any = section.get("data")
+        for _ in range(draw.randrange(1, 5)):
+            if isinstance(value, dict) and value:
+                key = draw.choice(list(value))
+            elif isinstance(value, list) and value:
+                key = draw.randrange(len(value))
+            else:
+                break
+            if draw.random() < 0.4 or not isinstance(value[key], (dict, list)):
+                change(draw, value, key)
+                break
+            value = value[key]
+    return document
+
+
+def change(draw: random.Random, owner: Any, key: Any) -> None:
+    if draw.random() < 0.3:
+        del owner[key]
+    elif isinstance(owner[key], bool):
+        owner[key] = not owner[key]
+    elif isinstance(owner[key], (int, float)):
+        owner[key] = owner[key] * draw.choice((0, 1, 2, 1000)) + draw.choice((-1, 0, 1, 500))
+    else:
+        owner[key] = draw.choice((None, [], "other", owner[key]))
 
 
 def test_a_rule_that_would_have_foreseen_a_failure(url: str, tmp_path: Path) -> None:

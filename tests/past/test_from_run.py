@@ -4,6 +4,7 @@ import json
 import multiprocessing
 import subprocess
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import five_nights
@@ -15,6 +16,7 @@ from msgspec.structs import replace
 
 from nodevet.base.last_few import FEW, LastFew
 from nodevet.base.processes import KilledProcess
+from nodevet.evidence.document import opened
 from nodevet.fleet import Visit
 from nodevet.model import Host, HostReport, Run, Severity, Status, Verdict
 from nodevet.sheet.packed import Packer
@@ -129,7 +131,8 @@ def test_what_hosts_have_in_common_changes_no_byte_of_their_reports(
         for section in document["sections"].values():
             section["seconds"] = 0.0
         visit = Visit(name, Status.VETTED, "", json.dumps(document).encode(), 1.0, None)
-        in_a_row = judge_visit(visit, Host(name=name), context, alike=alike).report
+        reopen = partial(opened, visit.evidence, alike=alike)
+        in_a_row = judge_visit(visit, Host(name=name), context, reopen=reopen).report
         alone = judge_visit(visit, Host(name=name), context).report
         assert encode(in_a_row) == encode(alone)
 
@@ -188,7 +191,7 @@ def test_what_was_pruned_is_no_ok(url: str) -> None:
     with open_store(url) as store:
         (visit,) = store.visits("last", ["gpu001"])
     for thinned, why in ((True, "was pruned"), (False, "was not recorded")):
-        met = visit_of(replace(visit, thinned=thinned), None)
+        met = visit_of(replace(visit, thinned=thinned), has_evidence=False)
         assert met.status is Status.PROBE_FAILED
         assert why in met.why
 

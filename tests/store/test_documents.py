@@ -4,13 +4,15 @@ import json
 from functools import cache
 from typing import Any
 
+import five_nights
 import msgspec
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nodevet.base.last_few import LastFew
-from nodevet.evidence.core import Record
+from nodevet.evidence.core import SCHEMA, Record
+from nodevet.evidence.document import Evidence, opened
 from nodevet.evidence.sections import sections
 from nodevet.store import documents
 
@@ -103,6 +105,45 @@ def test_what_is_alike_is_put_together_once_and_is_the_same(
             names = list(found.steady)
             again = documents.join_document(names, found.steady, found.volatile, alike)
             assert again == documents.join_document(names, found.steady, untimed)
+
+
+SOME = tuple(name for name in NAMES if name in sections())
+
+
+@given(st.lists(DOCUMENTS, min_size=1, max_size=4))
+@settings(max_examples=150, deadline=None)
+@example([five_nights.document("gpu001", night) for night in (1, 2)])
+def test_what_is_opened_split_is_what_is_opened_joined(several: list[dict[str, Any]]):
+    alike = LastFew()
+    for document in several:
+        text = json.dumps({**document, "schema": SCHEMA, "probe": "1"}).encode()
+        found = documents.split_document(text)
+        if found is not None:
+            split = documents.open_split(found.steady, found.volatile, alike)
+            assert split is not None
+            assert_same(split.evidence, joined(found, readings=True))
+            assert_same(split.steady, joined(found, readings=False))
+
+
+def joined(found: documents.SplitDocument, *, readings: bool) -> Evidence:
+    """The evidence of a joined document without the times of its sections."""
+    rest = json.loads(found.volatile)
+    rest.pop("seconds", None)
+    for part in ("sections", "earlier"):
+        for name, cut in (rest.get(part) or {}).items():
+            kept = {key: value for key, value in cut.items() if key != "seconds"}
+            rest[part][name] = kept if readings else {}
+    volatile = msgspec.json.encode(rest)
+    return opened(documents.join_document(list(found.steady), found.steady, volatile))
+
+
+def assert_same(one: Evidence, other: Evidence) -> None:
+    for name in SOME:
+        record = sections()[name]
+        assert one[record] == other[record], name
+        assert (one.earlier is None) == (other.earlier is None)
+        if one.earlier is not None and other.earlier is not None:
+            assert one.earlier[record] == other.earlier[record], name
 
 
 def typed_values(value: Any) -> Any:

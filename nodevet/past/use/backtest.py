@@ -1,6 +1,5 @@
 """`nodevet backtest`: recorded nights under another baseline. No node is visited."""
 
-from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
@@ -13,19 +12,20 @@ from nodevet.base import age
 from nodevet.base.errors import UserError
 from nodevet.base.last_few import LastFew
 from nodevet.base.processes import KilledProcess, batches, cores, spread
-from nodevet.model import Baseline, Host, HostReport, Severity, Status, Verdict
+from nodevet.evidence.document import EvidenceError
+from nodevet.model import Baseline, Host, Severity, Status
 from nodevet.past.backtest import Backtest, Judged, PastFailures, Tally
+from nodevet.past.use.host_nights import HostFailures, HostNights
 from nodevet.past.use.nights import usual_series
-from nodevet.store.records.model import RecordedRun
+from nodevet.store.records.model import RecordedRun, RecordedVisit
 from nodevet.vet.use.asks import sections_of
 from nodevet.vet.use.context import VetContext
-from nodevet.vet.use.from_run import visit_of
 from nodevet.vet.use.listener import VetListener
 from nodevet.vet.use.targets import Targets
-from nodevet.vet.use.vet import judge_visit
 
 if TYPE_CHECKING:
     from nodevet.store import Store
+    from nodevet.store.evidence import KeptEvidence
 
 BATCH = 32  # hosts that one process judges at a time, in all nights
 EACH = 4  # batches of each process, at least: a slow batch holds up no other
@@ -138,21 +138,13 @@ def _hosts(
 ) -> tuple[int, frozenset[str]]:
     """The number of visits of these runs to the targets, and the hosts. A limit goes by the groups
     of a host at its last visit."""
-    groups: dict[str, tuple[str, ...]] = {}
-    visits: Counter[str] = Counter()
-    for run in runs:
-        for visit in store.visits(run.id):
-            if visit.status is not Status.INTERRUPTED:
-                groups[visit.host] = visit.groups
-                visits[visit.host] += 1
+    visited = store.visited(run.id for run in runs)
     if targets:
-        names = {host.name for host in targets.hosts()} & groups.keys()
+        names = {host.name for host in targets.hosts()} & visited.keys()
     else:
-        known = (
-            Host(name=name, groups=frozenset(host_groups)) for name, host_groups in groups.items()
-        )
+        known = (Host(name=name, groups=frozenset(last)) for name, (_, last) in visited.items())
         names = {host.name for host in targets.limited(known)}
-    return sum(visits[name] for name in names), frozenset(names)
+    return sum(visited[name][0] for name in names), frozenset(names)
 
 
 def _start_judge(
@@ -163,49 +155,44 @@ def _start_judge(
 
     store = open_store(nights.store, create=False)
     sections = sections_of(context)
-    alike = LastFew() if sections is not None else None  # see nodevet.vet.use.from_run
+    places = {run.id: place for place, run in enumerate(runs)}
+    starts = {run.id: age.seconds_of(run.started) or 0.0 for run in runs}
+    alike = LastFew()
 
-    def judge(hosts: _Batch) -> _Done:
-        visits: dict[str, list[Judged]] = {host: [] for host in hosts}
-        for place, run in enumerate(runs):
-            started = age.seconds_of(run.started) or 0.0
-            for visit, document in store.evidence(run.id, hosts=hosts, sections=sections):
-                if visit.status is Status.INTERRUPTED:
-                    continue
-                answer = visit_of(visit, document)
-                host = Host(name=visit.host, groups=frozenset(visit.groups), expect_hostname=False)
-                report = judge_visit(answer, host, context, alike=alike).report
-                at = age.seconds_of(visit.arrived) or started
-                visits[visit.host].append(
-                    Judged(
-                        run=place,
-                        host=visit.host,
-                        at=at,
-                        known=report.status is Status.VETTED,
-                        pruned=visit.status is Status.VETTED and document is None,
-                        gpus=_gpus(report),
-                        fails=_failing(report, nights.fail_on),
-                        then=past_failures.at(visit.host, at, visit.baseline, nights.fail_on),
-                        outcome=report.outcome.value,
-                    )
-                )
-        return [*visits.items()]
+    def judge(host: str) -> list[Judged]:
+        memory = HostNights(host, context, nights.fail_on, alike)
+        visits = []
+        for visit, kept in store.nights(host, places, sections):
+            if visit.status is Status.INTERRUPTED:
+                continue
+            found = _failures(memory, visit, kept)
+            at = age.seconds_of(visit.arrived) or starts[visit.run]
+            judged = Judged(
+                run=places[visit.run],
+                host=host,
+                at=at,
+                known=found is not None,
+                pruned=visit.status is Status.VETTED and kept is None,
+                gpus=found.gpus if found else 0,
+                fails=found.fails if found else (),
+                then=past_failures.at(host, at, visit.baseline, nights.fail_on),
+            )
+            visits.append(judged)
+        return visits
 
-    return judge
+    return lambda hosts: [(host, judge(host)) for host in hosts]
 
 
-def _gpus(report: HostReport) -> int:
-    return sum(report.facts.gpus.values()) if report.facts else 0
-
-
-def _failing(report: HostReport, bar: Severity) -> tuple[str, ...]:
-    return tuple(
-        {
-            finding.key: None
-            for finding in report.findings
-            if finding.verdict is Verdict.FAIL and finding.severity.rank >= bar.rank
-        }
-    )
+def _failures(
+    memory: HostNights, visit: RecordedVisit, kept: "KeptEvidence | None"
+) -> HostFailures | None:
+    """The failures of a visit; None if it cannot be judged."""
+    if visit.status is not Status.VETTED or kept is None:
+        return None
+    try:
+        return memory.failures(kept, frozenset(visit.groups))
+    except EvidenceError:
+        return None
 
 
 def _refuse_lost(batch: _Batch) -> _Done:

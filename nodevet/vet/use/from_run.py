@@ -3,7 +3,8 @@
 As many processes as there are cores read the evidence from the store in batches.
 """
 
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -23,10 +24,11 @@ from nodevet.vet.use.context import VetContext
 from nodevet.vet.use.last_look import Ignored, LastLook
 from nodevet.vet.use.listener import VetListener
 from nodevet.vet.use.targets import Targets, any_hostname
-from nodevet.vet.use.vet import collect, judge_visit, recorded
+from nodevet.vet.use.vet import collect, judge_visit
 
 if TYPE_CHECKING:
     from nodevet.store import Store
+    from nodevet.store.evidence import KeptEvidence
 
 BATCH = 64  # hosts whose evidence one process holds at a time
 WORTH = 64  # hosts, from which on processes of their own are worth starting
@@ -140,17 +142,19 @@ def _judging(asked: RecordedHosts, how: Rejudge) -> Callable[[Sequence[str]], _J
     hosts = {host.name: host for host in asked.hosts}
     sections = sections_of(how.context)
     pack = Packer().pack
-    alike = LastFew() if sections is not None else None  # a check of one's own may change anything
+    # a check of one's own may change anything
+    alike = None if sections is None else LastFew()
 
     def judge(names: Sequence[str]) -> _Judged:
         look = RecordedLook(store, asked.run.id) if how.context.since is not None else None
         context = replace(how.context, since=look)
-        recorded_visits = visits_of(store, asked.run.id, names, sections)
+        found = {
+            visit.host: (visit, kept)
+            for visit, kept in store.kept(asked.run.id, hosts=names, sections=sections)
+        }
         reports = []
         for name in names:
-            visit = recorded_visits.get(name) or Visit(name, Status.PROBE_FAILED, NOT_VISITED)
-            earlier = recorded(visit, context)
-            report = judge_visit(visit, hosts[name], context, earlier, alike=alike).report
+            report = _judged_again(found.get(name), hosts[name], context, alike)
             reports.append(pack(report))
         return _Judged(tuple(reports), look.by_host if look else {})
 
@@ -163,21 +167,31 @@ def _lost(names: Sequence[str]) -> _Judged:
     return _Judged(tuple(map(Packer().pack, reports)), {})
 
 
-def visits_of(
-    store: "Store", run: str, names: Collection[str], sections: Collection[str] | None
-) -> dict[str, Visit]:
-    """The recorded visits of some hosts in a run, as if they had just been visited."""
-    evidence = store.evidence(run, hosts=names, sections=sections)
-    return {visit.host: visit_of(visit, document) for visit, document in evidence}
+def _judged_again(
+    found: "tuple[RecordedVisit, KeptEvidence | None] | None",
+    host: Host,
+    context: VetContext,
+    alike: LastFew | None,
+) -> HostReport:
+    """The report of a recorded visit by the baselines of today."""
+    if found is None:
+        return judge_visit(Visit(host.name, Status.PROBE_FAILED, NOT_VISITED), host, context).report
+    recorded_visit, kept = found
+    visit = visit_of(recorded_visit, has_evidence=kept is not None)
+    if kept is None:
+        return judge_visit(visit, host, context).report
+    earlier = context.since.read(host.name) if context.since else ""
+    reopen = partial(kept.opened, alike)
+    return judge_visit(visit, host, context, earlier, reopen=reopen).report
 
 
-def visit_of(visit: RecordedVisit, document: bytes | None) -> Visit:
+def visit_of(visit: RecordedVisit, *, has_evidence: bool) -> Visit:
     """A recorded visit as it was; one whose evidence is kept no more cannot be judged."""
     status, why = visit.status, visit.why
-    if status is Status.VETTED and document is None:
+    if status is Status.VETTED and not has_evidence:
         status, why = Status.PROBE_FAILED, THINNED if visit.thinned else NOT_KEPT
     at = age.seconds_of(visit.arrived) if visit.arrived else None
-    return Visit(visit.host, status, why, document, visit.seconds, at)
+    return Visit(visit.host, status, why, None, visit.seconds, at)
 
 
 class RecordedLook(LastLook):

@@ -12,7 +12,6 @@ from msgspec import UNSET
 
 from nodevet import __version__
 from nodevet.base import age, last_verdict
-from nodevet.base.last_few import LastFew
 from nodevet.baseline import choose, none_fits
 from nodevet.baseline.choose import CHECK
 from nodevet.checking.facts import facts_of
@@ -21,7 +20,17 @@ from nodevet.checking.judge import judge
 from nodevet.evidence.document import Evidence, EvidenceError, opened
 from nodevet.evidence.host import HostInfo
 from nodevet.fleet import Options, Visit, visit
-from nodevet.model import Baseline, Host, HostReport, Run, Severity, Status, new_run_id, unknown
+from nodevet.model import (
+    Baseline,
+    Finding,
+    Host,
+    HostReport,
+    Run,
+    Severity,
+    Status,
+    new_run_id,
+    unknown,
+)
 from nodevet.sheet.packed import FEW, PackedHosts, PackedReport
 from nodevet.vet.use.context import VetContext
 from nodevet.vet.use.listener import VetListener
@@ -154,11 +163,12 @@ def judge_visit(
     context: VetContext,
     earlier: Evidence | str = "",
     *,
-    alike: LastFew | None = None,
+    reopen: Callable[[], Evidence] | None = None,
 ) -> Vetted:
     """One visit, decoded once and judged; without usable evidence it keeps status and reason.
 
-    `then`: see `recorded`; `alike`: see `opened`.
+    `earlier`: see `recorded`. `reopen` opens the evidence of a visit that does not hold it; raises
+    EvidenceError.
     """
     blank = HostReport(
         host=visit.host,
@@ -169,10 +179,10 @@ def judge_visit(
         groups=tuple(sorted(host.groups)),
         arrived=age.instant(visit.at),
     )
-    if visit.evidence is None:
+    if visit.evidence is None and reopen is None:
         return Vetted(report=blank)
     try:
-        evidence = opened(visit.evidence, alike=alike)
+        evidence = reopen() if reopen else opened(visit.evidence or b"")
     except EvidenceError as error:
         failed = msgspec.structs.replace(blank, status=Status.PROBE_FAILED, why=str(error))
         return Vetted(report=failed)
@@ -196,19 +206,12 @@ def _judged(evidence: Evidence, blank: HostReport, host: Host, context: VetConte
     if context.age and (why := _too_old(known, context.age)):
         old = unknown(why=why, check=age.CHECK, advice=age.ADVICE)
         return msgspec.structs.replace(known, findings=(old,))
-    baseline = context.chosen or choose(context.baselines, evidence, host)
-    if isinstance(baseline, str):
-        least = _stand_in(evidence, host, context)
-        stand_in = f"; until then judged by the shipped {least.name}" if least else ""
-        advice = _what_to_judge_by(least, host)
-        none = unknown(why=baseline + stand_in, check=CHECK, advice=advice)
+    baseline, none = chosen_baseline(evidence, host, context)
+    if none:
         known = msgspec.structs.replace(known, findings=(*known.findings, none))
-        if least is None:
-            return known
-        baseline = least
-    findings = judge(
-        evidence, baseline, context.catalog, host=blank.host, today=context.today, late=_budget()
-    )
+    if baseline is None:
+        return known
+    findings = judge_by(baseline, evidence, blank.host, context)
     counted = (one for one in findings if one.severity is not Severity.SHADOW)
     return msgspec.structs.replace(
         known,
@@ -216,6 +219,27 @@ def _judged(evidence: Evidence, blank: HostReport, host: Host, context: VetConte
         findings=(*known.findings, *counted),
         shadow=tuple(one for one in findings if one.severity is Severity.SHADOW) or msgspec.UNSET,
     )
+
+
+def chosen_baseline(
+    evidence: Evidence, host: Host, context: VetContext
+) -> tuple[Baseline | None, Finding | None]:
+    """The baseline that judges a host, if any, and the finding that none could be chosen."""
+    baseline = context.chosen or choose(context.baselines, evidence, host)
+    if isinstance(baseline, Baseline):
+        return baseline, None
+    least = _stand_in(evidence, host, context)
+    stand_in = f"; until then judged by the shipped {least.name}" if least else ""
+    advice = _what_to_judge_by(least, host)
+    return least, unknown(why=baseline + stand_in, check=CHECK, advice=advice)
+
+
+def judge_by(
+    baseline: Baseline, evidence: Evidence, host: str, context: VetContext
+) -> tuple[Finding, ...]:
+    """The findings of a host by a baseline; the rest is unknown once they take too long."""
+    today = context.today
+    return judge(evidence, baseline, context.catalog, host=host, today=today, late=_budget())
 
 
 def _what_to_judge_by(least: Baseline | None, host: Host) -> str:
