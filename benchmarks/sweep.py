@@ -23,6 +23,7 @@ from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 
+import backtest
 import eight_gpus
 import history
 import judging
@@ -209,6 +210,11 @@ of {options.rounds} rounds.
 """
 
 
+def backtested(folder: Path, options: argparse.Namespace) -> str:
+    costs = backtest.measure(folder, options.backtested, options.nights, min(2, options.rounds))
+    return backtest.backtest_text(costs, backtest.decoding())
+
+
 def launched(folder: Path, options: argparse.Namespace) -> str:
     asked = argparse.Namespace(hosts=240, rounds=2, delay=1.0)
     found = launchers.launcher_table(launchers.measure(folder, asked), asked)
@@ -281,6 +287,7 @@ SECTIONS: Mapping[str, tuple[str, Section, float]] = {  # with the minutes that 
     "growth": ("As a fleet grows", growth, 8),
     "rejudge": ("Judging a recorded night again", rejudged, 2),
     "recall": ("Asking the history", recalled, 2),
+    "backtest": ("Many nights under another baseline", backtested, 2),
     "sweep": ("A sweep", sweep, 4),
     "launchers": ("Launchers", launched, 2),
     "judging": ("Judging what was saved", judged, 4),
@@ -337,6 +344,8 @@ def main() -> None:
     parser.add_argument("--most", type=int, default=10_000, help="hosts of a large site")
     parser.add_argument("--rejudged", type=int, default=1000, help="hosts that are judged again")
     parser.add_argument("--recalled", type=int, default=1000, help="hosts of the history")
+    parser.add_argument("--backtested", type=int, default=16, help="hosts of many nights")
+    parser.add_argument("--nights", type=int, default=40, help="that are judged again")
     parser.add_argument(
         "--minutes", type=float, default=25, help="no section is begun that would not end by then"
     )

@@ -39,7 +39,9 @@ def test_pruning_keeps_what_is_told(store: Store):
     judged = [store.judged(each.id, "gpu001") for each in store.runs()]
     done = store.prune(Retention(daily=5, weekly=52, monthly=0), NOW)
     assert done.thinned == 12 and done.blobs >= 12
-    assert store.size() < before or not store.name.endswith(".sqlite")
+    if store.name.endswith(".sqlite"):  # 12 of 20 nights went, each of about the same size
+        assert store.size() < before * 0.6
+        assert done.freed_b == before - store.size()
     assert list(store.spans()) == spans
     assert [store.judged(each.id, "gpu001") for each in store.runs()] == judged
     visits = store.visits_of("gpu001")
