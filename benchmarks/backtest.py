@@ -104,7 +104,8 @@ def backtest_text(costs: Sequence[BacktestCost], floor: float) -> str:
 Nodes with eight GPUs and their nights, as recorded above, under a baseline with one more rule
 (`benchmarks/backtest.py`); the CPU of one visit holds its share of the start of the command.
 msgspec decodes one visit in {floor:.2f} ms. {HOSTS:,} hosts and {NIGHTS} nights are reckoned from
-both rows, not measured: {reckoned_minutes(costs):.0f} min on {CORES} cores."""
+both rows, not measured: {reckoned_minutes(costs):.0f} min on {CORES} cores.
+"""
 
 
 def main() -> None:
@@ -115,7 +116,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         rounds = int(os.environ.get("ROUNDS", "2"))
         costs = measure(Path(folder), options.hosts, options.nights, rounds)
-        print(backtest_text(costs, decoding()))
+        print(backtest_text(costs, decoding()), end="")
 
 
 if __name__ == "__main__":

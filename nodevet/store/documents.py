@@ -255,7 +255,7 @@ class SplitSections(Sections):
         self, steady: Mapping[str, bytes], rests: Mapping[str, msgspec.Raw], alike: LastFew
     ) -> None:
         """`alike`: sections of other documents, to reuse."""
-        self._steady, self._rests = steady, rests
+        self._steady, self._rests, self._shared = steady, rests, alike
         super().__init__(_JoinedSections(steady, rests, alike), alike)
 
     def __missing__(self, record: type[SectionRecord]) -> Section[Any]:
@@ -272,7 +272,7 @@ class SplitSections(Sections):
         if cut is None or rest.keys() != {"data"}:
             return None
         source = (self._steady[name], bytes(rest["data"]))
-        return self._alike.get_or_make(
+        return self._shared.get_or_make(
             (record, "read"), source, lambda: self._read(record, cut, *source)
         )
 
@@ -281,7 +281,7 @@ class SplitSections(Sections):
     ) -> Section[Any] | None:
         decoder = typed.decoder(Section[record])  # type: ignore[valid-type]
         try:
-            section = self._alike.get_or_make(
+            section = self._shared.get_or_make(
                 (record, "steady"), steady, lambda: decoder.decode(steady)
             )
             if section.status != "ok" or section.data is None:
@@ -322,7 +322,7 @@ def _with_readings(cut: _Cut, record: Any, rest: bytes | msgspec.Raw) -> Any:
     unusual one."""
     readings = _TOP.decode(rest)
     if isinstance(record, tuple):
-        columns = [_column(type(record[0]), name).decode(raw) for name, raw in readings.items()]
+        columns = [_column(_kind_of(record[0]), name).decode(raw) for name, raw in readings.items()]
         if readings.keys() - set(cut.out):
             raise ValueError("records in a list of records")
         rows = zip(record, *columns, strict=True)
@@ -333,10 +333,14 @@ def _with_readings(cut: _Cut, record: Any, rest: bytes | msgspec.Raw) -> Any:
         **{
             name: _with_readings(inner[name], getattr(record, name), raw)
             if name in inner
-            else _field(type(record), name).decode(raw)
+            else _field(_kind_of(record), name).decode(raw)
             for name, raw in readings.items()
         },
     )
+
+
+def _kind_of(record: Record) -> type[Record]:
+    return type(record)
 
 
 @cache
@@ -354,7 +358,8 @@ def _column(record: type[Record], name: str) -> msgspec.json.Decoder[Any]:
     if name not in record.volatile:
         raise ValueError("an older nodevet cut it out, or it is a record")
     kinds = {field.name: field.type for field in msgspec.structs.fields(record)}
-    return typed.decoder(list[kinds[name]])  # type: ignore[misc]
+    kind: Any = kinds[name]
+    return typed.decoder(list[kind])
 
 
 class _SplitHead(msgspec.Struct):
@@ -389,10 +394,16 @@ def open_split(steady: Mapping[str, bytes], volatile: bytes, alike: LastFew) -> 
             }
             with_readings[key] = SplitSections(named, _TOP.decode(rest[key]), alike)
             without[key] = SplitSections(named, {}, alike)
-    return OpenSplit(
-        Evidence(schema=SCHEMA, probe=head.probe, **with_readings),
-        Evidence(schema=SCHEMA, probe=head.probe, **without),
+    evidence, bare = (
+        Evidence(
+            schema=SCHEMA,
+            probe=head.probe,
+            sections=parts["sections"],
+            earlier=parts.get("earlier"),
+        )
+        for parts in (with_readings, without)
     )
+    return OpenSplit(evidence, bare)
 
 
 def _join_once(alike: LastFew, name: str, steady: bytes, rest: msgspec.Raw | None) -> msgspec.Raw:

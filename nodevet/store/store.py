@@ -198,7 +198,7 @@ class Store:
         None if it was not kept."""
         alike = None if sections is None else LastFew()
         for visit, kept in self.kept(run, hosts=hosts, sections=sections):
-            yield visit, kept and kept.document(alike)
+            yield visit, None if kept is None else kept.document(alike)
 
     def kept(
         self,
