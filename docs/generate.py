@@ -233,11 +233,12 @@ number: ignore those that you do not know. A field that is not required may be l
 default then. This file is written by `docs/generate.py`.
 """
 STORED = {
-    "workload": "A job whose GPUs are to be fed, in YAML that a person writes: [feed.md](feed.md).",
+    "workload": "A job and the data that its GPUs need, in YAML that a person writes: "
+    "[feed.md](feed.md).",
     "run": "A run of checks: `check --format json`, and the `run` of a verdict file.",
     "plan": "What fixes would change: `plan -o`. Its bytes are what is signed.",
     "result": "How a run of fixes ended: `result.json` of its folder.",
-    "status": "How a run of fixes stands: `nodevet status --format json`.",
+    "status": "The state of a run of fixes: `nodevet status --format json`.",
     "evidence": "What was read on a node: `check --save`, `nodevet probe`. Each section has data "
     "or says why it has none; the schema has the fields of all of them.",
     "feed": "Whether nodes can feed their GPUs: `nodevet feed --format json`.",

@@ -21,7 +21,7 @@ from nodevet.sheet.model import (
 )
 from nodevet.sheet.text import count, nodeset
 
-NEVER = "It is never chosen by itself: name it with -b, or extend it."
+NEVER = "nodevet never chooses it by itself: name it with -b, or extend it."
 OTHERS_WIN = "One that is more specific wins."
 
 
@@ -132,10 +132,14 @@ def applies_text(applies: Applies | None) -> str:
         parts.append(f"of the group {_either(applies.groups)}")
     gpu = applies.gpu
     if gpu:
-        ids = f"all of whose GPUs are {_either(gpu.devices)}" if gpu.devices else "with GPUs"
+        ids = f"whose GPUs are all {_either(gpu.devices)}" if gpu.devices else "with GPUs"
         boards = f" of the subsystem {_either(gpu.subsystems)}" if gpu.subsystems else ""
         parts.append(ids + boards)
-    tie = f" On nodes of {gpu.count} GPUs it wins over its equals." if gpu and gpu.count else ""
+    tie = (
+        f" On nodes of {gpu.count} GPUs it wins over equally specific baselines."
+        if gpu and gpu.count
+        else ""
+    )
     return f"It is for hosts {', '.join(parts)}. {OTHERS_WIN}{tie}"
 
 

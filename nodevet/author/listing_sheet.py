@@ -36,5 +36,5 @@ def _unasked(unexpected: Left) -> TableBlock:
         asking = sum(check not in checks for checks in unexpected.values())
         rows.append((Cell(check), Cell(f"asked by {asking}" if asking else ""), Cell(plain(why))))
     return TableBlock(
-        title=f"{count(len(rows), 'check')} that not all of them ask for", rows=tuple(rows)
+        title=f"{count(len(rows), 'check')} that only some of them include", rows=tuple(rows)
     )

@@ -74,7 +74,7 @@ def _fault(path: Path, status: os.stat_result) -> str:
         if not is_private_group(status.st_uid, status.st_gid):
             return f"can be written by its group, {_group(status.st_gid)}"
         if _has_acl(path):  # the group's bits are its mask then, and do not say for whom
-            return "has an access control list by which others may write it"
+            return "has an access control list that lets others write it"
     return ""
 
 

@@ -116,7 +116,7 @@ def _unclear_waivers(file: File) -> Iterator[Problem]:
         )
         path = dotted(("waivers", number))
         if names_value and covers_all and any_entry is not None:
-            message = "any covers every value, and accepts names one"
+            message = "`any` covers every value, and `accepts` only one"
             yield file.problem(any_entry.place, join(path, "any"), message, "keep one of the two")
         elif not names_value and not covers_all:
             message = "names no accepted value, so it would also cover a worse one"

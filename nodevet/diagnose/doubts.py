@@ -41,7 +41,7 @@ def _power(figures: Found) -> str:
     power = figures["power"]
     if power.value is None or power.value >= POLLING:
         return ""
-    return f"it draws {value_text(power)} of its power limit, as a GPU does whose kernels only poll"
+    return f"it draws {value_text(power)} of its power limit, like a GPU whose kernels only poll"
 
 
 def _submission(figures: Found) -> str:
@@ -62,7 +62,7 @@ def _ticks(figures: Found, rulings: Sequence[Ruling]) -> str:
     )
     if by_memory or cpus.value is None or cpus.value >= FEW_TICKS:
         return ""
-    return f"the job uses {value_text(cpus)} CPUs in all, too few ticks to wait for"
+    return f"the job uses {value_text(cpus)} CPUs in all, too few for the GPU to wait for them"
 
 
 FAR = "remote_cpus"
@@ -72,4 +72,4 @@ def _serving(jobs: Sequence[Job], evidence: Evidence) -> str:
     place = waits_in(jobs, evidence)
     if not any(word in place for word in SERVING):
         return ""
-    return f"a server without requests sleeps in {place} as well"
+    return f"an idle server also sleeps in {place}"

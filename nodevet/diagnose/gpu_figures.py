@@ -23,7 +23,7 @@ SLOWDOWNS = {
 }
 SETTINGS = {
     0x2: "the driver names application clocks as the reason",
-    0x10: "sync boost: it is no faster than the slowest of its group",
+    0x10: "sync boost: limited to the slowest GPU of its group",
     0x100: "the driver names display clocks as the reason",
 }
 QUIET = 5  # percent: a sample in which the GPU did next to nothing

@@ -82,7 +82,7 @@ def _nfs(data: HostActivity, why: str) -> Iterator[Figure]:
     if data.nfs is None:
         problem = why or data.why("nfs")
         yield Figure("nfs_latency", None, "ms", "slowest NFS mount", problem)
-        yield Figure("nfs_retransmitted", None, "%", "NFS requests sent again", problem)
+        yield Figure("nfs_retransmitted", None, "%", "NFS requests retransmitted", problem)
         return
     slow: tuple[float | None, str] = (None, "")
     operations = repeated = 0
@@ -100,7 +100,7 @@ def _nfs(data: HostActivity, why: str) -> Iterator[Figure]:
     yield Figure("nfs_latency", slow[0], "ms", "slowest NFS mount", why, slow[1])
     share = percent(repeated, operations)
     why = "" if share is not None else unused
-    yield Figure("nfs_retransmitted", share, "%", "NFS requests sent again", why)
+    yield Figure("nfs_retransmitted", share, "%", "NFS requests retransmitted", why)
 
 
 def _operation_ms(operation: NfsOperation) -> float | None:

@@ -77,8 +77,8 @@ def write(path: Path, visits: Iterable[tuple[Visit, Host]], *, redact: bool) -> 
     )
     if len(text) > LARGEST:
         raise UserError(
-            f"{path}: the bundle would have {len(text) >> 20} MiB, and {LARGEST >> 20} are the "
-            "most; capture fewer hosts, or for a shorter time"
+            f"{path}: the bundle would have {len(text) >> 20} MiB, and the limit is "
+            f"{LARGEST >> 20} MiB; capture fewer hosts, or for a shorter time"
         )
     data = gzip.compress(text, 6, mtime=0) if path.suffix == ".gz" else text
     with file_errors(path):

@@ -76,8 +76,8 @@ def watched_job(evidence: Evidence, gpu: GpuActivity) -> WatchedJob | str:
 def _unseen(missing: frozenset[int], left_out: int) -> str:
     if missing:
         return (
-            f"process {min(missing)} was not watched: it began meanwhile, or /proc does not show "
-            "it here (hidepid, a container); as root on the host it is seen"
+            f"process {min(missing)} was not watched: it started meanwhile, or /proc hides it "
+            f"here (hidepid, a container); run nodevet as root on the host to see it"
         )
     return "some of its processes were not watched: too many, or too brief" if left_out else ""
 
@@ -156,13 +156,13 @@ def _of_job(job: WatchedJob, evidence: Evidence, gpu: GpuActivity) -> Iterator[F
 
 OF_CGROUP = ("quota_throttled", "job_io_stalled", "job_memory_stalled", "limit_hits")
 NAMES = (
-    ("born", "", "processes of the job that were born while it was watched"),
+    ("born", "", "processes of the job that started while it was watched"),
     ("ended", "", "processes of the job that ended while it was watched"),
     ("job_cpus", "", "CPUs that the job uses"),
     ("job_user", "%", "user time of the job's CPU time"),
     ("job_system", "%", "system time of the job's CPU time"),
     ("cpus_allowed", "", "CPUs that the job may use"),
-    ("saturation", "%", "CPUs that it uses or waits for, of those that it may use"),
+    ("saturation", "%", "CPUs that it uses or waits for, of its allowed CPUs"),
     ("hottest_thread", "%", "hottest thread of the GPU's processes, of one core"),
     ("hottest_helper", "%", "hottest thread of the job's helpers, of one core"),
     (
@@ -176,11 +176,11 @@ NAMES = (
     ("hot_threads", "", f"threads above {HOT:g} % of a core"),
     ("active_threads", "", f"threads above {ACTIVE:g} % of a core"),
     ("switches", "/s", "context switches of the job"),
-    ("cpu_starved", "%", "time in which its hottest thread waited for a CPU that others had"),
+    ("cpu_starved", "%", "time in which its hottest thread waited for a CPU that others used"),
     ("blocked", "%", "time in which the job's busiest waiter waited for storage"),
     ("read_rate", "MB/s", "read by the job"),
     ("read_size", "kB", "bytes of one read"),
-    ("quota_throttled", "%", "periods in which its cgroup's CPU quota was used up"),
+    ("quota_throttled", "%", "periods in which its cgroup used up its CPU quota"),
     ("job_io_stalled", "%", "time in which all of the cgroup waited for I/O (PSI)"),
     ("job_memory_stalled", "%", "time in which all of the cgroup waited for memory (PSI)"),
     ("limit_hits", "/s", "times its cgroup reached its memory limit"),

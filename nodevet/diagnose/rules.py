@@ -7,22 +7,30 @@ from msgspec import Struct
 
 from nodevet.diagnose.model import Cause
 
-NVML_BUSY = "nvmlUtilization_t: the share of time in which a kernel ran, whatever it filled"
+NVML_BUSY = (
+    "nvmlUtilization_t: the share of time in which a kernel ran, however much of the GPU it used"
+)
 ONE_HOT = "mpstat: one hot core with system time is the thread that launches"
 MANY_HOT = "mpstat: many cores hot in user time are the transforms"
-ONE_HELPER = "top -H: a loader at 100 % while the process on the GPU sleeps is too few of them"
-STARVED = "schedstat: the time for which a thread could run, and had no CPU"
-PAGING = "vmstat: system time of tens of us for each page read back is that of the faults"
+ONE_HELPER = "top -H: a loader at 100 % while the process on the GPU sleeps means too few loaders"
+STARVED = "schedstat: the time in which a thread was ready to run and had no CPU"
+PAGING = "vmstat: tens of us of system time for each page read back is the cost of the faults"
 ROUND_TRIPS = "pidstat -w: 10 us of CPU a switch, so 10000/s take a tenth of a core by themselves"
 IOSTAT = "iostat and ps: threads in D, or asleep in a file system, wait for storage"
 LIMIT = "Documentation/admin-guide/cgroup-v2.rst: memory.events max, memory.failcnt of version 1"
-LINK = "PCIe base specification: 128b/130b and packets' headers leave some 85 % of the line"
+LINK = (
+    "PCIe base specification: 128b/130b encoding and packet headers leave about 85 % of the "
+    "line rate"
+)
 REASONS = "nvmlDeviceGetCurrentClocksEventReasons, NVML_FI_DEV_CLOCKS_EVENT_REASON_*"
-FULL = "nvmlDeviceGetMaxClockInfo: a busy GPU that nothing holds down runs near it"
-SLEEPER = "ps: asleep with its memory full is a barrier, a lock, or a loader that died"
+FULL = "nvmlDeviceGetMaxClockInfo: a busy GPU runs near its maximum clock unless something slows it"
+SLEEPER = (
+    "ps: a process that sleeps and holds GPU memory waits at a barrier, for a lock, or for "
+    "a dead loader"
+)
 CFS = "Documentation/scheduler/sched-bwc.rst: nr_throttled of nr_periods"
 REMOTE = "numastat and lstopo: another socket's memory has more latency and less bandwidth"
-SWAPPING = "vmstat: swap-in while a job runs is a working set that does not fit"
+SWAPPING = "vmstat: swap-in while a job runs means that its working set does not fit"
 
 BUSY = 85.0  # percent: from here on a GPU does not wait
 SET_LOW = 60.0  # percent of the maximum: below every clock that a board is sold to run at
@@ -72,7 +80,7 @@ def _waiting(cause: Cause, name: str, *thresholds: Threshold) -> CauseRule:
 RULES = (
     CauseRule(
         Cause.GPU,
-        "the GPU is busy, and nothing holds it down",
+        "the GPU is busy, and nothing slows it down",
         (
             _least("sm_busy", BUSY, NVML_BUSY),
             _most("slowed", 10.0, REASONS),
@@ -80,7 +88,7 @@ RULES = (
     ),
     CauseRule(
         Cause.THROTTLED,
-        "heat or the power brake holds the clocks down",
+        "heat or the power brake lowers the clocks",
         (
             _least("sm_busy", 50.0, NVML_BUSY),
             _least("slowed", 10.0, REASONS),
@@ -88,16 +96,18 @@ RULES = (
     ),
     CauseRule(
         Cause.THROTTLED,
-        "a power limit below the board's default holds the clocks down",
+        "a power limit below the board's default lowers the clocks",
         (
             _least("sm_busy", 50.0, NVML_BUSY),
             _least("power_capped", 50.0, REASONS),
             _most(
-                "limit", 95.0, "nvmlDeviceGetPowerManagementDefaultLimit: by it the board is sold"
+                "limit",
+                95.0,
+                "nvmlDeviceGetPowerManagementDefaultLimit: the limit that the board is sold with",
             ),
             _most("clock", 90.0, FULL),
         ),
-        "give it its power back: nvidia-smi -q -d POWER shows the limit and the board's default, "
+        "restore its power limit: nvidia-smi -q -d POWER shows the limit and the board's default, "
         "`nodevet check` compares it with the baseline",
     ),
     CauseRule(
@@ -109,7 +119,7 @@ RULES = (
             _most("slowed", 10.0, REASONS),
             _most("power_capped", 10.0, REASONS),
         ),
-        "take back what sets them: nvidia-smi -rgc resets locked clocks, nvidia-smi -rac "
+        "reset them: nvidia-smi -rgc resets locked clocks, nvidia-smi -rac "
         "application clocks; a service or a job's prolog may set them again",
     ),
     CauseRule(
@@ -127,7 +137,7 @@ RULES = (
     ),
     CauseRule(
         Cause.SUBMISSION,
-        "the process on the GPU asks others for each small step",
+        "the process on the GPU calls another process for each small step",
         (
             WAITS,
             WORKS,
@@ -167,7 +177,7 @@ RULES = (
     ),
     _waiting(
         Cause.PREPROCESSING,
-        "its helpers wait for one another, and for CPUs that others have",
+        "its helpers wait for one another, and for CPUs that others use",
         _least("helpers_want", 80.0, ONE_HELPER),
         _least("cpu_starved", 30.0, STARVED),
         _most("thread_wants", 50.0, ONE_HELPER),
@@ -185,7 +195,7 @@ RULES = (
     ),
     _waiting(
         Cause.TRANSFER,
-        "the PCIe link carries what it can",
+        "the PCIe link is saturated",
         _least("link", 70.0, LINK),
     ),
     _waiting(
@@ -222,7 +232,7 @@ RULES = (
     ),
     CauseRule(
         Cause.STUCK,
-        "GPU memory is held, and the job does nothing",
+        "the job holds GPU memory and does nothing",
         (
             _most("sm_busy", QUIET, NVML_BUSY),
             USED,
@@ -279,12 +289,14 @@ hot in the kernel that fetches them, and a GPU whose clocks are held down is the
 
 NEXT = {
     Cause.GPU: "profile the kernels (nsys, then ncu); more speed takes a faster kernel or GPU",
-    Cause.THROTTLED: "cool it, or give it its power back: airflow, inlet temperature, power limit "
-    "and brake; `nodevet check` compares them with the baseline",
+    Cause.THROTTLED: "cool it, or restore its power: check airflow, inlet temperature, power "
+    "limit and brake; `nodevet check` compares them with the baseline",
     Cause.SUBMISSION: "larger batches, fused kernels or CUDA graphs; take logging, .item() and "
-    "synchronizing calls out of the step; perf top -p PID shows cuLaunchKernel if it is so",
-    Cause.PREPROCESSING: "more loader workers if there are CPUs to run them, else transforms on "
-    "the GPU (DALI), or stored already transformed; `nodevet feed` computes how many it takes",
+    "synchronizing calls out of the step; perf top -p PID shows cuLaunchKernel if this is the "
+    "cause",
+    Cause.PREPROCESSING: "more loader workers if there are CPUs to run them, otherwise transform "
+    "on the GPU (DALI), or store transformed data; `nodevet feed` computes "
+    "how many it takes",
     Cause.STORAGE: "larger reads (pack samples into shards), more of them at the same time, a "
     "local NVMe cache; iostat -xz 1 and nfsiostat 1 show the device",
     Cause.TRANSFER: "pinned memory and overlapping copies; smaller transfers (uint8, GPU-side "
@@ -294,9 +306,9 @@ NEXT = {
     "Slurm's --gpu-bind=closest",
     Cause.STUCK: "look where it sleeps (py-spy dump --pid PID; cat /proc/PID/stack) and at the "
     "other ranks: a barrier, a lock, or a loader that died",
-    Cause.IDLE: "nothing to mend: give it work, or ask the scheduler why it has none",
+    Cause.IDLE: "nothing to fix: give it work, or ask the scheduler why it has none",
     Cause.MIXED: "take the first cause first, measure again, and change one thing at a time",
-    Cause.UNCLEAR: "watch it for longer (--duration 60s), as root, while the job is slow; "
-    "then a trace: nsys profile --duration 10",
+    Cause.UNCLEAR: "watch it for longer (--duration 60s), as root, while the job is slow; then "
+    "trace it: nsys profile --duration 10",
 }
 """What to do next, by cause."""

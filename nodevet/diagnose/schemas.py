@@ -10,7 +10,7 @@ def _diagnosis(_: Project) -> Document:
     from nodevet.diagnose.model import SCHEMA, Diagnosis
     from nodevet.document.json_schema import of_struct
 
-    about = "What GPUs wait for, as `nodevet diagnose` answers it"
+    about = "What GPUs wait for: the output of `nodevet diagnose`"
     return of_struct("diagnosis", about, Diagnosis, "schema", SCHEMA)
 
 

@@ -195,7 +195,7 @@ def _rules(gpu: GpuDiagnosis, in_terminal: bool) -> Iterator[AnyBlock]:
     if in_terminal:
         yield ListBlock(media=Medium.TERMINAL, items=tuple(map(_ruling, gpu.rulings)))
     yield GroupBlock(
-        title="Rules, and by what margin each holds or does not",
+        title="Rules, and the margin by which each holds or does not",
         media=Medium.PAGE,
         folded=True,
         blocks=(ListBlock(items=tuple(map(_ruling, _by_margin(gpu)))),),

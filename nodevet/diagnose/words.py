@@ -92,7 +92,7 @@ SAID = {
     "cpus_allowed": "the job may use {} CPUs",
     "born": "{} of the job's processes began while it was watched",
     "ended": "{} of the job's processes ended while it was watched",
-    "cpu_starved": "the job's hottest thread waited for a CPU that others had {} of the time",
+    "cpu_starved": "the job's hottest thread waited for a CPU that others used {} of the time",
     "steal": "the hypervisor took {} of the CPU time",
 }
 """Figures in a sentence; others are told as `shown` does."""
@@ -263,7 +263,7 @@ def also_lines(
     if cause is Cause.GPU and spins(figures):
         texts.append(
             f"{figure_text(figures['power'])}, {figure_text(figures['memory_busy'])}: a kernel "
-            "that only waits for other GPUs (NCCL) looks as busy; see what the other ranks do"
+            f"that only waits for other GPUs (NCCL) looks just as busy; check the other ranks"
         )
     allowed = figures["cpus_allowed"]
     if allowed.value is not None and allowed.note and figures["processes"].value:

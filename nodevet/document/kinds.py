@@ -36,7 +36,7 @@ class DocumentKind(Enum):
     EVIDENCE = "saved evidence"
     INCIDENT = "an incident bundle"
     DIAGNOSIS = "a diagnosis"
-    FEED = "an answer of feed"
+    FEED = "the output of feed"
 
 
 _WAYS = {

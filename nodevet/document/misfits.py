@@ -167,7 +167,7 @@ def _unknown(spot: Spot, key: str, kind: inspect.StructType) -> Iterator[Complai
     if kind.forbid_unknown_fields:
         known = [field.encode_name for field in kind.fields]
         advice = did_you_mean(key, known, f"known here: {', '.join(known)}" if known else "")
-        message = "is not a key that is known here"
+        message = "is not a known key here"
         yield Complaint(path=spot.path, place=spot.key, message=message, advice=advice)
 
 

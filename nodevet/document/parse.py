@@ -31,7 +31,7 @@ def parse(source: Source, max_nodes: int = MAX_NODES) -> Tree:
     try:
         directive = _directive(source.text)
         if directive:
-            builder.stop(directive, "a line that begins with % is not read", "remove the line")
+            builder.stop(directive, "a line that begins with % is not supported", "remove the line")
         for event in yaml.parse(source.text, Loader=yaml.CLoader):
             builder.take(event)
         builder.end()
@@ -182,7 +182,7 @@ class _Builder:
     def _key(self, text: str, place: Place, unquoted: bool) -> None:
         frame = self._open[-1]
         if text == "<<" and unquoted:
-            self.tell(place, "merge keys (<<) are not read", "write the fields out")
+            self.tell(place, "merge keys (<<) are not supported", "write the fields out")
             frame.skip = True
         elif unquoted and text in ("", "~"):
             self.tell(place, "a key is missing before the colon", "write key: value")

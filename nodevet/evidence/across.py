@@ -178,8 +178,8 @@ DRIVER_FAULT = "kernel_modules module nvidia"
 """The finding that explains others if the driver is not loaded or incomplete."""
 INSTALL_LIBRARY = (
     "install the library of the loaded module's own version (Ubuntu and Debian: libnvidia-compute "
-    "of the branch, RHEL: nvidia-driver-cuda-libs); of a driver that a container brings (GPU "
-    "Operator: /run/nvidia/driver) the node's loader must know its libraries"
+    "of the branch, RHEL: nvidia-driver-cuda-libs); if a container provides the driver (GPU "
+    "Operator: /run/nvidia/driver), the node's loader must find its libraries"
 )
 
 

@@ -53,7 +53,7 @@ def compared(evidence: Evidence, earlier: Evidence) -> Evidence | str:
         return "the uptime was not read"
     seconds = now.uptime_s - previous.uptime_s
     if not 0 < seconds < now.uptime_s:
-        return "it is no older than the evidence that is judged"
+        return "it is not older than the judged evidence"
     return replace(evidence, since=Recorded(sections=earlier.sections, seconds=seconds))
 
 

@@ -11,7 +11,7 @@ def _workload(_: Project) -> Document:
     from nodevet.checking.feeding.workload import WorkloadFile
     from nodevet.document.json_schema import with_title
 
-    about = "A job whose GPUs are to be fed: docs/feed.md"
+    about = "A job and the data that its GPUs need: docs/feed.md"
     definitions = struct_definitions(WorkloadFile, "")
     return with_title("workload", about, {"$ref": "#/$defs/WorkloadFile"}, definitions)
 
@@ -20,11 +20,13 @@ def _feed(_: Project) -> Document:
     from nodevet.document.json_schema import of_struct
     from nodevet.feed.answer import FEED_SCHEMA, FeedAnswer
 
-    about = "Whether nodes can feed their GPUs, as `nodevet feed` answers it"
+    about = "Whether nodes can feed their GPUs: the output of `nodevet feed`"
     return of_struct("feed", about, FeedAnswer, "schema", FEED_SCHEMA)
 
 
 SCHEMAS: Mapping[str, SchemaKind] = {
-    "workload": SchemaKind("a job whose GPUs are to be fed: what `nodevet feed` reads", _workload),
+    "workload": SchemaKind(
+        "a job and the data that its GPUs need: what `nodevet feed` reads", _workload
+    ),
     "feed": SchemaKind("whether nodes can feed their GPUs: nodevet feed --format json", _feed),
 }

@@ -19,12 +19,12 @@ HEADS = (
     *("utilization", "slowdown", "demand GB/s", "binds"),
 )
 CHANGE_HEADS = ("change", "gain", "utilization", "then binds")
-BOUNDS = "a–b is a range and ≤ a bound: what is not known may make it worse, never better."
+BOUNDS = "a–b is a range and ≤ a bound: unknown values can only make it worse."
 
 
 def subtitle(answer: FeedAnswer, node: NodeAnswer) -> str:
     """`gpu[001-004]: 8 GPUs, 8 workers for each, 500 kB samples`"""
-    where = nodeset(node.hosts) if node.hosts else "by the file alone"
+    where = nodeset(node.hosts) if node.hosts else "from the file alone"
     return f"{where}: {', '.join(_job(answer.workload, node))}"
 
 

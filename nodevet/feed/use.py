@@ -54,7 +54,7 @@ def measure(
     or failed.
     """
     if len(hosts) != 1:
-        raise UserError(f"a loader is measured on one host, and {len(hosts)} are named")
+        raise UserError(f"a loader is measured on one host, not on {len(hosts)}")
     if len(words) > MOST_WORDS or any(len(word) > LONGEST_WORD for word in words):
         raise UserError(f"a command has at most {MOST_WORDS} words of {LONGEST_WORD} characters")
     (host,) = hosts

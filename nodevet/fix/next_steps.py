@@ -94,7 +94,7 @@ def _after_apply(host: HostResult) -> Iterator[tuple[str, str]]:
     elif outcome is Outcome.ROLLBACK_FAILED:
         yield "look at the settings that were not restored, then try the rollback again", ROLL_BACK
     elif outcome is Outcome.UNKNOWN:
-        yield "once reachable, have it read again", RESUME
+        yield "once reachable, read it again", RESUME
     elif outcome is Outcome.FAILED:
         yield "remove the cause, then plan again", PLAN_FAILED
     elif outcome in (Outcome.REFUSED, Outcome.PARTIAL):
@@ -138,11 +138,11 @@ def _not_attempted(host: HostResult) -> tuple[str, str]:
     if host.why.startswith(FULL):
         return "free some space for the run, then go on", RESUME
     if host.why.startswith(CANARY_PENDING):
-        return "once the canary had the reboot, reset or restart that it waits for, go on", RESUME
+        return "once the canary's reboot, reset or restart is done, go on", RESUME
     if host.why.startswith(CANARY_NOT_REBOOTED):
         return "remove what kept the canary from its reboot, then go on", RESUME
     if host.why.startswith(BUDGET[0]) or host.why.endswith(BUDGET[1]):
-        return "remove the cause of what failed, then apply the plan there", APPLY_AGAIN
+        return "remove the cause of the failure, then apply the plan there", APPLY_AGAIN
     return "plan again", PLAN_AGAIN
 
 

@@ -26,12 +26,12 @@ def _status(_: Project) -> Document:
     from nodevet.document.json_schema import of_struct
     from nodevet.fix.standing import STATUS_SCHEMA, StatusAnswer
 
-    about = "How a run of fixes stands: `nodevet status --format json`"
+    about = "The state of a run of fixes: `nodevet status --format json`"
     return of_struct("status", about, StatusAnswer, "schema", STATUS_SCHEMA)
 
 
 SCHEMAS: Mapping[str, SchemaKind] = {
     "plan": SchemaKind("what fixes would change: nodevet plan -o", _plan),
     "result": SchemaKind("how a run of fixes ended: result.json of its folder", _result),
-    "status": SchemaKind("how a run of fixes stands: nodevet status --format json", _status),
+    "status": SchemaKind("the state of a run of fixes: nodevet status --format json", _status),
 }

@@ -53,7 +53,7 @@ def _hosts(status: RunStatus, now: datetime | None) -> list[EndedHosts]:
     ]
     shown_hosts = {host.host for host in status.in_hand} if live else set[str]()
     if live and (waiting := [host.host for host in status.waiting]):
-        rows.append(EndedHosts("not begun yet", nodeset(waiting), "", "quiet"))
+        rows.append(EndedHosts("not started yet", nodeset(waiting), "", "quiet"))
         shown_hosts |= set(waiting)
     remaining = tuple(host for host in status.result.hosts if host.host not in shown_hosts)
     ended_rows = [
@@ -101,13 +101,13 @@ def _resume_text(status: RunStatus, folder: str) -> str:
         return f"nodevet rollback {folder}"
     command = f"nodevet apply --resume {folder}{baselines_of(result)}"
     hosts = count(len(status.in_hand), "host")
-    effect = f"reads {hosts} left in the middle" if status.in_hand else ""
+    effect = f"reads {hosts} that were interrupted" if status.in_hand else ""
     if CONFIRMED in result.options:
         if not result.leaves_changes:
             return f"{FIX_AGAIN} (nothing was changed; with the same options)"
         effect = effect or "reads what was changed"
-        return f"{command} ({effect}, begins no other step), then {FIX_AGAIN}"
+        return f"{command} ({effect}, starts no other step), then {FIX_AGAIN}"
     if status.expired:
-        expiry = "the plan has expired, so no further step is begun"
+        expiry = "the plan has expired, so no more steps start"
         return f"{command} ({'; '.join(filter(None, (effect, expiry)))})"
     return command + (f" ({effect} first)" if effect else "")

@@ -18,7 +18,7 @@ LEFT_OUT = "left out by --host"
 CANARY_PENDING = "the canary is pending"
 CANARY_NOT_REBOOTED = "the canary was not rebooted"
 BY_HAND = "nothing is done there; look at it by hand"
-NO_FURTHER = "no further node is begun"
+NO_FURTHER = "no more nodes are started"
 BRIEF = 300  # characters of a command's output in one line of a report
 
 

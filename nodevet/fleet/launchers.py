@@ -19,8 +19,9 @@ PROGRAM = "nodevet-shard"
 DASK = "dask"  # any worker of a pool
 OTHERS = "*"  # the site of every host in no other site
 NOT_ELSEWHERE = (
-    "changes are made from this machine alone, never by a launcher or a Dask worker: the journal "
-    "and the locks are held here, and a task that is run again elsewhere would write twice. Run it "
+    "nodevet makes changes only from this machine, never by a launcher or a Dask worker: the "
+    "journal and the locks are here, and a task that runs again elsewhere would write twice. Run "
+    "it "
     "where the hosts can be reached, or reach them by ProxyJump in ssh_config"
 )
 BATCH = ("-T", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=3")
@@ -47,7 +48,7 @@ class Launcher:
         if any(not word or "\0" in word for word in self.argv):
             raise ValueError(f"launcher {self.name}: its command has an empty word")
         if self.name == LOCAL and self.argv:
-            raise ValueError(f"launcher {LOCAL} is this machine; call the other one differently")
+            raise ValueError(f"launcher {LOCAL} is this machine; give the other one another name")
 
     @property
     def here(self) -> bool:
@@ -182,6 +183,6 @@ def route(sites: Mapping[str, tuple[str, ...]], host: Host) -> tuple[str, ...]:
             f"{site}: {', '.join(names)}" for site, names in sorted(routes.items())
         )
         raise ValueError(
-            f"{host.name} is of several sites that are reached differently ({contradiction})"
+            f"{host.name} belongs to several sites that are reached differently ({contradiction})"
         )
     return next(iter(routes.values()), sites.get(OTHERS, ()))

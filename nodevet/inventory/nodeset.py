@@ -130,7 +130,7 @@ class _Numbers:
             width = len(padded) if padded.startswith("0") and len(padded) > 1 else 0
             if width and len(first) != len(last):
                 text = f"{brief(part)} is padded to two widths"
-                raise NodesetError(f"{text}; give both ends as many digits", column)
+                raise NodesetError(f"{text}; give both ends the same number of digits", column)
             if int(first) > int(last):
                 raise NodesetError(f"{brief(part)} runs backwards", column)
             if int(step) < 1:

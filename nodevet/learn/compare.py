@@ -1,4 +1,4 @@
-"""Compare nodes of like hardware: the majority's values, and the outliers."""
+"""Compare nodes with similar hardware: the majority's values, and the outliers."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -42,7 +42,7 @@ class Odd(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ComparedGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """Hosts of like hardware."""
+    """Hosts with similar hardware."""
 
     what: str
     hosts: tuple[str, ...]

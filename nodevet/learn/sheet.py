@@ -28,11 +28,11 @@ def comparison_sheet(comparison: Comparison) -> Sheet:
 def _group(group: ComparedGroup) -> GroupBlock:
     hosts, what = nodeset(group.hosts), plain(group.what)
     if len(group.hosts) == 1:
-        note = f"{what}: no other host is of that hardware"
+        note = f"{what}: no other host has that hardware"
         return GroupBlock(title=hosts, note=note, blocks=())
     return GroupBlock(
         title=hosts,
-        note=f"{count(len(group.hosts), 'host')} of like hardware: {what}",
+        note=f"{count(len(group.hosts), 'host')} with similar hardware: {what}",
         blocks=(
             FactBlock(
                 rows=tuple((odd.check, _odd_text(odd, len(group.hosts))) for odd in group.odd)
@@ -65,11 +65,11 @@ def _value(value: Value) -> str:
 def _outcome(comparison: Comparison) -> str:
     compared = sum(len(group.hosts) for group in comparison.groups if len(group.hosts) > 1)
     if not compared:
-        return "nothing to compare: it takes two hosts of like hardware"
+        return "nothing to compare: this needs two hosts with similar hardware"
     outliers = comparison.outliers
     total = f"{count(compared, 'host')} compared"
     if outliers:
         return f"{total}, {count(len(outliers), 'outlier')}"
     if any(group.split for group in comparison.groups):
-        return f"{total}: they differ, and no majority"
+        return f"{total}: they differ, without a majority"
     return f"{total}, all alike"

@@ -17,7 +17,7 @@ def _history(_: Project) -> Document:
     from nodevet.past.trend import CheckTrend, FieldTrend
     from nodevet.past.use.recall import RunFound, RunsFound
 
-    about = "What is remembered, as the commands of the history answer it with --format json"
+    about = "The history: the JSON output of the history commands"
     documents: dict[type[Any], tuple[str, ...]] = {
         RunsFound: ("runs",),
         RunFound: ("run",),
@@ -33,5 +33,5 @@ def _history(_: Project) -> Document:
 
 
 SCHEMAS: Mapping[str, SchemaKind] = {
-    "history": SchemaKind("what the commands of the history answer", _history)
+    "history": SchemaKind("the output of the history commands", _history)
 }

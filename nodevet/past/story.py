@@ -253,7 +253,7 @@ def _kind_of_end(span: FindingSpan) -> StoryKind:
 def _reason_gone(end: SpanEnd, *, left: bool) -> str:
     return {
         SpanEnd.OK: "",
-        SpanEnd.GONE: "it left with the part" if left else "the check says nothing of it any more",
+        SpanEnd.GONE: "it left with the part" if left else "the check no longer reports it",
         SpanEnd.NOT_APPLICABLE: "the check is no longer applicable",
         SpanEnd.REPLACED: "of the machine that was there before",
     }[end]

@@ -45,7 +45,7 @@ def parse_url(url: str) -> URL:
     """The parts of the URL of a store. Raises StoreError if it is not a valid one."""
     if path := _intended_path(url):
         raise StoreError(
-            f"the store {brief(url)!r} is a path, and a URL is needed: type sqlite:///{path}"
+            f"the store {brief(url)!r} is a path, but a URL is needed: type sqlite:///{path}"
         )
     try:
         parts = make_url(url)

@@ -184,7 +184,9 @@ def _format_of(file: str) -> str:
 
     name = format_of_file(file)
     if name is None:
-        raise click.UsageError(f"-o {file}: its name tells no format; use --format NAME:{file}")
+        raise click.UsageError(
+            f"-o {file}: its name does not say which format; use --format NAME:{file}"
+        )
     return f"{name}:{file}"
 
 
@@ -207,8 +209,8 @@ shadow = click.option(
 def _gone(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
     if value is not None:
         raise click.UsageError(
-            "--previous is gone: runs are recorded, and reports say by themselves what is new, "
-            "fixed, and stands since when; see --store"
+            "--previous is gone: nodevet records runs, and reports say what is new or fixed, and "
+            "since when; see --store"
         )
 
 

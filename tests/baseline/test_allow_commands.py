@@ -172,7 +172,7 @@ def asks(params):
     return ASKED
 CHECK = Check(params=CheckParams, reads=(), judge=judge, asks=asks)
 """
-    with pytest.raises(AskError, match="own has commands run, which this baseline does not allow"):
+    with pytest.raises(AskError, match="own runs commands, which this baseline does not allow"):
         asks(project(tmp_path, "expect: {own: {}}", own.replace("ASKED", asked)))
 
 

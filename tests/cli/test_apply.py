@@ -123,7 +123,7 @@ def test_the_whole_loop(rig: Rig) -> None:
     broken = f"sqlite:///{rig.project}/first"  # a folder
     twice = rig.at("rollback", run, "--store", broken)
     assert twice.returncode == 0 and "UNCHANGED" in twice.stdout, twice
-    assert "this run of fixes is not all recorded: " in twice.stderr
+    assert "this run of fixes is not fully recorded: " in twice.stderr
     remembered(rig, json.loads(plan.read_bytes())["id"])
 
 

@@ -208,7 +208,7 @@ def test_the_folder_of_a_run_is_rolled_back(nodevet: Run, project: Path, keys: P
     assert "\nrollout" not in done.stdout and "\nexpires" not in done.stdout
     (project / "runs/x-1/journal.jsonl").touch()
     said = nodevet("approve", "runs/x-1", cwd=project).stderr
-    assert "runs/x-1: this is the folder of a run; to approve that it is rolled back: " in said
+    assert "runs/x-1: this is the folder of a run; to approve its rollback: " in said
     assert "nodevet approve --rollback runs/x-1\n" in said
     said = nodevet("approve", "--rollback", "plan.json", cwd=project).stderr
     assert "plan.json: is not the folder of a run; give: nodevet approve --rollback" in said

@@ -49,7 +49,7 @@ def test_of_a_baseline_of_the_project(nodevet: Run, project: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     for told in (
         "site (baselines/site.yaml)\nTraining nodes\n",
-        "hosts named gpu[001-004], of the group training, all of whose GPUs are 10de:2330.",
+        "hosts named gpu[001-004], of the group training, whose GPUs are all 10de:2330.",
         "\n  baselines/base.yaml: All of ours\n",
         "It has 2 checks.",
         "  power_limit  critical\n    Every GPU has the expected power limit.\n"

@@ -78,7 +78,7 @@ def test_the_batch_is_counted_and_what_is_rare_comes_first() -> None:
         "and 2 more hosts",
     ]
     b.take(ended("n2", Outcome.FAILED, stopped="3 nodes failed, and 2 may"), 10)
-    assert "3 nodes failed, and 2 may: no further host is begun" in b.head(10)
+    assert "3 nodes failed, and 2 may: no more hosts are started" in b.head(10)
 
 
 def test_the_pause_after_the_canary_is_told() -> None:
@@ -99,11 +99,11 @@ def test_a_log_has_a_line_for_each_host_and_for_what_goes_on(
         watcher.on_event(CANARY)
         wait(lambda: err.getvalue().count("canary gpu4") >= 2)
         watcher.on_event(ended("gpu4", Outcome.CHANGED))
-        watcher.note_in_signal("no further node is begun")
+        watcher.note_in_signal("no more nodes are started")
     lines = err.getvalue().splitlines()
     assert lines[:2] == ["nodevet: run runs/x-1", "gpu4  begun (canary)"]
     assert lines[2].endswith("; canary gpu4: begun")
-    assert lines[-2:] == ["gpu4  changed  54 s", "nodevet: no further node is begun"]
+    assert lines[-2:] == ["gpu4  changed  54 s", "nodevet: no more nodes are started"]
 
 
 def test_a_terminal_is_drawn_again_and_again_and_left_clean(

@@ -202,7 +202,7 @@ def test_the_name_of_a_file_tells_its_format(nodevet: Run, kept: list[str], tmp_
     assert begins["r.md"] != begins["r.txt"] and all(begins.values())
     wrong = nodevet(*kept, "-o", "r.docx")
     assert wrong.returncode == 2
-    assert "-o r.docx: its name tells no format; use --format NAME:r.docx" in wrong.stderr
+    assert "-o r.docx: its name does not say which format; use --format NAME:r.docx" in wrong.stderr
 
 
 def test_the_same_file_twice_under_two_names(nodevet: Run, kept: list[str], tmp_path: Path) -> None:

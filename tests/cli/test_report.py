@@ -25,7 +25,7 @@ FORMATS = ("table", "markdown", "html", "json")
 
 @pytest.fixture
 def saved(nodevet: Run, tmp_path: Path) -> Path:
-    """A folder with an incident bundle, its diagnosis and an answer of feed."""
+    """A folder with an incident bundle, its diagnosis and the output of feed."""
     bundle = tmp_path / "incident.json.gz"
     incident.write(bundle, [visit_of(CASES["storage-bound"], "gpu1")], redact=False)
     (tmp_path / "job.yaml").write_bytes(EXAMPLE.read_bytes())
@@ -76,7 +76,7 @@ def test_all_tells_the_rules_and_draws_the_bars(nodevet: Run, saved: Path) -> No
         ("report feed.json --previous feed.json", "--previous is gone"),
         ("report newer.json", "the answer of feed has schema 9, this nodevet reads 1; `nodevet fe"),
         ("check --evidence diagnosis.json", "this is a diagnosis; render it with: nodevet report"),
-        ("feed feed.json", "this is an answer of feed; render it with: nodevet report feed.json"),
+        ("feed feed.json", "this is the output of feed; render it with: nodevet report feed.json"),
         ("feed job.yaml --format foo", "is named 'foo'; there are html, json, markdown, table"),
         ("diagnose @local --format foo", "is named 'foo'; there are html, json, markdown, table"),
     ],

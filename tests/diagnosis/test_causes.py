@@ -388,7 +388,7 @@ DOUBTED = {
     "GPU-bound at a quarter of its power": (
         sections([gpu(97, power_mw=[175000] * LOOKS)]),
         Cause.GPU,
-        "; but it draws 25 % of its power limit, as a GPU does whose kernels only poll",
+        "; but it draws 25 % of its power limit, like a GPU whose kernels only poll",
     ),
     "stuck in epoll": (
         sections([SERVER], [process(threads=[thread(10, waits={"ep_poll": LOOKS})])]),
@@ -413,7 +413,7 @@ DOUBTED = {
     "NUMA-remote from a few ticks": (
         sections(processes=[process(threads=[thread(10, 5, 1, cpu=20)])]),
         Cause.NUMA,
-        "; but the job uses 0.05 CPUs in all, too few ticks to wait for",
+        "; but the job uses 0.05 CPUs in all, too few for the GPU to wait for them",
     ),
 }
 

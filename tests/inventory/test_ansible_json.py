@@ -139,9 +139,8 @@ def test_variables(hosts, file, variables, expected):
         ({"ansible_user": "a", "ansible_ssh_user": "b"},
          "ansible_ssh_user: ansible_user and ansible_ssh_user disagree; keep one of the two"),
         ({"ansible_ssh_common_args": "-o ProxyJump=bastion"},
-         "ansible_ssh_common_args: these SSH arguments choose the way to the host, and "
-         "nodevet takes "
-         "none; write them into ~/.ssh/config, which it follows, and remove them here"),
+         "ansible_ssh_common_args: nodevet does not support these SSH arguments; write them into "
+         "~/.ssh/config, which nodevet follows, and remove them here"),
     ],
 )  # fmt: skip
 def test_says_what_is_wrong_with_a_variable(problems, file, variables, problem):

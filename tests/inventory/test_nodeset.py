@@ -36,7 +36,11 @@ def test_expands_in_its_own_order(text, names):
         ("gpu[1,x]", 7, "not a range of numbers: x"),
         ("gpu[1--3]", 5, "not a range of numbers: 1--3"),
         ("gpu[1-3/0]", 5, "1-3/0 has no step"),
-        ("gpu[01-100]", 5, "01-100 is padded to two widths; give both ends as many digits"),
+        (
+            "gpu[01-100]",
+            5,
+            "01-100 is padded to two widths; give both ends the same number of digits",
+        ),
         ("gpu[1-9999999999999]", 5, "a number with too many digits"),
         ("gpu[1-999999999]", 1, "gpu[1-999999999] stands for more than 100,000 hosts"),
         ("n[1-400]m[1-400]", 1, "n[1-400]m[1-400] stands for more than 100,000 hosts"),

@@ -1,4 +1,6 @@
-"""Hosts of like hardware held against one another: who is not as most are; nothing is hidden."""
+"""Hosts with similar hardware held against one another: who is not as most are; nothing is
+hidden.
+"""
 
 from like_nodes import node
 
@@ -65,7 +67,7 @@ def test_hosts_of_other_hardware_are_groups_of_their_own() -> None:
     found = eight(old1=node("old1", pci_device="10de:20b2", name="A100", governor="powersave"))
     assert [len(group.hosts) for group in found.groups] == [8, 1]
     assert found.exit_code == 0
-    assert "old1: A100: no other host is of that hardware" in table(found)
+    assert "old1: A100: no other host has that hardware" in table(found)
 
 
 def test_a_host_that_could_not_be_read_is_not_forgotten() -> None:

@@ -86,7 +86,7 @@ author_aproves: true
 """,
     ) == [
         'approval.yaml:3:31: teams.oncall[1]: "bbo" is not in allowed_signers; did you mean bob?',
-        'approval.yaml:4:3: teams.bob: "bob" is a principal of allowed_signers too; '
+        'approval.yaml:4:3: teams.bob: "bob" is also a principal in allowed_signers; '
         "give the team another name",
         'approval.yaml:6:11: approvers[0].who: "oncal" is neither a team, nor a principal of '
         "allowed_signers; did you mean oncall?",
@@ -94,13 +94,12 @@ author_aproves: true
         "principal of allowed_signers; did you mean alice@example.com?",
         "approval.yaml:7:36: approvers[1].risk: must be one of live, idle, drain, reboot, not "
         '"rebot"; did you mean reboot?',
-        "approval.yaml:8:28: approvers[2].group: is not a key that is known here; "
-        "did you mean groups?",
+        "approval.yaml:8:28: approvers[2].group: is not a known key here; did you mean groups?",
         "approval.yaml:9:5: approvers[3]: who is missing; add it",
         "approval.yaml:10:21: approvals.reboot: must be at least 1, not 0",
         'approval.yaml:10:30: approvals.live: must be a whole number, not "1"; '
         "write 1 without quotes",
-        "approval.yaml:11:1: author_aproves: is not a key that is known here; "
+        "approval.yaml:11:1: author_aproves: is not a known key here; "
         "did you mean author_approves?",
     ]
 

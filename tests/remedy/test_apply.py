@@ -171,7 +171,7 @@ def test_a_setting_that_reverts_by_itself_is_put_back(world: Callable[..., World
     box.revert = revert
     result = w.node(plan, w.journal())
     assert result.outcome is Outcome.FAILED
-    assert "does not stay as it was set" in result.why
+    assert "does not keep its new value" in result.why
     assert box.everything() == before
 
 

@@ -123,7 +123,7 @@ def test_a_step_that_reverts_within_the_settle_wait_is_taken_back_and_the_others
     result = w.node(plan, w.journal())
     first, second, third = result.steps
     assert result.outcome is second.outcome is Outcome.FAILED, result
-    assert second.why == f"does not stay as it was set: kernel {DEFRAG}"
+    assert second.why == f"does not keep its new value: kernel {DEFRAG}"
     assert first.outcome is third.outcome is Outcome.CHANGED
     assert values(box, world.thp) == ["never", "madvise", "8"]
 
@@ -475,7 +475,7 @@ def test_e23_what_a_step_cannot_write_is_not_blamed_on_it(
     first, second, third = result.steps
     assert third.outcome is second.outcome is Outcome.CHANGED, result
     assert result.outcome is first.outcome is Outcome.FAILED, result
-    assert first.why.endswith(f"{world.thp}: reset by something outside, not by n1/huge/1"), first
+    assert first.why.endswith(f"{world.thp}: something else reset it, not n1/huge/1"), first
     assert values(box, world.thp) == ["always", "never", "8"]
 
 

@@ -50,7 +50,7 @@ def test_r9_the_step_whose_value_moved_is_named(
     first, second = result.steps
     assert result.outcome is first.outcome is Outcome.FAILED, result
     moved = f"kernel {world.thp} is madvise, and was never: something else set it {told}"
-    assert first.why == f"does not stay as it was set: {moved}"
+    assert first.why == f"does not keep its new value: {moved}"
     assert second.outcome is (Outcome.PENDING if writes == 6 else Outcome.NOT_ATTEMPTED), second
     assert all(gpu["ecc"][1] for gpu in box.gpus) is (writes == 6)
     assert box.kernel[world.thp] == "always"

@@ -240,7 +240,7 @@ def test_d22_a_reboot_and_what_is_not_about_the_gpus_do_not_mind_it(node: Any) -
     w = node(pages={"mode": "never", "risk": "idle"})
     plan, box = planned(w), w.boxes["n1"]
     assert plan.steps[0].holders == ()
-    assert f"{DCGM}: may go on holding the GPUs" in told(plan)
+    assert f"{DCGM}: may keep the GPUs open" in told(plan)
     result = w.node(plan, w.journal(), reboot=True)
     assert result.outcome is Outcome.VERIFIED_AFTER_REBOOT and box.boots == 2, result
 

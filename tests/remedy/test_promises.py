@@ -114,7 +114,7 @@ def test_e28_status_of_an_expired_plan_says_that_no_step_is_begun(
     assert "has expired" not in said.out
     monkeypatch.setattr("nodevet.fix.use.status.seconds_since", lambda at: 60.0)
     said = d("status", d.run)
-    assert "the plan has expired, so no further step is begun" in said.out, said
+    assert "the plan has expired, so no more steps start" in said.out, said
 
 
 def test_e28_what_was_reverted_is_not_to_be_undone(rig: Any) -> None:

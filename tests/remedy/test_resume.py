@@ -58,7 +58,7 @@ def test_r5_a_node_that_was_begun_is_looked_at_by_every_resume_until_it_is_known
         trouble(box, d.w)
         said = d.resume()
         assert said.code == 3 and d.outcomes() == {"n1": "unknown"}, said
-        assert "pages/1: not looked at again: " in d.report("table").out
+        assert "pages/1: not checked again: " in d.report("table").out
     box.holder, box.gone, box.session = "", 0, False
     d.w.executor.fault = lambda box, call, when: None
     said = d.resume()

@@ -366,7 +366,7 @@ def test_the_conclusion_of_nothing_to_do() -> None:
     assert unplanned.conclusion(Proposal(plan=plan())) == "Nothing to do"
     assert [*unplanned.unplanned_blocks(Proposal(plan=plan()))] == []
     left = Proposal(plan=plan(), left=(UnfixedFinding(host="n", finding=finding("a", "1")),))
-    assert unplanned.conclusion(left) == "Nothing to do: what fails has no fix that is allowed"
+    assert unplanned.conclusion(left) == "Nothing to do: no fix for the failures is allowed"
 
 
 def test_hosts_are_cut_before_reasons() -> None:

@@ -85,7 +85,7 @@ def test_what_failed_says_what_is_next(rig: Callable[..., Any], world: Any) -> N
     said = d("status", d.run)
     assert said.code == 1 and "stopped: the canary failed" in said.out, said
     assert "next: n1: remove the cause, then plan again: nodevet plan" in said.out
-    assert f"next: n2: remove the cause of what failed, then apply the plan there: nodevet apply "\
+    assert f"next: n2: remove the cause of the failure, then apply the plan there: nodevet apply "\
         f"{d.run}/plan.json" in said.out  # fmt: skip
 
 

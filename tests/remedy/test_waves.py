@@ -83,7 +83,7 @@ def test_d11_what_may_fail_is_rounded_down_and_a_batch_to_one_at_least() -> None
 
 @pytest.mark.parametrize("text", ["0", "0%", "00", " 0 "])
 def test_r15_a_batch_of_none_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"^--batch 0+%?: no node would ever begin"):
+    with pytest.raises(ValueError, match=r"^--batch 0+%?: no node would ever start"):
         limits(12, canary="1", batch=text, max_fail="0")
 
 

@@ -57,7 +57,9 @@ def test_rows_about_hosts_fold_them(render) -> None:  # type: ignore[no-untyped-
 def test_a_listing_has_heads_in_documents_alone() -> None:
     rows = [{"name": "swap", "title": "none"}]
     made = listing_sheet("checks", rows, {"a": {"swap": "why"}, "b": {}})
-    assert terminal.render(made).startswith("swap  none\n\n1 check that not all of them ask for\n")
+    assert terminal.render(made).startswith(
+        "swap  none\n\n1 check that only some of them include\n"
+    )
     assert "swap  asked by 1  why" in terminal.render(made)
     assert markdown.render(made).startswith("# 1 check\n\n| name | title |\n")
     assert terminal.render(listing_sheet("fixes", [], {})) == ""

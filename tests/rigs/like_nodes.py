@@ -1,4 +1,4 @@
-"""Evidence of nodes of like hardware, which differ in what is asked for."""
+"""Evidence of nodes with similar hardware, which differ in what is asked for."""
 
 import msgspec
 

@@ -57,7 +57,7 @@ def context(tmp_path: Path) -> Write:
 
 @pytest.mark.parametrize("section", ["commands", "framework", "loader"])
 def test_what_is_run_needs_a_baseline_that_allows_commands(context: Write, section: str) -> None:
-    with pytest.raises(AskError, match="has commands run, which this baseline does not allow"):
+    with pytest.raises(AskError, match="runs commands, which this baseline does not allow"):
         asks(context({"own": {}}, own=f"{{{section!r}: ({{'name': 'x'}},)}}"))
 
 

@@ -89,10 +89,10 @@ def test_what_was_there_is_past_and_what_came_since_is_not(
         ({"machine_id": None}, {}, "the machine id was not read then"),
         ({}, {"machine_id": None}, "the machine id was not read this time"),
         ({"boot_id": ""}, {}, "the boot id was not read then"),
-        ({"uptime": 2 * DAY}, {}, "it is no older than the evidence that is judged"),
-        ({"uptime": 3 * DAY}, {}, "it is no older than the evidence that is judged"),
+        ({"uptime": 2 * DAY}, {}, "it is not older than the judged evidence"),
+        ({"uptime": 3 * DAY}, {}, "it is not older than the judged evidence"),
         ({"uptime_s": None}, {}, "the uptime was not read"),
-        ({"uptime_s": -5.0}, {}, "it is no older than the evidence that is judged"),
+        ({"uptime_s": -5.0}, {}, "it is not older than the judged evidence"),
     ],
 )
 def test_evidence_that_is_not_of_this_boot_of_this_machine_counts_for_nothing(

@@ -235,8 +235,8 @@ def test_many_problems_are_all_there(project: Path) -> None:
 
 
 SIGNERS = [
-    ("bob", '"bob" has no key; write the key behind the name: '),
-    ("bob ssh-ed25519", '"bob" has no key; write the key behind the name: '),
+    ("bob", '"bob" has no key; write the key after the name: '),
+    ("bob ssh-ed25519", '"bob" has no key; write the key after the name: '),
     ("bob ssh-ed25519 AAAA", 'the "ssh-ed25519" key is damaged; copy the whole line of the .pub'),
     (f"bob {KEY[:-20]}%", 'the "ssh-ed25519" key is damaged; copy'),
     (f"bob {KEY.replace('ed25519', 'rsa', 1)}", 'the "ssh-rsa" key is damaged; copy'),

@@ -39,7 +39,7 @@ def test_a_whole_file(tmp_path: Path) -> None:
     [
         (b"a = ", "n:1:5: is not valid TOML: invalid value"),
         (b"\xff", "n:1:1: is not UTF-8"),
-        (b'x = """\n[sweep]\n"""\nstor = 1\n', "n:4:1: stor: is not a key that is known here; did"),
+        (b'x = """\n[sweep]\n"""\nstor = 1\n', "n:4:1: stor: is not a known key here; did"),
         (b'a.b = 1\n[notify]\non = [\n "new",\n "fixd"]\n', "n:3:1: notify.on[1]: must be one of"),
         (b'[sweep.x]\nhosts = "a"\n  within = "soon"\n', "n:3:3: sweep.x.within: must be a time"),
         (b"[sweep.x]\n", "names no hosts; add inventory"),

@@ -240,7 +240,7 @@ def test_a_node_without_nics_cannot_have_such_a_fault(judged: Judged) -> None:
             judged([fault], nics=0)
     with pytest.raises(ScenarioError, match="there is no mlx5_9; the node has 8, from 0"):
         judged([{"ib-port-down": {"device": 9}}])
-    with pytest.raises(ScenarioError, match="the kernel logs Ethernet links alone"):
+    with pytest.raises(ScenarioError, match="the kernel logs only Ethernet links"):
         judged(["link-outage"])
     with pytest.raises(ScenarioError, match="there is no interface eth7"):
         judged([{"nic-down": {"interface": "eth7"}}])

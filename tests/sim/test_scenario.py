@@ -187,7 +187,7 @@ WRONG = [
     ),
     (
         "sim: 1\nnodes:\n  n1: {gpu: t4}\n",
-        ":3:8: nodes.n1.gpu: is not a key that is known here; did",
+        ":3:8: nodes.n1.gpu: is not a known key here; did",
     ),
     ("sim: 1\nnodes:\n  n1: {template: x}\n", ':3:8: nodes.n1.template: there is no template "x"'),
     (

@@ -87,7 +87,7 @@ def test_e21_a_path_for_a_store_is_told_with_the_url_to_type(
     monkeypatch.setenv("HOME", "/home/ann")
     with pytest.raises(StoreError) as said:
         open_store(given)
-    assert str(said.value).endswith(f"is a path, and a URL is needed: type {url}")
+    assert str(said.value).endswith(f"is a path, but a URL is needed: type {url}")
 
 
 def test_e21_what_is_no_path_is_not_told_to_be_one():

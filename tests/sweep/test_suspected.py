@@ -22,8 +22,7 @@ def test_what_many_began_to_fail_in_one_night_is_not_planned(fleet: AnsweringFle
         assert code == 3
         assert f"{HEAD} power_limit 40 findings gpu[001-005] not planned: 5 of 6 hosts" in shown
         assert (
-            "suspect the rule, the controller or the site first; --force plans it all the same"
-            in shown
+            "suspect the rule, the controller or the site first; --force plans it anyway" in shown
         )
         assert "not everything could be judged or planned" in told
     assert not (fleet.folder / "plan.json").exists()
@@ -59,4 +58,4 @@ def test_what_few_or_strangers_began_to_fail_is_planned(fleet: AnsweringFleet) -
 def test_a_store_that_cannot_be_read_costs_no_plan(fleet: AnsweringFleet) -> None:
     (fleet.folder / "broken.sqlite").write_text("no database")
     told = planned(fleet, "--store", "sqlite:///broken.sqlite")[2]
-    assert "cannot tell what many hosts began to fail at once" in told
+    assert "cannot tell which checks many hosts began to fail at once" in told

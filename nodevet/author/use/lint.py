@@ -24,7 +24,7 @@ from nodevet.inventory.sources import is_program
 from nodevet.settings import SettingsError
 from nodevet.vet.use.context import candidates, open_project
 
-SKIPPED = "it is not a file of nodevet's; a baseline or an inventory begins with `nodevet: 1`"
+SKIPPED = "not a nodevet file; a baseline or an inventory begins with `nodevet: 1`"
 PROGRAM = "it is a program that prints an inventory, and lint does not run programs"
 _PLACED = re.compile(r"(.+):([0-9]{1,9}):([0-9]{1,9})")
 

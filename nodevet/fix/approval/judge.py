@@ -90,8 +90,8 @@ def refusal(
     who = brief(who)
     if plan.risk is not None and plan.author in names and policy.forbids_own(plan.risk):
         return (
-            f"{who} is the author, who does not approve their own {plan.risk.value} plan; "
-            "someone else must"
+            f"{who} is the author, who may not approve their own {plan.risk.value} plan; someone "
+            f"else must"
         )
     rules = policy.of(names)
 

@@ -61,7 +61,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     rules: tuple[Rule, ...] | None = None  # None: every principal may approve everything
     needed: Mapping[Risk, int]  # people who must approve
     author_approves: bool = True  # their own live and idle plans
-    local: bool = False  # whether root may confirm live fixes of the machine at hand
+    local: bool = False  # whether root may confirm live fixes of this machine
 
     def names(self, principal: str) -> bool:
         """Whether allowed_signers has a line for this principal."""
@@ -209,7 +209,7 @@ def _rules(source: Source, patterns: tuple[str, ...], problems: list[Problem]) -
     literal = {name for field in patterns for name in field.split(",") if not is_pattern(name)}
     for name, place in teams.items():
         if any(matches(field, name) for field in patterns):
-            text = f"{quoted(name)} is a principal of {SIGNERS} too"
+            text = f"{quoted(name)} is also a principal in {SIGNERS}"
             tell(place, join("teams", name), text, "give the team another name")
     for path, name, place, may_be_team in mentions:
         if (may_be_team and name in teams) or any(matches(field, name) for field in patterns):

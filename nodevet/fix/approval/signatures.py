@@ -58,7 +58,9 @@ def signatures(plan: Path) -> tuple[Signature, ...]:
         path_text = error.filename or plan.parent
         raise ApproveError(f"{path_text}: cannot be read: {error.strerror}") from error
     if len(result) > MOST:
-        raise ApproveError(f"{plan}: more than {MOST} signatures; move those away that are not")
+        raise ApproveError(
+            f"{plan}: more than {MOST} signatures; move away files that are not signatures"
+        )
     return tuple(result)
 
 
@@ -136,8 +138,8 @@ def _signer(
     if owner.returncode != 0 or not names:
         return (
             f"{name}: signed by a stranger: {policy.shown} has no line that is valid now for key "
-            f"{fingerprint} ({_complaint(owner)}); who looks after that file adds one, or someone "
-            "it names approves"
+            f"{fingerprint} ({_complaint(owner)}); ask the owner of that file to add one, or let "
+            f"someone whom it names approve"
         )
     principal = brief(names[0])
     if any(char in word for word in names for char in "*?!\ufffd"):

@@ -41,14 +41,14 @@ def _line_problem(line: str) -> tuple[str, str] | None:
             f"begin it with the name: {principal} {field} …",
         )
     if not fields:
-        return f"{quoted(field)} has no key", f"write the key behind the name: {FORM}"
+        return f"{quoted(field)} has no key", f"write the key after the name: {FORM}"
     options = () if KEY_TYPE.fullmatch(fields[0]) else tuple(_options(fields.pop(0)))
     for name in options:
         if name not in OPTIONS:
             advice = did_you_mean(name, OPTIONS, f"there are {', '.join(OPTIONS)}")
             return f"{quoted(name)} is neither an option nor a type of key", advice
     if len(fields) < 2:
-        return f"{quoted(field)} has no key", f"write the key behind the name: {FORM}"
+        return f"{quoted(field)} has no key", f"write the key after the name: {FORM}"
     return _key_problem(fields[0], fields[1])
 
 

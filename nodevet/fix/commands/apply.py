@@ -100,7 +100,7 @@ def command(
 
     nodevet locks and probes each node, and compares it with what the plan was made on. If the check
     does not pass right after a step, nodevet rolls the step back at once. After Ctrl-C it begins no
-    further node. Limits, times, reboots and the drain hook come from the plan; a resumed run keeps
+    more nodes. Limits, times, reboots and the drain hook come from the plan; a resumed run keeps
     its own.
 
     With @local nodevet plans for this machine, shows the plan, asks at the terminal, and applies

@@ -48,9 +48,7 @@ def _about_fix_run(result: "Result") -> Iterator[Metric]:
     yield metrics.gauge(f"{FIX_RUN}_approvals", "Signatures that count.", len(result.approvals))
     labels = {"kind": result.kind, "plan": result.plan, "sha256": result.digest}
     labels |= {"author": result.author, "version": result.nodevet}
-    info = GaugeMetricFamily(
-        f"{FIX_RUN}_info", "The plan that was carried out.", labels=list(labels)
-    )
+    info = GaugeMetricFamily(f"{FIX_RUN}_info", "The plan that was applied.", labels=list(labels))
     info.add_metric([plain(value) for value in labels.values()], 1)
     yield info
     nodes = GaugeMetricFamily(

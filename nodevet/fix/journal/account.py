@@ -45,7 +45,7 @@ PASSING = frozenset({Refusal.LOCKED, Refusal.UNREACHABLE})
 UNKNOWN = frozenset({Outcome.ROLLBACK_FAILED, Outcome.UNKNOWN})
 KILLED = "the controller ended while it worked on the node: how far it got is not known"
 BEFORE_WRITING = "the controller ended before anything was written there"
-STRANGE = f"so says the journal, and not the plan: {BY_HAND}"
+STRANGE = f"the journal says so, and the plan does not: {BY_HAND}"
 NOT_ATTEMPTED = "not attempted: the run changed nothing there, so there is nothing to roll back"
 CLOSED = "the run was rolled back: plan again"
 
@@ -410,8 +410,8 @@ def _outcome(word: str) -> Outcome:
 def _missing_end_text(kind: str, folder: str) -> str:
     again = "nodevet rollback" if kind == "rollback" else "nodevet apply --resume"
     return (
-        f"no end of the {kind} is in its journal: its controller was killed, or is still at it; "
-        f"go on with `{again} {folder}`"
+        f"its journal has no end of the {kind}: its controller was killed or still runs; go on "
+        f"with `{again} {folder}`"
     )
 
 

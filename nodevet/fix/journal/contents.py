@@ -54,10 +54,10 @@ class ContentStore:
                 content = file.read(LARGEST + 1)
         except OSError as error:
             raise ContentError(
-                f"{path}: what a file held cannot be read: {error.strerror}"
+                f"{path}: the saved content of a file cannot be read: {error.strerror}"
             ) from error
         if hashlib.sha256(content).hexdigest() != name:
-            raise ContentError(f"{path}: was changed since it was kept: it has another SHA-256")
+            raise ContentError(f"{path}: was changed since it was saved: its SHA-256 differs")
         return content
 
     def known(self, name: str) -> bytes | None:
@@ -81,7 +81,7 @@ class ContentStore:
                     if NAME.fullmatch(path.name) and path.name not in contents:
                         path.unlink()
         except OSError as error:
-            raise ContentError(f"{self.folder}: cannot be tidied: {error.strerror}") from error
+            raise ContentError(f"{self.folder}: cannot be cleaned up: {error.strerror}") from error
 
     def _write(self, name: str, content: bytes) -> None:
         try:

@@ -107,7 +107,7 @@ class RunFolder:
         text = self._read(REACH)
         if why := self._open_to_others():
             raise RunError(
-                f"{why}; {REACH} there says how nodes are reached, and is not used: name the "
+                f"{why}; {REACH} there says how to reach the nodes, and is not used: name the "
                 "inventory with -i, and --ssh-config and --known-hosts if they are needed"
             )
         try:
@@ -165,9 +165,9 @@ class RunFolder:
         if end_count or not (self.path / RESULT).exists() or self._kept_unknown():
             return result
         lost = (
-            f"the end of the journal is missing: {RESULT} tells how the apply ended, and "
-            f"{journal.NAME} does not: what was done in between is neither told nor rolled back "
-            f"here; compare with {RESULT}, and look at the nodes by hand"
+            f"the end of the journal is missing: {RESULT} says how the apply ended, and "
+            f"{journal.NAME} does not: the actions in between are neither reported nor rolled "
+            f"back here; compare with {RESULT}, and look at the nodes by hand"
         )
         hosts = tuple(
             replace(host, outcome=Outcome.UNKNOWN, why="what was done there is not in the journal")

@@ -128,7 +128,7 @@ class Journal:
             descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError as error:
             raise JournalError(
-                f"{path}: a run is kept there already; resume it, or name another folder"
+                f"{path}: a run is already stored there; resume it, or name another folder"
             ) from error
         except OSError as error:
             raise JournalError(f"{path}: cannot be made: {error.strerror}") from error
@@ -216,8 +216,8 @@ class Journal:
             with suppress(OSError):
                 path.unlink()
             raise JournalError(
-                f"{path}: {size:,} bytes cannot be set aside: {error.strerror}; the run needs them "
-                "to end well if the disk fills up: free some space"
+                f"{path}: {size:,} bytes cannot be reserved: {error.strerror}; the run needs "
+                f"them to end properly if the disk fills up: free some space"
             ) from error
         self._reserved = True
 
@@ -314,7 +314,7 @@ def parse(
             raise JournalError(f"{name}:{number}: a journal of {error}") from error
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise JournalError(
-                f"{name}:{number}: no record of a journal: {brief(str(error))}; the file was "
+                f"{name}:{number}: not a record of a journal: {brief(str(error))}; the file was "
                 "changed or damaged: look at the nodes of this run by hand"
             ) from error
         if not (records or isinstance(record, RunBegin)):
@@ -324,8 +324,8 @@ def parse(
         if record.prev != (last or chain_start(record)):
             before = f"line {number - 1}" if records else "the plan"
             raise JournalError(
-                f"{name}:{number}: was not written after {before} as that is now: the file was "
-                "changed: look at the nodes of this run by hand"
+                f"{name}:{number}: does not follow {before} as that is now: the file was "
+                f"changed: look at the nodes of this run by hand"
             )
         records.append(record)
         last = _sha256(line)
@@ -395,7 +395,7 @@ def _lock(descriptor: int, path: Path) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         raise JournalError(
-            f"{path}: another nodevet is at this run; wait until it has ended"
+            f"{path}: another nodevet works on this run; wait until it has ended"
         ) from error
 
 

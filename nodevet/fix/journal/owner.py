@@ -64,7 +64,7 @@ def _process_state(file: Path, pid: int) -> tuple[Controller, str]:
             if os.path.samestat(opened, status):
                 return Controller.RUNNING, f"process {pid}"
     except PermissionError:
-        return Controller.UNKNOWN, f"process {pid} may not be looked at: ask as its user"
+        return Controller.UNKNOWN, f"process {pid} belongs to another user: run this as that user"
     except OSError:
         return Controller.GONE, f"process {pid} has ended"
     return Controller.GONE, f"process {pid} is another process by now"

@@ -82,7 +82,7 @@ def holders_note(change: PlannedChange, evidence: Evidence, harmless: Collection
     if services and needs_free_gpus(change):
         notes.append(f"{', '.join(services)}: stopped before it, and started again after it")
     elif services:
-        notes.append(f"{', '.join(services)}: may go on holding the GPUs")
+        notes.append(f"{', '.join(services)}: may keep the GPUs open")
     commands = dict.fromkeys(
         process.command or f"pid {process.pid}"
         for process in _processes(evidence)
@@ -116,7 +116,7 @@ def holders_problem(step: Step) -> str:
     stops, middle, starts = step.actions[:count], step.actions[count:-count], step.actions[-count:]
     around = (unit.stop(step.holders), unit.start(step.holders))
     if (stops, starts) != around or unit.without(middle, step.holders) != middle:
-        return f"it does more to {', '.join(step.holders)} than to stop it first and start it last"
+        return f"it does more to {', '.join(step.holders)} than stop it first and start it last"
     return ""
 
 

@@ -17,7 +17,7 @@ from nodevet.sheet.text import count, nodeset
 
 MEANS = {
     Risk.LIVE: "jobs may run",
-    Risk.IDLE: "no process may be on the GPUs that are changed",
+    Risk.IDLE: "no process may use the GPUs that are changed",
     Risk.DRAIN: "the host must be drained",
     Risk.REBOOT: "the host must be drained",
 }
@@ -37,7 +37,8 @@ def facts(
     if rollback:
         yield (
             "reverts",
-            "all of it, on the hosts where it was done: what is + below goes, - is restored",
+            "all of it, on the hosts where it was done: lines with + below are removed, lines "
+            "with - are restored",
         )
     yield "hosts", f"{len(hosts):,}: {nodeset(hosts)}"
     yield "risk", "; ".join(_risks(plan))

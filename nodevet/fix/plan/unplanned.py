@@ -40,7 +40,7 @@ def conclusion(proposal: Proposal) -> str:
     if proposal.exit_code == 3:
         return "Nothing to do, but not everything could be judged or planned"
     if proposal.left or proposal.withheld:
-        return "Nothing to do: what fails has no fix that is allowed"
+        return "Nothing to do: no fix for the failures is allowed"
     return "Nothing to do"
 
 
@@ -121,7 +121,7 @@ def _suspected(withheld: Iterable[Withheld]) -> list[HostRow]:
         return (
             f"not planned: {suspicion.hosts} of {suspicion.judged} hosts began to fail "
             f"{plain(suspicion.check)} in one night, on {suspicion.on}: suspect the rule, the "
-            "controller or the site first; --force plans it all the same"
+            "controller or the site first; --force plans it anyway"
         )
 
     return _grouped((entry for entry in withheld if entry.suspected), way)

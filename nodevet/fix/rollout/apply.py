@@ -82,8 +82,8 @@ class Stop(AbstractContextManager["Stop"]):
         if not self.asked:
             self.asked = True
             self._told(
-                "no further node is begun; those in hand end first "
-                "(once more: leave them as they are)"
+                "no more nodes are started; those in hand finish first (once more: leave them as "
+                "they are)"
             )
 
 

@@ -283,7 +283,7 @@ class StepBatch:
         candidate = self._seen_after(step)
         if candidate is None or self._can_undo(candidate, step):
             return ""
-        return f": reset by something outside, not by {candidate.id}"
+        return f": something else reset it, not {candidate.id}"
 
     def _seen_after(self, step: Step) -> Step | None:
         """The step of the batch after whose last action the settings of an earlier one had changed;

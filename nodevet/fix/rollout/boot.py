@@ -113,7 +113,7 @@ class RebootProof:
             try:
                 _, differences = self.session.steadily(look)
             except BlindError as error:
-                why = f"not looked at after one more reboot: {error}"
+                why = f"not checked after one more reboot: {error}"
                 ledger.tell([step], why, Outcome.UNKNOWN)
                 continue
             if differences:

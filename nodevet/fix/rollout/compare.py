@@ -98,7 +98,7 @@ class StepContext(msgspec.Struct, frozen=True, kw_only=True):
         if step.services:
             silent = f"it names no process of {', '.join(step.services)} that is on a GPU"
             return failures_text(about) or silent
-        return failures_text(about or findings) or "the check says nothing of it any more"
+        return failures_text(about or findings) or "the check no longer reports it"
 
 
 def holds(step: Step, findings: Sequence[Finding], evidence: Evidence) -> bool:

@@ -107,7 +107,7 @@ class Earlier:
                 )
             except BlindError as error:
                 changes = str(error)
-            why = "does not stay as it was set" + (f": {changes}" if changes else "")
+            why = "does not keep its new value" + (f": {changes}" if changes else "")
             self.revert(step, f"{why}: something else set it {when}")
 
     def revert(self, step: Step, why: str) -> None:

@@ -97,7 +97,7 @@ def node_count(text: str, total: int, *, up: bool = False) -> int:
     """
     match = re.fullmatch(r"(\d{1,7})(%?)", text.strip(), re.ASCII)
     if match is None or (match[2] and int(match[1]) > 100):
-        raise ValueError(f"{text!r} is neither a number of nodes nor a share of them, as 10%")
+        raise ValueError(f"{text!r} is neither a number of nodes nor a share of them, such as 10%")
     number = int(match[1])
     if not match[2]:
         return number
@@ -117,7 +117,7 @@ def limits(nodes: int, *, canary: str, batch: str, max_fail: str) -> Limits:
         except ValueError as error:
             raise ValueError(f"--{name}: {error}") from error
     if re.fullmatch(r"0+%?", batch.strip()):
-        raise ValueError(f"--batch {batch.strip()}: no node would ever begin; give 1 or more")
+        raise ValueError(f"--batch {batch.strip()}: no node would ever start; give 1 or more")
     return Limits(
         canary=numbers["canary"], batch=max(1, numbers["batch"]), max_fail=numbers["max-fail"]
     )

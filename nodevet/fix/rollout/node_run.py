@@ -83,7 +83,7 @@ class NodeApply:
         elif lost and outcome is not Outcome.ROLLBACK_FAILED:
             outcome, reasons = Outcome.UNKNOWN, [lost, *reasons]
         elif refusal and self._unseen and outcome is not Outcome.ROLLBACK_FAILED:
-            reasons = [f"{', '.join(self._unseen)}: not looked at again: {why}", *reasons]
+            reasons = [f"{', '.join(self._unseen)}: not checked again: {why}", *reasons]
             outcome = Outcome.UNKNOWN  # what is there by now is unknown
         elif refusal and outcome in BAD:
             reasons = [*reasons, why]

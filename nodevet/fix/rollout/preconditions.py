@@ -58,7 +58,7 @@ def _clone_reason(planned: PlannedNode, evidence: Evidence) -> str:
         return (
             f"another node with the same machine id: its host name is {brief(name)}, the plan "
             f"was made on {brief(planned.hostname)}; check DNS and HostName in ssh_config. If "
-            "it was renamed since, set the earlier name with hostnamectl for as long as this takes"
+            "it was renamed since, set the earlier name with hostnamectl until this is done"
         )
     if gpus and planned.gpus and not set(gpus) & set(planned.gpus):
         return (

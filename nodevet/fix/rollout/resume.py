@@ -73,7 +73,7 @@ class NodeResume:
         untouched = []
         for step in written:
             state = self.earlier.step(step.id)
-            result = result_of_journal(step, state, why=f"{ENDED}; all of it had taken place")
+            result = result_of_journal(step, state, why=f"{ENDED}; all of it was done")
             current = tuple(states[resource] for resource in step.resources) if states else ()
             if gone_text := steps.context.gone(step, evidence):
                 why = f"{ENDED}; {gone_text}"
@@ -119,7 +119,7 @@ class NodeResume:
             reason = "cannot be judged before one more reboot: the driver was reverted"
             return replace(result, outcome=Outcome.UNKNOWN, why=reason)
         reason, record = (
-            f"was verified earlier, and does not hold now: {why}",
+            f"was verified earlier, and fails now: {why}",
             self.earlier.step(step.id),
         )
         reverted = self.steps.revert(step, result, reason, record)

@@ -213,7 +213,7 @@ class NodeRollback:
             why = "the journal lacks its earlier value"
             self._results[step.id] = new_result(step, outcome=Outcome.UNKNOWN, why=why)
             return None
-        why = "it was not looked at after it was restored"
+        why = "it was not checked after it was restored"
         self._results[step.id] = new_result(step, outcome=Outcome.UNKNOWN, why=why)
         try:
             current = self.session.steadily(lambda: self.session.look(step.resources))
@@ -258,8 +258,8 @@ def without_newer(parts: Revertible, newer: Mapping[Resource, str]) -> Revertibl
     """Without resources that a newer run needs: a boot unit of both belongs to the newer run."""
     newer_resources = [state.resource for state in parts.ours if state.resource in newer]
     reasons = [
-        f"{resource.label} is also of run {newer[resource]}, which is newer, and is left to "
-        "that: roll that back first"
+        f"{resource.label} is also of run {newer[resource]}, which is newer: roll that run back "
+        f"first"
         for resource in newer_resources
     ]
     remaining = tuple(state for state in parts.ours if state.resource not in newer)

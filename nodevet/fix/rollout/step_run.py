@@ -264,7 +264,7 @@ class Steps:
             labels = ", ".join(step.actions[number].label for number in missing)
             reason, again = f"{why} before all was done: {labels}", record is not None
             return self.revert(step, result, reason, record, again=again), evidence
-        complete = replace(result, why=f"{why}; all of it had taken place")
+        complete = replace(result, why=f"{why}; all of it was done")
         is_uncertain = any(holds(step.actions[number], current) is None for number in remaining)
         return self._judged(step, complete, evidence, record if is_uncertain else None)
 

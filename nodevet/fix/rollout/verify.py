@@ -120,7 +120,7 @@ class Verifier:
         ]
         if changed:
             return Verification(
-                why=f"does not stay as it was set: {', '.join(changed)}", after=after
+                why=f"does not keep its new value: {', '.join(changed)}", after=after
             )
         return self.verdict(step, evidence, after)
 

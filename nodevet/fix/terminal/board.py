@@ -120,7 +120,7 @@ class FixBoard:
 
     def _budget(self) -> str:
         if self._stopped:
-            return f"{self._stopped}: no further host is begun"
+            return f"{self._stopped}: no more hosts are started"
         limit = self._run.limits.max_fail if self._run else 0
         is_useful = self._run is not None and 0 < limit < self._run.hosts
         return f"{min(limit, self._may_fail):,} more may fail" if is_useful else ""

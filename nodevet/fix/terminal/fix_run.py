@@ -77,7 +77,7 @@ def recorded(
         yield recording.hearing
     finally:
         if why := recording.end(say):
-            say(f"this run of fixes is not all recorded: {why}; it is kept in {run.path}")
+            say(f"this run of fixes is not fully recorded: {why}; it is kept in {run.path}")
 
 
 def finish(

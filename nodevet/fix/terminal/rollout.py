@@ -38,7 +38,7 @@ def rollout_options(*, planned: bool) -> Callable[[Any], Any]:
         option(
             "--max-fail",
             "0",
-            "Nodes that may fail; if one more does, nodevet begins no further node.",
+            "Nodes that may fail; if one more does, nodevet begins no more nodes.",
             **nodes,
         ),
         flag(

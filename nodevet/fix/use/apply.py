@@ -89,7 +89,7 @@ def apply(
     note_listener, run, plan = listener or FixListener(), application.run, application.plan
     resumed = application.plan_name is None
     if resumed and only:
-        raise UserError("--host: a run that is resumed keeps the hosts that it was begun for")
+        raise UserError("--host: a resumed run keeps its hosts")
     records = read(run.path) if resumed else ()
     if resumed and not records:  # nor does it say which hosts were chosen
         raise UserError(f"{run.path}: {NOTHING}")
@@ -198,7 +198,7 @@ def _note_ended_hosts(
     if options_text and len(ended) == len(todo):
         raise UserError(
             f"{options_text}: every host of {application.run.path} has ended, so a resume visits "
-            "and reboots none; plan again with what you want"
+            "and reboots none; plan again with the options that you want"
         )
     hosts = f"{nodeset(ended)}: ended earlier"
     listener.note(f"{hosts}, so they are neither visited nor rebooted" if options_text else hosts)

@@ -166,7 +166,7 @@ def _read(file: Path, *, rollback: bool) -> tuple[bytes, Plan]:
     elif file.is_dir():
         is_run = (file / "journal.jsonl").exists()
         raise UserError(
-            f"{file}: this is the folder of a run; to approve that it is rolled back: "
+            f"{file}: this is the folder of a run; to approve its rollback: "
             f"nodevet approve --rollback {file}"
             if is_run
             else f"{file}: is a folder; name the file of a plan"

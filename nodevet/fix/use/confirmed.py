@@ -26,7 +26,10 @@ LOCAL = CONFIRMED
 """The key in a journal's options under which a confirmation is kept."""
 MACHINE_ID = Path("/etc/machine-id")
 OTHERWISE = "use nodevet plan, approve and apply"
-ONCE = "it was confirmed once, for what was begun then: for the rest run nodevet apply @local again"
+ONCE = (
+    "it was confirmed once, for the steps that were started then: for the rest run nodevet "
+    "apply @local again"
+)
 
 
 class Confirmation(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,7 +69,7 @@ def project_refusal(project: Path) -> str:
         return ""
     return (
         f"{project / policy.RULES}: this project says who approves what: {OTHERWISE}; with "
-        "`local: true` there, root may confirm live fixes of the machine at hand"
+        "`local: true` there, root may confirm live fixes of this machine"
     )
 
 
@@ -82,7 +85,7 @@ def refusal(plan: Plan, hosts: Sequence[Host]) -> str:
         return f"not a plan for this machine alone: {OTHERWISE}"
     (name, planned), (host,) = next(iter(plan.nodes.items())), hosts
     if host.name != name or not host.local or host.root != "/":
-        return f"{name} is not the machine at hand (@local): {OTHERWISE}"
+        return f"{name} is not this machine (@local): {OTHERWISE}"
     if plan.risk is not Risk.LIVE or plan.rollout.drain_hook or plan.rollout.reboots:
         return f"not everything in the plan is of risk live: {OTHERWISE}"
     try:
@@ -91,7 +94,8 @@ def refusal(plan: Plan, hosts: Sequence[Host]) -> str:
         return f"{MACHINE_ID}: cannot tell which machine this is: {error}"
     if not machine_id or machine_id != planned.machine_id:
         return (
-            f"{name} was another machine: its machine id is {planned.machine_id}, here {machine_id}"
+            f"{name} is another machine: the plan has machine id {planned.machine_id}, this "
+            f"machine has {machine_id}"
         )
     return ""
 
@@ -140,5 +144,5 @@ def _foreign_writer(path: Path) -> str:
     except OSError as error:
         return f"{path}: cannot be looked at: {error.strerror}"
     if status.st_uid != 0 or status.st_mode & 0o022 or stat.S_ISLNK(status.st_mode):
-        return f"{path}: others than root may have written it, so it is not acted upon"
+        return f"{path}: users other than root may have written it, so nodevet does not apply it"
     return ""

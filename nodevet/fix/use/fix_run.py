@@ -82,7 +82,7 @@ def resumable(
         yield
     except KeyboardInterrupt:
         advice = (
-            f"have them read with: {command_line}, then {then}"
+            f"read them with: {command_line}, then {then}"
             if then
             else f"go on with: {command_line}"
         )

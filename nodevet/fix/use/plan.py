@@ -194,7 +194,7 @@ def _suspected_checks(
     try:
         return suspected(store, checks)
     except UserError as error:
-        listener.note(f"cannot tell what many hosts began to fail at once: {error}")
+        listener.note(f"cannot tell which checks many hosts began to fail at once: {error}")
         return ()
 
 
@@ -206,7 +206,7 @@ def _fixes_named(fixes: Sequence[str], context: VetContext) -> frozenset[str]:
     for fix in fixes:
         context.catalog.fix_path(fix)
         if fix in expected - counted:
-            raise UserError(f"--fix {fix}: it has severity shadow, and is never planned")
+            raise UserError(f"--fix {fix}: it has severity shadow, so it is never planned")
         if fix not in expected:
             raise UserError(f"--fix {fix}: no baseline of this run asks for {fix}")
     return frozenset(fixes)
@@ -237,7 +237,7 @@ def author(name_option: str | None) -> str:
     except (KeyError, OSError) as error:
         raise UserError("the author of the plan is unknown; name them with --author") from error
     if not _AUTHOR.fullmatch(name):
-        raise UserError(f"--author {name!r}: only letters, digits and . _ @ + - are possible")
+        raise UserError(f"--author {name!r}: only letters, digits and . _ @ + - are allowed")
     return name
 
 

@@ -133,7 +133,7 @@ def _private(path: str) -> FileKey:
     text = private.export_privkey_to_pubkey().export_pubkey_base64()
     public = public_key.read_line(f"key {text.decode()}")
     if public.type.startswith("sk-"):
-        raise SshConfigError(f"key file {path} is of a FIDO token; add it to an ssh-agent")
+        raise SshConfigError(f"key file {path} belongs to a FIDO token; add it to an ssh-agent")
     return FileKey(public, private)
 
 

@@ -165,7 +165,7 @@ class _ConfigReader:
         elif keyword in FOLLOWED:
             yield ConfigOption(keyword, FOLLOWED[keyword].read(words, rest), where)
         elif keyword not in KNOWN and not is_listed(keyword, self.ignored.lower().split(",")):
-            why = f"{keyword} is not known to nodevet; IgnoreUnknown {keyword} leaves it out"
+            why = f"{keyword} is not known to nodevet; IgnoreUnknown {keyword} skips it"
             raise WordError(why)
 
     def _included(self, words: tuple[str, ...], depth: int) -> Iterator[Blocks]:

@@ -161,8 +161,10 @@ class _AnsibleReader:
         for variable in () if local else ARGUMENTS:
             value, steps = self.groups.variable(name, variable)
             if any(word in str(value or "").lower() for word in REROUTING):
-                text = "these SSH arguments choose the way to the host, and nodevet takes none"
-                advice = "write them into ~/.ssh/config, which it follows, and remove them here"
+                text = "nodevet does not support these SSH arguments"
+                advice = (
+                    "write them into ~/.ssh/config, which nodevet follows, and remove them here"
+                )
                 self.tell(steps, text, advice)
 
     def tell(self, steps: Steps, text: str, advice: str = "") -> None:

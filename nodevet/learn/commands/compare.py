@@ -1,4 +1,4 @@
-"""`nodevet compare`: hosts of like hardware held against one another."""
+"""`nodevet compare`: hosts with similar hardware held against one another."""
 
 from pathlib import Path
 from typing import Any

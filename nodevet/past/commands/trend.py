@@ -71,7 +71,7 @@ def command(
     with open_history(store) as history:
         found = find_trend(history, what, catalog, host=host, name=series, most=most)
         if redact and isinstance(found, FieldTrend) and is_identifying(found.field):
-            raise UserError(f"--redact: {what} is what names a machine or its parts")
+            raise UserError(f"--redact: {what} identifies a machine or its parts")
         found = recalled.redacted(found, history) if redact else found
     clock = recalled.clock()
     if isinstance(found, CheckTrend):

@@ -109,7 +109,7 @@ def _doubts(backtest: Backtest) -> Iterator[str]:
     alarmed = {host for night in backtest.nights for host in night.added}
     if 2 * len(alarmed) >= backtest.hosts and any(failure.alarm for failure in backtest.failures):
         hosts = count(backtest.hosts, "host")
-        yield f"It alarms on {len(alarmed):,} of {hosts}, and that makes foreseeing easy."
+        yield f"It alarms on {len(alarmed):,} of {hosts}, so foreseeing is easy."
 
 
 def _night(night: BacktestNight, clock: Clock) -> tuple[Cell, ...]:

@@ -128,7 +128,7 @@ def _notes(group: DriftGroup, clock: Clock) -> Iterator[str]:
         rules = ", ".join(map(plain, group.rule))
         yield f"The rule changed too: {rules}. The cause may be the rule, and not the hosts."
     if not group.others:
-        yield "Both runs visited no other host, so there is nothing to compare with."
+        yield "The two runs visited no other host, so there is nothing to compare with."
     elif not group.clear:
         yield "No other value changed on all of these hosts and on no other host."
     elif len(group.looks) == 1:

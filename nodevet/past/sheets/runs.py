@@ -321,7 +321,7 @@ def diff_sheet(diff: RunDiff, refs: tuple[str, str], clock: Clock, *, newer: int
     ]
     if newer:
         notes.append(
-            f"{count(newer, 'newer run')} passed over: incomplete, by hand or of other hosts; "
+            f"{count(newer, 'newer run')} skipped: incomplete, by hand or of other hosts; "
             "`nodevet runs` lists them"
         )
     if diff.thinned:

@@ -257,7 +257,7 @@ def passport_sheet(passport: Passport, clock: Clock, *, kind: str = "passport") 
         title=f"{KINDS[part.kind.value]} {plain(part.id)}: {now}",
         kind=kind,
         blocks=(_identity(part), *(table for table in tables if table is not None)),
-        end="" if passport.faults else "no check has reported a trouble of it",
+        end="" if passport.faults else "no check has reported a problem with it",
     )
 
 

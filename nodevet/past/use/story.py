@@ -81,7 +81,7 @@ def find_passport(store: "Store", text: str, *, hosts: bool = False) -> Passport
         known = store.hosts() if hosts else []
         noun = "host or part" if hosts else "part"
         hint = did_you_mean(
-            text, known, "a part is named by UUID, GUID or serial number, or the beginning of one"
+            text, known, "name a part by UUID, GUID or serial number, or by the beginning of one"
         )
         raise UserError(f"{store.name}: no {noun} {brief(text)!r} is known; {hint}")
     if len(matches) > 1:

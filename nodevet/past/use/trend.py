@@ -96,7 +96,7 @@ def _field_trend(
         of_host.append(dict(run_values))
     if not any(point.count for point in points):
         raise UserError(
-            f"{path}: no kept evidence of these {len(runs)} runs has a value"
+            f"{path}: the evidence of these {len(runs)} runs has no value"
             + (f" on {host}" if host else "")
         )
     return FieldTrend(

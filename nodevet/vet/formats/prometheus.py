@@ -108,10 +108,10 @@ def _about_run(run: Run) -> Iterator[Metric]:
 def _about_news(news: RunNews) -> Iterator[Metric]:
     """Findings that began and ended since the last run, and since when each open finding stands."""
     new = GaugeMetricFamily(
-        "nodevet_run_new", "Troubles that began since the run before.", labels=["severity"]
+        "nodevet_run_new", "Problems that began since the previous run.", labels=["severity"]
     )
     ended = GaugeMetricFamily(
-        "nodevet_run_fixed", "Troubles of the run before that are ok now.", labels=["severity"]
+        "nodevet_run_fixed", "Problems of the previous run that are ok now.", labels=["severity"]
     )
     begun = Counter(standing.severity for standing in news.standing if standing.new)
     over = Counter(ended.severity for ended in news.ended if ended.fixed)
@@ -120,13 +120,13 @@ def _about_news(news: RunNews) -> Iterator[Metric]:
         ended.add_metric([severity.value], over[severity])
     since = GaugeMetricFamily(
         "nodevet_check_since_timestamp_seconds",
-        "Since when the check has failed or been unknown on the host, Unix time; of a host that "
-        "is not vetted the check is empty.",
+        "Since when the check has failed or been unknown on the host, Unix time; the check is "
+        "empty for a host that was not vetted.",
         labels=["host", "check"],
     )
     flapping = GaugeMetricFamily(
         "nodevet_check_flapping",
-        "How often it began in the last ten visits, if that is often.",
+        "How often the finding began in the last ten visits, if it is flapping.",
         labels=["host", "check"],
     )
     first: dict[tuple[str, str], float] = {}
@@ -173,7 +173,7 @@ def _about_hosts(run: Run) -> Iterator[_Series]:
     )
     tries = _Series(
         "nodevet_host_tries",
-        "Visits that the host took; a host that took one is left out.",
+        "Number of visits to the host; a host with one visit is left out.",
         labels=["host"],
     )
     for report in run.summaries:

@@ -189,13 +189,13 @@ def _only_judged(
     if store and evidence:
         raise UserError("--store cannot be used with --evidence: only visits are recorded")
     if asks_store(since) and (evidence or from_run):
-        raise UserError("--since store goes with visits only: it is what the last one recorded")
+        raise UserError("--since store works only with visits: it uses the last recorded one")
     if looks and (evidence or from_run):
         raise UserError(f"--looks cannot be used with {option}: it counts looks at this machine")
     if resume and (evidence or from_run):
         raise UserError(f"--resume cannot be used with {option}: it visits hosts")
     if least.new and (evidence or from_run):
-        raise UserError(f"--fail-on {least} goes with visits only: they are recorded")
+        raise UserError(f"--fail-on {least} works only with visits: only they are recorded")
     if sample and (evidence or from_run):
         raise UserError(f"--sample cannot be used with {option}: nothing is read")
     if save and (evidence or from_run):
@@ -258,7 +258,7 @@ def _only_printed(
     )
     if files or inventories or since:
         raise UserError(
-            "--max-age without --evidence gives the last verdict again: it reads no inventory and "
+            "--max-age without --evidence reuses the last verdict: it reads no inventory and "
             "writes no file. Leave out -i, --save, --since, --store, jsonl and reports to "
             "files, or --max-age"
         )

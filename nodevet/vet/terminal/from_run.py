@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 STORE = "store"  # what --since says here: no folder, but what was recorded before
 SINCE = (
-    "--since takes the word `store` with --from-run: counters and the kernel log are judged by "
-    "what came since the last recorded visit before that run"
+    "--from-run with --since takes only the word `store`: it judges counters and the kernel log "
+    "by what came since the last recorded visit before that run"
 )
 
 
@@ -51,7 +51,7 @@ def judged_again(
     if hosts.lost:
         say(
             f"run {hosts.run.id} did not reach {hosts.lost:,} of its {hosts.run.hosts:,} hosts, "
-            "and what it did not reach is not vetted: with -i they are named"
+            f"so they are not vetted; -i lists them"
         )
     look = RecordedLook(None, hosts.run.id) if since else None
     context = structs.replace(context, age=saved.limit_of(max_age), since=look)

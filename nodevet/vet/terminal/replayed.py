@@ -49,7 +49,7 @@ def tell_doubts(option: str, paths: Sequence[Path]) -> None:
     for path in paths:
         inside = sorted(path.glob("*.json")) if path.is_dir() else []
         if doubt := next(filter(None, map(distrust, (path, *inside))), ""):
-            say(f"{option}: {doubt}: its contents may be theirs")
+            say(f"{option}: {doubt}: others may have changed its contents")
 
 
 def tell_left_out(option: str, names: Sequence[str], inventories: Sequence[str]) -> None:
@@ -66,6 +66,6 @@ def tell_not_asked(option: str, hosts: frozenset[str], names: frozenset[str]) ->
         more = f" and {len(names) - SOME} more" if len(names) > SOME else ""
         save = ", and --save" if option == "--evidence" else ""
         say(
-            f"{option}: what is saved of {count(len(hosts), 'host')} was read before these "
+            f"{option}: the evidence of {count(len(hosts), 'host')} was read before these "
             f"baselines named {few}{more}: visit them again with the same -b{save}"
         )

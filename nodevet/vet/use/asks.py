@@ -47,7 +47,7 @@ def asks(context: VetContext, *, fixes: bool = False, commands: bool = True) -> 
                 if section in RUN and not commands:
                     continue
                 if section in RUN and asked and not baseline.allow_commands:
-                    why = "has commands run, which this baseline does not allow (allow_commands)"
+                    why = "runs commands, which this baseline does not allow (allow_commands)"
                     raise AskError(f"{wish.origin}: {wish.check} {why}")
                 questions = [_allowed(section, question, baseline) for question in asked]
                 questions_by_section.setdefault(section, {}).update(

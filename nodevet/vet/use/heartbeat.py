@@ -12,11 +12,11 @@ MOST_BYTES = 1 << 20
 PREFIX = "nodevet_sweep_"
 METRICS = {
     "start_timestamp_seconds": "When the sweep last began, Unix time.",
-    "end_timestamp_seconds": "When the sweep last ended, its reports written, Unix time.",
-    "exit_code": "Of the sweep that ended last: 0, 1, 2 or 3.",
-    "hosts": "Hosts of the sweep that ended last.",
-    "vetted_hosts": "Of these, how many were vetted.",
-    "notify_failed": "How many could not be notified.",
+    "end_timestamp_seconds": "When the last sweep had written its reports, Unix time.",
+    "exit_code": "Exit code of the last finished sweep: 0, 1, 2 or 3.",
+    "hosts": "Hosts of the last finished sweep.",
+    "vetted_hosts": "Vetted hosts of the last finished sweep.",
+    "notify_failed": "Addresses that could not be notified.",
 }
 
 

@@ -27,7 +27,7 @@ class Keeping:
         verdict on these hosts, or one of any age, cannot be kept."""
         if [host.local and host.root == "/" for host in hosts] != [True]:
             raise UserError(
-                "--max-age needs --evidence, or @local as the only host: what is read from others "
+                "--max-age needs --evidence, or @local as the only host: evidence that is read "
                 "now has no age"
             )
         if not math.isfinite(most):

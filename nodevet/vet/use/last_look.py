@@ -145,7 +145,7 @@ class StoredLook(LastLook):
         except StoreError as error:
             return f"the store cannot be read: {error}"
         except EvidenceError as error:
-            return f"what is recorded of it: {error}"
+            return f"the recorded evidence: {error}"
 
 
 def _left_out(evidence: Evidence) -> Iterable[Ignored]:

@@ -185,10 +185,10 @@ def _send(url: str, notice: Notice) -> str:
     try:
         service = apprise.Apprise()
         if not service.add(url):
-            return "Apprise does not know such an address"
+            return "Apprise does not know this kind of address"
         sent = service.notify(
             title=notice.title, body=notice.body, body_format=apprise.NotifyFormat.TEXT
         )
     except Exception as error:  # of a plug-in: its text may hold the address
         return f"it failed: {type(error).__name__}"
-    return "" if sent else "it was not taken: see that address, its token, and the network"
+    return "" if sent else "it was not accepted: check the address, its token and the network"

@@ -57,7 +57,7 @@ def _same_hosts(store: "Store", run: RecordedRun, hosts: Sequence[Host]) -> None
     if run.state is RunState.INCOMPLETE and (len(every) != run.hosts or len(hosts) != run.hosts):
         raise UserError(
             f"--resume: run {run.id} began with {run.hosts:,} hosts, and {len(hosts):,} are named "
-            "now; name all hosts that it began with, or begin another run"
+            "now; name all hosts that it began with, or start another run"
         )
 
 

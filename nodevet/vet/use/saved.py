@@ -81,7 +81,7 @@ def _visit_to(host: str, where: Path | Visit | None) -> Visit:
         return Visit(host, Status.PROBE_FAILED, NOT_SAVED)
     visit, _ = visit_in(where)
     if visit.host != host:
-        return _unreadable(host, f"{where}: it is of {visit.host} by now")
+        return _unreadable(host, f"{where}: it now belongs to {visit.host}")
     return visit
 
 

@@ -72,7 +72,7 @@ class Visited(Struct, frozen=True, kw_only=True):
     @contextmanager
     def reporting(self) -> Iterator[None]:
         """Record the run as reported once its reports are written. If that fails, or the run is
-        killed before, the next run takes what this one saw as new."""
+        killed before, the next run will call the findings of this one new."""
         yield
         if self.store is None or self.broken:
             return
@@ -82,7 +82,7 @@ class Visited(Struct, frozen=True, kw_only=True):
             with open_store(self.store or None, create=False) as store:
                 store.reported_with(self.run.id, self.run.exit_code)
         except StoreError as error:
-            self.listener.warned(f"the next run takes what this one saw as new: {error}")
+            self.listener.warned(f"the next run will call the findings of this one new: {error}")
 
     def code(self, reports: Reports) -> int:
         """The exit code of the command."""

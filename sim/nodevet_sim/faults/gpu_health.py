@@ -61,7 +61,7 @@ def fabric_down(healthy: Healthy, want: NoParams) -> Patch:
     state = {}
     for gpu in healthy.gpus("all"):
         if healthy.text(gpu, "fabric.state") != "COMPLETED":
-            raise FaultError(f"GPU {gpu} is in no fabric")
+            raise FaultError(f"GPU {gpu} belongs to no fabric")
         state[f"gpu.{gpu}.fabric.state"] = "NOT_STARTED"
     return Patch(state=state, services={FABRIC_MANAGER: False})
 
@@ -230,7 +230,7 @@ def p2p_over_pcie(healthy: Healthy, want: OneGpu) -> Patch:
 def modules_swapped(healthy: Healthy, want: NoParams) -> Patch:
     """The first two GPUs are in one another's place on the baseboard."""
     if count_of(healthy.state) < 2:
-        raise FaultError("it takes two GPUs")
+        raise FaultError("this fault needs two GPUs")
     first, second = (healthy.number(gpu, "module_id") for gpu in (0, 1))
     return Patch(state={"gpu.0.module_id": str(second), "gpu.1.module_id": str(first)})
 

@@ -147,7 +147,7 @@ def link_outage(healthy: Healthy, want: LostLink) -> Patch:
     """
     place = interface_of(healthy, want.interface)
     if healthy.files.get(f"{place}/type") != "1\n":
-        raise FaultError("the kernel logs Ethernet links alone; give `nic_kind: ethernet`")
+        raise FaultError("the kernel logs only Ethernet links; give `nic_kind: ethernet`")
     address, _, name = place.split("/")[-3:]
     states = (("down", want.after), ("up", want.after + want.seconds))
     return Patch(log=tuple(link_line(address, name, state, at) for state, at in states))

@@ -94,7 +94,7 @@ def _without_gids(
         if is_gone(healthy.read(f"{gids}/{index}"), healthy.read(f"{types}/{index}"))
     ]
     if not gone:
-        raise FaultError("the port is not one of RoCE; give the node nic_kind: ethernet")
+        raise FaultError("the port is not a RoCE port; give the node nic_kind: ethernet")
     files: dict[str, Content] = {f"{gids}/{index}": f"{NO_GID}\n" for index in gone}
     kinds = ("types", "ndevs")
     attributes = (f"{port}/gid_attrs/{kind}/{index}" for kind in kinds for index in gone)

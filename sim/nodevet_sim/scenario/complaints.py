@@ -146,7 +146,7 @@ def _unknown_key(
     known = tuple(fields.get(".".join(names), ())) if names or not parents else ()
     advice = did_you_mean(str(key), known, f"known here: {', '.join(known)}" if known else "")
     return Complaint(
-        path=spot.path, place=spot.key, message="is not a key that is known here", advice=advice
+        path=spot.path, place=spot.key, message="is not a known key here", advice=advice
     )
 
 
