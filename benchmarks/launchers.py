@@ -197,7 +197,7 @@ def launcher_table(found: dict[str, Cost], options: argparse.Namespace) -> str:
 
 {options.hosts} canned nodes with eight GPUs that answer after {options.delay:g} s, {AT_A_TIME} at a
 time by each launcher or task, all on {os.cpu_count()} cores; medians, rounds: {options.rounds}.
-"There" is what launchers and workers took, sshd and the scheduler included.
+"There" is the CPU of launchers and workers, including sshd and the scheduler.
 """
 
 

@@ -137,13 +137,14 @@ def sweep(folder: Path, options: argparse.Namespace) -> str:
     return f"""{table}
 
 {options.hosts} loopback hosts, each a real `sshd`, {AT_A_TIME} at a time; rounds after a warm-up:
-{options.rounds}; the peers ran once, without. CPU is that of the controller's processes. The floor
+{options.rounds}; the other tools ran once, without one. CPU is the CPU of the controller's
+processes. The floor
 connects and runs `true`. `nodevet check` also starts itself, sends its probe, reads and judges the
-evidence against the baseline `generic`, and writes a report; once with a known_hosts of the hosts
-alone, and once with the hashed names of many others in it. The playbook
-(`benchmarks/playbook.yaml`) reads the same values and judges nothing, and so does the test
-(`benchmarks/testinfra_node.py`), a command for each source. The hosts share the controller's cores,
-so wall times are those of this machine alone.
+evidence against the baseline `generic`, and writes a report; once with a known_hosts of only these
+hosts, and once with the hashed names of many others in it. The playbook
+(`benchmarks/playbook.yaml`) and the test (`benchmarks/testinfra_node.py`, one command for each
+source) read the same values and judge nothing. The hosts share the controller's cores,
+so the wall times hold only for this machine.
 """
 
 
@@ -165,10 +166,10 @@ def eight(folder: Path, options: argparse.Namespace) -> str:
 
 Loopback hosts, each a real `sshd`, {AT_A_TIME} at a time, which answer with the evidence of a
 simulated node with eight GPUs instead of reading their own (`benchmarks/canned_node.py`). nodevet
-judges each by a baseline of its kind and writes JSON; recorded, it keeps everything in a SQLite
-store besides: a first night in a new store, and another night into the same store, in which only
-readings and clocks differ. The bytes are those by which the store's files grew. Of each, the round
-with the least CPU.
+judges each by a baseline of its kind and writes JSON; if recorded, it also stores everything in
+SQLite: a first night in a new store, and a second night in the same store, in which only readings
+and clocks differ. The bytes are the growth of the store's files. Each figure is from the round with
+the least CPU.
 """
 
 
@@ -179,10 +180,10 @@ def growth(folder: Path, options: argparse.Namespace) -> str:
     return f"""{eight_gpus.growth_table(rows)}
 
 The same, {AT_A_TIME} at a time, of a server that answers for all of them in one process
-(`benchmarks/canned.py`). The least CPU of some rounds; the most memory that was held at once, what
-processes share counted in part. The controller judges and writes; its children speak SSH. Nodes
-that think answer {eight_gpus.THINKING:g} s after they were asked; all others answer at once. The
-last row is kept in a new SQLite store, too.
+(`benchmarks/canned.py`). CPU is the least of some rounds; memory is the most that was held at once,
+with shared memory counted in part. The controller judges and writes; its children speak SSH. Nodes
+that think answer {eight_gpus.THINKING:g} s after the question; all others answer at once. The last
+row also stores everything in a new SQLite store.
 """
 
 
@@ -219,8 +220,8 @@ def launched(folder: Path, options: argparse.Namespace) -> str:
     asked = argparse.Namespace(hosts=240, rounds=2, delay=1.0)
     found = launchers.launcher_table(launchers.measure(folder, asked), asked)
     return f"""{found}
-All of it ran on one machine, which so did the work of every launcher: what is shared out here is
-waiting, not CPU.
+Everything ran on one machine, including the work of every launcher, so the launchers share the
+waiting here, not the CPU.
 """
 
 
@@ -263,8 +264,8 @@ def judged(folder: Path, options: argparse.Namespace) -> str:
 
 {found.nodes:,} saved nodes, no two alike: {kinds}, healthy and with faults, were booted and read,
 and each stands for several with other names, serials and counters; a node has
-{found.size / found.nodes / 1000:.0f} kB of evidence. Each is judged by the shipped baseline that
-fits it, and besides by every other check that asks for no value of the site:
+{found.size / found.nodes / 1000:.0f} kB of evidence. nodevet judges each by the shipped baseline
+that fits it, and by every other check that needs no value of the site:
 {found.findings / found.nodes:.0f} findings a node. The figures are means of one pass.
 """
 
@@ -273,8 +274,8 @@ def local(folder: Path, options: argparse.Namespace) -> str:
     table = local_table(measure(on_the_node(folder), max(options.rounds, LEAST)))
     return f"""{table}
 
-CPU is that of the whole process and its children, user and system; nodevet is a wheel that was
-installed, not this tree. `--max-age` gives a verdict again that is younger: see
+CPU is user and system time of the whole process and its children; nodevet is an installed wheel,
+not this tree. `--max-age` reuses a younger verdict: see
 [local.md](local.md#ask-every-minute).
 """
 
@@ -313,9 +314,10 @@ def head() -> str:
 
 Written by `make bench` on {os.cpu_count()} cores ({platform.machine()}), Python
 {platform.python_version()}, asyncssh {version("asyncssh")}{peers()}. The
-contenders took turns; the figures are medians unless said otherwise. CPU is user and system.
-Absolute times vary with the machine; read the ratios. Nothing is recorded (`--store none`)
-but where it is said. Each section says when it was measured.
+contenders took turns; the figures are medians unless a section says otherwise. CPU is user and
+system.
+Absolute times vary with the machine; read the ratios. Runs are not recorded (`--store none`) unless
+a section says so. Each section says when it was measured.
 """
     return f"{filled(page)}\n"
 

@@ -58,7 +58,7 @@ WantedBy=multi-user.target
 
 
 def unit_unwanted(healthy: Healthy, want: NoParams) -> Patch:
-    """A unit runs, and starts at every boot, that should do neither: site-agent.service.
+    """A unit runs and starts at every boot, but should do neither: site-agent.service.
 
     A node must be booted to have it.
     """
@@ -67,7 +67,7 @@ def unit_unwanted(healthy: Healthy, want: NoParams) -> Patch:
 
 
 def unit_not_enabled(healthy: Healthy, want: NoParams) -> Patch:
-    """A unit runs, and does not start at the next boot: nvidia-persistenced.service.
+    """A unit runs, but will not start at the next boot: nvidia-persistenced.service.
 
     A node must be booted for this.
     """
@@ -87,7 +87,7 @@ NEWER = (
 
 
 def dkms_next_not_built(healthy: Healthy, want: NoParams) -> Patch:
-    """DKMS built the driver for the running kernel, and not for the newer one that boots next.
+    """DKMS built the driver for the running kernel, but not for the newer one that boots next.
 
     A node must be booted for this.
     """
@@ -95,7 +95,7 @@ def dkms_next_not_built(healthy: Healthy, want: NoParams) -> Patch:
 
 
 def dkms_files_gone(healthy: Healthy, want: NoParams) -> Patch:
-    """DKMS built the driver for the running kernel, whose folder of modules has lost it.
+    """DKMS built the driver for the running kernel, but the kernel's module folder lacks it.
 
     A node must be booted for this.
     """
@@ -112,7 +112,7 @@ def _build(healthy: Healthy, installed: str) -> str:
 def package_not_held(healthy: Healthy, want: NoParams) -> Patch:
     """The package of the driver is not held: an unattended upgrade may replace it.
 
-    It takes dpkg.
+    It needs dpkg.
     """
     healthy.gpu(None)
     package = driver_package(healthy.state.get("driver_version", ""))
@@ -197,12 +197,12 @@ def docker_without_gpus(healthy: Healthy, want: NoParams) -> Patch:
 
 
 def docker_runtime_gone(healthy: Healthy, want: NoParams) -> Patch:
-    """Docker's NVIDIA runtime is a program that is not there any more."""
+    """Docker's NVIDIA runtime is a program that no longer exists."""
     return _docker(healthy, daemon(program="/usr/local/nvidia/toolkit/nvidia-container-runtime"))
 
 
 def docker_default_other(healthy: Healthy, want: NoParams) -> Patch:
-    """Docker knows NVIDIA's runtime, and its default is runc.
+    """Docker knows NVIDIA's runtime, but its default is runc.
 
     Only a baseline that asks for the default detects it.
     """

@@ -73,7 +73,7 @@ class OldModule(FaultParams):
 
 
 def gdrdrv_old(healthy: Healthy, want: OldModule) -> Patch:
-    """The module of GDRCopy, gdrdrv, is of an old release.
+    """The module of GDRCopy, gdrdrv, is an old release.
 
     `version`, 2.3.
     """
@@ -108,7 +108,7 @@ class Installed(FaultParams):
 def fabric_manager_other(healthy: Healthy, want: Installed) -> Patch:
     """The package of the fabric manager is of another version than the driver; it still runs.
 
-    `version`, of the package, 535.54.03. It takes dpkg.
+    `version`, of the package, 535.54.03. It needs dpkg.
     """
     if not count_of(healthy.state):
         raise FaultError("the node has no GPU")

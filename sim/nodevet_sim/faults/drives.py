@@ -61,7 +61,7 @@ class WornDrive(Drive):
 
 
 def drive_failing(healthy: Healthy, want: WornDrive) -> Patch:
-    """An NVMe drive says of itself that it is worn out and lost data.
+    """An NVMe drive reports that it is worn out and lost data.
 
     `drive`, its number, 0; `percentage_used`, 112; `media_errors`, 17.
     """
@@ -177,7 +177,7 @@ def drive_unbound(healthy: Healthy, want: Drive) -> Patch:
 
 
 def drive_dead(healthy: Healthy, want: Drive) -> Patch:
-    """The kernel gave up an NVMe drive: its controller is dead.
+    """The kernel gave up on an NVMe drive: its controller is dead.
 
     `drive`, its number, 0.
     """
@@ -254,9 +254,9 @@ class FailingDisk(Slot):
 
 
 def disk_failing(healthy: Healthy, want: FailingDisk) -> Patch:
-    """A SATA disk behind a MegaRAID controller says of itself that it fails.
+    """A SATA disk behind a MegaRAID controller reports that it is failing.
 
-    A node must be booted to have smartctl, for this fault and the others of such a disk.
+    This fault and the others of such a disk need smartctl, which only a booted node has.
 
     `slot`, its number at the controller, 4; `pending`, sectors that it cannot read, 24.
     """
@@ -265,7 +265,7 @@ def disk_failing(healthy: Healthy, want: FailingDisk) -> Patch:
 
 
 def disk_verdict(healthy: Healthy, want: Slot) -> Patch:
-    """A SATA disk says that it fails, though none of its counts shows it.
+    """A SATA disk reports that it is failing, though none of its counters shows it.
 
     `slot`, its number at the controller, 4.
     """
@@ -335,7 +335,7 @@ def disk_hot(healthy: Healthy, want: HotDisk) -> Patch:
 
 
 def disk_offline(healthy: Healthy, want: NoParams) -> Patch:
-    """The kernel gave up a SATA disk: the state of sda is offline."""
+    """The kernel gave up on a SATA disk: the state of sda is offline."""
     values = {
         "removable": 0,
         "size": 937703088,

@@ -55,8 +55,8 @@ def pcie_gen(healthy: Healthy, want: PcieGen) -> Patch:
 def gpu_lost(healthy: Healthy, want: OneGpu) -> Patch:
     """A GPU has fallen off the bus: NVML_ERROR_GPU_IS_LOST, its config space reads all ones.
 
-    `gpu`. The driver stays bound, its device node stays, and what the kernel remembers
-    (its ids, its AER counters) can still be read. For the kernel log add xid-79.
+    `gpu`. The driver stays bound, its device node stays, and the kernel's records of it (ids, AER
+    counters) stay readable. For the kernel log add xid-79.
     """
     gpu = healthy.gpu(want.gpu)
     place = healthy.place(gpu)

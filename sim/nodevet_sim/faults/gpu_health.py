@@ -121,7 +121,7 @@ def vbios_other(healthy: Healthy, want: Version) -> Patch:
 
 
 def inforom_corrupted(healthy: Healthy, want: OneGpu) -> Patch:
-    """The InfoROM of a GPU is corrupted, which only a look at its checksums tells.
+    """The InfoROM of a GPU is corrupted, which only its checksums show.
 
     `gpu`.
     """
@@ -203,7 +203,7 @@ class Leaked(OneGpu):
 
 
 def memory_leaked(healthy: Healthy, want: Leaked) -> Patch:
-    """Memory of a GPU is in use that is of no process.
+    """Memory of a GPU is in use, but by no process.
 
     `gpu`; `mib`, 20000.
     """
@@ -228,7 +228,7 @@ def p2p_over_pcie(healthy: Healthy, want: OneGpu) -> Patch:
 
 
 def modules_swapped(healthy: Healthy, want: NoParams) -> Patch:
-    """The first two GPUs are in one another's place on the baseboard."""
+    """The first two GPUs are swapped on the baseboard."""
     if count_of(healthy.state) < 2:
         raise FaultError("this fault needs two GPUs")
     first, second = (healthy.number(gpu, "module_id") for gpu in (0, 1))

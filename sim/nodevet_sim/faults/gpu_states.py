@@ -104,7 +104,7 @@ def ecc_sram_corrected(healthy: Healthy, want: EccErrors) -> Patch:
 
 
 def ecc_uncorrected_earlier(healthy: Healthy, want: SramErrors) -> Patch:
-    """A GPU's memory had uncorrected ECC errors before its last reset: aggregate ones alone.
+    """A GPU's memory had uncorrected ECC errors before its last reset: only aggregate ones.
 
     `gpu`; `count`, 1. Only a baseline that limits them detects it.
     """
@@ -268,7 +268,7 @@ def gpu_generation_other(healthy: Healthy, want: LowerGeneration) -> Patch:
 
 
 def reset_required(healthy: Healthy, want: OneGpu) -> Patch:
-    """NVML answers of a GPU that it needs a reset: NVML_ERROR_RESET_REQUIRED.
+    """NVML reports that a GPU needs a reset: NVML_ERROR_RESET_REQUIRED.
 
     `gpu`.
     """
@@ -336,7 +336,7 @@ def memory_clock_lowered(healthy: Healthy, want: MemoryClock) -> Patch:
 
 
 def mig_on(healthy: Healthy, want: OneGpu) -> Patch:
-    """MIG mode of a GPU is on, and has no instances yet.
+    """MIG mode of a GPU is on, but the GPU has no instances yet.
 
     `gpu`.
     """
@@ -368,7 +368,7 @@ def nvlink_recoveries(healthy: Healthy, want: LinkCrcErrors) -> Patch:
 
 
 def nvlink_replays(healthy: Healthy, want: LinkCrcErrors) -> Patch:
-    """An NVLink of a GPU sent many packets again.
+    """An NVLink of a GPU retransmitted many packets.
 
     `gpu`; `count`, 50.
     """
@@ -390,7 +390,7 @@ class LinkBitErrors(OneGpu):
 def nvlink_bit_errors(healthy: Healthy, want: LinkBitErrors) -> Patch:
     """An NVLink of a GPU has bit errors that its error correction cannot repair.
 
-    `gpu`; `rate`, per bit after correction, 3e-9. NVML reports it of Blackwell.
+    `gpu`; `rate`, per bit after correction, 3e-9. NVML reports it for Blackwell GPUs.
     """
     return link_values(healthy, want.gpu, effective_ber=ber_word(want.rate))
 
@@ -398,7 +398,7 @@ def nvlink_bit_errors(healthy: Healthy, want: LinkBitErrors) -> Patch:
 def nvlink_symbol_errors(healthy: Healthy, want: LinkBitErrors) -> Patch:
     """An NVLink of a GPU has symbol errors; its error correction still repairs the bits.
 
-    `gpu`; `rate`, per symbol, 3e-9. NVML reports it of Blackwell.
+    `gpu`; `rate`, per symbol, 3e-9. NVML reports it for Blackwell GPUs.
     """
     return link_values(healthy, want.gpu, symbol_ber=ber_word(want.rate))
 
@@ -428,7 +428,7 @@ def domain_lost(healthy: Healthy, want: NoParams) -> Patch:
 
 
 def memory_unrepairable(healthy: Healthy, want: OneGpu) -> Patch:
-    """A GPU's memory cannot be repaired any more. NVML reports it of a GB200.
+    """A GPU's memory cannot be repaired any more. NVML reports it for a GB200.
 
     `gpu`.
     """
@@ -440,7 +440,7 @@ class Replays(OneGpu):
 
 
 def replays(healthy: Healthy, want: Replays) -> Patch:
-    """A GPU sent many packets again on its PCIe link.
+    """A GPU retransmitted many packets on its PCIe link.
 
     `gpu`; `count`, 5000.
     """
@@ -505,7 +505,8 @@ def _aer(healthy: Healthy, want: AerCount, name: str, kind: str) -> Patch:
 
 
 def gpu_unlisted(healthy: Healthy, want: OneGpu) -> Patch:
-    """The driver did not bring a GPU up: it is on the PCI bus and in /dev, and NVML has one less.
+    """The driver did not bring a GPU up: it is on the PCI bus and in /dev, but NVML lists one GPU
+    less.
 
     `gpu`. The GPUs after it move up in NVML's order. The kernel log says so 3 s after boot.
     """

@@ -23,7 +23,7 @@ def _there(healthy: Healthy, files: Mapping[str, Content], what: str) -> Patch:
 
 
 def clocksource_hpet(healthy: Healthy, want: NoParams) -> Patch:
-    """The kernel gave up the CPUs' counter and keeps time by the HPET."""
+    """The kernel stopped using the CPUs' counter and keeps time with the HPET."""
     files = {f"{CLOCK}/current_clocksource": "hpet\n", f"{CLOCK}/available_clocksource": "hpet \n"}
     return _there(healthy, files, "clock source")
 
@@ -130,7 +130,9 @@ def iommu_translates(healthy: Healthy, want: NoParams) -> Patch:
 
 
 def irqs_on_one_cpu(healthy: Healthy, want: NoParams) -> Patch:
-    """Every interrupt goes to the last CPU: irqbalance does not run, and a script got it wrong."""
+    """Every interrupt goes to the last CPU: irqbalance does not run, and a script set the wrong
+    CPU.
+    """
     online = healthy.read("sys/devices/system/cpu/online")
     last = re.split("[,-]", online)[-1] or "0"
     files = {path: f"{last}\n" for path in healthy.files if path.endswith("_affinity_list")}
@@ -151,7 +153,7 @@ STACK_LIMIT = "/etc/security/limits.d/98-site.conf"
 
 
 def memlock_small(healthy: Healthy, want: NoParams) -> Patch:
-    """Whoever logs in may lock 64 KiB of memory."""
+    """Every login may lock only 64 KiB of memory."""
     return Patch(root_files={LIMITS: "* - memlock 64\n"})
 
 
@@ -161,17 +163,17 @@ def no_nameserver(healthy: Healthy, want: NoParams) -> Patch:
 
 
 def nofile_small(healthy: Healthy, want: NoParams) -> Patch:
-    """Whoever logs in may open 1024 files."""
+    """Every login may open only 1024 files."""
     return Patch(root_files={FILES_LIMIT: "* - nofile 1024\n"})
 
 
 def nproc_small(healthy: Healthy, want: NoParams) -> Patch:
-    """Whoever logs in may have 256 processes."""
+    """Every login may have only 256 processes."""
     return Patch(root_files={PROCESSES_LIMIT: "* - nproc 256\n"})
 
 
 def stack_small(healthy: Healthy, want: NoParams) -> Patch:
-    """The stack of whoever logs in ends at 64 KiB."""
+    """Every login has a stack of only 64 KiB."""
     return Patch(root_files={STACK_LIMIT: "* - stack 64\n"})
 
 
@@ -189,7 +191,7 @@ WantedBy=multi-user.target
 
 
 def unit_failed(healthy: Healthy, want: NoParams) -> Patch:
-    """A unit of the site's own, site-scratch.service, has failed at boot."""
+    """A unit of the site, site-scratch.service, failed at boot."""
     files = {"/etc/systemd/system/site-scratch.service": UNIT}
     return Patch(root_files=files, services={"site-scratch.service": True})
 

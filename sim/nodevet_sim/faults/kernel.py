@@ -72,7 +72,8 @@ class Server(LoggedFault):
 
 
 def nfs_server_down(healthy: Healthy, want: Server) -> Patch:
-    """An NFS server does not respond, says the kernel log. Nothing is mounted, and nothing waits.
+    """The kernel log says that an NFS server does not respond. Nothing is mounted, and nothing
+    waits.
 
     `server`, filer; `after`, seconds after boot, 3.
     """
@@ -99,7 +100,7 @@ def kernel_panic(healthy: Healthy, want: LoggedFault) -> Patch:
 
 
 def job_oom_kill(healthy: Healthy, want: LoggedProcess) -> Patch:
-    """A job exceeded its own limit of memory, and the kernel killed it.
+    """A job exceeded its own memory limit, and the kernel killed it.
 
     `process`, its name: python3; `after`, seconds after boot, 3. A baseline that allows
     oom_cgroup, as by default, shows it and does not fail.
@@ -151,7 +152,7 @@ def rcu_stall(healthy: Healthy, want: LoggedFault) -> Patch:
 
 
 def kernel_oops(healthy: Healthy, want: LoggedFault) -> Patch:
-    """The kernel used a null pointer (oops), and goes on damaged.
+    """The kernel used a null pointer (oops), and runs on in a damaged state.
 
     `after`, seconds after boot, 3.
     """
@@ -169,7 +170,7 @@ class LoggedNic(LoggedFault):
 
 
 def nic_failed(healthy: Healthy, want: LoggedNic) -> Patch:
-    """The driver of a NIC gave it up after a fatal error of its firmware.
+    """The driver gave up on a NIC after a fatal error of its firmware.
 
     `address`, 0000:1a:00.0; `after`, seconds after boot, 3.
     """
@@ -239,7 +240,7 @@ def ata_error(healthy: Healthy, want: LoggedFault) -> Patch:
 
 
 def array_disk_failed(healthy: Healthy, want: OfArray) -> Patch:
-    """An array gave up one of its disks.
+    """An array dropped one of its disks.
 
     `device`, sdb2; `after`, seconds after boot, 3.
     """

@@ -80,7 +80,7 @@ def _switch(healthy: Healthy) -> str:
 
 
 def nvswitch_unbound(healthy: Healthy, want: NoParams) -> Patch:
-    """The driver did not take the first NVSwitch, which is on the PCI bus."""
+    """The driver is not bound to the first NVSwitch, which is on the PCI bus."""
     return Patch(gone_paths=frozenset((f"{_switch(healthy)}/driver",)))
 
 
@@ -115,7 +115,7 @@ def raid_inactive(healthy: Healthy, want: NoParams) -> Patch:
 
 
 def raid_unexpected(healthy: Healthy, want: NoParams) -> Patch:
-    """The kernel assembled an array of disks from another machine: md127, which is whole.
+    """The kernel assembled an array of disks from another machine: md127, which is complete.
 
     Only a baseline that says how many there are detects it, and only a kernel that has md can show
     it on a booted node.
@@ -128,7 +128,7 @@ class NewPool(FaultParams):
 
 
 def zpool_unexpected(healthy: Healthy, want: NewPool) -> Patch:
-    """The node imported a ZFS pool of another machine, which is whole.
+    """The node imported a complete ZFS pool of another machine.
 
     `pool`, its name: scratch. Only a baseline that says how many there are detects it, and only a
     kernel that has ZFS can show it on a booted node.
@@ -251,7 +251,7 @@ def payload_small(healthy: Healthy, want: OneGpu) -> Patch:
 
 
 def ordering_strict(healthy: Healthy, want: OneGpu) -> Patch:
-    """A GPU may not reorder what it sends on PCIe: relaxed ordering is off.
+    """A GPU may not reorder its PCIe packets: relaxed ordering is off.
 
     `gpu`.
     """
@@ -324,7 +324,7 @@ def nameserver_other(healthy: Healthy, want: OtherNameserver) -> Patch:
 
 
 def local_cpus_wrong(healthy: Healthy, want: OneGpu) -> Patch:
-    """The firmware reports the right NUMA node of a GPU, and as near to it the CPUs of another.
+    """The firmware reports the right NUMA node of a GPU, but the CPUs of another node as near.
 
     `gpu`.
     """

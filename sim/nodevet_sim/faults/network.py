@@ -103,7 +103,7 @@ def ib_port_down(healthy: Healthy, want: OneRdmaPort) -> Patch:
 
 
 def ib_rate_degraded(healthy: Healthy, want: DegradedPort) -> Patch:
-    """An InfiniBand port is up with a part of its lanes, at a part of its rate.
+    """An InfiniBand port is up with only some of its lanes, at a lower rate.
 
     `device`, the number of mlx5_<N>: 3; `lanes` of four, 2.
     """
@@ -140,10 +140,10 @@ def link_flapping(healthy: Healthy, want: FlappingPort) -> Patch:
 
 
 def link_outage(healthy: Healthy, want: LostLink) -> Patch:
-    """The link of an Ethernet NIC was down for a while, says the kernel log, and came back.
+    """The kernel log says that the link of an Ethernet NIC was down for a while and came back.
 
     `interface`, that of the first NIC on the bus; `after`, when it went down, seconds after boot,
-    600; `seconds`, how long, 95. A node must be booted to have any.
+    600; `seconds`, how long, 95. It needs a booted node.
     """
     place = interface_of(healthy, want.interface)
     if healthy.files.get(f"{place}/type") != "1\n":
@@ -174,9 +174,9 @@ def nic_down(healthy: Healthy, want: OneInterface) -> Patch:
 
 
 def default_route_missing(healthy: Healthy, want: NoParams) -> Patch:
-    """The node has no default route, as with a lease that brought none.
+    """The node has no default route, as with a lease without one.
 
-    A node must be booted to have any.
+    It needs a booted node.
     """
     return Patch(node={"default_route": False})
 
@@ -184,7 +184,7 @@ def default_route_missing(healthy: Healthy, want: NoParams) -> Patch:
 def default_route_ipv6_missing(healthy: Healthy, want: NoParams) -> Patch:
     """The node has no IPv6 default route: no router announces itself.
 
-    A node must be booted to have any, on a machine that has IPv6.
+    It needs a booted node, on a machine that has IPv6.
     """
     return Patch(node={"default_route_ipv6": False})
 
@@ -192,7 +192,7 @@ def default_route_ipv6_missing(healthy: Healthy, want: NoParams) -> Patch:
 def address_missing(healthy: Healthy, want: NoParams) -> Patch:
     """The node has no address in its storage network, 198.19.0.0/16.
 
-    A node must be booted to have any.
+    It needs a booted node.
     """
     return Patch(node={"storage_address": False})
 

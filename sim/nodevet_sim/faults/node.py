@@ -44,7 +44,7 @@ def governors(healthy: Healthy, wanted: str) -> list[str]:
 
 
 def numa_swapped(healthy: Healthy, want: NoParams) -> Patch:
-    """The firmware reports the NUMA nodes of the GPUs swapped: the first node's for the last's.
+    """The firmware swaps the NUMA nodes of the GPUs: it reports the first one for the last.
 
     Only a baseline that says which GPU belongs to which node detects it.
     """
@@ -98,7 +98,7 @@ class DiskFull(FaultParams):
 
 
 def disk_full(healthy: Healthy, want: DiskFull) -> Patch:
-    """The root disk is full. It is in this machine's memory, so it is made small.
+    """The root disk is full. It is in this machine's memory, so it is small.
 
     `size_mb` of the whole disk, 128.
     """

@@ -138,7 +138,7 @@ def bond_member_down(healthy: Healthy, want: NoParams) -> Patch:
 
 
 def bond_member_missing(healthy: Healthy, want: NoParams) -> Patch:
-    """A bond of two interfaces, bond0, has one: the second is up, and not in the bond.
+    """A bond of two interfaces, bond0, has only one: the second is up, but not in the bond.
 
     Only a baseline that says how many it has detects it.
     """

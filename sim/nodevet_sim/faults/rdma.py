@@ -73,7 +73,7 @@ def gid_missing(healthy: Healthy, want: OneRdmaPort) -> Patch:
 
 
 def gid_of_address_missing(healthy: Healthy, want: OneRdmaPort) -> Patch:
-    """The interface of a RoCE port has no IPv4 address: the port has the GIDs of its link alone.
+    """The interface of a RoCE port has no IPv4 address: the port has only the GIDs of its link.
 
     `device`, the number of mlx5_<N>: 3. The node needs such NICs: `nic_kind: ethernet`. Only a
     baseline that gives the index of the GID detects it.
@@ -112,7 +112,7 @@ def _efa(healthy: Healthy) -> tuple[str, str]:
 
 
 def efa_unbound(healthy: Healthy, want: NoParams) -> Patch:
-    """The driver did not take the first EFA, which is on the PCI bus.
+    """The driver is not bound to the first EFA, which is on the PCI bus.
 
     The node needs such NICs: `nic_kind: efa`.
     """
@@ -138,7 +138,7 @@ class BitErrors(OneRdmaPort):
 
 
 def link_bit_errors(healthy: Healthy, want: BitErrors) -> Patch:
-    """A link has bit errors that its error correction cannot repair, as mlxlink says.
+    """A link has bit errors that its error correction cannot repair, according to mlxlink.
 
     `device`, the number of mlx5_<N>: 3; `effective` rate, after correction, 3e-9; `raw`, 2e-4.
     """
@@ -150,7 +150,7 @@ class RawErrors(OneRdmaPort):
 
 
 def link_raw_errors(healthy: Healthy, want: RawErrors) -> Patch:
-    """A link has many bit errors; its error correction repairs all of them, as mlxlink says.
+    """A link has many bit errors; its error correction repairs all of them, according to mlxlink.
 
     `device`, the number of mlx5_<N>: 3; `raw` rate, 2e-4.
     """

@@ -45,7 +45,7 @@ def aer_errors_rising(healthy: Healthy, want: GpuPace) -> Patch:
 
 
 def pcie_replays_rising(healthy: Healthy, want: GpuPace) -> Patch:
-    """A GPU sends packets again on its PCIe link all the time.
+    """A GPU retransmits packets on its PCIe link all the time.
 
     `gpu`; `per_second`, how many, 100. Only a baseline that limits their pace detects it.
     """
@@ -82,7 +82,7 @@ def interface_errors_rising(healthy: Healthy, want: InterfacePace) -> Patch:
 
 
 def link_flapping_now(healthy: Healthy, want: Flaps) -> Patch:
-    """The link of a NIC goes down and comes back all the time, and is up when it is looked at.
+    """The link of a NIC goes down and comes back all the time, and is up at each look.
 
     `interface`, that of the first NIC on the bus; `per_second`, how often it changes, 2. Only a
     look with a sample detects it, or a second one.

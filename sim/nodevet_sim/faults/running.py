@@ -65,7 +65,7 @@ class Leftover(OneGpu):
 def process_leftover(healthy: Healthy, want: Leftover) -> Patch:
     """A process that a job left behind holds a GPU and its memory.
 
-    `gpu`; `process`, its name: python3; `uid`, whose it is, 1000; `mib`, 20000.
+    `gpu`; `process`, its name: python3; `uid`, its user, 1000; `mib`, 20000.
     """
     gpu = healthy.gpu(want.gpu)
     load = GpuLoad((gpu,), want.process, utilization_percent=0, memory_mb=want.mib, uid=want.uid)
@@ -77,7 +77,7 @@ class Crashes(FaultParams):
 
 
 def crashed(healthy: Healthy, want: Crashes) -> Patch:
-    """The node crashed lately, once a day, and came back each time, by its wtmp.
+    """The node's wtmp says that it crashed once a day lately and came back each time.
 
     `count`, how often, 3.
     """
@@ -90,7 +90,7 @@ class Reboots(FaultParams):
 
 
 def rebooted_often(healthy: Healthy, want: Reboots) -> Patch:
-    """The node was rebooted often lately, each time after a shutdown, by its wtmp.
+    """The node's wtmp says that it was rebooted often lately, each time after a shutdown.
 
     `count`, how often, 12. Only a baseline that limits it detects it.
     """
@@ -108,7 +108,7 @@ class ClockError(FaultParams):
 
 
 def clock_error_large(healthy: Healthy, want: ClockError) -> Patch:
-    """The node's clock is synchronised, and may be far off: the server was not reached for long.
+    """The node's clock is synchronised, but may be far off: it has not reached the server for long.
 
     `ms`, the maximum error of adjtimex(2), 900. Only a baseline that limits it detects it.
     """

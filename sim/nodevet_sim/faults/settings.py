@@ -111,7 +111,9 @@ def thp_always(healthy: Healthy, want: NoParams) -> Patch:
 
 
 def thp_defrag_always(healthy: Healthy, want: NoParams) -> Patch:
-    """Whoever allocates memory waits for the kernel to make huge pages: defrag is always."""
+    """A process that allocates memory waits until the kernel has made huge pages: defrag is
+    always.
+    """
     return Patch({f"{THP}/defrag": _chosen(healthy, "defrag", "always")})
 
 
@@ -183,7 +185,7 @@ class CommandLine(FaultParams):
 def cmdline_other(healthy: Healthy, want: CommandLine) -> Patch:
     """The kernel was booted without iommu=pt, and with other parameters.
 
-    `words`, those that it has besides: nosmt mitigations=auto.
+    `words`, its other parameters: nosmt mitigations=auto.
     """
     words = [word for word in _text(healthy, CMDLINE).split() if word != "iommu=pt"]
     return Patch({CMDLINE: f"{' '.join([*words, want.words])}\n"})
@@ -217,12 +219,12 @@ def swap_used(healthy: Healthy, want: UsedSwap) -> Patch:
 
 
 def nouveau_loaded(healthy: Healthy, want: NoParams) -> Patch:
-    """The module nouveau is loaded beside NVIDIA's."""
+    """The module nouveau is loaded next to NVIDIA's."""
     return Patch(modules={"nouveau": "device"})
 
 
 def rebooted_now(healthy: Healthy, want: NoParams) -> Patch:
-    """The node has just booted. It is so from the node's first boot to its second."""
+    """The node has just booted. This holds from the node's first boot to its second."""
     return Patch(node={"age_s": 0.0})
 
 
@@ -231,9 +233,9 @@ class Uptime(FaultParams):
 
 
 def up_long(healthy: Healthy, want: Uptime) -> Patch:
-    """The node was not rebooted for a long time.
+    """The node has not been rebooted for a long time.
 
-    `days`, 400. It is so from the node's first boot to its second.
+    `days`, 400. This holds from the node's first boot to its second.
     """
     return Patch(node={"age_s": want.days * 86400})
 
@@ -245,7 +247,7 @@ class Driver(FaultParams):
 def driver_old(healthy: Healthy, want: Driver) -> Patch:
     """The whole driver is another version: its module, its libraries and its firmware.
 
-    `version`, 525.60.13. Its libraries are put there when the node is made, not by `set`.
+    `version`, 525.60.13. A node gets these libraries when it is created, not by `set`.
     """
     healthy.gpu(None)
     old = healthy.state["driver_version"]

@@ -18,7 +18,7 @@ MLX5 = "sys/module/mlx5_core"
 
 
 def cdi_stale(healthy: Healthy, want: NoParams) -> Patch:
-    """The CDI specification is of an earlier driver: it names a libcuda.so that is gone."""
+    """The CDI specification was made for an earlier driver: it names a libcuda.so that is gone."""
     healthy.gpu(None)
     gone = "/usr/lib/x86_64-linux-gnu/libcuda.so.525.60.13"
     return Patch(root_files={CDI: specification(healthy.state, mounts=(gone,))})
@@ -43,7 +43,7 @@ def nccl_p2p_off(healthy: Healthy, want: NoParams) -> Patch:
 
 
 def library_preloaded(healthy: Healthy, want: NoParams) -> Patch:
-    """A profile script has every login load another library: LD_PRELOAD."""
+    """A profile script makes every login load another library: LD_PRELOAD."""
     text = "export LD_PRELOAD=/opt/site/libtrace.so\n"
     return Patch(root_files={"/etc/profile.d/site-preload.sh": text})
 
@@ -55,7 +55,7 @@ def stubs_in_path(healthy: Healthy, want: NoParams) -> Patch:
 
 
 def cdi_other_gpus(healthy: Healthy, want: NoParams) -> Patch:
-    """The CDI specification names a GPU more than there is, as after one was taken out."""
+    """The CDI specification names one GPU more than the node has, as after one was removed."""
     healthy.gpu(None)
     return Patch(root_files={CDI: specification(healthy.state, more=1)})
 
@@ -87,7 +87,7 @@ class WatchStatus(OneGpu):
 
 
 def dcgm_warning(healthy: Healthy, want: WatchStatus) -> Patch:
-    """A health watch of DCGM warns of a GPU. Only dcgmi is there, and no DCGM.
+    """A health watch of DCGM warns of a GPU. Only dcgmi is simulated, not DCGM.
 
     `gpu`, by its index: 3; `watch`, PCIe system; `status`, Warning or Failure: Warning.
     """
@@ -106,7 +106,7 @@ def dcgm_warning(healthy: Healthy, want: WatchStatus) -> Patch:
 
 
 def dcgm_count(healthy: Healthy, want: NoParams) -> Patch:
-    """DCGM sees one GPU less than NVML. Only dcgmi is there, and no DCGM."""
+    """DCGM sees one GPU less than NVML. Only dcgmi is simulated, not DCGM."""
     healthy.gpu(None)
     told = {"body": {"Overall Health": {"value": "Healthy"}}, "header": ["Health Monitor Report"]}
     return Patch(root_files={DCGMI: _dcgmi(told, count_of(healthy.state) - 1)})
@@ -117,7 +117,7 @@ def _dcgmi(health: Mapping[str, object], gpus: int) -> str:
 
 
 def dkms_not_built(healthy: Healthy, want: NoParams) -> Patch:
-    """DKMS has the driver's source, and no build of it: the kernel's headers were missing."""
+    """DKMS has the driver's source, but no build of it: the kernel's headers were missing."""
     version = healthy.state.get("driver_version", "550.90.07")
     conf = f'PACKAGE_NAME="nvidia"\nPACKAGE_VERSION="{version}"\nAUTOINSTALL="yes"\n'
     return Patch(root_files={f"/var/lib/dkms/nvidia/{version}/source/dkms.conf": conf})
@@ -133,7 +133,7 @@ class Release(FaultParams):
 
 
 def ofed_old(healthy: Healthy, want: Release) -> Patch:
-    """The NICs' driver is of an old OFED.
+    """The NICs use the driver of an old OFED.
 
     `version`, 5.8-1.0.1.
     """
@@ -143,7 +143,7 @@ def ofed_old(healthy: Healthy, want: Release) -> Patch:
 
 
 def library_empty(healthy: Healthy, want: NoParams) -> Patch:
-    """The driver's libcuda.so is empty, as a container tool leaves it that mounted over it."""
+    """The driver's libcuda.so is empty, as a container tool leaves it after a mount."""
     healthy.gpu(None)
     files = "/usr/lib/*/libcuda.so.[0-9][0-9][0-9].* /usr/lib*/libcuda.so.[0-9][0-9][0-9].*"
     empty = f'for file in {files}; do [ ! -f "$file" ] || : >"$file"; done'
@@ -151,7 +151,7 @@ def library_empty(healthy: Healthy, want: NoParams) -> Patch:
 
 
 def library_missing(healthy: Healthy, want: NoParams) -> Patch:
-    """A library of the driver, libnvidia-ptxjitcompiler.so, is not there."""
+    """A library of the driver, libnvidia-ptxjitcompiler.so, is missing."""
     healthy.gpu(None)
     return inside("rm -f /usr/lib/*/libnvidia-ptxjitcompiler.so* /usr/lib*/libnvidia-ptxjit*.so*")
 
@@ -168,7 +168,7 @@ class Unwanted(FaultParams):
 
 
 def package_unwanted(healthy: Healthy, want: Unwanted) -> Patch:
-    """A package is installed that should not be. It takes dpkg.
+    """A package is installed that should not be. It needs dpkg.
 
     `package`, snapd; `version`, 2.63.
     """
@@ -194,13 +194,13 @@ SCONTROL = "/usr/sbin/scontrol"  # where it is looked for first, whatever Slurm 
 
 
 def slurm_drained(healthy: Healthy, want: NoParams) -> Patch:
-    """Slurm has drained the node and says why. Only scontrol is there, and no Slurm."""
+    """Slurm has drained the node and says why. Only scontrol is simulated, not Slurm."""
     row = "NodeName=$4 State=IDLE+DRAIN Reason=Xid 79 on GPU 3 [root@2026-11-20T02:11:00]"
     return Patch(root_files={SCONTROL: f'#!/bin/sh\necho "{row}"\n'})
 
 
 def slurm_gpus_other(healthy: Healthy, want: NoParams) -> Patch:
-    """Slurm counts a GPU less than the node has. Only scontrol is there, and no Slurm."""
+    """Slurm counts one GPU less than the node has. Only scontrol is simulated, not Slurm."""
     healthy.gpu(None)
     gpus = count_of(healthy.state) - 1
     row = f"NodeName=$4 State=IDLE CfgTRES=cpu=224,mem=2000G,billing=224,gres/gpu={gpus}"
@@ -217,7 +217,7 @@ def imex_down(healthy: Healthy, want: NoParams) -> Patch:
 
 
 def imex_channel_missing(healthy: Healthy, want: NoParams) -> Patch:
-    """A node of a multi-node NVLink domain has no channel of IMEX.
+    """A node of a multi-node NVLink domain has no IMEX channel.
 
     The node needs such a domain: `nvlink_domain: 18`.
     """

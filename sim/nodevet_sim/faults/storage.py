@@ -34,7 +34,7 @@ class MountPoint(FaultParams):
 
 
 def mount_missing(healthy: Healthy, want: MountPoint) -> Patch:
-    """A file system is not mounted. A node must be booted to have any.
+    """A file system is not mounted. It needs a booted node.
 
     `path`, /dev/shm.
     """
@@ -42,7 +42,7 @@ def mount_missing(healthy: Healthy, want: MountPoint) -> Patch:
 
 
 def mount_read_only(healthy: Healthy, want: MountPoint) -> Patch:
-    """A file system is mounted read-only. A node must be booted to have any.
+    """A file system is mounted read-only. It needs a booted node.
 
     `path`, /dev/shm.
     """
@@ -54,7 +54,7 @@ class MountOption(MountPoint):
 
 
 def mount_option_other(healthy: Healthy, want: MountOption) -> Patch:
-    """A file system is mounted with another option. A node must be booted to have any.
+    """A file system is mounted with another option. It needs a booted node.
 
     `path`, /dev/shm; `option`, noexec.
     """
@@ -62,7 +62,7 @@ def mount_option_other(healthy: Healthy, want: MountOption) -> Patch:
 
 
 def mount_other(healthy: Healthy, want: MountPoint) -> Patch:
-    """A folder of the root disk is mounted over a file system. A node must be booted to have any.
+    """A folder of the root disk is mounted over a file system. It needs a booted node.
 
     `path`, /dev/shm.
     """
@@ -74,7 +74,7 @@ class LeftMount(FaultParams):
 
 
 def mount_left(healthy: Healthy, want: LeftMount) -> Patch:
-    """A file system is still mounted that should be gone. A node must be booted to have any.
+    """A file system is still mounted that should be gone. It needs a booted node.
 
     `path`, /mnt/old.
     """
@@ -86,9 +86,9 @@ class SmallFiles(FaultParams):
 
 
 def inodes_full(healthy: Healthy, want: SmallFiles) -> Patch:
-    """A file system has room, and no inode is left: too many small files.
+    """A file system has free space but no free inodes: too many small files.
 
-    `path`, where it is mounted, /var/tmp. A node must be booted to have any.
+    `path`, where it is mounted, /var/tmp. It needs a booted node.
     """
     mount = f"mount -t tmpfs -o size=64m,nr_inodes=64,mode=1777 files {want.path}"
     fill = f"for file in $(seq 64); do touch {want.path}/$file 2>/dev/null || break; done"
@@ -100,7 +100,7 @@ class SendsAgain(FaultParams):
 
 
 def nfs_retransmissions(healthy: Healthy, want: SendsAgain) -> Patch:
-    """The node sends requests to its NFS server again: packets are lost.
+    """The node retransmits requests to its NFS server: packets are lost.
 
     The node needs an NFS mount: `nfs: /home`. `retransmissions`, in 120,000 operations: 6000.
     """
@@ -116,7 +116,7 @@ class NfsOption(FaultParams):
 def nfs_option_other(healthy: Healthy, want: NfsOption) -> Patch:
     """An NFS file system is mounted with another option than its peers.
 
-    The node needs an NFS mount: `nfs: /home`. `option` in place of `was`: soft, and not hard.
+    The node needs an NFS mount: `nfs: /home`. `option`, soft, replaces `was`, hard.
     """
     _nfs(healthy)
     told = str(healthy.files[MOUNTSTATS])
@@ -134,10 +134,10 @@ class NfsTimes(FaultParams):
 
 
 def nfs_slow(healthy: Healthy, want: NfsTimes) -> Patch:
-    """An NFS server answers slowly, and so what it is asked waits on the node.
+    """An NFS server answers slowly, so requests queue on the node.
 
-    The node needs an NFS mount: `nfs: /home`. Of an operation `rtt_ms`, 250, and `queue_ms`, that
-    it waits before it is sent, 90.
+    The node needs an NFS mount: `nfs: /home`. For each operation `rtt_ms`, 250, and `queue_ms`, its
+    wait before it is sent, 90.
     """
 
     def slowed(match: re.Match[str]) -> str:
