@@ -190,5 +190,5 @@ config = click.option(
     "--config",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Settings.  [default: nodevet.toml here or above]",
+    help="Settings file. [default: nodevet.toml here or above]",
 )

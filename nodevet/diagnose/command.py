@@ -50,7 +50,7 @@ from nodevet.vet import options as vetting
     type=Duration(0.1, 60),
     default="1s",
     show_default=True,
-    help="Look this often; less often where looking would cost more than 1 % of a core.",
+    help="Time between two looks; longer if looking would cost more than 1 % of a core.",
 )
 @click.option(
     "--format",
@@ -63,8 +63,7 @@ from nodevet.vet import options as vetting
     "--capture",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Write everything that was watched to an incident bundle, for --from; gzipped if FILE "
-    "ends in .gz.",
+    help="Write all readings to an incident bundle, for --from; gzipped if FILE ends in .gz.",
 )
 @click.option(
     "--redact",

@@ -46,7 +46,7 @@ _measuring = partial(click.option, cls=Option, heading="Measuring")
 @click.option(
     "--batch",
     type=WholeNumber(),
-    help="Look for changes at this batch size of the file.  [default: the largest]",
+    help="Suggest changes for this batch size of the file.  [default: the largest]",
 )
 @click.option("--plot", is_flag=True, help="In a table, also draw utilization as bars.")
 @click.option(
@@ -54,8 +54,8 @@ _measuring = partial(click.option, cls=Option, heading="Measuring")
     "formats",
     multiple=True,
     metavar="NAME[:FILE]",
-    help="table, json, markdown or html; may be repeated; of --measure, json.  [default: table, or "
-    "YAML of --measure]",
+    help="table, json, markdown or html; may be repeated; with --measure only json. [default: "
+    "table; with --measure YAML]",
 )
 @_measuring(
     "--measure",

@@ -18,7 +18,8 @@ store = options.store_option("The history to read: sqlite:///PATH or postgresql:
 redact = click.option(
     "--redact",
     is_flag=True,
-    help="Name no host, file or owner, so that the answer may leave the site; ids of parts stay.",
+    help="Leave out the names of hosts, files and owners, so that you can share the output; ids "
+    "of parts stay.",
 )
 
 answer = options.apply(redact, sheets.formats(), store, display_options())

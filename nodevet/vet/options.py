@@ -21,7 +21,7 @@ narrowing = apply(
         multiple=True,
         metavar="CHECK",
         shell_complete=completing.checks,
-        help="Judge this check alone; may be repeated. Such a run is not recorded.",
+        help="Judge only this check; may be repeated. Such a run is not recorded.",
     ),
     click.option(
         "--skip",

@@ -96,7 +96,10 @@ def _await_nodes(where: Any) -> int:
 )
 @click.argument("fleets", nargs=-1)
 @click.option(
-    "--all", "every", is_flag=True, help="Every fleet, also what is left of those that died."
+    "--all",
+    "every",
+    is_flag=True,
+    help="End every fleet, and remove what is left of fleets that died.",
 )
 def down(fleets: tuple[str, ...], every: bool) -> int:
     """End FLEETS and remove everything of them. Without a name: the only fleet that is up."""

@@ -61,7 +61,9 @@ from nodevet.vet import options as vetting
     help="With @local: only this fix; may be repeated.  [default: what the baseline allows]",
 )
 @click.option(
-    "--again", is_flag=True, help="With @local: plan also what failed within the last 24 hours."
+    "--again",
+    is_flag=True,
+    help="With @local: also plan fixes that failed within the last 24 hours.",
 )
 @options.baselines
 @rollout_options(planned=False)
@@ -71,7 +73,7 @@ from nodevet.vet import options as vetting
     "folder",
     type=options.FolderParam(),
     metavar="DIR",
-    help="Keep the run in DIR.  [default: runs/<plan>-<n> in the project]",
+    help="Store the run in DIR.  [default: runs/<plan>-<n> in the project]",
 )
 @fix_run.shown
 @options.store

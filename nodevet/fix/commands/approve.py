@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 @click.option(
     "--full",
     is_flag=True,
-    help="Show each host by itself, with the UUIDs of its GPUs.  [default: show equal changes of "
+    help="Show each host separately, with the UUIDs of its GPUs.  [default: show equal changes of "
     "several hosts once]",
 )
 @click.option(

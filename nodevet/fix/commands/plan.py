@@ -100,7 +100,7 @@ LONGEST = 30 * 86400.0  # seconds
     default="fold",
     show_default=True,
     help="fold: one line for each change. diff: every file and command, once for all hosts with "
-    "the same change. full: each host by itself.",
+    "the same change. full: each host separately.",
 )
 @vetting.expect_hostname
 @rollout_options(planned=True)

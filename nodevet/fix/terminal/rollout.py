@@ -43,8 +43,8 @@ def rollout_options(*, planned: bool) -> Callable[[Any], Any]:
         ),
         flag(
             "--pending-canary",
-            "Let the other nodes begin although the canary's change waits for a reboot, reset or "
-            "restart, and so is not verified.",
+            "Start the other nodes even if the canary's change still waits for a reboot, reset "
+            "or restart and is not verified.",
         ),
         option(
             "--pause",

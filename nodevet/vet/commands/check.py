@@ -78,9 +78,9 @@ if TYPE_CHECKING:
     "--looks",
     type=WholeNumber(),
     metavar="N",
-    help="With only @local, for health checks: exit with 75 (look again) until something was "
-    "unknown N times in a row, while every unknown passes by itself (the package manager is at "
-    "work), and for 5 minutes after boot.",
+    help="With only @local, for health checks: exit with 75 (look again) while every unknown "
+    "passes by itself (the package manager is at work), until one was unknown N times in a "
+    "row, and for 5 minutes after boot.",
 )
 @click.option(
     "--save",

@@ -64,7 +64,7 @@ SETTABLE = (
 @click.option(
     "--jitter",
     type=Duration(0, LONGEST),
-    help="Start at a random time within this.",
+    help="Start after a random delay of at most this long.",
 )
 @click.option(
     "--within",
