@@ -35,7 +35,7 @@ def main() -> NoReturn:
 def _end(code: int) -> None:
     """End the process at once: to take the interpreter apart takes longer than to judge a node.
 
-    Returns if something is left to be done: a thread that goes on, output that cannot be written.
+    Returns if work remains: a thread that still runs, or output that cannot be written.
     """
     threading = sys.modules.get("threading")
     if threading is not None and threading.active_count() > 1:

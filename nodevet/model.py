@@ -29,7 +29,7 @@ Value = Any
 
 
 class Verdict(str, Enum):
-    """What a check says of one subject."""
+    """What a check reports about one subject."""
 
     OK = "ok"
     FAIL = "fail"
@@ -322,16 +322,18 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     area: Area = Area.SITE
     severity: Severity = Severity.CRITICAL
     follows: tuple[str, ...] = ()
-    """The checks from whose failure on a part follows that this one fails on the same part."""
+    """If one of these checks fails on a part, this check fails on it as a consequence."""
     asks: Callable[[Any], Mapping[str, tuple[Any, ...]]] | None = None
-    """From its params: what the probe must read, by section (sysctl, services, …): names, or of
-    each a JSON object with what is asked of it."""
+    """From its params: what the probe must read, by section (sysctl, services, …): names, or JSON
+    objects with the questions about each.
+    """
     runs: Callable[[Any], tuple[str, ...]] | None = None
     """From its params: the commands that are run on each node, as a person would type them. Only a
     baseline that says `allow_commands: true` may ask for them."""
     severities: Callable[[Any], Mapping[str, Severity]] | None = None
-    """From its params: how severe a failure of single subjects is, by their id, if they say so
-    themselves; it goes before what the baseline says of the check."""
+    """From its params: the severity of a failure of single subjects, by their id, if they state
+    one; it overrides the baseline's severity for the check.
+    """
     unasked: str = ""
     """Why shipped baselines leave it out: which ask it, or what only a site knows."""
     learn: Callable[[Any], Value] | None = None
@@ -382,7 +384,7 @@ class Waiver(msgspec.Struct, frozen=True, kw_only=True):
     origin: str = ""
 
     def covers(self, host: str, finding: Finding) -> bool:
-        """Whether it is about this finding, expired or not, whatever the value."""
+        """Whether it covers this finding, expired or not, with any value."""
         if finding.check != self.check or (self.hosts is not None and host not in self.hosts):
             return False
         subject = finding.subject
@@ -660,7 +662,7 @@ def new_run_id(started: datetime) -> str:
 
 
 class StandingTrouble(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A trouble of a run beside what is remembered of it: since when it stands."""
+    """A problem of a run and its history: since when it exists."""
 
     host: str
     place: int = -1  # of the finding among the host's; -1: the host as a whole is not vetted
@@ -690,7 +692,8 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class Suspicion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Many hosts begin to fail one check at once: the rule, the controller or the site may be at
-    fault, and not they."""
+    fault, not the hosts.
+    """
 
     checks: tuple[str, ...] = ()  # empty: they are not vetted
     hosts: tuple[str, ...]  # on which it begins
@@ -699,7 +702,9 @@ class Suspicion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class RunNews(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a run tells beside what is remembered: what is new, fixed, and stands since when."""
+    """A run compared with the history: what is new, what is fixed, and since when each problem
+    exists.
+    """
 
     since: str = ""  # when the run before started, ISO 8601; empty: there is none
     run: str = ""  # its id
@@ -744,8 +749,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     def exit_code(self) -> int:
         """0 all ok; 1 a failure at or above `fail_on`; 3 something could not be judged. 1 wins.
 
-        With `fail_on_new` a failure counts unless it is known to stand since before; if there is no
-        run before, all are new.
+        With `fail_on_new` a failure counts unless it is known from before; without an earlier run,
+        all failures are new.
         """
         compared = self.fail_on_new and self.news and self.news.since
         old = bool(compared and self.news and not self._fails_anew(self.news))
@@ -753,7 +758,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         return code or (3 if self.interrupted else 0)
 
     def _fails_anew(self, news: RunNews) -> bool:
-        """Whether a host fails more than what is known to have stood before."""
+        """Whether a host fails something that is not known from before."""
         least = self.fail_on.rank
         old = Counter(
             each.host

@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 from nodevet.base.durations import coarse
 
 CHECK = "evidence_age"
-"""The name that a finding about age has in place of a check's."""
+"""The name of a finding about age, instead of a check's name."""
 
 PAGE = """The evidence is recent enough to be judged.
 

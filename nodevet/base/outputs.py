@@ -61,7 +61,7 @@ def file_errors(path: Path) -> Iterator[None]:
 
 
 def replace(path: Path, text: str | Iterable[str]) -> None:
-    """As `replace_data`, for text; pieces are written as they come."""
+    """Like `replace_data`, for text; writes pieces as they come."""
     pieces = (text,) if isinstance(text, str) else text
     replace_data(path, (piece.encode("utf-8", "backslashreplace") for piece in pieces))
 

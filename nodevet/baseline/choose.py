@@ -15,7 +15,7 @@ NAME_ONE = "name one with -b"
 ANY = "-b generic judges any GPU"
 FEW = 3  # baselines that are named if none of them fits; more are counted
 CHECK = "baseline"
-"""The name that a finding about the choice has in place of a check's."""
+"""The name of a finding about the choice, instead of a check's name."""
 
 PAGE = """Exactly one baseline fits the node, which is judged by it.
 
@@ -95,8 +95,7 @@ def none_fits(baselines: Sequence[Baseline], evidence: Evidence, host: Host) -> 
 
 
 def may_fit(baseline: Baseline, host: Host) -> bool:
-    """Whether a baseline may be chosen for a host, as far as its name and its groups tell before a
-    visit."""
+    """Whether a baseline may fit a host, judged by the host's name and groups before a visit."""
     applies = baseline.applies or Applies()
     named = applies.hosts is None or host.name in applies.hosts
     return named and (applies.groups is None or bool(applies.groups & host.groups))
@@ -141,8 +140,9 @@ def detected_gpus(evidence: Evidence) -> tuple[DetectedGpu, ...] | CannotTell:
 
 
 def _is_lost(gpu: Gpu) -> bool:
-    """Whether NVML counts the GPU and knows nothing else of it: its neighbours tell what the node
-    is, and every check of it will be unknown."""
+    """Whether NVML counts the GPU and knows nothing else of it: its neighbours show what the node
+    is, and every check of this GPU will be unknown.
+    """
     return "handle" in gpu.errors and gpu.bus_id is None and gpu.pci_device is None
 
 

@@ -1,4 +1,4 @@
-"""Load baselines, and tell the origin of their values."""
+"""Load baselines, and say where their values come from."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path

@@ -85,7 +85,8 @@ def _stamped(
 
 def _add_causes(findings: list[Finding], catalog: Catalog) -> None:
     """Give findings the cause that their check declares, if the cause fails on the same part. A
-    finding in shadow is no cause and has none."""
+    finding in shadow neither is a cause nor has one.
+    """
     failed = [
         place
         for place, finding in enumerate(findings)

@@ -4,5 +4,5 @@ USAGE = 2  # exit code: usage or configuration
 
 
 class ReaderLeftError(Exception):
-    """Who reads standard output has left. Of a BrokenPipeError click would make exit code 1, which
-    means that something fails."""
+    """The reader of standard output has left. Of a BrokenPipeError click would make exit code 1,
+    which means that something fails."""

@@ -1,8 +1,8 @@
 """Which commands there are, by their files alone: nothing is imported to list them.
 
 What a feature adds to the command line is in FEATURE/command.py, a command of the feature's name,
-or in FEATURE/commands/NAME.py for each of several commands. FEATURE/groups/NAME.py is a group in
-which the feature's commands stand, too.
+or in FEATURE/commands/NAME.py for each of several commands. FEATURE/groups/NAME.py is a group that
+also lists the feature's commands.
 """
 
 import importlib
@@ -34,7 +34,7 @@ def members(feature: str) -> dict[str, str]:
 
 @cache
 def grouped_names() -> frozenset[str]:
-    """The commands that stand in a group."""
+    """The commands of a group."""
     features = (folder.name for folder in feature_folders() if (folder / "groups").is_dir())
     return frozenset(name for feature in features for name in members(feature))
 

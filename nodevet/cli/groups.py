@@ -9,8 +9,9 @@ from nodevet.cli.help import Command
 
 
 class Group(Command, click.Group):
-    """The commands of a feature's folder. A first word that is none of them goes to the command
-    `otherwise`."""
+    """The commands of a feature's folder. If the first word is none of them, the command
+    `otherwise` gets it.
+    """
 
     def __init__(self, *arguments: Any, folder: str, otherwise: str, **rest: Any) -> None:
         super().__init__(*arguments, no_args_is_help=True, **rest)

@@ -43,7 +43,7 @@ def _unbroken(text: str) -> str:
 
 
 class Command(click.Command):
-    """A command that is listed in a group, with examples; its options stand under headings."""
+    """A command in a group, with examples; its options have headings."""
 
     context_class = HelpContext
 
@@ -86,7 +86,7 @@ class WholeNumber(click.ParamType):  # type: ignore[type-arg, unused-ignore]
 
 
 class Option(click.Option):
-    """An option that stands under a heading of its own in the help: "Connection"."""
+    """An option with its own heading in the help: "Connection"."""
 
     def __init__(self, *arguments: Any, heading: str = "Options", **rest: Any) -> None:
         super().__init__(*arguments, **rest)

@@ -18,7 +18,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class FolderParam(click.Path):
-    """A folder; one that is not there yet, too, unless it must exist."""
+    """A folder; it may be missing unless it must exist."""
 
     def __init__(self, *, exists: bool = False) -> None:
         super().__init__(exists=exists, file_okay=False, path_type=Path)
@@ -155,7 +155,7 @@ learning = apply(
         "the project's and the shipped baselines]",
     ),
 )
-"""What commands that learn from nodes are told of how to read them."""
+"""How commands that learn from nodes read them."""
 
 
 def _given(context: click.Context, param: click.Parameter, value: str | None) -> str | None:

@@ -73,7 +73,7 @@ def show(document: Any, sheet: "Sheet", form: tuple[str, Path | None], display: 
 def show_bare(
     document: Any, sheet: "Callable[[], Sheet]", form: tuple[str, Path | None], display: Display
 ) -> None:
-    """As `show`, of a document whose JSON names no kind."""
+    """Like `show`, for a document whose JSON names no kind."""
     from nodevet.sheet import render
 
     name, file = form

@@ -52,7 +52,7 @@ def say_at_once(text: str) -> None:
 
 
 def abandon_errors() -> None:
-    """Say nothing more on standard error, in which another thread hangs that holds its lock."""
+    """Say nothing more on standard error, because another thread hangs in it and holds its lock."""
     sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115  (while we run)
 
 

@@ -83,7 +83,7 @@ def _busy(host: HostDiagnosis, gpu: GpuDiagnosis) -> str:
 
 
 def sparkline(points: Points, cells: int) -> str:
-    """Percent over time in so many cells; a moment without a value has that of the one before.
+    """Percent over time in so many cells; a moment without a value has the value before it.
 
     >>> sparkline(((0.0, 0.0), (1.0, 50.0), (2.0, 100.0)), 3)
     '▁▅█'

@@ -58,7 +58,7 @@ def diagnose_gpu(evidence: Evidence, gpu: GpuActivity) -> GpuDiagnosis:
 
 
 def next_step(cause: Cause, causes: tuple[Cause, ...], rulings: Iterable[Ruling]) -> str:
-    """What to do first: as the rule says that holds most clearly, else as its cause does."""
+    """What to do first: the advice of the rule that holds most clearly, or else of its cause."""
     first = causes[0] if cause is Cause.MIXED else cause
     holding = [ruling for ruling in rulings if ruling.holds and ruling.cause is first]
     clearest = max(holding, key=lambda each: each.margin or 0.0, default=None)
@@ -104,8 +104,9 @@ def condition(threshold: Threshold, figure: Figure) -> Condition:
 
 
 def _beyond(figure: Figure, least: float) -> float:
-    """How far a value is above a threshold. Of percent near 100, by how little is left: 97 is far
-    beyond 85."""
+    """How far a value is above a threshold. For percent near 100, by how far it is from 100: 97 is
+    far beyond 85.
+    """
     value = figure.value or 0.0
     margin = _ratio(value, least)
     if figure.unit != "%" or least < HALF or value < least:
@@ -135,8 +136,9 @@ def effects(
 
 
 def decide_causes(rulings: Iterable[Ruling], explained: Container[Cause]) -> tuple[Cause, ...]:
-    """The causes of the rules that hold, the strongest first; without what another of them brings
-    along, and a weak one only by itself."""
+    """The causes of the rules that hold, strongest first; without causes that another one entails,
+    and a weak one only if it is the only one.
+    """
     best: dict[Cause, float] = {}
     for ruling in rulings:
         if ruling.holds:

@@ -1,7 +1,7 @@
 """What a job used while it was watched, processes included that started or ended then (pure).
 
-Of a process that ended, what it did until it was seen last is known; all of it has whoever waited
-for it, with what it had used before: proc_pid_stat(5), wait(2).
+For a process that ended, the last look shows what it did until then; the process that waited for it
+has the whole time, together with its earlier use: proc_pid_stat(5), wait(2).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ def cpu_ticks(processes: Sequence[ProcessActivity], field: str, seconds: float) 
 
 
 def io_count(processes: Sequence[ProcessActivity], field: str, seconds: float) -> float | None:
-    """What /proc/<pid>/io counts: a process's own has that of the children it waited for."""
+    """What /proc/<pid>/io counts: a process's counters include the children that it waited for."""
     return _sum(processes, field, field, seconds)
 
 
@@ -73,7 +73,7 @@ def _before(process: ProcessActivity, *fields: str | None) -> int:
 
 
 def has_reaped(process: ProcessActivity, ended: Iterable[ProcessActivity]) -> bool:
-    """Whether its children that ended are in its own count."""
+    """Whether its own counters include children that ended."""
     least = sum(
         counts[1]
         for kid in ended
@@ -97,7 +97,7 @@ def ended_children(
 
 
 def _is_unseen(process: ProcessActivity, seconds: float) -> bool:
-    """Whether it ended too long after it was seen last to know what it did."""
+    """Whether it ended so long after the last look that its use is not known."""
     if process.ended_s is None:
         return False
     return process.seen_s is None or process.ended_s - process.seen_s > UNSEEN * seconds

@@ -1,7 +1,7 @@
 """Figures that contradict a cause whose rule holds; confidence is then at most medium. Pure.
 
-The same figures lead there for another reason as well; until the rules ask for more, the sentence
-says so.
+The same figures can have another reason; until the rules have more conditions, the sentence says
+so.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -15,7 +15,7 @@ FEW_TICKS = 0.1  # CPUs
 NO_SYSTEM = 1.0  # percent of the job's CPU time
 STARVED = 20.0  # percent of the time
 SERVING = ("epoll", "ep_poll", "recv", "sk_wait", "stream_data_wait", "inet_csk_accept")
-"""In the names of kernel functions in which a server without requests sleeps."""
+"""Parts of names of kernel functions in which an idle server sleeps."""
 
 Found = Mapping[str, Figure]
 

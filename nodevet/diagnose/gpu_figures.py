@@ -1,4 +1,4 @@
-"""The figures of a GPU: busy, clocks, power, what holds it down, memory, its link."""
+"""The figures of a GPU: utilization, clocks, power, throttling, memory, its link."""
 
 from collections.abc import Iterator
 
@@ -29,7 +29,8 @@ SETTINGS = {
 QUIET = 5  # percent: a sample in which the GPU did next to nothing
 LINE_B_S = {1: 250e6, 2: 500e6, 3: 984.6e6, 4: 1969e6, 5: 3938e6, 6: 7563e6}
 """Bytes a second that one PCIe lane carries one way, by generation, with its encoding: PCIe base
-specification; packets' headers come off that."""
+specification; packet headers reduce it further.
+"""
 
 
 def gpu_figures(evidence: Evidence, gpu: GpuActivity) -> Iterator[Figure]:
@@ -111,7 +112,7 @@ def _settings(evidence: Evidence, gpu: GpuActivity) -> Gpu | None:
 
 
 def _clock(evidence: Evidence, gpu: GpuActivity) -> Figure:
-    """The SM clock while it is busy, with what sets it where it is far below the maximum."""
+    """The SM clock while the GPU is busy; if it is far below the maximum, with what sets it."""
     value = percent(mean(_while_busy(gpu, gpu.clock_sm_mhz)), gpu.max_clock_sm_mhz)
     why = _why(gpu, "clock_sm_mhz", "max_clock_sm_mhz")
     is_low = value is not None and value <= SET_LOW and not _held_down(gpu)
@@ -160,8 +161,9 @@ def _uptime(evidence: Evidence) -> float | None:
 
 
 def _since_boot(counted: Counted | None, uptime: float | None) -> str:
-    """How much of the time since boot a reason held. The driver counts since it was loaded, and
-    there is no telling when that was: it can have been more."""
+    """How much of the time since boot a reason held. The driver has counted since it was loaded, at
+    an unknown time, so the true value may be higher.
+    """
     if counted is None or uptime is None or not 0 < counted[1] / 1e9 <= uptime:
         return ""
     held = counted[1] / 1e9
@@ -171,7 +173,7 @@ def _since_boot(counted: Counted | None, uptime: float | None) -> str:
 
 
 def _slowed(gpu: GpuActivity, seconds: float | None, uptime: float | None) -> Figure:
-    """The share of the time in which heat or the power supply held the clocks down."""
+    """The share of the time in which heat or the power supply lowered the clocks."""
     what = "time slowed by heat or the power brake"
     counters = {
         "software thermal slowdown": gpu.sw_thermal_ns,
@@ -211,7 +213,7 @@ def _of_time(counted: Counted | None, seconds: float | None) -> float | None:
 
 
 def _link(gpu: GpuActivity, seconds: float | None) -> Figure:
-    """The busier direction of the PCIe link, of what the negotiated link can carry."""
+    """The busier direction of the PCIe link, as a share of what the negotiated link can carry."""
     what = "PCIe of what its link carries"
     lane = LINE_B_S.get(gpu.pcie_generation or 0)
     if lane is None or not gpu.pcie_width:

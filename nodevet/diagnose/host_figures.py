@@ -50,7 +50,7 @@ def _paging(data: HostActivity, seconds: float | None, why: str) -> Iterator[Fig
 
 
 def _disk(data: HostActivity, seconds: float | None, why: str) -> Figure:
-    """The busiest disk: the share of the time in which a request was under way."""
+    """The busiest disk: the share of the time in which a request was in progress."""
     what = "busiest disk"
     if data.disks is None or not seconds:
         return Figure("disk_busy", None, "%", what, why if why else data.why("disks"))

@@ -1,8 +1,8 @@
 """Incident bundles: what was watched on some hosts, in one file, to be diagnosed again.
 
 `nodevet diagnose --capture FILE` writes one, gzipped if its name ends in .gz. With `--redact` it
-holds what a diagnosis needs and nothing that names people, paths or machines: those are replaced by
-codes, the same code for the same name within one bundle.
+holds what a diagnosis needs, with codes instead of the names of people, paths and machines; within
+one bundle, a name always has the same code.
 """
 
 import gzip
@@ -122,7 +122,7 @@ def unpacked(data: bytes, path: Path) -> bytes:
 
 
 def coder(salt: bytes) -> Code:
-    """What stands for a name; without the salt, names cannot be tried out."""
+    """The code of a name; without the salt, nobody can try out names."""
 
     def code(name: str) -> str:
         if not name:
@@ -133,7 +133,7 @@ def coder(salt: bytes) -> Code:
 
 
 def redact_visit(visit: Mapping[str, Any], code: Code) -> Mapping[str, Any]:
-    """A kept visit without what names anything."""
+    """A saved visit without names."""
     cleared = {
         **visit,
         "host": code(visit["host"]),
@@ -160,8 +160,7 @@ def redact_visit(visit: Mapping[str, Any], code: Code) -> Mapping[str, Any]:
 
 
 def redact_value(value: Any, code: Code) -> Any:
-    """A value with its names replaced; of why something was not read, which may quote them, an
-    error's own name is left."""
+    """A value with its names replaced; a reason may quote names, so only its error name stays."""
     if isinstance(value, list):
         return [redact_value(item, code) for item in value]
     if not isinstance(value, dict):
@@ -182,7 +181,7 @@ def redact_value(value: Any, code: Code) -> Any:
 
 
 def code_names(value: Any, code: Code) -> Any:
-    """A name, or each of a list of names, as its code."""
+    """The code of a name, or of each name in a list."""
     if isinstance(value, str):
         return code(value)
     if isinstance(value, list):

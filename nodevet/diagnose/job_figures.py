@@ -239,8 +239,9 @@ def _cpu(job: WatchedJob, evidence: Evidence) -> Iterator[Figure]:
 
 
 def needed_percent(thread: ThreadActivity, job: WatchedJob) -> float | None:
-    """Percent of a core that a thread used or waited for: one that competes for its CPU is no less
-    hot for it."""
+    """Percent of a core that a thread used or waited for: a thread that competes for its CPU is
+    just as hot.
+    """
     ticks = ticks_used(thread)
     if ticks is None:
         return None
@@ -249,7 +250,7 @@ def needed_percent(thread: ThreadActivity, job: WatchedJob) -> float | None:
 
 
 Shares = list[tuple[float, ProcessActivity, ThreadActivity]]
-"""Percent of a core, and whose."""
+"""Percent of a core, and the thread that used it."""
 
 
 def _threads(job: WatchedJob) -> Iterator[Figure]:
@@ -285,14 +286,15 @@ def _threads(job: WatchedJob) -> Iterator[Figure]:
 
 
 def _at_once(shares: Shares, least: float, job: WatchedJob) -> float:
-    """How many threads took so much of a core at the same time: one that was born meanwhile, or
-    ended, counts for the part of the time in which it was there."""
+    """How many threads took so much of a core at the same time; a thread that started or ended
+    meanwhile counts for its share of the time.
+    """
     lives = [(share, life_share(process, thread, job)) for share, process, thread in shares]
     return round(sum(life for share, life in lives if life and share / life >= least), 1)
 
 
 def life_share(process: ProcessActivity, thread: ThreadActivity, job: WatchedJob) -> float:
-    """The part of the time in which a thread was there."""
+    """The share of the time in which a thread existed."""
     born = max(thread.born_s or 0.0, process.born_s or 0.0)
     ends = [end for end in (thread.ended_s, process.ended_s) if end is not None]
     return max(0.0, min(1.0, (min([job.seconds, *ends]) - born) / job.seconds))
@@ -306,9 +308,9 @@ MORE = "threads that were not watched, or ended, did more"
 
 
 def _hottest(job: WatchedJob, shares: Shares) -> Iterator[Figure]:
-    """Of the processes on the GPU, whose threads submit its work, and of those that help them: what
-    one thread had of a core, and what it would have had with a core of its own. Of helpers that
-    ended, one after the other, only the CPU time is known."""
+    """For the processes on the GPU, whose threads submit its work, and for their helpers: the share
+    of a core that one thread had, and the share that it would have had with its own core. Of
+    helpers that ended, one after the other, only the CPU time is known."""
     for has, wants, is_helper in (
         ("hottest_thread", "thread_wants", False),
         ("hottest_helper", "helper_wants", True),
@@ -335,7 +337,9 @@ def _percent(ticks: float | None, job: WatchedJob) -> float:
 
 
 def _top(name: str, shares: Shares, job: WatchedJob, is_helper: bool) -> Figure:
-    """The largest share with whose it is; None if what was not watched may have had a larger."""
+    """The largest share with its thread; None if something that was not watched may have had a
+    larger one.
+    """
     top = max(shares, key=lambda entry: entry[0], default=None)
     share = top[0] if top else 0.0
     if share < HOT and _is_more(HOT - share, job, is_helper):
@@ -367,8 +371,9 @@ def _of_ended(job: WatchedJob) -> float | None:
 
 
 def unwatched_percent(process: ProcessActivity, job: WatchedJob) -> float:
-    """Percent of a core that the process used, and none of its watched threads; of a process whose
-    counters are not known all that there is."""
+    """Percent of a core that the process used outside its watched threads; the maximum if its
+    counters are not known.
+    """
     all_ticks = ticks_used(process)
     if all_ticks is None:
         return 0.0 if process.threads and None not in map(ticks_used, process.threads) else 100.0
@@ -417,8 +422,9 @@ def _waits(job: WatchedJob) -> Iterator[Figure]:
 
 
 def blocked_percent(thread: ThreadActivity) -> tuple[float | None, str]:
-    """(percent of the looks at which a thread waited for storage, in which function). A look that
-    was left out was at one that rested, was not born yet, or had ended."""
+    """(percent of the looks at which a thread waited for storage, in which function). Looks leave
+    out a thread that rested, had not started, or had ended.
+    """
     states = thread.states or ""
     if len(states) < LEAST or ("waits" in thread.errors and "D" not in states):
         return None, ""

@@ -37,7 +37,7 @@ class Confidence(str, Enum):
 
 
 class Figure(Struct, frozen=True):
-    """A number that a rule asks for; None if the evidence does not hold it, and why."""
+    """A number that a rule needs; None, with the reason, if the evidence lacks it."""
 
     name: str
     value: float | None
@@ -59,7 +59,7 @@ class Condition(Struct, frozen=True):
 
 
 class Ruling(Struct, frozen=True):
-    """One rule, held against the figures: `holds` only if each of its conditions does."""
+    """One rule, compared with the figures: `holds` only if each of its conditions does."""
 
     cause: Cause
     rule: str
@@ -152,7 +152,7 @@ class Diagnosis(Struct, frozen=True, kw_only=True):
 
     @property
     def exit_code(self) -> int:
-        """1 if a GPU waits, is slowed down or stuck; else 3 if one cannot be told; else 0."""
+        """1 if a GPU waits, is slowed down or stuck; else 3 if one is unclear; else 0."""
         causes = [gpu.cause for host in self.hosts for gpu in host.gpus]
         if any(cause not in (Cause.GPU, Cause.IDLE, Cause.UNCLEAR) for cause in causes):
             return 1

@@ -85,7 +85,7 @@ def margin(ruling: Ruling) -> str:
 
 
 def ruling_text(ruling: Ruling) -> str:
-    """A rule and what was held against it: `[holds 1.4] storage-bound: …`."""
+    """A rule and the figures it was compared with: `[holds 1.4] storage-bound: …`."""
     by = f" by {margin(ruling)}" if margin(ruling) else ""
     conditions = "; ".join(map(condition_text, ruling.conditions))
     return f"[{ruling_state(ruling)}{by}] {ruling.cause.value}: {ruling.rule}: {conditions}"
@@ -98,7 +98,7 @@ def condition_text(condition: Condition) -> str:
 
 
 def unread(gpus: Iterable[GpuDiagnosis]) -> list[tuple[str, str, str]]:
-    """(why, GPUs, figures) of what could not be read; what is the same for several is one."""
+    """(why, GPUs, figures) that could not be read; equal entries of several GPUs are merged."""
     by_gpu: dict[tuple[str, tuple[str, ...]], list[int]] = {}
     for gpu in gpus:
         by_why: dict[str, list[str]] = {}
@@ -156,7 +156,7 @@ def cause_list(causes: Iterable[Cause]) -> str:
 
 
 def closing(incident: Diagnosis) -> str:
-    """How many GPUs there are of each cause."""
+    """The number of GPUs for each cause."""
     return " · ".join(_closing(incident))
 
 

@@ -264,11 +264,11 @@ RULES = (
 CLEAR = 1.2  # the margin from which a rule holds clearly
 
 WEAK = (Cause.NUMA,)
-"""Causes that tell where a job is and not that it waits for that: told beside another cause."""
+"""Causes that say where a job runs, not that it waits for that: reported next to another cause."""
 
 
 class Effect(Struct, frozen=True):
-    """What a cause brings along, if these hold too."""
+    """The causes that a cause entails, if these hold too."""
 
     cause: Cause
     thresholds: tuple[Threshold, ...] = ()
@@ -284,8 +284,9 @@ EXPLAINS = {
     ),
     Cause.THROTTLED: (Effect(Cause.GPU),),
 }
-"""A cause and what it brings along: whoever pages waits for the disk that holds the pages, or is
-hot in the kernel that fetches them, and a GPU whose clocks are held down is the busier for it."""
+"""A cause and the causes that it entails: a process that pages waits for the disk that holds the
+pages, or is hot in the kernel that fetches them; a GPU with lowered clocks is busier.
+"""
 
 NEXT = {
     Cause.GPU: "profile the kernels (nsys, then ncu); more speed takes a faster kernel or GPU",

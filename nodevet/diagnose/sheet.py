@@ -173,7 +173,7 @@ def _facts(group: Sequence[GpuDiagnosis]) -> Iterator[tuple[str, str]]:
 
 
 def _proof(gpu: GpuDiagnosis) -> Iterator[TableBlock]:
-    """The numbers of one GPU; those of others in its group are the same."""
+    """The numbers of one GPU; the others in its group have the same."""
     rows = tuple(map(_proof_row, phrases.proof_figures(gpu)))
     if rows:
         yield TableBlock(media=Medium.DOCUMENT, heads=phrases.PROOF_HEADS, rows=rows)

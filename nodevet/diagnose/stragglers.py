@@ -50,7 +50,7 @@ def _odd_ones(members: Sequence[Member]) -> Iterator[Straggler]:
 
 
 def _is_slowest(gpu: GpuDiagnosis, others: Sequence[GpuDiagnosis]) -> bool:
-    """Whether its clock is lower than that of every other, by what counts as a difference."""
+    """Whether its clock is clearly lower than the clock of every other GPU."""
     clocks = [_figures(compared)["clock"].value for compared in (gpu, *others)]
     mine, *theirs = clocks
     if mine is None or None in theirs:

@@ -116,7 +116,7 @@ def suspect(finding: Finding, *, gpu: int | None, fixable: bool) -> Suspect | No
 
 
 def rank_suspects(suspects: Iterable[Suspect], gpus: Iterable[GpuDiagnosis]) -> list[SuspectLine]:
-    """Folded; those of the causes that were found first, of these the most severe."""
+    """Folded; first the suspects of the causes that were found, most severe first."""
     causes = {cause for gpu in gpus for cause in (gpu.cause, *gpu.causes)}
 
     def order(suspect: Suspect) -> tuple[object, ...]:

@@ -1,4 +1,4 @@
-"""The course of what was watched, to be drawn: a value for each moment (pure)."""
+"""The readings over time, for charts: a value for each moment (pure)."""
 
 from collections.abc import Iterator, Sequence
 
@@ -13,7 +13,7 @@ THREADS = 8  # of a GPU's job that are drawn, the hottest
 
 
 def timelines(evidence: Evidence) -> tuple[Timeline, ...]:
-    """Every line that the evidence holds two points of."""
+    """Every line for which the evidence has at least two points."""
     lines = (*_gpus(evidence), *_host(evidence))
     return tuple(line for line in lines if len(line.points) > 1)
 

@@ -98,7 +98,7 @@ def diagnose_hosts(
 def diagnose_visits(
     visits: Iterable[tuple[Visit, Host]], context: VetContext, *, started: datetime | None = None
 ) -> Diagnosis:
-    """Diagnose what was watched before and kept."""
+    """Diagnose a saved incident bundle."""
     machines: list[Machine] = []
     hosts = [host_diagnosis(answer, host, context, machines.append) for answer, host in visits]
     hosts = name_twins(hosts, machines)
@@ -109,7 +109,7 @@ def diagnose_visits(
 
 
 def _moment(seconds: float | None) -> datetime | None:
-    """By the clock of a node, which may tell anything; None if that is no time."""
+    """A time by a node's clock, which may be wrong; None if it is not a valid time."""
     try:
         return datetime.fromtimestamp(seconds).astimezone() if seconds else None
     except (ValueError, OverflowError, OSError):
@@ -138,7 +138,7 @@ def incident(
 
 
 def name_twins(hosts: Iterable[HostDiagnosis], machines: Iterable[Machine]) -> list[HostDiagnosis]:
-    """The same hosts; those that are one machine under several names say so, and no more."""
+    """The same hosts; hosts that are one machine under several names say only that."""
     twice = several_names(machines)
     return [
         HostDiagnosis(host=host.host, status=host.status, why=twice[host.host])
@@ -205,7 +205,7 @@ def _overhead(looks: Sequence[Look]) -> float | None:
 
 
 def _began(answer: Visit, evidence: Evidence, looks: Sequence[Look]) -> float | None:
-    """When watching began by this machine's clock: the node's may be wrong."""
+    """When watching began, by this machine's clock, because the node's may be wrong."""
     if not looks:
         return None
     began = min(look.began_s for look in looks)

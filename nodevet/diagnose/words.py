@@ -42,7 +42,7 @@ PROOF = {
     Cause.STUCK: ("memory_used", "sm_busy", "job_cpus"),
     Cause.IDLE: ("sm_busy", "memory_used"),
 }
-"""The figures that are told of each cause, in their order."""
+"""The figures that a sentence about each cause shows, in order."""
 WORTH = dict.fromkeys(
     (
         *("quota_throttled", "swapped_in", "nfs_latency", "power_capped", "limit_hits", "slowed"),
@@ -55,7 +55,7 @@ WORTH = dict.fromkeys(
 USUAL = {"limit": 95.0}
 """The most at which it is."""
 LEAST = {"%": 0.1, "": 0.01, "/s": 0.1}
-"""What is less than that of a unit is next to nothing."""
+"""A value below this, in its unit, counts as almost nothing."""
 STACK = 5  # functions of a stack that are told
 SPINNING = 40.0  # percent of its power limit: NCCL's kernels that poll draw a quarter to a third
 QUIET_MEMORY = 5.0  # percent of the time
@@ -95,7 +95,7 @@ SAID = {
     "cpu_starved": "the job's hottest thread waited for a CPU that others used {} of the time",
     "steal": "the hypervisor took {} of the CPU time",
 }
-"""Figures in a sentence; others are told as `shown` does."""
+"""The wording of figures in a sentence; `shown` words the others."""
 
 
 def figure_text(figure: Figure) -> str:
@@ -203,7 +203,7 @@ def unclear(figures: Found, rulings: Iterable[Ruling]) -> str:
 
 
 def _asleep(jobs: Sequence[Job], evidence: Evidence) -> str:
-    """Who sleeps, since when it exists, and where in the kernel."""
+    """The sleeping process, its start, and where in the kernel it sleeps."""
     data, process = evidence[ProcessActivities].data, _largest(jobs, evidence)
     if data is None or process is None:
         return ""
@@ -218,7 +218,7 @@ def _asleep(jobs: Sequence[Job], evidence: Evidence) -> str:
 
 
 def _largest(jobs: Sequence[Job], evidence: Evidence) -> ProcessActivity | None:
-    """The process that holds most of the GPU's memory."""
+    """The process that uses most of the GPU's memory."""
     data = evidence[ProcessActivities].data
     if data is None or not jobs:
         return None
@@ -249,8 +249,9 @@ def also_lines(
     rulings: Iterable[Ruling],
     explained: Mapping[Cause, Cause],
 ) -> tuple[str, ...]:
-    """What stands out beside the cause; another one only if it has a figure of its own, as that of
-    a throttled GPU that is also busy has not. `explained`: what another cause brings along."""
+    """What is notable next to the cause; another cause only if it has its own figure, which a
+    throttled GPU that is also busy does not. `explained`: what another cause brings along.
+    """
     texts = []
     known = {name for one_cause in causes for name in PROOF.get(one_cause, ())}
     for ruling in rulings:

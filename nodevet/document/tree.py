@@ -18,7 +18,7 @@ class Scalar(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Broken(msgspec.Struct, frozen=True, kw_only=True):
-    """A value whose problem is reported already."""
+    """A value whose problem has already been reported."""
 
     place: Place
 
@@ -94,7 +94,7 @@ def join(path: str, key: str) -> str:
 
 
 class Complaint(msgspec.Struct, frozen=True, kw_only=True):
-    """A problem of a node, whose file is not known here."""
+    """A problem of a node of a document; its file is not known here."""
 
     path: tuple[str | int, ...]  # from the root
     place: Place

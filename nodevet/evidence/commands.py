@@ -19,7 +19,9 @@ class JsonValue(Record, frozen=True, kw_only=True):
 
 
 class CommandAnswer(Record, frozen=True, kw_only=True):
-    """A command that a baseline asked for and allowed: how it ended, and what was asked of it."""
+    """A command that a baseline named and allowed: how it ended, and the answers to the baseline's
+    questions.
+    """
 
     name: Text  # its words as a shell has them, and whom the baseline named to run it
     user: Text | None = None  # who ran it

@@ -18,7 +18,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     how long something has run, who computes there. The store keeps them apart from the others."""
 
     apart: ClassVar[tuple[str, ...]] = ()
-    """The fields whose items may lack what those of a like part have: nodevet.evidence.peers."""
+    """The fields whose items may lack a value that similar parts have: nodevet.evidence.peers."""
 
     errors: Errors = {}
 
@@ -53,15 +53,16 @@ class SectionRecord(Record, frozen=True, kw_only=True):
     """A whole section: the one subclass in each section's file."""
 
     unique: ClassVar[tuple[str, ...]] = ()
-    """What tells the items of one list apart, as `gpus[].uuid` or `gpus[].nvlinks[].link`: no two
-    items have the same. `found[].name+size` means both together."""
+    """The field that identifies the items of one list, such as `gpus[].uuid` or
+    `gpus[].nvlinks[].link`: no two items have the same. `found[].name+size` means both together."""
 
     plural: ClassVar[str] = ""
-    """What several subjects are called whose kind has the section's name; empty: as English has
-    it. `3 cpufreq policies`, not `3 cpufreqs`."""
+    """The plural of a subject kind that has the section's name; empty: the regular plural. `3
+    cpufreq policies`, not `3 cpufreqs`.
+    """
 
     def contradiction(self) -> str:
-        """Values that contradict one another; "" if there are none."""
+        """Values that contradict each other; "" if there are none."""
         return ""
 
     def settled(self) -> "SectionRecord":
@@ -87,7 +88,9 @@ MISSING = "the probe did not read this section"
 
 
 NOT_ASKED = "the probe was not asked for it"
-"""For a sysctl or unit that is not in the evidence: another baseline asked."""
+"""The reason for a sysctl or unit that is not in the evidence: another baseline chose what to
+read.
+"""
 
 
 NOT_SUPPORTED = ("NVML_ERROR_NOT_SUPPORTED", "NVML_ERROR_DEPRECATED")

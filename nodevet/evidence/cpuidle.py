@@ -8,7 +8,7 @@ from nodevet.evidence.core import Record, SectionRecord
 IDLE_STATES = at_most(1024)  # kinds: a CPU has 10 at most, and a machine a few kinds of CPUs
 
 NO_LIMIT_US = 2_000_000_000
-"""PM_QOS_CPU_LATENCY_DEFAULT_VALUE: no program asked for less."""
+"""PM_QOS_CPU_LATENCY_DEFAULT_VALUE: no program requested less."""
 
 
 class IdleState(Record, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ RESULTS = at_most(4096)  # of DCGM's tests and watches; it has some twenty for e
 
 
 class Incident(Record, frozen=True, kw_only=True):
-    """What a health watch says of a part. `dcgmi health -c -j`."""
+    """What a health watch reports about a part. `dcgmi health -c -j`."""
 
     part: Text | None = None  # GPU 0, as DCGM counts
     watch: Text | None = None  # PCIe system, Memory system, ...; "" of the part as a whole

@@ -9,7 +9,7 @@ DRIVES = at_most(512)  # SATA and SAS; the probe reads 256
 
 
 class DriveLog(Record, frozen=True, kw_only=True):
-    """What a SATA or SAS drive says of itself, by `smartctl --json`."""
+    """What a SATA or SAS drive reports about itself, from `smartctl --json`."""
 
     volatile = ("temperature_c", "power_on_hours")
 
@@ -42,7 +42,7 @@ class ScsiDrive(Record, frozen=True, kw_only=True):
 
 
 class Drives(SectionRecord, frozen=True, kw_only=True):
-    """SATA and SAS drives, removable and USB ones aside; asked only if a baseline says so."""
+    """SATA and SAS drives, without removable and USB ones; read only if a baseline says so."""
 
     unique = ("drives[].name",)
 

@@ -9,7 +9,9 @@ from nodevet.evidence.questions import TextAnswers
 
 
 class AskedFile(Record, frozen=True, kw_only=True):
-    """A file as stat(2) tells it, links followed, and the answers to what is asked of its text."""
+    """A file as stat(2) reports it, following links, and the answers to questions about its
+    text.
+    """
 
     path: Text  # as it was asked for
     exists: bool | None = None

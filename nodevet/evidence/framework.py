@@ -1,4 +1,4 @@
-"""Section framework: what PyTorch of named interpreters says of CUDA."""
+"""Section framework: what the PyTorch of named interpreters reports about CUDA."""
 
 from typing import Annotated
 

@@ -26,7 +26,7 @@ class CpuActivity(Record, frozen=True, kw_only=True):
 
 
 class CpuTotals(Record, frozen=True, kw_only=True):
-    """All CPUs together at each look, /proc/stat: ticks, and what is counted beside them."""
+    """All CPUs together at each look, /proc/stat: ticks, and the other counters in that file."""
 
     user: Numbers | None = None
     system: Numbers | None = None

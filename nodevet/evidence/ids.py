@@ -9,7 +9,7 @@ NO_IDS = frozenset(
         *("123456789", "1234567890", "0123456789", "0123456789abcdef", "uninitialized"),
     }
 )
-"""What vendors and images write in place of an id; without spaces and punctuation."""
+"""What vendors and images write instead of an id; without spaces and punctuation."""
 LEAST_DIGITS = 6  # different digits; a random UUID has fewer once in 10^12
 
 

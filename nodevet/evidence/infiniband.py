@@ -1,4 +1,4 @@
-"""Section infiniband: all RDMA devices, as the kernel's class has them; RoCE and EFA too."""
+"""Section infiniband: all RDMA devices of the kernel's class, including RoCE and EFA."""
 
 from typing import Annotated
 

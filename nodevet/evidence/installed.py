@@ -7,8 +7,9 @@ from nodevet.base.bounds import Text
 from nodevet.evidence.core import Record, SectionRecord
 
 PACKAGE_NAME = r"[A-Za-z0-9*][A-Za-z0-9+._*-]{0,127}(:[a-z0-9-]{1,20})?"
-"""A regular expression: a name of dpkg's or rpm's, in which `*` stands for anything; what follows
-a colon is dpkg's architecture."""
+"""A regular expression: a package name of dpkg or rpm, in which `*` matches any text; dpkg's
+architecture follows a colon.
+"""
 
 
 class InstalledPackage(Record, frozen=True, kw_only=True):

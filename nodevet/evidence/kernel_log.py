@@ -14,7 +14,7 @@ CRASHES = at_most(64)  # that kernels left records of; the probe keeps the lates
 
 
 class KernelEvent(Record, frozen=True, kw_only=True):
-    """Lines of the kernel log that say the same of the same thing."""
+    """Lines of the kernel log that report the same event of the same part."""
 
     # xid, sxid, off_bus, driver_load, nvswitch_probe, gpu_reset; aer (PCIe: AER, DPC and the
     # firmware's), mce (CPU and memory), mce_logged (that some were, and no more); oom, oom_cgroup,

@@ -8,7 +8,7 @@ from nodevet.evidence.core import Record, SectionRecord
 
 UNLIMITED = -1
 LOGIN = "login"
-"""The name of a user who logs in, among those of units."""
+"""The name that stands for a login, among the names of units."""
 
 
 class SoftLimits(Record, frozen=True, kw_only=True):
@@ -24,7 +24,7 @@ class SoftLimits(Record, frozen=True, kw_only=True):
 
 
 class ResourceLimits(SectionRecord, frozen=True, kw_only=True):
-    """Of the units that were asked for, and of a login. `absent`: not asked."""
+    """Limits of the requested units, and of a login. `absent`: not asked."""
 
     unique = ("limits[].name",)
     plural = "limits"

@@ -9,7 +9,8 @@ from nodevet.evidence.core import Record, SectionRecord
 
 class LoaderRun(Record, frozen=True, kw_only=True):
     """A data loader that was run and measured, with all processes that it started: from its first
-    samples to its last, or as a whole if it told of too few."""
+    samples to its last, or as a whole if it reported too few.
+    """
 
     volatile = ("seconds", "cpu_s", "asked_b", "read_b", "samples", "processes")
 

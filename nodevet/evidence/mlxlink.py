@@ -8,7 +8,7 @@ from nodevet.evidence.core import Record, SectionRecord, clear_unknown_words
 
 
 class LinkQuality(Record, frozen=True, kw_only=True):
-    """What `mlxlink -d <device> -c --json` says of a port."""
+    """What `mlxlink -d <device> -c --json` reports about a port."""
 
     volatile = ("minutes", "effective_ber", "raw_ber")
 

@@ -10,7 +10,7 @@ MOUNTS = at_most(512)  # that hold data; the probe keeps 256
 
 
 class Mount(Record, frozen=True, kw_only=True):
-    """What is mounted at a path, as whoever opens it would see it. /proc/1/mountinfo."""
+    """What is mounted at a path, as a process that opens it would see it. /proc/1/mountinfo."""
 
     name: Text  # the path
     mounted: bool | None = None  # a file system, and not only an automount

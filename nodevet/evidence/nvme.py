@@ -9,7 +9,7 @@ NVME_CONTROLLERS = at_most(256)  # a server has 36 slots
 
 
 class NvmeHealthLog(Record, frozen=True, kw_only=True):
-    """What a drive says of itself: its SMART / Health Information log."""
+    """What a drive reports about itself: its SMART / Health Information log."""
 
     volatile = (
         "power_on_hours",

@@ -19,7 +19,7 @@ class Package(Record, frozen=True, kw_only=True):
 
 
 class Packages(SectionRecord, frozen=True, kw_only=True):
-    """What the driver is installed from; not looked at if it is as it was asked for."""
+    """The packages of the driver; not read if the driver is as requested."""
 
     unique = ("packages[].name",)
 

@@ -72,7 +72,7 @@ UNBOUND = "no driver is bound"
 DATA_NICS = ("0200", "0207", "0208")
 """Classes: Ethernet, InfiniBand, fabric (Omni-Path)."""
 OTHER_NETWORK, MELLANOX = "0280", "15b3"
-"""Wi-Fi cards have this class, and of NICs ConnectX-3 alone."""
+"""Wi-Fi cards have this class; of the NICs, only ConnectX-3 has it."""
 
 
 @lru_cache(1024)

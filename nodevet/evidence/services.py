@@ -7,7 +7,7 @@ from nodevet.base.bounds import Text
 from nodevet.evidence.core import Record, SectionRecord
 
 UNIT_NAME = r"[A-Za-z0-9:_.\\@][A-Za-z0-9:_.\\@-]{0,240}"
-"""A regular expression: systemd.unit(5), and no word that systemctl would take for an option."""
+"""A regular expression: systemd.unit(5), without words that systemctl would read as an option."""
 
 
 class Unit(Record, frozen=True, kw_only=True):

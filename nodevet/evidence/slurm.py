@@ -1,4 +1,4 @@
-"""Section slurm: what Slurm's controller says of this node."""
+"""Section slurm: what Slurm's controller reports about this node."""
 
 from typing import Annotated
 
@@ -20,7 +20,7 @@ class SlurmNode(Record, frozen=True, kw_only=True):
 
 
 class Slurm(SectionRecord, frozen=True, kw_only=True):
-    """The node as it was asked for."""
+    """The node under the requested name."""
 
     unique = ("nodes[].name",)
 

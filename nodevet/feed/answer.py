@@ -36,7 +36,7 @@ class WorkerPoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """The workload on alike nodes; without a node, from the file alone."""
+    """The workload on similar nodes; without a node, from the file alone."""
 
     hosts: tuple[str, ...]
     node: FeedNode | None  # the relevant facts of their evidence; null: no host was named

@@ -159,7 +159,7 @@ ANSWERING = ("evidence", "batch", "plot", "limit")
 
 
 def _refuse_mixed(context: click.Context, *, measure: bool) -> None:
-    """Raises click.UsageError for an option that is for the other half of the command."""
+    """Raises click.UsageError for an option of the command's other half."""
     for name in ANSWERING if measure else MEASURING:
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             option = next(each for each in context.command.params if each.name == name).opts[-1]
@@ -177,7 +177,9 @@ def _measure(
     sinks: "Sinks | None",
     asked: Mapping[str, Any],
 ) -> None:
-    """Print what a loader does on one host: as a block for a workload file, or as is asked for."""
+    """Print the rates of a loader on one host: as a block for a workload file, or in the requested
+    format.
+    """
     from nodevet.cli.speech import needs_output
     from nodevet.feed.measured import block
     from nodevet.feed.use import measure

@@ -151,7 +151,7 @@ def _point(label: str, share: Interval, stage: FeedStage, at: float | None = Non
 
 
 def _marks(node: NodeAnswer) -> Iterator[tuple[float, str]]:
-    """Where the node is now, and where another stage begins to bind."""
+    """Where the node is now, and where another stage becomes the limit."""
     last = node.over_workers[-1].workers
     crossover = node.workers_crossover
     if node.workers and node.workers <= last:

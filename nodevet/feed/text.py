@@ -1,6 +1,6 @@
 """Whether a node can feed its GPUs, in words that every format shares: cells, facts, changes.
 
-A number that is known stands alone; `62–73 %` is a range, `≤ 73 %` a bound, `?` not known at all.
+A known number has no mark; `62–73 %` is a range, `≤ 73 %` a bound, `?` not known at all.
 """
 
 from collections.abc import Callable, Iterator
@@ -214,7 +214,7 @@ def changes(node: NodeAnswer) -> Iterator[tuple[str, ...]]:
 
 
 def no_change_text(node: NodeAnswer) -> str:
-    """Why there are no changes."""
+    """Why there is no change to suggest."""
     chosen = node.chosen
     if chosen.binds is FeedStage.ACCELERATOR:
         if chosen.certain:

@@ -1,4 +1,4 @@
-"""The events of a run of fixes, for whoever watches it.
+"""The events of a run of fixes, for its listeners.
 
 No part of a run waits for a handler of events, or depends on it: its errors are ignored.
 """

@@ -49,7 +49,7 @@ TONES = {
 
 
 class EndedHosts(NamedTuple):
-    """Hosts that ended alike."""
+    """Hosts with the same end."""
 
     outcome: str
     hosts: str  # a nodeset

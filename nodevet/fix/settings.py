@@ -1,6 +1,6 @@
-"""How a plan is carried out: limits, times, reboots and the drain hook, signed with the plan.
+"""How nodevet applies a plan: limits, times, reboots and the drain hook, signed with the plan.
 
-Pure, but for `missing_hook`, which looks for the hook's program.
+Pure, except `missing_hook`, which looks for the hook's program.
 """
 
 import math
@@ -148,7 +148,7 @@ def missing_hook(risks: Iterable[Risk], rollout: Rollout) -> str:
 
 
 class Carried(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run is carried out, and how that differs from what was approved."""
+    """How nodevet applies a run, and how that differs from what was approved."""
 
     rollout: Rollout
     nodevet: str  # the version
@@ -173,8 +173,8 @@ def terms_of_run(
     *,
     override: bool,
 ) -> Carried:
-    """How a run is carried out: as planned, or as a resumed run began (`previous`), with the values
-    `asked` now. Rollouts come with the version of nodevet.
+    """How nodevet applies a run: as planned, or as a resumed run began (`previous`), with the
+    values `asked` now. Rollouts come with the version of nodevet.
 
     Raises OverrideError if that differs from the plan, or from the resumed run, without `override`.
     """

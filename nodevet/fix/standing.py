@@ -71,7 +71,7 @@ class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def waiting(self) -> tuple[HostResult, ...]:
-        """The hosts that the run has not begun."""
+        """The hosts that the run has not started."""
         begun = {host.host for host in self.in_hand}
         return tuple(
             host
@@ -84,7 +84,7 @@ STATUS_SCHEMA = 1
 
 
 class StatusAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run of fixes stands, as `nodevet status --format json` says it."""
+    """The state of a run of fixes, as `nodevet status --format json` prints it."""
 
     schema: int = STATUS_SCHEMA
     folder: str

@@ -1,1 +1,1 @@
-"""What fixes are made of: their nouns, and what several of them have in common."""
+"""What fixes are made of: their nouns, and what several of them share."""

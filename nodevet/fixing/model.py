@@ -47,7 +47,8 @@ class PlannedChange(msgspec.Struct, frozen=True, kw_only=True):
     effective: str = "now"  # now, restart, reset, reboot: when the expected value is in force
     services: tuple[str, ...] = ()
     """Services that the change is about, as a binding to NUMA nodes is. The check judges their
-    processes, whatever their pids are by then; these do not count as users of a GPU."""
+    processes, whatever their pids; these do not count as users of a GPU.
+    """
     note: str = ""  # for the person who approves
 
 

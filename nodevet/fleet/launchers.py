@@ -1,4 +1,4 @@
-"""Programs that visit hosts in place of this machine: launchers, or a Dask pool. Data only; no I/O.
+"""Programs that visit hosts instead of this machine: launchers, or a Dask pool. Data only; no I/O.
 
 A launcher is an argv in front of nodevet-shard: `ssh bastion-eu`, `kubectl exec -i POD --`,
 `srun -N1`. Its standard input and output are those of the remote program.

@@ -17,7 +17,7 @@ HOST_KEYS = ("strict", "accept-new")
 
 
 OnSteps = Callable[[str, tuple[str, ...]], None]
-"""Hears what SSH did on a host, step by step."""
+"""Receives what SSH did on a host, step by step."""
 
 
 @dataclass(frozen=True)

@@ -112,7 +112,7 @@ def value_text(value: Any) -> str:
 
 
 def hostname() -> str:
-    """The kernel's hostname, as of gethostname(2)."""
+    """The kernel's hostname, from gethostname(2)."""
     return os.uname().nodename
 
 

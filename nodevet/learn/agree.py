@@ -15,7 +15,7 @@ from nodevet.model import Finding, Value, Verdict
 
 
 class HardwareGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """Hosts of one machine model with the same kinds of GPUs, whatever number each still shows."""
+    """Hosts of one machine model with the same kinds of GPUs, in any number."""
 
     what: str  # Supermicro SYS-821GE, NVIDIA H100 80GB HBM3
     hosts: tuple[str, ...]

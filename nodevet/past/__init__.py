@@ -1,4 +1,4 @@
-"""What nodevet remembers of a fleet, and the stories that it tells of that; pure.
+"""What nodevet remembers about a fleet, and the reports on it; pure.
 
 `nodevet.store` keeps these values and gives them back.
 """

@@ -326,7 +326,7 @@ def _failures(
 
 
 def _is_real(span: FindingSpan) -> bool:
-    """Whether somebody has to act on it; the findings of a machine that was replaced do not
+    """Whether a person has to act on it; the findings of a machine that was replaced do not
     count."""
     if not span.check:
         return span.verdict is Verdict.UNKNOWN

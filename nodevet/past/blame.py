@@ -1,4 +1,4 @@
-"""What changed on the hosts that began to fail a check, and not on the others meanwhile. Pure.
+"""What changed on the hosts that began to fail a check, but not on the others. Pure.
 
 The evidence of two visits to one host is compared value by value. A change is identified by its
 path in the evidence: `installed.packages[tuned].found[].version`. Named items have their own paths;

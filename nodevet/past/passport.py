@@ -67,7 +67,7 @@ class Passport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def here(self) -> Stay | None:
-        """The stay that lasts; None if the part is gone."""
+        """The current stay; None if the part is gone."""
         return next((stay for stay in reversed(self.stays) if stay.open), None)
 
     @property

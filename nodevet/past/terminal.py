@@ -23,7 +23,7 @@ redact = click.option(
 )
 
 answer = options.apply(redact, sheets.formats(), store, display_options())
-"""How the answer is shown, and from which store it comes."""
+"""How to show the answer, and from which store it comes."""
 
 
 def clock() -> "Clock":

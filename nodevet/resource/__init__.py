@@ -1,4 +1,4 @@
-"""What a fix can change: each module of this package, but for `core`, is one kind of resource.
+"""What a fix can change: each module of this package, except `core`, is one kind of resource.
 
 No list names the kinds: `KIND` of each module is one. The functions here pass a question on to the
 kind of the resource. Code that reads, applies, rolls back and reports calls them.
@@ -62,7 +62,7 @@ Actions: TypeAlias = tuple[AnyAction, ...]
 
 
 class UnknownKind(Kind):
-    """A kind in a plan or journal of another nodevet; nothing of it can be restored."""
+    """A kind in a plan or journal of another nodevet version; it cannot be restored."""
 
     form = None
 

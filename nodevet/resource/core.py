@@ -105,7 +105,7 @@ class RunCommand(Action, frozen=True, kw_only=True, omit_defaults=True, tag="run
         return " ".join(self.words)
 
     def command(self, *, seconds: float) -> "StringCommand":
-        """`exec` runs the words as a program and its arguments, whatever they look like."""
+        """`exec` runs the words as a program and its arguments, even if they look like options."""
         from pyinfra.api.command import QuoteString, StringCommand
 
         if not self.words or not self.words[0] or self.words[0].startswith("-"):

@@ -19,7 +19,7 @@ NEW = "new"
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A table of the file. `lists`: fields that take one text in place of a list. `times`: fields
+    """A table of the file. `lists`: fields that take one text instead of a list. `times`: fields
     that are lengths of time."""
 
     lists: ClassVar[tuple[str, ...]] = ()

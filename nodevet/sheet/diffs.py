@@ -40,7 +40,7 @@ def _tint(line: str) -> str:
 
 
 def paint(row: str, loud: Loud, tint: str = "") -> str:
-    """A row in its colour, with the first of the `loud` words in its own."""
+    """A row in its colour; the first of the `loud` words has its own colour."""
     words = () if row.startswith(("+", "-", "$", MORE)) else loud
     for word, tone in words:
         before, match, after = row.partition(word)

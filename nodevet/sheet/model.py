@@ -37,7 +37,7 @@ class SheetBlock(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TextBlock(SheetBlock, frozen=True, kw_only=True):
-    """A paragraph; commands in it are between backticks. `tone`: as of a `Cell`."""
+    """A paragraph; commands in it are between backticks. `tone`: as in a `Cell`."""
 
     text: str
     tone: str = ""
@@ -156,7 +156,7 @@ class HostRow(NamedTuple):
 
 
 class HostRowBlock(SheetBlock, frozen=True, kw_only=True):
-    """Rows about hosts. `loud`: as of a `CodeBlock`."""
+    """Rows about hosts. `loud`: as in a `CodeBlock`."""
 
     rows: tuple[HostRow, ...]
     loud: tuple[tuple[str, str], ...] = ()
@@ -235,7 +235,7 @@ class MatrixEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class RowEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An entry of a row, with the fields of this row alone. `parts`: label and details."""
+    """An entry of a row, with only the fields of this row. `parts`: label and details."""
 
     entry: int
     new: bool = False

@@ -273,7 +273,7 @@ def _broken(text: str, width: int) -> list[str]:
 
 
 def bars(chart_block: ChartBlock) -> list[str]:
-    """One line of bars for each line of the chart; a table beside it has the numbers."""
+    """One line of bars for each line of the chart; a table next to it has the numbers."""
     chart = drawable(chart_block)
     known = known_values(chart)
     low = 0.0 if chart.whole or chart.top is not None else min(known, default=0.0)

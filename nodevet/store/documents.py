@@ -1,8 +1,8 @@
 """Split evidence into steady and volatile values, and join them again. Pure.
 
-The rest of a mapping is a mapping of the fields that were cut out. A field that stays but lost
-fields of its own has its own rest under its key. The rest of a list of mappings is a mapping of
-columns. Joining therefore needs no declarations: a key of the rest alone was cut out, and a key of
+The rest of a mapping is a mapping of the fields that were cut out. A field that stays but lost some
+of its own fields has its own rest under its key. The rest of a list of mappings is a mapping of
+columns. Joining therefore needs no declarations: a key only in the rest was cut out, and a key in
 both is joined recursively. A later nodevet may cut other fields.
 """
 

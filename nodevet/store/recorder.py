@@ -80,7 +80,7 @@ class Recorder:
         return HostNews(host=report.host)
 
     def beat(self) -> None:
-        """Note that the run goes on, from any thread. Errors are left to the next `take`."""
+        """Note that the run goes on, from any thread. The next `take` reports errors."""
         with (
             suppress(StoreError),
             store_errors(self._engine.url),

@@ -328,8 +328,9 @@ class HostWriting:
         volatile: int | None,
         judged: int | None,
     ) -> dict[str, Any]:
-        """The row of the host after this visit. Evidence that was not judged is no base for the
-        next comparison."""
+        """The row of the host after this visit. The next comparison does not use evidence that was
+        not judged.
+        """
         row, report = item.host, item.report
         machine = plain(report.machine_id) if report.machine_id else None
         same = row is not None and machine in (None, row.machine)

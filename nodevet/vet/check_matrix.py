@@ -63,7 +63,7 @@ LEGEND = (
 
 
 class _Group(NamedTuple):
-    """Findings of one host that differ in their subject alone, and their places in its report."""
+    """Findings of one host that differ only in their subject, and their places in its report."""
 
     findings: tuple[Finding, ...]
     places: tuple[int, ...]

@@ -31,7 +31,7 @@ narrowing = apply(
         help="Leave this check out; may be repeated. Such a run is not recorded.",
     ),
 )
-"""For a look at one thing: the report says what was left out."""
+"""For a quick look: the report says what was left out."""
 
 
 _connection = partial(click.option, cls=Option, heading="Connection")
@@ -83,7 +83,7 @@ reach = apply(
 
 
 def _steps_printer(_: click.Context, __: click.Parameter, value: bool) -> Any:
-    """What hears the steps of SSH: a function of a host and its steps, or None."""
+    """A function that receives a host and its SSH steps, or None."""
     from nodevet.cli.speech import say
 
     def print_steps(host: str, steps: tuple[str, ...]) -> None:
@@ -179,7 +179,7 @@ def formats(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _format_of(file: str) -> str:
-    """`html:report.html`. Raises click.UsageError for a name that tells no format."""
+    """`html:report.html`. Raises click.UsageError for a name that does not say the format."""
     from nodevet.vet.formats import format_of_file
 
     name = format_of_file(file)

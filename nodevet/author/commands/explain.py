@@ -139,7 +139,7 @@ def command(
 
 
 def _page(display: Display) -> Display:
-    """Pages have lines of some length, also where they do not go to a terminal."""
+    """Pages have lines of limited length, even if they do not go to a terminal."""
     width = display.width or shutil.get_terminal_size((WRITTEN, 24)).columns
     return display._replace(out=display.out._replace(width=width))
 
@@ -161,7 +161,7 @@ def _resolved(
     names: tuple[str, ...],
     reach: dict[str, Any],
 ) -> "Sequence[Resolved]":
-    """The baselines; only that of the host, if one is named."""
+    """The baselines; if a host is named, only its baseline."""
     from nodevet.author.use.explain import fallback_baselines, fitting, resolve
     from nodevet.vet.use.engine import engine_for
     from nodevet.vet.use.reach import fleet_options

@@ -170,7 +170,9 @@ def _signature(
 
 
 def _catalog_problem(file: str, error: CatalogError, near: ast.AST | None = None) -> Problem:
-    """The error without the place at the beginning of its text; without a line, that of `near`."""
+    """The error without the place at the beginning of its text; if it has no line, at the line of
+    `near`.
+    """
     text = str(error)
     head, _, rest = text.partition(": ")
     message = rest if head.startswith("/") or head.split(":")[0].endswith(".py") else text

@@ -25,7 +25,7 @@ from nodevet.cli.help import Command
 def command(form: str) -> None:
     """Print the versions of nodevet and of what it uses.
 
-    `nodevet --version` prints only that of nodevet.
+    `nodevet --version` prints only nodevet's version.
     """
     from nodevet.cli.versions import versions
 

@@ -1,4 +1,4 @@
-"""`nodevet status`: how a run of fixes stands."""
+"""`nodevet status`: the state of a run of fixes."""
 
 import shlex
 import time
@@ -88,7 +88,7 @@ def command(
 def _show(
     found: "RunStatus", form: tuple[str, Path | None], display: Display, *, watch: bool
 ) -> None:
-    """Raises BrokenPipeError if nobody reads it any more."""
+    """Raises BrokenPipeError if its reader is gone."""
     from nodevet.fix.standing import answer
     from nodevet.fix.status_sheet import status_sheet
     from nodevet.sheet.json import encode

@@ -34,7 +34,7 @@ def recent_failures(
     runs: Path, now: datetime, window: timedelta
 ) -> tuple[tuple[Failure, ...], tuple[str, ...]]:
     """The failures within `window` before `now` of all runs in a folder, and problems in words.
-    Skips runs whose journal was last written before that."""
+    Skips runs whose journal was last written before that time."""
     result: list[Failure] = []
     problems: list[str] = []
     since = now - window

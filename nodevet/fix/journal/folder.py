@@ -116,7 +116,7 @@ class RunFolder:
             raise RunError(f"{self.path / REACH}: {error}; name the inventory with -i") from error
 
     def _open_to_others(self) -> str:
-        """Who else could have written the kept reach; empty if no one could."""
+        """Who else could have written the stored reach; empty if no one could."""
         return distrust(self.path / REACH)
 
     def keep_evidence(self, host: str, name: str, document: bytes) -> None:

@@ -16,7 +16,9 @@ Claims = Mapping[str, Mapping[Resource, str]]
 
 
 class Newer(msgspec.Struct, frozen=True, kw_only=True):
-    """The claims of newer runs. `unread`: why folders that may be of such a run were not read."""
+    """The claims of newer runs. `unread`: why folders that may belong to such a run were not
+    read.
+    """
 
     claims: Claims = {}
     unread: tuple[str, ...] = ()

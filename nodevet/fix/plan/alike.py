@@ -1,4 +1,4 @@
-"""Groups steps of a plan that do the same on many hosts, but for each host's own details. Pure.
+"""Groups steps of a plan that do the same on many hosts, except for each host's own details. Pure.
 
 An approver signs every action on every host. `same_steps` shows each of them once and loses none:
 `AlikeStep.actions` returns every host's actions exactly as in the plan. A host's own details are
@@ -186,7 +186,7 @@ def own_gpus(gpus: Sequence[str], steps: Iterable[Step]) -> Sequence[str]:
 
 
 def _key(step: Step) -> tuple[Any, ...]:
-    """What alike steps must share besides the actions."""
+    """What similar steps must share besides the actions."""
     return (
         step.fix,
         step.risk,
@@ -206,7 +206,8 @@ Place = tuple[str, int]
 
 def _order_steps(keys: Mapping[str, Sequence[tuple[Any, ...]]]) -> list[list[Place]]:
     """The steps that share a key, in an order that fits each host. If there is none, only hosts
-    whose steps are all alike share them."""
+    with the same steps share them.
+    """
     groups: dict[tuple[Any, ...], list[Place]] = {}
     for host, host_keys in keys.items():
         for place, key in enumerate(host_keys):

@@ -261,8 +261,9 @@ def _pending_reason(candidate: Candidate, states: Sequence[State]) -> Clash | No
 def _shared_resources(
     candidates: Iterable[Candidate],
 ) -> Mapping[tuple[str, Resource], Sequence[str]]:
-    """(host, resource) -> fixes, of each resource that several changes of one host share, but for
-    services that all of them only stop and start again."""
+    """(host, resource) -> fixes, for each resource that several changes of one host share, except
+    services that all of them only stop and start again.
+    """
     fixes_by_resource: dict[tuple[str, Resource], list[str]] = {}
     exclusive: set[tuple[str, Resource]] = set()
     for candidate in candidates:

@@ -297,7 +297,7 @@ class _Marks:
         self.legend: dict[str, str] = {}  # meaning -> mark
 
     def lines(self, folded: Mapping[str, Folded]) -> Iterator[str]:
-        """Lines that hosts share, with marks in place of the UUIDs of their GPUs."""
+        """Lines that hosts share, with marks instead of the UUIDs of their GPUs."""
         for place, part in enumerate(next(iter(folded.values())).parts):
             uuids = {host: text.uuids[place] for host, text in folded.items()}
             if part.loop:
@@ -429,7 +429,7 @@ def summary(plan: Plan) -> str:
 
 
 def rollout_lines(plan: Plan) -> list[str]:
-    """How the plan is carried out, and by which nodevet: signed with the steps."""
+    """How nodevet applies the plan, and which version: signed with the steps."""
     if not plan.steps:
         return []
     text = rollout_text(plan.rollout, len({step.host for step in plan.steps}))

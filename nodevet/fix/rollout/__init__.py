@@ -1,1 +1,1 @@
-"""Carries out an approved plan, proves it, and rolls it back."""
+"""Applies an approved plan, proves it, and rolls it back."""

@@ -108,7 +108,7 @@ class HostRunner:
         self._ended: queue.SimpleQueue[HostResult] = queue.SimpleQueue()
 
     def run(self, hosts: Sequence[str], progress: RolloutProgress) -> tuple[list[HostResult], str]:
-        """The results of the hosts that were begun, and why the others were not."""
+        """The results of the hosts that were started, and why the others were not."""
         waiting, results = list(hosts), list[HostResult]()
         canary, pause_end = in_canary(self._limits, progress), 0.0
         while True:
@@ -146,7 +146,7 @@ class HostRunner:
         return results, why or ("interrupted" if self._stop.asked and waiting else "")
 
     def _stopped(self, progress: RolloutProgress, waiting: Sequence[str]) -> str:
-        """Why the run begins no further node; reports a failure even if no node is left."""
+        """Why the run starts no more nodes; reports a failure even if no node is left."""
         return stopped(self._limits, progress) if waiting or progress.failed else ""
 
     def _begin(self, host: str, canary: bool) -> None:
@@ -294,9 +294,9 @@ def apply(
 ) -> tuple[tuple[HostResult, ...], str]:
     """The results of all nodes, in the plan's order, and why the run stopped early.
 
-    `finished` are nodes of an earlier try: they stay as they are, and count in the budget. Nodes
-    that it left in the middle, and canaries that it did not prove, go first, whatever the budget:
-    each is completed or reverted.
+    `finished` are nodes of an earlier try: they stay as they are, and count in the budget.
+    Interrupted nodes, and canaries that it did not prove, go first, whatever the budget: each is
+    completed or reverted.
     """
     results_before = dict(finished or {})
     for host in unproven_canaries(limits, results_before):

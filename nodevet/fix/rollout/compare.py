@@ -104,9 +104,9 @@ class StepContext(msgspec.Struct, frozen=True, kw_only=True):
 def holds(step: Step, findings: Sequence[Finding], evidence: Evidence) -> bool:
     """Whether the check says ok for every subject of a step.
 
-    For services, the subjects are their current processes. Subjects may have other names by now, as
-    groups of CPUs do: then no finding of the check may fail. A step with a subject that is gone
-    does not hold.
+    For services, the subjects are their current processes. Subjects may have new names, as groups
+    of CPUs do: then no finding of the check may fail. A step with a subject that is gone does not
+    hold.
     """
     about = _findings_of(step, findings, evidence)
     if gone_subjects_text(step, findings, evidence):

@@ -59,7 +59,7 @@ def unproven(limits: Limits, host: HostResult) -> str:
 
 
 def stopped(limits: Limits, progress: RolloutProgress) -> str:
-    """Why no further node may begin; empty if one may.
+    """Why no more nodes may start; empty if one may.
 
     A failed canary stops the run whatever the budget. So does a canary that was changed and is not
     proven: the next node would end no better. A node that was refused or unchanged proves nothing,
@@ -82,7 +82,7 @@ def in_canary(limits: Limits, progress: RolloutProgress) -> bool:
 
 
 def room(limits: Limits, progress: RolloutProgress) -> int:
-    """How many further nodes may begin now."""
+    """How many more nodes may start now."""
     if stopped(limits, progress):
         return 0
     if in_canary(limits, progress):
@@ -107,8 +107,8 @@ def node_count(text: str, total: int, *, up: bool = False) -> int:
 def limits(nodes: int, *, canary: str, batch: str, max_fail: str) -> Limits:
     """The limits of a run over this number of nodes, each from `4` or `10%`.
 
-    The share of the canary is rounded up, so that few nodes have one too; that of the batch down,
-    to one at least; that of failures down. Raises ValueError, which names the option.
+    Rounds the canary's share up, so that few nodes have one too; the batch's share down, but to at
+    least one; the share of failures down. Raises ValueError, which names the option.
     """
     numbers = {}
     for name, text in (("canary", canary), ("batch", batch), ("max-fail", max_fail)):

@@ -117,12 +117,11 @@ def users(
     services: Collection[str] = (),
     harmless: Collection[int] = (),
 ) -> Iterator[str]:
-    """Every use of these GPUs (none named: of any), and every reason why that cannot be told.
+    """Every use of these GPUs (none named: of any GPU), and every reason why it is not known.
 
-    `spare` are ids of processes that are none. `services` are those that the work is about: what
-    they run is no other use.
-    `nvml`: it must have said for each what computes on it. On a drained node, whose driver
-    may be what is to be fixed, /proc alone tells.
+    `spare` are ids of processes that are none. `services`: the services that the step is about;
+    their processes do not count. `nvml`: NVML must have listed the processes of each GPU. On a
+    drained node only /proc decides, because the driver may be what needs the fix.
     """
     section = evidence[Processes]
     if section.data is None or section.data.processes is None:

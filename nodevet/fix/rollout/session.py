@@ -104,7 +104,7 @@ class NodeSession:
 
     def reenter(self) -> None:
         """Open the session again after it broke, with a limited number of tries. Raises LostError,
-        also if another machine answers by now: after that every call raises it.
+        also if another machine answers; after that every call raises it.
 
         The node may still hold the lock for the old session. It may have rebooted: nodevet then
         still looks at what it began, but begins nothing more.
@@ -169,7 +169,7 @@ class NodeSession:
         return evidence
 
     def act(self, action: AnyAction) -> ActResult:
-        """Carry out an action, which makes `reading` outdated. Raises WorkError."""
+        """Run an action, which makes `reading` outdated. Raises WorkError."""
         self.reading = None
         return self.executor.act(self.host, action)
 
@@ -180,7 +180,7 @@ class NodeSession:
 
     def look(self, resources: Sequence[Resource], *, restorable: bool = False) -> tuple[State, ...]:
         """The current states of these resources, in their order; keeps their contents in the run's
-        folder. With `restorable` every content must be kept. Raises WorkError and BlindError."""
+        folder. With `restorable` every content must be stored. Raises WorkError and BlindError."""
         by_resource = {state.resource: state for state in self.executor.look(self.host, resources)}
         missing_labels = [resource.label for resource in resources if resource not in by_resource]
         if missing_labels:

@@ -1,4 +1,4 @@
-"""Apply: carry out an approved plan, and prove it."""
+"""Apply an approved plan, and prove it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ from nodevet.vet.use.reach import fleet_options
 
 @dataclass(frozen=True, kw_only=True)
 class Application:
-    """A plan, and the folder of the run that carries it out.
+    """A plan, and the folder of the run that applies it.
 
     `plan_name`: of the plan's file; None if an earlier run is resumed.
     """
@@ -78,12 +78,12 @@ def apply(
     confirmation: Confirmation | None = None,
     listener: FixListener | None = None,
 ) -> Result:
-    """Carry out a plan, or resume its run, and keep the reports in the run's folder.
+    """Apply a plan, or resume its run, and store the reports in the run's folder.
 
     `overrides`: values of the rollout that differ from the plan's. `only`: nodesets of hosts of the
     plan; a resumed run keeps its own. `named`: the baselines of -b, for the commands that follow
     the run. `confirmation` of a plan for this machine, instead of signatures. After a first Ctrl-C
-    the run begins no further host; a second one raises KeyboardInterrupt and leaves hosts as they
+    the run starts no more hosts; a second one raises KeyboardInterrupt and leaves hosts as they
     are. Raises UserError, and what the plan, the policy, the journal and its folder raise.
     """
     note_listener, run, plan = listener or FixListener(), application.run, application.plan

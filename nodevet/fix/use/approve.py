@@ -52,7 +52,7 @@ class ApprovalRequest(Struct, frozen=True, kw_only=True):
 
     @property
     def approvable(self) -> Approvable:
-        """The request as of now. The groups are the plan's; `apply` uses the inventory's later."""
+        """The current request. The groups are the plan's; `apply` uses the inventory's later."""
         return Approvable(
             plan_bytes=self.content,
             plan=self.plan,

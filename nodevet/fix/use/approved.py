@@ -40,8 +40,8 @@ def approved(
 def closing(
     run: RunFolder, text: bytes, plan: Plan, hosts: Sequence[Host], project: Path
 ) -> Callable[[bool], str]:
-    """A function that returns why the plan may not be carried out now, or with True why no node
-    may be rebooted; empty if it may. It reads signatures and policy again each time.
+    """A function that returns why the plan may not be applied now, or with True why no node may be
+    rebooted; empty if it may. It reads signatures and policy again each time.
     """
 
     def closed(reboot: bool) -> str:
@@ -103,7 +103,7 @@ def closed_rollback(require_approvals: Callable[[], Sequence[Approval]]) -> str:
 
 
 def approvable_now(text: bytes, plan: Plan, hosts: Sequence[Host], project: Path) -> Approvable:
-    """The plan as of now. Raises PolicyError."""
+    """The current plan. Raises PolicyError."""
     return Approvable(
         plan_bytes=text,
         plan=plan,

@@ -70,9 +70,10 @@ def resumable(
     named: Sequence[str] = (),
     then: str = "",
 ) -> Iterator[None]:
-    """Tell where a run is kept, how to watch it, and, by `again` with the baselines `named`, how to
-    go on with it, which begins nothing more if `then` is to be run after it; the last once more if
-    it is interrupted meanwhile."""
+    """Say where a run is stored, how to watch it, and how to continue it: by `again` with the
+    baselines `named`, which starts nothing more if `then` must follow. Repeats the last if the run
+    is interrupted meanwhile.
+    """
     folder = shlex.quote(str(run.path))
     command_line = shlex.join(["nodevet", *again.split(), str(run.path)])
     command_line += "".join(f" -b {shlex.quote(name)}" for name in named)
@@ -114,7 +115,7 @@ def chosen(names: Sequence[str], hosts: Sequence[str]) -> tuple[str, ...]:
 
 
 def same_plan(run: RunFolder, text: bytes, state: JournalState) -> JournalState:
-    """Raises UserError if the kept plan is no longer the one that the run began with."""
+    """Raises UserError if the stored plan is no longer the one that the run began with."""
     if state.run is not None and state.run.plan != digest(text):
         raise UserError(f"{run.plan_file}: was changed since the run began; restore it")
     return state

@@ -168,8 +168,8 @@ def next_steps(
 def _recent_failures(
     runs: Path, window: timedelta, store: str | None, listener: FixListener
 ) -> tuple[Failure, ...]:
-    """Recent failures, from the project's runs and from the store, which knows runs kept elsewhere.
-    Notes a run or a store that cannot be read."""
+    """Recent failures, from the project's runs and from the store, which knows runs of other
+    folders. Notes a run or a store that cannot be read."""
     now = datetime.now().astimezone()
     failures, problems = recent_failures(runs, now, window)
     for problem in problems:

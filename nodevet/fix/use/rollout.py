@@ -1,4 +1,4 @@
-"""How a plan is carried out: as planned, or as its run began, with overrides."""
+"""How nodevet applies a plan: as planned, or as its run began, with overrides."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -35,7 +35,7 @@ def carried_out(
     override: bool,
     hosts: int | None = None,
 ) -> Carried:
-    """How a plan is carried out: as planned, or as the run of these records, with `overrides`.
+    """How nodevet applies a plan: as planned, or as the run of these records, with `overrides`.
     Raises UserError.
 
     `hosts`: the number of chosen hosts. Shares refer to them, and the number that may fail is

@@ -1,4 +1,4 @@
-"""How a run of fixes reaches its hosts: kept in its folder for later commands."""
+"""How a run of fixes reaches its hosts: stored in its folder for later commands."""
 
 import os
 import socket

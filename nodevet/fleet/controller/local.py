@@ -21,8 +21,9 @@ SERVE = (
 )
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/run/current-system/sw/bin"
 ENVIRONMENT: Mapping[str, str] = {"PATH": PATH, "HOME": "/", "LC_ALL": "C"}
-"""The environment of every process that reads or changes this machine: nothing of the caller's,
-whose LD_LIBRARY_PATH would choose the libraries."""
+"""The environment of every process that reads or changes this machine. It takes nothing from the
+caller, whose LD_LIBRARY_PATH would choose the libraries.
+"""
 ISOLATED = ("-I", "-S", "-c")  # without site, which reads installed packages: half of the start
 
 

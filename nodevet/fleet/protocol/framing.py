@@ -1,9 +1,9 @@
 """The frames between parent and child processes. Pure.
 
 A frame is a head, one line of JSON that gives the length of the body, then the body's bytes. Line
-ends may stand between frames, so that a program that passes on only whole lines, such as srun,
-holds no frame back. A batch child gets one frame, its order, and answers with one frame for each
-host. A worker child gets an order too, then requests, and gives one answer to each.
+ends may separate frames, so that a program that passes on only whole lines, such as srun, holds no
+frame back. A batch child gets one frame, its order, and answers with one frame for each host. A
+worker child gets an order too, then requests, and gives one answer to each.
 """
 
 import json

@@ -36,7 +36,7 @@ SHARED = "nodevet_transports"  # of a State
 
 
 class NodeConnectorData(ConnectorData):
-    """As those of `@ssh`."""
+    """The same as for `@ssh`."""
 
     ssh_hostname: str
     ssh_port: int
@@ -99,7 +99,7 @@ class NodeConnector(BaseConnector):
         print_input: bool = False,
         **arguments: Any,
     ) -> tuple[bool, NodeOutput]:
-        """As pyinfra's; `_timeout` ends the command on the node too, with code 124 or 137.
+        """Like pyinfra's; `_timeout` also ends the command on the node, with code 124 or 137.
 
         `_around` wraps the whole script, also with sudo. Never asks for a password. Raises
         PassingError, and NoAnswerError if the connection is lost or silent long after `_timeout`.

@@ -17,7 +17,7 @@ class NoSessionError(Exception):
 
 
 class UnreachableError(NoSessionError):
-    """No session, and not for want of time."""
+    """No session, and the reason is not a timeout."""
 
 
 class SshConfigError(Exception):
@@ -25,7 +25,7 @@ class SshConfigError(Exception):
 
 
 class PassingError(UnreachableError):
-    """As UnreachableError, but another try may succeed: nobody refused the login."""
+    """Like UnreachableError, but another try may succeed: nobody refused the login."""
 
 
 class LocalError(UnreachableError):

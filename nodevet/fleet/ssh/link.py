@@ -41,7 +41,7 @@ METHODS = {2: "password", 4: "publickey", 8: "hostbased", 16: "keyboard-interact
 """By the bits of ssh_userauth_list."""
 
 OPEN_FAILURE = re.compile(r"Channel opening failure: channel (\d+) error \(\d+\) (.*)", re.DOTALL)
-"""libssh's word about RFC 4254's SSH_MSG_CHANNEL_OPEN_FAILURE. It keeps the last one alone."""
+"""libssh's word about RFC 4254's SSH_MSG_CHANNEL_OPEN_FAILURE. It keeps only the last one."""
 
 BEFORE_CHANNELS = 42  # libssh counts a link's channels from the next number
 
@@ -88,7 +88,7 @@ class Link:
     def handshake(self) -> None:
         """Exchange keys. Raises SshError.
 
-        libssh closes its own descriptor of the socket, whatever comes of the exchange.
+        libssh closes its own descriptor of the socket, however the exchange ends.
         """
         session = self._require()
         descriptor = socket.socket(fileno=os.dup(self._sock.fileno()))

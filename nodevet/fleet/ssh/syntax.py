@@ -190,7 +190,7 @@ def _hosts(words: tuple[str, ...]) -> HostPatterns:
 
 
 def _criteria(rest: str) -> tuple[Criterion, ...]:
-    """The criteria of a Match line, which has its own quoting rules."""
+    """The criteria of a Match line, with its own quoting rules."""
     criteria: list[Criterion] = []
     text: str | None = rest
     while True:

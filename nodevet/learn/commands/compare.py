@@ -1,4 +1,4 @@
-"""`nodevet compare`: hosts with similar hardware held against one another."""
+"""`nodevet compare`: compares hosts with similar hardware."""
 
 from pathlib import Path
 from typing import Any

@@ -207,7 +207,7 @@ def findings(
     over: bool = False,
     began: str = "",
 ) -> TableBlock:
-    """Folded findings. `over`: they are no troubles any more. `began`: when the run began; findings
+    """Folded findings. `over`: they are no longer problems. `began`: when the run began; findings
     that began in it are marked as new."""
 
     def when(row: Line) -> str:

@@ -129,7 +129,7 @@ def _facts(
     store: "Store", before: RecordedRun, after: RecordedRun
 ) -> tuple[list[tuple[str, Facts, Facts]], tuple[PartMove, ...], int]:
     """The hosts whose facts differ, with the facts of both runs; the parts that moved; and the
-    number of hosts whose evidence was pruned. Facts and parts are no readings, so a host with the
+    number of hosts whose evidence was pruned. Facts and parts are not readings, so a host with the
     same steady values has the same ones."""
     look = _Look(store, before, after)
     unlike = store.unlike(before.id, after.id, READS)
@@ -177,7 +177,7 @@ class _Look:
                 self.pairs.append((visit.host, old, new))
 
     def changed_parts(self) -> set[Key]:
-        """The parts that are not where they were."""
+        """The parts that moved."""
         keys = {*self.was.keys, *self.now.keys}
         return {key for key in keys if self.was.at(key) != self.now.at(key)}
 

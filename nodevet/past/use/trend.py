@@ -58,7 +58,9 @@ def find_trend(
 
 
 def _runs(store: "Store", name: str | None, most: int) -> list[RecordedRun]:
-    """The runs of one series, since other sweeps have other hosts. None: that of the last sweep."""
+    """The runs of one series, since other sweeps have other hosts. None: the series of the last
+    sweep.
+    """
     return store.runs(series=usual_series(store) if name is None else name, limit=most)[::-1]
 
 

@@ -1,4 +1,4 @@
-"""Which findings of a host follow from another one: one fault is one piece of news. Pure.
+"""Which findings of a host follow from another one, so that one fault is reported once. Pure.
 
 A finding follows from a failed finding of the same host if its check says so in `cause`, with the
 name of the check that fails on the same part, or with that name and the part: `services unit X`. An
@@ -124,7 +124,7 @@ class _Failed:
 
 
 def _parts_of(why: str) -> Iterator[str]:
-    """A reason, and the reasons that it is put together of."""
+    """A reason, and the reasons that it consists of."""
     yield why
     yield from why.split("; ")
 

@@ -15,7 +15,7 @@ LABELS = {Verdict.OK: "OK", Verdict.NOT_APPLICABLE: "N/A"}
 
 def passed(run: Run, *, ranges: bool = False) -> tuple[Line, ...]:
     """Equal values of one check once, with their hosts; in the order of the findings. `ranges`:
-    many values of a check that differ in their numbers alone are one."""
+    merge many values of a check that differ only in their numbers."""
     groups: dict[Verdict, dict[tuple[str, str], _Members]] = {}
     for report in run.hosts:
         for finding in with_stand_ins(report).findings:

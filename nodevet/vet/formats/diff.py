@@ -133,7 +133,7 @@ def _with(effects: Sequence[Finding]) -> str:
 
 
 def _advice(finding: Finding) -> list[str]:
-    """It stands below its finding, in lines of its own."""
+    """It is below its finding, on its own lines."""
     if not finding.advice:
         return []
     return [f"  {line}" for line in wrap(f"advice: {plain(finding.advice)}", ROOM)]

@@ -17,7 +17,7 @@ def read_run(path: Path, *, most: float) -> Run:
 
 
 def read_report(path: Path) -> tuple[Any, earlier.SavedKind | None]:
-    """As `read_run`, of today; a document of a feature, too, with its kind."""
+    """Like `read_run`, for today; also reads a document of a feature, with its kind."""
     document, kind, notes = earlier.read_report(path, most=earlier.DAY)
     for note in notes:
         say(note)

@@ -32,7 +32,7 @@ def with_since(context: VetContext, paths: Sequence[Path], sample: Any) -> VetCo
 
 
 def asks_store(paths: Sequence[Path]) -> bool:
-    """Whether the last recorded visit is meant. Raises UserError if a file is, too."""
+    """Whether the last recorded visit is meant. Raises UserError if a file is also given."""
     named = Path(SINCE_STORE) in paths
     if named and len(paths) > 1:
         raise UserError(f"--since {SINCE_STORE}: name it alone, or files and folders")

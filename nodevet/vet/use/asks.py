@@ -19,13 +19,15 @@ ASKS = 500  # that the probe takes in one request
 LONGEST = 1 << 14  # characters of a question, as JSON
 WHOLE = 1 << 19  # characters of all names and questions, as they are sent: in ASCII
 RUN = ("commands", "framework", "loader")
-"""The sections of what is run: only what its baseline allows (`allow_commands`) is asked for."""
+"""The sections that run programs: nodevet requests only what the baseline allows
+(`allow_commands`).
+"""
 ALWAYS = frozenset({"host", "gpu", "pci", "memory", "modules"})
 """The sections by which a host's baseline is chosen, what it is (nodevet.checking.facts), and
 whether it still boots (nodevet.remote.probe.settle)."""
 AskedName = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 Question = dict[str, Any]
-"""Of one thing more than its name: a JSON object, as the section's collector takes it."""
+"""A question about one thing besides its name: a JSON object for the section's collector."""
 Asked = tuple[AskedName | Question, ...]
 
 
@@ -37,8 +39,8 @@ def asks(context: VetContext, *, fixes: bool = False, commands: bool = True) -> 
     """What the probe must read for any of these baselines, by section.
 
     `fixes`: also what plans need. `commands`: also the commands that baselines run. Raises AskError
-    for a question that cannot be asked, for a command that the baseline does not allow, and if all
-    questions together are too long.
+    for an invalid question, for a command that the baseline does not allow, and if all questions
+    together are too long.
     """
     questions_by_section: dict[str, dict[str, Any]] = {}
     for baseline in context.baselines:
@@ -80,9 +82,9 @@ def asks(context: VetContext, *, fixes: bool = False, commands: bool = True) -> 
 def asks_each(
     context: VetContext, *, fixes: bool = False, commands: bool = True
 ) -> Callable[[Host], Mapping[str, Asked]]:
-    """As `asks`, of one host: for those baselines alone that may be chosen for it, so that it is
-    not asked, and has no command run, for the sake of another's. Hosts that are asked the same
-    share the answer. Raises AskError at once, never later."""
+    """Like `asks`, for one host: only for the baselines that may fit it, so that no other baseline
+    makes nodevet read something or run a command there. Hosts with the same baselines share the
+    answer. Raises AskError at once, never later."""
     asks(context, fixes=fixes, commands=commands)
 
     @cache

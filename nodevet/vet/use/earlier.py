@@ -35,7 +35,7 @@ def read_run(path: Path, *, most: float) -> tuple[Run, Sequence[str]]:
 
 
 class SavedKind(NamedTuple):
-    """A document beside runs that a report may hold. A feature that writes one has it in its
+    """A document that a report may hold instead of a run. A feature that writes one has it in its
     saved.py, as `SAVED`."""
 
     kind: DocumentKind

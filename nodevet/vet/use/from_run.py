@@ -39,7 +39,7 @@ NOTHING_BEFORE = "no evidence of an earlier run is kept"
 
 
 class RecordedHosts(msgspec.Struct, frozen=True, kw_only=True):
-    """The hosts of a recorded run to judge again. `left_out`: those that were not asked for."""
+    """The hosts of a recorded run to judge again. `left_out`: hosts that were not requested."""
 
     run: RecordedRun
     hosts: tuple[Host, ...]
@@ -91,7 +91,7 @@ def rejudge(
     killed: Callable[[KilledProcess, Sequence[str]], None],
     listener: VetListener | None = None,
 ) -> Run:
-    """The run as it comes out under the baselines of today. A KeyboardInterrupt ends it early.
+    """The run as judged by today's baselines. A KeyboardInterrupt ends it early.
 
     Raises StoreError.
     """
@@ -186,7 +186,7 @@ def _judged_again(
 
 
 def visit_of(visit: RecordedVisit, *, has_evidence: bool) -> Visit:
-    """A recorded visit as it was; one whose evidence is kept no more cannot be judged."""
+    """A recorded visit as it was; a visit whose evidence was pruned cannot be judged."""
     status, why = visit.status, visit.why
     if status is Status.VETTED and not has_evidence:
         status, why = Status.PROBE_FAILED, THINNED if visit.thinned else NOT_KEPT

@@ -22,12 +22,12 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def gist(self) -> Mapping[str, str]:
-        """The reasons without what changes with the clock alone."""
+        """The reasons without the parts that change with time."""
         return {host: _UPTIME.sub("", why) for host, why in self.reasons.items()}
 
 
 class VetListener:
-    """Hears how hosts are vetted."""
+    """Receives the progress of vetting hosts."""
 
     def began(self, run: Run, hosts: tuple[str, ...]) -> None:
         """The run begins: the run without hosts, and the names of the hosts to come."""
@@ -61,4 +61,4 @@ class VetListener:
         """Something went wrong that does not end the run."""
 
     def noted(self, text: str) -> None:
-        """Something to know about the run, unless its reader wants to hear less."""
+        """A note about the run; its reader may have turned notes off."""

@@ -1,4 +1,4 @@
-"""Some checks of the baselines instead of all: for a look at one thing, never for a verdict."""
+"""Some checks of the baselines instead of all: for a quick look, never for a verdict."""
 
 from collections.abc import Sequence
 

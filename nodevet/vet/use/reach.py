@@ -54,10 +54,10 @@ def fleet_options(
     on_steps: OnSteps | None = None,
 ) -> Options:
     """The options of a visit, which takes `sample` seconds longer. `context`: what baselines ask
-    the probe for; `fixes`: and what the fixes of their checks ask for; `commands`: and what they
-    have run. `choosing`: each host has its baseline chosen from these, and is asked for those alone
-    that may fit it. `on_steps`: see Options. `engine`: see nodevet.vet.use.engine. Raises AskError
-    and UserError."""
+    the probe for; `fixes`: also what the fixes of their checks ask for; `commands`: also the
+    commands that they run. `choosing`: nodevet chooses each host's baseline from these, and reads
+    only what those that may fit need. `on_steps`: see Options. `engine`: see
+    nodevet.vet.use.engine. Raises AskError and UserError."""
     wishes = {"fixes": fixes, "commands": commands}
     return Options(
         parallel=parallel,

@@ -44,8 +44,8 @@ class TakenUp(Struct, frozen=True, kw_only=True):
 
 
 class Recording(VetListener):
-    """Records what a run tells its listener. An error of the store is in `broken` and does not end
-    the run; `run` is the whole run, with its news.
+    """A listener that records a run. An error of the store is in `broken` and does not end the run;
+    `run` is the whole run, with its news.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class Recording(VetListener):
         self._inner.began(run, hosts)
 
     def _live(self) -> None:
-        """Tell others that share the store that this run is alive, even while a host takes long."""
+        """Show others that share the store that this run is alive, even while a host takes long."""
         from nodevet.store.runs import BEAT
 
         while self._recorder is not None and not self._over.wait(BEAT):

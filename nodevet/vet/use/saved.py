@@ -90,8 +90,9 @@ def _unreadable(host: str, why: str) -> Visit:
 
 
 def not_asked(run: Run) -> tuple[frozenset[str], frozenset[str]]:
-    """The hosts whose evidence was read before a baseline named what is now judged, and what that
-    is: `sysctl vm.swappiness`."""
+    """The hosts whose evidence was read before a baseline named something that it judges now, and
+    what: `sysctl vm.swappiness`.
+    """
     found = {
         (report.host, finding.subject.label)
         for place, host in enumerate(run.summaries)
@@ -224,7 +225,7 @@ def read_visit(path: Path) -> tuple[Visit, Host]:
 
 
 def _is_kept(text: bytes) -> bool:
-    """Whether a document is meant as a KeptVisit, and not as what a probe printed."""
+    """Whether a document is a KeptVisit, not the output of a probe."""
     try:
         keys = typed.decode(text, dict[str, msgspec.Raw]).keys()
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

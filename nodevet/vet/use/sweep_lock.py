@@ -1,4 +1,6 @@
-"""One sweep at a time of an inventory: a lock that ends with its process, and says who holds it."""
+"""A lock for one sweep of an inventory at a time; it ends with its process and says who holds
+it.
+"""
 
 import fcntl
 import hashlib

@@ -37,7 +37,7 @@ class RunMemory(Struct, frozen=True, kw_only=True):
 
 @contextmanager
 def open_memory(url: str | None, listener: VetListener, *, asked: bool) -> Iterator[RunMemory]:
-    """The store at this URL; empty: the user's own, None: none. `asked`: the user named it.
+    """The store at this URL; empty: the user's own, None: none. `asked`: whether the user named it.
 
     If it cannot be opened, the listener is warned and the run goes on without. Raises StoreError
     for an address that is not valid.
@@ -62,7 +62,7 @@ def open_memory(url: str | None, listener: VetListener, *, asked: bool) -> Itera
 
 
 class Visited(Struct, frozen=True, kw_only=True):
-    """A run, and whether it could be recorded as was asked."""
+    """A run, and whether nodevet recorded it as requested."""
 
     run: Run
     listener: VetListener = field(default_factory=VetListener)
