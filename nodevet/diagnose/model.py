@@ -134,7 +134,7 @@ class Straggler(Struct, frozen=True, kw_only=True):
     host: str
     gpu: int
     sentence: str
-    suspects: tuple[str, ...] = ()  # what it has that the others have not
+    suspects: tuple[str, ...] = ()  # what only this GPU or host has
 
 
 class Diagnosis(Struct, frozen=True, kw_only=True):

@@ -44,8 +44,9 @@ GIVE = "give the directory, tar or ttar file that has sys or proc in it"
 
 @dataclass(frozen=True)
 class CapturedTree:
-    """Paths have no leading slash and begin with sys/ or proc/. Empty directories are not
-    kept. `skipped` names what is there and was not taken, and why."""
+    """Paths have no leading slash and begin with sys/ or proc/. Leaves out empty directories.
+    `skipped` names what is there and was not taken, and why.
+    """
 
     files: dict[str, bytes]
     links: dict[str, str]  # path -> target, as readlink gives it
@@ -64,9 +65,9 @@ class _Member:
 def read(path: Path) -> CapturedTree:
     """Read what lies below sys/ and proc/ of a capture, wherever in it these two are.
 
-    Bounds: 200,000 members, 256 MiB in all, 16 MiB a file. Raises StateError with the
-    path where it is no capture, is broken, larger, has names with `..` or absolute ones,
-    or has the trees of several machines.
+    Bounds: 200,000 members, 256 MiB in all, 16 MiB a file. Raises StateError with the path if it is
+    not a capture, is broken or too large, has absolute names or names with `..`, or has the trees
+    of several machines.
     """
     try:
         members = [*_bounded(_members(path), path)]
@@ -90,7 +91,7 @@ def _bounded(members: Iterator[_Member], path: Path) -> Iterator[_Member]:
 
 
 def _prefix(path: Path, members: list[_Member]) -> tuple[str, ...]:
-    """The directory that holds sys or proc, as its parts. Raises StateError."""
+    """The parts of the path of the directory that holds sys or proc. Raises StateError."""
     found: set[tuple[str, ...]] = set()
     for member in members:
         parts = _parts(path, member.name)
@@ -208,12 +209,12 @@ def _from_disk(name: str, place: str) -> _Member:
 
 
 def _file(name: str, data: bytes) -> _Member:
-    """What is too large matters only where it would be taken."""
+    """A size matters only for files that are used."""
     return _Member(name, "large", "") if len(data) > FILE else _Member(name, "file", data)
 
 
 class _Stream(io.RawIOBase):
-    """The unpacked bytes of an archive: so many at most, and the last of them kept."""
+    """The unpacked bytes of an archive: at most so many; keeps the last ones."""
 
     def __init__(self, source: io.BufferedIOBase, path: Path) -> None:
         self.source, self.path = source, path
@@ -325,10 +326,10 @@ def area_of(path: str) -> str | None:
 
 
 def areas(captured: CapturedTree) -> frozenset[str]:
-    """The areas that a capture describes whole, so that nothing else belongs into them.
+    """The areas that a capture describes completely, so that nothing else belongs there.
 
-    A few files alone (the numa_node of one PCI function, the list of online NUMA nodes)
-    describe no area; they replace those files in whatever else describes it.
+    A few files alone (the numa_node of one PCI function, the list of online NUMA nodes) describe no
+    area; they replace these files in any other description.
     """
     return frozenset(
         area

@@ -239,7 +239,7 @@ def diff(node: str, fleet: str | None) -> int:
     """Show what has changed on NODE's disk since its first boot.
 
     `-` is before, `+` is now: kind, mode, owner:group, size in bytes, and the sha256 of a file or
-    the target of a link. What systemd itself writes is left out: journal, timers, ...
+    the target of a link. Leaves out what systemd itself writes: journal, timers, ...
 
     \b
     Exit codes:

@@ -32,7 +32,7 @@ waivers:
 
 
 def main() -> int:
-    """Vet the fleet; returns 0 if the run went as it should. Raises NeedError."""
+    """Vet the fleet; returns 0 if the run went as expected. Raises NeedError."""
     check(nodes=8)
     shutil.rmtree(FOLDER, ignore_errors=True)
     baselines = FOLDER / "project" / "baselines"

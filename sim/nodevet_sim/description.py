@@ -1,8 +1,8 @@
 """What a simulated node is, once its scenario is understood: the nouns of the sim. Pure.
 
-`scenario` makes them, the runtime boots them. Everything about hardware is data:
-`files` and `links` are the node's simulated /sys and /proc, `state` is what its NVML
-answers from. What hardware cannot say (a full disk, a hanging sshd) has a field of its own.
+`scenario` makes them, the runtime boots them. Everything about hardware is data: `files` and
+`links` are the node's simulated /sys and /proc, `state` is what its NVML answers from. States that
+hardware cannot express (a full disk, a hanging sshd) have their own fields.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from typing import Literal
 
 class PerSecond(str):
     """A file of counters that rise: each number in it is how much it grows in a second, from 0 at
-    boot. A tree of plain files has it as it is."""
+    boot. A tree of plain files contains it unchanged."""
 
     __slots__ = ()
 

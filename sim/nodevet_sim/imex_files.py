@@ -37,7 +37,7 @@ LOG_LEVEL=4
 
 
 def root_files(nodes: int) -> dict[str, str]:
-    """What the package and the administrator left; `nodes` of the domain."""
+    """The files of the package and of the administrator; `nodes` of the domain."""
     return {
         f"/usr/lib/systemd/system/{UNIT}": UNIT_TEXT,
         PROGRAM: PROGRAM_TEXT,
@@ -47,5 +47,5 @@ def root_files(nodes: int) -> dict[str, str]:
 
 
 def address(number: int) -> str:
-    """Of a node of the domain, in its own network."""
+    """The address of a node of the domain, in its own network."""
     return f"10.60.{number // 250}.{number % 250 + 1}"

@@ -68,7 +68,7 @@ def _beside(path: str, name: str, contents: Contents) -> str:
 
 
 def _words_of(rule: str, name: str) -> Rule:
-    """What may be written are the words of the file beside it, or what it says now."""
+    """Valid values are the words of the file next to it, or its current text."""
 
     def rule_of(path: str, contents: Contents) -> str:
         words = _beside(path, name, contents) or " ".join(_text(contents[path]).split())
@@ -238,9 +238,9 @@ def manifest(
 ) -> str:
     """The text of the manifest; its format is told in kernelfs/manifest.h.
 
-    Paths are relative to the node's root (sys/..., proc/..., SWAP, MODULES). Directories above a
-    path need not be named; `folders` are those that may be empty. `log` is the kernel log at boot,
-    in order; None leaves out dev/kmsg. Raises KernelError for a path that is none.
+    Paths are relative to the node's root (sys/..., proc/..., SWAP, MODULES). The manifest need not
+    name the directories above a path; `folders` are the ones that may be empty. `log` is the kernel
+    log at boot, in order; None leaves out dev/kmsg. Raises KernelError for a path that is none.
     """
     rows = [f"{_path(folder)}\td\t755\t-\t\n" for folder in folders]
     for path, content in contents.items():
@@ -255,7 +255,7 @@ def manifest(
 
 
 def inject(line: LogLine) -> bytes:
-    """What to write to dev/kmsg_inject, in one write, for the line to be in the log."""
+    """The text to write to dev/kmsg_inject, in one write, so that the line appears in the log."""
     return os.fsencode(f"{_usec(line)} {line.level} {' '.join(line.text.splitlines())}\n")
 
 

@@ -1,4 +1,5 @@
-"""Builds the simulated libnvidia-ml.so.1 from the C sources beside this file; its state file.
+"""Builds the simulated libnvidia-ml.so.1 from the C sources next to this file; also writes its
+state file.
 
 What a state file says is in sim/nodevet_sim/nvml/state.h.
 """
@@ -39,9 +40,9 @@ class LibraryError(Exception):
 def build(into: Path, *, without: Collection[str] = (), default: str = DEFAULT_STATE) -> Path:
     """Compile the library into the directory `into`; see `environment` for its use.
 
-    `without` names functions to leave out, as drivers before or after them do.
-    `default` is the state file where the environment names none; where that is missing
-    too, nvmlInit answers NVML_ERROR_DRIVER_NOT_LOADED. Raises LibraryError.
+    `without` names functions to leave out, as drivers before or after them do. `default` is the
+    state file if the environment names none; if it is missing too, nvmlInit returns
+    NVML_ERROR_DRIVER_NOT_LOADED. Raises LibraryError.
     """
     compiler = shutil.which("gcc")
     if compiler is None:
@@ -88,7 +89,7 @@ def split(text: str) -> tuple[list[str], list[str] | None]:
 
 
 def pairs(lines: list[str]) -> dict[str, str]:
-    """Key and value of each line that is no comment; of equal keys the last."""
+    """Key and value of each line except comments; of equal keys the last one."""
     halves = (line.partition("=") for line in lines if not line.lstrip().startswith("#"))
     return {key.strip(): value.strip() for key, equals, value in halves if equals}
 
@@ -96,11 +97,11 @@ def pairs(lines: list[str]) -> dict[str, str]:
 def rebooted(text: str) -> str:
     """The state after a boot of the node.
 
-    A description that was never booted is left as it is but for the mark. Else settings
-    are lost, and are as described again; but ECC mode, and on Ampere MIG mode, become
-    what was pending, cleared counters and repairs stay, and what a boot cures is over:
-    volatile ECC counts, rows and pages that wait for a reset, the action asked for.
-    (NVIDIA's Driver Persistence guide, "Data Persistence"; MIG User Guide.)
+    A description that was never booted only gets the mark. Otherwise settings return to the
+    described values; but ECC mode, and on Ampere MIG mode, become what was pending, cleared
+    counters and repairs stay, and a boot clears the rest: volatile ECC counts, rows and pages that
+    wait for a reset, the action asked for. (NVIDIA's Driver Persistence guide, "Data Persistence";
+    MIG User Guide.)
     """
     described, settings = split(text)
     if settings is not None:
@@ -124,7 +125,7 @@ def is_kept(key: str, values: Mapping[str, str]) -> bool:
 
 
 def value_of(values: Mapping[str, str], gpu: int, name: str) -> str:
-    """The value of a GPU's key, "" where there is none."""
+    """The value of a GPU's key, "" if there is none."""
     return values.get(f"gpu.{gpu}.{name}", values.get(f"gpu.*.{name}", ""))
 
 
@@ -133,7 +134,7 @@ def without(lines: list[str], keys: Collection[str]) -> Iterator[str]:
 
 
 def cured(values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """What the values of keys become by a boot, where they become something else."""
+    """The values of keys that a boot changes."""
     names = sorted({setting[2] for key in values if (setting := GPU_KEY.fullmatch(key))})
     for gpu in range(int(values.get("count", "0"))):
         own = {name: value_of(values, gpu, name) for name in names}

@@ -1,7 +1,7 @@
 """Described machines: what a node of a kind is when it is healthy. Pure.
 
-`dataclasses.replace` makes the broken variants. Numbers are those of real machines:
-bus numbers, switches and ids as on a Dell PowerEdge XE9680 with eight H100.
+`dataclasses.replace` makes the broken variants. The numbers come from real machines: bus numbers,
+switches and ids as on a Dell PowerEdge XE9680 with eight H100.
 """
 
 from collections.abc import Iterator
@@ -123,7 +123,7 @@ class SimulatedMachine:
         return self._threads(cores)
 
     def cpus_of_node(self, node: int) -> tuple[int, ...]:
-        """The CPUs of a NUMA node; none of one that has only memory."""
+        """The CPUs of a NUMA node; none if it has only memory."""
         socket, part = divmod(node, self.numa_per_socket)
         if socket >= self.sockets:
             return ()

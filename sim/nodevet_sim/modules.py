@@ -7,8 +7,9 @@ from typing import Literal, get_args
 from nodevet_sim.description import Content, ModuleEntry
 
 How = Literal["device", "boot", "available", "builtin", "none"]
-"""What a scenario says of a module: loaded for a device of the machine unless it is
-blacklisted; loaded by the initramfs; there, and not loaded; part of the kernel; not there."""
+"""A scenario's wish for a module: loaded for a device of the machine unless it is blacklisted;
+loaded by the initramfs; present but not loaded; part of the kernel; absent.
+"""
 
 HOWS: tuple[str, ...] = get_args(How)
 NAME = re.compile(r"[A-Za-z0-9_]{1,56}")
@@ -27,7 +28,7 @@ OF_DRIVER = ("nvidia_drm", "nvidia_modeset", "nvidia_peermem", "nvidia_uvm")
 
 
 def rows(loaded: Collection[str]) -> str:
-    """/proc/modules where these are loaded, in this order."""
+    """/proc/modules with these modules loaded, in this order."""
     text = ""
     for name in loaded:
         holders = [other for other in loaded if name in NEEDS.get(other, ())]
@@ -39,7 +40,7 @@ def rows(loaded: Collection[str]) -> str:
 def described(
     files: Mapping[str, Content], wishes: Mapping[str, How]
 ) -> tuple[dict[str, Content], tuple[ModuleEntry, ...]]:
-    """The files with what belongs to modules, and the modules.
+    """The files with the modules' own files, and the modules.
 
     What is loaded is in /proc/modules, what is built in has a folder in /sys/module only;
     `wishes` go before both.

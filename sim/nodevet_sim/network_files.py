@@ -1,11 +1,10 @@
 """A machine's network interfaces and RDMA devices as kernel files and links. Pure.
 
-What a NIC is follows from its PCI class: an InfiniBand one (020700) has an RDMA port and IPoIB
-on it, a Mellanox Ethernet one RoCE; an EFA has an RDMA device and no interface. Values are those of
-a ConnectX-7 at NDR, of which a node with eight H100 was read.
-Documentation/ABI/testing/sysfs-class-net and stable/sysfs-class-infiniband in the kernel tree,
-drivers/infiniband/hw/efa/efa_verbs.c. The interfaces that a node really has (eth0, lo) are not
-here.
+What a NIC is follows from its PCI class: an InfiniBand one (020700) has an RDMA port and IPoIB on
+it, a Mellanox Ethernet one RoCE; an EFA has an RDMA device and no interface. The values come from a
+ConnectX-7 at NDR in a node with eight H100. Documentation/ABI/testing/sysfs-class-net and
+stable/sysfs-class-infiniband in the kernel tree, drivers/infiniband/hw/efa/efa_verbs.c. The
+interfaces that a node really has (eth0, lo) are not here.
 """
 
 import hashlib
@@ -273,7 +272,7 @@ def _port(nic: Nic, index: int) -> Files:
 
 
 def _gids(nic: Nic) -> Mapping[int, tuple[str, str]]:
-    """Index -> GID and type: those of the link, and of RoCE those of an IPv4 address too."""
+    """Index -> GID and type: the GIDs of the link, and for RoCE also those of an IPv4 address."""
     own = f"fe80:0000:0000:0000:{nic.guid}"
     if nic.infiniband:
         return {0: (own, "")}
@@ -295,7 +294,7 @@ def links(machine: SimulatedMachine) -> Links:
 
 
 def links_told(machine: SimulatedMachine) -> Files:
-    """What mlxlink says of each Mellanox NIC."""
+    """What mlxlink reports about each Mellanox NIC."""
     for nic in nics(machine):
         if nic.rdma is not None and not nic.efa:
             speed = "IB-NDR" if nic.infiniband else "100G"

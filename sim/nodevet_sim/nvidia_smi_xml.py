@@ -1,7 +1,7 @@
 """A node from what `nvidia-smi -q -x` printed on a real one: NVML state and PCIe functions.
 
 The schemas v10 (driver 418) to v13 (580 and later). sim/nodevet_sim/xml/values.py says which
-element gives which value, and what is printed there and cannot be carried.
+element gives which value, and which printed values cannot be converted.
 """
 
 from collections.abc import Mapping
@@ -43,8 +43,9 @@ OPEN_ONLY = ("HMM", "ATS")  # addressing modes that only the open kernel modules
 
 @dataclass(frozen=True)
 class XmlGpu:
-    """One <gpu>. `values` are those of its NVML state, by what follows `gpu.N.`; an NVML
-    error that nvidia-smi printed in the place of a value is there by name."""
+    """One <gpu>. `values`: its NVML state, by the key after `gpu.N.`; if nvidia-smi printed an NVML
+    error instead of a value, the value is the error's name.
+    """
 
     index: int
     bus_id: str  # as sysfs spells it: 0000:19:00.0
@@ -88,7 +89,7 @@ class XmlGpu:
 
     @property
     def link_generation_device_max(self) -> int | None:
-        """Of the GPU alone; drivers before 525 do not say."""
+        """Of only the GPU; drivers before 525 do not report it."""
         return self._number("pcie_generation_device_max")
 
     @property
@@ -109,16 +110,18 @@ class XmlGpu:
 
     @property
     def port_link(self) -> SimulatedLink:
-        """The same of the port above it. How wide that could be is not told; nor how fast, by
-        drivers before 525: NVML's maxima are those of GPU and port together."""
+        """The same of the port above it. Its possible width is not printed; drivers before 525 do
+        not print its possible speed either: NVML's maxima are for GPU and port together.
+        """
         highest = _gts(self.link_generation_host_max)
         return SimulatedLink(_gts(self.link_generation), self.link_width, highest, None)
 
 
 @dataclass(frozen=True)
 class XmlNode:
-    """One file. `attached_gpus` is what nvidia-smi counted: more than there are in `gpus`
-    where it was asked for some of them, or the file was cut."""
+    """One file. `attached_gpus` is what nvidia-smi counted: more than in `gpus` if it printed only
+    some of them, or the file was cut.
+    """
 
     path: Path
     driver_version: str | None  # None: withheld, or not in the file
@@ -130,7 +133,7 @@ class XmlNode:
     def state(self) -> str:
         """The NVML state. The order of the GPUs is the file's; `count` is how many it has.
 
-        nvml_version is that of the library that comes with such a driver. A lost GPU has
+        nvml_version is the version of the library that comes with such a driver. A lost GPU has
         `lost = 1` and what was still known of its identity.
         """
         lines = [line("count", len(self.gpus))]
@@ -147,11 +150,11 @@ class XmlNode:
 
     @property
     def is_guest(self) -> bool:
-        """Whether the GPUs were those of a virtual machine."""
+        """Whether the GPUs belonged to a virtual machine."""
         return any(gpu.values.get("virtualization_mode") in IN_GUESTS for gpu in self.gpus)
 
     def minors(self) -> tuple[int, ...]:
-        """The minor number of each GPU; where nvidia-smi did not say, the lowest free one."""
+        """The minor number of each GPU; the lowest free one if nvidia-smi did not print it."""
         taken = {gpu.minor_number for gpu in self.gpus}
         free = iter(sorted(set(range(len(self.gpus) + len(taken))) - taken))
         return tuple(
@@ -161,14 +164,13 @@ class XmlNode:
     def machine(
         self, name: str = "node", numa: Mapping[str, int] | None = None
     ) -> SimulatedMachine:
-        """A plausible host of these GPUs: each below a root port of its own, with the links
-        of the file, but directly on the host bridge where its bus is 00 (a virtual machine).
+        """A plausible host of these GPUs: each below a root port of its own, with the links of the
+        file, but directly on the host bridge if its bus is 00 (a virtual machine).
 
-        `numa` is the NUMA node of some or all GPUs, by bus id; without it they are -1, and
-        the host has one node. It is a virtual machine where a GPU says Pass-Through or
-        VGPU. All but the GPUs, their ports and the driver is made up, and
-        so is the id of a GPU where the file has none of NVIDIA's: that of another GPU, or
-        10de:0000.
+        `numa` is the NUMA node of some or all GPUs, by bus id; without it they are -1, and the host
+        has one node. It is a virtual machine if a GPU says Pass-Through or VGPU. Everything except
+        the GPUs, their ports and the driver is invented, and so is the id of a GPU if the file has
+        no NVIDIA id: that of another GPU, or 10de:0000.
         """
         nodes = dict(numa or {})
         unknown = sorted(nodes.keys() - {gpu.bus_id for gpu in self.gpus})
@@ -300,8 +302,8 @@ def _gpu(document: XmlDocument, element: Element, index: int) -> XmlGpu:
 
 
 def _bus_id(document: XmlDocument, element: Element, index: int) -> str:
-    """From <pci_bus_id>, else from the attribute `id`; made up where it was withheld from both.
-    Raises StateError."""
+    """From <pci_bus_id>, else from the attribute `id`; invented if both withhold it. Raises
+    StateError."""
     found = convert(document, element.find("pci/pci_bus_id"), bus_id)
     if found is not None and not found.startswith("NVML_ERROR_"):
         return found

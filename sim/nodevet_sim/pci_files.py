@@ -68,7 +68,7 @@ def links(machine: SimulatedMachine) -> Links:
 
 
 def _roots(machine: SimulatedMachine) -> dict[str, str]:
-    """Address -> directory below sys, of every root port: the kernel is told of errors there."""
+    """Address -> directory below sys, of every root port, which reports errors to the kernel."""
     tops = {function.ports[-1].address for function in (*machine.gpus, *machine.others)
             if function.ports}  # fmt: skip
     return {address: place for address, (place, _) in placed(machine).items() if address in tops}
@@ -129,7 +129,7 @@ def _aer(folder: str, counts: tuple[tuple[str, str, int], ...]) -> Files:
 
 
 def _bridged(function: SimulatedFunction, machine: SimulatedMachine) -> tuple[int, int] | None:
-    """The first and the last bus below a port; None for what is no port."""
+    """The first and the last bus below a port; None if it is not a port."""
     if not function.class_code.startswith("0604"):
         return None
     below = [

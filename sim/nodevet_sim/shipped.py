@@ -1,7 +1,7 @@
 """Healthy machines for the shipped GPU profiles, and for GPUs at given addresses. Pure.
 
-What is not known of a machine is that of a common server of its time: the baselines judge
-only GPUs, links, NUMA and governors, and those are the profile's own.
+Unknown values of a machine come from a common server of its time: the baselines judge only GPUs,
+links, NUMA and governors, which come from the profile.
 """
 
 from collections.abc import Iterable, Sequence
@@ -121,7 +121,7 @@ def server(
     nics: int = 0,
     nvme: int = 0,
 ) -> SimulatedMachine:
-    """A server with these GPUs, each bus below a root port of its own.
+    """A server with these GPUs, each bus below its own root port.
 
     `shape` is sockets, cores of each, NUMA nodes of each. A GPU without a NUMA node gets
     one: the first GPUs the first node. A GPU on a root bus (:00:) has no port above it.
@@ -208,7 +208,7 @@ def with_devices(
 
 
 def _kind(function: SimulatedFunction, model: SimulatedFunction) -> SimulatedFunction:
-    """A NIC in its place as another model; any other function as it is."""
+    """A NIC as another model in the same place; any other function unchanged."""
     if not function.class_code.startswith("02"):
         return function
     place = {name: getattr(function, name) for name in ("address", "numa_node", "link", "ports")}

@@ -17,7 +17,7 @@ TESTS = ("software", "pcie", "memory", "diagnostic", "targeted_stress")
 
 
 def root_files(state: Mapping[str, str]) -> dict[str, str]:
-    """None of them on a node without GPUs."""
+    """A node without GPUs has none of them."""
     if not count_of(state):
         return {}
     return {
@@ -34,7 +34,7 @@ def driver_package(version: str) -> str:
 
 
 def dpkg_rows(package: str, version: str, *, held: bool = False) -> tuple[str, ...]:
-    """What /var/lib/dpkg/status says of an installed package."""
+    """The text of an installed package in /var/lib/dpkg/status."""
     return (
         f"Package: {package}",
         f"Status: {'hold' if held else 'install'} ok installed",
@@ -81,7 +81,7 @@ def _devices(state: Mapping[str, str], more: int) -> Iterator[tuple[str, list[in
 def diagnostic(
     state: Mapping[str, str], failed: Mapping[tuple[str, int], str] | None = None
 ) -> str:
-    """What `dcgmi diag -j` printed; `failed`: (test, GPU) and what it says of it."""
+    """What `dcgmi diag -j` printed; `failed`: (test, GPU) and its message."""
     gpus = range(count_of(state))
     wrong = failed or {}
 

@@ -68,10 +68,10 @@ def write_known_hosts(path: Path, nodes: "Iterable[Sshd]") -> None:
 class Sshd:
     """One sshd process, for the current user, on loopback addresses only.
 
-    With `port` 0 a free one is found. `env` is what its sessions see in their
-    environment; HOME is an empty folder unless it says otherwise, so that no
-    start-up file of this user runs. `extra` are more lines of sshd_config; `command` is its
-    ForceCommand, given the client's command in $SSH_ORIGINAL_COMMAND.
+    With `port` 0 a free one is found. `env` is what its sessions see in their environment; HOME is
+    an empty folder by default, so that no start-up file of this user runs. `extra` are more lines
+    of sshd_config; `command` is its ForceCommand, given the client's command in
+    $SSH_ORIGINAL_COMMAND.
     """
 
     def __init__(
@@ -176,7 +176,7 @@ class Sshd:
         raise SshdError(f"sshd did not start on {self.address}: {log or 'no reason given'}")
 
     def _launch(self, port: int) -> str | None:
-        """Start sshd and wait until it listens; its log where it does not."""
+        """Start sshd and wait until it listens; returns its log if it does not."""
         config = self.folder / "sshd_config"
         config.write_text("\n".join((*self._config(port), "")), encoding="utf-8")
         log = self.folder / "sshd.log"
@@ -280,7 +280,7 @@ def _descendants(pid: int) -> list[int]:
 
 
 def _hold_privsep() -> int:
-    """Make sshd's empty folder where it is missing; a shared lock on it while it is in use."""
+    """Create sshd's empty folder if it is missing; a shared lock on it while it is in use."""
     while True:
         with suppress(FileExistsError):
             PRIVSEP.mkdir()

@@ -1,4 +1,4 @@
-"""Described hardware as text: what the simulated NVML library answers. Pure but for profiles.
+"""Described hardware as text: what the simulated NVML library answers. Pure, except for profiles.
 
 A state is `key = value` lines; sim/nodevet_sim/nvml/state.h says what they mean. A
 profile (sim/nodevet_sim/profiles/*.state) is a state for any number of equal GPUs,
@@ -46,7 +46,7 @@ def profile_text(name: str) -> str:
 
 @cache
 def gpu_keys() -> frozenset[str]:
-    """What may follow `gpu.N.`: the fields of evidence.Gpu; `x.y` for those of its records."""
+    """The keys after `gpu.N.`: the fields of evidence.Gpu; `x.y` for fields of its records."""
     keys = set(EXTRA_GPU_KEYS)
     for field in msgspec.structs.fields(Gpu):
         if isinstance(field.type, type) and issubclass(field.type, Record):
@@ -86,7 +86,7 @@ def line(key: str, value: object) -> str:
 def state(
     profile: str, count: int, /, *, bus_ids: Sequence[str] | None = None, **overrides: object
 ) -> str:
-    """A state of `count` GPUs of a profile, each with an identity of its own.
+    """A state of `count` GPUs of a profile, each with its own identity.
 
     Overrides go by key and win: `**{"gpu.3.pcie_width": 8, "driver_version": "570.1"}`.
     `bus_ids` are spelled as sysfs does; by default 0000:01:00.0, 0000:02:00.0 and so on.
@@ -127,13 +127,13 @@ def text_of(known: Mapping[str, str]) -> str:
 
 
 def count_of(known: Mapping[str, str]) -> int:
-    """How many GPUs a state describes; 0 where it does not say."""
+    """The number of GPUs that a state describes; 0 if it does not say."""
     text = known.get("count", "")
     return int(text) if text.isdecimal() else 0
 
 
 def of_gpu(known: Mapping[str, str], index: int, key: str) -> str | None:
-    """What a GPU answers for a key without a link: its own line, or that of every GPU."""
+    """A GPU's value for a key without a link: its own line, or the line of every GPU."""
     return known.get(f"gpu.{index}.{key}", known.get(f"gpu.*.{key}"))
 
 

@@ -1,7 +1,7 @@
-"""What a healthy machine says of its disks and mounts, as files. Pure.
+"""The files of a healthy machine about its disks and mounts. Pure.
 
 `files` and `links` are hardware, `logs` what its NVMe drives answer to nvme-cli; `own` is what a
-node that is written out has mounted. A node that is booted has mounts of its own.
+node that is written out has mounted. A booted node has its own mounts.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""An interpreter with PyTorch on a node with GPUs, as far as it says what it sees. Pure."""
+"""An interpreter with PyTorch on a node with GPUs, as far as it reports them. Pure."""
 
 FOLDER = "/opt/pytorch"
 PYTHON = f"{FOLDER}/bin/python"

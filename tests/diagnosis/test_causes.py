@@ -68,7 +68,7 @@ def test_one_thread_that_competes_for_its_cpu_is_as_hot() -> None:
     starved = thread(10, 20, waited_ns=[0, 7_500_000_000])
     found = told(sections(processes=[process(threads=[starved])]))
     assert found.cause is Cause.SUBMISSION
-    assert any("waited for a CPU that others had 75 %" in line for line in found.also)
+    assert any("waited for a CPU that others used 75 %" in line for line in found.also)
 
 
 def test_a_hot_helper_is_not_taken_for_the_thread_that_submits() -> None:
@@ -99,7 +99,7 @@ def test_helpers_that_wait_for_one_another_while_others_have_the_cpus() -> None:
     ]
     found = told(sections(processes=[process(), *two]))
     assert found.causes == (Cause.PREPROCESSING,), found.sentence
-    assert any("waited for a CPU that others had 35 %" in line for line in found.also)
+    assert any("waited for a CPU that others used 35 %" in line for line in found.also)
     alone = [process(20 + n, [thread(20 + n, 45)], parent=10) for n in range(2)]
     assert told(sections(processes=[process(), *alone])).cause is Cause.UNCLEAR
 
@@ -393,12 +393,12 @@ DOUBTED = {
     "stuck in epoll": (
         sections([SERVER], [process(threads=[thread(10, waits={"ep_poll": LOOKS})])]),
         Cause.STUCK,
-        "; but a server without requests sleeps in ep_poll as well",
+        "; but an idle server also sleeps in ep_poll",
     ),
     "stuck in recv": (
         sections([SERVER], [process(threads=[thread(10, waits={"sk_wait_data": LOOKS})])]),
         Cause.STUCK,
-        "; but a server without requests sleeps in sk_wait_data as well",
+        "; but an idle server also sleeps in sk_wait_data",
     ),
     "submission-bound without system time": (
         sections(processes=[process(threads=[thread(10, 98)])]),
@@ -408,7 +408,7 @@ DOUBTED = {
     "submission-bound while starved": (
         sections(processes=[process(threads=[thread(10, 60, 20, waited_ns=[0, 4 * 10**9])])]),
         Cause.SUBMISSION,
-        "; but the job's hottest thread waited for a CPU that others had 40 % of the time",
+        "; but the job's hottest thread waited for a CPU that others used 40 % of the time",
     ),
     "NUMA-remote from a few ticks": (
         sections(processes=[process(threads=[thread(10, 5, 1, cpu=20)])]),

@@ -83,4 +83,4 @@ def test_a_host_that_could_not_be_read_is_not_forgotten() -> None:
 def test_one_host_alone_cannot_be_compared() -> None:
     found = compare({"gpu1": node("gpu1")}, CATALOG)
     assert found.exit_code == 3
-    assert "it takes two hosts" in table(found)
+    assert "this needs two hosts" in table(found)

@@ -1,7 +1,7 @@
 """Faults by name: what a scenario may put into a node. Pure.
 
-A fault is a function of the healthy node and its own parameters; see patch.py for how
-several come together.
+A fault is a function of the healthy node and its own parameters; see patch.py for how several
+faults combine.
 """
 
 import inspect

@@ -1,4 +1,4 @@
-"""Faults of what a site's own baseline asks for by name: files, units, modules that DKMS builds,
+"""Faults of things that a site's own baseline names: files, units, modules that DKMS builds,
 results of a diagnostic, libraries, PyTorch, Docker. A function's docstring is the fault's
 documentation."""
 
@@ -103,7 +103,9 @@ def dkms_files_gone(healthy: Healthy, want: NoParams) -> Patch:
 
 
 def _build(healthy: Healthy, installed: str) -> str:
-    """A shell command that leaves what DKMS built; `installed`, where the kernel finds it."""
+    """A shell command that creates the files of a DKMS build; `installed`, where the kernel finds
+    it.
+    """
     healthy.gpu(None)
     version = healthy.state.get("driver_version", "550.90.07")
     return BUILD.format(version=version, object=installed).replace("\n", " ")

@@ -43,7 +43,7 @@ def file_values(healthy: Healthy, folder: str, values: Mapping[str, object]) -> 
 
 
 def installed(package: str, version: str) -> Patch:
-    """dpkg lists this package, too, on a node that is booted."""
+    """On a booted node, dpkg also lists this package."""
     text = "".join(f"{row}\\n" for row in ("", *dpkg_rows(package, version)))
     return inside(f"[ -f {DPKG} ] && printf '{text}' >>{DPKG}")
 

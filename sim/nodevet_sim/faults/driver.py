@@ -1,5 +1,5 @@
-"""Faults of what belongs to the NVIDIA driver: device nodes, modules for GPUDirect, packages. A
-node must be booted to have any of them. A function's docstring is the fault's documentation."""
+"""Faults of the NVIDIA driver's parts: device nodes, modules for GPUDirect, packages. A node must
+be booted to have any of them. A function's docstring is the fault's documentation."""
 
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any

@@ -1,5 +1,5 @@
-"""Faults of what NVML tells of GPUs beyond their settings: links, fabric, firmware, heat, memory.
-A function's docstring is the fault's documentation."""
+"""Faults that NVML reports about GPUs, beyond their settings: links, fabric, firmware, heat,
+memory. A function's docstring is the fault's documentation."""
 
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any

@@ -78,7 +78,7 @@ def dimm_uncorrected(healthy: Healthy, want: DimmErrors) -> Patch:
 
 
 def dimm_errors(healthy: Healthy, want: DimmErrors, kind: str) -> Patch:
-    """What EDAC has counted of a DIMM and its controller: corrected errors (ce), others (ue)."""
+    """What EDAC has counted for a DIMM and its controller: corrected errors (ce), others (ue)."""
     place, dimm = f"{EDAC}/mc{want.controller}", f"dimm{want.dimm}/dimm_{kind}_count"
     return file_values(healthy, place, {f"{kind}_count": want.count, dimm: want.count})
 

@@ -1,4 +1,4 @@
-"""Faults that the kernel log tells of. A function's docstring is the fault's documentation."""
+"""Faults in the kernel log. A function's docstring is the fault's documentation."""
 
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any

@@ -18,7 +18,7 @@ Number = Annotated[int, Field(ge=0, le=255)]
 
 
 class OneRdmaPort(FaultParams):
-    """`device` is the number of mlx5_<N>; without it mlx5_3, or the last where there are fewer."""
+    """`device` is the number of mlx5_<N>; without it mlx5_3, or the last one if there are fewer."""
 
     device: Number | None = None
 
@@ -32,7 +32,7 @@ class FlappingPort(OneRdmaPort):
 
 
 class OneInterface(FaultParams):
-    """Without `interface` that of the first NIC on the bus."""
+    """Without `interface`, the interface of the first NIC on the bus."""
 
     interface: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,15}$")] | None = None
 
@@ -47,7 +47,7 @@ class WrongMtu(OneInterface):
 
 
 def linked(healthy: Healthy, folder: str) -> Mapping[str, str]:
-    """The names in a folder of links, and where they lead."""
+    """The names in a folder of links, and their targets."""
     return {
         path.rpartition("/")[2]: posixpath.normpath(f"{folder}/{target}")
         for path, target in healthy.links.items()

@@ -19,7 +19,7 @@ class NoParams(FaultParams):
 
 
 class OneGpu(FaultParams):
-    """`gpu` is an index of NVML's; without it GPU 3, or the last where there are fewer."""
+    """`gpu` is NVML's index; without it GPU 3, or the last one if there are fewer."""
 
     gpu: Gpu | None = None
 

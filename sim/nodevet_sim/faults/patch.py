@@ -1,7 +1,7 @@
 """What a fault changes of a healthy node, and how several changes become one. Pure.
 
-Every fault looks at the same healthy node, so their order does not matter; two that
-want different things of the same file or value contradict each other.
+Every fault looks at the same healthy node, so their order does not matter; two faults that want
+different values for the same file or key contradict each other.
 """
 
 import posixpath
@@ -25,7 +25,7 @@ class FaultError(ValueError):
 
 @dataclass(frozen=True)
 class Healthy:
-    """The node that faults are put into. `state` is that of NVML, by key."""
+    """The node that faults are put into. `state` is NVML's state, by key."""
 
     files: Mapping[str, Content]
     links: Mapping[str, str]
@@ -88,7 +88,9 @@ class Healthy:
         return frozenset(path.rpartition("/")[0] for path in self.files)
 
     def ends(self, gpu: int) -> tuple[str, ...]:
-        """The directories of both ends of its link: the GPU, and the port above where one is."""
+        """The directories of both ends of its link: the GPU, and the port above it if there is
+        one.
+        """
         place = self.place(gpu)
         above = place.rpartition("/")[0]
         port = ADDRESS.fullmatch(above.rpartition("/")[2])
@@ -101,7 +103,7 @@ class Healthy:
         return text.strip()
 
     def present(self, changes: Mapping[str, Content]) -> dict[str, Content]:
-        """Those of the files that the node has."""
+        """The given files that the node has."""
         return {path: content for path, content in changes.items() if path in self.files}
 
 

@@ -1,5 +1,5 @@
-"""Faults that go on: counters that rise while somebody looks, from 0 at boot. On a node that is
-booted two looks read different values. A function's docstring is the fault's documentation."""
+"""Continuing faults: counters that rise during the look, from 0 at boot. On a node that is booted
+two looks read different values. A function's docstring is the fault's documentation."""
 
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any

@@ -149,7 +149,7 @@ def nfs_slow(healthy: Healthy, want: NfsTimes) -> Patch:
 
 
 def _nfs(healthy: Healthy) -> tuple[str, str]:
-    """Where an NFS file system is mounted, and since how many seconds. Raises FaultError."""
+    """Where an NFS file system is mounted, and for how many seconds. Raises FaultError."""
     told = str(healthy.files.get(MOUNTSTATS, ""))
     match = re.search(r"mounted on (\S+) with fstype nfs4 .*\n.*\n\tage:\t(\d+)", told)
     if match is None:

@@ -1,4 +1,4 @@
-"""How one node is booted: the command, the word that it is up, and commands in general."""
+"""Boots one node: the command, the message that it is up, and other commands."""
 
 import asyncio
 import re
@@ -24,9 +24,9 @@ class NodeError(Exception):
 
 
 def command(name: str, folder: Path, *, boottime: int, monotonic: int) -> list[str]:
-    """Boots the node in `folder`, with clocks of its own (time_namespaces(7)).
+    """Boots the node in `folder`, with its own clocks (time_namespaces(7)).
 
-    `boottime` and `monotonic` are what this machine's clocks say where the node's say 0.
+    `boottime` and `monotonic` are the times of this machine's clocks when the node's clocks are 0.
     """
     return [
         *("unshare", "--time", f"--boottime={-boottime}", f"--monotonic={-monotonic}", "--"),
@@ -40,7 +40,7 @@ def command(name: str, folder: Path, *, boottime: int, monotonic: int) -> list[s
 
 
 def machine(name: str) -> str:
-    """A name that systemd-nspawn takes for a machine: letters, digits, dots and dashes.
+    """A name that systemd-nspawn accepts for a machine: letters, digits, dots and dashes.
 
     >>> machine("gpu_001")
     'gpu-001'
@@ -49,14 +49,14 @@ def machine(name: str) -> str:
 
 
 def numbers(path: str, index: int) -> tuple[int, int]:
-    """Major and minor of a device node of the NVIDIA driver; `index` is for those without."""
+    """Major and minor of a device node of the NVIDIA driver; `index` is for nodes without one."""
     found = re.fullmatch(r"/dev/nvidia([0-9]+)", path)
     return (NVIDIA_MAJOR, int(found[1])) if found else NAMED.get(path, (UVM_MAJOR, index))
 
 
 @contextmanager
 def notifications(path: Path) -> Iterator[socket.socket]:
-    """Where systemd-nspawn says how far the boot is; see sd_notify(3)."""
+    """The socket on which systemd-nspawn reports the progress of the boot; see sd_notify(3)."""
     path.unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as listening:
         listening.bind(str(path))
@@ -79,7 +79,7 @@ def last_words(said: bytes) -> str:
 
 
 def replace(path: Path, text: str) -> None:
-    """Write a file so that no reader ever sees half of it."""
+    """Write a file atomically, so that a reader never sees half of it."""
     new = path.with_name(f"{path.name}.sim")
     new.write_text(text, encoding="utf-8")
     new.rename(path)

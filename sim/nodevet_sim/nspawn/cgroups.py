@@ -1,7 +1,7 @@
-"""A control group for each fleet, so that every process of it can be found and ended.
+"""A control group for each fleet, so that nodevet sim can find and end all its processes.
 
-Each node's systemd manages the group it finds itself in: two nodes in one would
-fight over it. Version 2, version 1 and both beside each other (hybrid) are handled.
+Each node's systemd manages the group it finds itself in: two nodes in one would fight over it.
+Handles version 2, version 1 and both together (hybrid).
 """
 
 import os
@@ -15,9 +15,9 @@ PREFIX = "nodevet-sim-"
 
 
 def hierarchies(own: str, mounts: str) -> tuple[Path, ...]:
-    """Where this process is in the hierarchies that systemd uses. Pure.
+    """The group of this process in the hierarchies that systemd uses. Pure.
 
-    `own` is the text of /proc/self/cgroup, `mounts` that of /proc/self/mounts.
+    `own` is the text of /proc/self/cgroup, and `mounts` the text of /proc/self/mounts.
     """
     places = {}
     for row in own.splitlines():

@@ -1,4 +1,4 @@
-"""A node's description changes while it runs: only what differs is done."""
+"""Changes a node's description while it runs; applies only the differences."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -13,7 +13,7 @@ from nodevet_sim.nspawn.node import BOOTS, DEVICE_MODE, HAS_IPV6, RUNS, RunningN
 async def apply(running: RunningNode, new: SimulatedNode) -> None:
     """Make a node what `new` says, now and at its next boots. Raises NodeError, OSError.
 
-    After that it is described as before, so that a second try does everything again.
+    Its description then stays as before, so that a second try does everything again.
     """
     old = running.node
     refuse(old, new)
@@ -77,9 +77,9 @@ def refuse(old: SimulatedNode, new: SimulatedNode) -> None:
 
 
 def revised(live: str, old: str, new: str) -> str:
-    """The live state with what differs between two descriptions, and nothing else, changed.
+    """The live state with only the differences between two descriptions changed.
 
-    A value that was set on the node gives way where the description of it changes. Pure.
+    A change of the description overrides a value that was set on the node. Pure.
     """
     described, settings = split(live)
     before, after = pairs(old.splitlines()), pairs(new.splitlines())

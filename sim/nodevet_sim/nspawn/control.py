@@ -21,7 +21,7 @@ DOWN_SECONDS = 60.0
 
 
 class ControlError(Exception):
-    """A fleet does not do what it was asked; the message says why and what to do."""
+    """A fleet does not carry out a request; the message says why and what to do."""
 
 
 def up(fleet: str, scenario: Path, *, nodes: int, act: Callable[[], None]) -> FleetFolder:
@@ -127,8 +127,8 @@ def down(where: FleetFolder) -> None:
 
 
 def _await_end(where: FleetFolder) -> None:
-    """Wait until nobody holds the folder: a killed supervisor's child does until it runs its own
-    program. Raises ControlError.
+    """Wait until nobody holds the folder: a killed supervisor's child holds it until it runs its
+    own program. Raises ControlError.
     """
     if not _within(DOWN_SECONDS, lambda: not where.lives()):
         raise ControlError(
@@ -138,7 +138,7 @@ def _await_end(where: FleetFolder) -> None:
 
 
 def clean(where: FleetFolder) -> None:
-    """Remove what a supervisor that is gone has left. Raises ControlError."""
+    """Remove what an ended supervisor has left behind. Raises ControlError."""
     try:
         cgroups.end(cgroups.left(where.fleet))
     except TimeoutError as error:

@@ -1,8 +1,8 @@
 """What has changed on a node's disk since its first boot.
 
-Only the upper layer of its overlay is walked: whatever is not in it is as on this machine. What
-a path is now is read from the overlay itself, so that copies of what is below, and what was
-only copied up, are no changes.
+Only the upper layer of its overlay is walked: everything else is as on this machine. The current
+state of a path comes from the overlay itself, so that copies of lower files, and files that were
+only copied up, are not changes.
 """
 
 import hashlib
@@ -68,7 +68,7 @@ class DiskChange(NamedTuple):
 
 
 Listing = Mapping[str, DiskEntry | None]
-"""What each path is; None: removed. A path that is not in it is as it is below."""
+"""What each path is; None: removed. A path that is not in it is as in the lower layer."""
 
 
 def entry(path: Path, upper: Path | None = None) -> DiskEntry | None:
@@ -113,7 +113,7 @@ def _hides(upper: Path) -> bool:
 
 
 def listing(upper: Path, root: Path, below: Path) -> dict[str, DiskEntry | None]:
-    """What on a disk is not as it is below. `root`: where the overlay is mounted."""
+    """The differences between a disk and its lower layer. `root`: where the overlay is mounted."""
     found = {}
     for path in _paths(upper):
         inner = path.lstrip("/")

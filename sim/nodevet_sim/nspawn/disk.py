@@ -1,4 +1,4 @@
-"""What is on a node's root disk beside the programs of this machine.
+"""The contents of a node's root disk besides the programs of this machine.
 
 A node's root is an overlay of three layers: `root.build` makes the lowest; `write_common` makes
 the next, for all nodes of a fleet; both are read-only. `write` fills the uppermost, a tmpfs of
@@ -108,7 +108,7 @@ Include {SHARED}/sshd.conf
 
 @dataclass(frozen=True)
 class NodeIdentity:
-    """What makes a node's disk its own."""
+    """The files that make a node's disk unique."""
 
     machine_id: str
     host_key: Path  # private, its public half beside it
@@ -118,7 +118,7 @@ class NodeIdentity:
 
 @dataclass(frozen=True)
 class SharedLayers:
-    """What the nodes of a fleet have below their own layers."""
+    """The layers that the nodes of a fleet have below their own."""
 
     folders: tuple[Path, ...]  # the uppermost first
     merged: Path  # where all of them are mounted as one, read-only
@@ -208,7 +208,7 @@ def put_tool(upper: Path, path: str, built: Path, version: str) -> None:
 
 
 def _driver_version(node: SimulatedNode) -> str:
-    """As NVML tells it; empty without a driver."""
+    """As NVML reports it; empty without a driver."""
     found = re.search(r"(?m)^driver_version *= *([0-9.]+)$", node.state or "")
     return found[1] if found else ""
 
@@ -251,7 +251,9 @@ def _common_files() -> Iterator[tuple[str, Content]]:
 
 
 def _packages(node: SimulatedNode, below: Path) -> Iterator[tuple[str, Content]]:
-    """What dpkg lists below, where it is used, and the driver's package, which is held."""
+    """The packages that dpkg lists in the lower layer, if it is used, and the driver's package,
+    which is held.
+    """
     version, status = _driver_version(node), inside(below, DPKG)
     if version and status.exists():
         rows = dpkg_rows(driver_package(version), version, held=True)
@@ -297,7 +299,7 @@ def _unit(name: str) -> str:
 
 
 def inside(upper: Path, path: str) -> Path:
-    """Where a path of the node is, outside."""
+    """The place of a node's path outside the node."""
     return upper / path.lstrip("/")
 
 
@@ -315,18 +317,18 @@ def symlink(upper: Path, path: str, to: str) -> None:
 
 
 def mode_of(content: Content) -> int:
-    """That of a script, or of a file."""
+    """The mode of a script, or of a file."""
     return 0o755 if content[:2] in ("#!", b"#!") else 0o644
 
 
 def put_swap(upper: Path, swap: SwapArea) -> None:
-    """The file, and of it the first page alone; a partition has none."""
+    """The file, with only its first page; a partition has none."""
     if not swap.name.startswith("/dev/"):
         put(upper, swap.name, bytes(4086) + b"SWAPSPACE2", 0o600)
 
 
 def clear(folder: Path) -> None:
-    """Remove a folder of the sim with everything in it, where it is there."""
+    """Remove a folder of the simulator with everything in it, if it exists."""
     if folder.is_symlink() or not folder.exists():
         return
     shutil.rmtree(folder)

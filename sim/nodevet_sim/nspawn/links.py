@@ -1,7 +1,7 @@
 """The programs, libraries and pristine configuration of a node's packages, in their own folder.
 
-A node sees nothing else of this machine: no other package, no unit, user, setting or file. What is
-in the folder stays as it is while apt replaces files here: dpkg writes new files.
+A node sees nothing else of this machine: no other package, no unit, user, setting or file. The
+folder does not change while apt replaces files here: dpkg writes new files.
 
 Paths are text here: a `Path` for each of the thousands would take longer than all the rest.
 """
@@ -65,12 +65,12 @@ class PackageFiles:
         return []
 
     def at(self, path: str) -> str:
-        """Where a path of the machine is."""
+        """The location of a path of the machine."""
         return f"{self.top}{path}"
 
     @cached_property
     def top(self) -> str:
-        """The machine's root, as what goes before a path."""
+        """The machine's root, as a prefix for paths."""
         return str(self.machine).rstrip("/")
 
     def real(self, path: str) -> str:
@@ -79,7 +79,7 @@ class PackageFiles:
         return f"/{self.aliases.get(first, first)}{slash}{rest}"
 
     def target(self, path: str) -> str:
-        """Where a chain of links ends, on the machine."""
+        """The end of a chain of links, on the machine."""
         for _ in range(MOST_LINKS):
             try:
                 to = os.readlink(self.at(path))
@@ -154,7 +154,7 @@ def _but(paths: Iterable[str], out: Iterable[str]) -> Iterator[str]:
 
 
 def _is_folder(files: PackageFiles, path: str) -> bool:
-    """Whether it is one, or a link to one; in /usr, to one that no package brings."""
+    """Whether it is a folder, or a link to one; in /usr, to one that no package provides."""
     source = files.at(path)
     kept = path.startswith("/usr/") and files.target(path) in files.owned
     return os.path.isdir(source) and not (kept and os.path.islink(source))
@@ -177,7 +177,7 @@ def _folder(source: str, place: str) -> None:
 
 
 def _link(source: str, place: str) -> None:
-    """The same file; a copy where the machine's lies on another file system."""
+    """The same file; a copy if the machine's file is on another file system."""
     try:
         os.link(source, place, follow_symlinks=False)
     except OSError as error:
@@ -187,7 +187,7 @@ def _link(source: str, place: str) -> None:
 
 
 def _copy(source: str, place: str) -> None:
-    """A new file: one that is there may be a file of the machine."""
+    """A new file, because an existing one may be a file of the machine."""
     if os.path.lexists(place):
         raise FileExistsError(errno.EEXIST, "it would be written over", place)
     status = os.lstat(source)

@@ -35,7 +35,7 @@ class NeedError(Exception):
 
 
 def program(name: str) -> str | None:
-    """Where a program is, also below sbin, which is not on every PATH."""
+    """The path of a program, also below sbin, which is not on every PATH."""
     return shutil.which(name) or shutil.which(name, path=SBIN)
 
 
@@ -65,7 +65,9 @@ def _missing() -> Iterator[str]:
 
 
 def check(nodes: int) -> None:
-    """Raises NeedError if so many nodes cannot be simulated, with all reasons in one message."""
+    """Raises NeedError, with all reasons in one message, if this machine cannot simulate so many
+    nodes.
+    """
     found = missing() or tuple(_no_room(nodes))
     if found:
         raise NeedError("; ".join(found))

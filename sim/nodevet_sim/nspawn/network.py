@@ -36,7 +36,7 @@ class NodeNetwork:
 
     @property
     def router(self) -> str:
-        """Where the default route goes: nothing answers there."""
+        """The target of the default route: nothing answers there."""
         return f"198.18.{self.fleet}.253"
 
     @property
@@ -56,8 +56,9 @@ class NodeNetwork:
 
 
 def interfaces(owner: str, number: int) -> Iterator[str]:
-    """This machine's interfaces of a fleet. Another one may have the number: a container that
-    shares this machine's network has fleets of its own. Source: /sys/class/net/*/ifalias."""
+    """This machine's interfaces of a fleet. The number may be taken: a container that shares this
+    machine's network has its own fleets. Source: /sys/class/net/*/ifalias.
+    """
     for path in Path("/sys/class/net").glob(f"{PREFIX}{number}n*"):
         with suppress(OSError):  # it is just removed
             if (path / "ifalias").read_text(encoding="utf-8").rstrip("\n") == owner:
@@ -67,7 +68,7 @@ def interfaces(owner: str, number: int) -> Iterator[str]:
 def up(network: NodeNetwork, namespace: str) -> tuple[tuple[str, ...], ...]:
     """The commands that make the namespace and connect it.
 
-    The interfaces are gone when the namespace is, and that is when its last user is gone.
+    The interfaces end with the namespace, which ends with its last user.
     """
     outer, inner = network.interface, INNER
     inside = ("ip", "-n", namespace)

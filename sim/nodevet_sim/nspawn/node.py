@@ -1,7 +1,7 @@
 """One simulated node: its disk, its network, its simulated kernel, and its boots.
 
-Everything here runs inside the supervisor, in a mount namespace of its own: when the
-supervisor is gone, so are the mounts, the network namespaces and their interfaces.
+Everything here runs inside the supervisor, in its own mount namespace: the mounts, the network
+namespaces and their interfaces end with the supervisor.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ def reason(error: Exception) -> str:
 
 @dataclass
 class RunningNode:
-    """A node as it lives. `state` is one of RUNS, BOOTS, OFF, FAILED."""
+    """A running node. `state` is one of RUNS, BOOTS, OFF, FAILED."""
 
     node: SimulatedNode
     folder: Path
@@ -149,7 +149,7 @@ class RunningNode:
         return await ending
 
     async def _end(self) -> None:
-        """Nothing of the last boot runs any more."""
+        """End everything of the last boot."""
         self.leader = 0
         if self._nspawn is not None:
             with suppress(ProcessLookupError):
@@ -275,7 +275,7 @@ class RunningNode:
         disk.put(self.folder / "root", wtmp.PATH, wtmp.text([*earlier, *self._history]), 0o664)
 
     def write_manifest(self) -> None:
-        """What the simulated kernel serves. What was injected into its log is not said again."""
+        """What the simulated kernel serves. Its log does not repeat injected lines."""
         log = [
             altered(line, seconds=min(line.seconds, self.uptime_s))
             for line in self.node.kernel_log

@@ -60,7 +60,7 @@ class PackageOfNode:
 
     @property
     def paragraph(self) -> str:
-        """What the node's dpkg says of it: installed, whatever is being done to it here."""
+        """Its status in the node's dpkg: installed, even while apt changes it here."""
         fields = {**self.fields, "Status": "install ok installed"}
         return "".join(f"{key}:{_folded(value)}\n" for key, value in fields.items())
 
@@ -81,7 +81,7 @@ def names(text: str) -> tuple[str, ...]:
 
 
 def installed(status: str) -> tuple[PackageOfNode, ...]:
-    """Every package whose files are here, from the text of /var/lib/dpkg/status."""
+    """Every package with files on this machine, from the text of /var/lib/dpkg/status."""
     return tuple(_installed(status))
 
 

@@ -1,4 +1,4 @@
-"""Where the running fleets are: one folder each, and who holds it."""
+"""The folders of running fleets, and who holds each."""
 
 import fcntl
 import os
@@ -93,8 +93,8 @@ def fleets() -> tuple[str, ...]:
 
 
 def claim(fleet: str) -> tuple[FleetFolder, int]:
-    """A new folder for a fleet, with a number of its own, and the lock on it: who has the
-    descriptor open holds the folder. Raises FleetFolderError.
+    """A new folder for a fleet, with its own number, and the lock on it: the process with the open
+    descriptor holds the folder. Raises FleetFolderError.
     """
     if not NAME.fullmatch(fleet):
         raise FleetFolderError(
@@ -138,7 +138,9 @@ def remove(place: FleetFolder) -> None:
 
 
 def _clear() -> None:
-    """Remove what fleets share, unless one is there or what was compiled is to stay."""
+    """Remove what fleets share, unless a fleet exists; keep compiled programs while `kept` is
+    active.
+    """
     if fleets():
         return
     with suppress(OSError):  # others may keep something there
@@ -151,7 +153,7 @@ def _clear() -> None:
 
 @contextmanager
 def kept() -> Iterator[None]:
-    """What fleets have compiled stays meanwhile, also after the last of them."""
+    """Keep compiled programs meanwhile, even if the last fleet ends."""
     with alone():
         CACHE.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(CACHE, os.O_RDONLY | os.O_CLOEXEC)
@@ -165,7 +167,7 @@ def kept() -> Iterator[None]:
 
 
 def is_kept() -> bool:
-    """Whether anybody wants what was compiled to stay."""
+    """Whether anybody wants to keep the compiled programs."""
     try:
         descriptor = os.open(CACHE, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -1,6 +1,6 @@
-"""The root file system that the nodes of all fleets share, read-only: of this machine it has
-a few packages, under a dpkg that knows no others, and nothing else. A machine without dpkg
-shows all of its own."""
+"""The root file system that the nodes of all fleets share, read-only: of this machine it has a few
+packages, under a dpkg that knows no others, and nothing else. A machine without dpkg shows all its
+own files."""
 
 import hashlib
 import os
@@ -48,7 +48,7 @@ FIXED += " floppy tape sudo audio dip www-data backup operator list irc src shad
 FIXED += " plugdev staff games users sync nogroup nobody"
 MADE = "_apt _ssh crontab input kvm messagebus netdev render sgx ssh sshd"
 NAMES = frozenset(f"{FIXED} {MADE}".split())
-"""Users and groups of Debian and of a node's packages, beside systemd's own."""
+"""Users and groups of Debian and of a node's packages, besides systemd's own."""
 
 
 def build(cache: Path, machine: Path = MACHINE) -> Path:
@@ -72,7 +72,7 @@ def build(cache: Path, machine: Path = MACHINE) -> Path:
 
 
 def write(files: links.PackageFiles, into: Path, status: str) -> None:
-    """Fill a root that is not there yet. `status` is what its dpkg says."""
+    """Fill a new root. `status` is what its dpkg says."""
     into.mkdir()
     into.chmod(0o755)
     links.copy(files, into)

@@ -1,12 +1,12 @@
-"""The process that keeps a fleet of simulated nodes alive, and answers for it.
+"""The process that keeps a fleet of simulated nodes alive and answers its requests.
 
     python -m nodevet_sim.nspawn.supervisor FLEET LOCK
 
-runs in a mount namespace of its own (see `control.up`). Whatever ends it, SIGKILL too,
-ends the nodes, their mounts, networks and interfaces; files and control groups that are
-left then are removed by `control.down`.
+runs in a mount namespace of its own (see `control.up`). Its end, even by SIGKILL, ends the nodes,
+their mounts, networks and interfaces; files and control groups that are left then are removed by
+`control.down`.
 
-It is asked over the socket /run/nodevet-sim/<fleet>/control: one JSON line there, one back.
+It takes requests on the socket /run/nodevet-sim/<fleet>/control: one JSON line there, one back.
 """
 
 import asyncio
@@ -89,7 +89,7 @@ class Supervisor:
         self._lives = [asyncio.create_task(self._live(node)) for node in self.nodes.values()]
 
     async def _private_mounts(self) -> None:
-        """A /run of our own, in which only the folders of the fleets are everybody's."""
+        """Its own /run, which shares only the folders of the fleets with the machine."""
         nodes, tmpfs = self.where.nodes, ("-t", "tmpfs", "-o", "mode=0755", "nodevet-sim")
         nodes.mkdir()
         await run("mount", *tmpfs, nodes)

@@ -18,7 +18,7 @@ from nodevet_sim.nspawn.disk import LIBRARY
 CLOCK = "clock.so"
 """Makes a wall clock wrong, for LD_PRELOAD."""
 ADJTIMEX = "adjtimex.so"
-"""Says how the clock is kept, for LD_PRELOAD."""
+"""Reports the state of the clock, for LD_PRELOAD."""
 EMPTY = "empty.so"
 STUCK = "nodevet-sim-stuck"
 UNUSED = ("libcuda.so.1", "libnvidia-ptxjitcompiler.so.1")
@@ -27,14 +27,14 @@ UNUSED = ("libcuda.so.1", "libnvidia-ptxjitcompiler.so.1")
 
 @dataclass(frozen=True)
 class BuiltTools:
-    """What was built: path inside a node -> built file, but for `kernelfs`, which runs outside."""
+    """Built files: path inside a node -> built file, except `kernelfs`, which runs outside."""
 
     kernelfs: Path
     common: Mapping[str, Path]  # what every node has
     driver: Mapping[str, Path]  # what the NVIDIA driver and its tools install
 
     def of(self, node: SimulatedNode) -> Mapping[str, Path]:
-        """What this node has beside."""
+        """The other files of this node."""
         return self.driver if node.state is not None else {}
 
 
@@ -92,7 +92,7 @@ def _shared(target: Path, source: str) -> None:
 
 
 def _library_folders() -> tuple[str, ...]:
-    """Where a node's dynamic linker looks without a configuration."""
+    """The folders that a node's dynamic linker searches without a configuration."""
     compiler = shutil.which("gcc") or "gcc"
     done = subprocess.run(
         [compiler, "-print-multiarch"], capture_output=True, text=True, check=False

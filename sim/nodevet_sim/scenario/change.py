@@ -25,9 +25,9 @@ NVML = re.compile(r"gpu\.(\*|\d{1,3})\.")
 def changed(spec: NodeSpec, key: str, value: str) -> NodeSpec:
     """The specification after KEY=VALUE. Raises ScenarioError.
 
-    KEY is what a scenario says of a node, with dots for what is nested; `gpu.3.lost` is
-    short for `nvml.gpu.3.lost`, a path of /sys or /proc for one of `files`. `fault` adds
-    one, `kernel_log` a line, now; every other key takes the place of what it was.
+    KEY is a scenario's key of a node, with dots for nested keys; `gpu.3.lost` is short for
+    `nvml.gpu.3.lost`, a path of /sys or /proc for one of `files`. `fault` adds one, `kernel_log` a
+    line, now; every other key takes the place of what it was.
     """
     where = Origin(f"{brief(key)}={brief(value)}", Place())
     try:
@@ -78,7 +78,7 @@ def _mapping(said: Said, key: str) -> dict[str, object]:
 
 
 def _put(said: Said, keys: list[str], value: object) -> None:
-    """Set what is nested; text on the way (`gpus: h100-sxm`) is that of its main field."""
+    """Set a nested key; text on the way (`gpus: h100-sxm`) is that of its main field."""
     inner = said
     for key in keys[:-1]:
         known = inner.get(key)

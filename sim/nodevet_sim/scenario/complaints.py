@@ -1,4 +1,4 @@
-"""pydantic's errors in our words, each at the position of the node that it is about."""
+"""pydantic's errors in our words, each at the position of its node."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, get_args
@@ -50,7 +50,7 @@ def complaints(
 ) -> Iterator[Complaint]:
     """What is wrong, node by node. `fields` names the known keys of each model in the tree.
 
-    Empty only where all that is wrong is a Broken node, which is told already.
+    Empty only if the sole problem is a Broken node, which is already reported.
     """
     groups: dict[tuple[str | int, ...], tuple[Spot, list[ErrorDetails]]] = {}
     for detail in error.errors(include_url=False):
@@ -76,7 +76,7 @@ def complaints(
 
 
 def _about_mappings(details: list[ErrorDetails], inner: bool) -> list[ErrorDetails]:
-    """If a mapping met a union, only what its mapping member says of it is of use."""
+    """If a mapping meets a union, only the error of the union's mapping member is useful."""
     useful = [detail for detail in details if detail["type"] in IN_MAPPINGS]
     return useful if useful or inner else details
 
@@ -151,7 +151,7 @@ def _unknown_key(
 
 
 def _noun(detail: ErrorDetails) -> str:
-    """What the type, the bound or the list of choices asks for."""
+    """The expectation of the type, the bound or the list of choices."""
     kind, context = detail["type"], detail.get("ctx", {})
     if kind in NOUNS:
         return NOUNS[kind]

@@ -1,4 +1,4 @@
-"""From what a scenario says of a node to the node, whole."""
+"""Build the complete node from its scenario."""
 
 import posixpath
 from collections.abc import Iterator, Mapping
@@ -139,7 +139,7 @@ def _state(spec: NodeSpec, healthy: Healthy, patch: Patch) -> dict[str, str]:
 
 
 def _without(healthy: Healthy, patch: Patch) -> tuple[dict[str, Content | None], dict[str, str]]:
-    """Files and links as the patch has them, without what is gone."""
+    """Files and links of the patch, without removed ones."""
     addresses = (*(healthy.address(gpu) for gpu in patch.gone), *patch.gone_slots)
     slots = tuple(f"/{address[:-1]}" for address in addresses)  # a GPU's sound is gone, too
 
@@ -196,7 +196,7 @@ DeviceFileMode: 438
 def _own_files(
     spec: NodeSpec, files: Mapping[str, Content | None], links: Mapping[str, str]
 ) -> dict[str, Content | None]:
-    """What the node itself says of single files; None takes a file away."""
+    """The node's own contents of single files; None removes a file."""
     found: dict[str, Content | None] = {}
     folders = {path.rpartition("/")[0] for path in files}
     for name, text in spec.part.files.items():
@@ -300,7 +300,7 @@ def _is_persistent(state: Mapping[str, str]) -> bool:
 
 
 def _sources(spec: NodeSpec, laid: Overlay) -> dict[str, str]:
-    """Where each part of the hardware comes from, for people."""
+    """The source of each part of the hardware, for people."""
     gpus, wanted = spec.part.gpus, spec.part.tree
     found = {"generated": "sys, proc"}
     if gpus is not None:

@@ -1,4 +1,4 @@
-"""What is wrong with a scenario, and how it is said: where, what, what to do next."""
+"""The problems of a scenario, and their form: where, what, what to do next."""
 
 from collections.abc import Iterable
 
@@ -6,7 +6,7 @@ from nodevet.base.problems import Problem, problems_text
 
 
 class ScenarioError(Exception):
-    """The scenario cannot be used. `problems` holds every one that was found."""
+    """The scenario cannot be used. `problems` holds all of them."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(dict.fromkeys(problems))

@@ -42,7 +42,7 @@ def _area(name: str) -> str:
 
 
 def _short(field: str) -> Callable[[Any], Any]:
-    """Text in the place of a mapping is the value of its main field."""
+    """Text instead of a mapping is the value of its main field."""
     return lambda value: {field: value} if isinstance(value, str) else value
 
 

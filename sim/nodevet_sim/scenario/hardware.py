@@ -1,4 +1,4 @@
-"""The machine and the NVML state of a node that its scenario asks for."""
+"""The machine and the NVML state that the scenario of a node describes."""
 
 import hashlib
 from dataclasses import replace
@@ -17,7 +17,7 @@ SAYS_NOTHING = "it does not say which GPUs it has; write gpus: h100-sxm, or gpus
 
 
 def cpus_of(part: NodePart) -> int:
-    """How many CPUs the node has, where its machine is generated."""
+    """The number of CPUs of the node, if its machine is generated."""
     sockets, cores, _ = _shape(part, _kind(part))
     return sockets * cores * (1 if part.smt is False else 2)
 
@@ -116,7 +116,7 @@ def _in_domain(known: dict[str, str] | None, part: NodePart) -> dict[str, str] |
 
 
 def _driver(known: dict[str, str], version: str) -> dict[str, str]:
-    """The state of another driver: what bears the version of the old one bears the new one."""
+    """The state of another driver: every value with the old version gets the new one."""
     old = known.get("driver_version", "")
     return {
         key: value.replace(old, version)
@@ -127,7 +127,7 @@ def _driver(known: dict[str, str], version: str) -> dict[str, str]:
 
 
 def _refined(spec: NodeSpec, machine: SimulatedMachine) -> SimulatedMachine:
-    """The machine with what the node says of its CPUs, memory and devices."""
+    """The machine with the node's own CPUs, memory and devices."""
     part, numa = spec.part, spec.part.numa
     if numa is not None:
         machine = replace(

@@ -15,7 +15,7 @@ ENDINGS = (".yaml", ".yml")
 
 
 def folder() -> Path:
-    """Where the shipped scenarios are."""
+    """The folder of the shipped scenarios."""
     return Path(str(files("nodevet_sim").joinpath("scenarios")))
 
 

@@ -1,4 +1,4 @@
-"""A captured tree over generated files: what the capture describes, it alone describes. Pure."""
+"""A captured tree over generated files: it replaces everything that it describes. Pure."""
 
 import posixpath
 import re
@@ -70,7 +70,8 @@ def lay(
 
 
 def resolved(path: str, links: Mapping[str, str]) -> str:
-    """The path with the links in its folders followed, so that a file is written where it is.
+    """The path after following the links in its folders, so that a file is written to its real
+    place.
 
     Raises ValueError if they lead in circles or out of the tree.
     """

@@ -156,7 +156,7 @@ class _ScenarioReader:
             self.nodes[spec.name] = spec
 
     def body(self, node: Node, path: str) -> tuple[Said, dict[str, Origin]]:
-        """What a node or a template says, judged by itself; and where."""
+        """The keys of a node or a template, validated separately, and their places."""
         if isinstance(node, Scalar) and node.value is None:
             return {}, {}
         if not isinstance(node, Mapping):

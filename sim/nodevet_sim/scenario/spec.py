@@ -1,4 +1,4 @@
-"""A node as its scenario says it, before it is described; and where it says so."""
+"""A node's part of the scenario, before it is described, and its places."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -30,7 +30,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class NodeSpec:
-    """One node. `said` and `part` are the same, as plain data and typed."""
+    """One node. `said` and `part` have the same content, as plain and as typed data."""
 
     name: str
     part: NodePart

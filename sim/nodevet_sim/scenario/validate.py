@@ -15,7 +15,7 @@ MERGED = ("nvml", "files", "modules")  # of template and node, key by key; their
 
 
 def spelled(node: Mapping) -> dict[str, object]:
-    """The tree as plain data, but each value of MERGED as text, as it is spelled."""
+    """The tree as plain data, but each value of MERGED as text, in its spelling."""
     return {
         entry.key: _texts(entry.value) if entry.key in MERGED else plain(entry.value)
         for entry in node.entries

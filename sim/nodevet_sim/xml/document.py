@@ -1,4 +1,4 @@
-"""An XML file as elements that know where they stand; hostile ones are refused.
+"""An XML file as elements that know their position; refuses hostile files.
 
 Only expat itself is used, so that the declarations that make a small file large in
 memory (entities, default attributes) can be refused. A DTD without them, as

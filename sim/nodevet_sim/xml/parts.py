@@ -56,7 +56,7 @@ HEALTH = {  # element -> shift and numbers, NVML_GPU_FABRIC_HEALTH_MASK_*
 
 
 def event_reasons(gpu: Element) -> dict[str, str]:
-    """The bit mask, where nvidia-smi tells of any reason; the tags were renamed with 535."""
+    """The bit mask, if nvidia-smi prints any reason; driver 535 renamed the tags."""
     told = False
     mask = 0
     for kind in ("throttle", "event"):

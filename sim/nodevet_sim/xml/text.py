@@ -1,7 +1,7 @@
 """How one text of `nvidia-smi -q -x` is read: numbers with units, words, errors. Pure.
 
-A reader takes the text and gives the value as an NVML state writes it; it raises
-ValueError or LookupError where the text is none of its kind.
+A reader takes the text and gives the value as an NVML state writes it; it raises ValueError or
+LookupError if the text has another form.
 """
 
 import re
@@ -64,7 +64,7 @@ RECOVERY = {
 
 
 def text(shown: str) -> str:
-    """A text as it is. One that the library would take for an order is refused."""
+    """A text, unchanged. Refuses a text that the library would read as an order."""
     if "\n" in shown or len(shown.encode()) > 255:
         raise ValueError("not one line of at most 255 bytes")
     if shown == "hang" or shown.startswith("NVML_ERROR_"):
@@ -73,7 +73,7 @@ def text(shown: str) -> str:
 
 
 def identity(shown: str) -> str:
-    """A text that no two GPUs share, and so none that stands for what was withheld."""
+    """A text that no two GPUs share, so no placeholder for a withheld value."""
     if plainly(shown) in WITHHELD:
         raise ValueError("withheld by nvidia-smi")
     return text(shown)

@@ -1,17 +1,16 @@
 """What each element of <gpu> is in an NVML state: the table, and how it is applied.
 
 The keys are those of nodevet.evidence.gpu.Gpu; nodevet/remote/probe/gpu_values.py and gpu_health.py
-say which NVML call answers each. Names of elements are those of the schemas v10 (driver
-418) to v13 (580 and later); where one was renamed, the first that has a value counts.
+say which NVML call answers each. Names of elements are those of the schemas v10 (driver 418) to v13
+(580 and later); if one was renamed, the first one with a value counts.
 
-What the evidence has and `nvidia-smi -q -x` does not print, so that NVML answers
-NOT_SUPPORTED: the NVLinks, gsp_firmware_enabled, event_reasons_supported, the locked
-clocks. What it prints and the evidence cannot carry: MIG devices and their memory, the
-counters by part of the SRAM, remapped rows that are inactive, addresses of retired pages,
-reset_required, power of memory and module, power smoothing, fans, PCIe throughput, encoders,
-supported clocks, how long sw_power_cap and sync_boost held, platform (chassis, tray, slot),
-graphics processes, accounting.
-Memory is in whole MiB there and power in hundredths of a watt, so no finer here.
+Fields of the evidence that `nvidia-smi -q -x` does not print, so NVML answers NOT_SUPPORTED: the
+NVLinks, gsp_firmware_enabled, event_reasons_supported, the locked clocks. Printed values that the
+evidence has no field for: MIG devices and their memory, the counters by part of the SRAM, remapped
+rows that are inactive, addresses of retired pages, reset_required, power of memory and module,
+power smoothing, fans, PCIe throughput, encoders, supported clocks, how long sw_power_cap and
+sync_boost held, platform (chassis, tray, slot), graphics processes, accounting. Memory is in whole
+MiB there and power in hundredths of a watt, so no finer here.
 """
 
 from xml.etree.ElementTree import Element
