@@ -243,9 +243,9 @@ def _in_words(why: str) -> str:
     'governor: input/output error (EIO)'
     """
 
-    def worded(found: re.Match[str]) -> str:
-        number = getattr(errno, found[2], None)
-        return f"{found[1]}{os.strerror(number).lower()} ({found[2]})" if number else found[0]
+    def worded(match: re.Match[str]) -> str:
+        number = getattr(errno, match[2], None)
+        return f"{match[1]}{os.strerror(number).lower()} ({match[2]})" if number else match[0]
 
     return _ERRNO.sub(worded, why) if "E" in why else why
 
@@ -546,9 +546,9 @@ class HostReport(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_transient(self) -> bool:
         """Whether something is unknown, and all of it since a state that passes by itself."""
-        unknown = [each for each in self.findings if each.verdict is Verdict.UNKNOWN]
+        unknown = [finding for finding in self.findings if finding.verdict is Verdict.UNKNOWN]
         vetted = self.status is Status.VETTED
-        return vetted and bool(unknown) and all(each.transient for each in unknown)
+        return vetted and bool(unknown) and all(finding.transient for finding in unknown)
 
     @property
     def unjudged(self) -> str:
@@ -742,8 +742,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def summaries(self) -> Sequence[HostSummary]:
         """Of every host; what needs no finding asks these, which takes no decoding."""
-        found: Sequence[HostSummary] | None = getattr(self.hosts, "summaries", None)
-        return [host.summary for host in self.hosts] if found is None else found
+        host_summaries: Sequence[HostSummary] | None = getattr(self.hosts, "summaries", None)
+        return [host.summary for host in self.hosts] if host_summaries is None else host_summaries
 
     @property
     def exit_code(self) -> int:
@@ -761,12 +761,12 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         """Whether a host fails something that is not known from before."""
         least = self.fail_on.rank
         old = Counter(
-            each.host
-            for each in news.standing
-            if each.verdict is Verdict.FAIL
-            and each.severity.rank >= least
-            and each.place >= 0
-            and not each.new
+            standing.host
+            for standing in news.standing
+            if standing.verdict is Verdict.FAIL
+            and standing.severity.rank >= least
+            and standing.place >= 0
+            and not standing.new
         )
         failing = (
             (host.host, verdict, severity, number)

@@ -68,7 +68,11 @@ def _title(host: HostReport) -> str:
     for (verdict, _), number in host.kinds.items():
         counts[verdict] += number
     order = (*WORST, Verdict.OK, Verdict.NOT_APPLICABLE)
-    totals = [f"{counts[each]} {each.value.replace('_', ' ')}" for each in order if counts[each]]
+    totals = [
+        f"{counts[verdict]} {verdict.value.replace('_', ' ')}"
+        for verdict in order
+        if counts[verdict]
+    ]
     return f"{name(host.host)}  {host.outcome.words.upper()}  {', '.join(totals)}".rstrip()
 
 

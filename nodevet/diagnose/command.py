@@ -150,7 +150,7 @@ def command(
     context = open_context(project, names)
     captured = incident.IncidentCapture()
     if bundle:
-        found = diagnose_visits(incident.read(bundle), context)
+        diagnosis = diagnose_visits(incident.read(bundle), context)
     else:
         hosts = Targets(names=targets, inventories=inventories, limit=limit).hosts()
         reached = fleet_options(context=context, commands=False, engine=engine_for(hosts), **reach)
@@ -161,12 +161,12 @@ def command(
             click.get_current_context().exit(watch_rounds(look, display, duration))
         with Bar(len(hosts), display) as bar:
             bar.start()
-            found = look(save=captured.keep if capture else None, done=bar.advance)
+            diagnosis = look(save=captured.keep if capture else None, done=bar.advance)
     try:
-        sinks.show(found, lambda: diagnosis_sheet(found, rules=rules))
+        sinks.show(diagnosis, lambda: diagnosis_sheet(diagnosis, rules=rules))
     finally:  # neither file is lost because the other cannot be written
         if capture:
             captured.write(capture, redact=redact)
-    if capture and (why := incident.remember(found, capture)):
+    if capture and (why := incident.remember(diagnosis, capture)):
         say(f"the bundle is not recorded: {why}")
-    click.get_current_context().exit(found.exit_code)
+    click.get_current_context().exit(diagnosis.exit_code)

@@ -38,7 +38,9 @@ def _sum(
         for process in processes
         if process.pid not in counted
     ]
-    return None if not ticks or None in ticks else sum(each for each in ticks if each is not None)
+    return (
+        None if not ticks or None in ticks else sum(count for count in ticks if count is not None)
+    )
 
 
 def _used(

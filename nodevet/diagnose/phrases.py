@@ -116,10 +116,13 @@ def unread(gpus: Iterable[GpuDiagnosis]) -> list[tuple[str, str, str]]:
 def suspects(host: HostDiagnosis) -> tuple[list[SuspectLine], str]:
     """The likeliest, and where the others are: `and 3 more: nodevet check gpu007`."""
     lines = rank_suspects(host.suspects, host.gpus)
-    left = len(lines) - MOST
+    hidden = len(lines) - MOST
     others = count(host.others, "difference") if host.others else ""
     slow = "slows" if host.others == 1 else "slow"
-    texts = [f"{left} more" if left > 0 else "", f"{others} that {slow} no GPU" if others else ""]
+    texts = [
+        f"{hidden} more" if hidden > 0 else "",
+        f"{others} that {slow} no GPU" if others else "",
+    ]
     parts = [text for text in texts if text]
     rest = f"and {' and '.join(parts)}: nodevet check {name(host.host)}" if parts else ""
     return lines[:MOST], rest if lines else ""

@@ -137,8 +137,8 @@ def command(
     if measure:
         words = (workload, *targets)
         given = Sinks(formats, display=display, known=("json",)) if formats else None
-        asked = {"seconds": seconds, "user": run_as, "workers": workers}
-        _measure(words, on, inventories, reach, given, asked)
+        loader_options = {"seconds": seconds, "user": run_as, "workers": workers}
+        _measure(words, on, inventories, reach, given, loader_options)
         return
     sinks = Sinks(formats, display=display, known=FORMATS)
     if workload.startswith("@") and not Path(workload).exists():
@@ -149,9 +149,9 @@ def command(
     job = read_workload(Path(workload))
     check_batch(job, batch)
     chosen = Targets(names=targets, inventories=inventories, limit=limit)
-    found = answer_on_nodes(job, _nodes(chosen, evidence, reach, display), batch)
-    sinks.show(found, lambda: feed_sheet(found, plot=plot))
-    click.get_current_context().exit(found.exit_code)
+    answer = answer_on_nodes(job, _nodes(chosen, evidence, reach, display), batch)
+    sinks.show(answer, lambda: feed_sheet(answer, plot=plot))
+    click.get_current_context().exit(answer.exit_code)
 
 
 MEASURING = ("on", "seconds", "workers", "run_as")
@@ -162,7 +162,7 @@ def _refuse_mixed(context: click.Context, *, measure: bool) -> None:
     """Raises click.UsageError for an option of the command's other half."""
     for name in ANSWERING if measure else MEASURING:
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            option = next(each for each in context.command.params if each.name == name).opts[-1]
+            option = next(param for param in context.command.params if param.name == name).opts[-1]
             if measure:
                 raise click.UsageError(f"{option} is for a workload; leave it out with --measure")
             hint = " (the file has a field for it)" if name == "workers" else ""
@@ -175,7 +175,7 @@ def _measure(
     inventories: tuple[str, ...],
     reach: Mapping[str, Any],
     sinks: "Sinks | None",
-    asked: Mapping[str, Any],
+    loader_options: Mapping[str, Any],
 ) -> None:
     """Print the rates of a loader on one host: as a block for a workload file, or in the requested
     format.
@@ -189,11 +189,11 @@ def _measure(
 
     needs_output()
     hosts = Targets(names=(on,), inventories=inventories).hosts()
-    found = measure(words, hosts, fleet_options(**reach), **asked)
+    measured = measure(words, hosts, fleet_options(**reach), **loader_options)
     if sinks:
-        sinks.write(lambda _: indented(found), sinks.sinks)
+        sinks.write(lambda _: indented(measured), sinks.sinks)
     else:
-        click.echo(block(found), nl=False)
+        click.echo(block(measured), nl=False)
 
 
 def _nodes(

@@ -52,7 +52,7 @@ class Doing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HostEnded(msgspec.Struct, frozen=True, kw_only=True):
-    """`may_fail`: how many more hosts may fail. `stopped`: why the run begins no further host."""
+    """`may_fail`: how many more hosts may fail. `stopped`: why the run starts no more hosts."""
 
     result: HostResult
     may_fail: int = 0

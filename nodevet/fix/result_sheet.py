@@ -318,13 +318,15 @@ def _changed_resources(step: StepResult, contents: Contents) -> Iterator[tuple[s
             times = _times(len(resources)) if len(general) == 1 else ""
             lines = tuple(map(_general, diffs.get(resources[0], ())))
             change = f"{before} → {after_text}"
-            whole = "absent" in (before, after_text)
-            if lines and whole:
+            is_new_or_removed = "absent" in (before, after_text)
+            if lines and is_new_or_removed:
                 change += f", {count(len(lines) - 1, 'line')}"
             elif lines and after_text == f"{before}, other content":
                 change = "changed"
             more_text = f" and {hidden} more" if hidden else ""
-            diff = Diff(resource, lines, whole, resources[0] in closed) if lines else None
+            diff = (
+                Diff(resource, lines, is_new_or_removed, resources[0] in closed) if lines else None
+            )
             yield f"{resource}{more_text}: {change}{times}", diff
 
 

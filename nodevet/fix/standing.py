@@ -72,11 +72,11 @@ class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def waiting(self) -> tuple[HostResult, ...]:
         """The hosts that the run has not started."""
-        begun = {host.host for host in self.in_hand}
+        started = {host.host for host in self.in_hand}
         return tuple(
             host
             for host in self.result.asked
-            if host.outcome is Outcome.NOT_ATTEMPTED and host.host not in begun
+            if host.outcome is Outcome.NOT_ATTEMPTED and host.host not in started
         )
 
 

@@ -100,8 +100,8 @@ def _resume_text(status: RunStatus, folder: str) -> str:
     if result.kind == "rollback":
         return f"nodevet rollback {folder}"
     command = f"nodevet apply --resume {folder}{baselines_of(result)}"
-    hosts = count(len(status.in_hand), "host")
-    effect = f"reads {hosts} that were interrupted" if status.in_hand else ""
+    hosts = count(len(status.in_hand), "interrupted host")
+    effect = f"reads {hosts}" if status.in_hand else ""
     if CONFIRMED in result.options:
         if not result.leaves_changes:
             return f"{FIX_AGAIN} (nothing was changed; with the same options)"

@@ -136,8 +136,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
         """The exit code of the hosts; 3 if the outcome of the run itself is unknown."""
         if self.unknown:
             return 3
-        asked = self.asked
-        return exit_code(asked) or int(not all(self.good(host.outcome) for host in asked))
+        requested = self.asked
+        return exit_code(requested) or int(not all(self.good(host.outcome) for host in requested))
 
     @property
     def asked(self) -> tuple[HostResult, ...]:

@@ -74,7 +74,10 @@ class GpuKind(Kind):
         if len(words) != 5 or words[0] != "nvidia-smi" or words[3] not in ("-e", "-mig"):
             return None
         field = {"-e": "ecc_pending", "-mig": "mig_pending"}[words[3]]
-        state = next((each for each in states if each.resource == setting(words[2], field)), None)
+        state = next(
+            (candidate for candidate in states if candidate.resource == setting(words[2], field)),
+            None,
+        )
         if state is None or state.why or not isinstance(state.value, bool):
             return None
         return state.value is (words[4] == "1")

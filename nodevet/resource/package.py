@@ -87,21 +87,21 @@ class PackageKind(Kind):
 
         This works only if the step used apt-get: the versions come from the node's repositories.
         """
-        if not any("apt-get" in each.words for each in actions if isinstance(each, RunCommand)):
+        if not any("apt-get" in state.words for state in actions if isinstance(state, RunCommand)):
             raise RestoreError(
                 f"{before.resource.label}: only what apt-get installed can be restored"
             )
         targets: list[str] = []
         marks: dict[str, list[str]] = {"auto": [], "hold": [], "unhold": []}
-        for each in sorted(siblings, key=lambda each: each.resource.name):
-            name = each.resource.name
-            if not each.exists:
+        for state in sorted(siblings, key=lambda state: state.resource.name):
+            name = state.resource.name
+            if not state.exists:
                 targets.append(f"{name}-")
                 continue
-            value = mapping(each)
+            value = mapping(state)
             version = value.get("version")
             if not isinstance(version, str) or not VERSION.fullmatch(version):
-                raise RestoreError(f"{each.resource.label}: {version!r} is not a version")
+                raise RestoreError(f"{state.resource.label}: {version!r} is not a version")
             targets.append(f"{name}={version}")
             marks["hold" if value.get("held") else "unhold"].append(name)
             if value.get("automatic"):

@@ -124,4 +124,4 @@ def _ids(connection: Connection, column: Any, *where: ColumnElement[bool]) -> se
 
 
 def _chunks(items: Sequence[int], size: int = CHUNK) -> Iterator[Sequence[int]]:
-    return (items[begin : begin + size] for begin in range(0, len(items), size))
+    return (items[offset : offset + size] for offset in range(0, len(items), size))

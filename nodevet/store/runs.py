@@ -68,8 +68,8 @@ def find_run(connection: Connection, ref: str, series: str | None = None) -> Rec
         query = query.offset(int(match[1] or 0)).limit(1)
         hint = "`nodevet runs` lists what was recorded"
     elif DAY.fullmatch(ref):
-        begin = instant(ref)
-        query = query.where(t.run.c.started >= begin, t.run.c.started < begin + 86400.0).limit(1)
+        start = instant(ref)
+        query = query.where(t.run.c.started >= start, t.run.c.started < start + 86400.0).limit(1)
         hint = "`nodevet runs` lists what was recorded, each with its day"
     else:
         exact = t.run.c.name == plain(ref)

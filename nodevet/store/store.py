@@ -211,8 +211,8 @@ class Store:
         query = visits.select_visits(run=self.run(run).id, hosts=hosts)
         section_names = None if sections is None else frozenset(sections)
         for rows in self._database.pages(query, t.visit):
-            for begin in range(0, len(rows), CHUNK):
-                chunk = rows[begin : begin + CHUNK]
+            for offset in range(0, len(rows), CHUNK):
+                chunk = rows[offset : offset + CHUNK]
                 with self._database.reading() as connection:
                     evidence = of_visits(connection, [row.id for row in chunk], section_names)
                 for row in chunk:

@@ -77,4 +77,4 @@ def holders(connection: Connection, parts: Collection[str]) -> set[str]:
 
 def _chunks(items: Iterable[Any]) -> Iterable[list[Any]]:
     ordered = sorted(items)
-    return (ordered[begin : begin + CHUNK] for begin in range(0, len(ordered), CHUNK))
+    return (ordered[offset : offset + CHUNK] for offset in range(0, len(ordered), CHUNK))

@@ -132,8 +132,8 @@ def reported(connection: Connection, hosts: Iterable[str], series: str | None) -
     names = {plain(host): host for host in hosts}
     host_names = list(names)
     visits: dict[str, int] = {}
-    for begin in range(0, len(host_names), CHUNK):
-        query = last.where(t.host.c.name.in_(host_names[begin : begin + CHUNK]))
+    for offset in range(0, len(host_names), CHUNK):
+        query = last.where(t.host.c.name.in_(host_names[offset : offset + CHUNK]))
         visits |= {names[row.host]: row.id for row in connection.execute(query)}
     return visits
 

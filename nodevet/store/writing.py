@@ -181,10 +181,10 @@ class HostWriting:
                     update(t.part).where(t.part.c.id == number).values(**values)
                 )
                 names_before = typed.decode(row_before.names, tuple[str, ...])
-                gone = [row["name"] for row in name_rows(number, name, names_before)]
+                removed = [row["name"] for row in name_rows(number, name, names_before)]
                 self._connection.execute(
                     delete(t.part_name).where(
-                        t.part_name.c.name.in_(gone), t.part_name.c.part == number
+                        t.part_name.c.name.in_(removed), t.part_name.c.part == number
                     )
                 )
             else:

@@ -303,7 +303,7 @@ def _ids(report: HostReport) -> tuple[tuple[str, str], ...]:
     subjects = {finding.subject for finding in report.findings}
     labels = {(one.label, one.bus_id or "", one.uuid or "") for one in subjects}
     return tuple(
-        (text(label), " · ".join(text(each) for each in ids if each))
+        (text(label), " · ".join(text(part_id) for part_id in ids if part_id))
         for label, *ids in sorted(labels)
         if any(ids)
     )

@@ -36,11 +36,11 @@ def news_of(run: Run, host_news: Iterable[HostNews], before: Before) -> RunNews:
         if told is None or not told.findings or summary.status is Status.INTERRUPTED:
             continue
         report = run.hosts[place]
-        for each in told.findings:
-            if each.news in (News.FIXED, News.GONE):
-                ended.append(_ended(each, report))
+        for finding in told.findings:
+            if finding.news in (News.FIXED, News.GONE):
+                ended.append(_ended(finding, report))
             else:
-                standing.append(_standing(each, report, before))
+                standing.append(_standing(finding, report, before))
     visited = {summary.host for summary in run.summaries}
     return RunNews(
         since=before.started,

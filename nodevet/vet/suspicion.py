@@ -92,11 +92,13 @@ def _changed(
 
 def _network(addresses: Iterable[str]) -> str:
     """The one network of these addresses: /24, or /64 of IPv6; empty if there is none."""
-    found = set()
+    networks = set()
     for address in addresses:
         with suppress(ValueError):
             ip = ipaddress.ip_address(address)
-            found.add(ipaddress.ip_network(f"{ip}/{24 if ip.version == 4 else 64}", strict=False))
+            networks.add(
+                ipaddress.ip_network(f"{ip}/{24 if ip.version == 4 else 64}", strict=False)
+            )
             continue
         return ""
-    return str(found.pop()) if len(found) == 1 else ""
+    return str(networks.pop()) if len(networks) == 1 else ""

@@ -92,14 +92,14 @@ def _bounded(members: Iterator[_Member], path: Path) -> Iterator[_Member]:
 
 def _prefix(path: Path, members: list[_Member]) -> tuple[str, ...]:
     """The parts of the path of the directory that holds sys or proc. Raises StateError."""
-    found: set[tuple[str, ...]] = set()
+    prefixes: set[tuple[str, ...]] = set()
     for member in members:
         parts = _parts(path, member.name)
-        found.update(parts[:at] for at in range(len(parts) - 1) if parts[at] in TREES)
-    if not found:
+        prefixes.update(parts[:at] for at in range(len(parts) - 1) if parts[at] in TREES)
+    if not prefixes:
         raise StateError(f"{path}: it contains neither sys nor proc; {GIVE}")
-    depth = min(map(len, found))
-    highest = sorted("/".join(parts) for parts in found if len(parts) == depth)
+    depth = min(map(len, prefixes))
+    highest = sorted("/".join(parts) for parts in prefixes if len(parts) == depth)
     if len(highest) > 1:
         shown = ", ".join(highest[:4])
         raise StateError(

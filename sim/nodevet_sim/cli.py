@@ -107,14 +107,14 @@ def down(fleets: tuple[str, ...], every: bool) -> int:
 
     _root()
     known = place.fleets()
-    wanted = known if every else fleets or (_fleet(None),)
-    for name in wanted:
+    chosen = known if every else fleets or (_fleet(None),)
+    for name in chosen:
         if name not in known:
             raise UserError(
                 f"fleet {name!r} is not up; fleets that are up: {', '.join(known) or 'none'}"
             )
     failed = 0
-    for name in wanted:
+    for name in chosen:
         try:
             control.down(place.FleetFolder(name))
         except (control.ControlError, OSError) as error:
@@ -166,16 +166,16 @@ def ssh(node: str, remote: tuple[str, ...], fleet: str | None) -> None:
     The exit code is ssh's. Options go before NODE; everything after NODE is the command.
     """
     where = _of(node, fleet)
-    found = _node(where, node)
-    if found["state"] in ("off", "failed"):
-        raise UserError(f"{node} is {found['state']}; start it with: nodevet sim reboot {node}")
+    status = _node(where, node)
+    if status["state"] in ("off", "failed"):
+        raise UserError(f"{node} is {status['state']}; start it with: nodevet sim reboot {node}")
     os.execvp(  # noqa: S606
         "ssh",
         [
             *("ssh", "-F", "none", "-l", "root", "-i", str(where.key)),
             *("-o", "IdentitiesOnly=yes", "-o", f"UserKnownHostsFile={where.known_hosts}"),
             *("-o", "StrictHostKeyChecking=yes", "-o", "LogLevel=ERROR"),
-            *("--", found["address"], *(remote[1:] if remote[:1] == ("--",) else remote)),
+            *("--", status["address"], *(remote[1:] if remote[:1] == ("--",) else remote)),
         ],
     )
 
@@ -248,12 +248,12 @@ def diff(node: str, fleet: str | None) -> int:
     """
     from nodevet_sim.nspawn.diff import DiskEntry
 
-    found = _ask(_of(node, fleet), {"do": "diff", "node": node})["changes"]
-    for path, before, after in found:
+    changes = _ask(_of(node, fleet), {"do": "diff", "node": node})["changes"]
+    for path, before, after in changes:
         for sign, row in (("-", before), ("+", after)):
             if row is not None:
                 click.echo(f"{sign} {ascii(path)[1:-1]}  {DiskEntry(*row)}")
-    return 1 if found else 0
+    return 1 if changes else 0
 
 
 @command.command(
@@ -331,11 +331,11 @@ def _of(node: str, fleet: str | None) -> Any:
         return _place(fleet)
     _root()
     living = [where for where in map(place.FleetFolder, place.fleets()) if where.control.exists()]
-    found = [where for where in living if any(each["name"] == node for each in _nodes(where))]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise UserError(f"several fleets have {node}; give one, such as --fleet {found[0].fleet}")
+    owners = [where for where in living if any(status["name"] == node for status in _nodes(where))]
+    if len(owners) == 1:
+        return owners[0]
+    if owners:
+        raise UserError(f"several fleets have {node}; give one, such as --fleet {owners[0].fleet}")
     raise UserError(f"node {node!r} is in no fleet that is up; list them with: nodevet sim list")
 
 

@@ -56,13 +56,13 @@ def _edac(machine: SimulatedMachine) -> Files:
         since = {"mc_name": driver, "seconds_since_reset": int(machine.uptime_s)}
         yield from lines(f"{EDAC}/mc{number}", {**since, **counts})
         for dimm in range(2):
-            told = {
+            files = {
                 "dimm_label": f"CPU_SrcID#{socket}_MC#{part}_Chan#{dimm}_DIMM#0",
                 "dimm_location": f"channel {dimm} slot 0 ",
                 "dimm_ce_count": 0,
                 "dimm_ue_count": 0,
             }
-            yield from lines(f"{EDAC}/mc{number}/dimm{dimm}", told)
+            yield from lines(f"{EDAC}/mc{number}/dimm{dimm}", files)
 
 
 def _bios(machine: SimulatedMachine) -> Files:

@@ -204,8 +204,8 @@ def _path(path: str) -> str:
 
 @lru_cache(maxsize=1 << 16)
 def _rule_of(path: str) -> tuple[str, int, Rule]:
-    found = _ONE_OF.fullmatch(path)
-    return RULES[(found.lastindex or 1) - 1 if found else -1]
+    match = _ONE_OF.fullmatch(path)
+    return RULES[(match.lastindex or 1) - 1 if match else -1]
 
 
 def behaviour(path: str, contents: Contents) -> tuple[int, str]:

@@ -99,11 +99,11 @@ class SimulatedMachine:
     @property
     def functions(self) -> tuple[SimulatedFunction, ...]:
         """Every function with every port above it, each once."""
-        found: dict[str, SimulatedFunction] = {}
+        by_address: dict[str, SimulatedFunction] = {}
         for function in (*self.gpus, *self.others):
-            for each in (function, *function.ports):
-                found.setdefault(each.address, each)
-        return tuple(found[address] for address in sorted(found))
+            for part in (function, *function.ports):
+                by_address.setdefault(part.address, part)
+        return tuple(by_address[address] for address in sorted(by_address))
 
     @property
     def nodes(self) -> tuple[str, ...]:

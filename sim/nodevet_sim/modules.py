@@ -45,25 +45,27 @@ def described(
     What is loaded is in /proc/modules, what is built in has a folder in /sys/module only;
     `wishes` go before both.
     """
-    found = dict(_loaded(files))
-    there = (*OF_KERNEL, *(OF_DRIVER if "nvidia" in found else ()))
+    loaded = dict(_loaded(files))
+    there = (*OF_KERNEL, *(OF_DRIVER if "nvidia" in loaded else ()))
     for name in there:
         if not any(path.startswith(f"sys/module/{name}/") for path in files):
-            found.setdefault(name, ModuleEntry(name, "available"))
-    gone = {name for name, how in wishes.items() if how in ("builtin", "none")}
+            loaded.setdefault(name, ModuleEntry(name, "available"))
+    unloaded = {name for name, how in wishes.items() if how in ("builtin", "none")}
     for name, how in wishes.items():
         if how in ("device", "boot", "available"):
-            before = found.get(name)
-            found[name] = ModuleEntry(name, how, *((before.size, before.users) if before else ()))
+            before = loaded.get(name)
+            loaded[name] = ModuleEntry(name, how, *((before.size, before.users) if before else ()))
     needs = _needs(files)
     modules = tuple(
-        ModuleEntry(each.name, each.how, each.size, each.users, tuple(sorted(needs.get(name, ()))))
-        for name, each in found.items()
-        if name not in gone
+        ModuleEntry(
+            module.name, module.how, module.size, module.users, tuple(sorted(needs.get(name, ())))
+        )
+        for name, module in loaded.items()
+        if name not in unloaded
     )
-    kept = {path: text for path, text in files.items() if _folder(path) not in gone}
-    for each in modules:
-        kept.setdefault(f"sys/module/{each.name}/initstate", "live\n")
+    kept = {path: text for path, text in files.items() if _folder(path) not in unloaded}
+    for module in modules:
+        kept.setdefault(f"sys/module/{module.name}/initstate", "live\n")
     for name, how in wishes.items():
         if how == "builtin":
             kept[f"sys/module/{name}/uevent"] = ""
@@ -73,15 +75,15 @@ def described(
 def known(modules: Collection[ModuleEntry]) -> str:
     """The simulated kernel's own list of them; see kernelfs/modules.c."""
     return "".join(
-        f"{each.name} {each.how} {','.join(each.needs) or '-'} {each.size} {each.users}\n"
-        for each in modules
+        f"{module.name} {module.how} {','.join(module.needs) or '-'} {module.size} {module.users}\n"
+        for module in modules
     )
 
 
 def _folder(path: str) -> str | None:
     """The module that a file of /sys/module is of."""
-    found = re.match(r"sys/module/([^/]+)/", path)
-    return found[1] if found else None
+    match = re.match(r"sys/module/([^/]+)/", path)
+    return match[1] if match else None
 
 
 def _fields(files: Mapping[str, Content]) -> Iterator[list[str]]:
@@ -109,8 +111,8 @@ def _names(by: str) -> list[str]:
 
 def _needs(files: Mapping[str, Content]) -> dict[str, set[str]]:
     """What each module needs: as /proc/modules has it of those that are loaded."""
-    found = {name: set(needs) for name, needs in NEEDS.items()}
+    needs_by_module = {name: set(needs) for name, needs in NEEDS.items()}
     for name, _, _, by, *_ in _fields(files):
         for other in _names(by):
-            found.setdefault(other, set()).add(name)
-    return found
+            needs_by_module.setdefault(other, set()).add(name)
+    return needs_by_module

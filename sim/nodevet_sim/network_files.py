@@ -308,7 +308,7 @@ def link_told(
     rates. 15E-255 is none."""
     up = state == "Active"
     rate = float(effective)
-    told = {
+    document = {
         "Operational Info": {
             "State": state,
             "Physical state": "LinkUp" if up else "N/A",
@@ -327,4 +327,4 @@ def link_told(
         },
     }
     status = {"code": 0, "message": "Success"}
-    return json.dumps({"result": {"output": told}, "status": status}, indent=4) + "\n"
+    return json.dumps({"result": {"output": document}, "status": status}, indent=4) + "\n"

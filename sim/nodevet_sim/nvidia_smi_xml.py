@@ -228,8 +228,8 @@ class XmlNode:
 
 def _nvidia_id(gpu: XmlGpu) -> str | None:
     """Its device id; None if it has none, or one that was made unrecognizable."""
-    found = gpu.pci_device
-    return found if found is not None and found.startswith("10de:") else None
+    device = gpu.pci_device
+    return device if device is not None and device.startswith("10de:") else None
 
 
 def _gts(generation: int | None) -> float | None:
@@ -304,13 +304,13 @@ def _gpu(document: XmlDocument, element: Element, index: int) -> XmlGpu:
 def _bus_id(document: XmlDocument, element: Element, index: int) -> str:
     """From <pci_bus_id>, else from the attribute `id`; invented if both withhold it. Raises
     StateError."""
-    found = convert(document, element.find("pci/pci_bus_id"), bus_id)
-    if found is not None and not found.startswith("NVML_ERROR_"):
-        return found
+    address = convert(document, element.find("pci/pci_bus_id"), bus_id)
+    if address is not None and not address.startswith("NVML_ERROR_"):
+        return address
     try:
         return bus_id(element.get("id", ""))
     except ValueError:
-        if found is not None and plainly(element.get("id", "")) in (*WITHHELD, *NOTHING):
+        if address is not None and plainly(element.get("id", "")) in (*WITHHELD, *NOTHING):
             return f"{MADE_UP}:{index + 1:02x}:00.0"
         what = "a <gpu> without a bus id, neither as its id nor in <pci_bus_id>"
         raise document.error(element, f'{what}; write <gpu id="00000000:3B:00.0">') from None

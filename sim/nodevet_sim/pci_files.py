@@ -76,14 +76,14 @@ def _roots(machine: SimulatedMachine) -> dict[str, str]:
 
 def placed(machine: SimulatedMachine) -> dict[str, tuple[str, SimulatedFunction]]:
     """Address -> (directory below sys, function), of every function and port."""
-    found: dict[str, tuple[str, SimulatedFunction]] = {}
+    places: dict[str, tuple[str, SimulatedFunction]] = {}
     for function in (*machine.gpus, *machine.others):
         place = _place(function)
-        found[function.address] = (place, function)
+        places[function.address] = (place, function)
         for port in function.ports:
             place = place.rsplit("/", 1)[0]
-            found.setdefault(port.address, (place, port))
-    return found
+            places.setdefault(port.address, (place, port))
+    return places
 
 
 def _place(function: SimulatedFunction) -> str:

@@ -40,8 +40,8 @@ def build(into: Path) -> tuple[Path, ...]:
 
 def _compile(compiler: str, sources: Path, name: str, into: Path) -> Path:
     target = into / name
-    found = [str(path) for pattern in SOURCES[name] for path in sorted(sources.glob(pattern))]
-    command = [compiler, *FLAGS, "-o", str(target), *found, "-ldl"]
+    paths = [str(path) for pattern in SOURCES[name] for path in sorted(sources.glob(pattern))]
+    command = [compiler, *FLAGS, "-o", str(target), *paths, "-ldl"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise ProgramError(f"gcc could not build {target}:\n{done.stderr.strip()}")

@@ -195,15 +195,19 @@ def with_devices(
     None leaves those there are. With `nic_kind`, of NICS, all NICs are of that kind.
     """
     if nic_kind is not None:
-        others = (_kind(each, NICS[nic_kind]) for each in machine.others)
+        others = (_kind(function, NICS[nic_kind]) for function in machine.others)
         machine = replace(machine, others=tuple(others))
-    for model, wanted in ((NICS[nic_kind or "infiniband"], nics), (NVME, nvme)):
-        if wanted is None:
+    for model, count in ((NICS[nic_kind or "infiniband"], nics), (NVME, nvme)):
+        if count is None:
             continue
-        same = [each for each in machine.others if each.class_code[:4] == model.class_code[:4]]
-        gone = {each.address for each in same[wanted:]}
-        left = tuple(each for each in machine.others if each.address not in gone)
-        machine = _added(replace(machine, others=left), [model] * (wanted - len(same)))
+        same = [
+            function
+            for function in machine.others
+            if function.class_code[:4] == model.class_code[:4]
+        ]
+        removed = {function.address for function in same[count:]}
+        left = tuple(function for function in machine.others if function.address not in removed)
+        machine = _added(replace(machine, others=left), [model] * (count - len(same)))
     return machine
 
 
@@ -229,8 +233,8 @@ def _added(machine: SimulatedMachine, devices: Iterable[SimulatedFunction]) -> S
 
 def _free(machine: SimulatedMachine) -> tuple[int, int]:
     """A PCI domain without GPUs and an even bus in it with two free numbers."""
-    taken = [each.address.split(":") for each in machine.functions]
-    theirs = {int(each.address.split(":")[0], 16) for each in machine.gpus}
+    taken = [function.address.split(":") for function in machine.functions]
+    theirs = {int(function.address.split(":")[0], 16) for function in machine.gpus}
     domain = next(number for number in range(1, 256) if number not in theirs)
     buses = {int(bus, 16) for where, bus, _ in taken if int(where, 16) == domain}
     return domain, next(bus for bus in range(0, 254, 2) if not buses & {bus, bus + 1})

@@ -46,8 +46,8 @@ def dpkg_rows(package: str, version: str, *, held: bool = False) -> tuple[str, .
 
 def daemon(default: str = "nvidia", program: str = RUNTIME) -> str:
     """The configuration of Docker that has NVIDIA's runtime, which is this program."""
-    told = {"default-runtime": default, "runtimes": {"nvidia": {"path": program}}}
-    return json.dumps(told, indent=1) + "\n"
+    settings = {"default-runtime": default, "runtimes": {"nvidia": {"path": program}}}
+    return json.dumps(settings, indent=1) + "\n"
 
 
 def specification(state: Mapping[str, str], *, mounts: tuple[str, ...] = (), more: int = 0) -> str:
@@ -99,7 +99,7 @@ def diagnostic(
         for gpu, serial in enumerate(serials)
         if serial and not serial.startswith("NVML_")
     ]
-    told = {
+    document = {
         "DCGM Diagnostic": {"test_categories": [{"category": "Hardware", "tests": tests}]},
         "entity_groups": [{"entity_group": "GPU", "entity_group_id": 1, "entities": entities}],
         "metadata": {
@@ -107,4 +107,4 @@ def diagnostic(
             "Driver Version Detected": state.get("driver_version", ""),
         },
     }
-    return json.dumps(told, indent=1) + "\n"
+    return json.dumps(document, indent=1) + "\n"

@@ -232,10 +232,10 @@ class Sshd:
 
 def _sshd() -> str:
     """The absolute path of sshd, without which it refuses to run. Raises SshdError."""
-    found = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
-    if found is None:
+    program = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
+    if program is None:
         raise SshdError("sshd is not installed (Debian: openssh-server)")
-    return os.path.abspath(found)  # noqa: PTH100  # a link must stay a link
+    return os.path.abspath(program)  # noqa: PTH100  # a link must stay a link
 
 
 def _leash() -> tuple[str, ...]:
@@ -245,9 +245,9 @@ def _leash() -> tuple[str, ...]:
 
 def _version() -> tuple[int, int]:
     """OpenSSH's version, as `ssh -V` prints it."""
-    said = subprocess.run(["ssh", "-V"], capture_output=True, text=True, check=False).stderr
-    found = re.search(r"OpenSSH_(\d+)\.(\d+)", said)
-    return (int(found[1]), int(found[2])) if found else (0, 0)
+    output = subprocess.run(["ssh", "-V"], capture_output=True, text=True, check=False).stderr
+    match = re.search(r"OpenSSH_(\d+)\.(\d+)", output)
+    return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
 def _free_port(address: str) -> int:
@@ -267,16 +267,16 @@ def _run(*argv: str) -> None:
 
 def _descendants(pid: int) -> list[int]:
     """Every process below one, from /proc/<pid>/task/<tid>/children."""
-    found: list[int] = []
+    pids: list[int] = []
     waiting = [pid]
     while waiting:
         parent = waiting.pop()
         for task in Path(f"/proc/{parent}/task").glob("*/children"):
             with suppress(OSError):
                 children = [int(word) for word in task.read_text(encoding="ascii").split()]
-                found += children
+                pids += children
                 waiting += children
-    return found
+    return pids
 
 
 def _hold_privsep() -> int:

@@ -142,30 +142,30 @@ def for_each(known: Mapping[str, str], changes: Mapping[str, str]) -> dict[str, 
 
     Raises StateError for a key that no state has, or a GPU that this one lacks.
     """
-    found, count = dict(known), count_of({**known, **changes})
+    state, count = dict(known), count_of({**known, **changes})
     for key, value in changes.items():
         line(key, value)
         gpu = GPU_KEY.fullmatch(key)
         if gpu is None:
-            found[key] = value
+            state[key] = value
         elif gpu[1] == "*":
-            found.update({f"gpu.{index}.{gpu[2]}": value for index in range(count)})
+            state.update({f"gpu.{index}.{gpu[2]}": value for index in range(count)})
         elif int(gpu[1]) >= count:
             raise StateError(f"{key}: the node has no GPU {gpu[1]}, but {count} of them")
         else:
-            found[f"gpu.{int(gpu[1])}.{gpu[2]}"] = value
-    return found
+            state[f"gpu.{int(gpu[1])}.{gpu[2]}"] = value
+    return state
 
 
-def without_gpus(known: Mapping[str, str], gone: Sequence[int]) -> dict[str, str]:
+def without_gpus(known: Mapping[str, str], removed: Sequence[int]) -> dict[str, str]:
     """The state as NVML lists it without these GPUs: those behind them move up."""
-    left = [index for index in range(count_of(known)) if index not in gone]
-    places = {str(index): place for place, index in enumerate(left)}
-    found = {}
+    remaining = [index for index in range(count_of(known)) if index not in removed]
+    places = {str(index): place for place, index in enumerate(remaining)}
+    state = {}
     for key, value in known.items():
         gpu = GPU_KEY.fullmatch(key)
         if gpu is None or gpu[1] == "*":
-            found[key] = value
+            state[key] = value
         elif gpu[1] in places:
-            found[f"gpu.{places[gpu[1]]}.{gpu[2]}"] = value
-    return {**found, "count": str(len(left))}
+            state[f"gpu.{places[gpu[1]]}.{gpu[2]}"] = value
+    return {**state, "count": str(len(remaining))}

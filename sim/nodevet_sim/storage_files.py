@@ -55,8 +55,8 @@ MOUNTSTATS = "proc/1/mountstats"
 
 def drives(machine: SimulatedMachine) -> Iterator[tuple[str, str, SimulatedFunction]]:
     """(name, directory below sys, function) of every NVMe controller."""
-    found = sorted(placed(machine).items())
-    on_bus = [each for _, each in found if each[1].class_code.startswith("0108")]
+    placed_functions = sorted(placed(machine).items())
+    on_bus = [each for _, each in placed_functions if each[1].class_code.startswith("0108")]
     for at, (place, function) in enumerate(on_bus):
         yield f"nvme{at}", f"{place}/nvme/nvme{at}", function
 

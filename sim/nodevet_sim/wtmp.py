@@ -20,13 +20,13 @@ class BootRecord:
 
 def text(boots: Sequence[BootRecord]) -> bytes:
     """The file after these boots, the oldest first."""
-    found = []
+    records = []
     for boot, after in zip(boots, (*boots[1:], None), strict=True):
-        found.append(record(BOOT, "reboot", boot.at_s))
+        records.append(record(BOOT, "reboot", boot.at_s))
         if boot.shut_down and after is not None:
             at_s = max(boot.at_s, after.at_s - SHUTDOWN_S)
-            found.append(record(RUN_LEVEL, "shutdown", at_s))
-    return b"".join(found)
+            records.append(record(RUN_LEVEL, "shutdown", at_s))
+    return b"".join(records)
 
 
 def record(kind: int, user: str, at_s: float) -> bytes:

@@ -195,7 +195,7 @@ def test_a_run_that_is_resumed_begins_nothing(machine: Machine) -> None:
         f"made-up; head -1 {machine.run()}/journal.jsonl > made-up/journal.jsonl"
     )
     said = machine.on("nodevet apply -b base --resume made-up; echo code $?")
-    assert "it was confirmed once, for what was begun then" in said
+    assert "it was confirmed once, for the steps that were started then" in said
     assert "code 1" in said
     assert machine.governor == "powersave"
     machine.on("sed -i s/performance/ondemand/ made-up/plan.json")

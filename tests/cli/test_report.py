@@ -74,7 +74,7 @@ def test_all_tells_the_rules_and_draws_the_bars(nodevet: Run, saved: Path) -> No
         ("report diagnosis.json --format junit", "the format junit does not render this; these do"),
         ("report feed.json --format tabel", "no report format is named 'tabel'; did you mean ta"),
         ("report feed.json --previous feed.json", "--previous is gone"),
-        ("report newer.json", "the answer of feed has schema 9, this nodevet reads 1; `nodevet fe"),
+        ("report newer.json", "the output of feed has schema 9, this nodevet reads 1; `nodevet fe"),
         ("check --evidence diagnosis.json", "this is a diagnosis; render it with: nodevet report"),
         ("feed feed.json", "this is the output of feed; render it with: nodevet report feed.json"),
         ("feed job.yaml --format foo", "is named 'foo'; there are html, json, markdown, table"),

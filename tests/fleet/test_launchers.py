@@ -53,7 +53,7 @@ def test_a_host_of_two_sites_is_a_mistake_unless_they_are_reached_alike() -> Non
     assert set(alike.route(HOSTS[0])) == {"eu", "us"}
     apart = engine(None, given, {"@dc1": ["eu"], "@h100": ["us"]})
     assert apart is not None
-    with pytest.raises(ValueError, match=r"a1 is of several sites .*@dc1: eu; @h100: us"):
+    with pytest.raises(ValueError, match=r"a1 belongs to several sites .*@dc1: eu; @h100: us"):
         apart.route(HOSTS[0])
 
 

@@ -137,7 +137,7 @@ def test_what_leaves_the_site_names_none_of_it(
 
 
 def test_a_field_that_names_machines_does_not_leave_the_site(say: Say) -> None:
-    with pytest.raises(UserError, match=r"--redact: host\.hostname is what names a machine"):
+    with pytest.raises(UserError, match=r"--redact: host\.hostname identifies a machine"):
         say("trend", "host.hostname", "--redact")
 
 
@@ -179,7 +179,7 @@ def test_the_trend_of_a_check_and_of_a_field(say: Say) -> None:
         (("part", "GPU-"), "'GPU-' is the beginning of several parts: gpu GPU-"),
         (("trend", "gpu.gpus[].temperatur"), "did you mean temperature_gpu_c?"),
         (("trend", "power_limi"), "no check is named 'power_limi'; did you mean power_limit?"),
-        (("trend", "gpu.count", "--host", "gpu999"), "no kept evidence of these 5 runs"),
+        (("trend", "gpu.count", "--host", "gpu999"), "the evidence of these 5 runs"),
     ],
 )
 def test_what_is_not_known_is_told(say: Say, words: tuple[str, ...], told: str) -> None:

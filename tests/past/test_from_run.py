@@ -239,9 +239,7 @@ def test_what_nobody_read_then_is_told(nodevet: Past, tmp_path: Path) -> None:
     asks.write_text("nodevet: 1\nexpect: {sysctl: {vm.swappiness: 10}}\n")
     done = nodevet("check", "--from-run", "last", "-b", asks, "--max-age", "none", "gpu001")
     assert done.returncode == 3
-    assert (
-        "--from-run: what is saved of 1 host was read before these baselines named" in done.stderr
-    )
+    assert "--from-run: the evidence of 1 host was read before these baselines named" in done.stderr
     assert "sysctl vm.swappiness: visit them again with the same -b" in done.stderr
 
 
@@ -253,7 +251,10 @@ def test_what_nobody_read_then_is_told(nodevet: Past, tmp_path: Path) -> None:
         (("--from-run", "last", "--store", "sqlite:////nowhere/x"), "no run has been recorded in"),
         (("--from-run", "last", "--evidence", "."), "give only one of them"),
         (("--from-run", "last", "--save", "x"), "--save cannot be used with --from-run"),
-        (("--from-run", "last", "--since", "x"), "--since takes the word `store`"),
+        (
+            ("--from-run", "last", "--since", "x"),
+            "--from-run with --since takes only the word `store`",
+        ),
     ],
 )
 def test_what_cannot_be_asked(nodevet: Past, words: tuple[str, ...], told: str) -> None:

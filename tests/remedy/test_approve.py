@@ -217,7 +217,7 @@ def test_a_stranger_is_refused_by_the_key(case: Case) -> None:
     said = case.signed("stranger").refused()
     assert said[0].startswith("plan.json.stranger.sig: signed by a stranger: ")
     assert "SHA256:" in said[0]
-    assert "who looks after that file adds one" in said[0]
+    assert "ask the owner of that file to add one" in said[0]
 
 
 def test_the_name_of_the_file_claims_nothing(case: Case) -> None:

@@ -185,7 +185,7 @@ def test_another_file_is_not_a_journal(tmp_path: Path) -> None:
 def test_a_folder_keeps_one_run(folder: Path) -> None:
     path = told(folder, RUN)
     before = path.read_bytes()
-    with pytest.raises(JournalError, match="a run is kept there already"):
+    with pytest.raises(JournalError, match="a run is already stored there"):
         Journal.create(folder)
     assert path.read_bytes() == before
 
@@ -199,7 +199,7 @@ def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
 def test_a_run_has_one_owner(folder: Path) -> None:
     with Journal.create(folder) as journal:
         journal.write(RUN)
-        with pytest.raises(JournalError, match="another nodevet is at this run"):
+        with pytest.raises(JournalError, match="another nodevet works on this run"):
             Journal.open(folder)
         assert len(read(folder)) == 1
     with Journal.open(folder) as journal:

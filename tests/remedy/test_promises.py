@@ -85,7 +85,7 @@ def test_e28_status_of_an_interrupted_fix_advises_what_does_something(rig: Any) 
         touched = "UNKNOWN" in said.out or "CHANGED" in said.out
         assert (f"apply --resume {d.run}" in said.out) is touched, (lines, said)
         assert "nodevet apply @local" in said.out
-        assert ("begins no other step" in said.out) is touched
+        assert ("starts no other step" in said.out) is touched
 
 
 def confirmed(run: Path) -> None:

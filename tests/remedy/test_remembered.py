@@ -197,7 +197,7 @@ def test_a_full_store_costs_a_run_of_fixes_nothing(rig: Rig, tmp_path: Path) -> 
     finally:
         event.remove(Engine, "connect", small)
     assert done.code == 0 and d.outcomes() == {"n1": "changed"}, done
-    assert f"not all recorded: {file}: no space is left on its disk" in done.err, done.err
+    assert f"not fully recorded: {file}: no space is left on its disk" in done.err, done.err
 
 
 @pytest.mark.parametrize("how", ["variable", "settings"])

@@ -111,7 +111,7 @@ def test_a_run_that_was_killed_says_where_and_how_to_go_on(rig: Callable[..., An
     d.cut(first + 3)  # n2: begun, looked at, an action begun
     said = d("status", d.run)
     assert "1/1 pages: writing" in said.out, said
-    assert "UNKNOWN" in said.out and "reads 1 host left in the middle first" in said.out
+    assert "UNKNOWN" in said.out and "reads 1 interrupted host first" in said.out
 
 
 @pytest.mark.usefixtures("killed")

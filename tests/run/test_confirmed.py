@@ -179,13 +179,13 @@ def test_a_run_that_others_may_have_written_is_not_taken_up(tmp_path: Path) -> N
     assert "not the machine" in confirmed.resume_refusal(run, PLAN, [Host(name="n1")])
     for path in (*files, run.path):
         os.chown(path, 1000, 1000)
-        assert f"{path}: others than root" in confirmed.resume_refusal(run, PLAN, [HERE])
+        assert f"{path}: users other than root" in confirmed.resume_refusal(run, PLAN, [HERE])
         os.chown(path, 0, 0)
         mode = path.stat().st_mode
         path.chmod(0o620)
-        assert f"{path}: others than root" in confirmed.resume_refusal(run, PLAN, [HERE])
+        assert f"{path}: users other than root" in confirmed.resume_refusal(run, PLAN, [HERE])
         path.chmod(mode)
     files[0].unlink()
     files[0].symlink_to(files[1])
-    assert "others than root" in confirmed.resume_refusal(run, PLAN, [HERE])
+    assert "users other than root" in confirmed.resume_refusal(run, PLAN, [HERE])
     assert confirmed.no_more_steps(False) == confirmed.no_more_steps(True) != ""

@@ -524,12 +524,12 @@ class TestChanged:
             (
                 "fault",
                 "{pcie-width: {gpux: 1}}",
-                "n1.faults[1].pcie-width.gpux: is not a key",
+                "n1.faults[1].pcie-width.gpux: is not a known key",
             ),
             ("cores", "many", "cores: "),
             ("cores", "[", "is not YAML"),
             ("cores", "1\ngpus: t4", "not one line"),
-            ("numa.nodes", "1", "n1.numa.nodes: is not a key"),
+            ("numa.nodes", "1", "n1.numa.nodes: is not a known key"),
             ("kernel_log", "\x1b[2J", "not one line"),
         ],
     )

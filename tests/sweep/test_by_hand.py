@@ -79,4 +79,4 @@ def test_a_check_by_hand_judges_what_came_since(fleet: AnsweringFleet) -> None:
     alone = fleet.run(*check, "--since", "store", "--since", "evidence")
     assert "name it alone" in alone.stderr
     judged = fleet.run(*check, "--from-run", "last", "--since", "store")
-    assert "goes with visits only" in judged.stderr
+    assert "works only with visits" in judged.stderr

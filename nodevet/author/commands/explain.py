@@ -117,9 +117,9 @@ def command(
     if not is_check(what, catalog):
         if host or not (source or inventories):
             raise unknown_word(what, catalog)
-        run, found = _host(what, source, inventories, names, project, reach)
-        document = {"run": run.id, "host": found}
-        sheets.show(document, host_sheet(run, found), form, display)
+        run, host_report = _host(what, source, inventories, names, project, reach)
+        document = {"run": run.id, "host": host_report}
+        sheets.show(document, host_sheet(run, host_report), form, display)
         return
     asked = (host or names) and what in catalog.ids and not source
     resolved = _resolved(catalog, folders, host, inventories, names, reach) if asked else ()
@@ -127,12 +127,12 @@ def command(
     document = to_builtins(check)
     more: tuple[AnyBlock, ...] = ()
     if source and host:
-        run, found = _host(host, source, inventories, names, project, reach)
-        findings = tuple(each for each in found.findings if each.check == what)
-        counted = tuple(each for each in found.counted or () if each.check == what) or UNSET
-        one = replace(found, findings=findings, counted=counted)
+        run, host_report = _host(host, source, inventories, names, project, reach)
+        findings = tuple(finding for finding in host_report.findings if finding.check == what)
+        counted = tuple(each for each in host_report.counted or () if each.check == what) or UNSET
+        one = replace(host_report, findings=findings, counted=counted)
         document |= {"run": run.id, "host": one}
-        more = tuple(host_blocks(run, found, what))
+        more = tuple(host_blocks(run, host_report, what))
     elif source:
         say(f"{what} is a check; for a host of {source}: --host NAME")
     sheets.show(document, check_sheet(check, more), form, _page(display))

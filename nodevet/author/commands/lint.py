@@ -98,10 +98,10 @@ def _tell(linted: "Linted", *, named: bool) -> None:
         more = f" and {len(files) - SHOWN} more" if len(files) > SHOWN else ""
         click.echo(f"{heads[kind]:{width}}  {some}{more}", err=True)
     number = sum(map(len, linted.files.values()))
-    whole = [count(len(files), kind) for kind, files in linted.files.items()]
-    told = whole[0] if len(whole) == 1 else count(number, "file")
-    found = count(linted.errors, "error"), count(linted.warnings, "warning")
-    click.echo(f"{told}: {', '.join(found)}", err=True)
+    kind_counts = [count(len(files), kind) for kind, files in linted.files.items()]
+    total = kind_counts[0] if len(kind_counts) == 1 else count(number, "file")
+    problem_counts = count(linted.errors, "error"), count(linted.warnings, "warning")
+    click.echo(f"{total}: {', '.join(problem_counts)}", err=True)
 
 
 def _suggest(names: tuple[str, ...], project: Project) -> None:
@@ -116,5 +116,5 @@ def _suggest(names: tuple[str, ...], project: Project) -> None:
             continue
         checks = count(len(one.missing), "check")
         click.echo(f"{plain(one.baseline)}: {checks} that {one.like} asks for, and it does not:")
-        for line in columns([[f"  {plain(each.line)}", each.title] for each in one.missing]):
+        for line in columns([[f"  {plain(check.line)}", check.title] for check in one.missing]):
             click.echo(line)

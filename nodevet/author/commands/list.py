@@ -58,10 +58,10 @@ def command(
         raise click.UsageError("HOSTS, -i and --limit are for `nodevet list hosts` only")
     if kind == "hosts":
         hosts = Targets(names=targets, inventories=inventories, limit=limit).hosts()
-        found = [{"name": host.name, "groups": ",".join(sorted(host.groups))} for host in hosts]
+        rows = [{"name": host.name, "groups": ",".join(sorted(host.groups))} for host in hosts]
     else:
-        found = list(listing.KINDS[kind](project))
+        rows = list(listing.KINDS[kind](project))
     unasked = listing.unexpected_checks(project) if kind == "baselines" else {}
-    more = [{"left_out": unasked[row["name"]]} if unasked else {} for row in found]
-    document = [row | rest for row, rest in zip(found, more, strict=True)]
-    sheets.show_bare(document, lambda: listing_sheet(kind, found, unasked), form, display)
+    more = [{"left_out": unasked[row["name"]]} if unasked else {} for row in rows]
+    document = [row | rest for row, rest in zip(rows, more, strict=True)]
+    sheets.show_bare(document, lambda: listing_sheet(kind, rows, unasked), form, display)

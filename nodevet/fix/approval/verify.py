@@ -127,8 +127,8 @@ def may_roll_back(
     signature is to make. If a signer was revoked since, approvals of the rollback, which sign the
     same bytes, replace those of the plan. Raises as `check_approvals`.
     """
-    found = signatures(files[0])
-    plan_approval = check_approvals(request, found, expires=False)
+    plan_signatures = signatures(files[0])
+    plan_approval = check_approvals(request, plan_signatures, expires=False)
     if own and isinstance(plan_approval, Approved):
         return Approved(approvals=())
     steps = tuple(step for step in request.plan.steps if step.host in hosts)

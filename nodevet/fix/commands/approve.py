@@ -88,17 +88,21 @@ def command(
     if full and folded:
         raise click.UsageError("--full, --folded: give one")
     require_accepted(project)
-    asked = request(file, project.folder, rollback=rollback)
+    approval_request = request(file, project.folder, rollback=rollback)
     view = View.FULL if full else View.FOLD if folded else View.DIFF
-    code = _verify(asked) if verify else _approve(asked, key, view, display, yes=yes)
+    code = (
+        _verify(approval_request)
+        if verify
+        else _approve(approval_request, key, view, display, yes=yes)
+    )
     click.get_current_context().exit(code)
 
 
-def _verify(asked: "ApprovalRequest") -> int:
+def _verify(approval_request: "ApprovalRequest") -> int:
     """Say who approved; 0 if that is enough."""
     from nodevet.base.printable import brief
 
-    outcome = asked.check()
+    outcome = approval_request.check()
     if isinstance(outcome, list):
         _say("not approved", outcome)
         return 1
@@ -109,31 +113,36 @@ def _verify(asked: "ApprovalRequest") -> int:
 
 
 def _approve(
-    asked: "ApprovalRequest", key: Path | None, view: "View", display: Display, *, yes: bool
+    approval_request: "ApprovalRequest",
+    key: Path | None,
+    view: "View",
+    display: Display,
+    *,
+    yes: bool,
 ) -> int:
     """Show, ask, sign and keep the signature; 1 if it would not count."""
     from nodevet.base.files import home_folder
     from nodevet.base.printable import brief
     from nodevet.fix.use.approve import NotCountedError, only_key, shown, sign
 
-    if unfit := asked.unfit():
+    if unfit := approval_request.unfit():
         _say("cannot be approved", unfit)
         return 1
-    click.echo(shown(asked, view, colour=display.colour, width=display.width), nl=False)
+    click.echo(shown(approval_request, view, colour=display.colour, width=display.width), nl=False)
     key = key or only_key(home_folder() / ".ssh")
-    if not yes and not _confirmed(asked.plan):
+    if not yes and not _confirmed(approval_request.plan):
         click.echo("not approved: nothing is signed", err=True)
         return 1
     try:
-        signed = sign(asked, key)
+        signed = sign(approval_request, key)
     except NotCountedError as error:
         _say("your signature would not count, and is not kept", error.reasons)
         return 1
     click.echo(f"approved by {brief(signed.who)}: {signed.file}")
-    if asked.rollback:
-        way = f"nodevet rollback {asked.file.parent}"
+    if approval_request.rollback:
+        way = f"nodevet rollback {approval_request.file.parent}"
     else:
-        way = f"nodevet apply {asked.file}, with the -i and -b of the plan"
+        way = f"nodevet apply {approval_request.file}, with the -i and -b of the plan"
     click.echo(signed.missing or f"that is enough; run it with: {way}")
     return 0
 

@@ -157,8 +157,8 @@ def command(
     from nodevet.vet.use.targets import Targets
 
     rollout, given = split(given)
-    asked, reach = _asked(given)
-    request = PlanRequest(max_risk=Risk(max_risk), rollout=rollout, **asked)
+    plan_request, reach = _asked(given)
+    request = PlanRequest(max_risk=Risk(max_risk), rollout=rollout, **plan_request)
     if file:
         try_out(file)
     context = open_context(project, names)

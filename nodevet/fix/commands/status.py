@@ -73,20 +73,20 @@ def command(
         folder, others = newest(project.folder / "runs")
         for other in unfinished(others):
             say(f"{other}: has no end either: nodevet status {shlex.quote(str(other))}")
-    found = status(folder)
-    _show(found, form, display, watch=watch)
-    while watch and found.exit_code == GOES_ON:
+    run_status = status(folder)
+    _show(run_status, form, display, watch=watch)
+    while watch and run_status.exit_code == GOES_ON:
         time.sleep(EVERY)
-        found, before = status(folder), found
-        if found != before:
+        run_status, before = status(folder), run_status
+        if run_status != before:
             if form == ("table", None):
                 click.echo()
-            _show(found, form, display, watch=True)
-    click.get_current_context().exit(found.exit_code)
+            _show(run_status, form, display, watch=True)
+    click.get_current_context().exit(run_status.exit_code)
 
 
 def _show(
-    found: "RunStatus", form: tuple[str, Path | None], display: Display, *, watch: bool
+    run_status: "RunStatus", form: tuple[str, Path | None], display: Display, *, watch: bool
 ) -> None:
     """Raises BrokenPipeError if its reader is gone."""
     from nodevet.fix.standing import answer
@@ -94,6 +94,6 @@ def _show(
     from nodevet.sheet.json import encode
 
     if watch and form[0] == "json":
-        sheets.write(encode(answer(found)) + "\n", form)
+        sheets.write(encode(answer(run_status)) + "\n", form)
         return
-    sheets.show_bare(answer(found), lambda: status_sheet(found), form, display)
+    sheets.show_bare(answer(run_status), lambda: status_sheet(run_status), form, display)

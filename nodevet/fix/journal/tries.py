@@ -53,10 +53,10 @@ def tries(plan: Plan, records: Sequence[JournalRecord], folder: str) -> Iterator
     """Each try, the oldest first; `folder`: the path of the run's."""
     begins = [place for place, record in enumerate(records) if isinstance(record, RunBegin)]
     for place, until in zip(begins, [*begins[1:], len(records)], strict=True):
-        begin, try_records = records[place], records[place:until]
-        if isinstance(begin, RunBegin):
+        run_begin, try_records = records[place], records[place:until]
+        if isinstance(run_begin, RunBegin):
             result = account(plan, records[:until])
-            run = _run(begin, try_records, result, folder)
+            run = _run(run_begin, try_records, result, folder)
             yield Try(
                 run,
                 tuple(_actions(run, try_records, result)),
@@ -79,21 +79,21 @@ def recorded_plan(plan: Plan, digest: str) -> RecordedPlan:
 
 
 def _run(
-    begin: RunBegin, records: Sequence[JournalRecord], result: Result, folder: str
+    run_begin: RunBegin, records: Sequence[JournalRecord], result: Result, folder: str
 ) -> RecordedFixRun:
     has_end = any(isinstance(record, RunEnd) for record in records)
     visited = {record.host for record in records if isinstance(record, (HostBegin, HostEnd))}
-    hosts = _hosts_of(begin, result)
+    hosts = _hosts_of(run_begin, result)
     return RecordedFixRun(
-        id=_id(begin, folder),
-        kind=begin.kind,
+        id=_id(run_begin, folder),
+        kind=run_begin.kind,
         plan=result.plan,
         digest=result.digest,
         author=result.author,
-        approvals=tuple(approval.who for approval in begin.approvals),
-        by=f"{begin.user}@{begin.controller}" if begin.user else begin.controller,
+        approvals=tuple(approval.who for approval in run_begin.approvals),
+        by=f"{run_begin.user}@{run_begin.controller}" if run_begin.user else run_begin.controller,
         folder=folder,
-        started=begin.at or begin.started,
+        started=run_begin.at or run_begin.started,
         seconds=result.seconds,
         exit_code=result.exit_code if has_end else None,
         outcomes=dict(Counter(host.outcome.value for host in hosts)),
@@ -105,20 +105,20 @@ def _run(
     )
 
 
-def _hosts_of(begin: RunBegin, result: Result) -> Sequence[HostResult]:
+def _hosts_of(run_begin: RunBegin, result: Result) -> Sequence[HostResult]:
     """The hosts of the try."""
-    if begin.kind != "rollback":
+    if run_begin.kind != "rollback":
         return result.asked
-    return [host for host in result.hosts if host.host in begin.hosts]
+    return [host for host in result.hosts if host.host in run_begin.hosts]
 
 
-def _id(begin: RunBegin, folder: str) -> str:
+def _id(run_begin: RunBegin, folder: str) -> str:
     """`20261118T141000.123Z-5f1c00aa-1`: unique by its time and its folder's name."""
     try:
-        at = datetime.fromisoformat(begin.at).astimezone(timezone.utc)
+        at = datetime.fromisoformat(run_begin.at).astimezone(timezone.utc)
         moment = f"{at:%Y%m%dT%H%M%S}.{at.microsecond // 1000:03d}Z"
     except ValueError:
-        moment = re.sub(r"[^0-9TZ.]", "", begin.at)
+        moment = re.sub(r"[^0-9TZ.]", "", run_begin.at)
     return f"{moment}-{folder.rstrip('/').rpartition('/')[2]}"
 
 

@@ -45,7 +45,7 @@ Work = Callable[[str, bool], HostResult]
 
 
 class Stop(AbstractContextManager["Stop"]):
-    """After a first Ctrl-C the run begins no further node, and nodes in progress end; a second one
+    """After a first Ctrl-C the run starts no more nodes, and nodes in progress end; a second one
     ends everything.
 
     A lost terminal counts as a first one, however many signals it sends. `note` is called from the

@@ -74,8 +74,8 @@ class RebootProof:
         results = self.ledger.results
         for step in reversed(judged):
             result = results[step.id]
-            if step.id in failing and (gone := self.steps.context.gone(step, evidence)):
-                why = f"after a reboot {gone}"
+            if step.id in failing and (gone_reason := self.steps.context.gone(step, evidence)):
+                why = f"after a reboot {gone_reason}"
                 results[step.id] = replace(result, outcome=Outcome.UNKNOWN, why=why)
             elif step.id in failing:
                 why = f"not persistent across reboot: {failing[step.id]}"

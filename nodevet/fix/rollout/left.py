@@ -81,7 +81,9 @@ def revertible_part(step: Step, record: StepState, states: Sequence[State]) -> R
     )
 
 
-def comes_from_step(step: Step, record: StepState, left: State | None, current: State) -> bool:
+def comes_from_step(
+    step: Step, record: StepState, state_after: State | None, current: State
+) -> bool:
     """Whether the current state of a resource comes from the step.
 
     If it was not read after the last action, `holds` of the actions decides; a resource that only
@@ -89,15 +91,17 @@ def comes_from_step(step: Step, record: StepState, left: State | None, current: 
     """
     if current.why:
         return False
-    if left is not None and is_same(left, current):
+    if state_after is not None and is_same(state_after, current):
         return True
     resource = current.resource
     earlier = next((state for state in record.seen or () if state.resource == resource), None)
-    traces = Traces(before=earlier, after=left, actions=step.actions, effective=step.effective)
+    traces = Traces(
+        before=earlier, after=state_after, actions=step.actions, effective=step.effective
+    )
     is_of_step = kind_of(resource).is_of_step(traces, current)
     if is_of_step is not None:
         return is_of_step
-    if left is not None:
+    if state_after is not None:
         return False
     actions = [action for action in step.actions if action.resource == resource]
     return not actions or any(holds(action, [current]) is not False for action in actions)

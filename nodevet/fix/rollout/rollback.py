@@ -169,7 +169,7 @@ class NodeRollback:
             blind_reason = f"cannot be verified: {error}"
         for way in ways:
             resources = [state.resource for state in way.parts.ours]
-            failing = [differences[each] for each in resources if each in differences]
+            failing = [differences[resource] for resource in resources if resource in differences]
             failing += [*dict.fromkeys((*way.told, *problems))] if failing else []
             why = "; ".join(filter(None, (*way.parts.told, *failing, blind_reason)))
             outcome = way.outcome(failing, blind_reason)

@@ -14,7 +14,7 @@ def pending_until(step: Step, record: StepState, evidence: Evidence) -> str:
     `record`: of the step before it was reverted now. `evidence` was read after that. What it does
     not show counts as not in force.
     """
-    modes = [kind_of(each).is_pending(each, evidence) for each in step.resources]
+    modes = [kind_of(resource).is_pending(resource, evidence) for resource in step.resources]
     if step.effective != "now" and any(is_pending is not None for is_pending in modes):
         return f"a {step.effective}" if any(modes) else ""
     if step.effective in ("reboot", "reset"):

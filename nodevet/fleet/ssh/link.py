@@ -185,9 +185,9 @@ class Link:
         try:
             self.call(channel.open_forward, host, port, "127.0.0.1", 0)
         except SshError as error:
-            found = OPEN_FAILURE.fullmatch(str(error))
-            if found and int(found[1]) == number:
-                raise ForwardError(found[2]) from error
+            match = OPEN_FAILURE.fullmatch(str(error))
+            if match and int(match[1]) == number:
+                raise ForwardError(match[2]) from error
             if self.is_active:  # the words are of another channel
                 raise ForwardError("") from error
             raise

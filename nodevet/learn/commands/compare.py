@@ -65,11 +65,11 @@ def command(
 
     chosen = Targets(names=targets, inventories=inventories, limit=limit)
     catalog, nodes = read_nodes(chosen, evidence, project, names, reach, display)
-    found = compare(nodes.evidence, catalog, nodes.lost)
+    comparison = compare(nodes.evidence, catalog, nodes.lost)
     if form[0] == "nodeset":
-        sheets.write(as_nodeset(found) + "\n", form)
-        for host, why in found.lost.items():
+        sheets.write(as_nodeset(comparison) + "\n", form)
+        for host, why in comparison.lost.items():
             say(f"{host}: not compared: {why}")
     else:
-        sheets.show(as_document(found), comparison_sheet(found), form, display)
-    click.get_current_context().exit(found.exit_code)
+        sheets.show(as_document(comparison), comparison_sheet(comparison), form, display)
+    click.get_current_context().exit(comparison.exit_code)

@@ -54,13 +54,13 @@ def command(
     if run.is_dir():
         for feature in feature_modules("folders"):
             context.exit(feature.show_folder(run, Sinks(formats, display=display)))
-    found, kind = read_report(run)
+    document, kind = read_report(run)
     if kind is not None:
         sinks = Sinks(formats, display=display, known=FORMATS)
-        sinks.show(found, lambda: kind.sheet(found, everything))
-        context.exit(found.exit_code)
+        sinks.show(document, lambda: kind.sheet(document, everything))
+        context.exit(document.exit_code)
     sinks = Sinks(formats, display=display, everything=everything)
-    if everything and any(host.counted for host in found.hosts):
+    if everything and any(host.counted for host in document.hosts):
         say(f"{run}: written without --all: findings that passed are only counted")
-    sinks.finish(found, streamed=False, shadow=shadow)
-    context.exit(sinks.code(found))
+    sinks.finish(document, streamed=False, shadow=shadow)
+    context.exit(sinks.code(document))

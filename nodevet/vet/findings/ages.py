@@ -39,14 +39,14 @@ def last_time(times: Sequence[str], started: str) -> str:
     read = sorted(at for at in map(seconds_of, times) if at is not None)
     if not read:
         return ""
-    begun = seconds_of(started)
-    first, last = (_minute(at, begun) for at in (read[0], read[-1]))
+    start = seconds_of(started)
+    first, last = (_minute(at, start) for at in (read[0], read[-1]))
     span = last if first == last else f"{first} to {last}"
-    ago = None if begun is None else begun - read[-1]
+    ago = None if start is None else start - read[-1]
     return f"last {span} UTC" + (f", {coarse(ago)} ago" if ago is not None and ago >= 0 else "")
 
 
-def _minute(at: float, begun: float | None) -> str:
+def _minute(at: float, start: float | None) -> str:
     """`03:12` of the day on which the run began, `2026-11-20 03:12` of another one, in UTC."""
     day, time = instant(at)[:10], instant(at)[11:16]
-    return time if day == instant(begun)[:10] else f"{day} {time}"
+    return time if day == instant(start)[:10] else f"{day} {time}"

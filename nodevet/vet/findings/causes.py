@@ -30,12 +30,12 @@ def causes_of(report: HostReport, fail_on: Severity, marks: Marks) -> Mapping[in
         cause = failed.told_by(finding)
         if cause is None or cause == place:
             continue
-        told = report.findings[cause]
+        cause_finding = report.findings[cause]
         least = finding.severity.rank
         if finding.verdict is Verdict.UNKNOWN:
             least = fail_on.rank if least >= fail_on.rank else 0
         new = (report.host, place) in marks.findings and (report.host, cause) not in marks.findings
-        if told.severity.rank >= least and not new:
+        if cause_finding.severity.rank >= least and not new:
             direct[place] = cause
     roots = {place: _root(place, direct) for place in direct}
     return {place: root for place, root in roots.items() if root is not None}

@@ -22,10 +22,10 @@ def of_one_host(run: Run) -> list[tuple[str, str]]:
     with_size = (facts.pop(label, "") for label in ("machine", "memory"))
     up = facts.pop("uptime", "")
     machine = ", ".join(filter(None, (*with_size, up and f"up {up}")))
-    told = {"machine": machine, **facts} if machine else facts
+    all_facts = {"machine": machine, **facts} if machine else facts
     if run.hosts[0].baseline:
-        told["baseline"] = brief(baseline_of(run.hosts[0]), LONGEST)
-    return list(told.items())
+        all_facts["baseline"] = brief(baseline_of(run.hosts[0]), LONGEST)
+    return list(all_facts.items())
 
 
 def judged_by(run: Run) -> str:
@@ -40,14 +40,14 @@ def judged_by(run: Run) -> str:
     if not hosts.keys() - {NONE}:
         return ""
     groups = sorted(hosts.items(), key=lambda group: (group[0] == NONE, -len(group[1])))
-    told = [
+    lines = [
         f"{brief(baseline)} {_hosts(names)}" if len(groups) > 1 else brief(baseline)
         for baseline, names in groups[:MOST_BASELINES]
     ]
     if more := groups[MOST_BASELINES:]:
         rest = sum(len(names) for _, names in more)
-        told.append(f"{len(more)} more for {count(rest, 'host')}")
-    return f"baseline: {', '.join(told)}"
+        lines.append(f"{len(more)} more for {count(rest, 'host')}")
+    return f"baseline: {', '.join(lines)}"
 
 
 def baseline_of(report: HostReport) -> str:

@@ -138,11 +138,11 @@ def summary(run: Run) -> str:
 
 def narrowing(run: Run) -> str:
     """`only pcie_link judged`, `xid not judged`; empty if no check was left out."""
-    told = (
+    parts = (
         f"only {listed(run.only)} judged" if run.only else "",
         f"{listed(run.skip)} not judged" if run.skip else "",
     )
-    return ", ".join(filter(None, told))
+    return ", ".join(filter(None, parts))
 
 
 def second_tries(run: Run) -> str:
@@ -289,11 +289,11 @@ def _about_findings(run: Run, marks: Marks, limit: int) -> Iterator[Line]:
                 groups.setdefault(_key(finding), []).append(member)
         for place, cause in causes.items():
             members[cause].effects.append(report.findings[place])
-    told = []
-    for key, found in groups.items():
-        what, why = difference(found[0].finding, limit)
-        told.append(_Fold(key=key, what=what, why=why, members=tuple(found)))
-    for group in _in_ranges(told):
+    lines = []
+    for key, findings in groups.items():
+        what, why = difference(findings[0].finding, limit)
+        lines.append(_Fold(key=key, what=what, why=why, members=tuple(findings)))
+    for group in _in_ranges(lines):
         yield _line(group, run)
 
 

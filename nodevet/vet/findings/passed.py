@@ -23,9 +23,9 @@ def passed(run: Run, *, ranges: bool = False) -> tuple[Line, ...]:
                 some = groups.setdefault(finding.verdict, {})
                 some.setdefault((finding.check, _value(finding)), []).append((report.host, finding))
     return tuple(
-        _line(verdict, *each)
+        _line(verdict, *line)
         for verdict in LABELS
-        for each in _folded(groups.get(verdict, {}), least=ALIKE if ranges else None)
+        for line in _folded(groups.get(verdict, {}), least=ALIKE if ranges else None)
     )
 
 

@@ -137,10 +137,10 @@ def _asked(catalog: Catalog, wish: Expectation, fixes: bool) -> list[tuple[str, 
     """The questions of the check, and of its fix even if the baseline does not allow it: a plan
     may."""
     fix = catalog.fix(wish.check) if fixes else None
-    found = _called(catalog.check(wish.check).asks, catalog.path(wish.check), wish.params)
+    questions = _called(catalog.check(wish.check).asks, catalog.path(wish.check), wish.params)
     if fix is not None:
-        found += _called(fix.asks, catalog.fix_path(wish.check), wish.params)
-    return found
+        questions += _called(fix.asks, catalog.fix_path(wish.check), wish.params)
+    return questions
 
 
 def _called(
@@ -149,12 +149,18 @@ def _called(
     if asks is None:
         return []
     try:
-        found = typed.convert(asks(params), dict[str, Asked])
+        questions = typed.convert(asks(params), dict[str, Asked])
         long = next(
-            (each for some in found.values() for each in some if len(_text(each)) > LONGEST), None
+            (
+                question
+                for some in questions.values()
+                for question in some
+                if len(_text(question)) > LONGEST
+            ),
+            None,
         )
         if long is not None:
             raise ValueError(f"a question of more than {LONGEST} characters")
     except Exception as error:  # a fault in a user's own check or fix
         raise AskError(f"{path}: asks failed: {type(error).__name__}: {error}") from error
-    return list(found.items())
+    return list(questions.items())

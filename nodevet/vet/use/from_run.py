@@ -79,8 +79,8 @@ def recorded_hosts(store: "Store", ref: str, targets: Targets) -> RecordedHosts:
         lost = max(0, run.hosts - len(visited))
         return RecordedHosts(run=run, hosts=hosts, visited=visited, lost=lost)
     hosts = targets.hosts()
-    left = tuple(targets.strangers(visited, hosts))
-    return RecordedHosts(run=run, hosts=hosts, visited=visited, left_out=left)
+    left_out = tuple(targets.strangers(visited, hosts))
+    return RecordedHosts(run=run, hosts=hosts, visited=visited, left_out=left_out)
 
 
 def rejudge(
@@ -107,12 +107,12 @@ def rejudge(
 
 
 def _reports(
-    asked: RecordedHosts, how: Rejudge, killed: Callable[[KilledProcess, Sequence[str]], None]
+    recorded: RecordedHosts, how: Rejudge, killed: Callable[[KilledProcess, Sequence[str]], None]
 ) -> Generator[PackedReport]:
-    names = [host.name for host in asked.hosts]
+    names = [host.name for host in recorded.hosts]
     few = len(names) < WORTH and not how.processes
     judged = spread(
-        lambda: _judging(asked, how),
+        lambda: _judging(recorded, how),
         batches(names, BATCH),
         processes=1 if few else how.processes or cores(),
         on_killed=killed,

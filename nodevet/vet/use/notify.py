@@ -75,8 +75,8 @@ def _bounded(rows: Sequence[str], end: Sequence[str], length: int) -> str:
             break
         lines_kept.append(row)
         room -= len(row) + 1
-    if left := len(rows) - len(lines_kept):
-        lines_kept.append(f"and {count(left, 'line')} more, in the reports")
+    if hidden := len(rows) - len(lines_kept):
+        lines_kept.append(f"and {count(hidden, 'line')} more, in the reports")
     return "\n".join([*lines_kept, *end])[:length]
 
 
@@ -115,9 +115,9 @@ def _over(news: RunNews, wanted: Wanted) -> Iterator[str]:
                 groups.setdefault((word, end.check, end.what), []).append(end.host)
     for end in again(news):
         groups.setdefault(("VETTED AGAIN", "", f"was: {end.what}"), []).append(end.host)
-    for (told, check, what), hosts in groups.items():
+    for (kind, check, what), hosts in groups.items():
         where = brief(nodeset(list(dict.fromkeys(hosts))), HOSTS)
-        yield " ".join(filter(None, (told, brief(check, WHAT), brief(what, WHAT), where)))
+        yield " ".join(filter(None, (kind, brief(check, WHAT), brief(what, WHAT), where)))
 
 
 def addresses(urls: Sequence[str], folder: Path) -> tuple[str, ...]:
@@ -150,19 +150,19 @@ def notify(urls: Sequence[str], notice: Notice) -> tuple[str, ...]:
     """Send to every address. Returns those that failed, as `2 (slack)`, never the address
     itself."""
     failed: dict[int, str] = {}
-    left = dict(enumerate(urls, 1))
+    pending = dict(enumerate(urls, 1))
 
     def run() -> None:
         for number, url in enumerate(urls, 1):
             why = _send(url, notice)
-            left.pop(number, None)
+            pending.pop(number, None)
             if why:
                 failed[number] = why
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     thread.join(SECONDS)
-    late = dict.fromkeys(left, f"not done within {SECONDS:g} s")
+    late = dict.fromkeys(pending, f"not done within {SECONDS:g} s")
     every = {**failed, **late}
     return tuple(
         f"{number} ({_kind(urls[number - 1])}): {every[number]}" for number in sorted(every)

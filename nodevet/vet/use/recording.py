@@ -271,8 +271,10 @@ def _recorded(run: Run, series: str, hosts: int, *, ended: bool = False) -> Reco
     for report in run.summaries:
         outcomes[report.outcome] = outcomes.get(report.outcome, 0) + 1
     ended_as = {report.status for report in run.summaries}
-    left = run.interrupted or Status.INTERRUPTED in ended_as or ended_as == {Status.NOT_VISITED}
-    state = RunState.INCOMPLETE if left else RunState.COMPLETE
+    is_incomplete = (
+        run.interrupted or Status.INTERRUPTED in ended_as or ended_as == {Status.NOT_VISITED}
+    )
+    state = RunState.INCOMPLETE if is_incomplete else RunState.COMPLETE
     return RecordedRun(
         id=run.id,
         series=series,

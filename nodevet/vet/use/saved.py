@@ -93,7 +93,7 @@ def not_asked(run: Run) -> tuple[frozenset[str], frozenset[str]]:
     """The hosts whose evidence was read before a baseline named something that it judges now, and
     what: `sysctl vm.swappiness`.
     """
-    found = {
+    saved = {
         (report.host, finding.subject.label)
         for place, host in enumerate(run.summaries)
         if Verdict.UNKNOWN in host.verdicts
@@ -101,7 +101,7 @@ def not_asked(run: Run) -> tuple[frozenset[str], frozenset[str]]:
         for finding in report.findings
         if finding.verdict is Verdict.UNKNOWN and finding.why == NOT_ASKED
     }
-    return frozenset(host for host, _ in found), frozenset(name for _, name in found)
+    return frozenset(host for host, _ in saved), frozenset(name for _, name in saved)
 
 
 def strangers(folder: Path, hosts: Sequence[Host], targets: Targets) -> list[str]:

@@ -165,8 +165,8 @@ def torch_old(healthy: Healthy, want: OldTorch) -> Patch:
 
     `version`, 1.13.1.
     """
-    told = f"{want.version}+cu{torch_files.CUDA.replace('.', '')}"
-    return _torch(healthy, torch_files.torch(told, torch_files.CUDA))
+    version = f"{want.version}+cu{torch_files.CUDA.replace('.', '')}"
+    return _torch(healthy, torch_files.torch(version, torch_files.CUDA))
 
 
 class OtherCuda(FaultParams):
@@ -178,14 +178,14 @@ def torch_cuda_other(healthy: Healthy, want: OtherCuda) -> Patch:
 
     `cuda`, 11.8.
     """
-    told = f"{torch_files.VERSION}+cu{want.cuda.replace('.', '')}"
-    return _torch(healthy, torch_files.torch(told, want.cuda))
+    version = f"{torch_files.VERSION}+cu{want.cuda.replace('.', '')}"
+    return _torch(healthy, torch_files.torch(version, want.cuda))
 
 
 def torch_gpus_hidden(healthy: Healthy, want: NoParams) -> Patch:
     """The torch of /opt/pytorch/bin/python sees one GPU: the others do not come up."""
-    told = torch_files.torch(f"{torch_files.VERSION}+cu124", torch_files.CUDA)
-    return _torch(healthy, told.replace("return count.value", "return min(count.value, 1)"))
+    files = torch_files.torch(f"{torch_files.VERSION}+cu124", torch_files.CUDA)
+    return _torch(healthy, files.replace("return count.value", "return min(count.value, 1)"))
 
 
 def _torch(healthy: Healthy, text: str) -> Patch:

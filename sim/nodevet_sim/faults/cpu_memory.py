@@ -29,7 +29,7 @@ def dimm_dead(healthy: Healthy, want: DeadDimm) -> Patch:
 
     `node`, its NUMA node, the last; `dimms`, of a NUMA node, 8.
     """
-    nodes = {int(found[1]): path for path in healthy.files if (found := NODE.fullmatch(path))}
+    nodes = {int(match[1]): path for path in healthy.files if (match := NODE.fullmatch(path))}
     if not nodes:
         raise FaultError("the node has no NUMA nodes")
     chosen = max(nodes) if want.node is None else want.node
@@ -51,7 +51,7 @@ def _less(text: str, kb: int) -> str:
 
 def numa_interleaved(healthy: Healthy, want: NoParams) -> Patch:
     """The BIOS interleaves the memory of the sockets: the kernel has one NUMA node."""
-    nodes = sorted(int(found[1]) for path in healthy.files if (found := NODE.fullmatch(path)))
+    nodes = sorted(int(match[1]) for path in healthy.files if (match := NODE.fullmatch(path)))
     if len(nodes) < 2:
         raise FaultError("the node has one NUMA node, or none")
     own = f"{NODES}/node0"
@@ -72,16 +72,16 @@ def numa_interleaved(healthy: Healthy, want: NoParams) -> Patch:
         elif path.endswith("/local_cpulist"):
             files[path] = f"{online}\n"
             files[f"{path.removesuffix('list')}s"] = f"{mask(cpus, len(cpus))}\n"
-    gone = (path for node in nodes[1:] for path in (f"{NODES}/node{node}", f"{LINKED}{node}"))
-    return Patch(healthy.present(files), gone_paths=frozenset(gone))
+    removed = (path for node in nodes[1:] for path in (f"{NODES}/node{node}", f"{LINKED}{node}"))
+    return Patch(healthy.present(files), gone_paths=frozenset(removed))
 
 
 def smt_off(healthy: Healthy, want: NoParams) -> Patch:
     """SMT was switched off: the second thread of every core is offline."""
-    found = {path: match for path in healthy.files if (match := SIBLINGS.fullmatch(path))}
+    matches = {path: match for path in healthy.files if (match := SIBLINGS.fullmatch(path))}
     second = {
         int(match[1])
-        for path, match in found.items()
+        for path, match in matches.items()
         if int(match[1]) != parse_cpulist(healthy.read(path))[0]
     }
     if not second:
@@ -95,20 +95,20 @@ def smt_off(healthy: Healthy, want: NoParams) -> Patch:
     }
     for cpu in second:
         files[f"{CPUS}/cpu{cpu}/online"] = "0\n"
-    for path, match in found.items():
+    for path, match in matches.items():
         cpu = int(match[1])
         files[path] = f"{cpu}\n"
         files[path.removesuffix("_list")] = f"{mask((cpu,), len(online))}\n"
     for path in (path for path in healthy.files if NODE.fullmatch(path)):
         folder = path.removesuffix("/meminfo")
-        left = set(parse_cpulist(healthy.read(f"{folder}/cpulist"))) - second
-        files[f"{folder}/cpulist"] = f"{format_cpulist(left)}\n"
-        files[f"{folder}/cpumap"] = f"{mask(left, len(online))}\n"
+        remaining = set(parse_cpulist(healthy.read(f"{folder}/cpulist"))) - second
+        files[f"{folder}/cpulist"] = f"{format_cpulist(remaining)}\n"
+        files[f"{folder}/cpumap"] = f"{mask(remaining, len(online))}\n"
     for path in healthy.files:  # of devices: the CPUs near them that are online
         if path.endswith("/local_cpulist"):
-            left = set(parse_cpulist(healthy.read(path))) - second
-            files[path] = f"{format_cpulist(left)}\n"
-            files[path.removesuffix("list") + "s"] = f"{mask(left, len(online))}\n"
+            remaining = set(parse_cpulist(healthy.read(path))) - second
+            files[path] = f"{format_cpulist(remaining)}\n"
+            files[path.removesuffix("list") + "s"] = f"{mask(remaining, len(online))}\n"
     return Patch(healthy.present(files))
 
 

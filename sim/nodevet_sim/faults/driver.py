@@ -50,8 +50,8 @@ def _device(healthy: Healthy, path: str) -> str:
 def gpudirect_off(healthy: Healthy, want: NoParams) -> Patch:
     """GPUDirect RDMA cannot work: no nvidia_peermem, and a proprietary driver without dma-buf."""
     module = _loaded(healthy, "nvidia_peermem")
-    told = str(healthy.files.get(DRIVER, ""))
-    files = {DRIVER: told.replace("Open Kernel Module for x86_64", "x86_64 Kernel Module")}
+    version_text = str(healthy.files.get(DRIVER, ""))
+    files = {DRIVER: version_text.replace("Open Kernel Module for x86_64", "x86_64 Kernel Module")}
     return Patch(healthy.present(files), modules={module: "available"})
 
 

@@ -215,11 +215,11 @@ def _xid(
     address = healthy.address(gpu)
     bus = address.rpartition(".")[0]
     who = "pid='<unknown>', name=<unknown>"
-    told = [f"NVRM: GPU at PCI:{bus}: {healthy.text(gpu, 'uuid') or 'GPU-unknown'}"]
-    told.append(f"NVRM: Xid (PCI:{bus}): {code}, {who}" + (f", {text}" if text else ""))
+    lines = [f"NVRM: GPU at PCI:{bus}: {healthy.text(gpu, 'uuid') or 'GPU-unknown'}"]
+    lines.append(f"NVRM: Xid (PCI:{bus}): {code}, {who}" + (f", {text}" if text else ""))
     if off_the_bus:
-        told.append(f"NVRM: GPU {address}: GPU has fallen off the bus.")
-    return Patch(log=tuple(LogLine(line, after) for line in told))
+        lines.append(f"NVRM: GPU {address}: GPU has fallen off the bus.")
+    return Patch(log=tuple(LogLine(line, after) for line in lines))
 
 
 class Thermal(OneGpu):
@@ -256,7 +256,7 @@ def aer_errors(healthy: Healthy, want: AerErrors) -> Patch:
     place, address = healthy.place(gpu), healthy.address(gpu)
     port = healthy.ends(gpu)[-1].rpartition("/")[2]
     device = (healthy.text(gpu, "pci_device") or "10de:0000").lower()
-    told = (
+    lines = (
         f"pcieport {port}: AER: Corrected error message received from {address}",
         f"nvidia {address}: PCIe Bus Error: severity=Corrected, type=Physical Layer, (Receiver ID)",
         f"nvidia {address}:   device [{device}] error status/mask=00000001/0000a000",
@@ -269,5 +269,5 @@ def aer_errors(healthy: Healthy, want: AerErrors) -> Patch:
         healthy.present(counters),
         {f"gpu.{gpu}.pcie_replay_counter": str(want.count)},
         gpu=gpu,
-        log=tuple(LogLine(line, want.after) for line in told),
+        log=tuple(LogLine(line, want.after) for line in lines),
     )

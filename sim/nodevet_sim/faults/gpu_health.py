@@ -73,8 +73,8 @@ def fabric_degraded(healthy: Healthy, want: OneGpu) -> Patch:
     """
     gpu = healthy.gpu(want.gpu)
     mask = hex(NO_FAULT & ~0x30 | ROUTE_UNHEALTHY)
-    found = gpu_values(healthy, gpu, fabric__health_mask=mask)
-    return Patch(state={**found.state, f"gpu.{gpu}.fabric.health_summary": "UNHEALTHY"}, gpu=gpu)
+    patch = gpu_values(healthy, gpu, fabric__health_mask=mask)
+    return Patch(state={**patch.state, f"gpu.{gpu}.fabric.health_summary": "UNHEALTHY"}, gpu=gpu)
 
 
 class Margin(OneGpu):

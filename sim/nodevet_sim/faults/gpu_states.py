@@ -512,8 +512,8 @@ def gpu_unlisted(healthy: Healthy, want: OneGpu) -> Patch:
     """
     gpu = healthy.gpu(want.gpu)
     healthy.place(gpu)
-    told = f"NVRM: GPU {healthy.address(gpu)}: RmInitAdapter failed! (0x24:0x56:1436)"
-    return Patch(unlisted=frozenset((gpu,)), log=(LogLine(told, 3.0, 3),))
+    line = f"NVRM: GPU {healthy.address(gpu)}: RmInitAdapter failed! (0x24:0x56:1436)"
+    return Patch(unlisted=frozenset((gpu,)), log=(LogLine(line, 3.0, 3),))
 
 
 FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] = {

@@ -16,10 +16,10 @@ from nodevet_sim.pci_setting_files import ACS, EXPRESS
 
 def _there(healthy: Healthy, files: Mapping[str, Content], what: str) -> Patch:
     """These files instead of those that the node has. Raises FaultError if it has none."""
-    found = healthy.present(files)
-    if not found:
+    present = healthy.present(files)
+    if not present:
         raise FaultError(f"the node has no {what}")
-    return Patch(found)
+    return Patch(present)
 
 
 def clocksource_hpet(healthy: Healthy, want: NoParams) -> Patch:
@@ -118,8 +118,10 @@ def read_request_small(healthy: Healthy, want: NoParams) -> Patch:
 
 def _functions(healthy: Healthy, class_code: str) -> list[str]:
     """The directories of the PCI functions whose class begins like this."""
-    found = (path for path in healthy.files if path.endswith("/class") and "/pci" in path)
-    return [path.rpartition("/")[0] for path in found if healthy.read(path).startswith(class_code)]
+    class_files = (path for path in healthy.files if path.endswith("/class") and "/pci" in path)
+    return [
+        path.rpartition("/")[0] for path in class_files if healthy.read(path).startswith(class_code)
+    ]
 
 
 def iommu_translates(healthy: Healthy, want: NoParams) -> Patch:

@@ -24,7 +24,7 @@ def oom_kill(healthy: Healthy, want: LoggedProcess) -> Patch:
 
     `process`, its name: python3; `after`, seconds after boot, 3.
     """
-    told = (
+    lines = (
         f"{want.process} invoked oom-killer: gfp_mask=0x140dca(GFP_HIGHUSER_MOVABLE), order=0, "
         "oom_score_adj=0",
         "oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0-1,"
@@ -33,7 +33,7 @@ def oom_kill(healthy: Healthy, want: LoggedProcess) -> Patch:
         "anon-rss:989011224kB, file-rss:2048kB, shmem-rss:0kB, UID:1000 pgtables:1936592kB "
         "oom_score_adj:0",
     )
-    return Patch(log=tuple(LogLine(line, want.after) for line in told))
+    return Patch(log=tuple(LogLine(line, want.after) for line in lines))
 
 
 def hung_task(healthy: Healthy, want: LoggedProcess) -> Patch:
@@ -41,12 +41,12 @@ def hung_task(healthy: Healthy, want: LoggedProcess) -> Patch:
 
     `process`, its name: python3; `after`, seconds after boot, 3.
     """
-    told = (
+    lines = (
         f"INFO: task {want.process}:4242 blocked for more than 122 seconds.",
         "      Not tainted 6.8.0-45-generic #45-Ubuntu",
         '"echo 0 > /proc/sys/kernel/hung_task_timeout_secs" disables this message.',
     )
-    return Patch(log=tuple(LogLine(line, want.after) for line in told))
+    return Patch(log=tuple(LogLine(line, want.after) for line in lines))
 
 
 class Disk(LoggedFault):
@@ -58,13 +58,13 @@ def nvme_timeout(healthy: Healthy, want: Disk) -> Patch:
 
     `disk`, nvme0; `after`, seconds after boot, 3.
     """
-    told = (
+    lines = (
         f"nvme {want.disk}: I/O 258 (I/O Cmd) QID 5 timeout, aborting",
         f"nvme {want.disk}: I/O 258 QID 5 timeout, reset controller",
         f"I/O error, dev {want.disk}n1, sector 1562826848 op 0x0:(READ) flags 0x80700 "
         "phys_seg 4 prio class 2",
     )
-    return Patch(log=tuple(LogLine(line, want.after) for line in told))
+    return Patch(log=tuple(LogLine(line, want.after) for line in lines))
 
 
 class Server(LoggedFault):
@@ -147,8 +147,8 @@ def rcu_stall(healthy: Healthy, want: LoggedFault) -> Patch:
 
     `after`, seconds after boot, 3.
     """
-    told = ("rcu: INFO: rcu_sched self-detected stall on CPU", "rcu: \t2-....: (59999 ticks)")
-    return Patch(log=tuple(LogLine(line, want.after, 3) for line in told))
+    lines = ("rcu: INFO: rcu_sched self-detected stall on CPU", "rcu: \t2-....: (59999 ticks)")
+    return Patch(log=tuple(LogLine(line, want.after, 3) for line in lines))
 
 
 def kernel_oops(healthy: Healthy, want: LoggedFault) -> Patch:
@@ -156,11 +156,11 @@ def kernel_oops(healthy: Healthy, want: LoggedFault) -> Patch:
 
     `after`, seconds after boot, 3.
     """
-    told = (
+    lines = (
         "BUG: kernel NULL pointer dereference, address: 0000000000000008",
         "#PF: supervisor read access in kernel mode",
     )
-    return Patch(log=tuple(LogLine(line, want.after, 1) for line in told))
+    return Patch(log=tuple(LogLine(line, want.after, 1) for line in lines))
 
 
 class LoggedNic(LoggedFault):
@@ -183,13 +183,13 @@ def mce_uncorrected(healthy: Healthy, want: LoggedCpu) -> Patch:
 
     `cpu`, 2; `process`, its name: python3; `after`, seconds after boot, 3.
     """
-    told = (
+    lines = (
         f"mce: [Hardware Error]: CPU {want.cpu}: Machine Check: 0 Bank 7: bd80000000100134",
         "mce: [Hardware Error]: TSC 0 ADDR 1f3b40c5c0 MISC 86",
         f"Memory failure: 0x1f3b40c: Sending SIGBUS to {want.process}:4242 due to hardware "
         "memory corruption",
     )
-    return Patch(log=tuple(LogLine(line, want.after, 0) for line in told))
+    return Patch(log=tuple(LogLine(line, want.after, 0) for line in lines))
 
 
 class OfFileSystem(LoggedFault):
@@ -232,11 +232,11 @@ def ata_error(healthy: Healthy, want: LoggedFault) -> Patch:
 
     `after`, seconds after boot, 3.
     """
-    told = (
+    lines = (
         "ata1.00: exception Emask 0x0 SAct 0x0 SErr 0x0 action 0x6 frozen",
         "ata1.00: failed command: FLUSH CACHE EXT",
     )
-    return Patch(log=tuple(LogLine(line, want.after, 3) for line in told))
+    return Patch(log=tuple(LogLine(line, want.after, 3) for line in lines))
 
 
 def array_disk_failed(healthy: Healthy, want: OfArray) -> Patch:

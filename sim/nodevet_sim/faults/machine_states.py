@@ -336,8 +336,10 @@ def local_cpus_wrong(healthy: Healthy, want: OneGpu) -> Patch:
 
 def search_domain_missing(healthy: Healthy, want: NoParams) -> Patch:
     """/etc/resolv.conf has its nameservers, and no search domain."""
-    told = healthy.root_files.get(RESOLVER, "")
-    rows = (told.decode() if isinstance(told, bytes) else told).splitlines()
+    resolver_text = healthy.root_files.get(RESOLVER, "")
+    rows = (
+        resolver_text.decode() if isinstance(resolver_text, bytes) else resolver_text
+    ).splitlines()
     return Patch(
         root_files={RESOLVER: "".join(f"{row}\n" for row in rows if not row.startswith("search"))}
     )

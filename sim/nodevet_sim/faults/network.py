@@ -57,14 +57,14 @@ def linked(healthy: Healthy, folder: str) -> Mapping[str, str]:
 
 def port_of(healthy: Healthy, wanted: int | None) -> tuple[str, str]:
     """The folders of an RDMA device's first port, and of its interface. Raises FaultError."""
-    found = linked(healthy, DEVICES)
-    numbers = sorted(int(name[5:]) for name in found if re.fullmatch(r"mlx5_\d+", name))
+    devices = linked(healthy, DEVICES)
+    numbers = sorted(int(name[5:]) for name in devices if re.fullmatch(r"mlx5_\d+", name))
     if not numbers:
         raise FaultError("the node has no RDMA device")
     number = min(DEFAULT_PORT, numbers[-1]) if wanted is None else wanted
     if number not in numbers:
         raise FaultError(f"there is no mlx5_{number}; the node has {len(numbers)}, from 0")
-    place = found[f"mlx5_{number}"]
+    place = devices[f"mlx5_{number}"]
     below = f"{place.rsplit('/', 2)[0]}/net/"
     own = [path for path in linked(healthy, INTERFACES).values() if path.startswith(below)]
     return f"{place}/ports/1", own[0] if own else below
@@ -72,13 +72,15 @@ def port_of(healthy: Healthy, wanted: int | None) -> tuple[str, str]:
 
 def interface_of(healthy: Healthy, wanted: str | None) -> str:
     """The folder of an interface. Raises FaultError."""
-    found = linked(healthy, INTERFACES)
-    if not found:
+    interfaces = linked(healthy, INTERFACES)
+    if not interfaces:
         raise FaultError("the node has no NIC")
-    name = min(found, key=lambda name: found[name]) if wanted is None else wanted
-    if name not in found:
-        raise FaultError(f"there is no interface {name}; the node has {', '.join(sorted(found))}")
-    return found[name]
+    name = min(interfaces, key=lambda name: interfaces[name]) if wanted is None else wanted
+    if name not in interfaces:
+        raise FaultError(
+            f"there is no interface {name}; the node has {', '.join(sorted(interfaces))}"
+        )
+    return interfaces[name]
 
 
 def without_carrier(place: str) -> dict[str, Content]:

@@ -30,17 +30,17 @@ def governor_powersave(healthy: Healthy, want: Governor) -> Patch:
     return Patch(dict.fromkeys(governors(healthy, want.governor), f"{want.governor}\n"))
 
 
-def governors(healthy: Healthy, wanted: str) -> list[str]:
+def governors(healthy: Healthy, governor: str) -> list[str]:
     """The files that take a governor. Raises FaultError if there is none, or no such one."""
-    found = [path for path in healthy.files if GOVERNOR.fullmatch(path)]
-    if not found:
+    paths = [path for path in healthy.files if GOVERNOR.fullmatch(path)]
+    if not paths:
         raise FaultError("the node has no cpufreq")
-    for path in found:
+    for path in paths:
         offered = healthy.files.get(path.replace("scaling_governor", "scaling_available_governors"))
         words = offered.decode("ascii", "replace") if isinstance(offered, bytes) else offered
-        if words is not None and wanted not in words.split():
-            raise FaultError(f"the node offers {', '.join(words.split())}, not {wanted}")
-    return found
+        if words is not None and governor not in words.split():
+            raise FaultError(f"the node offers {', '.join(words.split())}, not {governor}")
+    return paths
 
 
 def numa_swapped(healthy: Healthy, want: NoParams) -> Patch:
@@ -78,10 +78,10 @@ def driver_mismatch(healthy: Healthy, want: DriverMismatch) -> Patch:
         raise FaultError("the node has no GPU")
     if library == want.module:
         raise FaultError(f"the library has version {library} too; give another `module`")
-    told = healthy.read("proc/driver/nvidia/version").replace(library, want.module)
+    version_text = healthy.read("proc/driver/nvidia/version").replace(library, want.module)
     files = {
         "sys/module/nvidia/version": f"{want.module}\n",
-        "proc/driver/nvidia/version": f"{told}\n",
+        "proc/driver/nvidia/version": f"{version_text}\n",
     }
     return Patch(healthy.present(files), {"init": "NVML_ERROR_LIB_RM_VERSION_MISMATCH"})
 
@@ -195,10 +195,10 @@ def mce(healthy: Healthy, want: Mce) -> Patch:
     """
     if f"sys/devices/system/cpu/cpu{want.cpu}/topology/core_id" not in healthy.files:
         raise FaultError(f"the node has no CPU {want.cpu}")
-    told = (
+    lines = (
         "mce: [Hardware Error]: Machine check events logged",
         f"mce: [Hardware Error]: CPU {want.cpu}: Machine Check: 0 "
         f"Bank {want.bank}: 8c00004000010090",
         "mce: [Hardware Error]: TSC 0 ADDR 3f4e80 MISC 140400c0c086 ",
     )
-    return Patch(log=tuple(LogLine(line, want.after, 0) for line in told))
+    return Patch(log=tuple(LogLine(line, want.after, 0) for line in lines))

@@ -34,44 +34,44 @@ class Healthy:
     root_files: Mapping[str, Content] = field(default_factory=dict)  # /etc/...: of its own disk
     device_nodes: tuple[str, ...] = ()  # /dev/nvidia0, ...
 
-    def gpu(self, wanted: int | None) -> int:
+    def gpu(self, chosen: int | None) -> int:
         """The GPU with this index; without one GPU 3, or the last. Raises FaultError."""
         count = count_of(self.state)
         if not count:
             raise FaultError("the node has no GPU")
-        if wanted is None:
+        if chosen is None:
             return min(DEFAULT_GPU, count - 1)
-        if wanted >= count:
-            raise FaultError(f"there is no GPU {wanted}; the node has {count}, from 0")
-        return wanted
+        if chosen >= count:
+            raise FaultError(f"there is no GPU {chosen}; the node has {count}, from 0")
+        return chosen
 
-    def gpus(self, wanted: int | str) -> tuple[int, ...]:
+    def gpus(self, chosen: int | str) -> tuple[int, ...]:
         """`all`, or the one. Raises FaultError."""
-        if isinstance(wanted, int):
-            return (self.gpu(wanted),)
+        if isinstance(chosen, int):
+            return (self.gpu(chosen),)
         self.gpu(None)
         return tuple(range(count_of(self.state)))
 
     def text(self, gpu: int, key: str) -> str | None:
         """What NVML answers; None for an error."""
-        found = of_gpu(self.state, gpu, key)
-        return None if found is None or found.startswith("NVML_ERROR_") else found
+        value = of_gpu(self.state, gpu, key)
+        return None if value is None or value.startswith("NVML_ERROR_") else value
 
     def number(self, gpu: int, key: str) -> int:
         """The same as a number. Raises FaultError if it answers none."""
-        found = self.text(gpu, key)
+        value = self.text(gpu, key)
         try:
-            return int(found or "", 0)
+            return int(value or "", 0)
         except ValueError:
             says = of_gpu(self.state, gpu, key) or "nothing"
             raise FaultError(f"GPU {gpu} has no {key}: its NVML says {says}") from None
 
     def address(self, gpu: int) -> str:
         """The bus id as sysfs spells it. Raises FaultError."""
-        found = self.text(gpu, "bus_id")
-        if found is None:
+        value = self.text(gpu, "bus_id")
+        if value is None:
             raise FaultError(f"GPU {gpu} has no bus id")
-        return found
+        return value
 
     def place(self, gpu: int) -> str:
         """The directory of its PCI function. Raises FaultError."""
@@ -170,10 +170,10 @@ def is_below(path: str, folders: frozenset[str]) -> bool:
 
 
 def _merged(table: str, named: Iterable[tuple[str, Patch]]) -> dict[str, object]:
-    found: dict[str, tuple[str, object]] = {}
+    values: dict[str, tuple[str, object]] = {}
     for name, patch in named:
         for key, value in getattr(patch, table).items():
-            other, known = found.setdefault(key, (name, value))
+            other, known = values.setdefault(key, (name, value))
             if known != value:
                 raise FaultError(f"{other} and {name} conflict on {key}; keep one")
-    return {key: value for key, (_, value) in found.items()}
+    return {key: value for key, (_, value) in values.items()}

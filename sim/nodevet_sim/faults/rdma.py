@@ -37,8 +37,8 @@ def rdma_interface_missing(healthy: Healthy, want: OneRdmaPort) -> Patch:
     if f"{port}/gid_attrs/ndevs/0" in healthy.files:  # of RoCE: each is of an address
         below = (path for path in healthy.files if path.startswith(f"{port}/gids/"))
         files = dict.fromkeys(below, f"{NO_GID}\n")
-    gone = (folder, f"{INTERFACES}/{names[0]}", f"{port}/gid_attrs")
-    return Patch(files, gone_paths=frozenset(gone))
+    removed = (folder, f"{INTERFACES}/{names[0]}", f"{port}/gid_attrs")
+    return Patch(files, gone_paths=frozenset(removed))
 
 
 def rdma_names_swapped(healthy: Healthy, want: NoParams) -> Patch:
@@ -46,14 +46,14 @@ def rdma_names_swapped(healthy: Healthy, want: NoParams) -> Patch:
 
     On InfiniBand only a baseline that names the interfaces detects it.
     """
-    found = linked(healthy, DEVICES)
-    names = sorted(name for name in found if name.startswith("mlx5_"))[:2]
+    devices = linked(healthy, DEVICES)
+    names = sorted(name for name in devices if name.startswith("mlx5_"))[:2]
     if len(names) < 2:
         raise FaultError("the node has fewer than two Mellanox NICs")
     files: dict[str, Content] = {}
     links: dict[str, str] = {}
     for name, other in (names, reversed(names)):
-        old, new = found[name], f"{posixpath.dirname(found[name])}/{other}"
+        old, new = devices[name], f"{posixpath.dirname(devices[name])}/{other}"
         for path, content in healthy.files.items():
             if path.startswith(f"{old}/"):
                 files[new + path[len(old) :]] = content
@@ -61,7 +61,7 @@ def rdma_names_swapped(healthy: Healthy, want: NoParams) -> Patch:
             if path.startswith(f"{old}/"):
                 links[new + path[len(old) :]] = target
         links[f"{DEVICES}/{other}"] = posixpath.relpath(new, DEVICES)
-    return Patch(files, links=links, gone_paths=frozenset(found[name] for name in names))
+    return Patch(files, links=links, gone_paths=frozenset(devices[name] for name in names))
 
 
 def gid_missing(healthy: Healthy, want: OneRdmaPort) -> Patch:
@@ -88,16 +88,16 @@ def _without_gids(
     types, gids = f"{port}/gid_attrs/types", f"{port}/gids"
     listed = (path.rpartition("/") for path in healthy.files)
     known = [index for folder, _, index in listed if folder == types]
-    gone = [
+    removed = [
         index
         for index in known
         if is_gone(healthy.read(f"{gids}/{index}"), healthy.read(f"{types}/{index}"))
     ]
-    if not gone:
+    if not removed:
         raise FaultError("the port is not a RoCE port; give the node nic_kind: ethernet")
-    files: dict[str, Content] = {f"{gids}/{index}": f"{NO_GID}\n" for index in gone}
+    files: dict[str, Content] = {f"{gids}/{index}": f"{NO_GID}\n" for index in removed}
     kinds = ("types", "ndevs")
-    attributes = (f"{port}/gid_attrs/{kind}/{index}" for kind in kinds for index in gone)
+    attributes = (f"{port}/gid_attrs/{kind}/{index}" for kind in kinds for index in removed)
     return Patch(files, gone_paths=frozenset(attributes))
 
 
@@ -119,8 +119,8 @@ def efa_unbound(healthy: Healthy, want: NoParams) -> Patch:
     name, place = _efa(healthy)
     function = place.rsplit("/", 2)[0]
     bound = f"sys/bus/pci/drivers/efa/{posixpath.basename(function)}"
-    gone = (f"{function}/infiniband", f"{function}/driver", f"{DEVICES}/{name}", bound)
-    return Patch(gone_paths=frozenset(gone))
+    removed = (f"{function}/infiniband", f"{function}/driver", f"{DEVICES}/{name}", bound)
+    return Patch(gone_paths=frozenset(removed))
 
 
 def efa_down(healthy: Healthy, want: NoParams) -> Patch:
@@ -159,8 +159,8 @@ def link_raw_errors(healthy: Healthy, want: RawErrors) -> Patch:
 
 def _link(healthy: Healthy, want: OneRdmaPort, **rates: str) -> Patch:
     port, _ = port_of(healthy, want.device)
-    told = link_told(speed="IB-NDR", **rates)
-    return Patch(root_files={f"{LINKS}/{port.split('/')[-3]}.json": told})
+    document = link_told(speed="IB-NDR", **rates)
+    return Patch(root_files={f"{LINKS}/{port.split('/')[-3]}.json": document})
 
 
 def _rate(rate: float) -> str:

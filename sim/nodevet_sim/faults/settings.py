@@ -91,7 +91,7 @@ def process_misplaced(healthy: Healthy, want: Misplaced) -> Patch:
     gpu = healthy.gpu(want.gpu)
     own = _text(healthy, f"{healthy.place(gpu)}/numa_node")
     places = (re.fullmatch(rf"{NODES}/node(\d+)/cpulist", path) for path in healthy.files)
-    others = sorted(int(found[1]) for found in places if found and found[1] != own)
+    others = sorted(int(match[1]) for match in places if match and match[1] != own)
     if own == "-1" or not others:
         raise FaultError("the node has one NUMA node")
     cpus = _text(healthy, f"{NODES}/node{others[-1]}/cpulist")
@@ -166,8 +166,8 @@ def memory_full(healthy: Healthy, want: Filled) -> Patch:
     total = re.search(r"(?m)^MemTotal: +([0-9]+) kB$", _text(healthy, MEMORY))
     if total is None:
         raise FaultError(f"/{MEMORY} has no MemTotal")
-    left = f"{int(total[1]) * want.percent // 100} kB"
-    return Patch({MEMORY: _memory(healthy, {"MemFree": left, "MemAvailable": left})})
+    available = f"{int(total[1]) * want.percent // 100} kB"
+    return Patch({MEMORY: _memory(healthy, {"MemFree": available, "MemAvailable": available})})
 
 
 def _memory(healthy: Healthy, values: Mapping[str, str]) -> str:
@@ -253,10 +253,10 @@ def driver_old(healthy: Healthy, want: Driver) -> Patch:
     old = healthy.state["driver_version"]
     if old == want.version:
         raise FaultError(f"the driver has version {old} already; give another `version`")
-    told = "proc/driver/nvidia/version"
+    version_path = "proc/driver/nvidia/version"
     files = {"sys/module/nvidia/version": f"{want.version}\n"}
-    if told in healthy.files:
-        files[told] = _text(healthy, told).replace(old, want.version) + "\n"
+    if version_path in healthy.files:
+        files[version_path] = _text(healthy, version_path).replace(old, want.version) + "\n"
     ends = ("driver_version", "nvml_version", "gsp_firmware_version")
     state = {
         key: value.replace(old, want.version)

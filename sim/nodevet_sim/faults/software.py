@@ -20,8 +20,8 @@ MLX5 = "sys/module/mlx5_core"
 def cdi_stale(healthy: Healthy, want: NoParams) -> Patch:
     """The CDI specification was made for an earlier driver: it names a libcuda.so that is gone."""
     healthy.gpu(None)
-    gone = "/usr/lib/x86_64-linux-gnu/libcuda.so.525.60.13"
-    return Patch(root_files={CDI: specification(healthy.state, mounts=(gone,))})
+    old_library = "/usr/lib/x86_64-linux-gnu/libcuda.so.525.60.13"
+    return Patch(root_files={CDI: specification(healthy.state, mounts=(old_library,))})
 
 
 class Hidden(FaultParams):
@@ -93,23 +93,26 @@ def dcgm_warning(healthy: Healthy, want: WatchStatus) -> Patch:
     """
     gpu = healthy.gpu(want.gpu)
     why = f"GPU {gpu} detected more than 8 PCIe replays per minute"
-    found = {"value": want.status, "overflow": why}
-    errors = {"Errors": {"children": {want.watch: found}}, "Overall Health": {"value": want.status}}
-    told = {
+    watch = {"value": want.status, "overflow": why}
+    errors = {"Errors": {"children": {want.watch: watch}}, "Overall Health": {"value": want.status}}
+    document = {
         "body": {
             "GPU": {"children": {str(gpu): {"children": errors}}},
             "Overall Health": {"value": want.status},
         },
         "header": ["Health Monitor Report"],
     }
-    return Patch(root_files={DCGMI: _dcgmi(told, count_of(healthy.state))}, gpu=gpu)
+    return Patch(root_files={DCGMI: _dcgmi(document, count_of(healthy.state))}, gpu=gpu)
 
 
 def dcgm_count(healthy: Healthy, want: NoParams) -> Patch:
     """DCGM sees one GPU less than NVML. Only dcgmi is simulated, not DCGM."""
     healthy.gpu(None)
-    told = {"body": {"Overall Health": {"value": "Healthy"}}, "header": ["Health Monitor Report"]}
-    return Patch(root_files={DCGMI: _dcgmi(told, count_of(healthy.state) - 1)})
+    document = {
+        "body": {"Overall Health": {"value": "Healthy"}},
+        "header": ["Health Monitor Report"],
+    }
+    return Patch(root_files={DCGMI: _dcgmi(document, count_of(healthy.state) - 1)})
 
 
 def _dcgmi(health: Mapping[str, object], gpus: int) -> str:
@@ -245,17 +248,17 @@ def imex_peers_wrong(healthy: Healthy, want: NoParams) -> Patch:
 
 def _peers(healthy: Healthy) -> list[str]:
     """Raises FaultError if the node has no IMEX."""
-    told = healthy.root_files.get(imex_files.NODES)
-    if told is None:
+    peers_text = healthy.root_files.get(imex_files.NODES)
+    if peers_text is None:
         raise FaultError("the node is in no multi-node NVLink domain; give it nvlink_domain: 18")
-    return str(told).split()
+    return str(peers_text).split()
 
 
 def torch_cpu(healthy: Healthy, want: NoParams) -> Patch:
     """The torch of /opt/pytorch/bin/python is a wheel for CPUs."""
     healthy.gpu(None)
-    told = torch_files.torch(f"{torch_files.VERSION}+cpu", None)
-    return Patch(root_files={torch_files.TORCH: told})
+    files = torch_files.torch(f"{torch_files.VERSION}+cpu", None)
+    return Patch(root_files={torch_files.TORCH: files})
 
 
 FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] = {

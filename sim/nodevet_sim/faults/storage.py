@@ -119,10 +119,10 @@ def nfs_option_other(healthy: Healthy, want: NfsOption) -> Patch:
     The node needs an NFS mount: `nfs: /home`. `option`, soft, replaces `was`, hard.
     """
     _nfs(healthy)
-    told = str(healthy.files[MOUNTSTATS])
-    if f",{want.was}," not in told:
+    mountstats = str(healthy.files[MOUNTSTATS])
+    if f",{want.was}," not in mountstats:
         raise FaultError(f"the NFS mount has no option {want.was}")
-    return Patch({MOUNTSTATS: told.replace(f",{want.was},", f",{want.option},")})
+    return Patch({MOUNTSTATS: mountstats.replace(f",{want.was},", f",{want.option},")})
 
 
 TIMES = re.compile(r"((?:READ|WRITE): (\d+) (?:\d+ ){4})\d+ \d+ \d+")
@@ -141,7 +141,7 @@ def nfs_slow(healthy: Healthy, want: NfsTimes) -> Patch:
     """
 
     def slowed(match: re.Match[str]) -> str:
-        queue, rtt = (each * int(match[2]) for each in (want.queue_ms, want.rtt_ms))
+        queue, rtt = (ms * int(match[2]) for ms in (want.queue_ms, want.rtt_ms))
         return f"{match[1]}{queue} {rtt} {queue + rtt}"
 
     _nfs(healthy)
@@ -150,8 +150,8 @@ def nfs_slow(healthy: Healthy, want: NfsTimes) -> Patch:
 
 def _nfs(healthy: Healthy) -> tuple[str, str]:
     """Where an NFS file system is mounted, and for how many seconds. Raises FaultError."""
-    told = str(healthy.files.get(MOUNTSTATS, ""))
-    match = re.search(r"mounted on (\S+) with fstype nfs4 .*\n.*\n\tage:\t(\d+)", told)
+    mountstats = str(healthy.files.get(MOUNTSTATS, ""))
+    match = re.search(r"mounted on (\S+) with fstype nfs4 .*\n.*\n\tage:\t(\d+)", mountstats)
     if match is None:
         raise FaultError("the node has no NFS mount; give it nfs: /home")
     return match[1], match[2]

@@ -50,8 +50,8 @@ def machine(name: str) -> str:
 
 def numbers(path: str, index: int) -> tuple[int, int]:
     """Major and minor of a device node of the NVIDIA driver; `index` is for nodes without one."""
-    found = re.fullmatch(r"/dev/nvidia([0-9]+)", path)
-    return (NVIDIA_MAJOR, int(found[1])) if found else NAMED.get(path, (UVM_MAJOR, index))
+    match = re.fullmatch(r"/dev/nvidia([0-9]+)", path)
+    return (NVIDIA_MAJOR, int(match[1])) if match else NAMED.get(path, (UVM_MAJOR, index))
 
 
 @contextmanager
@@ -67,13 +67,13 @@ def notifications(path: Path) -> Iterator[socket.socket]:
             path.unlink(missing_ok=True)
 
 
-def last_words(said: bytes) -> str:
+def last_words(output: bytes) -> str:
     """The end of what a node or a command wrote, made safe to print.
 
     >>> last_words(b"one\\n\\x1b[31mtwo\\x1b[0m\\a\\n")
     'one / two'
     """
-    text = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", said[-2000:].decode("ascii", "replace"))
+    text = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", output[-2000:].decode("ascii", "replace"))
     rows = ["".join(filter(str.isprintable, row)).strip() for row in text.splitlines()]
     return " / ".join([row for row in rows if row][-3:])
 
@@ -90,7 +90,7 @@ async def run(*words: object) -> str:
     process = await asyncio.create_subprocess_exec(
         *map(str, words), stdin=DEVNULL, stdout=PIPE, stderr=PIPE
     )
-    said, complaint = await process.communicate()
+    output, complaint = await process.communicate()
     if process.returncode != 0:
         raise NodeError(f"{words[0]} exited with {process.returncode}: {last_words(complaint)}")
-    return said.decode("utf-8", "replace")
+    return output.decode("utf-8", "replace")

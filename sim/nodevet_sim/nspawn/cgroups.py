@@ -23,14 +23,14 @@ def hierarchies(own: str, mounts: str) -> tuple[Path, ...]:
     for row in own.splitlines():
         _, controllers, path = row.split(":", 2)
         places[controllers] = path.lstrip("/")
-    found = []
+    folders = []
     for row in mounts.splitlines():
         _, folder, kind, options = row.split(" ")[:4]
         if kind == "cgroup2" and "" in places:
-            found.append(Path(folder) / places[""])
+            folders.append(Path(folder) / places[""])
         if kind == "cgroup" and "name=systemd" in options.split(",") and "name=systemd" in places:
-            found.append(Path(folder) / places["name=systemd"])
-    return tuple(dict.fromkeys(found))
+            folders.append(Path(folder) / places["name=systemd"])
+    return tuple(dict.fromkeys(folders))
 
 
 def here() -> tuple[Path, ...]:
@@ -51,13 +51,13 @@ def make(places: tuple[Path, ...], name: str) -> tuple[Path, ...]:
 def left(name: str) -> tuple[Path, ...]:
     """The groups of a fleet, wherever in the hierarchies it was started."""
     roots = {Path(row.split(" ")[1]) for row in _mounted()}
-    found = {  # os.walk, because other groups come and go meanwhile
+    names = {  # os.walk, because other groups come and go meanwhile
         Path(folder, PREFIX + name)
         for root in roots
         for folder, inner, _ in os.walk(root)
         if PREFIX + name in inner
     }
-    return tuple(sorted(found))
+    return tuple(sorted(names))
 
 
 def _mounted() -> Iterator[str]:
@@ -69,11 +69,11 @@ def _mounted() -> Iterator[str]:
 
 def pids(group: Path) -> frozenset[int]:
     """Every process in a group and the groups below it."""
-    found: set[int] = set()
+    numbers: set[int] = set()
     for folder in (group, *_below(group)):
         with suppress(OSError):  # the group is gone
-            found.update(map(int, (folder / "cgroup.procs").read_text(encoding="ascii").split()))
-    return frozenset(found - {0})
+            numbers.update(map(int, (folder / "cgroup.procs").read_text(encoding="ascii").split()))
+    return frozenset(numbers - {0})
 
 
 def end(groups: tuple[Path, ...], *, seconds: float = 20.0) -> None:

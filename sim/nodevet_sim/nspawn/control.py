@@ -74,11 +74,11 @@ def _await_answer(
     limit = time.monotonic() + START_SECONDS
     while not where.control.exists():
         if supervisor.poll() is not None or time.monotonic() > limit:
-            told = "its supervisor did not answer in time"
+            reason = "its supervisor did not answer in time"
             with suppress(FileNotFoundError):  # `down` was faster
-                said = where.log.read_text(encoding="utf-8", errors="replace").strip()
-                told = said or f"its supervisor ended with {supervisor.poll()}"
-            raise ControlError(f"the fleet did not start: {told}")
+                log_text = where.log.read_text(encoding="utf-8", errors="replace").strip()
+                reason = log_text or f"its supervisor ended with {supervisor.poll()}"
+            raise ControlError(f"the fleet did not start: {reason}")
         time.sleep(0.05)
         act()
 

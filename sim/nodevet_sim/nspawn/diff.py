@@ -114,13 +114,13 @@ def _hides(upper: Path) -> bool:
 
 def listing(upper: Path, root: Path, below: Path) -> dict[str, DiskEntry | None]:
     """The differences between a disk and its lower layer. `root`: where the overlay is mounted."""
-    found = {}
+    entries = {}
     for path in _paths(upper):
         inner = path.lstrip("/")
         now = entry(root / inner, upper / inner)
         if now != entry(below / inner):
-            found[path] = now
-    return found
+            entries[path] = now
+    return entries
 
 
 def _paths(upper: Path) -> Iterator[str]:
@@ -151,4 +151,4 @@ def changes(before: Listing, after: Listing, below: Path) -> list[DiskChange]:
     every = [
         DiskChange(path, at(before, path), at(after, path)) for path in sorted({*before, *after})
     ]
-    return [each for each in every if each.before != each.after]
+    return [change for change in every if change.before != change.after]

@@ -181,8 +181,8 @@ def write(
     own = {**dict(_files(node, identity)), **dict(_packages(node, below)), **node.root_files}
     for path, content in own.items():
         put(upper, path, content, mode_of(content))
-    for each in node.swap:
-        put_swap(upper, each)
+    for swap in node.swap:
+        put_swap(upper, swap)
     for unit in node.services:
         own_unit = f"/etc/systemd/system/{unit}"
         there = inside(upper, own_unit).exists()
@@ -209,8 +209,8 @@ def put_tool(upper: Path, path: str, built: Path, version: str) -> None:
 
 def _driver_version(node: SimulatedNode) -> str:
     """As NVML reports it; empty without a driver."""
-    found = re.search(r"(?m)^driver_version *= *([0-9.]+)$", node.state or "")
-    return found[1] if found else ""
+    match = re.search(r"(?m)^driver_version *= *([0-9.]+)$", node.state or "")
+    return match[1] if match else ""
 
 
 def _files(node: SimulatedNode, identity: NodeIdentity) -> Iterator[tuple[str, Content]]:

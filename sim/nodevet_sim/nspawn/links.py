@@ -95,8 +95,11 @@ class PackageFiles:
                 yield from self._made_in(folder)
 
     def _made_in(self, folder: str) -> Iterator[str]:
-        with suppress(FileNotFoundError, NotADirectoryError), os.scandir(self.at(folder)) as found:
-            for entry in found:
+        with (
+            suppress(FileNotFoundError, NotADirectoryError),
+            os.scandir(self.at(folder)) as entries,
+        ):
+            for entry in entries:
                 path = f"{folder}/{entry.name}"
                 if entry.name == "__pycache__":
                     yield from self._compiled(folder)
@@ -118,8 +121,10 @@ class PackageFiles:
                 yield f"{folder}/__pycache__/{name}"
 
     def pristine(self) -> Iterator[str]:
-        """What is in /etc as the packages brought it."""
-        conffiles = {path: md5 for each in self.packages for path, md5 in each.conffiles.items()}
+        """The files of /etc as the packages installed them."""
+        conffiles = {
+            path: md5 for package in self.packages for path, md5 in package.conffiles.items()
+        }
         for path in sorted(self.owned):
             if path.startswith("/etc/") and path not in conffiles:
                 yield path

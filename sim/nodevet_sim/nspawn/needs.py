@@ -52,8 +52,8 @@ def _missing() -> Iterator[str]:
     if not INIT.exists():
         packages.add("systemd")
     if packages:
-        wanted = " ".join(sorted(packages))
-        yield f"not installed: {wanted} (Debian, Ubuntu: apt install {wanted})"
+        names = " ".join(sorted(packages))
+        yield f"not installed: {names} (Debian, Ubuntu: apt install {names})"
     if not Path("/dev/fuse").exists():
         yield (
             "/dev/fuse is missing: load the module (modprobe fuse), "
@@ -68,19 +68,19 @@ def check(nodes: int) -> None:
     """Raises NeedError, with all reasons in one message, if this machine cannot simulate so many
     nodes.
     """
-    found = missing() or tuple(_no_room(nodes))
-    if found:
-        raise NeedError("; ".join(found))
+    reasons = missing() or tuple(_no_room(nodes))
+    if reasons:
+        raise NeedError("; ".join(reasons))
 
 
 def _no_room(nodes: int) -> Iterator[str]:
     """inotify(7) instances are counted for each user, and every node is of the same one."""
     limit = int(INOTIFY.read_text(encoding="ascii"))
-    free, wanted = limit - _inotify_instances(), nodes * INOTIFY_EACH
-    if wanted > free:
-        more = max(1024, 2 * (limit - free + wanted))
+    free, needed = limit - _inotify_instances(), nodes * INOTIFY_EACH
+    if needed > free:
+        more = max(1024, 2 * (limit - free + needed))
         yield (
-            f"{nodes} nodes need {wanted} inotify instances, but only {free} of {limit} are free: "
+            f"{nodes} nodes need {needed} inotify instances, but only {free} of {limit} are free: "
             f"sysctl -w fs.inotify.max_user_instances={more}"
         )
 

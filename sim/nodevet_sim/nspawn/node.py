@@ -208,12 +208,12 @@ class RunningNode:
                 )
                 console = (self.folder / "console").read_bytes()
                 raise NodeError(f"{self.node.name} {how}: {boot.last_words(console)}")
-            said = dict(
+            fields = dict(
                 row.partition("=")[::2]
                 for row in hearing.result().decode("ascii", "replace").splitlines()
             )
-            self.leader = int(said.get("X_NSPAWN_LEADER_PID", self.leader))
-            if said.get("READY") == "1":
+            self.leader = int(fields.get("X_NSPAWN_LEADER_PID", self.leader))
+            if fields.get("READY") == "1":
                 return
 
     def _write_shared(self) -> None:
@@ -255,8 +255,8 @@ class RunningNode:
         replace(self.shared / "environment", variables.replace(" ", "\n"))
         error_us = self.node.clock_error_ms * 1000
         synchronised = SYNCHRONISED.format(error_us)
-        told = synchronised if self.node.clock_synchronised else UNSYNCHRONISED
-        replace(self.shared / "adjtimex", f"{told}\n")
+        clock_text = synchronised if self.node.clock_synchronised else UNSYNCHRONISED
+        replace(self.shared / "adjtimex", f"{clock_text}\n")
         replace(self.shared / "sshd.conf", "".join(rows))
         for name in ("hangs", "stopped"):
             mark = self.shared / f"sshd-{name}"
@@ -269,8 +269,8 @@ class RunningNode:
         """When it was booted so far, and before it was made."""
         made = self._history[0].at_s
         earlier = [
-            BootRecord(made - each.days * wtmp.DAY, each.shut_down)
-            for each in self.node.earlier_boots
+            BootRecord(made - boot.days * wtmp.DAY, boot.shut_down)
+            for boot in self.node.earlier_boots
         ]
         disk.put(self.folder / "root", wtmp.PATH, wtmp.text([*earlier, *self._history]), 0o664)
 
@@ -281,7 +281,7 @@ class RunningNode:
             for line in self.node.kernel_log
             if line.seconds is not None
         ]
-        swap = "".join(f"{each.name} {each.kb} {each.used_kb}\n" for each in self.node.swap)
+        swap = "".join(f"{area.name} {area.kb} {area.used_kb}\n" for area in self.node.swap)
         files = {**self.node.files, kernel.SWAP: swap, kernel.MODULES: known(self.node.modules)}
         links = {**OWN, **self.node.links}
         replace(self.manifest, kernel.manifest(files, links, folders=NET, log=log))
@@ -306,10 +306,10 @@ class RunningNode:
         limit = time.monotonic() + KERNEL_SECONDS
         while not kernel.ready(mounted):
             if self._kernel.returncode is not None or time.monotonic() > limit:
-                said = b""
+                output = b""
                 if self._kernel.stdout is not None and self._kernel.returncode is not None:
-                    said = await self._kernel.stdout.read(2000)
-                raise NodeError(f"the simulated kernel did not start: {boot.last_words(said)}")
+                    output = await self._kernel.stdout.read(2000)
+                raise NodeError(f"the simulated kernel did not start: {boot.last_words(output)}")
             await asyncio.sleep(0.01)
 
     async def _stop_kernel(self) -> None:

@@ -76,8 +76,8 @@ def names(text: str) -> tuple[str, ...]:
     >>> names("libc6 (>= 2.36), mawk | awk:any, ")
     ('libc6', 'mawk', 'awk')
     """
-    found = (NAME.match(word) for word in re.split(r"[,|]", text))
-    return tuple(match[1] for match in found if match)
+    matches = (NAME.match(word) for word in re.split(r"[,|]", text))
+    return tuple(match[1] for match in matches if match)
 
 
 def installed(status: str) -> tuple[PackageOfNode, ...]:

@@ -94,8 +94,8 @@ def _value(text: str) -> object:
     _one_line(text)
     tree = parse(Source(path=Path(), shown="", text=f"value: {text}\n", sha256=""))
     if tree.root is None or tree.problems:
-        told = tree.problems[0]
-        raise StateError("; ".join(filter(None, (told.message, told.advice))))
+        problem = tree.problems[0]
+        raise StateError("; ".join(filter(None, (problem.message, problem.advice))))
     entry = tree.root.get("value")
     if entry is None or len(tree.root.entries) != 1:
         raise StateError("the value is not valid YAML; put it in quotes")
@@ -114,10 +114,10 @@ def _part(said: Said, where: Origin, name: str) -> NodePart:
         raise StateError("the value cannot be read; put it in quotes")
     problems = [
         where.problem(
-            f"{name}.{dotted(found.path)}",
-            "; ".join(filter(None, (found.message, found.advice))),
+            f"{name}.{dotted(problem.path)}",
+            "; ".join(filter(None, (problem.message, problem.advice))),
         )
-        for found in wrong(root)
+        for problem in wrong(root)
     ]
     if problems:
         raise ScenarioError(problems)

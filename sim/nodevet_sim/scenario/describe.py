@@ -56,10 +56,10 @@ def describe(spec: NodeSpec) -> SimulatedNode:
         known_to_it = replace(patch, unlisted=frozenset())  # NVML asks for more than its list
         files.update(_driver_files(_state(spec, healthy, known_to_it)))
     files.update(_own_files(spec, files, links))
-    gone = {machine.nodes[gpu] for gpu in patch.gone}
-    gone.update(path for path, mode in patch.devices.items() if mode is None)
+    removed_nodes = {machine.nodes[gpu] for gpu in patch.gone}
+    removed_nodes.update(path for path, mode in patch.devices.items() if mode is None)
     channels = () if spec.part.nvlink_domain is None else (imex_files.CHANNEL,)
-    devices = tuple(path for path in (*machine.nodes, *channels) if path not in gone)
+    devices = tuple(path for path in (*machine.nodes, *channels) if path not in removed_nodes)
     swap = tuple(_swap(spec, patch.swap))
     present = {path: content for path, content in files.items() if content is not None}
     present, modules = described(present, {**patch.modules, **spec.part.modules})
@@ -84,15 +84,15 @@ def describe(spec: NodeSpec) -> SimulatedNode:
 
 
 def _captured(spec: NodeSpec, machine: SimulatedMachine, generated: Overlay) -> Overlay:
-    wanted = spec.part.tree
-    if wanted is None:
+    tree = spec.part.tree
+    if tree is None:
         return generated
     with spec.blame("tree"):
-        found = captured.read(spec.path(wanted.path))
+        capture = captured.read(spec.path(tree.path))
         try:
-            laid = lay(machine, generated, found, wanted.only)
+            laid = lay(machine, generated, capture, tree.only)
         except ValueError as error:
-            raise spec.error("tree", f"{spec.path(wanted.path)}: {error}") from error
+            raise spec.error("tree", f"{spec.path(tree.path)}: {error}") from error
     for area, keys in GENERATED.items():
         for key in keys:
             if area in laid.areas and getattr(spec.part, key) is not None:
@@ -197,7 +197,7 @@ def _own_files(
     spec: NodeSpec, files: Mapping[str, Content | None], links: Mapping[str, str]
 ) -> dict[str, Content | None]:
     """The node's own contents of single files; None removes a file."""
-    found: dict[str, Content | None] = {}
+    contents: dict[str, Content | None] = {}
     folders = {path.rpartition("/")[0] for path in files}
     for name, text in spec.part.files.items():
         path = posixpath.normpath(name).lstrip("/")
@@ -213,8 +213,8 @@ def _own_files(
             raise spec.error("files", str(error)) from error
         if path in folders or any(part in files for part in _parents(path)):
             raise spec.error("files", f"{name[:80]} is a directory, or lies below a file")
-        found[path] = text if text is None or not text or text.endswith("\n") else f"{text}\n"
-    return found
+        contents[path] = text if text is None or not text or text.endswith("\n") else f"{text}\n"
+    return contents
 
 
 def _parents(path: str) -> Iterator[str]:
@@ -251,10 +251,10 @@ def _loads(
             if f"/dev/nvidia{minor}" not in devices:
                 raise spec.error(key, f"the node has no /dev/nvidia{minor}")
         for name, path in online.items():
-            wanted = getattr(part, name)
+            setting = getattr(part, name)
             text = files.get(path) or ""
             known = text.decode("ascii", "replace") if isinstance(text, bytes) else text
-            missing = set(parse_cpulist(wanted or "")).difference(parse_cpulist(known))
+            missing = set(parse_cpulist(setting or "")).difference(parse_cpulist(known))
             if missing:
                 has = f"the node has {known.strip() or 'none'}"
                 raise spec.error(key, f"no {name} {format_cpulist(missing)}; {has}")
@@ -265,7 +265,7 @@ def _loads(
 
 def _swap(spec: NodeSpec, more: tuple[SwapArea, ...]) -> Iterator[SwapArea]:
     yield from more
-    known = {each.name for each in more}
+    known = {area.name for area in more}
     for part in spec.part.swap:
         if part.name in known:
             raise spec.error("swap", f"two swap areas are named {part.name}")
@@ -276,21 +276,21 @@ def _swap(spec: NodeSpec, more: tuple[SwapArea, ...]) -> Iterator[SwapArea]:
 def _fstab(swap: tuple[SwapArea, ...]) -> dict[str, Content]:
     """The file that turns all of them on at boot."""
     rows = []
-    for each in swap:
-        options = "sw" if each.priority is None else f"sw,pri={each.priority}"
-        rows.append(f"{each.name} none swap {options} 0 0\n")
+    for area in swap:
+        options = "sw" if area.priority is None else f"sw,pri={area.priority}"
+        rows.append(f"{area.name} none swap {options} 0 0\n")
     return {"/etc/fstab": "".join(rows)}
 
 
 def _services(
     spec: NodeSpec, machine: SimulatedMachine, state: Mapping[str, str] | None, patch: Patch
 ) -> tuple[str, ...]:
-    wanted = {PERSISTENCED: state is not None and _is_persistent(state)}
+    enabled = {PERSISTENCED: state is not None and _is_persistent(state)}
     switched = any(function.id in NVSWITCH for function in machine.others)
     fabric = state is not None and of_gpu(state, 0, "fabric.state") == "COMPLETED"
-    wanted[FABRIC_MANAGER] = state is not None and (switched or fabric)
-    wanted[imex_files.UNIT] = spec.part.nvlink_domain is not None
-    return tuple(unit for unit, on in {**wanted, **patch.services}.items() if on)
+    enabled[FABRIC_MANAGER] = state is not None and (switched or fabric)
+    enabled[imex_files.UNIT] = spec.part.nvlink_domain is not None
+    return tuple(unit for unit, on in {**enabled, **patch.services}.items() if on)
 
 
 def _is_persistent(state: Mapping[str, str]) -> bool:
@@ -301,11 +301,11 @@ def _is_persistent(state: Mapping[str, str]) -> bool:
 
 def _sources(spec: NodeSpec, laid: Overlay) -> dict[str, str]:
     """The source of each part of the hardware, for people."""
-    gpus, wanted = spec.part.gpus, spec.part.tree
-    found = {"generated": "sys, proc"}
+    gpus, tree = spec.part.gpus, spec.part.tree
+    sources = {"generated": "sys, proc"}
     if gpus is not None:
-        found["gpus"] = str(spec.path(gpus.xml)) if gpus.xml else f"profile {gpus.profile}"
-    if wanted is not None:
+        sources["gpus"] = str(spec.path(gpus.xml)) if gpus.xml else f"profile {gpus.profile}"
+    if tree is not None:
         areas = sorted(laid.areas) or ["single files"]
-        found.update(dict.fromkeys(areas, str(spec.path(wanted.path))))
-    return found
+        sources.update(dict.fromkeys(areas, str(spec.path(tree.path))))
+    return sources

@@ -53,8 +53,8 @@ def hardware(spec: NodeSpec) -> tuple[SimulatedMachine, dict[str, str] | None]:
     version = part.nvml.get("driver_version", known.get("driver_version", ""))
     if version.startswith(ERROR):
         version = known.get("driver_version", "")
-    told = version or machine.nvidia_version  # an XML may withhold it
-    return replace(machine, nvidia_version=told), _driver(known, version)
+    driver_version = version or machine.nvidia_version  # an XML may withhold it
+    return replace(machine, nvidia_version=driver_version), _driver(known, version)
 
 
 def _source(
@@ -111,8 +111,8 @@ def _in_domain(known: dict[str, str] | None, part: NodePart) -> dict[str, str] |
         return known
     if known is None or of_gpu(known, 0, "fabric.state") != "COMPLETED":
         raise StateError("no NVSwitch connects these GPUs; remove nvlink_domain")
-    told = {"cluster_uuid": DOMAIN, "clique_id": "1"}
-    return for_each(known, {f"gpu.*.fabric.{key}": value for key, value in told.items()})
+    values = {"cluster_uuid": DOMAIN, "clique_id": "1"}
+    return for_each(known, {f"gpu.*.fabric.{key}": value for key, value in values.items()})
 
 
 def _driver(known: dict[str, str], version: str) -> dict[str, str]:

@@ -43,8 +43,8 @@ def lay(
     Of what a capture has not, the kernel's own lists are made to fit it: /proc/cpuinfo,
     /proc/meminfo and the NUMA nodes of generated PCI functions.
     """
-    whole = areas(captured)
-    taken = whole if only is None else whole & frozenset(only)
+    described = areas(captured)
+    taken = described if only is None else described & frozenset(only)
 
     def wanted(path: str) -> bool:
         return bool(HARDWARE.match(path)) and (only is None or area_of(path) in only)
@@ -98,10 +98,10 @@ def _fitted(
     taken: frozenset[str],
 ) -> dict[str, Content]:
     """What is generated still, and would contradict the captured CPUs."""
-    found: dict[str, Content] = {}
+    fitted: dict[str, Content] = {}
     cpus = _captured_cpus(captured)
     if "proc/cpuinfo" not in taken:
-        found["proc/cpuinfo"] = cpu_files.cpuinfo(machine, cpus)
+        fitted["proc/cpuinfo"] = cpu_files.cpuinfo(machine, cpus)
     nodes = {
         match[1]: text
         for path, text in captured.files.items()
@@ -114,14 +114,14 @@ def _fitted(
         and (total := re.search(rb"MemTotal: +(\d+) kB", text))
     ]
     if "proc/meminfo" not in taken and memory:
-        found["proc/meminfo"] = cpu_files.meminfo(sum(memory))
+        fitted["proc/meminfo"] = cpu_files.meminfo(sum(memory))
     if "sys/bus/pci" not in taken:
         for path in files:
             match = LOCALITY.fullmatch(path)
             if match:
                 node = _text(files.get(f"{match[1]}/numa_node", "-1"))
-                found[path] = _locality(match[2], node, nodes, cpus)
-    return found
+                fitted[path] = _locality(match[2], node, nodes, cpus)
+    return fitted
 
 
 def _text(content: Content) -> str:
@@ -145,5 +145,5 @@ def _captured_cpus(captured: CapturedTree) -> list[int]:
         listed = parse_cpulist(online)
     except ValueError:
         listed = []
-    found = (re.match(rf"{CPUS}/cpu(\d+)/topology/", path) for path in captured.files)
-    return list(listed) or sorted({int(match[1]) for match in found if match})
+    matches = (re.match(rf"{CPUS}/cpu(\d+)/topology/", path) for path in captured.files)
+    return list(listed) or sorted({int(match[1]) for match in matches if match})

@@ -68,9 +68,9 @@ class _ScenarioReader:
 
     def document(self) -> LoadedScenario:
         tree = parse(self.source)
-        for found in tree.problems:
-            advice = found.advice.replace("nodevet: 1", f"sim: {VERSION}")
-            self.tell(found.place, found.path, found.message, advice)
+        for problem in tree.problems:
+            advice = problem.advice.replace("nodevet: 1", f"sim: {VERSION}")
+            self.tell(problem.place, problem.path, problem.message, advice)
         if tree.root is None:
             raise ScenarioError(self.problems)
         keys = self.keys(tree.root, "", TOP)
@@ -164,9 +164,9 @@ class _ScenarioReader:
             self.tell(node.place, path, "expected keys with values", advice)
             return {}, {}
         said = spelled(node)
-        for found in wrong(node):
-            inner = f"{path}.{dotted(found.path)}" if found.path else path
-            self.tell(found.place, inner, found.message, found.advice)
+        for problem in wrong(node):
+            inner = f"{path}.{dotted(problem.path)}" if problem.path else path
+            self.tell(problem.place, inner, problem.message, problem.advice)
         if path.startswith("templates") and "template" in said:
             self.tell(node.place, path, "a template cannot have a template", "write it out")
         return said, {key: self.where(place) for key, place in _places(node)}

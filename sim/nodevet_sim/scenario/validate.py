@@ -44,8 +44,8 @@ def wrong(node: Mapping) -> Iterator[Complaint]:
 
 
 def _parameters(node: Mapping) -> Iterator[Complaint]:
-    found = node.get("faults")
-    value = found.value if found else None
+    faults = node.get("faults")
+    value = faults.value if faults else None
     listed = value.items if isinstance(value, Sequence) else (value,)
     for place, item in enumerate(listed):
         for entry in item.entries if isinstance(item, Mapping) else ():
@@ -55,10 +55,10 @@ def _parameters(node: Mapping) -> Iterator[Complaint]:
             try:
                 model.model_validate_json(json.dumps(plain(entry.value)))
             except pydantic.ValidationError as error:
-                for each in complaints(error, entry.value, known_keys(model)):
+                for complaint in complaints(error, entry.value, known_keys(model)):
                     yield Complaint(
-                        path=("faults", place, entry.key, *each.path),
-                        place=each.place,
-                        message=each.message,
-                        advice=each.advice,
+                        path=("faults", place, entry.key, *complaint.path),
+                        place=complaint.place,
+                        message=complaint.message,
+                        advice=complaint.advice,
                     )

@@ -57,14 +57,14 @@ HEALTH = {  # element -> shift and numbers, NVML_GPU_FABRIC_HEALTH_MASK_*
 
 def event_reasons(gpu: Element) -> dict[str, str]:
     """The bit mask, if nvidia-smi prints any reason; driver 535 renamed the tags."""
-    told = False
+    has_reason = False
     mask = 0
     for kind in ("throttle", "event"):
         for name, bit in REASONS.items():
             active = plainly(shown(gpu.find(f"clocks_{kind}_reasons/clocks_{kind}_reason_{name}")))
-            told |= active in ("active", "not active")
+            has_reason |= active in ("active", "not active")
             mask |= bit if active == "active" else 0
-    return {"event_reasons": hex(mask)} if told else {}
+    return {"event_reasons": hex(mask)} if has_reason else {}
 
 
 def virtualization_mode(document: XmlDocument, gpu: Element) -> dict[str, str]:
@@ -91,7 +91,7 @@ def fabric(document: XmlDocument, gpu: Element) -> dict[str, str]:
     state = convert(document, gpu.find("fabric/state"), word)
     if state is None:
         return {}
-    found = {
+    fields = {
         "state": state,
         "status": fabric_status(shown(gpu.find("fabric/status"))),
         "clique_id": convert(document, gpu.find("fabric/cliqueId"), plain) or "0",
@@ -108,17 +108,17 @@ def fabric(document: XmlDocument, gpu: Element) -> dict[str, str]:
                     element, f"<{name}> is {said[:80]!r}; one of: {', '.join(numbers)}"
                 )
             mask |= numbers[said] << shift
-        found["health_mask"] = hex(mask)
+        fields["health_mask"] = hex(mask)
         summary = convert(document, gpu.find("fabric/health/summary"), word)
-        found |= {} if summary is None else {"health_summary": summary}
-    return {f"fabric.{key}": value for key, value in found.items()}
+        fields |= {} if summary is None else {"health_summary": summary}
+    return {f"fabric.{key}": value for key, value in fields.items()}
 
 
-def fabric_status(said: str) -> str:
+def fabric_status(text: str) -> str:
     """The return code's name without its prefix, as the state has it."""
-    if plainly(said) in ("", "n/a", "success"):
+    if plainly(text) in ("", "n/a", "success"):
         return "SUCCESS"
-    return ERRORS.get(plainly(said), "NVML_ERROR_UNKNOWN").removeprefix("NVML_ERROR_")
+    return ERRORS.get(plainly(text), "NVML_ERROR_UNKNOWN").removeprefix("NVML_ERROR_")
 
 
 def processes(document: XmlDocument, gpu: Element) -> dict[str, str]:

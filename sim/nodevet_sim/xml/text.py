@@ -146,9 +146,9 @@ def plainly(text: str) -> str:
     return text.removeprefix("[").removesuffix("]").strip().lower()
 
 
-def is_nothing(found: str) -> bool:
+def is_nothing(text: str) -> bool:
     """Whether nvidia-smi says that there is no such value."""
-    return plainly(found) in NOTHING or plainly(found).startswith(NOT_AVAILABLE)
+    return plainly(text) in NOTHING or plainly(text).startswith(NOT_AVAILABLE)
 
 
 def virtualization(shown: str) -> str:
@@ -159,17 +159,17 @@ def virtualization(shown: str) -> str:
 def convert(document: XmlDocument, element: Element | None, read: Read) -> str | None:
     """The state's value of one element: None if it has none, or the name of the NVML
     error that nvidia-smi printed. Raises StateError."""
-    found = shown(element)
-    if element is None or is_nothing(found):
+    text = shown(element)
+    if element is None or is_nothing(text):
         return None
-    if plainly(found) in ERRORS:
-        return ERRORS[plainly(found)]
+    if plainly(text) in ERRORS:
+        return ERRORS[plainly(text)]
     try:
-        return read(found)
+        return read(text)
     except (ValueError, LookupError, TypeError) as error:
-        if plainly(found) in WITHHELD:
+        if plainly(text) in WITHHELD:
             return "NVML_ERROR_UNKNOWN"
         why = str(error) if type(error) is ValueError else "nvidia-smi has no such word"
         raise document.error(
-            element, f"<{element.tag}> is {found[:80]!r}: {why}; correct it, or write N/A"
+            element, f"<{element.tag}> is {text[:80]!r}: {why}; correct it, or write N/A"
         ) from None

@@ -268,5 +268,5 @@ def test_a_pool_that_cannot_be_used_says_why(
 def test_changes_never_go_through_a_pool_or_a_launcher(
     engine: DaskPool, hosts: Callable[..., list[Host]]
 ) -> None:
-    with pytest.raises(FleetError, match="a task that is run again elsewhere would write twice"):
+    with pytest.raises(FleetError, match="a task that runs again elsewhere would write twice"):
         SshExecutor(hosts("healthy", 1), Options(engine=engine))
