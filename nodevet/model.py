@@ -52,7 +52,7 @@ class Severity(str, Enum):
 
 
 class Area(str, Enum):
-    """What of a node a check is about; the pages of checks are grouped by it, in this order."""
+    """The area of a node that a check is about; it groups the pages of checks, in this order."""
 
     GPU = "GPU"
     PCIE = "PCIe"
@@ -78,7 +78,7 @@ class Status(str, Enum):
 
 
 class HostOutcome(str, Enum):
-    """How one host of a run came out, in the order of the totals. Every host has exactly one."""
+    """The outcome of one host of a run, in the order of the totals. Every host has exactly one."""
 
     OK = "ok"
     FAIL = "fail"
@@ -93,7 +93,7 @@ class HostOutcome(str, Enum):
 
     @property
     def words(self) -> str:
-        """As people say it: `timed out`, `probe failed`."""
+        """In words: `timed out`, `probe failed`."""
         return "timed out" if self is HostOutcome.TIMEOUT else self.value.replace("_", " ")
 
 
@@ -104,7 +104,7 @@ NOUNS = {
     "nvme": "NVMe drive",
     "rdma": "RDMA device",
 }
-"""How people say the kinds of subjects that have another name than in the evidence."""
+"""The names that people use for kinds of subjects, if they differ from the evidence."""
 
 
 class Subject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -117,7 +117,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
 
     @property
     def label(self) -> str:
-        """As people say it: `GPU 4`, `cpufreq 0-63`, `` for the node itself."""
+        """In words: `GPU 4`, `cpufreq 0-63`, `` for the node itself."""
         if self.kind == "node":
             return ""
         return f"{self.noun} {self.id}"
@@ -129,7 +129,8 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
 
     @property
     def stable_id(self) -> str:
-        """What names it night after night: its UUID, else its bus address, else its id.
+        """The name that stays the same night after night: its UUID, else its bus address, else its
+        id.
 
         A GPU's index moves when another GPU falls off the bus; its UUID does not.
         """
@@ -138,7 +139,9 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
 
 NODE = Subject()
 MORE = Subject(kind="and", id="more")
-"""What a check says more of than is listed; one finding for each verdict, `why` says how many."""
+"""The findings of a check beyond the listed ones; one for each verdict, whose `why` has the
+number.
+"""
 
 
 def _critical() -> "Severity":
@@ -148,8 +151,8 @@ def _critical() -> "Severity":
 class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One verdict on one subject; `expected` and `actual` make the diff.
 
-    A check yields it without the last block, which the judge fills in. As JSON it leaves out what
-    is as by default, but never its severity.
+    A check yields it without the last block, which the judge fills in. In JSON it omits default
+    values, but never its severity.
     """
 
     verdict: Verdict
@@ -174,7 +177,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
 
     @property
     def key(self) -> str:
-        """What this finding is about, the same from run to run: `CHECK/KIND/STABLE_ID`.
+        """The subject of this finding, the same from run to run: `CHECK/KIND/STABLE_ID`.
 
         `power_limit/gpu/GPU-5f1c…`, `pcie_errors/pci/0000:19:00.0`, `sysctl/sysctl/vm.swappiness`,
         and `clock_skew/node` for the node itself. Findings of one check about one subject share
@@ -392,8 +395,9 @@ class Waiver(msgspec.Struct, frozen=True, kw_only=True):
         return self.subject is None or self.subject in names
 
     def admits(self, finding: Finding) -> bool:
-        """Whether what was found is what was accepted; of a finding without values its reason,
-        if that is whole."""
+        """Whether the finding has the accepted value; for a finding without values, the accepted
+        reason, if it is complete.
+        """
         if self.any or self.accepts is None:
             return self.any
         if finding.expected is finding.actual is None:
@@ -404,7 +408,8 @@ class Waiver(msgspec.Struct, frozen=True, kw_only=True):
 def _admits(accepted: Value, actual: Value, expected: Value, unit: str) -> bool:
     """Whether an actual value is the accepted one, as data or as reports show it.
 
-    The order of a list is of no account. Of a mapping, what is not accepted must be as expected.
+    The order of a list is of no account. In a mapping, values that are not accepted must be as
+    expected.
     """
     if isinstance(actual, Mapping) and isinstance(accepted, Mapping):
         return all(
@@ -479,7 +484,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HostFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """What a host is, for people: no check asks it. What was not read is None or empty.
+    """What a host is, for people; no check uses it. Unread values are None or empty.
 
     The mappings say how many GPUs share a value: `{"NVIDIA H100 80GB HBM3": 8}`.
     """
@@ -646,7 +651,7 @@ class HostSummary(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 RUN_SCHEMA = 3
-"""Of the stored form of a run: 3 brought `id`."""
+"""The version of the stored form of a run: 3 added `id`."""
 
 
 def new_run_id(started: datetime) -> str:
@@ -741,7 +746,9 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def summaries(self) -> Sequence[HostSummary]:
-        """Of every host; what needs no finding asks these, which takes no decoding."""
+        """The summaries of all hosts; code that needs no findings uses these, which takes no
+        decoding.
+        """
         host_summaries: Sequence[HostSummary] | None = getattr(self.hosts, "summaries", None)
         return [host.summary for host in self.hosts] if host_summaries is None else host_summaries
 

@@ -35,7 +35,7 @@ def try_out(path: Path) -> None:
 
 
 def try_out_regular(path: Path) -> None:
-    """As `try_out`, for a file that is written several times or read later, which no named pipe
+    """Like `try_out`, for a file that is written several times or read later, which no named pipe
     can be."""
     if is_named_pipe(path):
         raise FileError(f"{path}: cannot be written: it is a named pipe, not a regular file")

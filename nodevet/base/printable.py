@@ -25,7 +25,7 @@ def plain(text: str) -> str:
 
 
 def block(text: str) -> str:
-    """As `plain`, line by line."""
+    """Like `plain`, line by line."""
     return "\n".join(map(plain, text.split("\n")))
 
 

@@ -46,7 +46,7 @@ def needs_output() -> None:
 
 
 def say_at_once(text: str) -> None:
-    """As `say`, from the handler of a signal: past the buffer that it may have interrupted."""
+    """Like `say`, from the handler of a signal: past the buffer that it may have interrupted."""
     with suppress(OSError, ValueError):
         os.write(sys.stderr.fileno(), f"nodevet: {text}\n".encode())
 

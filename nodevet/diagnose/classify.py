@@ -151,7 +151,7 @@ def decide_causes(rulings: Iterable[Ruling], explained: Container[Cause]) -> tup
 def confidence(
     rulings: Iterable[Ruling], causes: tuple[Cause, ...], reasons: Collection[Cause] = ()
 ) -> Confidence:
-    """How far what was found rules out everything else; medium at most if a figure contradicts."""
+    """How far the figures rule out every other cause; at most medium if a figure contradicts."""
     listed = list(rulings)
     if not causes or any(ruling.holds is None for ruling in listed):
         return Confidence.LOW

@@ -69,7 +69,7 @@ def _used(
 
 
 def _before(process: ProcessActivity, *fields: str | None) -> int:
-    """What it had used when it was seen first."""
+    """Its use at the first look."""
     counts: Iterable[Counts] = (getattr(process, field) for field in fields if field)
     return sum(count[0] for count in counts if count is not None)
 
@@ -89,7 +89,7 @@ def has_reaped(process: ProcessActivity, ended: Iterable[ProcessActivity]) -> bo
 def ended_children(
     processes: Sequence[ProcessActivity],
 ) -> Mapping[int, Sequence[ProcessActivity]]:
-    """pid -> its children that ended meanwhile."""
+    """pid -> its children that ended while watched."""
     pids = {process.pid for process in processes}
     by_parent: dict[int, list[ProcessActivity]] = {}
     for process in processes:

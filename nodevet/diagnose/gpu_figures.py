@@ -104,7 +104,7 @@ def _while_busy(gpu: GpuActivity, values: Numbers | None) -> list[int | None]:
 
 
 def _settings(evidence: Evidence, gpu: GpuActivity) -> Gpu | None:
-    """What the section gpu has of it."""
+    """The GPU's record in the section gpu."""
     data = evidence[Gpus].data
     return next(
         (entry for entry in (data.gpus if data else None) or () if entry.index == gpu.index), None
@@ -127,7 +127,7 @@ def _held_down(gpu: GpuActivity) -> bool:
 
 
 def _what_sets(own: Gpu | None, gpu: GpuActivity) -> str:
-    """What is known to keep the clock so low; empty if nothing is."""
+    """The known reason for the low clock; empty if there is none."""
     low = SET_LOW / 100 * (gpu.max_clock_sm_mhz or 0)
     locked = own.locked_clock_graphics_max_mhz if own else None
     application = own.app_clock_graphics_mhz if own else None

@@ -45,7 +45,7 @@ LOCAL = 10  # the distance of a NUMA node to itself, by ACPI
 
 
 class WatchedJob(NamedTuple):
-    """What the evidence has of the processes of one GPU."""
+    """The processes of one GPU in the evidence."""
 
     processes: tuple[ProcessActivity, ...]
     on_gpu: frozenset[int]  # pids; the others are helpers: loaders, decoders, compilers
@@ -309,7 +309,7 @@ MORE = "threads that were not watched, or ended, did more"
 
 def _hottest(job: WatchedJob, shares: Shares) -> Iterator[Figure]:
     """For the processes on the GPU, whose threads submit its work, and for their helpers: the share
-    of a core that one thread had, and the share that it would have had with its own core. Of
+    of a core that one thread had, and the share that it would have had with its own core. For
     helpers that ended, one after the other, only the CPU time is known."""
     for has, wants, is_helper in (
         ("hottest_thread", "thread_wants", False),
@@ -525,8 +525,9 @@ def _pages(job: WatchedJob) -> dict[str, int]:
 
 
 def near_cpus(evidence: Evidence, gpu: GpuActivity) -> tuple[int, frozenset[int]] | str:
-    """(the GPU's NUMA node, its CPUs), or why that is not known. Of a machine with one node, all
-    is near."""
+    """(the GPU's NUMA node, its CPUs), or why that is not known. On a machine with one node,
+    everything is near.
+    """
     numa = evidence[Numa]
     if numa.data is None or numa.data.nodes is None:
         return numa.why or "the NUMA nodes were not read"

@@ -12,7 +12,7 @@ Points = tuple[tuple[float, float], ...]
 
 
 class Cause(str, Enum):
-    """What a GPU waits for, or that it does not."""
+    """The cause: what a GPU waits for, or that it does not wait."""
 
     GPU = "GPU-bound"
     THROTTLED = "throttled"
@@ -48,7 +48,7 @@ class Figure(Struct, frozen=True):
 
 
 class Condition(Struct, frozen=True):
-    """One threshold of a rule, held against its figure."""
+    """One threshold of a rule, compared with its figure."""
 
     figure: Figure
     at_least: bool  # else at most
@@ -103,7 +103,7 @@ class Suspect(Struct, frozen=True, kw_only=True):
 
 
 class Timeline(Struct, frozen=True, kw_only=True):
-    """One line: of a GPU, or of the host as a whole."""
+    """One line: for a GPU, or for the whole host."""
 
     name: str
     unit: str

@@ -38,7 +38,9 @@ QUIET = 1.0  # percent: below, it does nothing
 
 
 class Threshold(Struct, frozen=True):
-    """`figure` at least, or at most, `value`. What is counted is so or not: it has no margin."""
+    """`figure` at least, or at most, `value`. A count either holds or does not: it has no
+    margin.
+    """
 
     figure: str
     at_least: bool
@@ -73,7 +75,7 @@ READS = _most("blocked", 30.0, IOSTAT)
 
 
 def _waiting(cause: Cause, name: str, *thresholds: Threshold) -> CauseRule:
-    """A rule of a GPU that is in use and waits."""
+    """A rule for a GPU that is in use and waits."""
     return CauseRule(cause, name, (WAITS, USED, *thresholds))
 
 

@@ -50,5 +50,5 @@ def total(values: Iterable[float | None]) -> float | None:
 
 
 def percent(part: float | None, whole: float | None) -> float | None:
-    """How many percent of the whole a part is."""
+    """A part as a percentage of the whole."""
     return None if part is None or not whole else 100.0 * part / whole

@@ -43,7 +43,7 @@ FAMILIES = (
     ("All CPUs", ("CPU user", "CPU system", "CPU iowait")),
     ("Pressure", ("all waited for",)),
 )
-"""What is drawn together, by how its names begin; the first that fits."""
+"""The lines that share a chart, by the beginning of their names; the first match counts."""
 OTHERS = "More"
 
 
@@ -274,7 +274,7 @@ class Axis(tuple[float, float]):
 def _course(
     title: str, host: HostDiagnosis, gpu: int | None, axis: Axis, *, folded: bool
 ) -> Iterator[GroupBlock]:
-    """What was watched of a GPU, or of the host as a whole."""
+    """The readings of a GPU, or of the whole host."""
     drawn = tuple(strips(line for line in host.timelines if line.gpu == gpu))
     if drawn:
         block = TimeBlock(strips=drawn, seconds=axis[1], later=axis.later(host))

@@ -12,7 +12,7 @@ from nodevet.diagnose.words import number
 
 LEAST = 3  # GPUs that do the same: of two, it is not known which is the odd one
 ODD = (Cause.THROTTLED, Cause.STORAGE, Cause.PREPROCESSING, Cause.MEMORY, Cause.NUMA, Cause.STUCK)
-"""What makes one GPU late and lets the others wait."""
+"""The reason why one GPU is late and the others wait."""
 COMPARED = {"clock": 10.0, "sm_busy": 20.0, "slowed": 10.0, "link": 30.0}
 """Figures by which a GPU may differ from the median of the others, and by how much at least."""
 

@@ -86,7 +86,7 @@ REASONS: Mapping[str, Reason] = {
     "kernel_faults": Reason((Cause.STUCK,), "a task of the kernel hangs or died"),
     "stuck_processes": Reason((Cause.STUCK, Cause.STORAGE), "it waits in the kernel, for storage"),
 }
-"""By check. What is not here, a package or a count, makes no GPU slow."""
+"""By check. Other checks, such as a package or a count, make no GPU slow."""
 
 
 class SuspectLine(NamedTuple):

@@ -199,7 +199,7 @@ def _looks(evidence: Evidence) -> list[Look]:
 
 
 def _overhead(looks: Sequence[Look]) -> float | None:
-    """Percent of one core that watching took."""
+    """The cost of watching, in percent of one core."""
     seconds = max((look.seconds for look in looks), default=0.0)
     return round(100 * sum(look.cost_s for look in looks) / seconds, 2) if seconds else None
 
@@ -218,7 +218,7 @@ def _began(answer: Visit, evidence: Evidence, looks: Sequence[Look]) -> float | 
 def _suspects(
     failed: Iterable[Finding], evidence: Evidence, context: VetContext
 ) -> Iterable[Suspect]:
-    """What of this can make a GPU slow."""
+    """The findings that can make a GPU slow."""
     data = evidence[Gpus].data
     numbers = {gpu.uuid: gpu.index for gpu in (data.gpus if data else None) or () if gpu.uuid}
     for finding in failed:

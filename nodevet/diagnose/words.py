@@ -154,7 +154,7 @@ def sentence(
     evidence: Evidence,
     reasons: Mapping[Cause, str],
 ) -> str:
-    """What a GPU waits for, in one sentence; `reasons`: what speaks against each cause."""
+    """What a GPU waits for, in one sentence; `reasons`: the evidence against each cause."""
     if cause is Cause.UNCLEAR:
         return unclear(figures, rulings)
     if cause is Cause.MIXED:
@@ -184,7 +184,7 @@ def _but(why: str | None) -> str:
 
 
 def unclear(figures: Found, rulings: Iterable[Ruling]) -> str:
-    """What is known, and what would have to be."""
+    """The known figures, and the missing ones."""
     busy = figures["sm_busy"]
     if busy.value is None:
         return f"cannot be told: {figure_text(busy)}"

@@ -10,7 +10,7 @@ VARIABLES = at_most(1024)  # of a few families, set for every process; the probe
 
 
 class Variable(Record, frozen=True, kw_only=True):
-    """A variable of CUDA, NCCL, the loader or their kin, at one place that sets it."""
+    """A variable of CUDA, NCCL, the loader or similar programs, at one place that sets it."""
 
     name: Text | None = None  # CUDA_VISIBLE_DEVICES; /etc/ld.so.preload of a library in that file
     value: Text | None = None  # null if it may hold a secret

@@ -120,7 +120,9 @@ class Interrupt(Record, frozen=True, kw_only=True):
 
 
 class HostActivity(SectionRecord, frozen=True, kw_only=True):
-    """The node as a whole. What it lacks, such as PSI before Linux 4.20, is null, and why."""
+    """The node as a whole. Values that the node lacks, such as PSI before Linux 4.20, are null with
+    a reason.
+    """
 
     unique = (
         "cpus[].cpu",

@@ -11,7 +11,7 @@ UNSYNC = 0x40  # STA_UNSYNC: nothing disciplines the clock
 
 
 class Kernel(SectionRecord, frozen=True, kw_only=True):
-    """How the kernel keeps time, and how much of what it has to give is in use."""
+    """How the kernel keeps time, and how much of its limits is in use."""
 
     plural = "kernels"
 

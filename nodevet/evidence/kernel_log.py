@@ -45,14 +45,14 @@ class Outage(Record, frozen=True, kw_only=True):
 
     @property
     def seconds(self) -> float | None:
-        """How long; None if that is not known."""
+        """The duration; None if it is not known."""
         if self.down_s is None or self.up_s is None or self.up_s < self.down_s:
             return None
         return self.up_s - self.down_s
 
 
 class NicLink(Record, frozen=True, kw_only=True):
-    """What the driver of a NIC logged of its link."""
+    """The lines of a NIC's driver about its link."""
 
     bus_id: Text  # as sysfs spells it
     interface: Text | None = None  # as the last line calls it

@@ -139,7 +139,7 @@ def seen_lines(evidence: Evidence) -> Seen | None:
 
 @once
 def seen_links(evidence: Evidence) -> Seen | None:
-    """As `seen_lines`, for links that were down."""
+    """Like `seen_lines`, for links that were down."""
     previous = evidence.since.sections[KernelLog].data if evidence.since else None
     now = evidence[KernelLog].data
     if evidence.since is None or previous is None or previous.links is None or now is None:
@@ -189,6 +189,6 @@ def _gap_between(now: KernelLog, previous: KernelLog) -> str:
 
 
 def covered(evidence: Evidence, log: KernelLog) -> tuple[str, str]:
-    """As `coverage`, since the last look if the log covers that."""
+    """Like `coverage`, since the last look if the log covers that."""
     last_look = seen_lines(evidence)
     return ("", f"since the last look {last_look.ago} ago") if last_look else coverage(log)

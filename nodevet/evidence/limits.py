@@ -12,7 +12,7 @@ LOGIN = "login"
 
 
 class SoftLimits(Record, frozen=True, kw_only=True):
-    """What a unit's processes, or a user who logs in, begin with. -1: unlimited."""
+    """The limits of a unit's processes, or of a login. -1: unlimited."""
 
     name: Text  # slurmd.service, login
     source: Text | None = None  # unit, limits.conf, or this session where that says nothing

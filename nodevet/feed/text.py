@@ -111,7 +111,7 @@ def facts(answer: FeedAnswer, node: NodeAnswer) -> Iterator[tuple[str, str]]:
 
 
 def _unread_facts(workload: Workload, node: NodeAnswer) -> Iterator[tuple[str, str]]:
-    """What is not known of the node but matters."""
+    """Unknown values of the node that matter."""
     missing = node.node.unknown if node.node else {}
     listed_gpus = node.node.gpus if node.node else None
     if listed_gpus is not None and listed_gpus < node.gpus:

@@ -91,7 +91,7 @@ class FixListener:
         """A note for the person who started the run."""
 
     def note_in_signal(self, text: str) -> None:
-        """As `note`, called from the handler of a signal."""
+        """Like `note`, called from the handler of a signal."""
 
     def on_event(self, event: Event) -> None:
         """An event of a host or of the run. Called from several threads; must return at once."""

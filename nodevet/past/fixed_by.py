@@ -12,9 +12,9 @@ UNSURE = (Outcome.UNKNOWN.value, Outcome.ROLLBACK_FAILED.value, Outcome.PENDING.
 
 
 def fixed_by(span: FindingSpan, actions: Iterable[RecordedAction]) -> RecordedAction | None:
-    """The change after which the check said ok; None if there is none. It is of the fix of this
-    check, for this subject, on this host, between the last visit with the finding and the first
-    without it, and was not rolled back or left in doubt since."""
+    """The change after which the check said ok; None if there is none. It belongs to the fix of
+    this check, for this subject, on this host, between the last visit with the finding and the
+    first without it, and was not rolled back or left in doubt since."""
     if span.end is not SpanEnd.OK or span.ended is None or span.finding is None:
         return None
     label = span.finding.subject.label

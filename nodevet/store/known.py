@@ -1,4 +1,4 @@
-"""What the store knows of a host before its next visit."""
+"""What the store knows about a host before its next visit."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any

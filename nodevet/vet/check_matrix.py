@@ -48,7 +48,7 @@ TONES = {
     HostOutcome.WAIVED: "waived",
     HostOutcome.OK: "ok",
 }
-"""Of outcomes; a host with any other was not judged."""
+"""The outcomes of judged hosts; a host with any other outcome was not judged."""
 OUTCOMES = (*(outcome for outcome in HostOutcome if outcome is not HostOutcome.OK), HostOutcome.OK)
 """Worst first."""
 LEGEND = (
@@ -131,7 +131,7 @@ def _columns(groups: Iterable[_Group]) -> dict[str, bool]:
 
 
 def _rank(finding: Finding) -> int:
-    """How bad it is. A finding that follows from another one counts less."""
+    """Its rank by severity. A finding that follows from another one counts less."""
     return RANKS[finding.verdict] * 100 + finding.severity.rank * 10 - bool(finding.cause)
 
 

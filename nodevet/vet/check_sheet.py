@@ -34,7 +34,7 @@ from nodevet.vet.formats.diff import groups
 from nodevet.vet.news import again, fixed, flapping, resolved, words
 
 MEDIA = {"table": Medium.TERMINAL, "markdown": Medium.MARKDOWN, "html": Medium.PAGE}
-"""What each format of a sheet is shown in."""
+"""The medium of each format of a sheet."""
 MOST_HOSTS = 2000  # columns of the hosts of one group
 TRIED_OUT = "Rules that are tried out: they fail no host."
 

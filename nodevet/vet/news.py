@@ -16,7 +16,7 @@ DAY = 86400.0
 
 
 class Before(msgspec.Struct, frozen=True, kw_only=True):
-    """The run before, of the same sweep; of a check by hand, the one that was recorded last."""
+    """The previous run of the same sweep; for a check by hand, the last recorded run."""
 
     id: str = ""
     started: str = ""

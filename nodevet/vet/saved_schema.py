@@ -29,7 +29,7 @@ def decode(text: str | bytes, kind: type[Decoded], what: str) -> Decoded:
 
 
 def is_current(schema: int, upgrades: Upgrades = UPGRADES) -> bool:
-    """Whether a run has this schema. Raises ReportError for one that cannot be brought to it."""
+    """Whether a run has this schema. Raises ReportError for a schema that cannot be converted."""
     if not can_upgrade(schema, RUN_SCHEMA, upgrades):
         way = "a newer nodevet" if schema > RUN_SCHEMA else "the version of nodevet that wrote it"
         raise ReportError(

@@ -145,7 +145,7 @@ def cured(values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def after_boot(name: str, own: Mapping[str, str]) -> str:
-    """What a value of a GPU is after a boot, all its values being these."""
+    """A GPU's value after a boot, given all its values."""
     now = own[name]
     if name.startswith("ecc.volatile_") and now.isdigit():
         return "0"

@@ -102,7 +102,7 @@ class XmlGpu:
 
     @property
     def link(self) -> SimulatedLink:
-        """As sysfs has it of the GPU. A lost one has none that is known."""
+        """As sysfs has it of the GPU. A lost GPU has no known link."""
         highest = self.link_generation_device_max or self.link_generation_max
         return SimulatedLink(
             _gts(self.link_generation), self.link_width, _gts(highest), self.link_width_max

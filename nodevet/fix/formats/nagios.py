@@ -1,7 +1,7 @@
 """Output of a Nagios plug-in: a status line with performance data, then details.
 
-A host whose rollback failed, or whose state is unknown, is CRITICAL: a person must look at it. One
-that failed and was rolled back, was refused or was not attempted is a WARNING.
+A host whose rollback failed, or whose state is unknown, is CRITICAL: a person must look at it. A
+host that failed and was rolled back, was refused or was not attempted is a WARNING.
 """
 
 from collections.abc import Iterator

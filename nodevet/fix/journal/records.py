@@ -90,7 +90,7 @@ class StepFailed(Stamped, frozen=True, kw_only=True, tag="step-failed"):
 
 
 class ActionUnknown(Stamped, frozen=True, kw_only=True, tag="action-unknown"):
-    """How an action ended is unknown."""
+    """The end of an action is unknown."""
 
     step: str
     action: int
@@ -177,7 +177,7 @@ JournalRecord = (
 
 
 class Stage(str, Enum):
-    """How far a step is."""
+    """The progress of a step."""
 
     NOT_ATTEMPTED = "not attempted"  # no action was begun, or all is reverted and forgotten
     UNKNOWN = "unknown"  # an action, or reverting, was begun and its end is not known

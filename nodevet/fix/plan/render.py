@@ -403,7 +403,7 @@ def _values(step: Step) -> tuple[str, str]:
 
 
 def _subjects(steps: Iterable[Step]) -> tuple[str, bool]:
-    """As `subjects_of`, from the labels of the steps."""
+    """Like `subjects_of`, from the labels of the steps."""
     members = []
     for step in steps:
         for label in step.subjects or ("",):

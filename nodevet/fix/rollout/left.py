@@ -24,8 +24,8 @@ from nodevet.resource import (
 
 
 class Revertible(msgspec.Struct, frozen=True, kw_only=True):
-    """What of a step may be restored. `ours`: the earlier states of its resources; `actions`: the
-    step's, without those on a service that may not be restored."""
+    """The resources of a step that may be restored. `ours`: the earlier states of its resources;
+    `actions`: the step's, without those on a service that may not be restored."""
 
     ours: tuple[State, ...]
     actions: tuple[Action, ...]
@@ -38,7 +38,8 @@ class Revertible(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def revertible_part(step: Step, record: StepState, states: Sequence[State]) -> Revertible:
-    """What of a step may be restored, by current states and the record in the journal.
+    """The resources of a step that may be restored, by current states and the record in the
+    journal.
 
     A unit whose file something else changed may not be restored either.
     """

@@ -24,7 +24,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RolloutProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a run is, in nodes."""
+    """The progress of a run, in nodes."""
 
     running: int = 0
     proven: int = 0  # something was changed there, and holds

@@ -107,7 +107,7 @@ class NodeSession:
         also if another machine answers; after that every call raises it.
 
         The node may still hold the lock for the old session. It may have rebooted: nodevet then
-        still looks at what it began, but begins nothing more.
+        still checks its started steps, but starts no others.
         """
         if self._lost:
             raise LostError(self._lost)

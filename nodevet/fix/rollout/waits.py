@@ -9,10 +9,11 @@ from nodevet.resource import kind_of, restarts
 
 
 def pending_until(step: Step, record: StepState, evidence: Evidence) -> str:
-    """What brings the earlier state of a step into force, as `a reboot`; empty if it is in force.
+    """The event that brings the earlier state of a step into force, such as `a reboot`; empty if it
+    is in force.
 
-    `record`: of the step before it was reverted now. `evidence` was read after that. What it does
-    not show counts as not in force.
+    `record`: of the step before it was reverted now. `evidence` was read after that. A setting that
+    it does not show counts as not in force.
     """
     modes = [kind_of(resource).is_pending(resource, evidence) for resource in step.resources]
     if step.effective != "now" and any(is_pending is not None for is_pending in modes):

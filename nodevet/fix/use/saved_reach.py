@@ -23,8 +23,9 @@ def reached_now(
     options: Mapping[str, Any],
     inventories: Sequence[str] | None = None,
 ) -> SavedReach:
-    """How the plan's hosts are reached, by these options of `fleet_options`. `inventories`: which
-    say so, if that is known."""
+    """How the plan's hosts are reached, by these options of `fleet_options`. `inventories`: the
+    ones that say so, if known.
+    """
     names = {step.host for step in plan.steps}
     plain = {
         key: str(value.resolve()) if isinstance(value, Path) else value

@@ -35,8 +35,9 @@ class Dispatcher:
         return len(self._sources)
 
     def receive(self, end: float) -> list[Visit]:
-        """The visits of the next event: a child writes, ends, or is silent for too long. Waits no
-        longer than to `end`."""
+        """The visits of the next event: a child writes, ends, or is silent for too long. Waits
+        until `end` at the latest.
+        """
         soonest = min(end, *(source.due for source in self._sources))
         ready = self._selector.select(max(0.0, soonest - time.monotonic()))
         visits: list[Visit] = []

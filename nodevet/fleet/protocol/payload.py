@@ -257,7 +257,7 @@ class Answer:
         return self._unpacked(text) if head[1] else text
 
     def _unpacked(self, packed: bytes) -> bytes:
-        """Raises AnswerError, also for one that unpacks to more than the limit."""
+        """Raises AnswerError, also for an answer that unpacks to more than the limit."""
         unpacking = zlib.decompressobj()
         try:
             text = unpacking.decompress(packed, self._limit + 1)
@@ -271,6 +271,6 @@ class Answer:
 
 
 def _sha256(data: bytes) -> str:
-    """By OpenSSL, many times as fast, if it is loaded already, as with SSH."""
+    """Uses OpenSSL, which is many times as fast, if it is already loaded, as with SSH."""
     module: Any = sys.modules.get("hashlib", digest)
     return str(module.sha256(data).hexdigest())

@@ -119,7 +119,7 @@ class NodeConnector(BaseConnector):
         print_input: bool = False,
         **arguments: Any,
     ) -> bool:
-        """As pyinfra's, but through the stdin of a command: no SFTP, and no copy for sudo."""
+        """Like pyinfra's, but through the stdin of a command: no SFTP, and no copy for sudo."""
         with get_file_io(filename_or_io) as file:
             content = file.read()
         place = QuoteString(remote_filename)
@@ -138,7 +138,7 @@ class NodeConnector(BaseConnector):
         print_input: bool = False,
         **arguments: Any,
     ) -> bool:
-        """As pyinfra's, but through the stdout of a command."""
+        """Like pyinfra's, but through the stdout of a command."""
         result = self._result(StringCommand("cat", QuoteString(remote_filename)), arguments)
         with get_file_io(filename_or_io, "wb") as file:
             file.write(result.stdout)
@@ -175,7 +175,7 @@ def pyinfra_host(node: NodeConnection, name: str) -> Host:
 
 
 def _node(state: State, name: str, data: Any) -> NodeConnection:
-    """A node of anybody's deploy. Its State's hosts share keys and jump hosts."""
+    """A node of any deploy. Its State's hosts share keys and jump hosts."""
     if not hasattr(state, SHARED):
         options = Options()
         transports = Transports(

@@ -29,8 +29,8 @@ class PassingError(UnreachableError):
 
 
 class LocalError(UnreachableError):
-    """As UnreachableError, for a reason on this machine: a key, a name, a file, a program. It tells
-    nothing about the host."""
+    """Like UnreachableError, for a reason on this machine: a key, a name, a file, a program. It
+    tells nothing about the host."""
 
 
 class LocalPassingError(PassingError, LocalError):
@@ -87,7 +87,7 @@ def connect_error(error: OSError) -> UnreachableError:
 
 
 NO_MATCH = "kex error : no match for method "
-"""How libssh begins its word about algorithms; what follows names both lists."""
+"""The beginning of libssh's message about algorithms; both lists follow."""
 
 
 def handshake_failure(error: Exception) -> UnreachableError:

@@ -455,7 +455,7 @@ class Stream:
             self._link.call(self._channel.send_eof)
 
     def _take(self, is_error: bool) -> bytes:
-        """What has arrived of a stream, perhaps nothing."""
+        """The bytes that have arrived on a stream, perhaps none."""
         try:
             size, data = self._channel.read_nonblocking(CHUNK, is_error)
         except exceptions.EOF:

@@ -77,7 +77,7 @@ class NodeConnection:
             stream.close()
 
     def hold(self, command: str, stdin: bytes, answer: Answer) -> tuple[bytes, Stream]:
-        """As `ask`, but the command keeps running while its stream is open."""
+        """Like `ask`, but the command keeps running while its stream is open."""
         stream = self._run(command)
         try:
             return self._converse(stream, stdin, answer, end=False), stream

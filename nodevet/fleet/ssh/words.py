@@ -145,7 +145,7 @@ def tokens(text: str, known: Mapping[str, str], *, environment: bool = True) -> 
 def home(text: str) -> str:
     """The path with a leading ~ or ~user replaced. Raises WordError for an unknown user.
 
-    For the own home ssh asks the password database; nodevet obeys $HOME, as everywhere else.
+    For the user's own home ssh asks the password database; nodevet obeys $HOME, as everywhere else.
     """
     try:
         return str(Path(text).expanduser()) if text.startswith("~") else text

@@ -75,7 +75,7 @@ def from_yaml(text: str) -> "Iterator[tuple[tuple[str, ...], int, str]]":
 
 
 def from_json(text: str) -> "list[tuple[tuple[str, ...], int, str]]":
-    """As `from_yaml`, for JSON. Raises ValueError."""
+    """Like `from_yaml`, for JSON. Raises ValueError."""
     import json
 
     scalars, counter = [], [0]

@@ -148,7 +148,7 @@ def command(
 
 
 def _typed(context: click.Context) -> dict[str, Any]:
-    """The fields of the sweep's settings that the command line gives. A time of 0 is none."""
+    """The fields of the sweep's settings that the command line gives. A time of 0 means none."""
     fields = {}
     for option, value in context.params.items():
         typed = context.get_parameter_source(option) is ParameterSource.COMMANDLINE

@@ -75,7 +75,7 @@ ANYWHERE: Part = ("", "")
 
 class _Failed:
     """The failed findings of a host, by what may follow from them; of several the worst, and of
-    those the first. As fast for many as for few."""
+    those the first. As fast for many findings as for few."""
 
     def __init__(self, findings: Iterable[Finding]) -> None:
         self._findings = tuple(findings)

@@ -177,7 +177,9 @@ def _current(start: _Head, rows: Rows) -> tuple[Run, bool]:
 
 
 def _older(start: Document, rows: Rows, upgrades: Upgrades) -> tuple[Run, bool]:
-    """As `_current`, of an earlier schema: the lines as one document, which is brought to this."""
+    """Like `_current`, for an earlier schema: the lines as one document, converted to the current
+    schema.
+    """
     hosts: dict[str, Document] = {}
     end: Document = {"seconds": 0.0, "interrupted": True}
     whole = False

@@ -44,7 +44,7 @@ class SavedKind(NamedTuple):
     parse: Callable[[bytes], Any]
     """Raises ReportError."""
     sheet: Callable[[Any, bool], Sheet]
-    """What is shown of it; with True, all of it."""
+    """The lines to show; with True, all of them."""
     dated: bool = True  # whether it has `started`
 
 

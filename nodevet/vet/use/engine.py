@@ -88,7 +88,7 @@ def _launcher(name: str, settings_of: str | Mapping[str, str]) -> "Launcher":
 
 
 def _address(text: str) -> str:
-    """As Dask writes it."""
+    """The form that Dask uses."""
     scheme = next((one for one in (DASK, TLS) if text.startswith(one)), None)
     host, _, port = text.removeprefix(scheme or "").rpartition(":")
     if scheme is None or not host or not port.isdigit() or not 0 < int(port) < 65536:

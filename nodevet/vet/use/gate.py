@@ -203,8 +203,9 @@ def _is_verdict(data: bytes) -> bool:
 
 
 def _spare(path: Path) -> None:
-    """Raises UserError for a file that a verdict would overwrite: one that is none, nor a run of
-    nodevet's, nor empty."""
+    """Raises UserError for a file that a verdict would overwrite: a file that is neither a verdict,
+    nor a run of nodevet, nor empty.
+    """
     with suppress(OSError):  # it is not there, or no file: see try_out_regular
         data = _data(path)
         if data.strip() and not _is_verdict(data) and recognize(data) is not DocumentKind.RUN:

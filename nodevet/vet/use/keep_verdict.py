@@ -39,7 +39,7 @@ class Keeping:
             last_verdict.prepare()
 
     def keep(self, run: Run, text: str, context: VetContext, project: Path, *, dated: bool) -> str:
-        """Keep what was printed of a run that passed; one that failed is made again each time.
+        """Keep the output of a run that passed; a run that failed is repeated each time.
 
         `dated`: whether its age may follow the last line. Returns why it could not be kept.
         """
