@@ -6,11 +6,13 @@ from nodevet.base.printable import plain
 from nodevet.sheet.model import Cell, Medium, Sheet, TableBlock
 from nodevet.sheet.text import count
 
-Left = Mapping[str, Mapping[str, str]]
+ReasonsByBaseline = Mapping[str, Mapping[str, str]]
 """By baseline, the checks that it does not expect, and why."""
 
 
-def listing_sheet(kind: str, rows: Sequence[Mapping[str, str]], unexpected: Left) -> Sheet:
+def listing_sheet(
+    kind: str, rows: Sequence[Mapping[str, str]], unexpected: ReasonsByBaseline
+) -> Sheet:
     """A row for each thing, without heads in a terminal; then the checks that some baselines do not
     expect."""
     cells = tuple(tuple(Cell(plain(text)) for text in row.values()) for row in rows)
@@ -28,7 +30,7 @@ def listing_sheet(kind: str, rows: Sequence[Mapping[str, str]], unexpected: Left
     )
 
 
-def _unasked(unexpected: Left) -> TableBlock:
+def _unasked(unexpected: ReasonsByBaseline) -> TableBlock:
     """The checks that some baselines do not expect: how many do, and why the others do not."""
     reasons = {check: why for checks in unexpected.values() for check, why in checks.items()}
     rows = []

@@ -15,8 +15,8 @@ from multiprocessing import connection, get_context
 from typing import Any, Generic, NamedTuple, TypeVar
 
 Job = TypeVar("Job")
-Done = TypeVar("Done")
-Task = Callable[[Job], Done]
+JobResult = TypeVar("JobResult")
+Task = Callable[[Job], JobResult]
 NOTHING = -1
 TRIES = 2  # of a job whose process is killed
 AHEAD = 3  # jobs of each process whose results wait for an earlier one
@@ -43,13 +43,13 @@ def batches(hosts: Sequence[str], size: int) -> list[tuple[str, ...]]:
 
 
 def spread(
-    make_task: Callable[[], Task[Job, Done]],
+    make_task: Callable[[], Task[Job, JobResult]],
     jobs: Sequence[Job],
     *,
     processes: int,
     on_killed: Callable[[KilledProcess, Job], None],
-    lost_result: Callable[[Job], Done],
-) -> Generator[Done]:
+    lost_result: Callable[[Job], JobResult],
+) -> Generator[JobResult]:
     """The result of every job, in their order; without forking if one process is enough.
 
     Each process calls `make_task` once, and the task for each job. `on_killed` is called for a
@@ -66,10 +66,12 @@ def spread(
         pool.end()
 
 
-class _Process(Generic[Job, Done]):
+class _Process(Generic[Job, JobResult]):
     """A forked process, and the number of its job."""
 
-    def __init__(self, make_task: Callable[[], Task[Job, Done]], others: Sequence[Any]) -> None:
+    def __init__(
+        self, make_task: Callable[[], Task[Job, JobResult]], others: Sequence[Any]
+    ) -> None:
         """`others`: the pipes to the other processes. The new process closes its copies of them,
         so that each process ends with this one."""
         context = get_context("fork")
@@ -115,27 +117,27 @@ def _serve(make_task: Callable[[], Task[Any, Any]], pipe: Any, inherited: Sequen
         pipe.send((None, error))
 
 
-class _Pool(Generic[Job, Done]):
+class _Pool(Generic[Job, JobResult]):
     def __init__(
         self,
-        make_task: Callable[[], Task[Job, Done]],
+        make_task: Callable[[], Task[Job, JobResult]],
         jobs: Sequence[Job],
         processes: int,
         on_killed: Callable[[KilledProcess, Job], None],
-        lost_result: Callable[[Job], Done],
+        lost_result: Callable[[Job], JobResult],
     ) -> None:
         self._make_task, self._jobs = make_task, jobs
         self._on_killed, self._lost_result = on_killed, lost_result
         self._waiting = deque(range(len(jobs)))
         self._tries = [0] * len(jobs)
-        self._done: dict[int, Done] = {}
+        self._done: dict[int, JobResult] = {}
         self._next = 0
         self._ahead = AHEAD * processes
-        self._processes: list[_Process[Job, Done]] = []
+        self._processes: list[_Process[Job, JobResult]] = []
         for _ in range(min(processes, len(jobs))):
             self._start()
 
-    def results(self) -> Generator[Done]:
+    def results(self) -> Generator[JobResult]:
         while self._next < len(self._jobs):
             self._send_jobs()
             self._receive()
@@ -173,7 +175,7 @@ class _Pool(Generic[Job, Done]):
             self._done[process.job] = result
             process.job = NOTHING
 
-    def _replace(self, process: _Process[Job, Done]) -> None:
+    def _replace(self, process: _Process[Job, JobResult]) -> None:
         number = process.job
         pid, why = process.child.pid or 0, process.why
         self._processes.remove(process)

@@ -17,12 +17,12 @@ STARVED = 20.0  # percent of the time
 SERVING = ("epoll", "ep_poll", "recv", "sk_wait", "stream_data_wait", "inet_csk_accept")
 """Parts of names of kernel functions in which an idle server sleeps."""
 
-Found = Mapping[str, Figure]
+Figures = Mapping[str, Figure]
 
 
 def doubts(
     causes: Collection[Cause],
-    figures: Found,
+    figures: Figures,
     rulings: Sequence[Ruling],
     jobs: Sequence[Job],
     evidence: Evidence,
@@ -37,14 +37,14 @@ def doubts(
     return {cause: why for cause, why in reasons.items() if why and cause in causes}
 
 
-def _power(figures: Found) -> str:
+def _power(figures: Figures) -> str:
     power = figures["power"]
     if power.value is None or power.value >= POLLING:
         return ""
     return f"it draws {value_text(power)} of its power limit, like a GPU whose kernels only poll"
 
 
-def _submission(figures: Found) -> str:
+def _submission(figures: Figures) -> str:
     system, starved = figures["job_system"], figures["cpu_starved"]
     texts = []
     if system.value is not None and system.value < NO_SYSTEM:
@@ -54,7 +54,7 @@ def _submission(figures: Found) -> str:
     return ", and ".join(texts)
 
 
-def _ticks(figures: Found, rulings: Sequence[Ruling]) -> str:
+def _ticks(figures: Figures, rulings: Sequence[Ruling]) -> str:
     cpus = figures["job_cpus"]
     by_memory = any(
         ruling.holds and ruling.cause is Cause.NUMA and ruling.conditions[-1].figure.name != FAR

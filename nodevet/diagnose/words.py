@@ -6,7 +6,7 @@ from nodevet.diagnose.model import Cause, Figure, Job, Ruling
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.process_activity import ProcessActivities, ProcessActivity
 
-Found = Mapping[str, Figure]
+Figures = Mapping[str, Figure]
 
 WAITS_FOR = {
     Cause.SUBMISSION: "the thread that submits its work",
@@ -134,7 +134,7 @@ def number(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0") if abs(value) >= 1 else f"{value:.2g}"
 
 
-def proof(cause: Cause, figures: Found) -> str:
+def proof(cause: Cause, figures: Figures) -> str:
     """The numbers that prove a cause."""
     texts = [
         figure_sentence(figures[name])
@@ -148,7 +148,7 @@ def proof(cause: Cause, figures: Found) -> str:
 def sentence(
     cause: Cause,
     causes: Sequence[Cause],
-    figures: Found,
+    figures: Figures,
     rulings: Iterable[Ruling],
     jobs: Sequence[Job],
     evidence: Evidence,
@@ -183,7 +183,7 @@ def _but(why: str | None) -> str:
     return f"; but {why}" if why else ""
 
 
-def unclear(figures: Found, rulings: Iterable[Ruling]) -> str:
+def unclear(figures: Figures, rulings: Iterable[Ruling]) -> str:
     """The known figures, and the missing ones."""
     busy = figures["sm_busy"]
     if busy.value is None:
@@ -235,7 +235,7 @@ def waits_in(jobs: Sequence[Job], evidence: Evidence) -> str:
     return max(waits, key=lambda name: waits[name], default="")
 
 
-def spins(figures: Found) -> bool:
+def spins(figures: Figures) -> bool:
     """Whether a busy GPU draws no more power than one whose kernels wait: some SMs poll, and the
     memory is hardly used."""
     power, memory = figures["power"].value, figures["memory_busy"].value
@@ -245,7 +245,7 @@ def spins(figures: Found) -> bool:
 def also_lines(
     cause: Cause,
     causes: Sequence[Cause],
-    figures: Found,
+    figures: Figures,
     rulings: Iterable[Ruling],
     explained: Mapping[Cause, Cause],
 ) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from nodevet.model import Finding, HostReport, Run, Severity, Subject, Verdict
 from nodevet.store import Store, open_store
 from nodevet.store.records.model import SpanEnd
 from nodevet.vet.news import Before, fixed, news_of, resolved, words
-from nodevet.vet.use.notify import Wanted, message
+from nodevet.vet.use.notify import NewsFilter, message
 
 GPU = Subject(kind="gpu", id="0", uuid="GPU-1", bus_id="0000:19:00.0")
 
@@ -73,7 +73,7 @@ def test_e19_an_unknown_that_became_ok_is_resolved_in_every_command(
     assert not fixed(told) and [each.check for each in resolved(told)] == ["power_limit"]
     with_news = replace(this, news=told)
     assert "resolved: 1" in words(with_news) and "no longer judged" not in words(with_news)
-    notice = message(with_news, "nightly", Wanted())
+    notice = message(with_news, "nightly", NewsFilter())
     assert notice and "RESOLVED power_limit" in notice.body
     shown = {
         command: CliRunner().invoke(nodevet, [*command.split(), "--store", url]).stdout

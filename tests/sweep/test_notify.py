@@ -24,7 +24,7 @@ from nodevet.model import (
     Suspicion,
     Verdict,
 )
-from nodevet.vet.use.notify import Wanted, addresses, message
+from nodevet.vet.use.notify import NewsFilter, addresses, message
 
 pytestmark = pytest.mark.timeout(300)
 HOSTILE = "x\x1b[31m\n@everyone <b>"
@@ -127,7 +127,7 @@ def run_of(number: int, **news: Any) -> Run:
 
 
 def test_what_nodes_say_is_bounded_and_harmless() -> None:
-    told = message(run_of(300), "nightly", Wanted(length=1000))
+    told = message(run_of(300), "nightly", NewsFilter(length=1000))
     assert told is not None
     assert len(told.body) <= 1000
     assert all(line.isprintable() for line in told.body.splitlines())
@@ -136,7 +136,7 @@ def test_what_nodes_say_is_bounded_and_harmless() -> None:
 
 def test_what_is_suspicious_is_one_line() -> None:
     suspicion = Suspicion(checks=(HOSTILE,), hosts=("h0", "h1"), judged=300)
-    told = message(run_of(300, suspicions=(suspicion,)), "nightly", Wanted())
+    told = message(run_of(300, suspicions=(suspicion,)), "nightly", NewsFilter())
     assert told is not None
     assert told.title == "nodevet nightly: SUSPICIOUS"
     assert len(told.body.splitlines()) == 2
@@ -144,11 +144,11 @@ def test_what_is_suspicious_is_one_line() -> None:
 
 def test_what_is_not_asked_for_is_not_told() -> None:
     run = run_of(2)
-    assert message(run, "n", Wanted(new=False)) is None
+    assert message(run, "n", NewsFilter(new=False)) is None
     ended = (Ended(host="h1", check="c", severity=Severity.INFO),)
     quiet = run_of(2, standing=(), ended=ended)
-    assert message(quiet, "n", Wanted()) is None
-    assert message(quiet, "n", Wanted(severity=Severity.INFO)) is not None
+    assert message(quiet, "n", NewsFilter()) is None
+    assert message(quiet, "n", NewsFilter(severity=Severity.INFO)) is not None
 
 
 @pytest.mark.parametrize("urls", [("no-url",), ("file:none",), ("env:NODEVET_NO_SUCH",)])

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 EVERY = 5.0  # seconds between two records of a run that goes on
 PATIENCE = 2.0  # seconds before a note says that nodevet waits for the store
-Told = Callable[[str], None]
+Say = Callable[[str], None]
 
 
-def meant(option: str | None, *, reaches: bool, told: Told) -> str | None:
+def meant(option: str | None, *, reaches: bool, told: Say) -> str | None:
     """The URL of the store to record in, by the rules of `nodevet check`; empty: the user's own;
     None: none. Raises StoreError for an invalid option; passes any other problem to `told`.
     """
@@ -102,7 +102,7 @@ class FixRecording:
         """A listener that passes everything on, and wakes the recording."""
         return _Waking(listener, self._woken)
 
-    def end(self, told: Told) -> str:
+    def end(self, told: Say) -> str:
         """Why not everything is recorded; empty if it is. Ctrl-C ends the wait for the store."""
         self._over.set()
         self._woken.set()

@@ -32,7 +32,7 @@ class Notice(Struct, frozen=True, kw_only=True):
     body: str
 
 
-class Wanted(Struct, frozen=True, kw_only=True):
+class NewsFilter(Struct, frozen=True, kw_only=True):
     """Which news to send."""
 
     new: bool = True
@@ -42,7 +42,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
     length: int = 2000
 
 
-def message(run: Run, name: str, wanted: Wanted) -> Notice | None:
+def message(run: Run, name: str, wanted: NewsFilter) -> Notice | None:
     """New and fixed findings, a line for each fault; None if there are none."""
     news = run.news
     if not news:
@@ -80,7 +80,7 @@ def _bounded(rows: Sequence[str], end: Sequence[str], length: int) -> str:
     return "\n".join([*lines_kept, *end])[:length]
 
 
-def _begun(run: Run, news: RunNews, wanted: Wanted, suspected: set[str]) -> Iterator[str]:
+def _begun(run: Run, news: RunNews, wanted: NewsFilter, suspected: set[str]) -> Iterator[str]:
     """The faults that are new, each with the hosts on which it is."""
     fresh: dict[str, set[int]] = {}
     for trouble in news.standing:
@@ -107,7 +107,7 @@ def _row(word: str, line: Line) -> str:
     return " ".join(filter(None, parts))
 
 
-def _over(news: RunNews, wanted: Wanted) -> Iterator[str]:
+def _over(news: RunNews, wanted: NewsFilter) -> Iterator[str]:
     groups: dict[tuple[str, str, str], list[str]] = {}
     for word, ended in (("FIXED", fixed(news)), ("RESOLVED", resolved(news))):
         for end in ended:

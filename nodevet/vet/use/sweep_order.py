@@ -23,7 +23,7 @@ from nodevet.settings.model import (
 from nodevet.vet import defaults
 from nodevet.vet.use.context import VetContext
 from nodevet.vet.use.engine import site_engine
-from nodevet.vet.use.notify import Wanted, addresses
+from nodevet.vet.use.notify import NewsFilter, addresses
 from nodevet.vet.use.reach import fleet_options
 from nodevet.vet.use.recording import Budget
 from nodevet.vet.use.stores import recorded_in
@@ -148,9 +148,9 @@ def _budget(site: SiteSettings, budget: BudgetSettings | bool | None) -> Budget 
     return Budget(percent=budget.percent, hosts=budget.hosts) if budget else None
 
 
-def wanted(notices: NotifySettings) -> Wanted:
+def wanted(notices: NotifySettings) -> NewsFilter:
     """Which news go into a notice."""
-    return Wanted(
+    return NewsFilter(
         new="new" in notices.on,
         fixed="fixed" in notices.on,
         severity=notices.severity,

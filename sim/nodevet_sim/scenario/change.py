@@ -14,7 +14,7 @@ from nodevet.document.tree import dotted, plain
 from nodevet_sim.description import LogLine
 from nodevet_sim.scenario.errors import ScenarioError
 from nodevet_sim.scenario.format import FIELDS, SHORT, NodePart
-from nodevet_sim.scenario.spec import NodeSpec, Origin, Said
+from nodevet_sim.scenario.spec import NodeKeys, NodeSpec, Origin
 from nodevet_sim.scenario.validate import wrong
 from nodevet_sim.state import SYSTEM_KEYS, StateError, line
 
@@ -37,7 +37,7 @@ def changed(spec: NodeSpec, key: str, value: str) -> NodeSpec:
 
 
 def _changed(spec: NodeSpec, key: str, value: str, where: Origin) -> NodeSpec:
-    said: Said = copy.deepcopy(spec.said)
+    said: NodeKeys = copy.deepcopy(spec.said)
     events = spec.events
     field = key.partition(".")[0]
     if key == "kernel_log" and not value.startswith("{"):
@@ -72,12 +72,12 @@ def _changed(spec: NodeSpec, key: str, value: str, where: Origin) -> NodeSpec:
     )
 
 
-def _mapping(said: Said, key: str) -> dict[str, object]:
+def _mapping(said: NodeKeys, key: str) -> dict[str, object]:
     known = said.get(key)
     return dict(known) if isinstance(known, dict) else {}
 
 
-def _put(said: Said, keys: list[str], value: object) -> None:
+def _put(said: NodeKeys, keys: list[str], value: object) -> None:
     """Set a nested key; text on the way (`gpus: h100-sxm`) is that of its main field."""
     inner = said
     for key in keys[:-1]:
@@ -107,7 +107,7 @@ def _one_line(text: str) -> None:
         raise StateError("the value is not one line of printable text")
 
 
-def _part(said: Said, where: Origin, name: str) -> NodePart:
+def _part(said: NodeKeys, where: Origin, name: str) -> NodePart:
     text = json.dumps(said)
     root = parse(Source(path=Path(), shown="", text=text, sha256="")).root
     if root is None:
@@ -124,7 +124,7 @@ def _part(said: Said, where: Origin, name: str) -> NodePart:
     return NodePart.model_validate_json(text)
 
 
-def _wheres(spec: NodeSpec, field: str, where: Origin, said: Said) -> dict[str, Origin]:
+def _wheres(spec: NodeSpec, field: str, where: Origin, said: NodeKeys) -> dict[str, Origin]:
     """The position of what changed: what was typed."""
     if field != "faults":
         return {field: where}

@@ -15,7 +15,7 @@ from nodevet_sim.scenario.describe import describe
 from nodevet_sim.scenario.errors import ScenarioError
 from nodevet_sim.scenario.format import FIELDS, NAME, VERSION, NodePart
 from nodevet_sim.scenario.hardware import cpus_of
-from nodevet_sim.scenario.spec import LoadedScenario, NodeSpec, Origin, Said
+from nodevet_sim.scenario.spec import LoadedScenario, NodeKeys, NodeSpec, Origin
 from nodevet_sim.scenario.validate import MERGED, spelled, wrong
 
 TOP = ("sim", "name", "title", "templates", "nodes")
@@ -62,7 +62,7 @@ class _ScenarioReader:
     def __init__(self, source: Source) -> None:
         self.source = source
         self.problems: list[Problem] = []
-        self.templates: dict[str, tuple[Said, dict[str, Origin]]] = {}
+        self.templates: dict[str, tuple[NodeKeys, dict[str, Origin]]] = {}
         self.nodes: dict[str, NodeSpec] = {}
         self.cpus = 0
 
@@ -155,7 +155,7 @@ class _ScenarioReader:
         else:
             self.nodes[spec.name] = spec
 
-    def body(self, node: Node, path: str) -> tuple[Said, dict[str, Origin]]:
+    def body(self, node: Node, path: str) -> tuple[NodeKeys, dict[str, Origin]]:
         """The keys of a node or a template, validated separately, and their places."""
         if isinstance(node, Scalar) and node.value is None:
             return {}, {}
@@ -197,8 +197,8 @@ class _ScenarioReader:
 
 
 def merged(
-    template: tuple[Said, dict[str, Origin]], own: tuple[Said, dict[str, Origin]]
-) -> tuple[Said, dict[str, Origin]]:
+    template: tuple[NodeKeys, dict[str, Origin]], own: tuple[NodeKeys, dict[str, Origin]]
+) -> tuple[NodeKeys, dict[str, Origin]]:
     """A node on top of its template: its keys win, `nvml` and `files` key by key."""
     said, where = {**template[0], **own[0]}, {**template[1], **own[1]}
     for key in MERGED:

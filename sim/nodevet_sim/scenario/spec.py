@@ -13,7 +13,7 @@ from nodevet_sim.scenario.format import NodePart
 from nodevet_sim.state import StateError
 
 WHOLE = Place()
-Said = dict[str, object]  # the plain keys of a node, its template's among them
+NodeKeys = dict[str, object]  # the plain keys of a node, its template's among them
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class NodeSpec:
 
     name: str
     part: NodePart
-    said: Said
+    said: NodeKeys
     folder: Path  # that its paths start from
     where: Mapping[str, Origin]  # key, `faults[0]`, or "" for the node -> position
     events: tuple[LogLine | int, ...] = ()  # log lines, and faults by place, since it runs
