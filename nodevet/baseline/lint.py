@@ -64,15 +64,15 @@ def _unused(resolved: Resolved) -> Iterator[Problem]:
     advice = "add it to expect, or remove this"
     for check in part.severity or {}:
         if check not in checks:
-            yield _warn(file, ("severity", check), "the check is not asked for", advice)
+            yield _warn(file, ("severity", check), "the check is not under expect", advice)
     for number, check in enumerate(part.fix):
         if check not in checks:
             step = check if file.entries("fix") else number
-            yield _warn(file, ("fix", step), f"{check} is not asked for", advice)
+            yield _warn(file, ("fix", step), f"{check} is not under expect", advice)
     for number, waiver in enumerate(part.waivers):
         if waiver.check not in checks:
             at = ("waivers", number, "check")
-            yield _warn(file, at, f"{waiver.check} is not asked for", advice)
+            yield _warn(file, at, f"{waiver.check} is not under expect", advice)
 
 
 def _unfixable(resolved: Resolved, catalog: Catalog) -> Iterator[Problem]:

@@ -37,9 +37,9 @@ TONES = {Cause.GPU: "ok", Cause.IDLE: "", Cause.UNCLEAR: "unknown"}
 GRAVE = (Cause.STUCK, Cause.THROTTLED)
 FAMILIES = (
     ("GPU", ("SM busy", "memory busy", "GPU memory used")),
-    ("Clock and power, of their limits", ("SM clock", "power")),
+    ("Clock and power, as a share of their limits", ("SM clock", "power")),
     ("PCIe", ("PCIe in", "PCIe out")),
-    ("CPU of the hottest threads, of one core", ("CPU of ",)),
+    ("CPU of the hottest threads, as a share of one core", ("CPU of ",)),
     ("All CPUs", ("CPU user", "CPU system", "CPU iowait")),
     ("Pressure", ("all waited for",)),
 )

@@ -61,9 +61,9 @@ def test_what_is_said_of_checks_that_are_not_asked_for(shelf):
     )
     advice = "add it to expect, or remove this"
     assert shelf.lint("x") == [
-        f"x.yaml:3:12: warning: severity.switch: the check is not asked for; {advice}",
-        f"x.yaml:4:15: warning: fix[1]: switch is not asked for; {advice}",
-        f"x.yaml:6:6: warning: waivers[0].check: switch is not asked for; {advice}",
+        f"x.yaml:3:12: warning: severity.switch: the check is not under expect; {advice}",
+        f"x.yaml:4:15: warning: fix[1]: switch is not under expect; {advice}",
+        f"x.yaml:6:6: warning: waivers[0].check: switch is not under expect; {advice}",
         "x.yaml:4:7: warning: fix[0]: number has no fix, so nothing is planned; remove it; "
         "`nodevet list fixes` names those that can be fixed",
     ]

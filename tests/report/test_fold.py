@@ -304,7 +304,7 @@ def test_what_follows_from_nothing_that_fails_stands_by_itself(make):
     found = lost_gpu()
     elsewhere = Subject(kind="gpu", id="5")
     cases = [
-        (found[:2] + found[3:], 3),  # gpu_lost is not asked for
+        (found[:2] + found[3:], 3),  # gpu_lost is not under expect
         ((replace(found[2], verdict=Verdict.WAIVED), *found[3:]), 3),
         ((replace(found[2], subject=elsewhere), *found[3:]), 2),  # the count still follows
         ((replace(found[2], actual="off the bus"), *found[:2]), 2),  # for another reason

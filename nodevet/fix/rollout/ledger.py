@@ -24,7 +24,7 @@ class NodeTask(msgspec.Struct, frozen=True, kw_only=True):
     planned: PlannedNode
     steps: tuple[Step, ...]
     closed: Callable[[bool], str] = lambda reboot: ""
-    """Why no further step may begin now, or with True why the node may not be rebooted."""
+    """Why no further step may start now, or with True why the node may not be rebooted."""
     canary: bool = False
     reboot: bool = False
 
@@ -47,7 +47,7 @@ class Ledger:
         return self.results[step.id].outcome if step.id in self.results else None
 
     def stopped(self) -> bool:
-        """Whether a step ended so badly that no further one may begin."""
+        """Whether a step ended so badly that no further step may start."""
         return any(result.outcome in BAD for result in self.results.values())
 
     def tell(self, steps: Iterable[Step], why: str, outcome: Outcome | None = None) -> None:

@@ -208,9 +208,9 @@ class RecordedAction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FixProof(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run of fixes proved of one check on one host: the findings that are ok on evidence
-    that the run read after its last change there. Without keys the run changed something and
-    proved nothing."""
+    """What a run of fixes proved about one check on one host: the findings that are ok on evidence
+    that the run read after its last change there. Without keys the run changed something and proved
+    nothing."""
 
     run: str  # RecordedFixRun.id
     plan: str  # its id
