@@ -175,7 +175,7 @@ def _closing(incident: Diagnosis) -> Iterator[str]:
     if lost := sum(not host.gpus for host in incident.hosts):
         yield f"{count(lost, 'host')} without a diagnosis"
     if incident.apart_s is not None:
-        yield f"begun within {incident.apart_s:.1f} s of one another"
+        yield f"started within {incident.apart_s:.1f} s of one another"
     if incident.interrupted:
         yield "interrupted"
 

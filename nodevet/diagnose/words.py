@@ -187,7 +187,7 @@ def unclear(figures: Figures, rulings: Iterable[Ruling]) -> str:
     """The known figures, and the missing ones."""
     busy = figures["sm_busy"]
     if busy.value is None:
-        return f"cannot be told: {figure_text(busy)}"
+        return f"cause unknown: {figure_text(busy)}"
     missing = {
         condition.figure.name: condition.figure
         for ruling in rulings
@@ -198,7 +198,7 @@ def unclear(figures: Figures, rulings: Iterable[Ruling]) -> str:
     if missing:
         listed = ", ".join(figure.what for figure in list(missing.values())[:3])
         why = next(iter(missing.values())).why
-        return f"cannot be told: {figure_text(busy)}, and it is not known: {listed} ({why})"
+        return f"cause unknown: {figure_text(busy)}; not read: {listed} ({why})"
     return f"waits, and nothing that was watched explains it: {figure_text(busy)}"
 
 

@@ -33,7 +33,7 @@ def _job(workload: Workload, node: NodeAnswer) -> Iterator[str]:
     listed_gpus = node.node.gpus if node.node else None
     if listed_gpus is not None and listed_gpus < node.gpus:
         has = f"{listed_gpus} × {model}" if model else listed_gpus
-        yield f"{count(node.gpus, 'GPU')} of the job, of which the node has {has}"
+        yield f"{count(node.gpus, 'GPU')} for the job, but the node has {has}"
     else:
         yield f"{node.gpus} × {model}" if model else count(node.gpus, "GPU")
     if workload.transform_on == "gpu":

@@ -140,7 +140,7 @@ def _not_attempted(host: HostResult) -> tuple[str, str]:
     if host.why.startswith(CANARY_PENDING):
         return "once the canary's reboot, reset or restart is done, go on", RESUME
     if host.why.startswith(CANARY_NOT_REBOOTED):
-        return "remove what kept the canary from its reboot, then go on", RESUME
+        return "remove the reason why the canary was not rebooted, then go on", RESUME
     if host.why.startswith(BUDGET[0]) or host.why.endswith(BUDGET[1]):
         return "remove the cause of the failure, then apply the plan there", APPLY_AGAIN
     return "plan again", PLAN_AGAIN

@@ -26,7 +26,7 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
     canary: int = 1  # nodes that must be proven before the others begin; 0: none
     batch: int = 10  # nodes at the same time, after the canary
     max_fail: int = 0  # nodes that may fail; after one more, the run starts no more nodes
-    pending_canary: bool = False  # a canary whose change is not in force yet counts as proven
+    pending_canary: bool = False  # a canary whose change is not effective yet counts as proven
     pause: float = 0.0  # between the canary and the others
     settle: float = 5.0  # before each setting is read again
     reboot: bool = False  # reboot every changed node

@@ -31,7 +31,7 @@ class Outcome(str, Enum):
     PARTIAL = "partial"  # some steps are changed or rolled back; others were refused or left
     REFUSED = "refused"  # nothing was written
     NOT_ATTEMPTED = "not_attempted"
-    PENDING = "pending"  # set, and in force after the next restart, reset or reboot
+    PENDING = "pending"  # set, and effective after the next restart, reset or reboot
     ROLLED_BACK = "rolled_back"  # as requested
     VERIFIED_AFTER_REBOOT = "verified_after_reboot"  # the check said ok after a reboot
     CHANGED = "changed"  # the check says ok

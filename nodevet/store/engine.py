@@ -199,8 +199,8 @@ def _check_owner(path: Path) -> None:
             )
     if path.parent.is_dir() and (shared := shared_folder(path)):
         raise StoreError(
-            f"{shared}: others may create files beside the store, which SQLite would read; keep it "
-            "in a folder of its own: --store sqlite:///FOLDER/history.sqlite"
+            f"{shared}: others may create files next to the store, which SQLite would read; keep "
+            f"it in its own folder: --store sqlite:///FOLDER/history.sqlite"
         )
     for file in beside:  # SQLite would follow links and wait for pipes
         if not _is_regular(file):

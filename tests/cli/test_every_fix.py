@@ -66,7 +66,7 @@ FIXES = (
 )
 # what takes a setting back is in tests/remedy/test_faults_on_nodes.py
 CARE = ("--drain-hook", "true", "--settle", "0.2")
-LATER = ("ecc_mode", "kernel_modules")  # in force after a reboot
+LATER = ("ecc_mode", "kernel_modules")  # effective after a reboot
 SYSCTL = """\
 d=/etc/systemd/system/systemd-sysctl.service.d; mkdir -p $d; printf '%s\\n' '[Unit]' \
 ConditionPathIsReadWrite= '[Service]' ExecStart= ExecStart=-/lib/systemd/systemd-sysctl > $d/t.conf

@@ -125,7 +125,7 @@ def test_a_node_with_fewer_gpus_than_the_job(
     file = tmp_path / "job.yaml"
     file.write_text(fields)
     done = nodevet("feed", file, "gpu1", *reach)
-    assert "\ngpu1: 16 GPUs of the job, of which the node has 8 × NVIDIA H100" in done.stdout, done
+    assert "\ngpu1: 16 GPUs for the job, but the node has 8 × NVIDIA H100" in done.stdout, done
 
 
 def test_saved_evidence(nodevet: Run, reach: list[str], tmp_path: Path) -> None:

@@ -91,11 +91,11 @@ def test_while_it_runs(rig: Rig) -> None:
 def test_when_it_starts_anew(rig: Rig) -> None:
     before, pid = rig.on(STATE), rig.on(PID)
     planned = rig.plan()
-    assert planned.returncode == 1 and "in force after a restart" in planned.stdout, planned
+    assert planned.returncode == 1 and "effective after a restart" in planned.stdout, planned
     assert rig.applied("later") == "pending"
     assert rig.on(PID) == pid and rig.on(STATE) != before
     again = rig.plan()
-    assert again.returncode == 3 and "it is set, and in force after a restart" in again.stdout
+    assert again.returncode == 3 and "it is set, and effective after a restart" in again.stdout
     rig.rolled_back("later")
     assert rig.on(STATE) == before and rig.on(PID) == pid
 

@@ -57,7 +57,7 @@ WANTS: dict[str, Any] = {  # in the order in which a plan has them
     "cpu_governor": {"governor": "performance"},
 }
 FIXED = [("h100", check) for check in WANTS] + [("a100", "mig_mode"), ("a100", "ecc_mode")]
-LATER = [("h100", "ecc_mode"), ("a100", "mig_mode")]  # in force after a reboot
+LATER = [("h100", "ecc_mode"), ("a100", "mig_mode")]  # effective after a reboot
 LEFT = {  # files that the fixes leave on the disk
     "/etc/systemd/system/nvidia-persistenced.service.d/90-nodevet-persistence-mode.conf",
     "/etc/systemd/system/nodevet-mig-mode.service",

@@ -377,7 +377,7 @@ def test_a_node_that_does_not_come_back_from_its_reboot(world: Callable[..., Wor
 
     w.executor.fault = fault
     result = w.node(w.plan(), w.journal(), reboot=True)
-    assert result.outcome is Outcome.UNKNOWN and "told to reboot" in result.why
+    assert result.outcome is Outcome.UNKNOWN and "the reboot was requested" in result.why
 
 
 def test_pending_until_the_reboot(world: Callable[..., World]) -> None:
@@ -387,7 +387,7 @@ def test_pending_until_the_reboot(world: Callable[..., World]) -> None:
     journal = w.journal()
     result = w.node(plan, journal)
     assert result.outcome is Outcome.PENDING, result
-    assert "in force after a reboot" in result.why
+    assert "effective after a reboot" in result.why
     again = w.node(plan, w.journal("again"))
     assert again.outcome is Outcome.PENDING and w.boxes["n1"].writes == 2
     assert set(result.steps[0].verdicts.values()) == {"fail"}, "as it is now"

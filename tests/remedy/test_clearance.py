@@ -104,7 +104,7 @@ def test_d2_the_reboot_after_a_driver_was_put_back_asks_too(
     box.reboot = deaf
     result = w.node(plan, w.journal(), reboot=True)
     assert result.outcome is Outcome.FAILED and box.boots == 2, result
-    assert "in force after one more reboot; not rebooted: not drained" in result.why
+    assert "effective after one more reboot; not rebooted: not drained" in result.why
 
 
 # --- expiry and revocation ------------------------------------------------------------------------

@@ -128,7 +128,7 @@ def _bare(kind: str, name: str) -> Resource:
         (lambda: with_step(resources=(_bare("file", "/etc/x"),), before=()), "does not name"),
         (lambda: with_step(resources=(), before=()), "it names nothing"),
         (lambda: with_step(actions=()), "it does nothing"),
-        (lambda: with_step(effective="later"), "in force later"),
+        (lambda: with_step(effective="later"), "effective later"),
         (lambda: with_step(options=("force",)), "force is not an option of a fix"),
         (
             lambda: with_step(

@@ -133,7 +133,7 @@ def test_a_reboot_judges_all_of_it_and_a_rollback_puts_the_driver_back_last(node
     assert box.loaded == NEW and not box.dark
     result = w.back(plan)
     assert result.outcome is Outcome.PENDING, result
-    assert "in force after a reboot" in result.why
+    assert "effective after a reboot" in result.why
     assert box.dark
     box.reboot()
     assert box.everything() == before and box.loaded == OLD
@@ -192,7 +192,7 @@ def test_a_driver_that_failed_by_the_time_a_run_is_resumed(node: Any) -> None:
     box.reboot()
     result = w.node(plan, w.journal(), resume=True)
     assert result.steps[2].outcome is Outcome.FAILED, result
-    assert result.steps[2].why.endswith("reverted, in force after one more reboot")
+    assert result.steps[2].why.endswith("reverted, effective after one more reboot")
     assert all(each["version"] == f"{OLD}-1" for each in box.packages.values())
     assert outcomes(result)[:2] == [Outcome.VERIFIED_AFTER_REBOOT, Outcome.UNKNOWN], result
     assert "before one more reboot" in result.steps[1].why

@@ -115,4 +115,4 @@ def test_what_is_next_is_said_on_standard_error_if_the_report_is_no_table(
         "nodevet: n1: remove the cause, then plan again: nodevet plan n1 -b b --again"
     ), said.err
     assert second.endswith(f": nodevet apply {d.run}/plan.json --host n2 -b b")
-    assert kept == f"nodevet: the run is kept in {d.run}", "nothing is left to undo"
+    assert kept == f"nodevet: the run is stored in {d.run}", "nothing is left to undo"

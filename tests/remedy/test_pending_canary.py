@@ -14,7 +14,7 @@ HOSTS = ("n1", "n2", "n3")
 
 @pytest.fixture
 def ecc(rig: Any) -> Any:
-    """Three hosts; ECC is in force after a reboot."""
+    """Three hosts; ECC is effective after a reboot."""
     return rig(*HOSTS, ecc_mode=True).by_bob()
 
 

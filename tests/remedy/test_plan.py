@@ -412,7 +412,7 @@ def test_what_waits_for_a_reboot_is_not_planned_again(shop: Shop, pending: bool 
         assert len(made.plan.steps) == 1
     else:
         (said,) = why(made)
-        set_ = "it is set, and in force after a reboot" in said
+        set_ = "it is set, and effective after a reboot" in said
         assert set_ is (pending is True), said
 
 
@@ -521,7 +521,7 @@ FILE = WriteFile(path="/etc/x", content="x")
     [
         ({"risk": Risk.DRAIN}, "the fix says risk idle and asks for drain"),
         ({"actions": ()}, "the fix would do nothing"),
-        ({"effective": "soon"}, "in force 'soon'"),
+        ({"effective": "soon"}, "effective 'soon'"),
         ({"resources": ()}, "so it cannot be rolled back"),
         ({"actions": (FILE,)}, "would change file /etc/x and does not name it"),
         ({"actions": (SetUnit(name="x.service"),)}, "would change unit x.service"),

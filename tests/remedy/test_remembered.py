@@ -170,7 +170,7 @@ def test_a_broken_store_costs_a_run_of_fixes_nothing(
         HELD.pop().close()
     assert done.code == 0 and d.outcomes() == {"n1": "changed"}, done
     assert f"this run of fixes is not fully recorded: {file}: {why}" in done.err, done.err
-    assert f"it is kept in {d.run}" in done.err
+    assert f"it is stored in {d.run}" in done.err
 
 
 def small(raw: Any, _record: Any = None) -> None:

@@ -143,7 +143,7 @@ def test_without_a_restart_it_is_pending_and_nothing_that_runs_is_touched(servin
     assert (step.effective, step.risk, step.services) == ("restart", Risk.LIVE, (JOB,))
     before, ran = box.everything(), jobs(box)
     result = w.node(plan, w.journal())
-    assert result.outcome is Outcome.PENDING and result.why == "in force after a restart"
+    assert result.outcome is Outcome.PENDING and result.why == "effective after a restart"
     assert jobs(box) == ran and DROP_IN.format(JOB) in box.files
     assert w.node(plan, w.journal(), resume=True).outcome is Outcome.PENDING
     assert w.back(plan).outcome is Outcome.ROLLED_BACK
@@ -230,7 +230,7 @@ def test_nor_is_it_put_back_after_a_reboot(serving: Any) -> None:
     assert jobs(box) == {JOB: (101, "0-1")}
     result = w.back(plan)
     assert result.outcome is Outcome.PENDING, result
-    assert result.why == f"reverted, in force after a restart of {JOB}"
+    assert result.why == f"reverted, effective after a restart of {JOB}"
     assert DROP_IN.format(JOB) not in box.files and jobs(box) == {JOB: (101, "0-1")}
 
 
@@ -338,7 +338,7 @@ def test_what_waits_for_a_restart_is_not_planned_again(serving: Any) -> None:
     again = proposed(w)
     (conflict,) = again.plan.conflicts
     assert not again.plan.steps and again.exit_code == 3
-    assert conflict.why == f"it is set, and in force after a restart: {JOB}"
+    assert conflict.why == f"it is set, and effective after a restart: {JOB}"
     for option in ("restart", "now"):
         (step,) = proposed(w, option).plan.steps
         assert (step.options, step.effective) == ((option,), "now")

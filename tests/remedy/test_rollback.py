@@ -312,13 +312,13 @@ def test_r3_a_mode_that_came_into_force_is_pending_once_it_is_put_back(
     assert [gpu["ecc"] for gpu in box.gpus] == [[True, True]] * 2
     result = w.back(plan)
     assert [gpu["ecc"] for gpu in box.gpus] == [[True, False]] * 2
-    assert result.outcome is Outcome.PENDING and "in force after a reboot" in result.why, result
+    assert result.outcome is Outcome.PENDING and "effective after a reboot" in result.why, result
     told = account(plan, read(w.folder / "run"))
     assert told.hosts[0].outcome is Outcome.PENDING
     for form in fix_formats.formats():
         text = rendered(form, told)
         assert "pending" in text.lower(), form
-        assert "in force after a reboot" in text or form == "prometheus", form
+        assert "effective after a reboot" in text or form == "prometheus", form
     resumed = account(plan, read(w.folder / "run"), kind="apply")
     assert resumed.hosts[0].outcome is Outcome.ROLLED_BACK and not resumed.good(Outcome.ROLLED_BACK)
     again = w.back(plan)

@@ -121,8 +121,8 @@ def test_when_it_is_in_force_and_what_to_know_is_said() -> None:
             step(note="persistence mode is off"),
         )
     )
-    assert "risk reboot; in force after a reboot" in told
-    assert "off → on" in told and "risk drain; in force after a GPU reset" in told
+    assert "risk reboot; effective after a reboot" in told
+    assert "off → on" in told and "risk drain; effective after a GPU reset" in told
     assert "risk live; persistence mode is off" in told
     assert "3 steps on 1 host · risk reboot" in told
 

@@ -192,7 +192,7 @@ def test_a_journal_that_was_changed_is_an_error_that_says_where(rig: Callable[..
 def test_without_a_name_it_is_the_newest_run(rig: Callable[..., Any], tmp_path: Path) -> None:
     d = rig("n1")
     said = d("status")
-    assert said.code == 2 and "no run is kept there" in said.err, said
+    assert said.code == 2 and "no run is stored there" in said.err, said
     assert d.apply("--run", d.project / "runs" / "one").code == 0
     second = d("apply", d.project / "plan.json", "-b", "b", "--run", d.project / "runs" / "two")
     assert second.code == 0, second

@@ -136,7 +136,7 @@ def _approve(
     try:
         signed = sign(approval_request, key)
     except NotCountedError as error:
-        _say("your signature would not count, and is not kept", error.reasons)
+        _say("your signature would not count, and is not stored", error.reasons)
         return 1
     click.echo(f"approved by {brief(signed.who)}: {signed.file}")
     if approval_request.rollback:

@@ -380,7 +380,7 @@ def contradiction(step: Step, state: StepState) -> str:
     if state.seen is None:
         return ""
     if [earlier.resource for earlier in state.seen] != list(step.resources):
-        return "the journal's earlier state is not that of the plan's settings"
+        return "the journal's earlier state does not match the plan's settings"
     planned = {earlier.resource: earlier for earlier in step.before}
     for earlier in state.seen:
         planned_state = planned.get(earlier.resource)

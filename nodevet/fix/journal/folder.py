@@ -265,7 +265,7 @@ class Opening:
         If the journal could not be completed, the results in `hosts` are used instead.
         """
         log = self._journal
-        unknown = f"not all could be kept: {log.low}; free some space" if log.low else ""
+        unknown = f"not everything could be stored: {log.low}; free some space" if log.low else ""
         seconds = round(time.monotonic() - self._clock, 3)
         end = RunEnd(outcome="", stopped=stopped, seconds=seconds, unknown=unknown)
         result = account(self._plan, (*log.records, end))

@@ -308,8 +308,8 @@ def parse(
         except UpgradeError as error:
             if not records and b'"schema"' not in line:
                 raise JournalError(
-                    f"{name}:1: the first record is not that of a run that says its schema: "
-                    "is this a journal, and not of an earlier nodevet?"
+                    f"{name}:1: the first record is not a run with its schema: is this a journal "
+                    f"of this nodevet version?"
                 ) from error
             raise JournalError(f"{name}:{number}: a journal of {error}") from error
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -319,7 +319,7 @@ def parse(
             ) from error
         if not (records or isinstance(record, RunBegin)):
             raise JournalError(
-                f"{name}:1: the first record is not that of a run; is this a journal?"
+                f"{name}:1: the first record is not the record of a run; is this a journal?"
             )
         if record.prev != (last or chain_start(record)):
             before = f"line {number - 1}" if records else "the plan"

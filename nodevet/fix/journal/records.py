@@ -205,7 +205,7 @@ class StepState(msgspec.Struct, frozen=True, kw_only=True):
     pending: bool = False  # verified, and not in force yet
     boot_id: str = ""  # of the node, when the first action was begun
     uptime_s: float | None = None  # of the node, before that
-    waits: str = ""  # what the earlier state, restored, is in force after; empty: it is
+    waits: str = ""  # what the earlier state, restored, is effective after; empty: it is
     back_boot_id: str = ""  # of the node, when it was reverted and waited
     back_uptime_s: float | None = None
 

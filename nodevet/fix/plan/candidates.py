@@ -218,7 +218,7 @@ def _change_problem(change: PlannedChange, fix: Fix) -> str:
     if not change.actions:
         return "the fix would do nothing"
     if change.effective not in EFFECTIVE:
-        return f"the fix is in force {change.effective!r}; it must be one of {EFFECTIVE}"
+        return f"the fix is effective {change.effective!r}; it must be one of {EFFECTIVE}"
     if not change.resources:
         return "the fix names nothing that it changes, so it cannot be rolled back"
     for resource in change.resources:

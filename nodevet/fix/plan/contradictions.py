@@ -78,7 +78,7 @@ def _step_problems(step: Step) -> Iterator[str]:
     if why := holders_problem(step):
         yield why
     if step.effective not in EFFECTIVE:
-        yield f"it is in force {quoted(step.effective)}, which is none of {', '.join(EFFECTIVE)}"
+        yield f"it is effective {quoted(step.effective)}, which is none of {', '.join(EFFECTIVE)}"
     for option in step.options:
         if option not in OPTIONS:
             yield f"{quoted(option)} is not an option of a fix"

@@ -251,7 +251,7 @@ def _pending_reason(candidate: Candidate, states: Sequence[State]) -> Clash | No
     ]
     if candidate.change.effective == "now" or not all(holds(action, states) for action in actions):
         return None
-    why = f"it is set, and in force after a {candidate.change.effective}"
+    why = f"it is set, and effective after a {candidate.change.effective}"
     if candidate.change.effective != "restart":
         return why, f"drain and reboot it; if it was: nodevet explain {candidate.fix}"
     advice = "restart it when it may be interrupted, or plan with --restart"

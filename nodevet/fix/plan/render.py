@@ -33,9 +33,9 @@ from nodevet.sheet.text import count, cut_pair, nodeset
 from nodevet.vet.findings.words import ADVICE, LIMIT, in_ranges, subjects_of, values
 
 EFFECT = {
-    "restart": "in force after a restart",
-    "reset": "in force after a GPU reset",
-    "reboot": "in force after a reboot",
+    "restart": "effective after a restart",
+    "reset": "effective after a GPU reset",
+    "reboot": "effective after a reboot",
 }
 OPEN, CLOSE = "‹", "›"
 """Enclose a mark that replaces the UUIDs of GPUs; every other text shows them as escapes."""
@@ -433,7 +433,7 @@ def rollout_lines(plan: Plan) -> list[str]:
     if not plan.steps:
         return []
     text = rollout_text(plan.rollout, len({step.host for step in plan.steps}))
-    return [plain(f"carried out by nodevet {plan.nodevet or '?'}: {text}")]
+    return [plain(f"applied by nodevet {plan.nodevet or '?'}: {text}")]
 
 
 def conflicts(entries: Sequence[Conflict]) -> list[HostRow]:

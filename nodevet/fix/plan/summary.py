@@ -83,7 +83,7 @@ def _interruptions(plan: Plan) -> Iterator[str]:
     elif plan.rollout.verify_reboot:
         yield "reboots the canary"
     elif later := {step.host for step in plan.steps if step.effective in ("reset", "reboot")}:
-        yield f"in force after a reboot, which is not part of this plan: {nodeset(later)}"
+        yield f"effective after a reboot, which is not part of this plan: {nodeset(later)}"
     hosts_by_action: dict[tuple[str, str], dict[str, None]] = {}
     for step in plan.steps:
         around = stopped_around(step.actions)

@@ -82,7 +82,7 @@ class Stop(AbstractContextManager["Stop"]):
         if not self.asked:
             self.asked = True
             self._told(
-                "no more nodes are started; those in hand finish first (once more: leave them as "
+                "no more nodes are started; those in progress finish first (again: leave them as "
                 "they are)"
             )
 
@@ -159,7 +159,7 @@ class HostRunner:
         try:
             return self._work(host, canary)
         except Exception as error:  # a node without an outcome would keep the run from ending
-            why = f"a fault in nodevet: {type(error).__name__}: {error}"
+            why = f"internal error (please report): {type(error).__name__}: {error}"
             result = HostResult(host=host, outcome=Outcome.UNKNOWN, why=why, canary=canary)
             with suppress(JournalError):
                 self._journal.write(host_end(result))

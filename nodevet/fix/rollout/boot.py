@@ -104,7 +104,7 @@ class RebootProof:
         the node may not be rebooted, which is noted in the results."""
         ledger = self.ledger
         if why := self._denied(evidence):
-            reason = f"reverted, in force after one more reboot; not rebooted: {why}"
+            reason = f"reverted, effective after one more reboot; not rebooted: {why}"
             ledger.tell(reverted, reason)
             return None
         failing, evidence = self.settled(steps, self._reboot(), evidence)
@@ -131,7 +131,7 @@ class RebootProof:
             booted = session.reboot()
             self.ledger.rebooted = True
         except WorkError as error:
-            raise LostError(f"it was told to reboot: {error}") from error
+            raise LostError(f"the reboot was requested: {error}") from error
         try:
             session.executor.lock(session.host, session.terms.who)
         except (WorkError, LockedError):

@@ -44,7 +44,7 @@ class Earlier:
         except BlindError as error:
             self.ledger.tell(written, f"cannot be verified: {error}", Outcome.UNKNOWN)
             return evidence
-        self.reset(self.broken(written, evidence), f"before {step.id} was begun")
+        self.reset(self.broken(written, evidence), f"before {step.id} was started")
         return evidence
 
     def without_reverted(self) -> None:

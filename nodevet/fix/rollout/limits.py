@@ -9,7 +9,7 @@ from nodevet.fixing.result import CANARY_NOT_REBOOTED, CANARY_PENDING, HostResul
 FAILURES = frozenset({Outcome.FAILED, Outcome.ROLLBACK_FAILED, Outcome.UNKNOWN})
 PROOFS = frozenset({Outcome.CHANGED, Outcome.VERIFIED_AFTER_REBOOT})
 UNPROVEN = {
-    Outcome.PENDING: f"{CANARY_PENDING}: its change is not in force yet",
+    Outcome.PENDING: f"{CANARY_PENDING}: its change is not effective yet",
     Outcome.CHANGED: f"{CANARY_NOT_REBOOTED}: the plan wants its change verified by a reboot",
 }
 

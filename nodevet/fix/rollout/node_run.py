@@ -143,7 +143,7 @@ class NodeApply:
             ledger.results[step.id] = new_result(step, outcome=Outcome.UNCHANGED, verdicts=verdicts)
             return evidence
         if status is StepStatus.PENDING:
-            why = f"set already, in force after a {step.effective}"
+            why = f"set already, effective after a {step.effective}"
             ledger.results[step.id] = new_result(step, outcome=Outcome.PENDING, why=why)
             return evidence
         batch = batch_of(todo, self._statuses(steps, todo, evidence))

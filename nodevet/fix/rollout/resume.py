@@ -125,7 +125,7 @@ class NodeResume:
         reverted = self.steps.revert(step, result, reason, record)
         if later and rebooted and reverted.outcome is Outcome.FAILED:
             return replace(
-                reverted, why=f"{reverted.why}; reverted, in force after one more reboot"
+                reverted, why=f"{reverted.why}; reverted, effective after one more reboot"
             )
         return reverted
 

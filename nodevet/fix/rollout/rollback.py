@@ -245,7 +245,7 @@ def pending_record(
     host = evidence[HostInfo].data
     return replace(
         record,
-        why="; ".join(filter(None, (record.why, f"reverted, in force after {pending_until}"))),
+        why="; ".join(filter(None, (record.why, f"reverted, effective after {pending_until}"))),
         waits=pending_until,
         boot_id=record_of_step.back_boot_id
         if record_of_step.waits

@@ -130,7 +130,7 @@ class Steps:
             StepVerified(step=step.id, verdicts=verification.verdicts, pending=verification.pending)
         )
         outcome = Outcome.PENDING if verification.pending else Outcome.CHANGED
-        why = f"in force after a {step.effective}" if verification.pending else result.why
+        why = f"effective after a {step.effective}" if verification.pending else result.why
         return replace(result, outcome=outcome, why=why)
 
     def _judged(

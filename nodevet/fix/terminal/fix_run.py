@@ -77,7 +77,7 @@ def recorded(
         yield recording.hearing
     finally:
         if why := recording.end(say):
-            say(f"this run of fixes is not fully recorded: {why}; it is kept in {run.path}")
+            say(f"this run of fixes is not fully recorded: {why}; it is stored in {run.path}")
 
 
 def finish(
@@ -102,5 +102,7 @@ def finish(
         resume_command = f"nodevet rollback {folder}" if is_rollback else resume
         say(f"{result.unknown}; then go on with: {resume_command}")
     undo = result.leaves_changes and not is_rollback
-    say(f"the run is kept in {folder}" + (f"; undo it: nodevet rollback {folder}" if undo else ""))
+    say(
+        f"the run is stored in {folder}" + (f"; undo it: nodevet rollback {folder}" if undo else "")
+    )
     click.get_current_context().exit(result.exit_code)

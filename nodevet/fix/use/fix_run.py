@@ -168,5 +168,5 @@ def rendered(
 def with_lost(result: Result, lost: Sequence[str]) -> Result:
     """The result of a run whose reports could not all be kept."""
     rest = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
-    unknown = f"not all could be kept: {lost[0]}{rest}"
+    unknown = f"not everything could be stored: {lost[0]}{rest}"
     return replace(result, unknown="; ".join(filter(None, (result.unknown, unknown))))

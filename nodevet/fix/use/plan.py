@@ -177,7 +177,7 @@ def _recent_failures(
     try:
         return (*failures, *failed_elsewhere(store, runs, now - window))
     except UserError as error:
-        listener.note(f"cannot tell what failed in runs kept elsewhere: {error}")
+        listener.note(f"cannot tell what failed in runs of other folders: {error}")
         return failures
 
 

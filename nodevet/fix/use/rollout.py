@@ -96,7 +96,7 @@ def _earlier_rollout(kept: Sequence[JournalRecord]) -> tuple[Rollout, str] | Non
                 return rollout
         except (ValueError, msgspec.ValidationError) as error:
             raise UserError(
-                f"the run's journal does not say how it was carried out: {error}; name a new run"
+                f"the run's journal does not say how it was applied: {error}; name a new run"
             ) from error
     return None
 

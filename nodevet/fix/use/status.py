@@ -42,7 +42,7 @@ def newest(runs: Path) -> tuple[Path, tuple[Path, ...]]:
         except OSError:  # it was removed meanwhile
             continue
     if not runs_by_time:
-        raise UserError(f"{runs}: no run is kept there; name the folder of one")
+        raise UserError(f"{runs}: no run is stored there; name the folder of a run")
     first, *others = [folder for _, folder in sorted(runs_by_time, reverse=True)]
     return first, tuple(others)
 

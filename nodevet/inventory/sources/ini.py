@@ -142,7 +142,7 @@ def _pair(word: str) -> tuple[str, Any]:
     """Raises ValueError."""
     name, equals, value = word.partition("=")
     if not equals:
-        raise ValueError(f"{brief(word)} is not NAME=VALUE; put each host on a line of its own")
+        raise ValueError(f"{brief(word)} is not NAME=VALUE; put each host on its own line")
     return name, _value(value)
 
 

@@ -35,7 +35,7 @@ WORTH = 64  # hosts, from which on processes of their own are worth starting
 THINNED = "its evidence was pruned: it cannot be judged again"
 NOT_KEPT = "its evidence was not recorded: it cannot be judged again"
 NOT_VISITED = "it is not in the recorded run"
-NOTHING_BEFORE = "no evidence of an earlier run is kept"
+NOTHING_BEFORE = "no evidence of an earlier run is stored"
 
 
 class RecordedHosts(msgspec.Struct, frozen=True, kw_only=True):

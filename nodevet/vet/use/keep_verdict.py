@@ -56,7 +56,7 @@ class Keeping:
                 show_age=dated,
             )
         except (OSError, LookupError) as error:
-            return f"--max-age: this verdict cannot be kept for the next check: {error}"
+            return f"--max-age: this verdict cannot be stored for the next check: {error}"
         return ""
 
 

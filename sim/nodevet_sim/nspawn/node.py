@@ -48,7 +48,7 @@ def reason(error: Exception) -> str:
     """Why a node does not do, for people."""
     if isinstance(error, (NodeError, OSError)):
         return str(error)
-    return f"a fault in nodevet sim: {type(error).__name__}: {error}"
+    return f"internal error in nodevet sim (please report): {type(error).__name__}: {error}"
 
 
 @dataclass
