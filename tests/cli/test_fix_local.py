@@ -214,8 +214,8 @@ def test_a_run_is_taken_up_by_root_on_the_same_machine_alone(machine: Machine) -
         f"tr 0-9 a-j < /srv/id > /etc/machine-id"
     )
     try:
-        assert "was another machine" in machine.on(f"nodevet rollback {run}")
-        assert "was another machine" in machine.on(f"nodevet apply -b base --resume {run}")
+        assert "is another machine" in machine.on(f"nodevet rollback {run}")
+        assert "is another machine" in machine.on(f"nodevet apply -b base --resume {run}")
         assert machine.governor == "performance"
     finally:
         machine.on("cat /srv/id > /etc/machine-id")
