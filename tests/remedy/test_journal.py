@@ -166,7 +166,7 @@ def test_a_broken_line_that_has_its_end_is_an_error(folder: Path, line: bytes) -
         path.write_bytes(data)
         number = 2 if data.endswith(rest) else 4
         for take in (read, Journal.open):
-            with pytest.raises(JournalError, match=f"{NAME}:{number}: no record of a journal"):
+            with pytest.raises(JournalError, match=f"{NAME}:{number}: not a record of a journal"):
                 take(path)
         assert path.read_bytes() == data
 
@@ -174,7 +174,7 @@ def test_a_broken_line_that_has_its_end_is_an_error(folder: Path, line: bytes) -
 def test_another_file_is_not_a_journal(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_bytes(b'{"is":"run-end","outcome":"x"}\n')
-    with pytest.raises(JournalError, match="x:1: the first record is not that of a run"):
+    with pytest.raises(JournalError, match="x:1: the first record is not a run"):
         read(path)
     with pytest.raises(JournalError, match="cannot be read: No such file"):
         read(tmp_path / "none")

@@ -149,5 +149,5 @@ def test_e28_a_command_that_needs_a_baseline_names_it(rig: Any) -> None:
     resume = f"nodevet apply --resume {d.run} -b b"
     assert said.code == 0 and f"if it is interrupted: {resume}\n" in said.err, said
     d.cut(d.lines - 3)
-    assert f"next: {resume} (reads 1 host" in d("status", d.run).out
+    assert f"next: {resume} (reads 1 interrupted host" in d("status", d.run).out
     assert resume in d.report("table").out

@@ -79,7 +79,7 @@ def test_equal_changes_are_one_line() -> None:
         "\n"
         "plan 0a1b2c3d: 8 steps on 8 hosts · risk live · by alice"
         " · expires 2026-11-21 22:00 UTC\n"
-        "carried out by nodevet 0.1: canary 1 · batch 10 · max-fail 0 · settle 5s"
+        "applied by nodevet 0.1: canary 1 · batch 10 · max-fail 0 · settle 5s"
         " · no drain-hook\n"
     )
 
@@ -100,7 +100,7 @@ def test_d23_all_of_how_it_is_carried_out_is_shown() -> None:
     told = folded(replace(plan(step("gpu001"), step("gpu002")), rollout=careful))
     assert "· risk reboot ·" in told
     assert told.splitlines()[-1] == (
-        "carried out by nodevet 0.1: canary 2 · batch 3 · max-fail 1 · pause 1m · settle 0.5s"
+        "applied by nodevet 0.1: canary 2 · batch 3 · max-fail 1 · pause 1m · settle 0.5s"
         " · verify-reboot · reboot-timeout 30m · boot-settle 10s"
         " · holders python3,job.service\\x1b[2J · drain-hook drain --now\\x1b[2J"
         " · drain-timeout 30m"
@@ -109,7 +109,7 @@ def test_d23_all_of_how_it_is_carried_out_is_shown() -> None:
 
 def test_of_one_host_nothing_is_said_that_is_about_several() -> None:
     told = folded(replace(plan(step()), rollout=Rollout(canary=2, pause=60.0)))
-    assert told.splitlines()[-1] == "carried out by nodevet 0.1: settle 5s · no drain-hook"
+    assert told.splitlines()[-1] == "applied by nodevet 0.1: settle 5s · no drain-hook"
 
 
 def test_when_it_is_in_force_and_what_to_know_is_said() -> None:

@@ -126,7 +126,7 @@ def test_r13_a_line_that_was_taken_out_is_missed(rig: Callable[..., CommandRig])
     for number in range(1, len(rows) - 1):
         write(d, rows[:number] + rows[number + 1 :], chained=False)
         said = d.rollback()
-        assert said.code == 2 and f"journal.jsonl:{number + 1}: was not written" in said.err
+        assert said.code == 2 and f"journal.jsonl:{number + 1}: does not follow" in said.err
 
 
 def test_r13_a_plan_that_nobody_signed_is_not_rolled_back(rig: Callable[..., CommandRig]) -> None:

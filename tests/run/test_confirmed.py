@@ -79,8 +79,8 @@ def test_a_live_plan_for_this_machine_alone_may_be_confirmed() -> None:
         ({"rollout": Rollout(reboot=True)}, [HERE], "of risk live"),
         ({"rollout": Rollout(verify_reboot=True)}, [HERE], "of risk live"),
         ({"rollout": Rollout(drain_hook="/bin/evil")}, [HERE], "of risk live"),
-        ({"nodes": {"n1": replace(NODE, machine_id="e" * 32)}}, [HERE], "was another machine"),
-        ({"nodes": {"n1": replace(NODE, machine_id="")}}, [HERE], "was another machine"),
+        ({"nodes": {"n1": replace(NODE, machine_id="e" * 32)}}, [HERE], "is another machine"),
+        ({"nodes": {"n1": replace(NODE, machine_id="")}}, [HERE], "is another machine"),
     ],
 )
 def test_a_plan_that_was_edited_may_not(plan: dict[str, Any], hosts: list[Host], why: str) -> None:
@@ -92,7 +92,7 @@ def test_a_plan_that_was_edited_may_not(plan: dict[str, Any], hosts: list[Host],
 @pytest.mark.parametrize("id", ["", "e" * 32, "\n"])
 def test_nor_one_of_another_machine(machine: Callable[[str], None], id: str) -> None:
     machine(id)
-    assert "was another machine" in confirmed.refusal(PLAN, [HERE])
+    assert "is another machine" in confirmed.refusal(PLAN, [HERE])
 
 
 def test_nor_where_it_cannot_be_told_which_machine_this_is(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_a_run_that_others_may_have_written_is_not_taken_up(tmp_path: Path) -> N
         path.write_text("")
         path.chmod(0o600)
     assert confirmed.resume_refusal(run, PLAN, [HERE]) == ""
-    assert "not the machine" in confirmed.resume_refusal(run, PLAN, [Host(name="n1")])
+    assert "not this machine" in confirmed.resume_refusal(run, PLAN, [Host(name="n1")])
     for path in (*files, run.path):
         os.chown(path, 1000, 1000)
         assert f"{path}: users other than root" in confirmed.resume_refusal(run, PLAN, [HERE])
