@@ -55,7 +55,7 @@ class Commands(click.Group):
                 )
 
     def invoke(self, ctx: click.Context) -> object:
-        """As click does; but it writes of an interrupt to a terminal that may be lost."""
+        """Like click's, but it reports an interrupt on a terminal that may be lost."""
         try:
             with _reader_left():
                 return super().invoke(ctx)
@@ -63,7 +63,7 @@ class Commands(click.Group):
             raise click.Abort from error
 
     def make_context(self, *words: Any, **extra: Any) -> click.Context:
-        """As click does, which prints the help here."""
+        """Like click, which prints the help here."""
         with _reader_left():
             return super().make_context(*words, **extra)
 
