@@ -545,7 +545,7 @@ class HostReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def verdict(self) -> Verdict:
-        """As that of the summary."""
+        """Like that of the summary."""
         return self.summary.verdict
 
     @property
@@ -557,17 +557,17 @@ class HostReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def unjudged(self) -> str:
-        """As that of the summary."""
+        """Like that of the summary."""
         return self.summary.unjudged
 
     @property
     def told(self) -> str:
-        """As that of the summary."""
+        """Like that of the summary."""
         return self.summary.told
 
     @property
     def outcome(self) -> HostOutcome:
-        """As that of the summary."""
+        """Like that of the summary."""
         return self.summary.outcome
 
     @property
