@@ -14,9 +14,9 @@ one exception: an idle GPU lowers its link to Gen1 or Gen2 and raises it under l
 or above such a link is not applicable, because it shows nothing; check again under load. In P0 to
 P4 it is unknown if NVML reports the GPU as idle, and fails otherwise. The exception never covers
 Gen3 and above, or a GPU or port that does not support the expected link. A link further up fails if
-it carries less than the expected link. `max` is the best link that GPU and ports support together.
-If NVML reports neither for a vGPU, it has no link of its own and is not applicable: judge the GPU
-on its host.
+it carries less than the expected link. A GPU is unknown if NVML, the kernel and the port above it
+report different widths. `max` is the best link that GPU and ports support together. If NVML reports
+neither for a vGPU, it has no link of its own and is not applicable: judge the GPU on its host.
 
 **To fix it** reseat the GPU, then its riser or cable; check the slot's lanes, its bifurcation and a
 fixed link speed in the BIOS; compare with the same slot of a healthy node. If the finding names a
@@ -96,7 +96,8 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         elif has_no_link(gpu):
             judged.append(not_applicable(subject_of(gpu), why="a vGPU has no PCIe link of its own"))
         else:
-            finding, *unread = judge_gpu(gpu, ports_above(evidence, gpu), params)
+            own, ports = pci_of(evidence, gpu), ports_above(evidence, gpu)
+            finding, *unread = judge_gpu(gpu, own, ports, params)
             judged += [(gpu, finding), *unread]
     verdicts = Counter(entry[1].verdict for entry in judged if not isinstance(entry, Finding))
     for entry in judged:
@@ -141,13 +142,17 @@ def errors(evidence: Evidence, gpu: Gpu) -> dict[str, str]:
     return {what: str(count) for what, count in counted.items() if count}
 
 
-def judge_gpu(gpu: Gpu, ports: Ports, params: Params) -> tuple[Finding, ...]:
+def judge_gpu(
+    gpu: Gpu, own: PciFunction | Finding, ports: Ports, params: Params
+) -> tuple[Finding, ...]:
     """One finding; a second one for unknown parts besides a failure, because a waiver must not
-    cover values that were not read."""
+    cover values that were not read. `own`: the GPU's PCI function, or why it is not known."""
     width = expected_width_of(gpu, ports, params)
     generation = expected_generation_of(gpu, ports, params)
     near = () if isinstance(ports, str) else ports[:1]
     parts = [judge_generation(gpu, near, generation), judge_width(gpu, near, width)]
+    if near and isinstance(own, PciFunction) and gpu.pcie_width in WIDTHS:
+        parts.append(judge_ends(gpu, own, near[0]))
     if isinstance(ports, str):
         parts.append(LinkPart(Verdict.UNKNOWN, why=ports))
     elif isinstance(width, int) and isinstance(generation, int):
@@ -276,11 +281,20 @@ def speed(generation: int) -> str:
     )
 
 
+def judge_ends(gpu: Gpu, own: PciFunction, port: PciFunction) -> LinkPart:
+    """Whether NVML, the kernel and the port below which the GPU is report the same width."""
+    for function, end in ((own, "the kernel"), (port, "its port")):
+        if function.link_width is None:
+            why = f"{function.address}: link_width: {function.why('link_width')}"
+            return LinkPart(Verdict.UNKNOWN, why=why)
+        if function.link_width != gpu.pcie_width:
+            ends = f"NVML reports x{gpu.pcie_width}, {end} x{function.link_width}"
+            return LinkPart(Verdict.UNKNOWN, why=f"the widths of the link disagree: {ends}")
+    return LinkPart(Verdict.OK)
+
+
 def judge_above(gpu: Gpu, ports: tuple[PciFunction, ...], width: int, generation: int) -> LinkPart:
     """The links above the GPU's own: each must carry as much as the expected link."""
-    if ports and ports[0].link_width != gpu.pcie_width:
-        ends = f"the GPU reports x{gpu.pcie_width}, its port x{ports[0].link_width}"
-        return LinkPart(Verdict.UNKNOWN, why=f"the ends of the link disagree: {ends}")
     slowest = None
     for port in ports[1:]:
         if port.link_width is None or port.link_gts is None:
