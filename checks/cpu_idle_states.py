@@ -112,6 +112,8 @@ def why_unsure(idle: Cpuidle, states: tuple[IdleState, ...], evidence: Evidence)
         for field in ("latency_us", "enabled_cpus", "cpus"):
             if getattr(state, field) is None:
                 return f"{field}: {state.why(field)}"
+        if (state.latency_us or 0) < 0:
+            return f"latency_us: {state.latency_us} is not valid"
         if numbers(state.enabled_cpus) is None or numbers(state.cpus) is None:
             return f"enabled_cpus: {(state.enabled_cpus or '')[:60]}, of {(state.cpus or '')[:60]}"
     if not states:

@@ -29,9 +29,16 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from nodevet.checking.aspects import Aspect, aspect_findings, aspect_if, unread_aspect
+from nodevet.checking.aspects import (
+    Aspect,
+    aspect_findings,
+    aspect_if,
+    unknown_aspect,
+    unread_aspect,
+)
 from nodevet.checking.expected import Words, matches
 from nodevet.checking.named import of_section, reads_of
+from nodevet.checking.temperatures import DEGREES
 from nodevet.evidence.across import is_virtual
 from nodevet.evidence.core import NOT_ASKED, unread
 from nodevet.evidence.document import Evidence
@@ -195,8 +202,10 @@ def log_aspects(log: DriveLog, params: Params) -> Iterator[Aspect]:
         value: int | None = getattr(log, field)
         if most is None or (value is None and log.errors.get(field) == NOT_TOLD):
             continue
-        if value is None or (value < 0 and field != "temperature_c"):
+        if value is None:
             yield unread_aspect(log, field)
+        elif value < 0 if field != "temperature_c" else value not in DEGREES:
+            yield unknown_aspect(field, f"{field}: {value}{unit} is not valid")
         else:
             expected = f"at most {most}{unit}" if most else "none"
             actual = f"{value}{unit}"

@@ -37,6 +37,7 @@ from nodevet.checking.aspects import (
 )
 from nodevet.checking.expected import Words, matches, words_text
 from nodevet.checking.named import reads_of
+from nodevet.checking.temperatures import DEGREES
 from nodevet.evidence.across import is_virtual
 from nodevet.evidence.core import NOT_ASKED, unread
 from nodevet.evidence.document import Evidence
@@ -253,7 +254,7 @@ def log_aspects(log: NvmeHealthLog, params: Params) -> Iterator[Aspect]:
         actual: int | None = getattr(log, field)
         if most is None:
             continue
-        if actual is None or (actual < 0 and field != "temperature_c"):
+        if actual is None or (actual < 0 if field != "temperature_c" else actual not in DEGREES):
             yield unanswered_aspect(log, field)
         else:
             expected = f"at most {most}{unit}" if most else "none"

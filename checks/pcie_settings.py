@@ -18,11 +18,17 @@ the kernel's command line, or `pcie_aspm.policy=performance`.
 """
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from msgspec import Meta
 
-from nodevet.checking.aspects import Aspect, aspect_findings, aspect_if, unread_aspect
+from nodevet.checking.aspects import (
+    Aspect,
+    aspect_findings,
+    aspect_if,
+    unknown_aspect,
+    unread_aspect,
+)
 from nodevet.checking.named import reads_of
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.pci_settings import (
@@ -40,6 +46,7 @@ ADVICE = (
     "changes a setting until the next boot"
 )
 Size = Literal[128, 256, 512, 1024, 2048, 4096]
+SIZES = get_args(Size)  # a function that no longer answers reads as 16384
 
 
 class Params(CheckParams):
@@ -100,6 +107,8 @@ def settings_of(setting: PciSetting, params: Params) -> Iterator[Aspect]:
         size = getattr(setting, field)
         if least is not None and size is None:
             yield unread_aspect(setting, field)
+        elif least is not None and size not in SIZES:
+            yield unknown_aspect(field, f"{field}: {size} is not valid")
         elif least is not None:
             expected = f"{name} at least {least} B"
             yield aspect_if(field, size >= least, expected=expected, actual=f"{name} {size} B")

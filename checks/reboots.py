@@ -10,13 +10,14 @@ every boot, and whether there was a shutdown before it.
 the BMC, but also `reboot -f`. The check fails if there were more unexpected boots in the last
 `days` than the baseline allows, or more boots of any kind than its maximum. If wtmp does not cover
 these days, or does not have the current boot, the check is unknown, as on distributions that no
-longer keep wtmp. A container is not applicable.
+longer keep wtmp; it is also unknown if the node's clock was so wrong at a boot that this boot may
+be one of these days. A container is not applicable.
 
 **To fix it** `last -x reboot shutdown` lists the boots. The BMC's event log shows power and
 watchdog events, /var/lib/systemd/pstore and /var/crash show panics; see `kernel_faults`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 from msgspec import Meta
@@ -76,7 +77,7 @@ def judge_boots(boots: Boots, host: HostInfo, params: Params) -> Iterator[Findin
         above.append(too_many(crashes, allowed, "unexpected", params))
     if params.maximum is not None and len(recent) > params.maximum:
         above.append(too_many(recent, f"at most {params.maximum}", "", params))
-    doubt = why_unsure(boots, now - (host.uptime_s or 0.0), start)
+    doubt = why_unsure(boots, now, now - (host.uptime_s or 0.0), start)
     yield from above
     if doubt:
         yield unknown(why=doubt)
@@ -95,7 +96,7 @@ def too_many(boots: list[Boot], allowed: str, kind: str, params: Params) -> Find
     )
 
 
-def why_unsure(boots: Boots, booted: float, start: float) -> str:
+def why_unsure(boots: Boots, now: float, booted: float, start: float) -> str:
     """Why wtmp may lack boots; empty if it lacks none."""
     if not boots.boots:
         return "wtmp has no boot"
@@ -116,6 +117,15 @@ def why_unsure(boots: Boots, booted: float, start: float) -> str:
         return f"wtmp begins {at_uptime(0.0, boots.since_s or 0)}"
     if first.clean is None and not boots.whole and (first.at_s or 0) >= start:
         return f"unknown whether it was shut down before {at_uptime(0.0, first.at_s or 0)}"
+    return times_in_doubt([boot.at_s or 0 for boot in boots.boots], start, now)
+
+
+def times_in_doubt(times: Sequence[int], start: float, now: float) -> str:
+    """Why one of these boots, in their order, may be as late as `start` though its time is not; a
+    node without a working clock boots in 1970, or in years to come."""
+    before = sum(time < start for time in times)
+    if any(time >= start for time in times[:before]) or max(times) > now + DAY:
+        return "the times of the boots are not in order: the node's clock was wrong at one of them"
     return ""
 
 

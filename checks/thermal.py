@@ -26,6 +26,7 @@ from typing import Annotated, ClassVar
 from msgspec import UNSET, Meta
 
 from nodevet.checking.named import judge_each, reads_of
+from nodevet.checking.temperatures import DEGREES, MARGINS
 from nodevet.evidence.across import IN_HAND, each_gpu
 from nodevet.evidence.core import NOT_SUPPORTED
 from nodevet.evidence.document import Evidence
@@ -44,8 +45,8 @@ from nodevet.model import (
 
 NOT_REPORTED = (*NOT_SUPPORTED, "NVML_ERROR_FUNCTION_NOT_FOUND", "NVML_ERROR_INVALID_ARGUMENT")
 NO_SENSOR = "NVML returned 0: no sensor"
-DEGREES = range(-200, 300)  # plausible temperatures and margins
 BY_MARGIN = ("tlimit_gpu_max_c", "tlimit_slowdown_c", "tlimit_shutdown_c")
+IN_MARGINS = ("temperature_margin_c", *BY_MARGIN)
 BY_DEGREES = ("temperature_gpu_max_c", "temperature_slowdown_c", "temperature_shutdown_c")
 COOLING = (
     "compare it with the other GPUs here: if only one is hotter, check its heat sink, fan or "
@@ -140,7 +141,7 @@ def value(gpu: Gpu, field: str) -> int | None:
         return None
     if degrees is None:
         raise UnreadError(f"{field}: {gpu.why(field)}")
-    if degrees not in DEGREES:
+    if degrees not in (MARGINS if field in IN_MARGINS else DEGREES):
         raise UnreadError(f"{field}: {degrees} is not a valid temperature")
     return degrees
 
