@@ -5,6 +5,7 @@ second thread that decodes the same type at that moment crashes the process. So 
 under a lock; decoding needs none.
 """
 
+import json
 import threading
 from functools import cache
 from typing import Any, TypeVar
@@ -42,6 +43,28 @@ def decode(text: bytes | str, kind: type[Typed]) -> Typed:
     except RecursionError as error:
         raise msgspec.DecodeError("nested too deep") from error
     return value
+
+
+def repeated_key(text: bytes) -> str:
+    """A key that one object of this JSON has twice, of which every decoder keeps another; or "".
+    Raises msgspec.DecodeError for what is not JSON."""
+    try:
+        json.loads(text, object_pairs_hook=_unique_keys)
+    except _RepeatedKeyError as error:
+        return str(error)
+    except (ValueError, RecursionError) as error:
+        raise msgspec.DecodeError(f"not JSON, or nested too deep: {error}") from error
+    return ""
+
+
+class _RepeatedKeyError(Exception):
+    """An object has this key twice."""
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> None:
+    if len({key for key, _ in pairs}) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise _RepeatedKeyError(next(key for key in keys if keys.count(key) > 1))
 
 
 def convert(value: object, kind: type[Typed]) -> Typed:

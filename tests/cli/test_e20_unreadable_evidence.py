@@ -29,6 +29,9 @@ BROKEN: dict[str, Callable[[Path], object]] = {
     "a saved run": lambda path: path.write_text(
         '{"schema": 1, "nodevet": "0.2", "started": "", "hosts": []}'
     ),
+    "two values for a key": lambda path: path.write_text(
+        json.dumps(EVIDENCE).replace('"data": {}', '"data": {"uptime_s": 1.0, "uptime_s": 2.0}')
+    ),
     "kept, of another form": lambda path: path.write_text(
         '{"host": "n2", "status": "splendid", "evidence": {}}'
     ),

@@ -59,6 +59,12 @@ def test_a_plan_without_a_contradiction_is_read() -> None:
     assert plan_file.read(plan_file.write(GOOD)) == GOOD
 
 
+def test_e27_a_plan_of_which_other_programs_show_another_value_is_refused() -> None:
+    text = plan_file.write(GOOD).replace(b'"risk": "live"', b'"risk": "reboot", "risk": "live"')
+    with pytest.raises(PlanError, match="two values for the key 'risk'"):
+        plan_file.read(text)
+
+
 @pytest.mark.parametrize(
     "id",
     ["../../../../tmp/x", "..", "", "plan 001", "plan0001\n", "a" * 17, "plan/001", "ﬁvechar1"],

@@ -5,6 +5,7 @@ import hashlib
 import msgspec
 
 from nodevet.base import typed
+from nodevet.base.printable import brief
 from nodevet.base.upgrades import Upgrades
 from nodevet.fix.model import VERSION, Plan, PlanError
 from nodevet.fix.plan.contradictions import contradictions
@@ -32,6 +33,8 @@ def read(text: bytes, upgrades: Upgrades = PLAN) -> Plan:
         else:
             document = upgraded(msgspec.json.decode(text), schema, VERSION, upgrades)
             plan = typed.convert({**document, "nodevet_plan": VERSION}, Plan)
+        if key := typed.repeated_key(text):
+            raise PlanError(f"not a plan: two values for the key {brief(repr(key))}")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise PlanError(f"not a plan: {error}") from error
     except UpgradeError as error:

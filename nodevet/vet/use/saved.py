@@ -209,6 +209,17 @@ def read_visit(path: Path) -> tuple[Visit, Host]:
     text = read_input(path, LARGEST + 1)
     if len(text) > LARGEST:
         raise SavedEvidenceError(f"{path}: more than {LARGEST >> 20} MiB: not evidence of one host")
+    visit = _visit(text, path)
+    try:
+        key = typed.repeated_key(text)
+    except msgspec.DecodeError as error:
+        raise SavedEvidenceError(f"{path}: {error}") from error
+    if key:
+        raise SavedEvidenceError(f"{path}: two values for the key {brief(repr(key))}")
+    return visit
+
+
+def _visit(text: bytes, path: Path) -> tuple[Visit, Host]:
     try:
         return visit_of(typed.decode(text, KeptVisit), path)
     except msgspec.DecodeError as error:
