@@ -7,6 +7,7 @@ import click
 import msgspec
 import pytest
 
+from nodevet.fix.approval.signatures import Signature
 from nodevet.fix.journal.folder import RunError, RunFolder, SavedReach
 from nodevet.fix.journal.journal import Journal, RunBegin
 from nodevet.fix.model import Plan
@@ -47,6 +48,18 @@ def test_a_run_that_was_killed_before_it_began_says_so(tmp_path: Path) -> None:
 def test_a_folder_without_a_journal_is_none_of_a_run(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="the folder of a run"):
         RunFolder(tmp_path).plan()
+
+
+def test_every_file_of_a_run_is_for_its_user_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir(mode=0o755)  # as with `--run DIR`
+    run = RunFolder(folder)
+    run.begin("plan.json", b"{}", [Signature(name="plan.json.ann", data=b"")], SavedReach(hosts=()))
+    run.keep_evidence("gpu1", "before", b"{}")
+    run.keep({"report.md": "gpu1"})
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    assert len(files) == 5
+    assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
 
 
 @pytest.mark.parametrize(("words", "accepts"), [([], False), (["--accept-new"], True)])

@@ -218,7 +218,7 @@ class RunFolder:
         path = self.path / name
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_whole(path, data, durable=True)
+            write_whole(path, data, durable=True, mode=journal.MODE)
         except OSError as error:
             raise RunError(f"{path}: cannot be written: {error.strerror}") from error
 

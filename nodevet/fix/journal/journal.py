@@ -79,6 +79,7 @@ __all__ = [
 
 NAME = "journal.jsonl"
 RESERVE = "journal.reserve"
+MODE = 0o600  # of every file of a run: they name hosts, users and values
 FULL = (errno.ENOSPC, errno.EDQUOT)
 _DECODER: msgspec.json.Decoder[Any] = typed.decoder(JournalRecord)
 
@@ -125,7 +126,7 @@ class Journal:
         except OSError as error:
             raise JournalError(f"{folder}: cannot be made: {error.strerror}") from error
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o600)
+            descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL, MODE)
         except FileExistsError as error:
             raise JournalError(
                 f"{path}: a run is already stored there; resume it, or name another folder"
@@ -206,7 +207,7 @@ class Journal:
         JournalError if there is too little space."""
         path = self._reserve
         try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, MODE)
             try:
                 os.posix_fallocate(descriptor, 0, max(size, 1))
                 os.fsync(descriptor)
@@ -400,7 +401,7 @@ def _lock(descriptor: int, path: Path) -> None:
 
 
 def _save_torn(path: Path, torn: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, MODE)
     with os.fdopen(descriptor, "wb") as file:
         file.write(torn + b"\n")
         file.flush()
