@@ -12,8 +12,9 @@ the driver's version.
 because the fabric manager may still be busy with it. A completed registration fails if its status
 is not SUCCESS, or if the health mask or its summary names a fault: degraded bandwidth, a route that
 recovers or is unhealthy, recovery from access timeouts, an incorrect configuration, limited
-capacity. A GPU without a fabric (PCIe cards, GPUs before Hopper) is not applicable, and so is a GPU
-in a virtual machine without NVSwitches, because the host registers it. If one GPU of the node is
+capacity. A GPU without a fabric (PCIe cards, GPUs before Hopper) is not applicable; with
+`required: true` it fails, except in a virtual machine, where the host registers it. A GPU that is
+not registered is not applicable in a virtual machine without NVSwitches. If one GPU of the node is
 registered, every other GPU of its model must be registered. A registered GPU of GB200 or GB300
 without a cluster UUID has lost its rack's NVLink domain and fails, unless the fabric says that it
 waits for a partition. A GPU also fails if it has no cluster UUID while others have one, or if its
@@ -67,7 +68,9 @@ from nodevet.model import (
 )
 
 UNIT = "nvidia-fabricmanager.service"
-NONE_HERE = (*NOT_SUPPORTED, "NVML_ERROR_FUNCTION_NOT_FOUND")
+UNABLE = "NVML_ERROR_FUNCTION_NOT_FOUND"
+NONE_HERE = (*NOT_SUPPORTED, UNABLE)
+NO_FABRIC = "this GPU has no fabric to register with"
 YOUNG_S = 300
 STATES = ("NOT_STARTED", "IN_PROGRESS", "COMPLETED")
 HEALTH = ("health_mask", "health_summary")
@@ -124,7 +127,12 @@ UUID = "^(present|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})$"
 
 
 class Params(CheckParams):
-    """`fabric: {}`, `fabric: {cluster_uuid: present}` or `fabric: {clique: 32766}`"""
+    """`fabric: {}`, `fabric: {required: true}`, `fabric: {cluster_uuid: present}` or
+    `fabric: {clique: 32766}`"""
+
+    required: bool = False
+    """Whether each GPU must have a fabric, as on boards with NVSwitches; virtual machines
+    excepted."""
 
     cluster_uuid: (
         Annotated[str, Meta(pattern=UUID, title="`present`, or a UUID in lower case")] | None
@@ -183,8 +191,10 @@ def judge_gpu(
     elif fabric.state == "NOT_SUPPORTED" or is_untold(fabric, "state"):
         if params.cluster_uuid is not None or params.clique is not None:
             yield from judge_domain(gpu, like, params)
+        elif params.required:
+            yield without_fabric(evidence, gpu)
         else:
-            yield not_applicable(subject, why="this GPU has no fabric to register with")
+            yield not_applicable(subject, why=NO_FABRIC)
     elif fabric.state is None:
         yield unread(subject, fabric, "state")
     elif fabric.state != "COMPLETED":
@@ -209,6 +219,26 @@ def judge_gpu(
             yield not_applicable(
                 subject, why=f"this driver does not report: {', '.join(unreported)}"
             )
+
+
+def without_fabric(evidence: Evidence, gpu: Gpu) -> Finding:
+    """The finding about a GPU that reports no fabric and must have one."""
+    subject, host = subject_of(gpu), evidence[HostInfo]
+    if host.data is None:
+        return unknown(subject, why=f"host: {host.why}")
+    if not host.data.virtualization:
+        return unknown(subject, why=f"virtualization: {host.data.why('virtualization')}")
+    if host.data.virtualization not in BARE:
+        return not_applicable(subject, why=f"{NO_FABRIC}, and the node is a virtual machine")
+    if gpu.fabric.errors.get("state") == UNABLE:
+        return unknown(subject, why=f"state: {UNABLE}: this driver does not report it")
+    return fail(
+        subject,
+        expected="COMPLETED",
+        actual="NOT_SUPPORTED",
+        advice=REGISTER,
+        details=board(gpu),
+    )
 
 
 def is_untold(fabric: Fabric, field: str) -> bool:

@@ -447,6 +447,11 @@ def replays(healthy: Healthy, want: Replays) -> Patch:
     return gpu_values(healthy, want.gpu, pcie_replay_counter=want.count)
 
 
+def fabric_lost(healthy: Healthy, want: NoParams) -> Patch:
+    """No GPU has a fabric to register with any more."""
+    return gpu_values(healthy, "all", fabric__state="NOT_SUPPORTED")
+
+
 def fabric_refused(healthy: Healthy, want: OneGpu) -> Patch:
     """The registration of a GPU with its fabric ended with an error: insufficient resources.
 
@@ -530,6 +535,7 @@ FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] 
     "ecc-sram-corrected": (EccErrors, ecc_sram_corrected),
     "ecc-sram-uncorrected": (SramErrors, ecc_sram_uncorrected),
     "ecc-uncorrected-earlier": (SramErrors, ecc_uncorrected_earlier),
+    "fabric-lost": (NoParams, fabric_lost),
     "fabric-misconfigured": (OneGpu, fabric_misconfigured),
     "fabric-refused": (OneGpu, fabric_refused),
     "gpu-board-other": (OtherSubsystem, gpu_board_other),
