@@ -1,4 +1,4 @@
-"""Every GPU has as many active NVLinks as expected, at full speed and without too many errors.
+"""Every GPU has as many active NVLinks as expected, at full speed and within error limits.
 
 **Why it matters.** A job does not fail when a link is down: it copies over fewer links, or over
 PCIe, and every other GPU of the job waits for the slow one. Load tests pass with all links down.
@@ -25,8 +25,10 @@ during the sample if that is long enough. A link that recovers during the sample
 unless the baseline sets a limit for it; other errors without a limit do not fail, because they are
 corrected. A count that went back during the sample is unknown. With `--since` the check judges the
 growth since the last look like the growth during a sample; if one count of a GPU went back, all its
-counts began again at 0. A vGPU, a GPU in MIG mode and a GPU without NVLink are not applicable; a
-GPU without NVLink fails if `active` is set.
+counts began again at 0. Shipped baselines set no limit for counts. The health watch of NVIDIA's
+DCGM fails a link with 100 CRC errors per second (`crc_flit_errors_per_hour: 360000`) or with any
+replay. A vGPU, a GPU in MIG mode and a GPU without NVLink are not applicable; a GPU without NVLink
+fails if `active` is set.
 
 **To fix it** on a node with NVSwitch, see `fabric`, `journalctl -u nvidia-fabricmanager` and SXid
 in the kernel log; reset all GPUs together, or power cycle. With bridges, power off and reseat them.
