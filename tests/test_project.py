@@ -251,3 +251,26 @@ def test_e01_what_lies_outside_of_a_named_project_is_to_be_copied_into_it(tmp_pa
     said = Project(project, named=True).refusal()
     assert "copy" in said
     assert "type --project" not in said
+
+
+def test_e01_a_file_that_was_away_when_it_was_judged_is_not_used(folder: Path) -> None:
+    """In /tmp its owner could put it back before it is read."""
+    catalog, _ = open_project(folder)
+    (folder / "checks" / "planted.py").unlink()
+    with pytest.raises(RefusedCodeError, match=r"planted\.py cannot be read: No such file"):
+        catalog.module("planted")
+    assert "cannot be read" in Project(folder).data_refusal(folder / "baselines" / "gone.yaml")
+
+
+@pytest.mark.parametrize("name", ["allowed_signers", "approval.yaml"])
+def test_e01_no_rules_for_approvals_are_used_where_others_may_add_to_them(
+    folder: Path, name: str
+) -> None:
+    (folder / name).write_text("")
+    open_project(folder)
+    folder.chmod(0o1777)
+    with pytest.raises(UserError, match=f"others may create files beside .*/{name}"):
+        open_project(folder)
+    open_project(Project(folder, named=True))
+    (folder / name).unlink()
+    open_project(folder)

@@ -30,6 +30,9 @@ def test_what_only_this_user_may_write_is_trusted(file: Path) -> None:
     assert distrust(file) == ""
     assert distrust(file.parent / "not-there") == ""
     assert distrust(file / "not-a-folder") == ""
+    assert distrust(file, must_exist=True) == ""
+    for name in ("not-there", "not-there/below", "file/not-a-folder"):
+        assert "cannot be read" in distrust(file.parent / name, must_exist=True)
 
 
 @pytest.mark.parametrize("up", range(3))

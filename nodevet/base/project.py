@@ -6,11 +6,11 @@ A file that other users may change is used only if the command line accepts it: 
 
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nodevet.base.trust import distrust
+from nodevet.base.trust import distrust, shared_folder
 
 CODE = ("checks", "fixes")
 DATA = ("baselines",)
@@ -42,15 +42,28 @@ class Project:
     def refusal(self) -> str:
         """Why nodevet does not use this project and how to accept it, or ""."""
         try:
-            return next(filter(None, map(self.data_refusal, self.paths)), "")
+            paths = list(self.paths)
+            refusals = filter(None, map(self.data_refusal, paths))
+            return next(refusals, "") or self._shared_rules(paths)
         except OSError as error:
             return f"{error.filename}: cannot be read: {error.strerror}"
 
-    def data_refusal(self, path: Path) -> str:
+    def _shared_rules(self, paths: Sequence[Path]) -> str:
+        """Why nodevet does not use rules for approvals in a folder such as /tmp, or "": others may
+        add to them there, also while a plan is applied."""
+        rules = [path for path in paths if path.name in RULES]
+        if self.named or not rules or not (shared := shared_folder(rules[0])):
+            return ""
+        return (
+            f"{shared}: others may create files beside {rules[0].absolute()}, so nodevet does not "
+            "use it; keep the project in a folder of its own"
+        )
+
+    def data_refusal(self, path: Path, *, must_exist: bool = True) -> str:
         """Why nodevet does not read a file as data and how to accept it, or ""."""
         if self.named and self._holds(path):
             return ""
-        why = distrust(path)
+        why = distrust(path, must_exist=must_exist)
         if not why:
             return ""
         refusal = f"{why}, so nodevet does not use {path.absolute()}; "
@@ -61,7 +74,7 @@ class Project:
 
     def code_refusal(self, path: Path) -> str:
         """Why nodevet does not run a file and how to accept it, or ""."""
-        why = distrust(path)
+        why = distrust(path, must_exist=True)
         if not why or (self.code and os.geteuid() != 0):
             return ""
         folder = _typed(self.folder)

@@ -13,18 +13,20 @@ ACL = "system.posix_acl_access"  # acl(5)
 NO_LOGIN = ("nologin", "false", "sync", "shutdown", "halt")  # shells that run nothing for a user
 
 
-def distrust(path: Path) -> str:
+def distrust(path: Path, *, must_exist: bool = False) -> str:
     """Why other users may decide what `path` holds, or "" if only root and nodevet's user may.
 
     Looks at the path itself, at every folder above it, and at every link on the way. Each must
     belong to root or to nodevet's user, and nobody else may write it; in a sticky folder such as
     /tmp others cannot replace foreign files. A path that does not exist (yet) is judged by the
-    folders above it. The answer names the one path that is at fault, its owner and its mode:
+    folders above it. With `must_exist` it is at fault: what is read afterwards is what was judged
+    here, because nobody else can replace it, but in a sticky folder anybody can create it. The
+    answer names the one path that is at fault, its owner and its mode:
 
         /srv/repo (owner ann, mode 0777) can be written by everyone
     """
     try:
-        for place, status in _visited(path):
+        for place, status in _visited(path, must_exist=must_exist):
             if why := _fault(place, status):
                 return f"{place} (owner {owner(status.st_uid)}, mode {_mode(status)}) {why}"
     except OSError as error:
@@ -32,10 +34,10 @@ def distrust(path: Path) -> str:
     return ""
 
 
-def _visited(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
+def _visited(path: Path, *, must_exist: bool) -> Iterator[tuple[Path, os.stat_result]]:
     """Every folder, link and file that the kernel visits to open a path, in that order.
 
-    Raises OSError; ends at the first name that does not exist.
+    Raises OSError, also for a name that does not exist if it must; else ends there.
     """
     place, links = Path("/"), 0
     yield place, place.lstat()
@@ -49,6 +51,8 @@ def _visited(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
         try:
             status = here.lstat()
         except (FileNotFoundError, NotADirectoryError):
+            if must_exist:
+                raise
             return
         yield here, status
         if not stat.S_ISLNK(status.st_mode):

@@ -67,7 +67,7 @@ def settings(file: Path | None = None, start: Path | None = None) -> SiteSetting
     path = file or find(start or Path())
     if path is None:
         return SiteSettings()
-    doubt = distrust(path)
+    doubt = distrust(path, must_exist=file is None)
     if file is None and doubt:
         advice = (
             f"{path} can name commands: remove it, or name your own settings with --config FILE; "

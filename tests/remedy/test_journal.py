@@ -424,3 +424,20 @@ def test_what_is_no_file_is_not_waited_for(tmp_path: Path, name: str) -> None:
     (tmp_path / name).symlink_to("/dev/zero")
     with pytest.raises((JournalError, RunError), match="not a regular file"):
         read(tmp_path) if name == NAME else RunFolder(tmp_path).plan()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_e03_no_run_is_kept_in_a_folder_that_another_user_made_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in /tmp, between the look at the folder and its making."""
+    run = tmp_path / "run"
+
+    def overtake(path: Path) -> None:
+        path.mkdir()
+        os.chown(path, 65534, 65534)
+
+    monkeypatch.setattr("nodevet.fix.journal.journal._make_folder", overtake)
+    with pytest.raises(JournalError, match="belongs to another user"):
+        Journal.create(run)
+    assert not list(run.iterdir())

@@ -104,8 +104,9 @@ class RunFolder:
         No signature covers that, so nodevet uses it only if nobody but root and the user of this
         process could have written it.
         """
+        why = self._open_to_others()  # before it is read: it cannot be replaced afterwards
         text = self._read(REACH)
-        if why := self._open_to_others():
+        if why:
             raise RunError(
                 f"{why}; {REACH} there says how to reach the nodes, and is not used: name the "
                 "inventory with -i, and --ssh-config and --known-hosts if they are needed"
@@ -117,7 +118,7 @@ class RunFolder:
 
     def _open_to_others(self) -> str:
         """Who else could have written the stored reach; empty if no one could."""
-        return distrust(self.path / REACH)
+        return distrust(self.path / REACH, must_exist=True)
 
     def keep_evidence(self, host: str, name: str, document: bytes) -> None:
         """Keep evidence of a node: before, after, rebooted, ...; the last one of a name stays.

@@ -125,6 +125,7 @@ class Journal:
             _make_folder(folder)
         except OSError as error:
             raise JournalError(f"{folder}: cannot be made: {error.strerror}") from error
+        _check_owner(path)  # others may have made the folder meanwhile
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL, MODE)
         except FileExistsError as error:

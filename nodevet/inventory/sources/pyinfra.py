@@ -133,7 +133,7 @@ def refusal(path: Path) -> str:
         programs += [path, *sorted((inventory_folder / GROUP_DATA).glob("*.py"))]
     if folder != inventory_folder:
         programs += sorted((folder / GROUP_DATA).glob("*.py"))
-    doubts = ((file, distrust(file)) for file in programs)
+    doubts = ((file, distrust(file, must_exist=True)) for file in programs)
     file, why = next((pair for pair in doubts if pair[1]), (path, ""))
     if not why:
         return ""

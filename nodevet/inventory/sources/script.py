@@ -20,7 +20,7 @@ def recognizes(path: Path) -> bool:
 
 def read(path: Path) -> InventoryHosts:
     """The hosts that a dynamic inventory script prints. Raises InventoryError."""
-    if os.geteuid() == 0 and (why := distrust(path)):
+    if os.geteuid() == 0 and (why := distrust(path, must_exist=True)):
         advice = "use a copy that others may not write, or a YAML inventory"
         raise inventory_error(path, f"{why}, so root does not run it", advice)
     command = [str(path.absolute()), "--list"]

@@ -55,7 +55,7 @@ def require_accepted(project: Project, *, keeps_runs: bool = False) -> None:
     """
     if why := project.refusal():
         raise UserError(why)
-    if keeps_runs and (why := project.data_refusal(project.folder / "runs")):
+    if keeps_runs and (why := project.data_refusal(project.folder / "runs", must_exist=False)):
         raise UserError(why)
 
 
