@@ -100,8 +100,8 @@ def is_file_name(name: str) -> bool:
 def _in_folder(folder: Path, name: str) -> Iterator[Path]:
     for ending in ENDINGS:
         path = folder / f"{name}{ending}"
-        if os.path.isfile(path):  # noqa: PTH113  (False, too, for a name that no file can have)
-            yield path
+        if os.path.lexists(path):  # False, too, for a name that no file can have
+            yield path  # reading it says if it is a pipe
 
 
 def _same(path: Path, other: Path | None) -> bool:

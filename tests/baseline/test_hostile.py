@@ -88,6 +88,12 @@ def test_a_pipe_a_folder_and_a_device_are_not_read(shelf):
     ]
 
 
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir], ids=["pipe", "folder"])
+def test_a_name_that_the_list_shows_is_read_or_said_to_be_no_file(shelf, make):
+    make(shelf.folder / "site.yaml")
+    assert shelf.problems("site") == ["site.yaml: is not a regular file; name a YAML file"]
+
+
 def test_a_file_that_may_not_be_read(shelf, monkeypatch):
     shelf.write(x=HEAD)
 
