@@ -17,10 +17,9 @@ def main() -> NoReturn:
     if sys.stderr is not None:  # else its descriptor may be another file's by then
         faulthandler.enable(2)  # what crashed says where
     arguments = sys.argv[1:]
-    if arguments[:1] == ["check"] and is_asked(arguments):
-        text = recall(arguments)
-        if text is not None and _written(text):
-            sys.exit(0)
+    text = _kept(arguments)
+    if text is not None and _written(text):
+        sys.exit(0)
     gc.set_threshold(GARBAGE)
     from nodevet.cli import main as run
 
@@ -30,6 +29,15 @@ def main() -> NoReturn:
         if isinstance(ended.code, int):
             _end(ended.code)
         raise
+
+
+def _kept(arguments: list[str]) -> bytes | None:
+    """What a kept pass answers; None: run the command."""
+    if arguments[:1] == ["slurm"]:
+        from nodevet.slurm.kept import answer
+
+        return answer(arguments)
+    return recall(arguments) if arguments[:1] == ["check"] and is_asked(arguments) else None
 
 
 def _end(code: int) -> None:

@@ -82,7 +82,7 @@ def remember(
 def prepare() -> str:
     """Create and return the folder of records. It must exist before a check begins, so that
     `forget` can leave its mark. Raises OSError and LookupError."""
-    folder = _folder()
+    folder = records_folder()
     os.makedirs(folder, mode=0o700, exist_ok=True)
     _check_folder(folder)
     return folder
@@ -92,7 +92,7 @@ def forget() -> None:
     """Remove this user's records, and make running checks keep nothing: the machine failed a check,
     or is about to be changed."""
     with suppress(OSError, LookupError):
-        folder = _folder()
+        folder = records_folder()
         _remove_records(folder)
         mark = f"{folder}/{FORGET_MARK}"
         os.close(os.open(mark, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
@@ -114,7 +114,7 @@ def clocks() -> tuple[float, float]:
 
 def _recall(arguments: Sequence[str]) -> bytes | None:
     key = _key(arguments)
-    folder = _folder()
+    folder = records_folder()
     _check_folder(folder)
     head, _, rest = _read(_path(folder, key)).partition(b"\n")
     if not head.startswith(FORM + b" "):
@@ -176,7 +176,7 @@ def _line(path: str) -> str:
     return text
 
 
-def _folder() -> str:
+def records_folder() -> str:
     """Raises LookupError if the user has none."""
     state = os.environ.get("XDG_STATE_HOME", "")
     if not state.startswith("/"):

@@ -13,7 +13,7 @@ class Group(Command, click.Group):
     `otherwise` gets it.
     """
 
-    def __init__(self, *arguments: Any, folder: str, otherwise: str, **rest: Any) -> None:
+    def __init__(self, *arguments: Any, folder: str, otherwise: str = "", **rest: Any) -> None:
         super().__init__(*arguments, no_args_is_help=True, **rest)
         self._modules = found.members(folder)
         self._otherwise = otherwise
@@ -29,7 +29,7 @@ class Group(Command, click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """As click does."""
-        is_known = args[0] in self._modules or args[0].startswith("-")
+        is_known = not self._otherwise or args[0] in self._modules or args[0].startswith("-")
         return super().resolve_command(ctx, args if is_known else [self._otherwise, *args])
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -63,7 +63,7 @@ MEANT = {  # words of other tools, and what nodevet has instead
     **dict.fromkeys(
         ("--launcher", "--site", "--engine"), "nodevet.toml says where hosts are visited from"
     ),
-    "drain": "your --drain-hook drains nodes (docs/fixes.md), or Slurm does (docs/gate.md)",
+    "drain": "`nodevet slurm` drains nodes; for a plan, your --drain-hook does (docs/fixes.md)",
 }
 
 

@@ -61,7 +61,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("approve a --json", "no such option '--json'; see: nodevet approve --help"),
         ("runs --hosts a", "no such option '--hosts'; see: nodevet runs --help"),
         ("scan", "no such command 'scan'; `nodevet check` vets hosts"),
-        ("drain gpu1", "'drain'; your --drain-hook drains nodes (docs/fixes.md), or Slurm"),
+        ("drain gpu1", "'drain'; `nodevet slurm` drains nodes"),
         ("undo", "no such command 'undo'; `nodevet rollback` reverts a run"),
         (
             "validate a.yaml",

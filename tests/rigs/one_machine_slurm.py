@@ -43,8 +43,8 @@ class NoSlurmError(Exception):
 class Slurm:
     """Who runs srun and scancel needs SLURM_CONF, which is `conf`."""
 
-    def __init__(self, folder: Path) -> None:
-        """Raises NoSlurmError."""
+    def __init__(self, folder: Path, more: str = "") -> None:
+        """`more`: lines of its slurm.conf. Raises NoSlurmError."""
         if missing := [name for name in ("slurmctld", "slurmd") if shutil.which(name) is None]:
             raise NoSlurmError(f"no {missing[0]}")
         self.conf = folder / "slurm.conf"
@@ -52,10 +52,12 @@ class Slurm:
         for name in ("state", "spool"):
             (folder / name).mkdir()
         host = socket.gethostname().split(".")[0]
-        self.conf.write_text(CONF.format(host=host, folder=folder, ports=_free_ports(2)))
+        self.node = host
+        conf = CONF.format(host=host, folder=folder, ports=_free_ports(2))
+        self.conf.write_text(conf + more)
         self._daemons = [self._start("slurmctld"), self._start("slurmd")]
         end = time.monotonic() + STARTING
-        while self.says("sinfo", "-h", "-o", "%t") != "idle":
+        while self.says("sinfo", "-h", "-n", host, "-o", "%t") != "idle":
             if time.monotonic() > end:
                 self.stop()
                 logs = (last_line(log.read_bytes()) for log in folder.glob("*.log"))
@@ -91,3 +93,20 @@ def _free_ports(count: int) -> list[int]:
     for each in found:
         each.close()
     return ports
+
+
+def copy_programs(root: Path) -> None:
+    """Put this machine's Slurm under another root of the same Debian: a simulated node's."""
+    for name in ("slurmctld", "slurmd", "slurmstepd", "scontrol", "sinfo"):
+        found = shutil.which(name)
+        if found is None:
+            raise NoSlurmError(f"no {name}")
+        done = subprocess.run(["ldd", found], capture_output=True, text=True, check=True)
+        libraries = [word for word in done.stdout.split() if word.startswith("/")]
+        for path in (found, *libraries):
+            to = root / Path(path).parent.resolve().relative_to("/") / Path(path).name
+            if not to.exists():
+                to.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(path, to)
+    plugins = Path(next(path for path in libraries if "libslurm" in path)).parent
+    shutil.copytree(plugins, root / plugins.relative_to("/"), dirs_exist_ok=True)

@@ -1,0 +1,76 @@
+"""Nodes as Slurm's controller has them: `scontrol show node -o`. Pure."""
+
+import re
+from typing import NamedTuple
+
+from nodevet.checks.slurm_node import states_of
+from nodevet.slurm.reason import PREFIX, PROLOG_ERROR, DrainReason, parse
+
+DRAINED = frozenset({"drain", "drained", "draining"})
+OUT = frozenset({"down", "fail", "failing", "error"})
+WORKING = frozenset({"allocated", "mixed", "completing"})
+KEY = re.compile(r"(?:^| )(NodeName|State|CPUAlloc|Partitions)=(\S*)")
+STAMP = re.compile(r" \[([^\]@ ]+)@[0-9T:-]{19}\]")  # who gave a reason, and when
+
+
+class ControllerNode(NamedTuple):
+    """One node."""
+
+    name: str
+    states: tuple[str, ...] = ()  # of IDLE+DRAIN: idle, drain
+    reason: str = ""
+    user: str = ""  # who gave the reason
+    has_jobs: bool = False
+    partitions: tuple[str, ...] = ()
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether it takes no further job, though its jobs may still run."""
+        return not DRAINED.isdisjoint(self.states)
+
+    @property
+    def is_out(self) -> bool:
+        """Whether it takes no further job, for any reason."""
+        return self.is_drained or not OUT.isdisjoint(self.states)
+
+    @property
+    def own(self) -> DrainReason | None:
+        """Its reason if nodevet gave it."""
+        return parse(self.reason) if self.reason.startswith(PREFIX) else None
+
+    @property
+    def hides_reason(self) -> bool:
+        """Whether Slurm drained it since its prolog failed, and does not say why that failed."""
+        return self.is_drained and self.reason == PROLOG_ERROR
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether someone else has given a reason that must stay."""
+        return bool(self.reason) and self.own is None and not self.hides_reason
+
+
+def parse_nodes(text: str) -> dict[str, ControllerNode]:
+    """The nodes by name; a reason may hold anything, even further lines."""
+    rows = re.split(r"^(?=NodeName=)", text, flags=re.MULTILINE)
+    nodes = [_node(row) for row in rows if row.startswith("NodeName=")]
+    return {node.name: node for node in nodes}
+
+
+def _node(row: str) -> ControllerNode:
+    """
+    >>> node = _node("NodeName=a State=MIXED+DRAIN Reason=bad [bob@2026-11-24T17:01:24]")
+    >>> node.states, node.reason, node.user, node.has_jobs
+    (('mixed', 'drain'), 'bad', 'bob', True)
+    """
+    head, _, rest = row.partition(" Reason=")
+    values = dict(KEY.findall(head))
+    states = states_of(values.get("State", ""))
+    stamp = STAMP.search(rest)
+    return ControllerNode(
+        name=values["NodeName"],
+        states=states,
+        reason=rest[: stamp.start()] if stamp else rest.strip(),
+        user=stamp[1] if stamp else "",
+        has_jobs=values.get("CPUAlloc", "0") != "0" or not WORKING.isdisjoint(states),
+        partitions=tuple(filter(None, values.get("Partitions", "").split(","))),
+    )

@@ -1,0 +1,144 @@
+"""`nodevet slurm health` beside a real slurmctld and slurmd."""
+
+import os
+import re
+import socket
+import time
+from pathlib import Path
+
+import pytest
+from far_processes import wait_for
+from one_machine_slurm import Slurm
+
+from tests.slurm.conftest import FAIL, PASS, Nodevet, drain, reason, shown
+
+pytestmark = pytest.mark.timeout(300)
+UNKNOWN = "nodevet: 1\nexpect: {disk_space: 1%, persistence_mode: true}\n"
+OURS = re.compile(r"nodevet:local disk_space .+, expected .*")
+
+HOSTILE = '''"""Says what a node may say."""
+
+from nodevet.model import Check, CheckParams, fail
+
+TEXT = "x\\" State=RESUME Reason=a [x@2026-11-24T17:01:24]; $(touch y) `z`\\n\\x1b[2J \u202e \u00e9"
+
+
+class Params(CheckParams):
+    """`hostile: {}`"""
+
+
+CHECK = Check(
+    params=Params, reads=(), judge=lambda evidence, params: iter([fail(expected="x", actual=TEXT)])
+)
+'''
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    path = tmp_path / "site.yaml"
+    path.write_text(FAIL)
+    return path
+
+
+def test_a_failure_drains_at_once_and_its_reason_says_what_differs(
+    slurm: Slurm, nodevet: Nodevet, site: Path
+) -> None:
+    done = nodevet("slurm", "health", "-b", site)
+    assert done.returncode == 1, done.stderr
+    assert "IDLE+DRAIN" in shown(slurm)
+    assert OURS.fullmatch(reason(slurm))
+    again = nodevet("slurm", "health", "-b", site)
+    assert "it is drained for this already" in again.stderr
+
+
+def test_unknown_drains_after_some_looks_in_a_row(
+    slurm: Slurm, nodevet: Nodevet, site: Path
+) -> None:
+    site.write_text(UNKNOWN)
+    codes = [nodevet("slurm", "health", "-b", site, "--looks", "2").returncode for _ in "12"]
+    assert codes == [75, 3]
+    assert reason(slurm).startswith("nodevet:local persistence_mode unknown: ")
+
+
+@pytest.mark.parametrize("foreign", ["bad PSU", "slurm-operator: cordoned", "nodevet: ask Ann"])
+def test_the_reason_of_someone_else_stays(
+    slurm: Slurm, nodevet: Nodevet, site: Path, foreign: str
+) -> None:
+    drain(slurm, foreign)
+    before = shown(slurm).partition("Reason=")[2]
+    done = nodevet("slurm", "health", "-b", site)
+    assert (done.returncode, "its reason stays" in done.stderr) == (1, True)
+    assert shown(slurm).partition("Reason=")[2] == before
+
+
+def test_a_prolog_error_of_slurm_is_replaced(slurm: Slurm, nodevet: Nodevet, site: Path) -> None:
+    drain(slurm, "Prolog error")
+    nodevet("slurm", "health", "-b", site)
+    assert OURS.fullmatch(reason(slurm))
+
+
+def test_nothing_is_drained_while_jobs_run(slurm: Slurm, nodevet: Nodevet, site: Path) -> None:
+    slurm.says("sbatch", "-o", os.devnull, "--wrap", "sleep 300")
+    wait_for(lambda: slurm.jobs)
+    done = nodevet("slurm", "health", "-b", site)
+    assert (done.returncode, reason(slurm)) == (1, ""), done.stderr
+    assert "jobs run on it" in done.stderr
+    inside = nodevet("slurm", "health", "-b", site, SLURM_JOB_ID="7")
+    assert "inside job 7 nothing is drained" in inside.stderr
+    slurm.says("scancel", "--user", "root")
+    wait_for(lambda: "CPUAlloc=0" in shown(slurm) and "COMPLETING" not in shown(slurm))
+    nodevet("slurm", "health", "-b", site)
+    assert OURS.fullmatch(reason(slurm))
+
+
+@pytest.mark.parametrize("words", [("--loks", "3"), ("-b", "missing.yaml"), ("-b", "broken.yaml")])
+def test_a_mistake_drains_nothing(
+    slurm: Slurm, nodevet: Nodevet, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    (tmp_path / "broken.yaml").write_text("nodevet: [")
+    done = nodevet("slurm", "health", *words)
+    assert (done.returncode, reason(slurm)) == (2, ""), done.stderr
+
+
+def test_hostile_text_is_harmless(
+    slurm: Slurm, nodevet: Nodevet, site: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "checks").mkdir()
+    (tmp_path / "checks/hostile.py").write_text(HOSTILE)
+    site.write_text("nodevet: 1\nexpect: {hostile: {}}\n")
+    done = nodevet("slurm", "health", "-b", site)
+    assert done.returncode == 1, done.stderr
+    (row,) = shown(slurm).splitlines()
+    assert "State=IDLE+DRAIN" in row
+    assert reason(slurm).startswith("nodevet:local hostile ")
+    assert not set(reason(slurm)) & set('"`$[]|\\')
+    assert "State=RESUME" not in row
+
+
+def test_a_pass_is_kept_and_answers_without_a_look(
+    slurm: Slurm, nodevet: Nodevet, site: Path
+) -> None:
+    site.write_text(PASS)
+    time.sleep(2.2)  # what has just changed is not relied on
+    words = ("-b", site, "--max-age", "5m")
+    first = nodevet("slurm", "health", *words)
+    assert (first.returncode, "verdict of" in first.stdout) == (0, False), first.stderr
+    for hook in ("health", "prolog"):
+        again = nodevet("slurm", hook, *words)
+        assert (again.returncode, "verdict of" in again.stdout) == (0, True), again
+    assert reason(slurm) == ""
+
+
+def test_a_dead_controller_holds_nothing_up_and_the_next_look_drains(
+    slurm: Slurm, nodevet: Nodevet, site: Path, tmp_path: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # takes calls, and never answers
+        port = f"SlurmctldPort={silent.getsockname()[1]}"
+        conf = tmp_path / "slurm.conf"
+        conf.write_text(re.sub("SlurmctldPort=.*", port, slurm.conf.read_text()))
+        done = nodevet("slurm", "health", "-b", site, SLURM_CONF=str(conf))
+    assert done.returncode == 1
+    assert "the next look tries again: scontrol did not end within" in done.stderr
+    assert reason(slurm) == ""
+    nodevet("slurm", "health", "-b", site)
+    assert OURS.fullmatch(reason(slurm))

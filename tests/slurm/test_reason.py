@@ -1,0 +1,92 @@
+"""The reason of a drained node: one short line that can be taken apart again."""
+
+import random
+
+import pytest
+
+from nodevet.model import new_run_id
+from nodevet.slurm.decide import BUSY, left_alone
+from nodevet.slurm.nodes import parse_nodes
+from nodevet.slurm.reason import LOCAL, LONGEST, Trouble, one_line, parse, reason_text
+
+ROW = (
+    "NodeName={} CPUAlloc={} State={} Partitions=a,b Comment=x Reason={} [root@2026-11-24T17:01:24]"
+)
+OURS = "nodevet:local xid 79 (GPU 3)"
+
+
+def node(state: str = "IDLE", reason: str = "", cpus: int = 0):
+    row = ROW.format("n1", cpus, state, reason)
+    return parse_nodes(row if reason else row.partition(" Reason=")[0])["n1"]
+
+
+def test_any_troubles_make_a_reason_that_is_taken_apart_again() -> None:
+    rng = random.Random(7)
+    signs = "ab ;=[]|\"'$\\\n\x1b\u202eé…0"
+    for _ in range(2000):
+        count = rng.randint(1, 30)
+        troubles = [
+            Trouble(
+                f"check_{rng.randint(0, 40)}", "".join(rng.choices(signs, k=rng.randint(0, 60)))
+            )
+            for _ in range(count)
+        ]
+        text = reason_text(LOCAL, troubles)
+        found = parse(text)
+        assert found is not None, text
+        assert len(text) <= LONGEST
+        assert "\n" not in text
+        checks = {trouble.check for trouble in troubles}
+        assert found.checks == checks if found.whole else found.checks < checks
+
+
+def test_names_go_before_the_words_of_the_first() -> None:
+    troubles = [Trouble("xid", "x" * 500), Trouble("power_limit", "y"), Trouble("dkms", "")]
+    text = reason_text(new_run_id_text(), troubles)
+    assert text.endswith("; power_limit y; dkms")
+
+
+def new_run_id_text() -> str:
+    from datetime import datetime, timezone
+
+    return new_run_id(datetime(2026, 11, 22, 4, tzinfo=timezone.utc))
+
+
+@pytest.mark.parametrize(
+    "text", ["nodevet:", "nodevet: xid", "nodevet:x xid 79", "nodevet:local", "nodevet:local 7up"]
+)
+def test_what_a_person_wrote_is_no_reason_of_ours(text: str) -> None:
+    assert parse(text) is None
+
+
+def test_hostile_words_become_harmless() -> None:
+    assert one_line("a\nReason=b; c\x1b[2J") == "a?nReason:b, c?x1b?2J"
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "cpus", "why"),
+    [
+        ("IDLE", "", 0, ""),
+        ("MIXED", "", 4, BUSY),
+        ("MIXED+DRAIN", "Prolog error", 4, ""),
+        ("IDLE+DRAIN", "Prolog error", 0, ""),
+        ("IDLE", "Prolog error", 0, "its reason stays"),
+        ("IDLE+DRAIN", "bad PSU", 0, "its reason stays"),
+        ("DOWN*", "Not responding", 0, "its reason stays"),
+        ("IDLE+DRAIN", "slurm-operator: xid 79", 0, "its reason stays"),
+        ("IDLE+DRAIN", OURS, 0, "drained for this already"),
+        ("IDLE", OURS, 0, ""),
+        ("IDLE+DRAIN", "nodevet:local dkms", 0, ""),
+    ],
+)
+def test_who_is_drained(state: str, reason: str, cpus: int, why: str) -> None:
+    told = left_alone(node(state, reason, cpus), OURS, idle_only=True)
+    assert why in told
+    assert bool(told) == bool(why)
+
+
+def test_a_node_is_read_as_slurm_shows_it() -> None:
+    found = node("MIXED*+DRAIN+RESERVED", "bad [x@y] State=IDLE", 2)
+    assert found.states == ("mixed", "not_responding", "drain", "reserved")
+    assert (found.reason, found.user) == ("bad [x@y] State=IDLE", "root")
+    assert (found.has_jobs, found.partitions) == (True, ("a", "b"))
