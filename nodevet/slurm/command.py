@@ -13,7 +13,8 @@ from nodevet.cli.groups import Group
     order=6,
     examples=(
         ("HealthCheckProgram: drain this node if it fails", "nodevet slurm health -b site.yaml"),
+        ("Drain what fails in the last sweep", "nodevet slurm drain --from last"),
     ),
 )
 def command() -> None:
-    """Vet nodes from the hooks of Slurm, and drain those that fail."""
+    """Vet nodes from the hooks of Slurm; drain and resume by a run."""

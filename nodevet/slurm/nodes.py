@@ -10,7 +10,7 @@ DRAINED = frozenset({"drain", "drained", "draining"})
 OUT = frozenset({"down", "fail", "failing", "error"})
 WORKING = frozenset({"allocated", "mixed", "completing"})
 KEY = re.compile(r"(?:^| )(NodeName|State|CPUAlloc|Partitions)=(\S*)")
-STAMP = re.compile(r" \[([^\]@ ]+)@[0-9T:-]{19}\]")  # who gave a reason, and when
+STAMP = re.compile(r" \[([^\]@ ]+)@([0-9T:-]{19})\]")  # who gave a reason, and when
 
 
 class ControllerNode(NamedTuple):
@@ -20,6 +20,7 @@ class ControllerNode(NamedTuple):
     states: tuple[str, ...] = ()  # of IDLE+DRAIN: idle, drain
     reason: str = ""
     user: str = ""  # who gave the reason
+    since: str = ""  # when, by this machine's clock and time zone: 2026-11-24T17:01:24
     has_jobs: bool = False
     partitions: tuple[str, ...] = ()
 
@@ -71,6 +72,7 @@ def _node(row: str) -> ControllerNode:
         states=states,
         reason=rest[: stamp.start()] if stamp else rest.strip(),
         user=stamp[1] if stamp else "",
+        since=stamp[2] if stamp else "",
         has_jobs=values.get("CPUAlloc", "0") != "0" or not WORKING.isdisjoint(states),
         partitions=tuple(filter(None, values.get("Partitions", "").split(","))),
     )

@@ -5,7 +5,8 @@ from typing import Any, NoReturn
 import click
 
 from nodevet.base.errors import UserError
-from nodevet.cli import options
+from nodevet.cli import options, sheets
+from nodevet.cli.display import display_options
 from nodevet.cli.durations import Duration
 from nodevet.cli.help import Command
 
@@ -47,3 +48,27 @@ class JobHook(Command):
 
         say(f"{mistake.rstrip('.')}; nothing was vetted, and the job goes on")
         raise SystemExit(0)
+
+
+from_run = options.apply(
+    click.option(
+        "--from",
+        "source",
+        required=True,
+        metavar="RUN",
+        help="A recorded run (its id, last, last~2 or a day), or a file that check --format json "
+        "wrote.",
+    ),
+    click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing."),
+    click.option(
+        "--max-age",
+        type=Duration(bare=False),
+        default="24h",
+        show_default=True,
+        help="Refuse an older run.",
+    ),
+    options.store_option("Where the run is recorded: sqlite:///PATH or postgresql://USER@HOST/DB."),
+    sheets.formats(("table", "markdown", "html")),
+    display_options(),
+)
+"""The run to go by, and how the answer is shown."""

@@ -1,0 +1,48 @@
+"""`nodevet slurm resume`: resume what a run proves to be repaired."""
+
+from pathlib import Path
+
+import click
+
+from nodevet.cli.display import Display
+from nodevet.cli.help import Command
+from nodevet.slurm.options import from_run
+
+
+@click.command(
+    "resume",
+    cls=Command,
+    order=5,
+    examples=(("After a sweep", "nodevet slurm resume --from last"),),
+)
+@from_run
+def command(
+    source: str,
+    dry_run: bool,
+    max_age: float,
+    store: str | None,
+    form: tuple[str, Path | None],
+    display: Display,
+) -> None:
+    """Resume the nodes that nodevet drained, and that a later run proves to be repaired.
+
+    On the same machine every check of the reason must be ok, and nothing may fail. If nobody knows
+    that it is the same machine (it was replaced, or its own health check drained it), all of it
+    must be ok. What others drained stays drained.
+
+    \b
+    Exit codes:
+      0  done; also if nodes stay drained since they are not repaired
+      1  Slurm refused
+      2  usage or configuration error, no such run, or Slurm's controller does not answer
+    """
+    from nodevet.slurm.decide import plan_resume
+    from nodevet.slurm.scontrol import read_nodes
+    from nodevet.slurm.terminal import finish, run_of
+    from nodevet.slurm.use import act
+
+    nodes = read_nodes()
+    own = [(node.own.run, node.name) for node in nodes.values() if node.is_drained and node.own]
+    run, machines = run_of(source, store, max_age, own)
+    plans = plan_resume(run, nodes, machines)
+    finish(plans if dry_run else act.resume(plans), "resumed", run.id, dry_run, form, display)

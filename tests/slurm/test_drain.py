@@ -1,0 +1,195 @@
+"""`nodevet slurm drain` and `resume` with a real slurmctld."""
+
+import subprocess
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+import recorded
+from far_processes import wait_for
+from msgspec.structs import replace
+from one_machine_slurm import Slurm
+
+from nodevet.model import (
+    Finding,
+    HostReport,
+    Run,
+    Status,
+    Subject,
+    Verdict,
+    new_run_id,
+)
+from nodevet.slurm.nodes import ControllerNode, parse_nodes
+from nodevet.store import open_store
+from nodevet.vet.formats.json import pieces
+from tests.slurm.conftest import Nodevet
+
+pytestmark = pytest.mark.timeout(300)
+POWER = Finding(
+    verdict=Verdict.FAIL,
+    check="power_limit",
+    subject=Subject(kind="gpu", id="0"),
+    expected=700,
+    actual=490,
+    unit="W",
+)
+OK = Finding(verdict=Verdict.OK, check="power_limit", subject=Subject(kind="gpu", id="0"))
+OTHER = Finding(verdict=Verdict.UNKNOWN, check="dkms", why="EIO")
+SHARE = ("--max-drain", "50%")
+
+
+@pytest.fixture(scope="module")
+def more() -> str:
+    nodes = "NodeName=gpu[1-8] NodeAddr=127.0.0.1 CPUs=1 State=UNKNOWN\n"
+    return f"{nodes}PartitionName=small Nodes=gpu[7-8] State=UP\n"
+
+
+def record(url: str, seconds: float, **hosts: tuple[str, tuple[Finding, ...]]) -> None:
+    """Record a run that began so long ago: the machine id and the findings of each host."""
+    at = datetime.now(timezone.utc) - timedelta(seconds=seconds)
+    with open_store(url) as store:
+        begun = recorded.run(0, len(hosts), id=new_run_id(at), started=at.isoformat())
+        recorder = store.begin(begun)
+        for name, (machine, found) in hosts.items():
+            made = recorded.report(name, machine_id=machine * 32, arrived=at.isoformat())
+            recorder.take(replace(made, findings=found), None)
+        recorder.finish(recorded.ended(begun))
+        assert recorder.broken is None
+
+
+@pytest.fixture
+def cluster(running: Slurm) -> Iterator[Slurm]:
+    yield running
+    for name, node in nodes_of(running).items():
+        if node.is_drained:
+            running.says("scontrol", "update", f"NodeName={name}", "State=RESUME")
+    wait_for(lambda: not any(node.is_drained for node in nodes_of(running).values()))
+
+
+@pytest.fixture
+def save(tmp_path: Path) -> Callable[..., str]:
+    """Saves a run of some hosts, each with its findings; returns its id."""
+
+    def save(hours: float = 0.0, machine: str = "m", **hosts: tuple[Finding, ...]) -> str:
+        started = datetime.now(timezone.utc) + timedelta(seconds=2, hours=-hours)
+        reports = [
+            HostReport(host=name, status=Status.VETTED, findings=found, machine_id=machine)
+            for name, found in hosts.items()
+        ]
+        run = Run(
+            id=new_run_id(started),
+            nodevet="0",
+            started=started.isoformat(),
+            seconds=1.0,
+            hosts=tuple(reports),
+        )
+        (tmp_path / "run.json").write_text("".join(pieces(run)))
+        return run.id
+
+    return save
+
+
+def nodes_of(slurm: Slurm) -> dict[str, ControllerNode]:
+    return parse_nodes(slurm.says("scontrol", "show", "node", "-o"))
+
+
+def drained(slurm: Slurm) -> dict[str, str]:
+    return {name: node.reason for name, node in nodes_of(slurm).items() if node.is_drained}
+
+
+def drain(slurm: Slurm, name: str, reason: str) -> None:
+    slurm.says("scontrol", "update", f"NodeName={name}", "State=DRAIN", f"Reason={reason}")
+
+
+def run(nodevet: Nodevet, verb: str, *words: str) -> "subprocess.CompletedProcess[str]":
+    done = nodevet("slurm", verb, "--from", "run.json", *words)
+    assert "Traceback" not in done.stderr, done.stderr
+    return done
+
+
+def test_what_fails_is_drained_and_what_others_drained_is_left(
+    cluster: Slurm, nodevet: Nodevet, save: Callable[..., str]
+) -> None:
+    drain(cluster, "gpu2", "bad PSU")
+    drain(cluster, "gpu3", "Prolog error")
+    drain(cluster, "gpu4", "slurm-operator: cordoned")
+    hosts = {f"gpu{number}": (POWER,) for number in (1, 2, 3, 4)}
+    name = save(**hosts, gpu5=(OK,), gpu6=(OTHER,), elsewhere=(POWER,))
+    dry = run(nodevet, "drain", "--dry-run", *SHARE)
+    assert "2 nodes would be drained · 3 left" in dry.stdout
+    assert "gpu1" not in drained(cluster)
+    done = run(nodevet, "drain", *SHARE)
+    assert done.returncode == 0, done
+    assert "Slurm has no node of this name" in done.stdout
+    reason = f"nodevet:{name} power_limit 490 W, expected 700 W (GPU 0)"
+    assert drained(cluster) == {
+        "gpu1": reason,
+        "gpu2": "bad PSU",
+        "gpu3": reason,
+        "gpu4": "slurm-operator: cordoned",
+    }
+    again = run(nodevet, "drain", *SHARE)
+    assert (again.returncode, "0 nodes drained" in again.stdout) == (0, True)
+
+
+def test_a_limit_leaves_nodes_in_service(
+    cluster: Slurm, nodevet: Nodevet, save: Callable[..., str]
+) -> None:
+    save(**{f"gpu{number}": (POWER,) for number in (7, 8)})
+    last = run(nodevet, "drain", *SHARE)
+    assert (last.returncode, list(drained(cluster))) == (1, ["gpu7"])
+    assert "one of the last 1 of partition small" in last.stdout
+    save(**{f"gpu{number}": (POWER,) for number in range(1, 7)})
+    few = run(nodevet, "drain", "--max-drain", "25%")
+    assert (few.returncode, list(drained(cluster))) == (1, ["gpu1", "gpu7"])
+    assert "--max-drain is reached" in few.stdout
+
+
+def test_what_is_repaired_is_resumed_and_nothing_else(
+    cluster: Slurm, nodevet: Nodevet, save: Callable[..., str]
+) -> None:
+    drain(cluster, "gpu1", "nodevet:local power_limit 490 W, expected 700 W")
+    drain(cluster, "gpu2", "nodevet:local power_limit 490 W, expected 700 W")
+    drain(cluster, "gpu3", "nodevet:local power_limit 490 W, expected 700 W")
+    drain(cluster, "gpu4", "nodevet:local xid 79")
+    drain(cluster, "gpu5", "bad PSU")
+    drain(cluster, "gpu6", "nodevet:local power_limit 490 W, expected 700 W")
+    before = drained(cluster)
+    hosts = {"gpu1": (OK,), "gpu2": (OK, OTHER), "gpu3": (POWER,), "gpu4": (OK,), "gpu5": (OK,)}
+    save(hours=1, **hosts)
+    assert "read it before it was drained" in run(nodevet, "resume").stdout
+    assert drained(cluster) == before
+    save(**hosts)
+    done = run(nodevet, "resume")
+    assert done.returncode == 0, done
+    for told in ("not all of it is ok", "power_limit fails", "xid is not ok", "not in the run"):
+        assert told in done.stdout
+    assert before.keys() - drained(cluster).keys() == {"gpu1"}
+
+
+def test_the_store_knows_whether_it_is_the_same_machine(
+    cluster: Slurm, nodevet: Nodevet, tmp_path: Path
+) -> None:
+    url = f"sqlite:///{tmp_path}/store.sqlite"
+    record(url, 7200, gpu1=("a", (POWER,)), gpu2=("b", (POWER,)))
+    done = nodevet("slurm", "drain", "--from", "last", "--store", url, *SHARE)
+    assert (done.returncode, set(drained(cluster))) == (0, {"gpu1", "gpu2"}), done
+    record(url, -3, gpu1=("a", (OK, OTHER)), gpu2=("c", (OK, OTHER)))
+    done = nodevet("slurm", "resume", "--from", "last", "--store", url)
+    assert "maybe another machine than was drained" in done.stdout, done
+    assert set(drained(cluster)) == {"gpu2"}
+
+
+def test_an_old_run_and_a_silent_controller_change_nothing(
+    cluster: Slurm, nodevet: Nodevet, save: Callable[..., str], tmp_path: Path
+) -> None:
+    save(hours=30.1, gpu1=(POWER,))
+    old = run(nodevet, "drain")
+    assert (old.returncode, "the run is 30 h old" in old.stderr) == (2, True), old
+    save(gpu1=(POWER,))
+    conf = tmp_path / "slurm.conf"
+    conf.write_text(cluster.conf.read_text().replace("SlurmctldPort=", "SlurmctldPort=1 #"))
+    down = nodevet("slurm", "drain", "--from", "run.json", SLURM_CONF=str(conf))
+    assert (down.returncode, "scontrol" in down.stderr) == (2, True), down
+    assert drained(cluster) == {}
