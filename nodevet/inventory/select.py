@@ -182,7 +182,7 @@ def _evaluate(
                         raise TermError(f"{operator} has nothing to its left", "name hosts first")
                     chosen = dict.fromkeys(all_names)
                 first = False
-                chosen = _join(chosen, operator, dict.fromkeys(_resolve_at(resolve, term, column)))
+                chosen = joined(chosen, operator, dict.fromkeys(_resolve_at(resolve, term, column)))
             continue
         except TermError as error:
             text, advice = str(error), error.advice
@@ -201,7 +201,7 @@ def _resolve_at(resolve: Resolve, term: str, column: int) -> Iterable[str]:
         raise NodesetError(str(error), column + error.column - 1) from None
 
 
-def _join(left: NameSet, operator: str, right: NameSet) -> NameSet:
+def joined(left: NameSet, operator: str, right: NameSet) -> NameSet:
     if operator == ",":
         joined = {**left, **right}
         if len(joined) > MAX_HOSTS:

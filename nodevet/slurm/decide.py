@@ -15,7 +15,7 @@ UNKNOWN_NODE = "Slurm has no node of this name"
 PASSING = (Verdict.OK, Verdict.WAIVED, Verdict.NOT_APPLICABLE)
 
 
-class Limits(NamedTuple):
+class DrainLimits(NamedTuple):
     """How much of a cluster one run may take out of service."""
 
     share: float  # of all nodes that nodevet may have drained, earlier runs included; at least one
@@ -45,7 +45,9 @@ def left_alone(node: ControllerNode, reason: str, *, idle_only: bool = False) ->
     return ""
 
 
-def plan_drain(run: Run, nodes: Mapping[str, ControllerNode], limits: Limits) -> list[NodePlan]:
+def plan_drain(
+    run: Run, nodes: Mapping[str, ControllerNode], limits: DrainLimits
+) -> list[NodePlan]:
     """What is done with each host that fails in a run, in its order."""
     return list(_planned(_failing(run), nodes, limits))
 
@@ -81,7 +83,7 @@ def fails(report: HostReport, least: int) -> Iterator[str]:
 
 
 def _planned(
-    failing: Iterable[tuple[str, str]], nodes: Mapping[str, ControllerNode], limits: Limits
+    failing: Iterable[tuple[str, str]], nodes: Mapping[str, ControllerNode], limits: DrainLimits
 ) -> Iterator[NodePlan]:
     room = max(1, int(limits.share * len(nodes))) - sum(
         node.is_drained and node.own is not None for node in nodes.values()

@@ -11,8 +11,8 @@ from nodevet.inventory import sources
 ROOT = Path(__file__).parents[2]
 KINDS = (
     "not an inventory that nodevet reads: the JSON of `ansible-inventory --list` (.json), YAML "
-    "(.yaml), Ansible's INI, or a list of names (.ini, .txt), a pyinfra inventory (.py) or an "
-    "executable that prints Ansible's JSON; "
+    "(.yaml), Ansible's INI, or a list of names (.ini, .txt), a pyinfra inventory (.py), an "
+    "executable that prints Ansible's JSON or a group of Slurm (@slurmpart:gpu); "
     "for Ansible's YAML run: ansible-inventory -i FILE --list > FILE.json"
 )
 
@@ -20,7 +20,7 @@ KINDS = (
 def test_a_source_is_a_file_of_its_folder_and_no_two_claim_one_ending():
     found = list(sources.sources())
     names = [source.__name__.rpartition(".")[2] for source in found]
-    assert names == ["ansible_json", "fleet_yaml", "ini", "pyinfra", "script"]
+    assert names == ["ansible_json", "fleet_yaml", "ini", "pyinfra", "script", "slurm"]
     endings = [ending for source in found for ending in source.ENDINGS]
     assert len(endings) == len(set(endings))
     assert all(source.ENDINGS or source.recognizes for source in found)

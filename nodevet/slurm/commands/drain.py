@@ -70,11 +70,11 @@ def command(
       1  a limit left a node in service, or Slurm refused
       2  usage or configuration error, no such run, or Slurm's controller does not answer
     """
-    from nodevet.slurm.decide import Limits, plan_drain
+    from nodevet.slurm.decide import DrainLimits, plan_drain
     from nodevet.slurm.scontrol import read_nodes
     from nodevet.slurm.terminal import finish, run_of
     from nodevet.slurm.use import act
 
     run, _ = run_of(source, store, max_age)
-    plans = plan_drain(run, read_nodes(), Limits(max_drain, keep))
+    plans = plan_drain(run, read_nodes(), DrainLimits(max_drain, keep))
     finish(plans if dry_run else act.drain(plans), "drained", run.id, dry_run, form, display)
