@@ -25,6 +25,7 @@ HERE = re.compile(r"<<-?'?(\w+)'?")
 SHELL = {"bash", "sh", "shell", "zsh"}
 TOLERATED = (
     (re.compile(r"\bSHA256:[\w+/=]{40,}"), "<key>"),  # first: a part of it may look like a time
+    (re.compile(r"\b\d{8}T\d{6}\.\d{3}Z-[0-9a-f]{8}\b"), "<run>"),
     (
         re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?( ?UTC|Z|[+-]\d\d:?\d\d)?"),
         "<time>",

@@ -2,12 +2,10 @@
 
 import re
 import shlex
-from pathlib import Path
 
 import pytest
 from nodevet_on_node import install, write
-from one_machine_slurm import CONF, NoSlurmError, copy_programs
-from shown_folders import leader
+from slurm_on_node import start_slurm, with_slurm
 
 from simulated_fleet import Boot, SimulatedFleet
 
@@ -31,35 +29,19 @@ setsid sh -c 'exec dpkg -i /srv/slow.deb' >/srv/dpkg.log 2>&1 </dev/null &
 for try in $(seq 300); do [ -e /srv/began ] && break; sleep 0.2; done
 cat /srv/began
 """
-START = """
-mkdir -p /srv/slurm/state /srv/slurm/spool
-for daemon in slurmctld slurmd; do
-  setsid $daemon -D -f /srv/slurm.conf </dev/null >/srv/$daemon.log 2>&1 &
-done
-for try in $(seq 300); do
-  [ "$(sinfo -h -o %t 2>/dev/null)" = idle ] && break; sleep 0.2
-done
-sinfo -h -o %t
-"""
 
 
 @pytest.fixture(scope="module")
 def node(boot: Boot) -> SimulatedFleet:
     fleet = boot("health", SCENARIO)
     install(fleet, "n1")
-    try:
-        copy_programs(Path("/proc", str(leader(fleet.name, "n1")), "root"))
-    except NoSlurmError as error:
-        pytest.skip(f"this machine starts no Slurm: {error}")
     fleet.on("n1", write("/etc/nodevet/site.yaml", SITE))
-    conf = CONF.format(host="n1", folder="/srv/slurm", ports=(6817, 6818))
-    fleet.on("n1", write("/srv/slurm.conf", conf))
-    assert on_node(fleet, START) == "idle\n", fleet.on("n1", "tail -n5 /srv/*.log")
+    start_slurm(fleet, "n1")
     return fleet
 
 
 def on_node(node: SimulatedFleet, script: str) -> str:
-    return node.on("n1", f"export SLURM_CONF=/srv/slurm.conf; {script}", check=False)
+    return with_slurm(node, "n1", script)
 
 
 def health(node: SimulatedFleet, *words: str) -> str:

@@ -43,7 +43,7 @@ def recognizes(path: Path) -> bool:
 
 def read(path: Path) -> InventoryHosts:
     """The hosts of an expression, each in the groups that it is found by. Raises InventoryError."""
-    text = str(path)
+    text = path.name  # nodevet.toml puts its folder before it
     try:
         operands = [(operator, *_checked(term, column)) for operator, term, column in terms(text)]
         groups = {f"{kind}:{name}": dict.fromkeys(_names(kind, name)) for _, kind, name in operands}

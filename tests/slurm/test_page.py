@@ -1,0 +1,101 @@
+"""docs/integrations/slurm.md does what it shows: simulated nodes, which a real Slurm knows.
+
+`NODEVET_CONSOLE=write` writes into the page what comes out.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from console_blocks import Command, alike, blocks, plain, rewritten
+from nodevet_on_node import install, write
+from one_machine_slurm import Slurm
+from slurm_on_node import start_slurm, with_slurm
+
+from simulated_fleet import Boot, SimulatedFleet
+
+pytestmark = pytest.mark.timeout(900)
+PAGE = Path(__file__).parents[2] / "docs" / "integrations" / "slurm.md"
+SCENARIO = """\
+sim: 1
+templates: {h100: {gpus: h100-sxm, cores: 8}}
+nodes:
+  gpu[001-002]: {template: h100}
+  gpu003: {template: h100, faults: [power-capped]}
+"""
+
+
+@pytest.fixture(scope="module")
+def more() -> str:
+    return (
+        "NodeName=gpu[001-003] NodeAddr=127.0.0.1 CPUs=1 State=UNKNOWN\n"
+        "PartitionName=gpu Nodes=gpu[001-003] State=UP\n"
+    )
+
+
+@pytest.fixture
+def fleet(boot: Boot) -> SimulatedFleet:
+    """The nodes, and a home whose ssh reaches them by their names."""
+    fleet = boot("slurmpage", SCENARIO)
+    config = [f"Host {host.name}\n  HostName {host.address}" for host in fleet.hosts.values()]
+    config += ["Match all\n  User root", f"  IdentityFile {fleet.place.key}"]
+    config += [f"  UserKnownHostsFile {fleet.place.known_hosts}"]
+    (fleet.project / ".ssh").mkdir(mode=0o700)
+    (fleet.project / ".ssh/config").write_text("\n".join(config) + "\n")
+    return fleet
+
+
+def test_the_page_does_what_it_shows(running: Slurm, fleet: SimulatedFleet) -> None:
+    def run(text: str) -> tuple[int, str]:
+        line = text.replace("nodevet sim set", f"nodevet sim set --fleet {fleet.name}")
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        done = subprocess.run(
+            ["bash", "-c", line],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            cwd=fleet.project,
+            env={
+                **os.environ,
+                "COLUMNS": "100",
+                "HOME": str(fleet.project),
+                "PATH": path,
+                "SLURM_CONF": str(running.conf),
+            },
+        )
+        return done.returncode, done.stdout
+
+    def on(node: str, text: str) -> tuple[int, str]:
+        told, _, code = (
+            with_slurm(fleet, node, f"cd /; {text} 2>&1; echo $?").rstrip().rpartition("\n")
+        )
+        return int(code), told
+
+    differs: list[tuple[Command, str]] = []
+    for block in blocks(PAGE):
+        if name := block.mark("file"):
+            (fleet.project / name).write_text(block.text)
+        if block.kind != "console":
+            continue
+        for text in block.before:
+            assert run(text)[0] == 0, text
+        if node := block.mark("on"):
+            install(fleet, node)
+            fleet.on(
+                node, write("/etc/nodevet/site.yaml", (fleet.project / "site.yaml").read_text())
+            )
+            start_slurm(fleet, node)
+        for command, wanted in zip(block.commands, block.exits, strict=True):
+            code, printed = on(node, command.text) if node else run(command.text)
+            assert code == wanted, f"{command.text}\n{printed}"
+            if not alike(command.shown, printed):
+                differs.append((command, printed))
+    if os.environ.get("NODEVET_CONSOLE") == "write":
+        text = PAGE.read_text(encoding="utf-8")
+        for command, printed in reversed(differs):
+            text = rewritten(text, command, printed)
+        PAGE.write_text(text, encoding="utf-8")
+    assert [(command.text, plain(printed)) for command, printed in differs] == []
