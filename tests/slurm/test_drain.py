@@ -20,6 +20,7 @@ from nodevet.model import (
     Verdict,
     new_run_id,
 )
+from nodevet.slurm.decide import DrainLimits, plan_drain, plan_resume
 from nodevet.slurm.nodes import ControllerNode, parse_nodes
 from nodevet.store import open_store
 from nodevet.vet.formats.json import pieces
@@ -193,3 +194,31 @@ def test_an_old_run_and_a_silent_controller_change_nothing(
     down = nodevet("slurm", "drain", "--from", "run.json", SLURM_CONF=str(conf))
     assert (down.returncode, "scontrol" in down.stderr) == (2, True), down
     assert drained(cluster) == {}
+
+
+def reports(*found: Finding, machine: str = "m") -> Run:
+    """A run that read gpu1 in 2030."""
+    host = HostReport(host="gpu1", status=Status.VETTED, findings=found, machine_id=machine)
+    return Run(id="r", nodevet="0", started="2030-01-01T00:00:00+00:00", seconds=1.0, hosts=(host,))
+
+
+def test_a_reason_in_place_of_another_takes_nothing_out_of_service() -> None:
+    out = ControllerNode("gpu1", ("idle", "drain"), "Prolog error", partitions=("a",))
+    other = ControllerNode("gpu2", ("idle", "drain"), "nodevet:local xid 79", partitions=("a",))
+    nodes = {node.name: node for node in (out, other)}
+    (plan,) = plan_drain(reports(POWER), nodes, DrainLimits(share=0.05, keep=5))
+    assert plan.why_not == ""
+
+
+@pytest.mark.parametrize(
+    ("end", "why"),
+    [("", ""), ("; ...", "its reason names not all checks, and not all of it is ok")],
+)
+def test_a_reason_that_names_not_all_checks_needs_all_of_them(end: str, why: str) -> None:
+    reason = f"nodevet:local power_limit 490 W, expected 700 W{end}"
+    node = ControllerNode("gpu1", ("idle", "drain"), reason, since="2026-11-24T17:01:24")
+    known = {("local", "gpu1"): "m"}
+    (plan,) = plan_resume(reports(OK, OTHER), {"gpu1": node}, known)
+    assert plan.why_not == why
+    (plan,) = plan_resume(reports(OK), {"gpu1": node}, known)
+    assert plan.why_not == ""
