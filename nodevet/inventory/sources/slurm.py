@@ -27,8 +27,8 @@ NAMES = {
     "slurmjob": re.compile(r"[0-9]{1,10}(_[0-9]{1,10})?"),
 }
 COMMANDS = {
-    "slurmpart": ("sinfo", "--noheader", "--Node", "--format=%N", "--partition"),
-    "slurmstate": ("sinfo", "--noheader", "--Node", "--format=%N", "--states"),
+    "slurmpart": ("sinfo", "--noheader", "--format=%N", "--partition"),
+    "slurmstate": ("sinfo", "--noheader", "--format=%N", "--states"),
     "slurmjob": ("squeue", "--noheader", "--format=%N", "--jobs"),
 }
 EMPTY = {
