@@ -132,11 +132,14 @@ def _unproven(run: Run, report: HostReport, node: ControllerNode, before: str | 
     if (is_same and own.whole) or report.outcome in (HostOutcome.OK, HostOutcome.WAIVED):
         return ""
     part = (
-        "its reason names not all checks" if is_same else "maybe another machine than was drained"
+        "its reason does not name every check"
+        if is_same
+        else "it may be another machine than the drained one"
     )
     return f"{part}, and not all of it is ok"
 
 
 def _passes(report: HostReport, check: str) -> bool:
     verdicts = {finding.verdict for finding in report.findings if finding.check == check}
+    verdicts |= {each.verdict for each in report.counted or () if each.check == check}
     return check == VISIT or (Verdict.OK in verdicts and verdicts.issubset(PASSING))
