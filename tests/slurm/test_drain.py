@@ -62,6 +62,7 @@ def record(url: str, seconds: float, **hosts: tuple[str, tuple[Finding, ...]]) -
 
 @pytest.fixture
 def cluster(running: Slurm) -> Iterator[Slurm]:
+    wait_for(lambda: not any("unknown" in node.states for node in nodes_of(running).values()))
     yield running
     for name, node in nodes_of(running).items():
         if node.is_drained:
