@@ -30,7 +30,7 @@ def write(stream: TextIO, text: str) -> None:
     """Write text at once, as UTF-8 if the stream knows only ASCII, as click does. Raises
     OSError."""
     binary = getattr(stream, "buffer", None)
-    if binary is not None and codecs.lookup(stream.encoding).name == "ascii":
+    if binary and stream.encoding and codecs.lookup(stream.encoding).name == "ascii":
         stream.flush()
         binary.write(text.encode("utf-8", "replace"))
     else:

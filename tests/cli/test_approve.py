@@ -101,7 +101,7 @@ def test_approve_until_it_is_enough(nodevet: Run, project: Path, keys: Path) -> 
     assert nodevet(*approve, "--verify", cwd=project).returncode == 1
     done = nodevet(*approve, "--yes", "--key", keys / "alice", cwd=project)
     assert done.returncode == 1
-    assert "would not count, and is not kept: your key" in done.stderr
+    assert "would not count, and is not stored: your key" in done.stderr
     assert "alice@x is the author" in done.stderr
     rules = project / "approval.yaml"
     rules.write_text("nodevet: 1\napprovals: {drain: 1}\n")

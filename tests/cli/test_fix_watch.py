@@ -152,15 +152,16 @@ def test_a_pipe_that_is_gone_or_full_holds_up_nothing(
 HANGS = """\
 import time
 from nodevet import cli
+from nodevet.cli import group
 from nodevet.cli.display import Display
 from nodevet.fix.terminal.watch import FixWatcher
-def run(**_):
+def run(*_, **__):
     with FixWatcher(Display()) as watcher:
         watcher.note("x" * 1000000)
         time.sleep(0.5)
         print("done", flush=True)
-cli.nodevet = lambda **_: run()
-cli.nodevet.main = run
+group.nodevet = run
+group.nodevet.main = run
 cli.main()
 """
 

@@ -133,7 +133,7 @@ def test_a_verdict_that_cannot_be_kept_is_given_and_said(
     (tmp_path / "state").write_text("a file")
     code, report, errors = check("--max-age", "5m")
     assert (code, "All ok" in report) == (0, True)
-    assert "cannot be kept" in errors
+    assert "cannot be stored" in errors
 
 
 @pytest.mark.parametrize(

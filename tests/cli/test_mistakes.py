@@ -40,7 +40,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("check a --connect-timeout 900d", "900d is more than 7d"),
         ("check --evidence . --max-age 7", "invalid duration '7' without a unit (examples: 90s"),
         ("check a --format html:", "--format html: needs a file after the colon"),
-        ("check a --previous empty", "--previous is gone: runs are recorded"),
+        ("check a --previous empty", "--previous is gone: nodevet records runs"),
         ("report binary", "`nodevet check --format json:FILE` writes one"),
         ("report other.json", "`nodevet check --format json:FILE` writes one"),
         ("apply gone.json -i fleet.yaml", "gone.json: there is no such file; check the path"),

@@ -68,7 +68,7 @@ def test_e21_a_list_of_names_is_read(tmp_path: Path, name: str) -> None:
     [
         ("[a:what]\nn1\n", "hosts.ini:1:1: [a:what] is not a section"),
         ("[a:vars]\nnothing\n", "hosts.ini:2:1: nothing is not NAME=VALUE"),
-        ("[a]\nn1 n2\n", "hosts.ini:2:1: n2 is not NAME=VALUE; put each host on a line"),
+        ("[a]\nn1 n2\n", "hosts.ini:2:1: n2 is not NAME=VALUE; put each host on its own line"),
         ("[a]\nn[9:1]\n", "hosts.ini:2:1: [9:1] is a range of 0 hosts"),
         ("[a]\nn[1:999999999]\n", "is a range of 999,999,999 hosts"),
         ("[a]\nn1 ansible_port=x\n", "hosts.ini:2:1: "),

@@ -72,7 +72,7 @@ def test_a_content_that_was_altered_cut_or_removed_is_not_taken(tmp_path: Path) 
     name = store.put(b"abc")
     for bad in (b"abd", b"ab", b""):
         (store.folder / name).write_bytes(bad)
-        with pytest.raises(ContentError, match="was changed since it was kept"):
+        with pytest.raises(ContentError, match="was changed since it was saved"):
             store.get(name)
         assert store.known(name) is None
     (store.folder / name).unlink()
@@ -129,7 +129,7 @@ def test_a_rollback_without_a_content_touches_nothing_of_that_node(
     writes = d.w.boxes["n1"].writes
     said = d.rollback()
     assert said.code != 0 and str(file) in said.out, said
-    assert ("was changed since it was kept" if harm == "altered" else "No such file") in said.out
+    assert ("was changed since it was saved" if harm == "altered" else "No such file") in said.out
     assert d.w.boxes["n1"].everything() == now and d.w.boxes["n1"].writes == writes
     assert not d.reached
     file.write_bytes(data)

@@ -35,7 +35,7 @@ def when(box: Any, calls: tuple[str, int], writes: int, do: Callable[[], None]) 
 @pytest.mark.parametrize(
     ("calls", "writes", "told"),
     [
-        (("managers", 1), 4, "before n1/ecc_mode/1 was begun"),  # between the two steps
+        (("managers", 1), 4, "before n1/ecc_mode/1 was started"),  # between the two steps
         (("probe", 1), 6, "after n1/ecc_mode/1 was written"),  # while the second is verified
     ],
 )

@@ -55,7 +55,7 @@ def test_a_resumed_run_keeps_the_hosts_it_was_begun_for(rig: Callable[..., Any])
     d.cut(ends[0] + 1)  # the canary, and nothing after it
     d.reached.clear()
     refused = d.resume("--host", "n1")
-    assert refused.code == 2 and "keeps the hosts that it was begun for" in refused.err
+    assert refused.code == 2 and "a resumed run keeps its hosts" in refused.err
     assert d.report().code == 3 and d.outcomes()["n1"] == "not_attempted"
     said = d.resume()
     assert said.code == 0 and d.reached == {"n3"}, said

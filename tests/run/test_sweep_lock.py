@@ -6,7 +6,7 @@ import pytest
 
 from nodevet.base.errors import UserError
 from nodevet.base.files import state_folder
-from nodevet.base.last_verdict import _folder
+from nodevet.base.last_verdict import records_folder
 from nodevet.vet.use.sweep_lock import HeldError, locked
 
 
@@ -53,4 +53,4 @@ def test_e03_a_relative_xdg_folder_is_none(monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_STATE_HOME", "state")
     assert state_folder() == tmp_path / ".local" / "state" / "nodevet"
-    assert _folder().startswith(("/var/lib/nodevet", str(tmp_path)))
+    assert records_folder().startswith(("/var/lib/nodevet", str(tmp_path)))

@@ -116,7 +116,7 @@ def test_saved_evidence_is_read_as_it_is_judged(tmp_path: Path, vetted: Vetted) 
     assert (gone.status, gone.host) == (Status.UNREADABLE, "a")
     assert "a.json: cannot be read: No such file" in gone.why
     assert (other.host, other.evidence) == ("b", None)
-    assert other.why.endswith("it is of d by now")
+    assert other.why.endswith("it now belongs to d")
     assert (there.status, piped.status) == (Status.VETTED, Status.VETTED)
 
 

@@ -56,7 +56,7 @@ OF_ANY: dict[str, Any] = {  # check -> what a baseline says of it
     "dns": {"one_of": ["127.0.0.1"], "search": ["cluster.example"]},
     "ecc_errors": ECC,
     "ecc_mode": True,
-    "fabric": {"required": True},
+    "fabric": {},
     "file_handles": {},
     "gpu_clocks": {"memory": "default"},
     "gpu_lost": {},
@@ -81,6 +81,7 @@ OF_ANY: dict[str, Any] = {  # check -> what a baseline says of it
 }
 OF_H100: dict[str, Any] = {
     **OF_ANY,
+    "fabric": {"required": True},
     "bios": {"vendor": "Dell Inc."},
     "cpu_topology": {"sockets": 2, "model": "Intel(R) Xeon(R) Platinum*", "possible": True},
     "gpu_model": {"device": "10de:2330", "subsystem": "10de:16c1"},

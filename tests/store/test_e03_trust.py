@@ -64,7 +64,7 @@ def test_e03_a_store_in_a_folder_as_tmp_is_refused(store: Path) -> None:
     store.parent.chmod(0o1777)
     for create in (True, False):
         with pytest.raises(
-            StoreError, match=r"mode 1777.*others may create files beside the store"
+            StoreError, match=r"mode 1777.*others may create files next to the store"
         ):
             open_store(url(store), create=create)
 

@@ -510,8 +510,7 @@ def _aer(healthy: Healthy, want: AerCount, name: str, kind: str) -> Patch:
 
 
 def gpu_unlisted(healthy: Healthy, want: OneGpu) -> Patch:
-    """The driver did not bring a GPU up: it is on the PCI bus and in /dev, but NVML lists one GPU
-    less.
+    """The driver did not bring a GPU up: PCI and /dev list it, but NVML lists one GPU less.
 
     `gpu`. The GPUs after it move up in NVML's order. The kernel log says so 3 s after boot.
     """

@@ -333,7 +333,7 @@ def resolve(tmp_path: Path, text: str, **given: object) -> HostConfig:
         ("Match tagged x", "Match tagged is not supported"),
         ("Host gpu1\nProxyJump a\nUserKnownHostsFile /x/%C", "%C is not known here"),
         ("CanonicalizeHostname yes\nCanonicalizePermittedCNAMEs a:b", "CNAMEs is not supported"),
-        ("NewerWord x", "IgnoreUnknown newerword leaves it out"),
+        ("NewerWord x", "IgnoreUnknown newerword skips it"),
         ("Include a\\x", "a path with a backslash is not supported"),
     ],
 )
