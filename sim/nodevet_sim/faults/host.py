@@ -132,8 +132,7 @@ def iommu_translates(healthy: Healthy, want: NoParams) -> Patch:
 
 
 def irqs_on_one_cpu(healthy: Healthy, want: NoParams) -> Patch:
-    """Every interrupt goes to the last CPU: irqbalance does not run, and a script set the wrong
-    CPU.
+    """Every interrupt goes to the last CPU, which a script set; irqbalance does not run.
     """
     online = healthy.read("sys/devices/system/cpu/online")
     last = re.split("[,-]", online)[-1] or "0"

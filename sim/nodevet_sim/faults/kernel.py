@@ -72,8 +72,7 @@ class Server(LoggedFault):
 
 
 def nfs_server_down(healthy: Healthy, want: Server) -> Patch:
-    """The kernel log says that an NFS server does not respond. Nothing is mounted, and nothing
-    waits.
+    """The kernel log says that an NFS server does not respond; nothing is mounted or waits.
 
     `server`, filer; `after`, seconds after boot, 3.
     """

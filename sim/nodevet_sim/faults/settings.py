@@ -111,8 +111,9 @@ def thp_always(healthy: Healthy, want: NoParams) -> Patch:
 
 
 def thp_defrag_always(healthy: Healthy, want: NoParams) -> Patch:
-    """A process that allocates memory waits until the kernel has made huge pages: defrag is
-    always.
+    """A process that allocates memory waits until the kernel has made huge pages.
+
+    THP's defrag is always.
     """
     return Patch({f"{THP}/defrag": _chosen(healthy, "defrag", "always")})
 
