@@ -20,7 +20,7 @@ from typing import NoReturn
 
 CACHE = Path(".pytest_cache")
 FAILED = CACHE / "v" / "cache" / "lastfailed"
-ALL = ("-n", "4", "--dist", "loadscope", "--no-loadscope-reorder")
+ALL = ("-n", "3", "--dist", "loadscope", "--no-loadscope-reorder")
 AGAIN = ("-v", "--last-failed", "--last-failed-no-failures", "none")
 SOME_FAILED = 1  # of pytest's exit codes; the others are no test's fault
 

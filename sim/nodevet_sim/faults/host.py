@@ -132,8 +132,7 @@ def iommu_translates(healthy: Healthy, want: NoParams) -> Patch:
 
 
 def irqs_on_one_cpu(healthy: Healthy, want: NoParams) -> Patch:
-    """Every interrupt goes to the last CPU, which a script set; irqbalance does not run.
-    """
+    """Every interrupt goes to the last CPU, which a script set; irqbalance does not run."""
     online = healthy.read("sys/devices/system/cpu/online")
     last = re.split("[,-]", online)[-1] or "0"
     files = {path: f"{last}\n" for path in healthy.files if path.endswith("_affinity_list")}
