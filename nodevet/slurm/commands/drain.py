@@ -59,7 +59,7 @@ def command(
     form: tuple[str, Path | None],
     display: Display,
 ) -> None:
-    """Drain the nodes that fail in a run: after a sweep, where scontrol may drain nodes.
+    """Drain the nodes that fail in a run. Run it where scontrol may drain nodes.
 
     Running jobs finish normally. A node that someone else drained keeps its reason; `Prolog error`,
     which Slurm itself gives, is replaced by what it hides.

@@ -16,7 +16,7 @@ from nodevet.slurm.options import JobHook
 @options.baselines
 @options.project
 def command(names: tuple[str, ...], project: Project) -> None:
-    """Look at what a job left behind: for Epilog of slurm.conf. It never calls Slurm.
+    """Look at what a job left behind. For Epilog of slurm.conf; it never calls Slurm.
 
     It judges processes that are left over, GPU memory that was not freed, and Xids since the job
     began: as the baseline has leftover_processes and xid, or else by their defaults. What it finds

@@ -52,7 +52,7 @@ def command(
     jitter: float,
     project: Project,
 ) -> None:
-    """Drain this node if it fails its baseline: for HealthCheckProgram of slurm.conf.
+    """Drain this node if it fails its baseline. For HealthCheckProgram of slurm.conf.
 
     A failure drains the node at once, something unknown after --looks in a row. Nothing drains a
     node that has just booted, or whose unknown findings pass by themselves. While jobs run on it,

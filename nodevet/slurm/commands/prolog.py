@@ -19,7 +19,7 @@ from nodevet.vet.options import fail_on as fail_on_option
 @fail_on_option
 @options.project
 def command(names: tuple[str, ...], max_age: float, fail_on: str, project: Project) -> None:
-    """Let a job start only if this node passes: for Prolog of slurm.conf. It never calls Slurm.
+    """Let a job start only if this node passes. For Prolog of slurm.conf; it never calls Slurm.
 
     A pass of this boot younger than --max-age, of a prolog or a health check with the same options,
     is the answer. Otherwise nodevet reads the machine. If the prolog fails, Slurm drains the node

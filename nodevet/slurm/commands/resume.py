@@ -24,7 +24,7 @@ def command(
     form: tuple[str, Path | None],
     display: Display,
 ) -> None:
-    """Resume the nodes that nodevet drained, and that a later run proves to be repaired.
+    """Resume nodes that nodevet drained and a later run found repaired.
 
     On the same machine every check of the reason must be ok, and nothing may fail. If nobody knows
     that it is the same machine (it was replaced, or its own health check drained it), all of it
