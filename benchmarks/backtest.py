@@ -1,8 +1,8 @@
 """Measures `nodevet history backtest`: many nights of some hosts under another baseline, beside
-decoding what was read.
+decoding the evidence.
 
-Usage: backtest.py [--hosts 16] [--nights 40]. Records so many nights of half as many and of all
-hosts in new SQLite stores; the figure for 10,000 hosts and 90 nights is reckoned.
+Usage: backtest.py [--hosts 16] [--nights 40]. Records these nights of half of the hosts and of
+all of them, each in a new SQLite store; the figure for 10,000 hosts and 90 nights is reckoned.
 """
 
 import argparse
@@ -21,7 +21,7 @@ import msgspec
 
 RULE = "expect:\n  ecc_errors: {aggregate_corrected: 3}"
 HOSTS, NIGHTS = 10_000, 90  # that are reckoned
-DECODED = 200  # documents, of which the floor is measured
+DECODED = 200  # documents that measure the floor
 CORES = 2
 
 

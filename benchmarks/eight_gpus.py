@@ -177,7 +177,7 @@ def beside_the_floor(folder: Path, size: int, rounds: int) -> list[tuple[str, Sw
 
 def nights(folder: Path, vet: Contender, answers: Path, nodes: Nodes) -> list[SweepCost]:
     """Two nights in a new store; in the second one only readings and clocks differ. Raises
-    BenchmarkError if the second night is not taken for what it is."""
+    BenchmarkError if nodevet does not see the second night as unchanged."""
     for file in folder.glob("history.sqlite*"):
         file.unlink()
     costs, size = [], 0

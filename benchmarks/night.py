@@ -16,7 +16,7 @@ CLOCKS = frozenset({"clock_s", "asked_s"})
 
 
 class Nodes:
-    """Nodes that are like one of which the evidence was read."""
+    """Nodes like one whose evidence was read."""
 
     def __init__(self, document: bytes) -> None:
         found = documents.split_document(document)

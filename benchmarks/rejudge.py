@@ -1,4 +1,4 @@
-"""Measures judging a recorded night again (`check --from-run`) beside decoding what was read.
+"""Measures judging a recorded night again (`check --from-run`) beside decoding the evidence.
 
 Usage: rejudge.py [--hosts 10000] [--store FILE]. Records that many nodes with eight GPUs each in a
 new SQLite store, kept if FILE is named; prints the ratio of both, in time and in CPU time, and the

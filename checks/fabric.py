@@ -47,7 +47,7 @@ from nodevet.checking.nvlink_domain import (
     lost_domain,
 )
 from nodevet.evidence.across import IN_HAND, answering, each_gpu
-from nodevet.evidence.core import MISSING, NOT_ASKED, NOT_SUPPORTED, unread
+from nodevet.evidence.core import MISSING, NOT_ASKED, NOT_SUPPORTED, Section, unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Fabric, Gpu, Gpus, alike, board, subject_of
 from nodevet.evidence.host import HostInfo
@@ -221,13 +221,18 @@ def judge_gpu(
             )
 
 
+def why_machine_unread(host: Section[HostInfo]) -> str:
+    """Why the kind of machine is not known."""
+    if host.data is None:
+        return f"host: {host.why}"
+    return f"virtualization: {host.data.why('virtualization')}"
+
+
 def without_fabric(evidence: Evidence, gpu: Gpu) -> Finding:
     """The finding about a GPU that reports no fabric and must have one."""
     subject, host = subject_of(gpu), evidence[HostInfo]
-    if host.data is None:
-        return unknown(subject, why=f"host: {host.why}")
-    if not host.data.virtualization:
-        return unknown(subject, why=f"virtualization: {host.data.why('virtualization')}")
+    if host.data is None or not host.data.virtualization:
+        return unknown(subject, why=why_machine_unread(host))
     if host.data.virtualization not in BARE:
         return not_applicable(subject, why=f"{NO_FABRIC}, and the node is a virtual machine")
     if gpu.fabric.errors.get("state") == UNABLE:
@@ -319,10 +324,8 @@ def not_completed(
     """The finding about a registration that is not completed. `alone`: no other GPU of its model is
     registered, so in a VM the host may be responsible."""
     subject, host = subject_of(gpu), evidence[HostInfo]
-    if host.data is None:
-        return unknown(subject, why=f"{state}; host: {host.why}")
-    if not host.data.virtualization:
-        return unknown(subject, why=f"{state}; virtualization: {host.data.why('virtualization')}")
+    if host.data is None or not host.data.virtualization:
+        return unknown(subject, why=f"{state}; {why_machine_unread(host)}")
     if host.data.virtualization not in BARE:
         if switch_count is None and alone:
             return unknown(subject, why=f"{state}; the PCI bus was not read")

@@ -503,7 +503,8 @@ class HostFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
 
 
 class CountedFindings(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Findings of one check with one verdict and severity, of which only the number is saved."""
+    """The number of findings that one check has with one verdict and severity; nothing else of them
+    is saved."""
 
     check: str
     verdict: Verdict  # ok or not_applicable

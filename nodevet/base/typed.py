@@ -46,8 +46,8 @@ def decode(text: bytes | str, kind: type[Typed]) -> Typed:
 
 
 def repeated_key(text: bytes) -> str:
-    """A key that one object of this JSON has twice, of which every decoder keeps another; or "".
-    Raises msgspec.DecodeError for what is not JSON."""
+    """A key that one object of this JSON has twice, or "": decoders do not agree which value they
+    keep. Raises msgspec.DecodeError if the text is not JSON."""
     try:
         json.loads(text, object_pairs_hook=_unique_keys)
     except _RepeatedKeyError as error:

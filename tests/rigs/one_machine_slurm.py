@@ -5,7 +5,11 @@ import shutil
 import socket
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+import pytest
 
 from nodevet.base.printable import last_line
 
@@ -110,3 +114,16 @@ def copy_programs(root: Path) -> None:
                 shutil.copy2(path, to)
     plugins = Path(next(path for path in libraries if "libslurm" in path)).parent
     shutil.copytree(plugins, root / plugins.relative_to("/"), dirs_exist_ok=True)
+
+
+@contextmanager
+def running_slurm(folder: Path, more: str = "") -> Iterator[Slurm]:
+    """A Slurm that runs meanwhile. Skips the test where none starts."""
+    try:
+        slurm = Slurm(folder, more)
+    except NoSlurmError as error:
+        pytest.skip(f"this machine starts no Slurm: {error}")
+    try:
+        yield slurm
+    finally:
+        slurm.stop()

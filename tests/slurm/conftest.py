@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from far_processes import wait_for
-from one_machine_slurm import NoSlurmError, Slurm
+from one_machine_slurm import Slurm, running_slurm
 
 NODEVET = [sys.executable, "-m", "nodevet"]
 PASS = "nodevet: 1\nexpect: {disk_space: 1%}\n"
@@ -24,14 +24,8 @@ def more() -> str:
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory, more: str) -> Iterator[Slurm]:
-    try:
-        found = Slurm(tmp_path_factory.mktemp("slurm"), more)
-    except NoSlurmError as error:
-        pytest.skip(f"this machine starts no Slurm: {error}")
-    try:
-        yield found
-    finally:
-        found.stop()
+    with running_slurm(tmp_path_factory.mktemp("slurm"), more) as slurm:
+        yield slurm
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -11,9 +11,6 @@ from nodevet.cli.display import ADVICE, QUIET, display_options
 from nodevet.cli.durations import Duration
 from nodevet.cli.help import Command, WholeNumber
 from nodevet.vet import options as vetting
-
-if TYPE_CHECKING:
-    pass
 
 
 @click.command(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from far_processes import wait_for
-from one_machine_slurm import NoSlurmError, Slurm
+from one_machine_slurm import Slurm, running_slurm
 
 from nodevet.fleet import Options, Visit, visit
 from nodevet.fleet.launchers import Launcher, Launchers, launcher
@@ -26,14 +26,8 @@ Go = Callable[..., dict[str, Visit]]
 
 @pytest.fixture(scope="module")
 def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
-    try:
-        found = Slurm(tmp_path_factory.mktemp("slurm"))
-    except NoSlurmError as error:
-        pytest.skip(f"this machine starts no Slurm: {error}")
-    try:
-        yield found
-    finally:
-        found.stop()
+    with running_slurm(tmp_path_factory.mktemp("slurm")) as slurm:
+        yield slurm
 
 
 @pytest.fixture
