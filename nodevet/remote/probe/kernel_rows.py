@@ -2,10 +2,11 @@
 
 A message may have several lines. /dev/kmsg escapes the newlines (\\x0a), systemd's journal keeps
 them, and dmesg(1) indents further lines by the width of the first line's prefix (sys-utils/dmesg.c
-in util-linux; not before 2.33). Continued lines of printk(KERN_CONT) may be separate records: `+`
-after a record marked `c` up to Linux 4.8, later marked `c` themselves
-(Documentation/ABI/testing/dev-kmsg). Such a record may continue no line, and begin with a cgroup's
-name, which users choose; but the NVIDIA driver marks its lines so, too.
+in util-linux; not before 2.33). So a row without a time, or an indented one with a time, begins no
+message: it may be the name of a user's file. The log is then incomplete. Continued lines of
+printk(KERN_CONT) may be separate records: `+` after a record marked `c` up to Linux 4.8, later
+marked `c` themselves (Documentation/ABI/testing/dev-kmsg). Such a record may continue no line, and
+begin with a cgroup's name, which users choose; but the NVIDIA driver marks its lines so, too.
 """
 
 import re
@@ -181,9 +182,7 @@ class Rows(object):
         has_prefix = when is not None and self.form != "kmsg"
         previous = self.message if row.startswith((b" ", b"\t")) else None
         indented = plain_row().match(row.lstrip()) if previous else None
-        shifted_row = (
-            indented if indented and indented.group(3) is not None else None
-        )  # a whole row, but indented
+        shifted_row = indented is not None and indented.group(3) is not None
         if has_prefix:
             self.form = "text"
             kernel = int(priority or b"0") >> 3 == 0 and facility in (None, b"kern")
@@ -196,7 +195,7 @@ class Rows(object):
         else:
             self.report_row()
             if self.form == "text" and self.message:
-                self.append_piece(self.message, True, shifted_row.group(6) if shifted_row else text)
+                self.append_piece(self.message, False, row.strip())
             else:
                 self.begin(None, int(priority or b"0") >> 3 == 0, text, 0)
 

@@ -619,8 +619,8 @@ def test_t1_a_message_of_several_lines_is_one_in_the_journal(
         (BOOT + b" what: is this\n", "kmsg: its row 2 is not understood"),
         (b"Linux version 6.8\nNVRM: GPU 18:00.0: fallen off the bus\n", "its row 1 is not"),
         (as_dmesg([MESSAGES[0], "x\n" * 70]), "kmsg: a message has more than 64 lines"),
-        (  # moved to the right by whoever copied it, and no line of the message above
-            as_dmesg(MESSAGES[:1]) + b"    [   61.5] NVRM: GPU 0000:18:00.0: fallen off the bus\n",
+        (  # moved to the right by whoever copied it, or a line of the message above
+            as_dmesg(MESSAGES[:1]) + b"    [   61.5] NVRM: GPU 0000:18:00.0: is gone\n",
             "kmsg: its row 2 is not understood",
         ),
         (BOOT + b"6,1,2,-;e1000e: lin", "kmsg: its last row is truncated"),

@@ -287,6 +287,21 @@ def test_e13_no_name_of_a_process_is_read_as_a_drivers_line(form: str) -> None:
     assert found(*names, *paths) == []
 
 
+@pytest.mark.parametrize("before", ["", "    ", " " * 15, " " * 15 + "[    9.000000] "])
+@pytest.mark.parametrize("comm", ["a", "NVRM: GPU", "NVRM: Xid (PCI"])
+def test_e13_a_file_name_of_several_lines_plants_nothing_in_a_dmesg(comm: str, before: str) -> None:
+    """dmesg(1) writes the newline of a name as it is; from 2.33 on it indents what follows."""
+    log = kernel_log.Log("dmesg", Events())
+    name = f"x[1+1]\n{before}{REAL}\n{before}y[1+1]"
+    text = (
+        f"[    5.000000] {comm}[42]: segfault at 0 ip 0 sp 0 error 4 in {name}\n[   20.000000] end"
+    )
+    for row in text.split("\n"):
+        log.take_row(row.encode())
+    log.end()
+    assert log.events.records() == []
+
+
 @pytest.mark.parametrize("form", FIREWALL)
 def test_e13_no_word_of_a_firewall_is_read_as_a_drivers_line(form: str) -> None:
     assert found(*(filled(form, "", line) for line in KNOWN)) == []

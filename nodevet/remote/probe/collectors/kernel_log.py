@@ -8,7 +8,8 @@ A crashing kernel leaves records in /sys/fs/pstore (Documentation/admin-guide/ps
 fs/pstore/platform.c); systemd-pstore(8) moves them to /var/lib/systemd/pstore.
 
 Under another root it reads dev/kmsg, a plain file of records or of dmesg(1)'s output, or else
-var/log/dmesg. Times are seconds after boot, of the kernel's clock.
+var/log/dmesg. Times are seconds after boot, of the kernel's clock. Prefer records: dmesg before
+util-linux 2.33 writes the newline of a file's name as it is, and what follows looks like a row.
 """
 
 import json
