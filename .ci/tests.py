@@ -67,7 +67,12 @@ def tested(environment: dict[str, str]) -> int:
 
 def pytest(environment: dict[str, str], *options: str) -> int:
     words = [sys.executable, "-m", "pytest", "-o", f"cache_dir={CACHE}", *options]
-    return subprocess.run(words, env=environment, check=False).returncode
+    with subprocess.Popen(words, env=environment) as running:
+        try:
+            return running.wait()
+        except BaseException:
+            running.send_signal(signal.SIGINT)  # and wait: it ends what its tests started
+            raise
 
 
 def say(line: str) -> None:

@@ -2,6 +2,7 @@
 ran (`make test` says so in NODEVET_SET_UP) it is skipped for few reasons only. Long modules run
 first."""
 
+import gc
 import os
 import re
 import shutil
@@ -16,6 +17,7 @@ from typing import Any
 
 import preloaded
 import pytest
+from xdist.workermanage import NodeManager
 
 pytest_plugins = ["left_behind", "postgres", "simulated_fleet", "simulated_nvml"]
 PROGRAMS = Path(__file__).parents[1] / ".ci" / "programs"
@@ -87,6 +89,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """What nodevet keeps of its runs goes nowhere near the home folder: also what is run by
     fixtures that several tests share."""
     heed_signals()
+    NodeManager.EXIT_TIMEOUT = 300  # a worker that is interrupted ends its test and its nodes
     preloaded.use()
     config.stash[STATE] = os.environ["XDG_STATE_HOME"] = mkdtemp(prefix="nodevet-state-")
     os.environ.pop("NODEVET_STORE", None)
@@ -150,6 +153,12 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
             report.outcome = "failed"
             report.longrepr = f"skipped where `make test` has set up everything: {reason}"
     return report
+
+
+def pytest_collection_finish() -> None:
+    """No garbage collection looks at 16,000 items again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,5 +1,9 @@
 """`make test` runs what failed once more and names what passes only then; `.ci/run` fails by it."""
 
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -17,6 +21,20 @@ def test_unsteady():
         assert seen.exists(), "the first time"
     finally:
         seen.touch()
+"""
+SLOW = """
+from pathlib import Path
+from time import sleep
+import pytest
+
+@pytest.fixture(scope="session", autouse=True)
+def nodes():
+    Path("begun").touch()
+    yield
+    Path("ended").touch()
+
+def test_slow():
+    sleep(1)
 """
 BROKEN = "def test_broken():\n    assert False\n"
 
@@ -63,6 +81,19 @@ def test_what_passes_runs_once(run: Run) -> None:
     ended, told = run(STEADY, "--strict")
     assert ended == 0
     assert "second time" not in told and "once more" not in told
+
+
+def test_what_is_ended_ends_what_its_tests_started(tmp_path: Path) -> None:
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "test_some.py").write_text(SLOW)
+    words = [sys.executable, "-u", str(SCRIPT)]
+    with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.DEVNULL) as running:
+        while not (tmp_path / "begun").exists():
+            assert running.poll() is None
+            time.sleep(0.05)
+        running.terminate()
+    assert running.returncode == 128 + signal.SIGTERM
+    assert (tmp_path / "ended").exists()
 
 
 def test_ci_run_is_strict() -> None:
