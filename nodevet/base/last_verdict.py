@@ -84,7 +84,7 @@ def prepare() -> str:
     `forget` can leave its mark. Raises OSError and LookupError."""
     folder = records_folder()
     os.makedirs(folder, mode=0o700, exist_ok=True)
-    _check_folder(folder)
+    check_folder(folder)
     return folder
 
 
@@ -115,7 +115,7 @@ def clocks() -> tuple[float, float]:
 def _recall(arguments: Sequence[str]) -> bytes | None:
     key = _key(arguments)
     folder = records_folder()
-    _check_folder(folder)
+    check_folder(folder)
     head, _, rest = _read(_path(folder, key)).partition(b"\n")
     if not head.startswith(FORM + b" "):
         return None
@@ -210,7 +210,7 @@ def _read(path: str, *, own: bool = True) -> bytes:
         os.close(descriptor)
 
 
-def _check_folder(folder: str) -> None:
+def check_folder(folder: str) -> None:
     """Raises PermissionError if another user may change what the folder holds. nodevet.base.trust
     is more lenient and takes longer to import than this whole module."""
     _check_own(os.stat(folder), 0o022)

@@ -6,7 +6,7 @@ A file that other users may change is used only if the command line accepts it: 
 
 import os
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,19 +43,24 @@ class Project:
         """Why nodevet does not use this project and how to accept it, or ""."""
         try:
             paths = list(self.paths)
-            refusals = filter(None, map(self.data_refusal, paths))
-            return next(refusals, "") or self._shared_rules(paths)
+            refusals = filter(None, map(self._refusal, paths))
+            return next(refusals, "")
         except OSError as error:
             return f"{error.filename}: cannot be read: {error.strerror}"
 
-    def _shared_rules(self, paths: Sequence[Path]) -> str:
-        """Why nodevet does not use rules for approvals in a folder such as /tmp, or "": others may
-        add to them there, also while a plan is applied."""
-        rules = [path for path in paths if path.name in RULES]
-        if self.named or not rules or not (shared := shared_folder(rules[0])):
-            return ""
+    def _refusal(self, path: Path) -> str:
+        return self.rules_refusal(path) if path.name in RULES else self.data_refusal(path)
+
+    def rules_refusal(self, path: Path) -> str:
+        """Why nodevet does not use this file of rules for approvals and how to accept it, or "".
+
+        Not in a folder such as /tmp: others may add rules there, also while a plan is applied.
+        Raises OSError.
+        """
+        if (why := self.data_refusal(path)) or self.named or not (shared := shared_folder(path)):
+            return why
         return (
-            f"{shared}: others may create files beside {rules[0].absolute()}, so nodevet does not "
+            f"{shared}: others may create files beside {path.absolute()}, so nodevet does not "
             "use it; keep the project in a folder of its own"
         )
 

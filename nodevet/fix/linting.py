@@ -5,6 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from nodevet.base.problems import Problem
+from nodevet.base.project import Project
 from nodevet.document.kinds import DocumentKind, Lintable
 from nodevet.document.text import UnreadableError, display_path, read
 from nodevet.fix.approval.policy import RULES, SIGNERS, PolicyError, load
@@ -15,7 +16,7 @@ def _check_folder(path: Path) -> tuple[Sequence[str], Sequence[Problem]]:
     """Both files of the folder, since the one is checked against the other."""
     folder = path.parent
     try:
-        load(folder)
+        load(Project(folder, named=True))
         problems: tuple[Problem, ...] = ()
     except PolicyError as error:
         problems = error.problems

@@ -48,6 +48,7 @@ def note_job() -> None:
         with suppress(OSError, LookupError):
             folder = notes()
             os.makedirs(folder, mode=0o700, exist_ok=True)  # noqa: PTH103 (pathlib takes longer)
+            last_verdict.check_folder(folder)
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
             note = os.open(f"{folder}/job-{number}", flags, 0o600)
             os.write(note, b"%d" % time.time())

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from nodevet.base.project import Project
 from nodevet.fix.approval.policy import RULES, SIGNERS, Policy, load
 from nodevet.fix.approval.verify import (
     Approvable,
@@ -84,7 +85,7 @@ class Case:
 
     @property
     def policy(self) -> Policy:
-        return load(self.project)
+        return load(Project(self.project))
 
     def signed(self, *people: str) -> "Case":
         for person in people:

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from nodevet.base.project import Project
 from nodevet.fix.approval.verify import sign, signature_file
 from nodevet.fix.journal.journal import state
 from nodevet.fix.model import Plan, PlannedNode, Step
@@ -249,7 +250,7 @@ def signed(tmp_path: Path) -> Callable[..., Any]:
         signers.write_text("".join(lines.values()))
         run: Any = SimpleNamespace(plan_file=file)
         return SimpleNamespace(
-            closed=closing(run, text, plan_file.read(text), (), tmp_path),
+            closed=closing(run, text, plan_file.read(text), (), Project(tmp_path)),
             signers=signers,
             lines=lines,
             file=file,

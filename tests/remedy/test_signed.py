@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from nodevet.base.project import Project
 from nodevet.fix.model import Conflict, Plan, PlanError, PlannedNode, Step
 from nodevet.fix.plan import plan_file
 from nodevet.fix.plan.render import View
@@ -143,7 +144,7 @@ def look(tmp_path: Path) -> Any:
     def show(document: Any, view: View) -> str:
         file = tmp_path / "plan.json"
         file.write_bytes(json.dumps(document).encode())
-        return shown(request(file, tmp_path, rollback=False), view)
+        return shown(request(file, Project(tmp_path), rollback=False), view)
 
     return show
 

@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodevet.base.errors import UserError
+from nodevet.base.project import Project
 from nodevet.fix.approval.policy import PolicyError
 from nodevet.fix.journal.folder import RunFolder
 from nodevet.fix.journal.records import RunBegin
@@ -104,13 +105,13 @@ def test_nor_by_any_other_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert "sudo nodevet apply @local" in confirmed.refusal(PLAN, [HERE])
     with pytest.raises(UserError, match="sudo nodevet apply @local"):
-        fix.this_machine(["@local"], [], tmp_path)
+        fix.this_machine(["@local"], [], Project(tmp_path))
 
 
 @pytest.mark.parametrize("names", [[], ["gpu1"], ["@local", "gpu1"], ["@rack1"], ["localhost"]])
 def test_other_hosts_take_the_other_way(names: list[str], tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"nodevet plan HOSTS .* approve .* apply"):
-        fix.this_machine(names, [], tmp_path)
+        fix.this_machine(names, [], Project(tmp_path))
 
 
 def test_a_tree_that_an_inventory_puts_in_the_place_of_this_machine_is_none(
@@ -120,31 +121,31 @@ def test_a_tree_that_an_inventory_puts_in_the_place_of_this_machine_is_none(
     file = tmp_path / "fleet.yaml"
     file.write_text("nodevet: 1\nhosts:\n  n1: {root: /srv/tree}\n")
     with pytest.raises(UserError, match="@local is this machine"):
-        fix.this_machine(["@local"], [str(file)], tmp_path)
+        fix.this_machine(["@local"], [str(file)], Project(tmp_path))
 
 
 def test_a_project_with_rules_of_its_own_decides(tmp_path: Path) -> None:
-    assert confirmed.project_refusal(tmp_path) == ""
+    assert confirmed.project_refusal(Project(tmp_path)) == ""
     (tmp_path / "allowed_signers").write_text(f"ann {KEY}\n")
-    assert confirmed.project_refusal(tmp_path) == ""
+    assert confirmed.project_refusal(Project(tmp_path)) == ""
     rules = tmp_path / "approval.yaml"
     rules.write_text("nodevet: 1\n")
-    assert "`local: true`" in confirmed.project_refusal(tmp_path)
+    assert "`local: true`" in confirmed.project_refusal(Project(tmp_path))
     rules.write_text("nodevet: 1\nlocal: true\n")
-    assert confirmed.project_refusal(tmp_path) == ""
-    closed = confirmed.closing_while_live(PLAN, [HERE], tmp_path)
+    assert confirmed.project_refusal(Project(tmp_path)) == ""
+    closed = confirmed.closing_while_live(PLAN, [HERE], Project(tmp_path))
     assert closed(False) == ""
     assert closed(True) == "no reboot was confirmed"
     rules.write_text("nodevet: 1\nlocal: maybe\n")
     with pytest.raises(PolicyError):
-        confirmed.project_refusal(tmp_path)
+        confirmed.project_refusal(Project(tmp_path))
     assert "cannot tell whether" in closed(False)
 
 
 def test_a_rule_file_that_cannot_be_followed_is_one_all_the_same(tmp_path: Path) -> None:
     (tmp_path / "approval.yaml").symlink_to(tmp_path / "nowhere")
     with pytest.raises(PolicyError):
-        confirmed.project_refusal(tmp_path)
+        confirmed.project_refusal(Project(tmp_path))
 
 
 def test_who_confirmed_is_who_became_root_by_sudo(monkeypatch: pytest.MonkeyPatch) -> None:

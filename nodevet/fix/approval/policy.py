@@ -6,16 +6,16 @@ principals, to find misspelt names; ssh-keygen reads keys and options.
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
 from nodevet.base.problems import Place, Problem, did_you_mean, quoted
+from nodevet.base.project import Project
 from nodevet.baseline.format import SomeNames, Text, YamlPart, as_tuple, blank_names
 from nodevet.document.parse import parse
-from nodevet.document.text import Source, UnreadableError, read
+from nodevet.document.text import Source, UnreadableError, display_path, read
 from nodevet.document.tree import Mapping as Keys
 from nodevet.document.tree import Node, Scalar, Sequence, dotted, follow, join
 from nodevet.document.typed import MisfitError, typed
@@ -135,15 +135,15 @@ class RulesPart(YamlPart, frozen=True, kw_only=True):
     local: bool = False
 
 
-def load(project: Path) -> Policy:
-    """The policy of a project. Raises PolicyError with every problem of both files."""
+def load(project: Project) -> Policy:
+    """The policy of a project. Raises PolicyError with every problem of both files, and if other
+    users may have written one of them and the user did not accept that."""
     problems: list[Problem] = []
-    signers = _read(project / SIGNERS, problems)
+    signers = _read(project, SIGNERS, problems)
     if signers is not None and not principals(signers.text):
         problems.append(_no_signers(signers.shown, "names no one"))
     patterns = principals(signers.text) if signers else ()
-    path = project / RULES
-    source = _read(path, problems) if path.exists() or path.is_symlink() else None
+    source = _read(project, RULES, problems) if has_rules(project) else None
     part = _rules(source, patterns, problems) if source else RulesPart(nodevet=1)
     if problems or signers is None or part is None:
         raise PolicyError(problems)
@@ -159,20 +159,26 @@ def load(project: Path) -> Policy:
     )
 
 
-def has_rules(project: Path) -> bool:
+def has_rules(project: Project) -> bool:
     """Whether the project has an approval.yaml."""
-    path = project / RULES
+    path = project.folder / RULES
     return path.exists() or path.is_symlink()
 
 
-def _read(path: Path, problems: list[Problem]) -> Source | None:
+def _read(project: Project, name: str, problems: list[Problem]) -> Source | None:
+    """A file of the project as it was judged: others may create it at any moment in a folder such
+    as /tmp."""
+    path = project.folder / name
+    if name == SIGNERS and not (path.exists() or path.is_symlink()):
+        problems.append(_no_signers(display_path(path), "does not exist"))
+        return None
+    if why := project.rules_refusal(path):
+        problems.append(Problem(Place(file=display_path(path)), "", why))
+        return None
     try:
         return read(path)
     except UnreadableError as error:
-        is_missing = path.name == SIGNERS and not path.exists()
-        problems.append(
-            _no_signers(error.problem.place.file, "does not exist") if is_missing else error.problem
-        )
+        problems.append(error.problem)
         return None
 
 

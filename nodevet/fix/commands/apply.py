@@ -155,7 +155,7 @@ def command(
                 what,
                 reached,
                 context,
-                project.folder,
+                project,
                 rollout,
                 only=only,
                 named=names,

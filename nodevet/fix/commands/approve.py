@@ -88,7 +88,7 @@ def command(
     if full and folded:
         raise click.UsageError("--full, --folded: give one")
     require_accepted(project)
-    approval_request = request(file, project.folder, rollback=rollback)
+    approval_request = request(file, project, rollback=rollback)
     view = View.FULL if full else View.FOLD if folded else View.DIFF
     code = (
         _verify(approval_request)

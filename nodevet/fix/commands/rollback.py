@@ -88,7 +88,7 @@ def command(
             result = rollback(
                 run,
                 reached,
-                project.folder,
+                project,
                 given=care,
                 only=names,
                 listener=recording(watcher),

@@ -57,7 +57,7 @@ def fix_local(
     from nodevet.vet.use.context import open_context, require_accepted
 
     require_accepted(project, keeps_runs=True)
-    host = fix.this_machine((LOCAL,), inventories, project.folder)
+    host = fix.this_machine((LOCAL,), inventories, project)
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UserError(
             f"apply {LOCAL} asks at the terminal, and there is none: use nodevet plan, approve and "
@@ -86,9 +86,7 @@ def fix_local(
     reach = fix.reach(what, host, deadline)
     with fix_run.recorded(what.run, reach, store) as recording:
         with FixWatcher(display) as watcher:
-            result = fix.carry_out(
-                what, reach, context, project.folder, recording(watcher), named=names
-            )
+            result = fix.carry_out(what, reach, context, project, recording(watcher), named=names)
         fix_run.finish(what.run, result, form, display, inventories)
 
 

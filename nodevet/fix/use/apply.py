@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from nodevet.base.errors import UserError
+from nodevet.base.project import Project
 from nodevet.fix.approval.verify import Signature, signatures
 from nodevet.fix.events import FixListener
 from nodevet.fix.journal import space
@@ -69,7 +70,7 @@ def apply(
     application: Application,
     reach: SavedReach,
     context: VetContext,
-    project: Path,
+    project: Project,
     overrides: Mapping[str, Any],
     *,
     only: Sequence[str] = (),
@@ -208,7 +209,7 @@ def _carry_out(
     application: Application,
     reach: SavedReach,
     context: VetContext,
-    project: Path,
+    project: Project,
     journal: Journal,
     approvals: Sequence[Approval],
     carried: Carried,

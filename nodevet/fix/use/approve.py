@@ -8,6 +8,7 @@ from msgspec import Struct
 from nodevet.base.errors import UserError
 from nodevet.base.files import read_input
 from nodevet.base.outputs import file_errors, replace
+from nodevet.base.project import Project
 from nodevet.document import kinds
 from nodevet.document.kinds import DocumentKind
 from nodevet.fix.approval import signatures, verify
@@ -87,7 +88,7 @@ class NotCountedError(Exception):
         super().__init__("; ".join(reasons))
 
 
-def request(file: Path, project: Path, *, rollback: bool) -> ApprovalRequest:
+def request(file: Path, project: Project, *, rollback: bool) -> ApprovalRequest:
     """The request for a plan's file, or for a rollback of the run in a folder.
 
     Raises UserError and PolicyError.

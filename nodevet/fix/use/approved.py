@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
-from pathlib import Path
 
 from nodevet.base.errors import UserError
 from nodevet.base.printable import brief
+from nodevet.base.project import Project
 from nodevet.fix.approval import verify
 from nodevet.fix.approval.policy import PolicyError, load
 from nodevet.fix.approval.verify import Approvable, Approved, ApproveError, Signature
@@ -23,7 +23,7 @@ def approved(
     plan: Plan,
     files: Sequence[Signature],
     hosts: Sequence[Host],
-    project: Path,
+    project: Project,
     *,
     reboot: bool,
 ) -> Sequence[Approval] | list[str]:
@@ -38,7 +38,7 @@ def approved(
 
 
 def closing(
-    run: RunFolder, text: bytes, plan: Plan, hosts: Sequence[Host], project: Path
+    run: RunFolder, text: bytes, plan: Plan, hosts: Sequence[Host], project: Project
 ) -> Callable[[bool], str]:
     """A function that returns why the plan may not be applied now, or with True why no node may be
     rebooted; empty if it may. It reads signatures and policy again each time.
@@ -62,7 +62,7 @@ def rollback_approved(
     plan: Plan,
     todo: Sequence[str],
     hosts: Sequence[Host],
-    project: Path,
+    project: Project,
     records: Sequence[JournalRecord],
 ) -> Sequence[Approval]:
     """The approvals to roll the run back on these nodes; the user who applied it needs none.
@@ -102,7 +102,7 @@ def closed_rollback(require_approvals: Callable[[], Sequence[Approval]]) -> str:
     return ""
 
 
-def approvable_now(text: bytes, plan: Plan, hosts: Sequence[Host], project: Path) -> Approvable:
+def approvable_now(text: bytes, plan: Plan, hosts: Sequence[Host], project: Project) -> Approvable:
     """The current plan. Raises PolicyError."""
     return Approvable(
         plan_bytes=text,

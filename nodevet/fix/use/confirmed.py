@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from nodevet.base.errors import UserError
+from nodevet.base.project import Project
 from nodevet.fix.approval import policy
 from nodevet.fix.journal import folder, journal
 from nodevet.fix.journal.folder import RunFolder
@@ -63,12 +64,12 @@ def not_root() -> str:
     return "" if os.geteuid() == 0 else "only root may fix this machine: sudo nodevet apply @local"
 
 
-def project_refusal(project: Path) -> str:
+def project_refusal(project: Project) -> str:
     """Why the project asks for signatures; empty if it does not. Raises PolicyError."""
     if not policy.has_rules(project) or policy.load(project).local:
         return ""
     return (
-        f"{project / policy.RULES}: this project says who approves what: {OTHERWISE}; with "
+        f"{project.folder / policy.RULES}: this project says who approves what: {OTHERWISE}; with "
         "`local: true` there, root may confirm live fixes of this machine"
     )
 
@@ -108,7 +109,9 @@ def resume_refusal(run: RunFolder, plan: Plan, hosts: Sequence[Host]) -> str:
     return refusal(plan, hosts) or next(filter(None, map(_foreign_writer, _files(run))), "")
 
 
-def closing_while_live(plan: Plan, hosts: Sequence[Host], project: Path) -> Callable[[bool], str]:
+def closing_while_live(
+    plan: Plan, hosts: Sequence[Host], project: Project
+) -> Callable[[bool], str]:
     """As `closing` of nodevet.fix.use.approved, for a confirmed plan."""
 
     def closed(reboot: bool) -> str:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from nodevet.base.errors import UserError
+from nodevet.base.project import Project
 from nodevet.fix.events import FixListener
 from nodevet.fix.journal.folder import RunFolder, SavedReach
 from nodevet.fix.plan import plan_file
@@ -27,7 +28,7 @@ OTHERS = (
 )
 
 
-def this_machine(names: Sequence[str], inventories: Sequence[str], project: Path) -> Host:
+def this_machine(names: Sequence[str], inventories: Sequence[str], project: Project) -> Host:
     """This machine, as inventories describe it. Raises UserError if fixes need a signature, and
     PolicyError."""
     if tuple(names) != (LOCAL,):
@@ -77,7 +78,7 @@ def carry_out(
     what: Application,
     reach: SavedReach,
     context: VetContext,
-    project: Path,
+    project: Project,
     listener: FixListener | None = None,
     *,
     named: Sequence[str] = (),

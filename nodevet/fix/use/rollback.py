@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from nodevet.base.errors import UserError
+from nodevet.base.project import Project
 from nodevet.fix.events import FixListener, HostBegun, RunBegun, safely
 from nodevet.fix.journal import space
 from nodevet.fix.journal.account import contradictory_hosts, host_end
@@ -36,7 +36,7 @@ from nodevet.vet.use.reach import fleet_options
 def rollback(
     run: RunFolder,
     reach: SavedReach,
-    project: Path,
+    project: Project,
     *,
     given: Mapping[str, Any] = MappingProxyType({}),
     only: Sequence[str] = (),

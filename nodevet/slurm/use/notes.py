@@ -27,8 +27,8 @@ def read(name: str) -> str:
 
 def write(name: str, text: str) -> None:
     """Leave a note. Raises OSError."""
-    path = _path(name)
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    _path(name).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    path = _path(name)  # others may have made the folder meanwhile
     write_whole(path, f"{_boot()}\n{text}\n".encode(), durable=False, mode=0o600)
 
 

@@ -32,13 +32,17 @@ class Looks:
         self._most = most
         key = hashlib.sha256("\0".join((str(Path.cwd()), *arguments)).encode("utf-8", "replace"))
         self._path = state_folder() / "looks" / key.hexdigest()[:32]
-        if why := distrust(self._path):
-            raise UserError(f"--looks: {why}, so nodevet does not count looks there")
+        self._check_owner()
         try:
             self._boot = BOOT_ID.read_text(encoding="ascii").strip()
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         except (OSError, ValueError) as error:
             raise UserError(f"--looks: cannot count looks: {error}") from error
+        self._check_owner()  # others may have made the folder meanwhile
+
+    def _check_owner(self) -> None:
+        if why := distrust(self._path):
+            raise UserError(f"--looks: {why}, so nodevet does not count looks there")
 
     def code(self, run: Run, code: int) -> tuple[int, str]:
         """The exit code of this look, and why it is not `code`."""
