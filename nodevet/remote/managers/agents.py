@@ -1,4 +1,5 @@
-"""Configuration managers that run on this node: Puppet, Salt, Chef, CFEngine, ansible-pull.
+"""Configuration managers that run on this node: Puppet, Salt, Chef, CFEngine, Rudder, ansible-pull,
+Base Command Manager, Warewulf, and the start-up script of a Google Cloud instance.
 
 Only their servers know what they will set. So nodevet names them, with how often they run if their
 configuration says it, and still plans every fix.
@@ -66,6 +67,14 @@ AGENTS = (
         "cfengine",
         ("cfengine3.service", "cfengine.service", "cf-execd.service"),
         r"\bcf-(?:agent|execd)\b",
+    ),
+    Agent("rudder", ("rudder-agent.service",), r"\brudder\s+agent\s+run\b"),
+    Agent("base command manager", ("cmd.service",), r"/cm/local/apps/cmd/sbin/cmd\b"),
+    Agent("warewulf", ("wwclient.service",), r"\bwwclient\b"),
+    Agent(
+        "start-up script of google cloud",
+        ("google-startup-scripts.service",),
+        r"\bgoogle_metadata_script_runner\s+startup\b",
     ),
 )
 INTERVAL_OPTION = re.compile(r"\s(?:-i|--interval|--runinterval)[\s=]+(\d+[a-z]*)(?=\s|\Z)")

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from typing import Callable, Iterable, Iterator, Sequence
 
     from nodevet.remote.managers.node_files import NodeFiles
+    from nodevet.remote.managers.units import UnitFiles
 
 SLURM = (
     "/etc/slurm/slurm.conf",
@@ -22,6 +23,9 @@ SLURM = (
     "/var/spool/slurmd/conf-cache/slurm.conf",
     "/var/spool/slurm/d/conf-cache/slurm.conf",
 )
+SLURMD = "slurmd.service"
+SLURMD_FILE = re.compile(r"(?<!\S)-f\s*(\S+)")  # slurmd(8)
+SLURMD_PREFIX = re.compile(r"(/\S+)/s?bin/slurmd(?!\S)")  # built for another folder: PREFIX/etc
 MOST_INCLUDED = 64  # files of slurm.conf
 RUN_BY_SLURMD = re.compile(
     r"\s*(?:(?:Task|Srun)?(?:Prolog|Epilog)|HealthCheckProgram|UnkillableStepProgram|RebootProgram)"
@@ -31,7 +35,14 @@ RUN_BY_SLURMD = re.compile(
 INCLUDE_LINE = re.compile(r"\s*Include\s+(\S+)", re.IGNORECASE)
 CLOUD_UNITS = ("cloud-init.service", "cloud-init-main.service", "cloud-init-local.service")
 INSTANCE = "/var/lib/cloud/instance"
-TOP_KEY = re.compile(r"([A-Za-z_]+)\s*:\s*(.*)")
+TOP_KEY = re.compile(r"[\"']?([A-Za-z_]+)[\"']?\s*:\s*(.*)")
+ONCE = {  # folder of cloud-init's scripts: (mark of those that ran, module)
+    "/var/lib/cloud/scripts/per-instance": ("scripts_per_instance", "scripts-per-instance"),
+    "/var/lib/cloud/scripts/per-once": ("scripts_per_once", "scripts-per-once"),
+    INSTANCE + "/scripts": ("scripts_user", "scripts-user"),
+    INSTANCE + "/scripts/vendor": ("scripts_vendor", "scripts-vendor"),
+}
+EACH_BOOT = ("/var/lib/cloud/scripts/per-boot", INSTANCE + "/boothooks")
 DISPATCHERS = {  # service: folders of what it runs
     "NetworkManager.service": tuple(
         top + "/NetworkManager/dispatcher.d" + part
@@ -48,7 +59,8 @@ DISPATCHERS = {  # service: folders of what it runs
     ),
     "networking.service": tuple(
         "/etc/network/if-{}.d".format(when) for when in ("pre-up", "up", "down", "post-down")
-    ),
+    )
+    + tuple("/etc/dhcp/dhclient-{}-hooks.d".format(when) for when in ("enter", "exit")),
 }
 ROOT = re.compile(r"(?m)^Uid:\s+0\s")
 NAME = re.compile(r"(?m)^Name:\s+(\S.*)$")
@@ -60,10 +72,11 @@ class Hooks(object):
     """The hooks of one node; `is_live(service)`: whether it runs or is started at boot."""
 
     def __init__(
-        self, node: "NodeFiles", services: "dict[str, str]", is_live: "Callable[[str], bool]"
+        self, node: "NodeFiles", units: "UnitFiles", is_live: "Callable[[str], bool]"
     ) -> None:
         self.node = node
-        self.services = services
+        self.units = units
+        self.services = units.services
         self.is_live = is_live
 
     def rows(self) -> "list[tuple[str, int, str]]":
@@ -81,7 +94,9 @@ class Hooks(object):
         """(file, number, line) of slurm.conf and its included files, if slurmd runs."""
         if not self.has_slurmd():
             return
-        waiting = [path for path in SLURM if self.node.text(path)]
+        waiting = [path for path in self.slurm_files() if self.node.text(path)]
+        if not waiting:
+            self.node.unread[SLURM[0]] = "slurmd runs, and its configuration is not found"
         visited: "list[str]" = []
         while waiting and len(visited) < MOST_INCLUDED:
             file = waiting.pop(0)
@@ -96,10 +111,22 @@ class Hooks(object):
         if waiting:
             self.node.unread[waiting[0]] = "slurm.conf includes too many files to read all of them"
 
+    def slurm_files(self) -> "list[str]":
+        """Where slurm.conf may lie: -f, SLURM_CONF and the prefix of slurmd, and usual paths."""
+        commands = [line for name, line in root_processes(self.node.root) if name == "slurmd"]
+        paths = []
+        if SLURMD in self.services:
+            commands += [command for _, _, command in self.units.commands(SLURMD)]
+            paths.append(self.units.environment(SLURMD).get("SLURM_CONF", ""))
+        for command in commands:
+            paths += [path.strip("\"'") for path in SLURMD_FILE.findall(command)]
+            paths += [prefix + "/etc/slurm.conf" for prefix in SLURMD_PREFIX.findall(command)]
+        return list(dict.fromkeys([path for path in paths if path.startswith("/")] + list(SLURM)))
+
     def has_slurmd(self) -> bool:
         """Whether slurmd runs, by its unit; without a unit by its process."""
-        if "slurmd.service" in self.services:
-            return self.is_live("slurmd.service")
+        if SLURMD in self.services:
+            return self.is_live(SLURMD)
         return "slurmd" in {name for name, _ in root_processes(self.node.root)}
 
     def paths(self, pattern: str, folder: str) -> "list[str]":
@@ -112,17 +139,27 @@ class Hooks(object):
         has_cloud_init = any(name in self.services for name in CLOUD_UNITS)
         if not has_cloud_init or self.exists("/etc/cloud/cloud-init.disabled"):
             return
-        keys, folders = ["bootcmd"], ["per-boot"]
-        if not self.exists(INSTANCE + "/sem/config_runcmd"):
-            keys.append("runcmd")
-        if not self.exists(INSTANCE + "/sem/config_scripts_per_instance"):
-            folders.append("per-instance")
+        keys = (
+            ["bootcmd"] if self.exists(INSTANCE + "/sem/config_runcmd") else ["bootcmd", "runcmd"]
+        )
         for file in self.cloud_files():
             for number, line in commands_under(self.node.lines(file), keys):
                 yield file, number, line
-        for folder in folders:
-            for path in self.node.files_in("/var/lib/cloud/scripts/" + folder):
+        for folder in self.cloud_folders():
+            for path in self.node.files_in(folder):
                 yield path, 0, path
+
+    def cloud_folders(self) -> "Iterator[str]":
+        """Folders of scripts of each boot, and of those that run again or did not run yet."""
+        yield from EACH_BOOT
+        lines = [line for file in self.cloud_files() for _, line in self.node.lines(file)]
+        for folder, (mark, module) in ONCE.items():
+            is_done = any(
+                self.exists(top + "/sem/config_" + mark + end)
+                for top, end in ((INSTANCE, ""), ("/var/lib/cloud", ".once"))
+            )
+            if not is_done or any(module in line and "always" in line for line in lines):
+                yield folder
 
     def cloud_files(self) -> "list[str]":
         return [

@@ -3,15 +3,17 @@
 The search covers tmpfiles.d, sysctl.d, sysfs.conf, modprobe.d, modules-load.d; services that are
 enabled or running, transient, or started by a timer, a path, a socket, a device or another unit
 (Wants= and the like), with their drop-ins and the variables of their commands; cron, run-parts,
-rc.local, udev rules; the hooks of Slurm, cloud-init and network dispatchers; the scripts that all
-of these call, three deep; tuned's profile and its scripts; cpupower and the like. DCGM manages
-settings if it is configured to, not by running. Files named nodevet-* are nodevet's own.
+rc.local, SysV scripts, systemd's generators, udev rules; the hooks of Slurm, cloud-init, network
+dispatchers, ifupdown, dhclient and modprobe; programs of supervisord; the scripts that all of these
+call, three deep; tuned's profile and its scripts; cpupower and the like. DCGM manages settings if
+it is configured to, not by running. Files named nodevet-* are nodevet's own.
 
 A unit counts, with all its drop-ins, if it is started at boot or runs now. The drop-ins of other
 units change nothing.
 
-The search does not cover what a compiled program does by itself, user managers, at(1), and commands
-from elsewhere over SSH. `agents` names configuration managers, which manage the whole node.
+The search does not cover what a compiled program does by itself, user managers, at(1), profiles of
+login shells, and commands from elsewhere over SSH. `agents` names configuration managers, which
+manage the whole node.
 """
 
 import fnmatch
@@ -23,6 +25,7 @@ from nodevet.remote.managers.hooks import Hooks
 from nodevet.remote.managers.node_files import NodeFiles
 from nodevet.remote.managers.patterns import names_key, pins
 from nodevet.remote.managers.programs import Programs
+from nodevet.remote.managers.startup import Startup
 from nodevet.remote.managers.tuned import TunedProfile
 from nodevet.remote.managers.units import UnitFiles
 from nodevet.remote.program import ToolError
@@ -75,9 +78,10 @@ class Survey(object):
         self.node = NodeFiles(root)
         self.units = UnitFiles(self.node)
         self.programs = Programs(self.node)
-        self.hooks = Hooks(self.node, self.units.services, self.is_live)
+        self.hooks = Hooks(self.node, self.units, self.is_live)
         self.profile = TunedProfile(self.node) if self.is_live("tuned.service") else None
-        self.run_for_site = self.hooks.rows() + list(self.profile.scripts() if self.profile else ())
+        self.run_for_site = self.hooks.rows() + list(Startup(self.node, self.is_live).rows())
+        self.run_for_site += self.profile.scripts() if self.profile else ()
 
     def managers(self, patterns: "Patterns") -> "list[str]":
         places = []

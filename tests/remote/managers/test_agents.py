@@ -48,6 +48,10 @@ RUNNING = [
     ({**started("chef-client"), "/etc/chef/client.rb": "interval 900\n"}, "chef", 900),
     (started("cinc", "[Service]\nExecStart=cinc-client -i 600 -s 60\n"), "chef", 600),
     (started("cf-execd"), "cfengine", None),
+    ({"/etc/cron.d/rudder-agent": "0,30 * * * * root rudder agent run\n"}, "rudder", 1800),
+    (started("cmd"), "base command manager", None),
+    (started("wwclient"), "warewulf", None),
+    (started("google-startup-scripts"), "start-up script of google cloud", None),
 ]
 NOT_RUNNING: list[dict[str, str]] = [
     {},

@@ -15,6 +15,7 @@ UNITS = "/etc/systemd/system/"
 WANTS = UNITS + "multi-user.target.wants/"
 CLOUD = {"/usr/lib/systemd/system/cloud-init.service": "[Service]\nExecStart=/usr/bin/cloud-init\n"}
 INSTANCE = "/var/lib/cloud/instance"
+DONE = INSTANCE + "/sem/config_"
 Tree = Callable[[dict[str, str]], Path]
 
 
@@ -28,6 +29,8 @@ def started(name: str) -> dict[str, str]:
 
 
 SLURM, TUNED = started("slurmd"), started("tuned")
+SLURMD = "/usr/lib/systemd/system/slurmd.service"
+ELSEWHERE = {"/x/etc/slurm.conf": "Prolog=/opt/p\n", "/opt/p": CAP}
 SEEN = [
     pytest.param(
         {**SLURM, "/etc/slurm/slurm.conf": "Prolog=/etc/slurm/p.sh # x\n", "/etc/slurm/p.sh": CAP},
@@ -73,6 +76,124 @@ SEEN = [
         POWER,
         ["/opt/p:2"],
         id="slurmd without a unit",
+    ),
+    pytest.param(
+        {**SLURM, **ELSEWHERE, SLURMD: "[Service]\nExecStart=/bin/slurmd -f /x/etc/slurm.conf\n"},
+        POWER,
+        ["/opt/p:2"],
+        id="a configuration that slurmd names",
+    ),
+    pytest.param(
+        {
+            **SLURM,
+            **ELSEWHERE,
+            SLURMD: "[Service]\nEnvironmentFile=-/etc/default/slurmd\nExecStart=slurmd $OPT\n",
+            "/etc/default/slurmd": "OPT='-f /x/etc/slurm.conf'\n",
+        },
+        POWER,
+        ["/opt/p:2"],
+        id="a configuration that slurmd's options name",
+    ),
+    pytest.param(
+        {
+            **SLURM,
+            **ELSEWHERE,
+            SLURMD: "[Service]\nExecStart=slurmd\nEnvironment=SLURM_CONF=/x/etc/slurm.conf\n",
+        },
+        POWER,
+        ["/opt/p:2"],
+        id="SLURM_CONF",
+    ),
+    pytest.param(
+        {**SLURM, **ELSEWHERE, SLURMD: "[Service]\nExecStart=/x/sbin/slurmd -D\n"},
+        POWER,
+        ["/opt/p:2"],
+        id="slurmd of another prefix, as in AWS ParallelCluster",
+    ),
+    pytest.param(
+        {
+            "/proc/7/status": "Name:\tslurmd\nUid:\t0\t0\t0\t0\n",
+            "/proc/7/cmdline": "/x/sbin/slurmd\0-D\0",
+            **ELSEWHERE,
+        },
+        POWER,
+        ["/opt/p:2"],
+        id="slurmd of another prefix without a unit",
+    ),
+    pytest.param(
+        SLURM,
+        POWER,
+        ["/etc/slurm/slurm.conf: cannot be read: slurmd runs, and its configuration is not found"],
+        id="slurmd whose configuration is not found",
+    ),
+    pytest.param(
+        {**CLOUD, f"{INSTANCE}/boothooks/part-001": CAP},
+        POWER,
+        [f"{INSTANCE}/boothooks/part-001:2"],
+        id="a boothook",
+    ),
+    pytest.param(
+        {
+            **CLOUD,
+            DONE + "scripts_user": "",
+            f"{INSTANCE}/scripts/part-001": CAP,
+            "/etc/cloud/cloud.cfg": "cloud_final_modules:\n - [scripts-user, always]\n",
+        },
+        POWER,
+        [f"{INSTANCE}/scripts/part-001:2"],
+        id="user data that runs at each boot",
+    ),
+    pytest.param(
+        {**CLOUD, f"{INSTANCE}/scripts/vendor/part-001": CAP},
+        POWER,
+        [f"{INSTANCE}/scripts/vendor/part-001:2"],
+        id="vendor data that was not run yet",
+    ),
+    pytest.param(
+        {**CLOUD, "/etc/cloud/cloud.cfg.d/9.cfg": "'bootcmd':\n - nvidia-smi -pl 500\n"},
+        POWER,
+        ["/etc/cloud/cloud.cfg.d/9.cfg:2"],
+        id="a key in quotes",
+    ),
+    pytest.param(
+        {
+            **started("networking"),
+            "/etc/network/interfaces": "iface eth0 inet dhcp\n  post-up nvidia-smi -pl 500\n",
+            "/etc/network/interfaces.d/1": "iface eth1 inet dhcp\n  up /opt/p\n",
+            "/opt/p": CAP,
+            "/etc/dhcp/dhclient-exit-hooks.d/gpu": CAP,
+        },
+        POWER,
+        ["/etc/dhcp/dhclient-exit-hooks.d/gpu:2", "/etc/network/interfaces:2", "/opt/p:2"],
+        id="commands of ifupdown, hooks of dhclient",
+    ),
+    pytest.param(
+        {"/etc/init.d/gpu": CAP, "/etc/rc3.d/S01gpu": "-> ../init.d/gpu"},
+        POWER,
+        ["/etc/init.d/gpu:2"],
+        id="a SysV script",
+    ),
+    pytest.param(
+        {"/etc/modprobe.d/x.conf": "install a modprobe -i a && nvidia-smi -pl 500\n"},
+        POWER,
+        ["/etc/modprobe.d/x.conf:1"],
+        id="a command of modprobe",
+    ),
+    pytest.param(
+        {"/etc/systemd/system-generators/gpu": CAP},
+        POWER,
+        ["/etc/systemd/system-generators/gpu:2"],
+        id="a generator",
+    ),
+    pytest.param(
+        {
+            **started("supervisor"),
+            "/etc/supervisor/conf.d/gpu.conf": "[program:gpu]\ncommand=/opt/p\n",
+            "/opt/p": CAP,
+        },
+        POWER,
+        ["/opt/p:2"],
+        id="a program of supervisord",
     ),
     pytest.param(
         {
@@ -222,6 +343,35 @@ FREE = [
         id="runcmd was run",
     ),
     pytest.param({"/etc/NetworkManager/dispatcher.d/9": CAP}, id="no NetworkManager"),
+    pytest.param(ELSEWHERE, id="no slurmd"),
+    pytest.param(
+        {
+            **CLOUD,
+            **dict.fromkeys([DONE + "scripts_user", DONE + "scripts_vendor"], ""),
+            f"{INSTANCE}/scripts/part-001": CAP,
+            f"{INSTANCE}/scripts/vendor/part-001": CAP,
+            "/etc/cloud/cloud.cfg": "cloud_final_modules: [scripts-user]\n",
+        },
+        id="user data and vendor data were run",
+    ),
+    pytest.param(
+        {
+            "/etc/network/interfaces": "iface eth0 inet dhcp\n  up nvidia-smi -pl 500\n",
+            "/etc/dhcp/dhclient-exit-hooks.d/gpu": CAP,
+            "/etc/supervisor/conf.d/gpu.conf": "[program:gpu]\ncommand=nvidia-smi -pl 5\n",
+        },
+        id="no ifupdown, no supervisord",
+    ),
+    pytest.param(
+        {
+            "/etc/init.d/off": CAP,
+            "/etc/rc3.d/K01off": "-> ../init.d/off",
+            "/etc/init.d/unit": CAP,
+            "/etc/rc3.d/S01unit": "-> ../init.d/unit",
+            UNITS + "unit.service": "-> /dev/null",
+        },
+        id="SysV scripts that are off, or whose unit is masked",
+    ),
     pytest.param(
         {
             **TUNED,

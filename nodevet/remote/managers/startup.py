@@ -1,0 +1,75 @@
+"""What older ways of starting run: SysV scripts, generators, ifupdown, modprobe, supervisord.
+
+Each row is (file, line number, command), as in hooks.py.
+"""
+
+import re
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, Iterator
+
+    from nodevet.remote.managers.node_files import NodeFiles
+
+RUN_LEVELS = ("/etc/rc2.d", "/etc/rc3.d", "/etc/rc4.d", "/etc/rc5.d", "/etc/rcS.d")
+RUN_LEVELS += tuple(path.replace("/etc/", "/etc/rc.d/") for path in RUN_LEVELS)
+STARTED = re.compile(r"S\d\d(.+)\Z")
+INIT = ("/etc/init.d/", "/etc/rc.d/init.d/")
+GENERATORS = ("/etc/systemd/system-generators", "/usr/local/lib/systemd/system-generators")
+INTERFACES = "/etc/network/interfaces"
+IF_COMMAND = re.compile(r"\s*(?:pre-up|up|post-up|down|pre-down|post-down)\s+(.*)")
+MODULE_COMMAND = re.compile(r"\s*(?:install|remove)\s+\S+\s+(.*)")
+SUPERVISORS = ("supervisor.service", "supervisord.service")
+SUPERVISED = (
+    "/etc/supervisor/supervisord.conf",
+    "/etc/supervisor/conf.d/*.conf",
+    "/etc/supervisord.conf",
+    "/etc/supervisord/conf.d/*.conf",
+    "/etc/supervisord.d/*.ini",
+    "/etc/supervisord.d/*.conf",
+)
+SUPERVISED_COMMAND = re.compile(r"\s*command\s*=\s*(.*)")
+
+
+class Startup(object):
+    """`is_live(service)`: whether it runs or is started at boot."""
+
+    def __init__(self, node: "NodeFiles", is_live: "Callable[[str], bool]") -> None:
+        self.node = node
+        self.is_live = is_live
+
+    def rows(self) -> "Iterator[tuple[str, int, str]]":
+        yield from self.sysv()
+        for folder in GENERATORS:
+            for path in self.node.files_in(folder):
+                yield path, 0, path
+        if self.is_live("networking.service"):
+            paths = [INTERFACES, *self.node.files_in(INTERFACES + ".d")]
+            yield from self.matching_lines(IF_COMMAND, paths)
+        yield from self.matching_lines(MODULE_COMMAND, self.node.drop_in_folder("modprobe.d"))
+        if any(map(self.is_live, SUPERVISORS)):
+            files = [path for pattern in SUPERVISED for path in self.node.matching(pattern)]
+            yield from self.matching_lines(SUPERVISED_COMMAND, files)
+
+    def sysv(self) -> "Iterator[tuple[str, int, str]]":
+        """Scripts that systemd-sysv-generator(8) starts: those without a unit of the same name."""
+        links = [STARTED.match(name) for level in RUN_LEVELS for name in self.node.entries(level)]
+        for name in sorted({link.group(1) for link in links if link}):
+            if not self.has_unit(name + ".service"):
+                for path in (top + name for top in INIT):
+                    if self.node.is_file(path):
+                        yield path, 0, path
+
+    def has_unit(self, name: str) -> bool:
+        """Whether there is a unit, masked or not."""
+        folders = ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
+        return any(name in self.node.entries(folder) for folder in folders)
+
+    def matching_lines(
+        self, pattern: "re.Pattern[str]", paths: "list[str]"
+    ) -> "Iterator[tuple[str, int, str]]":
+        for path in paths:
+            for number, line in self.node.lines(path):
+                match = pattern.match(line)
+                if match:
+                    yield path, number, match.group(1)
