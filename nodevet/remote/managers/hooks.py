@@ -95,7 +95,7 @@ class Hooks(object):
         if not self.has_slurmd():
             return
         waiting = [path for path in self.slurm_files() if self.node.text(path)]
-        if not waiting:
+        if not waiting and self.slurmd_commands():
             self.node.unread[SLURM[0]] = "slurmd runs, and its configuration is not found"
         visited: "list[str]" = []
         while waiting and len(visited) < MOST_INCLUDED:
@@ -113,7 +113,7 @@ class Hooks(object):
 
     def slurm_files(self) -> "list[str]":
         """Where slurm.conf may lie: -f, SLURM_CONF and the prefix of slurmd, and usual paths."""
-        commands = [line for name, line in root_processes(self.node.root) if name == "slurmd"]
+        commands = self.slurmd_commands()
         paths = []
         if SLURMD in self.services:
             commands += [command for _, _, command in self.units.commands(SLURMD)]
@@ -127,7 +127,11 @@ class Hooks(object):
         """Whether slurmd runs, by its unit; without a unit by its process."""
         if SLURMD in self.services:
             return self.is_live(SLURMD)
-        return "slurmd" in {name for name, _ in root_processes(self.node.root)}
+        return bool(self.slurmd_commands())
+
+    def slurmd_commands(self) -> "list[str]":
+        """The command lines of root's processes of this name."""
+        return [line for name, line in root_processes(self.node.root) if name == "slurmd"]
 
     def paths(self, pattern: str, folder: str) -> "list[str]":
         """The files that a path names; its last part may be a pattern."""

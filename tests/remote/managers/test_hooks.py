@@ -30,6 +30,10 @@ def started(name: str) -> dict[str, str]:
 
 SLURM, TUNED = started("slurmd"), started("tuned")
 SLURMD = "/usr/lib/systemd/system/slurmd.service"
+RUNNING = {
+    "/proc/7/status": "Name:\tslurmd\nUid:\t0\t0\t0\t0\n",
+    "/proc/7/cmdline": "slurmd\0",
+}
 ELSEWHERE = {"/x/etc/slurm.conf": "Prolog=/opt/p\n", "/opt/p": CAP}
 SEEN = [
     pytest.param(
@@ -111,17 +115,13 @@ SEEN = [
         id="slurmd of another prefix, as in AWS ParallelCluster",
     ),
     pytest.param(
-        {
-            "/proc/7/status": "Name:\tslurmd\nUid:\t0\t0\t0\t0\n",
-            "/proc/7/cmdline": "/x/sbin/slurmd\0-D\0",
-            **ELSEWHERE,
-        },
+        {**RUNNING, "/proc/7/cmdline": "/x/sbin/slurmd\0-D\0", **ELSEWHERE},
         POWER,
         ["/opt/p:2"],
         id="slurmd of another prefix without a unit",
     ),
     pytest.param(
-        SLURM,
+        {**SLURM, **RUNNING},
         POWER,
         ["/etc/slurm/slurm.conf: cannot be read: slurmd runs, and its configuration is not found"],
         id="slurmd whose configuration is not found",
@@ -344,6 +344,7 @@ FREE = [
     ),
     pytest.param({"/etc/NetworkManager/dispatcher.d/9": CAP}, id="no NetworkManager"),
     pytest.param(ELSEWHERE, id="no slurmd"),
+    pytest.param(SLURM, id="a slurmd that is not configured and does not run"),
     pytest.param(
         {
             **CLOUD,
