@@ -5,11 +5,15 @@ of a report, bidi marks that swap words, surrogates that no file can hold. Each 
 visible escape.
 """
 
+import re
 import unicodedata
 
 ELLIPSIS = "…"
 LONGEST = 80  # columns of foreign text that a message repeats
 LINE_BYTES = 4096  # of a program's output, which are searched for its last line
+
+
+LOOKS_ESCAPED = re.compile(r"\\(?:[nrt]|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})")
 
 
 def plain(text: str) -> str:
@@ -22,6 +26,20 @@ def plain(text: str) -> str:
         return text
     escaped = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     return "".join(escaped)
+
+
+def marked(text: str) -> str:
+    """`plain`, where text that looks like an escape is told from one.
+
+    >>> print(marked("a\\tb"), marked("a\\\\tb"), sep="\\n")
+    a\\tb
+    a\\tb  (no character is escaped)
+    """
+    if not LOOKS_ESCAPED.search(text):
+        return plain(text)
+    escaped = sum(not character.isprintable() for character in text)
+    verb = "characters are" if escaped > 1 else "character is"
+    return f"{plain(text)}  ({escaped or 'no'} {verb} escaped)"
 
 
 def block(text: str) -> str:

@@ -16,7 +16,7 @@ from itertools import groupby
 from operator import or_
 from typing import TYPE_CHECKING, TypeAlias
 
-from nodevet.base.printable import plain
+from nodevet.base.printable import marked
 from nodevet.evidence.document import Evidence
 from nodevet.resource import unit
 from nodevet.resource.core import (
@@ -206,18 +206,20 @@ def may_change(actions: Sequence[Action], resources: Collection[Resource], other
     ):
         return True
     names = {action.resource.name for action in actions if action.resource}
-    return any(_is_open(action, names) for action in actions)
+    return any(_is_open(action, names, other) for action in actions)
 
 
-def _is_open(action: Action, names: Collection[str]) -> bool:
-    """Whether an action may change what its step does not name. `names`: of what the step writes;
-    a unit that it writes itself is its own."""
+def _is_open(action: Action, names: Collection[str], other: Resource) -> bool:
+    """Whether an action may change a resource that its step does not name. `names`: of what the
+    step writes; a unit that it writes itself is its own."""
     if isinstance(action, RunCommand):
         return not any(kind.names_all(action.words) for kind in KINDS.values())
     if not isinstance(action, unit.SetUnit) or not action.runs:
         return False
-    is_known = any(action.name in kind.services for kind in KINDS.values())
-    return not is_known and f"{unit.FOLDER}{action.name}" not in names
+    kinds = [name for name, kind in KINDS.items() if action.name in kind.services]
+    if kinds:
+        return other.kind in kinds
+    return f"{unit.FOLDER}{action.name}" not in names
 
 
 def restarts(actions: Sequence[Action]) -> bool:
@@ -238,7 +240,7 @@ def diff(actions: Sequence[Action], before: Sequence[State]) -> Iterator[str]:
 def _command(action: RunCommand) -> str:
     """A command as a shell reads it, with its time limit as a comment."""
     limit = f"  # for up to {action.seconds} s" if action.seconds is not None else ""
-    return f"$ {plain(shlex.join(action.words))}{limit}"
+    return f"$ {marked(shlex.join(action.words))}{limit}"
 
 
 def after_reset(evidence: Evidence) -> Evidence:

@@ -133,7 +133,7 @@ class Kind:
     is_setting = False
     """Whether it stays as it was set until something else sets it."""
     services: frozenset[str] = frozenset()
-    """Services that change only resources of this kind, which their step names."""
+    """Services that change only resources of this kind."""
     hides_gpus = False
     """Whether NVML may fail after a change until the node reboots."""
 

@@ -13,7 +13,7 @@ from msgspec import UNSET, Meta, UnsetType, to_builtins
 from msgspec.structs import replace
 
 from nodevet.base.bounds import Text
-from nodevet.base.printable import plain
+from nodevet.base.printable import marked, plain
 from nodevet.resource.core import (
     Action,
     ActionError,
@@ -292,7 +292,7 @@ def _diff(action: WriteFile, before: State | None) -> Iterator[str]:
     yield f"--- {head}"
     yield f"+++ {'/dev/null' if new is None else path}"
     diff_lines = list(difflib.unified_diff(_lines(old), _lines(new), lineterm="", n=CONTEXT))[2:]
-    yield from (line if line.startswith("@@") else plain(line) for line in diff_lines)
+    yield from (line if line.startswith("@@") else marked(line) for line in diff_lines)
     if before and before.exists and isinstance(before.value, Mapping):
         old_properties = _properties(*(before.value.get(key) for key in ("mode", "owner", "group")))
     else:

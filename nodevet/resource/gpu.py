@@ -35,6 +35,7 @@ _PAIR_COMMANDS = {  # first field: the command that sets both, and the one that 
     "app_clock_memory_mhz": ("-ac", "-rac"),
 }
 _SWITCHES = {"persistence_mode": "-pm", "ecc_pending": "-e", "mig_pending": "-mig"}
+_RESETS = {"-r", "--gpu-reset"}
 _MODES = {"DEFAULT": "0", "EXCLUSIVE_THREAD": "1", "PROHIBITED": "2", "EXCLUSIVE_PROCESS": "3"}
 
 
@@ -87,7 +88,8 @@ class GpuKind(Kind):
         return other.kind == resource.kind and _parts(resource)[0] == _parts(other)[0]
 
     def names_all(self, words: Sequence[str]) -> bool:
-        return words[:1] == ("nvidia-smi",)
+        """Without -i it changes all GPUs; a reset takes those along that NVLink connects."""
+        return words[:1] == ("nvidia-smi",) and "-i" in words and not _RESETS & set(words)
 
     def restore(
         self, before: State, siblings: Sequence[State], actions: Sequence[Action]

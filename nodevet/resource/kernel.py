@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from nodevet.base.bounds import FileText
-from nodevet.base.printable import plain
+from nodevet.base.printable import marked, plain
 from nodevet.resource.core import (
     Action,
     ActionError,
@@ -77,7 +77,7 @@ class KernelKind(Kind):
         for action in actions:
             if isinstance(action, WriteKernel):
                 old = _old_value(before.get(action.resource))
-                groups.setdefault((old, plain(action.value)), []).append(action.path)
+                groups.setdefault((old, marked(action.value)), []).append(action.path)
         for (old, new), paths in groups.items():
             for path in fold_paths(paths):
                 yield f"-{path}: {old}"

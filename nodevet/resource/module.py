@@ -10,6 +10,7 @@ from nodevet.resource.core import (
     Action,
     Form,
     Kind,
+    Resource,
     RestoreError,
     RunCommand,
     State,
@@ -27,8 +28,18 @@ class ModuleState(Form, frozen=True, kw_only=True):
     brings: Annotated[tuple[Text, ...], bounds.MODULES]
 
 
+_DRIVER = ("nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm")  # the others load the first
+
+
 class ModuleKind(Kind):
     form = ModuleState
+
+    def couples(self, resource: Resource, other: Resource) -> bool:
+        """NVIDIA's driver loses the settings of its GPUs; a driver of cpufreq brings its own."""
+        if resource.name in _DRIVER:
+            return other.kind == "gpu"
+        drives_cpufreq = any(word in resource.name for word in ("cpufreq", "pstate"))
+        return drives_cpufreq and "/cpufreq/" in other.name
 
     def names_all(self, words: Sequence[str]) -> bool:
         return words[:1] == ("modprobe",)

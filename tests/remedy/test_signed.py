@@ -171,6 +171,25 @@ def test_e27_every_field_that_is_signed_is_shown_or_the_plan_is_refused(
     assert look(DOCUMENT, view) == seen  # no difference comes with time
 
 
+LITERAL, ESCAPE = "\\x1b", "\x1b"
+
+
+@pytest.mark.parametrize("view", [View.DIFF, View.FULL])
+@pytest.mark.parametrize(("action", "key"), [(0, "content"), (2, "value"), (3, "words")])
+def test_e27_an_escape_is_told_from_the_characters_that_show_it(
+    look: Any, view: View, action: int, key: str
+) -> None:
+    seen = []
+    for text in (LITERAL, ESCAPE):
+        document = copy.deepcopy(DOCUMENT)
+        for each in document["steps"]:
+            old = each["actions"][action + 1][key]
+            each["actions"][action + 1][key] = [*old, text] if key == "words" else f"{text}\n"
+        seen.append(look(document, view))
+    assert seen[0] != seen[1]
+    assert ESCAPE not in seen[1] and [" escaped)" in text for text in seen] == [True, False]
+
+
 def test_e27_a_resource_that_no_action_names_is_refused_with_its_name() -> None:
     stray = Resource(kind="unit", name="sshd.service")
     first, second = PLAN.steps

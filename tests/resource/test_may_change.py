@@ -19,6 +19,10 @@ def kernel(path: str) -> Resource:
     return Resource(kind="kernel", name=path)
 
 
+def module(name: str) -> Resource:
+    return Resource(kind="module", name=name)
+
+
 CAN: list[tuple[tuple[Action, ...], tuple[Resource, ...], Resource]] = [
     ((WriteKernel(path=THP, value="never"),), (kernel(THP),), kernel(THP)),
     ((WriteKernel(path=GOVERNOR, value="x"),), (kernel(GOVERNOR),), kernel(PREFERENCE)),
@@ -39,6 +43,23 @@ CAN: list[tuple[tuple[Action, ...], tuple[Resource, ...], Resource]] = [
     ((RunCommand(words=("sh", "-c", "x")),), (), POWER),
     ((RunCommand(words=("systemd-tmpfiles", "--create")),), (), kernel(THP)),
     ((RunCommand(words=()),), (), POWER),
+    (
+        (RunCommand(words=("nvidia-smi", "-pl", "500")),),
+        (setting("GPU-2", "power_limit_mw"),),
+        POWER,
+    ),
+    ((RunCommand(words=("nvidia-smi", "-i", "GPU-2", "-r")),), (setting("GPU-2", "x"),), POWER),
+    (
+        (SetUnit(name="nvidia-persistenced.service", restart=True),),
+        (setting("GPU-2", "persistence_mode"),),
+        POWER,
+    ),
+    ((RunCommand(words=("modprobe", "-r", "nvidia_uvm")),), (module("nvidia_uvm"),), POWER),
+    (
+        (RunCommand(words=("modprobe", "acpi_cpufreq")),),
+        (module("acpi_cpufreq"),),
+        kernel(GOVERNOR),
+    ),
 ]
 CANNOT: list[tuple[tuple[Action, ...], tuple[Resource, ...], Resource]] = [
     ((WriteKernel(path=THP, value="never"),), (kernel(THP),), kernel(GOVERNOR)),
@@ -66,6 +87,8 @@ CANNOT: list[tuple[tuple[Action, ...], tuple[Resource, ...], Resource]] = [
         kernel(THP),
     ),
     ((RunCommand(words=("swapoff", "--all")),), (), kernel(GOVERNOR)),
+    ((RunCommand(words=("modprobe", "nvidia_peermem")),), (module("nvidia_peermem"),), kernel(THP)),
+    ((RunCommand(words=("modprobe", "ib_umad")),), (module("ib_umad"),), POWER),
 ]
 
 
