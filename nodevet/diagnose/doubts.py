@@ -14,8 +14,11 @@ POLLING = 40.0  # percent of the power limit, below which a busy GPU may only po
 FEW_TICKS = 0.1  # CPUs
 NO_SYSTEM = 1.0  # percent of the job's CPU time
 STARVED = 20.0  # percent of the time
-SERVING = ("epoll", "ep_poll", "recv", "sk_wait", "stream_data_wait", "inet_csk_accept")
-"""Parts of names of kernel functions in which an idle server sleeps."""
+SERVING = (
+    *("poll", "select", "recv", "sk_wait", "stream_data_wait", "wait_for_more_packets", "accept"),
+    *("cqring_wait", "tty_read", "pipe_read", "nanosleep", "sigtimedwait"),
+)
+"""Parts of names of kernel functions in which an idle server, or an idle notebook, sleeps."""
 
 Figures = Mapping[str, Figure]
 

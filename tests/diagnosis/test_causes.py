@@ -427,6 +427,20 @@ def test_e30_what_a_figure_contradicts_is_medium_at_most_and_says_so(name: str) 
     assert found.sentence.endswith(but)
 
 
+IDLE = (
+    *("poll_schedule_timeout.constprop.0", "do_select", "io_cqring_wait", "n_tty_read"),
+    *("__skb_wait_for_more_packets", "unix_accept", "hrtimer_nanosleep", "do_sigtimedwait"),
+    *("pipe_read", "tcp_recvmsg_locked", "unix_stream_data_wait", "do_epoll_wait"),
+)
+
+
+@pytest.mark.parametrize("place", IDLE)
+def test_e30_a_job_that_may_just_be_idle_is_not_surely_stuck(place: str) -> None:
+    found = told(sections([SERVER], [process(threads=[thread(10, waits={place: LOOKS})])]))
+    assert (found.causes, found.confidence) == ((Cause.STUCK,), Confidence.MEDIUM), found.sentence
+    assert found.sentence.endswith(f"; but an idle server also sleeps in {place}")
+
+
 def test_e30_without_a_contradiction_it_is_as_sure_as_before() -> None:
     """The same causes, of jobs that give no reason to doubt."""
     busy = told(sections([gpu(97, power_mw=[600000] * LOOKS)]))

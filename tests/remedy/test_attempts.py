@@ -64,6 +64,7 @@ def test_attempts_of_real_runs_are_counted(world: Callable[..., Any]) -> None:
     assert not runs_with_failure(found, "n1", "pages", "another machine of that name")
     assert not runs_with_failure(found, "n2", "pages", w.boxes["n2"].machine_id)
     assert not runs_with_failure(found, "n1", "other", machine)
+    assert runs_with_failure(found, "n1.site", "pages", machine) == ("plan0001-1", "plan0001-2")
 
 
 def test_attempts_outside_the_window_do_not_count(tmp_path: Path) -> None:
@@ -146,3 +147,16 @@ def test_attempts_what_failed_twice_is_withheld_with_its_runs(
     assert f"  pages  1 finding  n1  {why}" in drawn(unplanned_blocks(proposal))
     again = replace(rules, failed=())
     assert draft([node], w.catalog, again).candidates and state(()).run is None
+
+
+def test_e25_a_failure_counts_for_its_machine_by_any_name_and_once_for_each_run() -> None:
+    def failure(run: str, host: str, machine: str = "m1") -> Failure:
+        return Failure(run=run, host=host, fix="pages", machine_id=machine)
+
+    known = [failure("1", "gpu3"), failure("1", "gpu3.site"), failure("2", "10.0.0.3")]
+    assert runs_with_failure(known, "gpu003", "pages", "m1") == ("1", "2")
+    assert runs_with_failure(known, "gpu3", "pages", "m2") == ()
+    assert runs_with_failure(known[:2], "gpu3", "pages", "m1") == ()
+    unread = [failure("1", "gpu3", ""), failure("2", "gpu3", ""), failure("3", "gpu4", "")]
+    assert runs_with_failure(unread, "gpu3", "pages", "m1") == ("1", "2")
+    assert runs_with_failure([*known, *unread], "gpu4", "pages", "") == ()

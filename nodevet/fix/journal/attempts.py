@@ -98,10 +98,17 @@ def _is_before(at: str, since: datetime) -> bool:
 def runs_with_failure(
     known_failures: Iterable[Failure], host: str, fix: str, machine_id: str
 ) -> tuple[str, ...]:
-    """The runs in which a fix failed on this very node; empty if fewer than MOST."""
-    runs = tuple(
+    """The runs in which a fix failed on this very node, whatever the inventory called it then;
+    empty if fewer than MOST."""
+    runs = dict.fromkeys(
         failure.run
         for failure in known_failures
-        if (failure.host, failure.fix) == (host, fix) and failure.machine_id in ("", machine_id)
+        if failure.fix == fix and _is_node(failure, host, machine_id)
     )
-    return runs if len(runs) >= MOST else ()
+    return tuple(runs) if len(runs) >= MOST else ()
+
+
+def _is_node(failure: Failure, host: str, machine_id: str) -> bool:
+    if failure.machine_id and machine_id:
+        return failure.machine_id == machine_id
+    return failure.host == host and not failure.machine_id
