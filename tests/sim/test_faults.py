@@ -165,6 +165,33 @@ def test_a_healthy_node_of_every_profile_is_ok(
     assert len(findings) > 10
 
 
+BOARDS = {  # with NVLink: how many links a GPU has
+    "a100-sxm-40": 12,
+    "a100-sxm-80": 12,
+    "b200": 18,
+    "b300": 18,
+    "gb200": 18,
+    "gb300": 18,
+    "h100-sxm": 18,
+    "h200-sxm": 18,
+}
+
+
+@pytest.mark.parametrize("profile", BOARDS)
+def test_one_link_down_fails_by_the_number_of_the_board(
+    profile: str, read: Read, vetted: Callable[..., Findings]
+) -> None:
+    """Also if every GPU lost one: then none has fewer than the others."""
+    gpus = range(4 if profile.startswith("gb") else 8)
+    one = vetted(read(node(gpus=profile, faults={"nvlink-down": {"gpu": 3, "links": 1}})))
+    assert ("nvlink", "3") in wrong(one)
+    down = [{"nvlink-down": {"gpu": gpu, "links": 1}} for gpu in gpus]
+    findings = vetted(read(node(gpus=profile, faults=down)))
+    assert {("nvlink", str(gpu)) for gpu in gpus} <= wrong(findings)
+    (finding,) = (each for each in one if each.check == "nvlink" and each.verdict is Verdict.FAIL)
+    assert str(BOARDS[profile]) in str(finding.expected)
+
+
 ALL = [str(gpu) for gpu in range(8)]
 SEEN = {
     "driver-mismatch": {("kernel_modules", "nvidia")},
