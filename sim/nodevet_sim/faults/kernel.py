@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from nodevet_sim.description import LogLine
-from nodevet_sim.faults.gpu import AFTER
+from nodevet_sim.faults.gpu import AFTER, OneGpu
 from nodevet_sim.faults.params import FaultParams, NoParams
 from nodevet_sim.faults.patch import Healthy, Patch
 
@@ -177,6 +177,50 @@ def nic_failed(healthy: Healthy, want: LoggedNic) -> Patch:
     return Patch(log=(LogLine(f"{line} - reached miss count", want.after, 3),))
 
 
+class LoggedSxid(LoggedFault):
+    link: Annotated[int, Field(ge=0, le=63)] = 30
+
+
+def sxid(healthy: Healthy, want: LoggedSxid) -> Patch:
+    """An NVSwitch reports a fatal SXid: one of its links trained and failed.
+
+    `link`, 30; `after`, seconds after boot, 3.
+    """
+    line = "nvidia-nvswitch0: SXid (PCI:0000:83:00.0): 20034, Fatal"
+    return Patch(log=(LogLine(f"{line}, Link {want.link} LTSSM Fault Up", want.after),))
+
+
+class LoggedGpu(OneGpu):
+    after: Annotated[float, Field(ge=0)] = AFTER
+
+
+def xid_recovery(healthy: Healthy, want: LoggedGpu) -> Patch:
+    """The driver asks to drain and reset a GPU (Xid 154).
+
+    `gpu`; `after`, seconds after boot, 3.
+    """
+    bus = healthy.address(healthy.gpu(want.gpu)).rpartition(".")[0]
+    action = "GPU recovery action changed from 0x0 (None) to 0x4 (Drain and Reset)"
+    return Patch(log=(LogLine(f"NVRM: Xid (PCI:{bus}): 154, {action}", want.after),))
+
+
+class LoggedTimes(LoggedGpu):
+    times: Annotated[int, Field(ge=1, le=100)] = 5
+
+
+def xid_repeated(healthy: Healthy, want: LoggedTimes) -> Patch:
+    """Jobs on a GPU fault again and again (Xid 31).
+
+    `gpu`; `times`, one a minute, 5; `after`, of the first one, seconds after boot, 3.
+    """
+    bus = healthy.address(healthy.gpu(want.gpu)).rpartition(".")[0]
+    text = "Ch 00000008, intr 10000000. MMU Fault: ENGINE GRAPHICS GPCCLIENT_T1_0 faulted @ "
+    text += "0x7fab_12345000. Fault is of type FAULT_PDE ACCESS_TYPE_VIRT_READ"
+    line = f"NVRM: Xid (PCI:{bus}): 31, pid=4242, name=python3, {text}"
+    moments = (want.after + 60 * number for number in range(want.times))
+    return Patch(log=tuple(LogLine(line, moment) for moment in moments))
+
+
 def mce_uncorrected(healthy: Healthy, want: LoggedCpu) -> Patch:
     """The kernel log has an uncorrected memory error, which killed a process.
 
@@ -267,4 +311,7 @@ FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] 
     "oom-kill": (LoggedProcess, oom_kill),
     "rcu-stall": (LoggedFault, rcu_stall),
     "soft-lockup": (LoggedCpu, soft_lockup),
+    "sxid": (LoggedSxid, sxid),
+    "xid-recovery": (LoggedGpu, xid_recovery),
+    "xid-repeated": (LoggedTimes, xid_repeated),
 }
