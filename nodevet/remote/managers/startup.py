@@ -11,8 +11,9 @@ if TYPE_CHECKING:
 
     from nodevet.remote.managers.node_files import NodeFiles
 
-RUN_LEVELS = ("/etc/rc2.d", "/etc/rc3.d", "/etc/rc4.d", "/etc/rc5.d", "/etc/rcS.d")
-RUN_LEVELS += tuple(path.replace("/etc/", "/etc/rc.d/") for path in RUN_LEVELS)
+RUN_LEVELS = tuple(
+    "{}/rc{}.d".format(top, level) for top in ("/etc", "/etc/rc.d") for level in "2345S"
+)
 STARTED = re.compile(r"S\d\d(.+)\Z")
 INIT = ("/etc/init.d/", "/etc/rc.d/init.d/")
 GENERATORS = ("/etc/systemd/system-generators", "/usr/local/lib/systemd/system-generators")

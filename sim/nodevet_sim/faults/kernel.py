@@ -6,8 +6,8 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from nodevet_sim.description import LogLine
-from nodevet_sim.faults.gpu import AFTER, OneGpu
-from nodevet_sim.faults.params import FaultParams, NoParams
+from nodevet_sim.faults.gpu import AFTER
+from nodevet_sim.faults.params import FaultParams, NoParams, OneGpu
 from nodevet_sim.faults.patch import Healthy, Patch
 
 
