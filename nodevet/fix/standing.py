@@ -21,6 +21,7 @@ from nodevet.fix.journal.records import (
     StepReverting,
     StepVerified,
 )
+from nodevet.fix.journal.records import state as journal_state
 from nodevet.fix.model import Plan
 from nodevet.fix.moments import parse_time
 from nodevet.fixing.result import HostResult, Outcome, Result
@@ -61,6 +62,7 @@ class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
     in_hand: tuple[InHand, ...] = ()
     inventories: tuple[str, ...] = ()  # by which its hosts are reached; none: by their names
     expired: bool = False  # the plan, by now
+    drained: tuple[str, ...] = ()  # hosts that its drain hook took and did not give back
 
     @property
     def exit_code(self) -> int:
@@ -98,6 +100,7 @@ class StatusAnswer(msgspec.Struct, frozen=True, kw_only=True):
     waiting: tuple[str, ...]  # hosts that a run that goes on has not begun
     inventories: tuple[str, ...]  # by which its hosts are reached; none: by their names
     result: Result  # by the journal, as if its controller were gone
+    drained: tuple[str, ...] = ()  # hosts that its drain hook took and did not give back
 
 
 def answer(status: RunStatus) -> StatusAnswer:
@@ -115,6 +118,7 @@ def answer(status: RunStatus) -> StatusAnswer:
         waiting=tuple(host.host for host in status.waiting) if is_running else (),
         inventories=status.inventories,
         result=status.result,
+        drained=status.drained,
     )
 
 
@@ -149,6 +153,7 @@ def of_records(
         last=records[-1].at,
         result=result,
         in_hand=() if has_end else tuple(in_hand(plan, this_try)),
+        drained=tuple(name for name, host in journal_state(records).hosts.items() if host.is_taken),
     )
 
 

@@ -28,6 +28,7 @@ def status_sheet(status: RunStatus, now: datetime | None = None) -> Sheet:
         facts=(
             f"{start}, last record {_ago(status.last, now)}",
             *([f"stopped: {plain(result.stopped)}"] if result.stopped else []),
+            *([f"still drained by this run: {nodeset(status.drained)}"] if status.drained else []),
         ),
         blocks=(
             *ended_tables(_hosts(status, now)),

@@ -61,7 +61,8 @@ class Executor(Protocol):
     def act(self, host: str, action: AnyAction) -> ActResult:
         """After a WorkError nobody knows whether the action was done."""
 
-    def reboot(self, host: str, *, seconds: float) -> str:
-        """The new boot id, in a new session without a lock."""
+    def reboot(self, host: str, *, seconds: float, left: str = "") -> str:
+        """The new boot id, in a new session without a lock. `left`: the boot that something else
+        ends; empty: nodevet reboots the node."""
 
     def close(self, host: str) -> None: ...

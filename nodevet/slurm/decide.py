@@ -1,14 +1,14 @@
 """Which nodes are drained or resumed, and which are left as they are, and why. Pure."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from nodevet.base.age import seconds_of
 from nodevet.base.printable import brief
 from nodevet.model import HostOutcome, HostReport, Run, Status, Verdict
 from nodevet.slurm.nodes import ControllerNode
-from nodevet.slurm.reason import VISIT, parse, reason_text, troubles_of
+from nodevet.slurm.reason import PLAN, VISIT, parse, reason_text, troubles_of
 
 BUSY = "jobs run on it: a look after they end drains it"
 UNKNOWN_NODE = "Slurm has no node of this name"
@@ -53,18 +53,34 @@ def plan_drain(
 
 
 def plan_resume(
-    run: Run, nodes: Mapping[str, ControllerNode], machines: Mapping[tuple[str, str], str | None]
+    run: Run,
+    nodes: Mapping[str, ControllerNode],
+    machines: Mapping[tuple[str, str], str | None],
+    of_plans: Collection[str] = (),
 ) -> list[NodePlan]:
-    """What is done with each node that nodevet drained. `machines`: machine ids by run and host."""
+    """What is done with each node that nodevet drained. `machines`: machine ids by run and host.
+    `of_plans`: the ids of plans for which apply drained nodes that are resumed, too."""
     reports = {name: report for report in run.hosts for name in names_in_slurm(report.host)}
     plans = []
     for node in nodes.values():
         if node.is_drained and (own := node.own):
             report = reports.get(node.name)
             before = machines.get((own.run, report.host)) if report else None
-            why = "it is not in the run" if report is None else _unproven(run, report, node, before)
+            why = _kept_for_plan(own.run, of_plans)
+            if report is None:
+                why = why or "it is not in the run"
+            else:
+                why = why or _unproven(run, report, node, before)
             plans.append(NodePlan(node.name, node.reason, why))
     return plans
+
+
+def _kept_for_plan(run: str, plans: Collection[str]) -> str:
+    """Why a node stays drained that apply may be at work on; "" if it is not so."""
+    plan = run.removeprefix(PLAN)
+    if plan == run or plan in plans:
+        return ""
+    return f"apply drained it for plan {plan}; if no run of that plan goes on: resume --plan {plan}"
 
 
 def _failing(run: Run) -> Iterator[tuple[str, str]]:

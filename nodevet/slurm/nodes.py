@@ -10,7 +10,9 @@ DRAINED = frozenset({"drain", "drained", "draining"})
 OUT = frozenset({"down", "fail", "failing", "error"})
 WORKING = frozenset({"allocated", "mixed", "completing"})
 KEY = re.compile(r"(?:^| )(NodeName|State|CPUAlloc|Partitions)=(\S*)")
+REBOOTING = frozenset({"reboot", "reboot_requested", "reboot_issued"})
 STAMP = re.compile(r" \[([^\]@ ]+)@([0-9T:-]{19})\]")  # who gave a reason, and when
+REBOOTED = re.compile(r"(?: : reboot (?:issued|complete))+$")  # Slurm adds it to a reason
 
 
 class ControllerNode(NamedTuple):
@@ -33,6 +35,11 @@ class ControllerNode(NamedTuple):
     def is_out(self) -> bool:
         """Whether it takes no further job, for any reason."""
         return self.is_drained or not OUT.isdisjoint(self.states)
+
+    @property
+    def is_rebooting(self) -> bool:
+        """Whether Slurm reboots it, or is about to."""
+        return not REBOOTING.isdisjoint(self.states)
 
     @property
     def own(self) -> DrainReason | None:
@@ -67,10 +74,11 @@ def _node(row: str) -> ControllerNode:
     values = dict(KEY.findall(head))
     states = states_of(values.get("State", ""))
     stamp = STAMP.search(rest)
+    reason = rest[: stamp.start()] if stamp else rest.strip()
     return ControllerNode(
         name=values["NodeName"],
         states=states,
-        reason=rest[: stamp.start()] if stamp else rest.strip(),
+        reason=REBOOTED.sub("", reason) if reason.startswith(PREFIX) else reason,
         user=stamp[1] if stamp else "",
         since=stamp[2] if stamp else "",
         has_jobs=values.get("CPUAlloc", "0") != "0" or not WORKING.isdisjoint(states),

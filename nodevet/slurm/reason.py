@@ -2,7 +2,8 @@
 
     nodevet:local power_limit 490 W, expected 700 W (GPU 0-7); cpu_governor
 
-The first word names the run; `local` is the node's own health check. A part for each check follows,
+The first word names the run; `local` is the node's own health check, and `plan-ID` the plan that
+apply drained the node for. A part for each check follows,
 separated by `; `. Parts that do not fit are the names of their checks alone; if these do not fit,
 the line ends in `; ...`. Pure.
 """
@@ -17,12 +18,14 @@ from nodevet.vet.findings.fold import Line, lines
 
 PREFIX = "nodevet:"
 LOCAL = "local"
+PLAN = "plan-"
 PROLOG_ERROR = "Prolog error"  # what Slurm itself says of a prolog that failed
 VISIT = "visit"  # in place of a check: the node could not be vetted at all
 MORE = "..."
 LONGEST = 200  # characters of a reason
 LONGEST_PART = 140
-FORM = re.compile(r"nodevet:(local|[0-9]{8}T[0-9]{6}\.[0-9]{3}Z-[0-9a-f]{8}) (.+)")
+RUN = r"local|plan-[A-Za-z0-9]{8,16}|[0-9]{8}T[0-9]{6}\.[0-9]{3}Z-[0-9a-f]{8}"
+FORM = re.compile(f"nodevet:({RUN}) (.+)")
 CHECK = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 MARKS = str.maketrans({'"': "'", "`": "'"} | dict.fromkeys("$\\|[]&", "?"))
 

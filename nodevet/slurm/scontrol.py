@@ -1,6 +1,7 @@
 """Asks Slurm's controller, with a short deadline: if it is down, nothing waits for it."""
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -40,6 +41,17 @@ def drain(names: Sequence[str], reason: str) -> None:
 def resume(names: Sequence[str]) -> None:
     """Give these nodes back to Slurm. Raises SlurmError."""
     _run("scontrol", "update", f"NodeName={','.join(names)}", "State=RESUME")
+
+
+def reboots() -> bool:
+    """Whether slurm.conf has a RebootProgram. Raises SlurmError."""
+    found = re.search(r"^RebootProgram *= *(.*?) *$", _run("scontrol", "show", "config"), re.M)
+    return bool(found and found[1] not in ("", "(null)"))
+
+
+def reboot(name: str) -> None:
+    """Let Slurm reboot a drained node, which stays drained. Raises SlurmError."""
+    _run("scontrol", "reboot", name)
 
 
 def _run(program: str, *words: str) -> str:

@@ -122,6 +122,7 @@ class Box:
         self.machine_id = f"{sum(map(ord, name)):032x}"
         self.hostname = ""
         self.boots = 1
+        self.left = ""
         self.files: dict[str, tuple[str, int]] = {"/etc/motd": ("hello\n", 0o644)}
         self.kernel = {
             THP: "always",
@@ -335,8 +336,9 @@ class Model:
 
         return self._call(host, "act", do)
 
-    def reboot(self, host: str, *, seconds: float) -> str:
+    def reboot(self, host: str, *, seconds: float, left: str = "") -> str:
         def do(box: Box) -> str:
+            box.left = left
             box.reboot()
             box.session = True
             return box.boot_id

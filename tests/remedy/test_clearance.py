@@ -276,3 +276,77 @@ def test_d16_expiry_and_revocation_count_at_the_moment_of_asking(signed: Any) ->
     assert "has none" in it.closed(False)
     time.sleep(max(0.0, begun + 3.1 - time.monotonic()))
     assert "the plan expired at" in it.closed(False)
+
+
+OFFERING = """test $NODEVET_HOOK = drain && echo 'nodevet-hook: undrain reboot'
+echo "$NODEVET_HOOK $NODEVET_PLAN $NODEVET_CHECKS" >>{notes}
+{more}"""
+
+
+def offering(w: World, folder: Path, more: str = "") -> Callable[[], list[str]]:
+    """A drain hook that also reboots and gives back; what it was called for."""
+    notes = hooked(w, folder, OFFERING.format(notes=folder / "calls", more=more))
+    assert notes.read_text() == ""
+    w.terms = msgspec.structs.replace(w.terms, plan="plan0001")
+    return lambda: [line.split()[0] for line in (folder / "calls").read_text().splitlines()]
+
+
+def taken(w: World) -> list[str]:
+    """The hosts that the journal says are still to be given back."""
+    hosts = state(w.journal().records).hosts
+    return [name for name, host in hosts.items() if host.is_taken]
+
+
+def test_a_hook_that_offers_it_reboots_the_node_and_gives_it_back(
+    world: Callable[..., World], tmp_path: Path
+) -> None:
+    w = world()
+    plan, box = w.plan(), w.boxes["n1"]
+    calls = offering(w, tmp_path)
+    first = box.boot_id
+    result = w.node(plan, w.journal(), reboot=True)
+    assert result.outcome is Outcome.VERIFIED_AFTER_REBOOT and box.boots == 2, result
+    assert calls() == ["drain", "drain", "reboot", "undrain"]
+    assert box.left == first  # nodevet itself reboots nothing, and waits for the end of this boot
+    assert (tmp_path / "calls").read_text().startswith("drain plan0001 pages\n")
+    assert taken(w) == []
+
+
+def test_a_node_that_did_not_end_well_stays_drained_and_the_journal_knows(
+    world: Callable[..., World], tmp_path: Path
+) -> None:
+    w = world()
+    plan = w.plan()
+    calls = offering(w, tmp_path, "test $NODEVET_HOOK != undrain")
+    result = w.node(plan, w.journal(), reboot=True)
+    assert result.why.endswith("stays drained: the drain hook ended with 1"), result
+    assert taken(w) == ["n1"]
+    calls = offering(w, tmp_path)
+    again = w.node(plan, w.journal(), resume=True)
+    assert again.outcome.good, again
+    assert calls()[-1] == "undrain"
+    assert taken(w) == []
+
+
+def test_a_hook_that_is_killed_after_it_began_to_drain_gives_back(
+    world: Callable[..., World], tmp_path: Path
+) -> None:
+    w = world()
+    plan = w.plan()
+    calls = offering(w, tmp_path, "test $NODEVET_HOOK != drain || exec sleep 60")
+    w.terms = msgspec.structs.replace(w.terms, drain_seconds=0.5)
+    result = w.node(plan, w.journal(), reboot=True)
+    assert (result.outcome, w.boxes["n1"].writes) == (Outcome.REFUSED, 0)
+    assert "was killed" in result.why
+    assert calls() == ["drain", "undrain"]
+    assert taken(w) == []
+
+
+def test_a_reboot_that_the_hook_does_not_order_is_no_reboot(
+    world: Callable[..., World], tmp_path: Path
+) -> None:
+    w = world()
+    plan, box = w.plan(), w.boxes["n1"]
+    offering(w, tmp_path, "test $NODEVET_HOOK != reboot")
+    result = w.node(plan, w.journal(), reboot=True)
+    assert box.boots == 1 and "the drain hook ended with 1" in result.why, result

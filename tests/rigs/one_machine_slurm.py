@@ -79,16 +79,22 @@ class Slurm:
         """The jobs that run, by number."""
         return self.says("squeue", "-h", "-t", "RUNNING", "-o", "%i").split()
 
+    def boot_node(self) -> None:
+        """Start the daemon of the node as after a boot."""
+        self._daemons[1].terminate()
+        self._daemons[1].wait()
+        self._daemons[1] = self._start("slurmd", "-b")
+
     def stop(self) -> None:
         self.says("scancel", "--user", "root")
         for daemon in reversed(self._daemons):
             daemon.terminate()
             daemon.wait()
 
-    def _start(self, name: str) -> subprocess.Popen[bytes]:
+    def _start(self, name: str, *more: str) -> subprocess.Popen[bytes]:
         env = {**os.environ, "SLURM_CONF": str(self.conf)}
         with (self._folder / f"{name}.log").open("wb") as log:
-            return subprocess.Popen([name, "-D"], stdout=log, stderr=log, env=env)
+            return subprocess.Popen([name, "-D", *more], stdout=log, stderr=log, env=env)
 
 
 def _free_ports(count: int) -> list[int]:

@@ -50,7 +50,12 @@ NOT_ATTEMPTED = "not attempted: the run changed nothing there, so there is nothi
 CLOSED = "the run was rolled back: plan again"
 
 
-def host_end(result: HostResult, proofs: tuple[Proof, ...] = ()) -> HostEnd:
+def host_end(
+    result: HostResult,
+    proofs: tuple[Proof, ...] = (),
+    *,
+    given_back: bool = False,
+) -> HostEnd:
     """A node's result as a record of the journal, with the last verdicts of its checks."""
     return HostEnd(
         host=result.host,
@@ -65,6 +70,7 @@ def host_end(result: HostResult, proofs: tuple[Proof, ...] = ()) -> HostEnd:
             for step in result.steps
         ),
         proofs=proofs,
+        given_back=given_back,
     )
 
 

@@ -52,6 +52,7 @@ class HostBegin(Stamped, frozen=True, kw_only=True, tag="host-begin"):
     machine_id: str
     boot_id: str
     uptime_s: float | None = None
+    hook: tuple[str, ...] | None = None  # what the drain hook offers; None: it was not called
 
 
 class StepLooked(Stamped, frozen=True, kw_only=True, tag="step-looked"):
@@ -149,6 +150,7 @@ class HostEnd(Stamped, frozen=True, kw_only=True, tag="host-end"):
     seconds: float = 0.0
     steps: tuple[StepEnd, ...] = ()
     proofs: tuple[Proof, ...] = ()
+    given_back: bool = False  # the drain hook gave it back
 
 
 class RunEnd(Stamped, frozen=True, kw_only=True, tag="run-end"):
@@ -218,6 +220,13 @@ class HostState(msgspec.Struct, frozen=True, kw_only=True):
     uptime_s: float | None = None
     outcome: str | None = None
     why: str = ""
+    hook: tuple[str, ...] | None = None
+    """What the drain hook offers, which was called and has not given the node back."""
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether the drain hook may have drained it, and is still to give it back."""
+        return self.hook is not None and (bool(self.hook) or self.outcome is None)
 
 
 class JournalState(msgspec.Struct, frozen=True, kw_only=True):
@@ -253,14 +262,20 @@ def state(records: Iterable[JournalRecord]) -> JournalState:
             resumed += run is not None
             run, outcome = run or record, None
         elif isinstance(record, HostBegin):
+            earlier = hosts.get(record.host)
             hosts[record.host] = HostState(
-                machine_id=record.machine_id, boot_id=record.boot_id, uptime_s=record.uptime_s
+                machine_id=record.machine_id,
+                boot_id=record.boot_id,
+                uptime_s=record.uptime_s,
+                hook=(earlier and earlier.hook) if record.hook is None else record.hook,
             )
         elif isinstance(record, HostEnd):
             before = hosts.get(record.host, HostState())
             hosts[record.host] = msgspec.structs.replace(
                 before, outcome=record.outcome, why=record.why
             )
+            if record.given_back:
+                hosts[record.host] = msgspec.structs.replace(hosts[record.host], hook=None)
         elif isinstance(record, RunEnd):
             outcome = record.outcome
         else:

@@ -53,9 +53,10 @@ class RebootProof:
             self._conclude([step for step in persistent if step.id in failing], failing, evidence)
 
     def _denied(self, evidence: Evidence) -> str:
-        """Why the node may not be rebooted now; empty if it may."""
+        """Why the node may not be rebooted now; empty if it may, and if a drain hook that reboots
+        nodes has ordered it."""
         try:
-            self.clearance.node(
+            evidence = self.clearance.node(
                 evidence,
                 lambda: self.session.steadily(lambda: self.session.probe("after")),
                 reboot=True,
@@ -64,7 +65,7 @@ class RebootProof:
             return str(error)
         except BlindError as error:
             return f"cannot tell what uses the node: {error}"
-        return ""
+        return self.session.order_reboot(evidence)
 
     def _conclude(
         self, judged: Sequence[Step], failing: Mapping[str, str], evidence: Evidence

@@ -13,6 +13,7 @@ from nodevet.fix.events import Phase
 from nodevet.fix.model import PlannedNode, Step
 from nodevet.fix.plan.holders import harmless_pids
 from nodevet.fix.rollout import preconditions
+from nodevet.fix.rollout.drain_hook import DrainHook
 from nodevet.fix.rollout.session import BlindError, NodeSession
 from nodevet.fixing.model import Risk
 from nodevet.fixing.result import Refusal
@@ -38,25 +39,27 @@ class Clearance(msgspec.Struct, frozen=True, kw_only=True):
 
     host: str
     planned: PlannedNode
-    drain_hook: str
-    drain_seconds: float  # that the hook may take
+    drain_hook: DrainHook | None
     closed: Closed
     services: Collection[str] = ()
     harmless: Collection[str] = ()  # those of --holders
-    draining: Callable[[], None] = lambda: None  # told before the drain hook is run
+    draining: Callable[[Evidence], None] = lambda evidence: None  # before the hook is run
+    drained: Callable[[Evidence], None] = lambda evidence: None  # after it, however it ended
 
     @classmethod
     def of_session(cls, session: NodeSession, steps: Sequence[Step], closed: Closed) -> "Clearance":
         terms = session.terms
+        if session.hook:
+            session.hook.checks = tuple(dict.fromkeys(step.fix for step in steps))
         return cls(
             host=session.host,
             planned=session.planned,
-            drain_hook=terms.drain_hook,
-            drain_seconds=terms.drain_seconds,
+            drain_hook=session.hook,
             harmless=terms.harmless,
             closed=closed,
             services=preconditions.services_of(steps),
-            draining=lambda: session.tell(Phase.DRAINING, seconds=terms.drain_seconds),
+            draining=session.draining,
+            drained=session.drained,
         )
 
     def approved(self, *, reboot: bool = False) -> None:
@@ -98,13 +101,14 @@ class Clearance(msgspec.Struct, frozen=True, kw_only=True):
         return evidence
 
     def _drained(self, evidence: Evidence, probe: Callable[[], Evidence]) -> Evidence:
-        if not self.drain_hook:
+        hook = self.drain_hook
+        if hook is None:
             why = "the node must be drained first; set --drain-hook"
             raise RefusedError(Refusal.PRECONDITION, why)
-        self.draining()
-        if why := preconditions.run_drain_hook(
-            self.drain_hook, self.host, seconds=self.drain_seconds
-        ):
+        self.draining(evidence)
+        why = hook.drain()
+        self.drained(evidence)
+        if why:
             raise RefusedError(Refusal.PRECONDITION, why)
         booted = data.boot_id if (data := evidence[HostInfo].data) else None
         evidence = probe()

@@ -7,7 +7,7 @@ from contextlib import suppress
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
 from nodevet.fix.journal.account import host_end
-from nodevet.fix.journal.journal import HostBegin, JournalError, JournalState
+from nodevet.fix.journal.journal import JournalError, JournalState
 from nodevet.fix.journal.records import Proof
 from nodevet.fix.model import Step
 from nodevet.fix.rollout import before, preconditions
@@ -49,6 +49,7 @@ class NodeApply:
         refusal, why, lost = None, "", ""
         if earlier is not None:
             recall(self.ledger, earlier)
+            self.session.recall(earlier)
             self._unseen = tuple(s.id for s in self.task.steps if earlier.step(s.id).touched)
         try:
             self._run(earlier)
@@ -60,8 +61,11 @@ class NodeApply:
             with suppress(WorkError):
                 self.session.executor.close(self.task.host)
         result = self._result(refusal, why, lost, time.monotonic() - started)
+        result = self.session.give_back(result)
         with suppress(JournalError):  # its words are in `lost`, or the file ends here
-            self.session.journal.write(host_end(result, self._proofs()))
+            given_back = bool(self.session.hook and self.session.hook.given_back)
+            end = host_end(result, self._proofs(), given_back=given_back)
+            self.session.journal.write(end)
         return result
 
     def _proofs(self) -> tuple[Proof, ...]:
@@ -182,14 +186,7 @@ class NodeApply:
         if why := preconditions.node_mismatch(self.task.planned, evidence, booted=booted):
             raise RefusedError(Refusal.STALE, why)
         if host is not None and (earlier_host is None or earlier_host.boot_id == booted):
-            self.session.journal.write(
-                HostBegin(
-                    host=self.task.host,
-                    machine_id=host.machine_id or "",
-                    boot_id=host.boot_id or "",
-                    uptime_s=host.uptime_s,
-                )
-            )
+            self.session.write_begin(evidence)
         return evidence
 
     def _guarded(self, steps: Steps, evidence: Evidence) -> Evidence:

@@ -1,15 +1,7 @@
 """What must hold before a step may write: the same node, and no user that it would disturb."""
 
-import os
-import shlex
-import signal
-import subprocess
-import tempfile
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import suppress
-from typing import IO
 
-from nodevet.base.durations import elapsed
 from nodevet.base.printable import brief
 from nodevet.checking.identity import NO_NAME, is_same_name, own_gpus
 from nodevet.evidence.document import Evidence
@@ -20,8 +12,6 @@ from nodevet.fix.model import Plan, PlannedNode, Step
 from nodevet.fix.plan.holders import MONITORS, harmless_pids, monitor, needs_free_gpus
 from nodevet.fixing.model import Risk
 from nodevet.model import Baseline
-
-TOLD = 300  # characters of what a hook said
 
 KEEPER = ("nvidia-persiste", "nvidia-persistenced.service")
 """comm and unit of the one process that does not use a GPU: it only keeps the driver loaded.
@@ -178,40 +168,3 @@ def _gpus_in_use(process: Process, gpus: Sequence[Gpu], *, any_gpu: bool) -> str
         return "GPU " + ",".join(map(str, indices))
     unplaced = process.gpu_minors is None or any(gpu.minor_number is None for gpu in gpus)
     return "a GPU" if any_gpu or unplaced else ""
-
-
-def run_drain_hook(hook: str, host: str, *, seconds: float) -> str:
-    """Run the site's drain hook with the host as its last argument, without a shell, for at most
-    `seconds`.
-
-    Returns why the node is not drained; empty if the hook ended with 0.
-    """
-    try:
-        with tempfile.TemporaryFile() as output:
-            code = _run([*shlex.split(hook), host], output, seconds)
-            output.seek(max(0, output.seek(0, os.SEEK_END) - 4 * TOLD))
-            message = output.read().decode("utf-8", "backslashreplace").strip()[-TOLD:]
-    except subprocess.TimeoutExpired:
-        return f"not drained: the drain hook was killed after {elapsed(seconds)} (--drain-timeout)"
-    except (OSError, ValueError) as error:
-        return f"the drain hook cannot be run: {error}"
-    if code == 0:
-        return ""
-    return f"not drained: the drain hook ended with {code}{f': {message}' if message else ''}"
-
-
-def _run(words: Sequence[str], output: IO[bytes], seconds: float) -> int:
-    """The exit code. If the program takes too long, its process group is killed."""
-    with subprocess.Popen(
-        words,
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,  # a Ctrl-C is ours to take
-    ) as process:
-        try:
-            return process.wait(seconds)
-        except BaseException:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            raise

@@ -20,7 +20,6 @@ from nodevet.fix.journal.account import (
     worst_of,
 )
 from nodevet.fix.journal.journal import (
-    HostBegin,
     JournalError,
     JournalState,
     Stage,
@@ -83,6 +82,7 @@ class NodeRollback:
         started = time.monotonic()
         refusal, why, lost = None, "", ""
         try:
+            self.session.recall(self.back.run)
             self._run()
         except RefusedError as error:
             refusal, why = error.refusal, str(error)
@@ -114,8 +114,10 @@ class NodeRollback:
             seconds=round(time.monotonic() - started, 3),
             steps=steps,
         )
+        result = self.session.give_back(result)
         with suppress(JournalError):
-            self.session.journal.write(host_end(result))
+            given_back = bool(self.session.hook and self.session.hook.given_back)
+            self.session.journal.write(host_end(result, given_back=given_back))
         return result
 
     def _standing(self, step: Step) -> StepResult:
@@ -195,14 +197,7 @@ class NodeRollback:
             raise RefusedError(Refusal.STALE, why)
         clearance = Clearance.of_session(self.session, steps, self.back.closed)
         evidence = clearance.node(evidence, read, steps=steps, reboot=False)
-        self.session.journal.write(
-            HostBegin(
-                host=self.back.host,
-                machine_id=self.back.planned.machine_id,
-                boot_id=booted or "",
-                uptime_s=host.uptime_s if host else None,
-            )
-        )
+        self.session.write_begin(evidence)
         return evidence
 
     def _step(self, step: Step) -> "StepRollback | None":

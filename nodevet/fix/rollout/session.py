@@ -12,10 +12,11 @@ from nodevet.evidence.document import Evidence, EvidenceError, decode
 from nodevet.evidence.host import HostInfo
 from nodevet.fix.events import Doing, EventHandler, Phase, safely, silent
 from nodevet.fix.journal.contents import ContentError
-from nodevet.fix.journal.journal import Journal, StepState
+from nodevet.fix.journal.journal import HostBegin, Journal, JournalState, StepState
 from nodevet.fix.model import PlannedNode
+from nodevet.fix.rollout.drain_hook import REBOOT, UNDRAIN, DrainHook
 from nodevet.fix.rollout.preconditions import node_mismatch
-from nodevet.fixing.result import ending_text
+from nodevet.fixing.result import HostResult, Outcome, ending_text
 from nodevet.fleet.executor import Executor, LockedError, WorkError
 from nodevet.fleet.protocol.framing import ActResult
 from nodevet.resource import (
@@ -35,6 +36,17 @@ from nodevet.resource import (
 
 Answer = TypeVar("Answer")
 
+GIVEN_BACK = frozenset(
+    {
+        Outcome.REFUSED,
+        Outcome.NOT_ATTEMPTED,
+        Outcome.ROLLED_BACK,
+        Outcome.VERIFIED_AFTER_REBOOT,
+        Outcome.CHANGED,
+        Outcome.UNCHANGED,
+    }
+)
+"""After these outcomes nothing is wrong with a node that nodevet brought about."""
 PAUSES = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 30.0, 30.0)  # seconds, before each try to come back
 
 
@@ -48,6 +60,7 @@ class SessionTerms(msgspec.Struct, frozen=True, kw_only=True):
     boot_settle: float = 120.0  # after a reboot, until what starts at boot has set its settings
     drain_hook: str = ""
     drain_seconds: float = 1800.0
+    plan: str = ""  # its id, for the hook
     harmless: frozenset[str] = frozenset()  # who may hold the GPUs: --holders
     pauses: tuple[float, ...] = PAUSES
 
@@ -89,7 +102,13 @@ class NodeSession:
         self.terms = terms
         self._keep = keep
         self._on_event = safely(on_event)
+        self.hook = (
+            DrainHook(terms.drain_hook, host, terms.drain_seconds, terms.plan)
+            if terms.drain_hook
+            else None
+        )
         self._lost = ""  # why the session is over
+        self._left = ""  # the boot that the drain hook ends
         self.reading: TimedEvidence | None = None  # the last evidence, unless outdated by an action
 
     def tell(self, phase: Phase, *steps: str, seconds: float | None = None, why: str = "") -> None:
@@ -173,10 +192,58 @@ class NodeSession:
         self.reading = None
         return self.executor.act(self.host, action)
 
+    def order_reboot(self, evidence: Evidence) -> str:
+        """Let the drain hook reboot the node if it can; why it did not, or empty."""
+        host = evidence[HostInfo].data
+        self._left = ""
+        if not (self.hook and REBOOT in (self.hook.offers or ()) and host and host.boot_id):
+            return ""
+        self._left = host.boot_id
+        return self.hook.reboot()
+
     def reboot(self) -> str:
-        """Reboot the node; its new boot id. Raises WorkError."""
+        """Reboot the node, unless the drain hook has ordered that; its new boot id. Raises
+        WorkError."""
         self.reading = None
-        return self.executor.reboot(self.host, seconds=self.terms.reboot_seconds)
+        seconds = self.terms.reboot_seconds
+        return self.executor.reboot(self.host, seconds=seconds, left=self._left)
+
+    def draining(self, evidence: Evidence) -> None:
+        """Tell that the drain hook is run now, and write that down. Raises JournalError."""
+        self.tell(Phase.DRAINING, seconds=self.terms.drain_seconds)
+        self.write_begin(evidence, hook=(self.hook and self.hook.offers) or ())
+
+    def drained(self, evidence: Evidence) -> None:
+        """Write down what the drain hook offers. Raises JournalError."""
+        if self.hook and self.hook.offers:
+            self.write_begin(evidence, hook=self.hook.offers)
+
+    def recall(self, earlier: JournalState) -> None:
+        """Know from the journal of a resumed run that the drain hook has drained the node."""
+        if self.hook and (host := earlier.host(self.host)):
+            self.hook.offers = host.hook
+
+    def give_back(self, result: HostResult) -> HostResult:
+        """Let the drain hook give the node back if it ended well, or if nothing was written; the
+        result says whether it stays drained."""
+        if not self.hook or UNDRAIN not in (self.hook.offers or ()):
+            return result
+        is_fine = result.outcome in GIVEN_BACK
+        why = self.hook.undrain() if is_fine else "stays drained"
+        return msgspec.structs.replace(result, why="; ".join(filter(None, (result.why, why))))
+
+    def write_begin(self, evidence: Evidence, *, hook: tuple[str, ...] | None = None) -> None:
+        """Write down that this node begins, or where it stands. Raises JournalError."""
+        if host := evidence[HostInfo].data:
+            self.journal.write(
+                HostBegin(
+                    host=self.host,
+                    machine_id=host.machine_id or "",
+                    boot_id=host.boot_id or "",
+                    uptime_s=host.uptime_s,
+                    hook=hook,
+                )
+            )
 
     def look(self, resources: Sequence[Resource], *, restorable: bool = False) -> tuple[State, ...]:
         """The current states of these resources, in their order; keeps their contents in the run's

@@ -121,7 +121,7 @@ def same_plan(run: RunFolder, text: bytes, state: JournalState) -> JournalState:
     return state
 
 
-def terms_of(run: RunFolder, rollout: Rollout) -> SessionTerms:
+def terms_of(run: RunFolder, rollout: Rollout, plan: Plan) -> SessionTerms:
     """The terms of sessions, with the text of the lock."""
     return SessionTerms(
         who=f"{user()}@{socket.gethostname()}, run {run.path.resolve().name}, pid {os.getpid()}",
@@ -131,6 +131,7 @@ def terms_of(run: RunFolder, rollout: Rollout) -> SessionTerms:
         boot_settle=rollout.boot_settle,
         drain_hook=rollout.drain_hook,
         drain_seconds=rollout.drain_timeout,
+        plan=plan.id,
         harmless=holder_names(rollout.holders),
     )
 

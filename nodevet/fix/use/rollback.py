@@ -56,7 +56,7 @@ def rollback(
     batch = min(options.parallel, len(hosts))
     with Journal.open(run.path) as journal:
         care = of_rollback(plan, journal.records, given)
-        terms = terms_of(run, care)
+        terms = terms_of(run, care, plan)
         run_state = same_plan(run, text, state(journal.records))
         reachable = {host.name for host in reach.hosts}
         contradictory = contradictory_hosts(plan, journal.records)

@@ -119,9 +119,10 @@ class SshExecutor:
         body = msgspec.json.encode(action)
         return cast(ActResult, self._ask(host, "act", seconds=seconds, body=body).result)
 
-    def reboot(self, host: str, *, seconds: float) -> str:
-        """Reboot, wait for a new boot id and return it; this ends the lock."""
-        return str(self._ask(host, "reboot", seconds=seconds).result)
+    def reboot(self, host: str, *, seconds: float, left: str = "") -> str:
+        """Reboot, or let something else end the boot `left`; wait for a new boot id and return it;
+        this ends the lock."""
+        return str(self._ask(host, "reboot", seconds=seconds, left=left).result)
 
     def _remote_answer(self, host: str, ask: str, resources: Sequence[Resource] = ()) -> bytes:
         """The answer of nodevet.remote on the node, as the node wrote it."""

@@ -168,19 +168,15 @@ class HostSession:
                 break
         return framing.ActResult(ok, code, text[-commands.OUTPUT :].strip("\n"))
 
-    def do_reboot(self, *, seconds: float) -> str:
-        """Reboot; returns the new boot id, over a new connection."""
+    def do_reboot(self, *, seconds: float, left: str) -> str:
+        """Reboot, or let something else end the boot `left`; returns the new boot id, over a new
+        connection."""
         end = time.monotonic() + seconds - 1
-        self._require_session()
-        before = self._boot_id()
-        try:
-            ok, output, _ = self._execute(REBOOT, REBOOTING, self._require_lock())
-            if not ok:
-                why = brief(output.output, answers.REASON_LIMIT)
-                raise SessionError("failed", f"systemctl reboot: {why}")
-        except SessionError as fault:
-            if fault.status != "lost" or isinstance(fault, FencedError):
-                raise
+        if not left:
+            self._require_session()
+        before = left or self._boot_id()
+        if not left:
+            self._order_reboot()
         why = "it did not go down"
         while (seconds_left := end - time.monotonic()) > 1:
             self.drop("the node reboots")
@@ -196,6 +192,17 @@ class HostSession:
                 return boot_id
         self.drop("the node did not come back from its reboot")
         raise SessionError("timeout", f"timed out after {elapsed(seconds)} (rebooting): {why}")
+
+    def _order_reboot(self) -> None:
+        """Raises SessionError if the node refuses."""
+        try:
+            ok, output, _ = self._execute(REBOOT, REBOOTING, self._require_lock())
+            if not ok:
+                why = brief(output.output, answers.REASON_LIMIT)
+                raise SessionError("failed", f"systemctl reboot: {why}")
+        except SessionError as fault:
+            if fault.status != "lost" or isinstance(fault, FencedError):
+                raise
 
     def _boot_id(self) -> str:
         ok, output, _ = self._execute(StringCommand("cat", BOOT_ID), self._order.deadline)

@@ -16,10 +16,18 @@ from nodevet.slurm.options import from_run
     examples=(("After a sweep", "nodevet slurm resume --from last"),),
 )
 @from_run
+@click.option(
+    "--plan",
+    "plans",
+    multiple=True,
+    metavar="ID",
+    help="Also resume nodes that apply drained for this plan, and has not given back.",
+)
 def command(
     source: str,
     dry_run: bool,
     max_age: float,
+    plans: tuple[str, ...],
     store: str | None,
     form: tuple[str, Path | None],
     display: Display,
@@ -28,7 +36,8 @@ def command(
 
     On the same machine every check of the reason must be ok, and nothing may fail. If nobody knows
     that it is the same machine (it was replaced, or its own health check drained it), all of it
-    must be ok. What others drained stays drained.
+    must be ok. What others drained stays drained, and
+    what apply drained until it gives it back.
 
     \b
     Exit codes:
@@ -44,5 +53,5 @@ def command(
     nodes = read_nodes()
     own = [(node.own.run, node.name) for node in nodes.values() if node.is_drained and node.own]
     run, machines = run_of(source, store, max_age, own)
-    plans = plan_resume(run, nodes, machines)
+    plans = plan_resume(run, nodes, machines, plans)
     finish(plans if dry_run else act.resume(plans), "resumed", run.id, dry_run, form, display)

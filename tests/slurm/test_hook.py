@@ -1,0 +1,222 @@
+"""`nodevet slurm hook` with a real slurmctld and slurmd: drains, waits, gives back its own."""
+
+import os
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+from far_processes import wait_for
+from one_machine_slurm import Slurm, running_slurm
+
+from nodevet.slurm import scontrol
+from nodevet.slurm.decide import plan_resume
+from nodevet.slurm.nodes import ControllerNode, parse_nodes
+from nodevet.slurm.scontrol import SlurmError
+from nodevet.slurm.use import hook
+from tests.slurm.conftest import NODEVET, Nodevet, drain, reason, shown
+from tests.slurm.test_drain import OK, reports
+
+pytestmark = pytest.mark.timeout(300)
+PLAN = {"NODEVET_PLAN": "plan0001", "NODEVET_CHECKS": "power_limit,cpu_governor"}
+TAKEN = "nodevet:plan-plan0001 power_limit is being fixed; cpu_governor is being fixed"
+SWEPT = "nodevet:20261122T040000.000Z-0123abcd power_limit 490 W, expected 700 W (GPU 0-7)"
+
+
+def call(
+    nodevet: Nodevet, slurm: Slurm, what: str, node: str = "", **more: str
+) -> "subprocess.CompletedProcess[str]":
+    given = {**PLAN, "NODEVET_HOOK": what, **more}
+    return nodevet("slurm", "hook", "--", node or slurm.node, **given)
+
+
+def test_it_takes_a_node_waits_for_its_job_and_gives_it_back(
+    slurm: Slurm, nodevet: Nodevet
+) -> None:
+    slurm.says("sbatch", "-o", os.devnull, "--wrap", "sleep 300")
+    wait_for(lambda: slurm.jobs)
+    env = {**os.environ, **PLAN, "NODEVET_HOOK": "drain", "SLURM_CONF": str(slurm.conf)}
+    with subprocess.Popen(
+        [*NODEVET, "slurm", "hook", slurm.node], env=env, stdout=subprocess.PIPE, text=True
+    ) as waiting:
+        wait_for(lambda: reason(slurm) == TAKEN)
+        assert waiting.poll() is None and slurm.jobs  # it waits, and the job runs on
+        slurm.says("scancel", "--user", "root")
+        assert waiting.wait(60) == 0
+        assert waiting.stdout and waiting.stdout.read() == "nodevet-hook: undrain\n"
+    assert "CPUAlloc=0" in shown(slurm)
+    again = call(nodevet, slurm, "drain")
+    assert (again.returncode, reason(slurm)) == (0, TAKEN), again
+    other = call(nodevet, slurm, "undrain", NODEVET_PLAN="plan0002")
+    assert (other.returncode, reason(slurm)) == (0, TAKEN), other
+    assert call(nodevet, slurm, "undrain").returncode == 0
+    assert reason(slurm) == ""
+
+
+@pytest.mark.parametrize("foreign", ["bad PSU", "slurm-operator: x", "nodevet:plan-x $(id); a=b"])
+def test_the_drain_of_someone_else_is_left_alone(
+    slurm: Slurm, nodevet: Nodevet, foreign: str
+) -> None:
+    drain(slurm, foreign)
+    before = shown(slurm).partition("Reason=")[2]
+    for what, code in (("drain", 2), ("reboot", 2), ("undrain", 0)):
+        done = call(nodevet, slurm, what)
+        assert (done.returncode, done.stdout) == (code, ""), done
+        assert "Traceback" not in done.stderr
+    assert shown(slurm).partition("Reason=")[2] == before
+
+
+@pytest.mark.parametrize("own", [SWEPT, "Prolog error"])
+def test_a_node_that_was_drained_before_is_used_and_stays_drained(
+    slurm: Slurm, nodevet: Nodevet, own: str
+) -> None:
+    drain(slurm, own)
+    for what in ("drain", "undrain"):
+        assert call(nodevet, slurm, what).returncode == 0
+        assert reason(slurm) == own
+
+
+def test_a_second_admin_who_comes_while_it_waits_is_left_alone(
+    slurm: Slurm, nodevet: Nodevet
+) -> None:
+    slurm.says("sbatch", "-o", os.devnull, "--wrap", "sleep 300")
+    wait_for(lambda: slurm.jobs)
+    ended: list[subprocess.CompletedProcess[str]] = []
+    waiting = threading.Thread(target=lambda: ended.append(call(nodevet, slurm, "drain")))
+    waiting.start()
+    wait_for(lambda: reason(slurm) == TAKEN)
+    drain(slurm, "mine now")
+    waiting.join(60)
+    assert ended and ended[0].returncode == 2, ended
+    assert "its reason stays: 'mine now' by root" in ended[0].stderr
+    assert call(nodevet, slurm, "undrain").returncode == 0
+    assert reason(slurm) == "mine now"
+
+
+def test_slurm_reboots_a_drained_node_and_keeps_it_drained(
+    nodevet: Nodevet, tmp_path: Path
+) -> None:
+    program = tmp_path / "reboot"
+    program.write_text(f"#!/bin/sh\ntouch {program}ed\n")
+    program.chmod(0o755)
+    more = f"RebootProgram={program}\nResumeTimeout=60\nReturnToService=2\n"
+    with running_slurm(tmp_path, more) as slurm:
+        conf = {"SLURM_CONF": str(slurm.conf)}
+        assert call(nodevet, slurm, "reboot", **conf).returncode == 2  # nobody drained it
+        done = call(nodevet, slurm, "drain", **conf)
+        assert done.stdout == "nodevet-hook: undrain reboot\n"
+        assert call(nodevet, slurm, "reboot", **conf).returncode == 0
+        wait_for(lambda: "REBOOT_ISSUED" in shown(slurm) and (tmp_path / "rebooted").exists())
+        assert "is being rebooted" in call(nodevet, slurm, "drain", **conf).stderr
+        slurm.boot_node()
+        wait_for(lambda: "IDLE+DRAIN " in shown(slurm))
+        assert reason(slurm) == f"{TAKEN} : reboot issued"
+        assert call(nodevet, slurm, "undrain", **conf).returncode == 0
+        assert reason(slurm) == ""
+
+
+@pytest.mark.parametrize("name", ["ALL", "-o", "n[1-2]", "n1,n2", "x State=RESUME", "$(id)", "\n"])
+def test_a_hostile_name_touches_no_node(slurm: Slurm, nodevet: Nodevet, name: str) -> None:
+    for what in ("drain", "reboot", "undrain"):
+        done = call(nodevet, slurm, what, name)
+        assert done.returncode == 2, done
+        assert "Traceback" not in done.stderr
+    assert reason(slurm) == ""
+
+
+def test_a_silent_controller_is_a_refusal(slurm: Slurm, nodevet: Nodevet, tmp_path: Path) -> None:
+    conf = tmp_path / "slurm.conf"
+    conf.write_text(slurm.conf.read_text().replace("SlurmctldPort=", "SlurmctldPort=1 #"))
+    done = call(nodevet, slurm, "drain", SLURM_CONF=str(conf))
+    assert (done.returncode, done.stdout) == (2, ""), done
+    assert "scontrol" in done.stderr and "Traceback" not in done.stderr
+
+
+class Controller:
+    """A slurmctld that answers each question about the node with the next of these."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *answers: ControllerNode | str) -> None:
+        self._answers = list(answers)
+        self.done: list[str] = []
+        monkeypatch.setattr(scontrol, "read_nodes", self._nodes)
+        monkeypatch.setattr(scontrol, "read_node", lambda name: self._nodes([name])[name])
+        monkeypatch.setattr(scontrol, "reboots", lambda: False)
+        monkeypatch.setattr(scontrol, "drain", lambda names, reason: self.done.append(reason))
+        monkeypatch.setattr(scontrol, "resume", lambda names: self.done.append("resume"))
+        monkeypatch.setattr(hook, "PAUSES", (0.0,))
+
+    def _nodes(self, names: list[str]) -> dict[str, ControllerNode]:
+        answer = self._answers.pop(0)
+        if isinstance(answer, str):
+            raise SlurmError(answer)
+        return {answer.name: answer}
+
+
+IDLE = ControllerNode("n1", ("idle",))
+BUSY = ControllerNode("n1", ("mixed", "drain"), TAKEN, has_jobs=True)
+FREE = ControllerNode("n1", ("idle", "drain"), TAKEN)
+CHECKS = ["power_limit", "cpu_governor"]
+
+
+def drained(said: list[str]) -> None:
+    hook.drain("n1.example.com", "plan0001", CHECKS, said.append, said.append)
+
+
+def test_a_controller_that_goes_away_while_it_waits_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    down = "scontrol did not end within 8 s"
+    asked = Controller(monkeypatch, ControllerNode("x"), IDLE, BUSY, down, down, BUSY, FREE)
+    said: list[str] = []
+    drained(said)
+    assert asked.done == [TAKEN]
+    assert said == ["undrain"] + [f"still waiting for n1: {down}"] * 2
+
+
+@pytest.mark.parametrize(
+    ("last", "why"),
+    [
+        (IDLE, "another state"),  # the drain did not take
+        (FREE._replace(reason="bad PSU", user="bob"), "another state since: idle"),
+        ("half an answer", "half an answer"),
+    ],
+)
+def test_a_drain_that_cannot_be_seen_is_a_refusal(
+    monkeypatch: pytest.MonkeyPatch, last: ControllerNode | str, why: str
+) -> None:
+    Controller(monkeypatch, IDLE, last)
+    with pytest.raises(SlurmError, match=why):
+        hook.drain("n1", "plan0001", CHECKS, lambda can: None, lambda text: None)
+
+
+@pytest.mark.parametrize(
+    ("node", "why"),
+    [
+        (FREE._replace(reason=""), "gave no reason"),
+        (IDLE._replace(reason="Not responding"), "its reason stays"),
+        (FREE._replace(states=("down", "drain", "reboot_issued")), "is being rebooted"),
+    ],
+)
+def test_who_else_is_at_work_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch, node: ControllerNode, why: str
+) -> None:
+    asked = Controller(monkeypatch, node)
+    with pytest.raises(SlurmError, match=why):
+        hook.drain("n1", "plan0001", CHECKS, lambda can: None, lambda text: None)
+    assert asked.done == []
+
+
+def test_a_node_comes_back_only_once_slurm_has_rebooted_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    rebooting = FREE._replace(states=("down", "drain", "reboot_issued"))
+    asked = Controller(monkeypatch, rebooting, "down", rebooting, FREE, IDLE)
+    hook.undrain("n1", "plan0001", lambda text: None)
+    assert asked.done == ["resume"]
+
+
+def test_resume_leaves_what_apply_may_be_at_work_on() -> None:
+    row = "NodeName=gpu1 State=IDLE+DRAIN Reason={} : reboot issued [root@2026-11-24T17:01:24]"
+    nodes = parse_nodes(row.format(TAKEN.replace("; cpu_governor is being fixed", "")))
+    (plan,) = plan_resume(reports(OK), nodes, {})
+    assert "resume --plan plan0001" in plan.why_not
+    (plan,) = plan_resume(reports(OK), nodes, {}, ["plan0001"])
+    assert plan.why_not == ""
