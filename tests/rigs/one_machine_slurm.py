@@ -10,12 +10,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import slurm_of_root
 
 from nodevet.base.printable import last_line
 
 CONF = """\
 ClusterName=nodevet
-SlurmctldHost={host}(127.0.0.1)
+SlurmctldHost={host}({address})
 SlurmctldPort={ports[0]}
 SlurmdPort={ports[1]}
 SlurmUser=root
@@ -47,8 +48,8 @@ class NoSlurmError(Exception):
 class Slurm:
     """Who runs srun and scancel needs SLURM_CONF, which is `conf`."""
 
-    def __init__(self, folder: Path, more: str = "") -> None:
-        """`more`: lines of its slurm.conf. Raises NoSlurmError."""
+    def __init__(self, folder: Path, more: str = "", *, address: str = "127.0.0.1") -> None:
+        """`more`: lines of its slurm.conf; `address`: of its controller. Raises NoSlurmError."""
         if missing := [name for name in ("slurmctld", "slurmd") if shutil.which(name) is None]:
             raise NoSlurmError(f"no {missing[0]}")
         self.conf = folder / "slurm.conf"
@@ -57,7 +58,7 @@ class Slurm:
             (folder / name).mkdir()
         host = socket.gethostname().split(".")[0]
         self.node = host
-        conf = CONF.format(host=host, folder=folder, ports=_free_ports(2))
+        conf = CONF.format(host=host, folder=folder, address=address, ports=_free_ports(2))
         self.conf.write_text(conf + more)
         self._daemons = [self._start("slurmctld"), self._start("slurmd")]
         end = time.monotonic() + STARTING
@@ -107,6 +108,8 @@ def _free_ports(count: int) -> list[int]:
 
 def copy_programs(root: Path) -> None:
     """Put this machine's Slurm under another root of the same Debian: a simulated node's."""
+    if slurm_of_root.ROOT:
+        raise NoSlurmError("Slurm of another Debian does not run on simulated nodes")
     for name in ("slurmctld", "slurmd", "slurmstepd", "scontrol", "sinfo"):
         found = shutil.which(name)
         if found is None:

@@ -27,7 +27,7 @@ def start_slurm(fleet: SimulatedFleet, node: str) -> None:
         copy_programs(Path("/proc", str(leader(fleet.name, node)), "root"))
     except NoSlurmError as error:
         pytest.skip(f"this machine starts no Slurm: {error}")
-    conf = CONF.format(host=node, folder="/srv/slurm", ports=(6817, 6818))
+    conf = CONF.format(host=node, folder="/srv/slurm", address="127.0.0.1", ports=(6817, 6818))
     fleet.on(node, write("/srv/slurm.conf", conf))
     told = with_slurm(fleet, node, START)
     assert told == "idle\n", fleet.on(node, "tail -n5 /srv/*.log")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import slurm_of_root
 from far_processes import wait_for
 from one_machine_slurm import Slurm, running_slurm
 
@@ -14,6 +15,15 @@ NODEVET = [sys.executable, "-m", "nodevet"]
 PASS = "nodevet: 1\nexpect: {disk_space: 1%}\n"
 FAIL = "nodevet: 1\nexpect: {disk_space: 99.9%}\n"
 Nodevet = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _slurm_of_root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Put the programs of NODEVET_SLURM_ROOT first."""
+    with pytest.MonkeyPatch.context() as patch:
+        if path := slurm_of_root.programs(tmp_path_factory.mktemp("programs")):
+            patch.setenv("PATH", path)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +58,7 @@ def nodevet(running: Slurm, tmp_path: Path) -> Nodevet:
             "SLURM_CONF": str(running.conf),
             "SLURMD_NODENAME": running.node,
             "XDG_STATE_HOME": str(tmp_path / "state"),
+            **({"PATH": os.environ["PATH"]} if slurm_of_root.ROOT else {}),
             **variables,
         }
         return subprocess.run(
