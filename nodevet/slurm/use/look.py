@@ -7,7 +7,7 @@ from zlib import crc32
 from msgspec.structs import replace
 
 from nodevet.model import Baseline, Expectation, Host, Run, Severity
-from nodevet.vet.defaults import CONNECT_TIMEOUT
+from nodevet.vet.quick import REACH
 from nodevet.vet.use.context import VetContext
 from nodevet.vet.use.reach import fleet_options
 from nodevet.vet.use.targets import Targets
@@ -38,17 +38,8 @@ def share_of(name: str) -> float:
 
 def look(hosts: Sequence[Host], context: VetContext, fail_on: Severity) -> Run:
     """Read this machine and judge it."""
-    options = fleet_options(
-        parallel=1,
-        connect_timeout=CONNECT_TIMEOUT,
-        deadline=DEADLINE,
-        ssh_config=None,
-        known_hosts=None,
-        accept_new=False,
-        sudo=False,
-        context=context,
-        choosing=True,
-    )
+    reach = {**REACH, "deadline": DEADLINE, "second_try": False}
+    options = fleet_options(**reach, context=context, choosing=True)
     return vet(hosts, context, options, fail_on=fail_on)
 
 
