@@ -16,6 +16,7 @@ from nodevet.fix.approval.verify import sign, signature_file
 from nodevet.fix.journal.journal import state
 from nodevet.fix.model import Plan, PlannedNode, Step
 from nodevet.fix.plan import plan_file
+from nodevet.fix.rollout import drain_hook
 from nodevet.fix.rollout.apply import ApplyOrder, Stop, apply
 from nodevet.fix.rollout.limits import Limits
 from nodevet.fix.use.approved import closing
@@ -350,3 +351,23 @@ def test_a_reboot_that_the_hook_does_not_order_is_no_reboot(
     offering(w, tmp_path, "test $NODEVET_HOOK != reboot")
     result = w.node(plan, w.journal(), reboot=True)
     assert box.boots == 1 and "the drain hook ended with 1" in result.why, result
+
+
+def test_a_run_that_is_killed_while_its_hook_drains_knows_it_and_gives_back(
+    world: Callable[..., World], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    w = world()
+    plan = w.plan()
+    calls = offering(w, tmp_path)
+    with monkeypatch.context() as patch:
+
+        def killed(*_: object) -> int:
+            raise KeyboardInterrupt
+
+        patch.setattr(drain_hook, "_run", killed)
+        with pytest.raises(KeyboardInterrupt):
+            w.node(plan, w.journal(), reboot=True)
+    assert taken(w) == ["n1"]
+    result = w.node(plan, w.journal(), resume=True, reboot=True)
+    assert result.outcome is Outcome.VERIFIED_AFTER_REBOOT, result
+    assert (calls()[-1], taken(w)) == ("undrain", [])

@@ -232,3 +232,17 @@ def test_who_is_at_a_run(rig: Callable[..., Any], monkeypatch: pytest.MonkeyPatc
     assert (found.standing, found.exit_code) == (RunStanding.UNKNOWN, 3)
     shown = render(status_sheet(found, now=datetime.now(timezone.utc)))
     assert f"if its controller is gone: nodevet apply --resume {d.run}" in shown
+
+
+def test_what_the_drain_hook_took_and_did_not_give_back_is_named(
+    rig: Callable[..., Any], tmp_path: Path
+) -> None:
+    hook = tmp_path / "hook"
+    hook.write_text("#!/bin/sh\necho nodevet-hook: undrain\ntest $NODEVET_HOOK != undrain\n")
+    hook.chmod(0o755)
+    d = rig("n1", "n2").by_bob()
+    d.apply(canary=1, batch=2, verify_reboot=True, drain_hook=str(hook))
+    found = status(d.run)
+    assert found.drained == ("n1",)  # the canary alone is rebooted
+    shown = render(status_sheet(found, now=datetime.now(timezone.utc)))
+    assert "still drained by this run: n1" in shown

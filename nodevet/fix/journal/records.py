@@ -267,7 +267,7 @@ def state(records: Iterable[JournalRecord]) -> JournalState:
                 machine_id=record.machine_id,
                 boot_id=record.boot_id,
                 uptime_s=record.uptime_s,
-                hook=(earlier and earlier.hook) if record.hook is None else record.hook,
+                hook=record.hook if record.hook is not None or not earlier else earlier.hook,
             )
         elif isinstance(record, HostEnd):
             before = hosts.get(record.host, HostState())

@@ -49,11 +49,12 @@ def command(host: str, what: str, plan: str) -> None:
     from nodevet.cli.speech import say, tell
     from nodevet.slurm.use import hook
 
+    def offer(words: str) -> None:
+        tell(f"nodevet-hook: {words}")
+
     if what == "drain":
         checks = os.environ.get("NODEVET_CHECKS", "").split(",")
-        hook.drain(
-            host, plan, list(filter(None, checks)), lambda can: tell(f"nodevet-hook: {can}"), say
-        )
+        hook.drain(host, plan, list(filter(None, checks)), offer, say)
     elif what == "reboot":
         hook.reboot(host)
     else:

@@ -18,7 +18,7 @@ from nodevet.slurm.options import from_run
 @from_run
 @click.option(
     "--plan",
-    "plans",
+    "of_plans",
     multiple=True,
     metavar="ID",
     help="Also resume nodes that apply drained for this plan, and has not given back.",
@@ -27,7 +27,7 @@ def command(
     source: str,
     dry_run: bool,
     max_age: float,
-    plans: tuple[str, ...],
+    of_plans: tuple[str, ...],
     store: str | None,
     form: tuple[str, Path | None],
     display: Display,
@@ -53,5 +53,5 @@ def command(
     nodes = read_nodes()
     own = [(node.own.run, node.name) for node in nodes.values() if node.is_drained and node.own]
     run, machines = run_of(source, store, max_age, own)
-    plans = plan_resume(run, nodes, machines, plans)
+    plans = plan_resume(run, nodes, machines, of_plans)
     finish(plans if dry_run else act.resume(plans), "resumed", run.id, dry_run, form, display)
