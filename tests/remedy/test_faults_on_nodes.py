@@ -232,8 +232,8 @@ class Executor:
     def act(self, host: str, action: Any) -> ActResult:
         return self._call("act", host, action, seconds=self.seconds)
 
-    def reboot(self, host: str, *, seconds: float) -> str:
-        return self._call("reboot", host, seconds=seconds)
+    def reboot(self, host: str, *, seconds: float, left: str = "") -> str:
+        return self._call("reboot", host, seconds=seconds, left=left)
 
     def close(self, host: str) -> None:
         self._call("close", host)
