@@ -293,14 +293,23 @@ def flag(text: str) -> bool:
 
 
 def link_name(root: str, path: str) -> str:
-    """The last part of a symbolic link's target. Raises OSError."""
-    link = os.path.join(path_under(root, os.path.dirname(path)), os.path.basename(path))
+    """The last part of a symbolic link's target. Raises OSError, NotHeld."""
+    folder = path_under(root, os.path.dirname(path))
+    link = os.path.join(folder, os.path.basename(path))
     try:
         target = os.readlink(os.fsencode(link)).decode("utf-8", "backslashreplace")
     except (FileNotFoundError, NotADirectoryError):
         check_held(root, path)
+        check_links_held(root, folder, path)
         raise
     return os.path.basename(target.rstrip("/"))
+
+
+def check_links_held(root: str, folder: str, path: str) -> None:
+    """Raise NotHeld if a tree may hold the files of a device, but not its links: every device in
+    /sys has the link `subsystem`."""
+    if isinstance(root, PartialRoot) and not os.path.islink(os.path.join(folder, "subsystem")):
+        raise NotHeld(path)
 
 
 def names(root: str, path: str, limit: int = ENTRIES) -> "list[str]":

@@ -109,3 +109,23 @@ def test_e17_a_tree_that_is_said_to_be_a_whole_machine_lacks_what_is_not_in_it(
     sections = probed(bundle, whole_machine=True)["sections"]
     assert sections["nvme"]["status"] == "absent"
     assert sections["dns"]["data"]["nameservers"] == []
+
+
+@pytest.mark.parametrize(
+    ("links", "why"),
+    [((), WITHOUT), (("subsystem",), "no driver is bound")],
+    ids=["files alone", "files and links"],
+)
+def test_e17_a_tree_without_the_links_of_a_device_does_not_say_what_it_lacks(
+    tmp_path: Path, links: tuple[str, ...], why: str
+) -> None:
+    folder = tmp_path / "sys/bus/pci/devices/0000:86:00.0"
+    folder.mkdir(parents=True)
+    for name, text in {"class": "0x068000", "vendor": "0x10de", "device": "0x22a3"}.items():
+        (folder / name).write_text(text)
+    for name in links:
+        (folder / name).symlink_to("../../../../bus/pci")
+    (function,) = probed(tmp_path)["sections"]["pci"]["data"]["functions"]
+    assert function["driver"] is None
+    assert why in function["errors"]["driver"]
+    assert ("physfn" in function["errors"]) is not bool(links)

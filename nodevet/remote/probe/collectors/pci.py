@@ -9,6 +9,7 @@ import re
 from nodevet.remote.probe.cpulist import normal, normal_mask
 from nodevet.remote.probe.files import (
     Absent,
+    NotHeld,
     Reading,
     first_readable,
     integer,
@@ -176,7 +177,7 @@ def function(root: str, folder: str, record: "Reading") -> "Reading":
     record.take("revision", revision, root, folder)
     try:
         record["driver"] = link_name(root, folder + "driver")
-    except OSError as error:
+    except (OSError, NotHeld) as error:
         is_unbound = isinstance(error, FileNotFoundError)
         record.fail("driver", "no driver is bound" if is_unbound else reason(error))
     record.take("physfn", physical_function, root, folder)
