@@ -2,6 +2,7 @@
 into it what they print now."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -42,8 +43,15 @@ def test_every_command_of_the_page_does_what_it_shows(url: str, tmp_path: Path) 
     if os.environ.get("NODEVET_CONSOLE") == "write":
         page = PAGE.read_text(encoding="utf-8")
         for command, printed in reversed(ran):
-            page = page if alike(command.shown, printed) else rewritten(page, command, printed)
+            same = alike(this_year(command.shown), this_year(printed))
+            page = page if same else rewritten(page, command, printed)
         PAGE.write_text(page, encoding="utf-8")
         return
     for command, printed in ran:
-        assert alike(command.shown, printed), printed
+        assert alike(this_year(command.shown), this_year(printed)), printed
+
+
+def this_year(text: str) -> str:
+    """A text as nodevet prints it in the year of the nights; it writes the dates of another one
+    out."""
+    return re.sub(r"\b2026-11-0?(\d+)", r"Nov \1", text)
