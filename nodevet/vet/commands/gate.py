@@ -23,6 +23,11 @@ from nodevet.vet import options as vetting
             "A new node: give it 15 minutes to come up and pass",
             "nodevet gate gpu017 -b site.yaml --wait 15m --verdict /run/vet/gpu017.json",
         ),
+        (
+            "This node: print the unit that keeps slurmd off until it passes",
+            "nodevet gate --install -b /etc/nodevet/site.yaml > "
+            "/etc/systemd/system/nodevet-gate.service",
+        ),
     ),
 )
 @options.hosts
@@ -58,6 +63,11 @@ from nodevet.vet import options as vetting
     metavar="FILE",
     help="Write the verdict to FILE, as JSON: pending, pass or fail.",
 )
+@click.option(
+    "--install",
+    is_flag=True,
+    help="Print a systemd unit that gates this node at boot, before slurmd and kubelet start.",
+)
 @options.store
 @vetting.since
 @vetting.sample
@@ -78,6 +88,7 @@ def command(
     settle: float,
     interval: float,
     verdict_file: Path | None,
+    install: bool,
     store: str | None,
     since: tuple[Path, ...],
     expect_hostname: bool,
@@ -100,6 +111,11 @@ def command(
       75 nothing fails, and everything still unknown passes by itself (the
          package manager is at work): run the gate again
     """
+    if install:
+        from nodevet.vet.terminal.gate_unit import print_gate_unit
+
+        print_gate_unit(click.get_current_context())
+        return
     from nodevet.model import Severity
     from nodevet.vet.terminal.gate_watch import gate_watched
     from nodevet.vet.terminal.output import Sinks

@@ -1,7 +1,5 @@
 """`nodevet sweep`: vet, record and report a fleet as nodevet.toml says."""
 
-import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -165,18 +163,16 @@ def _print_units(order: "SweepOrder") -> None:
     import getpass
 
     from nodevet.base.files import state_folder
+    from nodevet.vet.terminal.program import own_program
     from nodevet.vet.use.units import service, timer
 
     if order.site.file is None:
         raise UserError("--install needs a nodevet.toml, which the service reads")
     settings = order.settings
-    script = Path(sys.argv[0]).resolve()
-    runs = script.suffix != ".py" and os.access(script, os.X_OK)
-    program = (str(script),) if runs else (sys.executable, "-m", "nodevet")
     texts = (
         service(
             order.name,
-            program,
+            own_program(),
             order.site.file.resolve(),
             user=getpass.getuser(),
             within=settings.within,

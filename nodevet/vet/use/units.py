@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nodevet.base.durations import seconds_of
+from nodevet.vet.systemd_words import command_line, escaped, quoted
 
 TIMEOUT = 6 * 3600  # seconds, of a sweep without a deadline
 GRACE = 600  # seconds after a deadline, for reports and notifications
@@ -14,7 +15,6 @@ def service(
 ) -> str:
     """The text of nodevet-sweep-NAME.service."""
     words = (*program, "sweep", name, "--config", str(config), "--jitter", "0s")
-    command = " ".join(map(_quoted, words))
     limit = round(seconds_of(within) or TIMEOUT) + GRACE if within else TIMEOUT
     return f"""\
 # {_unit(name)}.service
@@ -27,9 +27,9 @@ After=network-online.target
 [Service]
 Type=oneshot
 User={user}
-Environment=XDG_STATE_HOME={_quoted(state)}
-WorkingDirectory={_escaped(str(config.parent))}
-ExecStart={command}
+Environment=XDG_STATE_HOME={quoted(state)}
+WorkingDirectory={escaped(str(config.parent))}
+ExecStart={command_line(words)}
 # 1: something fails; 3: something could not be judged; 75: another sweep is running
 SuccessExitStatus=1 3 75
 # it ends by itself before that; its reports are written on SIGTERM too
@@ -58,14 +58,3 @@ WantedBy=timers.target
 
 def _unit(name: str) -> str:
     return f"nodevet-sweep-{name}"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("%", "%%")
-
-
-def _quoted(text: str) -> str:
-    """One word of a command line of systemd's."""
-    plain = all(char.isalnum() or char in "/._-+:@=," for char in text)
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("$", "$$")
-    return _escaped(text if plain else f'"{escaped}"')
