@@ -14,7 +14,7 @@ from msgspec import Struct, to_builtins
 
 from nodevet.model import Baseline, Severity
 from nodevet.vet.defaults import DEADLINE
-from nodevet.vet.systemd_words import command_line, quoted
+from nodevet.vet.systemd_words import command_line, continued, escaped, quoted
 
 NAME = "nodevet-gate"
 VERDICT = "/run/nodevet/gate.json"
@@ -22,6 +22,27 @@ GATED = ("slurmd.service", "kubelet.service")
 """The units that start jobs."""
 GRACE = 60.0  # seconds to start and to report, beyond the last attempt
 STOPPING = 60.0  # seconds that systemd waits longer than the unit's own limit
+
+DECISION = r"""
+{ read -r _; read -r verdict; read -r code; read -r _; read -r _; read -r why; } 2>/dev/null <"$0";
+out() { echo "<2>$1: slurmd and kubelet do not start until it passes"; exit 1; };
+case $verdict in
+  *pass*) echo "pass: slurmd and kubelet may start"; exit 0 ;;
+  *fail*) out "FAIL, see above" ;;
+esac;
+case $code in *75*) out "NOT JUDGED YET: what is unknown above passes by itself" ;; esac;
+case $why in
+  ?@local?:??not?settled:*so?far*) ;;
+  ""|?|?@local?:??not?settled:*)
+    echo "<2>NO VERDICT: nodevet is broken, see above. JOBS START UNVETTED."; exit 0 ;;
+esac;
+printf "%s\n" "$why"; out "NO VERDICT, and the node had not passed when nodevet ended"
+"""
+"""Reads the verdict file, `$0`. A shell's script without `'` and without a need for line breaks.
+
+Each line of the file has one value (`GateVerdict.text`); no text from a node is above the sixth. A
+number such as `<2>` is the line's priority in the journal, sd-daemon(3).
+"""
 
 TEXT = """\
 # {name}.service: printed by `nodevet gate --install`
@@ -40,36 +61,20 @@ Type=oneshot
 RemainAfterExit=yes
 TimeoutStartSec={timeout}
 OOMPolicy=continue
+SyslogIdentifier={name}
 ExecStartPre=-/bin/mkdir -p {folder}
 ExecStartPre=/bin/rm -f {verdict}
-# "-": an exit code decides nothing; a broken Python ends with 1, too. nodevet hangs at {limit} s.
+# "-": the exit code decides nothing; a broken Python ends with 1, as a failed gate does.
 ExecStart=-/usr/bin/timeout --verbose --signal=KILL {limit} {gate}
 # The verdict file decides: "pass" lets the node in; "fail", or a reason for which the node had not
 # passed when nodevet ended, keeps it out. If nodevet never judged the node, the node is let in.
-ExecStart=/bin/sh -c '\\
-  {{ read -r _; read -r verdict; read -r code; read -r _; read -r _; read -r why; \\
-  }} 2>/dev/null <"$$0"; \\
-  out() {{ echo "<2>{name}: $$1: slurmd and kubelet do not start. {again}"; exit 1; }}; \\
-  case $$verdict in \\
-    *pass*) echo "{name}: pass"; exit 0 ;; \\
-    *fail*) out "FAIL, see above" ;; \\
-  esac; \\
-  case $$code in *75*) out "NOT JUDGED YET: what is unknown above passes by itself" ;; esac; \\
-  case $$why in \\
-    ?@local?:??not?settled:*so?far*) ;; \\
-    ""|?|?@local?:??not?settled:*) \\
-      echo "<2>{name}: NO VERDICT: nodevet is broken, see above. JOBS START UNVETTED."; \\
-      exit 0 ;; \\
-  esac; \\
-  printf "%%s\\n" "$$why"; \\
-  out "NO VERDICT, and the node had not passed when nodevet ended, see above"' \\
-  {verdict}
+ExecStart=/bin/sh -c ${{DECISION}} {verdict}
+Environment='DECISION={decision}'
 ExecStop=/bin/rm -f {verdict}
 
 [Install]
 RequiredBy={gated}
 """
-AGAIN = "After the repair: systemctl start slurmd (or kubelet)"
 
 
 class GateUnit(Struct, frozen=True, kw_only=True):
@@ -100,7 +105,7 @@ class GateUnit(Struct, frozen=True, kw_only=True):
         return TEXT.format(
             name=NAME,
             gated=" ".join(GATED),
-            again=AGAIN,
+            decision=continued(escaped(DECISION)),
             timeout=ceil(self.limit + STOPPING),
             limit=self.limit,
             gate=command_line(self.command),

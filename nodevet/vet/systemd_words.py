@@ -18,3 +18,8 @@ def quoted(text: str) -> str:
 def command_line(words: "tuple[str, ...]") -> str:
     """What follows `ExecStart=`. The first word must not hold a `$`: systemd keeps it doubled."""
     return " ".join(map(quoted, words))
+
+
+def continued(text: str) -> str:
+    """A text of several lines as one value; systemd reads a space for each line break."""
+    return text.replace("\\", "\\\\").replace("\n", " \\\n").rstrip(" \\\n")

@@ -1,7 +1,6 @@
 """`nodevet gate --install`: print the unit of the gate at boot, and say how to install it."""
 
 import os
-import sys
 from pathlib import Path
 
 import click
@@ -10,7 +9,7 @@ from click.core import ParameterSource
 from nodevet.base.errors import UserError
 from nodevet.base.project import Project
 from nodevet.base.trust import distrust, shared_folder
-from nodevet.cli.speech import say, write
+from nodevet.cli.speech import needs_output, say, tell
 from nodevet.model import Severity
 from nodevet.vet.gate_unit import NAME, VERDICT, GateUnit, never_true
 from nodevet.vet.terminal.program import own_program
@@ -34,7 +33,9 @@ def print_gate_unit(context: click.Context) -> None:
             "--install: at boot every node would fail; take this out of the baseline for the "
             f"boot:\n{chr(10).join(reasons)}"
         )
-    write(sys.stdout, unit.text())
+    needs_output()
+    if not tell(unit.text(), nl=False):
+        raise UserError("--install: the unit cannot be written to standard output")
     say(f"the output is {FILE}; then:")
     say(f"systemctl daemon-reload && systemctl enable {NAME}.service")
     if os.geteuid() != 0:
