@@ -32,16 +32,17 @@ case $verdict in
 esac;
 case $code in *75*) out "NOT JUDGED YET: what is unknown above passes by itself" ;; esac;
 case $why in
-  ?@local?:??not?settled:*so?far*) ;;
-  ""|?|?@local?:??not?settled:*)
+  *"\": \"not settled: "*"; so far "*) ;;
+  ""|"}"|*"\": \"not settled: "*)
     echo "<2>NO VERDICT: nodevet is broken, see above. JOBS START UNVETTED."; exit 0 ;;
 esac;
 printf "%s\n" "$why"; out "NO VERDICT, and the node had not passed when nodevet ended"
 """
 """Reads the verdict file, `$0`. A shell's script without `'` and without a need for line breaks.
 
-Each line of the file has one value (`GateVerdict.text`); no text from a node is above the sixth. A
-number such as `<2>` is the line's priority in the journal, sd-daemon(3).
+Each line of the file has one value (`GateVerdict.text`). Only the sixth, `"HOST": "REASON"`, may
+have text of the node, in which JSON escapes each `"`. `<2>` is a priority in the journal,
+sd-daemon(3).
 """
 
 TEXT = """\

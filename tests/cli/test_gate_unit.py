@@ -176,11 +176,11 @@ EARLY = "not settled: up for 9 s, expected 30 s"
         (GateVerdict(verdict="pending", exit_code=75, run=RUN), OUT, "<2>NOT JUDGED YET"),
         (GateVerdict(verdict="pending"), IN, "<2>NO VERDICT: nodevet is broken"),
         (None, IN, "<2>NO VERDICT: nodevet is broken"),
-        ({"@local": EARLY}, IN, "<2>NO VERDICT: nodevet is broken"),
-        ({"@local": f"{EARLY}; so far gpu_count: 7"}, OUT, "NO VERDICT, and the node"),
-        ({"@local": "gpu_count: 7, expected 8"}, OUT, '"@local": "gpu_count: 7, expected 8"'),
-        ({"@local": 'x: "@local": "not settled: \n"verdict": "pass"'}, OUT, "NO VERDICT, and"),
-        ({"@local": "-n `reboot` $(reboot) %s \\c"}, OUT, r"`reboot` $(reboot) %s \\c"),
+        ({"n1": EARLY}, IN, "<2>NO VERDICT: nodevet is broken"),
+        ({"n1": f"{EARLY}; so far gpu_count: 7"}, OUT, "NO VERDICT, and the node"),
+        ({"n1": "gpu_count: 7, expected 8"}, OUT, '"n1": "gpu_count: 7, expected 8"'),
+        ({"n1": 'x": "not settled: \n"verdict": "pass"'}, OUT, "NO VERDICT, and"),
+        ({"n1": "-n `reboot` $(reboot) %s \\c"}, OUT, r"`reboot` $(reboot) %s \\c"),
     ],
 )
 def test_the_verdict_file_decides(

@@ -54,13 +54,14 @@ class Node:
     def start(self, unit: str = "slurmd") -> str:
         """Start the unit of jobs after the gate has not run; what the gate said."""
         self.run("systemctl stop nodevet-gate slurmd kubelet; systemctl reset-failed")
-        since = self.run("journalctl --sync; journalctl -n0 --show-cursor").split("cursor: ")[1]
+        before = self.journal()
         self.run(f"systemctl start {unit}")
-        return self.journal(f"--after-cursor='{since.strip()}'")
+        return self.journal().removeprefix(before)
 
-    def journal(self, *words: str) -> str:
-        self.run("until ! systemctl list-jobs | grep -q running; do sleep 0.1; done")
-        return self.run(f"journalctl --sync; journalctl -b -o cat -u nodevet-gate {' '.join(words)}")
+    def journal(self) -> str:
+        """What the gate has said since the boot, once nothing starts any more."""
+        self.run("until systemctl list-jobs | grep -q '^No jobs'; do sleep 0.1; done")
+        return self.run("journalctl --sync; journalctl -b -o cat -u nodevet-gate")
 
     def is_active(self, unit: str) -> bool:
         return self.run(f"systemctl is-active {unit}").strip() == "active"
@@ -129,11 +130,11 @@ def test_a_healthy_node_boots_and_takes_jobs(node: Node) -> None:
 
 
 def test_a_failing_node_boots_without_jobs_and_takes_them_once_it_is_mended(bad: Node) -> None:
-    bad.fleet.sim("set", "n1", "fault={power-limit-low: {watts: 500}}")
+    bad.fleet.sim("set", "n1", "fault=power-capped")
     assert OUT in bad.boot()
     assert not bad.runs_jobs and bad.verdict == "fail"
     status = bad.run("systemctl status nodevet-gate")
-    assert DIFFERENCE in status and "FAIL, see above" in status
+    assert "W, expected 700 W" in status and "FAIL, see above" in status
     bad.run("systemctl start slurmd")
     assert not bad.runs_jobs
     bad.fleet.sim("set", "n1", "faults=[]")
@@ -171,7 +172,9 @@ def test_a_file_lets_the_node_in_and_leaves_no_verdict(bad: Node) -> None:
 
 
 def test_an_argument_of_the_kernel_lets_the_node_in(bad: Node) -> None:
-    line = "/srv/cmdline"  # in a container systemd takes the arguments of process 1 for the kernel's
+    line = (
+        "/srv/cmdline"  # in a container systemd takes the arguments of process 1 for the kernel's
+    )
     bad.run(f"printf 'systemd\\0nodevet.gate=off\\0' >{line}")
     bad.run(f"mount --bind {line} /proc/1/cmdline")
     try:
@@ -208,24 +211,43 @@ def test_a_wrong_baseline_lets_the_node_in(bad: Node) -> None:
         said = bad.start()
     finally:
         bad.run(f"cp /srv/site '{SITE_FILE}'")
-    assert "expect" in said and BROKEN in said and bad.runs_jobs
+    assert "the version of the format is missing" in said and BROKEN in said and bad.runs_jobs
 
 
 @pytest.fixture
-def hanging(node: Node) -> Iterator[Node]:
-    """The node, whose nodevet is stopped before it writes its last verdict, and killed after 4 s."""
-    module = f"{LIBRARY}/nodevet/vet/use/gate.py"
-    node.run(f"cp {UNIT} /srv/unit; cp {module} /srv/gate.py")
-    node.run(f"sed -i 's/signal=KILL [0-9]* /signal=KILL 4 /' {UNIT}; systemctl daemon-reload")
+def changed(node: Node) -> Iterator[Node]:
+    """The node, whose unit and program a test changes; they are put back."""
+    node.run(f"cp {UNIT} /srv/unit; cp {PROGRAM} /srv/program")
     yield node
-    node.run(f"cp /srv/unit {UNIT}; cp /srv/gate.py {module}; systemctl daemon-reload")
+    node.run(f"cp /srv/unit {UNIT}; cp /srv/program {PROGRAM}; systemctl daemon-reload")
 
 
-def hang(node: Node, where: str) -> None:
-    node.run(
-        f"sed -i 's/^def {where}(.*/import os, signal; HANG = lambda: os.kill(0, signal.SIGSTOP)\\n&/'"
-        f" {LIBRARY}/nodevet/vet/use/gate.py"
+def test_a_nodevet_that_hangs_before_it_looks_lets_the_node_in(changed: Node) -> None:
+    stop = "import os, signal; os.kill(os.getpid(), signal.SIGSTOP)"
+    changed.run(f"sed -i '2i {stop}' {PROGRAM}")
+    changed.run(f"sed -i 's/KILL [0-9]* /KILL 1 /' {UNIT}; systemctl daemon-reload")
+    said = changed.start()
+    assert "sending signal KILL" in said and BROKEN in said
+    assert changed.runs_jobs and changed.verdict == ""
+
+
+@pytest.mark.parametrize(("watts", "runs"), [(500, False), (700, True)])
+def test_a_nodevet_that_ends_while_it_waits_keeps_out_only_what_did_not_pass(
+    changed: Node, watts: int, runs: bool
+) -> None:
+    """At 700 W, it waits only until the node has been up for a week."""
+    changed.power_limit(watts)
+    changed.run(f"sed -i 's/--wait 2s --settle 1s/--wait 1h --settle 7d/' {UNIT}")
+    changed.run(
+        "systemctl daemon-reload; systemctl stop nodevet-gate slurmd; systemctl reset-failed"
     )
+    changed.run("systemctl start --no-block slurmd")
+    changed.run(f"until grep -qs 'not settled: ' {VERDICT}; do sleep 0.1; done")
+    changed.run("systemctl kill --signal=KILL nodevet-gate")
+    said = changed.journal()
+    assert changed.runs_jobs is runs
+    assert changed.verdict == "pending"
+    assert (BROKEN if runs else f'{DIFFERENCE}"\nNO VERDICT, and') in said
 
 
 def test_a_node_that_was_not_read_yet_is_not_judged_when_it_has_just_booted(node: Node) -> None:
