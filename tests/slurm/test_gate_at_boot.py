@@ -161,14 +161,18 @@ def test_a_restart_of_the_gate_vets_the_node_again(node: Node) -> None:
     assert node.runs_jobs and node.verdict == "pass"
 
 
-def test_a_file_lets_the_node_in_and_leaves_no_verdict(bad: Node) -> None:
+def test_a_file_lets_the_node_in_and_leaves_no_pass(node: Node) -> None:
+    assert "pass: slurmd" in node.start()
+    node.power_limit(500)
     try:
-        bad.run(f"touch {OFF}")
-        assert "skipped" in bad.start() and OFF in bad.journal()
-        assert bad.runs_jobs and bad.verdict == ""
+        node.run(f"touch {OFF}")
+        assert f"skipped because of an unmet condition check (ConditionPathExists=!{OFF}" in (
+            node.start()
+        )
+        assert node.runs_jobs and node.verdict == ""
     finally:
-        bad.run(f"rm {OFF}")
-    assert DIFFERENCE in bad.start() and not bad.runs_jobs
+        node.run(f"rm {OFF}")
+    assert DIFFERENCE in node.start() and not node.runs_jobs
 
 
 def test_an_argument_of_the_kernel_lets_the_node_in(bad: Node) -> None:
@@ -178,8 +182,8 @@ def test_an_argument_of_the_kernel_lets_the_node_in(bad: Node) -> None:
     bad.run(f"printf 'systemd\\0nodevet.gate=off\\0' >{line}")
     bad.run(f"mount --bind {line} /proc/1/cmdline")
     try:
-        assert "skipped" in bad.start()
-        assert bad.runs_jobs and bad.verdict == ""
+        assert "ConditionKernelCommandLine=!nodevet.gate=off" in bad.start()
+        assert bad.runs_jobs and bad.verdict != "pass"
     finally:
         bad.run("umount /proc/1/cmdline")
 
