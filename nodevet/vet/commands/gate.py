@@ -24,9 +24,8 @@ from nodevet.vet import options as vetting
             "nodevet gate gpu017 -b site.yaml --wait 15m --verdict /run/vet/gpu017.json",
         ),
         (
-            "This node: print the unit that keeps slurmd off until it passes",
-            "nodevet gate --install -b /etc/nodevet/site.yaml > "
-            "/etc/systemd/system/nodevet-gate.service",
+            "This node at every boot: print a systemd unit",
+            "nodevet gate --install -b /etc/nodevet/site.yaml",
         ),
     ),
 )
