@@ -25,7 +25,7 @@ STOPPING = 60.0  # seconds that systemd waits longer than the unit's own limit
 
 DECISION = r"""
 { read -r _; read -r verdict; read -r code; read -r _; read -r _; read -r why; } 2>/dev/null <"$0";
-out() { echo "<2>$1: slurmd and kubelet do not start until it passes"; exit 1; };
+out() { echo "<2>$1; slurmd and kubelet do not start until the node passes"; exit 1; };
 case $verdict in
   *pass*) echo "pass: slurmd and kubelet may start"; exit 0 ;;
   *fail*) out "FAIL, see above" ;;

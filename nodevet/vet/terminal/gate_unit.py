@@ -36,10 +36,10 @@ def print_gate_unit(context: click.Context) -> None:
     needs_output()
     if not tell(unit.text(), nl=False):
         raise UserError("--install: the unit cannot be written to standard output")
-    say(f"the output is {FILE}; then:")
+    say(f"write the unit to {FILE}, then run:")
     say(f"systemctl daemon-reload && systemctl enable {NAME}.service")
     if os.geteuid() != 0:
-        say("not run as root: root may refuse these files at boot; print the unit as root")
+        say("you are not root, who may refuse these files at boot: print the unit as root")
 
 
 def _unit(context: click.Context) -> GateUnit:
