@@ -33,7 +33,8 @@ MOST = 3  # checks that the reason of a host names
 
 class GateVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """The verdict file. `verdict` is `pending` while the gate runs, then `pass` or `fail`; it stays
-    `pending` if all that is still unknown passes by itself."""
+    `pending` if all that is still unknown passes by itself. A shell reads the first six lines at
+    boot (nodevet.vet.gate_unit)."""
 
     verdict: str
     exit_code: int | None = None
