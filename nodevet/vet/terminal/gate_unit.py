@@ -28,10 +28,9 @@ def print_gate_unit(context: click.Context) -> None:
         if why := distrust(Path(path), must_exist=True):
             raise UserError(f"--install: {why}, and root would use {path} at every boot")
     judged = open_context(Project(folder=Path("/")), unit.baselines)  # where the unit runs
-    if reasons := list(never_true(judged.baselines, Severity(unit.fail_on))):
+    if reasons := "\n".join(never_true(judged.baselines, Severity(unit.fail_on))):
         raise UserError(
-            "--install: at boot every node would fail; take this out of the baseline for the "
-            f"boot:\n{chr(10).join(reasons)}"
+            f"--install: no node would pass at boot; take this out of its baseline:\n{reasons}"
         )
     needs_output()
     if not tell(unit.text(), nl=False):
