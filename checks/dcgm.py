@@ -12,8 +12,9 @@ dcgmi is installed; and the file that `diag` names, which holds the output of `d
 each part on which it did not pass, unless `allow` names the test. The finding lists skipped tests.
 If no result passed, or the numbers of results do not add up, the diagnostic is unknown. If DCGM and
 NVML count different numbers of GPUs, the check fails. Results of another driver, of other GPUs or
-older than `maximum_age_days` say nothing about the node as it is now: they are unknown. Health
-watches that are not enabled are unknown, too: `dcgmi health -s a` enables them.
+older than `maximum_age_days` say nothing about the node as it is now: they are unknown, and with
+this limit also those of a file dated more than 5 minutes in the future. Health watches that are not
+enabled are unknown, too: `dcgmi health -s a` enables them.
 
 **To fix it** `dcgmi health -c` and the texts of the results name the part. If DCGM does not count
 as many GPUs as NVML, restart nvidia-dcgm.service. After a repair, run the diagnostic again on a
@@ -36,6 +37,7 @@ from nodevet.model import Area, Check, CheckParams, Finding, Subject, fail, ok, 
 
 HEALTHY = "Healthy"
 DAY = 86400
+AHEAD = 300  # seconds that a clock may be set back after the tests
 
 Path = Annotated[str, Meta(pattern=r"^/[^\x00-\x1f]{1,240}$")]
 TestName = Annotated[str, Meta(min_length=1, max_length=100)]
@@ -164,9 +166,11 @@ def judge_test(name: str, results: Sequence[TestResult]) -> Finding:
 
 def why_outdated(evidence: Evidence, diag: Diagnostic, params: Params) -> str:
     """Why the results may not describe the node as it is now; empty if they do."""
-    most = params.maximum_age_days
-    if most is not None and (diag.age_s or 0) > most * DAY:
-        return f"the results are {(diag.age_s or 0) / DAY:.1f} days old, expected at most {most:g}"
+    most, days = params.maximum_age_days, (diag.age_s or 0) / DAY
+    if most is not None and days > most:
+        return f"the results are {days:.1f} days old, expected at most {most:g}"
+    if most is not None and days * DAY < -AHEAD:
+        return f"the results are dated {-days:.1f} days in the future, so their age is not known"
     nvml = evidence[Gpus].data
     running = nvml.driver_version if nvml else None
     if diag.driver_version and diag.driver_version != running:

@@ -10,7 +10,9 @@ that the baseline names.
 **Verdicts.** `running` means active; a failed unit fails both `running` and `stopped`. `enabled`
 means that the unit starts after a reboot: enabled-runtime fails, and so does a static unit, which
 only other units start. `disabled` accepts disabled and masked. A unit that does not exist is
-neither running nor enabled. Without systemd all units are unknown.
+neither running nor enabled. Without systemd all units are unknown. So is a unit that is starting or
+stopping, unless it restarts again and again, and one that is stopped while dpkg or rpm is at work:
+these states pass by themselves.
 
 **To fix it** run `systemctl enable --now UNIT` or `systemctl disable --now UNIT`; if a unit failed,
 `journalctl -b -u UNIT` shows why. When a package is installed, presets decide whether its units are
@@ -39,6 +41,8 @@ from nodevet.model import Area, Check, CheckParams, Finding, Subject, Value, Ver
 LISTS = ("running", "stopped", "enabled", "disabled")
 OPPOSITES = (("running", "stopped"), ("enabled", "disabled"))
 ACTIVE = ("active", "reloading")
+CHANGING = {"activating": "it is starting", "deactivating": "it is stopping"}
+RESTARTS = "auto-restart"  # the SubState of a unit that failed and is started again and again
 UNCLEAR = (
     "",
     "generated",
@@ -90,15 +94,16 @@ class Params(CheckParams):
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     section = evidence[Units]
     units = each_named(section, params.units, label="services", listed="units", kind="unit")
-    yield from judge_each(units, lambda unit: judge_unit(*unit, params))
+    busy = (section.data.busy if section.data else None) or ""
+    yield from judge_each(units, lambda unit: judge_unit(*unit, params, busy))
 
 
-def judge_unit(subject: Subject, unit: Unit, params: Params) -> Iterator[Finding]:
+def judge_unit(subject: Subject, unit: Unit, params: Params, busy: str) -> Iterator[Finding]:
     aspects = []
     if unit.name in params.running:
-        aspects.append(state(unit, "running"))
+        aspects.append(state(unit, "running", busy))
     if unit.name in params.stopped:
-        aspects.append(state(unit, "stopped"))
+        aspects.append(state(unit, "stopped", busy))
     if unit.name in params.enabled:
         aspects.append(boot(unit, "enabled"))
     if unit.name in params.disabled:
@@ -114,11 +119,15 @@ def judge_unit(subject: Subject, unit: Unit, params: Params) -> Iterator[Finding
     )
 
 
-def state(unit: Unit, expected: str) -> Aspect:
-    """Whether the unit runs, or is stopped."""
+def state(unit: Unit, expected: str, busy: str) -> Aspect:
+    """Whether the unit runs, or is stopped. `busy`: why it may be stopped for a moment."""
     actual = unit.active_state
     if not actual:
         return unread_aspect(unit, "active_state")
+    if actual in CHANGING and unit.sub_state != RESTARTS:
+        return unknown_aspect(expected, f"{actual} ({unit.sub_state}): {CHANGING[actual]}")
+    if actual == "inactive" and expected == "running" and busy and not is_absent(unit):
+        return unknown_aspect(expected, f"inactive, and {busy}")
     if actual == "inactive" and is_absent(unit):
         shown = "not there"
     elif unit.sub_state and unit.sub_state != actual:
@@ -153,9 +162,7 @@ def advice(unit: Unit) -> str:
             f"`journalctl -b -u {unit.name}` shows why it failed; it may fail again after a restart"
         )
     if unit.active_state == "activating":
-        return (
-            f"it is starting: check again; if it keeps restarting, see `journalctl -u {unit.name}`"
-        )
+        return f"it keeps restarting: `journalctl -b -u {unit.name}` shows why"
     if is_absent(unit):
         return "install its package, or correct the name"
     if unit.load_state == "masked":
@@ -185,7 +192,11 @@ def learn(evidence: Evidence) -> Value:
 CHECK = Check(
     params=Params,
     area=Area.KERNEL,
-    reads=reads_of("services.units[]", "active_state", "file_state", "load_state", "name"),
+    reads=(
+        "services.busy",
+        *reads_of("services.units[]", "active_state", "file_state", "load_state", "name"),
+        "services.units[].sub_state",
+    ),
     judge=judge,
     unasked="for HGX boards (fabric manager): each site chooses its other units",
     learn=learn,

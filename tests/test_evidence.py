@@ -38,6 +38,30 @@ def section(name: str, data: Any) -> Any:
     return evidence[sections()[name]]
 
 
+@pytest.mark.parametrize(
+    ("name", "field", "value"),
+    [
+        ("numa", {"nodes": [{"id": 0, "memory_total_kb": 10**400}]}, "no counter has the value"),
+        ("numa", {"nodes": [{"id": 0, "memory_total_kb": -(2**128)}]}, "no counter has the value"),
+        ("host", {"clock_s": 1e300}, "<= 1e+18"),
+        ("kernel", {"load_1": -1e300}, ">= -1e+18"),
+    ],
+)
+def test_a_number_that_nothing_can_compute_with_costs_its_section(
+    name: str, field: Any, value: str
+) -> None:
+    found = section(name, field)
+    assert found.status == "error"
+    assert value in found.why and len(found.why) < 200
+
+
+def test_numbers_as_large_as_counters_are_kept() -> None:
+    text = str(2**128)  # digits in a text are no number
+    found = section("gpu", {"gpus": [{"index": 0, "serial": text, "memory_total_b": 2**128 - 1}]})
+    (gpu,) = found.data.gpus
+    assert (gpu.serial, gpu.memory_total_b) == (text, 2**128 - 1)
+
+
 class Bounded(NamedTuple):
     """A list, mapping or text of the evidence; `made(n)` is its section's data with n of it."""
 

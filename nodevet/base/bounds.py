@@ -15,6 +15,7 @@ def at_most(number: int) -> Meta:
     return Meta(max_length=number)
 
 
+NUMBER = 1 << 128  # integers are below it, whatever their sign: NVMe's counters have 128 bits
 DOCUMENT = 16 << 20  # bytes, or characters; of evidence as a whole, as the probe's own limit
 FIELDS = at_most(256)  # of one record
 GPUS = at_most(256)  # minor numbers of /dev/nvidia<N>: 0 to 254, and 255 is nvidiactl
@@ -44,5 +45,7 @@ NumberList = Annotated[str, Meta(max_length=LONGEST_LIST)]
 """A list of CPUs or nodes."""
 FileText = Annotated[str, at_most(1 << 18)]
 """A whole small file, /etc/fstab: 64 KiB, of which each byte may be escaped in four."""
+Real = Annotated[float, Meta(ge=-1e18, le=1e18)]
+"""Any number with a fraction: arithmetic with it stays finite."""
 Errors = Annotated[dict[Text, Text], FIELDS]
 """Why a field was not read, by its name."""

@@ -13,6 +13,13 @@ LONGEST = 80  # columns of foreign text that a message repeats
 LINE_BYTES = 4096  # of a program's output, which are searched for its last line
 
 
+INVISIBLE = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
+    "\U00016fe4\U0001d159\U000e0100-\U000e01ef]"
+)
+"""Characters that Python calls printable and that show nothing: Default_Ignorable_Code_Point of
+Unicode's DerivedCoreProperties.txt, and those whose glyph is empty."""
+BLANK = "\\x20"
 LOOKS_ESCAPED = re.compile(r"\\(?:[nrt]|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})")
 
 
@@ -22,24 +29,37 @@ def plain(text: str) -> str:
     >>> plain("H100\\x1b[2K\\n")
     'H100\\\\x1b[2K\\\\n'
     """
-    if text.isprintable():
+    if is_visible(text):
         return text
-    escaped = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    escaped = (c if is_visible(c) else c.encode("unicode_escape").decode() for c in text)
     return "".join(escaped)
 
 
-def marked(text: str) -> str:
-    """`plain`, where text that looks like an escape is told from one.
+def is_visible(text: str) -> bool:
+    """Whether every character can be seen.
 
-    >>> print(marked("a\\tb"), marked("a\\\\tb"), sep="\\n")
+    >>> is_visible("a b"), is_visible("a\\u3164b"), is_visible("a\\tb")
+    (True, False, False)
+    """
+    return text.isprintable() and (text.isascii() or not INVISIBLE.search(text))
+
+
+def marked(text: str) -> str:
+    """`plain`, where text that looks like an escape is told from one, and blanks at the end are
+    seen.
+
+    >>> print(marked("a\\tb"), marked("a\\\\tb"), marked("a "), sep="\\n")
     a\\tb
     a\\tb  (no character is escaped)
+    a\\x20  (1 character is escaped)
     """
-    if not LOOKS_ESCAPED.search(text):
+    body = text.rstrip(" ")
+    blanks = len(text) - len(body)
+    if not blanks and not LOOKS_ESCAPED.search(text):
         return plain(text)
-    escaped = sum(not character.isprintable() for character in text)
+    escaped = blanks + sum(not is_visible(character) for character in body)
     verb = "characters are" if escaped > 1 else "character is"
-    return f"{plain(text)}  ({escaped or 'no'} {verb} escaped)"
+    return f"{plain(body)}{BLANK * blanks}  ({escaped or 'no'} {verb} escaped)"
 
 
 def block(text: str) -> str:

@@ -3,7 +3,7 @@
 from typing import Annotated
 
 from nodevet.base import bounds
-from nodevet.base.bounds import Text
+from nodevet.base.bounds import Real, Text
 from nodevet.evidence.core import Record, SectionRecord
 from nodevet.evidence.questions import TextAnswers
 
@@ -15,7 +15,7 @@ class JsonValue(Record, frozen=True, kw_only=True):
 
     path: Text  # gpus[0].speed
     there: bool | None = None
-    value: bool | int | float | Text | None = None
+    value: bool | int | Real | Text | None = None
 
 
 class CommandAnswer(Record, frozen=True, kw_only=True):

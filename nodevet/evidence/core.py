@@ -4,7 +4,7 @@ from typing import ClassVar, Generic, TypeVar
 
 import msgspec
 
-from nodevet.base.bounds import Errors, Text
+from nodevet.base.bounds import Errors, Real, Text
 from nodevet.model import Finding, Subject, unknown
 
 SCHEMA = 1
@@ -79,8 +79,8 @@ class Section(msgspec.Struct, Generic[Data], frozen=True, kw_only=True):
     status: Text  # ok, absent, denied, error, timeout
     why: Text = ""
     transient: bool = False  # unread in a state of the node that passes by itself
-    seconds: float = 0.0
-    before_s: float | None = None  # of an earlier reading: how long before the later one
+    seconds: Real = 0.0
+    before_s: Real | None = None  # of an earlier reading: how long before the later one
     data: Data | None = None
 
 

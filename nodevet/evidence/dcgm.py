@@ -36,7 +36,7 @@ class Diagnostic(Record, frozen=True, kw_only=True):
     volatile = ("age_s",)
 
     path: Text
-    age_s: int | None = None  # since the file was written
+    age_s: int | None = None  # since the file was written; below 0: a clock was wrong
     results: int | None = None
     passed: int | None = None
     not_passed: Annotated[tuple[TestResult, ...], RESULTS] | None = None

@@ -3,7 +3,7 @@
 from typing import Annotated
 
 from nodevet.base import bounds
-from nodevet.base.bounds import Text
+from nodevet.base.bounds import Real, Text
 from nodevet.evidence.core import Record, SectionRecord
 
 
@@ -15,7 +15,7 @@ class LookedUp(Record, frozen=True, kw_only=True):
     name: Text
     addresses: Annotated[tuple[Text, ...], bounds.ADDRESSES] | None = None
     why_not: Text | None = None  # why it has no address; empty: it has
-    seconds: float | None = None
+    seconds: Real | None = None
 
 
 class Dns(SectionRecord, frozen=True, kw_only=True):

@@ -3,6 +3,7 @@
 A section that does not decode becomes `error` with the decoder's message; the others stay.
 """
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, wraps
 from operator import attrgetter
@@ -14,6 +15,7 @@ from msgspec.structs import replace
 from nodevet.base import bounds, typed
 from nodevet.base.bounds import Text
 from nodevet.base.last_few import LastFew
+from nodevet.base.printable import brief
 from nodevet.base.upgrades import Upgrades, can_upgrade, upgrade
 from nodevet.evidence.core import MISSING, SCHEMA, Data, Record, Section, SectionRecord
 from nodevet.evidence.sections import section_of, sections
@@ -132,7 +134,35 @@ def _section(record: type[SectionRecord], raw: msgspec.Raw | None) -> Section[An
         section = _decoder(record).decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return Section(status="error", why=f"the probe's answer is not valid: {error}")
+    if problem := _number_problem(bytes(raw)):
+        return Section(status="error", why=f"the probe's answer is not valid: {problem}")
     return checked_section(section)
+
+
+_DIGITS = bytes(ord("0") if chr(byte).isdecimal() and byte < 128 else byte for byte in range(256))
+_LONG = b"0" * len(str(bounds.NUMBER))
+
+
+def _number_problem(raw: bytes) -> str:
+    """The first integer beyond `bounds.NUMBER` in a section's JSON; "" if there is none. Decoders
+    have no such limit, and arithmetic and databases fail with what is beyond it."""
+    if _LONG not in raw.translate(_DIGITS):
+        return ""
+    try:
+        json.loads(raw, parse_int=_bounded)
+    except _TooLargeError as error:
+        return str(error)
+    return ""
+
+
+class _TooLargeError(Exception):
+    """An integer that no counter has."""
+
+
+def _bounded(text: str) -> int:
+    if abs(value := int(text)) >= bounds.NUMBER:
+        raise _TooLargeError(f"no counter has the value {brief(text, 30)}")
+    return value
 
 
 def checked_section(section: Section[Data]) -> Section[Data]:

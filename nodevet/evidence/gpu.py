@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec.structs import replace
 
 from nodevet.base import bounds
-from nodevet.base.bounds import Text, at_most
+from nodevet.base.bounds import Real, Text, at_most
 from nodevet.evidence.core import Record, SectionRecord
 from nodevet.evidence.peers import compared, is_same
 from nodevet.model import Subject
@@ -90,8 +90,8 @@ class NvLink(Record, frozen=True, kw_only=True):
     crc_flit_errors: int | None = None
     crc_data_errors: int | None = None
     # errors of each bit or symbol, from NVLink 5 on: NVML_FI_DEV_NVLINK_COUNT_*_BER
-    effective_ber: float | None = None
-    symbol_ber: float | None = None
+    effective_ber: Real | None = None
+    symbol_ber: Real | None = None
     # nvmlDeviceGetNvLinkCapability, NVML_NVLINK_CAP_*; read if a baseline asks for it, as are rates
     p2p: bool | None = None
     sysmem_access: bool | None = None

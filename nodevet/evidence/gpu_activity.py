@@ -3,7 +3,7 @@
 from typing import Annotated
 
 from nodevet.base import bounds
-from nodevet.base.bounds import Text, at_most
+from nodevet.base.bounds import Real, Text, at_most
 from nodevet.evidence.activity import Counted, Look, Numbers, Times
 from nodevet.evidence.core import Record, SectionRecord
 
@@ -14,8 +14,8 @@ class GpuProcessActivity(Record, frozen=True, kw_only=True):
     """A process's share of a GPU. nvmlDeviceGetProcessUtilization, GetComputeRunningProcesses."""
 
     pid: int
-    sm_percent: float | None = None  # mean of the driver's samples
-    memory_percent: float | None = None
+    sm_percent: Real | None = None  # mean of the driver's samples
+    memory_percent: Real | None = None
     memory_used_b: int | None = None
 
 
@@ -51,7 +51,7 @@ class GpuActivity(Record, frozen=True, kw_only=True):
     hw_thermal_ns: Counted | None = None
     power_brake_ns: Counted | None = None
     # (seconds since the first look, percent): the driver's own samples, 6 to 60 a second
-    samples: Annotated[tuple[tuple[float, int], ...], ACTIVITY_SAMPLES] | None = None
+    samples: Annotated[tuple[tuple[Real, int], ...], ACTIVITY_SAMPLES] | None = None
     processes: Annotated[tuple[GpuProcessActivity, ...], bounds.PROCESSES] | None = None
 
 

@@ -3,7 +3,7 @@
 from typing import Annotated
 
 from nodevet.base import bounds
-from nodevet.base.bounds import Text, at_most
+from nodevet.base.bounds import Real, Text, at_most
 from nodevet.evidence.core import Record, SectionRecord, clear_unknown_words
 from nodevet.evidence.counters import Counter
 
@@ -31,7 +31,7 @@ class RdmaPort(Record, frozen=True, kw_only=True):
     link_layer: Text | None = None  # InfiniBand; Ethernet: RoCE; Unspecified: EFA
     state: Text | None = None  # ACTIVE, INIT, DOWN, ARMED
     phys_state: Text | None = None  # LinkUp, Polling, Disabled
-    rate_gbps: float | None = None  # 400 of "400 Gb/sec (4X NDR)"
+    rate_gbps: Real | None = None  # 400 of "400 Gb/sec (4X NDR)"
     width: int | None = None  # 4
     speed: Text | None = None  # NDR; "" if the kernel gives it no name
     lid: int | None = None

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from nodevet.base.bounds import Text, at_most
+from nodevet.base.bounds import Real, Text, at_most
 from nodevet.evidence.core import SectionRecord
 
 CLOCKSOURCES = at_most(64)  # that a kernel offers
@@ -21,13 +21,13 @@ class Kernel(SectionRecord, frozen=True, kw_only=True):
     clock_status: int | None = None  # STA_ bits of <linux/timex.h>
     clock_maxerror_us: int | None = None  # grows by 500 ppm until the clock is disciplined again
     clock_esterror_us: int | None = None
-    load_1: float | None = None  # /proc/loadavg
-    load_5: float | None = None
-    load_15: float | None = None
+    load_1: Real | None = None  # /proc/loadavg
+    load_5: Real | None = None
+    load_15: Real | None = None
     threads: int | None = None  # of all processes, kernel threads too
     threads_max: int | None = None
     pid_max: int | None = None  # threads have a pid of their own each
     files: int | None = None  # /proc/sys/fs/file-nr
     files_max: int | None = None
     # of the NUMA node with least: its free memory that is in blocks of 2 MiB and more
-    free_huge_percent: float | None = None
+    free_huge_percent: Real | None = None

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Annotated
 
 from nodevet.base import bounds
-from nodevet.base.bounds import Text, at_most
+from nodevet.base.bounds import Real, Text, at_most
 from nodevet.base.durations import elapsed
 from nodevet.evidence.core import Record, SectionRecord
 
@@ -24,10 +24,10 @@ class KernelEvent(Record, frozen=True, kw_only=True):
     # network card, by its driver); probe_failed (of a card or GPU that its driver did not take)
     kind: Text
     count: int | None = None
-    first_s: float | None = None  # seconds after boot
-    last_s: float | None = None
+    first_s: Real | None = None  # seconds after boot
+    last_s: Real | None = None
     # when it occurred, seconds after boot: the latest; lines within 10 s are one occurrence
-    times_s: Annotated[tuple[float, ...], TIMES] = ()
+    times_s: Annotated[tuple[Real, ...], TIMES] = ()
     code: int | None = None  # of an Xid or SXid
     bus_id: Text | None = None  # as sysfs spells it
     severity: Text | None = None  # fatal, nonfatal (uncorrected), corrected: by the line itself
@@ -40,8 +40,8 @@ class KernelEvent(Record, frozen=True, kw_only=True):
 class Outage(Record, frozen=True, kw_only=True):
     """A time in which a link was down. Seconds after boot."""
 
-    down_s: float | None = None
-    up_s: float | None = None
+    down_s: Real | None = None
+    up_s: Real | None = None
 
     @property
     def seconds(self) -> float | None:
@@ -66,7 +66,7 @@ class Crash(Record, frozen=True, kw_only=True):
     """What a kernel left behind: in /sys/fs/pstore, or archived by systemd-pstore."""
 
     path: Text
-    at_s: float | None = None  # when it was written, seconds since 1970 UTC by the node's clock
+    at_s: Real | None = None  # when it was written, seconds since 1970 UTC by the node's clock
     reason: Text | None = None  # Panic, Oops, Emergency, Shutdown, ...
 
 
@@ -82,8 +82,8 @@ class KernelLog(SectionRecord, frozen=True, kw_only=True):
 
     source: Text | None = None  # kmsg, journal, kmsg and journal, dmesg
     complete: bool | None = None
-    since_s: float | None = None  # of its first line, in seconds after boot
-    covered_s: float | None = None  # from its first line to when it was read; null with gaps
+    since_s: Real | None = None  # of its first line, in seconds after boot
+    covered_s: Real | None = None  # from its first line to when it was read; null with gaps
     lines_read: int | None = None
     dropped: int | None = None  # lines of events beyond the limit
     # lines that begin like an Xid or SXid and have another form: not events

@@ -3,7 +3,7 @@
 from typing import Annotated
 
 from nodevet.base import bounds
-from nodevet.base.bounds import Text
+from nodevet.base.bounds import Real, Text
 from nodevet.evidence.core import Record, SectionRecord
 
 
@@ -19,8 +19,8 @@ class LoaderRun(Record, frozen=True, kw_only=True):
     ended: bool | None = None  # by itself, before its time was over
     exit: int | None = None  # if it did
     complaint: Text | None = None  # the beginning of its standard error
-    seconds: float | None = None
-    cpu_s: float | None = None  # of all its processes: /proc/PID/stat, getrusage(2)
+    seconds: Real | None = None
+    cpu_s: Real | None = None  # of all its processes: /proc/PID/stat, getrusage(2)
     asked_b: int | None = None  # rchar of /proc/PID/io: read(2), of files, pipes and sockets
     read_b: int | None = None  # read_bytes of /proc/PID/io: from storage
     samples: int | None = None  # that its lines told of

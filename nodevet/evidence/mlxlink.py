@@ -3,7 +3,7 @@
 from typing import Annotated
 
 from nodevet.base import bounds
-from nodevet.base.bounds import Text
+from nodevet.base.bounds import Real, Text
 from nodevet.evidence.core import Record, SectionRecord, clear_unknown_words
 
 
@@ -14,9 +14,9 @@ class LinkQuality(Record, frozen=True, kw_only=True):
 
     device: Text  # mlx5_0
     state: Text | None = None  # Active
-    minutes: float | None = None  # since the counters were cleared, or the link came up
-    effective_ber: float | None = None  # bit errors beyond FEC, of each bit
-    raw_ber: float | None = None  # before FEC
+    minutes: Real | None = None  # since the counters were cleared, or the link came up
+    effective_ber: Real | None = None  # bit errors beyond FEC, of each bit
+    raw_ber: Real | None = None  # before FEC
     effective_errors: int | None = None
     link_downs: int | None = None
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 
 from nodevet.base import bounds
-from nodevet.base.bounds import NumberList, Text, at_most
+from nodevet.base.bounds import NumberList, Real, Text, at_most
 from nodevet.evidence.core import Record, SectionRecord
 
 ERROR_KINDS = at_most(64)  # of PCIe errors: 16 correctable ones and 27 others, aer.c
@@ -38,10 +38,10 @@ class PciFunction(Record, frozen=True, kw_only=True):
     physfn: Text | None = None  # of an SR-IOV virtual function the physical one; "" of any other
     numa_node: int | None = None  # -1: the firmware does not say
     local_cpulist: NumberList | None = None
-    link_gts: float | None = None  # current_link_speed
-    link_gts_max: float | None = None
+    link_gts: Real | None = None  # current_link_speed
+    link_gts_max: Real | None = None
     # of a port: Target Link Speed of LnkCtl2, the most that the link below it is to train to
-    link_gts_target: float | None = None
+    link_gts_target: Real | None = None
     link_width: int | None = None
     link_width_max: int | None = None
     aer: Aer = Aer()

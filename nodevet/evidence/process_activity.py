@@ -4,7 +4,7 @@ threads, their helpers and the limits of their cgroups; read if asked for."""
 from typing import Annotated
 
 from nodevet.base import bounds
-from nodevet.base.bounds import Text, at_most
+from nodevet.base.bounds import Real, Text, at_most
 from nodevet.evidence.activity import Counted, Look, Numbers, Times
 from nodevet.evidence.core import Record, SectionRecord
 
@@ -24,8 +24,8 @@ class ThreadActivity(Record, frozen=True, kw_only=True):
 
     tid: int
     name: Text | None = None  # comm
-    born_s: float | None = None  # seconds after the first look, of one that was not there then
-    ended_s: float | None = None  # when it was gone: what it did since the look before is not known
+    born_s: Real | None = None  # seconds after the first look, of one that was not there then
+    ended_s: Real | None = None  # when it was gone: what it did since the look before is not known
     states: States | None = None
     user: Counted | None = None  # utime
     system: Counted | None = None  # stime
@@ -49,10 +49,10 @@ class ProcessActivity(Record, frozen=True, kw_only=True):
     arguments: Text | None = None  # cmdline; left out of what is redacted
     uid: int | None = None
     gpus: Annotated[tuple[int, ...], bounds.GPUS] = ()  # indices; of a helper: none
-    started_s: float | None = None  # seconds after boot
-    born_s: float | None = None  # seconds after the first look, of one that was not there then
-    seen_s: float | None = None  # when it was looked at last
-    ended_s: float | None = None  # when it was gone: its counters are those of `seen_s`
+    started_s: Real | None = None  # seconds after boot
+    born_s: Real | None = None  # seconds after the first look, of one that was not there then
+    seen_s: Real | None = None  # when it was looked at last
+    ended_s: Real | None = None  # when it was gone: its counters are those of `seen_s`
     cpus_allowed: Text | None = None
     threads_total: int | None = None
     threads: Annotated[tuple[ThreadActivity, ...], THREADS] | None = None
@@ -79,7 +79,7 @@ class CgroupActivity(Record, frozen=True, kw_only=True):
 
     path: Text
     version: int | None = None  # 1 or 2
-    cpu_quota: float | None = None  # CPUs: cpu.max, cpu.cfs_quota_us / cpu.cfs_period_us
+    cpu_quota: Real | None = None  # CPUs: cpu.max, cpu.cfs_quota_us / cpu.cfs_period_us
     cpus: Text | None = None  # cpuset.cpus.effective
     periods: Counted | None = None  # nr_periods
     throttled: Counted | None = None  # nr_throttled
@@ -104,7 +104,7 @@ class ProcessActivities(SectionRecord, frozen=True, kw_only=True):
     look: Look | None = None
     times_s: Times | None = None
     tick_hz: int | None = None
-    uptime_s: float | None = None  # at the first look
+    uptime_s: Real | None = None  # at the first look
     complete: bool | None = None
     # processes of the jobs that were not watched: beyond 512, or with the number of one that ended
     left_out: int | None = None

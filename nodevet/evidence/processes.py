@@ -3,7 +3,7 @@
 from typing import Annotated
 
 from nodevet.base import bounds
-from nodevet.base.bounds import NumberList, Text
+from nodevet.base.bounds import NumberList, Real, Text
 from nodevet.evidence.core import Record, SectionRecord
 
 
@@ -17,7 +17,7 @@ class Process(Record, frozen=True, kw_only=True):
     mems_allowed: NumberList | None = None  # Mems_allowed_list
     cgroup: Text | None = None
     unit: Text | None = None  # the systemd unit in the cgroup path
-    started_s: float | None = None  # seconds after boot
+    started_s: Real | None = None  # seconds after boot
     # /dev/nvidia<minor> it holds open
     gpu_minors: Annotated[tuple[int, ...], bounds.GPUS] | None = None
 

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from nodevet.base.bounds import Text, at_most
+from nodevet.base.bounds import Real, Text, at_most
 from nodevet.evidence.core import Record, SectionRecord, clear_unknown_words
 
 RAID_ARRAYS = at_most(256)  # and ZFS pools
@@ -25,7 +25,7 @@ class MdArray(Record, frozen=True, kw_only=True):
     devices: int | None = None  # that it should have; none of a level without redundancy
     devices_active: int | None = None
     sync_action: Text | None = None  # "", recovery, resync, check, reshape, resync delayed
-    sync_percent: float | None = None
+    sync_percent: Real | None = None
     array_state: Text | None = None  # clean, active, readonly, broken, ...
 
 

@@ -25,4 +25,7 @@ class Units(SectionRecord, frozen=True, kw_only=True):
 
     unique = ("units[].name",)
 
+    volatile = ("busy",)
+
     units: Annotated[tuple[Unit, ...], bounds.ASKED] | None = None
+    busy: Text | None = None  # why units may be stopped for a moment: the package manager works

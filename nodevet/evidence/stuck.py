@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from nodevet.base.bounds import Text, at_most
+from nodevet.base.bounds import Real, Text, at_most
 from nodevet.evidence.core import Record, SectionRecord
 
 STUCK = at_most(256)  # processes, of those that do not come back; the probe keeps as many
@@ -15,7 +15,7 @@ class StuckProcess(Record, frozen=True, kw_only=True):
     command: Text | None = None  # comm
     state: Text | None = None  # D, Z
     parent: int | None = None  # pid
-    started_s: float | None = None  # seconds after boot
+    started_s: Real | None = None  # seconds after boot
     wchan: Text | None = None  # the kernel's function that it waits in; 0: not told
 
 
@@ -29,7 +29,7 @@ class Stuck(SectionRecord, frozen=True, kw_only=True):
 
     volatile = ("watched_s", "processes", "blocked_count", "zombie_count", "blocked", "zombies")
 
-    watched_s: float | None = None  # that the blocked ones were seen so, and were not scheduled
+    watched_s: Real | None = None  # that the blocked ones were seen so, and were not scheduled
     complete: bool | None = None  # whether /proc shows every process
     processes: int | None = None
     blocked_count: int | None = None

@@ -2,6 +2,7 @@
 
 from nodevet.evidence.document import Evidence, once
 from nodevet.evidence.host import HostInfo
+from nodevet.evidence.services import Units
 from nodevet.model import Finding, Verdict
 
 BOOTING_S = 300.0  # since boot: drivers are loaded and services started
@@ -14,8 +15,10 @@ def is_booting(uptime_s: float | None) -> bool:
 @once
 def reasons(evidence: Evidence) -> tuple[str, ...]:
     """The reasons for such a state; just after boot "", which is part of every reason."""
-    host = evidence[HostInfo].data
-    return ("",) if host and is_booting(host.uptime_s) else evidence.transient_reasons
+    host, units = evidence[HostInfo].data, evidence[Units].data
+    if host and is_booting(host.uptime_s):
+        return ("",)
+    return (*evidence.transient_reasons, *([units.busy] if units and units.busy else ()))
 
 
 def transient(finding: Finding, evidence: Evidence) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
+from nodevet.base import typed
 from nodevet.base.printable import plain
 from nodevet.evidence.document import Evidence
 from nodevet.model import show
@@ -124,6 +125,14 @@ class Traces(msgspec.Struct, frozen=True, kw_only=True):
     effective: str  # now, restart, reset, reboot
 
 
+def _form_problem(value: Any, form: Any) -> str:
+    try:
+        typed.convert(value, form)
+    except msgspec.ValidationError as error:
+        return str(error)
+    return ""
+
+
 class Kind:
     """Everything that nodevet knows about one kind of resource."""
 
@@ -184,6 +193,14 @@ class Kind:
     def to_stored(self, state: State) -> tuple[State, Mapping[str, bytes]]:
         """The state as plans and journals store it, and the contents that it names by SHA-256."""
         return state, {}
+
+    def stored_problem(self, state: State) -> str:
+        """Why a plan cannot hold this value of a state that exists; empty if it can."""
+        return _form_problem(state.value, self.stored_form(state))
+
+    def stored_form(self, state: State) -> Any:
+        """The type of the value as plans and journals store it."""
+        return self.form
 
     def content_sizes(self, state: State) -> Mapping[str, int]:
         """The contents that a stored state names: SHA-256 -> size in bytes."""

@@ -144,8 +144,8 @@ class FileAnswer(_Properties, frozen=True, kw_only=True):
 class FileState(_Properties, frozen=True, kw_only=True):
     """A file as plans, journals and results store it."""
 
-    sha256: str
-    size: int  # bytes
+    sha256: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+    size: Annotated[int, Meta(ge=0)]  # bytes
 
 
 class FileKind(Kind):
@@ -170,6 +170,9 @@ class FileKind(Kind):
         except (binascii.Error, TypeError, ValueError):  # no node answers that; leave it as it is
             return state, {}
         return replace(state, value=to_builtins(form)), {form.sha256: data}
+
+    def stored_form(self, state: State) -> Any:
+        return FileState if "sha256" in state.mapping else FileAnswer
 
     def content_sizes(self, state: State) -> Mapping[str, int]:
         name, size = state.mapping.get("sha256"), state.mapping.get("size")
@@ -292,7 +295,8 @@ def _diff(action: WriteFile, before: State | None) -> Iterator[str]:
     yield f"--- {head}"
     yield f"+++ {'/dev/null' if new is None else path}"
     diff_lines = list(difflib.unified_diff(_lines(old), _lines(new), lineterm="", n=CONTEXT))[2:]
-    yield from (line if line.startswith("@@") else marked(line) for line in diff_lines)
+    for line in diff_lines:
+        yield line if line.startswith("@@") else f"{line[0]}{marked(line[1:])}"
     if before and before.exists and isinstance(before.value, Mapping):
         old_properties = _properties(*(before.value.get(key) for key in ("mode", "owner", "group")))
     else:

@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 
+from nodevet.base.printable import is_visible
+
 _SPECIAL = re.compile(r"[^\x00-\x7e]")
 
 
@@ -25,12 +27,12 @@ def encode(value: Any) -> str:
     except UnicodeEncodeError:
         encoded = msgspec.json.encode(_encodable(msgspec.to_builtins(value)))
     text = encoded.decode()
-    return text if text.isprintable() else _SPECIAL.sub(_escaped, text)
+    return text if is_visible(text) else _SPECIAL.sub(_escaped, text)
 
 
 def _escaped(match: re.Match[str]) -> str:
     character = match[0]
-    return character if character.isprintable() else json.dumps(character)[1:-1]
+    return character if is_visible(character) else json.dumps(character)[1:-1]
 
 
 def _encodable(value: Any) -> Any:

@@ -199,6 +199,10 @@ ONE_FACT: dict[str, tuple[OneFact, ...]] = {
         OneFact("*remapping", "*", "a GPU remaps rows, or retires pages"),
         OneFact("*retired_pages", "*", "a GPU remaps rows, or retires pages"),
     ),
+    "services": (
+        OneFact("services.units.*_state", "services.busy", EITHER),
+        OneFact("services.units.active_state", "services.units.load_state", EITHER),
+    ),
     "storage_errors": (OneFact("kernel_log*", "kernel_log*", EVENT),),
     "time_sync": (
         SAME,

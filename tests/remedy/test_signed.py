@@ -42,7 +42,7 @@ def step(host: str) -> Step:
     file, kernel = Resource(kind="file", name=PATH), Resource(kind="kernel", name=THP)
     service = Resource(kind="unit", name="x.service")
     held = {"sha256": "ab" * 32, "size": 5, "mode": 0o644, "owner": 0, "group": 0}
-    was = {"enabled": "disabled", "active": "inactive", "masked": False}
+    was = {"enabled": "disabled", "active": "inactive", "masked": False, "fragment": PATH}
     change = (
         WriteFile(path=PATH, content="[Service]\n", mode=0o600),
         SetUnit(name="x.service", enabled=True, running=True),
@@ -205,3 +205,79 @@ def test_e27_what_a_command_sets_is_shown_with_its_number_and_what_it_was(look: 
     assert "## set by commands: gpu power_limit_mw (500 W)" in text
     assert "## about job.service; planned with --now; stops and starts dcgm.service" in text
     assert "@rack1: n[1-2]" in text and "2 GPUs: n[1-2]" in text
+
+
+FILLER, CYRILLIC = "\u3164", str.maketrans("aeo", "\u0430\u0435\u043e")
+ALONE = {
+    **DOCUMENT,
+    "nodes": {"n1": DOCUMENT["nodes"]["n1"]},
+    "steps": copy.deepcopy(DOCUMENT["steps"][:1]),
+}
+ALONE["steps"][0]["expected"].update({"none": None, "flag": True, "text": "7", "empty": ""})
+
+
+def twins(value: Any) -> list[Any]:
+    """Other values that look like this one."""
+    if isinstance(value, bool):
+        return ["on" if value else "off"]
+    if isinstance(value, str):
+        number = [int(value)] if value.isdecimal() else []
+        return [f"{value} ", f"{value}{FILLER}", value.translate(CYRILLIC), [value], *number]
+    if isinstance(value, int):
+        return [str(value), [value]]
+    if isinstance(value, list) and len(value) == 1:
+        return value
+    return ["none", {}] if value is None else []
+
+
+def look_alikes(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """The document with one value or key in place of another that looks like it, and where."""
+    yield from ((path, twin) for twin in twins(value) if twin != value)
+    if isinstance(value, dict):
+        for key, item in value.items():
+            for where, other in look_alikes(item, (*path, key)):
+                yield where, {**value, key: other}
+            if item is not None:
+                others = {name: part for name, part in value.items() if name != key}
+                yield (*path, f"{key}'"), {**others, f"{key}{FILLER}": item}
+    elif isinstance(value, list):
+        for place, item in enumerate(value):
+            for where, other in look_alikes(item, (*path, place)):
+                yield where, [*value[:place], other, *value[place + 1 :]]
+
+
+def glance(text: str) -> list[str]:
+    """The lines as a person sees them: no blanks at an end, no character without ink, and each
+    letter as what it looks like."""
+    letters = {other: letter for letter, other in CYRILLIC.items()} | {ord(FILLER): None}
+    return [line.rstrip() for line in text.translate(letters).split("\n")]
+
+
+@pytest.mark.parametrize("view", [View.DIFF, View.FULL])
+def test_e27_what_looks_alike_is_told_apart_or_refused(look: Any, view: View) -> None:
+    seen = glance(look(ALONE, view))
+    hidden = []
+    for where, document in look_alikes(ALONE):
+        if where[0] in ALIKE:
+            continue
+        try:
+            plan_file.read(json.dumps(document).encode())
+        except PlanError:
+            continue
+        if glance(look(document, view)) == seen:
+            hidden.append(".".join(map(str, where)))
+    assert hidden == []
+
+
+def test_e27_a_letter_that_looks_like_another_is_named(look: Any) -> None:
+    document = copy.deepcopy(ALONE)
+    document["steps"][0]["services"] = ["j\u043eb.service"]
+    assert "j\u043eb.service (U+043E CYRILLIC SMALL LETTER O)" in look(document, View.DIFF)
+    assert "not ASCII" not in look(ALONE, View.DIFF)
+
+
+def test_e27_a_key_that_nothing_reads_is_refused() -> None:
+    document = copy.deepcopy(ALONE)
+    document["steps"][0]["risk "] = "live"
+    with pytest.raises(PlanError, match="it has an unknown key 'risk '"):
+        plan_file.read(json.dumps(document).encode())

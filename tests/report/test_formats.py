@@ -80,6 +80,22 @@ def test_every_text_can_be_written_and_holds_no_control_character(kind, name, ca
     ]
 
 
+UNSEEN = "\u034f\u115f\u1160\u17b4\u180b\u2800\u3164\ufe00\ufe0f\uffa0"
+"""Characters that Python calls printable and that show nothing."""
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("unseen", UNSEEN)
+def test_a_character_that_shows_nothing_is_escaped(name, unseen, cases):
+    host, *_ = cases["one"].hosts
+    finding = fail(
+        Subject(kind="gpu", id=f"0{unseen}"), expected="A100", actual=f"A100{unseen}", why=unseen
+    )
+    run = replace(cases["one"], hosts=(replace(host, findings=(finding,)),))
+    text = formats.render(name, run, everything=True)
+    assert unseen not in text and (name == "prometheus" or ascii(unseen)[1:-1] in text)
+
+
 @pytest.mark.parametrize("name", FORMATS)
 def test_rendering_does_not_depend_on_anything_but_the_run(name, cases):
     assert formats.render(name, cases["mixed"]) == formats.render(name, cases["mixed"])

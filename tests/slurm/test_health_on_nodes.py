@@ -75,6 +75,30 @@ def test_e14_a_healthy_node_stays_while_dpkg_works_and_goes_when_it_was_interrup
     resume(node)
 
 
+UPGRADED = """
+systemctl cat site.service >/dev/null 2>&1 || printf '[Service]\\nExecStart=/bin/sleep inf\\n' \
+  >/etc/systemd/system/site.service
+systemctl daemon-reload; systemctl start site.service
+rm -f /srv/began; printf '#!/bin/sh\\nsystemctl stop site.service\\n' >/srv/slow/DEBIAN/preinst
+chmod 755 /srv/slow/DEBIAN/preinst
+"""
+
+
+def test_e14_a_unit_that_an_upgrade_stops_drains_no_node(node: SimulatedFleet) -> None:
+    site = "nodevet: 1\nexpect: {services: {running: [site.service]}}\n"
+    node.on("n1", write("/etc/nodevet/unit.yaml", site))
+    folder, _, rest = PACKAGE.partition("dpkg-deb --build")
+    assert node.on("n1", f"{folder}{UPGRADED}dpkg-deb --build{rest}") == "began\n"
+    look = "cd /; nodevet slurm health -b /etc/nodevet/unit.yaml --looks 1 --max-age 1s 2>&1; "
+    told = on_node(node, look + "sinfo -h -o '%t %E'")
+    assert told.endswith("idle none\n") and "pass by themselves: look again" in told
+    node.on("n1", "rm /srv/wait; while pgrep -x dpkg; do sleep 0.2; done")
+    told = on_node(node, look + "sinfo -h -o '%t %E'")
+    assert re.search("drain(ed)? nodevet:local services inactive", told)
+    node.on("n1", "systemctl start site.service")
+    resume(node)
+
+
 def test_a_leftover_of_a_job_fails_its_epilog_and_the_next_health_check_drains(
     node: SimulatedFleet,
 ) -> None:

@@ -89,6 +89,8 @@ def _step_problems(step: Step) -> Iterator[str]:
     for state in step.before:
         if state.why:
             yield f"the state of {quoted(state.resource.label)} could not be read"
+        elif state.exists and (problem := kind_of(state.resource).stored_problem(state)):
+            yield f"the state of {quoted(state.resource.label)} is none: {problem}"
     for resource, times in Counter(step.resources).items():
         if times > 1:
             yield f"it names {quoted(resource.label)} {times} times"

@@ -1,6 +1,7 @@
 """Writes a plan as the file that people sign, and reads it."""
 
 import hashlib
+import json
 
 import msgspec
 
@@ -9,6 +10,7 @@ from nodevet.base.printable import brief
 from nodevet.base.upgrades import Upgrades
 from nodevet.fix.model import VERSION, Plan, PlanError
 from nodevet.fix.plan.contradictions import contradictions
+from nodevet.fix.plan.exact import unknown_key
 from nodevet.fix.upgrades import PLAN, UpgradeError, upgraded
 
 MOST_TOLD = 5  # contradictions of a plan
@@ -35,6 +37,8 @@ def read(text: bytes, upgrades: Upgrades = PLAN) -> Plan:
             plan = typed.convert({**document, "nodevet_plan": VERSION}, Plan)
         if key := typed.repeated_key(text):
             raise PlanError(f"not a plan: two values for the key {brief(repr(key))}")
+        if schema == VERSION and (key := unknown_key(json.loads(text), msgspec.to_builtins(plan))):
+            raise PlanError(f"not a plan: it has an unknown key {brief(repr(key))}; plan again")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise PlanError(f"not a plan: {error}") from error
     except UpgradeError as error:

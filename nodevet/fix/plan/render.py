@@ -23,6 +23,7 @@ from nodevet.fix.plan.alike import (
     own_gpus,
     same_steps,
 )
+from nodevet.fix.plan.exact import exact
 from nodevet.fix.settings import rollout_text
 from nodevet.model import Finding, Subject, Verdict
 from nodevet.resource import Contents, with_contents
@@ -170,9 +171,9 @@ def _value_lines(alike_step: AlikeStep) -> Iterator[str]:
 
     def old_text(step: Step) -> str:
         prefix = "" if same_subjects else _subjects([step])[0]
-        return ": ".join(filter(None, (prefix, _values(step)[0])))
+        return ": ".join(filter(None, (prefix, _exact_values(step)[0])))
 
-    for sign, text_of in (("-", old_text), ("+", lambda step: _values(step)[1])):
+    for sign, text_of in (("-", old_text), ("+", lambda step: _exact_values(step)[1])):
         by_text = _by_host(alike_step, text_of)
         value = _values_by_host(by_text) if len(by_text) > 1 else next(iter(by_text))
         yield f"{sign}{label}: {value}"
@@ -372,7 +373,7 @@ def step_lines(
     yield f"## {label}: {_note_text(step)}"
     yield f"## {plain(step.reason)}"
     yield from (f"## {text}" for text in signed_texts if text)
-    old, new = _values(step)
+    old, new = _exact_values(step)
     yield f"-{label}: {old}"
     yield f"+{label}: {new}"
     for block in _blocks(step, contents):
@@ -398,6 +399,15 @@ def _values(step: Step) -> tuple[str, str]:
     """The current and the expected value, printable."""
     new, old = values(
         Finding(verdict=Verdict.FAIL, expected=step.expected, actual=step.actual, unit=step.unit)
+    )
+    return old, new
+
+
+def _exact_values(step: Step) -> tuple[str, str]:
+    """Like `_values`, and no two values are alike."""
+    unit = f" {exact(step.unit)}" if step.unit else ""
+    old, new = (
+        f"{exact(value)}{'' if value is None else unit}" for value in (step.actual, step.expected)
     )
     return old, new
 

@@ -7,6 +7,7 @@ import msgspec
 
 from nodevet.base.printable import brief, plain
 from nodevet.fix.model import Plan, PlannedNode, Step
+from nodevet.fix.plan.exact import exact, foreign_words, with_blanks
 from nodevet.resource import Contents, Resource, State, describe, kind_of, with_contents
 from nodevet.resource.kernel import fold_paths
 from nodevet.sheet.text import count, nodeset
@@ -17,8 +18,14 @@ DIGEST = 16  # hex digits
 
 
 def facts(plan: Plan) -> Iterator[tuple[str, str]]:
-    """(label, text), printable: the nodes, with a digest of them and their baselines."""
+    """(label, text), printable: the nodes, with a digest of what is not listed; texts that
+    may look like others: words that are not ASCII, and blanks at an end."""
     yield "nodes", "; ".join(filter(None, _nodes(plan)))
+    document = msgspec.to_builtins(plan)
+    if words := foreign_words(document):
+        yield "not ASCII", listed(words)
+    if texts := with_blanks(document):
+        yield "with blanks", listed(texts)
 
 
 def _nodes(plan: Plan) -> Iterator[str]:
@@ -41,8 +48,10 @@ def _nodes(plan: Plan) -> Iterator[str]:
     yield f"without a step: {nodeset(unchanged)}" if unchanged else ""
     unused = set(plan.baselines) - {node.baseline for node in nodes.values()}
     yield f"baselines of no node: {listed(map(plain, sorted(unused)))}" if unused else ""
-    text = msgspec.json.encode((nodes, plan.baselines), order="sorted")
-    yield f"machines and baselines sha256 {hashlib.sha256(text).hexdigest()[:DIGEST]}"
+    before = [step.before for step in plan.steps]
+    text = msgspec.json.encode((nodes, plan.baselines, before), order="sorted")
+    digest = hashlib.sha256(text).hexdigest()[:DIGEST]
+    yield f"machines, baselines and earlier states sha256 {digest}"
 
 
 def _groups(nodes: Mapping[str, PlannedNode]) -> Mapping[str, list[str]]:
@@ -75,7 +84,7 @@ def declared_text(step: Step, node: PlannedNode | None) -> str:
     if step.gpus:
         numbers = {uuid: number for number, uuid in enumerate(node.gpus if node else ())}
         numbered = in_ranges(f"GPU {numbers[option]}" for option in step.gpus if option in numbers)
-        unnumbered = [plain(option) for option in step.gpus if option not in numbers]
+        unnumbered = [exact(option) for option in step.gpus if option not in numbers]
         parts.append(f"needs {' '.join(filter(None, (numbered, listed(unnumbered))))}")
     return "; ".join(parts)
 

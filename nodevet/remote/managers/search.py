@@ -4,16 +4,17 @@ The search covers tmpfiles.d, sysctl.d, sysfs.conf, modprobe.d, modules-load.d; 
 enabled or running, transient, or started by a timer, a path, a socket, a device or another unit
 (Wants= and the like), with their drop-ins and the variables of their commands; cron, run-parts,
 rc.local, SysV scripts, systemd's generators, udev rules; the hooks of Slurm, cloud-init, network
-dispatchers, ifupdown, dhclient and modprobe; programs of supervisord; the scripts that all of these
-call, three deep; tuned's profile and its scripts; cpupower and the like. DCGM manages settings if
-it is configured to, not by running. Files named nodevet-* are nodevet's own.
+dispatchers, ifupdown, dhclient and modprobe; programs of supervisord; the profiles of root's
+shells; the scripts that all of these call, three deep; tuned's profile and its scripts; cpupower
+and the like. DCGM manages settings if it is configured to, not by running. Files named nodevet-*
+are nodevet's own.
 
-A unit counts, with all its drop-ins, if it is started at boot or runs now. The drop-ins of other
-units change nothing.
+A unit counts, with all its drop-ins, if it is started at boot or runs now, or if such a unit starts
+it as it ends. The drop-ins of other units change nothing.
 
-The search does not cover what a compiled program does by itself, user managers, at(1), profiles of
-login shells, and commands from elsewhere over SSH. `agents` names configuration managers, which
-manage the whole node.
+The search does not cover what a compiled program does by itself, user managers, at(1), PAM,
+plug-ins of Slurm, and commands from elsewhere over SSH. `agents` names configuration managers,
+which manage the whole node.
 """
 
 import fnmatch

@@ -1,4 +1,5 @@
-"""What older ways of starting run: SysV scripts, generators, ifupdown, modprobe, supervisord.
+"""What older ways of starting run: SysV scripts, generators, ifupdown, modprobe, supervisord; and
+what root's shells and sessions run.
 
 Each row is (file, line number, command), as in hooks.py.
 """
@@ -19,6 +20,17 @@ INIT = ("/etc/init.d/", "/etc/rc.d/init.d/")
 GENERATORS = ("/etc/systemd/system-generators", "/usr/local/lib/systemd/system-generators")
 INTERFACES = "/etc/network/interfaces"
 IF_COMMAND = re.compile(r"\s*(?:pre-up|up|post-up|down|pre-down|post-down)\s+(.*)")
+IF_LOCAL = tuple(  # that the network scripts of Red Hat run
+    top + name
+    for top in ("/sbin/", "/usr/sbin/")
+    for name in ("ifup-pre-local", "ifup-local", "ifdown-pre-local", "ifdown-local")
+)
+NETWORK_SCRIPTS = "/etc/sysconfig/network-scripts/ifup"
+LOGIN = (  # of root, by a login, an SSH command or a new shell
+    *("/etc/profile", "/etc/profile.d/*.sh", "/etc/bash.bashrc", "/etc/bashrc"),
+    *("/root/.bash_profile", "/root/.bash_login", "/root/.profile", "/root/.bashrc"),
+    *("/etc/ssh/sshrc", "/root/.ssh/rc"),
+)
 MODULE_COMMAND = re.compile(r"\s*(?:install|remove)\s+\S+\s+(.*)")
 SUPERVISORS = ("supervisor.service", "supervisord.service")
 SUPERVISED = (
@@ -47,6 +59,12 @@ class Startup(object):
         if self.is_live("networking.service"):
             paths = [INTERFACES, *self.node.files_in(INTERFACES + ".d")]
             yield from self.matching_lines(IF_COMMAND, paths)
+        if self.node.is_file(NETWORK_SCRIPTS):
+            for path in filter(self.node.is_file, IF_LOCAL):
+                yield path, 0, path
+        for path in (path for pattern in LOGIN for path in self.node.matching(pattern)):
+            for number, line in self.node.lines(path):
+                yield path, number, line
         yield from self.matching_lines(MODULE_COMMAND, self.node.drop_in_folder("modprobe.d"))
         if any(map(self.is_live, SUPERVISORS)):
             files = [path for pattern in SUPERVISED for path in self.node.matching(pattern)]

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from nodevet.remote.managers.node_files import NodeFiles
 
 EXEC = re.compile(r"\s*(Exec[A-Za-z]*)\s*=\s*[-@:+!|]*(.*)")
-PULLS = re.compile(r"\s*(?:Wants|Requires|BindsTo|Upholds)\s*=(.*)")
+PULLS = re.compile(r"\s*(?:Wants|Requires|BindsTo|Upholds|OnFailure|OnSuccess)\s*=(.*)")
+ACCEPT = re.compile(r"\s*Accept\s*=\s*(?:yes|true|on|1|y|t)\s*\Z", re.IGNORECASE)
 ENVIRONMENT = re.compile(r"\s*(Environment(?:File)?)\s*=\s*(.*)")
 VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 LONGEST_COMMAND = 1 << 16  # characters of a command with its variables
@@ -177,7 +178,14 @@ class UnitFiles(object):
             if match
         ]
         services = [expand_specifiers(word, name) for word in services]
+        if kind == "socket" and self._accepts(name, path):
+            return [stem + "@.service"]
         return services or [stem + ".service"]
+
+    def _accepts(self, name: str, path: str) -> bool:
+        """Whether a socket starts an instance for each connection: systemd.socket(5)."""
+        files = self.files(name, path) if path else []
+        return any(ACCEPT.match(line) for file in files for _, line in self.node.lines(file))
 
 
 def expand_specifiers(text: str, name: str) -> str:

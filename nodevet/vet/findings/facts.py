@@ -79,7 +79,7 @@ def _rows(facts: HostFacts) -> Iterator[tuple[str, str]]:
     yield "driver", ", ".join(filter(None, (facts.driver, cuda)))
     kernel = " ".join(filter(None, (facts.kernel, facts.architecture)))
     yield "system", ", ".join(filter(None, (facts.os, kernel)))
-    yield "memory", "" if facts.memory_kb is None else f"{facts.memory_kb / 2**20:,.0f} GiB"
+    yield "memory", "" if facts.memory_kb is None else f"{(facts.memory_kb + 2**19) // 2**20:,} GiB"
     yield "uptime", "" if facts.uptime_s is None else elapsed(round(facts.uptime_s))
 
 

@@ -14,7 +14,7 @@ import msgspec
 from nodevet.base import age, bounds, typed
 from nodevet.base.age import WEEK
 from nodevet.base.files import read_input, write_whole
-from nodevet.base.printable import brief
+from nodevet.base.printable import brief, is_visible
 from nodevet.checking.identity import expected_hostname
 from nodevet.document.kinds import DocumentKind, wrong_kind_text
 from nodevet.evidence.core import NOT_ASKED
@@ -251,7 +251,7 @@ def _host_of_file(path: Path) -> str:
 
 
 def _no_name(name: str) -> bool:
-    return not name.strip() or not name.isprintable()
+    return not name.strip() or not is_visible(name)
 
 
 def visit_of(kept: KeptVisit, path: Path) -> tuple[Visit, Host]:

@@ -37,6 +37,51 @@ RUNNING = {
 ELSEWHERE = {"/x/etc/slurm.conf": "Prolog=/opt/p\n", "/opt/p": CAP}
 SEEN = [
     pytest.param(
+        {**SLURM, "/etc/slurm/helpers.conf": "Feature=cap,free Helper=/opt/h\n", "/opt/h": CAP},
+        POWER,
+        ["/opt/h:2"],
+        id="a helper of Slurm's node features",
+    ),
+    pytest.param(
+        {**SLURM, "/etc/slurm/job_container.conf": "InitScript=/opt/h\n", "/opt/h": CAP},
+        POWER,
+        ["/opt/h:2"],
+        id="the script of Slurm's job containers",
+    ),
+    pytest.param(
+        {
+            **started("done"),
+            UNITS + "done.service.d/site.conf": "[Unit]\nOnSuccess=cap.service\n",
+            UNITS + "cap.service": "[Service]\nExecStart=nvidia-smi -pl 500\n",
+        },
+        POWER,
+        [f"unit cap.service ({UNITS}cap.service:2)"],
+        id="a unit that another one starts as it ends",
+    ),
+    pytest.param(
+        {
+            UNITS + "cap.socket": "[Socket]\nListenStream=99\nAccept=yes\n",
+            UNITS + "sockets.target.wants/cap.socket": "-> ../cap.socket",
+            UNITS + "cap@.service": "[Service]\nExecStart=nvidia-smi -pl 500\n",
+        },
+        POWER,
+        [f"unit cap@.service ({UNITS}cap@.service:2)"],
+        id="an instance for each connection to a socket",
+    ),
+    pytest.param(
+        {"/etc/sysconfig/network-scripts/ifup": "", "/sbin/ifup-local": CAP},
+        POWER,
+        ["/sbin/ifup-local:2"],
+        id="ifup-local",
+    ),
+    pytest.param(
+        {"/etc/profile.d/gpu.sh": "nvidia-smi -pl 500\n", "/root/.bashrc": ". /opt/h\n"}
+        | {"/opt/h": CAP},
+        POWER,
+        ["/etc/profile.d/gpu.sh:1", "/opt/h:2"],
+        id="the profiles of root's shells",
+    ),
+    pytest.param(
         {**SLURM, "/etc/slurm/slurm.conf": "Prolog=/etc/slurm/p.sh # x\n", "/etc/slurm/p.sh": CAP},
         POWER,
         ["/etc/slurm/p.sh:2"],
@@ -303,6 +348,26 @@ SEEN = [
     ),
 ]
 FREE = [
+    pytest.param(
+        {"/etc/slurm/helpers.conf": "Feature=cap Helper=/opt/h\n", "/opt/h": CAP},
+        id="a helper of a Slurm that does not run",
+    ),
+    pytest.param(
+        {
+            UNITS + "cap.socket": "[Socket]\nListenStream=99\n",
+            UNITS + "sockets.target.wants/cap.socket": "-> ../cap.socket",
+            UNITS + "cap@.service": "[Service]\nExecStart=nvidia-smi -pl 500\n",
+        },
+        id="a template that no socket starts",
+    ),
+    pytest.param({"/sbin/ifup-local": CAP}, id="ifup-local without the scripts that run it"),
+    pytest.param(
+        {
+            "/etc/profile.d/gpu.csh": "nvidia-smi -pl 5\n",
+            "/etc/profile.d/a.sh": "# nvidia-smi -pl 5\n",
+        },
+        id="a comment of a profile, and what bash does not read",
+    ),
     pytest.param(
         {"/etc/slurm/slurm.conf": "Prolog=/opt/p\nCpuFreqDef=x\n", "/opt/p": CAP}, id="no slurmd"
     ),

@@ -1,6 +1,8 @@
 """What dcgmi prints, in the versions that are known; anything else is an error, never a pass."""
 
 import json
+import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -196,6 +198,15 @@ def test_results_of_real_nodes(captures: Path, name: str, statuses: set[str], ch
     assert {each.status for each in diag.not_passed} == statuses
     assert diag.passed and diag.passed + len(diag.not_passed) == diag.results
     assert data.errors["overall"] == dcgm.NOT_ASKED
+
+
+def test_results_of_a_file_from_the_future_are_not_new(tmp_path: Path, check: Check) -> None:
+    file = tmp_path / "diag.json"
+    file.write_text(json.dumps(NEW))
+    ahead = time.time() + 86400
+    os.utime(file, (ahead, ahead))
+    (diag,) = check("dcgm", dcgm.collect("/", {"asks": {"dcgm": [str(file)]}})).diagnostics
+    assert -86400 <= diag.age_s < -80000
 
 
 def install(folder: Path, health: str, code: int = 0) -> None:

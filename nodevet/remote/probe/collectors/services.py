@@ -3,6 +3,7 @@
 import os
 
 from nodevet.remote.probe.files import Absent, Reading, quote
+from nodevet.remote.probe.package_manager import BUSY, is_busy
 from nodevet.remote.systemd import show, unit_name_pattern
 
 TYPE_CHECKING = False
@@ -44,9 +45,11 @@ def unit(name: str, properties: "dict[str, str]") -> "Reading":
 
 
 def unsettled(results: "dict[str, Any]") -> bool:
-    """Whether a unit is starting or stopping, but not restarting repeatedly."""
-    units = (results.get("services", {}).get("data") or {}).get("units") or ()
-    return any(
+    """Whether a unit is starting or stopping, but not restarting repeatedly; or is stopped while
+    the package manager is at work."""
+    data = results.get("services", {}).get("data") or {}
+    units = data.get("units") or ()
+    return bool(data.get("busy")) or any(
         row.get("active_state") in ("activating", "deactivating")
         and row.get("sub_state") != "auto-restart"
         for row in units
@@ -70,4 +73,5 @@ def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
         record = Reading(name=name)
         record.fail_all([field for field, _ in FIELDS], "not a valid systemd unit name")
         units.append(record)
-    return Reading(units=units)
+    is_stopped = any(row.get("active_state") == "inactive" for row in units)
+    return Reading(units=units, busy=BUSY if is_stopped and is_busy(root) else None)
