@@ -653,6 +653,13 @@ class CommandRig:
                 rig.reached.add(host)
                 super().open(host)
 
+            def probe(self, host: str) -> bytes:
+                """Only the sections that were asked for."""
+                document = json.loads(super().probe(host))
+                read = options.sections or document["sections"]
+                there = {name: part for name, part in document["sections"].items() if name in read}
+                return json.dumps({**document, "sections": there}).encode()
+
             def close(self, host: str) -> None:
                 if host not in names:
                     raise KeyError(host)
