@@ -27,12 +27,16 @@ Done = subprocess.CompletedProcess[str]
 
 
 class SimulatedFleet:
-    """Nodes that run, and the folder of a project, which is the home of whoever runs nodevet."""
+    """Nodes that run, and the folder of a project, which is the home of whoever runs nodevet.
+
+    Nothing is recorded, so that with one -b the nodes read only what this baseline judges; a module
+    about the history sets `recorded`."""
 
     def __init__(self, name: str, project: Path) -> None:
         self.name = name
         self.project = project
         self.place = FleetFolder(name)
+        self.recorded = False
 
     # --- the project ---
 
@@ -50,7 +54,12 @@ class SimulatedFleet:
         done = subprocess.run(
             [sys.executable, "-m", "nodevet", *map(str, words)],
             cwd=self.project,
-            env={**os.environ, "HOME": str(self.project), "COLUMNS": "100"},
+            env={
+                **os.environ,
+                "HOME": str(self.project),
+                "COLUMNS": "100",
+                **({} if self.recorded else {"NODEVET_STORE": "none"}),
+            },
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
