@@ -21,7 +21,7 @@ import pytest
 from nodevet.inventory import read
 from nodevet.model import Host
 from nodevet_sim.nspawn.needs import missing
-from nodevet_sim.nspawn.place import FleetFolder, kept
+from nodevet_sim.nspawn.place import QUICK_KEX, FleetFolder, kept
 
 Done = subprocess.CompletedProcess[str]
 
@@ -118,6 +118,7 @@ class SimulatedFleet:
                 *("ssh", "-F", "none", "-l", "root", "-i", str(self.place.key)),
                 *("-o", "IdentitiesOnly=yes", "-o", "StrictHostKeyChecking=yes"),
                 *("-o", f"UserKnownHostsFile={self.place.known_hosts}", "-o", "LogLevel=ERROR"),
+                *("-o", f"KexAlgorithms={QUICK_KEX}"),
                 *("-o", "BatchMode=yes", str(address), script),
             ],
             stdin=subprocess.DEVNULL,
