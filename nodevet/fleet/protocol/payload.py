@@ -110,12 +110,16 @@ def payload(program: str = PROBE) -> bytes:
 
     `program`: PROBE answers only `probe`, REMOTE everything else; see nodevet.remote.request.
     """
+    return pack(sources(program), SERVE)
+
+
+def sources(program: str) -> dict[str, str]:
+    """The modules of a program, by name."""
     if program == PROBE:
         remote = dict(modules(REMOTE, FOLDER, NOT_IN_PROBE))
     else:
         remote = imported(dict(modules(REMOTE, FOLDER, (PROBE_MAIN,))), NOT_IN_PROBE)
-    pynvml = slim(_pynvml(), words(remote.values()))
-    return pack({"nodevet": "", "pynvml": pynvml, **remote}, SERVE)
+    return {"nodevet": "", "pynvml": slim(_pynvml(), words(remote.values())), **remote}
 
 
 def pack(sources: Mapping[str, str], main: str) -> bytes:

@@ -23,6 +23,7 @@ from nodevet.fleet.protocol.payload import (
     modules,
     payload,
     request,
+    sources,
     unframe,
 )
 from nodevet.remote.main import frame
@@ -65,14 +66,6 @@ def test_all_that_a_program_imports_comes_with_it(program: str) -> None:
     of_remote = {name for name in every if name.startswith(NOT_IN_PROBE)}
     assert sent.keys() & of_remote == (of_remote if program == REMOTE else set())
     assert (f"{PROBE}.main" in sent) is (program == PROBE)
-
-
-def sources(program: str) -> dict[str, str]:
-    """The modules that a node gets."""
-    unpacking = zlib.decompressobj()
-    unpacking.decompress(payload(program).split(b"\n", 1)[1])
-    words = zlib.decompress(unpacking.unused_data).decode().split("\0")
-    return dict(zip(words[::2], words[1::2], strict=True))
 
 
 @given(st.binary(max_size=300), st.binary(max_size=300), st.integers(1, 50))
