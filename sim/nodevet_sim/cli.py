@@ -165,6 +165,8 @@ def ssh(node: str, remote: tuple[str, ...], fleet: str | None) -> None:
 
     The exit code is ssh's. Options go before NODE; everything after NODE is the command.
     """
+    from nodevet_sim.nspawn.place import QUICK_KEX
+
     where = _of(node, fleet)
     status = _node(where, node)
     if status["state"] in ("off", "failed"):
@@ -175,6 +177,7 @@ def ssh(node: str, remote: tuple[str, ...], fleet: str | None) -> None:
             *("ssh", "-F", "none", "-l", "root", "-i", str(where.key)),
             *("-o", "IdentitiesOnly=yes", "-o", f"UserKnownHostsFile={where.known_hosts}"),
             *("-o", "StrictHostKeyChecking=yes", "-o", "LogLevel=ERROR"),
+            *("-o", f"KexAlgorithms={QUICK_KEX}"),
             *("--", status["address"], *(remote[1:] if remote[:1] == ("--",) else remote)),
         ],
     )

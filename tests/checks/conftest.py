@@ -9,6 +9,7 @@ hold.
 
 from collections.abc import Callable
 from functools import cache, partial
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -90,7 +91,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "check_id" in metafunc.fixturenames:
         only = metafunc.config.getoption("--check", None)
-        metafunc.parametrize("check_id", [CATALOG.path(only).stem] if only else CATALOG.ids)
+        ids = [CATALOG.path(only).stem] if only else CATALOG.ids
+        metafunc.parametrize("check_id", ids, scope="module")  # one check after the other: ANSWERS
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -111,9 +113,33 @@ def want_of(check_id: str, value: Any) -> Any:
     return params_of(model, value)
 
 
+class Answers:
+    """What one check said of each document: several tests change a case in the same way."""
+
+    def __init__(self) -> None:
+        self._asked: object = None
+        self._known: dict[bytes, list[Finding]] = {}
+
+    def of(self, check_id: str, params: Any, answer: dict[str, Any]) -> list[Finding]:
+        if self._asked != check_id:
+            self._asked, self._known = check_id, {}
+        text = msgspec.json.encode(answer)
+        key = blake2b(repr(params).encode() + text, digest_size=16).digest()
+        if key not in self._known:
+            self._known[key] = judged(check_id, params, answer, text)
+        return list(self._known[key])
+
+
+ANSWERS = Answers()
+
+
 def findings_of(check_id: str, params: Any, answer: dict[str, Any]) -> list[Finding]:
     """What a check says of the probe's answer, by way of its JSON form."""
-    evidence = opened(msgspec.json.encode(answer), alike=ALIKE)
+    return ANSWERS.of(check_id, params, answer)
+
+
+def judged(check_id: str, params: Any, answer: dict[str, Any], text: bytes) -> list[Finding]:
+    evidence = opened(text, alike=ALIKE)
     if "since" in answer:
         then = opened(msgspec.json.encode({**answer, **answer["since"]}), alike=ALIKE)
         look = Recorded(sections=then.sections, seconds=answer["since"]["before_s"])

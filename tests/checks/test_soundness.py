@@ -13,6 +13,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 import msgspec
+import pytest
 
 from nodevet.checking.catalog import Catalog
 from nodevet.checking.expected import matches
@@ -25,6 +26,7 @@ from nodevet.model import Verdict, Waiver, show
 from nodevet.vet.use.asks import ALWAYS
 from tests.checks.every_case import every_case
 
+pytestmark = pytest.mark.timeout(600)
 CATALOG = Catalog()
 
 WORDS = ("other", "", "0", "1", "ff", "a1", "none", "kvm", "0-1", "10de", "030200", "/dev/nvidia7")

@@ -16,6 +16,7 @@ from tests.checks import test_soundness as soundness
 from tests.checks.one_fact import ALONE, is_one_fact
 from tests.checks.test_waivers import waived
 
+pytestmark = pytest.mark.timeout(600)
 EACH = 2  # pairs of places that are tried of each pair of names, and values that fail of each place
 FEW = 80  # judgements of unchanged cases
 VALUES = 12  # values of other cases that are tried in a place

@@ -85,6 +85,7 @@ class Rig:
 @pytest.fixture(scope="module")
 def rig(boot: Boot) -> Rig:
     fleet = boot("app", SCENARIO, BASELINE)
+    fleet.recorded = True
     fleet.people("ann")
     return Rig(fleet)
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import pytest
 from nodevet_on_node import install, write
 
+from nodevet_sim.nspawn.place import QUICK_KEX
 from simulated_fleet import Boot, SimulatedFleet
 
 pytestmark = pytest.mark.timeout(900)
@@ -60,7 +61,8 @@ class Machine:
                 [
                     *("ssh", "-tt", "-F", "none", "-l", "root", "-i", str(place.key)),
                     *("-o", "IdentitiesOnly=yes", "-o", f"UserKnownHostsFile={place.known_hosts}"),
-                    *("-o", "LogLevel=ERROR", str(address), f"cd /srv/p; {command}"),
+                    *("-o", "LogLevel=ERROR", "-o", f"KexAlgorithms={QUICK_KEX}"),
+                    *(str(address), f"cd /srv/p; {command}"),
                 ],
             )
         said, asked, silence = b"", False, 0

@@ -1,6 +1,7 @@
 """Plans as they are made: a document of the probe, judged by the check, answered by the fix."""
 
 from collections.abc import Callable
+from datetime import date
 from typing import Any
 
 import msgspec
@@ -10,7 +11,9 @@ from nodevet.checking.catalog import Catalog
 from nodevet.checking.params import params_of
 from nodevet.evidence.document import Evidence, decode
 from nodevet.fixing.model import PlannedChange
-from nodevet.model import Finding, Verdict
+from nodevet.model import Baseline, Expectation, Finding, Severity, Verdict
+from nodevet.vet.use.asks import sections_to_fix
+from nodevet.vet.use.context import VetContext
 
 CATALOG = Catalog()
 
@@ -64,6 +67,13 @@ def wrong_in(check: str, params: Any, evidence: Evidence) -> list[Finding]:
     return [finding for finding in found if finding.verdict is Verdict.FAIL]
 
 
+def context_of(check: str, params: Any) -> VetContext:
+    """Of a baseline that expects this alone."""
+    wish = Expectation(check=check, params=params, severity=Severity.CRITICAL, origin="here")
+    baseline = Baseline(name="one", path="", expectations=(wish,))
+    return VetContext(baselines=(baseline,), catalog=CATALOG, today=date.today(), chosen=baseline)
+
+
 @pytest.fixture
 def uuid() -> Callable[[int], str]:
     """Of the GPU with this index."""
@@ -107,6 +117,9 @@ def plan() -> Callable[..., list[PlannedChange]]:
         wrong = wrong_in(check, wish, evidence) if findings is None else findings
         found = list(fix.plan(evidence, wrong, wish))
         assert all(change.risk.rank <= fix.risk.rank for change in found)
+        read = sections_to_fix(context_of(check, wish), {check})
+        there = {name: part for name, part in sections.items() if name in read}
+        assert list(fix.plan(evidence_of(there), wrong, wish)) == found, "what a node is asked for"
         return found
 
     return changes

@@ -20,6 +20,7 @@ from nodevet.fleet import Options
 from nodevet.fleet.controller.ssh_executor import SshExecutor
 from nodevet.model import Finding, Verdict
 from nodevet.resource import State, after_reset, restore
+from nodevet.vet.use.asks import ALWAYS
 from simulated_fleet import Boot, SimulatedFleet
 
 pytestmark = pytest.mark.timeout(1500)
@@ -68,6 +69,7 @@ LEFT = {  # files that the fixes leave on the disk
 }
 DAEMON = "nvidia-persistenced.service"  # the owner of persistence mode; the fault disables it
 ASKS = {"services": (DAEMON, "nodevet-persistence-mode.service")}
+READ = (*ALWAYS, *ASKS, *CATALOG.check("cpu_governor").sections - ALWAYS)
 SETTINGS = (
     *("persistence_mode", "compute_mode", "power_limit_mw", "power_limit_enforced_mw"),
     *("app_clock_graphics_mhz", "app_clock_memory_mhz"),
@@ -182,7 +184,7 @@ def stories(boot: Boot) -> Stories:
 @pytest.fixture(scope="module")
 def lives(stories: Stories) -> dict[str, Life]:
     hosts = list(stories.fleet.hosts.values())
-    with SshExecutor(hosts, Options(asks=ASKS)) as worker:
+    with SshExecutor(hosts, Options(asks=ASKS, sections=READ)) as worker:
         return {node: stories.live(worker, node) for node in WRONG}
 
 

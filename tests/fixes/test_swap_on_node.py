@@ -17,6 +17,7 @@ from nodevet.fleet import Options
 from nodevet.fleet.controller.ssh_executor import SshExecutor
 from nodevet.model import Finding, Verdict
 from nodevet.resource import State, is_same, restore
+from nodevet.vet.use.asks import ALWAYS
 from simulated_fleet import Boot, SimulatedFleet
 
 pytestmark = pytest.mark.timeout(1500)
@@ -107,7 +108,9 @@ def life(boot: Boot) -> Life:
 
 def live(fleet: SimulatedFleet) -> Life:
     found = Life()
-    with SshExecutor(list(fleet.hosts.values()), Options(deadline=120)) as worker:
+    with SshExecutor(
+        list(fleet.hosts.values()), Options(deadline=120, sections=(*ALWAYS,))
+    ) as worker:
 
         def shell(command: str) -> str:
             return fleet.on("n1", command)

@@ -19,6 +19,7 @@ from nodevet.fleet import Options
 from nodevet.fleet.controller.ssh_executor import SshExecutor
 from nodevet.model import Finding, Verdict
 from nodevet.resource import State, is_same, restore
+from nodevet.vet.use.asks import ALWAYS
 from simulated_fleet import Boot, SimulatedFleet
 
 pytestmark = pytest.mark.timeout(1500)
@@ -95,7 +96,9 @@ def test_wrong_done_rebooted_and_put_back(fleet: SimulatedFleet) -> None:
         return fleet.on("n1", command)
 
     shell(f"{SYSCTL}systemctl disable --now {STOPPED}")
-    with SshExecutor(list(fleet.hosts.values()), Options(asks=ASKS)) as worker:
+    with SshExecutor(
+        list(fleet.hosts.values()), Options(asks=ASKS, sections=(*ALWAYS, *ASKS))
+    ) as worker:
 
         def probe() -> Evidence:
             worker.open("n1")

@@ -653,6 +653,13 @@ class CommandRig:
                 rig.reached.add(host)
                 super().open(host)
 
+            def probe(self, host: str) -> bytes:
+                """Only the sections that were asked for."""
+                document = json.loads(super().probe(host))
+                read = options.sections or document["sections"]
+                there = {name: part for name, part in document["sections"].items() if name in read}
+                return json.dumps({**document, "sections": there}).encode()
+
             def close(self, host: str) -> None:
                 if host not in names:
                     raise KeyError(host)
@@ -679,42 +686,6 @@ def rig(world: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 # --- simulated nodes ------------------------------------------------------------------------------
 
-PARENT = """\
-import json, os, sys
-import nodevet.fix.commands.apply, nodevet.fix.commands.plan, nodevet.fix.commands.rollback
-import nodevet.fleet.controller.ssh_executor
-import nodevet.fix.rollout.apply, nodevet.fix.approval.verify, nodevet.fix.formats
-import nodevet.vet.terminal.output, nodevet.vet.terminal.progress
-import nodevet.fix.use.apply, nodevet.fix.use.plan
-import nodevet.fix.use.rollback, nodevet.fix.use.approve
-from nodevet.baseline import load
-from nodevet.checking.catalog import Catalog
-from nodevet.cli import main
-load(["generic"], folders=[], catalog=Catalog())
-def child(folder, words, log):
-    os.chdir(folder)
-    written = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    for number, file in ((0, os.open(os.devnull, os.O_RDONLY)), (1, written), (2, written)):
-        os.dup2(file, number)
-    sys.argv = ["nodevet", *words]
-    try:
-        main()
-    except SystemExit as error:
-        sys.stdout.flush()
-        os._exit(error.code or 0)
-while line := sys.stdin.readline():
-    told = json.loads(line)
-    if isinstance(told, int):
-        answer = os.waitstatus_to_exitcode(os.waitpid(told, 0)[1])
-    elif not (answer := os.fork()):
-        child(*told)
-    print(answer, flush=True)
-"""
-"""Starts `nodevet` as often as it is told to, without the seconds that its imports take.
-
-A list [folder, words, log] is answered by the new process's id, an id by its exit code.
-"""
-
 
 class Live:
     """A fleet of simulated nodes, a project with a baseline, and Ann, who may approve."""
@@ -725,44 +696,37 @@ class Live:
         self.folder = fleet.project
         self.place = fleet.place
         self.nodes = [*fleet.hosts]
-        self.logs = 0
-        self._parent: Any = subprocess.Popen(
-            [sys.executable, "-c", PARENT],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
+        self._running: dict[int, tuple[Path, subprocess.Popen[bytes]]] = {}
 
     def end(self) -> None:
-        os.killpg(self._parent.pid, signal.SIGKILL)  # and what it started, where a test failed
-        self._parent.stdin.close()
-        self._parent.stdout.close()
-        self._parent.wait()
+        """Kill what a test that failed left."""
+        for _, process in self._running.values():
+            process.kill()
+            process.wait()
 
     # --- nodevet ---
 
     def start(self, *words: Any) -> int:
         """The process id of `nodevet WORDS`, which runs in the project."""
-        self.logs += 1
-        told = [str(self.folder), [str(word) for word in words], str(self._log)]
-        return self._ask(told)
+        log = self.folder / f"{len(list(self.folder.glob('*.log')))}.log"
+        with log.open("wb") as written:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "nodevet", *map(str, words)],
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=written,
+                stderr=written,
+            )
+        self._running[process.pid] = log, process
+        return process.pid
 
     def wait(self, pid: int) -> tuple[int, str]:
         """Its exit code, and all that it wrote."""
-        return self._ask(pid), self._log.read_text(errors="replace")
+        log, process = self._running.pop(pid)
+        return process.wait(), log.read_text(errors="replace")
 
     def nodevet(self, *words: Any) -> tuple[int, str]:
         return self.wait(self.start(*words))
-
-    @property
-    def _log(self) -> Path:
-        return self.folder / f"{self.logs}.log"
-
-    def _ask(self, told: Any) -> int:
-        self._parent.stdin.write(json.dumps(told) + "\n")
-        self._parent.stdin.flush()
-        return int(self._parent.stdout.readline())
 
     def kill(self, pid: int) -> list[int]:
         """SIGKILL; the processes that it had started, and that are left to notice it."""

@@ -42,6 +42,7 @@ from nodevet.fleet.protocol.framing import ActResult
 from nodevet.model import Host, Status
 from nodevet.resource import Resource, State
 from nodevet.vet.use.context import VetContext
+from nodevet.vet.use.reach import fixed_alone
 from nodevet.vet.use.vet import judge_visit
 from nodevet_sim.nspawn import control
 from nodevet_sim.nspawn.place import FleetFolder
@@ -464,7 +465,11 @@ def nodes(boot: Boot) -> Iterator[dict[str, Node]]:
                 whole_machine=host.whole_machine,
             )
             found[host.name] = Node(host.name, place, near, proxy, folder, context)
-        options = Options(ssh_config=Path(os.devnull), deadline=60)
+        options = fixed_alone(
+            Options(ssh_config=Path(os.devnull), deadline=60),
+            context,
+            {wish.check for wish in context.baselines[0].expectations},
+        )
         with SshExecutor([node.host for node in found.values()], options) as worker:
             for node in found.values():
                 node.worker = worker

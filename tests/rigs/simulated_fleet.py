@@ -11,28 +11,33 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import kept_code
 import pytest
 
 from nodevet.inventory import read
 from nodevet.model import Host
 from nodevet_sim.nspawn.needs import missing
-from nodevet_sim.nspawn.place import FleetFolder, kept
+from nodevet_sim.nspawn.place import LAYER, QUICK_KEX, FleetFolder, kept
 
 Done = subprocess.CompletedProcess[str]
 
 
 class SimulatedFleet:
-    """Nodes that run, and the folder of a project, which is the home of whoever runs nodevet."""
+    """Nodes that run, and the folder of a project, which is the home of whoever runs nodevet.
+
+    Nothing is recorded, so that with one -b the nodes read only what this baseline judges; a module
+    about the history sets `recorded`."""
 
     def __init__(self, name: str, project: Path) -> None:
         self.name = name
         self.project = project
         self.place = FleetFolder(name)
+        self.recorded = False
 
     # --- the project ---
 
@@ -45,12 +50,20 @@ class SimulatedFleet:
             with (self.project / "allowed_signers").open("a") as signers:
                 signers.write(f"{name} {public}\n")
 
-    def nodevet(self, *words: object, seconds: float = 400) -> Done:
-        """`nodevet WORDS` in the project, in a process of its own."""
+    def nodevet(
+        self, *words: object, seconds: float = 400, env: Mapping[str, str] | None = None
+    ) -> Done:
+        """`nodevet WORDS` in the project, in a process of its own. `env`: added to it."""
         done = subprocess.run(
             [sys.executable, "-m", "nodevet", *map(str, words)],
             cwd=self.project,
-            env={**os.environ, "HOME": str(self.project), "COLUMNS": "100"},
+            env={
+                **os.environ,
+                "HOME": str(self.project),
+                "COLUMNS": "100",
+                **({} if self.recorded else {"NODEVET_STORE": "none"}),
+                **(env or {}),
+            },
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -109,6 +122,7 @@ class SimulatedFleet:
                 *("ssh", "-F", "none", "-l", "root", "-i", str(self.place.key)),
                 *("-o", "IdentitiesOnly=yes", "-o", "StrictHostKeyChecking=yes"),
                 *("-o", f"UserKnownHostsFile={self.place.known_hosts}", "-o", "LogLevel=ERROR"),
+                *("-o", f"KexAlgorithms={QUICK_KEX}"),
                 *("-o", "BatchMode=yes", str(address), script),
             ],
             stdin=subprocess.DEVNULL,
@@ -119,9 +133,11 @@ class SimulatedFleet:
         assert not check or done.returncode == 0, done
         return done.stdout
 
-    def up(self, scenario: str) -> None:
+    def up(self, scenario: str, layer: Path | None) -> None:
+        """`layer`: see kept_code."""
         (self.project / "nodes.yaml").write_text(scenario, encoding="utf-8")
-        done = self.nodevet("sim", "up", "nodes.yaml", "--name", self.name)
+        words = ("sim", "up", "nodes.yaml", "--name", self.name)
+        done = self.nodevet(*words, env={LAYER: str(layer)} if layer else {})
         assert done.returncode == 0, done
 
     def down(self) -> None:
@@ -134,17 +150,19 @@ Boot = Callable[..., SimulatedFleet]
 
 
 @contextmanager
-def booting(folders: pytest.TempPathFactory) -> Iterator[Boot]:
+def booting(folders: pytest.TempPathFactory, layer: Path) -> Iterator[Boot]:
     if missing():
         pytest.skip("; ".join(missing()))
     with ExitStack() as stack:
 
-        def boot(name: str, scenario: str, baseline: str = "") -> SimulatedFleet:
+        def boot(
+            name: str, scenario: str, baseline: str = "", *, plain: bool = False
+        ) -> SimulatedFleet:
             fleet = SimulatedFleet(f"{name}{os.getpid()}", folders.mktemp(name))
             if baseline:
                 fleet.baseline("base", baseline)
             stack.callback(fleet.down)
-            fleet.up(scenario)
+            fleet.up(scenario, None if plain else layer)
             return fleet
 
         yield boot
@@ -159,16 +177,26 @@ def compiled_once() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session")
+def layer(compiled_once: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What nodevet sends to nodes, compiled once; see kept_code."""
+    folder = tmp_path_factory.mktemp("layer")
+    if not missing():
+        kept_code.write_layer(folder)
+    return folder
+
+
 @pytest.fixture(scope="module")
-def boot(compiled_once: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Boot]:
+def boot(layer: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Boot]:
     """Boots nodes: `boot(name, scenario)`, or `boot(name, scenario, baseline)` with a baseline
-    `base` in the project. After the module's tests they are down, however those ended."""
-    with booting(tmp_path_factory) as boot:
+    `base` in the project. After the module's tests they are down, however those ended.
+    `plain=True`: with this machine's python3 as it is; see kept_code."""
+    with booting(tmp_path_factory, layer) as boot:
         yield boot
 
 
 @pytest.fixture(scope="session")
-def boot_once(compiled_once: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Boot]:
+def boot_once(layer: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Boot]:
     """The same for the tests of several modules: the nodes are up to the end."""
-    with booting(tmp_path_factory) as boot:
+    with booting(tmp_path_factory, layer) as boot:
         yield boot

@@ -17,9 +17,15 @@ from nodevet.fleet.worker.batch import probe_request
 from nodevet.model import Host
 from nodevet.remote.probe.sections import declaration, names
 from nodevet.remote.probe.settle import NEEDED
-from nodevet.vet.use.asks import ALWAYS, AskError, asks, asks_each
+from nodevet.vet.use.asks import ALWAYS, TO_CHANGE, AskError, asks, asks_each
 from nodevet.vet.use.context import VetContext, open_context
-from nodevet.vet.use.reach import fleet_options, judged_alone
+from nodevet.vet.use.reach import (
+    fixed_alone,
+    fleet_options,
+    judged_alone,
+    planned_alone,
+    reverted_alone,
+)
 
 Write = Callable[..., VetContext]
 
@@ -224,6 +230,29 @@ def test_the_probe_of_this_machine_reads_only_what_the_chosen_baseline_judges(
 def test_a_check_of_the_users_own_may_read_every_section(context: Write, tmp_path: Path) -> None:
     context({"own": {}})
     assert judged_alone(Options(), open_context(tmp_path, ["b0"])).sections == ()
+
+
+def test_a_run_of_fixes_reads_what_its_checks_and_fixes_need(tmp_path: Path) -> None:
+    expect = {"power_limit": 700, "persistence_mode": True, "smt": True}
+    for folder in ("baselines", "fixes"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "baselines/b.yaml").write_text(json.dumps({"nodevet": 1, "expect": expect}))
+    context = open_context(tmp_path, ["b"])
+
+    def read(options: Options) -> set[str]:
+        return set(options.sections)
+
+    assert read(planned_alone(Options(), context)) == TO_CHANGE | {"services", "cpu"}
+    assert read(fixed_alone(Options(), context, {"persistence_mode"})) == TO_CHANGE | {"services"}
+    assert read(fixed_alone(Options(), context, {"power_limit"})) == TO_CHANGE
+    assert read(reverted_alone(Options())) == TO_CHANGE
+    assert read(planned_alone(Options(), open_context(tmp_path, []))) == set()  # any may be chosen
+
+    (tmp_path / "fixes/smt.py").write_text("")  # what it reads is not known
+    context = open_context(tmp_path, ["b"])
+    assert read(planned_alone(Options(), context)) == set()
+    assert read(fixed_alone(Options(), context, {"smt"})) == set()
+    assert read(fixed_alone(Options(), context, {"power_limit"})) == TO_CHANGE
 
 
 def test_sections_that_others_need_are_read_before_them() -> None:

@@ -24,6 +24,7 @@ from nodevet_sim.scenario import describe as describe_node
 from nodevet_sim.scenario.format import NodePart
 from nodevet_sim.scenario.spec import NodeSpec, Origin
 
+pytestmark = pytest.mark.timeout(600)
 PROBE = """
 import json, sys
 from nodevet.remote.probe.main import probe

@@ -33,7 +33,7 @@ from nodevet.fleet.controller import ssh_executor
 from nodevet.model import Baseline
 from nodevet.sheet.text import count, nodeset
 from nodevet.vet.use.context import VetContext
-from nodevet.vet.use.reach import fleet_options
+from nodevet.vet.use.reach import fixed_alone, fleet_options
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,7 +252,8 @@ def _carry_out(
         closed=closed,
         keep=run.keep_evidence,
     )
-    reaching = fleet_options(**reach.options, context=context, fixes=True)
+    every = fleet_options(**reach.options, context=context, fixes=True)
+    reaching = fixed_alone(every, context, {step.fix for step in plan.steps})
     with (
         resumable(
             run,

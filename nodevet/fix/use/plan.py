@@ -42,6 +42,7 @@ from nodevet.model import Host, HostReport, Severity, Verdict
 from nodevet.resource import Resource
 from nodevet.vet.use.context import VetContext
 from nodevet.vet.use.listener import VetListener
+from nodevet.vet.use.reach import planned_alone
 from nodevet.vet.use.stores import NONE
 from nodevet.vet.use.vet import collect, vetted
 
@@ -99,7 +100,7 @@ def propose(
     listener: VetListener | None = None,
 ) -> Proposal:
     """Vet the hosts, and plan the fixes that the rules allow. Raises KeyboardInterrupt."""
-    nodes = _vet(hosts, context, options, listener)
+    nodes = _vet(hosts, context, planned_alone(options, context), listener)
     drafted = draft(nodes, context.catalog, rules)
     return make(drafted, rules, _look(hosts, drafted.resources, options))
 

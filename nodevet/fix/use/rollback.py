@@ -30,7 +30,7 @@ from nodevet.fix.use.fix_run import chosen, keep, resumable, same_plan, terms_of
 from nodevet.fix.use.rollout import of_rollback
 from nodevet.fixing.result import HostResult, Result
 from nodevet.fleet.controller import ssh_executor
-from nodevet.vet.use.reach import fleet_options
+from nodevet.vet.use.reach import fleet_options, reverted_alone
 
 
 def rollback(
@@ -52,7 +52,7 @@ def rollback(
     note_listener = listener or FixListener()
     text, plan = run.plan()
     hosts = chosen(only, tuple(plan.nodes))
-    options = fleet_options(**reach.options)
+    options = reverted_alone(fleet_options(**reach.options))
     batch = min(options.parallel, len(hosts))
     with Journal.open(run.path) as journal:
         care = of_rollback(plan, journal.records, given)

@@ -33,7 +33,11 @@ REMOTE = "nodevet.remote"
 FOLDER = Path(nodevet.__file__).parent / "remote"
 NOT_IN_PROBE = tuple(f"{REMOTE}.{name}" for name in ("fence", "lock", "look", "managers", "state"))
 """Modules that a probe does not need."""
+PROBE_MAIN = f"{PROBE}.main"
+"""The module from which on a probe needs its collectors; what answers everything else does not."""
 
+_WORD = re.compile(r"\w+")
+_IMPORT = re.compile(r"from (nodevet[\w.]*) import (\([\w\s,]*\)|[\w, ]*)")
 _HEAD = re.compile(rb"\x1eNODEVET(Z?) ([!-~]{1,64}) (\d{1,9}) ([0-9a-f]{64})\n")
 _HEAD_LENGTH = 128  # bytes; longer than any frame's head
 
@@ -104,12 +108,18 @@ class AnswerError(Exception):
 def payload(program: str = PROBE) -> bytes:
     """The compressed program after its length, as `BOOT` reads it.
 
-    `program`: PROBE answers only `probe`, REMOTE everything; see nodevet.remote.request.
+    `program`: PROBE answers only `probe`, REMOTE everything else; see nodevet.remote.request.
     """
-    without = NOT_IN_PROBE if program == PROBE else ()
-    remote = dict(modules(REMOTE, FOLDER, without))
-    pynvml = slim(_pynvml(), words(remote.values()))
-    return pack({"nodevet": "", "pynvml": pynvml, **remote}, SERVE)
+    return pack(sources(program), SERVE)
+
+
+def sources(program: str) -> dict[str, str]:
+    """The modules of a program, by name."""
+    if program == PROBE:
+        remote = dict(modules(REMOTE, FOLDER, NOT_IN_PROBE))
+    else:
+        remote = imported(dict(modules(REMOTE, FOLDER, (PROBE_MAIN,))), NOT_IN_PROBE)
+    return {"nodevet": "", "pynvml": slim(_pynvml(), words(remote.values())), **remote}
 
 
 def pack(sources: Mapping[str, str], main: str) -> bytes:
@@ -118,6 +128,22 @@ def pack(sources: Mapping[str, str], main: str) -> bytes:
     parts = (f"{GUARD}{UNPACK}{LOADER}{main}", modules)
     packed = b"".join(zlib.compress(part.encode()) for part in parts)
     return b"%d\n%s" % (len(packed), packed)
+
+
+def imported(sources: Mapping[str, str], roots: tuple[str, ...]) -> dict[str, str]:
+    """The modules whose names begin with one of `roots`, nodevet.remote.main, and all that these
+    import."""
+    queue = [name for name in sources if name.startswith((*roots, f"{REMOTE}.main"))]
+    names = set()
+    while queue:
+        name = queue.pop()
+        if name in names or name not in sources:
+            continue
+        names.add(name)
+        queue.append(name.rpartition(".")[0])
+        for package, parts in _IMPORT.findall(sources[name]):
+            queue += [package, *(f"{package}.{word}" for word in _WORD.findall(parts))]
+    return {name: source for name, source in sources.items() if name in names}
 
 
 def modules(package: str, folder: Path, without: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]:

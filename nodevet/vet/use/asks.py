@@ -25,6 +25,8 @@ RUN = ("commands", "framework", "loader")
 ALWAYS = frozenset({"host", "gpu", "pci", "memory", "modules"})
 """The sections by which a host's baseline is chosen, what it is (nodevet.checking.facts), and
 whether it still boots (nodevet.remote.probe.settle)."""
+TO_CHANGE = ALWAYS | {"processes"}
+"""The sections by which nodevet decides whether it may change a node: also what uses the GPUs."""
 AskedName = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 Question = dict[str, Any]
 """A question about one thing besides its name: a JSON object for the section's collector."""
@@ -115,6 +117,19 @@ def sections_of(
             return None
         sections |= context.catalog.check(name).sections
     return frozenset(sections)
+
+
+def sections_to_fix(
+    context: VetContext, checks: Collection[str] | None = None
+) -> frozenset[str] | None:
+    """Like `sections_of`, with what the fixes of these checks read, and TO_CHANGE."""
+    read = sections_of(context, checks)
+    wishes = [wish for baseline in context.baselines for wish in baseline.expectations]
+    fixed = [wish for wish in wishes if checks is None or wish.check in checks]
+    if read is None or {wish.check for wish in fixed} & {*context.catalog.own_fixes}:
+        return None
+    asked = {section for wish in fixed for section, _ in _asked(context.catalog, wish, fixes=True)}
+    return read | asked | TO_CHANGE
 
 
 def _allowed(section: str, asked: str | Question, baseline: Baseline) -> str | Question:

@@ -1,14 +1,16 @@
 """How hosts are reached: the options of a visit."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from nodevet.fleet import Options
 from nodevet.fleet.model import OnSteps
 from nodevet.model import Host
-from nodevet.vet.use.asks import asks, asks_each, sections_of
+from nodevet.vet.use.asks import TO_CHANGE, asks, asks_each, sections_of, sections_to_fix
 from nodevet.vet.use.context import VetContext
 from nodevet.vet.use.engine import engine_for
 
@@ -29,7 +31,29 @@ def check_options(reach: Mapping[str, Any], context: VetContext, hosts: Sequence
 def judged_alone(options: Options, context: VetContext) -> Options:
     """The options of a visit whose evidence nobody keeps: the probe compiles and reads only the
     sections that the one baseline judges."""
-    read = None if context.chosen is None else sections_of(context)
+    return _of_sections(options, None if context.chosen is None else sections_of(context))
+
+
+def planned_alone(options: Options, context: VetContext) -> Options:
+    """The same for a plan: also what its fixes read."""
+    return _of_sections(options, None if context.chosen is None else sections_to_fix(context))
+
+
+def fixed_alone(options: Options, context: VetContext, checks: Collection[str]) -> Options:
+    """The options of a visit that applies the fixes of these checks: the probe reads only what
+    these checks judge, what their fixes read, and what decides whether they may be applied."""
+    return _of_sections(
+        options, sections_to_fix(msgspec.structs.replace(context, shipped=tuple), checks)
+    )
+
+
+def reverted_alone(options: Options) -> Options:
+    """The options of a visit that reverts fixes: no check judges it."""
+    return _of_sections(options, TO_CHANGE)
+
+
+def _of_sections(options: Options, read: Collection[str] | None) -> Options:
+    """`read`: None for all sections."""
     return options if read is None else replace(options, sections=tuple(sorted(read)))
 
 

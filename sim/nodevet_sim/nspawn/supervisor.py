@@ -105,7 +105,8 @@ class Supervisor:
         for folder in (common, merged):
             folder.mkdir()
         await asyncio.to_thread(disk.write_common, common, tools.common, lowest)
-        layers = disk.SharedLayers((common, lowest), merged)
+        extra = [Path(folder) for folder in filter(None, [os.environ.get(place.LAYER)])]
+        layers = disk.SharedLayers((common, *extra, lowest), merged)
         await run("mount", "-t", "overlay", "-o", f"ro,{layers.option}", "nodevet-sim", merged)
         return layers
 

@@ -511,7 +511,7 @@ class Node:
 
 @pytest.fixture(scope="module")
 def node(boot: Boot) -> Node:
-    return Node(boot("work", SCENARIO))
+    return Node(boot("work", SCENARIO, plain=True))
 
 
 @pytest.fixture

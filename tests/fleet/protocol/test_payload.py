@@ -1,5 +1,6 @@
 """Payload and frame, between real interpreters and byte by byte."""
 
+import ast
 import hashlib
 import json
 import subprocess
@@ -11,7 +12,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodevet.fleet.protocol.payload import BOOT, Answer, AnswerError, payload, request, unframe
+from nodevet.fleet.protocol.payload import (
+    BOOT,
+    FOLDER,
+    NOT_IN_PROBE,
+    PROBE,
+    REMOTE,
+    Answer,
+    AnswerError,
+    modules,
+    payload,
+    request,
+    sources,
+    unframe,
+)
 from nodevet.remote.main import frame
 
 PYENV = Path.home() / ".pyenv/versions"
@@ -37,6 +51,21 @@ def test_the_payload_runs_from_stdin_alone(python: str, tmp_path: Path) -> None:
     document = json.loads(unframe(done.stdout, "n"))
     assert document["sections"]["host"]["status"] == "ok"
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("program", [PROBE, REMOTE])
+def test_all_that_a_program_imports_comes_with_it(program: str) -> None:
+    every, sent = dict(modules(REMOTE, FOLDER)), sources(program)
+    for name, text in sent.items():
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Import):
+                assert not [each for each in node.names if each.name.startswith("nodevet")], name
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("nodevet"):
+                asked = {node.module, *(f"{node.module}.{each.name}" for each in node.names)}
+                assert asked & every.keys() <= sent.keys(), name
+    of_remote = {name for name in every if name.startswith(NOT_IN_PROBE)}
+    assert sent.keys() & of_remote == (of_remote if program == REMOTE else set())
+    assert (f"{PROBE}.main" in sent) is (program == PROBE)
 
 
 @given(st.binary(max_size=300), st.binary(max_size=300), st.integers(1, 50))
