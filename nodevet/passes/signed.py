@@ -1,0 +1,139 @@
+"""Reads a pass and has ssh-keygen verify its signature. Imports next to nothing.
+
+ssh-keygen gets the bytes that were read here as open files, so nothing can change in between.
+"""
+
+import os
+import stat
+
+from nodevet.base.last_verdict import check_above
+from nodevet.passes.document import LARGEST, NAMESPACE, PassError, split
+
+PROGRAMS = tuple(
+    f"{folder}/ssh-keygen"
+    for folder in ("/usr/bin", "/bin", "/usr/local/bin", "/run/current-system/sw/bin")
+)
+SPECIAL = "*?!"  # of a pattern of names
+
+
+class TrustError(Exception):
+    """The file of allowed signers cannot be relied on, or is missing; the message says why."""
+
+
+def signed_text(path: str, allowed: str) -> tuple[bytes, str]:
+    """The text of a pass that a key in the file `allowed` signed, and the signer's name there.
+    Raises PassError and TrustError."""
+    signers = allowed_signers(allowed)
+    text, signature = split(_pass(path))
+    return text, _signer(text, signature, signers, allowed)
+
+
+def allowed_signers(path: str) -> bytes:
+    """The content of allowed_signers, which only root or this user may change. Raises
+    TrustError."""
+    try:
+        check_above(path)
+        content, status = _content(path)
+    except PermissionError as error:
+        raise TrustError(f"{path}: {error.strerror or error}") from error
+    except FileNotFoundError as error:
+        why = "does not exist; write the public keys there that may sign passes"
+        raise TrustError(f"{path}: {why}") from error
+    except OSError as error:
+        raise TrustError(f"{path}: cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise TrustError(f"{path}: {error}") from error
+    if status.st_uid not in (0, os.geteuid()) or status.st_mode & 0o022:
+        raise TrustError(f"{path}: others than root may write it; chown root and chmod 644")
+    return content
+
+
+def _pass(path: str) -> bytes:
+    try:
+        return _content(path)[0]
+    except FileNotFoundError as error:
+        raise PassError(f"{path} does not exist") from error
+    except OSError as error:
+        raise PassError(f"{path} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise PassError(f"{path}: {error}") from error
+
+
+def _content(path: str) -> tuple[bytes, os.stat_result]:
+    """A regular file's content and status. Raises OSError and ValueError."""
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a FIFO does not block
+    try:
+        status = os.fstat(file)
+        if not stat.S_ISREG(status.st_mode):
+            raise ValueError("not a regular file")
+        content = os.read(file, LARGEST + 1)
+        if len(content) > LARGEST:
+            raise ValueError(f"larger than {LARGEST:,} bytes")
+        return content, status
+    finally:
+        os.close(file)
+
+
+def _signer(text: bytes, signature: bytes, signers: bytes, allowed: str) -> str:
+    files = [_memory(content) for content in (text, signature, signers)]
+    try:
+        stdin, *named = files
+        words = [part for pair in zip(("-s", "-f"), named, strict=True) for part in _option(*pair)]
+        code, said = _keygen(["find-principals", *words], stdin)
+        if code != 0:
+            raise PassError(f"it is signed by a key that {allowed} does not allow ({_line(said)})")
+        name = said.split("\n")[0]
+        if not name.isprintable() or any(char in name for char in SPECIAL):
+            raise PassError(f"the key stands in {allowed} for a pattern; write a name there")
+        code, said = _keygen(["verify", "-n", NAMESPACE, "-I", name, *words], stdin)
+        if code != 0:
+            why = f"it was changed after it was signed, or {allowed} does not let {name} sign it"
+            raise PassError(f"{why} ({_line(said)})")
+        return name
+    finally:
+        for file in files:
+            os.close(file)
+
+
+def _option(option: str, file: int) -> tuple[str, str]:
+    return option, f"/proc/self/fd/{file}"
+
+
+def _memory(content: bytes) -> int:
+    """An open file with this content, which child processes inherit."""
+    file = os.memfd_create("nodevet", 0)
+    view = memoryview(content)
+    while view:
+        view = view[os.write(file, view) :]
+    return file
+
+
+def _keygen(words: list[str], stdin: int) -> tuple[int, str]:
+    """The exit code and output of `ssh-keygen -Y WORDS`. Raises PassError if it is missing."""
+    program = next((path for path in PROGRAMS if os.access(path, os.X_OK)), "")
+    if not program:
+        why = "install OpenSSH's client (openssh-client or openssh-clients)"
+        raise PassError(f"this node has no ssh-keygen to verify it with; {why}")
+    os.lseek(stdin, 0, os.SEEK_SET)
+    ours, theirs = os.pipe()
+    try:
+        ends = ((stdin, 0), (theirs, 1), (theirs, 2))
+        actions = [(os.POSIX_SPAWN_DUP2, file, number) for file, number in ends]
+        child = os.posix_spawn(
+            program, [program, "-Y", *words], {"LC_ALL": "C"}, file_actions=actions
+        )
+        os.close(theirs)
+        theirs = -1
+        said = b""
+        while chunk := os.read(ours, LARGEST):
+            said = (said + chunk)[:LARGEST]
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), said.decode("utf-8", "replace")
+    finally:
+        for file in {ours, theirs} - {-1}:
+            os.close(file)
+
+
+def _line(said: str) -> str:
+    """ssh-keygen's first line, printable."""
+    line = said.strip().split("\n")[0][:200]
+    return line if line.isprintable() else ascii(line)
