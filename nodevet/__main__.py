@@ -5,14 +5,17 @@ import faulthandler
 import gc
 import os
 import sys
-from typing import NoReturn
 
 from nodevet.base.last_verdict import is_asked, recall
+
+TYPE_CHECKING = False  # to import typing takes as long as an empty Python
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 GARBAGE = 100_000  # objects between collections: starting makes many, and little garbage
 
 
-def main() -> NoReturn:
+def main() -> "NoReturn":
     """Run a command; what a scheduler asks every minute is answered without, if it can be."""
     if sys.stderr is not None:  # else its descriptor may be another file's by then
         faulthandler.enable(2)  # what crashed says where
