@@ -21,7 +21,7 @@ def main() -> "NoReturn":
         faulthandler.enable(2)  # what crashed says where
     arguments = sys.argv[1:]
     if arguments[:2] == ["pass", "verify"]:
-        from nodevet.passes.verify import answer
+        from nodevet.passes.on_node.verify import answer
 
         code = answer(arguments[2:])
         if code is not None:

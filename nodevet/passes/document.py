@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 HEAD = "nodevet-pass 1"
 NAMESPACE = "nodevet-pass@v1"
-PASS = "/run/nodevet/pass"
+FILE = "/run/nodevet/pass"
 ALLOWED = "/etc/nodevet/allowed_signers"
 NONE = "none"  # the driver of a node without one
 LARGEST = 1 << 16  # bytes of a pass with its signature, and of allowed_signers

@@ -1,7 +1,7 @@
 """`nodevet gate`: wait for a node to come up and settle, then pass or fail it."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,6 +11,9 @@ from nodevet.cli.display import ADVICE, QUIET, Display, display_options
 from nodevet.cli.durations import Duration
 from nodevet.cli.help import Command
 from nodevet.vet import options as vetting
+
+if TYPE_CHECKING:
+    from nodevet.vet.use.after_gate import AfterGates
 
 
 @click.command(
@@ -58,6 +61,7 @@ from nodevet.vet import options as vetting
     metavar="FILE",
     help="Write the verdict to FILE, as JSON: pending, pass or fail.",
 )
+@vetting.after_gate
 @options.store
 @vetting.since
 @vetting.sample
@@ -78,6 +82,7 @@ def command(
     settle: float,
     interval: float,
     verdict_file: Path | None,
+    after: "AfterGates",
     store: str | None,
     since: tuple[Path, ...],
     expect_hostname: bool,
@@ -145,11 +150,11 @@ def command(
                 attempts,
                 recording or listener,
                 verdict_file,
-                save=recording.keep if recording else None,
+                save=after.saving(recording.keep if recording else None),
             )
             done = with_news(recording, run, memory, listener)
     tell_not_compared(context, quiet=display.quiet)
-    verdict = verdict_of(done.run)
+    verdict = after.finish(done.run, verdict_of(done.run), hosts, reached)
     if verdict_file:
         sinks.replace(verdict_file, verdict.text(everything=everything))
     with done.reporting():

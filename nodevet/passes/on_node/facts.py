@@ -6,7 +6,7 @@ NVML takes seconds to start; the driver's files take a millisecond.
 import os
 import time
 
-from nodevet.passes.document import NONE, Pass, PassError
+from nodevet.passes.document import NONE, Pass
 
 SKEW = 300  # seconds that the node's clock may be behind the controller's
 LARGEST = 1 << 16  # bytes of a file
@@ -64,7 +64,9 @@ def _gpus(values: Pass, root: str) -> str:
     new = ", ".join(sorted(set(now) - set(vetted)))
     gone = ", ".join(sorted(set(vetted) - set(now)))
     parts = [f"not vetted: {new}" if new else "", f"missing: {gone}" if gone else ""]
-    return "other GPUs than when it was vetted: " + ("; ".join(filter(None, parts)) or "a UUID twice")
+    return "other GPUs than when it was vetted: " + (
+        "; ".join(filter(None, parts)) or "a UUID twice"
+    )
 
 
 def uuids(root: str) -> list[str]:

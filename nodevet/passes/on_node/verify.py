@@ -4,9 +4,9 @@ import os
 import time
 from collections.abc import Sequence
 
-from nodevet.passes.document import ALLOWED, PASS, PassError, parse
-from nodevet.passes.node import difference, seconds_left
-from nodevet.passes.signed import TrustError, signed_text
+from nodevet.passes.document import ALLOWED, FILE, PassError, parse
+from nodevet.passes.on_node.facts import difference, seconds_left
+from nodevet.passes.on_node.signed import TrustError, signed_text
 
 VALID, INVALID, UNTRUSTED = 0, 1, 2
 PAUSE = 1.0  # seconds between two looks
@@ -17,7 +17,7 @@ def answer(words: Sequence[str]) -> int | None:
     return None if words else verify()
 
 
-def verify(path: str = PASS, allowed: str = ALLOWED, wait: float = 0.0) -> int:
+def verify(path: str = FILE, allowed: str = ALLOWED, wait: float = 0.0) -> int:
     """Say whether a pass holds, and return the exit code. `wait`: seconds to wait for one."""
     end = time.monotonic() + wait
     while True:
@@ -28,7 +28,7 @@ def verify(path: str = PASS, allowed: str = ALLOWED, wait: float = 0.0) -> int:
         time.sleep(PAUSE)
 
 
-def look(path: str = PASS, allowed: str = ALLOWED, root: str = "/") -> tuple[int, str]:
+def look(path: str = FILE, allowed: str = ALLOWED, root: str = "/") -> tuple[int, str]:
     """The exit code, and one line that says why. The signature is verified first: what an unsigned
     text says is no reason."""
     try:

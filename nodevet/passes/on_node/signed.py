@@ -24,7 +24,7 @@ def signed_text(path: str, allowed: str) -> tuple[bytes, str]:
     """The text of a pass that a key in the file `allowed` signed, and the signer's name there.
     Raises PassError and TrustError."""
     signers = allowed_signers(allowed)
-    text, signature = split(_pass(path))
+    text, signature = split(read_pass(path))
     return text, _signer(text, signature, signers, allowed)
 
 
@@ -48,7 +48,8 @@ def allowed_signers(path: str) -> bytes:
     return content
 
 
-def _pass(path: str) -> bytes:
+def read_pass(path: str) -> bytes:
+    """The bytes of a pass. Raises PassError."""
     try:
         return _content(path)[0]
     except FileNotFoundError as error:
