@@ -84,10 +84,10 @@ def _signer(text: bytes, signature: bytes, signers: bytes, allowed: str) -> str:
         if code != 0:
             raise PassError(f"it is signed by a key that {allowed} does not allow ({_line(said)})")
         name = said.split("\n")[0]
-        if not name.isprintable() or any(char in name for char in SPECIAL):
+        if not name or not name.isprintable() or any(char in name for char in SPECIAL):
             raise PassError(f"the key stands in {allowed} for a pattern; write a name there")
         code, said = _keygen(["verify", "-n", NAMESPACE, "-I", name, *words], stdin)
-        if code != 0:
+        if code != 0 or not said.startswith(f'Good "{NAMESPACE}" signature for {name} with '):
             why = f"it was changed after it was signed, or {allowed} does not let {name} sign it"
             raise PassError(f"{why} ({_line(said)})")
         return name
