@@ -182,6 +182,31 @@ def test_a_file_that_allows_nobody_allows_nobody(node, refused: Refused, content
     assert "does not allow" in refused()
 
 
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda text: text.replace(b"host gpu001\n", b"host gpu001\nhost gpu002\n"),
+        lambda text: text.replace(b"\nboot ", b"\nboot x\nboot "),
+        lambda text: text.replace(b"host gpu001\n", b""),
+        lambda text: text.replace(b"expires", b"EXPIRES"),
+        lambda text: text + b"expires 99999999999\n",
+        lambda text: text + b"more 1\n",
+        lambda text: text.replace(b"nodevet-pass 1", b"nodevet-pass 2"),
+        lambda text: text.replace(b"\nexpires 1", b"\nexpires -1"),
+        lambda text: text.replace(b"\nexpires 1", b"\nexpires \xd9\xa1"),
+        lambda text: text.removesuffix(b"\n") + b"\x1b[2J\n",
+        lambda text: text.removesuffix(b"\n"),
+        lambda text: text.replace(b"gpu001", b"gpu\xff"),
+        lambda text: b"",
+    ],
+)
+def test_a_signed_text_of_another_form_is_refused(node, refused: Refused, edit) -> None:
+    text = text_of(node.values())
+    assert edit(text) != text
+    node.put(edit(text))
+    assert refused().isprintable()
+
+
 # --- files that others made ---
 
 

@@ -1,42 +1,20 @@
 """Sign a pass for each host that passed its gate, and put it on the node."""
 
 import base64
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from nodevet.base.printable import brief
 from nodevet.base.sshsig import SigningError, sign
 from nodevet.fleet import Options, Visit
-from nodevet.fleet.controller.ssh_executor import SshExecutor
-from nodevet.fleet.executor import WorkError
 from nodevet.model import Host, HostReport, Run, Severity, Status, exit_code
 from nodevet.passes.document import FILE, NAMESPACE, PassError, text_of
 from nodevet.passes.use.looks import Facts, facts_of
-from nodevet.resource import RunCommand
+from nodevet.passes.use.on_nodes import LONGEST, WITHDRAWN, Done, on_nodes, put, remove
 from nodevet.sheet.text import nodeset
 
-AT_ONCE = 32  # hosts
 UNREACHED = (Status.UNREACHABLE, Status.NOT_VISITED, Status.INTERRUPTED, Status.UNREADABLE)
-LONGEST = 300  # characters of what a node says
-WITHDRAWN = "withdrawn"
-
-FOLDER = """\
-d=/run/nodevet; [ "$(id -u)" = 0 ] || { echo "only root may change $d: use --sudo" >&2; exit 1; }; \
-mkdir -m 755 "$d" 2>/dev/null; \
-if [ -L "$d" ] || [ -n "$(find "$d" -maxdepth 0 ! -type d -o ! -user 0 -o -perm /022)" ]; \
-then echo "$d is not a folder that only root may change" >&2; exit 1; fi; """
-PUT = (
-    FOLDER
-    + """\
-[ "$(cat /proc/sys/kernel/random/boot_id)" = "$2" ] || \
-{ echo "the node was rebooted since it was vetted" >&2; exit 1; }; \
-t=$(mktemp "$d/.pass.XXXXXX") || exit 1; trap 'rm -f "$t"' EXIT; \
-printf %s "$1" | base64 -d >"$t" && chmod 644 "$t" && chmod 755 "$d" && mv -fT "$t" "$d/pass"\
-"""
-)
-REMOVE = f'[ -e {FILE} ] || [ -L {FILE} ] || exit 0; {FOLDER}rm -f "$d/pass" && echo {WITHDRAWN}'
+NOT_READ = "nothing was read"
 
 
 class Issue:
@@ -47,20 +25,19 @@ class Issue:
         self._key = key
         self._seconds = int(seconds)
         self._say = say
-        self._facts: dict[str, Facts | str] = {}
+        self._facts: dict[str, Facts | str] = {}  # or why a host cannot have a pass
 
     def keep(self, visit: Visit, host: Host) -> None:
-        """Keep what the pass of a host says, or why it cannot have one."""
+        """Keep what the pass of a host says."""
         try:
             if host.root != "/":
-                raise PassError(f"its files are those below {host.root}")
+                raise PassError(f"only files below {host.root} were read")
             facts = facts_of(visit)
-            self._facts[host.name] = {**facts, **self._expiry(facts), "host": [host.name]}
         except PassError as error:
             self._facts[host.name] = str(error)
-
-    def _expiry(self, facts: Facts) -> Facts:
-        return {"expires": [str(int(facts["vetted"][0]) + self._seconds)]}
+            return
+        expires = str(int(facts["vetted"][0]) + self._seconds)
+        self._facts[host.name] = {**facts, "host": [host.name], "expires": [expires]}
 
     def finish(self, run: Run, hosts: Sequence[Host], options: Options) -> bool:
         """Sign and write the passes, remove those of hosts that failed, and say what was done.
@@ -71,43 +48,45 @@ class Issue:
         if options.engine is not None:
             self._say("no pass signed: passes are written over SSH, and not through a launcher")
             return False
-        reports = {report.host: report for report in run.hosts}
-        passed = [name for name, report in reports.items() if _passes(report, run.fail_on)]
-        failed = [name for name, one in reports.items() if name not in passed and _is_seen(one)]
-        documents = self._signed(passed, run)
-        scripts = {
-            **{name: ("sh", "-c", PUT, "sh", *words) for name, words in documents.items()},
-            **dict.fromkeys(failed, ("sh", "-c", REMOVE)),
-        }
-        said = dict(_done([host for host in hosts if host.name in scripts], scripts, options))
-        issued = [name for name in documents if said[name][0]]
-        self._tell(issued, documents.keys() - set(issued), failed, said)
-        return len(issued) == len(passed)
+        reports = list(run.hosts)
+        passed = [one for one in reports if exit_code([one], run.fail_on) == 0]
+        names = {report.host for report in passed}
+        failed = [one.host for one in reports if one.host not in names and is_withdrawn(one, run.fail_on)]
+        passes = self._signed(self._texts(run, passed))
+        done = on_nodes(hosts, {**passes, **dict.fromkeys(failed, remove())}, options)
+        self._tell(passes, failed, done)
+        return all(name in passes and done[name].ok for name in names)
 
-    def _signed(self, passed: Sequence[str], run: Run) -> dict[str, tuple[str, str]]:
-        """The pass in base64, and the boot that it is for, of each host that can have one."""
+    def _texts(self, run: Run, passed: Sequence[HostReport]) -> dict[str, bytes]:
+        """The text to sign for each host; says why a host can have none."""
         texts: dict[str, bytes] = {}
-        for report in run.hosts:
-            if report.host not in passed:
-                continue
-            facts = self._facts.get(report.host, "nothing was read")
+        for report in passed:
             try:
-                if isinstance(facts, str):
-                    raise PassError(facts)
-                sha256 = run.baselines.get(report.baseline, "unknown")
-                facts["baseline"] = [f"{sha256} {report.baseline}"]
-                texts[report.host] = text_of(facts)
+                texts[report.host] = self._text(run, report)
             except PassError as error:
                 self._say(f"{report.host}: no pass signed: {brief(str(error), LONGEST)}")
+        return texts
+
+    def _text(self, run: Run, report: HostReport) -> bytes:
+        facts = self._facts.get(report.host, NOT_READ)
+        if isinstance(facts, str):
+            raise PassError(facts)
+        if report.baseline not in run.baselines:
+            raise PassError("no baseline judged it")
+        baseline = f"{run.baselines[report.baseline]} {report.baseline}"
+        return text_of({**facts, "baseline": [baseline]})
+
+    def _signed(self, texts: Mapping[str, bytes]) -> dict[str, Sequence[str]]:
+        """The command that writes the pass of each host."""
+        if not texts:
+            return {}
         try:
-            signatures = (
-                sign([*texts.values()], self._key, NAMESPACE, option="--pass-key") if texts else []
-            )
+            signatures = sign([*texts.values()], self._key, NAMESPACE, option="--pass-key")
         except SigningError as error:
             self._say(f"no pass signed: {error}")
             return {}
         return {
-            name: (base64.b64encode(text + signature).decode(), self._boot(name))
+            name: put(base64.b64encode(text + signature).decode(), self._boot(name))
             for (name, text), signature in zip(texts.items(), signatures, strict=True)
         }
 
@@ -116,60 +95,22 @@ class Issue:
         return "" if isinstance(facts, str) else facts["boot"][0]
 
     def _tell(
-        self,
-        issued: Sequence[str],
-        lost: "set[str]",
-        failed: Sequence[str],
-        said: Mapping[str, tuple[bool, str]],
+        self, passes: Mapping[str, object], failed: Sequence[str], done: Mapping[str, Done]
     ) -> None:
-        if issued:
+        if issued := [name for name in passes if done[name].ok]:
             self._say(f"pass signed and put on {nodeset(issued)}: {FILE}")
-        for name in sorted(lost):
-            self._say(f"{name}: its pass could not be written: {said[name][1]}")
-        removed = [name for name in failed if said[name] == (True, WITHDRAWN)]
-        if removed:
+        for name in passes:
+            if not done[name].ok:
+                self._say(f"{name}: its pass could not be written: {done[name].said}")
+        if removed := [name for name in failed if done[name] == (True, WITHDRAWN)]:
             self._say(f"pass withdrawn from {nodeset(removed)}")
         for name in failed:
-            if not said[name][0]:
-                self._say(f"{name}: its old pass could not be removed: {said[name][1]}")
+            if not done[name].ok:
+                self._say(f"{name}: its old pass could not be removed: {done[name].said}")
 
 
-def _passes(report: HostReport, fail_on: Severity) -> bool:
-    return exit_code([report], fail_on) == 0
-
-
-def _is_seen(report: HostReport) -> bool:
-    """Whether a node that did not pass was reached, and not only in a state that passes by
-    itself."""
-    return report.status not in UNREACHED and not report.is_transient
-
-
-def _done(
-    hosts: Sequence[Host], scripts: Mapping[str, Sequence[str]], options: Options
-) -> Iterator[tuple[str, tuple[bool, str]]]:
-    """Whether the script of each host succeeded, and what it said."""
-    if not hosts:
-        return
-    with (
-        SshExecutor(hosts, options) as executor,
-        ThreadPoolExecutor(min(AT_ONCE, len(hosts))) as threads,
-    ):
-
-        def run(host: Host) -> tuple[str, tuple[bool, str]]:
-            words = (*_sudo(host, options), *scripts[host.name])
-            try:
-                executor.open(host.name)
-                result = executor.act(host.name, RunCommand(words=words))
-                executor.close(host.name)
-            except WorkError as error:
-                return host.name, (False, f"{error.status}: {error.why}")
-            said = brief(result.output.strip(), LONGEST)
-            return host.name, (result.ok, said)
-
-        yield from threads.map(run, hosts)
-
-
-def _sudo(host: Host, options: Options) -> tuple[str, ...]:
-    """Over SSH the session adds it."""
-    is_needed = host.local and (host.sudo or options.sudo) and os.geteuid() != 0
-    return ("sudo", "-n") if is_needed else ()
+def is_withdrawn(report: HostReport, fail_on: Severity) -> bool:
+    """Whether a host that did not pass loses its pass: it was reached, and is not only unknown in a
+    state that passes by itself."""
+    fails = exit_code([report], fail_on) == 1
+    return report.status not in UNREACHED and (fails or not report.is_transient)
