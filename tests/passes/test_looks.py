@@ -18,14 +18,18 @@ MODULES = {"loaded": ["nvidia", "ext4"], "nvidia_version": "550.90.07"}
 GPUS = {"gpus": [{"index": 0, "uuid": "GPU-b"}, {"index": 1, "uuid": "GPU-a"}]}
 
 
+def section(read: Any) -> dict[str, Any]:
+    """With its data, or with the reason why it was not read."""
+    return (
+        {"status": "ok", "data": read}
+        if isinstance(read, dict)
+        else {"status": "error", "why": read}
+    )
+
+
 def visit(**sections: Any) -> Visit:
     whole = {"host": HOST, "modules": MODULES, "gpu": GPUS, **sections}
-    data = {
-        name: {"status": "ok", "data": each}
-        if isinstance(each, dict)
-        else {"status": "error", "why": each}
-        for name, each in whole.items()
-    }
+    data = {name: section(each) for name, each in whole.items()}
     document = json.dumps({"schema": 1, "probe": "0", "sections": data}).encode()
     return Visit("gpu001", Status.VETTED, evidence=document, at=1795886173.9)
 
@@ -96,6 +100,7 @@ def report(
 @pytest.mark.parametrize(
     ("one", "expected"),
     [
+        (report(Verdict.OK), False),
         (report(Verdict.FAIL), True),
         (report(Verdict.OK, Verdict.UNKNOWN), True),
         (report(Verdict.OK, Verdict.UNKNOWN, transient=True), False),

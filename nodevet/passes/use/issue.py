@@ -51,7 +51,7 @@ class Issue:
         reports = list(run.hosts)
         passed = [one for one in reports if exit_code([one], run.fail_on) == 0]
         names = {report.host for report in passed}
-        failed = [one.host for one in reports if one.host not in names and is_withdrawn(one, run.fail_on)]
+        failed = [one.host for one in reports if is_withdrawn(one, run.fail_on)]
         passes = self._signed(self._texts(run, passed))
         done = on_nodes(hosts, {**passes, **dict.fromkeys(failed, remove())}, options)
         self._tell(passes, failed, done)
@@ -110,7 +110,7 @@ class Issue:
 
 
 def is_withdrawn(report: HostReport, fail_on: Severity) -> bool:
-    """Whether a host that did not pass loses its pass: it was reached, and is not only unknown in a
+    """Whether a host loses its pass: it was reached, did not pass, and is not only unknown in a
     state that passes by itself."""
-    fails = exit_code([report], fail_on) == 1
-    return report.status not in UNREACHED and (fails or not report.is_transient)
+    code = exit_code([report], fail_on)
+    return report.status not in UNREACHED and (code == 1 or (code != 0 and not report.is_transient))
