@@ -1,6 +1,7 @@
 """docs/pass.md on simulated nodes: a real slurmd of a real systemd starts only with a pass."""
 
 import re
+import shlex
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from slurm_on_node import start_slurm
 
 from nodevet.base.sshsig import sign
 from nodevet.passes.document import NAMESPACE, parse, split, text_of
+from nodevet.passes.use.on_nodes import put
 from simulated_fleet import Boot, SimulatedFleet
 
 pytestmark = pytest.mark.timeout(900)
@@ -126,6 +128,16 @@ def test_slurmd_waits_for_the_gate_and_then_takes_jobs(node: SimulatedFleet) -> 
     assert node.on("n1", f"stat -c '%a %U' {PASS} /run/nodevet") == "644 root\n755 root\n"
 
 
+def test_systemd_tries_again_if_the_pass_comes_late(node: SimulatedFleet) -> None:
+    late = drop_in().replace("--wait 15m", "--wait 2s").replace("RestartSec=30s", "RestartSec=1s")
+    assert late.count("2s") == late.count("=1s") == 1
+    node.on("n1", write(DROP_IN, late) + "; systemctl daemon-reload")
+    node.on("n1", "systemctl start --no-block slurmd")
+    wait_for(lambda: int(node.on("n1", "systemctl show --value -p NRestarts slurmd")) > 0)
+    passed(node)
+    wait_for(lambda: node.on("n1", "systemctl is-active slurmd; :") == "active\n")
+
+
 def test_without_a_pass_it_does_not_start(node: SimulatedFleet) -> None:
     assert verify(node, starts=False) == f"no valid pass: {PASS} does not exist"
 
@@ -227,6 +239,20 @@ def test_a_pass_is_written_only_into_a_folder_of_root(
     assert done.returncode == 1
     assert "n1: its pass could not be written: /run/nodevet is not a folder that" in done.stderr
     assert '"verdict": "fail"' in verdict.read_text()
+
+
+def test_a_key_that_cannot_sign_is_said_and_the_gate_fails(node: SimulatedFleet) -> None:
+    done = gate(node, key="stranger.pub")
+    assert done.returncode == 1
+    assert "no pass signed: ssh-keygen did not sign with" in done.stderr
+
+
+def test_a_pass_for_another_boot_is_not_written(node: SimulatedFleet) -> None:
+    passed(node)
+    before = read(node)
+    said = node.on("n1", f"{shlex.join(put('eA==', '0' * 36))} 2>&1", check=False)
+    assert said == "the node was rebooted since it was vetted\n"
+    assert read(node) == before
 
 
 @pytest.mark.parametrize("trap", ["ln -s /etc/passwd", "mkfifo", "touch"])

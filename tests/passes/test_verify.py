@@ -262,6 +262,16 @@ def test_a_node_without_ssh_keygen_says_what_to_install(
     assert "no ssh-keygen" in refused() and "openssh-client" in refused()
 
 
+def test_an_ssh_keygen_that_is_too_old_says_so(
+    node, refused: Refused, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = node.keys / "ssh-keygen"
+    fake.write_text("#!/bin/sh\necho 'unknown option -- Y' >&2; exit 1\n")
+    fake.chmod(0o755)
+    monkeypatch.setattr(signed, "PROGRAMS", (str(fake),))
+    assert "ssh-keygen is too old; OpenSSH 8.2" in refused()
+
+
 @pytest.mark.parametrize("program", ["exit 0", "kill -9 $$", "exit 255", "printf '\\033[2Jc\\n'"])
 def test_an_ssh_keygen_that_says_nothing_of_use_is_not_believed(
     node, refused: Refused, monkeypatch: pytest.MonkeyPatch, program: str

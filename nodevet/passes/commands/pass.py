@@ -17,4 +17,4 @@ from nodevet.cli.groups import Group
     ),
 )
 def command() -> None:
-    """Prove on a node that its gate passed: a pass that `nodevet gate` signed."""
+    """Verify the pass that gate signed for this node."""

@@ -14,6 +14,7 @@ PROGRAMS = tuple(
     for folder in ("/usr/bin", "/bin", "/usr/local/bin", "/run/current-system/sw/bin")
 )
 SPECIAL = "*?!"  # of a pattern of names
+TOO_OLD = ("unsupported operation", "unknown option", "invalid option", "illegal option")
 
 
 class TrustError(Exception):
@@ -81,6 +82,8 @@ def _signer(text: bytes, signature: bytes, signers: bytes, allowed: str) -> str:
         stdin, *named = files
         words = [part for pair in zip(("-s", "-f"), named, strict=True) for part in _option(*pair)]
         code, said = _keygen(["find-principals", *words], stdin)
+        if any(complaint in said.lower() for complaint in TOO_OLD):
+            raise PassError("this node's ssh-keygen is too old; OpenSSH 8.2 or later is needed")
         if code != 0:
             raise PassError(f"it is signed by a key that {allowed} does not allow ({_line(said)})")
         name = said.split("\n")[0]
