@@ -242,7 +242,8 @@ def test_a_pass_is_written_only_into_a_folder_of_root(
 
 
 def test_a_key_that_cannot_sign_is_said_and_the_gate_fails(node: SimulatedFleet) -> None:
-    done = gate(node, key="stranger.pub")
+    (node.project / "no-key").write_text("no key\n")
+    done = gate(node, key="no-key")
     assert done.returncode == 1
     assert "no pass signed: ssh-keygen did not sign with" in done.stderr
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from far_processes import wait_for
 
 import nodevet
 from nodevet.passes.document import text_of
@@ -174,6 +175,18 @@ def test_a_certificate_of_an_allowed_authority_signs(node, refused: Refused) -> 
     assert "by gate@example.com" in node.verify()[1]
     node.allow(f"*@elsewhere.org cert-authority {authority}")
     refused()
+
+
+def test_a_key_in_an_agent_signs_by_its_public_half(node, monkeypatch: pytest.MonkeyPatch) -> None:
+    socket = node.keys / "agent"
+    with subprocess.Popen(["ssh-agent", "-D", "-a", socket], stdout=-3, stderr=-3) as agent:
+        wait_for(socket.exists)
+        monkeypatch.setenv("SSH_AUTH_SOCK", str(socket))
+        subprocess.run(["ssh-add", "-q", node.keys / "controller"], check=True)
+        (node.keys / "controller").unlink()
+        node.put(text_of(node.values()), "controller.pub")
+        agent.terminate()
+    assert node.verify()[0] == 0
 
 
 @pytest.mark.parametrize("content", ["", "# nobody\n", "c@example.com ssh-ed25519 AAAA\n", "\0\n"])
