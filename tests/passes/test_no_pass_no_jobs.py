@@ -145,6 +145,7 @@ def test_without_a_pass_it_does_not_start(node: SimulatedFleet) -> None:
 def test_a_pass_lets_it_start_and_says_what_was_vetted(node: SimulatedFleet) -> None:
     passed(node, "--limit", "n1", "--pass-for", "2h")
     assert "pass of n1 by gate holds for 2.0 h" in verify(node, starts=True)
+    assert node.on("n1", "nodevet pass verify >&- 2>&-") == ""  # exit code 0 all the same
     values = parse(split(read(node))[0])
     assert values["gpu"] == sorted(
         re.findall("GPU-[0-9a-f-]+", node.on("n1", "nvidia-smi -L")),

@@ -142,6 +142,14 @@ def test_one_of_several_keys_is_enough(node) -> None:
     assert "by d@example.com" in node.verify()[1]
 
 
+@pytest.mark.parametrize(
+    "bad", ["x ssh-ed25519 AAAA", "no-key", "c@example.com what AAAA", "\x1b[2J"]
+)
+def test_an_invalid_line_before_it_changes_nothing(node, bad: str) -> None:
+    node.allow(*[bad] * 1000, node.allowed.read_text().strip())
+    assert "by c@example.com" in node.verify()[1]
+
+
 def test_a_signature_for_another_purpose_is_refused(node, refused: Refused) -> None:
     node.allow(f"c@example.com {(node.keys / 'controller.pub').read_text()}")
     node.put(text_of(node.values()), namespace="nodevet-plan@v1")

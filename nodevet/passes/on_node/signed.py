@@ -79,62 +79,56 @@ def _content(path: str) -> tuple[bytes, os.stat_result]:
 def _signer(text: bytes, signature: bytes, signers: bytes, allowed: str) -> str:
     files = [_memory(content) for content in (text, signature, signers)]
     try:
-        stdin, *named = files
-        words = [part for pair in zip(("-s", "-f"), named, strict=True) for part in _option(*pair)]
-        code, said = _keygen(["find-principals", *words], stdin)
-        if any(complaint in said.lower() for complaint in TOO_OLD):
+        words = ("-s", f"/proc/self/fd/{files[1]}", "-f", f"/proc/self/fd/{files[2]}")
+        code, found, why = _keygen(("find-principals", *words), files[0])
+        if any(complaint in why.lower() for complaint in TOO_OLD):
             raise PassError("this node's ssh-keygen is too old; OpenSSH 8.2 or later is needed")
         if code != 0:
-            raise PassError(f"it is signed by a key that {allowed} does not allow ({_line(said)})")
-        name = said.split("\n")[0]
+            raise PassError(f"it is signed by a key that {allowed} does not allow ({_line(why)})")
+        name = found.split("\n")[0]
         if not name or not name.isprintable() or any(char in name for char in SPECIAL):
             raise PassError(f"the key stands in {allowed} for a pattern; write a name there")
-        code, said = _keygen(["verify", "-n", NAMESPACE, "-I", name, *words], stdin)
+        code, said, why = _keygen(("verify", "-n", NAMESPACE, "-I", name, *words), files[0])
         if code != 0 or not said.startswith(f'Good "{NAMESPACE}" signature for {name} with '):
-            why = f"it was changed after it was signed, or {allowed} does not let {name} sign it"
-            raise PassError(f"{why} ({_line(said)})")
+            options = f"{allowed} does not let {name} sign it"
+            raise PassError(f"it was changed after it was signed, or {options} ({_line(why)})")
         return name
     finally:
         for file in files:
             os.close(file)
 
 
-def _option(option: str, file: int) -> tuple[str, str]:
-    return option, f"/proc/self/fd/{file}"
-
-
-def _memory(content: bytes) -> int:
-    """An open file with this content, which child processes inherit."""
-    file = os.memfd_create("nodevet", 0)
-    view = memoryview(content)
-    while view:
-        view = view[os.write(file, view) :]
-    return file
-
-
-def _keygen(words: list[str], stdin: int) -> tuple[int, str]:
-    """The exit code and output of `ssh-keygen -Y WORDS`. Raises PassError if it is missing."""
+def _keygen(words: tuple[str, ...], stdin: int) -> tuple[int, str, str]:
+    """The exit code, output and errors of `ssh-keygen -Y WORDS`. Raises PassError if it is
+    missing."""
     program = next((path for path in PROGRAMS if os.access(path, os.X_OK)), "")
     if not program:
         why = "install OpenSSH's client (openssh-client or openssh-clients)"
         raise PassError(f"this node has no ssh-keygen to verify it with; {why}")
     os.lseek(stdin, 0, os.SEEK_SET)
-    ours, theirs = os.pipe()
+    said, errors = _memory(b""), _memory(b"")
     try:
-        ends = ((stdin, 0), (theirs, 1), (theirs, 2))
+        ends = ((stdin, 0), (said, 1), (errors, 2))
         actions = [(os.POSIX_SPAWN_DUP2, file, number) for file, number in ends]
-        child = os.posix_spawn(
-            program, [program, "-Y", *words], {"LC_ALL": "C"}, file_actions=actions
-        )
-        os.close(theirs)
-        theirs = -1
-        said = b""
-        while chunk := os.read(ours, LARGEST):
-            said = (said + chunk)[:LARGEST]
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), said.decode("utf-8", "replace")
+        argv = (program, "-Y", *words)
+        child = os.posix_spawn(program, argv, {"LC_ALL": "C"}, file_actions=actions)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        return code, _text(said), _text(errors)
     finally:
-        for file in {ours, theirs} - {-1}:
-            os.close(file)
+        os.close(said)
+        os.close(errors)
+
+
+def _memory(content: bytes) -> int:
+    """An open file with this content, which child processes inherit."""
+    file = os.memfd_create("nodevet", 0)
+    while content:
+        content = content[os.write(file, content) :]
+    return file
+
+
+def _text(file: int) -> str:
+    return os.pread(file, LARGEST, 0).decode("utf-8", "replace")
 
 
 def _line(said: str) -> str:
