@@ -51,7 +51,7 @@ def test_what_cannot_be_read_voids_it(node, refused: Refused, path: str) -> None
 
 def test_an_unloaded_driver_voids_it(node, refused: Refused) -> None:
     (node.root / "sys/module/nvidia/version").unlink()
-    assert "driver is none, and was 550.90.07" in refused()
+    assert "driver is not loaded, and was 550.90.07" in refused()
 
 
 def test_other_gpus_void_it(node, refused: Refused) -> None:
@@ -77,7 +77,7 @@ def test_a_gpu_that_the_driver_has_not_initialized_voids_it(node, refused: Refus
 
 def test_a_node_without_gpus_can_have_a_pass(node, refused: Refused) -> None:
     node.issue(driver="none", gpu=[])
-    assert "driver is 550.90.07, and was none" in refused()
+    assert "driver is 550.90.07, and was not loaded" in refused()
     subprocess.run(["rm", "-r", node.root / "proc/driver", node.root / "sys"], check=True)
     assert node.verify()[0] == 0
 

@@ -41,7 +41,10 @@ def _identity(values: Pass, root: str) -> str:
     if _line(root, "proc/sys/kernel/random/boot_id") != values["boot"][0]:
         return "the node was rebooted since it was vetted: the boot ids differ"
     driver, vetted = _driver(root), values["driver"][0]
-    return f"the NVIDIA driver is {driver}, and was {vetted}" if driver != vetted else ""
+    if driver == vetted:
+        return ""
+    now, then = ("not loaded" if one == NONE else one for one in (driver, vetted))
+    return f"the NVIDIA driver is {now}, and was {then} when it was vetted"
 
 
 def _times(values: Pass, root: str) -> str:

@@ -99,7 +99,8 @@ def command(
     \b
     Exit codes:
       0  pass
-      1  fail: something fails, is unknown or is unreachable
+      1  fail: something fails, is unknown or is unreachable; or a pass could not
+         be signed or written
       2  usage or configuration error; or a report could not be written, or the
          run not recorded
       75 nothing fails, and everything still unknown passes by itself (the
