@@ -139,7 +139,10 @@ def test_systemd_tries_again_if_the_pass_comes_late(node: SimulatedFleet) -> Non
 
 
 def test_without_a_pass_it_does_not_start(node: SimulatedFleet) -> None:
-    assert verify(node, starts=False) == f"no valid pass: {PASS} does not exist"
+    assert (
+        verify(node, starts=False)
+        == f"no valid pass: {PASS} does not exist: gate this node with --pass-key"
+    )
 
 
 def test_a_pass_lets_it_start_and_says_what_was_vetted(node: SimulatedFleet) -> None:
@@ -280,6 +283,10 @@ def test_a_user_without_root_needs_sudo(node: SimulatedFleet) -> None:
     assert "could not be written: only root may change /run/nodevet: use --sudo" in done.stderr
     assert node.at("gate", *reach, *words, *signing, "--sudo").returncode == 0
     verify(node, starts=True)
+    node.sim("set", "n1", "gpu.1.lost=1")
+    done = node.at("gate", *reach, *words[:4], "--wait", "1s", *words[6:], *signing)
+    node.sim("set", "n1", "gpu.1.lost=0")
+    assert "n1: an old pass holds until it expires: only root may change" in done.stderr
 
 
 def test_a_reboot_voids_it_even_if_it_is_put_back(node: SimulatedFleet) -> None:
@@ -288,6 +295,6 @@ def test_a_reboot_voids_it_even_if_it_is_put_back(node: SimulatedFleet) -> None:
     node.sim("reboot", "n1")
     install(node, "n1")
     said = node.on("n1", "nodevet pass verify 2>&1; :")
-    assert said == f"no valid pass: {PASS} does not exist\n"
+    assert said == f"no valid pass: {PASS} does not exist: gate this node with --pass-key\n"
     replace(node, data)
     assert "the node was rebooted since" in node.on("n1", "nodevet pass verify 2>&1; :")

@@ -103,7 +103,7 @@ def test_a_clock_that_was_set_back_is_refused_beyond_a_tolerance(node, refused: 
 
 def test_no_pass(node, refused: Refused) -> None:
     node.file.unlink()
-    assert refused() == f"no valid pass: {node.file} does not exist"
+    assert refused() == f"no valid pass: {node.file} does not exist: gate this node with --pass-key"
 
 
 @pytest.mark.parametrize(

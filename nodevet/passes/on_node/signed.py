@@ -54,7 +54,7 @@ def read_pass(path: str) -> bytes:
     try:
         return _content(path)[0]
     except FileNotFoundError as error:
-        raise PassError(f"{path} does not exist") from error
+        raise PassError(f"{path} does not exist: gate this node with --pass-key") from error
     except OSError as error:
         raise PassError(f"{path} cannot be read: {error.strerror}") from error
     except ValueError as error:
