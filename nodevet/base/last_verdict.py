@@ -214,7 +214,13 @@ def check_folder(folder: str) -> None:
     """Raises PermissionError if another user may change what the folder holds. nodevet.base.trust
     is more lenient and takes longer to import than this whole module."""
     _check_own(os.stat(folder), 0o022)
-    for path in {*_above(folder), *_above(os.path.realpath(folder))}:
+    check_above(folder)
+
+
+def check_above(place: str) -> None:
+    """Raises PermissionError if another user may replace what lies at an absolute path, OSError if
+    a folder above it cannot be read."""
+    for path in {*_above(place), *_above(os.path.realpath(place))}:
         for status in (os.lstat(path), os.stat(path)):
             writable = status.st_mode & 0o022 and stat.S_ISDIR(status.st_mode)
             if status.st_uid not in (0, os.geteuid()) or (writable and not _is_sticky(status)):

@@ -235,3 +235,20 @@ fail_on_new = click.option(
     help="Lowest severity of a failure that makes the exit code 1: info, warning or critical. "
     "new: only failures that began since the last recorded visit.",
 )
+
+
+def after_gate(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of features that act when a gate has ended, as one argument `after`."""
+    from nodevet.base.features import feature_modules
+
+    features = tuple(feature_modules("gating"))
+
+    @wraps(command)
+    def with_features(*args: Any, **values: Any) -> Any:
+        from nodevet.vet.use.after_gate import AfterGates
+
+        taken = [feature.taken(values) for feature in features]
+        after = AfterGates([part for part in taken if part is not None])
+        return command(*args, after=after, **values)
+
+    return apply(*(feature.options for feature in features))(with_features)

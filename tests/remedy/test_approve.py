@@ -505,8 +505,8 @@ def test_an_ssh_keygen_that_hangs_is_ended(
 ) -> None:
     program(tmp_path, 'case "$*" in *find-principals) exit 1;; esac; exec sleep 60')
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setattr("nodevet.fix.approval.signatures.PATIENCE", 0.5)
-    monkeypatch.setattr("nodevet.fix.approval.signatures.HUMAN_PATIENCE", 0.5)
+    monkeypatch.setattr("nodevet.base.sshsig.PATIENCE", 0.5)
+    monkeypatch.setattr("nodevet.base.sshsig.HUMAN_PATIENCE", 0.5)
     case.found.append(Signature(name="x", data=b""))
     with pytest.raises(ApproveError, match="gave no answer"):
         case.check()

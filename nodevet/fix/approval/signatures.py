@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 
+from nodevet.base import sshsig
 from nodevet.base.printable import brief, sentence
 from nodevet.fix.approval.policy import SIGNERS, Policy
 
@@ -21,12 +22,10 @@ NAMESPACE = "nodevet-plan@v1"
 ROLLBACK = "nodevet-rollback@v1"  # over the plan of a run: that it may be rolled back
 LARGEST = 64 * 1024  # bytes of a signature
 MOST = 100  # signatures beside a plan
-PATIENCE = 30.0  # seconds for ssh-keygen if it asks no one
-HUMAN_PATIENCE = 300.0  # seconds for a passphrase, or a touch of a security key
 
 
-class ApproveError(Exception):
-    """ssh-keygen failed, or a file is not usable; the message says what to do."""
+ApproveError = sshsig.SigningError
+_keygen = sshsig.keygen
 
 
 class Signature(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,33 +72,8 @@ def signature_file(plan: Path, principal: str) -> Path:
 
 
 def sign(plan: bytes, key: Path, namespace: str = NAMESPACE) -> bytes:
-    """The signature by a private key file, or by a public one whose private half the agent has.
-
-    ssh-keygen asks for a passphrase, or a touch, at the terminal. Raises ApproveError.
-    """
-    if key.exists() and not key.is_file():
-        raise ApproveError(f"{key}: not a regular file; --key names a key")
-    with TemporaryDirectory(prefix="nodevet-approve-") as scratch:
-        _require_ssh_keygen(scratch)
-        copy = Path(scratch) / "plan"
-        copy.write_bytes(plan)
-        words = ["ssh-keygen", "-q", "-Y", "sign", "-n", namespace, "-f", str(key), str(copy)]
-        try:
-            # its stdin and stderr are ours: without a terminal there, it would not ask
-            process = subprocess.run(
-                words, stdout=subprocess.DEVNULL, timeout=HUMAN_PATIENCE, check=False
-            )
-        except subprocess.TimeoutExpired as error:
-            raise ApproveError(
-                f"ssh-keygen waited {HUMAN_PATIENCE:.0f} seconds for the passphrase or a touch of "
-                f"{key}; nothing is signed"
-            ) from error
-        if process.returncode != 0:
-            raise ApproveError(
-                f"ssh-keygen did not sign with {key}, and says why above; --key names a private "
-                "key, or a public one whose private half is in the agent (ssh-add -l)"
-            )
-        return copy.with_name("plan.sig").read_bytes()
+    """The signature of a plan; see nodevet.base.sshsig.sign. Raises ApproveError."""
+    return sshsig.sign([plan], key, namespace, option="--key")[0]
 
 
 def signers(
@@ -111,7 +85,7 @@ def signers(
 ) -> Iterator[Signer | str]:
     """The signer of each signature, or why it does not count. Raises ApproveError."""
     with TemporaryDirectory(prefix="nodevet-approve-") as scratch:
-        _require_ssh_keygen(scratch)
+        sshsig.require_ssh_keygen(scratch)
         Path(scratch, SIGNERS).write_text(policy.signers, encoding="utf-8")
         for signature in files:
             Path(scratch, "signature").write_bytes(signature.data)
@@ -160,36 +134,6 @@ def _signer(
             f"({_complaint(valid)}); look at the options of their line"
         )
     return Signer(names=names, key=fingerprint, file=name)
-
-
-def _require_ssh_keygen(scratch: str) -> None:
-    """Raises ApproveError if ssh-keygen is missing or older than 8.2."""
-    message = _keygen("find-principals", at=scratch).stderr.lower()
-    words = (b"unsupported operation", b"unknown option", b"invalid option", b"illegal option")
-    if any(word in message for word in words):
-        raise ApproveError(
-            "this ssh-keygen cannot judge signatures; OpenSSH 8.2 or later is needed: ssh -V"
-        )
-
-
-def _keygen(*words: str, at: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    try:
-        return subprocess.run(
-            ["ssh-keygen", "-Y", *words],
-            input=stdin,
-            capture_output=True,
-            cwd=at,
-            timeout=PATIENCE,
-            check=False,
-        )
-    except FileNotFoundError as error:
-        raise ApproveError(
-            "ssh-keygen is not on the PATH; install OpenSSH's client, 8.2 or later"
-        ) from error
-    except OSError as error:
-        raise ApproveError(f"ssh-keygen cannot be run: {error.strerror}") from error
-    except subprocess.TimeoutExpired as error:
-        raise ApproveError(f"ssh-keygen gave no answer for {PATIENCE:.0f} seconds") from error
 
 
 def _complaint(process: subprocess.CompletedProcess[bytes]) -> str:

@@ -1,7 +1,7 @@
 """`nodevet gate`: wait for a node to come up and settle, then pass or fail it."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,6 +11,9 @@ from nodevet.cli.display import ADVICE, QUIET, Display, display_options
 from nodevet.cli.durations import Duration
 from nodevet.cli.help import Command
 from nodevet.vet import options as vetting
+
+if TYPE_CHECKING:
+    from nodevet.vet.use.after_gate import AfterGates
 
 
 @click.command(
@@ -67,6 +70,7 @@ from nodevet.vet import options as vetting
     is_flag=True,
     help="Print a systemd unit that gates this node at boot, before slurmd and kubelet start.",
 )
+@vetting.after_gate
 @options.store
 @vetting.since
 @vetting.sample
@@ -88,6 +92,7 @@ def command(
     interval: float,
     verdict_file: Path | None,
     install: bool,
+    after: "AfterGates",
     store: str | None,
     since: tuple[Path, ...],
     expect_hostname: bool,
@@ -104,7 +109,8 @@ def command(
     \b
     Exit codes:
       0  pass
-      1  fail: something fails, is unknown or is unreachable
+      1  fail: something fails, is unknown or is unreachable; or a pass could not
+         be signed or written
       2  usage or configuration error; or a report could not be written, or the
          run not recorded
       75 nothing fails, and everything still unknown passes by itself (the
@@ -160,11 +166,11 @@ def command(
                 attempts,
                 recording or listener,
                 verdict_file,
-                save=recording.keep if recording else None,
+                save=after.saving(recording.keep if recording else None),
             )
             done = with_news(recording, run, memory, listener)
     tell_not_compared(context, quiet=display.quiet)
-    verdict = verdict_of(done.run)
+    verdict = after.finish(done.run, verdict_of(done.run), hosts, reached)
     if verdict_file:
         sinks.replace(verdict_file, verdict.text(everything=everything))
     with done.reporting():

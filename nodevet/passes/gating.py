@@ -1,0 +1,44 @@
+"""The options of `nodevet gate` that sign a pass for each node that passes it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nodevet.cli.durations import Duration
+from nodevet.cli.options import apply
+
+if TYPE_CHECKING:
+    from nodevet.passes.use.issue import Issue
+
+LONGEST = 30 * 86400
+
+options: Callable[[Any], Any] = apply(
+    click.option(
+        "--pass-key",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help="Sign a pass with this SSH key for each host that passes, and put it on the node; "
+        "remove the pass of a host that fails. A private key, or a public one whose private half "
+        "is in the agent.",
+    ),
+    click.option(
+        "--pass-for",
+        type=Duration(60, LONGEST),
+        default="12h",
+        show_default=True,
+        help="How long a pass holds.",
+    ),
+)
+
+
+def taken(values: dict[str, Any]) -> "Issue | None":
+    """The part of passes in a gate, by the values of these options."""
+    key, seconds = values.pop("pass_key"), values.pop("pass_for")
+    if key is None:
+        return None
+    from nodevet.cli.speech import say
+    from nodevet.passes.use.issue import Issue
+
+    return Issue(key, seconds, say)
