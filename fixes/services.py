@@ -25,6 +25,7 @@ from nodevet.evidence.document import Evidence
 from nodevet.evidence.services import Unit as Shown
 from nodevet.evidence.services import Units
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk, with_refusals
+from nodevet.fixing.units import OBSTACLES
 from nodevet.model import Finding, Verdict
 from nodevet.resource import Actions, Resource, RunCommand
 from nodevet.resource.unit import SetUnit
@@ -96,12 +97,6 @@ def change(finding: Finding, unit: Shown | None, params: Params) -> PlannedChang
         resources=(Resource(kind="unit", name=unit.name),),
         risk=Risk.DRAIN if start is False else Risk.LIVE,
     )
-
-
-OBSTACLES = {
-    "not-found": "it does not exist; install its package, or check its name",
-    "masked": "it is masked on purpose; run `systemctl unmask` if it should run",
-}
 
 
 def expected_state(name: str, yes: Sequence[str], no: Sequence[str]) -> bool | None:
