@@ -37,6 +37,7 @@ EFFECT = {
     "reset": "effective after a GPU reset",
     "reboot": "effective after a reboot",
 }
+ONE_WAY = "cannot be undone"
 OPEN, CLOSE = "‹", "›"
 """Enclose a mark that replaces the UUIDs of GPUs; every other text shows them as escapes."""
 LISTED = 8  # UUIDs that are listed below the actions
@@ -127,7 +128,7 @@ def _heading(plan: Plan, step: AlikeStep) -> Iterator[str]:
 def _remark_lines(alike_step: AlikeStep, besides: Iterable[Callable[[Step], str]]) -> Iterator[str]:
     """Risk and effect, other signed facts, notes and reasons, with hosts if they differ."""
     example, hosts = alike_step.first, len(alike_step.hosts)
-    parts = [f"risk {example.risk.value}", EFFECT.get(example.effective, "")]
+    parts = [f"risk {example.risk.value}", *_effects(example)]
     notes = _by_host(alike_step, lambda step: plain(step.note))
     reasons = _by_host(alike_step, lambda step: plain(step.reason))
     if len(reasons) > 1:  # the values are compared below
@@ -390,8 +391,13 @@ def _blocks(step: Step, contents: Contents) -> Iterator[list[str]]:
 
 
 def _note_text(step: Step) -> str:
-    notes = [f"risk {step.risk.value}", EFFECT.get(step.effective, ""), plain(step.note)]
+    notes = [f"risk {step.risk.value}", *_effects(step), plain(step.note)]
     return "; ".join(filter(None, notes))
+
+
+def _effects(step: Step) -> tuple[str, str]:
+    """Whether it can be undone, and when it is effective; empty if both are usual."""
+    return (ONE_WAY if step.is_one_way else "", EFFECT.get(step.effective, ""))
 
 
 def _values(step: Step) -> tuple[str, str]:

@@ -94,13 +94,15 @@ class Clearance(msgspec.Struct, frozen=True, kw_only=True):
         """
         self.approved(reboot=reboot)
         if reboot or any(step.risk.rank >= Risk.DRAIN.rank for step in steps):
-            evidence = self._drained(evidence, probe)
+            evidence = self._drained(evidence, probe, steps)
             self.approved(reboot=reboot)  # the hook may have taken its time
         for step in steps:
             self.unused(step, evidence)
         return evidence
 
-    def _drained(self, evidence: Evidence, probe: Callable[[], Evidence]) -> Evidence:
+    def _drained(
+        self, evidence: Evidence, probe: Callable[[], Evidence], steps: Sequence[Step]
+    ) -> Evidence:
         hook = self.drain_hook
         if hook is None:
             why = "the node must be drained first; set --drain-hook"
@@ -115,6 +117,7 @@ class Clearance(msgspec.Struct, frozen=True, kw_only=True):
         if why := preconditions.node_mismatch(self.planned, evidence, booted=booted):
             raise RefusedError(Refusal.STALE, why)
         spare = harmless_pids(evidence, self.harmless, monitors=True)
+        spare |= preconditions.ended_pids(steps, evidence)
         users = preconditions.users(
             evidence, (), nvml=False, services=self.services, harmless=spare
         )

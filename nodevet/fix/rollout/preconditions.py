@@ -12,6 +12,7 @@ from nodevet.fix.model import Plan, PlannedNode, Step
 from nodevet.fix.plan.holders import MONITORS, harmless_pids, monitor, needs_free_gpus
 from nodevet.fixing.model import Risk
 from nodevet.model import Baseline
+from nodevet.resource.running_process import EndProcess
 
 KEEPER = ("nvidia-persiste", "nvidia-persistenced.service")
 """comm and unit of the one process that does not use a GPU: it only keeps the driver loaded.
@@ -91,8 +92,21 @@ def busy_reason(
         return ""
     own_services = {*step.holders, *((*step.services, *services) if step.services else ())}
     spare = harmless_pids(evidence, harmless, monitors=not needs_free_gpus(step))
+    spare |= ended_pids([step], evidence)
     nvml = step.risk is Risk.IDLE
     return "; ".join(users(evidence, step.gpus, nvml=nvml, services=own_services, harmless=spare))
+
+
+def ended_pids(steps: Iterable[Step], evidence: Evidence) -> frozenset[int]:
+    """The pids of running processes that these steps end."""
+    ends = {
+        (action.pid, action.started_s)
+        for step in steps
+        for action in step.actions
+        if isinstance(action, EndProcess)
+    }
+    processes = (data.processes if (data := evidence[Processes].data) else None) or ()
+    return frozenset(each.pid for each in processes if (each.pid, each.started_s) in ends)
 
 
 def services_of(steps: Iterable[Step]) -> frozenset[str]:
