@@ -54,6 +54,7 @@ nodes:
     sockets: 1
     cores: 1
     modules: {nvidia_peermem: available}
+    faults: [clock-unsynchronised]
 """
 BASELINE = """\
 nodevet: 1
@@ -86,6 +87,7 @@ expect:
   imex: {}
   dcgm: true
   gpudirect: {one_of: [peermem]}
+  time_sync: {}
 fix: [%s]
 """
 FIXES = (
@@ -126,6 +128,13 @@ END
 chmod 755 /usr/sbin/dcgmi; systemctl enable --now nvidia-dcgm; systemctl disable --now nvidia-imex
 """
 """DCGM's host engine may not see a GPU until it is restarted."""
+CLOCK = r"""
+printf '%s\n' '[Service]' 'ExecStart=/bin/sh -c "echo 0 1 900 90 >/run/nodevet-sim/adjtimex; \
+exec sleep infinity"' '[Install]' WantedBy=multi-user.target >/etc/systemd/system/chrony.service
+printf '#!/bin/sh\ngrep -q "^0 1 " /run/nodevet-sim/adjtimex\n' >/usr/bin/chronyc
+chmod 755 /usr/bin/chronyc; systemctl daemon-reload
+"""
+"""No program may set the clock of a simulated node: this one sets what adjtimex(2) answers."""
 SETTINGS = (
     "nvidia-smi --format=csv,noheader --query-gpu=persistence_mode,compute_mode,power.limit,"
     "clocks.applications.graphics,clocks.applications.memory,ecc.mode.current,ecc.mode.pending,"
@@ -165,9 +174,9 @@ CASES = {
     "rack": Case(
         "rack",
         RACK,
-        ("imex", "dcgm", "gpudirect"),
-        ENGINE + "touch /run/blind",
-        once=("dcgm",),
+        ("imex", "dcgm", "gpudirect", "time_sync"),
+        f"{ENGINE}{CLOCK}touch /run/blind",
+        once=("dcgm", "time_sync"),
     ),
 }
 
