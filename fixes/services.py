@@ -16,7 +16,6 @@ fix never stops or disables units that nodevet needs to reach the node (sshd, D-
 `Also=` in a unit's file may enable other units with it.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 
 from nodevet.checks.services import ACTIVE, Params
@@ -25,16 +24,10 @@ from nodevet.evidence.document import Evidence
 from nodevet.evidence.services import Unit as Shown
 from nodevet.evidence.services import Units
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk, with_refusals
-from nodevet.fixing.units import OBSTACLES
+from nodevet.fixing.units import NEEDED, OBSTACLES
 from nodevet.model import Finding, Verdict
 from nodevet.resource import Actions, Resource, RunCommand
 from nodevet.resource.unit import SetUnit
-
-NEEDED = re.compile(
-    r"(ssh|sshd)(@.*)?\.(service|socket)|dbus(-broker)?\.(service|socket)|network(ing)?\.service"
-    r"|NetworkManager.*\.service|wicked.*\.service"
-)
-"""Without these units the node may be unreachable."""
 
 KINDS = (".service", ".socket", ".timer", ".path")
 

@@ -1,5 +1,6 @@
 """What fixes of services share: a unit as systemd shows it, and how to make it run."""
 
+import re
 from collections.abc import Sequence
 
 from nodevet.evidence.core import NOT_ASKED
@@ -13,6 +14,12 @@ OBSTACLES = {
     "masked": "it is masked on purpose; run `systemctl unmask` if it should run",
 }
 """Why a unit in this load state cannot be started or enabled."""
+
+NEEDED = re.compile(
+    r"(ssh|sshd)(@.*)?\.(service|socket)|dbus(-broker)?\.(service|socket)|network(ing)?\.service"
+    r"|NetworkManager.*\.service|wicked.*\.service"
+)
+"""Without these units the node may be unreachable."""
 
 RUNS = ("active", "reloading")
 STANDS = (*RUNS, "inactive", "failed")

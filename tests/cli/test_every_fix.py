@@ -45,7 +45,10 @@ nodes:
     gpus: {profile: h100-sxm, count: 2}
     sockets: 1
     cores: 1
+    cpufreq: {driver: intel_pstate}
     nvml: {gpu.*.fabric.state: NOT_STARTED}
+    faults: [cpu-capped, {cpu-minimum-lowered: {mhz: 900}}, turbo-off]
+    files: {/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages: "1024\\n"}
   rack:
     gpus: {profile: gb200, count: 2}
     nvlink_domain: 2
@@ -76,8 +79,11 @@ fix: [%s]
 """
 HGX = """\
 nodevet: 1
-title: a node without its fabric
-expect: {fabric: {}}
+title: a node without its fabric, and with slow CPUs
+expect:
+  fabric: {}
+  cpu_frequency: {turbo: true, minimum_mhz: 1200}
+  hugepages: {total: {2M: 16}}
 fix: [%s]
 """
 RACK = """\
@@ -88,6 +94,7 @@ expect:
   dcgm: true
   gpudirect: {one_of: [peermem]}
   time_sync: {}
+  limits: {of: [site.service, login], minimum_memlock_b: unlimited}
 fix: [%s]
 """
 FIXES = (
@@ -102,10 +109,12 @@ ConditionPathIsReadWrite= '[Service]' ExecStart= ExecStart=-/lib/systemd/systemd
 """
 """systemd-sysctl is left out in a container; the simulated kernel's files may be written."""
 STATE = "/run/nodevet-sim/nvml.state"
-SERVICES = """\
+SITE = """\
 printf '[Service]\\nExecStart=/bin/sleep infinity\\n[Install]\\nWantedBy=multi-user.target\\n' \
     >/etc/systemd/system/site.service
-systemctl disable --now nvidia-persistenced nvidia-fabricmanager
+"""
+SERVICES = f"""\
+{SITE}systemctl disable --now nvidia-persistenced nvidia-fabricmanager
 """
 FABRIC = f"""\
 cd /etc/systemd/system; mkdir nvidia-fabricmanager.service.d
@@ -142,8 +151,12 @@ SETTINGS = (
     " /sys/devices/system/cpu/cpufreq/policy*/scaling_governor"
     " /sys/devices/system/cpu/cpufreq/policy*/energy_performance_preference"
     " /proc/sys/kernel/numa_balancing /proc/sys/vm/swappiness"
-    " /sys/kernel/mm/transparent_hugepage/enabled; for verb in is-enabled is-active; do systemctl"
-    " $verb nvidia-persistenced nvidia-fabricmanager nvidia-imex nvidia-dcgm site; done;"
+    " /sys/kernel/mm/transparent_hugepage/enabled"
+    " /sys/devices/system/cpu/cpufreq/policy*/scaling_m*_freq"
+    " /sys/devices/system/cpu/intel_pstate/no_turbo"
+    " /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages;"
+    " for verb in is-enabled is-active; do systemctl $verb"
+    " nvidia-persistenced nvidia-fabricmanager nvidia-imex nvidia-dcgm site; done;"
     " swapon --show --noheadings; lsmod | cut -d' ' -f1 | sort; systemctl --failed --no-legend"
 )
 
@@ -170,12 +183,12 @@ CASES = {
         reboots=True,
         later=("ecc_mode", "kernel_modules"),
     ),
-    "hgx": Case("hgx", HGX, ("fabric",), FABRIC, once=("fabric",)),
+    "hgx": Case("hgx", HGX, ("fabric", "cpu_frequency", "hugepages"), FABRIC, once=("fabric",)),
     "rack": Case(
         "rack",
         RACK,
-        ("imex", "dcgm", "gpudirect", "time_sync"),
-        f"{ENGINE}{CLOCK}touch /run/blind",
+        ("imex", "dcgm", "gpudirect", "time_sync", "limits"),
+        f"{ENGINE}{CLOCK}{SITE}systemctl enable --now site; touch /run/blind",
         once=("dcgm", "time_sync"),
     ),
 }

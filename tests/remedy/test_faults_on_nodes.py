@@ -890,8 +890,8 @@ def stopped(node: Node) -> Iterator[Node]:
     ("rows", "told"),
     [
         ("ExecStartPre=/bin/false", "restart nvidia-imex.service: ended with 1"),
-        ("ExecStart=\nExecStart=/bin/false", "the check says: unit nvidia-imex.service"),
-        ('ExecStartPost=/bin/sh -c "(sleep 1; systemctl stop %n) &"', "the check says"),
+        ("ExecStart=\nExecStart=/bin/false", "does not stay active: nvidia-imex.service"),
+        ('ExecStartPost=/bin/sh -c "(sleep 1; systemctl stop %n) &"', "does not stay active"),
         ("ExecStartPost=/bin/systemctl --no-block stop %n", "nvidia-imex.service"),
     ],
     ids=["does-not-start", "ends-at-once", "is-stopped-later", "is-stopped"],
