@@ -34,12 +34,13 @@ if TYPE_CHECKING:
     from pyinfra.api.command import StringCommand
 
 __all__ = [
-    "Action", "ActionError", "Actions", "AnyAction", "Contents", "Kind", "Resource",
+    "ONE_WAY", "Action", "ActionError", "Actions", "AnyAction", "Contents", "Kind", "Resource",
     "RestoreError", "RunCommand", "State", "Traces",
 ]  # fmt: skip
 
 _WORDS = re.compile(r"[\s=,;'\"<>|&()]+")
 SECONDS = 45  # for a unit to start or stop
+ONE_WAY = "cannot be undone"
 
 
 def _kinds() -> Iterator[tuple[str, Kind]]:
@@ -234,7 +235,7 @@ def lost(
     now = {state.resource: state for state in current}
     labels = {action.resource: action.label for action in one_way(actions) if action.resource}
     return {
-        earlier.resource: f"{labels[earlier.resource]}: cannot be undone"
+        earlier.resource: f"{labels[earlier.resource]}: {ONE_WAY}"
         for earlier in before
         if earlier.resource in labels
         and earlier.exists

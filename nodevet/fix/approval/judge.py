@@ -14,8 +14,9 @@ from nodevet.fix.model import Plan, Step
 from nodevet.fix.moments import parse_time
 from nodevet.fixing.model import Risk
 from nodevet.fixing.result import Approval
+from nodevet.resource import ONE_WAY
 
-ONE_WAY = "a step that cannot be undone"
+ONE_WAY_STEP = f"a step that {ONE_WAY}"
 
 
 class Standing(Struct, frozen=True, kw_only=True):
@@ -130,7 +131,7 @@ def shortage(
     needed = _needed(plan, policy)
     if len(people) >= needed:
         return ""
-    reason = ONE_WAY if _one_way_decides(plan, policy) else (plan.risk or Risk.LIVE).value
+    reason = ONE_WAY_STEP if _one_way_decides(plan, policy) else (plan.risk or Risk.LIVE).value
     names = ", ".join(brief(approval.who) for approval in people)
     count_text = f"{len(people)} ({names})" if people else "none"
     noun = "approval" if needed == 1 else "approvals by different people"

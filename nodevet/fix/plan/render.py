@@ -25,7 +25,7 @@ from nodevet.fix.plan.alike import (
 )
 from nodevet.fix.settings import rollout_text
 from nodevet.model import Finding, Subject, Verdict
-from nodevet.resource import Contents, with_contents
+from nodevet.resource import ONE_WAY, Contents, with_contents
 from nodevet.resource import diff as actions_diff
 from nodevet.resource.file import WriteFile
 from nodevet.sheet.model import HostRow
@@ -37,7 +37,6 @@ EFFECT = {
     "reset": "effective after a GPU reset",
     "reboot": "effective after a reboot",
 }
-ONE_WAY = "cannot be undone"
 OPEN, CLOSE = "‹", "›"
 """Enclose a mark that replaces the UUIDs of GPUs; every other text shows them as escapes."""
 LISTED = 8  # UUIDs that are listed below the actions

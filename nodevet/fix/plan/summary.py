@@ -4,14 +4,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
 from nodevet.base.printable import brief, plain
-from nodevet.fix.approval.judge import ONE_WAY, Standing
+from nodevet.fix.approval.judge import ONE_WAY_STEP, Standing
 from nodevet.fix.model import Plan, Step
 from nodevet.fix.moments import time_span_text
 from nodevet.fix.plan import signed
 from nodevet.fix.plan.signed import listed
 from nodevet.fix.settings import rollout_text
 from nodevet.fixing.model import Risk
-from nodevet.resource import RunCommand, one_way
+from nodevet.resource import ONE_WAY, RunCommand, one_way
 from nodevet.resource.unit import SetUnit, stopped_around
 from nodevet.sheet.text import count, nodeset
 
@@ -43,7 +43,7 @@ def facts(
     yield "hosts", f"{len(hosts):,}: {nodeset(hosts)}"
     yield "risk", "; ".join(_risks(plan))
     if fixes := _one_way(plan.steps):
-        yield "one-way", f"cannot be undone: {listed(fixes)}"
+        yield "one-way", f"{ONE_WAY}: {listed(fixes)}"
     programs = _programs(plan.steps)
     yield "interrupts", listed(_interruptions(plan)) or _nothing_text(programs)
     if programs:
@@ -135,7 +135,7 @@ def _approvals(approval: Standing) -> str:
     people = ", ".join(map(brief, approval.people))
     needed_text = count(approval.needed, "approval")
     different = " by different people" if approval.needed > 1 else ""
-    reason = ONE_WAY if approval.one_way else f"risk {approval.risk.value}"
+    reason = ONE_WAY_STEP if approval.one_way else f"risk {approval.risk.value}"
     requirement = f"{needed_text}{different} for {reason}"
     if len(approval.people) >= approval.needed:
         return f"enough: {requirement}; by {people}"

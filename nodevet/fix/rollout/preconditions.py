@@ -82,17 +82,19 @@ def busy_reason(
     evidence: Evidence,
     services: Collection[str] = (),
     harmless: Collection[str] = (),
+    ended: Collection[int] = (),
 ) -> str:
     """Why a step of this risk may not run while something uses the GPUs; empty if it may.
 
     `services`: of the other steps; they do not hinder a step that is about services. `harmless`:
     of --holders. Monitoring clients hinder a step that changes the GPUs and does not stop them.
+    `ended`: the pids of processes that this step or an earlier one ends.
     """
     if step.risk is Risk.LIVE:
         return ""
     own_services = {*step.holders, *((*step.services, *services) if step.services else ())}
     spare = harmless_pids(evidence, harmless, monitors=not needs_free_gpus(step))
-    spare |= ended_pids([step], evidence)
+    spare = spare.union(ended)
     nvml = step.risk is Risk.IDLE
     return "; ".join(users(evidence, step.gpus, nvml=nvml, services=own_services, harmless=spare))
 
