@@ -15,7 +15,8 @@ would keep the state of the old fabric, and NCCL's NVLS would fail. Then drain t
 fabric manager, reset all GPUs together and start it again. It does not repair a fabric that is
 unhealthy, a registration that ended with an error, or a lost NVLink domain of a rack. If the
 package has another version than the driver, the fabric manager refuses to start: install the
-driver's version first. It does not unmask a masked unit.
+driver's version first. If the start takes longer than `--deadline`, the step fails: raise that. It
+does not unmask a masked unit.
 """
 
 from collections.abc import Iterator, Sequence

@@ -13,7 +13,7 @@ report of a rollback names each process, and `approvals: {one_way: 2}` in approv
 many people must approve it.
 
 **What it cannot do.** It ends nothing while Slurm says that a job runs or completes on the node, or
-while slurmd runs and Slurm does not say it. It ends no process of a Kubernetes pod, of a container,
+if the node has slurmd and Slurm does not answer. It ends no process of a Kubernetes pod, of a container,
 of a system user or of a systemd service: end that, or its service. If the check cannot tell whether
 a process of a GPU may run, or if memory leaked, nodevet leaves all processes of that GPU. It does
 not free memory that no process holds. A process that waits for the driver does not even end by
@@ -31,7 +31,7 @@ from nodevet.evidence.processes import Process, Processes
 from nodevet.evidence.slurm import Slurm
 from nodevet.fixing.gpus import UUID, common_value
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk, with_refusals
-from nodevet.fixing.units import RUNS, unit_of
+from nodevet.fixing.units import unit_of
 from nodevet.model import Finding, Value, Verdict
 from nodevet.resource.running_process import EndProcess
 
@@ -41,6 +41,8 @@ SESSIONS = re.compile(
     r"session-[^/]+\.scope|user@[0-9]+\.service|sshd?(@[^/]*)?\.service|slurmd\.service"
 )
 """Units in which processes of users run."""
+CONTAINER = re.compile(r"/(docker|libpod|crio|cri-|nerdctl|lxc|machine\.slice|buildkit)")
+"""Control groups of containers, which also lie in sessions."""
 FIRST_USER = 1000
 
 
@@ -121,7 +123,8 @@ def end(process: Process, evidence: Evidence) -> EndProcess:
     job = OF_SLURM.search(cgroup)
     if job and not slurm_state(evidence):
         raise FixError(f"{name} is in job {job[1]}, and Slurm does not say whether that runs")
-    if not job and (JOB.search(cgroup) or not SESSIONS.fullmatch(process.unit or "")):
+    in_session = SESSIONS.fullmatch(process.unit or "") and not CONTAINER.search(cgroup)
+    if not job and (JOB.search(cgroup) or not in_session):
         raise FixError(f"{name} is of {process.unit or cgroup[:80]}: end that")
     return EndProcess(
         pid=process.pid,
@@ -136,10 +139,8 @@ def job_reason(evidence: Evidence) -> str:
     """Why a job may run on the node; empty if none does."""
     state = slurm_state(evidence)
     if not state:
-        slurmd = unit_of(evidence, SLURMD)
-        if slurmd.active_state in RUNS:
-            return "slurmd runs, and Slurm does not say whether a job runs here"
-        return ""
+        is_installed = unit_of(evidence, SLURMD).load_state != "not-found"
+        return f"{SLURMD} exists, and Slurm does not say whether a job runs" if is_installed else ""
     base, *flags = state.split("+")
     if base != "IDLE" or "COMPLETING" in flags:
         return f"Slurm says {state[:60]}: a job may run here; wait for it, or drain the node"

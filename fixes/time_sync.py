@@ -63,7 +63,7 @@ def plan(
         actions=(running(unit), *(STEP if client == CHRONY else ())),
         resources=(Resource(kind="unit", name=unit.name),),
         risk=Risk.LIVE,
-        note="the clock may step" if client == CHRONY else "",
+        note="the clock may step",
     )
 
 

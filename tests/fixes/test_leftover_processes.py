@@ -76,6 +76,10 @@ def test_a_process_of_a_session_is_ended(plan, h100, fields):
         ({"cgroup": "/kubepods/pod1/x", "unit": None}, "is of /kubepods/pod1/x: end that"),
         ({"cgroup": "/kubepods/x/session-1.scope", "unit": "session-1.scope"}, "session-1.scope"),
         ({"cgroup": "/", "unit": None}, "is of /: end that"),
+        (
+            {"cgroup": "/user.slice/user@7.service/libpod-1.scope", "unit": "user@7.service"},
+            "is of user@7.service: end that",
+        ),
         (JOB, "is in job 42, and Slurm does not say whether that runs"),
     ],
 )
@@ -104,8 +108,9 @@ def test_nothing_is_ended_while_a_job_may_run(plan, h100, state, fields):
 
 
 def test_nothing_is_ended_where_slurm_is_silent(plan, h100):
-    with pytest.raises(FixError, match="Slurm does not say whether a job runs here"):
-        plan("leftover_processes", {}, node(h100, process(), slurmd=RUNS))
+    for slurmd in (RUNS, {**RUNS, "active_state": "inactive"}, {**RUNS, "load_state": "masked"}):
+        with pytest.raises(FixError, match="Slurm does not say whether a job runs"):
+            plan("leftover_processes", {}, node(h100, process(), slurmd=slurmd))
     with pytest.raises(FixError, match="services: "):
         plan("leftover_processes", {}, node(h100, process()) | {"services": {"status": "error"}})
 
