@@ -13,11 +13,11 @@ report of a rollback names each process, and `approvals: {one_way: 2}` in approv
 many people must approve it.
 
 **What it cannot do.** It ends nothing while Slurm says that a job runs or completes on the node, or
-if the node has slurmd and Slurm does not answer. It ends no process of a Kubernetes pod, of a container,
-of a system user or of a systemd service: end that, or its service. If the check cannot tell whether
-a process of a GPU may run, or if memory leaked, nodevet leaves all processes of that GPU. It does
-not free memory that no process holds. A process that waits for the driver does not even end by
-SIGKILL: then reboot. It needs Linux 5.3 on the node.
+if the node has slurmd and Slurm does not answer. It ends no process of a Kubernetes pod, of a
+container, of a system user or of a systemd service: end that, or its service. If the check cannot
+tell whether a process of a GPU may run, or if memory leaked, nodevet leaves all processes of that
+GPU. It does not free memory that no process holds. A process that waits for the driver does not end
+even by SIGKILL: then reboot. It needs Linux 5.3 on the node.
 """
 
 import re
