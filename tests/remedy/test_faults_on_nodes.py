@@ -1046,3 +1046,21 @@ def test_a_process_is_known_to_live_or_not_wherever_the_session_breaks(
     if lives:
         again = left.node.apply(left.plan())
         assert again.outcome is Outcome.CHANGED and not left.lives(left.pid), again
+
+
+@pytest.mark.parametrize("record", ["action-begin", "action-end", "step-looked", "step-verified"])
+def test_a_controller_that_is_killed_after_a_process_ended_says_what_it_did(
+    left: Left, record: str
+) -> None:
+    """It resumes with what the journal has, and a rollback knows that nothing can be undone."""
+    node, plan = left.node, left.plan()
+    assert node.apply(plan).outcome is Outcome.CHANGED
+    journal = node.folder / f"{node.name}-{node.runs}" / "journal.jsonl"
+    lines = journal.read_bytes().splitlines(keepends=True)
+    last = max(number for number, line in enumerate(lines) if f'"{record}"'.encode() in line)
+    journal.write_bytes(b"".join(lines[: last + 1]))
+    result = node.apply(plan, resume=True)
+    assert result.outcome is Outcome.CHANGED and left.lives(left.other), result
+    back = node.rollback(plan)
+    assert back.outcome is Outcome.REFUSED and "cannot be undone" in back.why, back
+    assert node.rollback(plan).outcome is Outcome.REFUSED, "it is said again"
