@@ -76,7 +76,7 @@ def test_what_is_told_is_the_same(both: tuple[str, str], words: tuple[str, ...])
     [
         ("blame", "persistence_mode"),
         ("backtest", "-b", "site-h100", "gpu[001-004]"),
-        ("check", "--from-run", "2026-11-18"),
+        ("check", "--from-run", "2026-11-18", "--max-age", "none"),
     ],
     ids=lambda words: words[0],
 )

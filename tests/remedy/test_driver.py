@@ -96,13 +96,10 @@ def driven(kind: type) -> type:
 
 
 @pytest.fixture
-def node(world: Callable[..., World], monkeypatch: pytest.MonkeyPatch) -> tuple[World, Any]:
+def node(world: Callable[..., World]) -> tuple[World, Any]:
     """A node whose pages, ECC mode and driver are wrong, and its plan."""
     w = world(pages="never", ecc_mode=True, driver_version=NEW)
     w.boxes["n1"] = driven(type(w.boxes["n1"]))("n1")
-    monkeypatch.setattr(
-        "nodevet.fix.rollout.preconditions.run_drain_hook", lambda hook, host, seconds: ""
-    )
     w.terms = msgspec.structs.replace(w.terms, drain_hook="true")
     return w, w.plan()
 

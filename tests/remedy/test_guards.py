@@ -12,6 +12,7 @@ from nodevet.evidence.document import Evidence, decode
 from nodevet.fix.model import Plan, PlannedNode, Step
 from nodevet.fix.rollout import preconditions
 from nodevet.fix.rollout.clearance import Clearance, RefusedError
+from nodevet.fix.rollout.drain_hook import DrainHook
 from nodevet.fixing.model import Risk
 from nodevet.model import Baseline
 from nodevet.resource.running_process import EndProcess
@@ -112,28 +113,27 @@ def script(folder: Path, text: str) -> str:
 
 def test_the_hook_gets_the_host_as_a_word_of_its_own(tmp_path: Path) -> None:
     hook = script(tmp_path, f'printf "%s\\n" "$@" >{tmp_path}/told')
-    assert not preconditions.run_drain_hook(f"{hook} --now", "gpu 1; rm -rf /", seconds=60)
+    assert not DrainHook(f"{hook} --now", "gpu 1; rm -rf /", 60).drain()
     assert (tmp_path / "told").read_text() == "--now\ngpu 1; rm -rf /\n"
 
 
 def test_a_hook_that_says_no(tmp_path: Path) -> None:
-    said = preconditions.run_drain_hook(
-        script(tmp_path, "echo two jobs run; exit 4"), "gpu1", seconds=60
+    hook = script(tmp_path, "echo two jobs run; exit 4")
+    assert (
+        DrainHook(hook, "gpu1", 60).drain()
+        == "not drained: the drain hook ended with 4: two jobs run"
     )
-    assert said == "not drained: the drain hook ended with 4: two jobs run"
 
 
 def test_a_hook_that_is_none(tmp_path: Path) -> None:
-    assert "cannot be run" in preconditions.run_drain_hook("/no/such/hook", "gpu1", seconds=60)
-    assert "cannot be run" in preconditions.run_drain_hook("'", "gpu1", seconds=60)
+    assert "cannot be run" in DrainHook("/no/such/hook", "gpu1", 60).drain()
+    assert "cannot be run" in DrainHook("'", "gpu1", 60).drain()
 
 
 def test_a_hook_that_does_not_end_is_ended_with_all_it_started(tmp_path: Path) -> None:
     hook = script(tmp_path, f"sleep 987 & echo $! >{tmp_path}/pid; sleep 987")
     begun = time.monotonic()
-    assert "killed after 1 s (--drain-timeout)" in preconditions.run_drain_hook(
-        hook, "gpu1", seconds=1
-    )
+    assert "killed after 1 s (--drain-timeout)" in DrainHook(hook, "gpu1", 1).drain()
     assert time.monotonic() - begun < 60
     pid = int((tmp_path / "pid").read_text())
     limit = time.monotonic() + 10
