@@ -1,7 +1,7 @@
-"""Write docs/checks/ from the checks, docs/coverage.md from docs/coverage.yaml, docs/faults.md from
-the faults of simulated nodes, docs/diagnosis-rules.md from the rules of diagnoses, docs/metrics.md
-from what is written of a run of checks, a run of fixes and a sweep, docs/schemas.md
-from the documents that nodevet stores.
+"""Write docs/checks/ and docs/fixable.md from the checks and fixes, docs/coverage.md from
+docs/coverage.yaml, docs/faults.md from the faults of simulated nodes, docs/diagnosis-rules.md from
+the rules of diagnoses, docs/metrics.md from what is written of a run of checks, a run of fixes and
+a sweep, docs/schemas.md from the documents that nodevet stores.
 
 .venv/bin/python docs/generate.py           # write it
 .venv/bin/python docs/generate.py --check   # exit 1 where it is not current
@@ -70,6 +70,7 @@ def write_or_compare() -> int:
     pages[FOLDER / "diagnosis-rules.md"] = rules_page()
     pages[FOLDER / "metrics.md"] = metrics_page()
     pages[FOLDER / "coverage.md"] = coverage_page(Catalog())
+    pages[FOLDER / "fixable.md"] = fixable_page(Catalog())
     pages |= schemas_page()
     if sys.argv[1:]:
         changed = {path for path, text in pages.items() if not current(path, text)}
@@ -119,6 +120,31 @@ def _covered(row: dict[str, Any], catalog: Catalog) -> str:
         catalog.check(check)
     links = ", ".join(f"[{check}](checks/{check}.md)" for check in checks)
     return f"| {row['ask']} | {links} | {row.get('how', '')} |"
+
+
+FIXABLE_HEAD = """\
+# What can be fixed
+
+Every check, and what its fix does, if there is one; the risk is the highest that a plan of it has
+([fixes.md](fixes.md)). Where no fix is, the page of the check says what a person does. This page is
+written by `docs/generate.py`.
+"""
+
+
+def fixable_page(catalog: Catalog) -> str:
+    """The whole of docs/fixable.md. Raises CatalogError as the catalog does."""
+    fixes = catalog.fixes
+    rows = [_fixable(check, catalog) for check in catalog.ids]
+    head = (
+        f"{len(fixes)} of {len(rows)} checks have a fix.\n\n| check | risk | fix |\n|---|---|---|"
+    )
+    return "\n".join([FIXABLE_HEAD, head, *rows, ""])
+
+
+def _fixable(check: str, catalog: Catalog) -> str:
+    fix = catalog.fix(check)
+    title = catalog.fix_page(check).partition("\n")[0] if fix else ""
+    return f"| [{check}](checks/{check}.md) | {fix.risk.value if fix else ''} | {title} |"
 
 
 FAULTS_HEAD = """\

@@ -24,11 +24,10 @@ that.
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from nodevet.checks.kernel_modules import Params, kernel_name
+from nodevet.checks.kernel_modules import Params
 from nodevet.evidence.document import Evidence
-from nodevet.evidence.host import HostInfo
 from nodevet.evidence.modules import Modules
-from nodevet.fixing.kernel_files import conf
+from nodevet.fixing.kernel_files import conf, denied_at_boot
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
 from nodevet.model import Finding, Verdict
 from nodevet.resource import Resource, RunCommand, module
@@ -38,10 +37,6 @@ LOAD = "/etc/modules-load.d/nodevet-kernel-modules.conf"
 DENY = "/etc/modprobe.d/nodevet-{}.conf"
 """One file for each module, so that plans for different modules do not conflict."""
 
-BARRED = (
-    "modprobe.blacklist",
-    "module_blacklist",
-)  # kernel-command-line(7), the kernel's parameters
 INITRAMFS = (
     "the initramfs may have the module too: run update-initramfs -u or dracut --force before the "
     "reboot"
@@ -87,14 +82,6 @@ def plan(
     if unwanted:
         note = INITRAMFS if missing_modules or not other_note else f"{INITRAMFS}; {other_note}"
         yield change(unwanted, deny(params.absent), risk=Risk.REBOOT, note=note)
-
-
-def denied_at_boot(evidence: Evidence) -> set[str]:
-    """The modules that the kernel's command line blacklists; empty if it was not read."""
-    text = ((data := evidence[HostInfo].data) and data.cmdline) or ""
-    halves = (word.partition("=") for word in text.split())
-    listed = [names for key, _, names in halves if key in BARRED]
-    return {kernel_name(name) for names in listed for name in names.split(",")}
 
 
 def ids(findings: Iterable[Finding]) -> tuple[str, ...]:

@@ -28,13 +28,12 @@ disabled, it contradicts this fix while the mode must be on.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from nodevet.checks.persistence_mode import Params
-from nodevet.evidence.core import NOT_ASKED
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.services import Unit as Shown
-from nodevet.evidence.services import Units
 from nodevet.fixing import gpus
 from nodevet.fixing.boot_unit import BootUnit, Setting, command, switch
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
+from nodevet.fixing.units import unit_of
 from nodevet.model import Finding
 from nodevet.resource import Actions, Resource
 from nodevet.resource.file import WriteFile
@@ -89,22 +88,6 @@ def plan(
         resources=(*changed_resources(actions), *(gpu.resource(CHECK) for gpu in changed_gpus)),
         note="" if params.enabled else LOSES,
     )
-
-
-def unit_of(evidence: Evidence, name: str) -> Shown:
-    """A unit as systemd shows it. Raises FixError if a part of it was not read."""
-    section = evidence[Units]
-    if section.data is None:
-        raise FixError(f"services: {section.why}")
-    if section.data.units is None:
-        raise FixError(f"units: {section.data.why('units')}")
-    unit = next((unit for unit in section.data.units if unit.name == name), None)
-    if unit is None:
-        raise FixError(f"{name}: {NOT_ASKED}")
-    for field in ("load_state", "active_state", "file_state"):
-        if getattr(unit, field) is None:
-            raise FixError(f"{name}: {field}: {unit.why(field)}")
-    return unit
 
 
 def is_owner(daemon: Shown) -> bool:

@@ -16,7 +16,6 @@ fix never stops or disables units that nodevet needs to reach the node (sshd, D-
 `Also=` in a unit's file may enable other units with it.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 
 from nodevet.checks.services import ACTIVE, Params
@@ -25,15 +24,10 @@ from nodevet.evidence.document import Evidence
 from nodevet.evidence.services import Unit as Shown
 from nodevet.evidence.services import Units
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk, with_refusals
+from nodevet.fixing.units import NEEDED, OBSTACLES
 from nodevet.model import Finding, Verdict
 from nodevet.resource import Actions, Resource, RunCommand
 from nodevet.resource.unit import SetUnit
-
-NEEDED = re.compile(
-    r"(ssh|sshd)(@.*)?\.(service|socket)|dbus(-broker)?\.(service|socket)|network(ing)?\.service"
-    r"|NetworkManager.*\.service|wicked.*\.service"
-)
-"""Without these units the node may be unreachable."""
 
 KINDS = (".service", ".socket", ".timer", ".path")
 
@@ -96,12 +90,6 @@ def change(finding: Finding, unit: Shown | None, params: Params) -> PlannedChang
         resources=(Resource(kind="unit", name=unit.name),),
         risk=Risk.DRAIN if start is False else Risk.LIVE,
     )
-
-
-OBSTACLES = {
-    "not-found": "it does not exist; install its package, or check its name",
-    "masked": "it is masked on purpose; run `systemctl unmask` if it should run",
-}
 
 
 def expected_state(name: str, yes: Sequence[str], no: Sequence[str]) -> bool | None:

@@ -7,7 +7,7 @@ import msgspec
 from nodevet.fix.settings import Rollout
 from nodevet.fixing.model import Risk
 from nodevet.model import Value
-from nodevet.resource import Actions, Resource, State
+from nodevet.resource import Actions, Resource, State, one_way
 
 VERSION = 3
 
@@ -44,6 +44,11 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     before: tuple[State, ...] = ()  # states of the resources when it was planned
     reason: str  # the finding in words, and file:line of the baseline
     note: str = ""
+
+    @property
+    def is_one_way(self) -> bool:
+        """Whether nothing can undo a part of it."""
+        return bool(one_way(self.actions))
 
 
 class Conflict(msgspec.Struct, frozen=True, kw_only=True):

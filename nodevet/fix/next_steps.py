@@ -18,6 +18,7 @@ from nodevet.fixing.result import (
     Result,
     baselines_given,
 )
+from nodevet.resource import ONE_WAY
 from nodevet.sheet.text import nodeset
 
 RESUMABLE = ("interrupted", "the run ended before its turn", "the controller ended")
@@ -155,7 +156,8 @@ def _after_rollback(host: HostResult) -> Iterator[tuple[str, str]]:
     elif outcome is Outcome.UNKNOWN:
         yield "once reachable, try again", ROLL_BACK
     elif outcome in (Outcome.REFUSED, Outcome.PARTIAL) and not host.refusal:
-        yield "something else changed it since, so nodevet left it alone: look at it", ""
+        if not all(reason.endswith(ONE_WAY) for reason in host.why.split("; ")):
+            yield "something else changed it since, so nodevet left it alone: look at it", ""
     elif outcome in (Outcome.REFUSED, Outcome.PARTIAL, Outcome.NOT_ATTEMPTED):
         yield "once the reason is gone, try again", ROLL_BACK
     elif outcome is Outcome.PENDING:

@@ -1,13 +1,21 @@
 """What the fixes of kernel settings share: a file that sets them at boot, and a write now for
-each setting that fails."""
+each setting that fails; and the modules that no fix may load."""
 
 from collections.abc import Iterable, Mapping
 
+from nodevet.checks.kernel_modules import kernel_name
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.host import HostInfo
 from nodevet.fixing.model import PlannedChange, Risk
 from nodevet.model import Finding
 from nodevet.resource import Actions
 from nodevet.resource.file import WriteFile
 from nodevet.resource.kernel import WriteKernel
+
+BARRED = (
+    "modprobe.blacklist",
+    "module_blacklist",
+)  # kernel-command-line(7), the kernel's parameters
 
 
 def conf(path: str, lines: Iterable[str]) -> WriteFile:
@@ -43,3 +51,11 @@ def change(
         resources=tuple(action.resource for action in actions if action.resource),
         risk=Risk.LIVE,
     )
+
+
+def denied_at_boot(evidence: Evidence) -> set[str]:
+    """The modules that the kernel's command line blacklists; empty if it was not read."""
+    text = ((data := evidence[HostInfo].data) and data.cmdline) or ""
+    halves = (word.partition("=") for word in text.split())
+    listed = [names for key, _, names in halves if key in BARRED]
+    return {kernel_name(name) for names in listed for name in names.split(",")}

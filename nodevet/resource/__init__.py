@@ -34,12 +34,13 @@ if TYPE_CHECKING:
     from pyinfra.api.command import StringCommand
 
 __all__ = [
-    "Action", "ActionError", "Actions", "AnyAction", "Contents", "Kind", "Resource",
+    "ONE_WAY", "Action", "ActionError", "Actions", "AnyAction", "Contents", "Kind", "Resource",
     "RestoreError", "RunCommand", "State", "Traces",
 ]  # fmt: skip
 
 _WORDS = re.compile(r"[\s=,;'\"<>|&()]+")
 SECONDS = 45  # for a unit to start or stop
+ONE_WAY = "cannot be undone"
 
 
 def _kinds() -> Iterator[tuple[str, Kind]]:
@@ -220,6 +221,27 @@ def _is_open(action: Action, names: Collection[str], other: Resource) -> bool:
     if kinds:
         return other.kind in kinds
     return f"{unit.FOLDER}{action.name}" not in names
+
+
+def one_way(actions: Sequence[Action]) -> tuple[Action, ...]:
+    """The actions that nothing can undo."""
+    return tuple(action for action in actions if action.is_one_way)
+
+
+def lost(
+    actions: Sequence[Action], before: Sequence[State], current: Sequence[State]
+) -> dict[Resource, str]:
+    """What these actions did that nothing can undo, in words."""
+    now = {state.resource: state for state in current}
+    labels = {action.resource: action.label for action in one_way(actions) if action.resource}
+    return {
+        earlier.resource: f"{labels[earlier.resource]}: {ONE_WAY}"
+        for earlier in before
+        if earlier.resource in labels
+        and earlier.exists
+        and earlier.resource in now
+        and has_ended(earlier, now[earlier.resource])
+    }
 
 
 def restarts(actions: Sequence[Action]) -> bool:

@@ -83,6 +83,11 @@ class Action(msgspec.Struct, frozen=True, kw_only=True, tag_field="do"):
         """The unit that it restarts; empty if none."""
         return ""
 
+    @property
+    def is_one_way(self) -> bool:
+        """Whether nothing can undo it."""
+        return False
+
     def covers(self, other: "Action") -> bool:
         """Whether it leaves its resource as `other` would."""
         return self == other

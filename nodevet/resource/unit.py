@@ -48,7 +48,8 @@ class SetUnit(Action, frozen=True, kw_only=True, tag="unit"):
     name: str
     enabled: bool | None = None
     running: bool | None = None
-    restart: bool = False  # if it runs; systemd reads its files again before, always
+    restart: bool = False
+    """If it runs; with `running`, in any case. systemd always reads its files again before."""
     masked: bool | None = None
 
     @property
@@ -60,7 +61,7 @@ class SetUnit(Action, frozen=True, kw_only=True, tag="unit"):
         parts = {
             "mask": self.masked,
             "enable": self.enabled,
-            "start": self.running,
+            "start": None if self.running and self.restart else self.running,
             "restart": self.restart or None,
         }
         verbs = [_OPPOSITE[k] if on is False else k for k, on in parts.items() if on is not None]
@@ -318,10 +319,11 @@ def _new_state_text(action: SetUnit) -> str:
         "enabled": action.enabled,
         "disabled": _negated(action.enabled),
         "running": action.running,
+        "restarted": action.restart and action.running,
         "stopped": _negated(action.running),
         "masked": action.masked,
         "not masked": _negated(action.masked),
-        "restarted if it runs": action.restart,
+        "restarted if it runs": action.restart and not action.running,
     }
     return ", ".join(part for part, on in parts.items() if on) or "as it is"
 

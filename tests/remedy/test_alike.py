@@ -21,6 +21,7 @@ from nodevet.fixing.model import Risk
 from nodevet.resource import Actions, Contents, Resource, RunCommand, State, to_stored
 from nodevet.resource.file import WriteFile
 from nodevet.resource.gpu import nvidia_smi, setting
+from nodevet.resource.running_process import EndProcess
 from nodevet.resource.unit import SetUnit
 from nodevet.sheet import terminal
 from nodevet.sheet.model import Sheet
@@ -445,3 +446,19 @@ def test_of_commands_nothing_is_promised() -> None:
     assert told(SetUnit(name="c.service", enabled=False, running=False))["interrupts"] == (
         "stops c.service on 1 host"
     )
+
+
+def test_what_cannot_be_undone_is_said_first() -> None:
+    action = EndProcess(pid=4711, started_s=1.0, uid=1000, name="python")
+    more = one("n1", action, resources=(action.resource,))
+    plan = hand_made({"n1": node("n1")}, [more])
+    standing = Standing(risk=Risk.IDLE, needed=2, one_way=True, people=(), may=("bob",))
+    now = datetime(2026, 11, 21, 1, tzinfo=timezone.utc)
+    told = dict(summary.facts(plan, standing, now, rollback=False))
+    assert told["one-way"] == f"cannot be undone: 1 action of {more.fix}"
+    assert told["interrupts"] == "end process 4711 (python, uid 1000) on 1 host"
+    assert told["approvals"].startswith(
+        "needs 2 approvals by different people for a step that cannot be undone; has none"
+    )
+    for view in View:
+        assert "cannot be undone" in shown(plan, view)

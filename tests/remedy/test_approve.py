@@ -28,6 +28,7 @@ from nodevet.fix.plan.plan_file import write
 from nodevet.fixing.model import Risk
 from nodevet.resource import Resource
 from nodevet.resource.kernel import WriteKernel
+from nodevet.resource.running_process import EndProcess
 
 pytestmark = pytest.mark.skipif(not shutil.which("ssh-keygen"), reason="needs ssh-keygen")
 
@@ -170,6 +171,24 @@ def test_the_risk_that_asks_for_most_decides(case: Case) -> None:
     case.rules("approvals: {idle: 3, reboot: 1}\n")
     case.plan = plan(step(risk=Risk.IDLE), step("gpu101", Risk.REBOOT))
     assert "needs 3 approvals" in case.signed("bob", "carol").refused()[-1]
+
+
+def test_what_cannot_be_undone_needs_two_people_unless_the_project_says_less(case: Case) -> None:
+    action = EndProcess(pid=4711, started_s=1.0, uid=1000, name="python")
+    ends = replace(step(risk=Risk.IDLE), actions=(action,), resources=(action.resource,))
+    case.plan = plan(ends)
+    (said,) = case.signed("bob").refused()
+    assert said.startswith("the plan needs 2 approvals by different people for a step that cannot")
+    assert case.signed("carol").approved() == ["bob@x", "carol@x"]
+    case.rules("approvals: {one_way: 1}\n")
+    case.found.clear()
+    assert case.signed("bob").approved() == ["bob@x"]
+    case.rules("approvals: {one_way: 1, idle: 2}\n")
+    assert "by different people for idle and has 1" in case.refused()[-1]
+    case.rules("approvals: {one_way: 3}\n")
+    case.plan = plan(step())
+    case.found.clear()
+    assert case.signed("bob").approved() == ["bob@x"], "this one can be undone"
 
 
 def test_an_unsigned_plan_is_refused(case: Case) -> None:

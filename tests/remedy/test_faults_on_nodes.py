@@ -57,13 +57,17 @@ nodes:
     sockets: 1
     cores: 1
     governor: powersave
+    nvlink_domain: 2
     nvml: {gpu.0.power_limit_mw: "500000", gpu.0.power_limit_enforced_mw: "500000"}
 """
 BASELINE = """\
 nodevet: 1
-expect: {power_limit: 700, cpu_governor: performance}
-fix: [power_limit, cpu_governor]
+expect: {power_limit: 700, cpu_governor: performance, imex: {}, leftover_processes: {}}
+fix: [power_limit, cpu_governor, imex, leftover_processes]
 """
+SETTINGS = ("power_limit", "cpu_governor")
+IMEX = "nvidia-imex.service"
+ASKS = {"services": (IMEX, "slurmd.service"), "slurm": ("self",)}
 GOVERNOR = "/sys/devices/system/cpu/cpufreq/policy0/scaling_governor"
 UNIT = "/etc/systemd/system/nodevet-power-limit.service"
 RULE = "/etc/tmpfiles.d/nodevet-cpu-governor.conf"
@@ -338,7 +342,7 @@ class Node:
     # --- runs ---
 
     def plan(self, *fixes: str) -> Plan:
-        """What is wrong now, planned."""
+        """What is wrong now, planned; without names, the settings."""
         self.worker.open(self.name)
         document = self.worker.probe(self.name)
         visit = Visit(self.name, Status.VETTED, evidence=document)
@@ -351,7 +355,7 @@ class Node:
             id="plan0001",
             author="ann",
             now=datetime.now(timezone.utc),
-            fixes=frozenset(fixes) if fixes else None,
+            fixes=frozenset(fixes or SETTINGS),
         )
         drafted = drafting.draft([found], self.context.catalog, rules)
         resources = drafted.resources.get(self.name, ())
@@ -466,7 +470,7 @@ def nodes(boot: Boot) -> Iterator[dict[str, Node]]:
             )
             found[host.name] = Node(host.name, place, near, proxy, folder, context)
         options = fixed_alone(
-            Options(ssh_config=Path(os.devnull), deadline=60),
+            Options(ssh_config=Path(os.devnull), deadline=60, asks=ASKS),
             context,
             {wish.check for wish in context.baselines[0].expectations},
         )
@@ -860,3 +864,208 @@ def test_what_reverts_at_boot_does_not_persist(node: Node) -> None:
     assert "not persistent across reboot: cpufreq" in result.why
     assert node.state() == before and node.touched() == []
     node.shell(f"systemctl -q disable site; rm {unit} /opt/site; systemctl daemon-reload")
+
+
+# --- a unit that is to run ----------------------------------------------------------------------
+
+UNIT_STATE = f"systemctl show -p ActiveState,UnitFileState,LoadState {IMEX}; ls /etc/systemd/system"
+DROP_IN = f"/etc/systemd/system/{IMEX}.d"
+WANTS = f"/etc/systemd/system/multi-user.target.wants/{IMEX}"
+PEERS = "/etc/nvidia-imex/nodes_config.cfg"
+
+
+@pytest.fixture
+def stopped(node: Node) -> Iterator[Node]:
+    """A node whose IMEX is stopped and disabled; `node` compares all the rest."""
+    node.shell(
+        f"cp {PEERS} /run/peers; cp -P {WANTS} /run/wants; systemctl disable --now -q {IMEX}"
+    )
+    usual = node.terms
+    node.terms = replace(usual, drain_hook="true", boot_settle=1)
+    yield node
+    node.terms = usual
+    node.shell(
+        f"rm -rf {DROP_IN}; cp /run/peers {PEERS}; systemctl unmask -q {IMEX}; "
+        f"cp -P --remove-destination /run/wants {WANTS}; systemctl daemon-reload; "
+        f"systemctl reset-failed {IMEX}; systemctl start {IMEX}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        ("ExecStartPre=/bin/false", "restart nvidia-imex.service: ended with 1"),
+        ("ExecStart=\nExecStart=/bin/false", "does not stay active: nvidia-imex.service"),
+        ('ExecStartPost=/bin/sh -c "(sleep 1; systemctl stop %n) &"', "does not stay active"),
+        ("ExecStartPost=/bin/systemctl --no-block stop %n", "nvidia-imex.service"),
+    ],
+    ids=["does-not-start", "ends-at-once", "is-stopped-later", "is-stopped"],
+)
+def test_a_unit_that_does_not_stay_is_as_it_was(stopped: Node, rows: str, told: str) -> None:
+    file = shlex.quote(f"[Service]\n{rows}\n")
+    stopped.shell(f"mkdir {DROP_IN}; printf %s {file} >{DROP_IN}/a.conf; systemctl daemon-reload")
+    was, plan = stopped.shell(UNIT_STATE), stopped.plan("imex")
+    result = stopped.apply(plan, terms=replace(stopped.terms, settle=2))
+    assert result.outcome is Outcome.FAILED and told in result.why, result
+    assert stopped.shell(UNIT_STATE).replace("=failed", "=inactive") == was
+    assert stopped.touched() == []
+
+
+@pytest.mark.parametrize(
+    ("between", "outcome", "told"),
+    [
+        (f"systemctl mask -q {IMEX}", Outcome.REFUSED, "it is masked on purpose"),
+        (f"systemctl enable -q {IMEX}", Outcome.REFUSED, "different actions"),
+        (f"systemctl enable --now -q {IMEX}", Outcome.UNCHANGED, ""),
+        (f"printf '::1\n::1\n' >{PEERS}", Outcome.REFUSED, "list of peers is wrong"),
+    ],
+    ids=["masked", "enabled", "started", "other-peers"],
+)
+def test_what_an_administrator_did_since_is_left_alone(
+    stopped: Node, between: str, outcome: Outcome, told: str
+) -> None:
+    plan = stopped.plan("imex")
+    stopped.shell(between)
+    was = stopped.shell(UNIT_STATE)
+    result = stopped.apply(plan)
+    assert result.outcome is outcome and told in result.why, result
+    assert stopped.shell(UNIT_STATE) == was
+
+
+@pytest.mark.parametrize("number", range(1, 12))
+def test_a_unit_is_known_and_whole_wherever_the_session_breaks(stopped: Node, number: int) -> None:
+    was, plan = stopped.shell(UNIT_STATE), stopped.plan("imex")
+    executor = Executor(stopped.worker, at_call(number), stopped.proxy.cut)
+    result = stopped.apply(plan, executor)
+    now = stopped.shell(QUIET + UNIT_STATE)
+    done = was.replace("=inactive", "=active").replace("=disabled", "=enabled")
+    assert not agrees(result, now, was, done)
+    if result.outcome is Outcome.CHANGED:
+        back = stopped.rollback(plan)
+        assert back.outcome is Outcome.ROLLED_BACK, back
+    assert stopped.shell(UNIT_STATE) == was
+
+
+# --- a process that is ended --------------------------------------------------------------------
+
+QUIETLY = "</dev/null >/dev/null 2>&1"
+LOAD = (
+    "setsid /usr/lib/nodevet-sim/nodevet-sim-load --gpus 0 --memory-mb 64 --command {} --uid {} "
+    f"{QUIETLY} & echo $!"
+)
+
+
+class Left:
+    """A node on which a job left a process on the GPU."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.begun: list[int] = []
+        self.pid = self.load("python", 1000)
+        self.other = self.sleeper()
+
+    def load(self, command: str, uid: int) -> int:
+        """The pid of a process that computes on the GPU."""
+        return self._begin(LOAD.format(command, uid))
+
+    def sleeper(self) -> int:
+        """The pid of another process of the same user."""
+        return self._begin(
+            f"setsid setpriv --reuid 1000 --clear-groups sleep 900 {QUIETLY} & echo $!"
+        )
+
+    def _begin(self, script: str) -> int:
+        pid = int(self.node.shell(f"{script}; sleep 0.3"))
+        self.begun.append(pid)
+        return pid
+
+    def lives(self, pid: int) -> bool:
+        return bool(self.node.shell(f"readlink /proc/{pid}/exe || true").strip())
+
+    def plan(self) -> Plan:
+        return self.node.plan("leftover_processes")
+
+
+@pytest.fixture
+def left(node: Node) -> Iterator[Left]:
+    found = Left(node)
+    assert found.lives(found.pid) and found.lives(found.other)
+    yield found
+    node.shell(f"kill -9 {' '.join(map(str, found.begun))} 2>/dev/null; sleep 0.2; true")
+
+
+def test_exactly_the_process_of_the_plan_ends_and_nothing_brings_it_back(left: Left) -> None:
+    plan = left.plan()
+    (action,) = plan.steps[0].actions
+    assert action.pid == left.pid and plan.steps[0].is_one_way
+    result = left.node.apply(plan)
+    assert result.outcome is Outcome.CHANGED, result
+    assert not left.lives(left.pid) and left.lives(left.other)
+    back = left.node.rollback(plan)
+    assert back.outcome is Outcome.REFUSED and exit_code([back]) == 1, back
+    assert back.why == f"end process {left.pid} (python, uid 1000): cannot be undone"
+    assert left.node.apply(plan).outcome is Outcome.UNCHANGED, "a second run ends nothing"
+    assert left.lives(left.other)
+
+
+def test_another_process_of_the_gpu_since_is_left_alone(left: Left) -> None:
+    plan = left.plan()
+    left.node.shell(f"kill -9 {left.pid}")
+    newer = left.load("python", 1000)
+    result = left.node.apply(plan)
+    assert (result.outcome, result.refusal) == (Outcome.REFUSED, Refusal.STALE), result
+    assert left.lives(newer) and left.lives(left.other) and left.node.touched() == []
+
+
+def test_one_that_came_since_keeps_all_of_them(left: Left) -> None:
+    """It may be a job's: the GPUs are not those of the plan any more."""
+    plan, newer = left.plan(), left.load("train", 1001)
+    result = left.node.apply(plan)
+    assert (result.outcome, result.refusal) == (Outcome.REFUSED, Refusal.STALE), result
+    assert left.lives(newer) and left.lives(left.pid)
+
+
+def test_what_is_started_again_is_said_and_cannot_be_undone(left: Left) -> None:
+    """Something starts the process again: the step fails, and says what it has done."""
+    plan = left.plan()
+    result = left.node.apply(
+        plan, Executor(left.node.worker, after_acts(1, "look"), lambda: left.load("python", 1000))
+    )
+    assert result.outcome is Outcome.ROLLBACK_FAILED and exit_code([result]) == 3, result
+    assert f"end process {left.pid} (python, uid 1000): cannot be undone" in result.why
+    assert "the check says: GPU 0" in result.why
+    assert not left.lives(left.pid) and left.lives(left.begun[-1])
+
+
+@pytest.mark.parametrize("number", range(1, 12))
+def test_a_process_is_known_to_live_or_not_wherever_the_session_breaks(
+    left: Left, number: int
+) -> None:
+    plan = left.plan()
+    executor = Executor(left.node.worker, at_call(number), left.node.proxy.cut)
+    result = left.node.apply(plan, executor)
+    lives = left.lives(left.pid)
+    told = {Outcome.CHANGED: False, Outcome.REFUSED: True, Outcome.FAILED: True}
+    assert told.get(result.outcome) is lives, result
+    assert left.lives(left.other)
+    if lives:
+        again = left.node.apply(left.plan())
+        assert again.outcome is Outcome.CHANGED and not left.lives(left.pid), again
+
+
+@pytest.mark.parametrize("record", ["action-begin", "action-end", "step-looked", "step-verified"])
+def test_a_controller_that_is_killed_after_a_process_ended_says_what_it_did(
+    left: Left, record: str
+) -> None:
+    """It resumes with what the journal has, and a rollback knows that nothing can be undone."""
+    node, plan = left.node, left.plan()
+    assert node.apply(plan).outcome is Outcome.CHANGED
+    journal = node.folder / f"{node.name}-{node.runs}" / "journal.jsonl"
+    lines = journal.read_bytes().splitlines(keepends=True)
+    last = max(number for number, line in enumerate(lines) if f'"{record}"'.encode() in line)
+    journal.write_bytes(b"".join(lines[: last + 1]))
+    result = node.apply(plan, resume=True)
+    assert result.outcome is Outcome.CHANGED and left.lives(left.other), result
+    back = node.rollback(plan)
+    assert back.outcome is Outcome.REFUSED and "cannot be undone" in back.why, back
+    assert node.rollback(plan).outcome is Outcome.REFUSED, "it is said again"

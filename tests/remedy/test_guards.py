@@ -9,10 +9,13 @@ import msgspec
 import pytest
 
 from nodevet.evidence.document import Evidence, decode
-from nodevet.fix.model import Plan, PlannedNode
+from nodevet.fix.model import Plan, PlannedNode, Step
 from nodevet.fix.rollout import preconditions
+from nodevet.fix.rollout.clearance import Clearance, RefusedError
 from nodevet.fix.rollout.drain_hook import DrainHook
+from nodevet.fixing.model import Risk
 from nodevet.model import Baseline
+from nodevet.resource.running_process import EndProcess
 
 PLANNED = PlannedNode(machine_id="m", boot_id="b", baseline="base")
 
@@ -144,3 +147,35 @@ def alive(pid: int) -> bool:
         return " Z " not in Path(f"/proc/{pid}/stat").read_text() and os.kill(pid, 0) is None
     except (OSError, ProcessLookupError):
         return False
+
+
+def idle_step(name: str, *actions: Any) -> Step:
+    return Step(
+        id=f"n1/{name}/1", host="n1", fix=name, subjects=(), expected=1, actual=0, risk=Risk.IDLE,
+        actions=actions, resources=(), gpus=("GPU-0",), reason="",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("started_s", "ends_first", "told"),
+    [
+        (12.5, True, ""),
+        (12.5, False, "n1/mode/1 is of risk idle: GPU 0 in use by job (pid 7)"),
+        (13.0, True, "n1/left/1 is of risk idle: GPU 0 in use by job (pid 7)"),
+    ],
+)
+def test_a_process_that_an_earlier_step_ends_does_not_hinder(
+    started_s: float, ends_first: bool, told: str
+) -> None:
+    """It is that very process: by its pid and by its start."""
+    process = {"pid": 7, "command": "job", "gpu_minors": [0], "started_s": 12.5}
+    found = evidence(gpu=TWO, processes={"processes": [process], "complete": True})
+    ends = idle_step("left", EndProcess(pid=7, started_s=started_s, uid=1000, name="job"))
+    steps = [ends, idle_step("mode")] if ends_first else [idle_step("mode"), ends]
+    clearance = Clearance(host="n1", planned=PLANNED, drain_hook=None, closed=lambda reboot: "")
+    if not told:
+        assert clearance.node(found, lambda: found, steps=steps, reboot=False) is found
+        return
+    with pytest.raises(RefusedError) as caught:
+        clearance.node(found, lambda: found, steps=steps, reboot=False)
+    assert str(caught.value) == told

@@ -41,6 +41,8 @@ nodes:
     gpus: {{profile: h100-sxm, count: 1}}
     sockets: 1
     cores: 1
+    nvlink_domain: 2
+    faults: [imex-down]
     numa: {{balancing: 1}}
     nvml:
       gpu.0.power_limit_mw: "500000"
@@ -56,17 +58,19 @@ expect:
   sysctl: {kernel.numa_balancing: 0}
   compute_mode: DEFAULT
   ecc_mode: true
-fix: [power_limit, sysctl, compute_mode, ecc_mode]
+  imex: {}
+fix: [power_limit, sysctl, compute_mode, ecc_mode, imex]
 """
 APPROVALS = "nodevet: 1\napprovals: {drain: 1, reboot: 1}\n"
 UNIT = "nodevet-power-limit.service"
 MODES = "nodevet-compute-mode.service"
+IMEX = "nvidia-imex.service"
 STATE = f"""\
 printf 'power\\t'; nvidia-smi --query-gpu=power.limit --format=csv,noheader,nounits
 printf 'compute_mode\\t'; nvidia-smi --query-gpu=compute_mode --format=csv,noheader
 printf 'ecc\\t'; nvidia-smi --query-gpu=ecc.mode.current,ecc.mode.pending --format=csv,noheader
 printf 'balancing\\t'; cat {BALANCING}
-for unit in {UNIT} {MODES}; do
+for unit in {UNIT} {MODES} {IMEX}; do
 printf "unit $unit\\t"
 systemctl show -p UnitFileState,ActiveState,LoadState,NeedDaemonReload $unit | xargs
 printf "units $unit\\t"; systemctl list-units --all --no-legend $unit | wc -l
@@ -90,6 +94,11 @@ OWNS = {  # fix -> what of a state is its own
         f"units {MODES}",
     ),
     "ecc_mode": ("ecc",),
+    "imex": (
+        f"/etc/systemd/system/multi-user.target.wants/{IMEX}",
+        f"unit {IMEX}",
+        f"units {IMEX}",
+    ),
 }
 AS_BEFORE = {"failed_and_rolled_back", "rolled_back", "not_attempted", "pending"}
 AS_WANTED = {"changed", "unchanged", "verified_after_reboot"}
@@ -113,7 +122,7 @@ COURSES = {
     "live": Course(("power_limit", "sysctl")),
     "idle": Course(("power_limit", "compute_mode")),
     "reboot": Course(
-        ("power_limit", "ecc_mode"),
+        ("imex", "ecc_mode"),
         ("--reboot", "--boot-settle", "1", "--drain-hook", "true"),
         reboots=True,
     ),

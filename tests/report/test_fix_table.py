@@ -272,6 +272,15 @@ def test_a_rollback_that_is_not_done_is_gone_on_with(outcome: Outcome) -> None:
         assert step.command in ("", "nodevet rollback runs/x-1 --host n1")
 
 
+def test_what_cannot_be_undone_blames_nobody() -> None:
+    ended = "end process 4711 (python, uid 1000): cannot be undone"
+    one = run([host("n1", Outcome.PARTIAL, why=f"{ended}; {ended}")], kind="rollback")
+    assert next_steps(one, "runs/x-1") == []
+    both = run([host("n1", Outcome.PARTIAL, why=f"{ended}; file /x is absent")], kind="rollback")
+    (found,) = next_steps(both, "runs/x-1")
+    assert "something else changed it since" in found.why
+
+
 def test_hosts_that_are_reached_by_name_and_odd_names() -> None:
     (found,) = next_steps(run([host("n1", Outcome.FAILED)]), "runs/x-1", ())
     assert found.command == "nodevet plan n1 --again"

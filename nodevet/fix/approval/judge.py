@@ -14,6 +14,9 @@ from nodevet.fix.model import Plan, Step
 from nodevet.fix.moments import parse_time
 from nodevet.fixing.model import Risk
 from nodevet.fixing.result import Approval
+from nodevet.resource import ONE_WAY
+
+ONE_WAY_STEP = f"a step that {ONE_WAY}"
 
 
 class Standing(Struct, frozen=True, kw_only=True):
@@ -21,6 +24,7 @@ class Standing(Struct, frozen=True, kw_only=True):
 
     risk: Risk
     needed: int
+    one_way: bool = False  # whether a step that nothing can undo needs so many
     people: tuple[str, ...]
     may: tuple[str, ...]  # names of allowed_signers and approval.yaml; a pattern is not a name
 
@@ -127,7 +131,7 @@ def shortage(
     needed = _needed(plan, policy)
     if len(people) >= needed:
         return ""
-    risk = (plan.risk or Risk.LIVE).value
+    reason = ONE_WAY_STEP if _one_way_decides(plan, policy) else (plan.risk or Risk.LIVE).value
     names = ", ".join(brief(approval.who) for approval in people)
     count_text = f"{len(people)} ({names})" if people else "none"
     noun = "approval" if needed == 1 else "approvals by different people"
@@ -136,7 +140,7 @@ def shortage(
         if rollback
         else ("the plan", f"nodevet approve {file}".strip())
     )
-    return f"{subject} needs {needed} {noun} for {risk} and has {count_text}; run: {way}"
+    return f"{subject} needs {needed} {noun} for {reason} and has {count_text}; run: {way}"
 
 
 def approval_standing(
@@ -158,6 +162,7 @@ def approval_standing(
     return Standing(
         risk=plan.risk or Risk.LIVE,
         needed=_needed(plan, policy),
+        one_way=_one_way_decides(plan, policy),
         people=tuple(approval.who for approval in people),
         may=tuple(dict.fromkeys(may)),
     )
@@ -165,7 +170,17 @@ def approval_standing(
 
 def _needed(plan: Plan, policy: Policy) -> int:
     """How many people must approve it."""
+    one_way = policy.one_way if any(step.is_one_way for step in plan.steps) else 1
+    return max(one_way, _needed_for_risk(plan, policy))
+
+
+def _needed_for_risk(plan: Plan, policy: Policy) -> int:
     return max((policy.needed[plan.risk_of(step)] for step in plan.steps), default=1)
+
+
+def _one_way_decides(plan: Plan, policy: Policy) -> bool:
+    """Whether more people must approve it because nothing can undo a step."""
+    return _needed(plan, policy) > _needed_for_risk(plan, policy)
 
 
 def _people(signers: Sequence[Signer]) -> list[list[Signer]]:

@@ -60,6 +60,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     shown: str  # its name in messages
     rules: tuple[Rule, ...] | None = None  # None: every principal may approve everything
     needed: Mapping[Risk, int]  # people who must approve
+    one_way: int = 1  # people who must approve a step that nothing can undo
     author_approves: bool = True  # their own live and idle plans
     local: bool = False  # whether root may confirm live fixes of this machine
 
@@ -122,6 +123,8 @@ class ApprovalsPart(YamlPart, frozen=True, kw_only=True):
     idle: Count = 1
     drain: Count = 2
     reboot: Count = 2
+    one_way: Count = 2
+    """A step that nothing can undo, whatever its risk."""
 
 
 class RulesPart(YamlPart, frozen=True, kw_only=True):
@@ -154,6 +157,7 @@ def load(project: Project) -> Policy:
         if part.approvers is None
         else tuple(_rule(entry, part.teams) for entry in part.approvers),
         needed={risk: getattr(part.approvals, risk.value) for risk in Risk},
+        one_way=part.approvals.one_way,
         author_approves=part.author_approves,
         local=part.local,
     )

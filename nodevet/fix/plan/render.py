@@ -26,7 +26,7 @@ from nodevet.fix.plan.alike import (
 from nodevet.fix.plan.exact import exact
 from nodevet.fix.settings import rollout_text
 from nodevet.model import Finding, Subject, Verdict
-from nodevet.resource import Contents, with_contents
+from nodevet.resource import ONE_WAY, Contents, with_contents
 from nodevet.resource import diff as actions_diff
 from nodevet.resource.file import WriteFile
 from nodevet.sheet.model import HostRow
@@ -128,7 +128,7 @@ def _heading(plan: Plan, step: AlikeStep) -> Iterator[str]:
 def _remark_lines(alike_step: AlikeStep, besides: Iterable[Callable[[Step], str]]) -> Iterator[str]:
     """Risk and effect, other signed facts, notes and reasons, with hosts if they differ."""
     example, hosts = alike_step.first, len(alike_step.hosts)
-    parts = [f"risk {example.risk.value}", EFFECT.get(example.effective, "")]
+    parts = [f"risk {example.risk.value}", *_effects(example)]
     notes = _by_host(alike_step, lambda step: plain(step.note))
     reasons = _by_host(alike_step, lambda step: plain(step.reason))
     if len(reasons) > 1:  # the values are compared below
@@ -391,8 +391,13 @@ def _blocks(step: Step, contents: Contents) -> Iterator[list[str]]:
 
 
 def _note_text(step: Step) -> str:
-    notes = [f"risk {step.risk.value}", EFFECT.get(step.effective, ""), plain(step.note)]
+    notes = [f"risk {step.risk.value}", *_effects(step), plain(step.note)]
     return "; ".join(filter(None, notes))
+
+
+def _effects(step: Step) -> tuple[str, str]:
+    """Whether it can be undone, and when it is effective; empty if both are usual."""
+    return (ONE_WAY if step.is_one_way else "", EFFECT.get(step.effective, ""))
 
 
 def _values(step: Step) -> tuple[str, str]:

@@ -4,14 +4,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
 from nodevet.base.printable import brief, plain
-from nodevet.fix.approval.judge import Standing
+from nodevet.fix.approval.judge import ONE_WAY_STEP, Standing
 from nodevet.fix.model import Plan, Step
 from nodevet.fix.moments import time_span_text
 from nodevet.fix.plan import signed
 from nodevet.fix.plan.signed import listed
 from nodevet.fix.settings import rollout_text
 from nodevet.fixing.model import Risk
-from nodevet.resource import RunCommand
+from nodevet.resource import ONE_WAY, RunCommand, one_way
 from nodevet.resource.unit import SetUnit, stopped_around
 from nodevet.sheet.text import count, nodeset
 
@@ -42,6 +42,8 @@ def facts(
         )
     yield "hosts", f"{len(hosts):,}: {nodeset(hosts)}"
     yield "risk", "; ".join(_risks(plan))
+    if fixes := _one_way(plan.steps):
+        yield "one-way", f"{ONE_WAY}: {listed(fixes)}"
     programs = _programs(plan.steps)
     yield "interrupts", listed(_interruptions(plan)) or _nothing_text(programs)
     if programs:
@@ -70,6 +72,16 @@ def _risks(plan: Plan) -> Iterator[str]:
         yield f"{risk.value}, {MEANS[risk]}: {listed(fixes)}"
 
 
+def _one_way(steps: Iterable[Step]) -> list[str]:
+    """The number of actions of each fix that nothing can undo."""
+    numbers: dict[str, int] = {}
+    for step in steps:
+        if step.is_one_way:
+            fix = plain(step.fix)
+            numbers[fix] = numbers.get(fix, 0) + len(one_way(step.actions))
+    return [f"{count(number, 'action')} of {fix}" for fix, number in numbers.items()]
+
+
 def _nothing_text(programs: Sequence[str]) -> str:
     """The plan interrupts nothing; but commands may do anything."""
     words = "no unit is stopped or restarted, no host is rebooted"
@@ -88,10 +100,12 @@ def _interruptions(plan: Plan) -> Iterator[str]:
     for step in plan.steps:
         around = stopped_around(step.actions)
         for action in step.actions:
+            if action.is_one_way:
+                hosts_by_action.setdefault((plain(action.label), ""), {})[step.host] = None
             if isinstance(action, SetUnit) and (verb := _verb(action, around)):
                 hosts_by_action.setdefault((verb, plain(action.name)), {})[step.host] = None
     for (verb, unit), members in hosts_by_action.items():
-        yield f"{verb} {unit} on {count(len(members), 'host')}"
+        yield f"{' '.join(filter(None, (verb, unit)))} on {count(len(members), 'host')}"
 
 
 def _verb(action: SetUnit, around: Sequence[str]) -> str:
@@ -121,7 +135,8 @@ def _approvals(approval: Standing) -> str:
     people = ", ".join(map(brief, approval.people))
     needed_text = count(approval.needed, "approval")
     different = " by different people" if approval.needed > 1 else ""
-    requirement = f"{needed_text}{different} for risk {approval.risk.value}"
+    reason = ONE_WAY_STEP if approval.one_way else f"risk {approval.risk.value}"
+    requirement = f"{needed_text}{different} for {reason}"
     if len(approval.people) >= approval.needed:
         return f"enough: {requirement}; by {people}"
     count_text = f"has {len(approval.people)} ({people})" if people else "has none"

@@ -72,9 +72,11 @@ class Clearance(msgspec.Struct, frozen=True, kw_only=True):
         self.approved()
         self.unused(step, evidence)
 
-    def unused(self, step: Step, evidence: Evidence) -> None:
-        """Refuse if something uses GPUs that the step's risk needs free."""
-        if busy := preconditions.busy_reason(step, evidence, self.services, self.harmless):
+    def unused(self, step: Step, evidence: Evidence, earlier: Sequence[Step] = ()) -> None:
+        """Refuse if something uses GPUs that the step's risk needs free, and neither this step nor
+        an `earlier` one ends it."""
+        ended = preconditions.ended_pids([*earlier, step], evidence)
+        if busy := preconditions.busy_reason(step, evidence, self.services, self.harmless, ended):
             raise RefusedError(
                 Refusal.PRECONDITION, f"{step.id} is of risk {step.risk.value}: {busy}"
             )
@@ -94,13 +96,15 @@ class Clearance(msgspec.Struct, frozen=True, kw_only=True):
         """
         self.approved(reboot=reboot)
         if reboot or any(step.risk.rank >= Risk.DRAIN.rank for step in steps):
-            evidence = self._drained(evidence, probe)
+            evidence = self._drained(evidence, probe, steps)
             self.approved(reboot=reboot)  # the hook may have taken its time
-        for step in steps:
-            self.unused(step, evidence)
+        for number, step in enumerate(steps):
+            self.unused(step, evidence, steps[:number])
         return evidence
 
-    def _drained(self, evidence: Evidence, probe: Callable[[], Evidence]) -> Evidence:
+    def _drained(
+        self, evidence: Evidence, probe: Callable[[], Evidence], steps: Sequence[Step]
+    ) -> Evidence:
         hook = self.drain_hook
         if hook is None:
             why = "the node must be drained first; set --drain-hook"
@@ -115,6 +119,7 @@ class Clearance(msgspec.Struct, frozen=True, kw_only=True):
         if why := preconditions.node_mismatch(self.planned, evidence, booted=booted):
             raise RefusedError(Refusal.STALE, why)
         spare = harmless_pids(evidence, self.harmless, monitors=True)
+        spare |= preconditions.ended_pids(steps, evidence)
         users = preconditions.users(
             evidence, (), nvml=False, services=self.services, harmless=spare
         )

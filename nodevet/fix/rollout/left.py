@@ -19,6 +19,7 @@ from nodevet.resource import (
     holds,
     is_same,
     kind_of,
+    lost,
     unit,
 )
 
@@ -30,6 +31,7 @@ class Revertible(msgspec.Struct, frozen=True, kw_only=True):
     ours: tuple[State, ...]
     actions: tuple[Action, ...]
     foreign: tuple[str, ...]  # resources that something else changed, in words
+    one_way: tuple[str, ...] = ()  # what the step did that nothing can undo, in words
     unknown: tuple[str, ...]  # resources that cannot be read, in words
 
     @property
@@ -56,10 +58,13 @@ def revertible_part(step: Step, record: StepState, states: Sequence[State]) -> R
     ]
     restorable: list[State] = []
     foreign, unknown, foreign_names = list[str](), list[str](), set[str]()
+    gone = lost(step.actions, before, states)
     for earlier, current in pairs:
         label = current.resource.label
         if current.why:
             unknown.append(f"{label} is unknown ({current.why}); not touched")
+        elif current.resource in gone:
+            continue
         elif current.resource in foreign_resources:
             foreign.append(
                 f"{label} is {describe(current)}, neither what it was ({describe(earlier)}) nor "
@@ -78,6 +83,7 @@ def revertible_part(step: Step, record: StepState, states: Sequence[State]) -> R
         ours=tuple(restorable),
         actions=unit.without(step.actions, spared),
         foreign=tuple(foreign),
+        one_way=tuple(gone.values()),
         unknown=tuple(unknown),
     )
 

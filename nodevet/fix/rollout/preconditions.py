@@ -12,6 +12,7 @@ from nodevet.fix.model import Plan, PlannedNode, Step
 from nodevet.fix.plan.holders import MONITORS, harmless_pids, monitor, needs_free_gpus
 from nodevet.fixing.model import Risk
 from nodevet.model import Baseline
+from nodevet.resource.running_process import EndProcess
 
 KEEPER = ("nvidia-persiste", "nvidia-persistenced.service")
 """comm and unit of the one process that does not use a GPU: it only keeps the driver loaded.
@@ -81,18 +82,33 @@ def busy_reason(
     evidence: Evidence,
     services: Collection[str] = (),
     harmless: Collection[str] = (),
+    ended: Collection[int] = (),
 ) -> str:
     """Why a step of this risk may not run while something uses the GPUs; empty if it may.
 
     `services`: of the other steps; they do not hinder a step that is about services. `harmless`:
     of --holders. Monitoring clients hinder a step that changes the GPUs and does not stop them.
+    `ended`: the pids of processes that this step or an earlier one ends.
     """
     if step.risk is Risk.LIVE:
         return ""
     own_services = {*step.holders, *((*step.services, *services) if step.services else ())}
     spare = harmless_pids(evidence, harmless, monitors=not needs_free_gpus(step))
+    spare = spare.union(ended)
     nvml = step.risk is Risk.IDLE
     return "; ".join(users(evidence, step.gpus, nvml=nvml, services=own_services, harmless=spare))
+
+
+def ended_pids(steps: Iterable[Step], evidence: Evidence) -> frozenset[int]:
+    """The pids of running processes that these steps end."""
+    ends = {
+        (action.pid, action.started_s)
+        for step in steps
+        for action in step.actions
+        if isinstance(action, EndProcess)
+    }
+    processes = (data.processes if (data := evidence[Processes].data) else None) or ()
+    return frozenset(each.pid for each in processes if (each.pid, each.started_s) in ends)
 
 
 def services_of(steps: Iterable[Step]) -> frozenset[str]:

@@ -173,7 +173,8 @@ class NodeRollback:
             resources = [state.resource for state in way.parts.ours]
             failing = [differences[resource] for resource in resources if resource in differences]
             failing += [*dict.fromkeys((*way.told, *problems))] if failing else []
-            why = "; ".join(filter(None, (*way.parts.told, *failing, blind_reason)))
+            told = (*way.parts.told, *way.parts.one_way, *failing, blind_reason)
+            why = "; ".join(filter(None, told))
             outcome = way.outcome(failing, blind_reason)
             current = tuple(after.get(state.resource, state) for state in way.found if after)
             record = StepReverted(step=way.step.id, ok=not why, why=why, seen=current)
@@ -274,7 +275,7 @@ class StepRollback(msgspec.Struct, frozen=True, kw_only=True):
             return Outcome.UNKNOWN
         if failing:
             return Outcome.ROLLBACK_FAILED
-        if not self.parts.foreign:
+        if not (self.parts.foreign or self.parts.one_way):
             return Outcome.ROLLED_BACK
         found_states = {state.resource: state for state in self.found}
         is_changed = any(

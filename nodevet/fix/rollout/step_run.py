@@ -27,7 +27,7 @@ from nodevet.fix.rollout.session import BlindError, LostError, NodeSession
 from nodevet.fix.rollout.verify import Verification, Verifier
 from nodevet.fixing.result import Outcome, Ran, Refusal, StepResult, ending_text
 from nodevet.fleet.executor import WorkError
-from nodevet.resource import State, holds
+from nodevet.resource import State, holds, lost, one_way
 
 ENDED = "the controller ended in the middle of it"
 
@@ -110,7 +110,7 @@ class Steps:
         has it as unknown, so a resumed run reads it."""
         result = new_result(step, before=before)
         try:
-            differences = self.session.steadily(lambda: self.session.restore(before, step.actions))
+            differences = self.session.steadily(lambda: self._restore_all(step, before))
         except LostError as error:
             return replace(result, outcome=Outcome.UNKNOWN, why=f"{why}; {error}")
         except BlindError as error:
@@ -205,9 +205,18 @@ class Steps:
     def _restore(self, step: Step, result: StepResult, record: StepState | None) -> list[str]:
         """Restore a step's resources. Returns the remaining differences in words."""
         if record is None or record.seen is None:
-            return self.session.restore(result.before, step.actions)
+            return self._restore_all(step, result.before)
         parts = revertible_part(step, record, self.session.look(step.resources))
-        return [*parts.told, *self.session.restore(parts.ours, parts.actions)]
+        return [*parts.told, *parts.one_way, *self.session.restore(parts.ours, parts.actions)]
+
+    def _restore_all(self, step: Step, before: tuple[State, ...]) -> list[str]:
+        """Restore a step's resources to these states. Returns the remaining differences, and what
+        nothing can undo, in words."""
+        is_one_way = bool(one_way(step.actions))
+        current = self.session.look(step.resources) if is_one_way else ()
+        gone = lost(step.actions, before, current)
+        ours = tuple(state for state in before if state.resource not in gone)
+        return [*gone.values(), *self.session.restore(ours, step.actions)]
 
     def _lost(
         self, step: Step, result: StepResult, done: set[int], why: str, evidence: Evidence

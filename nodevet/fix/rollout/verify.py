@@ -122,6 +122,8 @@ class Verifier:
             return Verification(
                 why=f"does not keep its new value: {', '.join(changed)}", after=after
             )
+        if stopped := _stopped_again(step, after):
+            return Verification(why=f"does not stay active: {', '.join(stopped)}", after=after)
         return self.verdict(step, evidence, after)
 
     def _restarted(
@@ -171,6 +173,17 @@ class Verifier:
             return self.context.waits(step, evidence)
         last_actions = {action.resource or action: action for action in step.actions}
         return all(holds(action, after) is not False for action in last_actions.values())
+
+
+def _stopped_again(step: Step, after: Sequence[State]) -> list[str]:
+    """The units that the step restarted and that do not run now; the check may judge only their
+    settings."""
+    last_actions = {action.resource: action for action in step.actions if action.resource}
+    return [
+        action.restarts
+        for action in last_actions.values()
+        if action.restarts and holds(action, after) is False
+    ]
 
 
 def _states_of(step: Step, states: Looks) -> tuple[State, ...]:

@@ -31,7 +31,8 @@ It has no quotes, so that it can stand inside any shell's quotes.
 PROBE = "nodevet.remote.probe"
 REMOTE = "nodevet.remote"
 FOLDER = Path(nodevet.__file__).parent / "remote"
-NOT_IN_PROBE = tuple(f"{REMOTE}.{name}" for name in ("fence", "lock", "look", "managers", "state"))
+FOR_FIXES = ("end_process", "fence", "lock", "look", "managers", "state")
+NOT_IN_PROBE = tuple(f"{REMOTE}.{name}" for name in FOR_FIXES)
 """Modules that a probe does not need."""
 PROBE_MAIN = f"{PROBE}.main"
 """The module from which on a probe needs its collectors; what answers everything else does not."""

@@ -25,6 +25,9 @@ GOVERNOR_FILES = (
     ("/etc/sysconfig/cpupower", r"frequency-set|^\s*governor\s*="),
 )
 
+HUGE_PAGES = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
+HUGE_KEY = "vm.nr_hugepages"  # of pages of the default size, which is this one on x86
+
 
 def look(root: str, path: str) -> "dict[str, object]":
     """The text without the last newline."""
@@ -58,6 +61,9 @@ def patterns(root: str, path: str) -> "Patterns":
             path=path,
         )
     last = re.escape("/".join(path.split("/")[-2:]))
+    if path == HUGE_PAGES:
+        last += "|" + re.escape(HUGE_KEY).replace(r"\.", "[./]")
+        return Patterns(last, tuned=last, path=path, key=HUGE_KEY)
     tuned = last
     if path == "/sys/kernel/mm/transparent_hugepage/enabled":
         tuned += r"|^\s*transparent_hugepages?\s*="

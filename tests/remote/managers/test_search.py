@@ -15,6 +15,7 @@ CPUS = "/sys/devices/system/cpu"
 BASE = "/usr/lib/tuned/throughput-performance/tuned.conf"
 GOVERNOR = f"kernel {CPUS}/cpufreq/policy0/scaling_governor"
 SWAPPINESS = "kernel /proc/sys/vm/swappiness"
+PAGES = "kernel /sys/kernel/mm/hugepages/hugepages-{}kB/nr_hugepages"
 THP = "kernel /sys/kernel/mm/transparent_hugepage/enabled"
 POWER = "gpu GPU-1:power_limit_mw"
 COMPUTE = "gpu GPU-1:compute_mode"
@@ -157,6 +158,11 @@ OWNED = [
         },
         THP,
         ["unit tuned.service (" + BASE + ":2)"],
+    ),
+    (
+        {"/etc/sysctl.d/90-dpdk.conf": "# dpdk\nvm.nr_hugepages = 1024\n"},
+        PAGES.format(2048),
+        ["/etc/sysctl.d/90-dpdk.conf:2"],
     ),
     (TUNED, SWAPPINESS, ["unit tuned.service (profile 'throughput-performance': not found)"]),
     (

@@ -1,0 +1,65 @@
+"""Hold the kernel to the expected wake-up time of CPUs, now and at every boot.
+
+**Now** the unit `nodevet-cpu-idle-states.service` starts. It keeps `/dev/cpu_dma_latency` open with
+the baseline's maximum, as tuned does: the kernel then enters no idle state that takes longer to
+leave, on any CPU. It holds as long as the unit runs.
+
+**At every boot** the unit starts before slurmd and the kubelet.
+
+**Risk** live: jobs continue. CPUs draw more power when they are idle.
+
+**Rollback** stops and removes the unit, or restores the earlier one; the kernel then allows deep
+idle states again.
+
+**What it cannot do.** It disables no single state, so that `cpupower idle-info` still shows them as
+enabled. If tuned holds the device too, the lower limit counts. A kernel without the device
+(CONFIG_PM_QOS) fails: then the unit does not stay, and nodevet rolls it back. On a processor whose
+C1 already takes longer than the maximum, only polling is left, which costs much power.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from nodevet.checks.cpu_idle_states import Params
+from nodevet.evidence.document import Evidence
+from nodevet.fixing.boot_unit import BootUnit
+from nodevet.fixing.model import Fix, PlannedChange, Risk
+from nodevet.model import Finding, Verdict
+from nodevet.resource.file import WriteFile
+from nodevet.resource.unit import SetUnit
+
+BOOT = BootUnit("cpu_idle_states", after=())
+TEXT = """\
+# Written by nodevet: the owner of cpu_idle_states.
+[Unit]
+Description=CPUs wake up within {us} us, as nodevet set it
+Before=slurmd.service kubelet.service
+
+[Service]
+ExecStart=/bin/sh -c 'exec 3>/dev/cpu_dma_latency && printf {us:08x} >&3 && exec sleep infinity'
+
+[Install]
+WantedBy=multi-user.target
+"""
+"""The kernel reads eight hexadecimal digits; pm_qos_interface.rst in its documentation."""
+
+
+def plan(
+    evidence: Evidence, findings: Sequence[Finding], params: Params
+) -> Iterator[PlannedChange]:
+    """One change for the node; see `FIX`."""
+    failed = [finding for finding in findings if finding.verdict is Verdict.FAIL]
+    if not failed:
+        return
+    yield PlannedChange(
+        expected=failed[0].expected,
+        actual=failed[0].actual,
+        actions=(
+            WriteFile(path=BOOT.path, content=TEXT.format(us=params.maximum_us)),
+            SetUnit(name=BOOT.name, enabled=True, running=True, restart=True),
+        ),
+        resources=BOOT.resources,
+        risk=Risk.LIVE,
+    )
+
+
+FIX = Fix(plan=plan, risk=Risk.LIVE, after=("cpu_governor",))

@@ -1,0 +1,71 @@
+"""Restart DCGM's host engine, if it counts fewer GPUs than NVML.
+
+**Now** `systemctl restart` of nvidia-dcgm.service, or of dcgm.service where the package is older;
+nodevet then waits until DCGM counts what NVML counts, up to `--boot-settle`.
+
+**At every boot** `systemctl enable`, if the unit is disabled.
+
+**Risk** drain: a diagnostic or a recording of DCGM ends, and jobs may depend on its metrics.
+
+**Rollback** disables the unit if it was disabled. It runs on, as before: the engine cannot return
+to its old view of the node.
+
+**What it cannot do.** If DCGM counts more GPUs than NVML, a GPU was lost: a restart would only make
+DCGM forget it, so nodevet refuses; see `gpu_count`. It repairs nothing that DCGM's watches or its
+diagnostic report. It does not unmask a masked unit, and restarts no host engine that runs outside
+of these units, for example in a container.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from nodevet.checks.dcgm import Params
+from nodevet.evidence.dcgm import Dcgm
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.gpu import Gpus
+from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
+from nodevet.fixing.units import RUNS, existing, running
+from nodevet.model import Finding, Verdict
+from nodevet.resource import Resource
+
+UNITS = ("nvidia-dcgm.service", "dcgm.service")
+
+
+def plan(
+    evidence: Evidence, findings: Sequence[Finding], params: Params
+) -> Iterator[PlannedChange]:
+    """One change that restarts the host engine; see `FIX`."""
+    failed = [finding for finding in findings if finding.verdict is Verdict.FAIL]
+    if not failed:
+        return
+    counts = [finding for finding in failed if finding.subject.id == "GPUs"]
+    if not counts:
+        raise FixError("no restart of DCGM repairs this")
+    nvml, dcgm = evidence[Gpus].data, evidence[Dcgm].data
+    if nvml is None or dcgm is None or nvml.count is None or dcgm.gpus is None:
+        raise FixError("the finding does not come from this evidence")
+    if dcgm.gpus > nvml.count:
+        raise FixError(
+            f"DCGM knows {dcgm.gpus} GPUs and NVML lists {nvml.count}: a GPU was lost, and after a "
+            "restart DCGM would not know it either; see gpu_count"
+        )
+    unit = existing(evidence, UNITS)
+    restart = running(unit)
+    if unit.active_state not in RUNS:
+        raise FixError(f"{unit.name} does not run: another host engine answered")
+    yield PlannedChange(
+        expected=counts[0].expected,
+        actual=counts[0].actual,
+        subjects=(counts[0].subject.label,),
+        actions=(restart,),
+        resources=(Resource(kind="unit", name=unit.name),),
+        risk=Risk.DRAIN,
+    )
+
+
+FIX = Fix(
+    plan=plan,
+    risk=Risk.DRAIN,
+    after=("services", "fabric"),
+    asks=lambda params: {"services": UNITS},
+)
+"""After the fabric, which DCGM watches too."""

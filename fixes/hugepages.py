@@ -1,0 +1,89 @@
+"""Reserve the expected number of huge pages, now and at every boot.
+
+**Now** one write to `nr_hugepages` of each size that fails; for `none`, of each size that has
+pages. The kernel may reserve fewer than it is asked for: then the check fails, and nodevet restores
+the earlier number.
+
+**At every boot** `/etc/tmpfiles.d/nodevet-hugepages.conf` sets each size in the baseline early in
+the boot, when memory is not yet fragmented.
+
+**Risk** live to release pages. drain to reserve them: that takes the memory from jobs, and the
+kernel may move much memory to make room.
+
+**Rollback** restores the earlier numbers and the file.
+
+**What it cannot do.** It frees no page that a process or a file in a hugetlbfs mount holds; if only
+free pages are missing, nodevet refuses. It refuses to reserve more than MemAvailable. A size that
+the kernel does not have needs other hardware or another kernel. If memory is too fragmented for
+pages of 1G, reserve them on the kernel's command line. The numbers of single NUMA nodes are the
+kernel's choice.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from nodevet.checks.hugepages import Params, kib, size_text
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.memory import Memory
+from nodevet.fixing.kernel_files import conf, rule
+from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
+from nodevet.model import Finding, Verdict
+from nodevet.resource import Resource
+from nodevet.resource.kernel import WriteKernel
+
+RULE = "/etc/tmpfiles.d/nodevet-hugepages.conf"
+FILE = "/sys/kernel/mm/hugepages/hugepages-{}kB/nr_hugepages"
+
+
+def plan(
+    evidence: Evidence, findings: Sequence[Finding], params: Params
+) -> Iterator[PlannedChange]:
+    """One change for all sizes; see `FIX`."""
+    failed = [finding for finding in findings if finding.verdict is Verdict.FAIL]
+    if not failed:
+        return
+    memory = evidence[Memory].data
+    if memory is None or memory.hugepages is None:
+        raise FixError("nodevet could not read the huge pages")
+    present = {pages.size_kb: pages.total for pages in memory.hugepages}
+    expected = expected_pages(params, present)
+    if missing := [size_text(size) for size in expected if size not in present]:
+        raise FixError(f"the kernel does not have pages of {', '.join(missing)}")
+    unread = [size_text(size) for size in expected if present[size] is None]
+    if unread:
+        raise FixError(f"{', '.join(unread)}: the number of pages was not read")
+    changed = {size: pages for size, pages in expected.items() if pages != present[size]}
+    if not changed:
+        raise FixError("the number is right: processes or files in a hugetlbfs mount hold pages")
+    more_kb = sum(size * (pages - (present[size] or 0)) for size, pages in changed.items())
+    if more_kb > 0 and (memory.available_kb is None or more_kb > memory.available_kb):
+        available = "an unknown number of" if memory.available_kb is None else memory.available_kb
+        raise FixError(f"{more_kb} KiB more are needed, and {available} KiB are available")
+    raises = any(pages > (present[size] or 0) for size, pages in changed.items())
+    lines = [rule(FILE.format(size), str(pages)) for size, pages in sorted(expected.items())]
+    writes = [
+        WriteKernel(path=FILE.format(size), value=str(pages)) for size, pages in changed.items()
+    ]
+    yield PlannedChange(
+        expected={size_text(size): pages for size, pages in changed.items()},
+        actual={size_text(size): present[size] for size in changed},
+        subjects=tuple(finding.subject.label for finding in failed),
+        actions=(conf(RULE, lines), *writes),
+        resources=(
+            Resource(kind="file", name=RULE),
+            *(Resource(kind="kernel", name=write.path) for write in writes),
+        ),
+        risk=Risk.DRAIN if raises else Risk.LIVE,
+    )
+
+
+def expected_pages(params: Params, present: Mapping[int, int | None]) -> dict[int, int]:
+    """The pages of each size in KiB that the baseline expects; a size that the kernel does not have
+    is left out if it expects none."""
+    if params.total == "none":
+        return dict.fromkeys(sorted(present), 0)
+    pages = {kib(size): number for size, number in params.total.items()}
+    return {size: number for size, number in pages.items() if number or size in present}
+
+
+FIX = Fix(plan=plan, risk=Risk.DRAIN, after=("swap",))
+"""After swap, whose pages return to memory."""
