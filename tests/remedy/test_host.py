@@ -67,6 +67,32 @@ def test_a_resumed_run_keeps_the_hosts_it_was_begun_for(rig: Callable[..., Any])
     assert "the run ended before it began" in said.err
 
 
+def test_e28_a_run_that_never_began_is_applied_again_in_another_folder(
+    rig: Callable[..., Any],
+) -> None:
+    d = rig("n1")
+    assert d.apply().code == 0
+    d.cut(0)
+    advice = "apply the plan again, with another folder"
+    assert all(advice in said.err for said in (d.resume(), d("status", d.run))), advice
+
+
+def test_e26_a_resume_after_a_rollback_leaves_no_end_missing(rig: Callable[..., Any]) -> None:
+    """A run that was killed before its first node, rolled back, and resumed."""
+    d = rig("n1", "n2")
+    assert d.apply().code == 0 and d.rollback().code == 0
+    d.cut(1)
+    for kept in d.run.glob("rollback-*.json"):
+        kept.unlink()
+    assert d.rollback().code == 0
+    said = d.resume()
+    assert said.code == 1 and "the run was rolled back: plan again" in said.out, said
+    for _ in range(2):
+        again = d.rollback()
+        assert again.code == 0 and "missing" not in f"{again.out}{again.err}", again
+    assert d("status", d.run).code == 0
+
+
 def test_shares_are_of_the_chosen_hosts_and_no_more_may_fail_than_in_proportion(
     rig: Callable[..., Any],
 ) -> None:

@@ -198,6 +198,9 @@ def test_r13_lines_cut_from_the_end_are_missed_where_a_result_was_kept(
     for said in (d.rollback(), d.report(), d.rollback()):
         assert said.code == 3 and "the end of the journal is missing" in said.out, said
     assert d.told()["unknown"] and d.outcomes() == {"n1": "unchanged", "n2": "unknown"}
+    d.resume()
+    said = d.rollback()
+    assert said.code == 3 and "the end of the journal is missing" in said.out, said
 
 
 def test_r13_a_signer_who_was_revoked_since_is_no_end_of_the_way_back(

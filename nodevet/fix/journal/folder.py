@@ -35,7 +35,10 @@ from nodevet.model import Host
 PLAN = "plan.json"
 REACH = "reach.json"
 RESULT = "result.json"
-NOTHING = "the run ended before it began, and nothing was done on any node: apply the plan again"
+NOTHING = (
+    "the run ended before it began, and nothing was done on any node: apply the plan again, with "
+    "another folder"
+)
 TOLD_AGAIN = frozenset({"accept_new"})
 """Options of one command only, which are never kept: the next command must repeat them."""
 
@@ -57,6 +60,19 @@ class SavedReach(msgspec.Struct, frozen=True, kw_only=True):
         """The part that a later command may use."""
         options = {key: self.options[key] for key in self.options if key not in TOLD_AGAIN}
         return replace(self, options=options)
+
+
+def _ended_applies(records: Sequence[JournalRecord]) -> tuple[bool, bool]:
+    """Whether an apply ended before the first rollback, and whether one ended, resumed, after it.
+    Each of them kept its result."""
+    kinds: list[str] = []
+    before = after = False
+    for record in records:
+        if isinstance(record, RunBegin):
+            kinds.append(record.kind)
+        elif isinstance(record, RunEnd) and kinds[-1:] == ["apply"]:
+            before, after = before or "rollback" not in kinds, after or "rollback" in kinds
+    return before, after
 
 
 class RunFolder:
@@ -157,13 +173,9 @@ class RunFolder:
         Lines that are missing in the middle break the chain. Lines that are missing at the end show
         only by the results next to the journal.
         """
-        tries = [record.kind for record in records if isinstance(record, RunBegin)]
-        apply_count = tries.index("rollback") if "rollback" in tries else len(tries)
-        end_count, begin_count = 0, 0
-        for record in records:
-            begin_count += isinstance(record, RunBegin)
-            end_count += isinstance(record, RunEnd) and begin_count <= apply_count
-        if end_count or not (self.path / RESULT).exists() or self._kept_unknown():
+        before, after = _ended_applies(records)
+        is_told = before or (after and not any(map(self._kept_unknown, self._kept_rollbacks())))
+        if is_told or not (self.path / RESULT).exists() or self._kept_unknown(RESULT):
             return result
         lost = (
             f"the end of the journal is missing: {RESULT} says how the apply ended, and "
@@ -179,10 +191,13 @@ class RunFolder:
         unknown = "; ".join(filter(None, (result.unknown, lost)))
         return replace(result, unknown=unknown, hosts=hosts)
 
-    def _kept_unknown(self) -> bool:
-        """Whether the kept result says that the journal could not be completed."""
+    def _kept_rollbacks(self) -> list[str]:
+        return [path.name for path in self.path.glob("rollback-*.json")]
+
+    def _kept_unknown(self, name: str) -> bool:
+        """Whether a kept result says that the journal is not complete."""
         try:
-            with open_regular(self.path / RESULT) as file:
+            with open_regular(self.path / name) as file:
                 text = file.read()
             document = typed.decode(text, dict[str, Any])
             schema = int(document.get("schema", SCHEMA))

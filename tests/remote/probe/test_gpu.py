@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 import nodevet_sim
-from nodevet.base.bounds import Text
+from nodevet.base.bounds import Real, Text
 from nodevet.evidence.core import Record
 from nodevet.evidence.document import decode
 from nodevet.evidence.gpu import Gpu, Gpus, NvLink
@@ -84,7 +84,7 @@ RATES = {"nvlinks.effective_ber": (0x10C, 1e-12), "nvlinks.symbol_ber": (0x9FE, 
 
 
 def kind_of(field):
-    kinds = {bool: bool, int: int, float: float, str: Text}
+    kinds = {bool: bool, int: int, float: Real, str: Text}
     return next(kind for kind, spelled in kinds.items() if field.type == spelled | None)
 
 
