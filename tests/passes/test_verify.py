@@ -186,14 +186,15 @@ def test_a_certificate_of_an_allowed_authority_signs(node, refused: Refused) -> 
 
 
 def test_a_key_in_an_agent_signs_by_its_public_half(node, monkeypatch: pytest.MonkeyPatch) -> None:
-    socket = node.keys / "agent"
+    key, socket = node.keys / "controller", node.keys / "agent"
+    monkeypatch.setenv("SSH_AUTH_SOCK", str(socket))
     with subprocess.Popen(["ssh-agent", "-D", "-a", socket], stdout=-3, stderr=-3) as agent:
-        wait_for(socket.exists)
-        monkeypatch.setenv("SSH_AUTH_SOCK", str(socket))
-        subprocess.run(["ssh-add", "-q", node.keys / "controller"], check=True)
-        (node.keys / "controller").unlink()
-        node.put(text_of(node.values()), "controller.pub")
-        agent.terminate()
+        try:
+            wait_for(lambda: subprocess.run(["ssh-add", "-q", key], stderr=-3).returncode == 0)
+            key.unlink()
+            node.put(text_of(node.values()), "controller.pub")
+        finally:
+            agent.terminate()
     assert node.verify()[0] == 0
 
 
