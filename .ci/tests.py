@@ -19,6 +19,7 @@ from tempfile import TemporaryDirectory
 from typing import NoReturn
 
 CACHE = Path(".pytest_cache")
+TESTS = Path("tests")
 FAILED = CACHE / "v" / "cache" / "lastfailed"
 ALL = ("-n", "3", "--dist", "loadscope", "--no-loadscope-reorder")
 AGAIN = ("-v", "--last-failed", "--last-failed-no-failures", "none")
@@ -53,6 +54,7 @@ def temporary_files() -> Iterator[str]:
 
 
 def tested(environment: dict[str, str]) -> int:
+    compile_tests()
     code = pytest(environment, *ALL)
     if code != SOME_FAILED:
         return code
@@ -63,6 +65,21 @@ def tested(environment: dict[str, str]) -> int:
     if unsteady:
         say(f"passed only the second time: {', '.join(unsteady)}")
     return code or int(bool(unsteady) and "--strict" in sys.argv[1:])
+
+
+def compile_tests() -> None:
+    """Let two processes compile the tests' modules, half each, unless they are compiled: otherwise
+    every worker compiles all of them. The workers report what cannot be collected."""
+    if any(TESTS.glob("__pycache__/*-pytest-*")):
+        return
+    folders = {path.parent for path in TESTS.glob("*/test_*.py")}
+    nested = {path.parents[1] for path in TESTS.glob("*/*/test_*.py")}
+    places = sorted({*TESTS.glob("test_*.py"), *folders, *nested})
+    words = [sys.executable, "-m", "pytest", "--collect-only", "-qq", "-p", "no:cacheprovider"]
+    halves = filter(None, (places[::2], places[1::2]))
+    running = [subprocess.Popen([*words, *half], stdout=subprocess.DEVNULL) for half in halves]
+    for process in running:
+        process.wait()
 
 
 def pytest(environment: dict[str, str], *options: str) -> int:
