@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from nodevet.base.errors import UserError
 from nodevet.cli.durations import Duration
 from nodevet.cli.options import apply
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from nodevet.passes.use.issue import Issue
 
 LONGEST = 30 * 86400
+USUAL = 12 * 3600.0
 
 options: Callable[[Any], Any] = apply(
     click.option(
@@ -26,19 +28,20 @@ options: Callable[[Any], Any] = apply(
     click.option(
         "--pass-for",
         type=Duration(60, LONGEST),
-        default="12h",
-        show_default=True,
-        help="How long a pass holds.",
+        help="How long a pass holds.  [default: 12h]",
     ),
 )
 
 
 def taken(values: dict[str, Any]) -> "Issue | None":
-    """The part of passes in a gate, by the values of these options."""
+    """The part of passes in a gate, by the values of these options. Raises UserError for a time
+    without a key."""
     key, seconds = values.pop("pass_key"), values.pop("pass_for")
+    if key is None and seconds is not None:
+        raise UserError("--pass-for needs --pass-key: without a key no pass is signed")
     if key is None:
         return None
     from nodevet.cli.speech import say
     from nodevet.passes.use.issue import Issue
 
-    return Issue(key, seconds, say)
+    return Issue(key, seconds or USUAL, say)

@@ -7,15 +7,23 @@ from typing import Any
 import pytest
 
 from nodevet import __version__
+from nodevet.base.errors import UserError
 from nodevet.fleet import Visit
 from nodevet.model import Finding, HostReport, Severity, Status, Verdict
 from nodevet.passes.document import PassError, parse, text_of
+from nodevet.passes.gating import taken
 from nodevet.passes.use.issue import is_withdrawn
 from nodevet.passes.use.looks import facts_of
 
 HOST = {"machine_id": "m" * 32, "boot_id": "b" * 36, "uptime_s": 3600.9}
 MODULES = {"loaded": ["nvidia", "ext4"], "nvidia_version": "550.90.07"}
 GPUS = {"gpus": [{"index": 0, "uuid": "GPU-b"}, {"index": 1, "uuid": "GPU-a"}]}
+
+
+def test_a_time_without_a_key_is_refused() -> None:
+    with pytest.raises(UserError, match="--pass-for needs --pass-key"):
+        taken({"pass_key": None, "pass_for": 60.0})
+    assert taken({"pass_key": None, "pass_for": None}) is None
 
 
 def section(read: Any) -> dict[str, Any]:
