@@ -44,7 +44,7 @@ def validators(
         return str(value)
 
     def user(value: Any) -> str:
-        name = text(value)
+        name = str(text(value))
         if not name or len(name) > 255 or not name.isprintable() or name[0] == "-" or ":" in name:
             raise ValueError("must be a user name of the BMC")
         return name
