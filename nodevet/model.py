@@ -62,6 +62,7 @@ class Area(str, Enum):
     NETWORK = "network"
     KERNEL = "kernel and services"
     SOFTWARE = "software stack"
+    CHASSIS = "chassis and BMC"
     SITE = "of this site"
 
 
@@ -98,6 +99,13 @@ class HostOutcome(str, Enum):
 
 
 NOUNS = {
+    "bmc_event": "BMC event",
+    "bmc_fan": "fan",
+    "bmc_leak": "leak detector",
+    "bmc_psu": "power supply",
+    "bmc_redundancy": "redundancy",
+    "bmc_sensor": "sensor",
+    "bmc_temperature": "temperature",
     "gpu": "GPU",
     "mig": "MIG",
     "numa": "NUMA node",
