@@ -19,9 +19,9 @@ def has(host: Host) -> bool:
     return host.bmc is not None
 
 
-def begin(hosts: Sequence[Host]) -> Readings:
-    """Read the BMCs of these hosts in the background."""
-    return Readings(hosts)
+def begin(hosts: Sequence[Host], end: float) -> Readings:
+    """Read the BMCs of these hosts in the background, until `end` by time.monotonic()."""
+    return Readings(hosts, end)
 
 
 def joined(visit: Visit, section: RawSection) -> Visit:
@@ -43,5 +43,5 @@ def joined(visit: Visit, section: RawSection) -> Visit:
 def _power_text(section: RawSection) -> str:
     power = section.get("data", {}).get("power")
     if power:
-        return f"its BMC says that the power is {power}"
+        return brief(f"its BMC says that the power is {power}", 100)
     return brief(f"its power is not known: {section.get('why') or 'the BMC does not say'}", 300)

@@ -1,7 +1,9 @@
 """Read the BMCs of many hosts at once."""
 
+import math
 import queue
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,7 +11,7 @@ import msgspec
 
 from nodevet import __version__
 from nodevet.bmc.read import SECONDS, read_section
-from nodevet.bmc.secrets import read_secrets
+from nodevet.bmc.secrets import Secrets, read_secrets
 from nodevet.evidence.bmc import BmcInfo
 from nodevet.evidence.core import SCHEMA, Section
 from nodevet.evidence.document import opened
@@ -25,9 +27,10 @@ class Readings:
     """The sections of hosts that have a BMC, each read in the background, by daemon threads: one
     that hangs in the resolver holds up neither the others nor the end of nodevet."""
 
-    def __init__(self, hosts: Sequence[Host], seconds: float = SECONDS) -> None:
+    def __init__(self, hosts: Sequence[Host], end: float = math.inf) -> None:
+        """`end`: of all, by time.monotonic()."""
         bmcs: dict[str, Bmc] = {host.name: host.bmc for host in hosts if host.bmc is not None}
-        self._secrets, self._seconds = read_secrets(bmcs.values()), seconds
+        self._secrets, self._end = read_secrets(bmcs.values()), end
         self._answers: queue.Queue[tuple[str, RawSection]] = queue.Queue()
         self._jobs: queue.SimpleQueue[tuple[str, Bmc]] = queue.SimpleQueue()
         for job in bmcs.items():
@@ -42,7 +45,7 @@ class Readings:
         left."""
         try:
             while self._left:
-                name, section = self._answers.get(wait, self._seconds + SPARE)
+                name, section = self._answers.get(wait, SECONDS + SPARE)
                 self._left.discard(name)
                 self.done[name] = section
                 wait = False
@@ -57,10 +60,12 @@ class Readings:
                 name, bmc = self._jobs.get_nowait()
             except queue.Empty:
                 return
-            self._answers.put((name, _section(bmc, self._secrets, self._seconds)))
+            seconds = min(SECONDS, self._end - time.monotonic())
+            section = _section(bmc, self._secrets, seconds) if seconds > 0 else TOO_LATE
+            self._answers.put((name, section))
 
 
-def _section(bmc: Bmc, secrets: Any, seconds: float) -> RawSection:
+def _section(bmc: Bmc, secrets: Secrets, seconds: float) -> RawSection:
     try:
         return read_section(bmc, secrets, seconds)
     except Exception as error:  # a fault of nodevet's: one host's section says so, not a traceback

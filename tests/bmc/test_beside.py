@@ -5,9 +5,13 @@ import os
 import socket
 import subprocess
 import sys
+import time
 
 import pytest
 from bmcs import PASSWORD, entry, free_port, log
+
+from nodevet.bmc.use import PARALLEL, Readings
+from nodevet.model import Host
 
 pytestmark = pytest.mark.timeout(600)
 BASELINE = "nodevet: 1\nexpect: {bmc_sensors: {}, bmc_events: {}}\n"
@@ -106,6 +110,15 @@ def test_a_baseline_that_does_not_ask_reads_no_bmc(check, redfish):
     (host,) = check({"@local": {"bmc": settings(redfish.bmc)}}, OTHER).values()
     assert host["status"] == "vetted"
     assert log.read_text().count("GET ") == before
+
+
+def test_a_bmc_is_not_read_longer_than_the_run_may_take(redfish):
+    redfish.breaks("slow 30")
+    hosts = [Host(name=f"gpu{number}", bmc=redfish.bmc) for number in range(PARALLEL + 1)]
+    readings = Readings(hosts, time.monotonic() + 1)
+    while len(readings.done) < len(hosts):
+        readings.take(wait=True)
+    assert {section["status"] for section in readings.done.values()} == {"timeout"}
 
 
 def test_show(nodevet, redfish, ipmi):
