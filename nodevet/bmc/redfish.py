@@ -112,26 +112,26 @@ def _firmware(managers: Sequence[Document]) -> str | None:
 def _events(service: Redfish, system: Document) -> list[RecordFields]:
     """What the logs of hardware say: vendors have them at the system, manager or chassis."""
     owners = [system, *_members(service, MANAGERS), *_members(service, CHASSIS)]
-    logs = [log for owner in owners for log in _logs(service, owner)]
+    logs = dict.fromkeys(log for owner in owners for log in _logs(service, owner))
     if not logs:
         raise BmcError("it has no log of hardware events")
     now = next((at for owner in owners if (at := _time(owner.get("DateTime")))), None)
-    entries = [entry for log in logs for entry in _entries(service, log)]
-    entries.sort(key=lambda entry: str(entry.get("Created") or ""), reverse=True)
-    events = [_event(entry, now) for entry in entries]
+    entries = [(log, entry) for log in logs for entry in _entries(service, log)]
+    entries.sort(key=lambda item: str(item[1].get("Created") or ""), reverse=True)
+    events = [_event(log, entry, now) for log, entry in entries]
     return sorted(events, key=lambda event: event["severity"] != "critical")[:MOST_EVENTS]
 
 
-def _logs(service: Redfish, owner: Document) -> Iterator[Document]:
-    services = _linked(service, owner, "LogServices")
-    for link in _links(services or {}):
+def _logs(service: Redfish, owner: Document) -> Iterator[str]:
+    """The paths of its logs of hardware."""
+    for link in _links(_linked(service, owner, "LogServices") or {}):
         if link.rstrip("/").rpartition("/")[2].lower() in HARDWARE_LOGS:
-            yield service.get(link)
+            yield link
 
 
-def _entries(service: Redfish, log: Document) -> list[Document]:
+def _entries(service: Redfish, log: str) -> list[Document]:
     """All its entries: a service may show the oldest on the first page. Raises BmcError."""
-    page = _linked(service, log, "Entries") or {}
+    page = _linked(service, service.get(log), "Entries") or {}
     count = page.get("Members@odata.count")
     entries: list[Document] = []
     for _ in range(MOST_PAGES):
@@ -145,11 +145,11 @@ def _entries(service: Redfish, log: Document) -> list[Document]:
     return [entry for entry in entries if "Id" in entry]
 
 
-def _event(entry: Document, now: datetime | None) -> RecordFields:
+def _event(log: str, entry: Document, now: datetime | None) -> RecordFields:
     created = _time(entry.get("Created"))
     age = int((now - created).total_seconds()) if now and created else None
     return RecordFields(
-        id=text(str(entry["Id"])) or "",
+        id=text(f"{log.removeprefix(ROOT)}/{entry['Id']}"),
         age_s=age,
         severity=text(entry.get("Severity"), lower=True) or "",
         text=text(entry.get("Message")),

@@ -15,7 +15,7 @@ class BmcEvent(Record, frozen=True, kw_only=True):
 
     volatile = ("age_s",)
 
-    id: Text
+    id: Text  # Redfish: with the path of its log
     age_s: int | None = None  # by the BMC's own clock; None: it was not set
     severity: Text | None = None  # ok, warning, critical; "" if the BMC does not grade it
     part: Text | None = None  # IPMI: the sensor
@@ -40,7 +40,7 @@ class BmcInfo(SectionRecord, frozen=True, kw_only=True):
     """What the BMC answers. Redfish: DSP0268; IPMI: ipmitool(1)."""
 
     volatile = ("power_w", "inlet_c")
-    unique = ("parts[].kind+name",)
+    unique = ("events[].id", "parts[].kind+name")
 
     kind: Text | None = None  # redfish or ipmi
     power: Text | None = None  # as the BMC says it, in lower case: on, off, poweringoff, ...

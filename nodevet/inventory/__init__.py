@@ -10,7 +10,7 @@ from typing import IO
 
 from nodevet.base.printable import brief
 from nodevet.base.problems import Problem
-from nodevet.inventory.bmc import bmc_problems
+from nodevet.inventory.bmc_problems import bmc_problems
 from nodevet.inventory.entries import (
     MAX_HOSTS,
     HostEntry,

@@ -3,6 +3,7 @@
 import pytest
 from bmcs import LOGS, MANAGER, SYSTEM, entry, link, log, members
 
+SEL = f"{LOGS}/SEL".removeprefix("/redfish/v1")
 CHASSIS = "/redfish/v1/Chassis/15693887-7984-9484-3272-842188918912"
 
 
@@ -46,7 +47,7 @@ def test_events(data):
     )
     events = found["events"]
     assert found["events_found"] == 5
-    assert [event["id"] for event in events] == ["3", "1", "2", "4", "5"]
+    assert [event["id"] for event in events] == [f"{SEL}/{number}" for number in (3, 1, 2, 4, 5)]
     assert events[0]["text"] == r"Fan 3\x1b[2J failed\r\nhost gpu9: ok"
     assert [event["age_s"] for event in events] == [300, 3600, 60, 120, None]
     assert [event["severity"] for event in events] == ["critical", "critical", "ok", "warning", ""]
@@ -59,7 +60,7 @@ def test_further_pages_of_a_log_are_read(data):
         **{"Members@odata.count": 2, "Members@odata.nextLink": f"{LOGS}/SEL/Page2"},
     )
     resources[f"{LOGS}/SEL/Page2"] = {"Members": [entry(2, "Critical", "new")]}
-    assert [event["id"] for event in data(resources)["events"]] == ["2", "1"]
+    assert [event["id"] for event in data(resources)["events"]] == [f"{SEL}/2", f"{SEL}/1"]
 
 
 def test_a_log_that_is_not_shown_whole_is_unknown(data):
