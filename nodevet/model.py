@@ -62,6 +62,7 @@ class Area(str, Enum):
     NETWORK = "network"
     KERNEL = "kernel and services"
     SOFTWARE = "software stack"
+    CHASSIS = "chassis and BMC"
     SITE = "of this site"
 
 
@@ -98,6 +99,13 @@ class HostOutcome(str, Enum):
 
 
 NOUNS = {
+    "bmc_event": "BMC event",
+    "bmc_fan": "fan",
+    "bmc_leak": "leak detector",
+    "bmc_psu": "power supply",
+    "bmc_redundancy": "redundancy",
+    "bmc_sensor": "sensor",
+    "bmc_temperature": "temperature",
     "gpu": "GPU",
     "mig": "MIG",
     "numa": "NUMA node",
@@ -465,6 +473,18 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.name} ({self.replaces})" if self.replaces else self.name
 
 
+class Bmc(msgspec.Struct, frozen=True, kw_only=True):
+    """The management controller of a node, and how to reach it. It holds no secret."""
+
+    kind: str  # redfish or ipmi
+    address: str
+    port: int | None = None  # None: 443 of redfish, 623 of ipmi
+    user: str
+    password: tuple[str, Any]  # ("file", path), ("env", name) or ("command", words)
+    ca: str | None = None  # file with the certificates to trust; None: those of this machine
+    insecure: bool = False  # the certificate is not verified
+
+
 class Host(msgspec.Struct, frozen=True, kw_only=True):
     """A node and how to reach it. `name` is its only identity in reports."""
 
@@ -481,6 +501,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     python: str | None = None  # None: the first of the usual names that exists
     sudo: bool = False
     expect_hostname: bool | str = True  # the node's own host name; True: what `name` says
+    bmc: Bmc | None = None
 
 
 class HostFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):

@@ -10,6 +10,7 @@ from typing import IO
 
 from nodevet.base.printable import brief
 from nodevet.base.problems import Problem
+from nodevet.inventory.bmc_problems import bmc_problems
 from nodevet.inventory.entries import (
     MAX_HOSTS,
     HostEntry,
@@ -57,7 +58,7 @@ def read(
     known, chosen = _choose(sources, words, piped)
     everything = NameTable({**known.hosts, **{entry.name: entry for entry in chosen}}, known.groups)
     chosen, problems = narrow([Word(text, "--limit") for text in limit], everything, chosen)
-    problems += same_machine(chosen)
+    problems += [*same_machine(chosen), *bmc_problems(chosen)]
     if problems:
         raise InventoryError(problems)
     return tuple(entry.host() for entry in chosen)

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from nodevet.base.printable import brief
 from nodevet.base.problems import Problem
+from nodevet.inventory.bmc import PREFIX, bmc_of
 from nodevet.inventory.errors import InventoryError
 from nodevet.inventory.settings import name_problem
 from nodevet.model import Host
@@ -41,7 +42,9 @@ class HostEntry(msgspec.Struct, frozen=True):
 
     def host(self) -> Host:
         values = {name: setting.value for name, setting in self.settings.items()}
-        return Host(name=self.name, local=self.local, groups=self.groups, **values)
+        bmc = bmc_of(self.name, values)
+        own = {name: value for name, value in values.items() if not name.startswith(PREFIX)}
+        return Host(name=self.name, local=self.local, groups=self.groups, bmc=bmc, **own)
 
 
 class InventoryHosts(msgspec.Struct, frozen=True):

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from nodevet.inventory.bmc import SECRET, validators
+
 NAME = re.compile(r"(?!.*\.\.)[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
 GROUP = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.:/+-]{0,254})")
 USER = re.compile(r"[A-Za-z0-9_.\\][A-Za-z0-9_.@\\$+-]{0,254}")
@@ -119,7 +121,13 @@ SETTINGS: Mapping[str, Callable[[Any], Any]] = {  # how to reach a host
     "python": _matching(PROGRAM, "a program"),
     "sudo": _truth,
     "expect_hostname": _expected_hostname,
+    **validators(_text, _address, _port, _home_path, _truth),
 }
+
+
+def not_value(setting: str, shown: str) -> str:
+    """The end of a message about a value: `, not 99999`. Of a password it shows nothing."""
+    return "" if setting == SECRET else f", not {shown}"
 
 
 def validate(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[tuple[str, str]]]:

@@ -24,6 +24,7 @@ SAME = OneFact("*", "*", "two ways to the same value, which says it all", alike=
 
 ONE_FACT: dict[str, tuple[OneFact, ...]] = {
     "acs": (SAME,),
+    "bmc_events": (OneFact("bmc.events*", "bmc.events*", EVENT),),
     "command": (
         OneFact("*exit", "*matches*", "a text that is there and not found contradicts itself"),
     ),

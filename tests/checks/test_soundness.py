@@ -558,6 +558,8 @@ COUNTED = {  # section, list: what else in the evidence says which items there a
     ("nvme", "controllers"): (drives_on_the_bus,),
     ("drives", "drives"): (said_to_be_there("drives", "drives", "found"),),
     ("nfs", "mounts"): (said_to_be_there("nfs", "mounts", "found"),),
+    ("bmc", "events"): (said_to_be_there("bmc", "events", "events_found"),),
+    ("bmc", "parts"): (said_to_be_there("bmc", "parts", "parts_found"),),
     ("raid", "arrays"): (said_to_be_there("raid", "arrays", "arrays_found"),),
     ("raid", "pools"): (said_to_be_there("raid", "pools", "pools_found"),),
 }

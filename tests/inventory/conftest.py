@@ -25,8 +25,17 @@ def describe(host: Host) -> str:
     parts += [f"root={host.root}"] if host.root != "/" else []
     parts += ["whole_machine"] if host.whole_machine else []
     parts += ["sudo"] if host.sudo else []
+    parts += [_bmc(host)] if host.bmc else []
     parts += [",".join(sorted(host.groups))] if host.groups else []
     return " ".join(parts)
+
+
+def _bmc(host: Host) -> str:
+    bmc, parts = host.bmc, []
+    for field in bmc.__struct_fields__:
+        if getattr(bmc, field) not in (None, False):
+            parts.append(f"{field}:{getattr(bmc, field)}")
+    return f"bmc={'/'.join(parts)}"
 
 
 @pytest.fixture(autouse=True)

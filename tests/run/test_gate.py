@@ -29,7 +29,7 @@ def tried(monkeypatch: pytest.MonkeyPatch, context: VetContext) -> Callable[...,
             return iter([one for one in now if one.host in asked[-1]])
 
         clock = iter(range(10_000))
-        monkeypatch.setattr("nodevet.vet.use.gate.visit", visit)
+        monkeypatch.setattr("nodevet.vet.use.beside.visit", visit)
         monkeypatch.setattr("nodevet.vet.use.gate.time.monotonic", lambda: float(next(clock)))
         monkeypatch.setattr("nodevet.vet.use.gate.time.sleep", lambda seconds: None)
         hosts = [Host(name=one.host, expect_hostname=False) for one in attempts[0]]

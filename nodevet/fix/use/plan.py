@@ -34,12 +34,13 @@ from nodevet.fix.settings import missing_hook
 from nodevet.fix.use.from_store import failed_elsewhere, suspected
 from nodevet.fix.use.rollout import rollout_of
 from nodevet.fixing.model import Risk
-from nodevet.fleet import Options, visit
+from nodevet.fleet import Options
 from nodevet.fleet.controller import ssh_executor
 from nodevet.fleet.executor import WorkError
 from nodevet.fleet.protocol.answers import RunningAgent
 from nodevet.model import Host, HostReport, Severity, Verdict
 from nodevet.resource import Resource
+from nodevet.vet.use.beside import visit_beside
 from nodevet.vet.use.context import VetContext
 from nodevet.vet.use.listener import VetListener
 from nodevet.vet.use.reach import planned_alone
@@ -252,7 +253,7 @@ def _vet(
     evidence_by_host: dict[str, Evidence] = {}
 
     def judged() -> Generator[HostReport]:
-        with closing(vetted(visit(hosts, options), by_name, context)) as reports:
+        with closing(vetted(visit_beside(hosts, options, context), by_name, context)) as reports:
             for host in reports:
                 fails = any(finding.verdict is Verdict.FAIL for finding in host.report.findings)
                 if fails and host.evidence is not None:

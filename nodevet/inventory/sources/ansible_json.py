@@ -12,11 +12,12 @@ from typing import Any
 from nodevet.base.printable import brief
 from nodevet.base.problems import Place, Problem
 from nodevet.inventory.ansible_groups import MAKE, Groups
+from nodevet.inventory.bmc import PREFIX
 from nodevet.inventory.documents import read_text
 from nodevet.inventory.entries import OVER_SSH, HostEntry, InventoryHosts, Setting
 from nodevet.inventory.errors import InventoryError, inventory_error
 from nodevet.inventory.places import JsonPlace, Steps, first_duplicate, place
-from nodevet.inventory.settings import name_problem, validate
+from nodevet.inventory.settings import SETTINGS, name_problem, not_value, validate
 
 KIND = "the JSON of `ansible-inventory --list` (.json)"
 ENDINGS = (".json",)
@@ -31,6 +32,7 @@ VARIABLES = {
     "root": ("nodevet_root",),
     "whole_machine": ("nodevet_whole_machine",),
     "expect_hostname": ("nodevet_expect_hostname",),
+    **{key: (f"nodevet_{key.replace('.', '_')}",) for key in SETTINGS if key.startswith(PREFIX)},
 }
 """Our setting: its variables."""
 
@@ -41,6 +43,7 @@ BOOLEANS = {
     **dict.fromkeys(("yes", "true", "on", "y", "t", "1"), True),
     **dict.fromkeys(("no", "false", "off", "n", "f", "0"), False),
 }
+TRUTHS = ("sudo", "whole_machine", "expect_hostname", "bmc.insecure")
 ARGUMENTS = ("ansible_ssh_args", "ansible_ssh_common_args", "ansible_ssh_extra_args")
 Locate = Callable[[Steps], object]  # the place of a part of the document, for str()
 REROUTING = ("proxyjump", "proxycommand", "hostname", "-j", "-w")
@@ -133,7 +136,7 @@ class _AnsibleReader:
                 values[setting], steps_of[setting] = value, steps
         settings, wrong = validate(values)
         for setting, text in wrong:
-            self.tell(steps_of[setting], f"{text}, not {brief(values[setting])}")
+            self.tell(steps_of[setting], text + not_value(setting, brief(values[setting])))
         self.refuse_unsupported(name, sudo=bool(settings.get("sudo")), local=local)
         return HostEntry(
             name=name,
@@ -182,8 +185,8 @@ def _is_discovered(value: Any, local: bool) -> bool:
 
 def _plain(setting: str, value: Any) -> Any:
     """A value as its setting expects it, if Ansible takes text for it too."""
-    if setting == "port" and isinstance(value, str) and value.isascii() and value.isdigit():
+    if setting.endswith("port") and isinstance(value, str) and value.isascii() and value.isdigit():
         return int(value[:10])
-    if setting in ("sudo", "whole_machine", "expect_hostname") and isinstance(value, (str, int)):
+    if setting in TRUTHS and isinstance(value, (str, int)):
         return BOOLEANS.get(str(value).lower(), value)
     return value

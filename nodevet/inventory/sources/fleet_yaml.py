@@ -25,6 +25,7 @@ from nodevet.document.text import Source
 from nodevet.document.tree import Entry as Key
 from nodevet.document.tree import Mapping as Keys
 from nodevet.document.tree import Node, Scalar, Sequence, plain
+from nodevet.inventory.bmc import PREFIX
 from nodevet.inventory.documents import read_text
 from nodevet.inventory.entries import (
     ALL,
@@ -38,7 +39,7 @@ from nodevet.inventory.entries import (
 )
 from nodevet.inventory.errors import InventoryError
 from nodevet.inventory.nodeset import NodesetError, expand
-from nodevet.inventory.settings import GROUP, SETTINGS, validate
+from nodevet.inventory.settings import GROUP, SETTINGS, not_value, validate
 
 KIND = "YAML (.yaml)"
 ENDINGS = (".yaml", ".yml")
@@ -47,6 +48,10 @@ MAX_NODES = 1_000_000
 """Keys and values: 100,000 hosts with a few settings each."""
 
 ANSIBLE_KEYS = {"all", "ungrouped", "plugin"}
+
+BMC = "bmc"
+OF_BMC = tuple(key.removeprefix(PREFIX) for key in SETTINGS if key.startswith(PREFIX))
+KEYS = (*(key for key in SETTINGS if not key.startswith(PREFIX)), BMC)
 
 Settings = Mapping[str, Setting]
 
@@ -158,7 +163,7 @@ class _FleetReader:
                 self.tell(entry.place, where, text, "give one of them another name")
             if isinstance(entry.value, Scalar) and entry.value.value is None:
                 continue
-            keys = self.keys(entry.value, where, ("hosts", "groups", *SETTINGS))
+            keys = self.keys(entry.value, where, ("hosts", "groups", *KEYS))
             settings = {**inherited, **self.settings(keys, where)}
             inner = (*outer, entry.key)
             if "hosts" in keys:
@@ -219,14 +224,17 @@ class _FleetReader:
     def own_settings(self, node: Node, path: str, *, empty: bool = False) -> Settings:
         if empty and isinstance(node, Scalar) and node.value is None:
             return {}
-        return self.settings(self.keys(node, path, tuple(SETTINGS)), path)
+        return self.settings(self.keys(node, path, KEYS), path)
 
     def settings(self, keys: Mapping[str, Key], path: str) -> Settings:
         entries = {key: entry for key, entry in keys.items() if key in SETTINGS}
+        if BMC in keys:
+            inner = self.keys(keys[BMC].value, f"{path}.{BMC}", OF_BMC)
+            entries |= {PREFIX + key: entry for key, entry in inner.items()}
         values, wrong = validate({key: plain(entry.value) for key, entry in entries.items()})
         for key, text in wrong:
             node = entries[key].value
-            message = f"{text}, not {brief(node.text)}" if isinstance(node, Scalar) else text
+            message = text + not_value(key, brief(node.text)) if isinstance(node, Scalar) else text
             self.tell(node.place, f"{path}.{key}", message)
         return {
             key: Setting(value, self.place(entries[key].place)) for key, value in values.items()

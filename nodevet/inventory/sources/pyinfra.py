@@ -18,6 +18,7 @@ from nodevet.base.printable import brief
 from nodevet.base.problems import Place, Problem
 from nodevet.base.trust import distrust
 from nodevet.inventory import programs
+from nodevet.inventory.bmc import PREFIX
 from nodevet.inventory.documents import read_text
 from nodevet.inventory.entries import (
     ALL,
@@ -30,7 +31,7 @@ from nodevet.inventory.entries import (
 )
 from nodevet.inventory.errors import InventoryError, inventory_error
 from nodevet.inventory.places import PythonPlace
-from nodevet.inventory.settings import name_problem, validate
+from nodevet.inventory.settings import SETTINGS, name_problem, not_value, validate
 
 KIND = "a pyinfra inventory (.py)"
 ENDINGS = (".py",)
@@ -54,6 +55,7 @@ DATA = {
     "nodevet_whole_machine": "whole_machine",
     "nodevet_python": "python",
     "nodevet_expect_hostname": "expect_hostname",
+    **{f"nodevet_{key.replace('.', '_')}": key for key in SETTINGS if key.startswith(PREFIX)},
 }
 """Host data, pyinfra's and ours that it ignores: our setting."""
 
@@ -296,7 +298,7 @@ class _PyinfraReader:
             value = placed[setting].value
             actual = f"a {value.kind}" if isinstance(value, OpaqueValue) else brief(repr(value))
             place = placed[setting].where
-            self.problems.append(Problem(place, f"{host}.{key}", f"{text}, not {actual}"))
+            self.problems.append(Problem(place, f"{host}.{key}", text + not_value(setting, actual)))
         settings = {key: Setting(value, placed[key].where) for key, value in values.items()}
         where = PythonPlace(self.text, self.file, (name, *sorted(groups)))
         return HostEntry(host, where, groups, settings, local)

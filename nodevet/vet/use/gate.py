@@ -17,10 +17,11 @@ from nodevet.base.outputs import FileError, file_errors, replace, try_out_regula
 from nodevet.base.printable import brief
 from nodevet.document.kinds import DocumentKind, recognize, wrong_kind_text
 from nodevet.evidence.host import HostInfo
-from nodevet.fleet import Options, visit
+from nodevet.fleet import Options
 from nodevet.model import Host, HostReport, Run, Severity, Status, exit_code
 from nodevet.vet.findings.counted import with_counts
 from nodevet.vet.findings.fold import lines
+from nodevet.vet.use.beside import visit_beside
 from nodevet.vet.use.context import VetContext
 from nodevet.vet.use.listener import VetListener, Waiting
 from nodevet.vet.use.looks import AGAIN, UNKNOWN
@@ -113,7 +114,7 @@ def _try(
     while waiting:
         last = time.monotonic() + attempts.interval >= end
         reasons: dict[str, str] = {}
-        for one in visit(tuple(waiting.values()), _bounded(options, end)):
+        for one in visit_beside(tuple(waiting.values()), _bounded(options, end), context):
             vetted = judge_visit(one, hosts[one.host], context, recorded(one, context))
             result = settled(vetted, attempts.settle)
             if last or exit_code([result], attempts.fail_on) == 0:

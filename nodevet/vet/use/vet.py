@@ -19,7 +19,7 @@ from nodevet.checking.identity import judge_hostname, own_gpus, same_machine_rep
 from nodevet.checking.judge import judge
 from nodevet.evidence.document import Evidence, EvidenceError, opened
 from nodevet.evidence.host import HostInfo
-from nodevet.fleet import Options, Visit, visit
+from nodevet.fleet import Options, Visit
 from nodevet.model import (
     Baseline,
     Finding,
@@ -32,6 +32,7 @@ from nodevet.model import (
     unknown,
 )
 from nodevet.sheet.packed import FEW, PackedHosts, PackedReport
+from nodevet.vet.use.beside import visit_beside
 from nodevet.vet.use.context import VetContext
 from nodevet.vet.use.listener import VetListener
 from nodevet.vet.use.max_age import MaxAge
@@ -53,7 +54,8 @@ def vet(
 ) -> Run:
     """Visit the hosts and judge each as it comes in. A KeyboardInterrupt ends the run early."""
     by_name = {host.name: host for host in hosts}
-    host_reports = reports(visit(hosts, options), by_name, context, save, listener)
+    visits = visit_beside(hosts, options, context)
+    host_reports = reports(visits, by_name, context, save, listener)
     return collect(hosts, host_reports, context, fail_on=fail_on, listener=listener)
 
 

@@ -150,10 +150,9 @@ class RunningNode:
 
     async def _end(self) -> None:
         """End everything of the last boot."""
+        self._kill()
         self.leader = 0
         if self._nspawn is not None:
-            with suppress(ProcessLookupError):
-                self._nspawn.kill()
             await self._nspawn.wait()
         await self._stop_kernel()
 
@@ -375,9 +374,37 @@ class RunningNode:
         if self.state != RUNS:
             raise NodeError(f"{self.node.name} did not come up after the reboot: {self.why}")
 
+    @property
+    def has_power(self) -> bool:
+        """What its BMC says: on while it runs, boots or shuts down."""
+        return self.state in (RUNS, BOOTS)
+
+    async def switch(self, how: str) -> None:
+        """Do what a BMC was asked for, `on`, `off`, `soft` or `reset`, without waiting for it. As
+        some BMCs do, it drops an `on` that comes while the node goes off."""
+        if how == "on" and not self.has_power:
+            self._power.set()
+        if how == "soft":
+            with suppress(NodeError):  # a node that hangs takes no notice
+                await self.inside("systemctl", "--no-block", "poweroff")
+        if how in ("off", "reset") and self._nspawn is not None and self.has_power:
+            if how == "reset":
+                self._power.set()
+            self._kill()
+
+    def _kill(self) -> None:
+        """End its processes at once. They outlive a killed systemd-nspawn, but not their init."""
+        if self._nspawn is None or self._nspawn.returncode is not None:
+            return  # the number of its init may be another process's by now
+        with suppress(ProcessLookupError):
+            if self.leader:
+                os.kill(self.leader, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            self._nspawn.kill()
+
     async def _go_down(self) -> None:
         """Ask systemd to reboot; if it does not, kill it."""
-        nspawn, patience = self._nspawn, STOP_SECONDS
+        patience = STOP_SECONDS
         try:
             await self.inside("systemctl", "--no-block", "reboot")
         except NodeError:
@@ -385,9 +412,7 @@ class RunningNode:
         try:
             await asyncio.wait_for(self.until(lambda: self.state != RUNS), patience)
         except asyncio.TimeoutError:
-            if nspawn is not None:
-                with suppress(ProcessLookupError):
-                    nspawn.kill()
+            self._kill()
 
     async def until(self, settled: Callable[[], bool]) -> None:
         async with self.changed:

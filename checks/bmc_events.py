@@ -1,0 +1,104 @@
+"""The BMC logged no critical event lately.
+
+**Why it matters.** The event log of the management controller (SEL) has what the operating system
+never sees: a power supply that lost its input, a fan that stopped, an uncorrectable error that
+reset the node.
+
+**Read from** the BMC that the inventory names for the host, by Redfish or IPMI, on the machine that
+runs nodevet. The node itself is not asked. Reading the log does not clear it.
+
+**Verdicts.** A critical event that is younger than `hours` fails, by the BMC's own clock.
+Over Redfish the BMC itself says which events are critical. Over IPMI these are critical thresholds
+that were crossed and the failures that `ipmitool` names. An event that was resolved or deasserted
+later does not count. A critical event without a time is unknown: set the BMC's clock. A host
+without a BMC in the inventory is not applicable; a BMC that does not answer is unknown.
+
+**To fix it** repair the part that the event names. A power supply that is unplugged on purpose
+belongs into `ignore`.
+"""
+
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from typing import Annotated
+
+from msgspec import Meta
+
+from nodevet.checking.named import reads_of
+from nodevet.evidence.bmc import BmcEvent, BmcInfo
+from nodevet.evidence.document import Evidence
+from nodevet.model import (
+    Area,
+    Check,
+    CheckParams,
+    Finding,
+    Subject,
+    fail,
+    not_applicable,
+    ok,
+    unknown,
+)
+
+HOUR = 3600
+ADVICE = "repair the part that it names; `nodevet bmc show` has the BMC's other readings"
+
+
+class Params(CheckParams):
+    """`bmc_events: {}` or `bmc_events: {hours: 168, ignore: ["*PSU2*"]}`"""
+
+    hours: Annotated[float, Meta(gt=0, le=8784)] = 24.0
+    ignore: tuple[Annotated[str, Meta(min_length=1, title="a part or a text")], ...] = ()
+    """Patterns for the part or the text of an event."""
+
+
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    section = evidence[BmcInfo]
+    bmc = section.data
+    if section.status == "absent":
+        yield not_applicable(why=section.why)
+    elif bmc is None or bmc.events is None:
+        yield unknown(why=section.why if bmc is None else f"events: {bmc.why('events')}")
+    elif bmc.events_found != len(bmc.events):
+        yield unknown(why=f"{len(bmc.events)} of {bmc.events_found} entries of the log were read")
+    else:
+        findings = [*_judged(bmc.events, params)]
+        yield from findings or [ok()]
+
+
+def _judged(events: tuple[BmcEvent, ...], params: Params) -> Iterator[Finding]:
+    newest: dict[str, BmcEvent] = {}
+    for event in events:
+        if event.severity is None:
+            yield unknown(_subject(_words(event)), why=f"severity: {event.why('severity')}")
+        elif event.severity == "critical" and not event.ended and not _is_ignored(event, params):
+            newest.setdefault(_words(event), event)
+    for words, event in newest.items():
+        subject = _subject(words)
+        if event.age_s is None:
+            yield unknown(subject, why="critical, but without a time: the BMC's clock is not set")
+        elif event.age_s < params.hours * HOUR:
+            yield fail(subject, expected="no critical event", actual=words, advice=ADVICE)
+
+
+def _subject(words: str) -> Subject:
+    return Subject(kind="bmc_event", id=words)
+
+
+def _words(event: BmcEvent) -> str:
+    return ": ".join(filter(None, (event.part, event.text))) or f"entry {event.id}"
+
+
+def _is_ignored(event: BmcEvent, params: Params) -> bool:
+    texts = (event.part or "", event.text or "")
+    return any(fnmatchcase(text, pattern) for text in texts for pattern in params.ignore)
+
+
+CHECK = Check(
+    params=Params,
+    area=Area.CHASSIS,
+    reads=(
+        *reads_of("bmc.events[]", "age_s", "ended", "id", "part", "severity", "text"),
+        "bmc.events_found",
+    ),
+    judge=judge,
+    unasked="only for nodes whose BMC the inventory names: write bmc_events: {}",
+)

@@ -1,0 +1,87 @@
+"""The BMC calls no power supply, fan, temperature or leak detector critical.
+
+**Why it matters.** A node with one power supply of two runs on, and goes down with the second. A
+fan that stopped shows up as slow GPUs hours later, and a leak as a fire.
+
+**Read from** the BMC that the inventory names for the host, by Redfish or IPMI, on the machine that
+runs nodevet. The node itself is not asked.
+
+**Verdicts.** A part fails if the BMC itself says that it is critical, over IPMI also if a discrete
+sensor asserts a failure (`Power Supply AC lost`). nodevet compares no reading with a limit of its
+own. A part that the BMC calls a warning passes. A host without a BMC in the inventory is not
+applicable; a BMC that does not answer is unknown.
+
+**To fix it** repair the part. A supply that is unplugged on purpose belongs into `ignore`. Where a
+leak is reported, do not switch the power on again before someone looked.
+"""
+
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from typing import Annotated
+
+from msgspec import Meta
+
+from nodevet.checking.named import reads_of
+from nodevet.evidence.bmc import BmcInfo, BmcPart
+from nodevet.evidence.document import Evidence
+from nodevet.model import (
+    Area,
+    Check,
+    CheckParams,
+    Finding,
+    Subject,
+    fail,
+    not_applicable,
+    ok,
+    unknown,
+)
+
+REPAIR = "repair or reseat it; `nodevet bmc show` has the BMC's other readings"
+LEAK = "drain the node, switch it off and look for the leak before the power is on again"
+
+
+class Params(CheckParams):
+    """`bmc_sensors: {}` or `bmc_sensors: {ignore: ["PSU2*"]}`"""
+
+    ignore: tuple[Annotated[str, Meta(min_length=1, title="the name of a part")], ...] = ()
+    """Patterns for the names of parts."""
+
+
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    section = evidence[BmcInfo]
+    bmc = section.data
+    if section.status == "absent":
+        yield not_applicable(why=section.why)
+    elif bmc is None or bmc.parts is None:
+        yield unknown(why=section.why if bmc is None else f"parts: {bmc.why('parts')}")
+    elif bmc.parts_found != len(bmc.parts):
+        yield unknown(why=f"{len(bmc.parts)} of {bmc.parts_found} parts were read")
+    elif not any(part.health for part in bmc.parts):
+        yield unknown(why="the BMC says of no part how it is")
+    else:
+        yield from [*map(_critical, _judged(bmc.parts, params))] or [ok()]
+
+
+def _judged(parts: tuple[BmcPart, ...], params: Params) -> Iterator[BmcPart]:
+    for part in parts:
+        is_ignored = any(fnmatchcase(part.name, pattern) for pattern in params.ignore)
+        if part.health == "critical" and not is_ignored:
+            yield part
+
+
+def _critical(part: BmcPart) -> Finding:
+    subject = Subject(kind=f"bmc_{part.kind}", id=part.name)
+    actual = f"critical, {part.state}" if part.state else "critical"
+    return fail(
+        subject, expected="ok", actual=actual, advice=LEAK if part.kind == "leak" else REPAIR
+    )
+
+
+CHECK = Check(
+    params=Params,
+    area=Area.CHASSIS,
+    reads=(*reads_of("bmc.parts[]", "health", "kind", "name"), "bmc.parts_found"),
+    explains=("bmc",),
+    judge=judge,
+    unasked="only for nodes whose BMC the inventory names: write bmc_sensors: {}",
+)

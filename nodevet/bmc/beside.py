@@ -1,0 +1,47 @@
+"""Put what a BMC says beside the visit of its node: nodevet.vet.use.beside."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import msgspec
+
+from nodevet.base.bounds import DOCUMENT
+from nodevet.base.printable import brief
+from nodevet.bmc.use import RawSection, Readings
+from nodevet.fleet import Visit
+from nodevet.model import Host
+
+SECTION = "bmc"
+
+
+def has(host: Host) -> bool:
+    """Whether the inventory names a BMC for this host."""
+    return host.bmc is not None
+
+
+def begin(hosts: Sequence[Host], end: float) -> Readings:
+    """Read the BMCs of these hosts in the background, until `end` by time.monotonic()."""
+    return Readings(hosts, end)
+
+
+def joined(visit: Visit, section: RawSection) -> Visit:
+    """The visit with the section in its evidence; without evidence, its reason says what the BMC
+    says of the power."""
+    if visit.evidence is None:
+        return replace(visit, why=f"{visit.why}; {_power_text(section)}")
+    try:
+        document = msgspec.json.decode(visit.evidence, type=dict[str, msgspec.Raw])
+        sections = msgspec.json.decode(document["sections"], type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError):
+        return visit  # judging it says what is wrong
+    sections[SECTION] = msgspec.Raw(msgspec.json.encode(section))
+    document["sections"] = msgspec.Raw(msgspec.json.encode(sections))
+    evidence = msgspec.json.encode(document)
+    return replace(visit, evidence=evidence) if len(evidence) <= DOCUMENT else visit
+
+
+def _power_text(section: RawSection) -> str:
+    power = section.get("data", {}).get("power")
+    if power:
+        return brief(f"its BMC says that the power is {power}", 100)
+    return brief(f"its power is not known: {section.get('why') or 'the BMC does not say'}", 300)

@@ -1,0 +1,239 @@
+"""What a BMC says over IPMI, by ipmitool. The password goes through a pipe, never into argv or the
+environment. Each value fails alone; `errors` says why.
+"""
+
+import re
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timezone
+
+from nodevet.base.printable import last_line
+from nodevet.bmc.errors import BmcError, FatalError
+from nodevet.bmc.fields import MOST_PARTS, RecordFields, inlet, number, renamed, text
+from nodevet.model import Bmc
+
+CIPHER = "17"  # HMAC-SHA256; without -C ipmitool 1.8.19 loses 10 s where it asks in vain
+OLD_CIPHER = "3"
+MOST_EVENTS = 256
+MOST_BYTES = 4 << 20
+SET = 0x20000000  # IPMI: a smaller time counts from the BMC's start: its clock was never set
+HEALTHS = {"ok": "ok", "nc": "warning", "cr": "critical", "nr": "critical"}
+DISCRETE = re.compile(r"(.*?),([0-9A-Fa-f]+h),(\w+),([\d.]+),(.*)")
+ABSENT = re.compile(r",ns(,|$)")  # a sensor without a reading: there is no such part now
+ANALOG = re.compile(r"(.*),([^,]*),([^,]*),(\w+)")
+ENVIRONMENT = {"LC_ALL": "C", "TZ": "UTC", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/bin"}
+ENDED = "Deasserted"
+CRITICAL = frozenset({
+    "power supply ac lost", "ac lost or out-of-range", "failure detected", "redundancy lost",
+    "non-redundant: insufficient resources", "drive fault", "thermal trip", "ierr",
+    "uncorrectable ecc", "uncorrectable machine check exception", "bus fatal error",
+    "bus uncorrectable error", "pci serr", "fatal nmi", "upper critical going high",
+    "upper non-recoverable going high", "lower critical going low",
+    "lower non-recoverable going low", "transition to critical from less severe",
+    "transition to non-recoverable", "transition to non-recoverable from less severe",
+})  # fmt: skip
+"""States and events that say a part failed, as ipmitool names them. IPMI grades thresholds only."""
+NO_SESSION = b"Unable to establish"
+NO_CIPHER = b"Error in open session response message"
+QUICK = 3.0  # seconds: nobody there takes ipmitool 20, and its message is the same
+REFUSED = "it refuses the session: the user, the password or the user's privilege is wrong"
+
+
+class Ipmi:
+    """The IPMI service of a BMC. Reads until `end`, by time.monotonic()."""
+
+    def __init__(self, bmc: Bmc, password: str, end: float) -> None:
+        self._bmc, self._password, self._end = bmc, password, end
+        self._cipher = CIPHER
+        self._fatal: FatalError | None = None
+
+    def run(self, *words: str) -> str:
+        """What ipmitool prints for a command. Raises BmcError."""
+        if self._fatal is not None:
+            raise self._fatal
+        try:
+            return self._run(words)
+        except FatalError as error:
+            self._fatal = error
+            raise
+
+    def _run(self, words: Sequence[str]) -> str:
+        began = time.monotonic()
+        done = self._ended(words)
+        if NO_CIPHER in done.stderr and self._cipher != OLD_CIPHER:
+            self._cipher = OLD_CIPHER
+            done = self._ended(words)
+        if NO_SESSION in done.stderr:
+            raise FatalError(REFUSED if time.monotonic() - began < QUICK else "no answer")
+        if done.returncode:
+            raise BmcError(f"ipmitool {words[0]}: {last_line(done.stderr) or done.returncode}")
+        if len(done.stdout) > MOST_BYTES:
+            raise BmcError(f"ipmitool {words[0]} printed more than {MOST_BYTES >> 20} MiB")
+        return done.stdout.decode("utf-8", "backslashreplace")
+
+    def _ended(self, words: Sequence[str]) -> subprocess.CompletedProcess[bytes]:
+        bmc = self._bmc
+        session = ("-I", "lanplus", "-C", self._cipher, "-L", "USER", "-f", "/dev/stdin")
+        address = ("-H", bmc.address, "-p", str(bmc.port or 623), "-U", bmc.user)
+        try:
+            return subprocess.run(
+                ("ipmitool", *session, *address, "-c", *words),
+                input=f"{self._password}\n".encode(),
+                capture_output=True,
+                timeout=max(0.1, self._end - time.monotonic()),
+                env=ENVIRONMENT,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise FatalError("no answer in time") from None
+        except OSError as error:
+            raise FatalError(f"ipmitool cannot be run here: {error.strerror}") from None
+
+
+def read(service: Ipmi) -> RecordFields:
+    """The fields of the section. Raises BmcError if not even the power state can be read."""
+    status = facts(service.run("chassis", "status"))
+    found = RecordFields(kind="ipmi", power=text(status.get("System Power"), lower=True))
+    controller = found.take("firmware", lambda: facts(service.run("mc", "info"))) or {}
+    found["firmware"] = text(controller.get("Firmware Revision"))
+    entries = found.take("events_found", lambda: _entries(service))
+    found.take("events", lambda: _events(service, entries))
+    found.take("power_limit_w", lambda: power_limit(service.run("dcmi", "power", "get_limit")))
+    lines = found.take("parts", lambda: _sensors(service)) or []
+    found["parts"] = renamed([*parts(lines)]) if found["parts"] is not None else None
+    found["parts_found"] = sum(not ABSENT.search(line) for line in lines[:MOST_PARTS])
+    found["inlet_c"] = inlet(found["parts"] or [])
+    return found
+
+
+def facts(output: str) -> dict[str, str]:
+    """Lines such as `System Power : on`.
+
+    >>> facts("System Power         : on")
+    {'System Power': 'on'}
+    """
+    pairs = (line.partition(":") for line in output.splitlines())
+    return {key.strip(): value.strip() for key, colon, value in pairs if colon}
+
+
+def power_limit(output: str) -> float | None:
+    """In watts; None if no limit is active."""
+    limit = re.search(r"Power Limit: +(\d+)", output)
+    active = re.search(r"Current Limit State: +Power Limit Active", output)
+    return float(limit[1]) if limit and active else None
+
+
+def _entries(service: Ipmi) -> int:
+    """How many entries of the log are read: all, or the newest ones."""
+    total = facts(service.run("sel", "info")).get("Entries", "")
+    if not total.isdigit():
+        raise BmcError("ipmitool sel info does not say how many entries there are")
+    return min(int(total), MOST_EVENTS)
+
+
+def _events(service: Ipmi, entries: int | None) -> list[RecordFields] | None:
+    if not entries:
+        return None if entries is None else []
+    now = clock(service.run("raw", "0x0a", "0x48"))
+    return events(service.run("sel", "elist", "last", str(entries)), now)
+
+
+def clock(output: str) -> int | None:
+    """Get SEL Time: four bytes, the lowest first.
+
+    >>> clock(" a9 03 00 00")
+    937
+    """
+    digits = output.split()
+    if len(digits) != 4 or not all(re.fullmatch("[0-9a-f]{2}", pair) for pair in digits):
+        return None
+    return int.from_bytes(bytes.fromhex("".join(digits)), "little")
+
+
+def events(output: str, now: int | None) -> list[RecordFields]:
+    """The entries of `sel elist`, the newest first, with the time of the BMC's clock."""
+    ended: set[tuple[str, str]] = set()
+    found = []
+    for line in reversed(output.splitlines()):
+        fields = [field.strip() for field in line.split(",")]
+        if len(fields) < 5:
+            continue
+        number, day, clock_time, part, words = fields[:5]
+        direction = fields[5] if len(fields) > 5 else ""
+        at = event_time(day, clock_time)
+        if direction == ENDED:
+            ended.add((part, words))
+        is_of_one_clock = now is not None and at is not None and (at < SET) == (now < SET)
+        found.append(
+            RecordFields(
+                id=text(number) or "?",
+                age_s=now - at if is_of_one_clock else None,  # type: ignore[operator]
+                part=text(part),
+                severity="critical" if words.lower() in CRITICAL else "",
+                text=text(words),
+                ended=direction != "Asserted" or (part, words) in ended,
+            )
+        )
+    return found
+
+
+def event_time(day: str, clock_time: str) -> int | None:
+    """Seconds since 1970, or since the BMC's start if its clock was not set.
+
+    >>> event_time("Pre-Init", "0000000936"), event_time("01/02/1999", "00:00:00")
+    (936, 915235200)
+    """
+    if day == "Pre-Init":
+        return int(clock_time) if clock_time.isdigit() else None
+    for form in ("%m/%d/%Y %H:%M:%S", "%m/%d/%y %H:%M:%S"):
+        try:
+            at = datetime.strptime(f"{day} {clock_time.split(' ', maxsplit=1)[0]}", form)
+        except ValueError:
+            continue
+        return int(at.replace(tzinfo=timezone.utc).timestamp())
+    return None
+
+
+def _sensors(service: Ipmi) -> list[str]:
+    """The lines of `sdr elist`. Of an empty repository ipmitool says that it was erased."""
+    if facts(service.run("sdr", "info")).get("Record Count", "0") == "0":
+        return []
+    return service.run("sdr", "elist").splitlines()
+
+
+def parts(lines: Sequence[str]) -> Iterator[RecordFields]:
+    """The sensors that have a reading.
+
+    >>> [(part["name"], part["health"], part["state"]) for part in parts(["FAN1,90,RPM,lcr"])]
+    [('FAN1', 'critical', 'lcr')]
+    """
+    for line in lines:
+        if ABSENT.search(line):
+            continue
+        if match := DISCRETE.fullmatch(line):
+            name, _, _, _, state = match.groups()
+            value, unit = None, ""
+            failed = any(word.strip().lower() in CRITICAL for word in state.split(","))
+            health = "critical" if failed else None
+        elif match := ANALOG.fullmatch(line):
+            name, reading, unit, state = match.groups()
+            value = _reading(reading)
+            health = HEALTHS.get(state if state == "ok" else state[-2:])
+        else:
+            continue
+        yield RecordFields(
+            kind="sensor",
+            name=text(name) or "?",
+            health=health,
+            state=text(state) or "",
+            reading=value,
+            unit=text(unit),
+        )
+
+
+def _reading(reading: str) -> float | None:
+    try:
+        return number(float(reading))
+    except ValueError:
+        return None

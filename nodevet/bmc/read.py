@@ -1,0 +1,33 @@
+"""Read one BMC, as a section of the evidence."""
+
+import time
+from typing import Any
+
+from nodevet.bmc import ipmi, redfish
+from nodevet.bmc.errors import BmcError
+from nodevet.bmc.fields import RecordFields
+from nodevet.bmc.https import Redfish
+from nodevet.bmc.secrets import Secrets, secret_of
+from nodevet.model import Bmc
+
+SECONDS = 60.0  # for one BMC: many take half a minute for their sensors
+
+
+def read_section(bmc: Bmc, secrets: Secrets, seconds: float = SECONDS) -> dict[str, Any]:
+    """The section `bmc` in its JSON form: its fields, or why there are none."""
+    began = time.monotonic()
+    try:
+        data = _read(bmc, secret_of(bmc, secrets), began + seconds)
+    except BmcError as error:
+        status = "timeout" if time.monotonic() >= began + seconds else "error"
+        section: dict[str, Any] = {"status": status, "why": f"BMC {bmc.address}: {error}"}
+    else:
+        section = {"status": "ok", "data": data}
+    return {**section, "seconds": round(time.monotonic() - began, 3)}
+
+
+def _read(bmc: Bmc, password: str, end: float) -> RecordFields:
+    if bmc.kind == "ipmi":
+        return ipmi.read(ipmi.Ipmi(bmc, password, end))
+    with Redfish(bmc, password, end) as service:
+        return redfish.read(service)

@@ -1,0 +1,247 @@
+"""What a Redfish service says of a node. Each value fails alone; `errors` says why.
+
+Paths are the service's own links. Newer resources come first, then those that DSP0268 deprecates:
+PowerSubsystem and Power, ThermalSubsystem and Thermal.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from itertools import starmap
+from typing import Any
+
+from nodevet.bmc.errors import BmcError, MissingResourceError
+from nodevet.bmc.fields import RecordFields, inlet, number, renamed, text
+from nodevet.bmc.https import Document, Redfish
+
+ROOT = "/redfish/v1"
+CHASSIS = f"{ROOT}/Chassis"
+MANAGERS = f"{ROOT}/Managers"
+MOST_MEMBERS = 64  # of a collection
+MOST_EVENTS = 256
+MOST_PAGES = 40
+BIOS = ("BootMode", "SriovGlobalEnable", "ProcVirtualization", "LogicalProc", "SysProfile",
+        "WorkloadProfile", "DeterminismSlider", "NumaNodesPerSocket", "AcpiSlit")  # fmt: skip
+"""Attributes that change how GPUs perform; vendors name them differently."""
+HARDWARE_LOGS = ("sel", "iml", "sl", "log1", "eventlog", "hwlog", "platformlog", "activelog",
+                 "faultlist", "faultlog")  # fmt: skip
+"""Ids of logs about hardware, in lower case; others log logins and updates."""
+
+
+def read(service: Redfish) -> RecordFields:
+    """The fields of the section. Raises BmcError if not even the power state can be read."""
+    system = the_system(service)
+    found = RecordFields(kind="redfish", power=text(system.get("PowerState"), lower=True))
+    found["model"] = text(system.get("Model"))
+    found["boot_progress"] = text(system.get("BootProgress", {}), "LastState")
+    found["boot_override"] = _override(system.get("Boot"))
+    found.take("bios", lambda: _bios(service, system))
+    found.take("firmware", lambda: _firmware(_members(service, MANAGERS)))
+    found.take("events", lambda: _events(service, system))
+    found["events_found"] = len(found["events"] or ())
+    found.take("parts", lambda: renamed(_parts(service)))
+    found["parts_found"] = len(found["parts"] or ())
+    found.take("power_limit_w", lambda: _power(service, "PowerLimit", "LimitInWatts"))
+    found.take("power_w", lambda: _power(service, "PowerConsumedWatts"))
+    found["inlet_c"] = inlet(found["parts"] or [])
+    return found
+
+
+def the_system(service: Redfish) -> Document:
+    """The node itself: not the board of its GPUs, which some services list as another system.
+    Raises BmcError if several may be it."""
+    systems = _members(service, f"{ROOT}/Systems")
+    nodes = [one for one in systems if not str(one.get("Id", "")).upper().startswith("HGX_")]
+    if len(nodes) != 1:
+        names = ", ".join(filter(None, (text(one.get("Id")) for one in nodes))) or "none"
+        raise BmcError(f"it has not one system but: {names}")
+    return nodes[0]
+
+
+def _members(service: Redfish, path: str) -> list[Document]:
+    return [service.get(link) for link in _links(service.get(path))]
+
+
+def _links(collection: Document) -> list[str]:
+    """All members of a collection. Raises BmcError if it does not show them all."""
+    links = [link for link in map(_link, _inside(collection, "Members")) if link]
+    count = collection.get("Members@odata.count")
+    if len(links) > MOST_MEMBERS or (isinstance(count, int) and count > len(links)):
+        raise BmcError(f"it shows {len(links):,} of {count} members of a collection")
+    return links
+
+
+def _link(item: Any) -> str:
+    link = item.get("@odata.id") if isinstance(item, dict) else None
+    return link if isinstance(link, str) else ""
+
+
+def _linked(service: Redfish, owner: Document, *names: str) -> Document | None:
+    """The resource that is some links away; None if there is no such link or resource."""
+    here: Document | None = owner
+    for name in names:
+        link = _link(here.get(name)) if here else ""
+        if not link:
+            return None
+        try:
+            here = service.get(link)
+        except MissingResourceError:
+            return None
+    return here
+
+
+def _override(boot: Any) -> str | None:
+    if not isinstance(boot, dict) or "BootSourceOverrideEnabled" not in boot:
+        return None
+    words = (boot.get("BootSourceOverrideEnabled"), boot.get("BootSourceOverrideTarget"))
+    enabled, target = map(text, words)
+    return "" if enabled == "Disabled" or target == "None" else f"{enabled} {target}"
+
+
+def _bios(service: Redfish, system: Document) -> dict[str, str] | None:
+    bios = _linked(service, system, "Bios")
+    attributes = bios.get("Attributes") if bios else None
+    if not isinstance(attributes, dict):
+        return None
+    return {name: text(str(attributes[name])) or "" for name in BIOS if name in attributes}
+
+
+def _firmware(managers: Sequence[Document]) -> str | None:
+    return next(filter(None, (text(one, "FirmwareVersion") for one in managers)), None)
+
+
+def _events(service: Redfish, system: Document) -> list[RecordFields]:
+    """What the logs of hardware say: vendors have them at the system, manager or chassis."""
+    owners = [system, *_members(service, MANAGERS), *_members(service, CHASSIS)]
+    logs = dict.fromkeys(log for owner in owners for log in _logs(service, owner))
+    if not logs:
+        raise BmcError("it has no log of hardware events")
+    now = next((at for owner in owners if (at := _time(owner.get("DateTime")))), None)
+    entries = [(log, entry) for log in logs for entry in _entries(service, log)]
+    entries.sort(key=lambda item: str(item[1].get("Created") or ""), reverse=True)
+    events = [_event(log, entry, now) for log, entry in entries]
+    return sorted(events, key=lambda event: event["severity"] != "critical")[:MOST_EVENTS]
+
+
+def _logs(service: Redfish, owner: Document) -> Iterator[str]:
+    """The paths of its logs of hardware."""
+    for link in _links(_linked(service, owner, "LogServices") or {}):
+        if link.rstrip("/").rpartition("/")[2].lower() in HARDWARE_LOGS:
+            yield link
+
+
+def _entries(service: Redfish, log: str) -> list[Document]:
+    """All its entries: a service may show the oldest on the first page. Raises BmcError."""
+    page = _linked(service, service.get(log), "Entries") or {}
+    count = page.get("Members@odata.count")
+    entries: list[Document] = []
+    for _ in range(MOST_PAGES):
+        entries += _inside(page, "Members")
+        following = page.get("Members@odata.nextLink")
+        if not isinstance(following, str):
+            break
+        page = service.get(following)
+    if isinstance(count, int) and len(entries) < count:
+        raise BmcError(f"{len(entries):,} of {count:,} entries of its log were read")
+    return [entry for entry in entries if "Id" in entry]
+
+
+def _event(log: str, entry: Document, now: datetime | None) -> RecordFields:
+    created = _time(entry.get("Created"))
+    age = int((now - created).total_seconds()) if now and created else None
+    return RecordFields(
+        id=text(f"{log.removeprefix(ROOT)}/{entry['Id']}"),
+        age_s=age,
+        severity=text(entry.get("Severity"), lower=True) or "",
+        text=text(entry.get("Message")),
+        ended=entry.get("Resolved") is True,
+    )
+
+
+def _time(value: Any) -> datetime | None:
+    """A time with a zone; a BMC that never had its clock set says 1970."""
+    try:
+        time = datetime.fromisoformat(str(value).replace("Z", "+00:00"))
+    except ValueError:
+        return None
+    return time if time.tzinfo and time.year > 2000 else None
+
+
+Finder = Callable[[Redfish, Document], Iterator[tuple[str, Document]]]
+
+
+def _parts(service: Redfish) -> list[RecordFields]:
+    chassis = _members(service, CHASSIS)
+    items = (item for one in chassis for finder in FINDERS for item in finder(service, one))
+    return [part for part in starmap(_part, items) if part["state"] != "Absent"]
+
+
+def _part(kind: str, item: Document) -> RecordFields:
+    status = item.get("Status")
+    status = status if isinstance(status, dict) else {}
+    health = item.get("DetectorState") if kind == "leak" else status.get("Health")
+    reading = item.get("ReadingCelsius", item.get("Reading"))
+    if isinstance(item.get("SpeedPercent"), dict):
+        reading = item["SpeedPercent"].get("Reading")
+    unit = "Cel" if kind == "temperature" else item.get("ReadingUnits")
+    name = item.get("Name") or item.get("FanName") or item.get("MemberId") or item.get("Id")
+    return RecordFields(
+        kind=kind,
+        name=text(name) or "?",
+        health=text(health, lower=True),
+        state=text(status.get("State")),
+        reading=number(reading),
+        unit=text(unit),
+    )
+
+
+def _power_parts(service: Redfish, chassis: Document) -> Iterator[tuple[str, Document]]:
+    newer = _linked(service, chassis, "PowerSubsystem")
+    older = None if newer else _linked(service, chassis, "Power")
+    for supply in _of(service, newer, "PowerSupplies") or _inside(older, "PowerSupplies"):
+        yield "psu", supply
+    redundancies = _inside(newer, "PowerSupplyRedundancy") or _inside(older, "Redundancy")
+    yield from (("redundancy", each) for each in redundancies)
+
+
+def _thermal_parts(service: Redfish, chassis: Document) -> Iterator[tuple[str, Document]]:
+    newer = _linked(service, chassis, "ThermalSubsystem")
+    older = None if newer else _linked(service, chassis, "Thermal")
+    for fan in _of(service, newer, "Fans") or _inside(older, "Fans"):
+        yield "fan", fan
+    metrics = _linked(service, newer, "ThermalMetrics") if newer else None
+    inlet = (metrics or {}).get("TemperatureSummaryCelsius", {})
+    if isinstance(inlet, dict) and isinstance(inlet.get("Intake"), dict):
+        yield "temperature", {"Name": "Inlet", **inlet["Intake"]}
+    yield from (("temperature", each) for each in _inside(older, "Temperatures"))
+    leaks = _linked(service, newer, "LeakDetection") if newer else None
+    yield from (("leak", each) for each in _of(service, leaks, "LeakDetectors"))
+
+
+FINDERS: tuple[Finder, ...] = (_power_parts, _thermal_parts)
+
+
+def _of(service: Redfish, owner: Document | None, name: str) -> list[Document]:
+    collection = _linked(service, owner, name) if owner else None
+    return [service.get(link) for link in _links(collection or {})]
+
+
+def _inside(owner: Document | None, name: str) -> list[Document]:
+    items = owner.get(name) if owner else None
+    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+
+
+def _power(service: Redfish, *path: str) -> float | None:
+    """A value of the chassis' power control, in watts."""
+    for one in _members(service, CHASSIS):
+        for control in _inside(_linked(service, one, "Power"), "PowerControl"):
+            value: Any = control
+            for name in path:
+                value = value.get(name) if isinstance(value, dict) else None
+            if number(value) is not None:
+                return number(value)
+        metrics = _linked(service, one, "EnvironmentMetrics") or {}
+        sensor = metrics.get("PowerLimitWatts" if len(path) > 1 else "PowerWatts")
+        value = sensor.get("SetPoint", sensor.get("Reading")) if isinstance(sensor, dict) else None
+        if number(value) is not None:
+            return number(value)
+    return None

@@ -1,0 +1,74 @@
+"""The settings of a host's BMC: each is a setting of its own, `bmc.user`, so that a host may take
+some from its group.
+
+A password is never part of an inventory, only where it is. No message shows the value.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from nodevet.model import Bmc
+
+PREFIX = "bmc."
+SECRET = "bmc.password"  # noqa: S105 (the name of a setting)
+HOST = "%h"  # in an address: the host's name, as in ssh_config
+WHERE = "must say where the password is: {file: PATH}, {env: NAME} or {command: [PROGRAM, ...]}"
+MOST_WORDS = 64  # of a command
+
+Validate = Callable[[Any], Any]
+
+
+def validators(
+    text: Validate, address: Validate, port: Validate, path: Validate, truth: Validate
+) -> Mapping[str, Validate]:
+    """The validators of a BMC's settings, from those of other settings."""
+
+    def kind(value: Any) -> str:
+        if value not in ("redfish", "ipmi"):
+            raise ValueError("must be redfish or ipmi")
+        return str(value)
+
+    def bmc_address(value: Any) -> str:
+        address(text(value).replace(HOST, "h"))
+        return str(value)
+
+    def user(value: Any) -> str:
+        name = str(text(value))
+        if not name or len(name) > 255 or not name.isprintable() or name[0] == "-" or ":" in name:
+            raise ValueError("must be a user name of the BMC")
+        return name
+
+    def password(value: Any) -> tuple[str, Any]:
+        if not isinstance(value, Mapping) or len(value) != 1:
+            raise ValueError(WHERE)
+        ((source, where),) = value.items()
+        if source == "file":
+            return "file", path(where)
+        if source == "env" and isinstance(where, str) and where.isidentifier():
+            return "env", where
+        words = where if isinstance(where, list) else ()
+        if source == "command" and 0 < len(words) <= MOST_WORDS and all(map(_is_word, words)):
+            return "command", tuple(words)
+        raise ValueError(WHERE)
+
+    return {
+        "bmc.kind": kind,
+        "bmc.address": bmc_address,
+        "bmc.port": port,
+        "bmc.user": user,
+        SECRET: password,
+        "bmc.ca": path,
+        "bmc.insecure": truth,
+    }
+
+
+def _is_word(word: object) -> bool:
+    return isinstance(word, str) and bool(word) and word.isprintable()
+
+
+def bmc_of(name: str, values: Mapping[str, Any]) -> Bmc | None:
+    """The BMC of a host from its settings; None if it has none."""
+    own = {key.removeprefix(PREFIX): value for key, value in values.items() if PREFIX in key}
+    if not own:
+        return None
+    return Bmc(**{**own, "address": own["address"].replace(HOST, name)})

@@ -1,0 +1,67 @@
+"""What is wrong with the BMCs of hosts, once the settings of their groups are theirs."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from nodevet.base.problems import Problem
+from nodevet.base.trust import distrust
+from nodevet.inventory.bmc import HOST, PREFIX, SECRET
+from nodevet.inventory.entries import HostEntry, Setting
+
+STDIN = "<stdin>"
+NEEDED = ("kind", "address", "user", "password")
+OF_REDFISH = ("ca", "insecure")
+Found = tuple[str, str, str]  # the setting at fault, what is wrong, and what to do
+
+
+def bmc_problems(entries: Iterable[HostEntry]) -> list[Problem]:
+    """One problem for each host whose settings do not make a BMC, or the BMC of another host."""
+    problems, owners = [], dict[tuple[Any, ...], str]()
+    for entry in entries:
+        own = {key: setting for key, setting in entry.settings.items() if key.startswith(PREFIX)}
+        if not own:
+            continue
+        found = _problem({key: one.value for key, one in own.items()})
+        found = found or _command_problem(own[SECRET]) or _shared(entry.name, own, owners)
+        if found:
+            key, text, advice = found
+            place = own.get(key) or next(iter(own.values()))
+            problems.append(Problem(place.where, key, f"{entry.name}: {text}", advice))
+    return problems
+
+
+def _shared(
+    name: str, own: Mapping[str, Setting], owners: dict[tuple[Any, ...], str]
+) -> Found | None:
+    address = own["bmc.address"].value.replace(HOST, name)
+    port = own["bmc.port"].value if "bmc.port" in own else None
+    owner = owners.setdefault((address, port), name)
+    if owner == name:
+        return None
+    advice = f"give each its own; {HOST} in it stands for the host's name"
+    return "bmc.address", f"its BMC has the address of {owner}'s", advice
+
+
+def _command_problem(secret: Setting) -> Found | None:
+    """A file that names a command to run must be in no other user's hands."""
+    file = getattr(secret.where, "file", "")
+    if secret.value[0] != "command" or file == STDIN:
+        return None
+    if why := distrust(Path(file)):
+        return SECRET, f"names a command, and {why}", "make it writable for you alone"
+    return None
+
+
+def _problem(values: Mapping[str, Any]) -> Found | None:
+    missing = [name for name in NEEDED if PREFIX + name not in values]
+    if missing:
+        advice = "add it here, or to a group of the host"
+        return "bmc", f"its BMC lacks {', '.join(missing)}", advice
+    if values["bmc.kind"] == "ipmi":
+        for name in OF_REDFISH:
+            if PREFIX + name in values:
+                return PREFIX + name, f"{name} is for redfish: IPMI has no TLS", "remove it"
+    if values.get("bmc.insecure") and "bmc.ca" in values:
+        return "bmc.insecure", "the certificate is not verified, so ca has no use", "keep one"
+    return None

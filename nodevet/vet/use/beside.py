@@ -1,0 +1,68 @@
+"""Join the visits of nodes with what a feature reads of them elsewhere, at the same time.
+
+A feature with a `beside.py` has `SECTION`, the section of the evidence that it fills, `has(host)`,
+`begin(hosts, end)`, which reads in the background (nodevet.bmc.use.Readings), and `joined(visit,
+section)`.
+"""
+
+import math
+import time
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
+from types import ModuleType
+
+from nodevet.base.features import feature_modules
+from nodevet.fleet import Options, Visit, visit
+from nodevet.model import Host, Status
+from nodevet.vet.use.asks import sections_of
+from nodevet.vet.use.context import VetContext
+
+MOST_WAITING = 256
+"""Visits whose evidence waits for its other half; with more, no further visit is taken."""
+
+
+def visit_beside(hosts: Sequence[Host], options: Options, context: VetContext) -> Generator[Visit]:
+    """As nodevet.fleet.visit. A visit waits for the other reading of its own host; one of a host
+    without such a reading waits for nothing."""
+    end = math.inf if options.within is None else time.monotonic() + options.within
+    visits = visit(hosts, options)
+    if all(host.bmc is None for host in hosts):
+        return visits  # a run without BMCs imports no feature for them
+    read = sections_of(context)
+    for feature in feature_modules("beside"):
+        asked = read is None or feature.SECTION in read
+        visits = _joined(visits, hosts, feature, end, asked=asked)
+    return visits
+
+
+def _joined(
+    visits: Generator[Visit], hosts: Sequence[Host], feature: ModuleType, end: float, *, asked: bool
+) -> Generator[Visit]:
+    """`end`: of the whole run, by time.monotonic(). `asked`: whether a baseline judges the section;
+    else it only explains a lost host."""
+    by_name = {host.name: host for host in hosts}
+    readings = feature.begin(hosts if asked else (), end)
+    waiting: dict[str, Visit] = {}
+
+    def ready() -> Iterator[Visit]:
+        for name in waiting.keys() & readings.done.keys():
+            yield feature.joined(waiting.pop(name), readings.done.pop(name))
+
+    with closing(visits):
+        for one in visits:
+            is_lost = one.evidence is None and one.status is not Status.INTERRUPTED
+            if feature.has(by_name[one.host]) and (is_lost or (asked and one.evidence)):
+                waiting[one.host] = one
+            else:
+                yield one
+            readings.take()
+            yield from ready()
+            while asked and len(waiting) > MOST_WAITING:
+                readings.take(wait=True)
+                yield from ready()
+    if not asked:
+        readings = feature.begin([by_name[name] for name in waiting], end)
+    yield from ready()
+    while waiting:
+        readings.take(wait=True)
+        yield from ready()

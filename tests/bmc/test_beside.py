@@ -1,0 +1,148 @@
+"""`nodevet check` and `nodevet bmc show`: this machine and a lost host, with real BMC software."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+from bmcs import PASSWORD, entry, free_port, log
+
+from nodevet.bmc.use import PARALLEL, Readings
+from nodevet.model import Host
+
+pytestmark = pytest.mark.timeout(600)
+BASELINE = "nodevet: 1\nexpect: {bmc_sensors: {}, bmc_events: {}}\n"
+OTHER = "nodevet: 1\nexpect: {uptime: {minimum_s: 1}}\n"
+
+
+def settings(bmc, **changed):
+    fields = {name: getattr(bmc, name) for name in ("kind", "address", "port", "user")}
+    more = {"ca": bmc.ca} if bmc.ca else {}
+    return {**fields, **more, "password": {bmc.password[0]: bmc.password[1]}, **changed}
+
+
+@pytest.fixture
+def nodevet(tmp_path):
+    """Runs nodevet with these hosts; returns its exit code and output, which holds no password."""
+
+    def run(*words, hosts, baseline=BASELINE):
+        (tmp_path / "fleet.yaml").write_text(json.dumps({"nodevet": 1, "hosts": hosts}))
+        (tmp_path / "site.yaml").write_text(baseline)
+        done = subprocess.run(
+            [sys.executable, "-m", "nodevet", *words, "-i", "fleet.yaml"],
+            cwd=tmp_path,
+            env={**os.environ, "HOME": str(tmp_path), "COLUMNS": "100"},
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert PASSWORD not in done.stdout + done.stderr
+        return done
+
+    return run
+
+
+@pytest.fixture
+def check(nodevet):
+    """The hosts of a run by name, as its JSON has them."""
+
+    def run(hosts, baseline=BASELINE):
+        words = ("check", "-b", "site.yaml", "--format", "json", "--all", "--store", "none")
+        done = nodevet(*words, "--parallel", "4", hosts=hosts, baseline=baseline)
+        return {host["host"]: host for host in json.loads(done.stdout)["hosts"]}
+
+    return run
+
+
+def findings(host, check_id):
+    return [
+        (found["verdict"], found.get("actual") or found.get("why"))
+        for found in host["findings"]
+        if found["check"] == check_id
+    ]
+
+
+def lost(tmp_path, bmc):
+    (tmp_path / "known_hosts").touch()
+    port = free_port(socket.SOCK_STREAM)
+    known_hosts = str(tmp_path / "known_hosts")
+    return {"address": "127.0.0.1", "port": port, "known_hosts": known_hosts, "bmc": settings(bmc)}
+
+
+def test_a_check_judges_what_the_bmc_says(check, redfish):
+    redfish.say(log(entry(1, "Critical", "PSU 1 lost AC")))
+    (host,) = check({"@local": {"bmc": settings(redfish.bmc)}}).values()
+    assert findings(host, "bmc_sensors") == [("ok", None)]
+    assert findings(host, "bmc_events") == [("fail", "PSU 1 lost AC")]
+
+
+def test_a_bmc_that_refuses_the_password_is_unknown(check, redfish):
+    wrong = settings(redfish.bmc, user="nobody")
+    (host,) = check({"@local": {"bmc": wrong}}).values()
+    why = "BMC 127.0.0.1: it refuses the user or the password (HTTP 401)"
+    assert findings(host, "bmc_sensors") == [("unknown", why)]
+    assert findings(host, "bmc_events") == [("unknown", why)]
+
+
+def test_a_host_without_a_bmc(check):
+    (host,) = check({"@local": {}}).values()
+    why = "the inventory names no BMC for it"
+    assert findings(host, "bmc_sensors") == [("not_applicable", why)]
+
+
+@pytest.mark.parametrize("baseline", [BASELINE, OTHER])
+def test_the_row_of_a_lost_host_says_whether_it_has_power(check, ipmi, tmp_path, baseline):
+    """Whether or not the baseline asks for the BMC."""
+    hosts = {"gpu1": lost(tmp_path, ipmi.bmc)}
+    host = check(hosts, baseline)["gpu1"]
+    assert (host["status"], host["why"].split("; ")[-1]) == (
+        "unreachable",
+        "its BMC says that the power is on",
+    )
+
+
+def test_a_baseline_that_does_not_ask_reads_no_bmc(check, redfish):
+    log = redfish.folder / "emulator.log"
+    before = log.read_text().count("GET ")
+    (host,) = check({"@local": {"bmc": settings(redfish.bmc)}}, OTHER).values()
+    assert host["status"] == "vetted"
+    assert log.read_text().count("GET ") == before
+
+
+def test_a_bmc_is_not_read_longer_than_the_run_may_take(redfish):
+    redfish.breaks("slow 30")
+    hosts = [Host(name=f"gpu{number}", bmc=redfish.bmc) for number in range(PARALLEL + 1)]
+    readings = Readings(hosts, time.monotonic() + 1)
+    while len(readings.done) < len(hosts):
+        readings.take(wait=True)
+    assert {section["status"] for section in readings.done.values()} == {"timeout"}
+
+
+def test_show(nodevet, redfish, ipmi):
+    redfish.say(log(entry(1, "Critical", "PSU \x1b[31m 1 lost AC", 90), entry(2, "OK", "On")))
+    hosts = {"gpu1": {"bmc": settings(redfish.bmc)}, "gpu2": {"bmc": settings(ipmi.bmc)}}
+    done = nodevet("bmc", "show", hosts=hosts)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("2 BMCs\n")
+    assert r"PSU \x1b[31m 1 lost AC" in done.stdout and "90 min ago" in done.stdout
+    document = json.loads(nodevet("bmc", "show", "--format", "json", hosts=hosts).stdout)
+    assert document["kind"] == "bmc"
+    assert {name: host["data"]["power"] for name, host in document["hosts"].items()} == {
+        "gpu1": "on",
+        "gpu2": "on",
+    }
+
+
+def test_show_what_was_not_read(nodevet, redfish):
+    hosts = {
+        "gpu1": {"bmc": settings(redfish.bmc, port=free_port(socket.SOCK_STREAM))},
+        "gpu2": {},
+    }
+    done = nodevet("bmc", "show", hosts=hosts)
+    assert done.returncode == 3
+    assert "2 BMCs · 2 not read" in done.stdout
+    assert "BMC 127.0.0.1: Connection refused" in done.stdout
+    assert "the inventory names no BMC for it" in done.stdout

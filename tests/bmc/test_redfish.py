@@ -1,0 +1,194 @@
+"""What is read of a Redfish service: sushy-tools' emulator, with the resources that it lacks."""
+
+import pytest
+from bmcs import LOGS, MANAGER, SYSTEM, entry, link, log, members
+
+SEL = f"{LOGS}/SEL".removeprefix("/redfish/v1")
+CHASSIS = "/redfish/v1/Chassis/15693887-7984-9484-3272-842188918912"
+
+
+@pytest.fixture
+def data(redfish, read):
+    """The data that is read if the emulator has these resources, too."""
+
+    def of(resources):
+        redfish.say(resources)
+        section = read(redfish.bmc)
+        assert section["status"] == "ok", section
+        return section["data"]
+
+    return of
+
+
+def test_what_the_emulator_has(data, redfish):
+    found = data({})
+    assert (found["kind"], found["power"], found["firmware"]) == ("redfish", "on", "1.00")
+    assert found["inlet_c"] == 25.0
+    assert found["boot_override"] == "Continuous Hdd"
+    assert found["errors"] == {"events": "it has no log of hardware events"}
+    kinds = {part["kind"]: part for part in found["parts"]}
+    assert kinds["fan"]["health"] == "ok" and kinds["fan"]["reading"] > 0
+    (redfish.folder / "power").write_text("0\n")
+    try:
+        assert data({})["power"] == "off"
+    finally:
+        (redfish.folder / "power").write_text("1\n")
+
+
+def test_events(data):
+    found = data(
+        log(
+            entry(1, "Critical", "PSU 1 lost AC", 60),
+            entry(2, "OK", "Power on", 1),
+            entry(3, "Critical", "Fan 3\x1b[2J failed\r\nhost gpu9: ok", 5),
+            entry(4, "Warning", "Fan 4", 2, Resolved=True),
+            {"Id": "5", "Message": "no time, no severity"},
+        )
+    )
+    events = found["events"]
+    assert found["events_found"] == 5
+    assert [event["id"] for event in events] == [f"{SEL}/{number}" for number in (3, 1, 2, 4, 5)]
+    assert events[0]["text"] == r"Fan 3\x1b[2J failed\r\nhost gpu9: ok"
+    assert [event["age_s"] for event in events] == [300, 3600, 60, 120, None]
+    assert [event["severity"] for event in events] == ["critical", "critical", "ok", "warning", ""]
+    assert [event["ended"] for event in events] == [False, False, False, True, False]
+
+
+def test_further_pages_of_a_log_are_read(data):
+    resources = log(
+        entry(1, "OK", "old"),
+        **{"Members@odata.count": 2, "Members@odata.nextLink": f"{LOGS}/SEL/Page2"},
+    )
+    resources[f"{LOGS}/SEL/Page2"] = {"Members": [entry(2, "Critical", "new")]}
+    assert [event["id"] for event in data(resources)["events"]] == [f"{SEL}/2", f"{SEL}/1"]
+
+
+def test_a_log_that_is_not_shown_whole_is_unknown(data):
+    found = data(log(entry(1, "OK", "old"), **{"Members@odata.count": 500}))
+    assert found["events"] is None
+    assert found["errors"]["events"] == "1 of 500 entries of its log were read"
+
+
+def test_a_clock_that_was_never_set_gives_no_age(data):
+    resources = log(entry(1, "Critical", "x"))
+    resources[MANAGER] = {"DateTime": "1970-01-01T00:10:00Z"}
+    assert data(resources)["events"][0]["age_s"] is None
+
+
+def test_newer_resources(data):
+    power, thermal = f"{CHASSIS}/PowerSubsystem", f"{CHASSIS}/ThermalSubsystem"
+    found = data(
+        {
+            CHASSIS: {
+                "PowerSubsystem": link(power),
+                "ThermalSubsystem": link(thermal),
+                "EnvironmentMetrics": link(f"{CHASSIS}/EnvironmentMetrics"),
+            },
+            power: {
+                "PowerSupplies": link(f"{power}/PowerSupplies"),
+                "PowerSupplyRedundancy": [{"Name": "N+1", "Status": {"Health": "Warning"}}],
+            },
+            f"{power}/PowerSupplies": members(
+                f"{power}/PowerSupplies/0", f"{power}/PowerSupplies/1"
+            ),
+            f"{power}/PowerSupplies/0": {"Name": "PSU", "Status": {"Health": "OK"}},
+            f"{power}/PowerSupplies/1": {
+                "Name": "PSU",
+                "Status": {"Health": "Critical", "State": "UnavailableOffline"},
+            },
+            thermal: {
+                "Fans": link(f"{thermal}/Fans"),
+                "ThermalMetrics": link(f"{thermal}/ThermalMetrics"),
+                "LeakDetection": link(f"{thermal}/LeakDetection"),
+            },
+            f"{thermal}/Fans": members(f"{thermal}/Fans/0", f"{thermal}/Fans/1"),
+            f"{thermal}/Fans/0": {
+                "Name": "Fan 0",
+                "SpeedPercent": {"Reading": 42},
+                "Status": {"Health": "OK", "State": "Enabled"},
+            },
+            f"{thermal}/Fans/1": {"Name": "Fan 1", "Status": {"State": "Absent"}},
+            f"{thermal}/ThermalMetrics": {"TemperatureSummaryCelsius": {"Intake": {"Reading": 23}}},
+            f"{thermal}/LeakDetection": {"LeakDetectors": link(f"{thermal}/Leaks")},
+            f"{thermal}/Leaks": members(f"{thermal}/Leaks/0"),
+            f"{thermal}/Leaks/0": {"Name": "Tray", "DetectorState": "Critical"},
+            f"{CHASSIS}/EnvironmentMetrics": {
+                "PowerWatts": {"Reading": 6400},
+                "PowerLimitWatts": {"SetPoint": 8000},
+            },
+        }
+    )
+    shown = [(part["kind"], part["name"], part["health"]) for part in found["parts"]]
+    assert shown == [
+        ("psu", "PSU", "ok"),
+        ("psu", "PSU #2", "critical"),
+        ("redundancy", "N+1", "warning"),
+        ("fan", "Fan 0", "ok"),
+        ("temperature", "Inlet", None),
+        ("leak", "Tray", "critical"),
+    ]
+    assert (found["inlet_c"], found["power_w"], found["power_limit_w"]) == (23.0, 6400.0, 8000.0)
+    assert found["parts_found"] == 6
+
+
+def test_parts_that_are_not_all_shown_are_unknown(data):
+    power = f"{CHASSIS}/PowerSubsystem"
+    found = data(
+        {
+            CHASSIS: {"PowerSubsystem": link(power)},
+            power: {"PowerSupplies": link(f"{power}/All")},
+            f"{power}/All": {"Members": [link(f"{power}/0")], "Members@odata.count": 2},
+            f"{power}/0": {"Name": "PSU 0", "Status": {"Health": "OK"}},
+        }
+    )
+    assert found["parts"] is None
+    assert found["errors"]["parts"] == "it shows 1 of 2 members of a collection"
+
+
+def test_older_power(data):
+    power = f"{CHASSIS}/Power"
+    found = data(
+        {
+            CHASSIS: {"Power": link(power)},
+            power: {
+                "PowerControl": [
+                    {"PowerConsumedWatts": 700, "PowerLimit": {"LimitInWatts": 1200}},
+                ],
+                "PowerSupplies": [{"Name": "PSU 1", "Status": {"Health": "Critical"}}],
+                "Redundancy": [{"Name": "PSUs", "Status": {"Health": "Critical"}}],
+            },
+        }
+    )
+    assert (found["power_w"], found["power_limit_w"]) == (700.0, 1200.0)
+    shown = [(part["kind"], part["health"]) for part in found["parts"][:2]]
+    assert shown == [("psu", "critical"), ("redundancy", "critical")]
+
+
+def test_the_board_of_the_gpus_is_not_the_node(redfish, read):
+    systems, board = "/redfish/v1/Systems", "/redfish/v1/Systems/HGX_Baseboard_0"
+    both = {systems: members(board, SYSTEM), board: {"Id": "HGX_Baseboard_0", "PowerState": "Off"}}
+    redfish.say(both)
+    assert read(redfish.bmc)["data"]["power"] == "on"
+    redfish.say({**both, board: {"Id": "Node2", "PowerState": "Off"}})
+    section = read(redfish.bmc)
+    assert section["status"] == "error"
+    assert "it has not one system but: Node2, " in section["why"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {SYSTEM: {"PowerState": None, "Boot": 7, "BootProgress": [], "Model": {"x": 1}}},
+        {CHASSIS: {"Thermal": 5, "Power": {"@odata.id": ["x"]}}},
+        {f"{CHASSIS}/Thermal": {"Fans": [1, None, {"Status": "x", "Reading": "fast"}]}},
+        {f"{CHASSIS}/Thermal": {"Temperatures": {"a": 1}, "Fans": [{"Reading": 1e400}]}},
+        {"/redfish/v1/Managers": {"Members": "x"}},
+    ],
+)
+def test_odd_values_are_unread(data, wrong):
+    assert data(wrong)["kind"] == "redfish"
+
+
+def test_a_link_leads_nowhere_else(data):
+    found = data({f"{SYSTEM}": {"LogServices": link("http://evil/redfish/v1")}})
+    assert "is not a path of Redfish" in found["errors"]["events"]

@@ -1,0 +1,135 @@
+"""The `bmc:` of a host: completed by its groups, refused with its place, never with a password."""
+
+import json
+
+import pytest
+
+BMC = "kind: redfish, address: '%h-bmc', user: vet, password: {env: BMC}"
+READ = "bmc=kind:redfish/address:{}/user:vet/password:('env', 'BMC')"
+WHERE = "must say where the password is: {file: PATH}, {env: NAME} or {command: [PROGRAM, ...]}"
+
+
+@pytest.fixture
+def fleet(folder):
+    def write(text):
+        (folder / "fleet.yaml").write_text(f"nodevet: 1\n{text}")
+        return ["fleet.yaml"]
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"hosts: {{x: {{bmc: {{{BMC}}}}}}}\n", [f"x {READ.format('x-bmc')}"]),
+        (
+            f"groups: {{g: {{hosts: 'x[1-2]', bmc: {{{BMC}}}}}}}\n",
+            [f"x1 {READ.format('x1-bmc')} g", f"x2 {READ.format('x2-bmc')} g"],
+        ),
+        (
+            f"defaults: {{bmc: {{{BMC}}}}}\nhosts: {{x: {{bmc: {{address: 10.0.0.9}}}}}}\n",
+            [f"x {READ.format('10.0.0.9')}"],
+        ),
+        (
+            "hosts: {x: {bmc: {kind: ipmi, address: b, port: 9623, user: ADMIN, "
+            "password: {command: [pass, show, bmc]}}}}\n",
+            [
+                "x bmc=kind:ipmi/address:b/port:9623/user:ADMIN/"
+                "password:('command', ('pass', 'show', 'bmc'))"
+            ],
+        ),
+        (
+            f"hosts: {{x: {{bmc: {{{BMC}, insecure: true}}}}}}\n",
+            [f"x {READ.format('x-bmc')}/insecure:True"],
+        ),
+    ],
+)
+def test_reads(hosts, fleet, text, expected):
+    assert hosts(files=fleet(text)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("kind: ilo", "3:19: hosts.x.bmc.kind: must be redfish or ipmi, not ilo"),
+        ("kinds: ipmi", "3:13: hosts.x.bmc.kinds: unknown key; did you mean kind?"),
+        (
+            "address: '-b'",
+            "3:22: hosts.x.bmc.address: a host name or address must not begin with a dash: "
+            "ssh would take it for an option, not -b",
+        ),
+        ("user: 'a:b'", "3:19: hosts.x.bmc.user: must be a user name of the BMC, not a:b"),
+        ("port: 0", "3:19: hosts.x.bmc.port: must be between 1 and 65535, not 0"),
+        (
+            "kind: ipmi",
+            "3:13: bmc: x: its BMC lacks address, user, password; "
+            "add it here, or to a group of the host",
+        ),
+        (
+            f"{BMC}, ca: /c, insecure: true",
+            "3:88: bmc.insecure: x: the certificate is not verified, so ca has no use; keep one",
+        ),
+        (
+            "kind: ipmi, ca: /c, address: b, user: u, password: {env: B}",
+            "3:25: bmc.ca: x: ca is for redfish: IPMI has no TLS; remove it",
+        ),
+    ],
+)
+def test_refuses(problems, fleet, text, problem):
+    told = problems(files=fleet(f"hosts:\n  x: {{bmc: {{{text}}}}}\n"))
+    assert told == [f"fleet.yaml:{problem}"]
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "hunter2",
+        "{text: hunter2}",
+        "{env: hunter-2}",
+        "{command: hunter2}",
+        "{env: A, file: hunter2}",
+        "[hunter2]",
+    ],
+)
+def test_a_password_in_the_inventory_is_refused_and_not_shown(problems, fleet, secret):
+    text = f"hosts:\n  x: {{bmc: {{password: {secret}}}}}\n"
+    (told,) = problems(files=fleet(text))
+    assert told == f"fleet.yaml:3:23: hosts.x.bmc.password: {WHERE}"
+
+
+def test_two_hosts_with_one_bmc_are_refused(problems, fleet):
+    text = f"defaults: {{bmc: {{{BMC}}}}}\nhosts: {{x,y: {{bmc: {{address: b}}}}}}\n".replace(
+        "x,y", "'x,y'"
+    )
+    (told,) = problems(files=fleet(text))
+    assert "bmc.address: y: its BMC has the address of x's" in told
+
+
+def test_a_file_that_others_may_write_runs_no_command(problems, fleet, folder):
+    files = fleet(f"hosts: {{x: {{bmc: {{{BMC.replace('env: BMC', 'command: [id]')}}}}}}}\n")
+    (folder / "fleet.yaml").chmod(0o666)
+    (told,) = problems(files=files)
+    assert "bmc.password: x: names a command, and " in told
+    assert "can be written by everyone" in told
+
+
+def test_ansible_and_pyinfra(hosts, problems, folder):
+    variables = {
+        "nodevet_bmc_kind": "redfish",
+        "nodevet_bmc_address": "%h-bmc",
+        "nodevet_bmc_user": "vet",
+        "nodevet_bmc_password": {"env": "BMC"},
+        "nodevet_bmc_port": "8443",
+    }
+    read = READ.replace("/user", "/port:8443/user").format("x-bmc")
+
+    def ansible(**more):
+        document = {"all": {"hosts": ["x"]}, "_meta": {"hostvars": {"x": variables | more}}}
+        (folder / "i.json").write_text(json.dumps(document))
+        return ["i.json"]
+
+    assert hosts(files=ansible()) == [f"x {read}"]
+    told = problems(files=ansible(nodevet_bmc_password="hunter2"))
+    assert told and "hunter2" not in "".join(told)
+    (folder / "i.py").write_text(f"g = [('x', {variables | {'nodevet_bmc_port': 8443}!r})]\n")
+    assert hosts(files=["i.py"]) == [f"x {read} g,i"]
