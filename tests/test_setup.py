@@ -59,7 +59,9 @@ def test_what_python_calls_is_listed(folder: str) -> None:
     assert {pair for pair in found if pair[0] not in NAMES | NOT_HERE} == set()
 
 
-@pytest.mark.parametrize("file", ["Makefile", ".ci/run", ".ci/setup", ".ci/fresh"])
+@pytest.mark.parametrize(
+    "file", ["Makefile", ".ci/run", ".ci/setup", ".ci/other-slurm", ".ci/fresh"]
+)
 def test_what_the_scripts_call_is_listed(file: str) -> None:
     code = re.sub(r"(?m)(^| )#.*", "", (REPO / file).read_text())
     text = re.sub(r"'[^']*'|echo \"[^\"]*\"|<<END\n.*?\nEND", "''", code, flags=re.S)

@@ -11,7 +11,9 @@ OUT = frozenset({"down", "fail", "failing", "error"})
 WORKING = frozenset({"allocated", "mixed", "completing"})
 KEY = re.compile(r"(?:^| )(NodeName|State|CPUAlloc|Partitions)=(\S*)")
 REBOOTING = frozenset({"reboot", "reboot_requested", "reboot_issued"})
+MAINTENANCE = frozenset({"maint", "maintenance"})
 STAMP = re.compile(r" \[([^\]@ ]+)@([0-9T:-]{19})\]")  # who gave a reason, and when
+ENDED = re.compile(r"\s*\Z| \w+=")  # what follows the stamp: nothing, or the next key
 REBOOTED = re.compile(r"(?: : reboot (?:issued|complete))+$")  # Slurm adds it to a reason
 
 
@@ -34,7 +36,12 @@ class ControllerNode(NamedTuple):
     @property
     def is_out(self) -> bool:
         """Whether it takes no further job, for any reason."""
-        return self.is_drained or not OUT.isdisjoint(self.states)
+        return self.is_drained or self.is_maintained or not OUT.isdisjoint(self.states)
+
+    @property
+    def is_maintained(self) -> bool:
+        """Whether it is in a maintenance reservation now."""
+        return not MAINTENANCE.isdisjoint(self.states)
 
     @property
     def is_rebooting(self) -> bool:
@@ -53,8 +60,10 @@ class ControllerNode(NamedTuple):
 
     @property
     def is_foreign(self) -> bool:
-        """Whether someone else has given a reason that must stay."""
-        return bool(self.reason) and self.own is None and not self.hides_reason
+        """Whether someone else has given a reason that must stay. The reason of a node in service
+        is over: Slurm 24.11 keeps it when the node is resumed."""
+        is_held = self.is_drained or self.is_rebooting or not OUT.isdisjoint(self.states)
+        return is_held and bool(self.reason) and self.own is None and not self.hides_reason
 
 
 def parse_nodes(text: str) -> dict[str, ControllerNode]:
@@ -74,6 +83,8 @@ def _node(row: str) -> ControllerNode:
     values = dict(KEY.findall(head))
     states = states_of(values.get("State", ""))
     stamp = STAMP.search(rest)
+    if stamp and not ENDED.match(rest, stamp.end()):
+        stamp = None  # it is a part of the reason, which has further words or lines
     reason = rest[: stamp.start()] if stamp else rest.strip()
     return ControllerNode(
         name=values["NodeName"],

@@ -25,7 +25,7 @@ MORE = "..."
 LONGEST = 200  # characters of a reason
 LONGEST_PART = 140
 RUN = r"local|plan-[A-Za-z0-9]{8,16}|[0-9]{8}T[0-9]{6}\.[0-9]{3}Z-[0-9a-f]{8}"
-FORM = re.compile(f"nodevet:({RUN}) (.+)")
+FORM = re.compile(rf"nodevet:({RUN}) ([^\[\]]+)")  # one_line leaves no bracket in it
 CHECK = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 MARKS = str.maketrans({'"': "'", "`": "'"} | dict.fromkeys("$\\|[]&", "?"))
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import other_slurm
 import pytest
-import slurm_of_root
 
 from nodevet.base.printable import last_line
 
@@ -63,7 +63,8 @@ class Slurm:
         self._daemons = [self._start("slurmctld"), self._start("slurmd")]
         end = time.monotonic() + STARTING
         while self.says("sinfo", "-h", "-n", host, "-o", "%t") != "idle":
-            if time.monotonic() > end:
+            has_ended = any(daemon.poll() is not None for daemon in self._daemons)
+            if has_ended or time.monotonic() > end:
                 self.stop()
                 logs = (last_line(log.read_bytes()) for log in folder.glob("*.log"))
                 raise NoSlurmError("; ".join(logs))
@@ -106,10 +107,11 @@ def _free_ports(count: int) -> list[int]:
     return ports
 
 
-def copy_programs(root: Path) -> None:
-    """Put this machine's Slurm under another root of the same Debian: a simulated node's."""
-    if slurm_of_root.ROOT:
-        raise NoSlurmError("Slurm of another Debian does not run on simulated nodes")
+def copy_programs(root: Path, *, other: bool = False) -> None:
+    """Put this machine's Slurm, or `other_slurm`, under the root of a simulated node."""
+    if other:
+        other_slurm.copy_to_node(root)
+        return
     for name in ("slurmctld", "slurmd", "slurmstepd", "scontrol", "sinfo"):
         found = shutil.which(name)
         if found is None:
@@ -126,11 +128,13 @@ def copy_programs(root: Path) -> None:
 
 
 @contextmanager
-def running_slurm(folder: Path, more: str = "") -> Iterator[Slurm]:
-    """A Slurm that runs meanwhile. Skips the test where none starts."""
+def running_slurm(folder: Path, more: str = "", *, must: bool = False) -> Iterator[Slurm]:
+    """A Slurm that runs meanwhile. Skips the test where none starts, unless one must."""
     try:
         slurm = Slurm(folder, more)
     except NoSlurmError as error:
+        if must:
+            raise
         pytest.skip(f"this machine starts no Slurm: {error}")
     try:
         yield slurm

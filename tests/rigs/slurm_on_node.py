@@ -21,10 +21,10 @@ sinfo -h -o %t
 """
 
 
-def start_slurm(fleet: SimulatedFleet, node: str) -> None:
+def start_slurm(fleet: SimulatedFleet, node: str, *, other: bool) -> None:
     """Start it; the test is skipped if this machine has none to copy."""
     try:
-        copy_programs(Path("/proc", str(leader(fleet.name, node)), "root"))
+        copy_programs(Path("/proc", str(leader(fleet.name, node)), "root"), other=other)
     except NoSlurmError as error:
         pytest.skip(f"this machine starts no Slurm: {error}")
     conf = CONF.format(host=node, folder="/srv/slurm", address="127.0.0.1", ports=(6817, 6818))

@@ -1,4 +1,8 @@
-"""nodevet beside a real Slurm of this machine, which the tests of one module share."""
+"""nodevet beside a real Slurm, which the tests of one module share: the one of this machine.
+
+The mark `other_slurm` runs a test also beside the Slurm of another Debian: see other_slurm.py in
+tests/rigs. NODEVET_SLURM_ROOT runs all tests beside that one alone.
+"""
 
 import os
 import subprocess
@@ -6,8 +10,8 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import other_slurm
 import pytest
-import slurm_of_root
 from far_processes import wait_for
 from one_machine_slurm import Slurm, running_slurm
 
@@ -17,13 +21,32 @@ FAIL = "nodevet: 1\nexpect: {disk_space: 99.9%}\n"
 Nodevet = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _slurm_of_root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Put the programs of NODEVET_SLURM_ROOT first."""
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Two runs of a test with the mark `other_slurm`."""
+    if other_slurm.NAMED:
+        chosen = ["other"]
+    else:
+        is_both = metafunc.definition.get_closest_marker("other_slurm")
+        chosen = ["own", "other"] if is_both else ["own"]
+    if "is_other" in metafunc.fixturenames and chosen != ["own"]:
+        metafunc.parametrize("is_other", chosen, indirect=True, scope="module")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def is_other(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[bool]:
+    """Whether it is the Slurm of another Debian; its programs are the first of PATH then."""
+    if getattr(request, "param", "own") == "own":
+        yield False
+        return
+    if why := other_slurm.missing():
+        pytest.skip(f"this machine starts no Slurm of another Debian: {why}")
+    folder = tmp_path_factory.mktemp("programs")
+    other_slurm.write_programs(folder)
     with pytest.MonkeyPatch.context() as patch:
-        if path := slurm_of_root.programs(tmp_path_factory.mktemp("programs")):
-            patch.setenv("PATH", path)
-        yield
+        patch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+        yield True
 
 
 @pytest.fixture(scope="module")
@@ -33,8 +56,8 @@ def more() -> str:
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory, more: str) -> Iterator[Slurm]:
-    with running_slurm(tmp_path_factory.mktemp("slurm"), more) as slurm:
+def running(tmp_path_factory: pytest.TempPathFactory, more: str, is_other: bool) -> Iterator[Slurm]:
+    with running_slurm(tmp_path_factory.mktemp("slurm"), more, must=is_other) as slurm:
         yield slurm
 
 
@@ -50,7 +73,7 @@ def slurm(running: Slurm) -> Slurm:
 
 
 @pytest.fixture
-def nodevet(running: Slurm, tmp_path: Path) -> Nodevet:
+def nodevet(running: Slurm, is_other: bool, tmp_path: Path) -> Nodevet:
     """Runs a command as slurmd does, with a state of its own."""
 
     def run(*words: str | Path, **variables: str) -> "subprocess.CompletedProcess[str]":
@@ -58,7 +81,7 @@ def nodevet(running: Slurm, tmp_path: Path) -> Nodevet:
             "SLURM_CONF": str(running.conf),
             "SLURMD_NODENAME": running.node,
             "XDG_STATE_HOME": str(tmp_path / "state"),
-            **({"PATH": os.environ["PATH"]} if slurm_of_root.ROOT else {}),
+            **({"PATH": os.environ["PATH"]} if is_other else {}),
             **variables,
         }
         return subprocess.run(

@@ -111,6 +111,7 @@ def run(nodevet: Nodevet, verb: str, *words: str) -> "subprocess.CompletedProces
     return done
 
 
+@pytest.mark.other_slurm
 def test_what_fails_is_drained_and_what_others_drained_is_left(
     cluster: Slurm, nodevet: Nodevet, save: Callable[..., str]
 ) -> None:
@@ -136,6 +137,7 @@ def test_what_fails_is_drained_and_what_others_drained_is_left(
     assert (again.returncode, "0 nodes drained" in again.stdout) == (0, True)
 
 
+@pytest.mark.other_slurm
 def test_a_limit_leaves_nodes_in_service(
     cluster: Slurm, nodevet: Nodevet, save: Callable[..., str]
 ) -> None:
@@ -149,6 +151,7 @@ def test_a_limit_leaves_nodes_in_service(
     assert "--max-drain is reached" in few.stdout
 
 
+@pytest.mark.other_slurm
 def test_what_is_repaired_is_resumed_and_nothing_else(
     cluster: Slurm, nodevet: Nodevet, save: Callable[..., str]
 ) -> None:

@@ -40,6 +40,7 @@ def site(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.other_slurm
 def test_a_failure_drains_at_once_and_its_reason_says_what_differs(
     slurm: Slurm, nodevet: Nodevet, site: Path
 ) -> None:
@@ -60,6 +61,7 @@ def test_unknown_drains_after_some_looks_in_a_row(
     assert reason(slurm).startswith("nodevet:local persistence_mode unknown: ")
 
 
+@pytest.mark.other_slurm
 @pytest.mark.parametrize("foreign", ["bad PSU", "slurm-operator: cordoned", "nodevet: ask Ann"])
 def test_the_reason_of_someone_else_stays(
     slurm: Slurm, nodevet: Nodevet, site: Path, foreign: str
@@ -71,12 +73,26 @@ def test_the_reason_of_someone_else_stays(
     assert shown(slurm).partition("Reason=")[2] == before
 
 
+@pytest.mark.other_slurm
+def test_a_reason_that_outlives_its_drain_keeps_no_failing_node_in_service(
+    slurm: Slurm, nodevet: Nodevet, site: Path
+) -> None:
+    """Slurm 24.11 keeps the reason of a node that is resumed."""
+    drain(slurm, "bad PSU")
+    slurm.says("scontrol", "update", f"NodeName={slurm.node}", "State=RESUME")
+    wait_for(lambda: "State=IDLE " in shown(slurm))
+    assert nodevet("slurm", "health", "-b", site).returncode == 1
+    assert OURS.fullmatch(reason(slurm))
+
+
+@pytest.mark.other_slurm
 def test_a_prolog_error_of_slurm_is_replaced(slurm: Slurm, nodevet: Nodevet, site: Path) -> None:
     drain(slurm, "Prolog error")
     nodevet("slurm", "health", "-b", site)
     assert OURS.fullmatch(reason(slurm))
 
 
+@pytest.mark.other_slurm
 def test_nothing_is_drained_while_jobs_run(slurm: Slurm, nodevet: Nodevet, site: Path) -> None:
     slurm.says("sbatch", "-o", os.devnull, "--wrap", "sleep 300")
     wait_for(lambda: slurm.jobs)
@@ -100,6 +116,7 @@ def test_a_mistake_drains_nothing(
     assert (done.returncode, reason(slurm)) == (2, ""), done.stderr
 
 
+@pytest.mark.other_slurm
 def test_hostile_text_is_harmless(
     slurm: Slurm, nodevet: Nodevet, site: Path, tmp_path: Path
 ) -> None:

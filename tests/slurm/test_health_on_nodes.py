@@ -32,11 +32,11 @@ cat /srv/began
 
 
 @pytest.fixture(scope="module")
-def node(boot: Boot) -> SimulatedFleet:
+def node(boot: Boot, is_other: bool) -> SimulatedFleet:
     fleet = boot("health", SCENARIO)
     install(fleet, "n1")
     fleet.on("n1", write("/etc/nodevet/site.yaml", SITE))
-    start_slurm(fleet, "n1")
+    start_slurm(fleet, "n1", other=is_other)
     return fleet
 
 

@@ -30,6 +30,7 @@ def call(
     return nodevet("slurm", "hook", "--", node or slurm.node, **given)
 
 
+@pytest.mark.other_slurm
 def test_it_takes_a_node_waits_for_its_job_and_gives_it_back(
     slurm: Slurm, nodevet: Nodevet
 ) -> None:
@@ -66,6 +67,7 @@ def test_the_drain_of_someone_else_is_left_alone(
     assert shown(slurm).partition("Reason=")[2] == before
 
 
+@pytest.mark.other_slurm
 @pytest.mark.parametrize("own", [SWEPT, "Prolog error"])
 def test_a_node_that_was_drained_before_is_used_and_stays_drained(
     slurm: Slurm, nodevet: Nodevet, own: str
@@ -93,14 +95,15 @@ def test_a_second_admin_who_comes_while_it_waits_is_left_alone(
     assert reason(slurm) == "mine now"
 
 
+@pytest.mark.other_slurm
 def test_slurm_reboots_a_drained_node_and_keeps_it_drained(
-    nodevet: Nodevet, tmp_path: Path
+    nodevet: Nodevet, is_other: bool, tmp_path: Path
 ) -> None:
     program = tmp_path / "reboot"
     program.write_text(f"#!/bin/sh\ntouch {program}ed\n")
     program.chmod(0o755)
     more = f"RebootProgram={program}\nResumeTimeout=60\nReturnToService=2\n"
-    with running_slurm(tmp_path, more) as slurm:
+    with running_slurm(tmp_path, more, must=is_other) as slurm:
         conf = {"SLURM_CONF": str(slurm.conf)}
         assert call(nodevet, slurm, "reboot", **conf).returncode == 2  # nobody drained it
         done = call(nodevet, slurm, "drain", **conf)
@@ -193,7 +196,7 @@ def test_a_drain_that_cannot_be_seen_is_a_refusal(
     ("node", "why"),
     [
         (FREE._replace(reason=""), "gave no reason"),
-        (IDLE._replace(reason="Not responding"), "its reason stays"),
+        (IDLE._replace(states=("down",), reason="Not responding"), "its reason stays"),
         (FREE._replace(states=("down", "drain", "reboot_issued")), "is being rebooted"),
     ],
 )

@@ -48,6 +48,7 @@ def hooks(slurm: Slurm, folder: Path) -> Iterator[Path]:
         (folder / name).unlink()
 
 
+@pytest.mark.other_slurm
 def test_a_failing_prolog_keeps_a_job_away_and_health_tells_why(slurm: Slurm, hooks: Path) -> None:
     (hooks / "site.yaml").write_text(FAIL)
     slurm.says("sbatch", "-o", os.devnull, "--wrap", f"touch {hooks}/began")

@@ -33,6 +33,7 @@ def names(*inventories: str, limit: tuple[str, ...] = ()) -> str:
     return " ".join(host.name for host in read((), inventories=inventories, limit=limit))
 
 
+@pytest.mark.other_slurm
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -49,6 +50,7 @@ def test_partitions_and_states_and_their_sets(conf: Slurm, words: str, told: str
     assert names(words) == told
 
 
+@pytest.mark.other_slurm
 def test_the_nodes_of_a_running_job(conf: Slurm) -> None:
     conf.says("sbatch", "-w", conf.node, "-o", os.devnull, "--wrap", "sleep 300")
     wait_for(lambda: conf.jobs)
@@ -89,6 +91,7 @@ def test_a_name_is_checked_before_any_program_is_run(
         names(words)
 
 
+@pytest.mark.other_slurm
 @pytest.mark.parametrize(
     ("words", "told"),
     [

@@ -47,7 +47,7 @@ def fleet(boot: Boot) -> SimulatedFleet:
     return fleet
 
 
-def test_the_page_does_what_it_shows(running: Slurm, fleet: SimulatedFleet) -> None:
+def test_the_page_does_what_it_shows(running: Slurm, fleet: SimulatedFleet, is_other: bool) -> None:
     def run(text: str) -> tuple[int, str]:
         line = text.replace("nodevet sim set", f"nodevet sim set --fleet {fleet.name}")
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
@@ -87,7 +87,7 @@ def test_the_page_does_what_it_shows(running: Slurm, fleet: SimulatedFleet) -> N
             fleet.on(
                 node, write("/etc/nodevet/site.yaml", (fleet.project / "site.yaml").read_text())
             )
-            start_slurm(fleet, node)
+            start_slurm(fleet, node, other=is_other)
         for command, wanted in zip(block.commands, block.exits, strict=True):
             code, printed = on(node, command.text) if node else run(command.text)
             assert code == wanted, f"{command.text}\n{printed}"

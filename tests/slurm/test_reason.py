@@ -70,7 +70,9 @@ def test_hostile_words_become_harmless() -> None:
         ("MIXED", "", 4, BUSY),
         ("MIXED+DRAIN", "Prolog error", 4, ""),
         ("IDLE+DRAIN", "Prolog error", 0, ""),
-        ("IDLE", "Prolog error", 0, "its reason stays"),
+        ("IDLE", "bad PSU", 0, ""),  # Slurm 24.11 keeps it after a resume
+        ("MIXED+REBOOT_REQUESTED", "kernel", 0, "its reason stays"),
+        ("IDLE+FAIL", "bad PSU", 0, "its reason stays"),
         ("IDLE+DRAIN", "bad PSU", 0, "its reason stays"),
         ("DOWN*", "Not responding", 0, "its reason stays"),
         ("IDLE+DRAIN", "slurm-operator: xid 79", 0, "its reason stays"),
@@ -90,3 +92,19 @@ def test_a_node_is_read_as_slurm_shows_it() -> None:
     assert found.states == ("mixed", "not_responding", "drain", "reserved")
     assert (found.reason, found.user) == ("bad [x@y] State=IDLE", "root")
     assert (found.has_jobs, found.partitions) == (True, ("a", "b"))
+
+
+@pytest.mark.parametrize(
+    ("rest", "reason", "user"),
+    [
+        ("bad PSU [root@2026-11-24T17:01:24] Comment=a b Extra=c", "bad PSU", "root"),
+        (f"{OURS} [root@2026-11-24T17:01:24] ReservationName=fw", OURS, "root"),
+        (f"{OURS} [bob@2026-11-24T17:01:24] is mine [root@2026-11-24T17:01:25]", None, ""),
+        (f"{OURS} [root@2026-11-24T17:01:24]        NodeName=n2 State=IDLE", None, ""),
+    ],
+)
+def test_only_what_slurm_adds_is_cut_off_a_reason(rest: str, reason: str | None, user: str) -> None:
+    row = f"NodeName=n1 State=IDLE+DRAIN  Reason={rest}"
+    ((name, found),) = parse_nodes(row).items()
+    assert (name, found.reason, found.user) == ("n1", rest if reason is None else reason, user)
+    assert (found.own is None) == (reason != OURS)
