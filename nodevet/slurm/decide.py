@@ -11,6 +11,7 @@ from nodevet.slurm.nodes import ControllerNode
 from nodevet.slurm.reason import PLAN, VISIT, parse, reason_text, troubles_of
 
 BUSY = "jobs run on it: a look after they end drains it"
+MAINTAINED = "it is in maintenance: a look after that drains it"
 UNKNOWN_NODE = "Slurm has no node of this name"
 PASSING = (Verdict.OK, Verdict.WAIVED, Verdict.NOT_APPLICABLE)
 
@@ -31,18 +32,20 @@ class NodePlan(NamedTuple):
     is_short: bool = False  # left only for a limit
 
 
-def left_alone(node: ControllerNode, reason: str, *, idle_only: bool = False) -> str:
-    """Why this node is not drained with this reason; "" if it is. `idle_only`: its jobs have to end
-    first."""
+def left_alone(node: ControllerNode, reason: str, *, will_look_again: bool = False) -> str:
+    """Why this node is not drained with this reason; "" if it is. `will_look_again`: its jobs, and
+    a maintenance, can end first."""
     own, wished = node.own, parse(reason)
     if node.is_foreign:
         by = f" by {brief(node.user)}" if node.user else ""
         return f"its reason stays: {brief(node.reason)!r}{by}"
     if node.is_drained and own and wished and own.checks == wished.checks:
         return f"it is drained for this already: {node.reason}"
-    if idle_only and node.has_jobs and not node.is_drained:
+    if not will_look_again or node.is_drained:
+        return ""
+    if node.has_jobs:
         return BUSY
-    return ""
+    return MAINTAINED if node.is_maintained else ""
 
 
 def plan_drain(

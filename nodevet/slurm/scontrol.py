@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from nodevet.base.errors import UserError
 from nodevet.base.printable import last_line
 from nodevet.slurm.nodes import ControllerNode, parse_nodes
+from nodevet.slurm.reservations import maintenances_of
 
 SECONDS = 8.0  # Slurm's own commands try for a minute and longer
 FOLDERS = "/usr/bin:/usr/sbin:/usr/local/bin:/opt/slurm/bin"  # slurmd gives its programs no PATH
@@ -31,6 +32,11 @@ def read_node(name: str) -> ControllerNode:
     if node is None:
         raise SlurmError(f"scontrol shows no node {name}")
     return node
+
+
+def maintenances(name: str) -> list[str]:
+    """The maintenance reservations that hold this node now. Raises SlurmError."""
+    return maintenances_of(name, _run("scontrol", "show", "reservation", "-o"))
 
 
 def drain(names: Sequence[str], reason: str) -> None:

@@ -215,6 +215,15 @@ def test_a_reason_in_place_of_another_takes_nothing_out_of_service() -> None:
     assert plan.why_not == ""
 
 
+def test_a_node_in_maintenance_is_drained_and_is_not_counted_as_in_service() -> None:
+    maintained = ControllerNode("gpu1", ("idle", "maintenance", "reserved"), partitions=("a",))
+    last = ControllerNode("gpu2", ("idle",), partitions=("a",))
+    for node, why in ((maintained, ""), (last._replace(name="gpu1"), "one of the last 1 of")):
+        other = maintained._replace(name="gpu2")
+        (plan,) = plan_drain(reports(POWER), {"gpu1": node, "gpu2": other}, DrainLimits(1.0, 1))
+        assert plan.why_not.startswith(why) and bool(plan.why_not) == bool(why)
+
+
 @pytest.mark.parametrize(
     ("end", "why"),
     [("", ""), ("; ...", "its reason does not name every check, and not all of it is ok")],

@@ -38,8 +38,8 @@ BOB = "bob: bad PSU"
 
 
 @pytest.fixture
-def fleet(boot: Boot) -> SimulatedFleet:
-    fleet = boot("slurmfix", SCENARIO)
+def fleet(boot: Boot, is_other: bool) -> SimulatedFleet:
+    fleet = boot("otherfix" if is_other else "slurmfix", SCENARIO)
     fleet.baseline("base", BASELINE)
     fleet.people("ann", "bob", "carl")
     return fleet

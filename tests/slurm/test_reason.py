@@ -5,7 +5,7 @@ import random
 import pytest
 
 from nodevet.model import new_run_id
-from nodevet.slurm.decide import BUSY, left_alone
+from nodevet.slurm.decide import BUSY, MAINTAINED, left_alone
 from nodevet.slurm.nodes import parse_nodes
 from nodevet.slurm.reason import LOCAL, LONGEST, Trouble, one_line, parse, reason_text
 
@@ -68,6 +68,10 @@ def test_hostile_words_become_harmless() -> None:
     [
         ("IDLE", "", 0, ""),
         ("MIXED", "", 4, BUSY),
+        ("IDLE+MAINTENANCE+RESERVED", "", 0, MAINTAINED),
+        ("IDLE$", "", 0, MAINTAINED),
+        ("IDLE+RESERVED", "", 0, ""),
+        ("IDLE+DRAIN+MAINTENANCE", "Prolog error", 0, ""),
         ("MIXED+DRAIN", "Prolog error", 4, ""),
         ("IDLE+DRAIN", "Prolog error", 0, ""),
         ("IDLE", "bad PSU", 0, ""),  # Slurm 24.11 keeps it after a resume
@@ -82,7 +86,7 @@ def test_hostile_words_become_harmless() -> None:
     ],
 )
 def test_who_is_drained(state: str, reason: str, cpus: int, why: str) -> None:
-    told = left_alone(node(state, reason, cpus), OURS, idle_only=True)
+    told = left_alone(node(state, reason, cpus), OURS, will_look_again=True)
     assert why in told
     assert bool(told) == bool(why)
 

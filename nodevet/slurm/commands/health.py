@@ -56,8 +56,9 @@ def command(
 
     A failure drains the node at once, something unknown after --looks in a row. Nothing drains a
     node that has just booted, or whose unknown findings pass by themselves. While jobs run on it,
-    and inside a job, nothing is drained; a look after they end does it. The reason of someone
-    else stays. A pass of this boot younger than --max-age is the answer without a look.
+    during its maintenance, and inside a job, nothing is drained; a look after that does it. The
+    reason of someone else stays. A pass of this boot younger than --max-age is the answer without
+    a look.
 
     \b
     Exit codes:

@@ -32,12 +32,20 @@ from nodevet.cli.help import Command
     metavar="ID",
     help="The plan that the node is drained for; apply and rollback set NODEVET_PLAN.",
 )
-def command(host: str, what: str, plan: str) -> None:
+@click.option(
+    "--reservation",
+    default="",
+    metavar="NAME",
+    help="Take only nodes that this maintenance reservation holds now. Without it, the hook takes "
+    "no node that is in maintenance.",
+)
+def command(host: str, what: str, plan: str, reservation: str) -> None:
     """Drain HOST for a plan, and give it back. For --drain-hook of plan and apply.
 
     It drains the node and waits until its jobs have ended. A node that nodevet drained before is
-    used as it is, and stays drained afterwards. A node that someone else drained is left alone and
-    refused. If slurm.conf has a RebootProgram, Slurm reboots the node; it stays drained meanwhile.
+    used as it is, and stays drained afterwards. A node that someone else drained, or that is in
+    maintenance, is left alone and refused. If slurm.conf has a RebootProgram, Slurm reboots the
+    node; it stays drained meanwhile.
 
     \b
     Exit codes:
@@ -54,8 +62,8 @@ def command(host: str, what: str, plan: str) -> None:
 
     if what == "drain":
         checks = os.environ.get("NODEVET_CHECKS", "").split(",")
-        hook.drain(host, plan, list(filter(None, checks)), offer, say)
+        hook.drain(host, plan, list(filter(None, checks)), offer, say, reservation)
     elif what == "reboot":
-        hook.reboot(host)
+        hook.reboot(host, reservation)
     else:
         hook.undrain(host, plan, say)

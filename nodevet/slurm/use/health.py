@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from nodevet.model import Finding, Host, Run, Severity, Verdict
 from nodevet.slurm import kept, scontrol
-from nodevet.slurm.decide import BUSY, left_alone
+from nodevet.slurm.decide import BUSY, MAINTAINED, left_alone
 from nodevet.slurm.reason import LOCAL, reason_text, troubles_of
 from nodevet.slurm.use import notes
 from nodevet.slurm.use.look import after_job, look
@@ -95,9 +95,9 @@ def _drain(name: str, reason: str, hidden: str, say: Say) -> bool:
         wished = reason or hidden
         if not reason and not node.hides_reason:
             return True
-        if why := left_alone(node, wished, idle_only=True):
+        if why := left_alone(node, wished, will_look_again=True):
             say(f"{name} is left as it is, {why}")
-            return why != BUSY
+            return why not in (BUSY, MAINTAINED)
         scontrol.drain([name], wished)
         now = scontrol.read_node(name)
     except scontrol.SlurmError as error:

@@ -16,29 +16,40 @@ PLAN_ID = re.compile(r"[A-Za-z0-9]{8,16}")
 Tell = Callable[[str], None]
 
 
-def drain(host: str, plan: str, checks: Sequence[str], offer: Tell, say: Tell) -> None:
+def drain(
+    host: str, plan: str, checks: Sequence[str], offer: Tell, say: Tell, reservation: str = ""
+) -> None:
     """Drain a node for a plan unless nodevet or Slurm's own prolog has drained it, and wait until
-    its jobs have ended. `offer` gets what the hook can do later. Raises SlurmError."""
+    its jobs have ended. `offer` gets what the hook can do later. `reservation`: the maintenance
+    that the node has to be in. Raises SlurmError."""
     node = _node(host)
+    if reservation and reservation not in scontrol.maintenances(node.name):
+        named = brief(reservation)
+        raise SlurmError(f"{node.name} is not in the maintenance reservation {named} now")
     troubles = [Trouble(check, "is being fixed") for check in checks]
     reason = reason_text(run_of(plan), troubles or [Trouble(VISIT, "is being fixed")])
-    _require_ours(node)
+    _require_ours(node, reservation)
     offer("undrain reboot" if scontrol.reboots() else "undrain")
     if not node.is_drained:
         scontrol.drain([node.name], reason)
         node = scontrol.read_node(node.name)
         if not node.is_drained or node.reason != reason:
             raise SlurmError(f"{node.name} has another state since: {_standing(node)}")
-    _until(node, lambda node: not node.has_jobs, _require_drained, say)
+    _until(
+        node,
+        lambda node: not node.has_jobs,
+        lambda node: _require_drained(node, reservation),
+        say,
+    )
 
 
-def reboot(host: str) -> None:
+def reboot(host: str, reservation: str = "") -> None:
     """Let Slurm reboot a node that `drain` has drained; it stays drained. Raises SlurmError.
 
     Without ASAP, after which Slurm takes the node back into service before anyone has vetted it.
     """
     node = _node(host)
-    _require_drained(node)
+    _require_drained(node, reservation)
     if node.has_jobs:
         raise SlurmError(f"jobs run on {node.name}")
     scontrol.reboot(node.name)
@@ -71,7 +82,7 @@ def _node(host: str) -> ControllerNode:
     raise SlurmError(f"Slurm has no node {brief(host)}")
 
 
-def _require_ours(node: ControllerNode) -> None:
+def _require_ours(node: ControllerNode, reservation: str) -> None:
     """Raises SlurmError if someone else is at work on the node."""
     if node.is_rebooting:
         raise SlurmError(f"{node.name} is being rebooted: {_standing(node)}")
@@ -79,10 +90,19 @@ def _require_ours(node: ControllerNode) -> None:
         raise SlurmError(f"someone drained {node.name} and gave no reason")
     if node.is_foreign:
         raise SlurmError(f"{node.name} is left alone, {left_alone(node, '')}")
+    _require_no_other_maintenance(node, reservation)
 
 
-def _require_drained(node: ControllerNode) -> None:
-    _require_ours(node)
+def _require_no_other_maintenance(node: ControllerNode, reservation: str) -> None:
+    """Raises SlurmError if a maintenance reservation holds the node that is not the named one."""
+    others = set(scontrol.maintenances(node.name)) - {reservation} if node.is_maintained else set()
+    if others:
+        named = f"{node.name} is in the maintenance reservation {brief(min(others))}"
+        raise SlurmError(f"{named}; if that is yours, see --reservation")
+
+
+def _require_drained(node: ControllerNode, reservation: str) -> None:
+    _require_ours(node, reservation)
     if not node.is_drained:
         raise SlurmError(f"someone has resumed {node.name}")
 
