@@ -1,6 +1,7 @@
 """Nodes as Slurm's controller has them: `scontrol show node -o`. Pure."""
 
 import re
+from collections import Counter
 from typing import NamedTuple
 
 from nodevet.checks.slurm_node import states_of
@@ -10,6 +11,7 @@ DRAINED = frozenset({"drain", "drained", "draining"})
 OUT = frozenset({"down", "fail", "failing", "error"})
 WORKING = frozenset({"allocated", "mixed", "completing"})
 KEY = re.compile(r"(?:^| )(NodeName|State|CPUAlloc|Partitions)=(\S*)")
+WRITTEN = re.compile(r" (Reason|Comment|Extra)=")  # by people: the first one ends what Slurm says
 REBOOTING = frozenset({"reboot", "reboot_requested", "reboot_issued"})
 MAINTENANCE = frozenset({"maint", "maintenance"})
 STAMP = re.compile(r" \[([^\]@ ]+)@([0-9T:-]{19})\]")  # who gave a reason, and when
@@ -67,10 +69,12 @@ class ControllerNode(NamedTuple):
 
 
 def parse_nodes(text: str) -> dict[str, ControllerNode]:
-    """The nodes by name; a reason may hold anything, even further lines."""
+    """The nodes by name; a reason or a comment may hold anything, even further lines. A name that
+    occurs twice is left out: one of the two is written by someone."""
     rows = re.split(r"^(?=NodeName=)", text, flags=re.MULTILINE)
     nodes = [_node(row) for row in rows if row.startswith("NodeName=")]
-    return {node.name: node for node in nodes}
+    times = Counter(node.name for node in nodes)
+    return {node.name: node for node in nodes if times[node.name] == 1}
 
 
 def _node(row: str) -> ControllerNode:
@@ -79,19 +83,35 @@ def _node(row: str) -> ControllerNode:
     >>> node.states, node.reason, node.user, node.has_jobs
     (('mixed', 'drain'), 'bad', 'bob', True)
     """
-    head, _, rest = row.partition(" Reason=")
+    written = WRITTEN.search(row)
+    head, rest = (row[: written.start()], row[written.start() :]) if written else (row, "")
     values = dict(KEY.findall(head))
     states = states_of(values.get("State", ""))
-    stamp = STAMP.search(rest)
-    if stamp and not ENDED.match(rest, stamp.end()):
-        stamp = None  # it is a part of the reason, which has further words or lines
-    reason = rest[: stamp.start()] if stamp else rest.strip()
+    reason, user, since = _reason(rest.lstrip())
     return ControllerNode(
         name=values["NodeName"],
         states=states,
         reason=REBOOTED.sub("", reason) if reason.startswith(PREFIX) else reason,
-        user=stamp[1] if stamp else "",
-        since=stamp[2] if stamp else "",
+        user=user,
+        since=since,
         has_jobs=values.get("CPUAlloc", "0") != "0" or not WORKING.isdisjoint(states),
         partitions=tuple(filter(None, values.get("Partitions", "").split(","))),
     )
+
+
+def _reason(written: str) -> tuple[str, str, str]:
+    """The reason, who gave it and when, of what people wrote. If words of theirs may be a part of
+    the reason, they all are, so that it is nobody's but theirs.
+
+    >>> _reason("Reason=bad [bob@2026-11-24T17:01:24] Comment=x")
+    ('bad', 'bob', '2026-11-24T17:01:24')
+    >>> _reason("Comment=a Reason=nodevet:local xid")
+    ('Reason=nodevet:local xid', '', '')
+    """
+    text = written.removeprefix("Reason=")
+    if text == written:
+        return written[written.find("Reason=") :].strip() if "Reason=" in written else "", "", ""
+    stamp = STAMP.search(text)
+    if stamp and ENDED.match(text, stamp.end()):
+        return text[: stamp.start()], stamp[1], stamp[2]
+    return text.strip(), "", ""

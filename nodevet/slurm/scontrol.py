@@ -51,7 +51,17 @@ def resume(names: Sequence[str]) -> None:
 
 def reboots() -> bool:
     """Whether slurm.conf has a RebootProgram. Raises SlurmError."""
-    found = re.search(r"^RebootProgram *= *(.*?) *$", _run("scontrol", "show", "config"), re.M)
+    return has_reboot_program(_run("scontrol", "show", "config"))
+
+
+def has_reboot_program(config: str) -> bool:
+    """
+    >>> has_reboot_program("HealthCheckTimeout      = 60 sec\\nRebootProgram           = (null)\\n")
+    False
+    >>> has_reboot_program("RebootProgram           = /sbin/reboot\\nReconfigFlags           =\\n")
+    True
+    """
+    found = re.search(r"^RebootProgram *= *(.*?) *$", config, re.M)
     return bool(found and found[1] not in ("", "(null)"))
 
 

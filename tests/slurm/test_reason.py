@@ -10,7 +10,7 @@ from nodevet.slurm.nodes import parse_nodes
 from nodevet.slurm.reason import LOCAL, LONGEST, Trouble, one_line, parse, reason_text
 
 ROW = (
-    "NodeName={} CPUAlloc={} State={} Partitions=a,b Comment=x Reason={} [root@2026-11-24T17:01:24]"
+    "NodeName={} CPUAlloc={} State={} Partitions=a,b Reason={} [root@2026-11-24T17:01:24] Comment=x"
 )
 OURS = "nodevet:local xid 79 (GPU 3)"
 
@@ -112,3 +112,12 @@ def test_only_what_slurm_adds_is_cut_off_a_reason(rest: str, reason: str | None,
     ((name, found),) = parse_nodes(row).items()
     assert (name, found.reason, found.user) == ("n1", rest if reason is None else reason, user)
     assert (found.own is None) == (reason != OURS)
+
+
+def test_a_comment_sets_no_state_and_no_node() -> None:
+    row = "NodeName={} CPUAlloc=0 State=IDLE+DRAIN Partitions=a Comment={}\n"
+    comment = "when fixed: State=IDLE Reason=nodevet:local xid\nNodeName=n2 State=IDLE"
+    nodes = parse_nodes(row.format("n1", comment) + row.format("n2", "x"))
+    assert list(nodes) == ["n1"]
+    assert (nodes["n1"].states, nodes["n1"].own) == (("idle", "drain"), None)
+    assert left_alone(nodes["n1"], OURS)

@@ -46,6 +46,13 @@ def test_a_node_with_a_reason(scontrol: Callable[[str], None], check: Check) -> 
     assert found.reason == "Xid 79 a=b on GPU 3 [root@2026-11-20T02:11:00]"
 
 
+def test_a_reason_does_not_change_the_state(scontrol: Callable[[str], None], check: Check) -> None:
+    row = ROW.format(name="gpu-07").replace("Xid 79 a=b", "set State=IDLE CfgTRES=x when fixed")
+    scontrol(f"echo '{row}'")
+    found = asked(check)
+    assert (found.state, found.gpus) == ("IDLE+DRAIN", 8)
+
+
 def test_this_machine_is_asked_for_by_its_short_name(
     scontrol: Callable[[str], None], check: Check
 ) -> None:

@@ -24,13 +24,21 @@ FIELDS = ("state", "reason", "gpus")
 
 
 def parse_node(text: str) -> "dict[str, str]":
-    """{key: value} of one row of `scontrol show node -o`; a value may hold spaces.
+    """{key: value} of one row of `scontrol show node -o`; a value may hold spaces. What people
+    write (Reason, Comment, Extra) comes last, and sets no other key.
 
-    >>> parse_node("NodeName=a State=IDLE+DRAIN Reason=bad GPU 3 [root@now] Comment=x")["Reason"]
-    'bad GPU 3 [root@now]'
+    >>> parse_node("NodeName=a State=IDLE+DRAIN Reason=bad GPU 3 [root@now] Comment=State=x")
+    {'NodeName': 'a', 'State': 'IDLE+DRAIN', 'Reason': 'bad GPU 3 [root@now]'}
     """
     parts = KEY.split(text.strip())
-    return {key: value.strip() for key, value in zip(parts[1::2], parts[2::2])}
+    values = {}
+    for key, value in zip(parts[1::2], parts[2::2]):
+        if key in ("Comment", "Extra"):
+            break
+        values[key] = value.strip()
+        if key == "Reason":
+            break
+    return values
 
 
 def node(name: str) -> "Reading":
