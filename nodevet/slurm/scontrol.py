@@ -55,12 +55,7 @@ def reboots() -> bool:
 
 
 def has_reboot_program(config: str) -> bool:
-    """
-    >>> has_reboot_program("HealthCheckTimeout      = 60 sec\\nRebootProgram           = (null)\\n")
-    False
-    >>> has_reboot_program("RebootProgram           = /sbin/reboot\\nReconfigFlags           =\\n")
-    True
-    """
+    """Whether `scontrol show config` names a program."""
     found = re.search(r"^RebootProgram *= *(.*?) *$", config, re.M)
     return bool(found and found[1] not in ("", "(null)"))
 

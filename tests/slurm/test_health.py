@@ -4,6 +4,7 @@ import os
 import re
 import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,13 @@ def test_nothing_is_drained_while_jobs_run(slurm: Slurm, nodevet: Nodevet, site:
     slurm.says("scancel", "--user", "root")
     wait_for(lambda: "CPUAlloc=0" in shown(slurm) and "COMPLETING" not in shown(slurm))
     nodevet("slurm", "health", "-b", site)
+    assert OURS.fullmatch(reason(slurm))
+
+
+def test_several_at_once_drain_once(slurm: Slurm, nodevet: Nodevet, site: Path) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        done = list(pool.map(lambda _: nodevet("slurm", "health", "-b", site), range(4)))
+    assert [one.returncode for one in done] == [1] * 4, done
     assert OURS.fullmatch(reason(slurm))
 
 

@@ -223,3 +223,10 @@ def test_resume_leaves_what_apply_may_be_at_work_on() -> None:
     assert "resume --plan plan0001" in plan.why_not
     (plan,) = plan_resume(reports(OK), nodes, {}, ["plan0001"])
     assert plan.why_not == ""
+
+
+@pytest.mark.parametrize(("program", "has"), [("/sbin/reboot", True), ("(null)", False)])
+def test_a_key_that_a_later_slurm_adds_changes_nothing(program: str, has: bool) -> None:
+    """Slurm 26.05 has HealthCheckTimeout."""
+    config = f"HealthCheckTimeout      = 60 sec\nRebootProgram           = {program}\nResv = x\n"
+    assert scontrol.has_reboot_program(config) is has

@@ -7,6 +7,7 @@ import pytest
 from far_processes import wait_for
 from one_machine_slurm import Slurm
 
+from nodevet.slurm.reservations import maintenances_of
 from tests.slurm.conftest import FAIL, Nodevet, drain, reason, shown
 from tests.slurm.test_health import OURS
 from tests.slurm.test_hook import PLAN, TAKEN
@@ -92,3 +93,19 @@ def test_what_a_person_drained_in_maintenance_stays(
     assert "IDLE+DRAIN+MAINTENANCE+RESERVED" in shown(slurm)
     assert "its reason stays" in nodevet("slurm", "health", "-b", "site.yaml").stderr
     assert reason(slurm) == "bad PSU"
+
+
+def test_only_an_active_maintenance_of_this_node_counts() -> None:
+    row = (
+        "ReservationName={} Nodes={} NodeCnt=2 Flags={},SPEC_NODES TRES=cpu=2 State={} Watts=n/a\n"
+    )
+    rows = [
+        ("now", "gpu[001-010],cpu1", "MAINT,IGNORE_JOBS", "ACTIVE"),
+        ("later", "gpu[001-010]", "MAINT", "INACTIVE"),
+        ("class", "gpu[001-010]", "DAILY", "ACTIVE"),
+        ("licenses", "(null)", "MAINT", "ACTIVE"),
+    ]
+    text = "".join(row.format(*words) for words in rows)
+    assert maintenances_of("gpu007", text) == ["now"]
+    assert maintenances_of("gpu011", text) == []
+    assert maintenances_of("gpu007", "No reservations in the system\n") == []
