@@ -46,7 +46,7 @@ def fleet(boot: Boot) -> SimulatedFleet:
         fleet.on(node, write(ALLOWED, f"{public}\n"))
     if not UNIT.exists():
         pytest.skip("this machine has no unit of slurmd to copy")
-    start_slurm(fleet, "n1")
+    start_slurm(fleet, "n1", other=False)
     fleet.on("n1", "pkill -x slurmd; ln -sfn /srv/slurm.conf /etc/slurm.conf; mkdir -p /etc/slurm")
     fleet.on("n1", "ln -sfn /srv/slurm.conf /etc/slurm/slurm.conf; systemctl daemon-reload")
     fleet.on("n1", write(str(UNIT), UNIT.read_text()))
