@@ -28,4 +28,5 @@ class Units(SectionRecord, frozen=True, kw_only=True):
     volatile = ("busy",)
 
     units: Annotated[tuple[Unit, ...], bounds.ASKED] | None = None
-    busy: Text | None = None  # why units may be stopped for a moment: the package manager works
+    # why units may be stopped for a moment: the package manager works; "": it does not
+    busy: Text | None = None

@@ -227,7 +227,11 @@ def test_a_unit(plan, params, now, actions, risk):
     [
         ("running", {"load": "not-found", "file": ""}, "it does not exist"),
         ("running", {"load": "masked", "file": "masked"}, "it is masked"),
-        ("running", {"active": "activating"}, "it is activating; plan again"),
+        (
+            "running",
+            {"active": "activating", "sub_state": "auto-restart"},
+            "it is activating; plan again",
+        ),
         ("running", {"load": "bad-setting"}, "systemd could not load it"),
         ("running", {"load_state": None, "errors": {"load_state": "EIO"}}, "load_state: EIO"),
         ("running", {"file_state": None, "errors": {"file_state": "EIO"}}, "file_state: EIO"),

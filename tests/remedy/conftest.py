@@ -56,6 +56,7 @@ from nodevet.resource.unit import SetUnit
 from nodevet_sim.nspawn import control
 from simulated_fleet import Boot, SimulatedFleet
 
+STOPPED = {"enabled": "disabled", "active": "inactive", "masked": False, "fragment": ""}
 THP = "/sys/kernel/mm/transparent_hugepage/enabled"
 CHECK = '''\
 """Transparent huge pages are what the baseline says."""
@@ -209,9 +210,7 @@ class Box:
         elif resource.kind == "kernel":
             value = self.kernel.get(resource.name)
         elif resource.kind == "unit" and f"/etc/systemd/system/{resource.name}" in self.files:
-            value = self.units.get(
-                resource.name, {"enabled": "disabled", "active": "inactive", "masked": False}
-            )
+            value = self.units.get(resource.name, dict(STOPPED))
         elif resource.kind == "gpu":
             uuid, _, field = resource.name.rpartition(":")
             assert field == "ecc_pending"
@@ -252,13 +251,12 @@ class Box:
             self.units.pop(action.name, None)
             bad = action.enabled or action.running
             return ActResult(ok=not bad, code=5 if bad else 0, output="not found" if bad else "")
-        fresh = {"enabled": "disabled", "active": "inactive", "masked": False}
-        unit = self.units.setdefault(action.name, dict(fresh))
+        unit = self.units.setdefault(action.name, dict(STOPPED))
         if action.enabled is not None:
             unit["enabled"] = "enabled" if action.enabled else "disabled"
         if action.running is not None:
             unit["active"] = "active" if action.running else "inactive"
-        if unit == fresh:
+        if unit == STOPPED:
             del self.units[action.name]
         return ActResult(ok=True, code=0, output="")
 

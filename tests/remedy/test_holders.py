@@ -45,7 +45,12 @@ def watched(model: type) -> type:
             self.unit, self.command, self.computes = DCGM, "nv-hostengine", False
             self.others: list[dict[str, Any]] = []
             self.files[f"/etc/systemd/system/{DCGM}"] = ("[Service]\n", 0o644)
-            self.units[DCGM] = {"enabled": "enabled", "active": "active", "masked": False}
+            self.units[DCGM] = {
+                "enabled": "enabled",
+                "active": "active",
+                "masked": False,
+                "fragment": "",
+            }
 
         @property
         def watching(self) -> bool:

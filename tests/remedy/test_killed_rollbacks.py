@@ -14,7 +14,7 @@ from nodevet.fix.journal.records import JournalRecord
 from nodevet.fixing.result import Outcome
 
 World = Any
-APPLIED, REVERTED = 22, 7  # records of an undisturbed apply and rollback, their begins among them
+APPLIED, REVERTED = 22, 8  # records of an undisturbed apply and rollback, their begins among them
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from nodevet.fixing.result import Outcome
 World = Any
 CONF = "/etc/tmpfiles.d/nodevet-pages.conf"
 UNIT = "/etc/systemd/system/nodevet-pages.service"
-RUNS = {"enabled": "enabled", "active": "active", "masked": False}
+RUNS = {"enabled": "enabled", "active": "active", "masked": False, "fragment": ""}
 
 
 def resumed(w: World, plan: Any) -> Any:

@@ -40,7 +40,12 @@ def servant(model: type) -> type:
             self.next, self.clock, self.deaf, self.late = 100, 5.0, False, 0
             for service in services:
                 self.files[f"/etc/systemd/system/{service}"] = ("[Service]\n", 0o644)
-                self.units[service] = {"enabled": "enabled", "active": "active", "masked": False}
+                self.units[service] = {
+                    "enabled": "enabled",
+                    "active": "active",
+                    "masked": False,
+                    "fragment": "",
+                }
                 self.start(service)
 
         def start(self, service: str) -> None:

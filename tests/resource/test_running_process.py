@@ -67,7 +67,7 @@ def test_a_process_ends_by_term(start: Start) -> None:
     assert KIND.holds(action, after) and KIND.has_ended(before, after)
     assert not KIND.is_same(before, after)
     assert list(lost([action], [before], [after]).values()) == [
-        f"end process {process.pid} (python3, uid {os.getuid()}): cannot be undone"
+        f"end process {process.pid} ({action.name}, uid {os.getuid()}): cannot be undone"
     ]
     assert restore(before, actions=[action]) == ()
     assert do(action).returncode == 0, "the second time it has ended already"

@@ -94,7 +94,7 @@ def booted(boot: Boot) -> Node:
     fleet.on("n1", write("/srv/site.yaml", SITE))
     fleet.on("n1", f"mkdir -p /etc/nodevet; mv /srv/site.yaml '{SITE_FILE}'")
     install = f"umask 077; cd /etc/nodevet; {PROGRAM} gate --install -b '{Path(SITE_FILE).name}'"
-    fleet.on("n1", f"{install} --wait 2s --settle 1s >{UNIT}; systemctl daemon-reload")
+    fleet.on("n1", f"{install} --wait 20s --settle 1s >{UNIT}; systemctl daemon-reload")
     fleet.on("n1", "mkdir -p /srv/slurm/state /srv/slurm/spool; systemctl enable slurmd slurmctld")
     fleet.on("n1", "systemctl enable nodevet-gate")
     return Node(fleet)
@@ -242,7 +242,7 @@ def test_a_nodevet_that_ends_while_it_waits_keeps_out_only_what_did_not_pass(
 ) -> None:
     """At 700 W, it waits only until the node has been up for a week."""
     changed.power_limit(watts)
-    changed.run(f"sed -i 's/--wait 2s --settle 1s/--wait 1h --settle 7d/' {UNIT}")
+    changed.run(f"sed -i 's/--wait 20s --settle 1s/--wait 1h --settle 7d/' {UNIT}")
     changed.run(
         "systemctl daemon-reload; systemctl stop nodevet-gate slurmd; systemctl reset-failed"
     )

@@ -74,4 +74,4 @@ def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
         record.fail_all([field for field, _ in FIELDS], "not a valid systemd unit name")
         units.append(record)
     is_stopped = any(row.get("active_state") == "inactive" for row in units)
-    return Reading(units=units, busy=BUSY if is_stopped and is_busy(root) else None)
+    return Reading(units=units, busy=BUSY if is_stopped and is_busy(root) else "")
