@@ -39,7 +39,7 @@ def plan(
         return
     counts = [finding for finding in failed if finding.subject.id == "GPUs"]
     if not counts:
-        raise FixError("no restart of DCGM repairs this")
+        raise FixError("a restart of DCGM does not repair this")
     nvml, dcgm = evidence[Gpus].data, evidence[Dcgm].data
     if nvml is None or dcgm is None or nvml.count is None or dcgm.gpus is None:
         raise FixError("the finding does not come from this evidence")

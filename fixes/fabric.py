@@ -49,7 +49,7 @@ def plan(
         )
     unregistered = [finding for finding in failed if finding.actual in UNREGISTERED]
     if not unregistered:
-        raise FixError("no restart of the fabric manager repairs this")
+        raise FixError("a restart of the fabric manager does not repair this")
     registered = [gpu for gpu in answering(evidence) if gpu.fabric.state == "COMPLETED"]
     if registered:
         raise FixError(
@@ -64,7 +64,7 @@ def plan(
         actions=(running(unit),),
         resources=(Resource(kind="unit", name=UNIT),),
         risk=Risk.DRAIN,
-        note="it runs already, and is restarted" if unit.active_state in RUNS else "",
+        note="it runs already, and will be restarted" if unit.active_state in RUNS else "",
     )
 
 

@@ -41,7 +41,7 @@ def plan(
     if not failed:
         return
     if not stopped:
-        raise FixError("no restart of nvidia-imex repairs this")
+        raise FixError("a restart of nvidia-imex does not repair this")
     for finding in failed:
         if why := OTHERS.get(finding.subject.id):
             raise FixError(why)

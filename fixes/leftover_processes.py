@@ -120,13 +120,13 @@ def end(process: Process, evidence: Evidence) -> EndProcess:
     name = f"{process.command} (pid {process.pid})"
     uid, cgroup = process.uid or 0, process.cgroup or ""
     if uid < FIRST_USER:
-        raise FixError(f"{name} is of the system user {uid}: end it by hand")
+        raise FixError(f"{name} belongs to system user {uid}: end it by hand")
     job = OF_SLURM.search(cgroup)
     if job and not slurm_state(evidence):
         raise FixError(f"{name} is in job {job[1]}, and Slurm does not say whether that runs")
     in_session = SESSIONS.fullmatch(process.unit or "") and not CONTAINER.search(cgroup)
     if not job and (JOB.search(cgroup) or not in_session):
-        raise FixError(f"{name} is of {process.unit or cgroup[:80]}: end that")
+        raise FixError(f"{name} belongs to {process.unit or cgroup[:80]}: end that")
     return EndProcess(
         pid=process.pid,
         started_s=process.started_s or 0.0,
