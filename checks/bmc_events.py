@@ -1,20 +1,21 @@
-"""The BMC logged no critical event lately.
+"""The BMC has logged no critical event recently.
 
-**Why it matters.** The event log of the management controller (SEL) has what the operating system
-never sees: a power supply that lost its input, a fan that stopped, an uncorrectable error that
-reset the node.
+**Why it matters.** The event log of the management controller (SEL) records what the operating
+system never sees: a power supply that lost its input, a fan that stopped, an uncorrectable error
+that reset the node.
 
-**Read from** the BMC that the inventory names for the host, by Redfish or IPMI, on the machine that
-runs nodevet. The node itself is not asked. Reading the log does not clear it.
+**Read from** the BMC that the inventory names for the host. The machine that runs nodevet asks it
+by Redfish or IPMI; the node itself is not asked. Reading the log does not clear it.
 
-**Verdicts.** A critical event that is younger than `hours` fails, by the BMC's own clock.
-Over Redfish the BMC itself says which events are critical. Over IPMI these are critical thresholds
-that were crossed and the failures that `ipmitool` names. An event that was resolved or deasserted
-later does not count. A critical event without a time is unknown: set the BMC's clock. A host
-without a BMC in the inventory is not applicable; a BMC that does not answer is unknown.
+**Verdicts.** A critical event fails for `hours` hours, by the BMC's own clock. Over Redfish, the
+BMC says which events are critical. Over IPMI, an event is critical if a critical threshold was
+crossed, or if `ipmitool` names a failure. An event that was resolved or deasserted later does not
+count. A critical event without a time is unknown: set the BMC's clock. If the inventory names no
+BMC for a host, the check is not applicable there. If a BMC does not answer, or does not show its
+whole log, the check is unknown.
 
-**To fix it** repair the part that the event names. A power supply that is unplugged on purpose
-belongs into `ignore`.
+**To fix it** repair the part that the event names. If a power supply is unplugged on purpose, name
+it in `ignore`.
 """
 
 from collections.abc import Iterator
@@ -47,7 +48,7 @@ class Params(CheckParams):
 
     hours: Annotated[float, Meta(gt=0, le=8784)] = 24.0
     ignore: tuple[Annotated[str, Meta(min_length=1, title="a part or a text")], ...] = ()
-    """Patterns for the part or the text of an event."""
+    """Events that do not count: patterns for their part or their text."""
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:

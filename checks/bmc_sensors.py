@@ -1,18 +1,19 @@
 """The BMC calls no power supply, fan, temperature or leak detector critical.
 
-**Why it matters.** A node with one power supply of two runs on, and goes down with the second. A
-fan that stopped shows up as slow GPUs hours later, and a leak as a fire.
+**Why it matters.** A node that loses one of two power supplies keeps running, and goes down with
+the second. A fan that stopped shows up hours later as slow GPUs, and a leak as a fire.
 
-**Read from** the BMC that the inventory names for the host, by Redfish or IPMI, on the machine that
-runs nodevet. The node itself is not asked.
+**Read from** the BMC that the inventory names for the host. The machine that runs nodevet asks it
+by Redfish or IPMI; the node itself is not asked.
 
-**Verdicts.** A part fails if the BMC itself says that it is critical, over IPMI also if a discrete
-sensor asserts a failure (`Power Supply AC lost`). nodevet compares no reading with a limit of its
-own. A part that the BMC calls a warning passes. A host without a BMC in the inventory is not
-applicable; a BMC that does not answer is unknown.
+**Verdicts.** A part fails if the BMC itself says that it is critical. Over IPMI, a part also fails
+if a discrete sensor asserts a failure (`Power Supply AC lost`). nodevet compares no reading with a
+limit of its own. A part that the BMC calls a warning passes. If the inventory names no BMC for a
+host, the check is not applicable there. If a BMC does not answer, or reports the health of no part,
+the check is unknown.
 
-**To fix it** repair the part. A supply that is unplugged on purpose belongs into `ignore`. Where a
-leak is reported, do not switch the power on again before someone looked.
+**To fix it** repair the part. If a supply is unplugged on purpose, name it in `ignore`. If the BMC
+reports a leak, do not switch the power on again before someone has looked.
 """
 
 from collections.abc import Iterator
@@ -44,7 +45,7 @@ class Params(CheckParams):
     """`bmc_sensors: {}` or `bmc_sensors: {ignore: ["PSU2*"]}`"""
 
     ignore: tuple[Annotated[str, Meta(min_length=1, title="the name of a part")], ...] = ()
-    """Patterns for the names of parts."""
+    """Parts that do not count: patterns for their names."""
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
@@ -57,7 +58,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     elif bmc.parts_found != len(bmc.parts):
         yield unknown(why=f"{len(bmc.parts)} of {bmc.parts_found} parts were read")
     elif not any(part.health for part in bmc.parts):
-        yield unknown(why="the BMC says of no part how it is")
+        yield unknown(why="the BMC reports the health of no part")
     else:
         yield from [*map(_critical, _judged(bmc.parts, params))] or [ok()]
 

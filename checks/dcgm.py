@@ -12,9 +12,9 @@ dcgmi is installed; and the file that `diag` names, which holds the output of `d
 each part on which it did not pass, unless `allow` names the test. The finding lists skipped tests.
 If no result passed, or the numbers of results do not add up, the diagnostic is unknown. If DCGM and
 NVML count different numbers of GPUs, the check fails. Results of another driver, of other GPUs or
-older than `maximum_age_days` say nothing about the node as it is now: they are unknown, and with
-this limit also those of a file dated more than 5 minutes in the future. Health watches that are not
-enabled are unknown, too: `dcgmi health -s a` enables them.
+older than `maximum_age_days` say nothing about the node as it is now: they are unknown. With this
+limit, results in a file that is dated more than 5 minutes in the future are unknown, too. So are
+health watches that are not enabled: `dcgmi health -s a` enables them.
 
 **To fix it** `dcgmi health -c` and the texts of the results name the part. If DCGM does not count
 as many GPUs as NVML, restart nvidia-dcgm.service. After a repair, run the diagnostic again on a

@@ -10,9 +10,9 @@ that the baseline names.
 **Verdicts.** `running` means active; a failed unit fails both `running` and `stopped`. `enabled`
 means that the unit starts after a reboot: enabled-runtime fails, and so does a static unit, which
 only other units start. `disabled` accepts disabled and masked. A unit that does not exist is
-neither running nor enabled. Without systemd all units are unknown. So is a unit that is starting or
-stopping, unless it restarts again and again, and one that is stopped while dpkg or rpm is at work:
-these states pass by themselves.
+neither running nor enabled. Without systemd all units are unknown. A unit is also unknown while it
+is starting or stopping, unless it keeps restarting, and while it is stopped and dpkg or rpm is at
+work: these states pass by themselves.
 
 **To fix it** run `systemctl enable --now UNIT` or `systemctl disable --now UNIT`; if a unit failed,
 `journalctl -b -u UNIT` shows why. When a package is installed, presets decide whether its units are

@@ -125,9 +125,9 @@ def _covered(row: dict[str, Any], catalog: Catalog) -> str:
 FIXABLE_HEAD = """\
 # What can be fixed
 
-Every check, and what its fix does, if there is one; the risk is the highest that a plan of it has
-([fixes.md](fixes.md)). Where no fix is, the page of the check says what a person does. This page is
-written by `docs/generate.py`.
+Every check, and what its fix does, if it has one. The risk is the highest that a plan of this fix
+can have ([what the risks mean](fixes.md#what-may-be-planned)). If a check has no fix, its page says
+what a person can do. `docs/generate.py` writes this page.
 """
 
 

@@ -1,19 +1,20 @@
 """Set turbo, energy preference and the limits of CPU frequencies, now and at every boot.
 
-**Now** one write to each file of sysfs that fails: `no_turbo` of intel_pstate or `boost`, and of
-each frequency policy `scaling_max_freq`, `scaling_min_freq` and `energy_performance_preference`.
+**Now** one write to each file of sysfs with a wrong value: `no_turbo` of intel_pstate or `boost`,
+and `scaling_max_freq`, `scaling_min_freq` and `energy_performance_preference` of each frequency
+policy.
 
 **At every boot** `/etc/tmpfiles.d/nodevet-later-cpu-frequency.conf` sets what the baseline expects
-of each policy: one line for all policies if they need the same value. systemd applies it after the
-rule of `cpu_governor`.
+of each policy, with one line for all policies if they need the same value. systemd applies this
+file after that of `cpu_governor`.
 
 **Risk** live: only clocks change.
 
 **Rollback** restores the earlier values and the file.
 
-**What it cannot do.** It refuses a preference that the driver does not offer, and a lowest
-frequency above the hardware's highest. Under the governor `performance` some drivers accept only
-the preference `performance`: then the kernel refuses the write, and nodevet rolls the step back.
+**What it cannot do.** It sets no preference that the driver does not offer, and no lowest frequency
+above the hardware's highest. Under the governor `performance`, some drivers accept only the
+preference `performance`: then the kernel refuses the write, and nodevet rolls the step back.
 The firmware may forbid turbo. If other programs set these values (tuned, power-profiles-daemon,
 thermald), disable them first. CPUs that come online later keep their own limits.
 """

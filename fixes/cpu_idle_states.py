@@ -1,20 +1,20 @@
 """Hold the kernel to the expected wake-up time of CPUs, now and at every boot.
 
-**Now** the unit `nodevet-cpu-idle-states.service` starts. It keeps `/dev/cpu_dma_latency` open with
-the baseline's maximum, as tuned does: the kernel then enters no idle state that takes longer to
-leave, on any CPU. It holds as long as the unit runs.
+**Now** nodevet starts the unit `nodevet-cpu-idle-states.service`. It keeps `/dev/cpu_dma_latency`
+open with the baseline's maximum, as tuned does: no CPU then enters an idle state that takes longer
+to leave, as long as the unit runs.
 
-**At every boot** the unit starts before slurmd and the kubelet.
+**At every boot** the unit starts before slurmd and kubelet.
 
 **Risk** live: jobs continue. CPUs draw more power when they are idle.
 
 **Rollback** stops and removes the unit, or restores the earlier one; the kernel then allows deep
 idle states again.
 
-**What it cannot do.** It disables no single state, so that `cpupower idle-info` still shows them as
-enabled. If tuned holds the device too, the lower limit counts. A kernel without the device
-(CONFIG_PM_QOS) fails: then the unit does not stay, and nodevet rolls it back. On a processor whose
-C1 already takes longer than the maximum, only polling is left, which costs much power.
+**What it cannot do.** It disables no single state, so `cpupower idle-info` still shows them as
+enabled. If tuned holds the device too, the lower limit counts. If the kernel does not have the
+device (CONFIG_PM_QOS), the unit fails, and nodevet rolls the step back. If even C1 takes longer
+than the maximum, CPUs can only poll, which costs much power.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,19 +1,19 @@
 """Restart DCGM's host engine, if it counts fewer GPUs than NVML.
 
-**Now** `systemctl restart` of nvidia-dcgm.service, or of dcgm.service where the package is older;
-nodevet then waits until DCGM counts what NVML counts, up to `--boot-settle`.
+**Now** `systemctl restart` of nvidia-dcgm.service, or of dcgm.service from older packages; nodevet
+then waits until DCGM counts as many GPUs as NVML, up to `--boot-settle`.
 
 **At every boot** `systemctl enable`, if the unit is disabled.
 
 **Risk** drain: a diagnostic or a recording of DCGM ends, and jobs may depend on its metrics.
 
-**Rollback** disables the unit if it was disabled. It runs on, as before: the engine cannot return
-to its old view of the node.
+**Rollback** disables the unit if it was disabled. The unit keeps running, as before the step: the
+engine cannot return to its old view of the node.
 
 **What it cannot do.** If DCGM counts more GPUs than NVML, a GPU was lost: a restart would only make
 DCGM forget it, so nodevet refuses; see `gpu_count`. It repairs nothing that DCGM's watches or its
-diagnostic report. It does not unmask a masked unit, and restarts no host engine that runs outside
-of these units, for example in a container.
+diagnostic report. It does not unmask a masked unit, and does not restart a host engine that runs
+outside these units, for example in a container.
 """
 
 from collections.abc import Iterator, Sequence
@@ -39,7 +39,7 @@ def plan(
         return
     counts = [finding for finding in failed if finding.subject.id == "GPUs"]
     if not counts:
-        raise FixError("no restart of DCGM repairs this")
+        raise FixError("a restart of DCGM does not repair this")
     nvml, dcgm = evidence[Gpus].data, evidence[Dcgm].data
     if nvml is None or dcgm is None or nvml.count is None or dcgm.gpus is None:
         raise FixError("the finding does not come from this evidence")

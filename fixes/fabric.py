@@ -5,18 +5,19 @@ every GPU is registered, up to `--boot-settle`.
 
 **At every boot** `systemctl enable`, if the unit is disabled.
 
-**Risk** drain: no CUDA program can start without the fabric, and none may run while it begins.
+**Risk** drain: no CUDA program can start without the fabric, and none may run while the fabric
+starts.
 
 **Rollback** disables and stops the unit if it was disabled and stopped. GPUs that have registered
 stay registered until the next reset or reboot.
 
 **What it cannot do.** It does not restart the fabric manager while a GPU is registered: the GPUs
-would keep the state of the old fabric, and NCCL's NVLS would fail. Then drain the node, stop the
-fabric manager, reset all GPUs together and start it again. It does not repair a fabric that is
-unhealthy, a registration that ended with an error, or a lost NVLink domain of a rack. If the
-package has another version than the driver, the fabric manager refuses to start: install the
-driver's version first. If the start takes longer than `--deadline`, the step fails: raise that. It
-does not unmask a masked unit.
+would keep the state of the old fabric, and NCCL's NVLS would fail. In this case drain the node,
+stop the fabric manager, reset all GPUs together and start it again. It does not repair a fabric
+that is unhealthy, a registration that ended with an error, or a lost NVLink domain of a rack. If
+the package has another version than the driver, the fabric manager refuses to start: install the
+driver's version first. If the start takes longer than `--deadline`, the step fails: raise
+`--deadline`. The fix does not unmask a masked unit.
 """
 
 from collections.abc import Iterator, Sequence
@@ -48,7 +49,7 @@ def plan(
         )
     unregistered = [finding for finding in failed if finding.actual in UNREGISTERED]
     if not unregistered:
-        raise FixError("no restart of the fabric manager repairs this")
+        raise FixError("a restart of the fabric manager does not repair this")
     registered = [gpu for gpu in answering(evidence) if gpu.fabric.state == "COMPLETED"]
     if registered:
         raise FixError(
@@ -63,7 +64,7 @@ def plan(
         actions=(running(unit),),
         resources=(Resource(kind="unit", name=UNIT),),
         risk=Risk.DRAIN,
-        note="it runs already, and is restarted" if unit.active_state in RUNS else "",
+        note="it runs already, and will be restarted" if unit.active_state in RUNS else "",
     )
 
 

@@ -4,13 +4,14 @@
 
 **At every boot** `/etc/modules-load.d/nodevet-gpudirect.conf` names the module.
 
-**Risk** live: transfers begin to use the module only when a program registers memory anew.
+**Risk** live: a transfer uses the module only after its program has registered memory again.
 
-**Rollback** removes the file, and unloads the module with what it brought, if nothing uses it.
+**Rollback** removes the file, and unloads the module, with the modules that were loaded for it, if
+nothing uses it.
 
 **What it cannot do.** It does not install a module that the node does not have, nor the open kernel
-modules that dma-buf needs: if the baseline accepts only `dma_buf`, nodevet refuses. The module
-needs the driver of the RDMA devices: if `modprobe` fails, nodevet removes the file again. It does
+modules that dma-buf needs: if the baseline accepts only `dma_buf`, nodevet plans nothing. The
+module needs the driver of the RDMA devices: if `modprobe` fails, nodevet removes the file. It does
 not load a module that the kernel's command line blacklists.
 """
 

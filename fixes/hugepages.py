@@ -1,22 +1,22 @@
 """Reserve the expected number of huge pages, now and at every boot.
 
 **Now** one write to `nr_hugepages` of each size that fails; for `none`, of each size that has
-pages. The kernel may reserve fewer than it is asked for: then the check fails, and nodevet restores
+pages. The kernel may reserve fewer pages than requested: then the check fails, and nodevet restores
 the earlier number.
 
 **At every boot** `/etc/tmpfiles.d/nodevet-hugepages.conf` sets each size in the baseline early in
 the boot, when memory is not yet fragmented.
 
-**Risk** live to release pages. drain to reserve them: that takes the memory from jobs, and the
-kernel may move much memory to make room.
+**Risk** live if the fix only releases pages. drain if it reserves pages: they take memory from
+jobs, and the kernel may move much memory to make room.
 
 **Rollback** restores the earlier numbers and the file.
 
 **What it cannot do.** It frees no page that a process or a file in a hugetlbfs mount holds; if only
-free pages are missing, nodevet refuses. It refuses to reserve more than MemAvailable. A size that
-the kernel does not have needs other hardware or another kernel. If memory is too fragmented for
-pages of 1G, reserve them on the kernel's command line. The numbers of single NUMA nodes are the
-kernel's choice.
+free pages are missing, nodevet plans nothing. It does not reserve more than MemAvailable. A size
+that the kernel does not have needs other hardware or another kernel. If memory is too fragmented
+for pages of 1G, reserve them on the kernel command line. The kernel chooses how many pages each
+NUMA node gets.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

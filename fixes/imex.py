@@ -1,18 +1,18 @@
 """Enable and start nvidia-imex.
 
-**Now** `systemctl restart nvidia-imex`, which also starts it; it must then stay active.
+**Now** `systemctl restart nvidia-imex`, which also starts it. The unit must then stay active.
 
 **At every boot** `systemctl enable`, if the unit is disabled.
 
-**Risk** drain: a job that uses the memory of other nodes loses it while IMEX begins.
+**Risk** drain: a job that uses the memory of other nodes loses it while IMEX restarts.
 
 **Rollback** disables and stops the unit if it was disabled and stopped.
 
 **What it cannot do.** It does not write the list of peers: nodevet does not know which nodes are in
 the domain. As long as /etc/nvidia-imex/nodes_config.cfg fails the check, it does not start IMEX,
-which would join the wrong domain. It makes no channel, and does not bring a node back into a domain
-that it lost. It does not unmask a masked unit. If Kubernetes or a prolog starts IMEX, set `service:
-false` in the baseline.
+which would join the wrong domain. It creates no channel, and does not bring a node back into a
+domain that the node lost. It does not unmask a masked unit. If Kubernetes or a prolog starts IMEX,
+set `service: false` in the baseline.
 """
 
 from collections.abc import Iterator, Sequence
@@ -41,7 +41,7 @@ def plan(
     if not failed:
         return
     if not stopped:
-        raise FixError("no restart of nvidia-imex repairs this")
+        raise FixError("a restart of nvidia-imex does not repair this")
     for finding in failed:
         if why := OTHERS.get(finding.subject.id):
             raise FixError(why)

@@ -1,10 +1,11 @@
 """End the processes that a job left on a GPU.
 
-**Now** for each process that the plan names: SIGTERM, 10 s to end, then SIGKILL. Its pid, its start
-time and its user identify it. nodevet opens a pidfd before it compares them, so that no signal
-reaches another process that got the pid since. The check must then find the GPUs free.
+**Now** nodevet sends SIGTERM to each process that the plan names, waits up to 10 s, and then sends
+SIGKILL. Pid, start time and user identify a process. nodevet opens a pidfd before it compares them,
+so that no signal reaches another process that has got the pid since. The check must then find the
+GPUs free.
 
-**At every boot** nothing: no process outlives a reboot.
+**At every boot** nothing: no process survives a reboot.
 
 **Risk** idle: nothing else may use these GPUs.
 
@@ -14,10 +15,10 @@ many people must approve it.
 
 **What it cannot do.** It ends nothing while Slurm says that a job runs or completes on the node, or
 if the node has slurmd and Slurm does not answer. It ends no process of a Kubernetes pod, of a
-container, of a system user or of a systemd service: end that, or its service. If the check cannot
-tell whether a process of a GPU may run, or if memory leaked, nodevet leaves all processes of that
-GPU. It does not free memory that no process holds. A process that waits for the driver does not end
-even by SIGKILL: then reboot. It needs Linux 5.3 on the node.
+container, of a system user or of a systemd service: end the pod, the container or the service. If
+the check cannot tell whether a process on a GPU may run, or if memory leaked, nodevet leaves all
+processes of that GPU alone. It does not free memory that no process holds. Not even SIGKILL ends a
+process that waits for the driver: then reboot. The node needs Linux 5.3 or later.
 """
 
 import re
@@ -119,13 +120,13 @@ def end(process: Process, evidence: Evidence) -> EndProcess:
     name = f"{process.command} (pid {process.pid})"
     uid, cgroup = process.uid or 0, process.cgroup or ""
     if uid < FIRST_USER:
-        raise FixError(f"{name} is of the system user {uid}: end it by hand")
+        raise FixError(f"{name} belongs to system user {uid}: end it by hand")
     job = OF_SLURM.search(cgroup)
     if job and not slurm_state(evidence):
         raise FixError(f"{name} is in job {job[1]}, and Slurm does not say whether that runs")
     in_session = SESSIONS.fullmatch(process.unit or "") and not CONTAINER.search(cgroup)
     if not job and (JOB.search(cgroup) or not in_session):
-        raise FixError(f"{name} is of {process.unit or cgroup[:80]}: end that")
+        raise FixError(f"{name} belongs to {process.unit or cgroup[:80]}: end that")
     return EndProcess(
         pid=process.pid,
         started_s=process.started_s or 0.0,

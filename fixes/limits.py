@@ -1,22 +1,23 @@
 """Raise the resource limits of services and logins to the expected ones.
 
-**Now** nodevet restarts a service that runs, because a process keeps the limits with which it
-started. A login has the new limits from its next session on.
+**Now** nodevet restarts a running service, because a process keeps the limits with which it
+started. Logins get the new limits with their next session.
 
 **At every boot** the drop-in `90-nodevet-limits.conf` of each unit sets `LimitMEMLOCK=` and the
-like; for logins `/etc/security/limits.d/90-nodevet-limits.conf` has a row of `*` for each limit.
+like; for logins, `/etc/security/limits.d/90-nodevet-limits.conf` has a row for `*` for each limit.
 
-**Risk** live for logins and for services that do not run. drain for a service that is restarted:
-what it has started may end with it.
+**Risk** live for logins and for services that do not run. drain for a service that nodevet
+restarts: processes that the service started may end with it.
 
 **Rollback** restores the files, and restarts the service again if it runs.
 
 **What it cannot do.** It lowers no limit: a limit that is higher than expected keeps its present
-value, and the hard limit of a service becomes `infinity`. A row of limits.d sets both limits of a
-login. A later drop-in or a later row may override these; then the check fails, and nodevet rolls
-the step back. It does not restart units that nodevet needs to reach the node (sshd, D-Bus, the
-network), and sets no unlimited number of files for logins, which would lock everyone out. Running
-sessions and jobs keep their limits. slurmd may give its jobs others: PropagateResourceLimits.
+value, and the hard limit of a service becomes `infinity`. For logins, a row of limits.d sets the
+soft and the hard limit. A later drop-in or a later row may override the new ones; then the check
+fails, and nodevet rolls the step back. It does not restart units that nodevet needs to reach the
+node (sshd, D-Bus, the network), and does not set the number of files of logins to unlimited, which
+would lock everyone out. Running sessions and jobs keep their limits. slurmd may give its jobs other
+limits: PropagateResourceLimits.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -7,17 +7,17 @@ synchronised, up to `--boot-settle`; ntpd may take longer than the default.
 
 **At every boot** `systemctl enable`, if the unit is disabled.
 
-**Risk** live: jobs continue, but a program that measures time sees a step.
+**Risk** live: jobs continue, but programs that measure time see the clock step.
 
 **Rollback** disables and stops the client if it was disabled and stopped. The clock stays as it is:
-it is right, and nodevet does not know what it would have been.
+it is right now, and nodevet does not know what it would show otherwise.
 
-**What it cannot do.** It installs no client, and configures no servers: if the client reaches none,
-the step fails and is rolled back. If two clients are installed, it does not choose: mask or remove
-one. It leaves a node alone whose clock linuxptp sets (phc2sys), and a masked client, because
-someone masked it on purpose. It does not judge chrony's `rtcsync`, without which the kernel never
-calls the clock synchronised. If the clock is synchronised and its error is too large, a restart
-does not help.
+**What it cannot do.** It installs no client and configures no servers: if the client reaches none,
+nodevet rolls the step back. If two clients are installed, it does not choose: mask or remove one.
+It does not change a node whose clock linuxptp sets (phc2sys), nor a masked client, because someone
+masked it on purpose. It does not set chrony's `rtcsync`, without which the kernel never calls the
+clock synchronised. If the clock is synchronised but its error is too large, nodevet plans nothing:
+a restart does not help.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -53,7 +53,7 @@ def the_system(service: Redfish) -> Document:
     nodes = [one for one in systems if not str(one.get("Id", "")).upper().startswith("HGX_")]
     if len(nodes) != 1:
         names = ", ".join(filter(None, (text(one.get("Id")) for one in nodes))) or "none"
-        raise BmcError(f"it has not one system but: {names}")
+        raise BmcError(f"it should list one system, and lists: {names}")
     return nodes[0]
 
 

@@ -60,7 +60,7 @@ def _from_file(path: str) -> str:
 
 def _from_environment(name: str) -> str:
     if name not in os.environ:
-        raise BmcError(f"the environment has no {name}, which holds the password")
+        raise BmcError(f"the variable {name}, which should hold the password, is not set")
     return os.environ[name]
 
 
@@ -77,7 +77,7 @@ def _from_command(words: tuple[str, ...]) -> str:
     except OSError as error:
         raise BmcError(f"the password command {words[0]}: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise BmcError(f"the password command {words[0]} printed no UTF-8") from None
+        raise BmcError(f"the output of the password command {words[0]} is not UTF-8") from None
 
 
 READERS: Mapping[str, Callable[[Any], str]] = {

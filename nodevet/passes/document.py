@@ -69,7 +69,7 @@ def parse(text: bytes) -> dict[str, list[str]]:
     for line in lines[:-1]:
         name, _, value = line.partition(" ")
         if name not in FIELDS[place:] or not value or not value.isprintable():
-            raise PassError("a line of the pass is unknown, in another place, or there twice")
+            raise PassError("a line of the pass is unknown, misplaced or repeated")
         place = FIELDS.index(name) + (name not in REPEATED)
         values[name].append(value)
     if lines[-1:] != [""] or not all(values[name] for name in FIELDS if name != "gpu"):

@@ -28,7 +28,7 @@ options: Callable[[Any], Any] = apply(
     click.option(
         "--pass-for",
         type=Duration(60, LONGEST),
-        help="How long a pass holds.  [default: 12h]",
+        help="Let each pass hold this long.  [default: 12h]",
     ),
 )
 

@@ -10,8 +10,8 @@ from nodevet.model import HostOutcome, HostReport, Run, Status, Verdict
 from nodevet.slurm.nodes import ControllerNode
 from nodevet.slurm.reason import PLAN, VISIT, parse, reason_text, troubles_of
 
-BUSY = "jobs run on it: a look after they end drains it"
-MAINTAINED = "it is in maintenance: a look after that drains it"
+BUSY = "jobs run on it: the next look after they end drains it"
+MAINTAINED = "it is in maintenance: the next look after that drains it"
 UNKNOWN_NODE = "Slurm has no node of this name"
 PASSING = (Verdict.OK, Verdict.WAIVED, Verdict.NOT_APPLICABLE)
 

@@ -2,10 +2,9 @@
 
     nodevet:local power_limit 490 W, expected 700 W (GPU 0-7); cpu_governor
 
-The first word names the run; `local` is the node's own health check, and `plan-ID` the plan that
-apply drained the node for. A part for each check follows,
-separated by `; `. Parts that do not fit are the names of their checks alone; if these do not fit,
-the line ends in `; ...`. Pure.
+The first word names the run; `local` is the node's own health check, and `plan-ID` is the plan that
+apply drained the node for. A part for each check follows, separated by `; `. A part that does not
+fit is only the name of its check; if the names do not fit either, the line ends in `; ...`. Pure.
 """
 
 import re

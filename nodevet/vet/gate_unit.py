@@ -1,9 +1,9 @@
 """The systemd unit that gates a node at boot, as a pure function of its options.
 
-Units that start jobs require it, so a node that it fails takes none. nodevet itself may be what is
-broken, and a Python that cannot start has the exit code of a failed gate, 1. The unit therefore
+Units that start jobs require it, so a node that it fails takes none. nodevet itself may be broken,
+and a Python that cannot start has the exit code of a failed gate, 1. The unit therefore
 ignores exit codes and lets a shell read the verdict file: nodevet writes `fail`, or why a node has
-not passed yet, only about a node that it looked at.
+not passed yet, only after it looked at the node.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -90,8 +90,8 @@ class GateUnit(Struct, frozen=True, kw_only=True):
 
     @property
     def limit(self) -> int:
-        """The seconds after which nodevet hangs: the gate ends before, however slow its last
-        attempt is."""
+        """The seconds after which nodevet counts as hung. A gate ends sooner, even if its last
+        attempt is slow."""
         return ceil(self.wait + self.settle + DEADLINE + GRACE)
 
     @property
@@ -116,8 +116,8 @@ class GateUnit(Struct, frozen=True, kw_only=True):
 
 
 def never_true(baselines: Sequence[Baseline], fail_on: Severity) -> Iterator[str]:
-    """What no node fulfils before jobs may start, as `FILE:LINE: reason`: it would keep every node
-    out."""
+    """The expectations that no node can fulfil before jobs may start, as `FILE:LINE: CHECK:
+    reason`: they would keep every node out."""
     for baseline in baselines:
         for expectation in baseline.expectations:
             if expectation.severity.rank < fail_on.rank:

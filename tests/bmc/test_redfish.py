@@ -172,7 +172,7 @@ def test_the_board_of_the_gpus_is_not_the_node(redfish, read):
     redfish.say({**both, board: {"Id": "Node2", "PowerState": "Off"}})
     section = read(redfish.bmc)
     assert section["status"] == "error"
-    assert "it has not one system but: Node2, " in section["why"]
+    assert "it should list one system, and lists: Node2, " in section["why"]
 
 
 @pytest.mark.parametrize(

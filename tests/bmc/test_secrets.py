@@ -48,12 +48,12 @@ def test_a_file_that_others_may_touch(file, mode, why):
     [
         ("file", "/nowhere/x", "/nowhere"),
         ("file", "/dev/null", "the password file"),
-        ("env", "NO_SUCH_NAME", "the environment has no NO_SUCH_NAME"),
+        ("env", "NO_SUCH_NAME", "the variable NO_SUCH_NAME, which should"),
         ("command", ("false",), "the password command false ended with 1"),
         ("command", ("/nowhere/x",), "the password command /nowhere/x: No such file"),
         ("command", ("true",), "is empty, too long or not printable"),
         ("command", ("sh", "-c", r"printf 'a\033b'"), "is empty, too long or not printable"),
-        ("command", ("sh", "-c", r"printf '\377'"), "printed no UTF-8"),
+        ("command", ("sh", "-c", r"printf '\377'"), "is not UTF-8"),
     ],
 )
 def test_refused(kind, where, why):

@@ -66,19 +66,19 @@ def test_a_process_of_a_session_is_ended(plan, h100, fields):
 @pytest.mark.parametrize(
     ("fields", "why"),
     [
-        ({"uid": 0}, "of the system user 0"),
-        ({"uid": 999}, "of the system user 999"),
+        ({"uid": 0}, "belongs to system user 0"),
+        ({"uid": 999}, "belongs to system user 999"),
         ({"started_s": None}, "started_s: "),
         ({"cgroup": None, "unit": None}, "cgroup: "),
-        ({"cgroup": "/system.slice/model.service", "unit": "model.service"}, "is of model.service"),
-        ({"cgroup": "/system.slice/sshx.service", "unit": "sshx.service"}, "is of sshx.service"),
+        ({"cgroup": "/system.slice/model.service", "unit": "model.service"}, "to model.service"),
+        ({"cgroup": "/system.slice/sshx.service", "unit": "sshx.service"}, "to sshx.service"),
         ({"cgroup": "/system.slice/docker-1.scope", "unit": "docker-1.scope"}, "docker-1.scope"),
-        ({"cgroup": "/kubepods/pod1/x", "unit": None}, "is of /kubepods/pod1/x: end that"),
+        ({"cgroup": "/kubepods/pod1/x", "unit": None}, "belongs to /kubepods/pod1/x: end that"),
         ({"cgroup": "/kubepods/x/session-1.scope", "unit": "session-1.scope"}, "session-1.scope"),
-        ({"cgroup": "/", "unit": None}, "is of /: end that"),
+        ({"cgroup": "/", "unit": None}, "belongs to /: end that"),
         (
             {"cgroup": "/user.slice/user@7.service/libpod-1.scope", "unit": "user@7.service"},
-            "is of user@7.service: end that",
+            "belongs to user@7.service: end that",
         ),
         (JOB, "is in job 42, and Slurm does not say whether that runs"),
     ],
@@ -120,7 +120,7 @@ def test_a_gpu_that_would_not_be_free_is_left_alone(plan, h100):
     daemon = process(8, uid=0)
     (change,) = plan("leftover_processes", {}, node(h100, process(), daemon, gpus=[[4711], [8]]))
     assert change.subjects == ("GPU 0",)
-    assert "not in the plan: GPU 1: python (pid 8) is of the system user 0" in change.note
+    assert "not in the plan: GPU 1: python (pid 8) belongs to system user 0" in change.note
     with pytest.raises(FixError, match="/proc does not show it"):
         plan("leftover_processes", {}, node(h100, process(), gpus=[[4711, 99], []]))
     leaked = node(h100, process())

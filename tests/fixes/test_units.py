@@ -98,7 +98,7 @@ def test_a_unit_that_systemd_cannot_start_is_refused(plan, h100, check, unit, wh
     ("check", "params", "sections", "why"),
     [
         ("fabric", {}, {"gpus": [fabric(), fabric("COMPLETED")]}, "GPU 1 is registered, and would"),
-        ("fabric", {}, {"gpus": [fabric("COMPLETED", health_mask=16)]}, "no restart of the fabric"),
+        ("fabric", {}, {"gpus": [fabric("COMPLETED", health_mask=16)]}, "a restart of the fabric"),
         ("fabric", {}, {"installed": packages("535.9.9")}, "install the driver's version first"),
         ("imex", {"nodes": 3}, {}, "the list of peers is wrong"),
         (
@@ -119,7 +119,7 @@ def test_a_unit_that_systemd_cannot_start_is_refused(plan, h100, check, unit, wh
             "imex",
             {},
             {"unit": RUNS, "imex": {"channels": 0, "nodes": NODES}},
-            "no restart of nvidia",
+            "a restart of nvidia",
         ),
         ("dcgm", {}, {"gpus": [{}]}, ""),
         ("dcgm", {}, {"unit": STOPPED}, "another host engine answered"),
@@ -133,7 +133,7 @@ def test_a_unit_that_systemd_cannot_start_is_refused(plan, h100, check, unit, wh
             "dcgm",
             {},
             {"unit": RUNS, "dcgm": {"overall": "Failure", "incidents": [], "gpus": 2}},
-            "no restart of DCGM repairs this",
+            "a restart of DCGM does not repair this",
         ),
     ],
 )

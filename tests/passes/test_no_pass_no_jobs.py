@@ -213,7 +213,7 @@ def test_a_key_that_the_node_does_not_allow_signs_nothing(node: SimulatedFleet) 
 def test_allowed_signers_that_others_may_write_stop_it(node: SimulatedFleet) -> None:
     passed(node)
     node.on("n1", f"chmod 666 {ALLOWED}")
-    assert "others than root may write it" in verify(node, starts=False)
+    assert "users other than root may write it" in verify(node, starts=False)
     node.on("n1", f"chmod 644 {ALLOWED}")
     verify(node, starts=True)
 
@@ -286,7 +286,7 @@ def test_a_user_without_root_needs_sudo(node: SimulatedFleet) -> None:
     node.sim("set", "n1", "gpu.1.lost=1")
     done = node.at("gate", *reach, *words[:4], "--wait", "1s", *words[6:], *signing)
     node.sim("set", "n1", "gpu.1.lost=0")
-    assert "n1: an old pass holds until it expires: only root may change" in done.stderr
+    assert "n1: its old pass stays until it expires: only root may change" in done.stderr
 
 
 def test_a_reboot_voids_it_even_if_it_is_put_back(node: SimulatedFleet) -> None:

@@ -41,7 +41,7 @@ def test_health_waits_for_the_end_of_a_maintenance(
     reserve("fw")
     done = nodevet("slurm", "health", "-b", "site.yaml")
     assert (done.returncode, reason(slurm)) == (1, ""), done
-    assert "it is in maintenance: a look after that drains it" in done.stderr
+    assert "it is in maintenance: the next look after that drains it" in done.stderr
     slurm.says("scontrol", "delete", "ReservationName=fw")
     wait_for(lambda: "MAINT" not in shown(slurm))
     nodevet("slurm", "health", "-b", "site.yaml")

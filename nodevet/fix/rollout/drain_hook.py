@@ -1,8 +1,9 @@
 """The site's drain hook, for one node.
 
-It is called with the host as its last argument. If the first line that it prints is
-`nodevet-hook: undrain reboot`, or has one of these words, nodevet calls it for these things, too:
-NODEVET_HOOK says which. NODEVET_PLAN and NODEVET_CHECKS say what for.
+nodevet calls it with the host as its last argument. If the first line that it prints is
+`nodevet-hook: undrain reboot`, or has only one of these words, nodevet also calls it to give the
+host back or to reboot it. NODEVET_HOOK says which call it is; NODEVET_PLAN and NODEVET_CHECKS name
+the plan and its checks.
 """
 
 import os

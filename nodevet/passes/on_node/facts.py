@@ -51,7 +51,7 @@ def _times(values: Pass, root: str) -> str:
     """The uptime counts too: nobody can set it back within a boot."""
     behind = int(values["vetted"][0]) - time.time()
     if behind > SKEW:
-        return f"the clock is {behind:.0f} s behind the time of the pass: correct it, then gate"
+        return f"the clock is {behind:.0f} s behind the pass: correct the clock, then gate again"
     left = seconds_left(values, root)
     if left <= 0:
         return f"it expired {-left:.0f} s ago"

@@ -38,14 +38,14 @@ def allowed_signers(path: str) -> bytes:
     except PermissionError as error:
         raise TrustError(f"{path}: {error.strerror or error}") from error
     except FileNotFoundError as error:
-        why = "does not exist; write the public keys there that may sign passes"
+        why = "does not exist; list the public keys in it that may sign passes"
         raise TrustError(f"{path}: {why}") from error
     except OSError as error:
         raise TrustError(f"{path}: cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise TrustError(f"{path}: {error}") from error
     if status.st_uid not in (0, os.geteuid()) or status.st_mode & 0o022:
-        raise TrustError(f"{path}: others than root may write it; chown root and chmod 644")
+        raise TrustError(f"{path}: users other than root may write it; chown root and chmod 644")
     return content
 
 
@@ -87,7 +87,7 @@ def _signer(text: bytes, signature: bytes, signers: bytes, allowed: str) -> str:
             raise PassError(f"it is signed by a key that {allowed} does not allow ({_line(why)})")
         name = found.split("\n")[0]
         if not name or not name.isprintable() or any(char in name for char in SPECIAL):
-            raise PassError(f"the key stands in {allowed} for a pattern; write a name there")
+            raise PassError(f"{allowed} lists the key under a pattern; write a name there")
         code, said, why = _keygen(("verify", "-n", NAMESPACE, "-I", name, *words), files[0])
         if code != 0 or not said.startswith(f'Good "{NAMESPACE}" signature for {name} with '):
             options = f"{allowed} does not let {name} sign it"

@@ -106,7 +106,7 @@ class Issue:
             self._say(f"pass withdrawn from {nodeset(removed)}")
         for name in failed:
             if not done[name].ok:
-                self._say(f"{name}: an old pass holds until it expires: {done[name].said}")
+                self._say(f"{name}: its old pass stays until it expires: {done[name].said}")
 
 
 def is_withdrawn(report: HostReport, fail_on: Severity) -> bool:

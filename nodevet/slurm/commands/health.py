@@ -54,11 +54,11 @@ def command(
 ) -> None:
     """Drain this node if it fails its baseline. For HealthCheckProgram of slurm.conf.
 
-    A failure drains the node at once, something unknown after --looks in a row. Nothing drains a
-    node that has just booted, or whose unknown findings pass by themselves. While jobs run on it,
-    during its maintenance, and inside a job, nothing is drained; a look after that does it. The
-    reason of someone else stays. A pass of this boot younger than --max-age is the answer without
-    a look.
+    A failure drains the node at once, something unknown after --looks in a row. A node that has
+    just booted, or whose unknown findings pass by themselves, is not drained. While jobs run on it,
+    during its maintenance, and inside a job, nodevet does not drain it; the next look after that
+    does. The reason of someone else stays. If the node passed in this boot less than --max-age ago,
+    health repeats that result without a look.
 
     \b
     Exit codes:

@@ -42,10 +42,10 @@ from nodevet.cli.help import Command
 def command(host: str, what: str, plan: str, reservation: str) -> None:
     """Drain HOST for a plan, and give it back. For --drain-hook of plan and apply.
 
-    It drains the node and waits until its jobs have ended. A node that nodevet drained before is
-    used as it is, and stays drained afterwards. A node that someone else drained, or that is in
-    maintenance, is left alone and refused. If slurm.conf has a RebootProgram, Slurm reboots the
-    node; it stays drained meanwhile.
+    It drains the node and waits until its jobs have ended. A node that nodevet drained before stays
+    drained afterwards. The hook refuses a node that someone else drained, or that is in
+    maintenance, and leaves it alone. If slurm.conf has a RebootProgram, Slurm reboots the node,
+    which stays drained meanwhile.
 
     \b
     Exit codes:

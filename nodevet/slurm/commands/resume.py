@@ -21,7 +21,7 @@ from nodevet.slurm.options import from_run
     "of_plans",
     multiple=True,
     metavar="ID",
-    help="Also resume nodes that apply drained for this plan, and has not given back.",
+    help="Also resume nodes that apply drained for this plan and has not given back.",
 )
 def command(
     source: str,
@@ -34,10 +34,10 @@ def command(
 ) -> None:
     """Resume nodes that nodevet drained and a later run found repaired.
 
-    On the same machine every check of the reason must be ok, and nothing may fail. If nobody knows
-    that it is the same machine (it was replaced, or its own health check drained it), all of it
-    must be ok. What others drained stays drained, and
-    what apply drained until it gives it back.
+    Every check that the reason names must be ok, and nothing may fail. If nodevet cannot tell that
+    it is still the same machine (it was replaced, or its own health check drained it), nothing may
+    be unknown either. Nodes that others drained stay drained. So do nodes that apply drained for a
+    plan, until apply or --plan gives them back.
 
     \b
     Exit codes:

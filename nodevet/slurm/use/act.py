@@ -7,7 +7,7 @@ from nodevet.slurm.decide import NodePlan, left_alone
 from nodevet.slurm.nodes import ControllerNode
 
 AT_ONCE = 200  # nodes in one command
-CHANGED = "it has changed since it was read"
+CHANGED = "it has changed since nodevet read it"
 
 
 def drain(plans: Sequence[NodePlan]) -> list[NodePlan]:
@@ -73,6 +73,6 @@ def _one_group(
     for plan in group:
         why = refused[plan.node]
         if not why and not is_done(after[plan.node], plan):
-            why = f"Slurm shows it otherwise since: {'+'.join(after[plan.node].states)}"
+            why = f"it was changed meanwhile: {'+'.join(after[plan.node].states)}"
         ended[plan.node] = plan._replace(why_not=why, is_short=bool(why))
     return ended

@@ -104,7 +104,7 @@ def _drain(name: str, reason: str, hidden: str, say: Say) -> bool:
         say(f"{name} is not drained yet, the next look tries again: {error}; {reason or hidden}")
         return False
     if now.reason != wished:
-        say(f"{name} has another reason since: {now.reason!r}")
+        say(f"{name} has got another reason meanwhile: {now.reason!r}")
     else:
         say(f"{name} is drained: {wished}")
     return True

@@ -19,9 +19,9 @@ Tell = Callable[[str], None]
 def drain(
     host: str, plan: str, checks: Sequence[str], offer: Tell, say: Tell, reservation: str = ""
 ) -> None:
-    """Drain a node for a plan unless nodevet or Slurm's own prolog has drained it, and wait until
-    its jobs have ended. `offer` gets what the hook can do later. `reservation`: the maintenance
-    that the node has to be in. Raises SlurmError."""
+    """Drain a node for a plan, unless nodevet has drained it already or Slurm did for a failed
+    prolog, and wait until its jobs have ended. `offer` gets what the hook can do later.
+    `reservation`: the maintenance that the node has to be in. Raises SlurmError."""
     node = _node(host)
     if reservation and reservation not in scontrol.maintenances(node.name):
         named = brief(reservation)
@@ -34,7 +34,7 @@ def drain(
         scontrol.drain([node.name], reason)
         node = scontrol.read_node(node.name)
         if not node.is_drained or node.reason != reason:
-            raise SlurmError(f"{node.name} has another state since: {_standing(node)}")
+            raise SlurmError(f"{node.name} was changed meanwhile: {_standing(node)}")
     _until(
         node,
         lambda node: not node.has_jobs,

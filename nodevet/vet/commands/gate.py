@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 @click.option(
     "--install",
     is_flag=True,
-    help="Print a systemd unit that gates this node at boot, before slurmd and kubelet start.",
+    help="Print a systemd unit that vets this node at every boot, before slurmd and kubelet start.",
 )
 @vetting.after_gate
 @options.store

@@ -30,7 +30,7 @@ def print_gate_unit(context: click.Context) -> None:
     judged = open_context(Project(folder=Path("/")), unit.baselines)  # where the unit runs
     if reasons := "\n".join(never_true(judged.baselines, Severity(unit.fail_on))):
         raise UserError(
-            f"--install: no node would pass at boot; take this out of its baseline:\n{reasons}"
+            f"--install: no node would pass at boot; take this out of the baseline:\n{reasons}"
         )
     needs_output()
     if not tell(unit.text(), nl=False):
@@ -38,7 +38,7 @@ def print_gate_unit(context: click.Context) -> None:
     say(f"write the unit to {FILE}, then run:")
     say(f"systemctl daemon-reload && systemctl enable {NAME}.service")
     if os.geteuid() != 0:
-        say("you are not root, who may refuse these files at boot: print the unit as root")
+        say("you are not root, and at boot root may refuse your files: print the unit as root")
 
 
 def _unit(context: click.Context) -> GateUnit:
