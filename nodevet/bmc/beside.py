@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import msgspec
 
+from nodevet.base import typed
 from nodevet.base.bounds import DOCUMENT
 from nodevet.base.printable import brief
 from nodevet.bmc.use import RawSection, Readings
@@ -30,9 +31,9 @@ def joined(visit: Visit, section: RawSection) -> Visit:
     if visit.evidence is None:
         return replace(visit, why=f"{visit.why}; {_power_text(section)}")
     try:
-        document = msgspec.json.decode(visit.evidence, type=dict[str, msgspec.Raw])
-        sections = msgspec.json.decode(document["sections"], type=dict[str, msgspec.Raw])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError):
+        document = typed.decode(visit.evidence, dict[str, msgspec.Raw])
+        sections = typed.decode(bytes(document["sections"]), dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, KeyError):
         return visit  # judging it says what is wrong
     sections[SECTION] = msgspec.Raw(msgspec.json.encode(section))
     document["sections"] = msgspec.Raw(msgspec.json.encode(sections))

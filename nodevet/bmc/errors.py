@@ -8,8 +8,11 @@ class BmcError(UserError):
 
 
 class FatalError(BmcError):
-    """Nothing more can be read: nobody answers, or the password is refused. To go on trying would
-    lock the account."""
+    """Nothing more can be read: nobody answers, or the password is refused."""
+
+
+class RefusedError(FatalError):
+    """The BMC refuses the user or the password. Each further try brings the lock nearer."""
 
 
 class MissingResourceError(BmcError):

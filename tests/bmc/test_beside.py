@@ -146,3 +146,15 @@ def test_show_what_was_not_read(nodevet, redfish):
     assert "2 BMCs · 2 not read" in done.stdout
     assert "BMC 127.0.0.1: Connection refused" in done.stdout
     assert "the inventory names no BMC for it" in done.stdout
+
+
+def test_a_gate_tries_a_refused_password_once(nodevet, redfish):
+    served = redfish.folder / "emulator.log"
+    before = served.read_text().count(" 401 ")
+    words = ("gate", "-b", "site.yaml", "--format", "json", "--wait", "4s", "--settle", "0s")
+    hosts = {"@local": {"bmc": settings(redfish.bmc, user="nobody")}}
+    done = nodevet(*words, "--interval", "0.5s", "--all", "--store", "none", hosts=hosts)
+    (host,) = json.loads(done.stdout)["hosts"]
+    why = "BMC 127.0.0.1: it refuses the user or the password (HTTP 401)"
+    assert done.returncode == 1 and findings(host, "bmc_sensors") == [("unknown", why)]
+    assert served.read_text().count(" 401 ") == before + 1

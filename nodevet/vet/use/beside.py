@@ -7,9 +7,10 @@ section)`.
 
 import math
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from types import ModuleType
+from typing import Any
 
 from nodevet.base.features import feature_modules
 from nodevet.fleet import Options, Visit, visit
@@ -17,13 +18,26 @@ from nodevet.model import Host, Status
 from nodevet.vet.use.asks import sections_of
 from nodevet.vet.use.context import VetContext
 
+RawSection = Mapping[str, Any]
+DENIED = "denied"
 MOST_WAITING = 256
 """Visits whose evidence waits for its other half; with more, no further visit is taken."""
 
 
-def visit_beside(hosts: Sequence[Host], options: Options, context: VetContext) -> Generator[Visit]:
+def visit_beside(
+    hosts: Sequence[Host],
+    options: Options,
+    context: VetContext,
+    denied: dict[str, RawSection] | None = None,
+) -> Generator[Visit]:
     """As nodevet.fleet.visit. A visit waits for the other reading of its own host; one of a host
-    without such a reading waits for nothing."""
+    without such a reading waits for nothing.
+
+    `denied`: the sections of the hosts that an earlier call was denied. They are not read again,
+    because another try with a refused password may lock an account. Those that this call is denied
+    are added.
+    """
+    denied = {} if denied is None else denied
     end = math.inf if options.within is None else time.monotonic() + options.within
     visits = visit(hosts, options)
     if all(host.bmc is None for host in hosts):
@@ -31,22 +45,31 @@ def visit_beside(hosts: Sequence[Host], options: Options, context: VetContext) -
     read = sections_of(context)
     for feature in feature_modules("beside"):
         asked = read is None or feature.SECTION in read
-        visits = _joined(visits, hosts, feature, end, asked=asked)
+        visits = _joined(visits, hosts, feature, end, denied, asked=asked)
     return visits
 
 
 def _joined(
-    visits: Generator[Visit], hosts: Sequence[Host], feature: ModuleType, end: float, *, asked: bool
+    visits: Generator[Visit],
+    hosts: Sequence[Host],
+    feature: ModuleType,
+    end: float,
+    denied: dict[str, RawSection],
+    *,
+    asked: bool,
 ) -> Generator[Visit]:
     """`end`: of the whole run, by time.monotonic(). `asked`: whether a baseline judges the section;
     else it only explains a lost host."""
     by_name = {host.name: host for host in hosts}
-    readings = feature.begin(hosts if asked else (), end)
+    readings = _begun(feature, hosts if asked else (), end, denied)
     waiting: dict[str, Visit] = {}
 
     def ready() -> Iterator[Visit]:
         for name in waiting.keys() & readings.done.keys():
-            yield feature.joined(waiting.pop(name), readings.done.pop(name))
+            section = readings.done.pop(name)
+            if section["status"] == DENIED:
+                denied[name] = section
+            yield feature.joined(waiting.pop(name), section)
 
     with closing(visits):
         for one in visits:
@@ -61,8 +84,17 @@ def _joined(
                 readings.take(wait=True)
                 yield from ready()
     if not asked:
-        readings = feature.begin([by_name[name] for name in waiting], end)
+        readings = _begun(feature, [by_name[name] for name in waiting], end, denied)
     yield from ready()
     while waiting:
         readings.take(wait=True)
         yield from ready()
+
+
+def _begun(
+    feature: ModuleType, hosts: Sequence[Host], end: float, denied: Mapping[str, RawSection]
+) -> Any:
+    """The feature's readings of these hosts; those that were denied are there already."""
+    readings = feature.begin([host for host in hosts if host.name not in denied], end)
+    readings.done |= {host.name: denied[host.name] for host in hosts if host.name in denied}
+    return readings

@@ -21,7 +21,7 @@ from nodevet.fleet import Options
 from nodevet.model import Host, HostReport, Run, Severity, Status, exit_code
 from nodevet.vet.findings.counted import with_counts
 from nodevet.vet.findings.fold import lines
-from nodevet.vet.use.beside import visit_beside
+from nodevet.vet.use.beside import RawSection, visit_beside
 from nodevet.vet.use.context import VetContext
 from nodevet.vet.use.listener import VetListener, Waiting
 from nodevet.vet.use.looks import AGAIN, UNKNOWN
@@ -111,10 +111,12 @@ def _try(
     start = time.monotonic()
     end = start + attempts.wait
     waiting = dict(hosts)
+    denied: dict[str, RawSection] = {}
     while waiting:
         last = time.monotonic() + attempts.interval >= end
         reasons: dict[str, str] = {}
-        for one in visit_beside(tuple(waiting.values()), _bounded(options, end), context):
+        these, bounded = tuple(waiting.values()), _bounded(options, end)
+        for one in visit_beside(these, bounded, context, denied):
             vetted = judge_visit(one, hosts[one.host], context, recorded(one, context))
             result = settled(vetted, attempts.settle)
             if last or exit_code([result], attempts.fail_on) == 0:
