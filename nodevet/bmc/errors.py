@@ -11,7 +11,7 @@ class FatalError(BmcError):
     """Nothing more can be read: nobody answers, or the password is refused."""
 
 
-class RefusedError(FatalError):
+class RefusedLoginError(FatalError):
     """The BMC refuses the user or the password. Each further try brings the lock nearer."""
 
 

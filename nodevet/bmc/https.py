@@ -17,7 +17,7 @@ from http.client import HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any
 
 from nodevet.base.printable import brief
-from nodevet.bmc.errors import BmcError, FatalError, MissingResourceError, RefusedError
+from nodevet.bmc.errors import BmcError, FatalError, MissingResourceError, RefusedLoginError
 from nodevet.model import Bmc
 
 Document = dict[str, Any]
@@ -108,7 +108,7 @@ class Redfish:
 
     def _document(self, response: HTTPResponse) -> Document:
         if response.status == 401:
-            raise RefusedError("it refuses the user or the password (HTTP 401)")
+            raise RefusedLoginError("it refuses the user or the password (HTTP 401)")
         text = bytearray()
         while piece := response.read1(PIECE):
             text += piece

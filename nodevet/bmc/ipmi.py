@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 
 from nodevet.base.printable import last_line
-from nodevet.bmc.errors import BmcError, FatalError, RefusedError
+from nodevet.bmc.errors import BmcError, FatalError, RefusedLoginError
 from nodevet.bmc.fields import MOST_PARTS, RecordFields, inlet, number, renamed, text
 from nodevet.model import Bmc
 
@@ -66,7 +66,7 @@ class Ipmi:
             done = self._ended(words)
         if NO_SESSION in done.stderr:
             is_refused = time.monotonic() - began < QUICK
-            raise RefusedError(REFUSED) if is_refused else FatalError("no answer")
+            raise RefusedLoginError(REFUSED) if is_refused else FatalError("no answer")
         if done.returncode:
             raise BmcError(f"ipmitool {words[0]}: {last_line(done.stderr) or done.returncode}")
         if len(done.stdout) > MOST_BYTES:

@@ -4,7 +4,7 @@ import time
 from typing import Any
 
 from nodevet.bmc import ipmi, redfish
-from nodevet.bmc.errors import BmcError, RefusedError
+from nodevet.bmc.errors import BmcError, RefusedLoginError
 from nodevet.bmc.fields import RecordFields
 from nodevet.bmc.https import Redfish
 from nodevet.bmc.secrets import Secrets, secret_of
@@ -20,7 +20,7 @@ def read_section(bmc: Bmc, secrets: Secrets, seconds: float = SECONDS) -> dict[s
         data = _read(bmc, secret_of(bmc, secrets), began + seconds)
     except BmcError as error:
         status = "timeout" if time.monotonic() >= began + seconds else "error"
-        status = "denied" if isinstance(error, RefusedError) else status
+        status = "denied" if isinstance(error, RefusedLoginError) else status
         section: dict[str, Any] = {"status": status, "why": f"BMC {bmc.address}: {error}"}
     else:
         section = {"status": "ok", "data": data}

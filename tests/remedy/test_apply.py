@@ -207,7 +207,7 @@ def test_the_points_are_all_there_are(world: Callable[..., World]) -> None:
 
 def whole(box: Any, thp: str) -> bool:
     """Whether everything that the step does is in place."""
-    unit = {"enabled": "enabled", "active": "active", "masked": False}
+    unit = {"enabled": "enabled", "active": "active", "masked": False, "fragment": ""}
     return (
         box.kernel[thp] == "never"
         and box.files["/etc/tmpfiles.d/nodevet-pages.conf"][0].endswith("never\n")

@@ -179,7 +179,7 @@ def test_a_controller_that_goes_away_while_it_waits_is_asked_again(
 @pytest.mark.parametrize(
     ("last", "why"),
     [
-        (IDLE, "another state"),  # the drain did not take
+        (IDLE, "was changed meanwhile"),  # the drain did not take
         (FREE._replace(reason="bad PSU", user="bob"), "was changed meanwhile: idle"),
         ("half an answer", "half an answer"),
     ],
