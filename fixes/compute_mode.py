@@ -34,8 +34,6 @@ def plan(
 ) -> Iterator[PlannedChange]:
     """One change for all GPUs that fail; see `FIX`."""
     every_gpu, failed = gpus.all_and_failed(evidence, findings)
-    if not failed:
-        return
     if params.mode == "EXCLUSIVE_THREAD":
         raise FixError("no driver has EXCLUSIVE_THREAD any more; use EXCLUSIVE_PROCESS")
     failed, note = gpus.fixable(

@@ -29,7 +29,7 @@ from nodevet.evidence.document import Evidence
 from nodevet.evidence.lists import numbers
 from nodevet.fixing.kernel_files import conf, rule
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
-from nodevet.model import Finding, Value, Verdict
+from nodevet.model import Finding, Value
 from nodevet.resource import Resource
 from nodevet.resource.kernel import WriteKernel
 
@@ -40,13 +40,8 @@ MAXIMUM, MINIMUM = "scaling_max_freq", "scaling_min_freq"
 PREFERENCE = "energy_performance_preference"
 
 
-def plan(
-    evidence: Evidence, findings: Sequence[Finding], params: Params
-) -> Iterator[PlannedChange]:
+def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Iterator[PlannedChange]:
     """One change for the node; see `FIX`."""
-    failed = [finding for finding in findings if finding.verdict is Verdict.FAIL]
-    if not failed:
-        return
     cpufreq = evidence[Cpufreq].data
     if cpufreq is None or cpufreq.policies is None:
         raise FixError("the CPU frequency policies could not be read")

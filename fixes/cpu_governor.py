@@ -30,20 +30,15 @@ from nodevet.evidence.document import Evidence
 from nodevet.evidence.lists import numbers
 from nodevet.fixing.kernel_files import conf, rule
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
-from nodevet.model import Finding, Verdict
+from nodevet.model import Finding
 from nodevet.resource import Actions, Resource, RunCommand
 
 RULE = "/etc/tmpfiles.d/nodevet-cpu-governor.conf"
 POLICIES = "/sys/devices/system/cpu/cpufreq"
 
 
-def plan(
-    evidence: Evidence, findings: Sequence[Finding], params: Params
-) -> Iterator[PlannedChange]:
+def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Iterator[PlannedChange]:
     """One change for all policies that fail; see `FIX`."""
-    failed = [finding for finding in findings if finding.verdict is Verdict.FAIL]
-    if not failed:
-        return
     section = evidence[Cpufreq].data
     groups = (section.policies if section else None) or ()
     if not groups:

@@ -23,7 +23,7 @@ from nodevet.checks.cpu_idle_states import Params
 from nodevet.evidence.document import Evidence
 from nodevet.fixing.boot_unit import BootUnit
 from nodevet.fixing.model import Fix, PlannedChange, Risk
-from nodevet.model import Finding, Verdict
+from nodevet.model import Finding
 from nodevet.resource.file import WriteFile
 from nodevet.resource.unit import SetUnit
 
@@ -43,13 +43,8 @@ WantedBy=multi-user.target
 """The kernel reads eight hexadecimal digits; pm_qos_interface.rst in its documentation."""
 
 
-def plan(
-    evidence: Evidence, findings: Sequence[Finding], params: Params
-) -> Iterator[PlannedChange]:
+def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Iterator[PlannedChange]:
     """One change for the node; see `FIX`."""
-    failed = [finding for finding in findings if finding.verdict is Verdict.FAIL]
-    if not failed:
-        return
     yield PlannedChange(
         expected=failed[0].expected,
         actual=failed[0].actual,

@@ -24,19 +24,14 @@ from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpus
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
 from nodevet.fixing.units import RUNS, existing, running
-from nodevet.model import Finding, Verdict
+from nodevet.model import Finding
 from nodevet.resource import Resource
 
 UNITS = ("nvidia-dcgm.service", "dcgm.service")
 
 
-def plan(
-    evidence: Evidence, findings: Sequence[Finding], params: Params
-) -> Iterator[PlannedChange]:
+def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Iterator[PlannedChange]:
     """One change that restarts the host engine; see `FIX`."""
-    failed = [finding for finding in findings if finding.verdict is Verdict.FAIL]
-    if not failed:
-        return
     counts = [finding for finding in failed if finding.subject.id == "GPUs"]
     if not counts:
         raise FixError("a restart of DCGM does not repair this")

@@ -34,7 +34,7 @@ from nodevet.evidence.gpu import Gpus
 from nodevet.evidence.modules import Modules
 from nodevet.evidence.packages import Package, Packages
 from nodevet.fixing.model import EVERY, Fix, FixError, PlannedChange, Risk
-from nodevet.model import Finding, Verdict
+from nodevet.model import Finding
 from nodevet.remote.probe.collectors.packages import NAME, NOT_INSTALLED, VERSION, driver_version_in
 from nodevet.resource import Actions, Resource
 from nodevet.resource.package import install, mark
@@ -68,13 +68,8 @@ class Target(NamedTuple):
     automatic: bool
 
 
-def plan(
-    evidence: Evidence, findings: Sequence[Finding], params: Params
-) -> Iterator[PlannedChange]:
+def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Iterator[PlannedChange]:
     """One change for all packages of the driver; see `FIX`."""
-    failed = [finding for finding in findings if finding.verdict is Verdict.FAIL]
-    if not failed:
-        return
     running = running_version(evidence)
     if any(finding.actual != running for finding in failed):
         raise FixError("the finding does not belong to this evidence")

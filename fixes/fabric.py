@@ -29,19 +29,14 @@ from nodevet.evidence.gpu import subject_of
 from nodevet.fixing import gpus
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
 from nodevet.fixing.units import RUNS, running, unit_of
-from nodevet.model import Finding, Verdict
+from nodevet.model import Finding
 from nodevet.resource import Resource
 
 UNREGISTERED = ("NOT_STARTED", "IN_PROGRESS")
 
 
-def plan(
-    evidence: Evidence, findings: Sequence[Finding], params: Params
-) -> Iterator[PlannedChange]:
+def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Iterator[PlannedChange]:
     """One change for all GPUs that are not registered; see `FIX`."""
-    failed = [finding for finding in findings if finding.verdict is Verdict.FAIL]
-    if not failed:
-        return
     if packages := [finding for finding in failed if finding.subject.kind == "package"]:
         raise FixError(
             f"{packages[0].subject.id} has version {packages[0].actual}, and the driver has "

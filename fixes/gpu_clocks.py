@@ -42,8 +42,6 @@ def plan(
 ) -> Iterator[PlannedChange]:
     """One change for all GPUs that fail; see `FIX`."""
     every_gpu, failed = gpus.all_and_failed(evidence, findings)
-    if not failed:
-        return
     yield gpus.change(
         failed,
         options=lambda gpu: clock_options(gpu, params, boot=False),

@@ -22,20 +22,15 @@ from nodevet.evidence.document import Evidence
 from nodevet.evidence.modules import Modules
 from nodevet.fixing.kernel_files import conf, denied_at_boot
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
-from nodevet.model import Finding, Verdict
+from nodevet.model import Finding
 from nodevet.resource import Resource, module
 
 MODULE = "nvidia_peermem"
 LOAD = "/etc/modules-load.d/nodevet-gpudirect.conf"
 
 
-def plan(
-    evidence: Evidence, findings: Sequence[Finding], params: Params
-) -> Iterator[PlannedChange]:
+def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Iterator[PlannedChange]:
     """One change that loads the module; see `FIX`."""
-    failed = [finding for finding in findings if finding.verdict is Verdict.FAIL]
-    if not failed:
-        return
     if "peermem" not in params.one_of:
         raise FixError("the baseline expects dma-buf, which needs the open kernel modules")
     modules = evidence[Modules].data

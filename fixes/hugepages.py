@@ -26,7 +26,7 @@ from nodevet.evidence.document import Evidence
 from nodevet.evidence.memory import Memory
 from nodevet.fixing.kernel_files import conf, rule
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
-from nodevet.model import Finding, Verdict
+from nodevet.model import Finding
 from nodevet.resource import Resource
 from nodevet.resource.kernel import WriteKernel
 
@@ -34,13 +34,8 @@ RULE = "/etc/tmpfiles.d/nodevet-hugepages.conf"
 FILE = "/sys/kernel/mm/hugepages/hugepages-{}kB/nr_hugepages"
 
 
-def plan(
-    evidence: Evidence, findings: Sequence[Finding], params: Params
-) -> Iterator[PlannedChange]:
+def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Iterator[PlannedChange]:
     """One change for all sizes; see `FIX`."""
-    failed = [finding for finding in findings if finding.verdict is Verdict.FAIL]
-    if not failed:
-        return
     memory = evidence[Memory].data
     if memory is None or memory.hugepages is None:
         raise FixError("nodevet could not read the huge pages")

@@ -22,7 +22,7 @@ from nodevet.evidence.document import Evidence
 from nodevet.evidence.imex import Imex
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
 from nodevet.fixing.units import running, unit_of
-from nodevet.model import Finding, Verdict
+from nodevet.model import Finding
 from nodevet.resource import Resource
 
 OTHERS = {
@@ -32,14 +32,9 @@ OTHERS = {
 """Why IMEX may not start while another part of the check fails."""
 
 
-def plan(
-    evidence: Evidence, findings: Sequence[Finding], params: Params
-) -> Iterator[PlannedChange]:
+def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Iterator[PlannedChange]:
     """One change that starts the unit; see `FIX`."""
-    failed = [finding for finding in findings if finding.verdict is Verdict.FAIL]
     stopped = [finding for finding in failed if finding.subject.id == UNIT]
-    if not failed:
-        return
     if not stopped:
         raise FixError("a restart of nvidia-imex does not repair this")
     for finding in failed:

@@ -29,7 +29,7 @@ from nodevet.evidence.document import Evidence
 from nodevet.evidence.modules import Modules
 from nodevet.fixing.kernel_files import conf, denied_at_boot
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
-from nodevet.model import Finding, Verdict
+from nodevet.model import Finding
 from nodevet.resource import Resource, RunCommand, module
 from nodevet.resource.file import WriteFile
 
@@ -43,14 +43,9 @@ INITRAMFS = (
 )
 
 
-def plan(
-    evidence: Evidence, findings: Sequence[Finding], params: Params
-) -> Iterator[PlannedChange]:
+def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Iterator[PlannedChange]:
     """One change that loads missing modules, and one that blacklists unwanted modules; see
     `FIX`."""
-    failed = [finding for finding in findings if finding.verdict is Verdict.FAIL]
-    if not failed:
-        return
     modules = evidence[Modules].data
     if modules is None or modules.loaded is None or modules.builtin is None:
         raise FixError("nodevet could not read the kernel's modules")

@@ -33,7 +33,7 @@ from nodevet.evidence.slurm import Slurm
 from nodevet.fixing.gpus import UUID, common_value
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk, with_refusals
 from nodevet.fixing.units import unit_of
-from nodevet.model import Finding, Value, Verdict
+from nodevet.model import Finding, Value
 from nodevet.resource.running_process import EndProcess
 
 SLURMD, SELF = "slurmd.service", "self"
@@ -47,13 +47,8 @@ CONTAINER = re.compile(r"/(docker|libpod|crio|cri-|nerdctl|lxc|machine\.slice|bu
 FIRST_USER = 1000
 
 
-def plan(
-    evidence: Evidence, findings: Sequence[Finding], params: Params
-) -> Iterator[PlannedChange]:
+def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Iterator[PlannedChange]:
     """One change that ends all processes that were left over; see `FIX`."""
-    failed = [finding for finding in findings if finding.verdict is Verdict.FAIL]
-    if not failed:
-        return
     if why := job_reason(evidence):
         raise FixError(why)
     ends: dict[int, EndProcess] = {}

@@ -28,7 +28,7 @@ from nodevet.evidence.limits import LOGIN, UNLIMITED, ResourceLimits, SoftLimits
 from nodevet.fixing.kernel_files import conf
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk, with_refusals
 from nodevet.fixing.units import NEEDED, OBSTACLES, RUNS, STANDS, unit_of
-from nodevet.model import Finding, Verdict
+from nodevet.model import Finding
 from nodevet.resource import Resource
 from nodevet.resource.unit import RELOAD, SetUnit
 
@@ -43,13 +43,8 @@ KEYS = {  # field -> of systemd; of limits.conf, with its unit in bytes
 }
 
 
-def plan(
-    evidence: Evidence, findings: Sequence[Finding], params: Params
-) -> Iterator[PlannedChange]:
+def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Iterator[PlannedChange]:
     """One change for each unit that fails, and one for logins; see `FIX`."""
-    failed = [finding for finding in findings if finding.verdict is Verdict.FAIL]
-    if not failed:
-        return
     section = evidence[ResourceLimits].data
     by_name = {limits.name: limits for limits in (section.limits if section else None) or ()}
     changes, refused = [], []

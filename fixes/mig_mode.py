@@ -41,8 +41,6 @@ def plan(
 ) -> Iterator[PlannedChange]:
     """One change for GPUs that keep their mode over a boot, and one for the others."""
     every_gpu, failed = gpus.all_and_failed(evidence, findings)
-    if not failed:
-        return
     failed, obstacle_note = gpus.fixable(
         failed, gpus.obstacle_without("mig_current", "it does not support MIG")
     )

@@ -42,7 +42,7 @@ from nodevet.evidence.processes import Process, Processes, service_of
 from nodevet.evidence.services import UNIT_NAME
 from nodevet.fixing.gpus import common_value
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk, with_refusals
-from nodevet.model import Finding, Verdict
+from nodevet.model import Finding
 from nodevet.resource import Actions, Resource
 from nodevet.resource.file import WriteFile
 from nodevet.resource.process import CPUS, bind
@@ -78,16 +78,13 @@ class Home(NamedTuple):
 
 def plan(
     evidence: Evidence,
-    findings: Sequence[Finding],
+    failed: Sequence[Finding],
     params: Params,
     *,
     now: bool = False,
     restart: bool = False,
 ) -> Iterator[PlannedChange]:
     """One change for each service that fails; see `FIX`."""
-    failed = [finding for finding in findings if finding.verdict is Verdict.FAIL]
-    if not failed:
-        return
     members = computing(evidence)
     services: dict[str, list[Finding]] = {}
     refused: list[str] = []

@@ -64,8 +64,6 @@ def plan(
 ) -> Iterator[PlannedChange]:
     """One change of all GPUs that fail; see `FIX`."""
     every_gpu, failed = gpus.all_and_failed(evidence, findings)
-    if not failed:
-        return
     daemon, own_unit = unit_of(evidence, DAEMON), unit_of(evidence, OWN)
     settable = gpus.having_setting(every_gpu, CHECK)
     boot = [(gpu.uuid, switch("-pm", params.enabled)) for gpu in settable]

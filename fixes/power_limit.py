@@ -36,8 +36,6 @@ def plan(
 ) -> Iterator[PlannedChange]:
     """One change of all GPUs that fail; see `FIX`."""
     every_gpu, failed = gpus.all_and_failed(evidence, findings)
-    if not failed:
-        return
     limits = {
         gpu.uuid: limit(gpu, params) for gpu in gpus.having_setting(every_gpu, "power_limit_mw")
     }

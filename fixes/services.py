@@ -25,20 +25,15 @@ from nodevet.evidence.services import Unit as Shown
 from nodevet.evidence.services import Units
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk, with_refusals
 from nodevet.fixing.units import NEEDED, OBSTACLES
-from nodevet.model import Finding, Verdict
+from nodevet.model import Finding
 from nodevet.resource import Actions, Resource, RunCommand
 from nodevet.resource.unit import SetUnit
 
 KINDS = (".service", ".socket", ".timer", ".path")
 
 
-def plan(
-    evidence: Evidence, findings: Sequence[Finding], params: Params
-) -> Iterator[PlannedChange]:
+def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Iterator[PlannedChange]:
     """One change for each unit that fails; see `FIX`."""
-    failed = [finding for finding in findings if finding.verdict is Verdict.FAIL]
-    if not failed:
-        return
     section = evidence[Units].data
     units = (section.units if section else None) or ()
     by_name = {unit.name: unit for unit in units}

@@ -31,7 +31,7 @@ from nodevet.evidence.document import Evidence
 from nodevet.evidence.memory import Fstab, Memory, SwapUnit
 from nodevet.evidence.memory import Swap as Active
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
-from nodevet.model import Finding, Verdict
+from nodevet.model import Finding
 from nodevet.remote.fstab import is_on_at_boot
 from nodevet.resource import Actions, Resource
 from nodevet.resource.file import WriteFile
@@ -46,13 +46,8 @@ SHARE = 2  # MemAvailable must be this many times the swapped-out memory
 SECONDS = 900  # time limit of swapoff, which reads all swapped-out memory back
 
 
-def plan(
-    evidence: Evidence, findings: Sequence[Finding], params: Params
-) -> Iterator[PlannedChange]:
+def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Iterator[PlannedChange]:
     """One change that turns all swap off; see `FIX`."""
-    failed = [finding for finding in findings if finding.verdict is Verdict.FAIL]
-    if not failed:
-        return
     if params.maximum_kb not in ("none", 0):
         raise FixError(
             f"the baseline allows {params.maximum_kb} KiB, but does not say which swap may stay: "

@@ -26,7 +26,7 @@ from nodevet.evidence.document import Evidence
 from nodevet.evidence.sysctl import Parameter, Parameters
 from nodevet.fixing import kernel_files
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
-from nodevet.model import Finding, Verdict
+from nodevet.model import Finding
 from nodevet.remote.probe.collectors.sysctl import path_of
 from nodevet.resource import Actions
 
@@ -37,9 +37,7 @@ def plan(
     evidence: Evidence, findings: Sequence[Finding], params: Params
 ) -> Iterator[PlannedChange]:
     """One change for all parameters that fail; see `FIX`."""
-    failed = {f.subject.id: f for f in findings if f.verdict is Verdict.FAIL}
-    if not failed:
-        return
+    failed = {f.subject.id: f for f in findings}
     section = evidence[Parameters].data
     parameters = (section.parameters if section else None) or ()
     by_name = {parameter.name: parameter for parameter in parameters}

@@ -27,7 +27,7 @@ from nodevet.evidence.document import Evidence
 from nodevet.evidence.services import Unit
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
 from nodevet.fixing.units import RUNS, running, unit_of
-from nodevet.model import Finding, Verdict
+from nodevet.model import Finding
 from nodevet.resource import Resource, RunCommand
 
 CHRONY = "chrony"
@@ -45,13 +45,8 @@ STEP = (
 )
 
 
-def plan(
-    evidence: Evidence, findings: Sequence[Finding], params: Params
-) -> Iterator[PlannedChange]:
+def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Iterator[PlannedChange]:
     """One change that starts the client; see `FIX`."""
-    failed = [finding for finding in findings if finding.verdict is Verdict.FAIL]
-    if not failed:
-        return
     if failed[0].expected != "synchronised":
         raise FixError("the clock is synchronised: look at the servers of the time client")
     if unit_of(evidence, PTP).active_state in RUNS:

@@ -22,7 +22,7 @@ from nodevet.evidence.document import Evidence
 from nodevet.evidence.memory import Memory
 from nodevet.fixing import kernel_files
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
-from nodevet.model import Finding, Verdict
+from nodevet.model import Finding
 from nodevet.resource import Actions
 
 RULE = "/etc/tmpfiles.d/nodevet-transparent-hugepage.conf"
@@ -33,9 +33,7 @@ def plan(
     evidence: Evidence, findings: Sequence[Finding], params: Params
 ) -> Iterator[PlannedChange]:
     """One change for all settings that fail; see `FIX`."""
-    failed = {f.subject.id: f for f in findings if f.verdict is Verdict.FAIL}
-    if not failed:
-        return
+    failed = {f.subject.id: f for f in findings}
     memory = evidence[Memory].data
     rule: dict[str, str] = {}
     for field in FIELDS:

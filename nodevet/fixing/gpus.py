@@ -12,7 +12,7 @@ from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, lost, subject_of
 from nodevet.fixing.boot_unit import BootUnit, Setting, Words
 from nodevet.fixing.model import FixError, PlannedChange, Risk
-from nodevet.model import Finding, Value, Verdict
+from nodevet.model import Finding, Value
 from nodevet.resource import Actions, Resource, RunCommand
 from nodevet.resource.gpu import nvidia_smi, setting
 
@@ -80,18 +80,14 @@ def all_gpus(evidence: Evidence) -> tuple[NamedGpu, ...]:
 def all_and_failed(
     evidence: Evidence, findings: Sequence[Finding]
 ) -> tuple[tuple[NamedGpu, ...], tuple[FailedGpu, ...]]:
-    """Every GPU of the node, and each GPU that has a failed finding, once. Both are empty if no
-    finding failed.
+    """Every GPU of the node, and each GPU that one of these failed findings names, once.
 
     Raises FixError as `all_gpus` does, and for a finding about anything but a listed GPU.
     """
-    failed = [finding for finding in findings if finding.verdict is Verdict.FAIL]
-    if not failed:
-        return (), ()
     every_gpu = all_gpus(evidence)
     by_subject = {(gpu.uuid, str(gpu.gpu.index)): gpu for gpu in every_gpu}
     failures: dict[str, FailedGpu] = {}
-    for finding in failed:
+    for finding in findings:
         subject = finding.subject
         gpu = by_subject.get((subject.uuid or "", subject.id))
         if gpu is None:

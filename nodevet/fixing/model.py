@@ -57,7 +57,8 @@ class FixError(Exception):
 
 
 Planner = Callable[..., Iterator[PlannedChange]]
-"""(evidence, findings of its check, the check's Params) -> changes. Pure.
+"""(evidence, the findings of its check that fail, the check's Params) -> changes. Pure. At least one
+finding fails.
 
 Takes each option of the fix as a keyword, `restart=True`. Raises FixError, also during iteration:
 then nodevet makes none of its changes."""
@@ -98,9 +99,11 @@ class Fix(msgspec.Struct, frozen=True, kw_only=True):
     def changes(
         self, evidence: Any, findings: Sequence[Finding], params: Any, options: Collection[str] = ()
     ) -> Iterator[PlannedChange]:
-        """The changes that `plan` yields, decoded as from the file of a plan. `options` that this
-        fix does not have are ignored. Raises as `plan` does, and TypeError or ValueError for a
-        change that no plan can hold."""
+        """The changes that `plan` yields, decoded as from the file of a plan; none if no finding
+        fails. `options` that this fix does not have are ignored. Raises as `plan` does, and
+        TypeError or ValueError for a change that no plan can hold."""
+        if not findings:
+            return
         keywords = {name: name in options for name in self.options}
         for change in self.plan(evidence, findings, params, **keywords):
             if not isinstance(change, PlannedChange):

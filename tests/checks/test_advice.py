@@ -24,7 +24,7 @@ def left(catalog, case, findings, make_params):
         return wrong
     evidence = decode(msgspec.json.encode(case.document))
     try:
-        changes = list(fix.plan(evidence, wrong, make_params(case.check_id, case.params)))
+        changes = list(fix.changes(evidence, wrong, make_params(case.check_id, case.params)))
     except FixError as error:  # the plan tells the advice of all that it refuses as one
         told = any(finding.advice for finding in wrong)
         return [] if told or any(words in str(error) for words in LEFT_OUT) else wrong

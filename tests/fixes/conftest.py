@@ -115,11 +115,13 @@ def plan() -> Callable[..., list[PlannedChange]]:
         assert fix is not None
         evidence, wish = evidence_of(sections), want_of(check, params)
         wrong = wrong_in(check, wish, evidence) if findings is None else findings
-        found = list(fix.plan(evidence, wrong, wish))
+        found = list(fix.changes(evidence, wrong, wish))
         assert all(change.risk.rank <= fix.risk.rank for change in found)
         read = sections_to_fix(context_of(check, wish), {check})
         there = {name: part for name, part in sections.items() if name in read}
-        assert list(fix.plan(evidence_of(there), wrong, wish)) == found, "what a node is asked for"
+        assert list(fix.changes(evidence_of(there), wrong, wish)) == found, (
+            "what a node is asked for"
+        )
         return found
 
     return changes

@@ -129,7 +129,7 @@ def planned(check: str, evidence: Evidence) -> tuple[PlannedChange, ...]:
     fix = CATALOG.fix(check)
     assert fix is not None
     wrong = [finding for finding in findings if finding.verdict is Verdict.FAIL]
-    return tuple(fix.plan(evidence, wrong, params))
+    return tuple(fix.changes(evidence, wrong, params))
 
 
 class Stories:

@@ -98,7 +98,7 @@ def planned(evidence: Evidence) -> tuple[PlannedChange, ...]:
     assert fix is not None
     params = params_of(CATALOG.check("swap").params, {"maximum_kb": "none"})
     wrong = [each for each in findings(evidence) if each.verdict is Verdict.FAIL]
-    return tuple(fix.plan(evidence, wrong, params))
+    return tuple(fix.changes(evidence, wrong, params))
 
 
 @pytest.fixture(scope="module")

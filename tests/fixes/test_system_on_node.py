@@ -78,7 +78,7 @@ def planned(check: str, evidence: Evidence) -> tuple[PlannedChange, ...]:
     fix = CATALOG.fix(check)
     assert fix is not None
     wrong = [each for each in findings(check, evidence) if each.verdict is Verdict.FAIL]
-    return tuple(fix.plan(evidence, wrong, params_of(CATALOG.check(check).params, WANTS[check])))
+    return tuple(fix.changes(evidence, wrong, params_of(CATALOG.check(check).params, WANTS[check])))
 
 
 def loaded(evidence: Evidence) -> set[str]:

@@ -431,7 +431,7 @@ class World:
                 if each.check == wish.check and each.verdict is Verdict.FAIL
             ]
             fix = self.catalog.fix(wish.check)
-            changes = fix.changes(evidence, wrong, wish.params, options) if wrong else ()
+            changes = fix.changes(evidence, wrong, wish.params, options)
             for number, change in enumerate(changes, 1):
                 fields = {name: getattr(change, name) for name in change.__struct_fields__}
                 steps.append(

@@ -115,7 +115,7 @@ from nodevet.resource import changed_settings, describe_change
 
 project = Path(sys.argv[1])
 assert Path(nodevet.__file__).is_relative_to(project)
-(change,) = Catalog([project / "checks"], [project / "fixes"]).fix("widget").changes(None, (), None)
+(change,) = Catalog([project / "checks"], [project / "fixes"]).fix("widget").changes(None, (None,), None)
 
 found = look.look({
     "root": str(project), "deadline": time.time() + 9,
