@@ -4,6 +4,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ import nodevet.evidence
 from nodevet.base import bounds
 from nodevet.evidence.document import EvidenceError, decode
 from nodevet.evidence.gpu import Gpus
+from nodevet.evidence.host import HostInfo
 from nodevet.evidence.lists import numbers
 from nodevet.evidence.sections import SectionFileError, sections, unknown_path
 
@@ -53,6 +55,24 @@ def test_a_number_that_nothing_can_compute_with_costs_its_section(
     found = section(name, field)
     assert found.status == "error"
     assert value in found.why and len(found.why) < 200
+
+
+def unread(value: str) -> Any:
+    """The section of a host with this JSON in a field that nothing reads."""
+    host = f'{{"status": "ok", "data": {{"hostname": "a", "later": {value}}}}}'
+    return decode(f'{{"schema": 1, "probe": "", "sections": {{"host": {host}}}}}')[HostInfo]
+
+
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_more_digits_than_python_takes_cost_only_their_section(sign: str) -> None:
+    section = unread(sign + "9" * 5000)
+    assert section.status == "error" and "no counter has the value" in section.why
+
+
+def test_a_long_number_in_nested_lists_ends_nothing() -> None:
+    for depth in range(1100):  # at some depths, only one of two decoders gives up
+        with suppress(EvidenceError):  # of the whole document
+            assert unread("[" * depth + "9" * 60 + "]" * depth).status == "error"
 
 
 def test_numbers_as_large_as_counters_are_kept() -> None:

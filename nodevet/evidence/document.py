@@ -152,6 +152,8 @@ def _number_problem(raw: bytes) -> str:
         json.loads(raw, parse_int=_bounded)
     except _TooLargeError as error:
         return str(error)
+    except RecursionError:  # in what decoders skip
+        return "nested too deep"
     return ""
 
 
@@ -160,7 +162,7 @@ class _TooLargeError(Exception):
 
 
 def _bounded(text: str) -> int:
-    if abs(value := int(text)) >= bounds.NUMBER:
+    if len(text.lstrip("-")) > len(_LONG) or abs(value := int(text)) >= bounds.NUMBER:
         raise _TooLargeError(f"no counter has the value {brief(text, 30)}")
     return value
 

@@ -57,8 +57,8 @@ class FixError(Exception):
 
 
 Planner = Callable[..., Iterator[PlannedChange]]
-"""(evidence, the findings of its check that fail, the check's Params) -> changes. Pure. At least one
-finding fails.
+"""(evidence, failed findings of its check, the check's Params) -> changes. Pure. There is at least
+one such finding.
 
 Takes each option of the fix as a keyword, `restart=True`. Raises FixError, also during iteration:
 then nodevet makes none of its changes."""

@@ -115,7 +115,8 @@ from nodevet.resource import changed_settings, describe_change
 
 project = Path(sys.argv[1])
 assert Path(nodevet.__file__).is_relative_to(project)
-(change,) = Catalog([project / "checks"], [project / "fixes"]).fix("widget").changes(None, (None,), None)
+fix = Catalog([project / "checks"], [project / "fixes"]).fix("widget")
+(change,) = fix.changes(None, (None,), None)
 
 found = look.look({
     "root": str(project), "deadline": time.time() + 9,
