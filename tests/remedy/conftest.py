@@ -31,12 +31,12 @@ import pytest
 from msgspec.structs import replace
 
 from nodevet import __version__, cli
+from nodevet.base import sshsig
 from nodevet.baseline import load
 from nodevet.checking.catalog import Catalog
 from nodevet.checking.judge import judge
 from nodevet.checking.params import params_of
 from nodevet.evidence.document import decode
-from nodevet.fix.approval import signatures
 from nodevet.fix.approval.policy import SIGNERS
 from nodevet.fix.journal.journal import Journal, RunBegin, state
 from nodevet.fix.model import Plan, PlannedNode, Step
@@ -525,7 +525,7 @@ def key_of_ann() -> tuple[bytes, str]:
 
 
 JUDGED: dict[object, subprocess.CompletedProcess[bytes]] = {}
-judged_by_ssh_keygen = signatures._keygen
+judged_by_ssh_keygen = sshsig.keygen
 
 
 def judged_once(*words: str, at: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
@@ -563,7 +563,7 @@ class CommandRig:
         key.write_bytes(private)
         key.with_suffix(".pub").write_text(f"{public}\n")
         (self.project / "allowed_signers").write_text(f"ann {public}\n")
-        patch.setattr(signatures, "_keygen", judged_once)
+        patch.setattr(sshsig, "keygen", judged_once)
         patch.setattr("nodevet.fleet.controller.ssh_executor.SshExecutor", self._worker)
         patch.setattr("nodevet.fix.rollout.session.time.sleep", lambda seconds: None)
         patch.chdir(self.project)

@@ -25,7 +25,6 @@ MOST = 100  # signatures beside a plan
 
 
 ApproveError = sshsig.SigningError
-_keygen = sshsig.keygen
 
 
 class Signature(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,7 +94,9 @@ def signers(
 def _signer(
     plan: bytes, name: str, policy: Policy, now: datetime, scratch: str, namespace: str
 ) -> Signer | str:
-    fits = _keygen("check-novalidate", "-n", namespace, "-s", "signature", at=scratch, stdin=plan)
+    fits = sshsig.keygen(
+        "check-novalidate", "-n", namespace, "-s", "signature", at=scratch, stdin=plan
+    )
     key = re.search(rb"with \S+ key (SHA256:[A-Za-z0-9+/=]+)\s*\Z", fits.stdout)
     if fits.returncode != 0 or not key:
         return (
@@ -105,7 +106,7 @@ def _signer(
     fingerprint = key[1].decode()
     # in local time: ssh-keygen reads a Z behind it only since OpenSSH 9.1
     moment = f"verify-time={now.astimezone():%Y%m%d%H%M%S}"
-    owner = _keygen(
+    owner = sshsig.keygen(
         *("find-principals", "-O", moment, "-s", "signature", "-f", SIGNERS), at=scratch
     )
     names = tuple(word for word in owner.stdout.decode("utf-8", "replace").split("\n") if word)
@@ -122,7 +123,7 @@ def _signer(
             "nobody can tell who signed; write the person's name there; patterns are for "
             "cert-authority"
         )
-    valid = _keygen(
+    valid = sshsig.keygen(
         *("verify", "-O", moment, "-n", namespace, "-I", names[0], "-s", "signature"),
         *("-f", SIGNERS),
         at=scratch,

@@ -1,7 +1,6 @@
 """Writes a plan as the file that people sign, and reads it."""
 
 import hashlib
-import json
 
 import msgspec
 
@@ -29,15 +28,15 @@ def read(text: bytes, upgrades: Upgrades = PLAN) -> Plan:
     """The plan in a file of this or an earlier schema. Raises PlanError, also if it contradicts
     itself."""
     try:
-        schema = typed.decode(text, _Schema).nodevet_plan
+        schema, document = typed.decode(text, _Schema).nodevet_plan, msgspec.json.decode(text)
         if schema == VERSION:
             plan = typed.decode(text, Plan)
         else:
-            document = upgraded(msgspec.json.decode(text), schema, VERSION, upgrades)
-            plan = typed.convert({**document, "nodevet_plan": VERSION}, Plan)
+            current = upgraded(document, schema, VERSION, upgrades)
+            plan = typed.convert({**current, "nodevet_plan": VERSION}, Plan)
         if key := typed.repeated_key(text):
             raise PlanError(f"not a plan: two values for the key {brief(repr(key))}")
-        if schema == VERSION and (key := unknown_key(json.loads(text), msgspec.to_builtins(plan))):
+        if schema == VERSION and (key := unknown_key(document, msgspec.to_builtins(plan))):
             raise PlanError(f"not a plan: it has an unknown key {brief(repr(key))}; plan again")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise PlanError(f"not a plan: {error}") from error
