@@ -11,8 +11,8 @@ by Redfish or IPMI; the node itself is not asked. Reading the log does not clear
 BMC says which events are critical. Over IPMI, an event is critical if a critical threshold was
 crossed, or if `ipmitool` names a failure. An event that was resolved or deasserted later does not
 count. A critical event without a time is unknown: set the BMC's clock. If the inventory names no
-BMC for a host, the check is not applicable there. If a BMC does not answer, or does not show its
-whole log, the check is unknown.
+BMC for a host, the check is not applicable there. If a BMC does not answer or does not show its
+whole log, or if the newest 256 entries do not reach back `hours` hours, the check is unknown.
 
 **To fix it** repair the part that the event names. If a power supply is unplugged on purpose, name
 it in `ignore`.
@@ -61,7 +61,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     elif bmc.events_found != len(bmc.events):
         yield unknown(why=f"{len(bmc.events)} of {bmc.events_found} entries of the log were read")
     else:
-        findings = [*_judged(bmc.events, params)]
+        findings = [*_judged(bmc.events, params), *_unread(bmc, params)]
         yield from findings or [ok()]
 
 
@@ -78,6 +78,19 @@ def _judged(events: tuple[BmcEvent, ...], params: Params) -> Iterator[Finding]:
             yield unknown(subject, why="critical, but without a time: the BMC's clock is not set")
         elif event.age_s < params.hours * HOUR:
             yield fail(subject, expected="no critical event", actual=words, advice=ADVICE)
+
+
+def _unread(bmc: BmcInfo, params: Params) -> Iterator[Finding]:
+    """Unknown if an older entry, which was not read, may be young enough to fail."""
+    events = bmc.events or ()
+    if bmc.events_total is None:
+        yield unknown(why=f"events_total: {bmc.why('events_total')}")
+    elif bmc.events_total > len(events):
+        reach = events[-1].age_s if events else None
+        if reach is None or reach < params.hours * HOUR:
+            why = f"the newest {len(events)} of {bmc.events_total} entries of the log were read"
+            since = "" if reach is None else f", and they reach back {reach / HOUR:.1f} h"
+            yield unknown(why=why + since, advice="repair what fills the log, and clear it")
 
 
 def _subject(words: str) -> Subject:
@@ -99,6 +112,7 @@ CHECK = Check(
     reads=(
         *reads_of("bmc.events[]", "age_s", "ended", "id", "part", "severity", "text"),
         "bmc.events_found",
+        "bmc.events_total",
     ),
     judge=judge,
     unasked="only for nodes whose BMC the inventory names: write bmc_events: {}",

@@ -8,9 +8,9 @@ by Redfish or IPMI; the node itself is not asked.
 
 **Verdicts.** A part fails if the BMC itself says that it is critical. Over IPMI, a part also fails
 if a discrete sensor asserts a failure (`Power Supply AC lost`). nodevet compares no reading with a
-limit of its own. A part that the BMC calls a warning passes. If the inventory names no BMC for a
-host, the check is not applicable there. If a BMC does not answer, or reports the health of no part,
-the check is unknown.
+limit of its own. A part passes if the BMC calls it a warning or does not report its health. If the
+inventory names no BMC for a host, the check is not applicable there. If a BMC does not answer, or
+reports the health of no part, the check is unknown.
 
 **To fix it** repair the part. If a supply is unplugged on purpose, name it in `ignore`. If the BMC
 reports a leak, do not switch the power on again before someone has looked.

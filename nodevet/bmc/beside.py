@@ -6,7 +6,6 @@ from dataclasses import replace
 import msgspec
 
 from nodevet.base import typed
-from nodevet.base.bounds import DOCUMENT
 from nodevet.base.printable import brief
 from nodevet.bmc.use import RawSection, Readings
 from nodevet.fleet import Visit
@@ -37,8 +36,7 @@ def joined(visit: Visit, section: RawSection) -> Visit:
         return visit  # judging it says what is wrong
     sections[SECTION] = msgspec.Raw(msgspec.json.encode(section))
     document["sections"] = msgspec.Raw(msgspec.json.encode(sections))
-    evidence = msgspec.json.encode(document)
-    return replace(visit, evidence=evidence) if len(evidence) <= DOCUMENT else visit
+    return replace(visit, evidence=msgspec.json.encode(document))
 
 
 def _power_text(section: RawSection) -> str:

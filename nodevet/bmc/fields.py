@@ -10,6 +10,7 @@ from nodevet.bmc.errors import BmcError
 
 LONGEST = 400  # characters of a text
 MOST_PARTS = 2048
+MOST_EVENTS = 256  # the newest ones
 INLET = ("inlet", "intake", "ambient")
 CELSIUS = ("Cel", "degrees C")
 

@@ -10,12 +10,18 @@ from datetime import datetime, timezone
 
 from nodevet.base.printable import last_line
 from nodevet.bmc.errors import BmcError, FatalError, RefusedLoginError
-from nodevet.bmc.fields import MOST_PARTS, RecordFields, inlet, number, renamed, text
+from nodevet.bmc.fields import (
+    MOST_EVENTS,
+    RecordFields,
+    inlet,
+    number,
+    renamed,
+    text,
+)
 from nodevet.model import Bmc
 
 CIPHER = "17"  # HMAC-SHA256; without -C ipmitool 1.8.19 loses 10 s where it asks in vain
 OLD_CIPHER = "3"
-MOST_EVENTS = 256
 MOST_BYTES = 4 << 20
 SET = 0x20000000  # IPMI: a smaller time counts from the BMC's start: its clock was never set
 HEALTHS = {"ok": "ok", "nc": "warning", "cr": "critical", "nr": "critical"}
@@ -98,12 +104,13 @@ def read(service: Ipmi) -> RecordFields:
     found = RecordFields(kind="ipmi", power=text(status.get("System Power"), lower=True))
     controller = found.take("firmware", lambda: facts(service.run("mc", "info"))) or {}
     found["firmware"] = text(controller.get("Firmware Revision"))
-    entries = found.take("events_found", lambda: _entries(service))
-    found.take("events", lambda: _events(service, entries))
+    total = found.take("events_total", lambda: _total(service))
+    found.take("events", lambda: _events(service, total))
+    found["events_found"] = min(total or 0, MOST_EVENTS)
     found.take("power_limit_w", lambda: power_limit(service.run("dcmi", "power", "get_limit")))
     lines = found.take("parts", lambda: _sensors(service)) or []
     found["parts"] = renamed([*parts(lines)]) if found["parts"] is not None else None
-    found["parts_found"] = sum(not ABSENT.search(line) for line in lines[:MOST_PARTS])
+    found["parts_found"] = sum(not ABSENT.search(line) for line in lines)
     found["inlet_c"] = inlet(found["parts"] or [])
     return found
 
@@ -125,19 +132,20 @@ def power_limit(output: str) -> float | None:
     return float(limit[1]) if limit and active else None
 
 
-def _entries(service: Ipmi) -> int:
-    """How many entries of the log are read: all, or the newest ones."""
+def _total(service: Ipmi) -> int:
+    """How many entries the log has."""
     total = facts(service.run("sel", "info")).get("Entries", "")
     if not total.isdigit():
         raise BmcError("ipmitool sel info does not say how many entries there are")
-    return min(int(total), MOST_EVENTS)
+    return int(total)
 
 
-def _events(service: Ipmi, entries: int | None) -> list[RecordFields] | None:
-    if not entries:
-        return None if entries is None else []
+def _events(service: Ipmi, total: int | None) -> list[RecordFields] | None:
+    """The newest entries, at most MOST_EVENTS."""
+    if not total:
+        return None if total is None else []
     now = clock(service.run("raw", "0x0a", "0x48"))
-    return events(service.run("sel", "elist", "last", str(entries)), now)
+    return events(service.run("sel", "elist", "last", str(min(total, MOST_EVENTS))), now)
 
 
 def clock(output: str) -> int | None:

@@ -10,14 +10,13 @@ from itertools import starmap
 from typing import Any
 
 from nodevet.bmc.errors import BmcError, MissingResourceError
-from nodevet.bmc.fields import RecordFields, inlet, number, renamed, text
+from nodevet.bmc.fields import MOST_EVENTS, RecordFields, inlet, number, renamed, text
 from nodevet.bmc.https import Document, Redfish
 
 ROOT = "/redfish/v1"
 CHASSIS = f"{ROOT}/Chassis"
 MANAGERS = f"{ROOT}/Managers"
 MOST_MEMBERS = 64  # of a collection
-MOST_EVENTS = 256
 MOST_PAGES = 40
 BIOS = ("BootMode", "SriovGlobalEnable", "ProcVirtualization", "LogicalProc", "SysProfile",
         "WorkloadProfile", "DeterminismSlider", "NumaNodesPerSocket", "AcpiSlit")  # fmt: skip
@@ -36,10 +35,14 @@ def read(service: Redfish) -> RecordFields:
     found["boot_override"] = _override(system.get("Boot"))
     found.take("bios", lambda: _bios(service, system))
     found.take("firmware", lambda: _firmware(_members(service, MANAGERS)))
-    found.take("events", lambda: _events(service, system))
-    found["events_found"] = len(found["events"] or ())
-    found.take("parts", lambda: renamed(_parts(service)))
-    found["parts_found"] = len(found["parts"] or ())
+    events = found.take("events", lambda: _events(service, system)) or []
+    kept = events[:MOST_EVENTS]
+    critical = sum(event["severity"] == "critical" for event in events)
+    found["events"] = kept if found["events"] is not None else None
+    found |= {"events_found": len(kept), "events_total": max(critical, len(kept))}
+    parts = found.take("parts", lambda: _parts(service)) or []
+    found["parts_found"] = len(parts)
+    found["parts"] = renamed(parts) if found["parts"] is not None else None
     found.take("power_limit_w", lambda: _power(service, "PowerLimit", "LimitInWatts"))
     found.take("power_w", lambda: _power(service, "PowerConsumedWatts"))
     found["inlet_c"] = inlet(found["parts"] or [])
@@ -119,7 +122,7 @@ def _events(service: Redfish, system: Document) -> list[RecordFields]:
     entries = [(log, entry) for log in logs for entry in _entries(service, log)]
     entries.sort(key=lambda item: str(item[1].get("Created") or ""), reverse=True)
     events = [_event(log, entry, now) for log, entry in entries]
-    return sorted(events, key=lambda event: event["severity"] != "critical")[:MOST_EVENTS]
+    return sorted(events, key=lambda event: event["severity"] != "critical")
 
 
 def _logs(service: Redfish, owner: Document) -> Iterator[str]:
@@ -130,7 +133,8 @@ def _logs(service: Redfish, owner: Document) -> Iterator[str]:
 
 
 def _entries(service: Redfish, log: str) -> list[Document]:
-    """All its entries: a service may show the oldest on the first page. Raises BmcError."""
+    """All its entries: a service may show the oldest on the first page, and links in place of
+    entries. Raises BmcError."""
     page = _linked(service, service.get(log), "Entries") or {}
     count = page.get("Members@odata.count")
     entries: list[Document] = []
@@ -142,14 +146,14 @@ def _entries(service: Redfish, log: str) -> list[Document]:
         page = service.get(following)
     if isinstance(count, int) and len(entries) < count:
         raise BmcError(f"{len(entries):,} of {count:,} entries of its log were read")
-    return [entry for entry in entries if "Id" in entry]
+    return [entry if "Id" in entry else service.get(_link(entry)) for entry in entries]
 
 
 def _event(log: str, entry: Document, now: datetime | None) -> RecordFields:
     created = _time(entry.get("Created"))
     age = int((now - created).total_seconds()) if now and created else None
     return RecordFields(
-        id=text(f"{log.removeprefix(ROOT)}/{entry['Id']}"),
+        id=text(f"{log.removeprefix(ROOT)}/{entry.get('Id', '?')}"),
         age_s=age,
         severity=text(entry.get("Severity"), lower=True) or "",
         text=text(entry.get("Message")),

@@ -54,5 +54,6 @@ class BmcInfo(SectionRecord, frozen=True, kw_only=True):
     inlet_c: float | None = None
     events: Annotated[tuple[BmcEvent, ...], EVENTS] | None = None  # critical ones, the newest first
     events_found: int | None = None  # how many of them there are
+    events_total: int | None = None  # with the older ones, which were not read
     parts: Annotated[tuple[BmcPart, ...], PARTS] | None = None
     parts_found: int | None = None

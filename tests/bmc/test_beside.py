@@ -10,8 +10,12 @@ import time
 import pytest
 from bmcs import PASSWORD, entry, free_port, log
 
+from nodevet.base.bounds import DOCUMENT
+from nodevet.bmc.beside import joined
 from nodevet.bmc.use import PARALLEL, Readings
-from nodevet.model import Host
+from nodevet.evidence.document import EvidenceError, opened
+from nodevet.fleet import Visit
+from nodevet.model import Host, Status
 
 pytestmark = pytest.mark.timeout(600)
 BASELINE = "nodevet: 1\nexpect: {bmc_sensors: {}, bmc_events: {}}\n"
@@ -158,3 +162,15 @@ def test_a_gate_tries_a_refused_password_once(nodevet, redfish):
     why = "BMC 127.0.0.1: it refuses the user or the password (HTTP 401)"
     assert done.returncode == 1 and findings(host, "bmc_sensors") == [("unknown", why)]
     assert served.read_text().count(" 401 ") == before + 1
+
+
+def test_evidence_that_leaves_no_room_for_the_section_is_refused():
+    """Not judged without it, as if the inventory named no BMC."""
+    words = {"schema": 1, "probe": "0", "sections": {"host": {"status": "error", "why": ""}}}
+    spare = DOCUMENT - len(json.dumps(words)) - 2
+    words["sections"]["host"]["why"] = "x" * spare
+    visit = Visit(host="a", status=Status.VETTED, evidence=json.dumps(words).encode())
+    opened(visit.evidence)
+    section = {"status": "error", "why": "BMC a: no answer in time"}
+    with pytest.raises(EvidenceError, match="more than 16 MiB"):
+        opened(joined(visit, section).evidence)

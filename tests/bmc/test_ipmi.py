@@ -42,6 +42,13 @@ def test_a_healthy_node_and_then_not(ipmi, read):
     assert data["events_found"] == len(data["events"])
 
 
+def test_the_newest_entries_of_a_full_log_say_how_many_there_are(ipmi, read):
+    ipmi.tell(*[AC_LOST.format("0x01")] * 300)
+    data = read(ipmi.bmc)["data"]
+    assert data["events_total"] >= 300
+    assert data["events_found"] == len(data["events"]) == 256
+
+
 def test_power_off(ipmi, read):
     (ipmi.folder / "power").write_text("0\n")
     try:

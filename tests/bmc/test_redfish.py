@@ -54,6 +54,24 @@ def test_events(data):
     assert [event["ended"] for event in events] == [False, False, False, True, False]
 
 
+def test_entries_that_a_log_only_links_to_are_read(data):
+    resources = log(link(f"{LOGS}/SEL/Entries/1"))
+    resources[f"{LOGS}/SEL/Entries/1"] = entry(1, "Critical", "PSU 1 lost AC")
+    (event,) = data(resources)["events"]
+    assert (event["severity"], event["text"]) == ("critical", "PSU 1 lost AC")
+
+
+def test_an_entry_without_an_id_or_a_link_makes_the_log_unread(data):
+    found = data(log({"Message": "PSU 1 lost AC", "Severity": "Critical"}))
+    assert found["events"] is None and "not a path of Redfish" in found["errors"]["events"]
+
+
+def test_more_critical_entries_than_are_kept_are_counted(data):
+    found = data(log(*(entry(number, "Critical", "x", number) for number in range(300))))
+    assert (found["events_found"], found["events_total"]) == (256, 300)
+    assert found["events"][-1]["age_s"] == 255 * 60
+
+
 def test_further_pages_of_a_log_are_read(data):
     resources = log(
         entry(1, "OK", "old"),
