@@ -15,7 +15,7 @@ def quoted(text: str) -> str:
     return escaped(text if plain else f'"{literal}"')
 
 
-def command_line(words: "tuple[str, ...]") -> str:
+def command_line(words: tuple[str, ...]) -> str:
     """What follows `ExecStart=`. The first word must not hold a `$`: systemd keeps it doubled."""
     return " ".join(map(quoted, words))
 

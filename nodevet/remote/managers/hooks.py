@@ -32,10 +32,10 @@ RUN_BY_SLURMD = re.compile(
     r"\s*=\s*(.*)",
     re.IGNORECASE,
 )
-BESIDE = (  # files of slurmd in the folder of slurm.conf: (file, what it has slurmd run)
-    ("helpers.conf", re.compile(r"(?:.*\s)?Helper\s*=\s*(\S+)", re.IGNORECASE)),
-    ("job_container.conf", re.compile(r"(?:.*\s)?InitScript\s*=\s*(\S+)", re.IGNORECASE)),
-)
+BESIDE = {  # files of slurmd in the folder of slurm.conf -> what they have slurmd run
+    "helpers.conf": re.compile(r"(?:.*\s)?Helper\s*=\s*(\S+)", re.IGNORECASE),
+    "job_container.conf": re.compile(r"(?:.*\s)?InitScript\s*=\s*(\S+)", re.IGNORECASE),
+}
 INCLUDE_LINE = re.compile(r"\s*Include\s+(\S+)", re.IGNORECASE)
 CLOUD_UNITS = ("cloud-init.service", "cloud-init-main.service", "cloud-init-local.service")
 INSTANCE = "/var/lib/cloud/instance"
@@ -95,12 +95,14 @@ class Hooks(object):
                     yield file, number, path
         if self.has_slurmd():
             folders = dict.fromkeys(map(os.path.dirname, self.slurm_files()))
-            for file in [top + "/" + name for top in folders for name, _ in BESIDE]:
-                yield from self.slurm_helpers(file)
+            for folder in folders:
+                for name, pattern in BESIDE.items():
+                    yield from self.slurm_helpers(folder + "/" + name, pattern)
 
-    def slurm_helpers(self, file: str) -> "Iterator[tuple[str, int, str]]":
+    def slurm_helpers(
+        self, file: str, pattern: "re.Pattern[str]"
+    ) -> "Iterator[tuple[str, int, str]]":
         """What node features and job containers run: helpers.conf(5), job_container.conf(5)."""
-        pattern = dict(BESIDE)[os.path.basename(file)]
         for number, line in self.node.lines(file):
             match = pattern.match(line.partition("#")[0])
             if match:
