@@ -31,7 +31,7 @@ from nodevet.model import Finding
 from nodevet.resource import Resource, RunCommand
 
 CHRONY = "chrony"
-CLIENTS = {  # and its units, of which the first is not an alias of another one
+CLIENTS = {  # client -> its units; the first one is not an alias
     CHRONY: ("chrony.service", "chronyd.service"),
     "systemd-timesyncd": ("systemd-timesyncd.service",),
     "ntp": ("ntpsec.service", "ntp.service", "ntpd.service"),

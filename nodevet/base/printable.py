@@ -45,8 +45,8 @@ def is_visible(text: str) -> bool:
 
 
 def marked(text: str) -> str:
-    """`plain`, where text that looks like an escape is told from one, and blanks at the end are
-    seen.
+    """Like `plain`, but a note distinguishes text that only looks like an escape, and blanks at
+    the end are visible.
 
     >>> print(marked("a\\tb"), marked("a\\\\tb"), marked("a "), sep="\\n")
     a\\tb

@@ -8,7 +8,7 @@ class BmcError(UserError):
 
 
 class FatalError(BmcError):
-    """Nothing more can be read: nobody answers, or the password is refused."""
+    """nodevet asks the BMC nothing more: it does not answer, or refuses the password."""
 
 
 class RefusedLoginError(FatalError):

@@ -42,7 +42,7 @@ CRITICAL = frozenset({
 """States and events that say a part failed, as ipmitool names them. IPMI grades thresholds only."""
 NO_SESSION = b"Unable to establish"
 NO_CIPHER = b"Error in open session response message"
-QUICK = 3.0  # seconds: nobody there takes ipmitool 20, and its message is the same
+QUICK = 3.0  # seconds; if no BMC answers, ipmitool prints the same message after 20
 REFUSED = "it refuses the session: the user, the password or the user's privilege is wrong"
 
 

@@ -41,7 +41,7 @@ class Readings:
             threading.Thread(target=self._work, daemon=True).start()
 
     def take(self, *, wait: bool = False) -> None:
-        """Add to `done` what was read since the last call. `wait`: at least one more, if any is
+        """Add to `done` the answers since the last call. `wait`: wait for one, if any host is
         left."""
         try:
             while self._left:

@@ -24,7 +24,7 @@ class Standing(Struct, frozen=True, kw_only=True):
 
     risk: Risk
     needed: int
-    one_way: bool = False  # whether a step that nothing can undo needs so many
+    one_way: bool = False  # whether a step that cannot be undone raises `needed`
     people: tuple[str, ...]
     may: tuple[str, ...]  # names of allowed_signers and approval.yaml; a pattern is not a name
 

@@ -18,8 +18,8 @@ DIGEST = 16  # hex digits
 
 
 def facts(plan: Plan) -> Iterator[tuple[str, str]]:
-    """(label, text), printable: the nodes, with a digest of what is not listed; texts that
-    may look like others: words that are not ASCII, and blanks at an end."""
+    """(label, text), printable: the nodes, with a digest of the facts that no row lists; then
+    texts that may look like others: words that are not ASCII, and texts with blanks at an end."""
     yield "nodes", "; ".join(filter(None, _nodes(plan)))
     document = msgspec.to_builtins(plan)
     if words := foreign_words(document):
