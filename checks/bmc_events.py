@@ -24,20 +24,11 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from nodevet.checking.bmc import bmc_with
 from nodevet.checking.named import reads_of
 from nodevet.evidence.bmc import BmcEvent, BmcInfo
 from nodevet.evidence.document import Evidence
-from nodevet.model import (
-    Area,
-    Check,
-    CheckParams,
-    Finding,
-    Subject,
-    fail,
-    not_applicable,
-    ok,
-    unknown,
-)
+from nodevet.model import Area, Check, CheckParams, Finding, Subject, fail, ok, unknown
 
 HOUR = 3600
 ADVICE = "repair the part that it names; `nodevet bmc show` has the BMC's other readings"
@@ -52,17 +43,13 @@ class Params(CheckParams):
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    section = evidence[BmcInfo]
-    bmc = section.data
-    if section.status == "absent":
-        yield not_applicable(why=section.why)
-    elif bmc is None or bmc.events is None:
-        yield unknown(why=section.why if bmc is None else f"events: {bmc.why('events')}")
-    elif bmc.events_found != len(bmc.events):
-        yield unknown(why=f"{len(bmc.events)} of {bmc.events_found} entries of the log were read")
-    else:
-        findings = [*_judged(bmc.events, params), *_unread(bmc, params)]
-        yield from findings or [ok()]
+    bmc = bmc_with(evidence, "events", "entries of the log")
+    if isinstance(bmc, Finding):
+        yield bmc
+        return
+    events = bmc.events or ()
+    findings = [*_judged(events, params), *_unread(bmc, events, params)]
+    yield from findings or [ok()]
 
 
 def _judged(events: tuple[BmcEvent, ...], params: Params) -> Iterator[Finding]:
@@ -80,9 +67,8 @@ def _judged(events: tuple[BmcEvent, ...], params: Params) -> Iterator[Finding]:
             yield fail(subject, expected="no critical event", actual=words, advice=ADVICE)
 
 
-def _unread(bmc: BmcInfo, params: Params) -> Iterator[Finding]:
+def _unread(bmc: BmcInfo, events: tuple[BmcEvent, ...], params: Params) -> Iterator[Finding]:
     """Unknown if an older entry, which was not read, may be young enough to fail."""
-    events = bmc.events or ()
     if bmc.events_total is None:
         yield unknown(why=f"events_total: {bmc.why('events_total')}")
     elif bmc.events_total > len(events):

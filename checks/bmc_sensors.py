@@ -22,20 +22,11 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from nodevet.checking.bmc import bmc_with
 from nodevet.checking.named import reads_of
-from nodevet.evidence.bmc import BmcInfo, BmcPart
+from nodevet.evidence.bmc import BmcPart
 from nodevet.evidence.document import Evidence
-from nodevet.model import (
-    Area,
-    Check,
-    CheckParams,
-    Finding,
-    Subject,
-    fail,
-    not_applicable,
-    ok,
-    unknown,
-)
+from nodevet.model import Area, Check, CheckParams, Finding, Subject, fail, ok, unknown
 
 REPAIR = "repair or reseat it; `nodevet bmc show` has the BMC's other readings"
 LEAK = "drain the node, switch it off and look for the leak before the power is on again"
@@ -49,18 +40,15 @@ class Params(CheckParams):
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    section = evidence[BmcInfo]
-    bmc = section.data
-    if section.status == "absent":
-        yield not_applicable(why=section.why)
-    elif bmc is None or bmc.parts is None:
-        yield unknown(why=section.why if bmc is None else f"parts: {bmc.why('parts')}")
-    elif bmc.parts_found != len(bmc.parts):
-        yield unknown(why=f"{len(bmc.parts)} of {bmc.parts_found} parts were read")
-    elif not any(part.health for part in bmc.parts):
+    bmc = bmc_with(evidence, "parts", "parts")
+    if isinstance(bmc, Finding):
+        yield bmc
+        return
+    parts = bmc.parts or ()
+    if not any(part.health for part in parts):
         yield unknown(why="the BMC reports the health of no part")
     else:
-        yield from [*map(_critical, _judged(bmc.parts, params))] or [ok()]
+        yield from [*map(_critical, _judged(parts, params))] or [ok()]
 
 
 def _judged(parts: tuple[BmcPart, ...], params: Params) -> Iterator[BmcPart]:
