@@ -30,6 +30,7 @@ demo: .venv/ready ## boot eight simulated nodes, vet them over SSH and leave the
 test: .venv/ready ## run all tests
 	@./.ci/setup sshd sim test browser
 	@./.ci/other-slurm
+	@./.ci/node-tools
 	NODEVET_SET_UP=1 $(BIN)/python .ci/tests.py $(if $(STRICT),--strict)
 
 OF_CHECK = $(wildcard checks/$(CHECK).py fixes/$(CHECK).py tests/checks/test_$(CHECK)*.py)
