@@ -58,6 +58,7 @@ from nodevet.model import (
     Check,
     CheckParams,
     Finding,
+    NeededAction,
     Subject,
     Value,
     compare,
@@ -479,4 +480,5 @@ CHECK = Check(
     judge=judge,
     asks=lambda params: {"installed": PACKAGES},
     learn=learn,
+    actions={HEAL: NeededAction.GPU_RESET, DOMAIN: NeededAction.SITE, VERSION: NeededAction.SITE},
 )

@@ -35,6 +35,7 @@ from nodevet.model import (
     Check,
     CheckParams,
     Finding,
+    NeededAction,
     Value,
     fail,
     not_applicable,
@@ -155,4 +156,5 @@ CHECK = Check(
     judge=judge,
     unasked="for servers and workstations: `generic` has only checks for any node",
     learn=learn,
+    actions={OUTSIDE: NeededAction.SITE, HELD: NeededAction.SITE},
 )

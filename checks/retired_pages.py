@@ -30,6 +30,7 @@ from nodevet.model import (
     Check,
     CheckParams,
     Finding,
+    NeededAction,
     Severity,
     fail,
     not_applicable,
@@ -107,4 +108,5 @@ CHECK = Check(
     reads=(*IN_HAND, *reads_of("gpu.gpus[].retired_pages", "double_bit", "pending", "single_bit")),
     judge=judge,
     severity=Severity.WARNING,
+    actions={RESET: NeededAction.GPU_RESET, REPLACE: NeededAction.RMA},
 )

@@ -21,6 +21,7 @@ from nodevet.model import (
     Baseline,
     Expectation,
     Finding,
+    NeededAction,
     Severity,
     Verdict,
     Waiver,
@@ -31,6 +32,14 @@ MOST = 256  # findings of one check on one host; no machine has more GPUs
 LONGEST = 4096  # characters of a reason, of advice or of a detail
 MOST_DETAILS = 32
 LATE = "judging this host took too long, so nodevet stopped it"
+BY_RISK = {
+    "live": NeededAction.LIVE_FIX,
+    "idle": NeededAction.DRAIN_FIX,
+    "drain": NeededAction.DRAIN_FIX,
+    "reboot": NeededAction.REBOOT,
+    "": NeededAction.SITE,
+}
+"""What a failure needs, by the highest risk of its check's fix; without a fix, a person."""
 WORST = (Verdict.FAIL, Verdict.UNKNOWN, Verdict.WAIVED, Verdict.OK, Verdict.NOT_APPLICABLE)
 
 
@@ -64,23 +73,40 @@ def judge(
 def _stamped(
     evidence: Evidence, wish: Expectation, catalog: Catalog, late: Callable[[], bool]
 ) -> Iterator[Finding]:
-    """A check's findings with the expectation's check, severity and origin; a subject may have its
-    own severity."""
+    """A check's findings with the expectation's check, severity and origin, and what a failure
+    needs; a subject may have its own severity."""
     check, usual, origin = wish.check, wish.severity, wish.origin
     own: Mapping[str, Severity] = {}
+    actions: Mapping[str, NeededAction] = {}
     findings = _ask(evidence, wish, catalog, late)
     try:
-        if severities := catalog.check(check).severities:
+        definition = catalog.check(check)
+        actions = typed.convert(definition.actions, dict[str, NeededAction])
+        if severities := definition.severities:
             own = typed.convert(severities(wish.params), dict[str, Severity])
     except (Exception, SystemExit) as error:
         findings = iter((_failed(error),))
     for finding in findings:
         severity = own.get(finding.subject.id, usual) if own else usual
-        stamped = replace(finding, check=check, severity=severity, origin=origin)
+        fails = finding.verdict is Verdict.FAIL
+        action = _needed(finding, check, actions, catalog) if fails else NeededAction.NONE
+        stamped = replace(finding, check=check, severity=severity, origin=origin, action=action)
         passes = transient(finding, evidence)
         if passes:
             stamped = replace(stamped, why=f"{finding.why}, {passes}", transient=True)
         yield stamped
+
+
+def _needed(
+    finding: Finding, check: str, actions: Mapping[str, NeededAction], catalog: Catalog
+) -> NeededAction:
+    for text, action in actions.items():
+        if text in finding.advice:
+            return action
+    try:
+        return BY_RISK[catalog.fix_risk(check)]
+    except (Exception, SystemExit):  # a broken fix repairs nothing; `nodevet plan` says why
+        return NeededAction.SITE
 
 
 def _add_causes(findings: list[Finding], catalog: Catalog) -> None:
@@ -126,12 +152,14 @@ class _MostFindings:
         self._kept: dict[Verdict, list[tuple[int, Finding]]] = {verdict: [] for verdict in WORST}
         self._counts: Counter[Verdict] = Counter()
         self._severest = Severity.SHADOW
+        self._action = NeededAction.NONE  # what needs most
         self._last: Finding | None = None
 
     def take(self, place: int, finding: Finding) -> None:
         self._last = finding
         self._counts[finding.verdict] += 1
         self._severest = max(self._severest, finding.severity, key=lambda severity: severity.rank)
+        self._action = max(self._action, finding.action, key=lambda action: action.rank)
         if len(self._kept[finding.verdict]) < self._most:
             self._kept[finding.verdict].append((place, finding))
 
@@ -150,6 +178,7 @@ class _MostFindings:
                     check=self._last.check,
                     severity=self._severest,
                     origin=self._last.origin,
+                    action=self._action if verdict is Verdict.FAIL else NeededAction.NONE,
                 )
 
 
@@ -225,4 +254,5 @@ def _waive(finding: Finding, waivers: tuple[Waiver, ...], host: str, today: date
         return replace(finding, waiver=text)
     if latest.until < today:
         return replace(finding, waiver=f"expired {latest.until} ({words})")
-    return replace(finding, verdict=Verdict.WAIVED, waiver=f"until {latest.until} ({words})")
+    until = f"until {latest.until} ({words})"
+    return replace(finding, verdict=Verdict.WAIVED, waiver=until, action=NeededAction.NONE)
