@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from nodevet.author.explain_sheet import explained
 from nodevet.checking.catalog import Catalog
 from nodevet.checking.judge import MOST, judge
 from nodevet.checking.recovery import ACTIONS, Remedy
@@ -164,3 +165,23 @@ def test_every_action_has_words() -> None:
     words = [action.words for action in NeededAction if action is not NeededAction.NONE]
     assert all(words) and len(set(words)) == len(words)
     assert NeededAction.NONE.words == ""
+
+
+@pytest.mark.parametrize(
+    ("check", "sentence", "actions"),
+    [
+        ("bar1", "it needs a person.", ["site"]),
+        ("power_limit", "it needs a person, if its advice says so; otherwise it is fixable now.",
+         ["live_fix", "site"]),
+        ("row_remapping", "it needs a GPU reset or a new part, if its advice says so; otherwise it "
+         "needs a person.", ["gpu_reset", "rma", "site"]),
+        ("gpu_lost", "it needs a GPU reset, a reboot or a power cycle, if its advice says so; "
+         "otherwise it needs a person.", ["gpu_reset", "reboot", "power_cycle", "site"]),
+    ],
+)  # fmt: skip
+def test_explain_says_what_failures_of_a_check_may_need(
+    check: str, sentence: str, actions: list[str]
+) -> None:
+    told = explained(check, Catalog())
+    assert f"**If it fails** {sentence}" in told.page
+    assert [action.value for action in told.actions] == actions

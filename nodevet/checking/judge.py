@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from nodevet.base import typed
 from nodevet.checking.catalog import Catalog
+from nodevet.checking.needed import needed
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.transient import transient
 from nodevet.model import (
@@ -32,14 +33,6 @@ MOST = 256  # findings of one check on one host; no machine has more GPUs
 LONGEST = 4096  # characters of a reason, of advice or of a detail
 MOST_DETAILS = 32
 LATE = "judging this host took too long, so nodevet stopped it"
-BY_RISK = {
-    "live": NeededAction.LIVE_FIX,
-    "idle": NeededAction.DRAIN_FIX,
-    "drain": NeededAction.DRAIN_FIX,
-    "reboot": NeededAction.REBOOT,
-    "": NeededAction.SITE,
-}
-"""What a failure needs, by the highest risk of its check's fix; without a fix, a person."""
 WORST = (Verdict.FAIL, Verdict.UNKNOWN, Verdict.WAIVED, Verdict.OK, Verdict.NOT_APPLICABLE)
 
 
@@ -89,24 +82,12 @@ def _stamped(
     for finding in findings:
         severity = own.get(finding.subject.id, usual) if own else usual
         fails = finding.verdict is Verdict.FAIL
-        action = _needed(finding, check, actions, catalog) if fails else NeededAction.NONE
+        action = needed(finding, check, actions, catalog) if fails else NeededAction.NONE
         stamped = replace(finding, check=check, severity=severity, origin=origin, action=action)
         passes = transient(finding, evidence)
         if passes:
             stamped = replace(stamped, why=f"{finding.why}, {passes}", transient=True)
         yield stamped
-
-
-def _needed(
-    finding: Finding, check: str, actions: Mapping[str, NeededAction], catalog: Catalog
-) -> NeededAction:
-    for text, action in actions.items():
-        if text in finding.advice:
-            return action
-    try:
-        return BY_RISK[catalog.fix_risk(check)]
-    except (Exception, SystemExit):  # a broken fix repairs nothing; `nodevet plan` says why
-        return NeededAction.SITE
 
 
 def _add_causes(findings: list[Finding], catalog: Catalog) -> None:
