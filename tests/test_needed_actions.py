@@ -24,6 +24,7 @@ from nodevet.model import (
     Waiver,
 )
 from nodevet.sheet.json import encode
+from nodevet.vet.command_fixes import read_fix
 
 TODAY = date(2026, 11, 20)
 CHECK = """
@@ -47,6 +48,7 @@ def ask(
     *,
     actions: str = "{}",
     fix: str = "",
+    ending: str = "py",
     waivers: tuple[Waiver, ...] = (),
 ) -> tuple[Finding, ...]:
     checks, fixes = folder / "checks", folder / "fixes"
@@ -54,11 +56,17 @@ def ask(
     fixes.mkdir()
     (checks / "site.py").write_text(CHECK.format(body=body, actions=actions))
     if fix:
-        (fixes / "site.py").write_text(fix)
+        (fixes / f"site.{ending}").write_text(fix)
     wish = Expectation(check="site", params=CheckParams(), severity=Severity.INFO, origin="b:3")
     baseline = Baseline(name="b", path="b.yaml", expectations=(wish,), waivers=waivers)
     evidence = decode(json.dumps({"schema": 1, "probe": "test", "sections": {}}))
-    return judge(evidence, baseline, Catalog([checks], [fixes]), host="gpu001", today=TODAY)
+    return judge(
+        evidence,
+        baseline,
+        Catalog([checks], [fixes], read_fix=read_fix),
+        host="gpu001",
+        today=TODAY,
+    )
 
 
 def risk(risk: str, lines: str = "") -> str:
@@ -74,8 +82,7 @@ def risk(risk: str, lines: str = "") -> str:
         (risk("Risk.DRAIN"), "drain_fix"),
         (risk("Risk.REBOOT"), "reboot"),
         (risk("USUAL", "USUAL = Risk.LIVE"), "live_fix"),
-        (risk("Risk.LIVE", "raise ValueError('no')"), "live_fix"),  # its file still says the risk
-        (risk("USUAL", "raise ValueError('no')"), "site"),
+        (risk("Risk.LIVE", "raise ValueError('no')"), "site"),
         ("FIX = (", "site"),
     ],
 )
@@ -83,6 +90,20 @@ def test_a_failure_needs_the_fix_of_its_check_or_a_person(
     tmp_path: Path, fix: str, action: str
 ) -> None:
     (finding,) = ask(tmp_path, "yield fail()", fix=fix)
+    assert finding.action.value == action
+
+
+YAML = """
+nodevet: 1
+title: Set it
+risk: idle
+commands: {node: {read: [/bin/get], run: [/bin/set], undo: [/bin/set, "{before}"]}}
+"""
+
+
+@pytest.mark.parametrize(("text", "action"), [(YAML, "drain_fix"), ("nodevet: 1", "site")])
+def test_a_fix_in_yaml_is_a_fix(tmp_path: Path, text: str, action: str) -> None:
+    (finding,) = ask(tmp_path, "yield fail()", fix=text, ending="yaml")
     assert finding.action.value == action
 
 

@@ -143,12 +143,14 @@ class Catalog:
         return candidate
 
     def fix_risk(self, check: str) -> str:
-        """The highest risk of a check's fix; empty without a fix. Most files say it, and nodevet
-        does not run them, because the import is slow. Raises CatalogError like `fix`."""
+        """The highest risk of a check's fix; empty without a fix. The file of a shipped fix says it
+        without an import, which is slow. Raises CatalogError like `fix`."""
+        if check not in self._fixes.ids:
+            return ""
         if check not in self._risks:
-            risk = _declared_risk(self._fixes.tree(check)) if check in self._fixes.ids else ""
-            fix = self.fix(check) if risk is None else None
-            self._risks[check] = fix.risk.value if fix else risk or ""
+            own = self.fix(check) if check in self._fixes.own else None
+            risk = own.risk.value if own else _declared_risk(self._fixes.tree(check))
+            self._risks[check] = risk
         return self._risks[check]
 
     def order(self, fixes: Iterable[str]) -> tuple[str, ...]:
@@ -285,8 +287,8 @@ class _Directory:
             raise _broken(path, error) from error
 
 
-def _declared_risk(tree: ast.Module) -> str | None:
-    """The risk in `FIX = Fix(..., risk=Risk.LIVE)`; None if it is written in another way.
+def _declared_risk(tree: ast.Module) -> str:
+    """The risk in `FIX = Fix(..., risk=Risk.LIVE)`; empty if it is written in another way.
 
     >>> _declared_risk(ast.parse("FIX = Fix(plan=plan, risk=Risk.LIVE)"))
     'live'
@@ -300,7 +302,7 @@ def _declared_risk(tree: ast.Module) -> str | None:
                             arg="risk", value=ast.Attribute(value=ast.Name(id="Risk"), attr=name)
                         ):
                             return name.lower()
-    return None
+    return ""
 
 
 def source(path: Path) -> bytes:
