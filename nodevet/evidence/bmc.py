@@ -7,6 +7,7 @@ from nodevet.base.bounds import FIELDS, Text, at_most
 from nodevet.evidence.core import Record, SectionRecord
 
 EVENTS = at_most(512)  # the newest; nodevet keeps 256
+ASKED = at_most(512)  # attributes; baselines may ask for 500 things
 PARTS = at_most(4096)  # sensors, supplies, fans; nodevet keeps 2,048
 
 
@@ -56,7 +57,7 @@ class BmcInfo(SectionRecord, frozen=True, kw_only=True):
     boot_progress: Text | None = None  # BootProgress.LastState
     boot_override: Text | None = None  # Once Pxe; "" if there is none
     bios: Annotated[dict[Text, Text], FIELDS] | None = None  # a few attributes
-    attributes: Annotated[tuple[BiosAttribute, ...], FIELDS] | None = None  # baselines name them
+    attributes: Annotated[tuple[BiosAttribute, ...], ASKED] | None = None  # baselines name them
     power_w: float | None = None
     power_limit_w: float | None = None  # None without an error: no limit is set
     inlet_c: float | None = None
