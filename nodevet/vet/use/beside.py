@@ -51,7 +51,7 @@ def visit_beside(
 
 def _names(hosts: Sequence[Host], context: VetContext, section: str) -> dict[str, tuple[str, ...]]:
     """What the baselines of each host ask of a section, without questions."""
-    of = asks_each(context)
+    of = asks_each(context, commands=False)
     asked = {host.name: of(host).get(section, ()) for host in hosts}
     return {
         host: tuple(name for name in names if isinstance(name, str))
