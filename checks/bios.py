@@ -1,28 +1,37 @@
-"""The node runs one of the BIOS versions that the baseline names.
+"""The node has an expected version of the BIOS, and the expected settings of it.
 
 **Why it matters.** The BIOS contains microcode, and sets up PCIe and memory. Two nodes of one model
 with different BIOS versions differ in speed and in faults. An update often resets settings: NUMA
 nodes per socket, IOMMU, power profile, SR-IOV.
 
-**Read from** `bios_vendor`, `bios_version` and `bios_date` in `/sys/class/dmi/id`.
+**Read from** `bios_vendor`, `bios_version` and `bios_date` in `/sys/class/dmi/id`. The attributes
+come from the BMC, by Redfish: `Attributes` of the system's `Bios`
+([the BMC in an inventory](https://github.com/nodevet/nodevet/blob/main/docs/bmc.md)).
 
 **Verdicts.** nodevet judges only the fields that the baseline gives. It compares versions as text,
 because every vendor numbers them differently; `minimum_date` compares release dates, which tell
 older from newer. A virtual machine has its hypervisor's firmware and is not applicable. A node
-without DMI (Arm boards) is unknown.
+without DMI (Arm boards) is unknown. Names and values of attributes are those of the BMC, to the
+letter; vendors name them differently. An attribute is unknown if the BMC was not read, has no such
+attribute, or is read by IPMI.
 
 **To fix it** update the BIOS with the vendor's tool or the BMC on a drained node. Then check the
-settings that the update may have reset: run this baseline's other checks.
+settings that the update may have reset: run this baseline's other checks. Change an attribute with
+the vendor's tool, in the BIOS setup, or by a PATCH of the resource that `@Redfish.Settings` of
+`Bios` names; it takes effect at the next boot.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import date
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from nodevet.checking.named import reads_of
+from msgspec import Meta
+
+from nodevet.checking.named import each_named, reads_of
 from nodevet.checking.one_value import ok_if
-from nodevet.evidence.core import unread
+from nodevet.evidence.bmc import BmcInfo
+from nodevet.evidence.core import Section, unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
 from nodevet.model import (
@@ -44,8 +53,16 @@ ADVICE = (
 )
 
 
+SETTING = (
+    "change it with the vendor's tool, in the BIOS setup or by Redfish (`@Redfish.Settings` of "
+    "Bios), then drain the node and reboot it"
+)
+Name = Annotated[str, Meta(pattern=r"^[!-~]([ -~]{0,98}[!-~])?$", title="the name of an attribute")]
+
+
 class Params(CheckParams):
-    """`bios: {one_of: ["2.1.5", "2.2.7"]}` or `bios: {minimum_date: 2024-06-14}`"""
+    """`bios: {one_of: ["2.1.5", "2.2.7"]}`, `bios: {minimum_date: 2024-06-14}` or
+    `bios: {attributes: {SriovGlobalEnable: Enabled, NumaNodesPerSocket: "4"}}`"""
 
     bare: ClassVar[str] = "one_of"
 
@@ -53,13 +70,42 @@ class Params(CheckParams):
     """The allowed versions, as `dmidecode -s bios-version` prints them."""
     vendor: str | None = None
     minimum_date: date | None = None
+    attributes: Mapping[Name, str | int | bool] = {}
+    """Settings by the names and values that the BMC gives them."""
 
     def __post_init__(self) -> None:
-        if not self.one_of and self.vendor is None and self.minimum_date is None:
-            raise ValueError("give one_of, vendor or minimum_date")
+        if not self.of_dmi and not self.attributes:
+            raise ValueError("give one_of, vendor, minimum_date or attributes")
+
+    @property
+    def of_dmi(self) -> bool:
+        """Whether something is expected that DMI says."""
+        return bool(self.one_of) or self.vendor is not None or self.minimum_date is not None
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    if params.of_dmi:
+        yield from judge_dmi(evidence, params)
+    if params.attributes:
+        yield from judge_attributes(evidence[BmcInfo], params.attributes)
+
+
+def judge_attributes(
+    section: Section[BmcInfo], expected: Mapping[str, str | int | bool]
+) -> Iterator[Finding]:
+    for entry in each_named(section, expected, label="bmc", listed="attributes", kind="BIOS"):
+        if isinstance(entry, Finding):
+            yield entry
+            continue
+        subject, attribute = entry
+        value, actual = str(expected[attribute.name]), attribute.value
+        if actual is None:
+            yield unread(subject, attribute, "value")
+        else:
+            yield ok_if(actual == value, subject, expected=value, actual=actual, advice=SETTING)
+
+
+def judge_dmi(evidence: Evidence, params: Params) -> Iterator[Finding]:
     host = evidence[HostInfo]
     if host.data is None:
         yield unknown(why=f"host: {host.why}")
@@ -121,7 +167,11 @@ def learn(evidence: Evidence) -> dict[str, list[str]] | None:
 CHECK = Check(
     params=Params,
     area=Area.KERNEL,
-    reads=reads_of("host", "bios_version", "bios_vendor", "bios_date", "virtualization"),
+    reads=(
+        *reads_of("host", "bios_version", "bios_vendor", "bios_date", "virtualization"),
+        *reads_of("bmc.attributes[]", "name", "value"),
+    ),
+    asks=lambda params: {"bmc": tuple(params.attributes)} if params.attributes else {},
     judge=judge,
     unasked="only a site knows which versions it approved: say bios: {one_of: [...]}",
     severity=Severity.WARNING,

@@ -17,7 +17,7 @@ from typing import ClassVar, Literal
 
 from nodevet.checking.one_value import gpu_value, usual_of
 from nodevet.evidence.gpu import Gpu, subject_of
-from nodevet.model import CheckParams, Finding, compare, fail, not_applicable
+from nodevet.model import CheckParams, Finding, NeededAction, compare, fail, not_applicable
 
 NO_MODES = "no setting changes this: give nodes with this GPU a baseline without compute_mode"
 
@@ -48,4 +48,5 @@ CHECK = gpu_value(
     lacking=without,
     learn=usual_of("compute_mode"),
     unasked="for servers: elsewhere say compute_mode: DEFAULT",
+    actions={NO_MODES: NeededAction.SITE},
 )

@@ -30,7 +30,7 @@ from nodevet.evidence.core import unread
 from nodevet.evidence.cpufreq import Cpufreq, CpufreqPolicies
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.lists import numbers
-from nodevet.model import Area, Check, CheckParams, Finding, Severity, Value, compare
+from nodevet.model import Area, Check, CheckParams, Finding, NeededAction, Severity, Value, compare
 
 
 class Params(CheckParams):
@@ -66,16 +66,17 @@ def judge_policies(policies: CpufreqPolicies, expected: str) -> Finding:
     )
 
 
+OFFERS_LESS = "use one of these, or"
+
+
 def offered_text(policies: CpufreqPolicies) -> str:
     """What to do if the driver does not offer the governor."""
     driver = policies.driver or "this driver"
     sentence = f"{driver} offers only {', '.join(policies.governors_available or ())}"
     if driver in ("intel_pstate", "amd-pstate-epp"):
         option = "intel_pstate" if driver == "intel_pstate" else "amd_pstate"
-        return (
-            f"{sentence}: use one of these, or boot with {option}=passive, which offers the others"
-        )
-    return f"{sentence}: use one of these, or have the kernel load another cpufreq driver"
+        return f"{sentence}: {OFFERS_LESS} boot with {option}=passive, which offers the others"
+    return f"{sentence}: {OFFERS_LESS} have the kernel load another cpufreq driver"
 
 
 def cpu_count_text(policies: CpufreqPolicies) -> str:
@@ -97,4 +98,5 @@ CHECK = Check(
     unasked="for servers: on a workstation it is a matter of taste",
     learn=learn,
     severity=Severity.WARNING,
+    actions={OFFERS_LESS: NeededAction.SITE},
 )

@@ -33,7 +33,17 @@ from nodevet.evidence.core import NOT_ASKED, unread
 from nodevet.evidence.dcgm import Dcgm, Diagnostic, Incident, TestResult
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpus
-from nodevet.model import Area, Check, CheckParams, Finding, Subject, fail, ok, unknown
+from nodevet.model import (
+    Area,
+    Check,
+    CheckParams,
+    Finding,
+    NeededAction,
+    Subject,
+    fail,
+    ok,
+    unknown,
+)
 
 HEALTHY = "Healthy"
 DAY = 86400
@@ -221,4 +231,5 @@ CHECK = Check(
     asks=asks,
     unasked="DCGM's watches are off until a site enables them: say dcgm: true if they are on",
     learn=lambda evidence: None,
+    actions={ASK_DCGM: NeededAction.SITE, RUN_AGAIN: NeededAction.SITE},
 )

@@ -49,6 +49,7 @@ from nodevet.model import (
     Check,
     CheckParams,
     Finding,
+    NeededAction,
     Subject,
     Value,
     Verdict,
@@ -246,4 +247,5 @@ CHECK = Check(
     unasked="for servers on which nodevet is root: say drive_health: {} for a workstation",
     learn=learn,
     asks=lambda params: {"drives": ("health",) if params.smart else ()},
+    actions={REPLACE: NeededAction.RMA},
 )

@@ -31,7 +31,17 @@ from nodevet.evidence.across import DRIVER_FAULT, INSTALL_LIBRARY, half_a_driver
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpus
 from nodevet.evidence.modules import Modules
-from nodevet.model import Area, Check, CheckParams, FieldError, Finding, Value, fail, unknown
+from nodevet.model import (
+    Area,
+    Check,
+    CheckParams,
+    FieldError,
+    Finding,
+    NeededAction,
+    Value,
+    fail,
+    unknown,
+)
 
 
 def specifiers(text: str) -> SpecifierSet:
@@ -122,4 +132,5 @@ CHECK = Check(
     judge=judge,
     unasked='only a site knows which release it tested: say driver_version: "550.*"',
     learn=learn,
+    actions={INSTALL_LIBRARY: NeededAction.SITE},
 )

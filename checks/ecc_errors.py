@@ -36,7 +36,17 @@ from nodevet.evidence.core import NOT_SUPPORTED, unsupported
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import EccCounts, Gpu, board, subject_of
 from nodevet.evidence.kernel_log import span
-from nodevet.model import Area, Check, CheckParams, Finding, fail, not_applicable, ok, unknown
+from nodevet.model import (
+    Area,
+    Check,
+    CheckParams,
+    Finding,
+    NeededAction,
+    fail,
+    not_applicable,
+    ok,
+    unknown,
+)
 
 NOT_TOLD = (*NOT_SUPPORTED, "NVML_ERROR_FUNCTION_NOT_FOUND")
 NO_SUCH_PART = (
@@ -58,6 +68,15 @@ FIELDS_OF = {
 APART = tuple(FIELDS_OF[total][part] for total in TOTALS for part in ("sram", "dram"))
 """The separate counts of SRAM and of DRAM, which a baseline may limit, too."""
 FLAG = "sram_threshold_exceeded"
+NO_RESET = (
+    "no reset clears this: drain the node and have the GPU replaced; attach "
+    "nvidia-bug-report.sh's output and these SRAM counts to the RMA"
+)
+RESET = (
+    "drain the node and run nvidia-bug-report.sh while the counts are there; then reset "
+    "the GPU with no job left, or reboot, and see row_remapping. If errors come back, "
+    "run `dcgmi diag -r 3` or field diagnostics, and RMA the GPU"
+)
 
 Most = Annotated[int, Meta(ge=0)]
 
@@ -257,16 +276,9 @@ def lives(life: str) -> tuple[str, ...]:
 
 def advice(above: dict[str, int]) -> str:
     if FLAG in above or "aggregate_sram_uncorrected" in above:
-        return (
-            "no reset clears this: drain the node and have the GPU replaced; attach "
-            "nvidia-bug-report.sh's output and these SRAM counts to the RMA"
-        )
+        return NO_RESET
     if any(field in above for field in lives("volatile")):
-        return (
-            "drain the node and run nvidia-bug-report.sh while the counts are there; then reset "
-            "the GPU with no job left, or reboot, and see row_remapping. If errors come back, "
-            "run `dcgmi diag -r 3` or field diagnostics, and RMA the GPU"
-        )
+        return RESET
     if any(field in above for field in lives("aggregate")):
         return (
             "the board keeps these permanently, and no reset clears them: check whether they "
@@ -305,4 +317,5 @@ CHECK = Check(
         ),
     ),
     judge=judge,
+    actions={NO_RESET: NeededAction.RMA, RESET: NeededAction.GPU_RESET},
 )

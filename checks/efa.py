@@ -26,7 +26,18 @@ from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.infiniband import RdmaDevice
 from nodevet.evidence.pci import Pci
-from nodevet.model import NODE, Area, Check, CheckParams, Finding, Value, fail, ok, unknown
+from nodevet.model import (
+    NODE,
+    Area,
+    Check,
+    CheckParams,
+    Finding,
+    NeededAction,
+    Value,
+    fail,
+    ok,
+    unknown,
+)
 
 AMAZON, EFA = "1d0f", "efa"  # PCI vendor; device efa0, efa1, efa2, ...
 UNBOUND = (
@@ -109,4 +120,5 @@ CHECK = Check(
     judge=judge,
     unasked="only a site knows its instance type: say efa: 32",
     learn=learn,
+    actions={DOWN: NeededAction.REBOOT},
 )

@@ -58,6 +58,7 @@ from nodevet.model import (
     Check,
     CheckParams,
     Finding,
+    NeededAction,
     Subject,
     Value,
     compare,
@@ -104,11 +105,12 @@ GONE = ("not-installed", "config-files")
 PACKAGES = ("nvidia-fabricmanager*", "nvidia-fabric-manager*")
 CARRIED = re.compile(r"(?:[0-9]+:)?([0-9]{3,4}(?:\.[0-9]+){1,2})(?=[-+~]|\Z)")
 
-REGISTER = (
+LOOK = (
     "`systemctl status nvidia-fabricmanager` and its journal say why: it is not enabled, it has "
-    "another version than the driver, or an NVSwitch is missing (SXid in `dmesg`); then restart "
-    "it"
+    "another version than the driver, or an NVSwitch is missing (SXid in `dmesg`)"
 )
+REGISTER = f"{LOOK}; then restart it"
+TOGETHER = f"{LOOK}; then drain the node, stop it, reset all GPUs together, and start it"
 HEAL = (
     "drain the node, collect nvidia-bug-report.sh and the fabric manager's log, look for SXid in "
     "`dmesg` and see nvlink; reset all GPUs together or power cycle the node. If the fault "
@@ -185,7 +187,7 @@ def judge_gpu(
             expected="COMPLETED",
             actual=fabric.state,
             why=why,
-            advice=REGISTER,
+            advice=LOOK,
             details=board(gpu),
         )
     elif fabric.state == "NOT_SUPPORTED" or is_untold(fabric, "state"):
@@ -209,7 +211,7 @@ def judge_gpu(
                 expected="SUCCESS",
                 actual=fabric.status,
                 why="the registration ended with this status",
-                advice=REGISTER,
+                advice=LOOK,
                 details=board(gpu),
             )
         domain_findings = tuple(judge_domain(gpu, like, params))
@@ -241,7 +243,7 @@ def without_fabric(evidence: Evidence, gpu: Gpu) -> Finding:
         subject,
         expected="COMPLETED",
         actual="NOT_SUPPORTED",
-        advice=REGISTER,
+        advice=LOOK,
         details=board(gpu),
     )
 
@@ -347,7 +349,7 @@ def not_completed(
         subject,
         expected="COMPLETED",
         actual=state,
-        advice=REGISTER,
+        advice=REGISTER if alone else TOGETHER,
         details=board(gpu),
         cause=f"services unit {UNIT}",
     )
@@ -479,4 +481,12 @@ CHECK = Check(
     judge=judge,
     asks=lambda params: {"installed": PACKAGES},
     learn=learn,
+    actions={
+        HEAL: NeededAction.GPU_RESET,
+        DOMAIN: NeededAction.SITE,
+        VERSION: NeededAction.SITE,
+        TOGETHER: NeededAction.GPU_RESET,
+        REGISTER: NeededAction.DRAIN_FIX,
+        LOOK: NeededAction.SITE,
+    },
 )

@@ -49,6 +49,7 @@ from nodevet.model import (
     Check,
     CheckParams,
     Finding,
+    NeededAction,
     Subject,
     Value,
     Verdict,
@@ -388,4 +389,5 @@ CHECK = Check(
     ),
     judge=judge,
     learn=learn,
+    actions={OFF: NeededAction.POWER_CYCLE, ABSENT: NeededAction.POWER_CYCLE},
 )

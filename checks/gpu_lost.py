@@ -25,7 +25,7 @@ from collections.abc import Iterator, Sequence, Set
 from msgspec import UNSET
 
 from nodevet.checking.named import reads_of
-from nodevet.checking.recovery import BY_NAME, IMEX_DOMAIN, NONE, Remedy
+from nodevet.checking.recovery import ACTIONS, BY_NAME, IMEX_DOMAIN, NONE, Remedy
 from nodevet.evidence.across import (
     IN_HAND,
     each_gpu,
@@ -44,6 +44,7 @@ from nodevet.model import (
     Check,
     CheckParams,
     Finding,
+    NeededAction,
     Subject,
     fail,
     not_applicable,
@@ -188,4 +189,5 @@ CHECK = Check(
         *reads_of("pci.functions[]", "address", "revision"),
     ),
     judge=judge,
+    actions={**ACTIONS, OFF_THE_BUS: NeededAction.POWER_CYCLE, LOST: NeededAction.REBOOT},
 )

@@ -31,6 +31,7 @@ from nodevet.model import (
     Check,
     CheckParams,
     Finding,
+    NeededAction,
     Value,
     Verdict,
     fail,
@@ -177,4 +178,5 @@ CHECK = Check(
     judge=judge,
     unasked="each board has its own ids: a common part names none",
     learn=learn,
+    actions={SWAPPED: NeededAction.RMA, APART: NeededAction.REBOOT},
 )

@@ -9,8 +9,8 @@ failing.
 **Verdicts.** A pending repair fails, and so does unrepairable memory. A value that the GPU or
 driver does not report is not applicable; see `row_remapping` and `ecc_errors` there.
 
-**To fix it** pending: drain the node, then reset the GPU or reboot. Unrepairable: have the board
-replaced.
+**To fix it** pending: drain the node, then reset the GPU (`nvidia-smi --gpu-reset -i GPU`) or
+reboot. Unrepairable: have the board replaced.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,17 @@ from nodevet.evidence.across import IN_HAND, each_gpu
 from nodevet.evidence.core import NOT_SUPPORTED
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, board, subject_of
-from nodevet.model import Area, Check, CheckParams, Finding, fail, not_applicable, ok, unknown
+from nodevet.model import (
+    Area,
+    Check,
+    CheckParams,
+    Finding,
+    NeededAction,
+    fail,
+    not_applicable,
+    ok,
+    unknown,
+)
 
 NOT_TOLD = (*NOT_SUPPORTED, "NVML_ERROR_FUNCTION_NOT_FOUND", "NVML_ERROR_ARGUMENT_VERSION_MISMATCH")
 SIGNS = ("channel_pending", "tpc_pending", "unrepairable_memory")
@@ -74,4 +84,5 @@ CHECK = Check(
     reads=(*IN_HAND, *(f"gpu.gpus[].repair.{sign}" for sign in SIGNS)),
     judge=judge,
     unasked="for data center GPUs: other GPUs do not report it",
+    actions={RESET: NeededAction.GPU_RESET, REPLACE: NeededAction.RMA},
 )

@@ -31,6 +31,7 @@ from nodevet.model import (
     Check,
     CheckParams,
     Finding,
+    NeededAction,
     Severity,
     fail,
     not_applicable,
@@ -121,4 +122,5 @@ CHECK = Check(
     judge=judge,
     unasked="for boards that are delivered together: elsewhere a mix may be intended",
     severity=Severity.WARNING,
+    actions={ODD: NeededAction.RMA},
 )

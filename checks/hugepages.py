@@ -33,6 +33,7 @@ from nodevet.model import (
     Check,
     CheckParams,
     Finding,
+    NeededAction,
     Severity,
     Subject,
     Value,
@@ -168,4 +169,5 @@ CHECK = Check(
     unasked="only a site knows how many its jobs need: say hugepages: none if they need none",
     learn=learn,
     severity=Severity.WARNING,
+    actions={HELD: NeededAction.SITE},
 )

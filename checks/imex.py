@@ -42,6 +42,7 @@ from nodevet.model import (
     Check,
     CheckParams,
     Finding,
+    NeededAction,
     Subject,
     Value,
     fail,
@@ -254,4 +255,7 @@ CHECK = Check(
     unasked="for nodes of a multi-node NVLink domain (GB200 and GB300 NVL72)",
     asks=lambda params: {"services": (UNIT,) if params.service else ()},
     learn=learn,
+    actions=dict.fromkeys(
+        (REGISTERED, CHANNEL, NODES, BY_NAME[IMEX_DOMAIN].value), NeededAction.SITE
+    ),
 )

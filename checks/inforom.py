@@ -35,6 +35,7 @@ from nodevet.model import (
     Check,
     CheckParams,
     Finding,
+    NeededAction,
     Severity,
     fail,
     not_applicable,
@@ -122,4 +123,5 @@ CHECK = Check(
     asks=lambda params: {"gpu": ("inforom_valid",)} if params.checksums else {},
     learn=lambda evidence: learn_versions(evidence, "inforom_image_version"),
     severity=Severity.WARNING,
+    actions={REPLACE: NeededAction.REBOOT},
 )

@@ -46,7 +46,18 @@ from nodevet.evidence.kernel_log import Crash, KernelEvent, KernelLog, span
 from nodevet.evidence.last_look import SEEN_LINES, Seen, covered, seen_lines
 from nodevet.evidence.pci import Pci
 from nodevet.evidence.stuck import Stuck
-from nodevet.model import Area, Check, CheckParams, Finding, Subject, Value, fail, ok, unknown
+from nodevet.model import (
+    Area,
+    Check,
+    CheckParams,
+    Finding,
+    NeededAction,
+    Subject,
+    Value,
+    fail,
+    ok,
+    unknown,
+)
 
 Kind = Literal[
     "oom", "oom_cgroup", "hung_task", "soft_lockup", "hard_lockup", "rcu_stall", "oops", "panic",
@@ -287,4 +298,5 @@ CHECK = Check(
     ),
     explains=("stuck",),
     judge=judge,
+    actions={LOCKED: NeededAction.REBOOT},
 )

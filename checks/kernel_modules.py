@@ -36,6 +36,7 @@ from nodevet.model import (
     Check,
     CheckParams,
     Finding,
+    NeededAction,
     Subject,
     Value,
     Verdict,
@@ -188,4 +189,5 @@ CHECK = Check(
     ),
     judge=judge,
     learn=learn,
+    actions={INSTALL_LIBRARY: NeededAction.SITE},
 )

@@ -41,6 +41,7 @@ from nodevet.model import (
     Check,
     CheckParams,
     Finding,
+    NeededAction,
     Severity,
     fail,
     not_applicable,
@@ -245,4 +246,5 @@ CHECK = Check(
     unasked="only for idle nodes: use it in a gate or an epilog",
     learn=lambda evidence: None,  # the check is for idle nodes
     severity=Severity.WARNING,
+    actions={LEAKED: NeededAction.GPU_RESET},
 )

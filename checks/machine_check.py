@@ -36,7 +36,7 @@ from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
 from nodevet.evidence.kernel_log import KernelEvent, KernelLog, line_of
 from nodevet.evidence.last_look import SEEN_LINES, Seen, covered, seen_lines
-from nodevet.model import Area, Check, CheckParams, Finding, fail, ok, unknown
+from nodevet.model import Area, Check, CheckParams, Finding, NeededAction, fail, ok, unknown
 
 NAME = "`ras-mc-ctl --errors`, `mcelog` or `ipmitool sel list` names the DIMM or CPU"
 UNCORRECTED = (
@@ -208,4 +208,5 @@ CHECK = Check(
         *reads_of("kernel_log.events[]", "count", "kind", "severity"),
     ),
     judge=judge,
+    actions={UNCORRECTED: NeededAction.RMA},
 )

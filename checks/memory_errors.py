@@ -45,6 +45,7 @@ from nodevet.model import (
     Check,
     CheckParams,
     Finding,
+    NeededAction,
     Subject,
     fail,
     not_applicable,
@@ -312,4 +313,5 @@ CHECK = Check(
     ),
     judge=judge,
     unasked="for servers and workstations: `generic` has only checks for any node",
+    actions={REPLACE: NeededAction.RMA},
 )

@@ -56,6 +56,7 @@ from nodevet.model import (
     Check,
     CheckParams,
     Finding,
+    NeededAction,
     Value,
     fail,
     not_applicable,
@@ -555,4 +556,5 @@ CHECK = Check(
     judge=judge,
     asks=asks,
     learn=learn,
+    actions={DOWN: NeededAction.GPU_RESET, WEAK: NeededAction.GPU_RESET},
 )

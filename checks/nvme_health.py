@@ -49,6 +49,7 @@ from nodevet.model import (
     Check,
     CheckParams,
     Finding,
+    NeededAction,
     Subject,
     Value,
     Verdict,
@@ -328,4 +329,5 @@ CHECK = Check(
     unasked="for servers, where nodevet is root: on a workstation write nvme_health: {}",
     learn=learn,
     asks=lambda params: {"nvme": (HEALTH,) if params.smart else ()},
+    actions={REPLACE: NeededAction.RMA},
 )

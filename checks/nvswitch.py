@@ -38,6 +38,7 @@ from nodevet.model import (
     Check,
     CheckParams,
     Finding,
+    NeededAction,
     Subject,
     compare,
     fail,
@@ -218,4 +219,5 @@ CHECK = Check(
     judge=judge,
     unasked="for HGX boards whose NVSwitches are on the PCI bus: Blackwell's are not",
     learn=learn,
+    actions={POWER: NeededAction.POWER_CYCLE},
 )

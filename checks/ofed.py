@@ -10,8 +10,9 @@ own mlx5_core unnoticed.
 all that begin with 24.10. Releases compare number by number. If mlx5_core is not loaded, the check
 is unknown. `packages` judges the installed packages, which may differ from the loaded modules.
 
-**To fix it** install doca-ofed of the expected release for the running kernel (`ofed_info -s`
-prints the installed one), then run `/etc/init.d/openibd restart` on a drained node, or reboot.
+**To fix it** add the repository of the expected DOCA release, then `apt-get install doca-ofed` or
+`dnf install doca-ofed` for the running kernel (`ofed_info -s` prints the installed release); then
+run `/etc/init.d/openibd restart` on a drained node, or reboot.
 """
 
 import re

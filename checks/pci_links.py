@@ -34,6 +34,7 @@ from nodevet.model import (
     Check,
     CheckParams,
     Finding,
+    NeededAction,
     Subject,
     Value,
     Verdict,
@@ -223,4 +224,5 @@ CHECK = Check(
     judge=judge,
     unasked="for servers and workstations: `generic` has only checks for any node",
     learn=learn,
+    actions={RETRAIN: NeededAction.REBOOT},
 )

@@ -57,6 +57,7 @@ from nodevet.model import (
     Check,
     CheckParams,
     Finding,
+    NeededAction,
     Subject,
     Verdict,
     fail,
@@ -70,6 +71,7 @@ PHYSICAL = frozenset({"RxErr", "BadTLP", "BadDLLP", "Rollover", "Timeout", "DLP"
 """Kinds of errors that bad contacts and weak signals cause, named as in the kernel's aer.c."""
 FIELDS = ("correctable", "nonfatal", "fatal")
 UNCORRECTED = FIELDS[1:]
+BOOT = "drain the node, run nvidia-bug-report.sh and reboot"
 LINES_EACH = 2  # most lines of the log for one corrected error
 
 Most = Annotated[int, Meta(ge=0)]
@@ -323,7 +325,7 @@ def logs(address: str, line: str) -> dict[str, str]:
 
 def advice(named: str, kinds: Mapping[str, int], is_lost: bool) -> str:
     """`is_lost`: whether some errors were not corrected."""
-    first = "drain the node, run nvidia-bug-report.sh and reboot; " if is_lost else ""
+    first = f"{BOOT}; " if is_lost else ""
     if kinds and not PHYSICAL & set(kinds):
         return (
             f"{first}these are protocol errors, not signal errors: update firmware, BIOS and "
@@ -517,4 +519,5 @@ CHECK = Check(
         *reads_of("pci", "aer_ports[]", "firmware_sources"),
     ),
     judge=judge,
+    actions={BOOT: NeededAction.REBOOT},
 )

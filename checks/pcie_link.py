@@ -37,7 +37,17 @@ from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, board, subject_of
 from nodevet.evidence.host import HostInfo
 from nodevet.evidence.pci import RATES, WIDTHS, Pci, PciFunction, generation_of
-from nodevet.model import Area, Check, CheckParams, Finding, Subject, Value, Verdict, not_applicable
+from nodevet.model import (
+    Area,
+    Check,
+    CheckParams,
+    Finding,
+    NeededAction,
+    Subject,
+    Value,
+    Verdict,
+    not_applicable,
+)
 
 GPU_IDLE = 0x1
 IDLE_GENERATIONS = 2  # the highest generation of an idle link
@@ -377,4 +387,5 @@ CHECK = Check(
     judge=judge,
     unasked="each board has its own rate, so a common part sets none",
     learn=learn,
+    actions={RETRAIN: NeededAction.REBOOT},
 )

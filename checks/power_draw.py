@@ -22,7 +22,7 @@ from msgspec import Meta
 from nodevet.checking.expected import span, within
 from nodevet.checking.one_value import gpu_value
 from nodevet.evidence.gpu import Gpu, board, subject_of
-from nodevet.model import CheckParams, Finding, fail, ok
+from nodevet.model import CheckParams, Finding, NeededAction, fail, ok
 
 Watts = Annotated[float, Meta(ge=0)]
 
@@ -63,4 +63,5 @@ CHECK = gpu_value(
     judge=judge,
     lacking="this GPU does not measure its power",
     unasked="boards differ: write the least that yours draw when idle and the most when busy",
+    actions={SENSOR: NeededAction.POWER_CYCLE},
 )

@@ -10,6 +10,7 @@ nvmlDeviceGetPowerManagementDefaultLimit and ...LimitConstraints.
 
 **Verdicts.** A GPU fails if its limit differs by more than the tolerance, or if the enforced limit
 is below the set limit, because another limiter holds it down. The check judges the two separately.
+If the evidence has the BMC's power limit for the node, the finding names it.
 If the expected limit is outside the board's range, the finding says so: the baseline is for another
 board (A100-SXM4-80GB exists with 400 W and with 500 W; see `gpu_model`). A board whose limit cannot
 be set is not applicable if `default` is expected, and unknown otherwise.
@@ -27,6 +28,7 @@ from nodevet.checking.aspects import each_fact
 from nodevet.checking.named import judge_each, reads_of
 from nodevet.checking.one_value import usual
 from nodevet.evidence.across import IN_HAND, answering, each_gpu
+from nodevet.evidence.bmc import BmcInfo
 from nodevet.evidence.core import unread, unsupported
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, subject_of
@@ -35,6 +37,7 @@ from nodevet.model import (
     Check,
     CheckParams,
     Finding,
+    NeededAction,
     Value,
     fail,
     not_applicable,
@@ -70,10 +73,13 @@ class Params(CheckParams):
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    yield from judge_each(each_gpu(evidence), lambda gpu: judge_gpu(gpu, params))
+    bmc = evidence[BmcInfo].data
+    cap = bmc.power_limit_w if bmc else None
+    yield from judge_each(each_gpu(evidence), lambda gpu: judge_gpu(gpu, params, cap))
 
 
-def judge_gpu(gpu: Gpu, params: Params) -> Iterator[Finding]:
+def judge_gpu(gpu: Gpu, params: Params, cap: float | None) -> Iterator[Finding]:
+    """`cap`: the BMC's limit for the node, in watts."""
     subject, limit = subject_of(gpu), gpu.power_limit_mw
     if unsupported(gpu, "power_limit_mw") and params.watts == "default":
         yield not_applicable(subject, why="this GPU's power limit cannot be set")
@@ -86,15 +92,17 @@ def judge_gpu(gpu: Gpu, params: Params) -> Iterator[Finding]:
     else:
         default = params.watts == "default"
         expected = gpu.power_limit_default_mw if default else round(float(params.watts) * 1000)
-        yield from judge_limits(gpu, limit, expected or 0, params)
+        yield from judge_limits(gpu, limit, expected or 0, params, cap)
 
 
-def judge_limits(gpu: Gpu, limit: int, expected: int, params: Params) -> Iterator[Finding]:
+def judge_limits(
+    gpu: Gpu, limit: int, expected: int, params: Params, cap: float | None
+) -> Iterator[Finding]:
     """The set limit and the enforced limit; in milliwatts."""
     slack = params.slack_mw(expected)
     right = ok(subject_of(gpu), expected=watts(expected), actual=watts(limit), unit="W")
     set_finding = right if abs(limit - expected) <= slack else wrong_limit(gpu, limit, expected)
-    enforced = judge_enforced(gpu, limit, min(limit, expected), slack)
+    enforced = judge_enforced(gpu, limit, min(limit, expected), slack, cap)
     yield from each_fact((set_finding, enforced or right))
 
 
@@ -110,19 +118,22 @@ def wrong_limit(gpu: Gpu, limit: int, expected: int) -> Finding:
     )
 
 
-def judge_enforced(gpu: Gpu, limit: int, expected: int, slack: float) -> Finding | None:
+def judge_enforced(
+    gpu: Gpu, limit: int, expected: int, slack: float, cap: float | None
+) -> Finding | None:
     """The finding about a wrong or unread enforced limit; None if it is right."""
     enforced = gpu.power_limit_enforced_mw
     if enforced is None:
         return unread(subject_of(gpu), gpu, "power_limit_enforced_mw")
     if enforced >= expected - slack:
         return None
+    of_node = f", perhaps the BMC's power limit of {cap:g} W for the node" if cap else ""
     return fail(
         subject_of(gpu),
         expected=watts(expected),
         actual=watts(enforced),
         unit="W",
-        why=f"set to {watts(limit):g} W, but another limiter holds it lower",
+        why=f"set to {watts(limit):g} W, but another limiter holds it lower{of_node}",
         advice=HELD,
     )
 
@@ -153,6 +164,8 @@ CHECK = Check(
         "gpu.gpus[].power_limit_default_mw",
     ),
     judge=judge,
+    explains=("bmc",),
     unasked="for servers and workstations: `generic` has only checks for any node",
     learn=learn,
+    actions={OUTSIDE: NeededAction.SITE, HELD: NeededAction.SITE},
 )

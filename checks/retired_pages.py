@@ -11,8 +11,8 @@ with pending retirements still uses the faulty page until it is reset.
 sets a maximum. GPUs from Ampere on, which remap rows (see `row_remapping`), and GPUs without ECC
 are not applicable.
 
-**To fix it** pending: drain the node, then reset the GPU or reboot. Too many: have the board
-replaced; no reset restores retired pages.
+**To fix it** pending: drain the node, then reset the GPU (`nvidia-smi --gpu-reset -i GPU`) or
+reboot. Too many: have the board replaced; no reset restores retired pages.
 """
 
 from collections.abc import Iterator
@@ -30,6 +30,7 @@ from nodevet.model import (
     Check,
     CheckParams,
     Finding,
+    NeededAction,
     Severity,
     fail,
     not_applicable,
@@ -107,4 +108,5 @@ CHECK = Check(
     reads=(*IN_HAND, *reads_of("gpu.gpus[].retired_pages", "double_bit", "pending", "single_bit")),
     judge=judge,
     severity=Severity.WARNING,
+    actions={RESET: NeededAction.GPU_RESET, REPLACE: NeededAction.RMA},
 )

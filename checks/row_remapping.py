@@ -13,8 +13,8 @@ neither remaps rows nor retires pages is not applicable. A GPU in MIG mode for w
 remaps is not applicable either, unless a MIG device reports a failed or pending remap (`xid` sees
 63 and 64 in any case). If nodevet could not read its MIG devices, it is unknown.
 
-**To fix it** pending: drain the node, then reset the GPU or reboot. Failed: have the board
-replaced.
+**To fix it** pending: drain the node, then reset the GPU (`nvidia-smi --gpu-reset -i GPU`) or
+reboot. Failed: have the board replaced.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,13 +28,26 @@ from nodevet.evidence.across import IN_HAND, each_gpu
 from nodevet.evidence.core import NOT_SUPPORTED, Record, unsupported
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, board, subject_of
-from nodevet.model import Area, Check, CheckParams, Finding, fail, not_applicable, ok, unknown
+from nodevet.model import (
+    Area,
+    Check,
+    CheckParams,
+    Finding,
+    NeededAction,
+    fail,
+    not_applicable,
+    ok,
+    unknown,
+)
 
 NOT_REPORTED = (*NOT_SUPPORTED, "NVML_ERROR_FUNCTION_NOT_FOUND", "NVML_ERROR_INVALID_ARGUMENT")
 
 RESET = (
     "drain the node, then reset the GPU after its last job has ended, or reboot: that completes "
     "the remap; if one is still pending afterwards, run field diagnostics"
+)
+REPLACE = (
+    "drain the node and have the GPU replaced; attach nvidia-bug-report.sh's output to the RMA"
 )
 
 Most = Annotated[int, Meta(ge=0)]
@@ -128,12 +141,9 @@ def judge_record(gpu: Gpu, record: Record, most: dict[str, int]) -> Iterator[Fin
 def advice(above: Mapping[str, int]) -> str:
     if list(above) == ["pending"]:
         return RESET
-    replace = (
-        "drain the node and have the GPU replaced; attach nvidia-bug-report.sh's output to the RMA"
-    )
     if "failure" in above:
-        return f"{replace} and the kernel log's Xid 64. A reset does not fix it"
-    return f"{replace} and these row counts: no reset restores spare rows"
+        return f"{REPLACE} and the kernel log's Xid 64. A reset does not fix it"
+    return f"{REPLACE} and these row counts: no reset restores spare rows"
 
 
 CHECK = Check(
@@ -147,4 +157,5 @@ CHECK = Check(
         "gpu.gpus[].retired_pages.pending",
     ),
     judge=judge,
+    actions={RESET: NeededAction.GPU_RESET, REPLACE: NeededAction.RMA},
 )

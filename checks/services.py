@@ -36,7 +36,7 @@ from nodevet.checking.named import each_named, judge_each, reads_of
 from nodevet.evidence.across import DRIVER_FAULT
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.services import UNIT_NAME, Unit, Units
-from nodevet.model import Area, Check, CheckParams, Finding, Subject, Value, Verdict
+from nodevet.model import Area, Check, CheckParams, Finding, NeededAction, Subject, Value, Verdict
 
 LISTS = ("running", "stopped", "enabled", "disabled")
 OPPOSITES = (("running", "stopped"), ("enabled", "disabled"))
@@ -156,25 +156,33 @@ def is_absent(unit: Unit) -> bool:
     return unit.load_state == "not-found"
 
 
+RESTARTED = "it keeps restarting: "
+INSTALL = "install its package, or correct the name"
+MASKED = "it is masked, usually on purpose"
+NOT_LOADED = "systemd could not load it"
+UNTIL_BOOT = "enabled only until the next boot"
+STATIC = "only other units start a static unit: it cannot be enabled, only masked"
+A_PERSON = (RESTARTED, INSTALL, MASKED, NOT_LOADED, UNTIL_BOOT, STATIC)
+"""What the fix does not change."""
+
+
 def advice(unit: Unit) -> str:
     if unit.active_state == "failed":
         return (
             f"`journalctl -b -u {unit.name}` shows why it failed; it may fail again after a restart"
         )
     if unit.active_state == "activating":
-        return f"it keeps restarting: `journalctl -b -u {unit.name}` shows why"
+        return f"{RESTARTED}`journalctl -b -u {unit.name}` shows why"
     if is_absent(unit):
-        return "install its package, or correct the name"
+        return INSTALL
     if unit.load_state == "masked":
-        return f"it is masked, usually on purpose: ask why, then `systemctl unmask {unit.name}`"
+        return f"{MASKED}: ask why, then `systemctl unmask {unit.name}`"
     if unit.load_state in ("error", "bad-setting"):
-        return f"systemd could not load it: `systemd-analyze verify {unit.name}` shows why"
+        return f"{NOT_LOADED}: `systemd-analyze verify {unit.name}` shows why"
     if unit.file_state == "enabled-runtime":
-        return (
-            f"enabled only until the next boot: `systemctl enable {unit.name}` makes it permanent"
-        )
+        return f"{UNTIL_BOOT}: `systemctl enable {unit.name}` makes it permanent"
     if unit.file_state == "static":
-        return "only other units start a static unit: it cannot be enabled, only masked"
+        return STATIC
     return ""
 
 
@@ -201,4 +209,5 @@ CHECK = Check(
     unasked="for HGX boards (fabric manager): each site chooses its other units",
     learn=learn,
     asks=lambda params: {"services": params.units},
+    actions=dict.fromkeys(A_PERSON, NeededAction.SITE),
 )

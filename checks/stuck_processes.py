@@ -33,7 +33,17 @@ from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.kernel_log import KernelLog
 from nodevet.evidence.stuck import Stuck, StuckProcess
-from nodevet.model import Area, Check, CheckParams, Finding, Subject, fail, ok, unknown
+from nodevet.model import (
+    Area,
+    Check,
+    CheckParams,
+    Finding,
+    NeededAction,
+    Subject,
+    fail,
+    ok,
+    unknown,
+)
 
 WAITS = (
     "wchan shows what it waits for: nfs, rpc: the file server; blk, nvme, xfs: the disk; nvidia, "
@@ -149,4 +159,5 @@ CHECK = Check(
     judge=judge,
     unasked="it watches every process for seconds: write stuck_processes: {} where storage hangs",
     asks=lambda params: {"stuck": (str(params.seconds),)},
+    actions={WAITS: NeededAction.REBOOT},
 )

@@ -35,6 +35,7 @@ from nodevet.model import (
     CheckParams,
     FieldError,
     Finding,
+    NeededAction,
     Severity,
     Subject,
     Value,
@@ -195,4 +196,5 @@ CHECK = Check(
     learn=learn,
     severity=Severity.WARNING,
     asks=lambda params: {"sysctl": tuple(params.parameters)},
+    actions={NO_NUMBER: NeededAction.SITE},
 )

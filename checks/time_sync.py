@@ -26,13 +26,26 @@ from nodevet.checking.one_value import ok_if, values_at
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
 from nodevet.evidence.kernel import UNSYNC, Kernel
-from nodevet.model import Area, Check, CheckParams, Finding, Severity, fail, ok, unknown
+from nodevet.model import (
+    Area,
+    Check,
+    CheckParams,
+    Finding,
+    NeededAction,
+    Severity,
+    fail,
+    ok,
+    unknown,
+)
 
 YOUNG = 300.0  # seconds since boot
 ERROR = 5  # TIME_ERROR
 ADVICE = (
     "`systemctl status chrony chronyd systemd-timesyncd` shows which service should run, "
     "`chronyc sources` whether it reaches a server; with chrony also check that rtcsync is set"
+)
+SERVERS = (
+    "look at the servers of the time client, which `chronyc sources` shows: a restart does not help"
 )
 
 
@@ -76,7 +89,7 @@ def judge_error(error: int, most_ms: float) -> Finding:
         return unknown(why=f"clock_maxerror_us: {error}")
     expected = f"at most {most_ms:g} ms off"
     actual = f"at most {round(error / 1000, 1):g} ms off"
-    return ok_if(error <= most_ms * 1000, expected=expected, actual=actual, advice=ADVICE)
+    return ok_if(error <= most_ms * 1000, expected=expected, actual=actual, advice=SERVERS)
 
 
 CHECK = Check(
@@ -89,4 +102,5 @@ CHECK = Check(
     judge=judge,
     unasked="for servers: on other nodes write time_sync: {} if NTP or PTP keeps the clock",
     severity=Severity.WARNING,
+    actions={SERVERS: NeededAction.SITE},
 )

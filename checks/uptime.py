@@ -19,7 +19,7 @@ from msgspec import Meta
 from nodevet.checking.expected import span, within
 from nodevet.checking.one_value import node_value, ok_if
 from nodevet.evidence.host import HostInfo
-from nodevet.model import Area, CheckParams, Finding
+from nodevet.model import Area, CheckParams, Finding, NeededAction
 
 DAY = 86400
 REBOOT = "drain the node and reboot it"
@@ -62,4 +62,5 @@ CHECK = node_value(
     nothing="the baseline sets neither minimum_s nor maximum_days",
     area=Area.KERNEL,
     unasked="only the site knows when its nodes reboot",
+    actions={REBOOT: NeededAction.REBOOT},
 )

@@ -55,7 +55,7 @@ from msgspec.structs import replace
 from nodevet.checking.expected import joined
 from nodevet.checking.log_events import by_address, last_of
 from nodevet.checking.named import reads_of
-from nodevet.checking.recovery import REPORT, Remedy
+from nodevet.checking.recovery import ACTIONS, REPORT, Remedy
 from nodevet.checking.xid_events import (
     Xids,
     advice,
@@ -101,6 +101,7 @@ from nodevet.model import (
     Check,
     CheckParams,
     Finding,
+    NeededAction,
     Subject,
     Value,
     Verdict,
@@ -520,4 +521,5 @@ CHECK = Check(
         "kernel_log.events[].times_s[]",
     ),
     judge=judge,
+    actions={**ACTIONS, SWITCH: NeededAction.GPU_RESET},
 )

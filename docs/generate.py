@@ -8,7 +8,9 @@ a sweep, docs/schemas.md from the documents that nodevet stores.
 .venv/bin/python docs/generate.py xid       # write the page of one check
 """
 
+import re
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,9 +19,11 @@ import yaml
 from msgspec import structs
 from prometheus_client.parser import text_string_to_metric_families
 
+from nodevet.author.explain_sheet import if_it_fails
 from nodevet.base.project import Project
 from nodevet.baseline.param_fields import examples, param_fields
 from nodevet.checking.catalog import Catalog
+from nodevet.checking.needed import advised_actions
 from nodevet.diagnose.rules import RULES
 from nodevet.document.schema_kinds import kinds
 from nodevet.fix import formats as fix_formats
@@ -31,6 +35,7 @@ from nodevet.model import (
     Ended,
     Finding,
     HostReport,
+    NeededAction,
     Run,
     RunNews,
     Severity,
@@ -127,26 +132,50 @@ def _covered(row: dict[str, Any], catalog: Catalog) -> str:
 FIXABLE_HEAD = """\
 # What can be fixed
 
-Every check, and what its fix does, if it has one. The risk is the highest that a plan of this fix
-can have ([what the risks mean](fixes.md#what-may-be-planned)). If a check has no fix, its page says
-what a person can do. `docs/generate.py` writes this page.
+Every check, and what repairs what it finds. `docs/generate.py` writes this page.
+
+- **fix**: `nodevet plan` offers it. The risk in brackets is the highest that a plan of this fix can
+  have ([what the risks mean](fixes.md#what-may-be-planned)).
+- **task**: a person does it; the commands are those of the check's page.
+- **none**: nothing on the node repairs it: a part is replaced.
+
+Each failed finding says what it needs in `action` ([reports](reports.md#what-a-failure-needs)).
 """
 
 
 def fixable_page(catalog: Catalog) -> str:
     """The whole of docs/fixable.md. Raises CatalogError as the catalog does."""
-    fixes = catalog.fixes
     rows = [_fixable(check, catalog) for check in catalog.ids]
+    numbers = Counter(kind_of_repair(check, catalog) for check in catalog.ids)
     head = (
-        f"{len(fixes)} of {len(rows)} checks have a fix.\n\n| check | risk | fix |\n|---|---|---|"
+        f"{len(rows)} checks: {numbers['fix']} fix, {numbers['task']} task, {numbers['none']} none."
+        "\n\n| check | repair | how |\n|---|---|---|"
     )
     return "\n".join([FIXABLE_HEAD, head, *rows, ""])
 
 
 def _fixable(check: str, catalog: Catalog) -> str:
-    fix = catalog.fix(check)
-    title = catalog.fix_page(check).partition("\n")[0] if fix else ""
-    return f"| [{check}](checks/{check}.md) | {fix.risk.value if fix else ''} | {title} |"
+    kind = kind_of_repair(check, catalog)
+    how = catalog.fix_title(check) if kind == "fix" else to_fix(check, catalog)
+    word = f"**fix** ({catalog.fix_risk(check)})" if kind == "fix" else kind
+    cell = how.replace("|", "\\|")
+    return f"| [{check}](checks/{check}.md) | {word} | {cell} |"
+
+
+def kind_of_repair(check: str, catalog: Catalog) -> str:
+    """`fix`; `none` if the advice of failures names only a new part; else `task`."""
+    if check in catalog.fixes:
+        return "fix"
+    return "none" if advised_actions(check, catalog) == (NeededAction.RMA,) else "task"
+
+
+def to_fix(check: str, catalog: Catalog) -> str:
+    """What a person does, from the page of a check, on one line. Raises ValueError if the page does
+    not say it."""
+    found = re.search(r"\*\*To fix it\*\*(.*?)(?=\n\n\*\*|\Z)", catalog.page(check), re.DOTALL)
+    if not found:
+        raise ValueError(f"the page of {check} has no section **To fix it**")
+    return " ".join(found[1].split())
 
 
 FAULTS_HEAD = """\
@@ -365,6 +394,7 @@ def page(catalog: Catalog, name: str) -> str:
         f"**Area** {check.area.value}. "
         f"**Severity** {check.severity.value}, unless the baseline says otherwise.",
         f"**`nodevet apply`** {remedy}",
+        if_it_fails(name, catalog),
         "**Verdicts depend on** " + ", ".join(f"`{path}`" for path in check.reads) + ".",
     ]
     return "\n\n".join(blocks) + "\n"

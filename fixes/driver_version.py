@@ -18,7 +18,8 @@ have the installed version, a rollback could not restore it, and nodevet plans n
 update`). It does not change to another branch if the packages are named after the branch
 (nvidia-driver-550, nvidia-driver-560). It does not change what NVIDIA's .run installer installed.
 Modules that were built for one kernel (linux-modules-nvidia-*) follow that kernel's packages.
-nodevet does not touch packages of dnf and zypper.
+With dnf and zypper nodevet plans nothing: it names
+the commands for the node's own packages, which a person runs.
 """
 
 import re
@@ -31,6 +32,7 @@ from nodevet.checks.driver_version import Params, specifiers
 from nodevet.evidence.across import INSTALL_LIBRARY, half_a_driver
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpus
+from nodevet.evidence.host import HostInfo
 from nodevet.evidence.modules import Modules
 from nodevet.evidence.packages import Package, Packages
 from nodevet.fixing.model import EVERY, Fix, FixError, PlannedChange, Risk
@@ -49,6 +51,8 @@ FOLLOWS = re.compile(r"(cuda-drivers|nvidia)-fabricmanager|libnvidia-nscq|nvidia
 """These work only with the driver of their own version."""
 PREBUILT = re.compile(r"linux-(modules|objects|signatures)-nvidia-")
 OWN_PACE = re.compile(r"nvidia-kernel-common|nvidia-driver-(local-repo|pinning)")
+RPM_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9+._-]{0,99}")
+EXACT = re.compile(r"(?:==)?\s*([0-9]+(?:\.[0-9]+)+)")
 BRANCH = re.compile(r"-([0-9]{3})(?=[-:]|\Z)")
 NOTE = (
     "DKMS may build modules, which takes minutes; until the reboot the new library refuses the "
@@ -73,7 +77,7 @@ def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Itera
     running = running_version(evidence)
     if any(finding.actual != running for finding in failed):
         raise FixError("the finding does not belong to this evidence")
-    listed = packages_of(evidence)
+    listed = packages_of(evidence, running, params)
     packages = of_driver(listed, running, params)
     offers = {package.name: offers_of(package, listed, running) for package in packages}
     version = choose(offers, packages, running, params)
@@ -128,7 +132,7 @@ def running_version(evidence: Evidence) -> str:
     return version
 
 
-def packages_of(evidence: Evidence) -> tuple[Package, ...]:
+def packages_of(evidence: Evidence, running: str, params: Params) -> tuple[Package, ...]:
     """Every package of the evidence. Raises FixError if they are not apt's, or not valid."""
     section = evidence[Packages]
     if section.data is None:
@@ -137,9 +141,11 @@ def packages_of(evidence: Evidence) -> tuple[Package, ...]:
         raise FixError(f"packages: {section.data.why('packages')}")
     if section.data.manager != "dpkg":
         names = [package.name for package in section.data.packages]
+        host = evidence[HostInfo].data
+        by_hand = rpm_commands(section.data.packages, running, params, host.os_id if host else None)
         raise FixError(
             f"the packages are {section.data.manager}'s ({some(names) or 'none of NVIDIA'}), and "
-            "nodevet changes only apt's: install the version with dnf and its versionlock"
+            f"nodevet changes only apt's: {by_hand}"
         )
     for package in section.data.packages:
         if package.version is None and package.errors.get("version") != NOT_INSTALLED:
@@ -152,6 +158,28 @@ def packages_of(evidence: Evidence) -> tuple[Package, ...]:
         ):
             raise FixError(f"{package.name[:60]!r} is not a valid package of apt")
     return section.data.packages
+
+
+def rpm_commands(listed: Sequence[Package], running: str, params: Params, os_id: str | None) -> str:
+    """What a person types on a node with rpm, for its packages of the running version."""
+    names = [
+        package.name
+        for package in listed
+        if RPM_NAME.fullmatch(package.name) and driver_version_in(package.version or "") == running
+    ][:SAID] or ["NAME"]
+    version = EXACT.fullmatch(params.version.strip())
+    wanted, words = version[1] if version else "VERSION", " ".join(names)
+    if os_id and os_id.startswith(("sle", "opensuse")):
+        pairs = " ".join(f"{name}={wanted}" for name in names)
+        return f"`zypper install --oldpackage {pairs}`, `zypper addlock {words}`, then reboot"
+    branch = wanted.partition(".")[0] if version else "BRANCH"
+    stream = f"{branch}-{'open' if any('open' in name for name in names) else 'dkms'}"
+    pairs = " ".join(f"{name}-{wanted}" for name in names)
+    return (
+        f"`dnf module switch-to nvidia-driver:{stream} --allowerasing` if `dnf module list "
+        f"nvidia-driver` has streams; `dnf install {pairs}`, `dnf versionlock add {words}`, then "
+        "reboot"
+    )
 
 
 def of_driver(listed: Sequence[Package], running: str, params: Params) -> tuple[Package, ...]:

@@ -51,6 +51,40 @@ class Severity(str, Enum):
         return list(Severity).index(self)
 
 
+class NeededAction(str, Enum):
+    """What a failed finding needs. Reports leave out `none`, which all other findings have."""
+
+    NONE = "none"
+    LIVE_FIX = "live_fix"  # a fix of nodevet, while jobs run
+    DRAIN_FIX = "drain_fix"  # a fix of nodevet, on a drained node or idle GPUs
+    GPU_RESET = "gpu_reset"
+    REBOOT = "reboot"  # also by a fix of nodevet
+    POWER_CYCLE = "power_cycle"  # off and on
+    RMA = "rma"  # a part is replaced
+    SITE = "site"  # a person decides or does it: no fix, or not by this node alone
+
+    @property
+    def rank(self) -> int:
+        return list(NeededAction).index(self)
+
+    @property
+    def words(self) -> str:
+        """In words: `fixable now`, `needs a GPU reset`; empty for none."""
+        return _NEEDS[self]
+
+
+_NEEDS = {
+    NeededAction.NONE: "",
+    NeededAction.LIVE_FIX: "fixable now",
+    NeededAction.DRAIN_FIX: "fixable after draining",
+    NeededAction.GPU_RESET: "needs a GPU reset",
+    NeededAction.REBOOT: "needs a reboot",
+    NeededAction.POWER_CYCLE: "needs a power cycle",
+    NeededAction.RMA: "needs a new part",
+    NeededAction.SITE: "needs a person",
+}
+
+
 class Area(str, Enum):
     """The area of a node that a check is about; it groups the pages of checks, in this order."""
 
@@ -182,6 +216,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
     origin: str = ""  # file:line of the params
     waiver: str = ""  # owner, reason, until; also when it has expired
     transient: bool = False  # unknown in a state of the node that passes by itself: look again
+    action: NeededAction = NeededAction.NONE  # of a failure
 
     @property
     def key(self) -> str:
@@ -341,6 +376,9 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     runs: Callable[[Any], tuple[str, ...]] | None = None
     """From its params: the commands that are run on each node, as a person would type them. Only a
     baseline that says `allow_commands: true` may ask for them."""
+    actions: Mapping[str, NeededAction] = {}
+    """What a failure needs, by a text of its advice; the first text that the advice has counts.
+    Other failures need the check's fix, or a person if it has none."""
     severities: Callable[[Any], Mapping[str, Severity]] | None = None
     """From its params: the severity of a failure of single subjects, by their id, if they state
     one; it overrides the baseline's severity for the check.

@@ -9,8 +9,10 @@ from nodevet.author.use.explain import PAGES
 from nodevet.baseline import Resolved, Statement, provenance
 from nodevet.baseline.param_fields import ParamField, examples, param_fields
 from nodevet.checking.catalog import Catalog
-from nodevet.model import Check, Expectation, show
+from nodevet.checking.needed import advised_actions, usual_action
+from nodevet.model import Check, Expectation, NeededAction, show
 from nodevet.sheet.model import AnyBlock, GroupBlock, ListBlock, ListItem, Medium, ProseBlock, Sheet
+from nodevet.vet.findings.needs import needs_of
 
 
 class ExplainedLine(Struct, frozen=True, kw_only=True):
@@ -40,6 +42,7 @@ class ExplainedCheck(Struct, frozen=True, kw_only=True):
     severity: str = ""  # "": every run checks it, whatever the baseline
     area: str = ""
     fix: str = ""  # its highest risk; "": no fix
+    actions: tuple[NeededAction, ...] = ()  # what its failures may need
     expected: tuple[ExplainedExpectation, ...] = ()
 
 
@@ -48,13 +51,20 @@ def explained(check: str, catalog: Catalog, baselines: Sequence[Resolved] = ()) 
     if check in PAGES and check not in catalog.ids:
         return ExplainedCheck(check=check, page=PAGES[check])
     definition, fix = catalog.check(check), catalog.fix(check)
-    parts = [catalog.page(check), *_params(definition, check), _fix(check, catalog)]
+    parts = [
+        catalog.page(check),
+        *_params(definition, check),
+        if_it_fails(check, catalog),
+        _fix(check, catalog),
+    ]
+    may_need = {*advised_actions(check, catalog), usual_action(check, catalog)}
     return ExplainedCheck(
         check=check,
         page="\n\n".join(parts),
         severity=definition.severity.value,
         area=definition.area.value,
         fix=fix.risk.value if fix else "",
+        actions=tuple(action for action in NeededAction if action in may_need),
         expected=tuple(_expected(resolved, check, definition) for resolved in baselines),
     )
 
@@ -83,6 +93,18 @@ def _params(check: Check, name: str) -> Iterator[str]:
         f"**Severity** {check.severity.value}, unless the baseline says otherwise. "
         f"**Area** {check.area.value}."
     )
+
+
+def if_it_fails(check: str, catalog: Catalog) -> str:
+    """What a failure of a check needs, as a sentence. Raises CatalogError."""
+    usual = usual_action(check, catalog)
+    advised = [each for each in advised_actions(check, catalog) if each is not usual]
+    usual_words = f"it {'is ' if usual.words.startswith('fixable') else ''}{usual.words}"
+    if not advised:
+        return f"**If it fails** {usual_words}."
+    all_but_last, comma, last = needs_of(advised).rpartition(", ")
+    words = f"{all_but_last}{' or ' if comma else ''}{last}"
+    return f"**If it fails** it {words}, if its advice says so; otherwise {usual_words}."
 
 
 def _field(field: ParamField) -> str:

@@ -103,7 +103,7 @@ def _grouped(findings: Sequence[Finding]) -> list[list[Finding]]:
     for item in bad:
         content = (
             item.verdict, item.check, item.severity, values(item), item.unit, item.why, item.advice,
-            item.waiver, item.origin, str(item.cause),
+            item.waiver, item.origin, str(item.cause), item.action,
         )  # fmt: skip
         groups.setdefault(content, []).append(item)
     return list(groups.values())
@@ -121,6 +121,7 @@ def _finding(group: Sequence[Finding]) -> GroupBlock:
         ("actual", actual if has_values else ""),
         ("why", plain(first.why)),
         ("follows", f"from what {plain(first.cause)} says" if first.cause else ""),
+        ("action", first.action.words),
         ("advice", plain(first.advice)),
         ("waiver", plain(first.waiver)),
         *((plain(finding.subject.label) or "node", _part(finding)) for finding in group),

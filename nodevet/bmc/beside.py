@@ -7,11 +7,12 @@ import msgspec
 
 from nodevet.base import typed
 from nodevet.base.printable import brief
-from nodevet.bmc.use import RawSection, Readings
+from nodevet.bmc.use import Asked, RawSection, Readings
 from nodevet.fleet import Visit
 from nodevet.model import Host
 
 SECTION = "bmc"
+NO_BOOT = "None"  # BootProgress.LastState of a system that does not boot
 
 
 def has(host: Host) -> bool:
@@ -19,9 +20,9 @@ def has(host: Host) -> bool:
     return host.bmc is not None
 
 
-def begin(hosts: Sequence[Host], end: float) -> Readings:
+def begin(hosts: Sequence[Host], end: float, asked: Asked) -> Readings:
     """Read the BMCs of these hosts in the background, until `end` by time.monotonic()."""
-    return Readings(hosts, end)
+    return Readings(hosts, end, asked)
 
 
 def joined(visit: Visit, section: RawSection) -> Visit:
@@ -40,7 +41,9 @@ def joined(visit: Visit, section: RawSection) -> Visit:
 
 
 def _power_text(section: RawSection) -> str:
-    power = section.get("data", {}).get("power")
+    data = section.get("data", {})
+    power, progress = data.get("power"), data.get("boot_progress")
     if power:
-        return brief(f"its BMC says that the power is {power}", 100)
+        booting = f", and the boot progress {progress}" if progress not in (None, NO_BOOT) else ""
+        return brief(f"its BMC says that the power is {power}{booting}", 160)
     return brief(f"its power is not known: {section.get('why') or 'the BMC does not say'}", 300)

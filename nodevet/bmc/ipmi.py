@@ -112,6 +112,7 @@ def read(service: Ipmi) -> RecordFields:
     found["parts"] = renamed([*parts(lines)]) if found["parts"] is not None else None
     found["parts_found"] = sum(not ABSENT.search(line) for line in lines)
     found["inlet_c"] = inlet(found["parts"] or [])
+    found.setdefault("errors", {})["attributes"] = "IPMI has no BIOS attributes"
     return found
 
 

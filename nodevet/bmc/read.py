@@ -1,6 +1,7 @@
 """Read one BMC, as a section of the evidence."""
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from nodevet.bmc import ipmi, redfish
@@ -13,11 +14,14 @@ from nodevet.model import Bmc
 SECONDS = 60.0  # for one BMC: many take half a minute for their sensors
 
 
-def read_section(bmc: Bmc, secrets: Secrets, seconds: float = SECONDS) -> dict[str, Any]:
-    """The section `bmc` in its JSON form: its fields, or why there are none."""
+def read_section(
+    bmc: Bmc, secrets: Secrets, seconds: float = SECONDS, attributes: Sequence[str] = ()
+) -> dict[str, Any]:
+    """The section `bmc` in its JSON form: its fields, or why there are none. `attributes`: of the
+    BIOS, that baselines ask for."""
     began = time.monotonic()
     try:
-        data = _read(bmc, secret_of(bmc, secrets), began + seconds)
+        data = _read(bmc, secret_of(bmc, secrets), began + seconds, attributes)
     except BmcError as error:
         status = "timeout" if time.monotonic() >= began + seconds else "error"
         status = "denied" if isinstance(error, RefusedLoginError) else status
@@ -27,8 +31,8 @@ def read_section(bmc: Bmc, secrets: Secrets, seconds: float = SECONDS) -> dict[s
     return {**section, "seconds": round(time.monotonic() - began, 3)}
 
 
-def _read(bmc: Bmc, password: str, end: float) -> RecordFields:
+def _read(bmc: Bmc, password: str, end: float, attributes: Sequence[str]) -> RecordFields:
     if bmc.kind == "ipmi":
         return ipmi.read(ipmi.Ipmi(bmc, password, end))
     with Redfish(bmc, password, end) as service:
-        return redfish.read(service)
+        return redfish.read(service, attributes)

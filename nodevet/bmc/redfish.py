@@ -26,14 +26,17 @@ HARDWARE_LOGS = ("sel", "iml", "sl", "log1", "eventlog", "hwlog", "platformlog",
 """Ids of logs about hardware, in lower case; others log logins and updates."""
 
 
-def read(service: Redfish) -> RecordFields:
-    """The fields of the section. Raises BmcError if not even the power state can be read."""
+def read(service: Redfish, attributes: Sequence[str] = ()) -> RecordFields:
+    """The fields of the section. `attributes`: of the BIOS, by their names. Raises BmcError if not
+    even the power state can be read."""
     system = the_system(service)
     found = RecordFields(kind="redfish", power=text(system.get("PowerState"), lower=True))
     found["model"] = text(system.get("Model"))
     found["boot_progress"] = text(system.get("BootProgress", {}), "LastState")
     found["boot_override"] = _override(system.get("Boot"))
-    found.take("bios", lambda: _bios(service, system))
+    settings = found.take("bios", lambda: _bios(service, system))
+    found["bios"] = None if settings is None else _some(settings)
+    found.take("attributes", lambda: _attributes(settings, attributes))
     found.take("firmware", lambda: _firmware(_members(service, MANAGERS)))
     events = found.take("events", lambda: _events(service, system)) or []
     kept = events[:MOST_EVENTS]
@@ -100,12 +103,29 @@ def _override(boot: Any) -> str | None:
     return "" if enabled == "Disabled" or target == "None" else f"{enabled} {target}"
 
 
-def _bios(service: Redfish, system: Document) -> dict[str, str] | None:
+def _bios(service: Redfish, system: Document) -> Document | None:
     bios = _linked(service, system, "Bios")
-    attributes = bios.get("Attributes") if bios else None
-    if not isinstance(attributes, dict):
-        return None
-    return {name: text(str(attributes[name])) or "" for name in BIOS if name in attributes}
+    settings = bios.get("Attributes") if bios else None
+    return settings if isinstance(settings, dict) else None
+
+
+def _some(settings: Document) -> dict[str, str]:
+    return {name: text(str(settings[name])) or "" for name in BIOS if name in settings}
+
+
+def _attributes(settings: Document | None, names: Sequence[str]) -> list[RecordFields]:
+    """Raises BmcError if there are names, and no settings."""
+    if names and settings is None:
+        raise BmcError("its BIOS settings were not read")
+    return [_attribute(settings or {}, name) for name in names]
+
+
+def _attribute(settings: Document, name: str) -> RecordFields:
+    value = settings.get(name)
+    found = RecordFields(name=name, value=None if value is None else text(str(value)) or "")
+    if value is None:
+        found["errors"] = {"value": "the BMC has no attribute of this name"}
+    return found
 
 
 def _firmware(managers: Sequence[Document]) -> str | None:

@@ -20,6 +20,8 @@ from nodevet.model import Bmc, Host
 PARALLEL = 64  # BMCs at the same time
 SPARE = 10.0  # seconds that a reading may be late: a resolver cannot be interrupted
 RawSection = Mapping[str, Any]
+Asked = Mapping[str, Sequence[str]]
+"""By host: what baselines name."""
 TOO_LATE: RawSection = {"status": "timeout", "why": "no answer in time"}
 
 
@@ -27,8 +29,12 @@ class Readings:
     """The sections of hosts that have a BMC, each read in the background, by daemon threads: one
     that hangs in the resolver holds up neither the others nor the end of nodevet."""
 
-    def __init__(self, hosts: Sequence[Host], end: float = math.inf) -> None:
-        """`end`: of all, by time.monotonic()."""
+    def __init__(
+        self, hosts: Sequence[Host], end: float = math.inf, asked: Asked | None = None
+    ) -> None:
+        """`end`: of all, by time.monotonic(). `asked`: the attributes of the BIOS that the
+        baselines of a host name."""
+        self._asked: Asked = asked or {}
         bmcs: dict[str, Bmc] = {host.name: host.bmc for host in hosts if host.bmc is not None}
         self._secrets, self._end = read_secrets(bmcs.values()), end
         self._answers: queue.Queue[tuple[str, RawSection]] = queue.Queue()
@@ -61,13 +67,14 @@ class Readings:
             except queue.Empty:
                 return
             seconds = min(SECONDS, self._end - time.monotonic())
-            section = _section(bmc, self._secrets, seconds) if seconds > 0 else TOO_LATE
+            asked = self._asked.get(name, ())
+            section = _section(bmc, self._secrets, seconds, asked) if seconds > 0 else TOO_LATE
             self._answers.put((name, section))
 
 
-def _section(bmc: Bmc, secrets: Secrets, seconds: float) -> RawSection:
+def _section(bmc: Bmc, secrets: Secrets, seconds: float, asked: Sequence[str] = ()) -> RawSection:
     try:
-        return read_section(bmc, secrets, seconds)
+        return read_section(bmc, secrets, seconds, asked)
     except Exception as error:  # a fault of nodevet's: one host's section says so, not a traceback
         why = f"BMC {bmc.address}: internal error (please report): {type(error).__name__}"
         return {"status": "error", "why": why}

@@ -62,6 +62,7 @@ class Catalog:
         CatalogError if a name is taken."""
         self.project = project = project or Project()
         self._found: dict[str, Check] = {}
+        self._risks: dict[str, str] = {}
         checks = ("check", "give yours another name")
         self._checks = _Directory(nodevet.checks, folders, *checks, project)
         endings = (PYTHON, *(YAML if read_fix else ()))
@@ -140,6 +141,17 @@ class Catalog:
         if problem := candidate.problem:
             raise CatalogError(f"{self._fixes.path(check)}: {problem}")
         return candidate
+
+    def fix_risk(self, check: str) -> str:
+        """The highest risk of a check's fix; empty without a fix. The file of a shipped fix says it
+        without an import, which is slow. Raises CatalogError like `fix`."""
+        if check not in self._fixes.ids:
+            return ""
+        if check not in self._risks:
+            own = self.fix(check) if check in self._fixes.own else None
+            risk = own.risk.value if own else _declared_risk(self._fixes.tree(check))
+            self._risks[check] = risk
+        return self._risks[check]
 
     def order(self, fixes: Iterable[str]) -> tuple[str, ...]:
         """These fixes in the order in which they run on a node: each fix after the fixes that it
@@ -265,12 +277,32 @@ class _Directory:
             raise RefusedCodeError(f"{path}: {why}")
 
     def page(self, name: str) -> str:
+        return ast.get_docstring(self.tree(name)) or ""
+
+    def tree(self, name: str) -> ast.Module:
         path = self.path(name)
         try:
-            tree = ast.parse(source(path))
+            return ast.parse(source(path))
         except (SyntaxError, ValueError) as error:
             raise _broken(path, error) from error
-        return ast.get_docstring(tree) or ""
+
+
+def _declared_risk(tree: ast.Module) -> str:
+    """The risk in `FIX = Fix(..., risk=Risk.LIVE)`; empty if it is written in another way.
+
+    >>> _declared_risk(ast.parse("FIX = Fix(plan=plan, risk=Risk.LIVE)"))
+    'live'
+    """
+    for line in tree.body:
+        match line:
+            case ast.Assign(targets=[ast.Name(id="FIX")], value=ast.Call(keywords=keywords)):
+                for keyword in keywords:
+                    match keyword:
+                        case ast.keyword(
+                            arg="risk", value=ast.Attribute(value=ast.Name(id="Risk"), attr=name)
+                        ):
+                            return name.lower()
+    return ""
 
 
 def source(path: Path) -> bytes:

@@ -8,7 +8,17 @@ from nodevet.evidence.across import IN_HAND, answering, each_gpu
 from nodevet.evidence.core import unread, unsupported
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, subject_of
-from nodevet.model import Area, Check, CheckParams, Finding, Value, compare, fail, not_applicable
+from nodevet.model import (
+    Area,
+    Check,
+    CheckParams,
+    Finding,
+    NeededAction,
+    Value,
+    compare,
+    fail,
+    not_applicable,
+)
 
 SET = "set, takes effect at the next GPU reset or reboot"
 LATER = "pending: takes effect at the next GPU reset or reboot"
@@ -77,4 +87,5 @@ def gpu_mode(
         judge=judge,
         unasked=unasked,
         learn=learn,
+        actions={OTHER_BOARD: NeededAction.SITE},
     )

@@ -18,7 +18,16 @@ from nodevet.checking.machines import Machine, OneMachine, machine, one_machine,
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpus
 from nodevet.evidence.host import HostInfo
-from nodevet.model import Finding, Host, HostReport, HostSummary, Verdict, fail, unknown
+from nodevet.model import (
+    Finding,
+    Host,
+    HostReport,
+    HostSummary,
+    NeededAction,
+    Verdict,
+    fail,
+    unknown,
+)
 
 SAME_MACHINE = "host_identity"
 HOSTNAME = "hostname"
@@ -150,7 +159,9 @@ def judge_hostname(host: Host, evidence: Evidence) -> Finding | None:
         )
     if is_same_name(expected, actual, exact=isinstance(host.expect_hostname, str)):
         return None
-    return fail(check=HOSTNAME, expected=expected, actual=actual, advice=ELSEWHERE)
+    return fail(
+        check=HOSTNAME, expected=expected, actual=actual, advice=ELSEWHERE, action=NeededAction.SITE
+    )
 
 
 def own_gpus(evidence: Evidence | None) -> tuple[str, ...]:
@@ -183,7 +194,12 @@ def same_machine_reports(
     machines = [_machine(host) for host in hosts]
     same = one_machine(machines)
     for group in same:
-        finding = fail(check=SAME_MACHINE, why=_one_machine(group), advice=TWICE)
+        finding = fail(
+            check=SAME_MACHINE,
+            why=_one_machine(group),
+            advice=TWICE,
+            action=NeededAction.SITE,
+        )
         yield from _with(group.hosts, finding, known)
     names = {host for group in same for host in group.hosts}
     for doubt in undecided(machines):

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from nodevet.base import typed
 from nodevet.checking.catalog import Catalog
+from nodevet.checking.needed import needed
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.transient import transient
 from nodevet.model import (
@@ -21,6 +22,7 @@ from nodevet.model import (
     Baseline,
     Expectation,
     Finding,
+    NeededAction,
     Severity,
     Verdict,
     Waiver,
@@ -64,19 +66,24 @@ def judge(
 def _stamped(
     evidence: Evidence, wish: Expectation, catalog: Catalog, late: Callable[[], bool]
 ) -> Iterator[Finding]:
-    """A check's findings with the expectation's check, severity and origin; a subject may have its
-    own severity."""
+    """A check's findings with the expectation's check, severity and origin, and what a failure
+    needs; a subject may have its own severity."""
     check, usual, origin = wish.check, wish.severity, wish.origin
     own: Mapping[str, Severity] = {}
+    actions: Mapping[str, NeededAction] = {}
     findings = _ask(evidence, wish, catalog, late)
     try:
-        if severities := catalog.check(check).severities:
+        definition = catalog.check(check)
+        actions = typed.convert(definition.actions, dict[str, NeededAction])
+        if severities := definition.severities:
             own = typed.convert(severities(wish.params), dict[str, Severity])
     except (Exception, SystemExit) as error:
         findings = iter((_failed(error),))
     for finding in findings:
         severity = own.get(finding.subject.id, usual) if own else usual
-        stamped = replace(finding, check=check, severity=severity, origin=origin)
+        fails = finding.verdict is Verdict.FAIL
+        action = needed(finding, check, actions, catalog) if fails else NeededAction.NONE
+        stamped = replace(finding, check=check, severity=severity, origin=origin, action=action)
         passes = transient(finding, evidence)
         if passes:
             stamped = replace(stamped, why=f"{finding.why}, {passes}", transient=True)
@@ -126,12 +133,14 @@ class _MostFindings:
         self._kept: dict[Verdict, list[tuple[int, Finding]]] = {verdict: [] for verdict in WORST}
         self._counts: Counter[Verdict] = Counter()
         self._severest = Severity.SHADOW
+        self._action = NeededAction.NONE  # what needs most
         self._last: Finding | None = None
 
     def take(self, place: int, finding: Finding) -> None:
         self._last = finding
         self._counts[finding.verdict] += 1
         self._severest = max(self._severest, finding.severity, key=lambda severity: severity.rank)
+        self._action = max(self._action, finding.action, key=lambda action: action.rank)
         if len(self._kept[finding.verdict]) < self._most:
             self._kept[finding.verdict].append((place, finding))
 
@@ -150,6 +159,7 @@ class _MostFindings:
                     check=self._last.check,
                     severity=self._severest,
                     origin=self._last.origin,
+                    action=self._action if verdict is Verdict.FAIL else NeededAction.NONE,
                 )
 
 
@@ -225,4 +235,5 @@ def _waive(finding: Finding, waivers: tuple[Waiver, ...], host: str, today: date
         return replace(finding, waiver=text)
     if latest.until < today:
         return replace(finding, waiver=f"expired {latest.until} ({words})")
-    return replace(finding, verdict=Verdict.WAIVED, waiver=f"until {latest.until} ({words})")
+    until = f"until {latest.until} ({words})"
+    return replace(finding, verdict=Verdict.WAIVED, waiver=until, action=NeededAction.NONE)

@@ -2,7 +2,7 @@
 right, and the template handles unknown values."""
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from nodevet.evidence.across import IN_HAND, answering, each_gpu
@@ -15,6 +15,7 @@ from nodevet.model import (
     Check,
     CheckParams,
     Finding,
+    NeededAction,
     Severity,
     Subject,
     Value,
@@ -92,6 +93,7 @@ def node_value(
     also: tuple[str, ...] = (),
     learn: Callable[[Any], Value] | None = None,
     severity: Severity = Severity.WARNING,
+    actions: Mapping[str, NeededAction] | None = None,
 ) -> Check:
     """The check of one value of the node. A number below 0 is unknown.
 
@@ -125,6 +127,7 @@ def node_value(
         unasked=unasked,
         learn=learn and learn_value,
         severity=severity,
+        actions=actions or {},
     )
 
 
@@ -137,6 +140,7 @@ def gpu_value(
     unasked: str = "",
     learn: Callable[[Evidence], Value] | None = None,
     severity: Severity = Severity.CRITICAL,
+    actions: Mapping[str, NeededAction] | None = None,
 ) -> Check:
     """The check of one value of each GPU. `field`: of evidence.gpu.Gpu.
 
@@ -165,6 +169,7 @@ def gpu_value(
         unasked=unasked,
         learn=learn,
         severity=severity,
+        actions=actions or {},
     )
 
 

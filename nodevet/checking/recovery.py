@@ -4,8 +4,11 @@ The driver reports the recovery action in two ways: as a number in an Xid 154, a
 NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, whose constants (nvml.h) name the numbers.
 """
 
+from collections.abc import Mapping
 from enum import Enum
 from typing import NamedTuple
+
+from nodevet.model import NeededAction
 
 RESET_IT = "reset the GPU with no job left, or reboot"
 REPORT = "drain the node and run nvidia-bug-report.sh"  # a reset deletes this information
@@ -58,6 +61,17 @@ class Remedy(Enum):
     def rank(self) -> int:
         """0 is the most urgent."""
         return list(Remedy).index(self)
+
+
+ACTIONS: Mapping[str, NeededAction] = {
+    Remedy.POWER.value: NeededAction.POWER_CYCLE,
+    Remedy.REBOOT.value: NeededAction.REBOOT,
+    Remedy.RESET.value: NeededAction.GPU_RESET,
+    Remedy.LINK.value: NeededAction.GPU_RESET,
+    Remedy.SYSTEM.value: NeededAction.REBOOT,
+    **{other.value: NeededAction.SITE for other in (Remedy.PEERS, Remedy.DOMAIN)},
+}
+"""For `Check.actions`: what a failure with the text of a remedy needs."""
 
 
 class Recovery(NamedTuple):

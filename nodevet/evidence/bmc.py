@@ -7,6 +7,7 @@ from nodevet.base.bounds import FIELDS, Text, at_most
 from nodevet.evidence.core import Record, SectionRecord
 
 EVENTS = at_most(512)  # the newest; nodevet keeps 256
+ASKED = at_most(512)  # attributes; baselines may ask for 500 things
 PARTS = at_most(4096)  # sensors, supplies, fans; nodevet keeps 2,048
 
 
@@ -36,11 +37,18 @@ class BmcPart(Record, frozen=True, kw_only=True):
     unit: Text | None = None  # Cel, degrees C, RPM, %
 
 
+class BiosAttribute(Record, frozen=True, kw_only=True):
+    """A setting of the BIOS. Redfish: Attributes of Bios."""
+
+    name: Text
+    value: Text | None = None  # Enabled, 4, True
+
+
 class BmcInfo(SectionRecord, frozen=True, kw_only=True):
     """What the BMC answers. Redfish: DSP0268; IPMI: ipmitool(1)."""
 
     volatile = ("power_w", "inlet_c")
-    unique = ("events[].id", "parts[].kind+name")
+    unique = ("events[].id", "parts[].kind+name", "attributes[].name")
 
     kind: Text | None = None  # redfish or ipmi
     power: Text | None = None  # as the BMC says it, in lower case: on, off, poweringoff, ...
@@ -49,6 +57,7 @@ class BmcInfo(SectionRecord, frozen=True, kw_only=True):
     boot_progress: Text | None = None  # BootProgress.LastState
     boot_override: Text | None = None  # Once Pxe; "" if there is none
     bios: Annotated[dict[Text, Text], FIELDS] | None = None  # a few attributes
+    attributes: Annotated[tuple[BiosAttribute, ...], ASKED] | None = None  # baselines name them
     power_w: float | None = None
     power_limit_w: float | None = None  # None without an error: no limit is set
     inlet_c: float | None = None

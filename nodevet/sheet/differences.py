@@ -49,8 +49,8 @@ def grid(block: DifferenceBlock, *, colour: bool, width: int | None) -> list[str
         if colour:
             first = sgr(row.label, TONES[row.tone]) + first[len(row.label) :]
         lines_out += [first, *more]
-        kind = row.name, row.advice
-        if row.advice and kind not in advised:
+        kind = row.name, row.needs, row.advice
+        if (row.needs or row.advice) and kind not in advised:
             advised.add(kind)
             lines = _advice(row, columns) if block.whole else _short(row, columns)
             lines_out += [sgr(line, DIM) if colour else line for line in lines]
@@ -115,17 +115,24 @@ def _row(row: DifferenceRow, columns: _Columns) -> list[str]:
 
 
 def _advice(row: DifferenceRow, columns: _Columns) -> list[str]:
-    return [line for text in row.advice for line in columns.below(f"advice: {text}")]
+    if not row.advice:
+        return columns.below(row.needs)
+    head = row.needs or "advice"
+    return [line for text in row.advice for line in columns.below(f"{head}: {text}")]
 
 
 def _short(row: DifferenceRow, columns: _Columns) -> list[str]:
-    """The first advice and the command that shows the rest, as much as fits on one line."""
-    hint = f"`{row.command}`"
+    """What it needs, the first advice and the command that shows the rest, as much as fits on one
+    line."""
+    hint, head = f"`{row.command}`", row.needs or "advice"
+    if not row.advice:
+        line = columns.below(f"{head}: {hint}")
+        return line if len(line) == 1 else columns.below(head)
     first = re.split(r"; |\. ", row.advice[0])[0]
     shorter = first.split(": ")[0]
     shortest = shorter.split(", ")[0]
     for text in (f"{first}: {hint}", f"{shorter}: {hint}", first, shorter, shortest, hint):
-        line = columns.below(f"advice: {text}")
+        line = columns.below(f"{head}: {text}")
         if len(line) == 1 and columns.fits(line[0]):
             return line
     return []

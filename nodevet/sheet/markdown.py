@@ -222,12 +222,20 @@ def _differences(block: DifferenceBlock) -> Iterator[str]:
     if rest := block.rows[shown:]:
         hosts = list(dict.fromkeys(host for row in rest for host in row.hosts))
         yield from (f"Left out: {count(len(rest), 'difference')} on {_hosts(hosts)}.", "")
-    advice = [f"- {code(row.name)}: {code(text)}" for row in block.rows for text in row.advice]
-    advice = list(dict.fromkeys(advice))
+    advice = list(dict.fromkeys(line for row in block.rows for line in _advice(row)))
     if shown := _first([(line,) for line in advice], MOST_ADVICE):
         yield from ("## What to do", "", *advice[:shown], "")
     if block.note:
         yield from (words(block.note), "")
+
+
+def _advice(row: DifferenceRow) -> Iterator[str]:
+    """What a difference needs, and each piece of advice."""
+    head = f"- {code(row.name)}: {row.needs}"
+    if row.needs and not row.advice:
+        yield head
+    for text in row.advice:
+        yield f"{head}{': ' if row.needs else ''}{code(text)}"
 
 
 def _difference(row: DifferenceRow) -> Iterator[str]:

@@ -195,6 +195,7 @@ class DifferenceRow(msgspec.Struct, frozen=True, kw_only=True):
     since: str = ""
     note: str = ""
     advice: tuple[str, ...] = ()
+    needs: str = ""  # what repairs it, in words: `needs a reboot`
     command: str = ""  # explains it
     names: tuple[str, ...] = ()  # of every check that it concerns
 

@@ -214,8 +214,10 @@ def _finding_blocks(finding: Finding) -> Iterator[AnyBlock]:
         yield TextBlock(text=f"Follows from what {text(finding.cause)} says.", tone="quiet")
     if finding.waiver:
         yield TextBlock(text=f"Waiver {text(finding.waiver)}")
-    if finding.advice:
-        yield TextBlock(text=f"Advice: {text(finding.advice)}")
+    head = finding.action.words or ("advice" if finding.advice else "")
+    if head:
+        advised = f": {text(finding.advice)}" if finding.advice else ""
+        yield TextBlock(text=f"{head[0].upper()}{head[1:]}{advised}")
 
 
 def _diff(finding: Finding) -> Iterable[str]:
@@ -243,6 +245,7 @@ def _data(finding: Finding) -> dict[str, Any]:
         "why": finding.why,
         "cause": finding.cause or "",
         "waiver": finding.waiver,
+        "action": finding.action.value if finding.action.words else "",
         "advice": finding.advice,
         "origin": finding.origin,
     }

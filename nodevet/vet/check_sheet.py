@@ -26,6 +26,7 @@ from nodevet.vet.check_matrix import matrix
 from nodevet.vet.findings.ages import evidence_age
 from nodevet.vet.findings.facts import judged_by, of_one_host
 from nodevet.vet.findings.fold import Line, findings_in_words, lines, narrowing, summary, totals
+from nodevet.vet.findings.needs import needs_of, to_do
 from nodevet.vet.findings.passed import passed
 from nodevet.vet.findings.shadow import shadowed
 from nodevet.vet.findings.suspected import suspicions
@@ -73,7 +74,8 @@ def _table(run: Run, view: RunView) -> Iterator[AnyBlock]:
     if view.quiet:
         failing = tuple(row for row in rows if row.fails)
         rows, hidden = failing, len(rows) - len(failing)
-    else:
+    counted = rows
+    if not view.quiet:
         rows += passed(run, ranges=True) if view.everything else ()
         rows += shadowed(run, everything=view.everything) if view.shadow else ()
     yield from _suspicions(run)
@@ -82,8 +84,14 @@ def _table(run: Run, view: RunView) -> Iterator[AnyBlock]:
     yield DifferenceBlock(
         rows=tuple(_difference(row, advised=not view.quiet) for row in rows), whole=view.advice
     )
+    yield from _to_do(counted)
     total = summary(run) + (f" · {count(hidden, 'row')} not shown" if hidden else "")
     yield TextBlock(text=total, tone="ok" if totals(run).all_ok else "strong")
+
+
+def _to_do(rows: tuple[Line, ...]) -> Iterator[TextBlock]:
+    if text := to_do(rows):
+        yield TextBlock(text=text)
 
 
 def _suspicions(run: Run) -> Iterator[TextBlock]:
@@ -115,6 +123,7 @@ def _difference(line: Line, *, advised: bool = True) -> DifferenceRow:
         since=line.since,
         note=line.reason,
         advice=line.advice if advised else (),
+        needs=needs_of(line.actions) if advised else "",
         command=f"nodevet explain {shlex.quote(line.checks[0])}" if line.checks else "",
     )
 
@@ -165,7 +174,8 @@ def _document(run: Run, view: RunView) -> Iterator[AnyBlock]:
     if counts := totals(run).told:
         rows = tuple((Cell(word), Cell(f"{number:,}", right=True)) for word, number in counts)
         yield TableBlock(heads=("outcome", "hosts"), rows=rows)
-    yield from _differences("Differences", lines(run))
+    yield from _to_do(differing := lines(run))
+    yield from _differences("Differences", differing)
     if view.shadow:
         yield from _differences("In shadow", shadowed(run))
     yield from _since(run)
@@ -186,7 +196,8 @@ def _differences(
 
 
 def _page(run: Run) -> Iterator[AnyBlock]:
-    yield from _differences("Differences", lines(run))
+    yield from _to_do(differing := lines(run))
+    yield from _differences("Differences", differing)
     yield matrix(run)
     yield from _differences("In shadow", shadowed(run), folded=True, note=TRIED_OUT)
     yield from _since(run)

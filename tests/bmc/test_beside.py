@@ -8,7 +8,7 @@ import sys
 import time
 
 import pytest
-from bmcs import PASSWORD, entry, free_port, log
+from bmcs import PASSWORD, SYSTEM, entry, free_port, link, log
 
 from nodevet.base.bounds import DOCUMENT
 from nodevet.bmc.beside import joined
@@ -114,6 +114,53 @@ def test_a_baseline_that_does_not_ask_reads_no_bmc(check, redfish):
     (host,) = check({"@local": {"bmc": settings(redfish.bmc)}}, OTHER).values()
     assert host["status"] == "vetted"
     assert log.read_text().count("GET ") == before
+
+
+def bios(**attributes):
+    path = f"{SYSTEM}/Bios"
+    return {SYSTEM: {"Bios": link(path)}, path: {"Attributes": attributes}}
+
+
+def test_a_check_judges_the_bios_attributes_that_its_baseline_names(check, redfish):
+    redfish.say(bios(SriovGlobalEnable="Enabled", NumaNodesPerSocket="1"))
+    names = "{SriovGlobalEnable: Enabled, NumaNodesPerSocket: 4, Nope: 1}"
+    baseline = f"nodevet: 1\nexpect: {{bios: {{attributes: {names}}}}}\n"
+    (host,) = check({"@local": {"bmc": settings(redfish.bmc)}}, baseline).values()
+    assert findings(host, "bios") == [
+        ("ok", "Enabled"),
+        ("fail", "1"),
+        ("unknown", "value: the BMC has no attribute of this name"),
+    ]
+
+
+VERSIONS = "nodevet: 1\nexpect: {bios: {minimum_date: 1990-01-01}, power_limit: 700}\n"
+
+
+def test_a_baseline_that_does_not_judge_by_the_bmc_reads_none(check, redfish):
+    """Also if a check could: `bios` without attributes, or `power_limit`, which only names it."""
+    served = redfish.folder / "emulator.log"
+    before = served.read_text().count("GET ")
+    (host,) = check({"@local": {"bmc": settings(redfish.bmc)}}, VERSIONS).values()
+    assert host["status"] == "vetted" and served.read_text().count("GET ") == before
+
+
+@pytest.mark.parametrize(
+    ("progress", "told"),
+    [
+        ({"LastState": "OSBootStarted"}, "on, and the boot progress OSBootStarted"),
+        ({"LastState": "None"}, "on"),
+        ({"LastState": None}, "on"),
+        ([], "on"),
+        ({"LastState": "x\x1b[2J\n" * 99}, None),
+    ],
+)
+def test_the_row_of_a_lost_host_says_how_far_its_boot_is(check, redfish, tmp_path, progress, told):
+    redfish.say({SYSTEM: {"BootProgress": progress}})
+    why = check({"gpu1": lost(tmp_path, redfish.bmc)}, OTHER)["gpu1"]["why"].split("; ")[-1]
+    if told is None:
+        assert why.isprintable() and len(why) < 200 and "the boot progress x" in why
+    else:
+        assert why == f"its BMC says that the power is {told}"
 
 
 def test_a_bmc_is_not_read_longer_than_the_run_may_take(redfish):

@@ -3,6 +3,10 @@
 import pytest
 from bmcs import LOGS, MANAGER, SYSTEM, entry, link, log, members
 
+from nodevet.bmc.read import read_section
+from nodevet.bmc.secrets import read_secrets
+
+BIOS = f"{SYSTEM}/Bios"
 SEL = f"{LOGS}/SEL".removeprefix("/redfish/v1")
 CHASSIS = "/redfish/v1/Chassis/15693887-7984-9484-3272-842188918912"
 
@@ -205,6 +209,36 @@ def test_the_board_of_the_gpus_is_not_the_node(redfish, read):
 )
 def test_odd_values_are_unread(data, wrong):
     assert data(wrong)["kind"] == "redfish"
+
+
+def test_bios_attributes_that_baselines_name(redfish):
+    attributes = {
+        "Sriov": "Enabled",
+        "Sockets": 4,
+        "Cap": True,
+        "Null": None,
+        "X": "a\nb",
+        "SRIOV": 1,
+    }
+    redfish.say({SYSTEM: {"Bios": link(BIOS)}, BIOS: {"Attributes": attributes}})
+    names = ("Sriov", "Sockets", "Cap", "Null", "X", "sriov")
+    section = read_section(redfish.bmc, read_secrets([redfish.bmc]), attributes=names)
+    found = {each["name"]: each["value"] for each in section["data"]["attributes"]}
+    assert found == {
+        **{"Sriov": "Enabled", "Sockets": "4", "Cap": "True", "Null": None},
+        **{"X": "a\\nb", "sriov": None},
+    }
+    assert section["data"]["bios"] == {}
+    none = [each for each in section["data"]["attributes"] if each["value"] is None]
+    assert {each["errors"]["value"] for each in none} == {"the BMC has no attribute of this name"}
+
+
+@pytest.mark.parametrize("bios", [{}, {"Attributes": "x"}])
+def test_bios_attributes_of_a_bmc_that_shows_none_are_unread(redfish, bios):
+    redfish.say({SYSTEM: {"Bios": link(BIOS)}, BIOS: bios})
+    section = read_section(redfish.bmc, read_secrets([redfish.bmc]), attributes=("Sriov",))
+    assert section["data"]["attributes"] is None
+    assert section["data"]["errors"]["attributes"] == "its BIOS settings were not read"
 
 
 def test_a_link_leads_nowhere_else(data):

@@ -10,7 +10,7 @@ from nodevet.checking.catalog import Catalog
 from nodevet.evidence.document import decode
 
 REFUSED = [
-    ("bios", {}, "give one_of, vendor or minimum_date"),
+    ("bios", {}, "give one_of, vendor, minimum_date or attributes"),
     ("load", 0, "> 0"),
     ("load", {"maximum": 1, "minutes": 2}, "Invalid enum value 2"),
     ("file_handles", 101, "<= 100"),

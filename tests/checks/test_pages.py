@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from nodevet.model import Area
 
 ROOT = Path(__file__).parents[2]
@@ -14,6 +16,30 @@ def test_docs_are_current():
     command = [sys.executable, str(ROOT / "docs" / "generate.py"), "--check"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_page_of_what_can_be_fixed_has_each_check(check_id, catalog):
+    page = (ROOT / "docs" / "fixable.md").read_text(encoding="utf-8")
+    (row,) = [row for row in page.splitlines() if row.startswith(f"| [{check_id}](")]
+    _, _, repair, how, _ = (cell.strip() for cell in re.split(r"(?<!\\)\|", row))
+    fix = catalog.fix(check_id)
+    assert repair == f"**fix** ({fix.risk.value})" if fix else repair in ("task", "none")
+    assert len(how) > 20
+
+
+@pytest.mark.parametrize(
+    ("check", "command"),
+    [
+        ("vbios", "`nvfwupd -c FILE update_fw`"),
+        ("gsp_firmware", "`apt-get install --reinstall PACKAGE`"),
+        ("ofed", "`dnf install doca-ofed`"),
+        ("infiniband", "`flint -d DEVICE -i FILE burn`"),
+        ("row_remapping", "`nvidia-smi --gpu-reset -i GPU`"),
+    ],
+)
+def test_a_task_has_its_commands(check, command):
+    page = (ROOT / "docs" / "fixable.md").read_text(encoding="utf-8")
+    assert re.search(rf"^\| \[{check}\].*\| task \| .*{re.escape(command)}", page, re.MULTILINE)
 
 
 def test_a_check_that_is_gone_leaves_no_page_behind(tmp_path):

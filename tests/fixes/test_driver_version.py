@@ -175,6 +175,36 @@ REFUSED = [
 ]  # fmt: skip
 
 
+OPEN = "kmod-nvidia-open-dkms"
+RPMS = (
+    package("nvidia-driver", V, kept=None, automatic=None, end="-1.el9"),
+    package(OPEN, V, kept=None, automatic=None, end="-1.el9"),
+    package("libnvidia-container1", "1.16.1", kept=None, automatic=None, end="-1"),
+    package("x;reboot", V, kept=None, automatic=None),
+)
+
+
+@pytest.mark.parametrize(
+    ("os_id", "version", "told"),
+    [
+        ("rhel", NEW, "`dnf module switch-to nvidia-driver:550-open --allowerasing` if `dnf module "
+         f"list nvidia-driver` has streams; `dnf install nvidia-driver-{NEW} {OPEN}-{NEW}`, "
+         f"`dnf versionlock add nvidia-driver {OPEN}`, then reboot"),
+        (None, ">=550.90,<570", "nvidia-driver:BRANCH-open --allowerasing`"),
+        (None, ">=550.90,<570", f"`dnf install nvidia-driver-VERSION {OPEN}-VERSION`"),
+        ("sles", f"=={NEW}", f"`zypper install --oldpackage nvidia-driver={NEW} {OPEN}={NEW}`, "
+         f"`zypper addlock nvidia-driver {OPEN}`, then reboot"),
+    ],
+)  # fmt: skip
+def test_rpm_packages_are_a_persons_task_with_its_commands(plan, os_id, version, told):
+    sections = node(*RPMS, manager="rpm") | {"host": {"os_id": os_id}}
+    with pytest.raises(FixError) as refused:
+        plan("driver_version", version, sections)
+    assert told in str(refused.value)
+    assert "x;reboot" not in str(refused.value).partition("only apt's")[2]
+    assert len(str(refused.value)) < 600
+
+
 @pytest.mark.parametrize(("packages", "other", "told"), REFUSED)
 def test_refused_with_the_reason(plan, packages, other, told):
     with pytest.raises(FixError) as refused:

@@ -14,6 +14,7 @@ from nodevet.fixing.result import Approval, HostResult, Outcome, Ran, Result, St
 from nodevet.model import (
     Finding,
     HostReport,
+    NeededAction,
     Run,
     Severity,
     Status,
@@ -36,6 +37,13 @@ WANTED = {
     "ecc_errors": (0, "", Severity.CRITICAL),
     "cpu_governor": ("performance", "", Severity.WARNING),
     "numa_locality": (0, "", Severity.WARNING),
+}
+NEEDS = {
+    "pcie_link": NeededAction.REBOOT,
+    "power_limit": NeededAction.LIVE_FIX,
+    "persistence_mode": NeededAction.LIVE_FIX,
+    "cpu_governor": NeededAction.LIVE_FIX,
+    "ecc_errors": NeededAction.GPU_RESET,
 }
 PER_GPU = {"pcie_link", "power_limit", "persistence_mode", "ecc_errors", "numa_locality"}
 BIDI = "\u202e"
@@ -94,7 +102,14 @@ def findings(host: str, *, gpus: int = 8, **actual: object) -> tuple[Finding, ..
             origin="baselines/nvidia-datacenter.yaml:40",
         )
     )
-    return tuple(found)
+    return tuple(_needing(finding) for finding in found)
+
+
+def _needing(finding: Finding) -> Finding:
+    """The finding as the judge leaves it: a failure says what it needs."""
+    if finding.verdict is not Verdict.FAIL:
+        return finding
+    return replace(finding, action=NEEDS.get(finding.check, NeededAction.SITE))
 
 
 def _stamped(finding: Finding, subject: Subject, rest: dict[str, object]) -> Finding:

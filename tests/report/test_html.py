@@ -221,9 +221,9 @@ def test_totals_and_differences_come_first(page):
     assert len(here.lines()) == 10
     first = " ".join(here.lines()[0].split())
     assert first.startswith(
-        "fail power_limit 500 W, expected 700 W 5 hosts gpu[001-004,007] 40 GPUs"
+        "fail power_limit 500 W, expected 700 W Fixable now 5 hosts gpu[001-004,007] 40 GPUs"
     )
-    assert "Advice: reseat the riser" in here.lines()[1]
+    assert "Needs a reboot: reseat the riser" in here.lines()[1]
     top = "document.querySelector('{}').getBoundingClientRect().top"
     assert here.script(f"{top.format('#lines')} < {top.format('#matrix')}")
     assert len(here.hosts()) == 128
@@ -543,7 +543,8 @@ def test_without_script_the_table_is_there(browser, pages, cases):
     finally:
         browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
     assert len(told) == 10
-    assert "fail power_limit 500 W, expected 700 W 5 hosts gpu[001-004,007] 40 GPUs" in told[0]
+    words = "fail power_limit 500 W, expected 700 W Fixable now 5 hosts gpu[001-004,007] 40 GPUs"
+    assert words in told[0]
     assert "probe failed python3: command not found gpu123" in told[8]
 
 

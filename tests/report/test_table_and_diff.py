@@ -37,7 +37,7 @@ def test_a_long_host_list_goes_on_over_more_lines(make):
 def test_columns_are_aligned(cases):
     head, _, *rows = formats.render("table", cases["mixed"]).splitlines()
     assert head == "baseline: nvidia-h100-sxm"
-    rows = [row for row in rows[:-2] if not row.startswith(" ")]
+    rows = [row for row in rows[:-4] if not row.startswith(" ")]
     assert len(rows) == 10
     assert {row.index("gpu") for row in rows} == {71}
     assert [row[61:69] for row in rows][:4] == [" 5 hosts", " 1 host ", " 1 host ", "32 hosts"]

@@ -242,9 +242,9 @@ def test_a_run_of_fixes_reads_what_its_checks_and_fixes_need(tmp_path: Path) -> 
     def read(options: Options) -> set[str]:
         return set(options.sections)
 
-    assert read(planned_alone(Options(), context)) == TO_CHANGE | {"services", "cpu"}
+    assert read(planned_alone(Options(), context)) == TO_CHANGE | {"services", "cpu", "bmc"}
     assert read(fixed_alone(Options(), context, {"persistence_mode"})) == TO_CHANGE | {"services"}
-    assert read(fixed_alone(Options(), context, {"power_limit"})) == TO_CHANGE
+    assert read(fixed_alone(Options(), context, {"power_limit"})) == TO_CHANGE | {"bmc"}
     assert read(reverted_alone(Options())) == TO_CHANGE
     assert read(planned_alone(Options(), open_context(tmp_path, []))) == set()  # any may be chosen
 
@@ -252,7 +252,7 @@ def test_a_run_of_fixes_reads_what_its_checks_and_fixes_need(tmp_path: Path) -> 
     context = open_context(tmp_path, ["b"])
     assert read(planned_alone(Options(), context)) == set()
     assert read(fixed_alone(Options(), context, {"smt"})) == set()
-    assert read(fixed_alone(Options(), context, {"power_limit"})) == TO_CHANGE
+    assert read(fixed_alone(Options(), context, {"power_limit"})) == TO_CHANGE | {"bmc"}
 
 
 def test_sections_that_others_need_are_read_before_them() -> None:

@@ -14,6 +14,7 @@ from nodevet.model import (
     Finding,
     HostOutcome,
     HostReport,
+    NeededAction,
     Run,
     Severity,
     StandingTrouble,
@@ -49,6 +50,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     what: str = ""
     since: str = ""
     reason: str = ""  # and waiver, severity, what follows from it
+    actions: Mapping[NeededAction, int] = {}  # what its failures need, with how many need it
     advice: tuple[str, ...] = ()  # mostly one; what to do may depend on the neighbours
     hosts: tuple[str, ...] = ()
     subjects: str = ""  # `40 GPUs`, `GPU 4`, or empty for the nodes themselves
@@ -355,6 +357,7 @@ def _line(group: _Fold, run: Run) -> Line:
         what=group.what,
         since=since,
         reason=_reason(group, effects, run, again),
+        actions=Counter(each.action for each in findings if each.action is not NeededAction.NONE),
         advice=tuple(
             brief(text, ADVICE) for text in dict.fromkeys(f.advice for f in findings) if text
         ),

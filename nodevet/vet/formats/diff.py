@@ -136,7 +136,8 @@ def _advice(finding: Finding) -> list[str]:
     """It is below its finding, on its own lines."""
     if not finding.advice:
         return []
-    return [f"  {line}" for line in wrap(f"advice: {plain(finding.advice)}", ROOM)]
+    text = f"{finding.action.words or 'advice'}: {plain(finding.advice)}"
+    return [f"  {line}" for line in wrap(text, ROOM)]
 
 
 def _entry(finding: Finding, value: list[str], note: str = "") -> list[str]:

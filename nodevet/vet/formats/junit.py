@@ -96,6 +96,7 @@ def _result(finding: Finding, stands: str) -> FinalResult | None:
         "seen": stands,
         "why": why,
         "waiver": finding.waiver,
+        "action": finding.action.value if finding.action.words else "",
         "advice": finding.advice,
         "expected by": finding.origin,
         "severity": finding.severity.value,

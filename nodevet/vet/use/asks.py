@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from nodevet.base import typed
 from nodevet.baseline.choose import may_fit
 from nodevet.checking.catalog import Catalog
-from nodevet.model import Baseline, Expectation, Host
+from nodevet.model import Baseline, Check, Expectation, Host
 from nodevet.vet.use.context import VetContext
 
 ASKS = 500  # that the probe takes in one request
@@ -117,6 +117,23 @@ def sections_of(
             return None
         sections |= context.catalog.check(name).sections
     return frozenset(sections)
+
+
+def judges_by(context: VetContext, section: str) -> bool:
+    """Whether one of these baselines judges by this section. It does not if the section only
+    explains a finding, or if a check that asks it for names has none to ask for."""
+    baselines = (*context.baselines, *context.shipped())
+    wishes = [wish for baseline in baselines for wish in baseline.expectations]
+    if any(wish.check in context.catalog.own for wish in wishes):
+        return True
+    return any(
+        _judges_by(context.catalog.check(wish.check), wish.params, section) for wish in wishes
+    )
+
+
+def _judges_by(check: Check, params: Any, section: str) -> bool:
+    reads = any(path.partition(".")[0] == section for path in check.reads)
+    return reads and (check.asks is None or section in check.asks(params))
 
 
 def sections_to_fix(

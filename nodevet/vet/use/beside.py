@@ -1,8 +1,8 @@
 """Join the visits of nodes with what a feature reads of them elsewhere, at the same time.
 
 A feature with a `beside.py` has `SECTION`, the section of the evidence that it fills, `has(host)`,
-`begin(hosts, end)`, which reads in the background (nodevet.bmc.use.Readings), and `joined(visit,
-section)`.
+`begin(hosts, end, asked)`, which reads in the background (nodevet.bmc.use.Readings), and
+`joined(visit, section)`. `asked` has what the baselines of a host ask of the section, by host.
 """
 
 import math
@@ -15,7 +15,7 @@ from typing import Any
 from nodevet.base.features import feature_modules
 from nodevet.fleet import Options, Visit, visit
 from nodevet.model import Host, Status
-from nodevet.vet.use.asks import sections_of
+from nodevet.vet.use.asks import asks_each, judges_by
 from nodevet.vet.use.context import VetContext
 
 RawSection = Mapping[str, Any]
@@ -42,11 +42,21 @@ def visit_beside(
     visits = visit(hosts, options)
     if all(host.bmc is None for host in hosts):
         return visits  # a run without BMCs imports no feature for them
-    read = sections_of(context)
     for feature in feature_modules("beside"):
-        asked = read is None or feature.SECTION in read
-        visits = _joined(visits, hosts, feature, end, denied, asked=asked)
+        asked = judges_by(context, feature.SECTION)
+        names = _names(hosts, context, feature.SECTION) if asked else None
+        visits = _joined(visits, hosts, feature, end, denied, names)
     return visits
+
+
+def _names(hosts: Sequence[Host], context: VetContext, section: str) -> dict[str, tuple[str, ...]]:
+    """What the baselines of each host ask of a section, without questions."""
+    of = asks_each(context, commands=False)
+    asked = {host.name: of(host).get(section, ()) for host in hosts}
+    return {
+        host: tuple(name for name in names if isinstance(name, str))
+        for host, names in asked.items()
+    }
 
 
 def _joined(
@@ -55,13 +65,13 @@ def _joined(
     feature: ModuleType,
     end: float,
     denied: dict[str, RawSection],
-    *,
-    asked: bool,
+    names: Mapping[str, Sequence[str]] | None,
 ) -> Generator[Visit]:
-    """`end`: of the whole run, by time.monotonic(). `asked`: whether a baseline judges the section;
-    else it only explains a lost host."""
+    """`end`: of the whole run, by time.monotonic(). `names`: see `_names`; None: no baseline judges
+    the section, which only explains a lost host."""
+    asked, names = names is not None, names or {}
     by_name = {host.name: host for host in hosts}
-    readings = _begun(feature, hosts if asked else (), end, denied)
+    readings = _begun(feature, hosts if asked else (), end, denied, names)
     waiting: dict[str, Visit] = {}
 
     def ready() -> Iterator[Visit]:
@@ -84,7 +94,8 @@ def _joined(
                 readings.take(wait=True)
                 yield from ready()
     if not asked:
-        readings = _begun(feature, [by_name[name] for name in waiting], end, denied)
+        lost = [by_name[name] for name in waiting]
+        readings = _begun(feature, lost, end, denied, names)
     yield from ready()
     while waiting:
         readings.take(wait=True)
@@ -92,9 +103,13 @@ def _joined(
 
 
 def _begun(
-    feature: ModuleType, hosts: Sequence[Host], end: float, denied: Mapping[str, RawSection]
+    feature: ModuleType,
+    hosts: Sequence[Host],
+    end: float,
+    denied: Mapping[str, RawSection],
+    names: Mapping[str, Sequence[str]],
 ) -> Any:
     """The feature's readings of these hosts; those that were denied are there already."""
-    readings = feature.begin([host for host in hosts if host.name not in denied], end)
+    readings = feature.begin([host for host in hosts if host.name not in denied], end, names)
     readings.done |= {host.name: denied[host.name] for host in hosts if host.name in denied}
     return readings
