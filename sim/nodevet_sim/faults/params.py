@@ -26,3 +26,9 @@ class OneGpu(FaultParams):
 
 class SomeGpus(FaultParams):
     gpu: Gpu | Literal["all"] = "all"
+
+
+class ClearedGpu(OneGpu):
+    """`cleared_by`: what ends the fault. A reset, or only a reboot, or only power off and on."""
+
+    cleared_by: Literal["reset", "reboot", "power"] = "reset"
