@@ -2,7 +2,6 @@
 function's configuration. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Literal
 
 from nodevet_sim.description import Content
@@ -23,13 +22,6 @@ def gpu_values(healthy: Healthy, wanted: int | Literal["all"] | None, **values: 
                 raise FaultError(f"GPU {gpu} has no {key}")
             state[f"gpu.{gpu}.{key}"] = value
     return Patch(state=state, gpu=None if wanted == "all" else gpus[0])
-
-
-def until_cleared(patch: Patch, cleared_by: str) -> Patch:
-    """The patch of one GPU; its fault ends with a reset, a reboot, or power off and on."""
-    if cleared_by == "reset":
-        return patch
-    return replace(patch, state={**patch.state, f"gpu.{patch.gpu}.cleared_by": cleared_by})
 
 
 def link_values(healthy: Healthy, wanted: int | None, **values: object) -> Patch:

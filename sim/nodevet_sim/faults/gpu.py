@@ -5,7 +5,6 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from nodevet_sim.description import Content, LogLine
-from nodevet_sim.faults.change import until_cleared
 from nodevet_sim.faults.params import ClearedGpu, FaultParams, Gpu, OneGpu, SomeGpus
 from nodevet_sim.faults.patch import FaultError, Healthy, Patch
 from nodevet_sim.pci_files import aer_text, speed
@@ -169,7 +168,7 @@ def row_remap_pending(healthy: Healthy, want: RowRemap) -> Patch:
     if healthy.text(gpu, "recovery_action") is not None:
         state["recovery_action"] = "GPU_RESET"
     patch = Patch(state={f"gpu.{gpu}.{key}": value for key, value in state.items()}, gpu=gpu)
-    return until_cleared(patch, want.cleared_by)
+    return want.until_cleared(patch)
 
 
 class Xid79(OneGpu):

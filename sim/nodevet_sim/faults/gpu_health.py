@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from nodevet_sim.faults.change import gpu_values, link_values, until_cleared
+from nodevet_sim.faults.change import gpu_values, link_values
 from nodevet_sim.faults.params import ClearedGpu, FaultParams, NoParams, OneGpu, SomeGpus
 from nodevet_sim.faults.patch import FaultError, Healthy, Patch
 from nodevet_sim.state import count_of
@@ -241,7 +241,7 @@ def repair_pending(healthy: Healthy, want: ClearedGpu) -> Patch:
     `gpu`; `cleared_by`, reset.
     """
     patch = gpu_values(healthy, want.gpu, repair__channel_pending=1)
-    return until_cleared(patch, want.cleared_by)
+    return want.until_cleared(patch)
 
 
 class PowerReading(OneGpu):

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from nodevet_sim.description import LogLine
-from nodevet_sim.faults.change import gpu_values, link_values, until_cleared
+from nodevet_sim.faults.change import gpu_values, link_values
 from nodevet_sim.faults.params import ClearedGpu, FaultParams, NoParams, OneGpu
 from nodevet_sim.faults.patch import FaultError, Healthy, Patch
 from nodevet_sim.pci_files import aer_text
@@ -59,7 +59,7 @@ def pages_pending(healthy: Healthy, want: ClearedGpu) -> Patch:
     `gpu`; `cleared_by`, reset.
     """
     patch = gpu_values(healthy, want.gpu, retired_pages__pending=1)
-    return until_cleared(patch, want.cleared_by)
+    return want.until_cleared(patch)
 
 
 class EccErrors(OneGpu):
@@ -134,7 +134,7 @@ def tpc_repair_pending(healthy: Healthy, want: ClearedGpu) -> Patch:
     `gpu`; `cleared_by`, reset.
     """
     patch = gpu_values(healthy, want.gpu, repair__tpc_pending=1)
-    return until_cleared(patch, want.cleared_by)
+    return want.until_cleared(patch)
 
 
 class HeldLimit(OneGpu):
@@ -275,7 +275,7 @@ def reset_required(healthy: Healthy, want: ClearedGpu) -> Patch:
     `gpu`; `cleared_by`, reset.
     """
     patch = gpu_values(healthy, want.gpu, utilization_gpu_percent="NVML_ERROR_RESET_REQUIRED")
-    return until_cleared(patch, want.cleared_by)
+    return want.until_cleared(patch)
 
 
 class OtherDomain(OneGpu):
@@ -356,7 +356,7 @@ def recovery_needed(healthy: Healthy, want: AskedAction) -> Patch:
     `gpu`; `action`, NODE_REBOOT; `cleared_by`, reset.
     """
     patch = gpu_values(healthy, want.gpu, recovery_action=want.action)
-    return until_cleared(patch, want.cleared_by)
+    return want.until_cleared(patch)
 
 
 class LinkCrcErrors(OneGpu):
