@@ -1,8 +1,11 @@
 """Which GPUs are reset, with which others, and what stops for it; when it is refused."""
 
+import subprocess
+
 import pytest
 
 from nodevet.fixing.model import FixError, Risk
+from nodevet.remote.state import gpu_reset as on_node
 from nodevet.resource import Resource, restore
 from nodevet.resource.core import ActionError, State
 from nodevet.resource.gpu_reset import KIND, AwaitFabric, ResetGpu
@@ -141,6 +144,161 @@ def test_units_must_be_known(plan, h100):
     starting = {DAEMON: {**RUNS, "active_state": "activating"}}
     with pytest.raises(FixError, match="is activating; plan again"):
         plan("row_remapping", {}, node(h100, PENDING, units=starting))
+
+
+# --- the other checks -------------------------------------------------------------------
+
+
+def test_a_pending_repair_is_a_reset(plan, h100, uuid):
+    pending = {"repair": {"channel_pending": True, "tpc_pending": True}}
+    broken = {"repair": {"channel_pending": True, "unrepairable_memory": True}}
+    (change,) = plan("gpu_repair", {}, node(h100, pending, broken))
+    assert (change.subjects, change.gpus) == (("GPU 0",), (uuid(0),))
+    assert "GPU 1: its memory is unrepairable: have the GPU replaced" in change.note
+    with pytest.raises(FixError, match="unrepairable"):
+        plan("gpu_repair", {}, node(h100, broken))
+
+
+def test_a_pending_retirement_is_a_reset(plan, h100, uuid):
+    t4 = {"gpu_architecture": "TURING", "remapping": {}, "nvlinks": []}
+    pages = {"single_bit": 0, "double_bit": 1, "pending": True}
+    (change,) = plan("retired_pages", {}, node(h100, t4 | {"retired_pages": pages}))
+    assert change.actions == (ResetGpu(uuid=uuid(0), persistent=(uuid(0),)),)
+    full = t4 | {"retired_pages": {**pages, "double_bit": 64}}
+    with pytest.raises(FixError, match="no reset restores retired pages"):
+        plan("retired_pages", {}, node(h100, full))
+
+
+REQUIRED = {"pstate": None, "errors": {"pstate": "NVML_ERROR_RESET_REQUIRED"}}
+
+
+@pytest.mark.parametrize(
+    "gpu",
+    [
+        {"recovery_action": "GPU_RESET"},
+        {"recovery_action": "DRAIN_AND_RESET"},
+        {"recovery_action": "NONE", **REQUIRED},
+        {"recovery_action": "GPU_RESET", **REQUIRED},
+    ],
+)
+def test_a_gpu_that_asks_for_a_reset_gets_it(plan, h100, uuid, gpu):
+    fine = {"recovery_action": "NONE", "pstate": 0, "memory_used_b": 0}
+    (change,) = plan("gpu_lost", {}, node(h100, fine, fine | gpu))
+    assert change.gpus == (uuid(1),)
+    assert isinstance(change.actions[0], ResetGpu)
+
+
+@pytest.mark.parametrize(
+    "gpu",
+    [
+        {"recovery_action": "NODE_REBOOT"},
+        {"recovery_action": "DRAIN_P2P"},
+        {"recovery_action": "BUS_RESET"},
+        {"recovery_action": "SYSTEM_REBOOT"},
+        {"recovery_action": "SOMETHING_NEW"},
+        {"recovery_action": "NODE_REBOOT", **REQUIRED},
+        {"pstate": None, "errors": {"pstate": "NVML_ERROR_GPU_IS_LOST"}},
+        {"errors": {"handle": "NVML_ERROR_UNKNOWN"}},
+    ],
+)
+def test_a_gpu_that_needs_more_is_not_reset(plan, h100, gpu):
+    """Nor are others: a reboot resets them too."""
+    with pytest.raises(FixError, match="a reset is not enough: GPU 1: "):
+        plan("gpu_lost", {}, node(h100, {"recovery_action": "GPU_RESET"}, gpu))
+
+
+def test_a_gpu_off_the_bus_is_not_reset(plan, h100):
+    sections = node(h100, {"recovery_action": "GPU_RESET"})
+    function = {"address": "0000:10:00.0", "class_code": "030200", "vendor": "10de"}
+    sections["pci"] = {"functions": [function | {"revision": "ff"}]}
+    with pytest.raises(FixError, match="a reset is not enough: GPU 0: off the bus, GPU_RESET"):
+        plan("gpu_lost", {}, sections)
+
+
+# --- on the node ------------------------------------------------------------------------
+
+
+def test_what_nvml_says_is_what_a_reset_is_for():
+    gpu = {
+        "uuid": "GPU-1",
+        "errors": {"pstate": "NVML_ERROR_RESET_REQUIRED"},
+        "recovery_action": "GPU_RESET",
+        "remapping": {"pending": True, "errors": {}},
+        "retired_pages": {"pending": None, "errors": {"pending": "NVML_ERROR_NOT_SUPPORTED"}},
+        "repair": {"channel_pending": False, "tpc_pending": True, "errors": {}},
+    }
+    other = {"uuid": "GPU-2", "errors": {"handle": "NVML_ERROR_GPU_IS_LOST"}}
+    section = {"status": "ok", "why": "", "data": {"gpus": [gpu, other]}}
+    needs = ["remapping.pending", "repair.tpc_pending", "GPU_RESET", "NVML_ERROR_RESET_REQUIRED"]
+    assert on_node.look("/", "GPU-1", section)["value"] == {"needed_for": needs}
+    assert on_node.look("/", "GPU-2", section)["why"] == "NVML_ERROR_GPU_IS_LOST"
+    assert on_node.look("/", "GPU-3", section)["why"] == "no GPU has this UUID"
+    fine = {"recovery_action": "NODE_REBOOT", "errors": {}}
+    calm = (
+        gpu | fine | {"remapping": {"pending": None}, "repair": gpu["repair"] | {"tpc_pending": 0}}
+    )
+    section["data"]["gpus"] = [calm]
+    assert on_node.look("/", "GPU-1", section)["value"] == {"needed_for": []}
+    assert on_node.look("/", "GPU-1", {"status": "error", "why": "no"})["why"] == "NVML: no"
+
+
+@pytest.fixture
+def ran(tmp_path):
+    """What an action's command does where nvidia-smi is this script of sh: its exit code, its
+    last line, and the arguments of each call."""
+
+    def run(action, script, seconds=20):
+        program = tmp_path / "nvidia-smi"
+        program.write_text(f'#!/bin/sh\necho "$*" >>{tmp_path}/calls\n{script}\n')
+        program.chmod(0o755)
+        done = subprocess.run(
+            ["/bin/sh", "-c", action.command(seconds=seconds).get_raw_value()],
+            env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+            capture_output=True,
+            text=True,
+        )
+        said = (done.stdout + done.stderr).splitlines()
+        return done.returncode, said[-1] if said else "", (tmp_path / "calls").read_text()
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "why"),
+    [
+        (3, "", "its driver cannot reset it: reboot the node; if that does not help, power it off"),
+        (4, "", "no permission to reset it"),
+        (9, "", "the NVIDIA driver is not loaded"),
+        (15, "", "it is off the bus, where no reset reaches it: reboot the node"),
+        (255, "GPU 0: In use by another client", "something holds it open; stop that, or reboot"),
+        (255, "GPU 0: Unknown Error", "the reset failed: reboot the node; if that does not help"),
+    ],
+)
+def test_a_failed_reset_says_why_and_persistence_mode_is_on_again(ran, uuid, code, said, why):
+    action = ResetGpu(uuid=uuid(0), persistent=(uuid(0), uuid(1)))
+    done = ran(action, f'case $1 in --gpu-reset) echo "{said}"; exit {code};; esac')
+    assert done[0] == code and done[1].startswith(why)
+    on = f"-pm 1 -i {uuid(0)},{uuid(1)}\n"
+    assert done[2] == f"-pm 0 -i {uuid(0)}\n--gpu-reset -i {uuid(0)}\n{on}"
+
+
+def test_all_gpus_are_reset_in_one_command(ran, uuid):
+    code, _, calls = ran(ResetGpu(uuid=uuid(0), others=(uuid(1),)), "exit 0")
+    assert (code, calls) == (0, "--gpu-reset\n")
+
+
+def test_persistence_mode_that_stays_off_is_a_failure(ran, uuid):
+    action = ResetGpu(uuid=uuid(0), persistent=(uuid(0),))
+    code, said, _ = ran(action, 'case "$1$2" in -pm1) exit 3;; esac')
+    assert (code, said) == (3, "persistence mode could not be restored")
+
+
+def test_the_fabric_is_waited_for(ran, uuid, tmp_path):
+    third = f"[ $(grep -c . {tmp_path}/calls) -ge 3 ] && echo Completed || echo In Progress"
+    code, said, calls = ran(AwaitFabric(uuid=uuid(0)), third)
+    assert (code, said, calls.count("fabric.state")) == (0, "", 3)
+    code, said, _ = ran(AwaitFabric(uuid=uuid(0)), "echo Not Started", seconds=1)
+    assert (code, said) == (1, "not registered with the fabric: Not Started")
 
 
 # --- the resource -----------------------------------------------------------------------
