@@ -146,9 +146,11 @@ def test_a_gpu_in_use_is_not_reset(fleet: SimulatedFleet, reset: Path) -> None:
     fleet.on("h100", f"until [ -e {STATE}.processes/{job} ]; do sleep 0.05; done")
     host = applied(fleet, plan)
     assert host["outcome"] == "refused" and "in use by train" in host["why"], host
-    assert "In use by another client" in fleet.on(
-        "h100", "nvidia-smi --gpu-reset -i 1", check=False
-    )
+    plan, _ = planned(fleet, "h100", "--holders", "train")  # a person errs
+    host = applied(fleet, plan)
+    assert host["outcome"] == "failed_and_rolled_back", host
+    assert "ended with 255" in host["why"] and "something holds it open" in host["why"]
+    assert fleet.on("h100", "systemctl is-active nvidia-persistenced nvidia-dcgm") == "active\n" * 2
     fleet.on("h100", f"kill {job}; while [ -e /proc/{job} ]; do sleep 0.05; done")
     assert fleet.on("h100", POWER) == SET * 2
     assert "gpu_lost" in wrong(fleet, "h100")
@@ -156,10 +158,26 @@ def test_a_gpu_in_use_is_not_reset(fleet: SimulatedFleet, reset: Path) -> None:
 
 def test_a_command_that_lies_is_a_failure(fleet: SimulatedFleet, reset: Path) -> None:
     break_again(fleet, "gpu.1.set.reset = ignored")
-    plan, _ = planned(fleet, "h100")
+    plan, _ = planned(fleet, "h100", "--again")
     host = applied(fleet, plan)
     assert host["outcome"] == "failed_and_rolled_back", host
-    assert "the reset did not help: reboot the node" in host["why"]
+    assert "next: reboot the node" in host["why"], host
+    assert fleet.on("h100", POWER) == SET * 2
+
+
+def test_a_step_that_fails_after_its_reset_leaves_nothing_to_restore(
+    fleet: SimulatedFleet, reset: Path
+) -> None:
+    fleet.on("h100", "systemctl stop nodevet-power-limit")
+    break_again(fleet, "gpu.1.set.power_limit_mw = NVML_ERROR_UNKNOWN")
+    plan, _ = planned(fleet, "h100", "--again")
+    host = applied(fleet, plan)
+    assert host["outcome"] == "failed_and_rolled_back", host
+    assert host["why"].startswith("start nodevet-power-limit.service: ended with 1"), host
+    assert "; next: reboot the node" in host["why"], host
+    assert "gpu_lost" not in wrong(fleet, "h100")  # it was reset
+    fleet.on("h100", f"sed -i '/power_limit_mw = NVML/d' {STATE}")
+    fleet.on("h100", "systemctl reset-failed; systemctl start nodevet-power-limit")
     assert fleet.on("h100", POWER) == SET * 2
 
 
@@ -211,7 +229,7 @@ def test_a_reset_that_does_not_help_names_what_is_next(fleet: SimulatedFleet) ->
     plan, _ = planned(fleet, "bad")
     host = applied(fleet, plan)
     assert host["outcome"] == "failed_and_rolled_back", host
-    assert "the reset did not help: reboot the node; if that does not help, power it" in host["why"]
+    assert "NVML_ERROR_RESET_REQUIRED, expected usable; next: reboot the node" in host["why"], host
     assert fleet.on("bad", "systemctl is-active nvidia-persistenced") == "active\n"
     fleet.sim("reboot", "bad")
     assert "gpu_lost" not in wrong(fleet, "bad")
