@@ -244,6 +244,21 @@ def lost(
     }
 
 
+def missing(
+    actions: Sequence[Action], before: Sequence[State], current: Sequence[State]
+) -> dict[Resource, str]:
+    """The part of `lost` after which something is missing on the node."""
+    gone = lost(actions, before, current)
+    return {each: why for each, why in gone.items() if not kind_of(each).leaves_nothing}
+
+
+def next_resort(actions: Sequence[Action]) -> str:
+    """`next: reboot the node`: what a person does if these actions did not help; empty if nothing
+    is known."""
+    resorts = dict.fromkeys(action.next_resort for action in actions if action.next_resort)
+    return f"next: {'; '.join(resorts)}" if resorts else ""
+
+
 def restarts(actions: Sequence[Action]) -> bool:
     return any(action.restarts for action in actions)
 
