@@ -12,6 +12,9 @@ from nodevet.fixing.result import (
     CONFIRMED,
     LEFT_OUT,
     NO_FURTHER,
+    POWER_SAID,
+    REQUESTED,
+    SWITCHED,
     HostResult,
     Outcome,
     Refusal,
@@ -72,6 +75,8 @@ def next_steps(
 
 
 RESUME = "nodevet apply --resume {folder}{named}"
+CYCLE = f"{RESUME} --power-cycle --override"
+BMC = "nodevet bmc show {targets}"
 PLAN_AGAIN = "nodevet plan {targets}{named}"
 PLAN_FAILED = f"{PLAN_AGAIN} --again"  # what failed lately is not planned without it
 APPLY_AGAIN = "nodevet apply {plan} {reach}--host {hosts}{named}"
@@ -95,6 +100,10 @@ def _after_apply(host: HostResult) -> Iterator[tuple[str, str]]:
     elif outcome is Outcome.ROLLBACK_FAILED:
         yield "look at the settings that were not restored, then try the rollback again", ROLL_BACK
     elif outcome is Outcome.UNKNOWN:
+        if REQUESTED in host.why and POWER_SAID in host.why:
+            yield "if it hangs in the reboot, switch it off and on by its BMC", CYCLE
+        if SWITCHED in host.why:
+            yield "a power cycle did not bring it back: look at its console and its BMC", BMC
         yield "once reachable, read it again", RESUME
     elif outcome is Outcome.FAILED:
         yield "remove the cause, then plan again", PLAN_FAILED

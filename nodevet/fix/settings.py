@@ -31,6 +31,8 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
     settle: float = 5.0  # before each setting is read again
     reboot: bool = False  # reboot every changed node
     verify_reboot: bool = False  # reboot only the canary
+    power_cycle: bool = False  # reboot every changed node, by switching it off and on
+    max_power_cycles: int = 4  # nodes that are switched at the same time
     reboot_timeout: float = 900.0
     boot_settle: float = 120.0
     drain_hook: str = ""  # a command; the host is its last argument. No shell
@@ -54,7 +56,12 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def reboots(self) -> bool:
         """Whether the plan may reboot a node."""
-        return self.reboot or self.verify_reboot
+        return self.verify_reboot or self.reboots_each
+
+    @property
+    def reboots_each(self) -> bool:
+        """Whether every changed node is rebooted."""
+        return self.reboot or self.power_cycle
 
 
 NAMES = Rollout.__struct_fields__
@@ -68,7 +75,7 @@ def option(name: str) -> str:
 
 def faults(rollout: Rollout) -> Iterator[str]:
     """Why no run can have these values."""
-    for name, least in (("canary", 0), ("batch", 1), ("max_fail", 0)):
+    for name, least in (("canary", 0), ("batch", 1), ("max_fail", 0), ("max_power_cycles", 1)):
         if getattr(rollout, name) < least:
             yield f"{option(name)} {getattr(rollout, name)} is less than {least}"
     for name in TIMES:
@@ -90,8 +97,10 @@ def rollout_text(rollout: Rollout, hosts: int) -> str:
         parts += ["pending-canary"] if rollout.pending_canary else []
         parts += [_option_text("pause", rollout.pause)] if rollout.pause else []
     parts.append(_option_text("settle", rollout.settle))
-    for name in ("reboot", "verify_reboot"):
+    for name in ("reboot", "verify_reboot", "power_cycle"):
         parts += [option(name).removeprefix("--")] if getattr(rollout, name) else []
+    if hosts > 1 and rollout.power_cycle:
+        parts.append(_option_text("max_power_cycles", rollout.max_power_cycles))
     default = Rollout()
     for name in ("reboot_timeout", "boot_settle"):
         value = getattr(rollout, name)

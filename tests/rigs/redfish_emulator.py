@@ -2,7 +2,7 @@
 
 The settings are a JSON file that is read again for each request: `resources` are added to, or
 replace, what the emulator answers; `broken` says how a path answers instead (slow, html, huge,
-redirect, 401); `power` is a hook's path, called as ipmi_sim calls it: `HOOK 0x20 set power 0`.
+redirect, 401, once STATUS, off once: "Off" in the first answer after a reset); `power` is a hook's path, called as ipmi_sim calls it: `HOOK 0x20 set power 0`.
 """
 
 import json
@@ -41,9 +41,14 @@ class HookDriver(fakedriver.FakeDriver):
 fakedriver.FakeDriver = HookDriver
 
 
+told: list[str] = []  # what was answered once, or is to be
+
+
 @app.before_request
 def break_answer() -> Any:
     broken = settings().get("broken", {})
+    if not broken:
+        told.clear()
     how = broken.get(flask.request.path.rstrip("/"), broken.get("*", ""))
     if how == "401":
         return "{}", 401
@@ -54,6 +59,9 @@ def break_answer() -> Any:
     if how == "huge":
         pieces = (b"x" * (1 << 20) for _ in range(100))
         return flask.Response(pieces, content_type="application/json")
+    if how.startswith("once") and how not in told:
+        told.append(how)
+        return "{}", int(how.removeprefix("once "))
     if how.startswith("slow"):
         time.sleep(float(how.removeprefix("slow ")))
     return None

@@ -16,7 +16,7 @@ from nodevet.fix.rollout.clearance import Clearance, RefusedError
 from nodevet.fix.rollout.ledger import Ledger, of_packages
 from nodevet.fix.rollout.session import BlindError, LostError, NodeSession
 from nodevet.fix.rollout.step_run import Steps
-from nodevet.fixing.result import Outcome
+from nodevet.fixing.result import REQUESTED, SWITCHED, Outcome
 from nodevet.fleet.executor import LockedError, WorkError
 from nodevet.resource import RunCommand
 
@@ -132,7 +132,8 @@ class RebootProof:
             booted = session.reboot()
             self.ledger.rebooted = True
         except WorkError as error:
-            raise LostError(f"the reboot was requested: {error}") from error
+            asked = SWITCHED if session.terms.power_cycle else REQUESTED
+            raise LostError(f"{asked}: {error}{session.power_text()}") from error
         try:
             session.executor.lock(session.host, session.terms.who)
         except (WorkError, LockedError):
