@@ -24,7 +24,7 @@ class Turns:
     groups: Mapping[str, threading.Lock]
 
     @contextmanager
-    def turn(self, group: str) -> Iterator[None]:
+    def turn(self, group: str | None) -> Iterator[None]:
         """Wait until a node of this group may be switched."""
         with ExitStack() as held:
             if group:

@@ -99,9 +99,10 @@ def rollout_text(rollout: Rollout, hosts: int) -> str:
     parts.append(_option_text("settle", rollout.settle))
     for name in ("reboot", "verify_reboot", "power_cycle"):
         parts += [option(name).removeprefix("--")] if getattr(rollout, name) else []
-    if hosts > 1 and rollout.power_cycle:
-        parts.append(_option_text("max_power_cycles", rollout.max_power_cycles))
     default = Rollout()
+    cycles = rollout.max_power_cycles
+    if (hosts > 1 and rollout.power_cycle) or cycles != default.max_power_cycles:
+        parts.append(_option_text("max_power_cycles", cycles))
     for name in ("reboot_timeout", "boot_settle"):
         value = getattr(rollout, name)
         parts += (

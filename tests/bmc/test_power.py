@@ -36,7 +36,15 @@ esac"""
 HANGS = 'test "$3 $4" = "shutdown 1" || ' + OBEYS.replace("\n", " ")
 STAYS_ON = "exit 0"
 DROPS_ONE = f'if [ "$3 $4" = "power 1" ] && mkdir dropped 2>/dev/null; then exit; fi\n{OBEYS}'
-COMES_LATE = f'test "$3 $4" = "power 1" || {{ {OBEYS}\nexit; }}\n(sleep 3; echo 1 > power) >&- 2>&- &'
+
+
+def late(request, value):
+    """The power changes 3 s after this request."""
+    others = f'test "$3 $4" = "{request}" || {{ {OBEYS}\nexit; }}'
+    return f"{others}\n(sleep 3; echo {value} > power) >&- 2>&- &"
+
+
+GOES_LATE, COMES_LATE = late("power 0", 0), late("power 1", 1)
 
 
 @pytest.fixture(params=["redfish", "ipmi"])
@@ -167,10 +175,14 @@ def test_a_refused_shutdown_is_followed_by_off_at_once(redfish):
 
 
 def test_one_answer_is_not_enough_to_be_off(redfish):
-    """A BMC may say Off when it accepted the request, and On again while the node shuts down."""
-    behave(redfish)
+    """A BMC may say Off as soon as it accepted the request, while the node still shuts down."""
+    found = redfish.folder / "found"
+    behave(redfish, f"cat power >> {found}\n{GOES_LATE}")
+    redfish.say()
     redfish.breaks("off once", SYSTEM)
-    assert cycled(redfish)[0] == "soft off"
+    assert cycled(redfish) == ["soft off", "on"]
+    assert asked_of(redfish) == ["power 0", "power 1"]
+    assert found.read_text() == "1\n0\n"  # the power, as each was asked
 
 
 def test_a_slow_bmc_is_asked_once(redfish):
@@ -195,7 +207,7 @@ def test_an_order_over_ipmi_is_sent_once(ipmi):
 def test_a_wrong_password_asks_for_nothing(bmc, tmp_path):
     wrong = replace(bmc.bmc, password=secret_file(tmp_path, "wrong"))
     requests = []
-    with pytest.raises(BmcError, match="refuses the (session|user)"):
+    with pytest.raises(BmcError, match=r"refuses the (session|user)"):
         cycle(switch_of(wrong, "wrong", TIMES), requests.append, TIMES)
     assert requests == [] == asked_of(bmc)
 
@@ -248,7 +260,10 @@ def leaking(*detectors, **broken):
     [
         ([{"Name": "Tray", "DetectorState": "OK"}], ""),
         (
-            [{"Name": "Tray", "DetectorState": "OK"}, {"Name": "Hose", "DetectorState": "Critical"}],
+            [
+                {"Name": "Tray", "DetectorState": "OK"},
+                {"Name": "Hose", "DetectorState": "Critical"},
+            ],
             "it does not say that nothing leaks: Hose: critical",
         ),
         (
@@ -298,8 +313,7 @@ def test_one_node_of_a_power_group_at_a_time(redfish, ipmi, groups, most):
     redfish.say()
     nodes = powers(hosts, most)
     threads = [
-        threading.Thread(target=slowly, args=(nodes[host.name], host.name, story))
-        for host in hosts
+        threading.Thread(target=slowly, args=(nodes[host.name], host.name, story)) for host in hosts
     ]
     for thread in threads:
         thread.start()

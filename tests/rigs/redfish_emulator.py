@@ -2,7 +2,8 @@
 
 The settings are a JSON file that is read again for each request: `resources` are added to, or
 replace, what the emulator answers; `broken` says how a path answers instead (slow, html, huge,
-redirect, 401, once STATUS, off once: "Off" in the first answer after a reset); `power` is a hook's path, called as ipmi_sim calls it: `HOOK 0x20 set power 0`.
+redirect, 401, `once STATUS`, `off once`: says Off in the first answer after a reset); `power` is a
+hook's path, called as ipmi_sim calls it: `HOOK 0x20 set power 0`.
 """
 
 import json
@@ -69,7 +70,13 @@ def break_answer() -> Any:
 
 @app.after_request
 def add_resources(response: Any) -> Any:
-    more = settings().get("resources", {}).get(flask.request.path.rstrip("/"))
+    path = flask.request.path.rstrip("/")
+    if flask.request.method == "POST":
+        told.append("asked")
+    elif settings().get("broken", {}).get(path) == "off once" and "asked" in told:
+        told.remove("asked")
+        response.set_data(json.dumps(json.loads(response.get_data()) | {"PowerState": "Off"}))
+    more = settings().get("resources", {}).get(path)
     if more is not None:
         body = json.loads(response.get_data()) if response.status_code == 200 else {}
         response.set_data(json.dumps(body | more))

@@ -6,8 +6,8 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
-from types import FrameType, MappingProxyType
+from dataclasses import dataclass, field
+from types import FrameType
 
 from msgspec.structs import replace
 
@@ -184,7 +184,7 @@ class ApplyOrder:
     """Why no step may begin now, or with True why no node may be rebooted: the plan expired, or is
     no longer approved. Called for each node when it begins."""
     keep: Callable[[str, str, bytes], None] = lambda host, name, document: None  # evidence
-    powers: Powers = MappingProxyType({})
+    powers: Powers = field(default_factory=dict)
 
     def work(
         self,
