@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache, cached_property
 
 from nodevet.base.errors import UserError
@@ -40,7 +40,7 @@ class NodePower:
     bmc: Bmc
     secrets: Callable[[], Secrets]
     turns: Turns
-    times: PowerTimes = field(default_factory=PowerTimes)
+    times: PowerTimes
 
     @cached_property
     def _switch(self) -> Switch:
@@ -84,11 +84,12 @@ class NodePower:
             raise UserError(f"BMC {self.bmc.address}: {error}") from error
 
 
-def powers(hosts: Iterable[Host], most: int) -> Mapping[str, NodePower]:
+def powers(hosts: Iterable[Host], most: int, shutdown_s: float) -> Mapping[str, NodePower]:
     """The power of each host that has a BMC and is not this machine. `most`: nodes that may be
-    switched off and on at once."""
+    switched off and on at once. `shutdown_s`: to shut down, before the power goes off."""
     bmcs = {host.name: host.bmc for host in hosts if host.bmc is not None and not host.local}
     groups = {bmc.power_group: threading.Lock() for bmc in bmcs.values() if bmc.power_group}
     turns = Turns(threading.Semaphore(max(1, most)), groups)
     secrets = cache(lambda: read_secrets(bmcs.values()))  # each source is read once, if at all
-    return {name: NodePower(bmc, secrets, turns) for name, bmc in bmcs.items()}
+    times = PowerTimes(soft=shutdown_s)
+    return {name: NodePower(bmc, secrets, turns, times) for name, bmc in bmcs.items()}

@@ -33,6 +33,7 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
     verify_reboot: bool = False  # reboot only the canary
     power_cycle: bool = False  # reboot every changed node, by switching it off and on
     max_power_cycles: int = 4  # nodes that are switched at the same time
+    power_off_timeout: float = 300.0  # to shut down; then the power goes off
     reboot_timeout: float = 900.0
     boot_settle: float = 120.0
     drain_hook: str = ""  # a command; the host is its last argument. No shell
@@ -65,7 +66,7 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
 
 
 NAMES = Rollout.__struct_fields__
-TIMES = ("pause", "settle", "reboot_timeout", "boot_settle", "drain_timeout")
+TIMES = ("pause", "settle", "power_off_timeout", "reboot_timeout", "boot_settle", "drain_timeout")
 
 
 def option(name: str) -> str:
@@ -103,6 +104,8 @@ def rollout_text(rollout: Rollout, hosts: int) -> str:
     cycles = rollout.max_power_cycles
     if (hosts > 1 and rollout.power_cycle) or cycles != default.max_power_cycles:
         parts.append(_option_text("max_power_cycles", cycles))
+    if rollout.power_cycle or rollout.power_off_timeout != default.power_off_timeout:
+        parts.append(_option_text("power_off_timeout", rollout.power_off_timeout))
     for name in ("reboot_timeout", "boot_settle"):
         value = getattr(rollout, name)
         parts += (

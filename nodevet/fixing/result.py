@@ -17,6 +17,7 @@ CONFIRMED = "confirmed"  # of the options of a run that `nodevet apply @local` b
 LEFT_OUT = "left out by --host"
 CANARY_PENDING = "the canary is pending"
 CANARY_NOT_REBOOTED = "the canary was not rebooted"
+NOTHING_HELPED = "a power cycle did not help: a person must look at the part, or replace it (RMA)"
 REQUESTED = "the reboot was requested"
 SWITCHED = "its BMC switched it off and on"
 POWER_SAID = "its BMC says that the power is"

@@ -244,6 +244,19 @@ def lost(
     }
 
 
+def missing(
+    actions: Sequence[Action], before: Sequence[State], current: Sequence[State]
+) -> dict[Resource, str]:
+    """The part of `lost` after which something is missing on the node."""
+    gone = lost(actions, before, current)
+    return {each: why for each, why in gone.items() if not kind_of(each).leaves_nothing}
+
+
+def next_resort(actions: Sequence[Action]) -> str:
+    """What to do if the check still fails after these actions, in words; empty if unknown."""
+    return "; ".join(dict.fromkeys(filter(None, (action.next_resort for action in actions))))
+
+
 def restarts(actions: Sequence[Action]) -> bool:
     return any(action.restarts for action in actions)
 

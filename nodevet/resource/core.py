@@ -88,6 +88,11 @@ class Action(msgspec.Struct, frozen=True, kw_only=True, tag_field="do"):
         """Whether nothing can undo it."""
         return False
 
+    @property
+    def next_resort(self) -> str:
+        """What to do if the check still fails after it, in words; empty if nothing is known."""
+        return ""
+
     def covers(self, other: "Action") -> bool:
         """Whether it leaves its resource as `other` would."""
         return self == other
@@ -148,6 +153,8 @@ class Kind:
     """Whether it stays as it was set until something else sets it."""
     services: frozenset[str] = frozenset()
     """Services that change only resources of this kind."""
+    leaves_nothing = False
+    """Whether nothing is missing after an action of it that nothing can undo."""
     hides_gpus = False
     """Whether NVML may fail after a change until the node reboots."""
 

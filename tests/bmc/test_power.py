@@ -294,7 +294,7 @@ def test_a_bmc_without_leak_detectors_may_switch(redfish, ipmi):
 def test_nothing_is_asked_where_it_leaks(redfish):
     behave(redfish)
     redfish.say(leaking({"Name": "Hose", "DetectorState": "Warning"}))
-    node = powers([Host(name="gpu1", bmc=redfish.bmc)], 4)["gpu1"]
+    node = powers([Host(name="gpu1", bmc=redfish.bmc)], 4, 1)["gpu1"]
     requests = []
     with pytest.raises(UserError, match=r"BMC 127.0.0.1: .* Hose: warning"):
         node.cycle(requests.append)
@@ -311,7 +311,7 @@ def test_one_node_of_a_power_group_at_a_time(redfish, ipmi, groups, most):
     for simulated in (redfish, ipmi):
         behave(simulated)
     redfish.say()
-    nodes = powers(hosts, most)
+    nodes = powers(hosts, most, 1)
     threads = [
         threading.Thread(target=slowly, args=(nodes[host.name], host.name, story)) for host in hosts
     ]
@@ -329,11 +329,11 @@ def slowly(node: NodePower, name, story):
 
 
 def test_tells_the_power(bmc):
-    node = powers([Host(name="gpu1", bmc=bmc.bmc)], 4)["gpu1"]
+    node = powers([Host(name="gpu1", bmc=bmc.bmc)], 4, 1)["gpu1"]
     assert node.text() == "its BMC says that the power is on"
-    gone = powers([Host(name="gpu1", bmc=replace(bmc.bmc, address="name.invalid"))], 4)["gpu1"]
+    gone = powers([Host(name="gpu1", bmc=replace(bmc.bmc, address="name.invalid"))], 4, 1)["gpu1"]
     assert gone.text().startswith("its power is not known: BMC name.invalid: ")
 
 
 def test_this_machine_has_no_switch(redfish):
-    assert powers([Host(name="here", local=True, bmc=redfish.bmc)], 4) == {}
+    assert powers([Host(name="here", local=True, bmc=redfish.bmc)], 4, 1) == {}

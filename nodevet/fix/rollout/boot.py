@@ -13,12 +13,12 @@ from nodevet.fix.journal.journal import HostBegin
 from nodevet.fix.model import Step
 from nodevet.fix.rollout import preconditions
 from nodevet.fix.rollout.clearance import Clearance, RefusedError
-from nodevet.fix.rollout.ledger import Ledger, of_packages
+from nodevet.fix.rollout.ledger import Ledger, leaves_nothing, of_packages
 from nodevet.fix.rollout.session import BlindError, LostError, NodeSession
 from nodevet.fix.rollout.step_run import Steps
-from nodevet.fixing.result import REQUESTED, SWITCHED, Outcome
+from nodevet.fixing.result import NOTHING_HELPED, REQUESTED, SWITCHED, Outcome
 from nodevet.fleet.executor import LockedError, WorkError
-from nodevet.resource import RunCommand
+from nodevet.resource import RunCommand, next_resort
 
 
 class RebootProof:
@@ -80,6 +80,8 @@ class RebootProof:
                 results[step.id] = replace(result, outcome=Outcome.UNKNOWN, why=why)
             elif step.id in failing:
                 why = f"not persistent across reboot: {failing[step.id]}"
+                if leaves_nothing(step):
+                    why = f"after the reboot {failing[step.id]}; {self._resort(step)}"
                 results[step.id] = self.steps.revert(step, result, why)
             else:
                 after = self.steps.left(step)
@@ -90,12 +92,19 @@ class RebootProof:
                     after=after or result.after,
                 )
 
+    def _resort(self, step: Step) -> str:
+        """What to do after a reboot that did not help."""
+        is_last = self.session.terms.power_cycle
+        return NOTHING_HELPED if is_last else next_resort(step.actions)
+
     def _undone(self, steps: Sequence[Step]) -> list[Step]:
         """The reverted steps that need a reboot to take effect: their rollback needs one too."""
         return [
             step
             for step in steps
-            if step.effective != "now" and self.ledger.outcome(step) is Outcome.FAILED
+            if step.effective != "now"
+            and not leaves_nothing(step)
+            and self.ledger.outcome(step) is Outcome.FAILED
         ]
 
     def _back(

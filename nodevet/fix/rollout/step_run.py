@@ -27,7 +27,7 @@ from nodevet.fix.rollout.session import BlindError, LostError, NodeSession
 from nodevet.fix.rollout.verify import Verification, Verifier
 from nodevet.fixing.result import Outcome, Ran, Refusal, StepResult, ending_text
 from nodevet.fleet.executor import WorkError
-from nodevet.resource import State, holds, lost, one_way
+from nodevet.resource import State, holds, lost, missing, one_way
 
 ENDED = "the controller ended in the middle of it"
 
@@ -206,17 +206,20 @@ class Steps:
         """Restore a step's resources. Returns the remaining differences in words."""
         if record is None or record.seen is None:
             return self._restore_all(step, result.before)
-        parts = revertible_part(step, record, self.session.look(step.resources))
-        return [*parts.told, *parts.one_way, *self.session.restore(parts.ours, parts.actions)]
+        current = self.session.look(step.resources)
+        parts = revertible_part(step, record, current)
+        gone = missing(step.actions, record.seen, current)
+        return [*parts.told, *gone.values(), *self.session.restore(parts.ours, parts.actions)]
 
     def _restore_all(self, step: Step, before: tuple[State, ...]) -> list[str]:
         """Restore a step's resources to these states. Returns the remaining differences, and what
-        nothing can undo, in words."""
+        is missing since nothing can undo it, in words."""
         is_one_way = bool(one_way(step.actions))
         current = self.session.look(step.resources) if is_one_way else ()
         gone = lost(step.actions, before, current)
         ours = tuple(state for state in before if state.resource not in gone)
-        return [*gone.values(), *self.session.restore(ours, step.actions)]
+        missed = missing(step.actions, before, current)
+        return [*missed.values(), *self.session.restore(ours, step.actions)]
 
     def _lost(
         self, step: Step, result: StepResult, done: set[int], why: str, evidence: Evidence

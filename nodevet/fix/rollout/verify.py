@@ -16,7 +16,7 @@ from nodevet.fix.model import Step
 from nodevet.fix.rollout.compare import StepContext
 from nodevet.fix.rollout.session import BlindError, NodeSession
 from nodevet.model import NODE
-from nodevet.resource import Resource, State, holds, is_same, kind_of, restarts
+from nodevet.resource import Resource, State, holds, is_same, kind_of, next_resort, restarts
 
 Looks = Mapping[Resource, State]
 
@@ -154,7 +154,8 @@ class Verifier:
             return replace(verification, why=why, gone=True)
         if step.effective != "now" and self._in_place(step, evidence, after):
             return replace(verification, pending=True)
-        return replace(verification, why=f"the check says: {why}")
+        reasons = (f"the check says: {why}", next_resort(step.actions))
+        return replace(verification, why="; ".join(filter(None, reasons)))
 
     def verdicts(self, step: Step, evidence: Evidence) -> dict[str, str]:
         """The verdict of the step's check for each subject."""

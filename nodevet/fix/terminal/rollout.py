@@ -98,6 +98,12 @@ def rollout_options(*, planned: bool) -> Callable[[Any], Any]:
             metavar="N",
         ),
         option(
+            "--power-off-timeout",
+            "5m",
+            "With --power-cycle: wait this long for a node to shut down, then switch it off.",
+            type=Duration(1),
+        ),
+        option(
             "--reboot-timeout",
             "15m",
             "Wait this long for a node to come back from a reboot; after that its state is "

@@ -16,7 +16,7 @@ def powers_of(hosts: Sequence[Host], rollout: Rollout, todo: Collection[str]) ->
     powers: Powers = {}
     if any(host.bmc for host in hosts):  # without BMCs no feature is imported
         for feature in feature_modules("powering"):
-            powers = feature.powers(hosts, rollout.max_power_cycles)
+            powers = feature.powers(hosts, rollout.max_power_cycles, rollout.power_off_timeout)
     if rollout.power_cycle:
         require_bmcs(hosts, todo)
         for host in todo:
