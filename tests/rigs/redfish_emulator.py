@@ -71,9 +71,10 @@ def break_answer() -> Any:
 @app.after_request
 def add_resources(response: Any) -> Any:
     path = flask.request.path.rstrip("/")
-    if flask.request.method == "POST":
+    is_early = "off once" in settings().get("broken", {}).values()
+    if flask.request.method == "POST" and is_early:
         told.append("asked")
-    elif settings().get("broken", {}).get(path) == "off once" and "asked" in told:
+    elif is_early and path.startswith("/redfish/v1/Systems/") and "asked" in told:
         told.remove("asked")
         response.set_data(json.dumps(json.loads(response.get_data()) | {"PowerState": "Off"}))
     more = settings().get("resources", {}).get(path)
