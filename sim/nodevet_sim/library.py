@@ -31,6 +31,7 @@ CURED = {
     "recovery_action": ("GPU_RESET", "NODE_REBOOT", "DRAIN_AND_RESET", "SYSTEM_REBOOT"),
 }
 """The values that a boot ends."""
+RESET_REQUIRED = "NVML_ERROR_RESET_REQUIRED"
 
 
 class LibraryError(Exception):
@@ -149,7 +150,7 @@ def after_boot(name: str, own: Mapping[str, str]) -> str:
     now = own[name]
     if name.startswith("ecc.volatile_") and now.isdigit():
         return "0"
-    if now in CURED.get(name, ()):
+    if own.get("cleared_by") != "power" and (now == RESET_REQUIRED or now in CURED.get(name, ())):
         return "NONE" if name == "recovery_action" else "0"
     ampere = own.get("gpu_architecture") == "AMPERE"
     if name == "ecc_current" or (name == "mig_current" and ampere):

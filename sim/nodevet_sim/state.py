@@ -19,7 +19,7 @@ from nodevet.evidence.gpu import Gpu, NvLink
 SYSTEM_KEYS = frozenset({"init", "count", "driver_version", "nvml_version", "cuda_version"})
 EXTRA_GPU_KEYS = frozenset(
     {
-        *("handle", "lost", "fabric.version", "peers.nvlink", "peers.read"),
+        *("cleared_by", "handle", "lost", "fabric.version", "peers.nvlink", "peers.read"),
         *("pcie_rx_kb_s", "pcie_tx_kb_s"),
     }
 )

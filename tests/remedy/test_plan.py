@@ -42,7 +42,8 @@ from nodevet.resource.unit import SetUnit
 UUID = "GPU-4bb2613f-bf5e-c8f5-a839-45d90576654d"
 NOW = datetime(2026, 11, 20, 22, 0, tzinfo=timezone.utc)
 ORDER = (
-    *("kernel_modules", "gpudirect", "leftover_processes", "services", "fabric", "dcgm", "imex"),
+    *("kernel_modules", "gpudirect", "leftover_processes", "gpu_lost", "gpu_repair"),
+    *("retired_pages", "row_remapping", "services", "fabric", "dcgm", "imex"),
     *("limits", "persistence_mode", "mig_mode", "ecc_mode", "compute_mode", "power_limit"),
     *("gpu_clocks", "cpu_governor", "cpu_frequency", "cpu_idle_states", "time_sync"),
     *("transparent_hugepage", "sysctl", "swap", "hugepages", "numa_binding", "driver_version"),
@@ -353,7 +354,7 @@ def test_without_a_way_back_nothing_is_planned(
 
 def test_two_fixes_of_one_thing_are_conflicts_both(shop: Shop) -> None:
     shop.add("a", "b", "c")
-    wishes = [wish(check, kernel("/sys/same")) for check in ("a", "b")]
+    wishes = [wish(check, kernel("/sys/same", value=check)) for check in ("a", "b")]
     wishes.append(wish("c", kernel("/sys/c")))
     bad = node("n1", wishes, [finding(check) for check in ("a", "b", "c")])
     proposal = plan(shop, bad, simple("n2", "a"))
@@ -362,6 +363,14 @@ def test_two_fixes_of_one_thing_are_conflicts_both(shop: Shop) -> None:
     for each in proposal.plan.conflicts:
         assert each.host == "n1" and "kernel /sys/same is also changed by" in each.why
         assert each.advice == "one after another: --fix a then --fix b"
+
+
+def test_of_two_fixes_that_do_the_same_one_is_planned(shop: Shop) -> None:
+    shop.add("a", "b")
+    wishes = [wish(check, kernel("/sys/same")) for check in ("a", "b")]
+    proposal = plan(shop, node("n1", wishes, [finding("a"), finding("b")]))
+    assert [step.id for step in proposal.plan.steps] == ["n1/b/1"]
+    assert [each.why for each in proposal.plan.conflicts] == ["b does it too"]
 
 
 @pytest.mark.parametrize(
@@ -393,7 +402,7 @@ def test_a_change_that_another_one_does_too_is_left_to_it(
     proposal = plan(shop, both)
     assert [step.fix for step in proposal.plan.steps] == planned
     if planned:
-        assert [each.why for each in proposal.plan.conflicts] == ["b does it too, and more"]
+        assert [each.why for each in proposal.plan.conflicts] == ["b does it too"]
 
 
 @pytest.mark.parametrize("pending", [True, False, None])

@@ -406,6 +406,9 @@ def test_without_persistence_mode_a_setting_warns(node):
 def test_a_pending_setting_comes_with_a_reset(node):
     node.smi("-e", "0")
     assert node.query("ecc.mode.current") == ["Enabled", "Enabled"]
+    refused = f"The following GPUs could not be reset:\n  GPU {BUS}: In use by another client\n"
+    assert node.smi("-r", "-i", "0", code=255).startswith(refused)
+    node.smi("-pm", "0", "-i", "0")
     shown = node.smi("-r", "-i", "0")
     assert shown == f"GPU {BUS} was successfully reset.\nAll done.\n"
     assert node.query("ecc.mode.current") == ["Disabled", "Enabled"]
@@ -475,7 +478,7 @@ EARLY = "Terminating early due to previous errors.\n"
             f"{BUS}.\nTreating as warning and moving on.\nAll done.\n",
         ),
         (
-            "gpu.*.call.nodevet_sim_reset = NVML_ERROR_NOT_SUPPORTED",
+            "gpu.*.persistence_mode = 0\ngpu.*.call.nodevet_sim_reset = NVML_ERROR_NOT_SUPPORTED",
             ("-r",),
             3,
             f"Resetting GPU {BUS} is not supported.\n",

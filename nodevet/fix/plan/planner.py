@@ -74,7 +74,7 @@ def make(draft: Draft, rules: Rules, states: Mapping[str, FixStates]) -> Proposa
     for candidate, _ in fit[:]:
         if larger := next((other for other, _ in fit if _includes(other, candidate)), None):
             fit = [pair for pair in fit if pair[0] is not candidate]
-            why = f"{larger.fix} does it too, and more"
+            why = f"{larger.fix} does it too"
             conflicts.append(_conflict(candidate, why, "plan again once that is applied"))
     for candidate, _ in fit[:]:
         host = candidate.host
@@ -281,10 +281,11 @@ def _shared_resources(
 
 
 def _includes(candidate: Candidate, other: Candidate) -> bool:
-    """Whether a change of a host does all that another one does, and more."""
+    """Whether a change of a host does all that the change of another fix does."""
     return (
         candidate.host == other.host
-        and set(candidate.change.resources) > set(other.change.resources)
+        and candidate.fix != other.fix
+        and set(candidate.change.resources) >= set(other.change.resources)
         and all(
             any(own_action.covers(action) for own_action in candidate.change.actions)
             for action in other.change.actions

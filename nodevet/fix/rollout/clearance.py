@@ -18,6 +18,7 @@ from nodevet.fix.rollout.session import BlindError, NodeSession
 from nodevet.fixing.model import Risk
 from nodevet.fixing.result import Refusal
 from nodevet.fleet.executor import LockedError, WorkError
+from nodevet.resource import unit
 
 Closed = Callable[[bool], str]
 """Why no step may begin now, or with True why the node may not be rebooted; else empty."""
@@ -120,8 +121,9 @@ class Clearance(msgspec.Struct, frozen=True, kw_only=True):
             raise RefusedError(Refusal.STALE, why)
         spare = harmless_pids(evidence, self.harmless, monitors=True)
         spare |= preconditions.ended_pids(steps, evidence)
+        stopped = {name for step in steps for name in unit.stopped_around(step.actions)}
         users = preconditions.users(
-            evidence, (), nvml=False, services=self.services, harmless=spare
+            evidence, (), nvml=False, services={*self.services, *stopped}, harmless=spare
         )
         if busy := "; ".join(users):
             reason = f"drain hook succeeded, but {busy}"

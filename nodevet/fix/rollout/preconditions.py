@@ -12,6 +12,7 @@ from nodevet.fix.model import Plan, PlannedNode, Step
 from nodevet.fix.plan.holders import MONITORS, harmless_pids, monitor, needs_free_gpus
 from nodevet.fixing.model import Risk
 from nodevet.model import Baseline
+from nodevet.resource import unit
 from nodevet.resource.running_process import EndProcess
 
 KEEPER = ("nvidia-persiste", "nvidia-persistenced.service")
@@ -86,13 +87,17 @@ def busy_reason(
 ) -> str:
     """Why a step of this risk may not run while something uses the GPUs; empty if it may.
 
-    `services`: of the other steps; they do not hinder a step that is about services. `harmless`:
+    The services that the step stops first and starts last do not hinder it. `services`: of the
+    other steps; they do not hinder a step that is about services. `harmless`:
     of --holders. Monitoring clients hinder a step that changes the GPUs and does not stop them.
     `ended`: the pids of processes that this step or an earlier one ends.
     """
     if step.risk is Risk.LIVE:
         return ""
-    own_services = {*step.holders, *((*step.services, *services) if step.services else ())}
+    own_services = {
+        *unit.stopped_around(step.actions),
+        *((*step.services, *services) if step.services else ()),
+    }
     spare = harmless_pids(evidence, harmless, monitors=not needs_free_gpus(step))
     spare = spare.union(ended)
     nvml = step.risk is Risk.IDLE

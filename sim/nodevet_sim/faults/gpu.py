@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from nodevet_sim.description import Content, LogLine
-from nodevet_sim.faults.params import FaultParams, Gpu, OneGpu, SomeGpus
+from nodevet_sim.faults.params import ClearedGpu, FaultParams, Gpu, OneGpu, SomeGpus
 from nodevet_sim.faults.patch import FaultError, Healthy, Patch
 from nodevet_sim.pci_files import aer_text, speed
 from nodevet_sim.shipped import RATES
@@ -152,14 +152,14 @@ def ecc_uncorrected(healthy: Healthy, want: EccUncorrected) -> Patch:
     return Patch(state=state, gpu=gpu)
 
 
-class RowRemap(OneGpu):
+class RowRemap(ClearedGpu):
     count: Annotated[int, Field(ge=1, le=512)] = 1
 
 
 def row_remap_pending(healthy: Healthy, want: RowRemap) -> Patch:
     """Memory rows of a GPU are pending a remap at the next reset.
 
-    `gpu`; `count` of rows after uncorrected errors, 1.
+    `gpu`; `count` of rows after uncorrected errors, 1; `cleared_by`, reset.
     """
     gpu = healthy.gpu(want.gpu)
     rows = healthy.number(gpu, "remapping.uncorrected") + want.count
@@ -167,7 +167,8 @@ def row_remap_pending(healthy: Healthy, want: RowRemap) -> Patch:
     state = {"remapping.pending": "1", "remapping.uncorrected": str(rows)}
     if healthy.text(gpu, "recovery_action") is not None:
         state["recovery_action"] = "GPU_RESET"
-    return Patch(state={f"gpu.{gpu}.{key}": value for key, value in state.items()}, gpu=gpu)
+    patch = Patch(state={f"gpu.{gpu}.{key}": value for key, value in state.items()}, gpu=gpu)
+    return want.until_cleared(patch)
 
 
 class Xid79(OneGpu):

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from nodevet_sim.faults.change import gpu_values, link_values
-from nodevet_sim.faults.params import FaultParams, NoParams, OneGpu, SomeGpus
+from nodevet_sim.faults.params import ClearedGpu, FaultParams, NoParams, OneGpu, SomeGpus
 from nodevet_sim.faults.patch import FaultError, Healthy, Patch
 from nodevet_sim.state import count_of
 
@@ -235,12 +235,13 @@ def modules_swapped(healthy: Healthy, want: NoParams) -> Patch:
     return Patch(state={"gpu.0.module_id": str(second), "gpu.1.module_id": str(first)})
 
 
-def repair_pending(healthy: Healthy, want: OneGpu) -> Patch:
+def repair_pending(healthy: Healthy, want: ClearedGpu) -> Patch:
     """A memory channel of a GPU waits to be repaired at the next reset.
 
-    `gpu`.
+    `gpu`; `cleared_by`, reset.
     """
-    return gpu_values(healthy, want.gpu, repair__channel_pending=1)
+    patch = gpu_values(healthy, want.gpu, repair__channel_pending=1)
+    return want.until_cleared(patch)
 
 
 class PowerReading(OneGpu):
@@ -297,7 +298,7 @@ FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] 
     "pages-retired-single": (Pages, pages_retired_single),
     "power-sensor": (PowerReading, power_sensor),
     "pstate-stuck": (StuckState, pstate_stuck),
-    "repair-pending": (OneGpu, repair_pending),
+    "repair-pending": (ClearedGpu, repair_pending),
     "throttled-earlier": (Seconds, throttled_earlier),
     "vbios-other": (Version, vbios_other),
 }

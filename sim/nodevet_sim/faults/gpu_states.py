@@ -9,7 +9,7 @@ from pydantic import Field
 
 from nodevet_sim.description import LogLine
 from nodevet_sim.faults.change import gpu_values, link_values
-from nodevet_sim.faults.params import FaultParams, NoParams, OneGpu
+from nodevet_sim.faults.params import ClearedGpu, FaultParams, NoParams, OneGpu
 from nodevet_sim.faults.patch import FaultError, Healthy, Patch
 from nodevet_sim.pci_files import aer_text
 
@@ -53,12 +53,13 @@ def rows_remapped(healthy: Healthy, want: RemappedRows) -> Patch:
     return gpu_values(healthy, want.gpu, remapping__uncorrected=want.rows)
 
 
-def pages_pending(healthy: Healthy, want: OneGpu) -> Patch:
+def pages_pending(healthy: Healthy, want: ClearedGpu) -> Patch:
     """A GPU that retires pages (a T4, a V100) has a page that waits for the next reset.
 
-    `gpu`.
+    `gpu`; `cleared_by`, reset.
     """
-    return gpu_values(healthy, want.gpu, retired_pages__pending=1)
+    patch = gpu_values(healthy, want.gpu, retired_pages__pending=1)
+    return want.until_cleared(patch)
 
 
 class EccErrors(OneGpu):
@@ -127,12 +128,13 @@ def ecc_pending(healthy: Healthy, want: OneGpu) -> Patch:
     return gpu_values(healthy, want.gpu, ecc_pending=0)
 
 
-def tpc_repair_pending(healthy: Healthy, want: OneGpu) -> Patch:
+def tpc_repair_pending(healthy: Healthy, want: ClearedGpu) -> Patch:
     """A processing cluster (TPC) of a GPU waits to be repaired at the next reset.
 
-    `gpu`.
+    `gpu`; `cleared_by`, reset.
     """
-    return gpu_values(healthy, want.gpu, repair__tpc_pending=1)
+    patch = gpu_values(healthy, want.gpu, repair__tpc_pending=1)
+    return want.until_cleared(patch)
 
 
 class HeldLimit(OneGpu):
@@ -267,12 +269,13 @@ def gpu_generation_other(healthy: Healthy, want: LowerGeneration) -> Patch:
     return gpu_values(healthy, want.gpu, pcie_generation_device_max=want.generation)
 
 
-def reset_required(healthy: Healthy, want: OneGpu) -> Patch:
+def reset_required(healthy: Healthy, want: ClearedGpu) -> Patch:
     """NVML reports that a GPU needs a reset: NVML_ERROR_RESET_REQUIRED.
 
-    `gpu`.
+    `gpu`; `cleared_by`, reset.
     """
-    return gpu_values(healthy, want.gpu, utilization_gpu_percent="NVML_ERROR_RESET_REQUIRED")
+    patch = gpu_values(healthy, want.gpu, utilization_gpu_percent="NVML_ERROR_RESET_REQUIRED")
+    return want.until_cleared(patch)
 
 
 class OtherDomain(OneGpu):
@@ -343,16 +346,17 @@ def mig_on(healthy: Healthy, want: OneGpu) -> Patch:
     return gpu_values(healthy, want.gpu, mig_current=1, mig_pending=1)
 
 
-class AskedAction(OneGpu):
+class AskedAction(ClearedGpu):
     action: Annotated[str, Field(pattern=r"^[A-Z0-9_]{3,40}$")] = "NODE_REBOOT"
 
 
 def recovery_needed(healthy: Healthy, want: AskedAction) -> Patch:
     """The driver asks for a recovery of a GPU.
 
-    `gpu`; `action`, NODE_REBOOT.
+    `gpu`; `action`, NODE_REBOOT; `cleared_by`, reset.
     """
-    return gpu_values(healthy, want.gpu, recovery_action=want.action)
+    patch = gpu_values(healthy, want.gpu, recovery_action=want.action)
+    return want.until_cleared(patch)
 
 
 class LinkCrcErrors(OneGpu):
@@ -543,7 +547,7 @@ FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] 
     "gpu-generation-other": (LowerGeneration, gpu_generation_other),
     "gpu-memory-clock-other": (LowerClock, gpu_memory_clock_other),
     "gpu-memory-hot": (MemoryMargin, gpu_memory_hot),
-    "gpu-reset-required": (OneGpu, reset_required),
+    "gpu-reset-required": (ClearedGpu, reset_required),
     "gpu-unlisted": (OneGpu, gpu_unlisted),
     "gsp-off": (OneGpu, gsp_off),
     "inforom-other": (InforomVersion, inforom_other),
@@ -555,7 +559,7 @@ FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] 
     "nvlink-recoveries": (LinkCrcErrors, nvlink_recoveries),
     "nvlink-replays": (LinkCrcErrors, nvlink_replays),
     "nvlink-symbol-errors": (LinkBitErrors, nvlink_symbol_errors),
-    "pages-pending": (OneGpu, pages_pending),
+    "pages-pending": (ClearedGpu, pages_pending),
     "pcie-replays": (Replays, replays),
     "power-brake": (OneGpu, power_brake),
     "power-limit-held": (HeldLimit, power_limit_held),
@@ -566,5 +570,5 @@ FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] 
     "software-slowdown": (OneGpu, software_slowdown),
     "spare-rows-used": (SpareRows, spare_rows_used),
     "sram-threshold": (OneGpu, sram_threshold),
-    "tpc-repair-pending": (OneGpu, tpc_repair_pending),
+    "tpc-repair-pending": (ClearedGpu, tpc_repair_pending),
 }

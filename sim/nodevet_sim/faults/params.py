@@ -1,9 +1,12 @@
 """What the parameters of faults have in common."""
 
+from dataclasses import replace
 from typing import Annotated, Literal
 
 import pydantic
 from pydantic import Field
+
+from nodevet_sim.faults.patch import Patch
 
 Gpu = Annotated[int, Field(ge=0, le=63)]
 
@@ -26,3 +29,16 @@ class OneGpu(FaultParams):
 
 class SomeGpus(FaultParams):
     gpu: Gpu | Literal["all"] = "all"
+
+
+class ClearedGpu(OneGpu):
+    """`cleared_by`: a reset ends the fault, or only a reboot, or only power off and on."""
+
+    cleared_by: Literal["reset", "reboot", "power"] = "reset"
+
+    def until_cleared(self, patch: Patch) -> Patch:
+        """The patch of the GPU, which also says what ends it."""
+        if self.cleared_by == "reset":
+            return patch
+        key = f"gpu.{patch.gpu}.cleared_by"
+        return replace(patch, state={**patch.state, key: self.cleared_by})

@@ -194,13 +194,33 @@ static void add_pending(struct numbers *numbers, nvmlDevice_t device, const char
         add_number(numbers, current, mode);
 }
 
+/* Whether a reset repairs the GPU: `cleared_by = reboot` or `power` says what does instead. */
+static bool is_cleared_by_reset(nvmlDevice_t device)
+{
+    char text[NVML_SIM_VALUE];
+    return get_text(device, "cleared_by", text, sizeof text) != NVML_SUCCESS ||
+           strcmp(text, "reset") == 0;
+}
+
+/* What the GPU needed a reset for. */
+static void add_repairs(struct numbers *numbers, nvmlDevice_t device)
+{
+    char text[NVML_SIM_VALUE];
+    add_zeros(numbers, device, done_by_reset);
+    if (get_text(device, "utilization_gpu_percent", text, sizeof text) ==
+        NVML_ERROR_RESET_REQUIRED)
+        add_number(numbers, "utilization_gpu_percent", 0);
+    if (get_text(device, "recovery_action", text, sizeof text) == NVML_SUCCESS &&
+        (strcmp(text, "GPU_RESET") == 0 || strcmp(text, "DRAIN_AND_RESET") == 0))
+        numbers->changes[numbers->count++] = (struct change){"recovery_action", "NONE"};
+}
+
 /* A reset does what waits for one and forgets what a tear-down does; persistence mode stays.
  * Rows and pages that wait are put out of use. */
 EXPORT nvmlReturn_t nodevet_sim_reset(unsigned int index)
 {
     nvmlDevice_t device;
     bool busy;
-    char text[NVML_SIM_VALUE];
     struct numbers numbers = {.count = 0};
     TRY(nvmlDeviceGetHandleByIndex_v2(index, &device));
     CALL(device, device);
@@ -213,9 +233,7 @@ EXPORT nvmlReturn_t nodevet_sim_reset(unsigned int index)
     add_pending(&numbers, device, "ecc_current", "ecc_pending");
     add_pending(&numbers, device, "mig_current", "mig_pending");
     add_zeros(&numbers, device, volatile_errors);
-    add_zeros(&numbers, device, done_by_reset);
-    if (get_text(device, "recovery_action", text, sizeof text) == NVML_SUCCESS &&
-        (strcmp(text, "GPU_RESET") == 0 || strcmp(text, "DRAIN_AND_RESET") == 0))
-        numbers.changes[numbers.count++] = (struct change){"recovery_action", "NONE"};
+    if (is_cleared_by_reset(device))
+        add_repairs(&numbers, device);
     return set_numbers(device, "reset", &numbers);
 }
