@@ -22,7 +22,7 @@ from nodevet.fixing.result import (
     Result,
     baselines_given,
 )
-from nodevet.resource import ONE_WAY
+from nodevet.resource import ONE_WAY, gpu_reset
 from nodevet.resource.boot import POWER_MAY_HELP
 from nodevet.sheet.text import nodeset
 
@@ -82,6 +82,7 @@ CYCLE = f"{RESUME} --power-cycle --override"
 BMC = "nodevet bmc show {targets}"
 PLAN_AGAIN = "nodevet plan {targets}{named}"
 PLAN_FAILED = f"{PLAN_AGAIN} --again"  # what failed lately is not planned without it
+PLAN_REBOOT = f"{PLAN_FAILED} --reboot --drain-hook {{hook}} -o {PLAN}"
 PLAN_CYCLE = f"{PLAN_FAILED} --power-cycle --drain-hook {{hook}} -o {PLAN}"
 APPLY_AGAIN = "nodevet apply {plan} {reach}--host {hosts}{named}"
 FIX_AGAIN = "nodevet apply @local"
@@ -136,6 +137,8 @@ def _failed(host: HostResult) -> tuple[str, str]:
     if POWER_MAY_HELP in host.why:
         why = "a reboot did not help: if the inventory names the BMC, switch it off and on"
         return why, PLAN_CYCLE
+    if gpu_reset.NEXT in host.why:
+        return "a reset did not help: reboot the node", PLAN_REBOOT
     return "remove the cause, then plan again", PLAN_FAILED
 
 
