@@ -155,12 +155,20 @@ def _change(
     with_others = not all(is_reset_alone(evidence, gpu) for gpu in gpus)
     if with_others:
         everyone = tuple(_peer(gpu) for gpu in every_gpu(evidence))
-    around, settings = _around(evidence)
-    actions = (
-        *units.stop(around),
-        *_resets(evidence, gpus, everyone if with_others else (), DAEMON in around),
-        *units.start(around),
+    settings = _set_again(evidence)
+    holders = (*HOLDERS, *([FABRIC_MANAGER] if with_others else []))
+    around = (
+        *(BOOT[setting] for setting in settings),
+        *(name for name in holders if is_active(unit_of(evidence, name))),
     )
+    if with_others:
+        resets: Actions = (_reset_of_all(gpus[0], everyone),)
+    else:
+        held = every_gpu(evidence) if DAEMON in around else ()  # it lets go of all
+        resets = tuple(ResetGpu(uuid=uuid, persistent=_held(held or (gpu,))) for uuid, gpu in gpus)
+    registered = [uuid for uuid, gpu in everyone if gpu.fabric.state == "COMPLETED"]
+    waits = (AwaitFabric(uuid=uuid) for uuid in registered)
+    actions = (*units.stop(around), *resets, *waits, *units.start(around))
     resources = (action.resource for action in actions if action.resource)
     return PlannedChange(
         expected=common_value({each.subject.label: each.expected for each in findings}),
@@ -174,40 +182,22 @@ def _change(
     )
 
 
-def _around(evidence: Evidence) -> tuple[tuple[str, ...], frozenset[str]]:
-    """The units to stop first and start last, and the settings that such a unit sets again."""
-    boot = {setting: unit_of(evidence, name) for setting, name in BOOT.items()}
-    again = [
+def _set_again(evidence: Evidence) -> tuple[str, ...]:
+    """The settings that an enabled or active unit of nodevet sets again."""
+    shown = {setting: unit_of(evidence, name) for setting, name in BOOT.items()}
+    return tuple(
         setting
-        for setting, unit in boot.items()
+        for setting, unit in shown.items()
         if unit.load_state == "loaded" and (is_active(unit) or unit.file_state == "enabled")
-    ]
-    holders = [name for name in HOLDERS if is_active(unit_of(evidence, name))]
-    return (*(BOOT[setting] for setting in again), *holders), frozenset(again)
-
-
-def _resets(
-    evidence: Evidence,
-    gpus: Sequence[NamedGpu],
-    everyone: Sequence[NamedGpu],
-    without_daemon: bool,
-) -> Actions:
-    """Reset these GPUs, or `everyone` at once if it is not empty, and wait for the fabric.
-    `without_daemon`: nvidia-persistenced is stopped, so that no GPU has persistence mode."""
-    waits = tuple(
-        AwaitFabric(uuid=gpu.uuid)
-        for gpu in everyone or gpus
-        if gpu.gpu.fabric.state == "COMPLETED"
     )
-    if not everyone:
-        each = every_gpu(evidence) if without_daemon else ()
-        resets = (ResetGpu(uuid=uuid, persistent=_held(each or (gpu,))) for uuid, gpu in gpus)
-        return (*resets, *waits)
-    others = tuple(uuid for uuid, _ in everyone if uuid != gpus[0].uuid)
-    held = _held([gpu for _, gpu in everyone])
-    manager = [FABRIC_MANAGER] if is_active(unit_of(evidence, FABRIC_MANAGER)) else []
-    reset = ResetGpu(uuid=gpus[0].uuid, others=others, persistent=held)
-    return (*units.stop(manager), reset, *units.start(manager), *waits)
+
+
+def _reset_of_all(first: NamedGpu, everyone: Sequence[NamedGpu]) -> ResetGpu:
+    return ResetGpu(
+        uuid=first.uuid,
+        others=tuple(uuid for uuid, _ in everyone if uuid != first.uuid),
+        persistent=_held([gpu for _, gpu in everyone]),
+    )
 
 
 def _held(gpus: Sequence[Gpu]) -> tuple[str, ...]:
@@ -223,7 +213,7 @@ def _others_note(gpus: Sequence[NamedGpu], everyone: Sequence[NamedGpu]) -> str:
     return f"NVLink connects these GPUs, so it also resets {', '.join(labels)}"
 
 
-def _settings_note(gpus: Sequence[NamedGpu], settings: frozenset[str]) -> str:
+def _settings_note(gpus: Sequence[NamedGpu], settings: Sequence[str]) -> str:
     names = [*FORGOTTEN, *(["mig_mode"] if any(gpu.mig_current for _, gpu in gpus) else [])]
     lost_settings = [SETTINGS[name] for name in names if name not in settings]
     if not lost_settings:

@@ -253,8 +253,10 @@ def missing(
 
 
 def next_resort(actions: Sequence[Action]) -> str:
-    """What to do if the check still fails after these actions, in words; empty if unknown."""
-    return "; ".join(dict.fromkeys(filter(None, (action.next_resort for action in actions))))
+    """`next: reboot the node`: what a person does if these actions did not help; empty if nothing
+    is known."""
+    resorts = dict.fromkeys(action.next_resort for action in actions if action.next_resort)
+    return f"next: {'; '.join(resorts)}" if resorts else ""
 
 
 def restarts(actions: Sequence[Action]) -> bool:

@@ -90,7 +90,7 @@ class Action(msgspec.Struct, frozen=True, kw_only=True, tag_field="do"):
 
     @property
     def next_resort(self) -> str:
-        """What to do if the check still fails after it, in words; empty if nothing is known."""
+        """What a person does if it did not help, in words; empty if nothing is known."""
         return ""
 
     def covers(self, other: "Action") -> bool:

@@ -71,7 +71,7 @@ class ResetGpu(Action, frozen=True, kw_only=True, omit_defaults=True, tag="reset
 
     @property
     def next_resort(self) -> str:
-        return f"the reset did not help: {NEXT}"
+        return NEXT
 
     def command(self, *, seconds: float) -> "StringCommand":
         gpus = _list((self.uuid, *self.others))

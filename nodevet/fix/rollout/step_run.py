@@ -27,7 +27,7 @@ from nodevet.fix.rollout.session import BlindError, LostError, NodeSession
 from nodevet.fix.rollout.verify import Verification, Verifier
 from nodevet.fixing.result import Outcome, Ran, Refusal, StepResult, ending_text
 from nodevet.fleet.executor import WorkError
-from nodevet.resource import State, holds, lost, missing, one_way
+from nodevet.resource import State, holds, lost, missing, next_resort, one_way
 
 ENDED = "the controller ended in the middle of it"
 
@@ -101,7 +101,8 @@ class Steps:
             result = replace(result, ran=(*result.ran, ran))
             if not acted.ok:
                 why = f"{action.label}: {ending_text(acted.code, acted.output)}"
-                reverted = self.revert(step, result, why)
+                reasons = (why, next_resort(step.actions[:number]))
+                reverted = self.revert(step, result, "; ".join(filter(None, reasons)))
                 return Written(step=step, result=reverted, evidence=evidence, ended=True)
         return Written(step=step, result=result, evidence=evidence)
 
