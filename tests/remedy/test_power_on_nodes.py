@@ -10,11 +10,11 @@ from collections.abc import Iterator
 
 import pytest
 from bmcs import PASSWORD
+from two_bmcs import two_bmcs
 
 from nodevet_sim.nspawn.control import ask
 from nodevet_sim.nspawn.needs import missing
 from simulated_fleet import Boot, SimulatedFleet
-from two_bmcs import two_bmcs
 
 pytestmark = [
     pytest.mark.skipif(bool(missing()), reason="; ".join(missing())),
