@@ -15,8 +15,8 @@ step is a reboot of the node, which resets the other GPUs too. It is also a rebo
 
 **Rollback** cannot undo it: nothing is left to restore. The approval says so.
 
-**What it cannot do.** The ladder has four rungs: reset, reboot, power cycle, a person. nodevet never
-climbs it by itself. If a GPU is still bad after its reset, the step fails; plan again with
+**What it cannot do.** The ladder has four rungs: reset, reboot, power cycle, a person. nodevet
+never climbs it by itself. If a GPU is still bad after its reset, the step fails; plan again with
 `--reboot`. If a reboot does not help, plan again with `--power-cycle`
 ([what it does](../bmc.md#power-cycle)). After that the report asks for a person: reseat or replace
 the GPU. A reset or a reboot deletes what explains the fault: run nvidia-bug-report.sh first if you

@@ -20,8 +20,9 @@ SAME = f"""[ "$(cat {BOOT_ID})" = "$boot" ] || {{ echo 'it was rebooted since' >
 
 
 class Reboot(Action, frozen=True, kw_only=True, tag="reboot"):
-    """End this boot. The run reboots the node, if its plan says so; the command only makes sure
-    that the node still runs this boot."""
+    """End this boot: the run reboots the node if its plan says so.
+
+    The command only makes sure that the node still runs this boot."""
 
     boot_id: BootId
 

@@ -59,8 +59,8 @@ class LostGpu(OneGpu):
 def gpu_lost(healthy: Healthy, want: LostGpu) -> Patch:
     """A GPU has fallen off the bus: NVML_ERROR_GPU_IS_LOST, its config space reads all ones.
 
-    `gpu`; `cleared_by`, nothing. The driver stays bound, its device node stays, and the kernel's records of it (ids, AER
-    counters) stay readable. For the kernel log add xid-79.
+    `gpu`; `cleared_by`, nothing. The driver stays bound, its device node stays, and the kernel's
+    records of it (ids, AER counters) stay readable. For the kernel log add xid-79.
     """
     gpu = healthy.gpu(want.gpu)
     place = healthy.place(gpu)
