@@ -98,6 +98,11 @@ def test_reset_reboot_power_cycle_and_a_person(fleet: SimulatedFleet) -> None:
     assert "a person must look at the part, or replace it (RMA)" in said
     assert next_command(said, "gpu2: ").startswith("nodevet bmc show ")
 
+    run = max((fleet.project / "runs").iterdir(), key=lambda path: path.stat().st_mtime)
+    done = type_(fleet, f"nodevet rollback {run} --host gpu1", 1)
+    assert "reboot the node: cannot be undone" in done.stdout
+    assert "effective after" not in done.stdout
+
     done = fleet.at("check", *fleet.reach, "--format", "json", "--all")
     verdicts = {
         host["host"]: [each["verdict"] for each in host["findings"] if each["subject"]["kind"]]

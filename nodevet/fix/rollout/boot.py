@@ -75,7 +75,8 @@ class RebootProof:
         results = self.ledger.results
         for step in reversed(judged):
             result = results[step.id]
-            if step.id in failing and (gone_reason := self.steps.context.gone(step, evidence)):
+            gone_reason = "" if leaves_nothing(step) else self.steps.context.gone(step, evidence)
+            if step.id in failing and gone_reason:
                 why = f"after a reboot {gone_reason}"
                 results[step.id] = replace(result, outcome=Outcome.UNKNOWN, why=why)
             elif step.id in failing:
