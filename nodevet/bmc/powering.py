@@ -13,6 +13,7 @@ from nodevet.bmc import power
 from nodevet.bmc.errors import BmcError
 from nodevet.bmc.power import PowerTimes, Switch
 from nodevet.bmc.secrets import Secrets, read_secrets, secret_of
+from nodevet.fixing.result import POWER_SAID
 from nodevet.model import Bmc, Host
 
 
@@ -34,7 +35,7 @@ class Turns:
 
 
 @dataclass(frozen=True)
-class NodePower:
+class BmcPower:
     """The power of one node. Its methods raise UserError."""
 
     bmc: Bmc
@@ -54,7 +55,7 @@ class NodePower:
     def text(self) -> str:
         """What the BMC says of the power, or why it is not known."""
         try:
-            return f"its BMC says that the power is {brief(self._switch.power(), 40)}"
+            return f"{POWER_SAID} {brief(self._switch.power(), 40)}"
         except BmcError as error:
             return brief(f"its power is not known: BMC {self.bmc.address}: {error}", 300)
 
@@ -84,7 +85,7 @@ class NodePower:
             raise UserError(f"BMC {self.bmc.address}: {error}") from error
 
 
-def powers(hosts: Iterable[Host], most: int, shutdown_s: float) -> Mapping[str, NodePower]:
+def powers(hosts: Iterable[Host], most: int, shutdown_s: float) -> Mapping[str, BmcPower]:
     """The power of each host that has a BMC and is not this machine. `most`: nodes that may be
     switched off and on at once. `shutdown_s`: to shut down, before the power goes off."""
     bmcs = {host.name: host.bmc for host in hosts if host.bmc is not None and not host.local}
@@ -92,4 +93,4 @@ def powers(hosts: Iterable[Host], most: int, shutdown_s: float) -> Mapping[str, 
     turns = Turns(threading.Semaphore(max(1, most)), groups)
     secrets = cache(lambda: read_secrets(bmcs.values()))  # each source is read once, if at all
     times = PowerTimes(soft=shutdown_s)
-    return {name: NodePower(bmc, secrets, turns, times) for name, bmc in bmcs.items()}
+    return {name: BmcPower(bmc, secrets, turns, times) for name, bmc in bmcs.items()}

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from nodevet.base.errors import UserError
 from nodevet.bmc.errors import BmcError
 from nodevet.bmc.power import PowerTimes, cycle, refusal, switch_of
-from nodevet.bmc.powering import NodePower, powers
+from nodevet.bmc.powering import BmcPower, powers
 from nodevet.bmc.secrets import read_secrets
 from nodevet.model import Host
 
@@ -323,8 +323,8 @@ def test_one_node_of_a_power_group_at_a_time(redfish, ipmi, groups, most):
     assert [name for name, _ in story] == [first] * 2 + [({"redfish", "ipmi"} - {first}).pop()] * 2
 
 
-def slowly(node: NodePower, name, story):
-    with_times_of = NodePower(node.bmc, node.secrets, node.turns, TIMES)
+def slowly(node: BmcPower, name, story):
+    with_times_of = BmcPower(node.bmc, node.secrets, node.turns, TIMES)
     with_times_of.cycle(lambda what: story.append((name, what)))
 
 
