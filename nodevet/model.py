@@ -521,6 +521,7 @@ class Bmc(msgspec.Struct, frozen=True, kw_only=True):
     password: tuple[str, Any]  # ("file", path), ("env", name) or ("command", words)
     ca: str | None = None  # file with the certificates to trust; None: those of this machine
     insecure: bool = False  # the certificate is not verified
+    power_group: str | None = None  # of its nodes one at a time is switched off and on
 
 
 class Host(msgspec.Struct, frozen=True, kw_only=True):

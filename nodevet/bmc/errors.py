@@ -15,5 +15,9 @@ class RefusedLoginError(FatalError):
     """The BMC refuses the user or the password. Each further try brings the lock nearer."""
 
 
+class RefusedRequestError(BmcError):
+    """The BMC refuses to do what it was asked, as its state stands now."""
+
+
 class MissingResourceError(BmcError):
     """The BMC has no such resource."""

@@ -1,4 +1,4 @@
-"""One connection to a Redfish service: GET of JSON, within a deadline and a size.
+"""One connection to a Redfish service: GET and POST of JSON, within a deadline and a size.
 
 The standard library's client: it verifies TLS, follows no redirects (which would carry the password
 elsewhere), and reads neither proxies nor ~/.netrc from the environment. Basic authentication: a
@@ -17,7 +17,13 @@ from http.client import HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any
 
 from nodevet.base.printable import brief
-from nodevet.bmc.errors import BmcError, FatalError, MissingResourceError, RefusedLoginError
+from nodevet.bmc.errors import (
+    BmcError,
+    FatalError,
+    MissingResourceError,
+    RefusedLoginError,
+    RefusedRequestError,
+)
 from nodevet.model import Bmc
 
 Document = dict[str, Any]
@@ -26,6 +32,8 @@ MOST_BYTES = 8 << 20  # of one answer: an event log of thousands of entries has 
 PIECE = 1 << 16
 TOO_LATE = "no answer in time"
 MISSING = (404, 405, 501)
+ACCEPTED = (200, 201, 202, 204)
+REFUSED = (400, 409, 503)  # of a POST: not in this state, or not now
 
 
 class Redfish:
@@ -58,6 +66,28 @@ class Redfish:
                 self._fatal = error
                 raise
         return self._known[path]
+
+    def post(self, path: str, body: Document) -> None:
+        """Ask for an action, once: after an error it is unknown whether the BMC does it, except
+        after RefusedRequestError and RefusedLoginError. Raises BmcError."""
+        if not PATH.fullmatch(path):
+            raise BmcError(f"it links to {brief(path)}, which is not a path of Redfish")
+        self._drop()  # the BMC may have closed the connection, and a POST is not repeated
+        self._known.clear()
+        self._within_deadline(lambda: self._order(path, body))
+
+    def _order(self, path: str, body: Document) -> Document:
+        headers = {**self._headers, "Content-Type": "application/json"}
+        connection = self._connect()
+        connection.request("POST", path, body=json.dumps(body), headers=headers)
+        with connection.getresponse() as response:
+            if response.status in ACCEPTED:
+                return {}
+            if response.status in REFUSED:
+                raise RefusedRequestError(f"it refuses that now (HTTP {response.status})")
+            if response.status == 403:
+                raise RefusedLoginError("its user may not do that (HTTP 403)")
+            return self._document(response)
 
     def _within_deadline(self, read: Callable[[], Document]) -> Document:
         """Call `read`; at the deadline its socket is shut down, however slowly bytes drip in."""

@@ -22,6 +22,8 @@ from nodevet.model import Bmc
 
 CIPHER = "17"  # HMAC-SHA256; without -C ipmitool 1.8.19 loses 10 s where it asks in vain
 OLD_CIPHER = "3"
+READING = ("-L", "USER")
+ORDERING = ("-L", "OPERATOR", "-N", "10", "-R", "1")  # seconds for the answer to the one packet
 MOST_BYTES = 4 << 20
 SET = 0x20000000  # IPMI: a smaller time counts from the BMC's start: its clock was never set
 HEALTHS = {"ok": "ok", "nc": "warning", "cr": "critical", "nr": "critical"}
@@ -56,20 +58,28 @@ class Ipmi:
 
     def run(self, *words: str) -> str:
         """What ipmitool prints for a command. Raises BmcError."""
+        return self._once(words, READING)
+
+    def order(self, *words: str) -> None:
+        """Ask for a change, in one packet that is never sent again: a slow BMC would do it twice.
+        Raises BmcError."""
+        self._once(words, ORDERING)
+
+    def _once(self, words: Sequence[str], session: Sequence[str]) -> str:
         if self._fatal is not None:
             raise self._fatal
         try:
-            return self._run(words)
+            return self._run(words, session)
         except FatalError as error:
             self._fatal = error
             raise
 
-    def _run(self, words: Sequence[str]) -> str:
+    def _run(self, words: Sequence[str], session: Sequence[str]) -> str:
         began = time.monotonic()
-        done = self._ended(words)
+        done = self._ended(words, session)
         if NO_CIPHER in done.stderr and self._cipher != OLD_CIPHER:
             self._cipher = OLD_CIPHER
-            done = self._ended(words)
+            done = self._ended(words, session)
         if NO_SESSION in done.stderr:
             is_refused = time.monotonic() - began < QUICK
             raise RefusedLoginError(REFUSED) if is_refused else FatalError("no answer")
@@ -79,9 +89,11 @@ class Ipmi:
             raise BmcError(f"ipmitool {words[0]} printed more than {MOST_BYTES >> 20} MiB")
         return done.stdout.decode("utf-8", "backslashreplace")
 
-    def _ended(self, words: Sequence[str]) -> subprocess.CompletedProcess[bytes]:
+    def _ended(
+        self, words: Sequence[str], options: Sequence[str]
+    ) -> subprocess.CompletedProcess[bytes]:
         bmc = self._bmc
-        session = ("-I", "lanplus", "-C", self._cipher, "-L", "USER", "-f", "/dev/stdin")
+        session = ("-I", "lanplus", "-C", self._cipher, *options, "-f", "/dev/stdin")
         address = ("-H", bmc.address, "-p", str(bmc.port or 623), "-U", bmc.user)
         try:
             return subprocess.run(
@@ -240,6 +252,11 @@ def parts(lines: Sequence[str]) -> Iterator[RecordFields]:
             reading=value,
             unit=text(unit),
         )
+
+
+def leak_detectors(service: Ipmi) -> list[RecordFields]:
+    """The sensors whose name says that they find leaks. Raises BmcError."""
+    return [part for part in parts(_sensors(service)) if "leak" in part["name"].lower()]
 
 
 def _reading(reading: str) -> float | None:

@@ -241,6 +241,18 @@ def _thermal_parts(service: Redfish, chassis: Document) -> Iterator[tuple[str, D
     yield from (("leak", each) for each in _of(service, leaks, "LeakDetectors"))
 
 
+def leak_detectors(service: Redfish) -> list[RecordFields]:
+    """The leak detectors of all chassis; none if it links to none. Raises BmcError if one cannot
+    be read, also if a link leads nowhere."""
+    detectors = []
+    for one in _members(service, CHASSIS):
+        here: Document = one
+        for name in ("ThermalSubsystem", "LeakDetection", "LeakDetectors"):
+            here = service.get(link) if (link := _link(here.get(name))) else {}
+        detectors += [_part("leak", service.get(link)) for link in _links(here)]
+    return [detector for detector in detectors if detector["state"] != "Absent"]
+
+
 FINDERS: tuple[Finder, ...] = (_power_parts, _thermal_parts)
 
 

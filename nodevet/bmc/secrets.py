@@ -20,15 +20,21 @@ Secrets = Mapping[Source, str | BmcError]
 
 def read_secrets(bmcs: Iterable[Bmc]) -> Secrets:
     """Each password, or why it cannot be read; each source is read once."""
-    return {source: _read(source) for source in dict.fromkeys(bmc.password for bmc in bmcs)}
+    return {source: _read(source) for source in dict.fromkeys(map(_source, bmcs))}
 
 
 def secret_of(bmc: Bmc, secrets: Secrets) -> str:
     """The password of a BMC. Raises BmcError."""
-    secret = secrets[bmc.password]
+    secret = secrets[_source(bmc)]
     if isinstance(secret, BmcError):
         raise secret
     return secret
+
+
+def _source(bmc: Bmc) -> Source:
+    """Where its password is; the words of a command are a list if they come from a run's folder."""
+    kind, where = bmc.password
+    return kind, tuple(where) if isinstance(where, list) else where
 
 
 def _read(source: Source) -> str | BmcError:

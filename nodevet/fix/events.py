@@ -24,6 +24,7 @@ class Phase(str, Enum):
     VERIFYING = "verifying"
     REVERTING = "rolling back"
     REBOOTING = "rebooting"
+    SWITCHING = "switching off and on"
     STARTING = "waiting for its services"
     LOST = "connection lost, trying again"
 

@@ -12,13 +12,18 @@ from nodevet.fixing.result import (
     CONFIRMED,
     LEFT_OUT,
     NO_FURTHER,
+    NOTHING_HELPED,
+    POWER_SAID,
+    REQUESTED,
+    SWITCHED,
     HostResult,
     Outcome,
     Refusal,
     Result,
     baselines_given,
 )
-from nodevet.resource import ONE_WAY
+from nodevet.resource import ONE_WAY, gpu_reset
+from nodevet.resource.boot import POWER_MAY_HELP
 from nodevet.sheet.text import nodeset
 
 RESUMABLE = ("interrupted", "the run ended before its turn", "the controller ended")
@@ -65,6 +70,7 @@ def next_steps(
             "reach": inventory_options,
             "named": baselines,
             "hosts": word,
+            "hook": shlex.quote(str(result.options.get("drain_hook", ""))),
             "targets": f"{inventory_options}--limit {word}" if inventory_options else word,
         }
         steps.append(NextStep(tuple(hosts), why, command.format(**words)))
@@ -72,8 +78,12 @@ def next_steps(
 
 
 RESUME = "nodevet apply --resume {folder}{named}"
+CYCLE = f"{RESUME} --power-cycle --override"
+BMC = "nodevet bmc show {targets}"
 PLAN_AGAIN = "nodevet plan {targets}{named}"
 PLAN_FAILED = f"{PLAN_AGAIN} --again"  # what failed lately is not planned without it
+PLAN_REBOOT = f"{PLAN_FAILED} --reboot --drain-hook {{hook}} -o {PLAN}"
+PLAN_CYCLE = f"{PLAN_FAILED} --power-cycle --drain-hook {{hook}} -o {PLAN}"
 APPLY_AGAIN = "nodevet apply {plan} {reach}--host {hosts}{named}"
 FIX_AGAIN = "nodevet apply @local"
 FIX_FAILED = f"{FIX_AGAIN} --again"
@@ -95,9 +105,13 @@ def _after_apply(host: HostResult) -> Iterator[tuple[str, str]]:
     elif outcome is Outcome.ROLLBACK_FAILED:
         yield "look at the settings that were not restored, then try the rollback again", ROLL_BACK
     elif outcome is Outcome.UNKNOWN:
+        if REQUESTED in host.why and POWER_SAID in host.why:
+            yield "if it hangs in the reboot, switch it off and on by its BMC", CYCLE
+        if SWITCHED in host.why:
+            yield "a power cycle did not bring it back: look at its console and its BMC", BMC
         yield "once reachable, read it again", RESUME
     elif outcome is Outcome.FAILED:
-        yield "remove the cause, then plan again", PLAN_FAILED
+        yield _failed(host)
     elif outcome in (Outcome.REFUSED, Outcome.PARTIAL):
         yield _refused(host)
     elif outcome is Outcome.NOT_ATTEMPTED:
@@ -115,6 +129,17 @@ def _for_local_fix(host: HostResult, why: str, command: str) -> tuple[str, str]:
         return why, command
     plan_command = FIX_FAILED if command == PLAN_FAILED else FIX_AGAIN
     return f"{why}, with the same options", plan_command
+
+
+def _failed(host: HostResult) -> tuple[str, str]:
+    if NOTHING_HELPED in host.why:
+        return "a power cycle did not help: look at the part, or replace it (RMA)", BMC
+    if POWER_MAY_HELP in host.why:
+        why = "a reboot did not help: if the inventory names the BMC, switch it off and on"
+        return why, PLAN_CYCLE
+    if gpu_reset.NEXT in host.why:
+        return "a reset did not help: reboot the node", PLAN_REBOOT
+    return "remove the cause, then plan again", PLAN_FAILED
 
 
 def _refused(host: HostResult) -> tuple[str, str]:

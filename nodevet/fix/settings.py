@@ -31,6 +31,9 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
     settle: float = 5.0  # before each setting is read again
     reboot: bool = False  # reboot every changed node
     verify_reboot: bool = False  # reboot only the canary
+    power_cycle: bool = False  # reboot every changed node, by switching it off and on
+    max_power_cycles: int = 4  # nodes that are switched at the same time
+    power_off_timeout: float = 300.0  # to shut down; then the power goes off
     reboot_timeout: float = 900.0
     boot_settle: float = 120.0
     drain_hook: str = ""  # a command; the host is its last argument. No shell
@@ -54,11 +57,16 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def reboots(self) -> bool:
         """Whether the plan may reboot a node."""
-        return self.reboot or self.verify_reboot
+        return self.verify_reboot or self.reboots_each
+
+    @property
+    def reboots_each(self) -> bool:
+        """Whether every changed node is rebooted."""
+        return self.reboot or self.power_cycle
 
 
 NAMES = Rollout.__struct_fields__
-TIMES = ("pause", "settle", "reboot_timeout", "boot_settle", "drain_timeout")
+TIMES = ("pause", "settle", "power_off_timeout", "reboot_timeout", "boot_settle", "drain_timeout")
 
 
 def option(name: str) -> str:
@@ -68,7 +76,7 @@ def option(name: str) -> str:
 
 def faults(rollout: Rollout) -> Iterator[str]:
     """Why no run can have these values."""
-    for name, least in (("canary", 0), ("batch", 1), ("max_fail", 0)):
+    for name, least in (("canary", 0), ("batch", 1), ("max_fail", 0), ("max_power_cycles", 1)):
         if getattr(rollout, name) < least:
             yield f"{option(name)} {getattr(rollout, name)} is less than {least}"
     for name in TIMES:
@@ -90,9 +98,14 @@ def rollout_text(rollout: Rollout, hosts: int) -> str:
         parts += ["pending-canary"] if rollout.pending_canary else []
         parts += [_option_text("pause", rollout.pause)] if rollout.pause else []
     parts.append(_option_text("settle", rollout.settle))
-    for name in ("reboot", "verify_reboot"):
+    for name in ("reboot", "verify_reboot", "power_cycle"):
         parts += [option(name).removeprefix("--")] if getattr(rollout, name) else []
     default = Rollout()
+    cycles = rollout.max_power_cycles
+    if (hosts > 1 and rollout.power_cycle) or cycles != default.max_power_cycles:
+        parts.append(_option_text("max_power_cycles", cycles))
+    if rollout.power_cycle or rollout.power_off_timeout != default.power_off_timeout:
+        parts.append(_option_text("power_off_timeout", rollout.power_off_timeout))
     for name in ("reboot_timeout", "boot_settle"):
         value = getattr(rollout, name)
         parts += (

@@ -69,7 +69,9 @@ class Fix(msgspec.Struct, frozen=True, kw_only=True):
 
     plan: Planner
     risk: Risk  # the highest that its changes have
-    options: tuple[str, ...] = ()  # now, restart: what a person may ask of it beyond the baseline
+    options: tuple[str, ...] = ()
+    """now, restart: what a person may ask of it beyond the baseline. reboot: given if the plan
+    reboots each changed node."""
     after: tuple[str, ...] | None = None
     """Fixes that run before this one on a node, if they are in the plan. `EVERY`: all fixes that
     do not have `EVERY` too. None: after all fixes that have a tuple here. Ties: by name."""

@@ -17,6 +17,11 @@ CONFIRMED = "confirmed"  # of the options of a run that `nodevet apply @local` b
 LEFT_OUT = "left out by --host"
 CANARY_PENDING = "the canary is pending"
 CANARY_NOT_REBOOTED = "the canary was not rebooted"
+NOTHING_HELPED = "a power cycle did not help: a person must look at the part, or replace it (RMA)"
+REQUESTED = "the reboot was requested"
+SWITCHED = "its BMC switched it off and on"
+POWER_SAID = "its BMC says that the power is"
+"""In the reason of a host that did not come back from a reboot."""
 BY_HAND = "nothing is done there; look at it by hand"
 NO_FURTHER = "no more nodes are started"
 BRIEF = 300  # characters of a command's output in one line of a report

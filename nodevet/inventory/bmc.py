@@ -19,7 +19,12 @@ Validate = Callable[[Any], Any]
 
 
 def validators(
-    text: Validate, address: Validate, port: Validate, path: Validate, truth: Validate
+    text: Validate,
+    address: Validate,
+    port: Validate,
+    path: Validate,
+    truth: Validate,
+    group: Validate,
 ) -> Mapping[str, Validate]:
     """The validators of a BMC's settings, from those of other settings."""
 
@@ -59,6 +64,7 @@ def validators(
         SECRET: password,
         "bmc.ca": path,
         "bmc.insecure": truth,
+        "bmc.power_group": group,
     }
 
 

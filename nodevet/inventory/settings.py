@@ -121,7 +121,9 @@ SETTINGS: Mapping[str, Callable[[Any], Any]] = {  # how to reach a host
     "python": _matching(PROGRAM, "a program"),
     "sudo": _truth,
     "expect_hostname": _expected_hostname,
-    **validators(_text, _address, _port, _home_path, _truth),
+    **validators(
+        _text, _address, _port, _home_path, _truth, _matching(GROUP, "a name of a power group")
+    ),
 }
 
 

@@ -97,6 +97,8 @@ class SimulatedNode:
     clock_synchronised: bool = True  # as adjtimex(2) says in SSH sessions
     clock_error_ms: float = 12.0  # that the kernel says it may be off at most, if synchronised
     age_s: float = 3600  # that it says it was up already at its first boot, for a log with a past
+    restored: Mapping[str, Mapping[str, Content]] = field(default_factory=dict)
+    """Files as they are again after a reboot (`reboot`), or after power off and on (`power`)."""
     earlier_boots: tuple[EarlierBoot, ...] = (EarlierBoot(90.0),)  # the oldest first
     disk_mb: int = 1024  # size of its root disk's writable part
     sources: Mapping[str, str] = field(default_factory=dict)  # part of the hardware -> where from

@@ -29,8 +29,9 @@ CURED = {
     "repair.channel_pending": ("1",),
     "repair.tpc_pending": ("1",),
     "recovery_action": ("GPU_RESET", "NODE_REBOOT", "DRAIN_AND_RESET", "SYSTEM_REBOOT"),
+    "lost": ("1",),
 }
-"""The values that a boot ends."""
+"""The values that a boot ends, unless `cleared_by` says what else does."""
 RESET_REQUIRED = "NVML_ERROR_RESET_REQUIRED"
 
 
@@ -95,8 +96,8 @@ def pairs(lines: list[str]) -> dict[str, str]:
     return {key.strip(): value.strip() for key, equals, value in halves if equals}
 
 
-def rebooted(text: str) -> str:
-    """The state after a boot of the node.
+def rebooted(text: str, *, powered: bool = False) -> str:
+    """The state after a boot of the node; `powered`: after power off and on.
 
     A description that was never booted only gets the mark. Otherwise settings return to the
     described values; but ECC mode, and on Ampere MIG mode, become what was pending, cleared
@@ -108,7 +109,7 @@ def rebooted(text: str) -> str:
     if settings is not None:
         before = pairs(described)
         kept = {key: value for key, value in pairs(settings).items() if is_kept(key, before)}
-        kept.update(cured({**before, **kept}))
+        kept.update(cured({**before, **kept}, powered=powered))
         described = [
             *without(described, kept.keys()),
             *(f"{key} = {value}" for key, value in kept.items()),
@@ -134,23 +135,24 @@ def without(lines: list[str], keys: Collection[str]) -> Iterator[str]:
     return (line for line in lines if line.partition("=")[0].strip() not in keys)
 
 
-def cured(values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def cured(values: Mapping[str, str], *, powered: bool = False) -> Iterator[tuple[str, str]]:
     """The values of keys that a boot changes."""
     names = sorted({setting[2] for key in values if (setting := GPU_KEY.fullmatch(key))})
     for gpu in range(int(values.get("count", "0"))):
         own = {name: value_of(values, gpu, name) for name in names}
         for name, now in own.items():
-            then = after_boot(name, own)
+            then = after_boot(name, own, powered=powered)
             if then != now:
                 yield f"gpu.{gpu}.{name}", then
 
 
-def after_boot(name: str, own: Mapping[str, str]) -> str:
+def after_boot(name: str, own: Mapping[str, str], *, powered: bool = False) -> str:
     """A GPU's value after a boot, given all its values."""
     now = own[name]
     if name.startswith("ecc.volatile_") and now.isdigit():
         return "0"
-    if own.get("cleared_by") != "power" and (now == RESET_REQUIRED or now in CURED.get(name, ())):
+    stays = own.get("cleared_by") in (("nothing",) if powered else ("power", "nothing"))
+    if not stays and (now == RESET_REQUIRED or now in CURED.get(name, ())):
         return "NONE" if name == "recovery_action" else "0"
     ampere = own.get("gpu_architecture") == "AMPERE"
     if name == "ecc_current" or (name == "mig_current" and ampere):

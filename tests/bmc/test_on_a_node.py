@@ -18,7 +18,10 @@ pytestmark = [
     pytest.mark.skipif(bool(missing()), reason="; ".join(missing())),
     pytest.mark.timeout(1200),
 ]
-SCENARIO = "sim: 1\nnodes: {gpu1: {gpus: l40s, cores: 2}}\n"
+SCENARIO = """\
+sim: 1
+nodes: {gpu1: {gpus: l40s, cores: 2, faults: [{gpu-lost: {gpu: 0, cleared_by: power}}]}}
+"""
 BASELINE = "nodevet: 1\nexpect: {bmc_sensors: {}}\n"
 
 
@@ -58,6 +61,15 @@ def status(fleet):
     return node["state"], node["boots"]
 
 
+def is_lost(fleet):
+    """Whether NVML or PCI says that the GPU is lost."""
+    place = "/sys/bus/pci/devices/0000:01:00.0/config"
+    is_off = fleet.on("gpu1", f"head -c 4 {place} | od -An -tx1").split() == ["ff"] * 4
+    done = fleet.on("gpu1", "nvidia-smi -L 2>&1; true")
+    assert is_off == ("lost" in done.lower()), (is_off, done)
+    return is_off
+
+
 def test_one_switches_off_and_the_other_on(boot, tmp_path_factory):
     fleet = boot("bmc", SCENARIO, BASELINE)
     with (
@@ -71,8 +83,12 @@ def test_one_switches_off_and_the_other_on(boot, tmp_path_factory):
         (found,) = [each for each in vetted["findings"] if each["check"] == "bmc_sensors"]
         assert found["verdict"] == "ok"
 
+        ipmi.chassis("reset")
+        wait(lambda: status(fleet) == ("running", 2))
+        assert is_lost(fleet)  # no boot repairs it while the power is on
+
         reset(redfish, "ForceOff")
-        wait(lambda: status(fleet) == ("off", 1))
+        wait(lambda: status(fleet) == ("off", 2))
         assert power(ipmi.bmc) == power(redfish.bmc) == "off"
         words = ("--format", "json", "--connect-timeout", "2s")
         done = fleet.at("check", *fleet.reach, "-i", "bmcs.yaml", *words)
@@ -80,9 +96,8 @@ def test_one_switches_off_and_the_other_on(boot, tmp_path_factory):
         assert host["why"].endswith("; its BMC says that the power is off"), host
 
         ipmi.chassis("on")
-        wait(lambda: status(fleet) == ("running", 2))
-        assert power(redfish.bmc) == "on"
-        ipmi.chassis("reset")
         wait(lambda: status(fleet) == ("running", 3))
+        assert power(redfish.bmc) == "on"
+        assert not is_lost(fleet)
         ipmi.chassis("soft")
         wait(lambda: status(fleet) == ("off", 3))

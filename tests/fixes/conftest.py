@@ -105,21 +105,26 @@ def wrong() -> Callable[..., list[Finding]]:
 def plan() -> Callable[..., list[PlannedChange]]:
     """What a fix would do: check, params as in a baseline, sections of the evidence.
 
-    Raises FixError as the fix does. `findings` are those of the sections, unless given.
+    Raises FixError as the fix does. `findings` are those of the sections, unless given;
+    `options`: of the fix.
     """
 
     def changes(
-        check: str, params: Any, sections: dict[str, Any], findings: list[Finding] | None = None
+        check: str,
+        params: Any,
+        sections: dict[str, Any],
+        findings: list[Finding] | None = None,
+        options: tuple[str, ...] = (),
     ) -> list[PlannedChange]:
         fix = CATALOG.fix(check)
         assert fix is not None
         evidence, wish = evidence_of(sections), want_of(check, params)
         wrong = wrong_in(check, wish, evidence) if findings is None else findings
-        found = list(fix.changes(evidence, wrong, wish))
+        found = list(fix.changes(evidence, wrong, wish, options))
         assert all(change.risk.rank <= fix.risk.rank for change in found)
         read = sections_to_fix(context_of(check, wish), {check})
         there = {name: part for name, part in sections.items() if name in read}
-        assert list(fix.changes(evidence_of(there), wrong, wish)) == found, (
+        assert list(fix.changes(evidence_of(there), wrong, wish, options)) == found, (
             "what a node is asked for"
         )
         return found

@@ -7,6 +7,7 @@ import pytest
 from nodevet.fixing.model import FixError, Risk
 from nodevet.remote.state import gpu_reset as on_node
 from nodevet.resource import Resource, restore
+from nodevet.resource.boot import Reboot
 from nodevet.resource.core import ActionError, State
 from nodevet.resource.gpu_reset import KIND, AwaitFabric, ResetGpu
 from nodevet.resource.unit import SetUnit
@@ -189,31 +190,55 @@ def test_a_gpu_that_asks_for_a_reset_gets_it(plan, h100, uuid, gpu):
     assert isinstance(change.actions[0], ResetGpu)
 
 
+BOOT = "5f1c00aa-0000-4000-8000-000000000001"
+REBOOT = Reboot(boot_id=BOOT)
+
+
 @pytest.mark.parametrize(
     "gpu",
     [
         {"recovery_action": "NODE_REBOOT"},
-        {"recovery_action": "DRAIN_P2P"},
         {"recovery_action": "BUS_RESET"},
         {"recovery_action": "SYSTEM_REBOOT"},
-        {"recovery_action": "SOMETHING_NEW"},
         {"recovery_action": "NODE_REBOOT", **REQUIRED},
         {"pstate": None, "errors": {"pstate": "NVML_ERROR_GPU_IS_LOST"}},
         {"errors": {"handle": "NVML_ERROR_UNKNOWN"}},
     ],
 )
-def test_a_gpu_that_needs_more_is_not_reset(plan, h100, gpu):
-    """Nor are others: a reboot resets them too."""
-    with pytest.raises(FixError, match="a reset is not enough: GPU 1: "):
-        plan("gpu_lost", {}, node(h100, {"recovery_action": "GPU_RESET"}, gpu))
+def test_a_gpu_that_needs_more_gets_a_reboot(plan, h100, gpu):
+    """Others are not reset then: a reboot resets them too."""
+    sections = node(h100, {"recovery_action": "GPU_RESET"}, gpu) | {"host": {"boot_id": BOOT}}
+    (change,) = plan("gpu_lost", {}, sections)
+    assert change.actions == (REBOOT,)
+    assert (change.risk, change.effective) == (Risk.REBOOT, "reboot")
+    assert change.subjects == ("GPU 0", "GPU 1")
 
 
-def test_a_gpu_off_the_bus_is_not_reset(plan, h100):
-    sections = node(h100, {"recovery_action": "GPU_RESET"})
+@pytest.mark.parametrize("action", ["DRAIN_P2P", "SOMETHING_NEW"])
+def test_an_action_that_no_boot_repairs_plans_nothing(plan, h100, action):
+    gpus = ({"recovery_action": "GPU_RESET"}, {"recovery_action": action})
+    sections = node(h100, *gpus) | {"host": {"boot_id": BOOT}}
+    with pytest.raises(FixError, match=f"what the driver asks for: GPU 1: {action}"):
+        plan("gpu_lost", {}, sections)
+
+
+def test_a_gpu_off_the_bus_gets_a_reboot(plan, h100):
+    sections = node(h100, {"recovery_action": "GPU_RESET"}) | {"host": {"boot_id": BOOT}}
     function = {"address": "0000:10:00.0", "class_code": "030200", "vendor": "10de"}
     sections["pci"] = {"functions": [function | {"revision": "ff"}]}
-    with pytest.raises(FixError, match="a reset is not enough: GPU 0: off the bus, GPU_RESET"):
-        plan("gpu_lost", {}, sections)
+    (change,) = plan("gpu_lost", {}, sections)
+    assert change.actions == (REBOOT,)
+
+
+def test_a_plan_that_reboots_does_not_reset(plan, h100):
+    sections = node(h100, {"recovery_action": "GPU_RESET"}) | {"host": {"boot_id": BOOT}}
+    (change,) = plan("gpu_lost", {}, sections, options=("reboot",))
+    assert change.actions == (REBOOT,)
+
+
+def test_an_unknown_boot_is_not_rebooted(plan, h100):
+    with pytest.raises(FixError, match="cannot tell which boot the node runs"):
+        plan("gpu_lost", {}, node(h100, {"recovery_action": "NODE_REBOOT"}))
 
 
 # --- on the node ------------------------------------------------------------------------

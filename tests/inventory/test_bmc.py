@@ -42,6 +42,10 @@ def fleet(folder):
             f"hosts: {{x: {{bmc: {{{BMC}, insecure: true}}}}}}\n",
             [f"x {READ.format('x-bmc')}/insecure:True"],
         ),
+        (
+            f"defaults: {{bmc: {{{BMC}, power_group: rack7-pdu2}}}}\nhosts: {{x: {{}}}}\n",
+            [f"x {READ.format('x-bmc')}/power_group:rack7-pdu2"],
+        ),
     ],
 )
 def test_reads(hosts, fleet, text, expected):
@@ -60,6 +64,10 @@ def test_reads(hosts, fleet, text, expected):
         ),
         ("user: 'a:b'", "3:19: hosts.x.bmc.user: must be a user name of the BMC, not a:b"),
         ("port: 0", "3:19: hosts.x.bmc.port: must be between 1 and 65535, not 0"),
+        (
+            "power_group: 'a b'",
+            "3:26: hosts.x.bmc.power_group: must be a name of a power group, not a b",
+        ),
         (
             "kind: ipmi",
             "3:13: bmc: x: its BMC lacks address, user, password; "
@@ -120,8 +128,9 @@ def test_ansible_and_pyinfra(hosts, problems, folder):
         "nodevet_bmc_user": "vet",
         "nodevet_bmc_password": {"env": "BMC"},
         "nodevet_bmc_port": "8443",
+        "nodevet_bmc_power_group": "pdu2",
     }
-    read = READ.replace("/user", "/port:8443/user").format("x-bmc")
+    read = READ.replace("/user", "/port:8443/user").format("x-bmc") + "/power_group:pdu2"
 
     def ansible(**more):
         document = {"all": {"hosts": ["x"]}, "_meta": {"hostvars": {"x": variables | more}}}

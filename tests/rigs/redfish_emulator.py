@@ -2,7 +2,8 @@
 
 The settings are a JSON file that is read again for each request: `resources` are added to, or
 replace, what the emulator answers; `broken` says how a path answers instead (slow, html, huge,
-redirect, 401); `power` is a hook's path, called as ipmi_sim calls it: `HOOK 0x20 set power 0`.
+redirect, 401, `once STATUS`, `off once`: says Off in the first answer after a reset); `power` is a
+hook's path, called as ipmi_sim calls it: `HOOK 0x20 set power 0`.
 """
 
 import json
@@ -41,9 +42,14 @@ class HookDriver(fakedriver.FakeDriver):
 fakedriver.FakeDriver = HookDriver
 
 
+told: list[str] = []  # what was answered once, or is to be
+
+
 @app.before_request
 def break_answer() -> Any:
     broken = settings().get("broken", {})
+    if not broken:
+        told.clear()
     how = broken.get(flask.request.path.rstrip("/"), broken.get("*", ""))
     if how == "401":
         return "{}", 401
@@ -54,6 +60,9 @@ def break_answer() -> Any:
     if how == "huge":
         pieces = (b"x" * (1 << 20) for _ in range(100))
         return flask.Response(pieces, content_type="application/json")
+    if how.startswith("once") and how not in told:
+        told.append(how)
+        return "{}", int(how.removeprefix("once "))
     if how.startswith("slow"):
         time.sleep(float(how.removeprefix("slow ")))
     return None
@@ -61,7 +70,14 @@ def break_answer() -> Any:
 
 @app.after_request
 def add_resources(response: Any) -> Any:
-    more = settings().get("resources", {}).get(flask.request.path.rstrip("/"))
+    path = flask.request.path.rstrip("/")
+    is_early = "off once" in settings().get("broken", {}).values()
+    if flask.request.method == "POST" and is_early:
+        told.append("asked")
+    elif is_early and path.startswith("/redfish/v1/Systems/") and "asked" in told:
+        told.remove("asked")
+        response.set_data(json.dumps(json.loads(response.get_data()) | {"PowerState": "Off"}))
+    more = settings().get("resources", {}).get(path)
     if more is not None:
         body = json.loads(response.get_data()) if response.status_code == 200 else {}
         response.set_data(json.dumps(body | more))

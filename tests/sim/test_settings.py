@@ -679,3 +679,17 @@ def test_a_boot():
         assert found["gpu.1.remapping.pending"] == "0"
         assert found["gpu.1.recovery_action"] == "NONE"
         assert rebooted(after) == after
+
+
+@pytest.mark.parametrize(
+    ("cleared_by", "ends"),
+    [("reset", "boot"), ("reboot", "boot"), ("power", "power"), ("nothing", "")],
+)
+def test_a_boot_ends_what_nothing_more_is_needed_for(cleared_by, ends):
+    faults = {"gpu.0.recovery_action": "GPU_RESET", "gpu.0.lost": 1}
+    text = rebooted(state("h100-sxm", 1, **faults, **{"gpu.0.cleared_by": cleared_by}))
+    for powered in (False, True):
+        found = values(rebooted(text, powered=powered))
+        is_over = ends == "boot" or (ends == "power" and powered)
+        expected = ("NONE", "0") if is_over else ("GPU_RESET", "1")
+        assert (found["gpu.0.recovery_action"], found["gpu.0.lost"]) == expected

@@ -31,7 +31,8 @@ class Standing(Struct, frozen=True, kw_only=True):
 
 def as_rollback(plan: Plan) -> Plan:
     """The plan that approvals of its rollback are judged by: it reboots nothing."""
-    return replace(plan, rollout=replace(plan.rollout, reboot=False, verify_reboot=False))
+    quiet = replace(plan.rollout, reboot=False, verify_reboot=False, power_cycle=False)
+    return replace(plan, rollout=quiet)
 
 
 def plan_problems(plan: Plan, policy: Policy, now: datetime, *, expires: bool = True) -> list[str]:

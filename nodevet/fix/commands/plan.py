@@ -148,6 +148,7 @@ def command(
         try_out,
         write,
     )
+    from nodevet.fix.use.power import require_bmcs
     from nodevet.fix.use.remember_fixes import meant, remember_plan
     from nodevet.fixing.model import Risk
     from nodevet.sheet import terminal
@@ -174,6 +175,8 @@ def command(
     sheet = proposal_sheet(proposal, View(form))
     click.echo(terminal.render(sheet, colour=display.colour, width=display.width), nl=False)
     hookless = drain_problem(proposal)
+    if plan.rollout.power_cycle:
+        require_bmcs(hosts, sorted({step.host for step in plan.steps}))
     if not plan.steps:
         click.echo(f"{unplanned.conclusion(proposal)}.", err=True)
         if file and file.is_file():

@@ -53,6 +53,7 @@ class HostBegin(Stamped, frozen=True, kw_only=True, tag="host-begin"):
     boot_id: str
     uptime_s: float | None = None
     hook: tuple[str, ...] | None = None  # what the drain hook offers; None: it was not called
+    asked: str = ""  # what it is asked for next: reboot, or soft off, off and on of its BMC
 
 
 class StepLooked(Stamped, frozen=True, kw_only=True, tag="step-looked"):
@@ -222,6 +223,8 @@ class HostState(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
     hook: tuple[str, ...] | None = None
     """What the drain hook offers, which was called and has not given the node back."""
+    asked: str = ""  # reboot, soft off, off or on, of this boot
+    asked_at: str = ""  # ISO 8601 in UTC
 
     @property
     def is_taken(self) -> bool:
@@ -269,6 +272,12 @@ def state(records: Iterable[JournalRecord]) -> JournalState:
                 uptime_s=record.uptime_s,
                 hook=record.hook if record.hook is not None or not earlier else earlier.hook,
             )
+            last = record if record.asked else earlier
+            if last and last.asked and last.boot_id == record.boot_id:
+                at = record.at if record.asked else earlier.asked_at if earlier else ""
+                hosts[record.host] = msgspec.structs.replace(
+                    hosts[record.host], asked=last.asked, asked_at=at
+                )
         elif isinstance(record, HostEnd):
             before = hosts.get(record.host, HostState())
             hosts[record.host] = msgspec.structs.replace(

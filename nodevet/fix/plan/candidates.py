@@ -38,7 +38,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     valid: timedelta = timedelta(hours=24)
     fixes: frozenset[str] | None = None  # only these; None: those that the baseline allows
     max_risk: Risk = Risk.REBOOT
-    options: frozenset[str] = frozenset()  # now, restart
+    options: frozenset[str] = frozenset()  # now, restart, reboot
     nodevet: str = ""  # the version
     failed: tuple[Failure, ...] = ()  # recent failures: not planned again without --again
     suspected: tuple[Suspected, ...] = ()  # not planned without --force

@@ -20,7 +20,7 @@ from nodevet.resource import kind_of, undeclared, unit, unused
 ID = re.compile(r"[A-Za-z0-9]{8,16}")
 FIX = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")  # the stem of a file
 EFFECTIVE = ("now", "restart", "reset", "reboot")
-OPTIONS = ("now", "restart")
+OPTIONS = ("now", "restart", "reboot")
 
 
 def contradictions(plan: Plan) -> Iterator[str]:

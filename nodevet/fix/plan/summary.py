@@ -90,7 +90,9 @@ def _nothing_text(programs: Sequence[str]) -> str:
 
 def _interruptions(plan: Plan) -> Iterator[str]:
     hosts = len({step.host for step in plan.steps})
-    if plan.rollout.reboot:
+    if plan.rollout.power_cycle:
+        yield f"switches every changed host off and on by its BMC ({count(hosts, 'host')} at most)"
+    elif plan.rollout.reboot:
         yield f"reboots every host that is changed ({count(hosts, 'host')} at most)"
     elif plan.rollout.verify_reboot:
         yield "reboots the canary"

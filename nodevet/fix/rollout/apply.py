@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import FrameType
 
 from msgspec.structs import replace
@@ -35,6 +35,7 @@ from nodevet.fix.rollout.limits import (
     unproven,
 )
 from nodevet.fix.rollout.node_run import NodeApply, NodeTask
+from nodevet.fix.rollout.power import Powers
 from nodevet.fix.rollout.session import NodeSession, SessionTerms
 from nodevet.fixing.result import LEFT_OUT, NO_FURTHER, HostResult, Outcome, Refusal
 from nodevet.fleet.executor import Executor
@@ -183,6 +184,7 @@ class ApplyOrder:
     """Why no step may begin now, or with True why no node may be rebooted: the plan expired, or is
     no longer approved. Called for each node when it begins."""
     keep: Callable[[str, str, bytes], None] = lambda host, name, document: None  # evidence
+    powers: Powers = field(default_factory=dict)
 
     def work(
         self,
@@ -228,6 +230,7 @@ class ApplyOrder:
                 lambda name, document: self.keep(host, name, document),
                 planned,
                 on_event,
+                self.powers.get(host),
             )
             context = self.context(host, baseline) if baseline else None
             return NodeApply(task, session, context).run(earlier if is_begun else None)

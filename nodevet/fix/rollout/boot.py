@@ -13,12 +13,12 @@ from nodevet.fix.journal.journal import HostBegin
 from nodevet.fix.model import Step
 from nodevet.fix.rollout import preconditions
 from nodevet.fix.rollout.clearance import Clearance, RefusedError
-from nodevet.fix.rollout.ledger import Ledger, of_packages
+from nodevet.fix.rollout.ledger import Ledger, leaves_nothing, of_packages
 from nodevet.fix.rollout.session import BlindError, LostError, NodeSession
 from nodevet.fix.rollout.step_run import Steps
-from nodevet.fixing.result import Outcome
+from nodevet.fixing.result import NOTHING_HELPED, REQUESTED, SWITCHED, Outcome
 from nodevet.fleet.executor import LockedError, WorkError
-from nodevet.resource import RunCommand
+from nodevet.resource import RunCommand, next_resort
 
 
 class RebootProof:
@@ -75,11 +75,14 @@ class RebootProof:
         results = self.ledger.results
         for step in reversed(judged):
             result = results[step.id]
-            if step.id in failing and (gone_reason := self.steps.context.gone(step, evidence)):
+            gone_reason = "" if leaves_nothing(step) else self.steps.context.gone(step, evidence)
+            if step.id in failing and gone_reason:
                 why = f"after a reboot {gone_reason}"
                 results[step.id] = replace(result, outcome=Outcome.UNKNOWN, why=why)
             elif step.id in failing:
                 why = f"not persistent across reboot: {failing[step.id]}"
+                if leaves_nothing(step):
+                    why = f"after the reboot {failing[step.id]}; {self._resort(step)}"
                 results[step.id] = self.steps.revert(step, result, why)
             else:
                 after = self.steps.left(step)
@@ -90,12 +93,19 @@ class RebootProof:
                     after=after or result.after,
                 )
 
+    def _resort(self, step: Step) -> str:
+        """What to do after a reboot that did not help."""
+        is_last = self.session.terms.power_cycle
+        return NOTHING_HELPED if is_last else next_resort(step.actions)
+
     def _undone(self, steps: Sequence[Step]) -> list[Step]:
         """The reverted steps that need a reboot to take effect: their rollback needs one too."""
         return [
             step
             for step in steps
-            if step.effective != "now" and self.ledger.outcome(step) is Outcome.FAILED
+            if step.effective != "now"
+            and not leaves_nothing(step)
+            and self.ledger.outcome(step) is Outcome.FAILED
         ]
 
     def _back(
@@ -132,7 +142,8 @@ class RebootProof:
             booted = session.reboot()
             self.ledger.rebooted = True
         except WorkError as error:
-            raise LostError(f"the reboot was requested: {error}") from error
+            asked = SWITCHED if session.terms.power_cycle else REQUESTED
+            raise LostError(f"{asked}: {error}{session.power_text()}") from error
         try:
             session.executor.lock(session.host, session.terms.who)
         except (WorkError, LockedError):

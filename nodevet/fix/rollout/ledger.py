@@ -78,6 +78,11 @@ def of_packages(step: Step) -> bool:
     return any(kind_of(resource).hides_gpus for resource in step.resources)
 
 
+def leaves_nothing(step: Step) -> bool:
+    """Whether a step leaves nothing that could be restored, as a reboot does."""
+    return all(kind_of(resource).leaves_nothing for resource in step.resources)
+
+
 def new_result(step: Step, **fields: object) -> StepResult:
     """The result of a step that was not attempted, with these fields."""
     shared = ("id", "fix", "subjects", "expected", "actual", "unit", "risk")

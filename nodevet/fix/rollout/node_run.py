@@ -13,7 +13,7 @@ from nodevet.fix.model import Step
 from nodevet.fix.rollout import before, preconditions
 from nodevet.fix.rollout.batch import MovedError, StepBatch, batch_of
 from nodevet.fix.rollout.boot import RebootProof
-from nodevet.fix.rollout.clearance import Clearance, RefusedError, enter, probe
+from nodevet.fix.rollout.clearance import Clearance, RefusedError, probe
 from nodevet.fix.rollout.compare import StepContext, StepStatus
 from nodevet.fix.rollout.earlier import Earlier
 from nodevet.fix.rollout.ledger import BAD, KEPT, Ledger, NodeTask, new_result
@@ -21,6 +21,7 @@ from nodevet.fix.rollout.proofs import proofs
 from nodevet.fix.rollout.resume import NodeResume, recall
 from nodevet.fix.rollout.session import LostError, NodeSession
 from nodevet.fix.rollout.step_run import Steps
+from nodevet.fix.rollout.wake import enter_or_wake
 from nodevet.fixing.result import HostResult, Outcome, Refusal, worst
 from nodevet.fleet.executor import WorkError
 
@@ -122,7 +123,7 @@ class NodeApply:
         if why := self.session.unkept(state for state in states if state.touched):
             raise RefusedError(Refusal.PRECONDITION, why)
         boot = RebootProof(ledger, steps, self._clearance)
-        enter(self.session)
+        enter_or_wake(self.session, self._clearance, earlier)
         evidence = self._first_look(earlier)
         if earlier is not None:
             evidence = NodeResume(ledger, steps, boot, earlier).run(evidence)

@@ -11,7 +11,7 @@ from nodevet.fix.model import Step
 from nodevet.fix.rollout.batch import StepBatch, together
 from nodevet.fix.rollout.boot import RebootProof
 from nodevet.fix.rollout.clearance import RefusedError
-from nodevet.fix.rollout.ledger import Ledger, of_packages, result_of_journal
+from nodevet.fix.rollout.ledger import Ledger, leaves_nothing, of_packages, result_of_journal
 from nodevet.fix.rollout.left import revertible_part
 from nodevet.fix.rollout.session import BlindError
 from nodevet.fix.rollout.step_run import ENDED, Steps, Written
@@ -123,7 +123,7 @@ class NodeResume:
             self.earlier.step(step.id),
         )
         reverted = self.steps.revert(step, result, reason, record)
-        if later and rebooted and reverted.outcome is Outcome.FAILED:
+        if later and rebooted and not leaves_nothing(step) and reverted.outcome is Outcome.FAILED:
             return replace(
                 reverted, why=f"{reverted.why}; reverted, effective after one more reboot"
             )

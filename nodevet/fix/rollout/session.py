@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
+from nodevet.base.errors import UserError
 from nodevet.evidence.document import Evidence, EvidenceError, decode
 from nodevet.evidence.host import HostInfo
 from nodevet.fix.events import Doing, EventHandler, Phase, safely, silent
@@ -15,6 +16,8 @@ from nodevet.fix.journal.contents import ContentError
 from nodevet.fix.journal.journal import HostBegin, Journal, JournalState, StepState
 from nodevet.fix.model import PlannedNode
 from nodevet.fix.rollout.drain_hook import REBOOT, UNDRAIN, DrainHook
+from nodevet.fix.rollout.power import REBOOT as ASKED_REBOOT
+from nodevet.fix.rollout.power import NodePower
 from nodevet.fix.rollout.preconditions import node_mismatch
 from nodevet.fixing.result import HostResult, Outcome, ending_text
 from nodevet.fleet.executor import Executor, LockedError, WorkError
@@ -56,6 +59,7 @@ class SessionTerms(msgspec.Struct, frozen=True, kw_only=True):
     who: str  # the text in a node's lock
     settle: float = 5.0  # before a setting is read again: whether something else reverts it
     reboot: bool = False  # reboot every changed node, and verify it again
+    power_cycle: bool = False  # by switching it off and on
     reboot_seconds: float = 900.0
     boot_settle: float = 120.0  # after a reboot, until what starts at boot has set its settings
     drain_hook: str = ""
@@ -94,8 +98,10 @@ class NodeSession:
         keep: Callable[[str, bytes], None],
         planned: PlannedNode,
         on_event: EventHandler = silent,
+        power: NodePower | None = None,
     ) -> None:
         self.host = host
+        self.power = power
         self.planned = planned
         self.executor = executor
         self.journal = journal
@@ -108,7 +114,7 @@ class NodeSession:
             else None
         )
         self._lost = ""  # why the session is over
-        self._left = ""  # the boot that the drain hook ends
+        self._left = ""  # the boot that the drain hook or the BMC ends
         self.reading: TimedEvidence | None = None  # the last evidence, unless outdated by an action
 
     def tell(self, phase: Phase, *steps: str, seconds: float | None = None, why: str = "") -> None:
@@ -193,20 +199,69 @@ class NodeSession:
         return self.executor.act(self.host, action)
 
     def order_reboot(self, evidence: Evidence) -> str:
-        """Let the drain hook reboot the node if it can; why it did not, or empty."""
+        """Let the BMC switch the node off and on if these are the terms, else let the drain hook
+        reboot it if it can; why that was not begun, or empty. Raises LostError and JournalError."""
         host = evidence[HostInfo].data
+        boot_id = (host and host.boot_id) or ""
         self._left = ""
-        if not (self.hook and REBOOT in (self.hook.offers or ()) and host and host.boot_id):
+        if self.terms.power_cycle:
+            self._left = boot_id
+            return self.cycle_power(boot_id)
+        if boot_id:
+            self._asked(boot_id, ASKED_REBOOT)
+        if not (self.hook and REBOOT in (self.hook.offers or ()) and boot_id):
             return ""
-        self._left = host.boot_id
+        self._left = boot_id
         return self.hook.reboot()
 
+    def cycle_power(self, boot_id: str) -> str:
+        """Switch the node off and on by its BMC; why nothing was asked of the BMC, or empty. Raises
+        LostError if it was and does not end with the power on, and JournalError."""
+        if self.power is None or not boot_id:
+            return "the inventory names no BMC for it" if boot_id else "it does not name its boot"
+        self.tell(Phase.SWITCHING)
+        requests: list[str] = []
+
+        def asked(what: str) -> None:
+            requests.append(what)
+            self._asked(boot_id, what)
+
+        try:
+            self.power.cycle(asked)
+        except UserError as error:
+            if not requests:
+                return f"not switched off: {error}"
+            raise LostError(f"switching it off and on: {error}{self.power_text()}") from error
+        return ""
+
+    def switch_on(self, boot_id: str) -> bool:
+        """Whether its BMC says that the node is off, and nodevet switched it on. Raises UserError
+        and JournalError."""
+        return self.power is not None and self.power.switch_on_if_off(
+            lambda what: self._asked(boot_id, what)
+        )
+
+    def power_text(self) -> str:
+        """`; its BMC says that the power is on`; empty if the inventory names no BMC."""
+        return f"; {self.power.text()}" if self.power else ""
+
+    def _asked(self, boot_id: str, what: str) -> None:
+        """Write down what the node or its BMC is asked for next. Raises JournalError."""
+        machine = self.planned.machine_id
+        self.journal.write(
+            HostBegin(host=self.host, machine_id=machine, boot_id=boot_id, asked=what)
+        )
+
     def reboot(self) -> str:
-        """Reboot the node, unless the drain hook has ordered that; its new boot id. Raises
+        """Reboot the node, unless something else was ordered to do so; its new boot id. Raises
         WorkError."""
         self.reading = None
-        seconds = self.terms.reboot_seconds
-        return self.executor.reboot(self.host, seconds=seconds, left=self._left)
+        return self.await_boot(self._left, self.terms.reboot_seconds)
+
+    def await_boot(self, left: str, seconds: float) -> str:
+        """Wait for another boot than `left`, or reboot the node without it; returns the new boot
+        id. Raises WorkError."""
+        return self.executor.reboot(self.host, seconds=seconds, left=left)
 
     def draining(self, evidence: Evidence) -> None:
         """Tell that the drain hook is run now, and write that down. Raises JournalError."""

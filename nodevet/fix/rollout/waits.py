@@ -5,6 +5,7 @@ from nodevet.evidence.host import HostInfo
 from nodevet.evidence.processes import Processes, service_of
 from nodevet.fix.journal.journal import StepState
 from nodevet.fix.model import Step
+from nodevet.fix.rollout.ledger import leaves_nothing
 from nodevet.resource import kind_of, restarts
 
 
@@ -15,6 +16,8 @@ def pending_until(step: Step, record: StepState, evidence: Evidence) -> str:
     `record`: of the step before it was reverted now. `evidence` was read after that. A setting that
     it does not show counts as not in force.
     """
+    if leaves_nothing(step):
+        return ""
     modes = [kind_of(resource).is_pending(resource, evidence) for resource in step.resources]
     if step.effective != "now" and any(is_pending is not None for is_pending in modes):
         return f"a {step.effective}" if any(modes) else ""

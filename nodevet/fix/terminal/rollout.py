@@ -84,6 +84,25 @@ def rollout_options(*, planned: bool) -> Callable[[Any], Any]:
             "risk reboot, and --drain-hook.",
         ),
         flag("--verify-reboot", "Reboot and verify only the canary."),
+        flag(
+            "--power-cycle",
+            "Reboot each changed node by its BMC: shut it down, switch it off and on, and verify. "
+            "The inventory must name the BMC of each host. Needs what --reboot needs.",
+        ),
+        option(
+            "--max-power-cycles",
+            4,
+            "Nodes that --power-cycle switches off and on at a time; of each `power_group` of the "
+            "inventory one at a time.",
+            type=click.IntRange(1),
+            metavar="N",
+        ),
+        option(
+            "--power-off-timeout",
+            "5m",
+            "With --power-cycle: wait this long for a node to shut down, then switch it off.",
+            type=Duration(1),
+        ),
         option(
             "--reboot-timeout",
             "15m",

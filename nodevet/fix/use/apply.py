@@ -22,11 +22,13 @@ from nodevet.fix.rollout import preconditions
 from nodevet.fix.rollout.apply import ApplyOrder, Stop, unproven_canaries
 from nodevet.fix.rollout.apply import apply as roll_out
 from nodevet.fix.rollout.compare import StepContext
+from nodevet.fix.rollout.power import Powers
 from nodevet.fix.settings import Carried, option
 from nodevet.fix.use import confirmed
 from nodevet.fix.use.approved import approved, closing
 from nodevet.fix.use.confirmed import Confirmation
 from nodevet.fix.use.fix_run import chosen, keep, read_plan, resumable, same_plan, terms_of
+from nodevet.fix.use.power import powers_of
 from nodevet.fix.use.rollout import carried_out
 from nodevet.fixing.result import NAMED, ONLY, Approval, Result, hosts_given
 from nodevet.fleet.controller import ssh_executor
@@ -120,6 +122,8 @@ def apply(
         if not resumed:
             raise UserError("\n".join(["the plan may not be applied:", *approvals]))
         approvals = ()  # what was begun is still looked at; `closed` is asked of anything else
+    unfinished = set(todo) - finished_hosts(plan, records).keys() if records else todo
+    powers = powers_of(reach.hosts, carried.rollout, sorted(unfinished))
     batch = carried.rollout.batch
     if not resumed:
         space.check_space(run.path, plan, batch)
@@ -139,6 +143,7 @@ def apply(
             named,
             confirmation,
             note_listener,
+            powers,
         )
     return keep(run, result, "result")
 
@@ -217,6 +222,7 @@ def _carry_out(
     named: Sequence[str],
     confirmation: Confirmation | None,
     listener: FixListener,
+    powers: Powers,
 ) -> Result:
     run, plan, rollout = application.run, application.plan, carried.rollout
     earlier = same_plan(run, application.text, state(journal.records)) if journal.records else None
@@ -251,6 +257,7 @@ def _carry_out(
         verify_reboot=rollout.verify_reboot,
         closed=closed,
         keep=run.keep_evidence,
+        powers=powers,
     )
     every = fleet_options(**reach.options, context=context, fixes=True)
     reaching = fixed_alone(every, context, {step.fix for step in plan.steps})

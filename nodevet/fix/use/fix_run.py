@@ -126,7 +126,8 @@ def terms_of(run: RunFolder, rollout: Rollout, plan: Plan) -> SessionTerms:
     return SessionTerms(
         who=f"{user()}@{socket.gethostname()}, run {run.path.resolve().name}, pid {os.getpid()}",
         settle=rollout.settle,
-        reboot=rollout.reboot,
+        reboot=rollout.reboots_each,
+        power_cycle=rollout.power_cycle,
         reboot_seconds=rollout.reboot_timeout,
         boot_settle=rollout.boot_settle,
         drain_hook=rollout.drain_hook,

@@ -76,7 +76,7 @@ def rules_of(
 ) -> Rules:
     """What a plan may contain; `runs`: folder of earlier runs; `store`: knows which hosts began to
     fail at once. Raises UserError."""
-    rollout_of(1, request.rollout)
+    reboots = rollout_of(1, request.rollout).reboots_each
     rules = Rules(
         id=secrets.token_hex(4),
         author=author(request.author),
@@ -89,6 +89,7 @@ def rules_of(
         rollout=lambda nodes: rollout_of(nodes, request.rollout),
     )
     options = _options(context, rules, now=request.now, restart=request.restart)
+    options |= {"reboot"} if reboots else set()
     suspected = () if request.force else _suspected_checks(rules, context, store, listener)
     return msgspec.structs.replace(rules, options=options, suspected=suspected)
 

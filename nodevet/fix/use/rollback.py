@@ -27,6 +27,7 @@ from nodevet.fix.rollout.session import NodeSession
 from nodevet.fix.settings import Rollout, missing_hook
 from nodevet.fix.use.approved import closed_rollback, rollback_approved
 from nodevet.fix.use.fix_run import chosen, keep, resumable, same_plan, terms_of
+from nodevet.fix.use.power import powers_of
 from nodevet.fix.use.rollout import of_rollback
 from nodevet.fixing.result import HostResult, Result
 from nodevet.fleet.controller import ssh_executor
@@ -71,6 +72,7 @@ def rollback(
         _require_hook(
             [step for host in todo for step in steps_to_revert(plan.of(host), run_state)], care
         )
+        powers = powers_of(reach.hosts, care, todo)
         require_approvals = partial(
             rollback_approved,
             run,
@@ -109,7 +111,14 @@ def rollback(
                 )
                 evidence = partial(run.keep_evidence, host)
                 session = NodeSession(
-                    host, worker, journal, terms, evidence, task.planned, note_listener.on_event
+                    host,
+                    worker,
+                    journal,
+                    terms,
+                    evidence,
+                    task.planned,
+                    note_listener.on_event,
+                    powers.get(host),
                 )
                 return NodeRollback(task, session).run()
 

@@ -68,7 +68,7 @@ def carried_out(
 
 def _require_canary(rollout: Rollout) -> None:
     """Raises UserError if only the canary would be rebooted, and there is none."""
-    if rollout.verify_reboot and not rollout.reboot and rollout.canary == 0:
+    if rollout.verify_reboot and not rollout.reboots_each and rollout.canary == 0:
         raise UserError(
             "--verify-reboot reboots the canary, and --canary is 0: no node would be rebooted; "
             "give --canary 1, or --reboot for all"
@@ -82,7 +82,7 @@ def of_rollback(
     previous = _earlier_rollout(records)
     rollout = previous[0] if previous else plan.rollout
     return msgspec.structs.replace(
-        rollout, **{**overrides, "reboot": False, "verify_reboot": False}
+        rollout, **{**overrides, "reboot": False, "verify_reboot": False, "power_cycle": False}
     )
 
 

@@ -52,11 +52,15 @@ def pcie_gen(healthy: Healthy, want: PcieGen) -> Patch:
     return Patch(healthy.present(files), {f"gpu.{gpu}.pcie_generation": str(generation)}, gpu=gpu)
 
 
-def gpu_lost(healthy: Healthy, want: OneGpu) -> Patch:
+class LostGpu(OneGpu):
+    cleared_by: Literal["reboot", "power", "nothing"] = "nothing"
+
+
+def gpu_lost(healthy: Healthy, want: LostGpu) -> Patch:
     """A GPU has fallen off the bus: NVML_ERROR_GPU_IS_LOST, its config space reads all ones.
 
-    `gpu`. The driver stays bound, its device node stays, and the kernel's records of it (ids, AER
-    counters) stay readable. For the kernel log add xid-79.
+    `gpu`; `cleared_by`, nothing. The driver stays bound, its device node stays, and the kernel's
+    records of it (ids, AER counters) stay readable. For the kernel log add xid-79.
     """
     gpu = healthy.gpu(want.gpu)
     place = healthy.place(gpu)
@@ -66,7 +70,11 @@ def gpu_lost(healthy: Healthy, want: OneGpu) -> Patch:
         f"{place}/current_link_speed": "Unknown\n",
         f"{place}/current_link_width": "63\n",
     }
-    return Patch(healthy.present(files), {f"gpu.{gpu}.lost": "1"}, gpu=gpu)
+    lost = healthy.present(files)
+    was = {path: healthy.files[path] for path in lost}
+    node = {} if want.cleared_by == "nothing" else {"restored": {want.cleared_by: was}}
+    state = {f"gpu.{gpu}.lost": "1", f"gpu.{gpu}.cleared_by": want.cleared_by}
+    return Patch(lost, state, node=node, gpu=gpu)
 
 
 def gpu_missing(healthy: Healthy, want: OneGpu) -> Patch:

@@ -32,9 +32,10 @@ class SomeGpus(FaultParams):
 
 
 class ClearedGpu(OneGpu):
-    """`cleared_by`: a reset ends the fault, or only a reboot, or only power off and on."""
+    """`cleared_by`: a reset ends the fault, or only a reboot, or only power off and on, or
+    nothing does."""
 
-    cleared_by: Literal["reset", "reboot", "power"] = "reset"
+    cleared_by: Literal["reset", "reboot", "power", "nothing"] = "reset"
 
     def until_cleared(self, patch: Patch) -> Patch:
         """The patch of the GPU, which also says what ends it."""

@@ -70,6 +70,7 @@ class RunningNode:
     made: Listing | None = None  # its disk at the end of its first boot
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
     busy: asyncio.Lock = field(default_factory=asyncio.Lock)  # one change or reboot at a time
+    _is_cold: bool = False  # it was off before this boot
     _power: asyncio.Event = field(default_factory=asyncio.Event)  # it is to be switched on
     _history: list[BootRecord] = field(default_factory=list)  # its boots so far
     _nspawn: Process | None = None
@@ -134,9 +135,18 @@ class RunningNode:
                 self._history[-1] = altered(self._history[-1], shut_down=in_order)
             await self._say(BOOTS)
             await self._end()
+            self._is_cold = False
             if code != boot.REBOOT:
                 await self._say(off, why)
+                self._is_cold = not self._power.is_set()  # else it is a reset
                 await self._power.wait()
+            self._restore_files()
+
+    def _restore_files(self) -> None:
+        """What a fault did to files is over if this boot ends it."""
+        ended = ("reboot", "power") if self._is_cold else ("reboot",)
+        for files in map(self.node.restored.get, ended):
+            self.node = altered(self.node, files={**self.node.files, **(files or {})})
 
     async def _run(self, ending: "asyncio.Task[int]") -> int:
         """Until the node ends; what systemd-nspawn ended with. Raises NodeError."""
@@ -227,7 +237,7 @@ class RunningNode:
             place.unlink(missing_ok=True)
         else:
             text = place.read_text(encoding="utf-8") if self.boots > 1 else self.node.state
-            replace(place, rebooted(text))
+            replace(place, rebooted(text, powered=self._is_cold))
         for process in (self.shared / "nvml.state.processes").glob("*"):
             process.unlink()
 

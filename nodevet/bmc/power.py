@@ -1,0 +1,249 @@
+"""Switch a node off and on by its BMC: asked once, then read until the BMC says that it is so.
+
+A BMC accepts a request before it has done it. Some say Off as soon as they accepted it and drop an
+On that comes then; others refuse On for a minute after Off. So the node must be Off in two looks,
+and On is asked again if a fresh look still says Off. No request is repeated without such a look.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from nodevet.base.durations import elapsed
+from nodevet.bmc import ipmi, redfish
+from nodevet.bmc.errors import BmcError, RefusedLoginError, RefusedRequestError
+from nodevet.bmc.fields import RecordFields, text
+from nodevet.bmc.https import Document, Redfish
+from nodevet.bmc.ipmi import Ipmi, facts
+from nodevet.model import Bmc
+
+ON, OFF = "on", "off"
+SOFT, HARD = "soft off", "off"
+RESET = "#ComputerSystem.Reset"
+DRY = "ok"  # of a leak detector
+NO_LEAK = ("", "ok", "state deasserted", "deasserted")  # of an IPMI sensor
+RESETS: Mapping[str, tuple[str, ...]] = {
+    SOFT: ("GracefulShutdown",),
+    HARD: ("ForceOff",),
+    ON: ("On", "ForceOn"),
+}
+"""The values of ResetType (DSP0268), the preferred one first. Not PushPowerButton: a second push
+switches off again."""
+Asked = Callable[[str], None]
+"""Called with `soft off`, `off` or `on` before the BMC is asked for it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PowerTimes:
+    """In seconds."""
+
+    soft: float = 300.0  # for the operating system to shut down
+    off: float = 120.0  # for the power to go off
+    rest: float = 10.0  # between Off and On
+    on: float = 300.0  # for the power to come on
+    again: float = 30.0  # before On is asked again
+    look: float = 5.0  # between two looks
+    answer: float = 60.0  # for one answer
+
+
+class Switch(Protocol):
+    """The power of one node. Each call is a session of its own and raises BmcError."""
+
+    def allows(self) -> frozenset[str]:
+        """What may be asked: `soft off`, `off`, `on`."""
+
+    def power(self) -> str:
+        """The power state, in lower case: `on`, `off`, `poweringoff` and so on."""
+
+    def ask(self, what: str) -> None:
+        """Ask for this, once."""
+
+    def leaks(self) -> list[RecordFields]:
+        """The leak detectors."""
+
+
+@dataclass(frozen=True)
+class IpmiSwitch:
+    bmc: Bmc
+    password: str = field(repr=False)
+    seconds: float
+
+    def _service(self) -> Ipmi:
+        return Ipmi(self.bmc, self.password, time.monotonic() + self.seconds)
+
+    def allows(self) -> frozenset[str]:
+        return frozenset(RESETS)
+
+    def power(self) -> str:
+        return _state(facts(self._service().run("chassis", "status")).get("System Power"))
+
+    def ask(self, what: str) -> None:
+        self._service().order("chassis", "power", what.removesuffix(" off"))
+
+    def leaks(self) -> list[RecordFields]:
+        found = ipmi.leak_detectors(self._service())
+        return [part for part in found if (part["state"] or "").lower() not in NO_LEAK]
+
+
+@dataclass(frozen=True)
+class RedfishSwitch:
+    bmc: Bmc
+    password: str = field(repr=False)
+    seconds: float
+
+    def _service(self) -> Redfish:
+        return Redfish(self.bmc, self.password, time.monotonic() + self.seconds)
+
+    def allows(self) -> frozenset[str]:
+        with self._service() as service:
+            allowed = _allowed(service, _reset(redfish.the_system(service)))
+        return frozenset(what for what, types in RESETS.items() if allowed.intersection(types))
+
+    def power(self) -> str:
+        with self._service() as service:
+            return _state(redfish.the_system(service).get("PowerState"))
+
+    def ask(self, what: str) -> None:
+        with self._service() as service:
+            reset = _reset(redfish.the_system(service))
+            allowed = _allowed(service, reset)
+            kind = next((kind for kind in RESETS[what] if kind in allowed), None)
+            if kind is None:
+                raise BmcError(f"it does not allow {' or '.join(RESETS[what])}")
+            service.post(str(reset.get("target")), {"ResetType": kind})
+
+    def leaks(self) -> list[RecordFields]:
+        with self._service() as service:
+            found = redfish.leak_detectors(service)
+        return [part for part in found if part["health"] != DRY]
+
+
+def switch_of(bmc: Bmc, password: str, times: PowerTimes) -> Switch:
+    """The switch of a node."""
+    kind = IpmiSwitch if bmc.kind == "ipmi" else RedfishSwitch
+    return kind(bmc, password, times.answer)
+
+
+def _state(value: Any) -> str:
+    state = text(value, lower=True)
+    if state is None:
+        raise BmcError("it does not say whether the power is on")
+    return state
+
+
+def _reset(system: Document) -> Document:
+    actions = system.get("Actions")
+    reset = actions.get(RESET) if isinstance(actions, dict) else None
+    if not isinstance(reset, dict):
+        raise BmcError("its system has no reset action")
+    return reset
+
+
+def _allowed(service: Redfish, reset: Document) -> frozenset[str]:
+    """The values of ResetType that the BMC lists with the action, or in its ActionInfo."""
+    values = reset.get("ResetType@Redfish.AllowableValues")
+    info = reset.get("@Redfish.ActionInfo")
+    if not isinstance(values, list) and isinstance(info, str):
+        parameters = service.get(info).get("Parameters")
+        values = [
+            value
+            for one in (parameters if isinstance(parameters, list) else ())
+            if isinstance(one, dict) and one.get("Name") == "ResetType"
+            for value in one.get("AllowableValues") or ()
+        ]
+    if not isinstance(values, list) or not values:
+        raise BmcError("it does not say which resets it allows")
+    return frozenset(value for value in values if isinstance(value, str))
+
+
+def refusal(switch: Switch) -> str:
+    """Why the node may not be switched off and on; empty if it may. Raises BmcError, also if a
+    leak detector cannot be read."""
+    allowed = switch.allows()
+    if missing := [what for what in (HARD, ON) if what not in allowed]:
+        return f"it does not allow {' and '.join(' or '.join(RESETS[what]) for what in missing)}"
+    leaks = [f"{part['name']}: {part['health'] or part['state'] or '?'}" for part in switch.leaks()]
+    return f"it does not say that nothing leaks: {', '.join(leaks)}" if leaks else ""
+
+
+def cycle(switch: Switch, asked: Asked, times: PowerTimes) -> None:
+    """Switch a node off and on: the operating system first, then hard. Raises BmcError, and what
+    `asked` raises; after `off` was asked, the node may be off then."""
+    if switch.power() != OFF:
+        _switch_off(switch, asked, times)
+    time.sleep(times.rest)
+    switch_on(switch, asked, times)
+
+
+def _switch_off(switch: Switch, asked: Asked, times: PowerTimes) -> None:
+    if SOFT in switch.allows():
+        asked(SOFT)
+        refused = isinstance(_ask(switch, SOFT), RefusedRequestError)
+        if _is_off(switch, 0 if refused else times.soft, times.look):
+            return
+    asked(HARD)
+    error = _ask(switch, HARD)
+    if not _is_off(switch, times.off, times.look):
+        reason = f" ({error})" if error else ""
+        raise BmcError(f"it does not say Off {elapsed(times.off)} after it was asked{reason}")
+
+
+def _is_off(switch: Switch, seconds: float, pause: float) -> bool:
+    """Whether the BMC says Off in two looks in a row, the first within this time. An error of the
+    request counts for nothing: the BMC may have done it."""
+    end = time.monotonic() + seconds
+    looks = 0
+    while looks < 2:
+        time.sleep(pause)
+        looks = looks + 1 if _look(switch) == OFF else 0
+        if not looks and time.monotonic() >= end:
+            return False
+    return True
+
+
+def switch_on(switch: Switch, asked: Asked, times: PowerTimes) -> None:
+    """Switch on a node that is off. Raises BmcError. Should `asked` raise, the node is switched on
+    all the same: it was on before."""
+    try:
+        asked(ON)
+    finally:
+        _until_on(switch, times)
+
+
+def _until_on(switch: Switch, times: PowerTimes) -> None:
+    end = time.monotonic() + times.on
+    state: str | BmcError = OFF
+    error: BmcError | None = None
+    ask_at = 0.0
+    while state != ON:
+        if state == OFF and time.monotonic() >= ask_at:
+            error = _ask(switch, ON)
+            ask_at = time.monotonic() + times.again
+        time.sleep(times.look)
+        state = _look(switch)
+        if state != ON and time.monotonic() >= end:
+            reason = f" ({error})" if error else ""
+            raise BmcError(f"it does not say On {elapsed(times.on)} after it was asked{reason}")
+
+
+def _look(switch: Switch) -> str | BmcError:
+    """The power state, or why it is not known now. Raises RefusedLoginError."""
+    try:
+        return switch.power()
+    except RefusedLoginError:
+        raise
+    except BmcError as error:
+        return error
+
+
+def _ask(switch: Switch, what: str) -> BmcError | None:
+    """Why the request failed, which a later look settles; None if the BMC accepted it. Raises
+    RefusedLoginError."""
+    try:
+        switch.ask(what)
+    except RefusedLoginError:
+        raise
+    except BmcError as error:
+        return error
+    return None

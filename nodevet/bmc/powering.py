@@ -1,0 +1,96 @@
+"""The power of the hosts of one run: `powering` of a feature, for nodevet.fix.use.power."""
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import cache, cached_property
+
+from nodevet.base.errors import UserError
+from nodevet.base.printable import brief
+from nodevet.bmc import power
+from nodevet.bmc.errors import BmcError
+from nodevet.bmc.power import PowerTimes, Switch
+from nodevet.bmc.secrets import Secrets, read_secrets, secret_of
+from nodevet.fixing.result import POWER_SAID
+from nodevet.model import Bmc, Host
+
+
+@dataclass(frozen=True)
+class Turns:
+    """How many nodes may be switched at once: `most` of the run, and one of each power group."""
+
+    most: threading.Semaphore
+    groups: Mapping[str, threading.Lock]
+
+    @contextmanager
+    def turn(self, group: str | None) -> Iterator[None]:
+        """Wait until a node of this group may be switched."""
+        with ExitStack() as held:
+            if group:
+                held.enter_context(self.groups[group])
+            held.enter_context(self.most)
+            yield
+
+
+@dataclass(frozen=True)
+class BmcPower:
+    """The power of one node. Its methods raise UserError."""
+
+    bmc: Bmc
+    secrets: Callable[[], Secrets]
+    turns: Turns
+    times: PowerTimes
+
+    @cached_property
+    def _switch(self) -> Switch:
+        return power.switch_of(self.bmc, secret_of(self.bmc, self.secrets()), self.times)
+
+    def ready(self) -> None:
+        """Read the password. Raises UserError if that is not possible."""
+        with self._named():
+            secret_of(self.bmc, self.secrets())
+
+    def text(self) -> str:
+        """What the BMC says of the power, or why it is not known."""
+        try:
+            return f"{POWER_SAID} {brief(self._switch.power(), 40)}"
+        except BmcError as error:
+            return brief(f"its power is not known: BMC {self.bmc.address}: {error}", 300)
+
+    def cycle(self, asked: Callable[[str], None]) -> None:
+        """Switch the node off and on, when it is its turn. `asked` is called before each request;
+        an error before the first call means that nothing was done."""
+        with self.turns.turn(self.bmc.power_group), self._named():
+            if why := power.refusal(self._switch):
+                raise BmcError(why)
+            power.cycle(self._switch, asked, self.times)
+
+    def switch_on_if_off(self, asked: Callable[[str], None]) -> bool:
+        """Whether the BMC said Off in two looks, and the node was switched on."""
+        with self.turns.turn(self.bmc.power_group), self._named():
+            for _ in range(2):
+                if self._switch.power() != power.OFF:
+                    return False
+                time.sleep(self.times.look)
+            power.switch_on(self._switch, asked, self.times)
+            return True
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
+        except BmcError as error:
+            raise UserError(f"BMC {self.bmc.address}: {error}") from error
+
+
+def powers(hosts: Iterable[Host], most: int, shutdown_s: float) -> Mapping[str, BmcPower]:
+    """The power of each host that has a BMC and is not this machine. `most`: nodes that may be
+    switched off and on at once. `shutdown_s`: to shut down, before the power goes off."""
+    bmcs = {host.name: host.bmc for host in hosts if host.bmc is not None and not host.local}
+    groups = {bmc.power_group: threading.Lock() for bmc in bmcs.values() if bmc.power_group}
+    turns = Turns(threading.Semaphore(max(1, most)), groups)
+    secrets = cache(lambda: read_secrets(bmcs.values()))  # each source is read once, if at all
+    times = PowerTimes(soft=shutdown_s)
+    return {name: BmcPower(bmc, secrets, turns, times) for name, bmc in bmcs.items()}

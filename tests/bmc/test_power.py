@@ -1,0 +1,339 @@
+"""Power by real BMC software: what is asked, in which order, and what ends it."""
+
+import subprocess
+import threading
+from dataclasses import replace as with_times
+
+import pytest
+from bmcs import PASSWORD, SYSTEM, certificate, hook, link, members, secret_file
+from msgspec.structs import replace
+
+from nodevet.base.errors import UserError
+from nodevet.bmc.errors import BmcError
+from nodevet.bmc.power import PowerTimes, cycle, refusal, switch_of
+from nodevet.bmc.powering import BmcPower, powers
+from nodevet.bmc.secrets import read_secrets
+from nodevet.model import Host
+
+TIMES = PowerTimes(soft=20, off=20, rest=0.1, on=60, again=2, look=0.2, answer=30)
+RESET = f"{SYSTEM}/Actions/ComputerSystem.Reset"
+CHASSIS = "/redfish/v1/Chassis"
+THERMAL = f"{CHASSIS}/1/ThermalSubsystem"
+LEAKS = f"{THERMAL}/LeakDetection"
+LOGGED = """#!/bin/sh
+cd {0}
+case "$2 $3" in
+"get power") echo "power:$(cat power)"; exit ;;
+"get boot") echo boot:default; exit ;;
+esac
+echo "$3 $4" >> asked
+{1}
+"""
+OBEYS = """case "$3 $4" in
+"power 1") echo 1 > power ;;
+*) echo 0 > power ;;
+esac"""
+HANGS = 'test "$3 $4" = "shutdown 1" || ' + OBEYS.replace("\n", " ")
+STAYS_ON = "exit 0"
+DROPS_ONE = f'if [ "$3 $4" = "power 1" ] && mkdir dropped 2>/dev/null; then exit; fi\n{OBEYS}'
+
+
+def late(request, value):
+    """The power changes 3 s after this request."""
+    others = f'test "$3 $4" = "{request}" || {{ {OBEYS}\nexit; }}'
+    return f"{others}\n(sleep 3; echo {value} > power) >&- 2>&- &"
+
+
+GOES_LATE, COMES_LATE = late("power 0", 0), late("power 1", 1)
+
+
+@pytest.fixture(params=["redfish", "ipmi"])
+def bmc(request):
+    """A running BMC of either kind, whose node obeys."""
+    simulated = request.getfixturevalue(request.param)
+    behave(simulated)
+    yield simulated
+    hook(simulated.folder, "", "")
+
+
+def behave(simulated, how=OBEYS, power="1"):
+    """The node's power from now on."""
+    folder = simulated.folder
+    (folder / "power").write_text(f"{power}\n")
+    (folder / "asked").write_text("")
+    subprocess.run(["rm", "-rf", str(folder / "dropped")], check=True)
+    partial = folder / "hook.new"
+    partial.write_text(LOGGED.format(folder, how))
+    partial.chmod(0o755)
+    partial.replace(folder / "hook")
+
+
+def asked_of(simulated):
+    return (simulated.folder / "asked").read_text().splitlines()
+
+
+def is_on(simulated):
+    return (simulated.folder / "power").read_text() == "1\n"
+
+
+def switch(bmc, **changes):
+    bmc = replace(bmc, **changes)
+    return switch_of(bmc, read_secrets([bmc])[bmc.password], TIMES)
+
+
+def cycled(simulated, times=TIMES):
+    """What was journaled."""
+    requests = []
+    cycle(switch(simulated.bmc), requests.append, times)
+    return requests
+
+
+def off_of(simulated):
+    """How the hook sees a request to shut down: sushy's emulator has only power."""
+    return "shutdown 1" if simulated.bmc.kind == "ipmi" else "power 0"
+
+
+def test_shuts_down_and_switches_on(bmc):
+    assert cycled(bmc) == ["soft off", "on"]
+    assert asked_of(bmc) == [off_of(bmc), "power 1"]
+    assert is_on(bmc)
+
+
+def test_switches_on_a_node_that_is_off(bmc):
+    behave(bmc, power="0")
+    assert cycled(bmc) == ["on"]
+    assert asked_of(bmc) == ["power 1"]
+
+
+def test_switches_hard_off_what_does_not_shut_down(ipmi):
+    behave(ipmi, HANGS)
+    assert cycled(ipmi, with_times(TIMES, soft=1)) == ["soft off", "off", "on"]
+    assert asked_of(ipmi) == ["shutdown 1", "power 0", "power 1"]
+
+
+def test_goes_hard_off_at_once_if_no_shutdown_is_allowed(redfish):
+    behave(redfish)
+    resets = {"target": RESET, "ResetType@Redfish.AllowableValues": ["ForceOff", "ForceOn"]}
+    redfish.say({SYSTEM: {"Actions": {"#ComputerSystem.Reset": resets}}})
+    assert cycled(redfish) == ["off", "on"]
+    assert asked_of(redfish) == ["power 0", "power 1"]
+
+
+def test_reads_what_is_allowed_from_action_info(redfish):
+    info = f"{SYSTEM}/ResetActionInfo"
+    parameters = [{"Name": "ResetType", "AllowableValues": ["ForceOff", "On"]}]
+    resets = {"target": RESET, "@Redfish.ActionInfo": info}
+    actions = {"Actions": {"#ComputerSystem.Reset": resets}}
+    redfish.say({SYSTEM: actions, info: {"Parameters": parameters}})
+    assert switch(redfish.bmc).allows() == {"off", "on"}
+    redfish.say({SYSTEM: actions, info: {"Parameters": []}})
+    with pytest.raises(BmcError, match="does not say which resets it allows"):
+        switch(redfish.bmc).allows()
+
+
+def test_off_that_never_comes(bmc):
+    behave(bmc, STAYS_ON)
+    requests = []
+    with pytest.raises(BmcError, match="does not say Off 1 s after it was asked"):
+        cycle(switch(bmc.bmc), requests.append, with_times(TIMES, soft=1, off=1))
+    assert requests == ["soft off", "off"]
+    assert len(asked_of(bmc)) == 2  # each once
+
+
+def test_on_that_comes_late_is_waited_for(bmc):
+    behave(bmc, COMES_LATE, power="0")
+    cycled(bmc, with_times(TIMES, again=30))
+    assert asked_of(bmc) == ["power 1"]
+    assert is_on(bmc)
+
+
+def test_on_that_is_dropped_is_asked_again(bmc):
+    behave(bmc, DROPS_ONE)
+    cycled(bmc)
+    assert asked_of(bmc)[1:] == ["power 1", "power 1"]
+    assert is_on(bmc)
+
+
+def test_on_that_never_comes(bmc):
+    behave(bmc, STAYS_ON, power="0")
+    with pytest.raises(BmcError, match="does not say On 1 s after it was asked"):
+        cycled(bmc, with_times(TIMES, on=1))
+
+
+def test_on_that_is_refused_at_first(redfish):
+    """As iDRAC10 does for a minute after Off."""
+    behave(redfish, power="0")
+    redfish.breaks("once 409", RESET)
+    cycled(redfish)
+    assert asked_of(redfish) == ["power 1"]
+
+
+def test_a_refused_shutdown_is_followed_by_off_at_once(redfish):
+    behave(redfish)
+    redfish.breaks("once 400", RESET)
+    assert cycled(redfish, with_times(TIMES, soft=1000)) == ["soft off", "off", "on"]
+
+
+def test_one_answer_is_not_enough_to_be_off(redfish):
+    """A BMC may say Off as soon as it accepted the request, while the node still shuts down."""
+    found = redfish.folder / "found"
+    behave(redfish, f"cat power >> {found}\n{GOES_LATE}")
+    redfish.say()
+    redfish.breaks("off once", SYSTEM)
+    assert cycled(redfish) == ["soft off", "on"]
+    assert asked_of(redfish) == ["power 0", "power 1"]
+    assert found.read_text() == "1\n0\n"  # the power, as each was asked
+
+
+def test_a_slow_bmc_is_asked_once(redfish):
+    behave(redfish)
+    redfish.breaks("slow 3", RESET)
+    slow = replace(redfish.bmc)
+    impatient = switch_of(slow, read_secrets([slow])[slow.password], with_times(TIMES, answer=2))
+    requests = []
+    cycle(impatient, requests.append, TIMES)
+    assert requests == ["soft off", "on"]
+    assert asked_of(redfish)[0] == "power 0"
+    assert is_on(redfish)
+
+
+def test_an_order_over_ipmi_is_sent_once(ipmi):
+    """ipmi_sim has one thread: a packet that is sent again would be done again."""
+    behave(ipmi, f"sleep 4\n{OBEYS}", power="0")
+    switch(ipmi.bmc).ask("on")
+    assert asked_of(ipmi) == ["power 1"]
+
+
+def test_a_wrong_password_asks_for_nothing(bmc, tmp_path):
+    wrong = replace(bmc.bmc, password=secret_file(tmp_path, "wrong"))
+    requests = []
+    with pytest.raises(BmcError, match=r"refuses the (session|user)"):
+        cycle(switch_of(wrong, "wrong", TIMES), requests.append, TIMES)
+    assert requests == [] == asked_of(bmc)
+
+
+def test_another_certificate_asks_for_nothing(redfish, tmp_path):
+    behave(redfish)
+    other = switch(redfish.bmc, ca=str(certificate(tmp_path, "other")))
+    requests = []
+    with pytest.raises(BmcError, match="certificate is not trusted"):
+        cycle(other, requests.append, TIMES)
+    assert requests == [] == asked_of(redfish)
+
+
+def test_a_redirect_gets_no_password(redfish):
+    behave(redfish)
+    redfish.breaks("redirect https://127.0.0.1:1/", RESET)
+    with pytest.raises(BmcError, match="HTTP 307"):
+        switch(redfish.bmc).ask("on")
+
+
+def test_a_target_elsewhere_is_refused(redfish):
+    behave(redfish)
+    resets = {"target": "https://evil/reset", "ResetType@Redfish.AllowableValues": ["On"]}
+    redfish.say({SYSTEM: {"Actions": {"#ComputerSystem.Reset": resets}}})
+    with pytest.raises(BmcError, match="not a path of Redfish"):
+        switch(redfish.bmc).ask("on")
+
+
+def test_the_password_is_never_shown(redfish, ipmi):
+    for simulated in (redfish, ipmi):
+        assert PASSWORD not in repr(switch(simulated.bmc))
+
+
+def leaking(*detectors, **broken):
+    """A chassis with leak detectors."""
+    paths = [f"{LEAKS}/Detectors/{number}" for number in range(len(detectors))]
+    return {
+        CHASSIS: members(f"{CHASSIS}/1"),
+        f"{CHASSIS}/1": {"Id": "1", "ThermalSubsystem": link(THERMAL)},
+        THERMAL: {"LeakDetection": link(LEAKS)},
+        LEAKS: {"LeakDetectors": link(f"{LEAKS}/Detectors")},
+        f"{LEAKS}/Detectors": members(*paths),
+        **dict(zip(paths, detectors, strict=True)),
+        **broken,
+    }
+
+
+@pytest.mark.parametrize(
+    ("detectors", "why"),
+    [
+        ([{"Name": "Tray", "DetectorState": "OK"}], ""),
+        (
+            [
+                {"Name": "Tray", "DetectorState": "OK"},
+                {"Name": "Hose", "DetectorState": "Critical"},
+            ],
+            "it does not say that nothing leaks: Hose: critical",
+        ),
+        (
+            [{"Name": "Tray", "DetectorState": None, "Status": {"State": "Enabled"}}],
+            "it does not say that nothing leaks: Tray: Enabled",
+        ),
+        ([{"Name": "Tray", "Status": {"State": "Absent"}}], ""),
+    ],
+)
+def test_never_where_a_leak_is_reported(redfish, detectors, why):
+    redfish.say(leaking(*detectors))
+    assert refusal(switch(redfish.bmc)) == why
+
+
+def test_leak_detectors_that_cannot_be_read_refuse(redfish):
+    resources = leaking({"Name": "Tray", "DetectorState": "OK"})
+    del resources[f"{LEAKS}/Detectors/0"]
+    redfish.say(resources)
+    with pytest.raises(BmcError, match="no such resource"):
+        refusal(switch(redfish.bmc))
+
+
+def test_a_bmc_without_leak_detectors_may_switch(redfish, ipmi):
+    redfish.say()
+    assert refusal(switch(redfish.bmc)) == "" == refusal(switch(ipmi.bmc))
+
+
+def test_nothing_is_asked_where_it_leaks(redfish):
+    behave(redfish)
+    redfish.say(leaking({"Name": "Hose", "DetectorState": "Warning"}))
+    node = powers([Host(name="gpu1", bmc=redfish.bmc)], 4, 1)["gpu1"]
+    requests = []
+    with pytest.raises(UserError, match=r"BMC 127.0.0.1: .* Hose: warning"):
+        node.cycle(requests.append)
+    assert requests == [] == asked_of(redfish)
+
+
+@pytest.mark.parametrize(("groups", "most"), [(("pdu2", "pdu2"), 4), (("", ""), 1)])
+def test_one_node_of_a_power_group_at_a_time(redfish, ipmi, groups, most):
+    story = []
+    hosts = [
+        Host(name=simulated.bmc.kind, bmc=replace(simulated.bmc, power_group=group))
+        for simulated, group in zip((redfish, ipmi), groups, strict=True)
+    ]
+    for simulated in (redfish, ipmi):
+        behave(simulated)
+    redfish.say()
+    nodes = powers(hosts, most, 1)
+    threads = [
+        threading.Thread(target=slowly, args=(nodes[host.name], host.name, story)) for host in hosts
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    first = story[0][0]
+    assert [name for name, _ in story] == [first] * 2 + [({"redfish", "ipmi"} - {first}).pop()] * 2
+
+
+def slowly(node: BmcPower, name, story):
+    with_times_of = BmcPower(node.bmc, node.secrets, node.turns, TIMES)
+    with_times_of.cycle(lambda what: story.append((name, what)))
+
+
+def test_tells_the_power(bmc):
+    node = powers([Host(name="gpu1", bmc=bmc.bmc)], 4, 1)["gpu1"]
+    assert node.text() == "its BMC says that the power is on"
+    gone = powers([Host(name="gpu1", bmc=replace(bmc.bmc, address="name.invalid"))], 4, 1)["gpu1"]
+    assert gone.text().startswith("its power is not known: BMC name.invalid: ")
+
+
+def test_this_machine_has_no_switch(redfish):
+    assert powers([Host(name="here", local=True, bmc=redfish.bmc)], 4, 1) == {}

@@ -1,0 +1,130 @@
+"""Power cycles in a run, without nodes: what the journal says, and what is next."""
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from nodevet.base.errors import UserError
+from nodevet.fix.journal.records import HostBegin, RunBegin, state
+from nodevet.fix.next_steps import next_steps
+from nodevet.fix.settings import Rollout, rollout_text
+from nodevet.fix.use.power import powers_of, require_bmcs
+from nodevet.fixing.result import (
+    NOTHING_HELPED,
+    POWER_SAID,
+    REQUESTED,
+    SWITCHED,
+    HostResult,
+    Outcome,
+    Result,
+)
+from nodevet.model import Bmc, Host
+from nodevet.resource import gpu_reset
+from nodevet.resource.boot import POWER_MAY_HELP
+
+RUN = RunBegin(plan="0" * 64, path="plan.json", controller="ops1", pid=1)
+BMC = Bmc(kind="ipmi", address="bmc", user="ADMIN", password=("env", "NODEVET_TEST_BMC"))
+
+
+def begin(boot: str, asked: str = "", at: str = "") -> HostBegin:
+    return HostBegin(host="gpu1", machine_id="m", boot_id=boot, asked=asked, at=at)
+
+
+@pytest.mark.parametrize(
+    ("records", "asked"),
+    [
+        ([begin("a")], ""),
+        ([begin("a"), begin("a", "soft off", "1"), begin("a", "on", "2")], ("on", "2")),
+        ([begin("a", "off", "1"), begin("a")], ("off", "1")),  # it was read again, and not over
+        ([begin("a", "reboot", "1"), begin("b")], ""),  # the reboot is over
+        ([begin("a", "on", "1"), begin("b"), begin("b", "reboot", "2")], ("reboot", "2")),
+    ],
+)
+def test_what_a_boot_was_asked_for_is_known_until_the_next_boot(records: Any, asked: Any) -> None:
+    host = state([RUN, *records]).hosts["gpu1"]
+    assert ((host.asked, host.asked_at) if host.asked else "") == asked
+
+
+@pytest.mark.parametrize(
+    ("outcome", "why", "commands"),
+    [
+        (
+            Outcome.UNKNOWN,
+            f"{REQUESTED}: timed out; {POWER_SAID} on",
+            ["nodevet apply --resume RUN --power-cycle --override", "nodevet apply --resume RUN"],
+        ),
+        (
+            Outcome.UNKNOWN,
+            f"{REQUESTED}: timed out; its power is not known: no answer",
+            ["nodevet apply --resume RUN"],
+        ),
+        (
+            Outcome.UNKNOWN,
+            f"{SWITCHED}: timed out; {POWER_SAID} on",
+            ["nodevet bmc show gpu1", "nodevet apply --resume RUN"],
+        ),
+        (
+            Outcome.FAILED,
+            f"the check says: GPU 0: GPU_RESET; next: {gpu_reset.NEXT}",
+            ["nodevet plan gpu1 --again --reboot --drain-hook './hook x' -o plan.json"],
+        ),
+        (
+            Outcome.FAILED,
+            f"after the reboot GPU 0: GPU_RESET; next: {POWER_MAY_HELP}",
+            ["nodevet plan gpu1 --again --power-cycle --drain-hook './hook x' -o plan.json"],
+        ),
+        (
+            Outcome.FAILED,
+            f"after the reboot GPU 0: GPU_RESET; {NOTHING_HELPED}",
+            ["nodevet bmc show gpu1"],
+        ),
+        (Outcome.FAILED, "x", ["nodevet plan gpu1 --again"]),
+    ],
+)
+def test_the_next_rung(outcome: Outcome, why: str, commands: list[str]) -> None:
+    result = Result(
+        kind="apply",
+        nodevet="0",
+        plan="p",
+        digest="d",
+        author="ann",
+        started="",
+        seconds=1,
+        options={"drain_hook": "./hook x"},
+        hosts=(HostResult(host="gpu1", outcome=outcome, why=why),),
+    )
+    assert [step.command for step in next_steps(result, inventories=())] == commands
+
+
+def test_a_host_without_a_bmc_or_this_machine_is_refused() -> None:
+    hosts = [Host(name="gpu1", bmc=BMC), Host(name="gpu2"), Host(name="here", bmc=BMC, local=True)]
+    require_bmcs(hosts, ["gpu1"])
+    with pytest.raises(UserError, match=r"^gpu\[2-3\]: --power-cycle needs the BMC"):
+        require_bmcs(hosts, ["gpu1", "gpu2", "gpu3"])
+    with pytest.raises(UserError, match=r"^here: --power-cycle cannot switch off this machine"):
+        require_bmcs(hosts, ["here"])
+
+
+def test_a_password_is_read_before_anything_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NODEVET_TEST_BMC", raising=False)
+    hosts = [Host(name="gpu1", bmc=BMC)]
+    assert set(powers_of(hosts, Rollout(), ["gpu1"])) == {"gpu1"}  # asked for nothing
+    with pytest.raises(UserError, match="NODEVET_TEST_BMC, which should hold the password"):
+        powers_of(hosts, Rollout(power_cycle=True), ["gpu1"])
+    monkeypatch.setenv("NODEVET_TEST_BMC", "secret")
+    powers_of(hosts, Rollout(power_cycle=True), ["gpu1"])
+
+
+def test_a_password_command_is_known_from_the_folder_of_a_run() -> None:
+    """Its words are a list there."""
+    bmc = replace(BMC, password=("command", ["sh", "-c", "echo secret"]))
+    powers_of([Host(name="gpu1", bmc=bmc)], Rollout(power_cycle=True), ["gpu1"])
+
+
+def test_the_plan_says_what_it_switches() -> None:
+    rollout = Rollout(power_cycle=True, drain_hook="h")
+    assert rollout.reboots and rollout.reboots_each
+    text = rollout_text(rollout, 2)
+    assert "power-cycle · max-power-cycles 4 · power-off-timeout 5m" in text
+    assert "max-power-cycles" not in rollout_text(rollout, 1)
