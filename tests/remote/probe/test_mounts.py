@@ -167,3 +167,78 @@ def test_a_kubernetes_node(look: Callable[..., Any]) -> None:
         volume: (True, "fuse.testfs"),
     }
     assert not any("kubelet" in each.name for each in found.others)
+
+
+FSTAB = """\
+# /scratch xfs
+UUID=7\t/scratch/  xfs  defaults,noatime 0 2
+filer:/home /home nfs vers=4.2,hard
+/swap none swap sw 0 0
+//nas/a /a\\040b cifs username=x,password=hunter2 0 0
+/dev/sdb1 /twice ext4
+/dev/sdc1 /twice ext4
+/dev/sdd1 /both ext4
+"""
+UNITS = {
+    "etc/systemd/system/local\\x2ddata.mount": "[Mount]\nWhat = /dev/md1\nOptions=ro,nodev\n",
+    "etc/systemd/system/both.mount": "[Mount]\nWhat=/dev/sde1\n",
+    "etc/systemd/system/changed.mount.d/x.conf": "[Mount]\nOptions=ro\n",
+    "run/systemd/generator/scratch.mount": "[Mount]\nWhat=/dev/other\n",
+}
+
+
+@pytest.fixture
+def configured(tmp_path: Path, look: Callable[..., Any]) -> Callable[..., Any]:
+    for path, text in {"etc/fstab": FSTAB, **UNITS}.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    by_uuid = tmp_path / "dev/disk/by-uuid"
+    by_uuid.mkdir(parents=True)
+    (by_uuid / "7").symlink_to("../../md0")
+
+    def only_one(path: str) -> Any:
+        (record,) = look(ROOT, path, "fstab").configured
+        assert record.name == path
+        return record
+
+    return only_one
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("/scratch", ("/etc/fstab", "xfs", "/dev/md0", ("noatime",))),
+        ("/home", ("/etc/fstab", "nfs", "filer:/home", ("vers=4.2", "hard"))),
+        (
+            "/local-data",
+            ("/etc/systemd/system/local\\x2ddata.mount", "auto", "/dev/md1", ("ro", "nodev")),
+        ),
+        ("/nowhere", ("", "", "", ())),
+    ],
+)
+def test_a_fix_is_told_what_files_say(
+    configured: Callable[[str], Any], path: str, told: tuple[Any, ...]
+) -> None:
+    record = configured(path)
+    assert (record.file, record.type, record.source, record.options) == told
+
+
+@pytest.mark.parametrize(
+    ("path", "field", "why"),
+    [
+        ("/a b", "options", "an option holds a password"),
+        ("/twice", "file", "named more than once: /etc/fstab, /etc/fstab"),
+        ("/both", "file", "named more than once: /etc/fstab, /etc/systemd/system/both.mount"),
+        ("/changed", "file", "/etc/systemd/system/changed.mount.d changes its unit"),
+    ],
+)
+def test_what_is_not_told_of_a_file_has_a_reason(
+    configured: Callable[[str], Any], path: str, field: str, why: str
+) -> None:
+    record = configured(path)
+    assert (getattr(record, field), record.errors[field]) == (None, why)
+    assert "hunter2" not in repr(record)
+
+
+def test_nobody_else_is_told_of_files(look: Callable[..., Any]) -> None:
+    assert look(ROOT, "/scratch").configured == ()

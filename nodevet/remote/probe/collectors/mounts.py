@@ -7,7 +7,9 @@ nothing.
 
 import re
 
+from nodevet.remote.fstab import unescape
 from nodevet.remote.probe.files import Reading, is_this_machine, read_bytes
+from nodevet.remote.probe.mount_files import FILES, configured_mount
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +24,6 @@ OPTIONS = 128  # of a mount, or of its file system
 OPTION = 4096  # characters: overlays name many folders
 PATH = 1024  # characters
 MOUNT_FIELDS = ("type", "source", "root", "options", "super_options")
-ESCAPE = re.compile(r"\\([0-7]{3})")
 PSEUDO = frozenset(
     "autofs binfmt_misc bpf cgroup cgroup2 configfs debugfs devpts devtmpfs efivarfs fusectl"
     " hugetlbfs mqueue nsfs overlay proc pstore ramfs rpc_pipefs securityfs selinuxfs squashfs"
@@ -41,15 +42,6 @@ def parse_mounts(text: str) -> "list[list[str]]":
     if len(rows) > MOUNTS:
         raise ValueError("more than {} mounts".format(MOUNTS))
     return rows
-
-
-def unescape(text: str) -> str:
-    r"""A path without the escapes of mountinfo.
-
-    >>> unescape(r"/a\040b")
-    '/a b'
-    """
-    return ESCAPE.sub(lambda match: chr(int(match.group(1), 8)), text) if "\\" in text else text
 
 
 class MountTree(object):
@@ -172,7 +164,10 @@ def read_machine_file(root: str, first_file: str, own_file: str, whole_machine: 
 def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     text = read_machine_file(root, FIRST, OWN, request.get("whole_machine", False))
     tree = MountTree(parse_mounts(text))
-    requested = sorted(set(request.get("asks", {}).get("mounts", ())))
+    asked = set(request.get("asks", {}).get("mounts", ()))
+    requested = sorted(asked - {FILES})
     section = Reading(mounts=[requested_mount(tree, path) for path in requested])
+    with_files = requested if FILES in asked else ()
+    section["configured"] = [configured_mount(root, path) for path in with_files]
     section.take("others", others, tree, frozenset(requested))
     return section
