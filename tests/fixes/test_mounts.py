@@ -154,7 +154,7 @@ def test_nothing_is_unmounted(plan):
 
 
 def test_a_unit_says_itself_how_it_is_mounted(plan):
-    with pytest.raises(FixError, match="`systemctl reload scratch.mount`"):
+    with pytest.raises(FixError, match=r"`systemctl reload scratch\.mount`"):
         said = {**XFS, "file": UNIT}
         plan("mounts", {"/scratch": {"options": ["noatime"]}}, node(mounted(), said))
 
