@@ -19,9 +19,9 @@ than the baseline, which of them is right is the site's decision: nodevet names 
 It neither unmounts anything nor changes what is mounted: a wrong type or source is for a person on
 a drained node. It sets only `ro`, `nosuid`, `nodev`, `noexec`, `nodiratime`, `noatime`, `relatime`
 and their opposites. Any other option needs a new mount, and so does a file system that is read-only
-as a whole: the kernel does this after errors, so check the disk first. A line with `noauto` or `bg`,
-a path that two files name, and a unit with drop-ins are refused. It repairs no server: if one does
-not answer, the step fails after 60 s, and nothing is mounted.
+as a whole: the kernel does this after errors, so check the disk first. nodevet refuses a line with
+`noauto` or `bg`, a path that two files name, and a unit with drop-ins. It repairs no server: if one
+does not answer, the step fails after 60 s, and nothing is mounted.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

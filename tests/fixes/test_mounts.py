@@ -154,9 +154,9 @@ def test_nothing_is_unmounted(plan):
 
 
 def test_a_unit_says_itself_how_it_is_mounted(plan):
+    sections = node(mounted(), {**XFS, "file": UNIT})
     with pytest.raises(FixError, match=r"`systemctl reload scratch\.mount`"):
-        said = {**XFS, "file": UNIT}
-        plan("mounts", {"/scratch": {"options": ["noatime"]}}, node(mounted(), said))
+        plan("mounts", {"/scratch": {"options": ["noatime"]}}, sections)
 
 
 @pytest.mark.parametrize("path", ["/scratch/", "/a b", "/$(reboot)", "/a/../b", "/a\nb", "/"])
