@@ -80,7 +80,7 @@ def change(
     is_engine = subject.kind == "runtime"
     if is_engine:
         actions = configure(subject.id, findings, containers, evidence)
-        files = FILES[subject.id].values()
+        files = [*FILES[subject.id].values()]
     else:
         path = spec_path(subject.id, containers, evidence)
         actions = generate(path, containers, evidence)
