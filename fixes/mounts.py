@@ -7,12 +7,13 @@ remount,bind`, which changes the mount and never its file system.
 **At every boot** /etc/fstab mounts it already, and the fix writes nothing there. A mount unit is
 enabled if it was disabled.
 
-**Risk** live for mounting, and for options that allow more. drain for `ro`, `nosuid`, `nodev` and
-`noexec`, because a job may need what they forbid. Programs that use the folder below a missing
-mount keep their open files there, and what they wrote is hidden while the file system is mounted.
+**Risk** live for mounting over an empty folder, and for options that allow more. drain if files are
+in the folder, because a job may have written them there, and they are hidden while the file system
+is mounted; and for `ro`, `nosuid`, `nodev` and `noexec`, because a job may need what they forbid.
 
 **Rollback** unmounts what the fix mounted, never lazily and never by force: if a program uses it,
-the rollback fails and says so. It sets the earlier options of a mount again.
+the rollback fails and says so. It sets the earlier options of a mount again. If systemd created
+the folder for a unit, the folder stays.
 
 **What it cannot do.** If neither /etc/fstab nor a unit names the path, or if they say anything else
 than the baseline, which of them is right is the site's decision: nodevet names the line to write.
@@ -54,13 +55,13 @@ NEVER = ("noauto", "bg")
 """Options of a line that does not mount at boot, or not when `mount` ends."""
 UNTOLD = ("auto", "nfs")
 """Types in /etc/fstab that become another one; the check judges that after the mount."""
-HIDES = "files that are in {} now are hidden while it is mounted"
+HIDES = "{} is not empty, or was not read: its files are hidden while something is mounted there"
 
 
 def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Iterator[PlannedChange]:
     """One change for each path that fails; see `FIX`."""
     changes, refused = [], []
-    for finding in failed:
+    for finding in sorted(failed, key=lambda finding: finding.subject.id):  # a parent comes first
         path = finding.subject.id
         try:
             changes.append(change(finding, evidence, params.paths[path]))
@@ -83,9 +84,10 @@ def change(finding: Finding, evidence: Evidence, expected: str | ExpectedMount) 
     if mount.mounted:
         flags = flags_to_set(mount, finding, expected, said)
         actions: Actions = (resource.remount(path, mount.options or (), flags),)
-        forbids = not resource.FLAGS.keys().isdisjoint(flags)
+        harms, note = not resource.FLAGS.keys().isdisjoint(flags), ""
     else:
-        actions, forbids = start(evidence, said), False
+        actions, harms = start(evidence, said), hides_files(said)
+        note = HIDES.format(path) if harms else ""
     named = (action.resource for action in actions if action.resource)
     return PlannedChange(
         expected=finding.expected,
@@ -93,8 +95,8 @@ def change(finding: Finding, evidence: Evidence, expected: str | ExpectedMount) 
         subjects=(finding.subject.label,),
         actions=actions,
         resources=(Resource(kind="mount", name=path), *named),
-        risk=Risk.DRAIN if forbids else Risk.LIVE,
-        note="" if mount.mounted else HIDES.format(path),
+        risk=Risk.DRAIN if harms else Risk.LIVE,
+        note=note,
     )
 
 
@@ -162,6 +164,15 @@ def start(evidence: Evidence, said: ConfiguredMount) -> Actions:
         raise FixError(f"{unit.name} is {unit.file_state}: nothing would mount it at boot")
     enable = True if unit.file_state == "disabled" else None
     return (SetUnit(name=unit.name, enabled=enable, running=True),)
+
+
+def hides_files(said: ConfiguredMount) -> bool:
+    """Whether files may be in the folder. Raises FixError if the folder is missing, unless its
+    unit creates it."""
+    is_missing = said.empty is None and said.why("empty") == "ENOENT"
+    if is_missing and said.file == FSTAB:
+        raise FixError(f"the folder does not exist: `mkdir {said.name}`")
+    return not is_missing and said.empty is not True
 
 
 def flags_to_set(

@@ -27,6 +27,7 @@ class ConfiguredMount(Record, frozen=True, kw_only=True):
     """What /etc/fstab or a unit of type mount says about a path."""
 
     name: Text  # the path
+    empty: bool | None = None  # whether its folder is; read only on a local file system
     file: Text | None = None  # /etc/fstab, or the unit's; "" if neither names the path
     type: Text | None = None
     source: Text | None = None  # a tag, such as UUID=, and a link as the device's path

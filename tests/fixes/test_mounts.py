@@ -10,7 +10,13 @@ from nodevet.resource import mount as resource
 from nodevet.resource.unit import SetUnit
 
 UNIT = "/etc/systemd/system/scratch.mount"
-XFS = {"type": "xfs", "source": "/dev/md0", "options": ["noatime"], "file": "/etc/fstab"}
+XFS = {
+    "empty": True,
+    "type": "xfs",
+    "source": "/dev/md0",
+    "options": ["noatime"],
+    "file": "/etc/fstab",
+}
 MISSING = {"mounted": False, "automount": False}
 STOPPED = {"load_state": "loaded", "active_state": "inactive", "file_state": "disabled"}
 MOUNT = "timeout -k 5 60 mount -- /scratch"
@@ -41,7 +47,32 @@ def test_a_line_of_fstab_is_mounted(plan):
     assert words(change) == [MOUNT]
     assert change.resources == (Resource(kind="mount", name="/scratch"),)
     assert (change.risk, change.actions[0].seconds) == (Risk.LIVE, 80)
-    assert change.note == "files that are in /scratch now are hidden while it is mounted"
+    assert change.note == ""
+
+
+@pytest.mark.parametrize(
+    "empty", [{"empty": False}, {"empty": None, "errors": {"empty": "on nfs"}}]
+)
+def test_files_in_the_folder_make_it_a_change_of_a_drained_node(plan, empty):
+    (change,) = plan("mounts", {"/scratch": "xfs"}, node(said=XFS | empty))
+    assert (change.risk, change.note.startswith("/scratch is not empty")) == (Risk.DRAIN, True)
+
+
+def test_a_folder_that_does_not_exist_is_made_by_systemd_or_a_person(plan):
+    missing = {**XFS, "empty": None, "errors": {"empty": "ENOENT"}}
+    with pytest.raises(FixError, match="the folder does not exist: `mkdir /scratch`"):
+        plan("mounts", {"/scratch": "xfs"}, node(said=missing))
+    (change,) = plan("mounts", {"/scratch": "xfs"}, node(said={**missing, "file": UNIT}))
+    assert change.risk is Risk.LIVE
+
+
+def test_a_parent_is_mounted_before_what_is_in_it(plan):
+    sections = node()
+    for part in ("mounts", "configured"):
+        rows = sections["mounts"][part]
+        rows.append({**rows[0], "name": "/scratch/a"})
+    changes = plan("mounts", {"/scratch/a": "xfs", "/scratch": "xfs"}, sections)
+    assert [change.subjects for change in changes] == [("mount /scratch",), ("mount /scratch/a",)]
 
 
 @pytest.mark.parametrize(

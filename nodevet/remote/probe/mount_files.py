@@ -1,10 +1,11 @@
 """What /etc/fstab and units of type mount say about a path."""
 
+import os
 import re
 
 from nodevet.remote.fstab import PATH as FSTAB
 from nodevet.remote.fstab import device_path, mount_fields, mount_unit
-from nodevet.remote.probe.files import Reading, names_or_empty, read, resolve
+from nodevet.remote.probe.files import Reading, attempt, names_or_empty, path_under, read, resolve
 from nodevet.remote.probe.swaps import SECRET
 from nodevet.remote.systemd import UNIT_PATH
 
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
 FILES = "fstab"
 """A name in a request: read for each requested path what the files say about it."""
 GENERATED = "/run/systemd/generator"  # from /etc/fstab
-FIELDS = ("file", "type", "source", "options")
+FIELDS = ("type", "source", "options")
+LOCAL = ("ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "tmpfs", "overlay")
+"""A folder of these file systems can be read without waiting for a server."""
 OPTION = 4096  # characters
 OPTIONS = 128
 ROW = re.compile(r"^(What|Type|Options)[ \t]*=[ \t]*(.*)$", re.MULTILINE)
@@ -79,16 +82,27 @@ def device(root: str, source: str) -> str:
     return (resolve(root, path) if path.startswith("/dev/disk/") else path)[:OPTION]
 
 
-def configured_mount(root: str, path: str) -> "Reading":
-    """The record of a path: nodevet.evidence.mounts.ConfiguredMount."""
+def is_empty(root: str, path: str, kind: str) -> bool:
+    """Whether the folder at a path has no entries. Raises OSError, ValueError if its file system
+    may hang."""
+    if kind not in LOCAL:
+        raise ValueError("its folder is on " + kind)
+    with os.scandir(path_under(root, path)) as entries:
+        return next(entries, None) is None
+
+
+def configured_mount(root: str, path: str, kind: str) -> "Reading":
+    """The record of a path: nodevet.evidence.mounts.ConfiguredMount. `kind`: the type of the file
+    system that has it now."""
     record = Reading(name=path)
-    record.take("file", configured, root, path)
-    found = record["file"]
+    record.take("empty", is_empty, root, path, kind)
+    found, why = attempt(configured, root, path)
     if found is None:
-        record.fail_all(FIELDS, record["errors"]["file"])
+        record.fail("file", why)
+        record.fail_all(FIELDS, why)
         return record
-    file, source, kind, options = found
-    record.update(file=file, type=kind[:OPTION])
+    file, source, kind_at_boot, options = found
+    record.update(file=file, type=kind_at_boot[:OPTION])
     record.take("source", device, root, source)
     record.take("options", checked, options)
     return record

@@ -240,5 +240,22 @@ def test_what_is_not_told_of_a_file_has_a_reason(
     assert "hunter2" not in repr(record)
 
 
+def test_a_pseudo_file_system_is_left_out_even_if_it_is_private(look: Callable[..., Any]) -> None:
+    rows = "30 20 0:5 / /proc rw - proc proc rw\n31 20 9:0 / /data rw - xfs /dev/md0 rw\n"
+    assert [each.name for each in look(ROOT + rows).others] == ["/", "/data"]
+
+
+def test_a_folder_is_read_only_on_a_local_file_system(
+    configured: Callable[[str], Any], look: Callable[..., Any], tmp_path: Path
+) -> None:
+    for folder in ("scratch", "home/user", "nfs/a"):
+        (tmp_path / folder).mkdir(parents=True)
+    assert [configured(path).empty for path in ("/scratch", "/home", "/no")] == [True, False, None]
+    assert configured("/no").errors["empty"] == "ENOENT"
+    text = f"{ROOT}30 20 0:50 / /nfs rw - nfs4 filer:/ rw\n"
+    (record,) = look(text, "/nfs/a", "fstab").configured
+    assert (record.empty, record.errors["empty"]) == (None, "its folder is on nfs4")
+
+
 def test_nobody_else_is_told_of_files(look: Callable[..., Any]) -> None:
     assert look(ROOT, "/scratch").configured == ()

@@ -80,6 +80,11 @@ class MountTree(object):
         return mount
 
 
+def type_of(row: "list[str]") -> str:
+    """The type of a mount's file system. A private mount has nothing before the `-`."""
+    return (" " + row[6]).partition(" - ")[2].partition(" ")[0]
+
+
 def mount_record(path: str, row: "list[str]") -> "Reading":
     """The record of a mount from its row. Raises ValueError."""
     fields = row[6].split(" ")
@@ -131,7 +136,7 @@ def others(tree: "MountTree", requested: "Container[str]") -> "list[dict[str, ob
     """The other mounts with data, without those of containers. Raises ValueError."""
     records: "dict[str, dict[str, object]]" = {}
     for row in tree.rows:
-        kind = row[6].rpartition(" - ")[2].partition(" ")[0]
+        kind = type_of(row)
         if kind in PSEUDO or CONTAINER_MOUNTS.match(row[4]):
             continue
         point = unescape(row[4])
@@ -168,6 +173,8 @@ def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     requested = sorted(asked - {FILES})
     section = Reading(mounts=[requested_mount(tree, path) for path in requested])
     with_files = requested if FILES in asked else ()
-    section["configured"] = [configured_mount(root, path) for path in with_files]
+    section["configured"] = [
+        configured_mount(root, path, type_of(tree.at(path))) for path in with_files
+    ]
     section.take("others", others, tree, frozenset(requested))
     return section
