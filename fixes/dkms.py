@@ -8,10 +8,10 @@ A build takes minutes, for which it has all CPUs; the limit is half an hour for 
 **Risk** drain, because the build takes the CPUs from jobs. No module is loaded or unloaded: if the
 module of the running kernel is missing, `kernel_modules` loads it afterwards, or a reboot does.
 
-**Rollback** `dkms unbuild`, which needs DKMS 2.8.2 or later, or `dkms uninstall` if the module was
-built before. Both restore a module of the kernel's own that DKMS had replaced. If DKMS made itself
-a key to sign modules, the key stays in /var/lib/dkms, and so does the newer list of modules that
-`depmod` writes.
+**Rollback** `dkms unbuild`, which DKMS has since 2020, or `dkms uninstall` if the module was built
+before. Both restore a module of the kernel's own that DKMS had replaced. Some things of DKMS stay
+in /var/lib/dkms: a key to sign modules, if it made itself one, and the folder `build` with its log,
+if a build failed. The list of modules that `depmod` writes is a new one.
 
 **What it cannot do.** It installs no headers: if they are missing, it names the package. If secure
 boot is on, a module loads only if its key is enrolled, which a person does at the console: nodevet

@@ -210,5 +210,6 @@ def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
     return {"mounts": ("fstab", *params.paths), "services": tuple(map(mount_unit, paths))}
 
 
-FIX = Fix(plan=plan, risk=Risk.DRAIN, after=("services", "kernel_modules"), asks=asks)
-"""After the modules, one of which may be that of a file system."""
+FIX = Fix(plan=plan, risk=Risk.DRAIN, after=("kernel_modules",), asks=asks)
+"""After the modules, one of which may be that of a file system, and before services that need the
+mounts."""

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from nodevet.evidence.mounts import Mount
 from nodevet.remote.probe.collectors import mounts
+from nodevet.remote.state import mount
 
 Check = Callable[[str, dict[str, Any]], Any]
 CAPTURES = Path(__file__).parents[3] / ".." / "shared" / "captures"
@@ -259,3 +260,33 @@ def test_a_folder_is_read_only_on_a_local_file_system(
 
 def test_nobody_else_is_told_of_files(look: Callable[..., Any]) -> None:
     assert look(ROOT, "/scratch").configured == ()
+
+
+def test_the_state_of_a_mount_is_what_can_be_set_again(tmp_path: Path) -> None:
+    (tmp_path / "proc/1").mkdir(parents=True)
+    rows = (
+        "30 20 9:0 /sub /a rw,noexec - xfs /dev/md0 rw,noquota\n31 20 0:5 / /b rw - autofs x rw\n"
+    )
+    (tmp_path / "proc/1/mountinfo").write_text(ROOT + rows)
+    root = str(tmp_path.resolve())
+    assert mount.look(root, "/a")["value"] == {
+        "type": "xfs", "source": "/dev/md0", "root": "/sub", "options": ["rw", "noexec"],
+    }  # fmt: skip
+    assert [mount.look(root, path)["exists"] for path in ("/b", "/c", "/a/b")] == [False] * 3
+    with pytest.raises(ValueError, match="not an absolute path"):
+        mount.look(root, "a")
+
+
+@pytest.mark.parametrize(
+    ("line", "is_manager"),
+    [
+        ("ExecStart=/bin/mount -t xfs /dev/md0 /scratch", True),
+        ("umount /scratch && reboot", True),
+        ("mount /scratch/jobs; ls /scratch", False),
+        ("Where=/scratch", False),
+        ("remount /scratch.old", False),
+    ],
+)
+def test_a_command_that_mounts_it_is_another_manager(line: str, is_manager: bool) -> None:
+    words = mount.patterns("/", "/scratch").words
+    assert words is not None and bool(words.search(line)) is is_manager
