@@ -86,9 +86,10 @@ def _options(state: State) -> tuple[str, ...]:
 
 def _verb(words: Sequence[str]) -> str:
     """`mount`, `umount` or the options of a remount, of a command below; else empty."""
-    if tuple(words[:4]) != LIMITED or len(words) < 6:
+    limit, command = tuple(words[: len(LIMITED)]), words[len(LIMITED) :]
+    if limit != LIMITED or len(command) < 3:
         return ""
-    return words[6] if words[5] == "-o" else words[4]
+    return command[2] if command[1] == "-o" else command[0]
 
 
 def _limited(*words: str) -> RunCommand:

@@ -154,9 +154,9 @@ def test_only_options_of_the_mount_are_set(plan, expected, said, current, option
     """All of them are named, as they are or as they should be."""
     (change,) = plan("mounts", {"/scratch": expected}, node(current, {**XFS, "options": said}))
     (action,) = change.actions
-    assert action.words[:6] == ("timeout", "-k", "5", "60", "mount", "-o")
+    head, named = action.words[:6], action.words[6].split(",")
+    assert head == ("timeout", "-k", "5", "60", "mount", "-o")
     assert action.words[7:] == ("--", "/scratch")
-    named = action.words[6].split(",")
     assert named[:2] == ["remount", "bind"] and len(named) == 8
     quiet = {"rw", "suid", "dev", "exec", "diratime"}
     assert [word for word in named[2:] if word not in quiet] == options.split()
@@ -231,7 +231,7 @@ def test_whether_a_command_took_effect_is_in_the_state():
     assert kind.command_holds(noexec, [of_mount(options=["rw", "noexec", "noatime"])]) is True
     assert kind.command_holds(("reboot",), [of_mount()]) is None
     assert all(map(kind.names_all, (mount, noexec, resource.unmount("/scratch").words)))
-    assert not kind.names_all(("reboot",)) and not kind.names_all(("timeout", "-k", "5"))
+    assert not kind.names_all(("reboot",)) and not kind.names_all(("timeout", "-k", "5", "60"))
 
 
 @pytest.mark.parametrize(
