@@ -20,6 +20,8 @@ class DkmsModule(Record, frozen=True, kw_only=True):
     """A module that DKMS knows."""
 
     name: Text  # nvidia
+    # that it can build: those whose source it has
+    versions: Annotated[tuple[Text, ...], BUILDS] | None = None
     builds: Annotated[tuple[DkmsBuild, ...], BUILDS] | None = None
 
 
@@ -31,4 +33,6 @@ class Dkms(SectionRecord, frozen=True, kw_only=True):
     running: Text | None = None  # /proc/sys/kernel/osrelease
     # releases in /lib/modules with a vmlinuz to boot
     kernels: Annotated[tuple[Text, ...], BUILDS] | None = None
+    # those of `running` and `kernels` that have /lib/modules/<kernel>/build/include
+    headers: Annotated[tuple[Text, ...], BUILDS] | None = None
     modules: Annotated[tuple[DkmsModule, ...], BUILDS] | None = None

@@ -23,11 +23,23 @@ class Mount(Record, frozen=True, kw_only=True):
     super_options: Annotated[tuple[Text, ...], bounds.MOUNT_OPTIONS] | None = None
 
 
+class ConfiguredMount(Record, frozen=True, kw_only=True):
+    """What /etc/fstab or a unit of type mount says about a path."""
+
+    name: Text  # the path
+    empty: bool | None = None  # whether its folder is; read only on a local file system
+    file: Text | None = None  # /etc/fstab, or the unit's; "" if neither names the path
+    type: Text | None = None
+    source: Text | None = None  # a tag, such as UUID=, and a link as the device's path
+    options: Annotated[tuple[Text, ...], bounds.MOUNT_OPTIONS] | None = None  # none of a password
+
+
 class Mounts(SectionRecord, frozen=True, kw_only=True):
     """The paths that a baseline names, and the other mounts that hold data, without those of
-    containers."""
+    containers. `configured` is read of the named paths if a fix asks for it, and else empty."""
 
-    unique = ("mounts[].name", "others[].name")
+    unique = ("configured[].name", "mounts[].name", "others[].name")
 
     mounts: Annotated[tuple[Mount, ...], bounds.ASKED] | None = None
     others: Annotated[tuple[Mount, ...], MOUNTS] | None = None
+    configured: Annotated[tuple[ConfiguredMount, ...], bounds.ASKED] | None = None

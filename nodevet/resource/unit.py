@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 FOLDER = "/etc/systemd/system/"
 LOG_LINES = 20  # of a unit that fails
 NAME = re.compile(UNIT_NAME)
-SETTABLE = re.compile(UNIT_NAME + r"\.(service|socket|timer|target|path|swap)")
+SETTABLE = re.compile(UNIT_NAME + r"\.(service|socket|timer|target|path|swap|mount)")
 RELOAD = RunCommand(words=("systemctl", "daemon-reload"))
 """systemd reads its files again."""
 

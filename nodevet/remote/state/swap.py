@@ -1,8 +1,6 @@
 """A swap device or file, or all of them."""
 
-import re
-
-from nodevet.remote.fstab import PATH, swap_fields
+from nodevet.remote.fstab import PATH, device_path, swap_fields
 from nodevet.remote.look import absent, present
 from nodevet.remote.managers.patterns import Patterns
 from nodevet.remote.probe.files import read, resolve
@@ -28,12 +26,8 @@ def is_line_of(root: str, line: str, name: str) -> bool:
     fields = swap_fields(line)
     if fields is None:
         return False
-    device = re.sub(r"^(UUID|LABEL|PARTUUID|PARTLABEL)=", by_link, fields[0])
+    device = device_path(fields[0])
     return name in ("all", device) or name == resolve(root, device)
-
-
-def by_link(match: "re.Match[str]") -> str:
-    return "/dev/disk/by-{}/".format(match.group(1).lower())
 
 
 def patterns(root: str, name: str) -> "Patterns":

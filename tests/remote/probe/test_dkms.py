@@ -10,6 +10,7 @@ import pytest
 
 from nodevet.remote.probe.collectors import dkms, modules
 from nodevet.remote.probe.files import Absent
+from nodevet.remote.state.dkms import look
 
 Check = Callable[[str, dict[str, Any]], Any]
 
@@ -128,3 +129,30 @@ def test_the_release_of_ofed(tmp_path: Path, check: Check) -> None:
     (place / "version").write_text("24.10-1.1.4\n")
     found = check("modules", modules.collect(str(tmp_path.resolve()), {}))
     assert found.mlx5_core_version == "24.10-1.1.4"
+
+
+def test_versions_and_headers_are_those_that_dkms_can_use(tree: Path, check: Check) -> None:
+    tree.joinpath("usr/src/nvidia-550.54.15").mkdir(parents=True)
+    for version in ("550.54.15", "550.90.07"):
+        source = tree / "var/lib/dkms/nvidia" / version / "source"
+        source.symlink_to(f"/usr/src/nvidia-{version}")  # one leads nowhere
+    tree.joinpath("lib/modules", NEW, "build/include").mkdir(parents=True)
+    tree.joinpath("lib/modules", OLD, "build").symlink_to("/usr/src/linux-headers-gone")
+    found = check("dkms", dkms.collect(str(tree), {}))
+    assert (found.modules[0].versions, found.headers) == (("550.54.15",), (NEW,))
+
+
+def test_the_state_of_a_module_for_a_kernel(tree: Path) -> None:
+    def state(version: str, kernel: str) -> object:
+        answer = look(str(tree), f"nvidia/{version}/{kernel}")
+        return answer["value"] if answer["exists"] else "absent"
+
+    assert state("550.90.07", OLD) == "absent"
+    tree.joinpath("var/lib/dkms/nvidia/550.90.07/source").mkdir()
+    tree.joinpath("var/lib/dkms/nvidia/550.54.15/source").mkdir()
+    tree.joinpath("var/lib/dkms/nvidia/550.54.15", OLD, "x86_64").mkdir(parents=True)
+    states = [state(v, k) for v in ("550.90.07", "550.54.15") for k in (OLD, NEW, "6.1")]
+    assert states == ["installed", "installed", "added", "built", "added", "added"]
+    for name in ("nvidia/1", "nvidia/../etc", "a/b/c/d", "-m/1/2", "a b/1/2"):
+        with pytest.raises(ValueError, match="not NAME/VERSION/KERNEL"):
+            look(str(tree), name)

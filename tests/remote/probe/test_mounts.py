@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from nodevet.evidence.mounts import Mount
 from nodevet.remote.probe.collectors import mounts
+from nodevet.remote.state import mount
 
 Check = Callable[[str, dict[str, Any]], Any]
 CAPTURES = Path(__file__).parents[3] / ".." / "shared" / "captures"
@@ -167,3 +168,125 @@ def test_a_kubernetes_node(look: Callable[..., Any]) -> None:
         volume: (True, "fuse.testfs"),
     }
     assert not any("kubelet" in each.name for each in found.others)
+
+
+FSTAB = """\
+# /scratch xfs
+UUID=7\t/scratch/  xfs  defaults,noatime 0 2
+filer:/home /home nfs vers=4.2,hard
+/swap none swap sw 0 0
+//nas/a /a\\040b cifs username=x,password=hunter2 0 0
+/dev/sdb1 /twice ext4
+/dev/sdc1 /twice ext4
+/dev/sdd1 /both ext4
+"""
+UNITS = {
+    "etc/systemd/system/local\\x2ddata.mount": "[Mount]\nWhat = /dev/md1\nOptions=ro,nodev\n",
+    "etc/systemd/system/both.mount": "[Mount]\nWhat=/dev/sde1\n",
+    "etc/systemd/system/changed.mount.d/x.conf": "[Mount]\nOptions=ro\n",
+    "run/systemd/generator/scratch.mount": "[Mount]\nWhat=/dev/other\n",
+}
+
+
+@pytest.fixture
+def configured(tmp_path: Path, look: Callable[..., Any]) -> Callable[..., Any]:
+    for path, text in {"etc/fstab": FSTAB, **UNITS}.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    by_uuid = tmp_path / "dev/disk/by-uuid"
+    by_uuid.mkdir(parents=True)
+    (by_uuid / "7").symlink_to("../../md0")
+
+    def only_one(path: str) -> Any:
+        (record,) = look(ROOT, path, "fstab").configured
+        assert record.name == path
+        return record
+
+    return only_one
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("/scratch", ("/etc/fstab", "xfs", "/dev/md0", ("noatime",))),
+        ("/home", ("/etc/fstab", "nfs", "filer:/home", ("vers=4.2", "hard"))),
+        (
+            "/local-data",
+            ("/etc/systemd/system/local\\x2ddata.mount", "auto", "/dev/md1", ("ro", "nodev")),
+        ),
+        ("/nowhere", ("", "", "", ())),
+    ],
+)
+def test_a_fix_is_told_what_files_say(
+    configured: Callable[[str], Any], path: str, told: tuple[Any, ...]
+) -> None:
+    record = configured(path)
+    assert (record.file, record.type, record.source, record.options) == told
+
+
+@pytest.mark.parametrize(
+    ("path", "field", "why"),
+    [
+        ("/a b", "options", "an option holds a password"),
+        ("/twice", "file", "named more than once: /etc/fstab, /etc/fstab"),
+        ("/both", "file", "named more than once: /etc/fstab, /etc/systemd/system/both.mount"),
+        ("/changed", "file", "/etc/systemd/system/changed.mount.d changes its unit"),
+    ],
+)
+def test_what_is_not_told_of_a_file_has_a_reason(
+    configured: Callable[[str], Any], path: str, field: str, why: str
+) -> None:
+    record = configured(path)
+    assert (getattr(record, field), record.errors[field]) == (None, why)
+    assert "hunter2" not in repr(record)
+
+
+def test_a_pseudo_file_system_is_left_out_even_if_it_is_private(look: Callable[..., Any]) -> None:
+    rows = "30 20 0:5 / /proc rw - proc proc rw\n31 20 9:0 / /data rw - xfs /dev/md0 rw\n"
+    assert [each.name for each in look(ROOT + rows).others] == ["/", "/data"]
+
+
+def test_a_folder_is_read_only_on_a_local_file_system(
+    configured: Callable[[str], Any], look: Callable[..., Any], tmp_path: Path
+) -> None:
+    for folder in ("scratch", "home/user", "nfs/a"):
+        (tmp_path / folder).mkdir(parents=True)
+    assert [configured(path).empty for path in ("/scratch", "/home", "/no")] == [True, False, None]
+    assert configured("/no").errors["empty"] == "ENOENT"
+    text = f"{ROOT}30 20 0:50 / /nfs rw - nfs4 filer:/ rw\n"
+    (record,) = look(text, "/nfs/a", "fstab").configured
+    assert (record.empty, record.errors["empty"]) == (None, "its folder is on nfs4")
+
+
+def test_nobody_else_is_told_of_files(look: Callable[..., Any]) -> None:
+    assert look(ROOT, "/scratch").configured == ()
+
+
+def test_the_state_of_a_mount_is_what_can_be_set_again(tmp_path: Path) -> None:
+    (tmp_path / "proc/1").mkdir(parents=True)
+    rows = (
+        "30 20 9:0 /sub /a rw,noexec - xfs /dev/md0 rw,noquota\n31 20 0:5 / /b rw - autofs x rw\n"
+    )
+    (tmp_path / "proc/1/mountinfo").write_text(ROOT + rows)
+    root = str(tmp_path.resolve())
+    assert mount.look(root, "/a")["value"] == {
+        "type": "xfs", "source": "/dev/md0", "root": "/sub", "options": ["rw", "noexec"],
+    }  # fmt: skip
+    assert [mount.look(root, path)["exists"] for path in ("/b", "/c", "/a/b")] == [False] * 3
+    with pytest.raises(ValueError, match="not an absolute path"):
+        mount.look(root, "a")
+
+
+@pytest.mark.parametrize(
+    ("line", "is_manager"),
+    [
+        ("ExecStart=/bin/mount -t xfs /dev/md0 /scratch", True),
+        ("umount /scratch && reboot", True),
+        ("mount /scratch/jobs; ls /scratch", False),
+        ("Where=/scratch", False),
+        ("remount /scratch.old", False),
+    ],
+)
+def test_a_command_that_mounts_it_is_another_manager(line: str, is_manager: bool) -> None:
+    words = mount.patterns("/", "/scratch").words
+    assert words is not None and bool(words.search(line)) is is_manager

@@ -11,6 +11,7 @@ from nodevet.remote.probe.files import (
     Reading,
     TransientError,
     attempt,
+    exists,
     line,
     names,
     names_or_empty,
@@ -83,8 +84,27 @@ def count_missing(root: str, folder: str, kernel: str) -> int:
     return len(objects_left)
 
 
+def is_added(root: str, name: str, version: str) -> bool:
+    """Whether DKMS has the source of a version. Raises NotHeld."""
+    return exists(root, "{}/{}/{}/source".format(TREE, name, version))
+
+
+def versions_of(root: str, name: str) -> "list[str]":
+    """The versions that DKMS can build. Raises OSError, ValueError."""
+    entries = names(root, TREE + "/" + name)
+    return [entry for entry in entries if is_added(root, name, entry)][:MOST]
+
+
+def headers(root: str, kernels: "list[str]") -> "list[str]":
+    """The kernels whose headers are installed, where dkms(8) looks for them. Raises NotHeld."""
+    return [
+        kernel for kernel in kernels if exists(root, "{}/{}/build/include".format(MODULES, kernel))
+    ]
+
+
 def module_of(root: str, name: str) -> "Reading":
     record = Reading(name=name[:200])
+    record.take("versions", versions_of, root, name)
     try:
         entries = names(root, TREE + "/" + name)
         builds = [row for row in (build(root, name, entry) for entry in entries) if row]
@@ -127,5 +147,7 @@ def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     section = Reading()
     section.take("running", line, root, RELEASE)
     section.take("kernels", kernels, root)
+    listed = [section["running"]] + (section["kernels"] or [])
+    section.take("headers", headers, root, sorted({kernel for kernel in listed if kernel}))
     section["modules"] = [module_of(root, name) for name in folders]
     return section

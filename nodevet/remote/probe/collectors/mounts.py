@@ -7,7 +7,9 @@ nothing.
 
 import re
 
+from nodevet.remote.fstab import unescape
 from nodevet.remote.probe.files import Reading, is_this_machine, read_bytes
+from nodevet.remote.probe.mount_files import FILES, configured_mount
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +24,6 @@ OPTIONS = 128  # of a mount, or of its file system
 OPTION = 4096  # characters: overlays name many folders
 PATH = 1024  # characters
 MOUNT_FIELDS = ("type", "source", "root", "options", "super_options")
-ESCAPE = re.compile(r"\\([0-7]{3})")
 PSEUDO = frozenset(
     "autofs binfmt_misc bpf cgroup cgroup2 configfs debugfs devpts devtmpfs efivarfs fusectl"
     " hugetlbfs mqueue nsfs overlay proc pstore ramfs rpc_pipefs securityfs selinuxfs squashfs"
@@ -41,15 +42,6 @@ def parse_mounts(text: str) -> "list[list[str]]":
     if len(rows) > MOUNTS:
         raise ValueError("more than {} mounts".format(MOUNTS))
     return rows
-
-
-def unescape(text: str) -> str:
-    r"""A path without the escapes of mountinfo.
-
-    >>> unescape(r"/a\040b")
-    '/a b'
-    """
-    return ESCAPE.sub(lambda match: chr(int(match.group(1), 8)), text) if "\\" in text else text
 
 
 class MountTree(object):
@@ -86,6 +78,11 @@ class MountTree(object):
                 break
             mount = covering
         return mount
+
+
+def type_of(row: "list[str]") -> str:
+    """The type of a mount's file system. A private mount has nothing before the `-`."""
+    return (" " + row[6]).partition(" - ")[2].partition(" ")[0]
 
 
 def mount_record(path: str, row: "list[str]") -> "Reading":
@@ -139,7 +136,7 @@ def others(tree: "MountTree", requested: "Container[str]") -> "list[dict[str, ob
     """The other mounts with data, without those of containers. Raises ValueError."""
     records: "dict[str, dict[str, object]]" = {}
     for row in tree.rows:
-        kind = row[6].rpartition(" - ")[2].partition(" ")[0]
+        kind = type_of(row)
         if kind in PSEUDO or CONTAINER_MOUNTS.match(row[4]):
             continue
         point = unescape(row[4])
@@ -172,7 +169,12 @@ def read_machine_file(root: str, first_file: str, own_file: str, whole_machine: 
 def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     text = read_machine_file(root, FIRST, OWN, request.get("whole_machine", False))
     tree = MountTree(parse_mounts(text))
-    requested = sorted(set(request.get("asks", {}).get("mounts", ())))
+    asked = set(request.get("asks", {}).get("mounts", ()))
+    requested = sorted(asked - {FILES})
     section = Reading(mounts=[requested_mount(tree, path) for path in requested])
+    with_files = requested if FILES in asked else ()
+    section["configured"] = [
+        configured_mount(root, path, type_of(tree.at(path))) for path in with_files
+    ]
     section.take("others", others, tree, frozenset(requested))
     return section

@@ -7,11 +7,11 @@ containers, perhaps hundreds, are left out.
 
 import re
 
+from nodevet.remote.fstab import unescape
 from nodevet.remote.probe.collectors.mounts import (
     CONTAINER_MOUNTS,
     parse_options,
     read_machine_file,
-    unescape,
 )
 from nodevet.remote.probe.files import Reading, attempt, integer, quote
 

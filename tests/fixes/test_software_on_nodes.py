@@ -1,0 +1,341 @@
+"""Mounts, DKMS modules and container engines on a node, as a user fixes them over real SSH.
+
+The node's mounts, systemd, DKMS and make are real. nvidia-ctk is a stand-in that writes what NVIDIA
+documents; Docker is a unit that only runs; the kernel's headers are a Makefile that copies a
+module's source; depmod lists files.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from node_tools import ROOT, put_on_node
+from shown_folders import leader
+
+from simulated_fleet import Boot, SimulatedFleet
+
+pytestmark = pytest.mark.timeout(1500)
+NODE = "n1"
+SCENARIO = """\
+sim: 1
+nodes:
+  n1:
+    gpus: {profile: h100-sxm, count: 1}
+    sockets: 1
+    cores: 1
+    faults: [cdi-stale]
+"""
+FIXES = ("mounts", "dkms", "container_runtime")
+BASELINE = """\
+nodevet: 1
+title: what nodes for containers need
+expect:
+  mounts:
+    /scratch: {type: tmpfs, options: [noatime]}
+    /data: {type: tmpfs, options: [nodev]}
+    /cache: {type: tmpfs, options: [relatime, exec]}
+  dkms: {}
+  container_runtime: {engines: [docker], default_runtime: [docker]}
+fix: [mounts, dkms, container_runtime]
+"""
+MOUNTS = """
+mkdir /scratch /data /cache
+cat >/etc/fstab <<'END'
+# of the site
+none\t/scratch tmpfs size=1m,noatime 0 0
+none /cache  tmpfs size=1m,relatime 0 0
+END
+printf '%s\\n' '[Mount]' What=none Where=/data Type=tmpfs Options=size=1m,nodev '[Install]' \
+    WantedBy=multi-user.target >/etc/systemd/system/data.mount
+mount -t tmpfs -o noexec,noatime none /cache
+"""
+DKMS = """
+kernel=$(uname -r)
+mkdir -p /usr/src/hello-1.0 /lib/modules/$kernel/build/include
+printf 'modules:\\n\\tcp $(M)/hello.c $(M)/hello.ko\\n' >/lib/modules/$kernel/build/Makefile
+touch /boot/vmlinuz-$kernel
+echo 'int hello;' >/usr/src/hello-1.0/hello.c
+cat >/usr/src/hello-1.0/dkms.conf <<'END'
+PACKAGE_NAME="hello"
+PACKAGE_VERSION="1.0"
+BUILT_MODULE_NAME[0]="hello"
+DEST_MODULE_LOCATION[0]="/updates/dkms"
+MAKE[0]="make -C ${kernel_source_dir} M=${dkms_tree}/hello/1.0/build modules"
+CLEAN="true"
+STRIP[0]="no"
+END
+cat >/usr/sbin/depmod <<'END'
+#!/bin/sh
+cd "/lib/modules/$2" && find . -name '*.ko' | sort >modules.dep
+END
+chmod 755 /usr/sbin/depmod
+depmod -a $kernel
+dkms add -m hello -v 1.0
+rmdir /var/lib/dkms/hello/1.0/build  # which every build removes
+"""
+CTK = r"""
+cat >/usr/bin/nvidia-ctk <<'END'
+#!/usr/bin/env python3
+import json, subprocess, sys
+options = dict(word[2:].partition("=")[::2] for word in sys.argv if word.startswith("--"))
+if sys.argv[1:3] == ["cdi", "generate"]:
+    rows = subprocess.check_output(["nvidia-smi", "-L"], text=True).splitlines()
+    devices = [n for i, row in enumerate(rows) for n in (str(i), row.split("UUID: ")[1][:-1])]
+    with open(options["output"], "w") as file:
+        file.write('cdiVersion: "0.5.0"\nkind: nvidia.com/gpu\ndevices:\n')
+        for name in [*devices, "all"]:
+            file.write(f'- name: "{name}"\n  containerEdits:\n    deviceNodes:\n')
+            file.write("    - path: /dev/nvidia0\n")
+else:
+    assert sys.argv[1:4] == ["runtime", "configure", "--runtime=docker"]
+    with open(options["config"]) as file:
+        config = json.load(file)
+    runtime = {"args": [], "path": "nvidia-container-runtime"}
+    config.setdefault("runtimes", {})["nvidia"] = runtime
+    if "set-as-default" in options:
+        config["default-runtime"] = "nvidia"
+    with open(options["config"], "w") as file:
+        json.dump(config, file, indent=4)
+END
+chmod 755 /usr/bin/nvidia-ctk
+printf '{"log-driver": "journald"}' >/etc/docker/daemon.json
+cat >/etc/systemd/system/docker.service <<'END'
+[Service]
+ExecStart=/bin/sh -c "cp /proc/sys/kernel/random/uuid /run/started; exec sleep infinity"
+END
+systemctl daemon-reload; systemctl start docker
+"""
+NOW = """
+grep -E ' /(scratch|data|cache) ' /proc/self/mountinfo | cut -d' ' -f4-6,9- | sort
+systemctl is-enabled data.mount; systemctl is-active docker
+dkms status; cat /etc/docker/daemon.json /etc/cdi/nvidia.yaml /lib/modules/*/modules.dep
+"""
+FAILED = "failed_and_rolled_back"
+CARE = ("--drain-hook", "true", "--settle", "0.2")
+
+
+class Site:
+    """The node, and a project with a baseline and two people."""
+
+    def __init__(self, fleet: SimulatedFleet) -> None:
+        self.fleet = fleet
+        self.all = ("-i", fleet.place.inventory, "-b", "base", "--deadline", "150")
+
+    def on(self, script: str) -> str:
+        return self.fleet.on(NODE, f"{script}\ntrue")
+
+    def failed(self) -> set[tuple[str, str]]:
+        (host,) = self.fleet.vetted(*self.all).values()
+        assert host["status"] == "vetted", host
+        findings = [each for each in host["findings"] if each["verdict"] != "ok"]
+        assert all(each["verdict"] == "fail" for each in findings), findings
+        return {(each["check"], each["subject"]["id"]) for each in findings}
+
+    def disk(self) -> str:
+        return self.fleet.sim("diff", NODE, codes=(0, 1))
+
+    def plan(self, name: str, *words: str) -> Path:
+        """A plan that bob has approved."""
+        path = self.fleet.project / f"{name}.json"
+        done = self.fleet.at("plan", *self.all, "--author", "ann", *CARE, "-o", path, *words)
+        assert done.returncode == 1, done
+        done = self.fleet.at("approve", path, "--key", self.fleet.project / "bob", "--yes")
+        assert done.returncode == 0, done
+        return path
+
+    def apply(self, plan: Path, name: str) -> dict[str, Any]:
+        """What the run's result says of the node."""
+        run = self.fleet.project / name
+        done = self.fleet.at("apply", plan, *self.all, "--run", run)
+        assert (run / "result.json").exists(), done
+        (host,) = json.loads((run / "result.json").read_text())["hosts"]
+        assert isinstance(host, dict)
+        return host
+
+    def rollback(self, name: str) -> subprocess.CompletedProcess[str]:
+        return self.fleet.at("rollback", self.fleet.project / name)
+
+
+@pytest.fixture(scope="module")
+def site(boot: Boot) -> Site:
+    if not (ROOT / "dkms").is_dir():
+        pytest.skip(f"no {ROOT}/dkms: .ci/node-tools unpacks it")
+    fleet = boot("software", SCENARIO, BASELINE)
+    fleet.people("ann", "bob")
+    (fleet.project / "approval.yaml").write_text("nodevet: 1\napprovals: {drain: 1}\n")
+    put_on_node(fleet, NODE, "dkms")
+    make = Path("/proc", str(leader(fleet.name, NODE)), "root/usr/bin/make")
+    shutil.copy2(str(shutil.which("make")), make)
+    fleet.on(NODE, f"set -e\n{MOUNTS}{DKMS}{CTK}")
+    return Site(fleet)
+
+
+@dataclass
+class Story:
+    """What the node was like, and what came of each command."""
+
+    failed: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
+    now: dict[str, str] = field(default_factory=dict)
+    disk: dict[str, str] = field(default_factory=dict)
+    done: dict[str, subprocess.CompletedProcess[str]] = field(default_factory=dict)
+    host: dict[str, Any] = field(default_factory=dict)
+    started: list[str] = field(default_factory=list)
+
+
+@pytest.fixture(scope="module")
+def story(site: Site) -> Story:
+    told = Story()
+
+    def look(when: str) -> None:
+        told.failed[when] = site.failed()
+        told.now[when], told.disk[when] = site.on(NOW), site.disk()
+        told.started.append(site.on("cat /run/started"))
+
+    look("wrong")
+    told.host = site.apply(site.plan("whole"), "whole")
+    look("applied")
+    told.done["again"] = site.fleet.at("plan", *site.all)
+    site.fleet.sim("reboot", NODE)
+    site.on("systemctl start docker")
+    look("rebooted")
+    told.done["rollback"] = site.rollback("whole")
+    look("rolled back")
+    return told
+
+
+def test_all_of_it_was_wrong(story: Story) -> None:
+    assert story.failed["wrong"] == {
+        ("mounts", "/scratch"),
+        ("mounts", "/data"),
+        ("mounts", "/cache"),
+        ("dkms", "hello"),
+        ("container_runtime", "docker"),
+        ("container_runtime", "/etc/cdi/nvidia.yaml"),
+    }
+
+
+def test_all_of_it_is_fixed_and_nothing_is_left_to_plan(story: Story) -> None:
+    steps = {(step["fix"], step["outcome"]) for step in story.host["steps"]}
+    assert steps == {(name, "changed") for name in FIXES}, story.host
+    assert len(story.host["steps"]) == 6
+    assert story.failed["applied"] == set()
+    assert story.done["again"].returncode == 0, story.done["again"]
+    assert story.started[0] != story.started[1]  # Docker was restarted
+
+
+def test_mounts_are_as_fstab_and_the_unit_say(story: Story) -> None:
+    rows = story.now["applied"].splitlines()[:3]
+    assert rows == [
+        "/ /cache rw,relatime tmpfs none rw",  # the file system as it was
+        "/ /data rw,nodev,relatime tmpfs none rw,size=1024k",
+        "/ /scratch rw,noatime tmpfs none rw,size=1024k",
+    ]
+
+
+def test_it_is_right_after_a_reboot(story: Story) -> None:
+    assert story.failed["rebooted"] == set()
+
+
+def test_a_rollback_leaves_the_disk_as_it_was(story: Story) -> None:
+    assert story.disk["applied"] != story.disk["wrong"] == story.disk["rolled back"]
+    before, after = story.now["wrong"], story.now["rolled back"]
+    assert " /scratch " not in after and " /data " not in after
+    tail = before.index("disabled\n")
+    assert before[tail:] == after[after.index("disabled\n") :]
+
+
+@pytest.fixture
+def wrong(site: Site, story: Story) -> str:
+    """The node with /scratch and the module missing; what it is like."""
+    site.on("umount /scratch; dkms unbuild -m hello -v 1.0 -k $(uname -r)")
+    return site.on(NOW)
+
+
+@pytest.mark.parametrize(
+    ("fix", "program"), [("mounts", "/usr/bin/mount"), ("dkms", "/usr/sbin/dkms")]
+)
+def test_a_program_that_does_nothing_is_not_believed(
+    site: Site, wrong: str, fix: str, program: str
+) -> None:
+    plan = site.plan(f"lie-{fix}", "--fix", fix)
+    site.on(f"mv {program} {program}.real; ln -s true /usr/bin/lie; ln -s ../bin/lie {program}")
+    try:
+        host = site.apply(plan, f"run-lie-{fix}")
+    finally:
+        site.on(f"rm /usr/bin/lie; mv {program}.real {program}")
+    assert host["steps"][0]["outcome"] == FAILED, host
+    assert "changed" not in {step["outcome"] for step in host["steps"]}
+    assert site.on(NOW) == wrong
+
+
+def test_what_an_administrator_mounted_since_is_left_alone(site: Site, wrong: str) -> None:
+    plan = site.plan("stale", "--fix", "mounts")
+    site.on("mount -t tmpfs -o size=2m other /scratch")
+    host = site.apply(plan, "run-stale")
+    assert host["outcome"] == "refused", host
+    assert "/ /scratch rw,relatime tmpfs other rw,size=2048k" in site.on(NOW)
+
+
+def test_a_mount_in_use_stays_and_the_rollback_says_so(site: Site, wrong: str) -> None:
+    host = site.apply(site.plan("busy", "--fix", "mounts"), "run-busy")
+    assert host["outcome"] == "changed", host
+    site.on("systemd-run --quiet --unit=user --working-directory=/scratch sleep infinity")
+    done = site.rollback("run-busy")
+    assert done.returncode != 0 and "target is busy" in done.stdout, done
+    assert " /scratch " in site.on(NOW)
+    site.on("systemctl stop user")
+    done = site.rollback("run-busy")
+    assert done.returncode == 0, done
+    assert site.on(NOW) == wrong
+
+
+def test_a_module_that_does_not_build_fails_and_says_where_to_look(site: Site, wrong: str) -> None:
+    makefile = "/lib/modules/$(uname -r)/build/Makefile"
+    plan = site.plan("broken", "--fix", "dkms")
+    site.on(f"sed -i 's/cp /false /' {makefile}")
+    try:
+        host = site.apply(plan, "run-broken")
+    finally:
+        site.on(f"sed -i 's/false /cp /' {makefile}")
+    (step,) = host["steps"]
+    assert step["outcome"] == FAILED and "make.log" in step["why"], step
+    assert site.on(NOW) == wrong
+
+
+def test_a_build_whose_controller_is_killed_is_finished_by_a_resume(site: Site, wrong: str) -> None:
+    makefile = "/lib/modules/$(uname -r)/build/Makefile"
+    plan, run = site.plan("killed", "--fix", "dkms"), site.fleet.project / "run-killed"
+    wait = "touch /run/building; until [ -e /run/go ]; do sleep 0.05; done; cp "
+    site.on(f"sed -i 's,cp ,{wait},' {makefile}")
+    words = ("apply", plan, *site.all, "--run", run, "--project", site.fleet.project)
+    environment = {**os.environ, "HOME": str(site.fleet.project), "NODEVET_STORE": "none"}
+    controller = subprocess.Popen(
+        [sys.executable, "-m", "nodevet", *map(str, words)],
+        cwd=site.fleet.project,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        site.on("until [ -e /run/building ]; do sleep 0.05; done")
+    finally:
+        controller.kill()
+        controller.wait()
+        site.on("touch /run/go")
+    done = site.fleet.at("apply", "--resume", run, "-b", "base", "--deadline", "150")
+    assert done.returncode == 0, done
+    assert "hello/1.0, " in site.on(NOW) and site.failed() == {
+        *((("mounts", path)) for path in ("/scratch", "/data", "/cache")),
+        ("container_runtime", "docker"),
+        ("container_runtime", "/etc/cdi/nvidia.yaml"),
+    }
+    done = site.rollback("run-killed")
+    assert done.returncode == 0, done
+    assert site.on(NOW) == wrong
