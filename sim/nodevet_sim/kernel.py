@@ -7,8 +7,8 @@ started again.
 A write changes the file itself and, of others, only these: energy_performance_preference by
 scaling_governor, scaling_min_freq and scaling_max_freq by one another, the lists of CPUs and
 smt/active by cpuN/online and smt/control. So HugePages_Total does not follow nr_hugepages,
-nor local_cpulist numa_node, and remove, rescan and reset do nothing. The configuration space
-cannot be written, as under kernel lockdown.
+nor local_cpulist numa_node, and remove, rescan and reset do nothing. A configuration space keeps
+what is written beyond its first 64 bytes, also where a device has nothing to write.
 """
 
 import errno

@@ -211,7 +211,6 @@ WRITES = [
     (f"{GPU}/power/control", {}, "auto\n", "on\n", "on\n"),
     (f"{GPU}/power/control", {}, "auto\n", "off", "EINVAL"),
     (f"{GPU}/d3cold_allowed", {}, "1\n", "0", "0\n"),
-    (f"{GPU}/config", {}, b"\xde\x10", b"\0\0", "EPERM"),
     ("proc/sys/kernel/numa_balancing", {}, "1\n", " 0 \n", "0\n"),
     ("proc/sys/kernel/numa_balancing", {}, "1\n", "5", "EINVAL"),
     ("proc/sys/kernel/numa_balancing", {}, "1\n", "\n", "EINVAL"),
@@ -425,6 +424,26 @@ def test_cpus_go_offline(node):
     node.write(SMT, "forceoff")
     with refused("EPERM"):
         node.write(SMT, "on")
+
+
+def test_a_register_keeps_what_is_written_until_the_next_boot(node):
+    config = bytes(range(256))
+    text = manifest({f"{GPU}/config": config}, {})
+    node.start(text)
+    file = os.open(node / f"{GPU}/config", os.O_RDWR)
+    try:
+        assert os.pwrite(file, b"\x30\x59", 0x48) == 2
+        assert os.pread(file, 4, 0x46) == b"\x46\x47\x30\x59"
+        assert os.pwrite(file, b"\xff\xff", 0) == 2
+        assert os.pwrite(file, b"xyz", 255) == 1 and os.pwrite(file, b"x", 256) == 0
+    finally:
+        os.close(file)
+    written = config[:0x48] + b"\x30\x59" + config[0x4A:255] + b"x"
+    node.reload(text)
+    assert (node / f"{GPU}/config").read_bytes() == written, "the ids stay"
+    node.stop()
+    node.start(text)
+    assert (node / f"{GPU}/config").read_bytes() == config
 
 
 def test_secrets_are_for_root(node):

@@ -124,13 +124,6 @@ static int store_sink(struct node *node, const char *text)
     return parse_number(text, NULL, &value) || value < 0 ? -EINVAL : 0;
 }
 
-/* PCI config under lockdown: drivers/pci/pci-sysfs.c: pci_write_config() */
-static int store_locked(struct node *node, const char *text)
-{
-    (void)node, (void)text;
-    return -EPERM;
-}
-
 static int store_io_error(struct node *node, const char *text)
 {
     (void)node, (void)text;
@@ -189,7 +182,7 @@ static const struct rule rules[] = {
     {"proc", PROCFS, 0, store_io_error},
     {"swap", KERNFS, 0, store_swap},
     {"modules", KERNFS, 0, store_modules},
-    {"config", CONFIG, 0, store_locked},
+    {"config", CONFIG, 0, NULL},
     {"error", ERROR, 1, NULL},
     {"hang", HANG, 0, NULL},
     {"rising", RISING, 0, NULL},
