@@ -1,0 +1,116 @@
+"""Registers of PCI functions on a node: wrong, planned, set, rebooted, and as they were before."""
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from simulated_fleet import Boot, Done, SimulatedFleet
+
+pytestmark = pytest.mark.timeout(900)
+SCENARIO = """\
+sim: 1
+nodes:
+  n1:
+    gpus: {profile: h100-sxm, count: 1}
+    sockets: 1
+    cores: 1
+    nics: 1
+    faults: [read-request-small, {acs-redirect: {gpu: 0}}]
+"""
+BASELINE = """\
+nodevet: 1
+expect:
+  pcie_settings: {minimum_read_request_b: 4096, relaxed_ordering: true}
+  acs: false
+fix: [pcie_settings, acs]
+"""
+FIXES = {"pcie_settings", "acs"}
+CARE = ("--author", "ann", "--settle", "0.2")
+REGISTERS = """\
+for d in /sys/bus/pci/devices/*; do a=${d##*/}; echo $a $(setpci -s $a CAP_EXP+8.w) \
+$(setpci -s $a ECAP_ACS+6.w 2>&1); done; systemctl --failed --no-legend
+"""
+
+
+@dataclass
+class Moment:
+    wrong: set[str]
+    registers: str
+    disk: str
+
+
+@dataclass
+class Story:
+    done: dict[str, Done] = field(default_factory=dict)
+    moments: dict[str, Moment] = field(default_factory=dict)
+    outcomes: dict[str, Any] = field(default_factory=dict)
+
+
+@pytest.fixture(scope="module")
+def fleet(boot: Boot) -> SimulatedFleet:
+    fleet = boot("pci", SCENARIO, BASELINE)
+    fleet.people("ann", "bob")
+    return fleet
+
+
+def moment(fleet: SimulatedFleet) -> Moment:
+    findings = fleet.vetted(*fleet.reach)["n1"]["findings"]
+    wrong = {each["check"] for each in findings if each["verdict"] in ("fail", "unknown")}
+    return Moment(wrong, fleet.on("n1", REGISTERS), fleet.sim("diff", "n1", codes=(0, 1)))
+
+
+def apply(fleet: SimulatedFleet, name: str, between: str = "true") -> dict[str, Done]:
+    """Plan, approve, apply; `between`: a command of root on the node before the last."""
+    plan, key = fleet.project / f"{name}.json", fleet.project / "bob"
+    done = {"plan": fleet.at("plan", *fleet.reach, *CARE, "-o", plan)}
+    done["approve"] = fleet.at("approve", plan, "--key", key, "--yes")
+    fleet.on("n1", between)
+    done["apply"] = fleet.at("apply", plan, *fleet.reach, "--run", fleet.project / name)
+    return done
+
+
+def outcomes(fleet: SimulatedFleet, run: str) -> dict[str, str]:
+    text = (fleet.project / run / "result.json").read_text(encoding="utf-8")
+    (host,) = json.loads(text)["hosts"]
+    return {step["fix"]: step["outcome"] for step in host["steps"]}
+
+
+@pytest.fixture(scope="module")
+def story(fleet: SimulatedFleet) -> Story:
+    told = Story()
+    told.moments["wrong"] = moment(fleet)
+    told.done = apply(fleet, "run")
+    assert (fleet.project / "run/result.json").exists(), told.done
+    told.outcomes = outcomes(fleet, "run")
+    told.moments["applied"] = moment(fleet)
+    told.done["again"] = fleet.at("plan", *fleet.reach)
+    fleet.sim("reboot", "n1")
+    told.moments["rebooted"] = moment(fleet)
+    told.done["rollback"] = fleet.at("rollback", fleet.project / "run")
+    told.moments["rolled back"] = moment(fleet)
+    fleet.sim("reboot", "n1")
+    told.moments["rebooted again"] = moment(fleet)
+    return told
+
+
+def test_it_is_wrong_and_the_fixes_set_it(story: Story) -> None:
+    assert story.moments["wrong"].wrong == FIXES
+    assert story.done["apply"].returncode == 0, story.done
+    assert story.outcomes == dict.fromkeys(FIXES, "changed")
+    assert story.moments["applied"].wrong == set()
+    assert story.done["again"].returncode == 0, story.done["again"]
+
+
+def test_a_reboot_loses_the_registers_and_the_units_set_them(story: Story) -> None:
+    assert story.moments["rebooted"].wrong == set()
+    assert story.moments["rebooted"].registers == story.moments["applied"].registers
+
+
+def test_a_rollback_restores_all_of_it(story: Story) -> None:
+    before = story.moments["wrong"]
+    assert story.done["rollback"].returncode == 0, story.done["rollback"]
+    assert story.moments["rolled back"] == before
+    assert story.moments["rebooted again"] == before
+    assert story.moments["applied"].registers != before.registers
