@@ -12,13 +12,17 @@ cards were moved.
 **Rollback** restores both bits of each port, and removes the unit or restores the earlier one.
 
 **What it cannot do.** Without redirection, a device of one virtual machine can reach a device of
-another one. nodevet therefore refuses a node with virtual functions, with a GPU, NIC or NVMe drive
-for guests, with a loaded module of VFIO or for passthrough, with a running virtual machine (KVM in
-use), or whose IOMMU translates for a GPU, NIC or NVMe drive: `iommu=pt` first. It also refuses if it
-cannot tell one of these, as with KVM built into the kernel. If VFIO is built in, nodevet does not
-see other devices that are bound to it. It does not turn redirection on: that needs the BIOS and the
-IOMMU. Without `setpci` (package pciutils), or if the kernel is locked down, the step fails. A reset
-of the bus may turn redirection on again until the next boot.
+another one. nodevet therefore refuses a node
+
+- with virtual functions, or with a GPU, NIC or NVMe drive that is bound to a driver for guests;
+- with a loaded module for passthrough: VFIO, pciback, pci-stub, NVIDIA vGPU;
+- with a running virtual machine, which is to say with kvm_intel or kvm_amd in use;
+- whose IOMMU translates for a GPU, NIC or NVMe drive: boot with `iommu=pt` first.
+
+It also refuses if it cannot tell one of these, as with KVM built into the kernel. If VFIO is built
+in, nodevet does not see other kinds of devices that are bound to it. It does not turn redirection
+on: that needs the BIOS and the IOMMU. Without `setpci` (package pciutils), or if the kernel is
+locked down, the step fails. A reset of the bus may turn redirection on again until the next boot.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

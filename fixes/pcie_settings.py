@@ -13,13 +13,13 @@ the value: a card in another slot keeps what the BIOS gave it, and the check rep
 **Rollback** restores these bits of each register, and removes the unit or restores the earlier one.
 
 **What it cannot do.** It never changes MaxPayload, which must match along the whole path: set it in
-the BIOS, or boot with `pci=pcie_bus_safe`. It does not change ASPM, whose state the kernel keeps for
-both ends of each link: boot with `pcie_aspm.policy=performance`. With `pci=pcie_bus_perf` on the
-command line, MaxReadReq protects functions with a smaller payload, and nodevet does not raise it;
-it cannot see that a kernel was built with CONFIG_PCIE_BUS_PERFORMANCE. It does not turn relaxed
-ordering on below root ports for which Linux turns it off because of an erratum. Without `setpci`
-(package pciutils), or if the kernel is locked down, the step fails. A reset of a function may lose
-the value until the next boot.
+the BIOS, or boot with `pci=pcie_bus_safe`. It does not change ASPM, because the kernel keeps its
+state for both ends of each link: boot with `pcie_aspm.policy=performance`. With `pci=pcie_bus_perf`
+on the command line, MaxReadReq protects functions with a smaller payload, and nodevet does not
+raise it; it cannot see that a kernel was built with CONFIG_PCIE_BUS_PERFORMANCE. It does not turn
+relaxed ordering on below root ports for which Linux turns it off because of an erratum. Without
+`setpci` (package pciutils), or if the kernel is locked down, the step fails. A reset of a function
+may lose the value until the next boot.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -101,7 +101,8 @@ def obstacle(evidence: Evidence, setting: PciSetting, params: Params) -> str:
     for name in sorted(wrong - FIXED):
         return OTHERS[name]
     if "max_read_request_b" in wrong:
-        cmdline = (data := evidence[HostInfo].data) and data.cmdline
+        host = evidence[HostInfo].data
+        cmdline = host.cmdline if host else None
         if cmdline is None:
             return "unknown whether the kernel's command line has pcie_bus_perf"
         if "pcie_bus_perf" in cmdline:

@@ -114,3 +114,46 @@ def test_a_rollback_restores_all_of_it(story: Story) -> None:
     assert story.moments["rolled back"] == before
     assert story.moments["rebooted again"] == before
     assert story.moments["applied"].registers != before.registers
+
+
+def test_a_setpci_that_lies_is_found_out(story: Story, fleet: SimulatedFleet) -> None:
+    """It exits with 0 and sets nothing."""
+    lie = "printf '#!/bin/sh\\n' >/usr/local/bin/setpci; chmod 755 /usr/local/bin/setpci"
+    done = apply(fleet, "lied", lie)
+    fleet.on("n1", "rm /usr/local/bin/setpci")
+    assert done["apply"].returncode == 1, done
+    assert outcomes(fleet, "lied")["acs"] == "failed_and_rolled_back"
+    assert moment(fleet) == story.moments["wrong"]
+
+
+def test_a_register_that_changed_since_planning_is_left_alone(
+    story: Story, fleet: SimulatedFleet
+) -> None:
+    done = apply(fleet, "stale", "setpci -s 0000:1a:00.0 CAP_EXP+8.w=2000:7000")
+    registers = fleet.on("n1", REGISTERS)
+    fleet.on("n1", "setpci -s 0000:1a:00.0 CAP_EXP+8.w=0000:7000")
+    assert done["apply"].returncode == 1, done
+    assert "is MaxReadReq 512 B now, and was MaxReadReq 128 B when planned" in done["apply"].stdout
+    assert "0000:1a:00.0 2930 " in registers
+    assert moment(fleet) == story.moments["wrong"]
+
+
+def test_a_script_that_sets_registers_is_another_manager(
+    story: Story, fleet: SimulatedFleet
+) -> None:
+    rc = "#!/bin/sh\\nsetpci -v -s 17:01.0 ECAP_ACS+0x6.w=0000\\n"
+    fleet.on("n1", f"printf '{rc}' >/etc/rc.local; chmod 755 /etc/rc.local")
+    done = fleet.at("plan", *fleet.reach)
+    fleet.on("n1", "rm /etc/rc.local")
+    assert "also managed by /etc/rc.local:2" in done.stdout, done
+    assert "set pcie_settings" in done.stdout and "set acs" not in done.stdout, done
+
+
+def test_a_running_virtual_machine_keeps_its_isolation(story: Story, fleet: SimulatedFleet) -> None:
+    users = "/sys/module/kvm_intel/refcnt"
+    fleet.sim("set", "n1", "modules.kvm_intel=boot", f"{users}=1")
+    done = fleet.at("plan", *fleet.reach, "--fix", "acs")
+    fleet.sim("set", "n1", f"{users}=0")
+    free = fleet.at("plan", *fleet.reach, "--fix", "acs")
+    assert "kvm_intel is in use" in done.stdout and "set acs" not in done.stdout, done
+    assert "set acs" in free.stdout, free
