@@ -9,7 +9,7 @@ import ast
 import importlib
 import importlib.util
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from heapq import heappop, heappush
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from nodevet.fixing.model import Fix
 
 LARGEST = 1 << 20  # bytes of a check or a fix
+PYTHON, YAML = ".py", (".yaml", ".yml")
+
+FixReader = Callable[[Path], "tuple[str, Fix]"]
+"""The title and the fix of a YAML file. Raises CatalogError."""
 
 
 class CatalogError(Exception):
@@ -52,13 +56,17 @@ class Catalog:
         folders: Iterable[Path] = (),
         fixes: Iterable[Path] = (),
         project: Project | None = None,
+        read_fix: FixReader | None = None,
     ) -> None:
-        """`folders` hold checks, `fixes` fixes. Raises CatalogError if a name is taken."""
+        """`folders` hold checks, `fixes` fixes; `read_fix` reads those that are YAML. Raises
+        CatalogError if a name is taken."""
         self.project = project = project or Project()
         self._found: dict[str, Check] = {}
         checks = ("check", "give yours another name")
         self._checks = _Directory(nodevet.checks, folders, *checks, project)
-        self._fixes = _Directory(nodevet.fixes, fixes, "fix", "remove yours", project)
+        endings = (PYTHON, *(YAML if read_fix else ()))
+        self._fixes = _Directory(nodevet.fixes, fixes, "fix", "remove yours", project, endings)
+        self._read_fix = read_fix
         for name in sorted(self._fixes.own - set(self.ids)):
             text = f"{self._fixes.path(name)}: a fix has the name of its check, and no check is "
             text += f"named {name!r}"
@@ -122,6 +130,8 @@ class Catalog:
         """The fix of a check, if there is one. Raises CatalogError for a broken file."""
         if check not in self._fixes.ids:
             return None
+        if yaml := self._yaml_fix(check):
+            return yaml[1]
         from nodevet.fixing.model import Fix  # only for fixes, because the import is slow
 
         candidate = getattr(self._fixes.module(check), "FIX", None)
@@ -187,7 +197,16 @@ class Catalog:
 
     def fix_page(self, check: str) -> str:
         """A fix's page, like `page`. Raises CatalogError, also if there is no fix."""
-        return self._fixes.page(check)
+        yaml = self._yaml_fix(check)
+        return yaml[0] if yaml else self._fixes.page(check)
+
+    def _yaml_fix(self, check: str) -> "tuple[str, Fix] | None":
+        """The title and the fix, if it is written in YAML. Raises CatalogError."""
+        path = self._fixes.path(check)
+        if self._read_fix is None or path.suffix == PYTHON:
+            return None
+        self._fixes.require_trusted(path)
+        return self._read_fix(path)
 
 
 class _Directory:
@@ -200,6 +219,7 @@ class _Directory:
         noun: str,
         advice: str,
         project: Project,
+        endings: tuple[str, ...] = (PYTHON,),
     ) -> None:
         self._project = project
         self._package = shipped.__name__
@@ -208,7 +228,7 @@ class _Directory:
         self._files = dict(_files_in(Path(shipped.__path__[0])))
         self._shipped = frozenset(self._files)
         for folder in folders:
-            for name, path in _files_in(folder):
+            for name, path in _files_in(folder, endings):
                 if name not in self._files:
                     self._files[name] = path
                 elif name not in self._shipped:
@@ -236,9 +256,13 @@ class _Directory:
         path = self.path(name)
         if name in self._shipped:
             return importlib.import_module(f"{self._package}.{name}")
+        self.require_trusted(path)
+        return _load(path, f"nodevet_user_{self._plural}.{name}")
+
+    def require_trusted(self, path: Path) -> None:
+        """Raises RefusedCodeError if other users may change this file of the project."""
         if why := self._project.code_refusal(path):
             raise RefusedCodeError(f"{path}: {why}")
-        return _load(path, f"nodevet_user_{self._plural}.{name}")
 
     def page(self, name: str) -> str:
         path = self.path(name)
@@ -262,8 +286,8 @@ def source(path: Path) -> bytes:
     return data
 
 
-def _files_in(folder: Path) -> Iterator[tuple[str, Path]]:
-    for path in sorted(folder.glob("*.py")):
+def _files_in(folder: Path, endings: tuple[str, ...] = (PYTHON,)) -> Iterator[tuple[str, Path]]:
+    for path in sorted(path for ending in endings for path in folder.glob(f"*{ending}")):
         if not path.stem.startswith("_"):
             yield path.stem, path
 

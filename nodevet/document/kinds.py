@@ -28,6 +28,7 @@ class DocumentKind(Enum):
     INVENTORY = "an inventory"
     APPROVAL = "the rules of approval"
     WORKLOAD = "a workload"
+    FIX = "a fix"
     SCENARIO = "a scenario of simulated nodes"
     RUN = "a saved run of checks"
     PLAN = "a plan"
@@ -44,6 +45,7 @@ _WAYS = {
     DocumentKind.INVENTORY: "use it with -i {file}",
     DocumentKind.APPROVAL: "nodevet reads it from the project's folder: --project {folder}",
     DocumentKind.WORKLOAD: "compare nodes with it: nodevet feed {file}",
+    DocumentKind.FIX: "check it with: nodevet lint {file}",
     DocumentKind.SCENARIO: "boot it with: nodevet sim up {file}",
     DocumentKind.RUN: "render it with: nodevet report {file}",
     DocumentKind.PLAN: "read and sign it with: nodevet approve {file}",
@@ -68,6 +70,7 @@ _JSON_KEYS = (
     ({"all"}, DocumentKind.INVENTORY),
 )
 _YAML_KEYS = (
+    ({"nodevet", "commands", "risk"}, DocumentKind.FIX),
     ({"expect"}, DocumentKind.BASELINE),
     ({"nodevet", "extends"}, DocumentKind.BASELINE),
     ({"nodevet", "applies"}, DocumentKind.BASELINE),

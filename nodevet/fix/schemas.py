@@ -30,7 +30,18 @@ def _status(_: Project) -> Document:
     return of_struct("status", about, StatusAnswer, "schema", STATUS_SCHEMA)
 
 
+def _fix(_: Project) -> Document:
+    from nodevet.baseline.schema import struct_definitions
+    from nodevet.document.json_schema import with_title
+    from nodevet.fixing.command_fix import CommandFixFile
+
+    about = "A fix of a site that is a command and its inverse: docs/fixes.md"
+    definitions = struct_definitions(CommandFixFile, "")
+    return with_title("fix", about, {"$ref": "#/$defs/CommandFixFile"}, definitions)
+
+
 SCHEMAS: Mapping[str, SchemaKind] = {
+    "fix": SchemaKind("a fix of a site, as YAML: fixes/CHECK.yaml", _fix),
     "plan": SchemaKind("what fixes would change: nodevet plan -o", _plan),
     "result": SchemaKind("how a run of fixes ended: result.json of its folder", _result),
     "status": SchemaKind("the state of a run of fixes: nodevet status --format json", _status),

@@ -71,6 +71,4 @@ def absolute_path(path: str) -> str:
 
 def require_this_machine(root: str) -> None:
     if not is_this_machine(root):
-        raise ValueError(
-            "systemd and packages are read on this machine only, not under {}".format(root)
-        )
+        raise ValueError("this is read on a running machine only, not under {}".format(root))

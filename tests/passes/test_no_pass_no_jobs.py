@@ -219,9 +219,9 @@ def test_allowed_signers_that_others_may_write_stop_it(node: SimulatedFleet) -> 
 
 
 def test_an_uninstalled_nodevet_takes_no_node_down(node: SimulatedFleet) -> None:
-    node.on("n1", "chmod -x /usr/local/bin/nodevet")
+    node.on("n1", "chmod -x /opt/nodevet/bin/nodevet")
     assert node.on("n1", "systemctl start slurmd && systemctl is-active slurmd") == "active\n"
-    node.on("n1", "chmod +x /usr/local/bin/nodevet")
+    node.on("n1", "chmod +x /opt/nodevet/bin/nodevet")
 
 
 @pytest.mark.parametrize(

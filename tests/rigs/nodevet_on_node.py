@@ -27,6 +27,7 @@ def write(path: str, text: str, mode: str = "644") -> str:
 
 
 def install(fleet: SimulatedFleet, node: str) -> None:
-    """Put /usr/local/bin/nodevet on a node."""
+    """Put /opt/nodevet/bin/nodevet on a node, with a link in /usr/local/bin."""
     show(fleet.name, node, fleet.project)
-    fleet.on(node, write("/usr/local/bin/nodevet", PROGRAM, "755"))
+    path = "/opt/nodevet/bin/nodevet"
+    fleet.on(node, f"{write(path, PROGRAM, '755')}; ln -sf {path} /usr/local/bin/nodevet")

@@ -28,7 +28,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page's prolog, with a nodevet whose files lie here, and a key."""
     folder = tmp_path_factory.mktemp("pass")
     script = next(block.text for block in blocks(PAGE) if block.mark("file") == "prolog.sh")
-    (folder / "prolog").write_text(script.replace("/usr/local/bin/nodevet", f"{folder}/nodevet"))
+    (folder / "prolog").write_text(script.replace("/opt/nodevet/bin/nodevet", f"{folder}/nodevet"))
     (folder / "nodevet").write_text(PROGRAM.format(python=sys.executable, folder=folder))
     for name in ("prolog", "nodevet"):
         (folder / name).chmod(0o755)

@@ -117,7 +117,7 @@ class _Linter:
             self.settings(path)
             return
         kind = kind_of(path)
-        if path.suffix == ".py":
+        if path.suffix == ".py" or kind is DocumentKind.FIX:
             self._code(path)
         elif path.parent.resolve() in {folder.resolve() for folder in self._folders}:
             self.baselines([name])

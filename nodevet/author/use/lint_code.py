@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from nodevet.base.problems import Place, Problem
-from nodevet.checking.catalog import Catalog, CatalogError, source
+from nodevet.checking.catalog import PYTHON, Catalog, CatalogError, source
 from nodevet.checking.unfit import unfit_params
 from nodevet.document.text import display_path
 from nodevet.evidence.sections import unknown_path
 from nodevet.fixing.model import Fix
 from nodevet.model import Area, Check, CheckParams, Severity
+from nodevet.vet.command_fixes import read_fix_file
 
 JUDGE = "def judge(evidence: Evidence, params: Params) -> Iterator[Finding]"
 PLAN = "def plan(evidence, findings, params, *, OPTION: bool) -> Iterator[PlannedChange]"
@@ -92,6 +93,9 @@ def lint_check(catalog: Catalog, name: str) -> Iterator[Problem]:
 
 def lint_fix(catalog: Catalog, name: str) -> Iterator[Problem]:
     """The problems of a fix's file."""
+    if (path := catalog.fix_path(name)).suffix != PYTHON:
+        yield from read_fix_file(path)[1]
+        return
     source = _parse(catalog.fix_path(name))
     if isinstance(source, Problem):
         yield source

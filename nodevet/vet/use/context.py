@@ -13,6 +13,7 @@ from nodevet.base.project import Project
 from nodevet.baseline import available, load
 from nodevet.checking.catalog import Catalog
 from nodevet.model import Baseline
+from nodevet.vet.command_fixes import read_fix
 from nodevet.vet.use.max_age import MaxAge
 
 if TYPE_CHECKING:  # a run without --since does not pay for it
@@ -45,7 +46,7 @@ def open_project(project: Project | Path) -> tuple[Catalog, list[Path]]:
     own = project if isinstance(project, Project) else Project(folder=project)
     require_accepted(own)
     folders = [folder for folder in [own.folder / "baselines"] if folder.is_dir()]
-    return Catalog([own.folder / "checks"], [own.folder / "fixes"], own), folders
+    return Catalog([own.folder / "checks"], [own.folder / "fixes"], own, read_fix), folders
 
 
 def require_accepted(project: Project, *, keeps_runs: bool = False) -> None:

@@ -1,0 +1,157 @@
+"""A fix that a site writes in YAML: a command and its inverse."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from nodevet.base.project import Project
+from nodevet.checking.catalog import Catalog, CatalogError, RefusedCodeError
+from nodevet.evidence.document import opened
+from nodevet.fixing.command_fix import CommandFixFile, SiteCommands, fix_of
+from nodevet.fixing.model import FixError, Risk
+from nodevet.model import NODE, Subject, fail
+from nodevet.remote.look import look
+from nodevet.resource import KINDS, Resource, RestoreError, RunCommand, State, restore, undeclared
+from nodevet.vet.command_fixes import read_fix
+
+NOTHING = opened(b'{"schema": 1, "probe": "0", "sections": {}}')
+GET, SET = ("widgetctl", "get", "mode"), ("widgetctl", "set", "mode", "fast")
+UNDO = ("widgetctl", "set", "mode", "{before}")
+WIDGET = SiteCommands(read=GET, run=SET, undo=UNDO, seconds=60)
+TEXT = """\
+nodevet: 1
+title: Set the widgets of this site.
+risk: drain
+commands:
+  widget:
+    read: [widgetctl, get, mode]
+    run: [widgetctl, set, mode, fast]
+    undo: [widgetctl, set, mode, "{before}"]
+"""
+
+
+def planned(commands: dict[str, SiteCommands], *subjects: Subject):
+    file = CommandFixFile(nodevet=1, title="x", risk=Risk.DRAIN, commands=commands)
+    findings = [fail(subject, expected="fast", actual="slow") for subject in subjects]
+    return list(fix_of(file).changes(NOTHING, findings, None))
+
+
+def command(name: str) -> Subject:
+    return Subject(kind="command", id=name)
+
+
+def printed(text: str) -> State:
+    return State(
+        resource=Resource(kind="command", name="widgetctl get mode"),
+        exists=True,
+        value={"printed": text},
+    )
+
+
+def test_each_subject_gets_its_own_change() -> None:
+    first, second = planned({"a": WIDGET, "*": WIDGET}, command("a"), command("a"), command("b"))
+    assert first.actions[0].words == SET and first.actions[0].seconds == 60
+    assert first.subjects == ("command a",) and second.subjects == ("command b",)
+    assert first.risk is Risk.DRAIN and not undeclared(first.actions, first.resources)
+
+
+def test_the_subject_is_a_word_of_a_command() -> None:
+    words = SiteCommands(read=("w", "{subject}"), run=("w", "-s", "{subject}=1"), undo=("w", "u"))
+    (change,) = planned({"*": words}, command("a1"))
+    assert change.actions[0].words == ("w", "-s", "a1=1")
+    assert change.resources == (Resource(kind="command", name="w a1"),)
+
+
+@pytest.mark.parametrize("id", ["-rf", "a b", "a;b", "$(x)", "", "a\n"])
+def test_an_id_that_a_command_may_misread_is_refused(id: str) -> None:
+    words = SiteCommands(read=("w", "{subject}"), run=("w",), undo=("w",))
+    with pytest.raises(FixError, match="cannot be a word of a command"):
+        planned({"*": words}, command(id))
+
+
+def test_the_node_is_no_other_subject() -> None:
+    with pytest.raises(FixError, match="no commands for 'node'"):
+        planned({"*": WIDGET}, NODE)
+    assert planned({"node": WIDGET}, NODE)[0].subjects == ("",)
+
+
+def test_what_has_no_commands_is_in_the_note() -> None:
+    (change,) = planned({"a": WIDGET}, command("a"), command("b"))
+    assert change.note == "not in the plan: command b: the fix has no commands for 'b'"
+
+
+def test_undo_gets_what_was_printed_before() -> None:
+    (change,) = planned({"a": WIDGET}, command("a"))
+    (action,) = restore(printed("slow"), actions=change.actions)
+    assert action == RunCommand(words=("widgetctl", "set", "mode", "slow"), seconds=60)
+
+
+@pytest.mark.parametrize("text", ["--help", "slow\nfast", "a;b", "`x`", "é"])
+def test_a_printed_value_that_undo_may_misread_cannot_be_rolled_back(text: str) -> None:
+    (change,) = planned({"a": WIDGET}, command("a"))
+    with pytest.raises(RestoreError, match="which `undo` cannot use"):
+        restore(printed(text), actions=change.actions)
+
+
+def test_without_its_action_nothing_undoes_it() -> None:
+    with pytest.raises(RestoreError, match="no action says how"):
+        restore(printed("slow"))
+
+
+@pytest.mark.parametrize("name", ["", "-x", "a  b", "'a' b", "a 'b", "a\nb"])
+def test_a_name_that_is_no_command_is_refused(name: str) -> None:
+    assert KINDS["command"].name_problem(name)
+    assert not KINDS["command"].name_problem("widgetctl 'a b'")
+
+
+def seen(*words: str) -> dict[str, object]:
+    import shlex
+
+    request = {"root": "/", "resources": [{"kind": "command", "name": shlex.join(words)}]}
+    (state,) = look(request)
+    return state
+
+
+def test_what_it_prints_is_its_state() -> None:
+    assert seen("echo", " a b ") == {"exists": True, "value": {"printed": "a b"}, "why": ""}
+    assert seen("true")["why"] == "it prints nothing"
+    assert seen("sh", "-c", "echo no >&2; exit 3")["why"] == "it ends with 3: no"
+    assert seen("no-such-program-here")["why"] == "no-such-program-here is not on this node"
+    assert "more than 1000 characters" in str(seen("seq", "1000")["why"])
+
+
+def test_a_file_is_read_with_its_problems(tmp_path: Path) -> None:
+    path = tmp_path / "command.yaml"
+    path.write_text(TEXT)
+    title, fix = read_fix(path)
+    assert title == "Set the widgets of this site." and fix.risk is Risk.DRAIN
+    path.write_text(TEXT.replace("    undo:", "    undoes:").replace("drain", "high"))
+    with pytest.raises(CatalogError) as refused:
+        read_fix(path)
+    assert "command.yaml:3:7: risk: must be one of live, idle, drain, reboot" in str(refused.value)
+    assert "commands.widget: undo is missing" in str(refused.value)
+
+
+def test_a_file_of_another_user_is_not_run(tmp_path: Path) -> None:
+    (tmp_path / "fixes").mkdir()
+    path = tmp_path / "fixes" / "command.yaml"
+    path.write_text(TEXT)
+    catalog = Catalog(fixes=[path.parent], project=Project(tmp_path), read_fix=read_fix)
+    assert catalog.fix_title("command") == "Set the widgets of this site."
+    path.chmod(0o666)
+    with pytest.raises(RefusedCodeError, match=r"command\.yaml"):
+        Catalog(fixes=[path.parent], project=Project(tmp_path), read_fix=read_fix).fix("command")
+
+
+def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "command.yaml").write_text(TEXT)
+    (tmp_path / "command.py").write_text("FIX = None\n")
+    with pytest.raises(CatalogError, match="has the same name; rename one"):
+        Catalog(fixes=[tmp_path], read_fix=read_fix)
+
+
+def test_the_action_survives_a_plan() -> None:
+    (change,) = planned({"a": WIDGET}, command("a"))
+    again = msgspec.json.decode(msgspec.json.encode(change), type=type(change))
+    assert again == change
