@@ -36,13 +36,11 @@ from nodevet.evidence.pci_settings import (
     COMPLETION_REDIRECT,
     NO_ACS,
     REQUEST_REDIRECT,
-    PciSetting,
     PciSettings,
     each_setting,
 )
 from nodevet.fixing import pci
 from nodevet.fixing.boot_unit import BootUnit
-from nodevet.fixing.gpus import common_value
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
 from nodevet.model import Finding
 
@@ -66,24 +64,16 @@ def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Itera
     wrong = {finding.subject.id: finding for finding in failed}
     if unknown := [address[:60] for address in wrong if address not in ports]:
         raise FixError(f"{', '.join(unknown)}: the finding does not come from this evidence")
-    off = {(address, pci.ids(evidence, address)): (0, REDIRECTS) for address in ports}
-    labels = {address: finding.subject.label for address, finding in wrong.items()}
-    yield PlannedChange(
-        expected=common_value({labels[a]: finding.expected for a, finding in wrong.items()}),
-        actual=common_value({labels[a]: finding.actual for a, finding in wrong.items()}),
-        subjects=tuple(labels.values()),
-        actions=pci.actions(BOOT, REGISTER, off, wrong),
-        resources=pci.resources(BOOT, REGISTER, wrong),
-        risk=Risk.IDLE,
-    )
+    off = {address: (pci.ids(evidence, address), 0, REDIRECTS) for address in ports}
+    yield pci.change(BOOT, REGISTER, off, wrong)
 
 
-def judged_ports(evidence: Evidence) -> Mapping[str, PciSetting]:
-    """The ports with ACS above GPUs and NICs, by address. Raises FixError if one was not read: the
-    unit sets them all."""
+def judged_ports(evidence: Evidence) -> set[str]:
+    """The addresses of the ports with ACS above GPUs and NICs. Raises FixError if one was not read:
+    the unit sets them all."""
     data = evidence[PciSettings].data
     functions = {each.address: each for each in (data.functions if data else None) or ()}
-    ports = {}
+    ports = set()
     for device in each_setting(evidence, ("gpu", "nic")):
         if isinstance(device, Finding):
             raise FixError(f"{device.subject.label or 'the ports'}: {device.why}")
@@ -94,7 +84,7 @@ def judged_ports(evidence: Evidence) -> Mapping[str, PciSetting]:
             if port is None:
                 raise FixError(f"{address[:60]}: it was not read")
             if port.acs_enabled is not None:
-                ports[address] = port
+                ports.add(address)
             elif port.errors.get("acs_enabled") != NO_ACS:
                 raise FixError(f"{address}: {port.why('acs_enabled')}")
     return ports

@@ -27,10 +27,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from nodevet.checks.pcie_settings import SIZES, Params, settings_of
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
-from nodevet.evidence.pci_settings import PciSetting, each_setting, subject_of
+from nodevet.evidence.pci_settings import PciSetting, each_setting
 from nodevet.fixing import pci
 from nodevet.fixing.boot_unit import BootUnit
-from nodevet.fixing.gpus import common_value
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk, with_refusals
 from nodevet.model import Finding, Verdict
 
@@ -64,18 +63,10 @@ def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Itera
     if not repaired:
         raise FixError("; ".join(refused))
     boot = {
-        (address, pci.ids(evidence, address)): bits(setting, params, repair=address in repaired)
+        address: (pci.ids(evidence, address), *bits(setting, params, repair=address in repaired))
         for address, setting in functions.items()
     }
-    labels = {address: subject_of(functions[address]).label for address in repaired}
-    change = PlannedChange(
-        expected=common_value({labels[a]: finding.expected for a, finding in repaired.items()}),
-        actual=common_value({labels[a]: finding.actual for a, finding in repaired.items()}),
-        subjects=tuple(labels.values()),
-        actions=pci.actions(BOOT, REGISTER, boot, repaired),
-        resources=pci.resources(BOOT, REGISTER, repaired),
-        risk=Risk.IDLE,
-    )
+    change = pci.change(BOOT, REGISTER, boot, repaired)
     yield from with_refusals([change], refused)
 
 
@@ -98,8 +89,8 @@ def readable(evidence: Evidence, params: Params) -> Mapping[str, PciSetting]:
 def obstacle(evidence: Evidence, setting: PciSetting, params: Params) -> str:
     """Why nodevet cannot repair this function; empty if it can."""
     wrong = {each.name for each in settings_of(setting, params) if each.verdict is not Verdict.OK}
-    for name in sorted(wrong - FIXED):
-        return OTHERS[name]
+    if others := sorted(wrong - FIXED):
+        return OTHERS[others[0]]
     if "max_read_request_b" in wrong:
         host = evidence[HostInfo].data
         cmdline = host.cmdline if host else None

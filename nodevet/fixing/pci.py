@@ -2,13 +2,14 @@
 registers at every boot."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.pci import Pci
 from nodevet.fixing.boot_unit import BootUnit
-from nodevet.fixing.model import FixError
-from nodevet.resource import Actions, Resource
+from nodevet.fixing.gpus import common_value
+from nodevet.fixing.model import FixError, PlannedChange, Risk
+from nodevet.model import Finding
 from nodevet.resource.file import WriteFile
 from nodevet.resource.pci_register import register, set_bits
 from nodevet.resource.unit import SetUnit
@@ -48,26 +49,31 @@ def ids(evidence: Evidence, address: str) -> str:
     return function.id
 
 
-def resources(unit: BootUnit, name: str, addresses: Iterable[str]) -> tuple[Resource, ...]:
-    """The unit, and the register of this name of each function."""
-    return (*unit.resources, *(register(f"{address}:{name}") for address in addresses))
+def change(
+    unit: BootUnit,
+    name: str,
+    boot: Mapping[str, tuple[str, int, int]],
+    failed: Mapping[str, Finding],
+) -> PlannedChange:
+    """Set a register at every boot, and now of each function with a failed finding; by address.
 
-
-def actions(
-    unit: BootUnit, name: str, boot: Mapping[tuple[str, str], tuple[int, int]], now: Iterable[str]
-) -> Actions:
-    """Set a register at every boot and now.
-
-    `boot`: (address, ids) -> (value, mask) of each function; `now`: the addresses to set now. At
-    boot a card with other ids at the same address keeps its own value.
+    `boot`: the ids, the value and the mask of each function. At boot a card with other ids at that
+    address keeps its own value.
     """
-    values = {address: bits for (address, _), bits in boot.items()}
     lines = "".join(
         f"    setpci -d {card} -s {address} {name}={value:04x}:{mask:04x} || failed=1; \\\n"
-        for (address, card), (value, mask) in sorted(boot.items())
+        for address, (card, value, mask) in sorted(boot.items())
     )
-    return (
-        WriteFile(path=unit.path, content=TEXT.format(check=unit.check, lines=lines)),
-        SetUnit(name=unit.name, enabled=True),
-        *(set_bits(address, name, *values[address]) for address in now),
+    labels = {finding.subject.label: finding for finding in failed.values()}
+    return PlannedChange(
+        expected=common_value({label: finding.expected for label, finding in labels.items()}),
+        actual=common_value({label: finding.actual for label, finding in labels.items()}),
+        subjects=tuple(labels),
+        actions=(
+            WriteFile(path=unit.path, content=TEXT.format(check=unit.check, lines=lines)),
+            SetUnit(name=unit.name, enabled=True),
+            *(set_bits(address, name, *boot[address][1:]) for address in failed),
+        ),
+        resources=(*unit.resources, *(register(f"{address}:{name}") for address in failed)),
+        risk=Risk.IDLE,
     )

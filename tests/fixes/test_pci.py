@@ -38,6 +38,10 @@ SMALL = {"max_read_request_b": 512}
 REDIRECTS = {"acs_enabled": 0x1D}
 
 
+def files(*answers):
+    return {"files": {"files": [{"path": USERS, "exists": True, "matches": list(answers)}]}}
+
+
 def node(functions=(), **changed):
     """A node with a GPU and a NIC below one port. `functions`: changed fields of them in section
     pci; `gpu`, `nic`, `port`, `root`: of their settings; every other name: fields of a section."""
@@ -143,10 +147,6 @@ def test_redirection_is_turned_off_in_the_ports_that_have_it(plan):
     without = {"acs_enabled": None, "errors": {"acs_enabled": "no ACS capability"}}
     (change,) = plan("acs", False, node(port=REDIRECTS, root=without))
     assert ROOT not in boot(change)
-
-
-def files(*answers):
-    return {"files": {"files": [{"path": USERS, "exists": True, "matches": list(answers)}]}}
 
 
 LOADED = ["nvidia", "kvm_intel", "kvm"]
