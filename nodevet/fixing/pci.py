@@ -29,8 +29,7 @@ Type=oneshot
 RemainAfterExit=yes
 TimeoutStartSec=5min
 ExecStart=/bin/sh -c '\\
-    failed=0; \\
-{lines}    exit $$failed'
+    {command}'
 
 [Install]
 WantedBy=multi-user.target
@@ -49,6 +48,13 @@ def ids(evidence: Evidence, address: str) -> str:
     return function.id
 
 
+def unit_file(unit: BootUnit, script: str) -> WriteFile:
+    """Write a unit that runs a script of sh, without its own quotes ('), at boot."""
+    escaped = script.replace("%", "%%").replace("$", "$$")  # systemd.unit(5), systemd.exec(5)
+    command = escaped.replace("\n", " \\\n    ")
+    return WriteFile(path=unit.path, content=TEXT.format(check=unit.check, command=command))
+
+
 def change(
     unit: BootUnit,
     name: str,
@@ -61,7 +67,7 @@ def change(
     address keeps its own value.
     """
     lines = "".join(
-        f"    setpci -d {card} -s {address} {name}={value:04x}:{mask:04x} || failed=1; \\\n"
+        f"setpci -d {card} -s {address} {name}={value:04x}:{mask:04x} || failed=1;\n"
         for address, (card, value, mask) in sorted(boot.items())
     )
     labels = {finding.subject.label: finding for finding in failed.values()}
@@ -70,7 +76,7 @@ def change(
         actual=common_value({label: finding.actual for label, finding in labels.items()}),
         subjects=tuple(labels),
         actions=(
-            WriteFile(path=unit.path, content=TEXT.format(check=unit.check, lines=lines)),
+            unit_file(unit, f"failed=0;\n{lines}exit $failed"),
             SetUnit(name=unit.name, enabled=True),
             *(set_bits(address, name, *boot[address][1:]) for address in failed),
         ),

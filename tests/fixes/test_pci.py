@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+from dataclasses import replace
 
 import pytest
 
@@ -220,7 +221,7 @@ def test_another_nodes_finding_plans_nothing(plan, wrong, evidence, check):
 def tree(tmp_path, monkeypatch):
     """A machine's files, and `setpci` on them."""
     root = tmp_path / "root"
-    write(hgx("n1"), root)
+    write(replace(hgx("n1"), cores_per_socket=2, smt=False), root)
     program = tmp_path / "bin/setpci"
     program.parent.mkdir()
     real = shutil.which("setpci") or "/usr/sbin/setpci"

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from node_tools import put_on_node
 
 from simulated_fleet import Boot, Done, SimulatedFleet
 
@@ -14,23 +15,25 @@ sim: 1
 nodes:
   n1:
     gpus: {profile: h100-sxm, count: 1}
-    sockets: 1
+    sockets: 2
     cores: 1
     nics: 1
-    faults: [read-request-small, {acs-redirect: {gpu: 0}}]
+    faults: [read-request-small, {acs-redirect: {gpu: 0}}, irqs-on-one-cpu]
 """
 BASELINE = """\
 nodevet: 1
 expect:
   pcie_settings: {minimum_read_request_b: 4096, relaxed_ordering: true}
   acs: false
-fix: [pcie_settings, acs]
+  irq_affinity: {}
+fix: [pcie_settings, acs, irq_affinity]
 """
-FIXES = {"pcie_settings", "acs"}
+FIXES = {"pcie_settings", "acs", "irq_affinity"}
 CARE = ("--author", "ann", "--settle", "0.2")
 REGISTERS = """\
 for d in /sys/bus/pci/devices/*; do a=${d##*/}; echo $a $(setpci -s $a CAP_EXP+8.w) \
 $(setpci -s $a ECAP_ACS+6.w 2>&1); done; systemctl --failed --no-legend
+for d in /sys/bus/pci/devices/*/msi_irqs/*; do echo $d $(cat /proc/irq/${d##*/}/*_list); done
 """
 
 
@@ -157,3 +160,14 @@ def test_a_running_virtual_machine_keeps_its_isolation(story: Story, fleet: Simu
     free = fleet.at("plan", *fleet.reach, "--fix", "acs")
     assert "kvm_intel is in use" in done.stdout and "set acs" not in done.stdout, done
     assert "set acs" in free.stdout, free
+
+
+def test_irqbalance_keeps_placing_the_interrupts(story: Story, fleet: SimulatedFleet) -> None:
+    """The last test here: the node has its files from now on."""
+    put_on_node(fleet, "n1", "irqbalance")
+    fleet.on("n1", "systemctl enable irqbalance")
+    done = fleet.at("plan", *fleet.reach, "--fix", "irq_affinity")
+    fleet.on("n1", "systemctl disable irqbalance")
+    free = fleet.at("plan", *fleet.reach, "--fix", "irq_affinity")
+    assert "irqbalance.service places interrupts" in done.stdout and "set irq" not in done.stdout
+    assert "set irq_affinity" in free.stdout, free

@@ -227,6 +227,8 @@ WRITES = [
     ("proc/sys/kernel/core_pattern", {}, "core\n", "|/bin/x %p\nmore", "|/bin/x %p\n"),
     ("proc/sys/kernel/hostname", {}, "n1\n", "x" * 100, "x" * 64 + "\n"),
     ("proc/cpuinfo", {}, "processor\t: 0\n", "x", "EIO"),
+    ("proc/irq/100/smp_affinity_list", {}, "5\n", "0-3,8\n", "0-3,8\n"),
+    ("proc/irq/100/smp_affinity_list", {}, "5\n", "all", "EINVAL"),
 ]  # fmt: skip
 
 

@@ -165,6 +165,19 @@ static int store_string(struct node *node, const char *text)
     return 0;
 }
 
+/* kernel/irq/proc.c: write_irq_affinity(). The interrupt goes to the first of these CPUs. */
+static int store_affinity(struct node *node, const char *text)
+{
+    struct node *effective = child_of(node->parent, "effective_affinity_list");
+    size_t size = line_size(text), first = strspn(text, "0123456789");
+    if (first == 0 || strspn(text, "0123456789,-") != size)
+        return -EINVAL;
+    set_text(node, text, size);
+    if (effective)
+        set_text(effective, text, first);
+    return 0;
+}
+
 static const struct rule rules[] = {
     {"ro", KERNFS, 0, NULL},
     {"word", KERNFS, 0, store_word},
@@ -180,6 +193,7 @@ static const struct rule rules[] = {
     {"sysctl", SYSCTL, 2, store_sysctl},
     {"string", SYSCTL, 1, store_string},
     {"proc", PROCFS, 0, store_io_error},
+    {"affinity", PROCFS, 0, store_affinity},
     {"swap", KERNFS, 0, store_swap},
     {"modules", KERNFS, 0, store_modules},
     {"config", CONFIG, 0, NULL},
