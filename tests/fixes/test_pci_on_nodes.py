@@ -162,6 +162,25 @@ def test_a_running_virtual_machine_keeps_its_isolation(story: Story, fleet: Simu
     assert "set acs" in free.stdout, free
 
 
+def test_memory_is_compacted_once(story: Story, fleet: SimulatedFleet) -> None:
+    """Two people approve what cannot be undone, and a rollback has nothing to restore."""
+    fleet.baseline("pages", "nodevet: 1\nexpect: {memory_fragmentation: 50}\n")
+    fleet.sim("set", "n1", "fault=memory-fragmented")
+    plan, run = fleet.project / "pages.json", fleet.project / "pages"
+    reach = (*fleet.reach[:2], "-b", "pages", *fleet.reach[4:])
+    fix = ("--fix", "memory_fragmentation", *CARE, "-o", plan)
+    planned = fleet.at("plan", *reach, *fix)
+    assert "cannot be undone" in planned.stdout, planned
+    for name in ("ann", "bob"):
+        fleet.at("approve", plan, "--key", fleet.project / name, "--yes")
+    done = fleet.at("apply", plan, *reach, "--run", run)
+    assert done.returncode == 0 and outcomes(fleet, "pages") == {"memory_fragmentation": "changed"}
+    assert fleet.at("plan", *reach, "--fix", "memory_fragmentation").returncode == 0
+    back = fleet.at("rollback", run)
+    assert back.returncode == 0, back
+    assert fleet.sim("diff", "n1", codes=(0, 1)) == story.moments["wrong"].disk
+
+
 def test_irqbalance_keeps_placing_the_interrupts(story: Story, fleet: SimulatedFleet) -> None:
     """The last test here: the node has its files from now on."""
     put_on_node(fleet, "n1", "irqbalance")

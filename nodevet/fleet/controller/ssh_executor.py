@@ -20,7 +20,7 @@ from nodevet.fleet.model import FleetError, Options
 from nodevet.fleet.protocol import answers
 from nodevet.fleet.protocol.framing import ActResult, SessionAnswer, SessionRequest
 from nodevet.model import Host
-from nodevet.resource import AnyAction, Resource, RunCommand, State
+from nodevet.resource import AnyAction, Resource, State
 
 
 class SshExecutor:
@@ -114,8 +114,8 @@ class SshExecutor:
 
     def act(self, host: str, action: AnyAction, *, seconds: float | None = None) -> ActResult:
         """Do one action on the node. After a WorkError nobody knows whether it was done."""
-        if seconds is None and isinstance(action, RunCommand) and action.seconds is not None:
-            seconds = max(action.seconds, self._options.deadline)
+        if seconds is None and action.longest is not None:
+            seconds = max(action.longest, self._options.deadline)
         body = msgspec.json.encode(action)
         return cast(ActResult, self._ask(host, "act", seconds=seconds, body=body).result)
 
