@@ -17,7 +17,8 @@ another one. nodevet therefore refuses a node
 - with virtual functions, or with a GPU, NIC or NVMe drive that is bound to a driver for guests;
 - with a loaded module for passthrough: VFIO, pciback, pci-stub, NVIDIA vGPU;
 - with a running virtual machine, which is to say with kvm_intel or kvm_amd in use;
-- whose IOMMU translates for a GPU, NIC or NVMe drive: boot with `iommu=pt` first.
+- whose IOMMU translates for a GPU, NIC or NVMe drive: boot with `iommu=pt` first;
+- whose kernel command line sets ACS (`config_acs`, `pcie_acs_override`).
 
 It also refuses if it cannot tell one of these, as with KVM built into the kernel. If VFIO is built
 in, nodevet does not see other kinds of devices that are bound to it. It does not turn redirection
@@ -25,11 +26,13 @@ on: that needs the BIOS and the IOMMU. Without `setpci` (package pciutils), or i
 locked down, the step fails. A reset of the bus may turn redirection on again until the next boot.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from nodevet.checks.acs import Params
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.files import Files
+from nodevet.evidence.host import HostInfo
 from nodevet.evidence.modules import Modules
 from nodevet.evidence.pci import KEPT_FOR_GUESTS, Pci
 from nodevet.evidence.pci_settings import (
@@ -51,6 +54,7 @@ KVM = ("kvm", "kvm_intel", "kvm_amd")
 PASSTHROUGH = ("vfio", "pciback", "pci_stub", "nvidia_vgpu")
 """Parts of the names of modules: vfio_pci, mlx5_vfio_pci, nvgrace_gpu_vfio_pci, xen_pciback."""
 NOT_USED = "0"
+ACS_AT_BOOT = re.compile(r"config_acs|pcie_acs_override")
 DMA = ("gpu", "nic", "nvme")
 
 
@@ -58,6 +62,9 @@ def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Itera
     """One change of all ports that fail; see `FIX`."""
     if params.redirect:
         raise FixError("redirection needs the BIOS and the IOMMU: turn it on there")
+    host = evidence[HostInfo].data
+    if host is None or host.cmdline is None or ACS_AT_BOOT.search(host.cmdline):
+        raise FixError("the kernel's command line sets ACS, or was not read")
     if why := isolation(evidence):
         raise FixError(f"ACS may isolate virtual machines here: {why}")
     ports = judged_ports(evidence)

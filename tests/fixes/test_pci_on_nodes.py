@@ -1,6 +1,9 @@
 """Registers of PCI functions on a node: wrong, planned, set, rebooted, and as they were before."""
 
 import json
+import os
+import subprocess
+import sys
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -126,6 +129,31 @@ def test_a_setpci_that_lies_is_found_out(story: Story, fleet: SimulatedFleet) ->
     fleet.on("n1", "rm /usr/local/bin/setpci")
     assert done["apply"].returncode == 1, done
     assert outcomes(fleet, "lied")["acs"] == "failed_and_rolled_back"
+    assert moment(fleet) == story.moments["wrong"]
+
+
+def test_a_run_that_is_killed_at_the_write_is_finished_later(
+    story: Story, fleet: SimulatedFleet
+) -> None:
+    plan, run = fleet.project / "killed.json", fleet.project / "killed"
+    fleet.at("plan", *fleet.reach, *CARE, "--fix", "acs", "-o", plan)
+    fleet.at("approve", plan, "--key", fleet.project / "bob", "--yes")
+    hang = "#!/bin/sh\\ntouch /run/asked; exec sleep 600\\n"
+    fleet.on("n1", f"printf '{hang}' >/usr/local/bin/setpci; chmod 755 /usr/local/bin/setpci")
+    words = ("apply", plan, *fleet.reach, "--run", run, "--project", fleet.project)
+    command = [sys.executable, "-m", "nodevet", *map(str, words)]
+    env = {**os.environ, "HOME": str(fleet.project), "NODEVET_STORE": "none"}
+    with subprocess.Popen(
+        command, cwd=fleet.project, env=env, stdout=subprocess.DEVNULL
+    ) as process:
+        while not fleet.on("n1", "ls /run/asked 2>&1; true").startswith("/run/asked"):
+            assert process.poll() is None
+        process.kill()
+    fleet.on("n1", "rm /usr/local/bin/setpci; pkill -x sleep || true")
+    done = fleet.at("apply", "--resume", run, "-b", "base")
+    assert done.returncode == 0 and outcomes(fleet, "killed") == {"acs": "changed"}, done
+    assert "acs" not in moment(fleet).wrong
+    assert fleet.at("rollback", run).returncode == 0
     assert moment(fleet) == story.moments["wrong"]
 
 
