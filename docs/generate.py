@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from msgspec import structs
 from prometheus_client.parser import text_string_to_metric_families
 
 from nodevet.base.project import Project
@@ -32,6 +33,7 @@ from nodevet.model import (
     HostReport,
     Run,
     RunNews,
+    Severity,
     StandingTrouble,
     Status,
     Suspicion,
@@ -191,16 +193,19 @@ METRICS_HEAD = """\
 # Metrics
 
 `--format prometheus:FILE` writes these for node_exporter's textfile collector, whole or not at all.
-There is one series per host, and per host and check or fix; single GPUs are counted, not listed.
+There are a few series for each host and each check or fix, and one for each part that is not ok.
+What is ok is only counted. Severity is a value and no label, so that a series keeps its identity.
 Those of a sweep are in a file of their own, its `heartbeat`, which a sweep that fails leaves there.
 Alerts to begin with are in [sweep.md](sweep.md#alerts). This file is written by `docs/generate.py`.
 """
 AT = "2026-01-31T02:30:00+00:00"
 FINDING = Finding(verdict=Verdict.FAIL, check="power_limit")
+SHADOWED = structs.replace(FINDING, severity=Severity.SHADOW)
 VETTED = HostReport(
     host="gpu001",
     status=Status.VETTED,
     findings=(FINDING,),
+    shadow=(SHADOWED,),
     arrived=AT,
     clock=AT,
     first_try="connection refused",

@@ -8,7 +8,17 @@ from junitparser import Error, Failure, JUnitXml, Skipped
 from markdown_it import MarkdownIt
 from prometheus_client.parser import text_string_to_metric_families
 
-from nodevet.model import Severity, Status, compare, fail, unknown
+from nodevet.model import (
+    Finding,
+    HostReport,
+    Severity,
+    Status,
+    Subject,
+    Verdict,
+    compare,
+    fail,
+    unknown,
+)
 from nodevet.sheet import plugin
 from nodevet.vet import formats
 from nodevet.vet.findings.causes import follows_from
@@ -64,15 +74,61 @@ def test_prometheus_says_what_the_run_says(cases):
     def value(name, **labels):
         return found[name, frozenset(labels.items())]
 
+    def of(name):
+        return next(host for host in cases["mixed"].hosts if host.host == name)
+
     assert value("nodevet_run_timestamp_seconds") == 1783987205
     assert value("nodevet_run_duration_seconds") == 4.125
     assert value("nodevet_run_hosts", outcome="fail") == 39
     assert value("nodevet_host_status", host="gpu120", status="unreachable") == 1
     assert value("nodevet_host_verdict", host="gpu120") == prometheus.RANK["unknown"]
-    assert value("nodevet_check_findings", host="gpu013", check="pcie_link", verdict="fail") == 1
-    assert value("nodevet_check_findings", host="gpu013", check="pcie_link", verdict="ok") == 7
-    worst = value("nodevet_check_verdict", host="gpu013", check="pcie_link", severity="critical")
-    assert worst == prometheus.RANK["fail"]
+    failed = sum(finding.verdict is Verdict.FAIL for finding in of("gpu013").findings)
+    assert value("nodevet_host_findings", host="gpu013", verdict="fail") == failed
+    (link,) = [
+        finding
+        for finding in of("gpu013").findings
+        if finding.check == "pcie_link" and finding.verdict is Verdict.FAIL
+    ]
+    part = {"host": "gpu013", "check": "pcie_link", "kind": "gpu", "id": link.subject.id}
+    part["uuid"] = link.subject.uuid or ""
+    assert value("nodevet_finding_info", **part, verdict="fail") == 1
+    assert value("nodevet_finding_severity", **part) == link.severity.rank
+    worst = {host.host for host in cases["mixed"].hosts if fails(host, "pcie_link")}
+    assert value("nodevet_check_hosts", check="pcie_link", verdict="fail") == len(worst)
+
+
+def fails(host, check):
+    return any(
+        finding.check == check and finding.verdict is Verdict.FAIL for finding in host.findings
+    )
+
+
+def vetted(name, findings):
+    return HostReport(host=name, status=Status.VETTED, findings=tuple(findings))
+
+
+def test_prometheus_only_counts_what_is_ok(make):
+    many = [Finding(verdict=Verdict.OK, check=f"check_{number}") for number in range(100)]
+    hosts = [
+        HostReport(host=f"gpu{number:03}", status=Status.VETTED, findings=tuple(many))
+        for number in range(50)
+    ]
+    of_hosts = [labels for name, labels in series(make.run_of(*hosts)) if "host" in dict(labels)]
+    assert len(of_hosts) <= 5 * len(hosts)
+
+
+def test_prometheus_has_at_most_a_number_of_series_of_one_host(make):
+    many = [
+        Finding(verdict=Verdict.FAIL, check="x", subject=Subject(kind="gpu", id=str(number)))
+        for number in range(prometheus.MOST_FINDINGS + 1)
+    ]
+    found = series(
+        make.run_of(HostReport(host="gpu001", status=Status.VETTED, findings=tuple(many)))
+    )
+    infos = [name for name, _ in found if name == "nodevet_finding_info"]
+    assert len(infos) == prometheus.MOST_FINDINGS
+    labels = frozenset({("host", "gpu001"), ("verdict", "fail")})
+    assert found["nodevet_host_findings", labels] == len(many)
 
 
 def test_prometheus_survives_a_start_that_is_no_time(make):

@@ -1,17 +1,18 @@
 """Metrics for the node exporter's textfile collector, in Prometheus' text format.
 
-One series per host, and per host and check; single GPUs are counted, not listed.
+A series for each host, each check, and each finding that is not ok; what is ok is only counted.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from nodevet.base.age import seconds_of
-from nodevet.base.printable import plain
-from nodevet.model import CountedFindings, Run, RunNews, Severity, Verdict
+from nodevet.base.printable import brief, plain
+from nodevet.model import CountedFindings, Finding, HostReport, Run, RunNews, Severity, Verdict
 from nodevet.sheet import metrics
 from nodevet.sheet.packed import PackedText
 from nodevet.sheet.text import name
@@ -27,13 +28,18 @@ RANK = {
     Verdict.UNKNOWN: 3,
     Verdict.FAIL: 4,
 }
+OPEN = frozenset({Verdict.FAIL, Verdict.UNKNOWN, Verdict.WAIVED})
+IDENTITY = ("host", "check", "kind", "id", "uuid")
+MOST_FINDINGS = 500
+LONGEST_LABEL = 200
 _RANKS = ", ".join(f"{rank} {verdict.value}" for verdict, rank in RANK.items())
 
 
 def pieces(run: Run) -> Iterator[str]:
     """The run, some series at a time."""
     yield metrics.page(_about_run(run))
-    for series in (*_about_hosts(run), *_about_checks(run)):
+    yield metrics.page([_about_checks(run)])
+    for series in (*_about_hosts(run), *_about_findings(run)):
         yield from series.pieces()
 
 
@@ -54,10 +60,11 @@ class _Series:
             self._pack()
 
     def add_numbers(self, host: str, numbers: Iterable[CountedFindings]) -> None:
-        """Of findings by check and verdict, whatever their severity."""
+        """Of findings of severity shadow that are not ok, by check and verdict."""
         found: Counter[tuple[str, Verdict]] = Counter()
         for each in numbers:
-            found[each.check, each.verdict] += each.count
+            if each.severity is Severity.SHADOW and each.verdict in OPEN:
+                found[each.check, each.verdict] += each.count
         for (check, verdict), number in found.items():
             self.add([host, plain(check), verdict.value], number)
 
@@ -189,41 +196,95 @@ def _about_hosts(run: Run) -> Iterator[_Series]:
     yield from (status, verdict, seconds, *told)
 
 
-def _about_checks(run: Run) -> Iterator[_Series]:
-    worst = _Series(
-        "nodevet_check_verdict",
-        f"Worst verdict of the check on the host: {_RANKS}.",
-        labels=["host", "check", "severity"],
+def _about_findings(run: Run) -> Iterator[_Series]:
+    """One series for each part that is not ok, and numbers of everything else."""
+    info = _Series(
+        "nodevet_finding_info",
+        f"A finding that is not ok; always 1. At most {MOST_FINDINGS} of a host.",
+        labels=[*IDENTITY, "verdict"],
+    )
+    severity = _Series(
+        "nodevet_finding_severity",
+        "Severity of a finding that is not ok: 1 info, 2 warning, 3 critical.",
+        labels=IDENTITY,
     )
     counts = _Series(
-        "nodevet_check_findings",
-        "Findings of the check on the host by verdict; a verdict without findings is left out.",
-        labels=["host", "check", "verdict"],
+        "nodevet_host_findings",
+        "Findings on the host by verdict; a verdict without findings is left out.",
+        labels=["host", "verdict"],
     )
     shadow = _Series(
         "nodevet_shadow_findings",
-        "Findings of a check of severity shadow on the host by verdict; they count nowhere else.",
+        "Findings that are not ok of a check of severity shadow on the host, by verdict; they "
+        "count nowhere else.",
         labels=["host", "check", "verdict"],
     )
     for report in run.hosts:
         host = name(report.host)
-        numbers = (
-            *kinds((*report.findings, *(report.shadow or ()))),
-            *(report.counted or ()),
-        )
-        counted = [each for each in numbers if each.severity is not Severity.SHADOW]
-        for leading in _leading(counted):
-            labels = [host, plain(leading.check), leading.severity.value]
-            worst.add(labels, RANK[leading.verdict])
-        counts.add_numbers(host, counted)
-        shadow.add_numbers(host, [each for each in numbers if each.severity is Severity.SHADOW])
-    yield from (worst, counts, *([] if shadow.empty else [shadow]))
+        open_findings = {
+            (*_identity(host, finding), finding.verdict.value): finding.severity.rank
+            for finding in report.findings
+            if finding.verdict in OPEN and finding.severity is not Severity.SHADOW
+        }
+        for labels in islice(open_findings, MOST_FINDINGS):
+            info.add(labels, 1)
+        for labels, rank in islice(_highest(open_findings).items(), MOST_FINDINGS):
+            severity.add(labels, rank)
+        numbers = _numbers(report)
+        for verdict, number in _by_verdict(numbers).items():
+            counts.add([host, verdict.value], number)
+        shadow.add_numbers(host, numbers)
+    yield from (info, severity, counts, *([] if shadow.empty else [shadow]))
 
 
-def _leading(numbers: Sequence[CountedFindings]) -> Iterable[CountedFindings]:
-    """Of each check the worst that it says."""
-    worst: dict[str, CountedFindings] = {}
+def _identity(host: str, finding: Finding) -> tuple[str, ...]:
+    """The labels that stay the same as long as the finding stands."""
+    subject = finding.subject
+    parts = (finding.check, subject.kind, subject.id, subject.uuid or "")
+    return (host, *(brief(part, LONGEST_LABEL) for part in parts))
+
+
+def _highest(open_findings: Mapping[tuple[str, ...], int]) -> dict[tuple[str, ...], int]:
+    """The highest rank of each identity, whatever its verdicts."""
+    ranks: dict[tuple[str, ...], int] = {}
+    for (*identity, _), rank in open_findings.items():
+        ranks[tuple(identity)] = max(rank, ranks.get(tuple(identity), 0))
+    return ranks
+
+
+def _numbers(report: HostReport) -> tuple[CountedFindings, ...]:
+    """All findings of a host, counted."""
+    return (*kinds((*report.findings, *(report.shadow or ()))), *(report.counted or ()))
+
+
+def _by_verdict(numbers: Iterable[CountedFindings]) -> Counter[Verdict]:
+    found: Counter[Verdict] = Counter()
     for each in numbers:
-        before = worst.get(each.check, each)
-        worst[each.check] = max(before, each, key=lambda e: (RANK[e.verdict], e.severity.rank))
-    return worst.values()
+        if each.severity is not Severity.SHADOW:
+            found[each.verdict] += each.count
+    return found
+
+
+def _about_checks(run: Run) -> Metric:
+    """How many hosts have each verdict, check by check."""
+    hosts = GaugeMetricFamily(
+        "nodevet_check_hosts",
+        "Hosts by the worst verdict of the check; a verdict without hosts is left out.",
+        labels=["check", "verdict"],
+    )
+    found: Counter[tuple[str, Verdict]] = Counter()
+    for report in run.hosts:
+        found.update(_worst(_numbers(report)).items())
+    for (check, verdict), number in found.items():
+        hosts.add_metric([plain(check), verdict.value], number)
+    return hosts
+
+
+def _worst(numbers: Iterable[CountedFindings]) -> dict[str, Verdict]:
+    """The worst verdict of each check."""
+    worst: dict[str, Verdict] = {}
+    for each in numbers:
+        if each.severity is not Severity.SHADOW:
+            before = worst.get(each.check, each.verdict)
+            worst[each.check] = max(before, each.verdict, key=RANK.__getitem__)
+    return worst
