@@ -161,4 +161,4 @@ def asks(params: Params) -> Mapping[str, tuple[object, ...]]:
     return {"pci_settings": ("iommu",), "files": tuple(questions)}
 
 
-FIX = Fix(plan=plan, risk=Risk.IDLE, asks=asks)
+FIX = Fix(plan=plan, risk=Risk.IDLE, asks=asks, after=("mig_mode", "ecc_mode"))

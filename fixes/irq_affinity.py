@@ -99,4 +99,5 @@ def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
     return {"services": (IRQBALANCE,)}
 
 
-FIX = Fix(plan=plan, risk=Risk.LIVE, asks=asks)
+FIX = Fix(plan=plan, risk=Risk.LIVE, asks=asks, after=("services", "persistence_mode"))
+"""After services that start drivers, and with them their interrupts."""

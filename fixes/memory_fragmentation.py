@@ -40,4 +40,5 @@ def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Itera
     )
 
 
-FIX = Fix(plan=plan, risk=Risk.LIVE)
+FIX = Fix(plan=plan, risk=Risk.LIVE, after=("swap",))
+"""After swap, whose pages return to memory."""

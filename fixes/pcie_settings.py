@@ -124,4 +124,5 @@ def bits(setting: PciSetting, params: Params, *, repair: bool) -> tuple[int, int
     return value, mask
 
 
-FIX = Fix(plan=plan, risk=Risk.IDLE)
+FIX = Fix(plan=plan, risk=Risk.IDLE, after=("mig_mode", "ecc_mode"))
+"""After modes that reset GPUs, and with them their registers."""
