@@ -67,10 +67,13 @@ def moment(fleet: SimulatedFleet) -> Moment:
     return Moment(wrong, fleet.on("n1", REGISTERS), fleet.sim("diff", "n1", codes=(0, 1)))
 
 
-def apply(fleet: SimulatedFleet, name: str, between: str = "true") -> dict[str, Done]:
-    """Plan, approve, apply; `between`: a command of root on the node before the last."""
+def apply(
+    fleet: SimulatedFleet, name: str, between: str = "true", *options: str
+) -> dict[str, Done]:
+    """Plan, approve, apply; `between`: a command of root on the node before the last; `options`:
+    of the plan."""
     plan, key = fleet.project / f"{name}.json", fleet.project / "bob"
-    done = {"plan": fleet.at("plan", *fleet.reach, *CARE, "-o", plan)}
+    done = {"plan": fleet.at("plan", *fleet.reach, *CARE, *options, "-o", plan)}
     done["approve"] = fleet.at("approve", plan, "--key", key, "--yes")
     fleet.on("n1", between)
     done["apply"] = fleet.at("apply", plan, *fleet.reach, "--run", fleet.project / name)
@@ -125,10 +128,10 @@ def test_a_rollback_restores_all_of_it(story: Story) -> None:
 def test_a_setpci_that_lies_is_found_out(story: Story, fleet: SimulatedFleet) -> None:
     """It exits with 0 and sets nothing."""
     lie = "printf '#!/bin/sh\\n' >/usr/local/bin/setpci; chmod 755 /usr/local/bin/setpci"
-    done = apply(fleet, "lied", lie)
+    done = apply(fleet, "lied", lie, "--fix", "acs")
     fleet.on("n1", "rm /usr/local/bin/setpci")
     assert done["apply"].returncode == 1, done
-    assert outcomes(fleet, "lied")["acs"] == "failed_and_rolled_back"
+    assert outcomes(fleet, "lied") == {"acs": "failed_and_rolled_back"}
     assert moment(fleet) == story.moments["wrong"]
 
 
@@ -160,7 +163,8 @@ def test_a_run_that_is_killed_at_the_write_is_finished_later(
 def test_a_register_that_changed_since_planning_is_left_alone(
     story: Story, fleet: SimulatedFleet
 ) -> None:
-    done = apply(fleet, "stale", "setpci -s 0000:1a:00.0 CAP_EXP+8.w=2000:7000")
+    change = "setpci -s 0000:1a:00.0 CAP_EXP+8.w=2000:7000"
+    done = apply(fleet, "stale", change, "--fix", "pcie_settings")
     registers = fleet.on("n1", REGISTERS)
     fleet.on("n1", "setpci -s 0000:1a:00.0 CAP_EXP+8.w=0000:7000")
     assert done["apply"].returncode == 1, done
