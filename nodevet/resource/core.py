@@ -93,6 +93,11 @@ class Action(msgspec.Struct, frozen=True, kw_only=True, tag_field="do"):
         """What a person does if it did not help, in words; empty if nothing is known."""
         return ""
 
+    @property
+    def longest(self) -> int | None:
+        """Its time limit in seconds, if it is longer than that of other actions."""
+        return None
+
     def covers(self, other: "Action") -> bool:
         """Whether it leaves its resource as `other` would."""
         return self == other
@@ -114,6 +119,10 @@ class RunCommand(Action, frozen=True, kw_only=True, omit_defaults=True, tag="run
     @property
     def label(self) -> str:
         return " ".join(self.words)
+
+    @property
+    def longest(self) -> int | None:
+        return self.seconds
 
     def command(self, *, seconds: float) -> "StringCommand":
         """`exec` runs the words as a program and its arguments, even if they look like options."""

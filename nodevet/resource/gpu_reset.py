@@ -66,7 +66,7 @@ class ResetGpu(Action, frozen=True, kw_only=True, omit_defaults=True, tag="reset
         return True
 
     @property
-    def seconds(self) -> int:
+    def longest(self) -> int:
         return SECONDS
 
     @property
@@ -94,7 +94,7 @@ class AwaitFabric(Action, frozen=True, kw_only=True, tag="await_fabric"):
         return f"wait until the fabric has {self.uuid}"
 
     @property
-    def seconds(self) -> int:
+    def longest(self) -> int:
         return SECONDS
 
     def command(self, *, seconds: float) -> "StringCommand":

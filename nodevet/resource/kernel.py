@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from pyinfra.api.command import StringCommand
 
 ROOTS = ("/sys/", "/proc/sys/")
+COMPACT = "/proc/sys/vm/compact_memory"
+TRIGGERS = {COMPACT: 900}
+"""Files that do something once and have no state, and how many seconds a write may take."""
 VALUE = 4096  # bytes; one write(2) of dd, and longer than any value of the kernel
 
 _NUMBERS = re.compile(r"(\d+)")
@@ -41,6 +44,14 @@ class WriteKernel(Action, frozen=True, kw_only=True, tag="kernel"):
     @property
     def label(self) -> str:
         return f"write {self.value} to {self.path}"
+
+    @property
+    def is_one_way(self) -> bool:
+        return self.path in TRIGGERS
+
+    @property
+    def longest(self) -> int | None:
+        return TRIGGERS.get(self.path)
 
     def command(self, *, seconds: float) -> "StringCommand":
         """One write(2), as the kernel needs it; dd reports the errno, and creates no file."""
@@ -84,7 +95,7 @@ class KernelKind(Kind):
                 yield f"+{path}: {new}"
 
     def holds(self, action: Action, state: State) -> bool | None:
-        if not isinstance(action, WriteKernel):
+        if not isinstance(action, WriteKernel) or action.is_one_way:
             return None
         try:
             return state.exists and value_of(state) == action.value.strip()
@@ -107,6 +118,8 @@ class KernelKind(Kind):
     ) -> Sequence[Action]:
         if not before.exists:
             raise RestoreError(f"{before.resource.label}: there is no such file")
+        if before.resource.name in TRIGGERS:
+            return ()
         if not isinstance(before.value, str):
             raise RestoreError(f"{before.resource.label}: its value was not read")
         return [WriteKernel(path=before.resource.name, value=value_of(before))]

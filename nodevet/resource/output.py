@@ -45,6 +45,10 @@ class RunUndoable(Action, frozen=True, kw_only=True, omit_defaults=True, tag="ru
     def label(self) -> str:
         return " ".join(self.words)
 
+    @property
+    def longest(self) -> int | None:
+        return self.seconds
+
     def command(self, *, seconds: float) -> "StringCommand":
         return self._run(self.words).command(seconds=seconds)
 

@@ -34,6 +34,7 @@ def _kernel(machine: SimulatedMachine) -> Files:
     row = " ".join(f"{count:6}" for count in blocks)
     rows = (f"Node {node}, zone   Normal {row} \n" for node in machine.numa_nodes)
     yield "proc/buddyinfo", "".join(rows)
+    yield "proc/sys/vm/compact_memory", ""
 
 
 def _idle(machine: SimulatedMachine) -> Files:

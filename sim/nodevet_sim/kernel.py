@@ -6,9 +6,10 @@ started again.
 
 A write changes the file itself and, of others, only these: energy_performance_preference by
 scaling_governor, scaling_min_freq and scaling_max_freq by one another, the lists of CPUs and
-smt/active by cpuN/online and smt/control. So HugePages_Total does not follow nr_hugepages,
-nor local_cpulist numa_node, and remove, rescan and reset do nothing. The configuration space
-cannot be written, as under kernel lockdown.
+smt/active by cpuN/online and smt/control, effective_affinity_list by smp_affinity_list,
+buddyinfo by compact_memory. So HugePages_Total does not follow nr_hugepages, nor local_cpulist
+numa_node, and remove, rescan and reset do nothing. A configuration space keeps what is written
+beyond its first 64 bytes, also where a device has nothing to write.
 """
 
 import errno
@@ -170,8 +171,10 @@ RULES: tuple[tuple[str, int, Rule], ...] = (
         "sysctl 0 2147483647",
     ),
     (r"proc/sys/vm/nr_(?:overcommit_)?hugepages(?:_mempolicy)?", 0o644, f"sysctl {ULONG}"),
+    (r"proc/sys/vm/compact_memory", 0o200, "compact"),
     (r"proc/sys/fs/(?:file-nr|inode-nr|inode-state|dentry-state|aio-nr)", 0o444, "ro"),
     (r"proc/sys/.+", 0o644, _sysctl),
+    (r"proc/irq/\d+/smp_affinity_list", 0o644, "affinity"),
     (r"proc/.+", 0o444, "proc"),
     (SWAP, 0o200, "swap"),
     (MODULES, 0o644, "modules"),

@@ -155,6 +155,7 @@ WORDS = {f"{POLICY}/energy_performance_available_preferences": EPPS}
 NODES = {"sys/devices/system/node/online": "0-1\n"}
 GOVERNOR, EPP = f"{POLICY}/scaling_governor", f"{POLICY}/energy_performance_preference"
 MIN, MAX = f"{POLICY}/scaling_min_freq", f"{POLICY}/scaling_max_freq"
+COMPACT = "proc/sys/vm/compact_memory"
 NO_TURBO, SMT = f"{CPU}/intel_pstate/no_turbo", f"{CPU}/smt/control"
 DEFRAG = ("always defer defer+madvise [madvise] never\n", "defer")
 
@@ -211,7 +212,6 @@ WRITES = [
     (f"{GPU}/power/control", {}, "auto\n", "on\n", "on\n"),
     (f"{GPU}/power/control", {}, "auto\n", "off", "EINVAL"),
     (f"{GPU}/d3cold_allowed", {}, "1\n", "0", "0\n"),
-    (f"{GPU}/config", {}, b"\xde\x10", b"\0\0", "EPERM"),
     ("proc/sys/kernel/numa_balancing", {}, "1\n", " 0 \n", "0\n"),
     ("proc/sys/kernel/numa_balancing", {}, "1\n", "5", "EINVAL"),
     ("proc/sys/kernel/numa_balancing", {}, "1\n", "\n", "EINVAL"),
@@ -228,6 +228,8 @@ WRITES = [
     ("proc/sys/kernel/core_pattern", {}, "core\n", "|/bin/x %p\nmore", "|/bin/x %p\n"),
     ("proc/sys/kernel/hostname", {}, "n1\n", "x" * 100, "x" * 64 + "\n"),
     ("proc/cpuinfo", {}, "processor\t: 0\n", "x", "EIO"),
+    ("proc/irq/100/smp_affinity_list", {}, "5\n", "0-3,8\n", "0-3,8\n"),
+    ("proc/irq/100/smp_affinity_list", {}, "5\n", "all", "EINVAL"),
 ]  # fmt: skip
 
 
@@ -253,6 +255,7 @@ def test_a_machine_is_read_as_it_is_described(node):
     machine = hgx("n1")
     contents, links = tree.files(machine), tree.links(machine)
     node.start(manifest(contents, links))
+    assert contents.pop(COMPACT) == "" and (node / COMPACT).stat().st_mode & 0o777 == 0o200
     for path, content in contents.items():
         raw = content if isinstance(content, bytes) else content.encode()
         assert (node / path).read_bytes() == raw, path
@@ -263,7 +266,7 @@ def test_a_machine_is_read_as_it_is_described(node):
         for name in (*names, *folders)
         if (Path(folder) / name).is_symlink() or name in names
     }
-    assert found == {*contents, *links, kernel.KMSG, kernel.INJECT}
+    assert found == {*contents, *links, COMPACT, kernel.KMSG, kernel.INJECT}
     status = Path(f"/proc/{node.daemon.pid}/status").read_text()
     resident = int(status.split("VmRSS:")[1].split()[0])
     assert resident < 16384, "kilobytes, where 32 daemons run on a laptop"
@@ -425,6 +428,38 @@ def test_cpus_go_offline(node):
     node.write(SMT, "forceoff")
     with refused("EPERM"):
         node.write(SMT, "on")
+
+
+def test_a_register_keeps_what_is_written_until_the_next_boot(node):
+    config = bytes(range(256))
+    text = manifest({f"{GPU}/config": config}, {})
+    node.start(text)
+    file = os.open(node / f"{GPU}/config", os.O_RDWR)
+    try:
+        assert os.pwrite(file, b"\x30\x59", 0x48) == 2
+        assert os.pread(file, 4, 0x46) == b"\x46\x47\x30\x59"
+        assert os.pwrite(file, b"\xff\xff", 0) == 2
+        assert os.pwrite(file, b"xyz", 255) == 1 and os.pwrite(file, b"x", 256) == 0
+    finally:
+        os.close(file)
+    written = config[:0x48] + b"\x30\x59" + config[0x4A:255] + b"x"
+    node.reload(text)
+    assert (node / f"{GPU}/config").read_bytes() == written, "the ids stay"
+    node.stop()
+    node.start(text)
+    assert (node / f"{GPU}/config").read_bytes() == config
+
+
+def test_compaction_makes_large_blocks_of_all_free_pages(node):
+    small = "Node 0, zone   Normal   5   3   1\nNode 1, zone   Normal   0   0   7\n"
+    node.start(manifest({"proc/buddyinfo": small, COMPACT: ""}, {}))
+    with refused("EACCES"):
+        node.read(COMPACT)
+    with refused("EINVAL"):
+        node.write(COMPACT, "2\n")
+    node.write(COMPACT, "1\n")
+    large = "Node 0, zone   Normal 3 0 3\nNode 1, zone   Normal 0 0 7\n"
+    assert node.read("proc/buddyinfo") == large
 
 
 def test_secrets_are_for_root(node):

@@ -114,9 +114,8 @@ class SshExecutor:
 
     def act(self, host: str, action: AnyAction, *, seconds: float | None = None) -> ActResult:
         """Do one action on the node. After a WorkError nobody knows whether it was done."""
-        longest: int | None = getattr(action, "seconds", None)
-        if seconds is None and longest is not None:
-            seconds = max(longest, self._options.deadline)
+        if seconds is None and action.longest is not None:
+            seconds = max(action.longest, self._options.deadline)
         body = msgspec.json.encode(action)
         return cast(ActResult, self._ask(host, "act", seconds=seconds, body=body).result)
 

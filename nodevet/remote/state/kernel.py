@@ -4,7 +4,7 @@ import re
 
 from nodevet.remote.look import absent, absolute_path, present, unknown
 from nodevet.remote.managers.patterns import Patterns
-from nodevet.remote.probe.files import read, reason
+from nodevet.remote.probe.files import exists, read, reason
 
 GOVERNORS = (
     "cpupower.service",
@@ -29,8 +29,13 @@ HUGE_PAGES = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
 HUGE_KEY = "vm.nr_hugepages"  # of pages of the default size, which is this one on x86
 
 
+TRIGGERS = ("/proc/sys/vm/compact_memory",)  # no one can read them
+
+
 def look(root: str, path: str) -> "dict[str, object]":
     """The text without the last newline."""
+    if path in TRIGGERS:
+        return present("(write-only)") if exists(root, path) else absent()
     try:
         text = read(root, absolute_path(path))
     except (FileNotFoundError, NotADirectoryError):

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #define STORE_BYTES 4096     /* kernfs passes on a page at most; the rest is another write */
-#define CONFIG_BYTES 64      /* pci_read_config(): what all may read */
+#define CONFIG_BYTES 64      /* pci_read_config(): what all may read; here, nobody writes it */
 
 struct file {
     struct node *node;
@@ -209,7 +209,7 @@ void file_read(fuse_req_t request, fuse_ino_t inode, size_t size, off_t offset,
     default:
         break;
     }
-    if (offset == 0 || !file->content) {
+    if (offset == 0 || !file->content || node->rule->behaviour == CONFIG) {
         blob_drop(file->content);
         file->content = node->rule->behaviour == RISING ? risen(node->value->bytes)
                                                         : blob_hold(node->value);
@@ -244,6 +244,22 @@ static ssize_t store(struct file *file, const char *text, size_t size, off_t off
     return error ? error : (ssize_t)size;
 }
 
+/* drivers/pci/pci-sysfs.c: pci_write_config(). Beyond the header a device keeps what it is given. */
+static ssize_t store_config(struct node *node, const char *text, size_t size, off_t offset)
+{
+    size_t whole = node->value->size;
+    if ((size_t)offset >= whole)
+        return 0;
+    if (size > whole - (size_t)offset)
+        size = whole - (size_t)offset;
+    if (offset >= CONFIG_BYTES) {
+        struct blob *changed = blob_new(node->value->bytes, whole);
+        memcpy(changed->bytes + offset, text, size);
+        set_value(node, changed);
+    }
+    return (ssize_t)size;
+}
+
 void file_write(fuse_req_t request, fuse_ino_t inode, const char *text, size_t size,
                 off_t offset, struct fuse_file_info *info)
 {
@@ -256,6 +272,8 @@ void file_write(fuse_req_t request, fuse_ino_t inode, const char *text, size_t s
         taken = kmsg_write(text, size);
     else if (file->node->rule->behaviour == INJECT)
         taken = kmsg_inject(text, size);
+    else if (file->node->rule->behaviour == CONFIG)
+        taken = store_config(file->node, text, size, offset);
     else
         taken = store(file, text, size, offset, info->flags);
     if (taken < 0)

@@ -20,6 +20,7 @@ WANTED = (  # what is not installed here, a node does not have either
     "mount",
     "openssh-server",
     "passwd",
+    "pciutils",
     "procps",
     "python3",
     "sudo",

@@ -1,0 +1,103 @@
+"""Send the interrupts of GPUs and NICs to local CPUs, now and at every boot.
+
+**Now and at every boot** the unit `nodevet-irq-affinity.service` finds the interrupts of every
+function that the check judges, whose numbers change from boot to boot. It writes the function's
+`local_cpulist` to `/proc/irq/N/smp_affinity_list` of each interrupt that goes to another CPU. The
+kernel then chooses one of these CPUs. All other interrupts stay where their driver put them.
+
+**Risk** live: jobs continue.
+
+**Rollback** restores the CPUs of each interrupt, and removes the unit or restores the earlier one.
+
+**What it cannot do.** It does nothing if irqbalance runs or starts at boot: restart that, or give
+it a policy script that sets `numa_node` for the function. The same is true of scripts that place
+interrupts (`set_irq_affinity`, `RUN_AFFINITY_TUNER` of OFED, tuned), and of a kernel command line
+that keeps CPUs free of interrupts (isolcpus, nohz_full, irqaffinity). The kernel refuses writes to
+interrupts that it manages itself: then the step fails, and nodevet rolls it back. On machines
+without interrupt remapping, an interrupt moves only when it next occurs; if that takes too long,
+the check still fails. A driver that is loaded again, or an interface that is configured again, may
+get its earlier CPUs until the next boot.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from nodevet.checks.irq_affinity import Params
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.host import HostInfo
+from nodevet.evidence.pci_settings import each_setting
+from nodevet.fixing import pci
+from nodevet.fixing.boot_unit import BootUnit
+from nodevet.fixing.gpus import common_value
+from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
+from nodevet.fixing.units import RUNS, unit_of
+from nodevet.model import Finding
+from nodevet.resource import Resource
+from nodevet.resource.unit import SetUnit
+
+BOOT = BootUnit("irq_affinity")
+IRQBALANCE = "irqbalance.service"
+KEPT_FREE = re.compile(r"(?:\A|\s)(?:isolcpus|nohz_full|irqaffinity)=")
+SCRIPT = """\
+failed=0;
+numbers() { for part in $(echo $1 | tr , " "); do seq ${part%-*} ${part#*-}; done; };
+place() {
+device=/sys/bus/pci/devices/$1;
+read -r cpus <$device/local_cpulist || { failed=1; return; };
+near=" $(echo $(numbers $cpus)) ";
+for file in $device/msi_irqs/*; do
+irq=/proc/irq/${file##*/};
+[ -e $irq ] || continue;
+read -r now <$irq/effective_affinity_list || read -r now <$irq/smp_affinity_list || continue;
+for cpu in $(numbers $now); do
+case "$near" in *" $cpu "*) ;; *) echo $cpus >$irq/smp_affinity_list || failed=1; break;; esac;
+done; done; };
+"""
+
+
+def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Iterator[PlannedChange]:
+    """One change of all functions; see `FIX`."""
+    if why := other_manager(evidence):
+        raise FixError(why)
+    addresses = []
+    for setting in each_setting(evidence, params.of, params.ignore):
+        if isinstance(setting, Finding):
+            raise FixError(f"{setting.subject.label or 'the functions'}: {setting.why}")
+        if not pci.ADDRESS.fullmatch(setting.address):
+            raise FixError(f"{setting.address[:60]!r} is not the address of a PCI function")
+        addresses.append(setting.address)
+    if not {finding.subject.id for finding in failed} <= {*addresses}:
+        raise FixError("the findings do not come from this evidence")
+    calls = "".join(f"place {address};\n" for address in addresses)
+    unit = SetUnit(name=BOOT.name, enabled=True, running=True, restart=True)
+    yield PlannedChange(
+        expected=common_value({each.subject.label: each.expected for each in failed}),
+        actual=common_value({each.subject.label: each.actual for each in failed}),
+        subjects=tuple(finding.subject.label for finding in failed),
+        actions=(pci.unit_file(BOOT, f"{SCRIPT}{calls}exit $failed"), unit),
+        resources=(
+            *BOOT.resources,
+            *(Resource(kind="interrupts", name=address) for address in addresses),
+        ),
+        risk=Risk.LIVE,
+    )
+
+
+def other_manager(evidence: Evidence) -> str:
+    """Why something else places interrupts on this node, or may do so; empty if nothing does."""
+    unit = unit_of(evidence, IRQBALANCE)
+    if unit.active_state in RUNS or unit.file_state == "enabled":
+        return f"{IRQBALANCE} places interrupts: restart it, or give it a policy script"
+    host = evidence[HostInfo].data
+    if host is None or host.cmdline is None:
+        return "unknown whether the kernel's command line keeps CPUs free of interrupts"
+    words = KEPT_FREE.search(host.cmdline)
+    return f"the kernel's command line has {words[0].strip()}" if words else ""
+
+
+def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
+    return {"services": (IRQBALANCE,)}
+
+
+FIX = Fix(plan=plan, risk=Risk.LIVE, asks=asks, after=("services", "persistence_mode"))
+"""After services that start drivers, and with them their interrupts."""
