@@ -102,7 +102,7 @@ def of_network_manager(manager: LinkManager, interface: str, mtu: int) -> Action
     return (
         WriteFile(
             path=manager.path,
-            content=with_mtu(manager.text, mtu),
+            content=with_mtu(f"{manager.text.rstrip()}\n", mtu),
             mode=manager.mode or 0,
             owner=manager.owner or 0,
             group=manager.group or 0,

@@ -36,8 +36,8 @@ FROM_NETPLAN = re.compile(
     r"|NetworkManager/system-connections/netplan-(.+)\.nmconnection)\Z"
 )
 NETPLAN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,60}\Z")
-DEFINITIONS = {"bond": "bonds", "vlan": "vlans"}  # by the kind of the interface
-SECRET = re.compile(r"(?im)^[^=\n#]*(?:psk|password|secret|private-key|wep-key|pin)[^=\n]*=")
+NETPLAN_ROW = re.compile(r"( *)([^\s:#-][^:]*):(?: (.*))?\Z")
+SECRETS = ("psk", "password", "secret", "private-key", "wep-key", "pin")  # in keys of a keyfile
 MTU_ROW = re.compile(r"mtu\s*[=: ]\s*(\S+)\Z", re.I)
 ETHERNET = ("ethernet", "802-3-ethernet")  # names of one group of a keyfile
 NOT_MANAGED = ("unmanaged", "connected (externally)")  # states of NetworkManager
@@ -116,39 +116,44 @@ def of_networkd(root: str, path: str, shared_by: int) -> "Reading":
 # --- netplan ----------------------------------------------------------------------------
 
 
-def parse_definition(text: str) -> str:
-    """The MTU of a definition, as `netplan get` prints it; "" if it sets none. Raises ValueError.
+def parse_definitions(text: str) -> "dict[str, tuple[str, str]]":
+    """{id: (kind of the definition, its MTU or "")} of what `netplan get` prints. Raises ValueError
+    if two kinds have one id.
 
-    >>> parse_definition("match:\\n  name: ens1\\nmtu: 9000\\n"), parse_definition("dhcp4: true\\n")
-    ('9000', '')
+    >>> parse_definitions("network:\\n  bonds:\\n    b0:\\n      mtu: 9000\\n      routes:\\n")
+    {'b0': ('bonds', '9000')}
     """
-    if text.strip() in ("", "null"):
-        raise ValueError("netplan has no such definition")
-    rows = (row[len("mtu: ") :] for row in text.split("\n") if row.startswith("mtu: "))
-    return next(rows, "").strip("\"' ")
+    definitions: "dict[str, tuple[str, str]]" = {}
+    path: "list[tuple[int, str]]" = []
+    for row in text.split("\n"):
+        match = NETPLAN_ROW.match(row)
+        if match is None:
+            continue
+        indent, key, value = len(match.group(1)), match.group(2).strip("'\""), match.group(3) or ""
+        path = [entry for entry in path if entry[0] < indent] + [(indent, key)]
+        keys = [name for _, name in path]
+        if len(keys) == 3 and keys[2] in definitions:
+            raise ValueError("netplan has two definitions {}".format(quote(keys[2])))
+        if len(keys) == 3:
+            definitions[keys[2]] = (keys[1], "")
+        elif len(keys) == 4 and keys[3] == "mtu":
+            definitions[keys[2]] = (keys[1], value.strip("'\" "))
+    return definitions
 
 
-def netplan_mtu(definition: str, name: str) -> str:
-    """The MTU that all files together set. Raises ValueError."""
-    if not NETPLAN_ID.match(name):
-        raise ValueError("not the id of a definition: {}".format(quote(name)))
-    return parse_definition(output("netplan", "get", definition + "." + name.replace(".", "\\.")))
-
-
-def of_netplan(root: str, interface: str, kind: str, record: "Reading") -> "Reading":
+def of_netplan(
+    root: str, interface: str, record: "Reading", definitions: "dict[str, tuple[str, str]]"
+) -> "Reading":
     """The record of netplan, if it generated the file of this record of another manager."""
     match = FROM_NETPLAN.match(str(record["path"]))
     if match is None:
         return record
-    name, definition = match.group(1) or match.group(2), DEFINITIONS.get(kind, "ethernets")
-    plan = Reading(
-        manager="netplan",
-        path=record["path"],
-        name=name,
-        definition=definition,
-        shared_by=record["shared_by"],
-    )
-    plan.take("mtu", netplan_mtu, definition, name)
+    name = match.group(1) or match.group(2)
+    plan = Reading(manager="netplan", path=record["path"], name=name, shared_by=record["shared_by"])
+    if name in definitions:
+        plan["definition"], plan["mtu"] = definitions[name]
+    else:
+        plan.fail("mtu", "netplan has no definition " + quote(name))
     plan.take("own", text_or_empty, root, OWN_NETPLAN.format(interface))
     return plan
 
@@ -202,7 +207,8 @@ def keyfile_mtu(text: str) -> str:
 def nm_text(root: str, path: str) -> str:
     """A keyfile without secrets. Raises OSError, ValueError."""
     text = read(root, path)
-    if SECRET.search(text):
+    keys = [row.partition("=")[0].lower() for row in text.split("\n")]
+    if any(word in key for key in keys for word in SECRETS):
         raise ValueError("it may hold a secret")
     return text
 

@@ -11,6 +11,7 @@ from collections import Counter
 
 from nodevet.remote.probe.files import Absent, Reading, attempt, line, names, read, split_stat
 from nodevet.remote.probe.link_configs import (
+    FROM_NETPLAN,
     ifupdown,
     networkd_files,
     nm_managed,
@@ -19,6 +20,7 @@ from nodevet.remote.probe.link_configs import (
     of_networkd,
     of_nm,
     output,
+    parse_definitions,
 )
 from nodevet.remote.systemd import show
 
@@ -116,10 +118,17 @@ class Sources(object):
         self.networkd = networkd_files(root) if states[0] == "active" else {}
         self.nm = nm_managed() if states[1] == "active" else {}
         self.ifupdown = ifupdown(root)
+        self.definitions: "dict[str, tuple[str, str]] | None" = None  # of netplan
         paths = list(self.networkd.values()) + [path for _, path in self.nm.values()]
         self.shared = Counter(paths)
 
-    def managers(self, name: str, kind: str) -> "list[Reading]":
+    def of_netplan(self, name: str, record: "Reading") -> "Reading":
+        """As link_configs.of_netplan. Raises ValueError."""
+        if self.definitions is None and FROM_NETPLAN.match(str(record["path"])):
+            self.definitions = parse_definitions(output("netplan", "get"))
+        return of_netplan(self.root, name, record, self.definitions or {})
+
+    def managers(self, name: str) -> "list[Reading]":
         """The records of the managers of one interface. Raises OSError, ValueError."""
         records = []
         path = self.networkd.get(line(self.root, "{}/{}/ifindex".format(CLASS, name)))
@@ -128,8 +137,8 @@ class Sources(object):
         if name in self.nm:
             uuid, path = self.nm[name]
             records.append(of_nm(self.root, uuid, path, self.shared[path] if path else 1))
-        plans = [of_netplan(self.root, name, kind, record) for record in records]
-        return plans + of_ifupdown(name, self.ifupdown)
+        records = [self.of_netplan(name, record) for record in records]
+        return records + of_ifupdown(name, self.ifupdown)
 
 
 def link(
@@ -147,7 +156,7 @@ def link(
     if sources is None:
         record.fail("managers", why)
     else:
-        record.take("managers", sources.managers, name, record["kind"] or "")
+        record.take("managers", sources.managers, name)
     return record
 
 
