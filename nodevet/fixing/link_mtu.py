@@ -73,7 +73,7 @@ def of_networkd(manager: LinkManager, interface: str, mtu: int) -> Actions:
     """A drop-in of the .network file in force."""
     match = NETWORK_FILE.fullmatch(manager.path)
     if match is None:
-        raise FixError(f"{manager.path[:100]} does not outlast a reboot")
+        raise FixError(f"{manager.path[:100]!r} does not outlast a reboot")
     require_unset(manager, networkd_text(manager.mtu or ""))
     path = f"/etc/systemd/network/{match[1]}.d/{OWN_DROP_IN}"
     return (WriteFile(path=path, content=networkd_text(mtu)),)
@@ -94,7 +94,7 @@ def require_unset(manager: LinkManager, own: str) -> None:
 def of_network_manager(manager: LinkManager, interface: str, mtu: int) -> Actions:
     """The keyfile of the active profile with the MTU."""
     if not KEYFILE.fullmatch(manager.path):
-        raise FixError(f"its profile {manager.path[:100]} is not a keyfile in /etc")
+        raise FixError(f"its profile {manager.path[:100]!r} is not a keyfile in /etc")
     if manager.text is None or None in (manager.mode, manager.owner, manager.group):
         raise FixError(f"{manager.path}: {manager.why('text')}")
     if manager.mtu:
