@@ -62,28 +62,25 @@ def text_or_empty(root: str, path: str) -> str:
 # --- systemd-networkd -------------------------------------------------------------------
 
 
-def parse_link(text: str) -> str:
-    """The .network file in force in systemd-networkd's record of an interface; "" if it leaves the
-    interface alone. Raises ValueError.
+def parse_link(text: str) -> "str | None":
+    """The .network file in force in systemd-networkd's record of an interface; None if it has not
+    chosen one yet, "" if it leaves the interface alone.
 
     >>> parse_link("ADMIN_STATE=configured\\nNETWORK_FILE=/etc/systemd/network/a.network\\n")
     '/etc/systemd/network/a.network'
     """
     rows = dict(row.partition("=")[::2] for row in text.split("\n"))
-    state, path = rows.get("ADMIN_STATE", ""), rows.get("NETWORK_FILE", "")
-    if state == "unmanaged":
+    if rows.get("ADMIN_STATE") in ("unmanaged", "linger"):
         return ""
-    if state not in ("configured", "degraded", "failed") or not path:
-        raise ValueError("systemd-networkd has not configured it yet: {}".format(quote(state)))
-    return path
+    return rows.get("NETWORK_FILE") or None
 
 
-def networkd_files(root: str) -> "dict[str, str]":
-    """{index of an interface: its .network file}, of those that systemd-networkd manages. Raises
+def networkd_files(root: str) -> "dict[str, str | None]":
+    """{index: as `parse_link`} of the interfaces that systemd-networkd does not leave alone. Raises
     OSError, ValueError."""
     files = {index: parsed(root, LINKS + "/" + index, parse_link)
              for index in names_or_empty(root, LINKS)}  # fmt: skip
-    return {index: path for index, path in files.items() if path}
+    return {index: path for index, path in files.items() if path != ""}
 
 
 def networkd_mtu(root: str, path: str) -> str:

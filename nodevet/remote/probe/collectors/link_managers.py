@@ -119,7 +119,7 @@ class Sources(object):
         self.nm = nm_managed() if states[1] == "active" else {}
         self.ifupdown = ifupdown(root)
         self.definitions: "dict[str, tuple[str, str]] | None" = None  # of netplan
-        paths = list(self.networkd.values()) + [path for _, path in self.nm.values()]
+        paths = list(filter(None, self.networkd.values())) + [path for _, path in self.nm.values()]
         self.shared = Counter(paths)
 
     def of_netplan(self, name: str, record: "Reading") -> "Reading":
@@ -131,8 +131,11 @@ class Sources(object):
     def managers(self, name: str) -> "list[Reading]":
         """The records of the managers of one interface. Raises OSError, ValueError."""
         records = []
-        path = self.networkd.get(line(self.root, "{}/{}/ifindex".format(CLASS, name)))
-        if path:
+        index = line(self.root, "{}/{}/ifindex".format(CLASS, name))
+        if index in self.networkd:
+            path = self.networkd[index]
+            if path is None:
+                raise ValueError("systemd-networkd has not configured it yet")
             records.append(of_networkd(self.root, path, self.shared[path]))
         if name in self.nm:
             uuid, path = self.nm[name]
