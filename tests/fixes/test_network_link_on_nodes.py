@@ -39,7 +39,7 @@ DROP_IN = "/etc/systemd/network/20-rail.network.d/50-nodevet.conf"
 MTUS = "cat /sys/class/net/nic[0-2]/mtu"
 CONFIGURED = f"""\
 nmcli -g 802-3-ethernet.mtu connection show {UUID}
-netplan get ethernets.rail1.mtu
+netplan get "ethernets.rail\\.1.mtu"
 cat /etc/systemd/network/20-rail.network.d/* 2>/dev/null | grep MTU
 """
 SET_UP = f"""\
@@ -93,7 +93,7 @@ cat >/etc/netplan/10-rail.yaml <<'END'
 network:
   version: 2
   ethernets:
-    rail1: {{match: {{name: nic1}}, addresses: [192.0.2.11/32], link-local: []}}
+    rail.1: {{match: {{name: nic1}}, addresses: [192.0.2.11/32], link-local: []}}
 END
 umask 022
 cat >/etc/systemd/network/20-rail.network <<'END'
