@@ -47,7 +47,7 @@ LEAST = 1280  # RFC 8200: the kernel ends IPv6 below it
 ETHERNET = 1  # ARPHRD_ETHER
 
 
-class Target(NamedTuple):
+class MtuTarget(NamedTuple):
     """An interface, who configures it, and the MTU that it gets."""
 
     finding: Finding
@@ -65,7 +65,7 @@ def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Itera
         except FixError as error:
             refused.append(f"{finding.subject.id or 'the node'}: {error}")
     shares: Shares = Counter((target.manager.path, target.mtu) for target in targets)
-    done: list[tuple[Target, Actions]] = []
+    done: list[tuple[MtuTarget, Actions]] = []
     for target in targets:
         try:
             done.append(
@@ -76,7 +76,7 @@ def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Itera
     yield from with_refusals([change(done)] if done else [], refused)
 
 
-def change(done: Sequence[tuple[Target, Actions]]) -> PlannedChange:
+def change(done: Sequence[tuple[MtuTarget, Actions]]) -> PlannedChange:
     """Files come first: whatever happens then, the next boot has the expected MTU."""
     targets = [target for target, _ in done]
     now = [WriteKernel(path=f"/sys/class/net/{target.interface.name}/mtu", value=str(target.mtu))
@@ -95,7 +95,7 @@ def change(done: Sequence[tuple[Target, Actions]]) -> PlannedChange:
     )
 
 
-def target_of(evidence: Evidence, finding: Finding) -> Target:
+def target_of(evidence: Evidence, finding: Finding) -> MtuTarget:
     """The interface that a finding names. Raises FixError if nodevet does not change its MTU."""
     mtu, name = expected_mtu(finding), finding.subject.id
     if not NAME.fullmatch(name):
@@ -107,7 +107,7 @@ def target_of(evidence: Evidence, finding: Finding) -> Target:
     require_apart(name, evidence[LinkManagers].data, links)
     require_ethernet(interface, mtu)
     require_room(links[name], mtu, network.by_name if network else {}, links)
-    return Target(finding, manager_of(links[name]), interface, mtu)
+    return MtuTarget(finding, manager_of(links[name]), interface, mtu)
 
 
 def expected_mtu(finding: Finding) -> int:

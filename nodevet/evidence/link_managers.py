@@ -45,7 +45,7 @@ class LinkManagers(SectionRecord, frozen=True, kw_only=True):
     Read only if a plan needs it: ip(8), nmcli(1), netplan(8), /run/systemd/netif,
     /etc/network/interfaces."""
 
-    unique = ("links[].name",)
+    unique = ("links[].name", "links[].managers[].manager")
 
     # the interfaces of the default routes and of the SSH session that reads this
     carriers: Annotated[tuple[Text, ...], bounds.INTERFACES] | None = None
