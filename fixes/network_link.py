@@ -9,7 +9,8 @@ drop-in `50-nodevet.conf` of the .network file in force. nodevet runs neither `n
 `networkctl reload`: both configure interfaces again, and these lose their addresses meanwhile. If
 the program has the expected MTU already, only the first step is taken.
 
-**Risk** drain: many drivers take the link down for a moment.
+**Risk** drain: many drivers take the link down for a moment. If it takes longer than `--settle` to
+come back, the check fails and nodevet rolls back.
 
 **Rollback** restores the MTU and the file; NetworkManager loads the profile again.
 
@@ -182,17 +183,26 @@ def require_room(
         raise FixError(f"{field}: {link.why(field)}")
     if 0 < link.max_mtu < mtu:
         raise FixError(f"its driver allows at most {link.max_mtu}")
-    for name in (*link.upper, *(link.lower if link.kind == "bond" else ())):
-        other = interfaces[name].mtu if name in interfaces else None
-        if other is None:
-            raise FixError(f"the MTU of {name} is unknown, and may follow")
-        if name in link.upper and other > mtu:
-            raise FixError(f"the MTU of {name} on it is {other}, and would shrink too")
-        if name in link.lower and other != interfaces[link.name].mtu:
+    for name in link.upper:
+        if mtu_of(name, interfaces) > mtu:
+            raise FixError(f"{name} on it has a larger MTU, which would shrink too")
+    for name in link.lower:
+        if link.kind == "vlan" and mtu_of(name, interfaces) < mtu:
+            raise FixError(f"set the MTU of {name} first: it carries this VLAN")
+        if link.kind == "bond" and mtu_of(name, interfaces) != mtu_of(link.name, interfaces):
             raise FixError(f"its member {name} has another MTU, which a rollback would not restore")
-    limits = [interfaces[name].mtu for name in link.lower if name in interfaces]
-    if link.kind == "vlan" and any(limit is None or limit < mtu for limit in limits):
-        raise FixError(f"set the MTU of {', '.join(link.lower)} first: it carries this VLAN")
+        managers = links[name].managers if name in links else None
+        own = managers is None or any(each.mtu not in ("", str(mtu)) for each in managers)
+        if link.kind == "bond" and own:
+            raise FixError(f"the configuration of its member {name} may set another MTU")
+
+
+def mtu_of(name: str, interfaces: Mapping[str, Interface]) -> int:
+    """Raises FixError."""
+    mtu = interfaces[name].mtu if name in interfaces else None
+    if mtu is None:
+        raise FixError(f"the MTU of {name} is unknown, and may follow")
+    return mtu
 
 
 def asks(params: Params) -> Mapping[str, tuple[str, ...]]:

@@ -211,7 +211,7 @@ def test_what_is_left_to_a_person(plan, sections, why):
     ("mtu", "above", "why"),
     [
         (1200, 1500, "turns IPv6 off"),
-        (1400, 1500, "the MTU of ens1.5 on it is 1500, and would shrink too"),
+        (1400, 1500, "ens1.5 on it has a larger MTU, which would shrink too"),
     ],
 )
 def test_a_lower_mtu_takes_nothing_else_along(plan, mtu, above, why):
@@ -221,11 +221,14 @@ def test_a_lower_mtu_takes_nothing_else_along(plan, mtu, above, why):
         plan("network_link", params(mtu), sections)
 
 
-def bond(*members: int) -> dict[str, Any]:
-    """bond0 with members of these MTUs."""
+def bond(*members: int, of_member: str = "") -> dict[str, Any]:
+    """bond0 with members of these MTUs; `of_member`: the MTU that their configuration sets."""
     names = [f"ens{number}" for number in range(20, 20 + len(members))]
     pairs = [
-        (interface(name, mtu=mtu, master="bond0"), link(name, upper=["bond0"]))
+        (
+            interface(name, mtu=mtu, master="bond0"),
+            link(name, {**NETWORKD, "mtu": of_member}, upper=["bond0"]),
+        )
         for name, mtu in zip(names, members, strict=True)
     ]
     of_bond = link("bond0", {**NETPLAN, "definition": "bonds"}, kind="bond", lower=names)
@@ -238,6 +241,9 @@ def test_a_bond_takes_its_members_along(plan):
     assert change.actions[-1].path == "/sys/class/net/bond0/mtu"
     with pytest.raises(FixError, match="its member ens21 has another MTU"):
         plan("network_link", params(9000, "bond0"), bond(1500, 1400))
+    with pytest.raises(FixError, match="of its member ens20 may set another MTU"):
+        plan("network_link", params(9000, "bond0"), bond(1500, 1500, of_member="1500"))
+    assert plan("network_link", params(9000, "bond0"), bond(1500, 1500, of_member="9000"))
 
 
 def test_interfaces_of_one_file_are_changed_together_or_not_at_all(plan):

@@ -43,17 +43,10 @@ UUID = "GPU-4bb2613f-bf5e-c8f5-a839-45d90576654d"
 NOW = datetime(2026, 11, 20, 22, 0, tzinfo=timezone.utc)
 ORDER = (
     *("kernel_modules", "gpudirect", "leftover_processes", "services", "fabric", "dcgm", "imex"),
-    *(
-        "limits",
-        "network_link",
-        "persistence_mode",
-        "mig_mode",
-        "ecc_mode",
-        "compute_mode",
-        "power_limit",
-    ),
-    *("gpu_clocks", "cpu_governor", "cpu_frequency", "cpu_idle_states", "time_sync"),
-    *("transparent_hugepage", "sysctl", "swap", "hugepages", "numa_binding", "driver_version"),
+    *("limits", "network_link", "persistence_mode", "mig_mode", "ecc_mode", "compute_mode"),
+    *("power_limit", "gpu_clocks", "cpu_governor", "cpu_frequency", "cpu_idle_states"),
+    *("time_sync", "transparent_hugepage", "sysctl", "swap", "hugepages", "numa_binding"),
+    "driver_version",
 )
 """In which a node takes the shipped fixes."""
 
