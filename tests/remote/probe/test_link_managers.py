@@ -1,5 +1,9 @@
 """Who configures an interface, from each manager's files; and over which one a session comes."""
 
+import os
+import shlex
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -213,3 +217,13 @@ def test_a_bond_is_followed_to_what_it_is_made_of(tree: Any) -> None:
     record = link_managers.link(root, "bond0", None, None, "nmcli: no")
     assert (record["lower"], record["upper"], record["managers"]) == (["ens1"], [], None)
     assert record["errors"]["managers"] == "nmcli: no"
+
+
+def test_a_session_is_known_where_sudo_removed_its_variable() -> None:
+    code = "from nodevet.remote.probe.collectors.link_managers import session; print(session())"
+    python = f"env -i {shlex.quote(sys.executable)} -c {shlex.quote(code)}; true"
+    environment = {**os.environ, "SSH_CONNECTION": "192.0.2.7 5 192.0.2.1 22"}
+    done = subprocess.run(
+        ["sh", "-c", python], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "('192.0.2.7', '192.0.2.1', '')\n", done
