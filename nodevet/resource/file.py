@@ -21,6 +21,7 @@ from nodevet.resource.core import (
     Kind,
     Resource,
     RestoreError,
+    RunCommand,
     State,
     integer,
     mapping,
@@ -36,9 +37,10 @@ LINES = 2000  # of one file in a diff; a longer one, or one that is not text, is
 CONTEXT = 3  # unchanged lines around a change of a file
 FOLDERS = re.compile(  # those that a file may bring along, mode 0755
     r"/etc/(tmpfiles|sysctl|modprobe|modules-load|udev/rules)\.d|/etc/systemd/system"
-    r"|/etc/systemd/system/[^/]+\.d"
+    r"|/etc/systemd/system/[^/]+\.d|/etc/systemd/network/[^/]+\.network\.d"
 )
-DROP_INS = re.compile(r"/etc/systemd/system/[^/]+\.d")  # one that is empty says nothing
+DROP_INS = re.compile(r"/etc/systemd/(system|network)/[^/]+\.d")  # one that is empty says nothing
+LOAD = ("nmcli", "connection", "load")  # NetworkManager reads a profile's file when it is told to
 NO_OTHER = (
     'if [ -L "$f" ] || { [ -e "$f" ] && [ ! -f "$f" ]; };',
     'then echo "$f is not a regular file" >&2; exit 1; fi;',
@@ -245,6 +247,17 @@ class FileKind(Kind):
             raise RestoreError(f"{label}: its content is not UTF-8 text")
         mode, owner, group = (integer(before, value.get(key)) for key in ("mode", "owner", "group"))
         return [WriteFile(path=path, content=content, mode=mode, owner=owner, group=group)]
+
+    def after_restore(
+        self, restore_actions: Sequence[Action], actions: Sequence[Action]
+    ) -> Sequence[Action]:
+        """NetworkManager loads the profiles again that the step let it load."""
+        paths = {action.path for action in restore_actions if isinstance(action, WriteFile)}
+        return [
+            action
+            for action in actions
+            if isinstance(action, RunCommand) and action.words in {(*LOAD, path) for path in paths}
+        ]
 
     def remove_leftovers(self, before: State, current: State) -> Sequence[Action]:
         """The action that removes a file also removes what a write left next to it."""

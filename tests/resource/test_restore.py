@@ -179,6 +179,17 @@ def test_a_unit_that_the_step_restarted_is_restarted_again() -> None:
     assert isinstance(stopped, SetUnit) and not stopped.restart and stopped.running is False
 
 
+def test_networkmanager_loads_a_profile_again_that_is_as_before() -> None:
+    path = "/etc/NetworkManager/system-connections/a.nmconnection"
+    load = RunCommand(words=("nmcli", "connection", "load", path))
+    mtu = WriteKernel(path="/sys/class/net/ens1/mtu", value="1500")
+    before = (file(b"[ethernet]\n", path), seen("kernel", mtu.path, "1500"))
+    back = WriteFile(path=path, content="[ethernet]\n", mode=0o600, owner=7, group=8)
+    assert restore(*before, actions=(load, mtu)) == (back, mtu, load)
+    assert restore(*before, actions=(mtu,)) == (back, mtu)
+    assert restore(before[1], actions=(load, mtu)) == (mtu,)
+
+
 def test_what_was_touched_last_is_put_back_first() -> None:
     one, two = seen("kernel", "/sys/epp", "balance"), seen("kernel", "/sys/governor", "powersave")
     assert [getattr(action, "path", "") for action in restore(one, two)] == [

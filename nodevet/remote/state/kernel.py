@@ -66,6 +66,12 @@ def patterns(root: str, path: str) -> "Patterns":
             path=path,
         )
     last = re.escape("/".join(path.split("/")[-2:]))
+    if path.startswith("/sys/class/net/") and name == "mtu":
+        link = re.escape(path.split("/")[-2])
+        return Patterns(
+            r"{}|\b(?:ip|ifconfig)\s.*(?<![\w.-]){}(?![\w.-]).*\bmtu\s".format(last, link),
+            path=path,
+        )
     if path == HUGE_PAGES:
         last += "|" + re.escape(HUGE_KEY).replace(r"\.", "[./]")
         return Patterns(last, tuned=last, path=path, key=HUGE_KEY)

@@ -35,6 +35,7 @@ def command(name: str, folder: Path, *, boottime: int, monotonic: int) -> list[s
         *("--register=no", "--keep-unit", "--console=pipe", "--link-journal=no"),
         *("--resolv-conf=off", "--timezone=off", "--notify-ready=yes"),
         f"--network-namespace-path=/run/netns/{name}",
+        "--capability=CAP_NET_ADMIN",  # of that namespace
         f"--bind={folder / 'shared'}:{SHARED}",
     ]
 

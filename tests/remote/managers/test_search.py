@@ -16,6 +16,7 @@ BASE = "/usr/lib/tuned/throughput-performance/tuned.conf"
 GOVERNOR = f"kernel {CPUS}/cpufreq/policy0/scaling_governor"
 SWAPPINESS = "kernel /proc/sys/vm/swappiness"
 PAGES = "kernel /sys/kernel/mm/hugepages/hugepages-{}kB/nr_hugepages"
+MTU = "kernel /sys/class/net/ens1/mtu"
 THP = "kernel /sys/kernel/mm/transparent_hugepage/enabled"
 POWER = "gpu GPU-1:power_limit_mw"
 COMPUTE = "gpu GPU-1:compute_mode"
@@ -132,6 +133,17 @@ OWNED = [
         GOVERNOR,
         ["unit site.service (/etc/systemd/system/site.service:3)"],
     ),
+    (
+        service("/sbin/ip link set dev ens1 mtu 9000"),
+        MTU,
+        ["unit site.service (/etc/systemd/system/site.service:3)"],
+    ),
+    (
+        {"/etc/tmpfiles.d/mtu.conf": f"w {MTU[7:]} - - - - 9000"},
+        MTU,
+        ["/etc/tmpfiles.d/mtu.conf:1"],
+    ),
+    (service("/sbin/ip link set dev ens10 mtu 9000 up"), MTU, []),
     (service("/usr/lib/cpupower $START", "cpupower.service"), GOVERNOR, ["unit cpupower.service"]),
     (
         {"/etc/default/cpufrequtils": 'GOVERNOR="powersave"\n'},
