@@ -15,12 +15,10 @@ from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
 from nodevet.fixing.model import FixError
 from nodevet.resource import Actions, Resource
-from nodevet.resource.boot_parameter import update
+from nodevet.resource.boot_parameter import WORD, update
 from nodevet.resource.file import WriteFile
 
 ASKS = {"bootloader": ("grub",)}
-WORD = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}(=[A-Za-z0-9_.,:+/@%~-]{1,200})?")
-"""Characters that have no meaning of their own for a shell or GRUB."""
 ROOT = re.compile(r"root\w*|r[ow]|(rd)?init(rd)?|resume\w*|systemd\.unit|single|rescue|emergency")
 """Without these parameters, or with others, the node may not find its root or what to start."""
 FILE = "/etc/default/grub.d/zz-nodevet-{}.cfg"

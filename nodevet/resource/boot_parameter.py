@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from pyinfra.api.command import StringCommand
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
+WORD = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}(=[A-Za-z0-9_.,:+/@%~-]{1,200})?")
+"""A parameter without characters that have a meaning of their own for a shell or GRUB."""
 SECONDS = 300  # os-prober may look at many disks
 UPDATE = """\
 set -eu
@@ -26,9 +28,10 @@ made=$(mktemp -d)
 trap 'rm -rf -- "$made" ${next:+"$next"}' EXIT
 trap 'exit 1' HUP INT TERM
 update-grub -o "$made/menu" || fail 'update-grub failed'
-awk '/^### BEGIN /{on = $3 ~ "/10_linux"} /menuentry /{recovery = /-recovery-/}
+awk '/^### BEGIN /{on = $3 == "/etc/grub.d/10_linux"} /menuentry /{recovery = /-recovery-/}
     on && !recovery && $1 ~ /^linux(efi|16)?$/' "$made/menu" >"$made/entries" || :
 [ -s "$made/entries" ] || fail 'update-grub wrote no entry that boots Linux'
+[ "$1" = -- ] || grep -q "'nodevet-earlier-" "$made/menu" || fail 'the new menu keeps no entry'
 all=$(grep -c '' "$made/entries")
 expected=$all
 for word; do
@@ -45,37 +48,49 @@ mv -fT -- "$next" "$menu"
 sync -- "${menu%/*}"
 """
 """update-grub truncates the menu before it writes it, and a full disk then leaves half of it. So it
-writes another file, and that file replaces the menu if every entry is as the words say: those
-before `--` are in each entry, those after it in none."""
-HEAD = ("sh", "-c", UPDATE, "update-grub")
+writes another file, and that file replaces the menu if every entry is as the words say, those
+before `--` in each entry and those after it in none, and if it keeps entries without them."""
+PROGRAM, SPLIT = "update-grub", "--"
 
 
 class UpdateGrub(RunCommand, frozen=True, kw_only=True, omit_defaults=True, tag="grub"):
-    """Write GRUB's menu again, if each of its entries then is as the words behind HEAD say."""
-
-    @property
-    def parameters(self) -> tuple[str, ...]:
-        return self.words[len(HEAD) :]
+    """Write GRUB's menu again, if each new entry has the words before `--`, and none those after
+    it. nodevet's own script runs `update-grub`."""
 
     @property
     def label(self) -> str:
-        if self.words[: len(HEAD)] != HEAD or "--" not in self.parameters:
-            return super().label
-        split = self.parameters.index("--")
-        given, removed = self.parameters[:split], self.parameters[split + 1 :]
-        parts = [f"with {' '.join(given)}"] * bool(given)
-        parts += [f"without {' '.join(removed)}"] * bool(removed)
-        return " ".join(["update-grub", " and ".join(parts)]).strip()
+        present, absent = split(self.words) or (self.words[1:], ())
+        parts = [f"with {' '.join(present)}"] * bool(present)
+        parts += [f"without {' '.join(absent)}"] * bool(absent)
+        return " ".join([PROGRAM, " and ".join(parts)]).strip()
+
+    @property
+    def shown(self) -> str:
+        present, absent = split(self.words) or (self.words[1:], ())
+        parts = [f"every entry has {word}" for word in present]
+        parts += [f"no entry has {word}" for word in absent]
+        return f"{PROGRAM}  # refused unless {' and '.join(parts)}" if parts else PROGRAM
 
     def command(self, *, seconds: float) -> "StringCommand":
-        if self.words[: len(HEAD)] != HEAD or "--" not in self.parameters:
-            raise ActionError("nodevet does not write GRUB's menu by another script than its own")
-        return super().command(seconds=seconds)
+        given = split(self.words)
+        if given is None or not all(map(WORD.fullmatch, (*given[0], *given[1]))):
+            raise ActionError(f"{list(self.words)!r} are not parameters for GRUB's menu")
+        run = RunCommand(words=("sh", "-c", UPDATE, *self.words))
+        return run.command(seconds=seconds)
+
+
+def split(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+    """The parameters that each entry must have, and those that none may have; None for the words of
+    another command."""
+    if tuple(words[:1]) != (PROGRAM,) or SPLIT not in words:
+        return None
+    at = list(words).index(SPLIT)
+    return tuple(words[1:at]), tuple(words[at + 1 :])
 
 
 def update(present: Iterable[str] = (), absent: Iterable[str] = ()) -> UpdateGrub:
     """Write the menu again, if each entry then has the words `present` and none of `absent`."""
-    return UpdateGrub(words=(*HEAD, *present, "--", *absent), seconds=SECONDS)
+    return UpdateGrub(words=(PROGRAM, *present, SPLIT, *absent), seconds=SECONDS)
 
 
 class BootParameterKind(Kind):
@@ -93,22 +108,19 @@ class BootParameterKind(Kind):
     def command_holds(self, words: Sequence[str], states: Sequence[State]) -> bool | None:
         """Whether all entries have the words of `update`, or none."""
         own = {state.resource.name: state for state in states if state.resource.kind == KIND_NAME}
-        if tuple(words[: len(HEAD)]) != HEAD or not own:
+        given = split(words)
+        if given is None or not own:
             return None
-        arguments = list(words[len(HEAD) :])
-        split = arguments.index("--")
-        present, absent = arguments[:split], arguments[split + 1 :]
-        given = {
-            word: _texts(own.get(word.partition("=")[0])) for word in arguments if word != "--"
-        }
-        if any(texts is None for texts in given.values()):
+        present, absent = given
+        texts = {word: _texts(own.get(word.partition("=")[0])) for word in (*present, *absent)}
+        if any(text is None for text in texts.values()):
             return None
-        return all(all(word in text for text in given[word] or ()) for word in present) and not any(
-            word in text for word in absent for text in given[word] or ()
+        return all(all(word in text for text in texts[word] or ()) for word in present) and not any(
+            word in text for word in absent for text in texts[word] or ()
         )
 
     def names_all(self, words: Sequence[str]) -> bool:
-        return tuple(words[: len(HEAD)]) == HEAD
+        return split(words) is not None
 
     def restore_rank(self, before: State) -> int:
         return 3  # after the settings, which are files

@@ -13,12 +13,13 @@ from nodevet.resource import (
     RunCommand,
     State,
     describe,
+    diff,
     holds,
     restore,
     undeclared,
     unused,
 )
-from nodevet.resource.boot_parameter import HEAD, UpdateGrub, update
+from nodevet.resource.boot_parameter import UpdateGrub, update
 
 
 def state(name: str, *texts: str, **rest: Any) -> State:
@@ -68,13 +69,27 @@ def test_all_parameters_are_restored_by_one_command_after_their_files() -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [("rm", "-rf", "/"), (*HEAD, "x"), (*HEAD[:2], "true", "x", "--")]
+    "words",
+    [
+        ("rm", "-rf", "/", "--"),
+        ("update-grub", "-o", "/etc/passwd", "--"),
+        ("update-grub", "pci=x"),
+        ("update-grub", "pci=$(reboot)", "--"),
+        ("update-grub", "--", "--"),
+    ],
 )
-def test_another_script_is_never_run_nor_called_update_grub(words: tuple[str, ...]) -> None:
-    action = UpdateGrub(words=words)
-    assert action.label == " ".join(words)
+def test_other_words_are_never_run(words: tuple[str, ...]) -> None:
     with pytest.raises(ActionError):
-        action.command(seconds=9)
+        UpdateGrub(words=words).command(seconds=9)
+
+
+def test_a_person_reads_what_the_menu_must_have() -> None:
+    (line,) = diff([BOTH], [])
+    assert line == (
+        "$ update-grub  # refused unless every entry has pci=x and every entry has nosmt and no "
+        "entry has iommu=pt  # for up to 300 s"
+    )
+    assert list(diff([update()], [])) == ["$ update-grub  # for up to 300 s"]
 
 
 def test_it_is_itself_after_json() -> None:

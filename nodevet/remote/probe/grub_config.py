@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
 PATH = "/boot/grub/grub.cfg"
 SCRIPT = re.compile(r"### BEGIN /etc/grub\.d/(\S+) ###")
-LINUX = re.compile(r"10_linux(_\w+)?\Z")
+LINUX = "10_linux"
 COMMAND = re.compile(r"\s*linux(?:efi|16)?\s+\S+\s*(.*)")
 ENTRY = re.compile(r"\s*menuentry\s")
 RECOVERY = "-recovery-"  # in the id of an entry for one user at the console
@@ -26,7 +26,7 @@ def command_lines(text: str) -> "Iterator[str]":
     for row in text.splitlines():
         begins = SCRIPT.match(row)
         if begins:
-            is_linux = LINUX.match(begins.group(1)) is not None
+            is_linux = begins.group(1) == LINUX
         elif ENTRY.match(row):
             is_recovery = RECOVERY in row
         command = COMMAND.match(row)
