@@ -47,7 +47,16 @@ NOTE = "GRUB's menu keeps entries without nodevet's parameters, named `before no
 GRUB, KERNEL_INSTALL = "update-grub", "/etc/kernel/cmdline"
 FIRST = ("grubby", "sdbootutil", "grub2-mkconfig")
 """The programs of RHEL and SUSE; a node may have several, and the first one is meant."""
-EDIT = "edit {file} ({changes}), run `{command}`"
+OPTIONS = {
+    "grubby": ("grubby --update-kernel=ALL", "--args=", "--remove-args="),
+    "kernelstub": ("kernelstub", "-a ", "-d "),
+}
+FILES = {
+    KERNEL_INSTALL: (KERNEL_INSTALL, "`kernel-install add` for each kernel"),
+    "sdbootutil": (KERNEL_INSTALL, "`sdbootutil update-all-entries`"),
+    "grub2-mkconfig": ("/etc/default/grub", "`grub2-mkconfig -o /boot/grub2/grub.cfg`"),
+}
+"""What a person runs: a command with its options to add and remove; or after editing a file."""
 
 
 class Grub(msgspec.Struct, frozen=True):
@@ -114,7 +123,9 @@ def without(fix: str, evidence: Evidence, parameter: str) -> None:
         raise FixError(f"{place(places[0])} has it: remove it there, run update-grub and reboot")
     is_own = any(word == parameter or not equals for word in own(fix, grub) if is_of(word, name))
     if not is_own and any(is_of(word, name) for entry in grub.entries for word in entry.split()):
-        raise FixError("a script of /etc/grub.d adds it: change it there")
+        raise FixError(
+            "nodevet does not see what adds it: look in /etc/default/grub* and /etc/grub.d"
+        )
     if not is_own:
         raise FixError("GRUB's entries do not have it: reboot, and look at what boots the node")
 
@@ -148,7 +159,9 @@ def grub_of(evidence: Evidence, missing: Sequence[str], unwanted: Sequence[str])
     if any("--" in entry.split() for entry in grub.entries):
         raise FixError("the command line has `--`, and what is added after it is not the kernel's")
     if data.newer:
-        raise FixError(f"{data.newer[0]} changed after GRUB's menu was written: run update-grub")
+        raise FixError(
+            f"{data.newer[0][:200]} changed after GRUB's menu was written: run update-grub"
+        )
     return grub
 
 
@@ -169,21 +182,13 @@ def loader_of(data: Bootloader) -> str:
 def by_hand(loader: str, missing: Sequence[str], unwanted: Sequence[str]) -> str:
     """What a person does with another boot loader."""
     add, remove = " ".join(missing), " ".join(unwanted)
-    changes = " and ".join([f"add {add}"] * bool(add) + [f"remove {remove}"] * bool(remove))
-    if loader == "grubby":
-        options = [f"--args='{add}'"] * bool(add) + [f"--remove-args='{remove}'"] * bool(remove)
-        task = f"run `grubby --update-kernel=ALL {' '.join(options)}`"
-    elif loader == "kernelstub":
-        options = [f"-a '{add}'"] * bool(add) + [f"-d '{remove}'"] * bool(remove)
-        task = f"run `kernelstub {' '.join(options)}`"
-    elif loader == "grub2-mkconfig":
-        command = "grub2-mkconfig -o /boot/grub2/grub.cfg"
-        task = EDIT.format(file="/etc/default/grub", changes=changes, command=command)
-    else:
-        is_suse = loader == "sdbootutil"
-        command = "sdbootutil update-all-entries" if is_suse else "kernel-install add-all"
-        task = EDIT.format(file=KERNEL_INSTALL, changes=changes, command=command)
-    return f"{task} and reboot"
+    if loader in OPTIONS:
+        command, adds, removes = OPTIONS[loader]
+        options = [f"{adds}'{add}'"] * bool(add) + [f"{removes}'{remove}'"] * bool(remove)
+        return f"run `{' '.join([command, *options])}` and reboot"
+    file, command = FILES[loader]
+    changes = [f"add {add}"] * bool(add) + [f"remove {remove}"] * bool(remove)
+    return f"in {file} {' and '.join(changes)}, run {command}, and reboot"
 
 
 def own(fix: str, grub: Grub) -> tuple[str, ...]:

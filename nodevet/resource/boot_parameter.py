@@ -58,18 +58,19 @@ class UpdateGrub(RunCommand, frozen=True, kw_only=True, omit_defaults=True, tag=
     it. nodevet's own script runs `update-grub`."""
 
     @property
-    def label(self) -> str:
+    def _wish(self) -> str:
         present, absent = split(self.words) or (self.words[1:], ())
         parts = [f"with {' '.join(present)}"] * bool(present)
-        parts += [f"without {' '.join(absent)}"] * bool(absent)
-        return " ".join([PROGRAM, " and ".join(parts)]).strip()
+        return " and ".join([*parts, *[f"without {' '.join(absent)}"] * bool(absent)])
+
+    @property
+    def label(self) -> str:
+        return f"{PROGRAM} {self._wish}".strip()
 
     @property
     def shown(self) -> str:
-        present, absent = split(self.words) or (self.words[1:], ())
-        parts = [f"every entry has {word}" for word in present]
-        parts += [f"no entry has {word}" for word in absent]
-        return f"{PROGRAM}  # refused unless {' and '.join(parts)}" if parts else PROGRAM
+        comment = f"  # refused unless every entry is {self._wish}" if self._wish else ""
+        return f"{PROGRAM}{comment}"
 
     def command(self, *, seconds: float) -> "StringCommand":
         given = split(self.words)

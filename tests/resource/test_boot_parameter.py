@@ -86,8 +86,8 @@ def test_other_words_are_never_run(words: tuple[str, ...]) -> None:
 def test_a_person_reads_what_the_menu_must_have() -> None:
     (line,) = diff([BOTH], [])
     assert line == (
-        "$ update-grub  # refused unless every entry has pci=x and every entry has nosmt and no "
-        "entry has iommu=pt  # for up to 300 s"
+        "$ update-grub  # refused unless every entry is with pci=x nosmt and without iommu=pt"
+        "  # for up to 300 s"
     )
     assert list(diff([update()], [])) == ["$ update-grub  # for up to 300 s"]
 
