@@ -95,7 +95,7 @@ CHECK = Check(
     area=Area.PCIE,
     reads=(*READS, *reads_of("pci_settings.functions[]", "driver", "iommu_group", "iommu_type")),
     judge=judge,
-    unasked="bare metal and hosts of virtual machines differ: say iommu: identity",
+    unasked="bare metal and hosts of virtual machines differ: say iommu: [identity]",
     asks=lambda params: {"pci_settings": ("iommu",)},
     learn=learn,
 )

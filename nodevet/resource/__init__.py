@@ -8,7 +8,6 @@ import importlib
 import pkgutil
 import posixpath
 import re
-import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import reduce
@@ -277,7 +276,7 @@ def diff(actions: Sequence[Action], before: Sequence[State]) -> Iterator[str]:
 def _command(action: RunCommand) -> str:
     """A command as a shell reads it, with its time limit as a comment."""
     limit = f"  # for up to {action.seconds} s" if action.seconds is not None else ""
-    return f"$ {marked(shlex.join(action.words))}{limit}"
+    return f"$ {marked(action.shown)}{limit}"
 
 
 def after_reset(evidence: Evidence) -> Evidence:

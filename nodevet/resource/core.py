@@ -5,6 +5,7 @@ subclass, which overrides what is different.
 """
 
 import posixpath
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -123,6 +124,11 @@ class RunCommand(Action, frozen=True, kw_only=True, omit_defaults=True, tag="run
     @property
     def longest(self) -> int | None:
         return self.seconds
+
+    @property
+    def shown(self) -> str:
+        """The command as a shell reads it."""
+        return shlex.join(self.words)
 
     def command(self, *, seconds: float) -> "StringCommand":
         """`exec` runs the words as a program and its arguments, even if they look like options."""

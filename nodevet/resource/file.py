@@ -36,7 +36,7 @@ CONTENT = Meta(max_length=1_398_104)  # base64 of 1 MiB: nodevet.remote.state re
 LINES = 2000  # of one file in a diff; a longer one, or one that is not text, is its checksum
 CONTEXT = 3  # unchanged lines around a change of a file
 FOLDERS = re.compile(  # those that a file may bring along, mode 0755
-    r"/etc/(tmpfiles|sysctl|modprobe|modules-load|udev/rules)\.d|/etc/systemd/system"
+    r"/etc/(tmpfiles|sysctl|modprobe|modules-load|udev/rules|default/grub)\.d|/etc/systemd/system"
     r"|/etc/systemd/system/[^/]+\.d|/etc/systemd/network/[^/]+\.network\.d"
 )
 DROP_INS = re.compile(r"/etc/systemd/(system|network)/[^/]+\.d")  # one that is empty says nothing

@@ -233,7 +233,7 @@ def test_a_check_of_the_users_own_may_read_every_section(context: Write, tmp_pat
 
 
 def test_a_run_of_fixes_reads_what_its_checks_and_fixes_need(tmp_path: Path) -> None:
-    expect = {"power_limit": 700, "persistence_mode": True, "smt": True}
+    expect = {"power_limit": 700, "persistence_mode": True, "clocksource": {"one_of": ["tsc"]}}
     for folder in ("baselines", "fixes"):
         (tmp_path / folder).mkdir()
     (tmp_path / "baselines/b.yaml").write_text(json.dumps({"nodevet": 1, "expect": expect}))
@@ -242,16 +242,16 @@ def test_a_run_of_fixes_reads_what_its_checks_and_fixes_need(tmp_path: Path) -> 
     def read(options: Options) -> set[str]:
         return set(options.sections)
 
-    assert read(planned_alone(Options(), context)) == TO_CHANGE | {"services", "cpu", "bmc"}
+    assert read(planned_alone(Options(), context)) == TO_CHANGE | {"services", "kernel", "bmc"}
     assert read(fixed_alone(Options(), context, {"persistence_mode"})) == TO_CHANGE | {"services"}
     assert read(fixed_alone(Options(), context, {"power_limit"})) == TO_CHANGE | {"bmc"}
     assert read(reverted_alone(Options())) == TO_CHANGE
     assert read(planned_alone(Options(), open_context(tmp_path, []))) == set()  # any may be chosen
 
-    (tmp_path / "fixes/smt.py").write_text("")  # what it reads is not known
+    (tmp_path / "fixes/clocksource.py").write_text("")  # what it reads is not known
     context = open_context(tmp_path, ["b"])
     assert read(planned_alone(Options(), context)) == set()
-    assert read(fixed_alone(Options(), context, {"smt"})) == set()
+    assert read(fixed_alone(Options(), context, {"clocksource"})) == set()
     assert read(fixed_alone(Options(), context, {"power_limit"})) == TO_CHANGE | {"bmc"}
 
 

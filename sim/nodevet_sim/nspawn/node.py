@@ -20,7 +20,7 @@ from nodevet_sim import kernel, wtmp
 from nodevet_sim.description import GpuLoad, LogLine, SimulatedNode
 from nodevet_sim.library import rebooted
 from nodevet_sim.modules import known
-from nodevet_sim.nspawn import boot, diff, disk, network
+from nodevet_sim.nspawn import boot, diff, disk, grub, network
 from nodevet_sim.nspawn.boot import NodeError, replace, run
 from nodevet_sim.nspawn.diff import Listing
 from nodevet_sim.nspawn.network import NodeNetwork
@@ -41,6 +41,7 @@ UNSYNCHRONISED = "5 0x2041 16000000 16000000"
 """What adjtimex(2) returns, and its status, maxerror and esterror (µs): TIME_OK, STA_PLL and
 STA_NANO; TIME_ERROR, STA_UNSYNC and the most that the kernel says."""
 
+CMDLINE, SMT = "proc/cmdline", "sys/devices/system/cpu/smt/control"
 RUNS, BOOTS, OFF, FAILED = "running", "booting", "off", "failed"
 
 
@@ -73,6 +74,7 @@ class RunningNode:
     _is_cold: bool = False  # it was off before this boot
     _power: asyncio.Event = field(default_factory=asyncio.Event)  # it is to be switched on
     _history: list[BootRecord] = field(default_factory=list)  # its boots so far
+    _cmdline: str | None = None  # of this boot, by GRUB; None: as it is described
     _nspawn: Process | None = None
     _kernel: Process | None = None
     _loads: list[tuple[GpuLoad, str]] = field(default_factory=list)
@@ -174,6 +176,7 @@ class RunningNode:
         self.booted_s = float(int(time.clock_gettime(time.CLOCK_BOOTTIME) - age))
         monotonic = int(time.clock_gettime(time.CLOCK_MONOTONIC) - age)
         self._write_shared()
+        self._cmdline = await asyncio.to_thread(grub.booted, self.folder / "root")
         self._history.append(BootRecord(time.time() - self.uptime_s))
         self.write_wtmp()
         await self._start_kernel()
@@ -292,6 +295,8 @@ class RunningNode:
         ]
         swap = "".join(f"{area.name} {area.kb} {area.used_kb}\n" for area in self.node.swap)
         files = {**self.node.files, kernel.SWAP: swap, kernel.MODULES: known(self.node.modules)}
+        if self._cmdline is not None:
+            files[CMDLINE] = f"{self._cmdline}\n"
         links = {**OWN, **self.node.links}
         replace(self.manifest, kernel.manifest(files, links, folders=NET, log=log))
 
@@ -320,6 +325,8 @@ class RunningNode:
                     output = await self._kernel.stdout.read(2000)
                 raise NodeError(f"the simulated kernel did not start: {boot.last_words(output)}")
             await asyncio.sleep(0.01)
+        if "nosmt" in (self._cmdline or "").split():
+            (mounted / SMT).write_text("off\n", encoding="ascii")
 
     async def _stop_kernel(self) -> None:
         if self._kernel is not None:

@@ -56,6 +56,11 @@ OWNED = [
         ["/etc/tmpfiles.d/cpu.conf:1"],
     ),
     (
+        {**TUNED, BASE: "[bootloader]\ncmdline_gpu=+iommu=off nosmt\n"},
+        "boot_parameter nosmt",
+        [f"unit tuned.service ({BASE}:2)"],
+    ),
+    (
         {"/usr/lib/tmpfiles.d/thp.conf": f"# no\nw {THP[7:]} - - - - x"},
         THP,
         ["/usr/lib/tmpfiles.d/thp.conf:2"],

@@ -1,0 +1,78 @@
+"""Turn SMT (Hyper-Threading) on or off, now and at every boot.
+
+**Now** one write to `/sys/devices/system/cpu/smt/control`. The kernel brings the second thread of
+each core online, or takes it offline.
+
+**At every boot** if SMT must be off, `/etc/default/grub.d/zz-nodevet-smt.cfg` adds `nosmt`; if it
+must be on, the fix removes that again. The fix of `kernel_cmdline` says how nodevet writes GRUB's
+menu, and how the entries without its parameters can be booted.
+
+**Risk** drain: CPUs appear, or vanish below running jobs. Slurm reads the number of CPUs when
+slurmd starts: restart it.
+
+**Rollback** restores the files, runs `update-grub` again, and writes the earlier word.
+
+**What it cannot do.** If the firmware turned SMT off (`notsupported`), only its set-up turns it on.
+`forceoff` lasts until a reboot without `nosmt=force`. If `nosmt` stands in a file of the
+administrator, nodevet names the file and the line. If another program writes the control file at
+boot, disable it first. What the fix of `kernel_cmdline` cannot do, this one cannot do either.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from nodevet.checks.kernel_cmdline import parameters
+from nodevet.checks.smt import ADVICE, Params
+from nodevet.evidence.cpu import Cpu
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.host import HostInfo
+from nodevet.fixing.cmdline import ASKS, NOTE, BootWords, boot_words, without
+from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
+from nodevet.model import Finding
+from nodevet.resource import Resource
+from nodevet.resource.kernel import WriteKernel
+
+CONTROL = "/sys/devices/system/cpu/smt/control"
+NOSMT = "nosmt"
+
+
+def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Iterator[PlannedChange]:
+    """One change for the node; see `FIX`."""
+    cpu = evidence[Cpu].data
+    control = cpu.smt_control if cpu else None
+    if control not in ("on", "off"):
+        raise FixError(ADVICE.get(control or "", f"nodevet cannot change it: {str(control)[:40]}"))
+    boot = at_boot(evidence, params.enabled)
+    write = WriteKernel(path=CONTROL, value="on" if params.enabled else "off")
+    yield PlannedChange(
+        expected=failed[0].expected,
+        actual=failed[0].actual,
+        subjects=tuple(finding.subject.label for finding in failed if finding.subject.label),
+        actions=(*(boot.actions if boot else ()), write),
+        resources=(
+            *(boot.resources if boot else ()),
+            Resource(kind="kernel", name=CONTROL),
+        ),
+        risk=Risk.DRAIN,
+        note=NOTE if boot and boot.words else "",
+    )
+
+
+def at_boot(evidence: Evidence, enabled: bool) -> BootWords | None:
+    """What keeps it so at every boot; None if the command line is right. Raises FixError."""
+    host = evidence[HostInfo].data
+    if host is None or host.cmdline is None:
+        raise FixError("nodevet could not read the kernel's command line")
+    if (NOSMT in parameters(host.cmdline)) is not enabled:
+        return None
+    if not enabled:
+        return boot_words("smt", evidence, (NOSMT,), (NOSMT,))
+    without("smt", evidence, NOSMT)
+    return boot_words("smt", evidence, (), ())
+
+
+def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
+    """The boot loader, and its settings."""
+    return ASKS
+
+
+FIX = Fix(plan=plan, risk=Risk.DRAIN, asks=asks)

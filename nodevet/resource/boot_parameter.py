@@ -1,0 +1,143 @@
+"""A kernel parameter in the entries of GRUB's menu, /boot/grub/grub.cfg of Debian and Ubuntu.
+
+The settings from which `update-grub` writes that file are files of their own.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+from nodevet.base import bounds
+from nodevet.base.bounds import Text
+from nodevet.resource.core import Action, ActionError, Kind, RunCommand, State
+
+if TYPE_CHECKING:
+    from pyinfra.api.command import StringCommand
+
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
+WORD = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}(=[A-Za-z0-9_.,:+/@%~-]{1,200})?")
+"""A parameter without characters that have a meaning of their own for a shell or GRUB."""
+SECONDS = 300  # os-prober may look at many disks
+UPDATE = """\
+set -eu
+menu=/boot/grub/grub.cfg next=
+fail() { echo "nodevet: $1; $menu is as it was" >&2; exit 1; }
+[ -f "$menu" ] && [ ! -L "$menu" ] || fail "$menu is not a regular file"
+rm -f -- "$menu".nodevet.??????
+made=$(mktemp -d)
+trap 'rm -rf -- "$made" ${next:+"$next"}' EXIT
+trap 'exit 1' HUP INT TERM
+update-grub -o "$made/menu" || fail 'update-grub failed'
+awk '/^### BEGIN /{on = $3 == "/etc/grub.d/10_linux"} /menuentry /{recovery = /-recovery-/}
+    on && !recovery && $1 ~ /^linux(efi|16)?$/' "$made/menu" >"$made/entries" || :
+[ -s "$made/entries" ] || fail 'update-grub wrote no entry that boots Linux'
+[ "$1" = -- ] || grep -q "'nodevet-earlier-" "$made/menu" || fail 'the new menu keeps no entry'
+all=$(grep -c '' "$made/entries")
+expected=$all
+for word; do
+    [ "$word" != -- ] || { expected=0; continue; }
+    has=$(awk -v word="$word" '{ for (i = 3; i <= NF; i++) if ($i == word) { n++; break } }
+        END { print n + 0 }' "$made/entries")
+    [ "$has" = "$expected" ] || fail "$has of $all new entries have $word"
+done
+next=$(mktemp -- "$menu.nodevet.XXXXXX")
+cp -p -- "$menu" "$next"
+cat "$made/menu" >"$next"
+sync -- "$next"
+mv -fT -- "$next" "$menu"
+sync -- "${menu%/*}"
+"""
+"""update-grub truncates the menu before it writes it, and a full disk then leaves half of it. So it
+writes another file, and that file replaces the menu if every entry is as the words say, those
+before `--` in each entry and those after it in none, and if it keeps entries without them."""
+PROGRAM, SPLIT = "update-grub", "--"
+
+
+class UpdateGrub(RunCommand, frozen=True, kw_only=True, omit_defaults=True, tag="grub"):
+    """Write GRUB's menu again, if each new entry has the words before `--`, and none those after
+    it. nodevet's own script runs `update-grub`."""
+
+    @property
+    def _wish(self) -> str:
+        present, absent = split(self.words) or (self.words[1:], ())
+        parts = [f"with {' '.join(present)}"] * bool(present)
+        return " and ".join([*parts, *[f"without {' '.join(absent)}"] * bool(absent)])
+
+    @property
+    def label(self) -> str:
+        return f"{PROGRAM} {self._wish}".strip()
+
+    @property
+    def shown(self) -> str:
+        comment = f"  # refused unless every entry is {self._wish}" if self._wish else ""
+        return f"{PROGRAM}{comment}"
+
+    def command(self, *, seconds: float) -> "StringCommand":
+        given = split(self.words)
+        if given is None or not all(map(WORD.fullmatch, (*given[0], *given[1]))):
+            raise ActionError(f"{list(self.words)!r} are not parameters for GRUB's menu")
+        run = RunCommand(words=("sh", "-c", UPDATE, *self.words))
+        return run.command(seconds=seconds)
+
+
+def split(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+    """The parameters that each entry must have, and those that none may have; None for the words of
+    another command."""
+    if tuple(words[:1]) != (PROGRAM,) or SPLIT not in words:
+        return None
+    at = list(words).index(SPLIT)
+    return tuple(words[1:at]), tuple(words[at + 1 :])
+
+
+def update(present: Iterable[str] = (), absent: Iterable[str] = ()) -> UpdateGrub:
+    """Write the menu again, if each entry then has the words `present` and none of `absent`."""
+    return UpdateGrub(words=(PROGRAM, *present, SPLIT, *absent), seconds=SECONDS)
+
+
+class BootParameterKind(Kind):
+    form = Annotated[tuple[Text, ...], bounds.ASKED]
+    actions = (UpdateGrub,)
+    is_setting = True
+
+    def name_problem(self, name: str) -> str:
+        return "" if NAME.fullmatch(name) else "is not the name of a kernel parameter"
+
+    def describe(self, state: State) -> str:
+        texts = [str(text) or "absent" for text in state.value or ()]
+        return " or ".join(texts)
+
+    def command_holds(self, words: Sequence[str], states: Sequence[State]) -> bool | None:
+        """Whether all entries have the words of `update`, or none."""
+        own = {state.resource.name: state for state in states if state.resource.kind == KIND_NAME}
+        given = split(words)
+        if given is None or not own:
+            return None
+        present, absent = given
+        texts = {word: _texts(own.get(word.partition("=")[0])) for word in (*present, *absent)}
+        if any(text is None for text in texts.values()):
+            return None
+        return all(all(word in text for text in texts[word] or ()) for word in present) and not any(
+            word in text for word in absent for text in texts[word] or ()
+        )
+
+    def names_all(self, words: Sequence[str]) -> bool:
+        return split(words) is not None
+
+    def restore_rank(self, before: State) -> int:
+        return 3  # after the settings, which are files
+
+    def restore(
+        self, before: State, siblings: Sequence[State], actions: Sequence[Action]
+    ) -> Sequence[Action]:
+        return [update()]
+
+
+def _texts(state: State | None) -> list[list[str]] | None:
+    """The words that the entries have of a parameter; None if they were not read."""
+    if state is None or state.why or not state.exists:
+        return None
+    return [str(text).split() for text in state.value or ()]
+
+
+KIND_NAME = "boot_parameter"
+KIND = BootParameterKind()

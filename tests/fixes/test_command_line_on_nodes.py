@@ -1,0 +1,271 @@
+"""The kernel's command line on a node with the GRUB of this machine's distribution.
+
+The simulated node boots with what its grub.cfg says. GRUB is real but for `grub-probe`, which finds
+no block device below a simulated node's disk: a script answers instead. No boot loader ever runs.
+"""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from node_tools import put_on_node
+
+from simulated_fleet import Boot, SimulatedFleet
+
+pytestmark = pytest.mark.timeout(1500)
+SCENARIO = """\
+sim: 1
+nodes:
+  n1:
+    gpus: {profile: h100-sxm, count: 1}
+    sockets: 1
+    cores: 1
+    nics: 0
+    faults: [iommu-translates]
+"""
+BASELINE = """\
+nodevet: 1
+title: a command line
+expect:
+  kernel_cmdline: {present: [pci=realloc, nohz_full=1]}
+  smt: false
+  iommu: [identity]
+fix: [kernel_cmdline, smt]
+"""
+PROBE = r"""#!/bin/sh
+for word; do case $word in --target=*) target=${word#--target=} ;; esac; done
+case ${target-} in device) echo /dev/vda1 ;; fs) echo ext2 ;; *) exit 1 ;; esac
+"""
+CLOUD = "/etc/default/grub.d/50-cloudimg-settings.cfg"
+MENU = "/boot/grub/grub.cfg"
+SETUP = rf"""
+cat >/usr/sbin/grub-probe <<'END'
+{PROBE}END
+cp /usr/share/grub/default/grub /etc/default/grub
+printf 'GRUB_CMDLINE_LINUX_DEFAULT="console=tty1 console=ttyS0"\n' >{CLOUD}
+mkdir -p /boot/grub
+echo kernel | tee /boot/vmlinuz-6.1.0-1-amd64 >/boot/vmlinuz-6.1.0-2-amd64
+update-grub
+"""
+CARE = ("--drain-hook", "true", "--settle", "0.2")
+CONTROL = "/sys/devices/system/cpu/smt/control"
+LOOK = f"cat /proc/cmdline {CONTROL} {MENU}; ls -l --time-style=+ /boot/grub"
+WORDS = ("pci=realloc", "nohz_full=1")
+ROOT = "root=/dev/vda1 ro"
+SITE = "console=tty1 console=ttyS0"
+FAKE = "/usr/local/sbin/update-grub"  # before the real one in PATH
+
+
+WAITS = """\
+touch /run/reached; while [ ! -e /run/go ]; do sleep 0.1; done; exec /usr/sbin/update-grub "$@"
+"""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """The node at one time: what fails, what its files say, and what is on its disk."""
+
+    wrong: frozenset[str]
+    text: str
+    disk: str
+
+    @property
+    def cmdline(self) -> str:
+        return self.text.splitlines()[0]
+
+
+class Rig:
+    """The node, and a project with a baseline and two people."""
+
+    def __init__(self, fleet: SimulatedFleet) -> None:
+        self.fleet = fleet
+        self.runs = 0
+
+    def on(self, script: str) -> str:
+        return self.fleet.on("n1", script)
+
+    def fake(self, script: str) -> None:
+        """Another update-grub than the real one."""
+        text = shlex.quote(f"#!/bin/sh\n{script}\n")
+        self.on(f"printf %s {text} >{FAKE}; chmod 755 {FAKE}")
+
+    def moment(self) -> Moment:
+        done = self.fleet.at("check", *self.fleet.reach, "--format", "json")
+        assert done.returncode in (0, 1), done
+        (host,) = json.loads(done.stdout)["hosts"]
+        assert host["status"] == "vetted", host
+        fails = {each["check"] for each in host["findings"] if each["verdict"] == "fail"}
+        disk = self.fleet.sim("diff", "n1", codes=(0, 1))
+        return Moment(frozenset(fails), self.on(LOOK), disk)
+
+    def plan(self, *words: str) -> Path:
+        """A plan that is signed. `words`: of `nodevet plan`."""
+        self.runs += 1
+        plan = self.fleet.project / f"plan{self.runs}.json"
+        again = ("--again", "--author", "ann", *CARE, "-o", plan)
+        done = self.fleet.at("plan", *self.fleet.reach, *again, *words)
+        assert done.returncode == 1 and plan.exists(), done
+        done = self.fleet.at("approve", plan, "--key", self.fleet.project / "bob", "--yes")
+        assert done.returncode == 0, done
+        return plan
+
+    @property
+    def run(self) -> Path:
+        return self.fleet.project / f"run{self.runs}"
+
+    def apply(self, plan: Path, *words: str) -> dict[str, Any]:
+        """What came of the host."""
+        return self.ended("apply", plan, *self.fleet.reach, "--run", self.run, *words)
+
+    def ended(self, *words: object) -> dict[str, Any]:
+        done = self.fleet.at(*words)
+        assert (self.run / "result.json").exists(), done
+        (host,) = json.loads((self.run / "result.json").read_text())["hosts"]
+        return dict(host)
+
+
+@pytest.fixture(scope="module")
+def rig(boot: Boot) -> Rig:
+    fleet = boot("grub", SCENARIO, BASELINE)
+    fleet.people("ann", "bob")
+    (fleet.project / "approval.yaml").write_text("nodevet: 1\napprovals: {drain: 1, reboot: 1}\n")
+    put_on_node(fleet, "n1", "grub2-common")
+    rig = Rig(fleet)
+    rig.on(SETUP)
+    fleet.sim("reboot", "n1")
+    return rig
+
+
+@pytest.fixture
+def before(rig: Rig) -> Iterator[Moment]:
+    """The node as it was set up, and as each test leaves it."""
+    moment = rig.moment()
+    assert moment.wrong == {"kernel_cmdline", "smt", "iommu"}
+    assert moment.cmdline == f"BOOT_IMAGE=/boot/vmlinuz-6.1.0-2-amd64 {ROOT} {SITE}"
+    yield moment
+    assert rig.moment() == moment
+
+
+def outcomes(host: dict[str, Any]) -> dict[str, str]:
+    return {step["fix"]: step["outcome"] for step in host["steps"]}
+
+
+def test_both_are_set_kept_and_rolled_back(rig: Rig, before: Moment) -> None:
+    """Two fixes of one plan write two files and one menu."""
+    assert outcomes(rig.apply(rig.plan())) == {"kernel_cmdline": "pending", "smt": "changed"}
+    applied = rig.moment()
+    assert applied.wrong == {"kernel_cmdline", "iommu"} and applied.cmdline == before.cmdline
+    again = rig.fleet.at("plan", *rig.fleet.reach)
+    assert again.returncode == 3 and "set " not in again.stdout, again
+    assert "effective after a reboot" in again.stdout, again
+    rig.fleet.sim("reboot", "n1")
+    rebooted = rig.moment()
+    assert rebooted.wrong == {"iommu"} and rebooted.disk == applied.disk
+    assert rebooted.cmdline == f"{before.cmdline} {' '.join(WORDS)} nosmt"
+    done = rig.fleet.at("rollback", rig.run)
+    assert done.returncode == 0, done
+    rig.fleet.sim("reboot", "n1")
+
+
+def test_the_menu_keeps_entries_of_their_own(rig: Rig, before: Moment) -> None:
+    """What GRUB's own programs say of the new menu: a person can boot it as it was."""
+    rig.apply(rig.plan())
+    menu = rig.on(f"grub-script-check {MENU} && cat {MENU}")
+    site, _, own = menu.partition("### BEGIN /etc/grub.d/99_nodevet-kernel-cmdline ###")
+    lines = [" ".join(row.split()) for row in own.splitlines() if row.strip().startswith("linux")]
+    assert f"linux /boot/vmlinuz-6.1.0-2-amd64 {ROOT} {SITE}" == lines[0]
+    assert "menuentry 'Debian before nodevet GNU/Linux'" in own
+    ids = re.findall(r"\$menuentry_id_option '([^']*)'", own)
+    assert ids and not any(f"'{id}'" in site for id in ids)
+    assert not any(word in line for line in lines for word in (*WORDS, "nosmt"))
+    assert menu.count("before nodevet GNU/Linux'") == 2, "one entry and its submenu, of two fixes"
+    recovery = [row for row in site.splitlines() if "single" in row]
+    assert recovery and not any(word in row for row in recovery for word in WORDS)
+    assert rig.fleet.at("rollback", rig.run).returncode == 0
+
+
+def test_what_a_reboot_does_not_bring_is_reverted_and_the_rest_is_verified(
+    rig: Rig, before: Moment
+) -> None:
+    """The simulated IOMMU does not read the command line, as if the BIOS overrode it."""
+    host = rig.apply(rig.plan("--fix", "iommu", "--fix", "kernel_cmdline", "--reboot"))
+    assert outcomes(host) == {
+        "iommu": "failed_and_rolled_back",
+        "kernel_cmdline": "verified_after_reboot",
+    }, host
+    (why,) = [step["why"] for step in host["steps"] if step["fix"] == "iommu"]
+    assert "not persistent across reboot" in why and "rebooted once more" in why, host
+    assert rig.moment().cmdline == f"{before.cmdline} {' '.join(WORDS)}"
+    assert rig.fleet.at("rollback", rig.run).returncode == 0
+    rig.fleet.sim("reboot", "n1")
+
+
+LIES = {
+    "it writes nothing": "exit 0",
+    "it leaves the words out": '/usr/sbin/update-grub "$@"; sed -i s/nohz_full=1// "$2"',
+    "it keeps no entries": '/usr/sbin/update-grub "$@"; sed -i "s/nodevet-earlier/x/" "$2"',
+    "it fails half-way": 'echo half >"$2"; exit 1',
+    "the disk is full": "dd if=/dev/zero of=/boot/grub/filler bs=4k 2>/dev/null; "
+    'exec /usr/sbin/update-grub "$@"',
+}
+
+
+@pytest.mark.parametrize("how", LIES)
+def test_a_menu_that_is_not_as_it_must_be_never_replaces_the_old_one(
+    rig: Rig, before: Moment, how: str
+) -> None:
+    plan = rig.plan("--fix", "kernel_cmdline")
+    rig.fake(LIES[how])
+    rig.on(
+        "cp -a /boot/grub /run/kept; mount -t tmpfs -o size=64k,mode=755 small /boot/grub; "
+        "cp -a /run/kept/. /boot/grub"
+    )
+    host = rig.apply(plan)
+    left = rig.on(f"cd /boot/grub; rm -f filler; cat {MENU}; ls -l --time-style=+ .")
+    rig.on(f"umount /boot/grub; rm -r {FAKE} /run/kept")
+    assert outcomes(host) == {"kernel_cmdline": "failed_and_rolled_back"}, host
+    assert how == "the disk is full" or "grub.cfg is as it was" in host["steps"][0]["why"], host
+    assert left.partition("total")[0] in before.text and "nodevet" not in left
+
+
+def test_a_setting_that_a_person_edits_meanwhile_is_not_put_into_force(
+    rig: Rig, before: Moment
+) -> None:
+    plan = rig.plan("--fix", "kernel_cmdline")
+    rig.on("cp -a /etc/default/grub /run/kept; sed -i s/TIMEOUT=5/TIMEOUT=9/ /etc/default/grub")
+    host = rig.apply(plan)
+    rig.on("cp -a /run/kept /etc/default/grub; rm /run/kept")
+    assert host["outcome"] == "refused", host
+    assert "/etc/default/grub changed after GRUB's menu was written" in host["why"], host
+
+
+def test_a_controller_that_is_killed_before_the_menu_is_written_resumes(
+    rig: Rig, before: Moment
+) -> None:
+    plan = rig.plan("--fix", "kernel_cmdline")
+    rig.fake(WAITS)
+    words = ("apply", plan, *rig.fleet.reach, "--run", rig.run, "--project", rig.fleet.project)
+    controller = subprocess.Popen(
+        [sys.executable, "-m", "nodevet", *map(str, words)],
+        cwd=rig.fleet.project,
+        env={**os.environ, "HOME": str(rig.fleet.project), "NODEVET_STORE": "none"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    rig.on("while [ ! -e /run/reached ]; do sleep 0.1; done")
+    controller.kill()
+    controller.wait()
+    rig.on(f"rm {FAKE}; touch /run/go")
+    host = rig.ended("apply", "--resume", rig.run)
+    assert outcomes(host) == {"kernel_cmdline": "pending"}, host
+    rig.on("rm /run/reached /run/go")
+    assert rig.fleet.at("rollback", rig.run).returncode == 0
