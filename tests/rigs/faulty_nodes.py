@@ -50,13 +50,27 @@ from simulated_fleet import SimulatedFleet
 
 PROGRAMS = (  # of nodevet's commands on a node
     *("python3", "mktemp", "base64", "sha256sum", "chown", "chmod", "sync", "mv", "rm", "rmdir"),
-    *("dd", "systemctl", "systemd-tmpfiles", "nvidia-smi"),
+    *("dd", "systemctl", "systemd-tmpfiles", "nvidia-smi", "modprobe", "chronyc"),
 )
 HOOK = """\
 #!/bin/sh
-# Stands before a program of the same name: it is written down, and may kill its SSH session.
+# Stands before a program of the same name: it is written down, and may kill its SSH session, or say
+# that it did what it did not do.
 name=${0##*/}
 real=/usr/bin/$name
+[ -x "$real" ] || real=/usr/sbin/$name
+if [ -n "$SSH_CONNECTION" ] && [ -e /run/hook/lie ]; then
+    read -r liar how word </run/hook/lie
+    case "$name $how $*" in
+    "$liar lies "*"$word"*) exit 0 ;;
+    "$liar fails "*"$word"*) exit 9 ;;
+    "$liar fewer "*"$word"*)
+        read -r value
+        [ "$value" -le 12 ] || value=12
+        printf %s "$value" | exec "$real" "$@"
+        exit $? ;;
+    esac
+fi
 [ -n "$SSH_CONNECTION" ] && [ -e /run/hook/at ] || exec $real "$@"
 echo "$name" >>/run/hook/log
 number=0
@@ -285,9 +299,23 @@ class Node:
         """As its own operator would; returns once it is up again."""
         control.ask(self.place, {"do": "reboot", "node": self.name})
 
+    def cut_power(self) -> None:
+        """Cut its power, and switch it on again; returns at once."""
+        control.ask(self.place, {"do": "power", "node": self.name, "set": "reset"})
+
+    def wait_until_up(self) -> None:
+        """Until it has booted and answers."""
+        self.hang_up()
+        control.ask(self.place, {"do": "wait"})
+        self.shell("systemctl is-system-running --wait >/dev/null; true")
+
+    def disk(self) -> list[Any]:
+        """What differs on its disk from its first boot."""
+        return list(control.ask(self.place, {"do": "diff", "node": self.name})["changes"])
+
     def reset(self) -> None:
         """As it was described, without asking nodevet."""
-        self.shell(f"unset SSH_CONNECTION; rm -f /run/hook/at; {self.reset_script}")
+        self.shell(f"unset SSH_CONNECTION; rm -f /run/hook/at /run/hook/lie; {self.reset_script}")
 
     # --- hooks ---
 
@@ -303,6 +331,11 @@ class Node:
         self.shell(
             f"mkdir -p /run/hook; : >/run/hook/log; echo {number} {when} {pause} >/run/hook/at"
         )
+
+    def lie(self, program: str, how: str, word: str) -> None:
+        """Let a program whose arguments have the word do nothing and succeed (`lies`) or fail
+        (`fails`), or write at most 12 (`fewer`)."""
+        self.shell(f"mkdir -p /run/hook; echo {program} {how} {word} >/run/hook/lie")
 
     def programs(self) -> list[str]:
         return self.shell("cat /run/hook/log").split()
