@@ -5,13 +5,21 @@ TuneD, chrony and systemd-timesyncd are real. Whatever strikes, the node is as p
 as it was, and the outcome says which.
 """
 
+import os
+import random
+import secrets
 import shlex
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from faulty_nodes import QUIET, Executor, Node, after_acts, at_act, faulty_nodes
 from msgspec.structs import replace
 from node_tools import put_on_node
+from shown_folders import leader
 from time_clients import SERVER, put_clients
 
 from nodevet.fix.model import Plan
@@ -60,7 +68,7 @@ fix: [fabric, imex, dcgm, gpudirect, time_sync, limits, hugepages, cpu_frequency
 UNITS = "/etc/systemd/system"
 FABRIC, IMEX, DCGM = "nvidia-fabricmanager", "nvidia-imex", "nvidia-dcgm"
 CPUS, PAGES = "/sys/devices/system/cpu", "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
-HIGHEST = f"{CPUS}/cpufreq/policy0/scaling_max_freq"
+HIGHEST, LOWEST = (f"{CPUS}/cpufreq/policy0/scaling_{word}_freq" for word in ("max", "min"))
 TURBO = f"{CPUS}/intel_pstate/no_turbo"
 NVML, CLOCK = "/run/nodevet-sim/nvml.state", "/run/nodevet-sim/adjtimex"
 LIMITS = f"{UNITS}/site.service.d/90-nodevet-limits.conf"
@@ -89,14 +97,14 @@ STATE = f"""\
 find /etc -printf '%p %y %m %U:%G %l\\n' | sort
 find /etc/systemd /etc/tmpfiles.d /etc/security /etc/modules-load.d -type f -print0 | sort -z |
     xargs -0 sha256sum
-cd {CPUS}; head {HIGHEST} cpufreq/policy*/scaling_min_freq {TURBO} {PAGES}
+cd {CPUS}; head {HIGHEST} {LOWEST} {TURBO} {PAGES}
 for unit in {SERVICES}; do
     systemctl show -p Id,LoadState,UnitFileState,ActiveState $unit | sed s/=failed/=inactive/
 done
 lsmod | sort; ls /dev
 """
 WRONG = f"""\
-echo 5 0x2041 16000000 16000000 >{CLOCK}; touch /run/blind
+echo 5 0x2041 16000000 16000000 >{CLOCK}; chmod 666 {CLOCK}; touch /run/blind
 sed -i 's/fabric.state *=.*/fabric.state = NOT_STARTED/' {NVML}
 """
 """What no rollback makes wrong again."""
@@ -106,7 +114,7 @@ rm -rf {UNITS}/nodevet-cpu-idle-states.service {UNITS}/site.service.d {LOGINS}
 rm -f /etc/tmpfiles.d/nodevet-hugepages.conf /etc/tmpfiles.d/nodevet-later-cpu-frequency.conf
 rm -f /etc/modules-load.d/nodevet-*; rmmod nvidia_peermem 2>/dev/null
 systemctl daemon-reload; systemctl enable -q --now site {DCGM}; systemctl reset-failed
-echo 1 >{TURBO}; echo 8 >{PAGES}; echo $LOW >{CPUS}/cpufreq/policy0/scaling_min_freq
+echo 1 >{TURBO}; echo 8 >{PAGES}
 """
 ACTED = ("fabric", "imex", "dcgm", "gpudirect", "time_sync", "limits", "hugepages", "cpu_frequency")
 UNDO = f"""\
@@ -115,6 +123,7 @@ rm -f /etc/modules-load.d/nodevet-gpudirect.conf /etc/modprobe.d/a.conf
 systemctl unmask -q {FABRIC} {DCGM} chrony; systemctl mask -q systemd-timesyncd
 """
 """What persons did in a test."""
+KILLED = ("limits", "hugepages", "cpu_frequency")
 FULL = """\
 mkdir -p /run/was; cp -a {0}/. /run/was; mount -t tmpfs -o size=256k full {0}; cp -a /run/was/. {0}
 cat /dev/zero >{0}/full 2>/dev/null; true
@@ -135,8 +144,9 @@ def fleet(boot: Boot, tmp_path_factory: pytest.TempPathFactory) -> SimulatedFlee
 
 @pytest.fixture(scope="module")
 def nodes(fleet: SimulatedFleet) -> Iterator[dict[str, Node]]:
-    low = fleet.on("n1", f"cat {CPUS}/cpufreq/policy0/scaling_min_freq").strip()
-    with faulty_nodes(fleet, ACTED, state=STATE, reset=f"LOW={low}\n{RESET}") as nodes:
+    high, low = fleet.on("n1", f"cat {HIGHEST} {LOWEST}").split()
+    reset = f"{RESET}echo {low} >{LOWEST}; echo {high} >{HIGHEST}"
+    with faulty_nodes(fleet, ACTED, state=STATE, reset=reset) as nodes:
         yield nodes
 
 
@@ -473,14 +483,27 @@ def test_the_advice_for_tuned_sets_the_value(tuned: Node) -> None:
     profile = f"[main]\ninclude=latency-performance\n[sysfs]\n{TURBO}=0\n"
     tuned.shell(TUNED.format(shlex.quote("[main]\ninclude=latency-performance\n")))
     tuned.shell(f"printf %s {shlex.quote(profile)} >/etc/tuned/site/tuned.conf")
-    tuned.shell("tuned-adm profile site")
-    assert tuned.shell(f"cat {TURBO}").strip() == "0"
+    tuned.shell(f"tuned-adm --async profile site; until grep -q 0 {TURBO}; do sleep 0.1; done")
 
 
 # --- the clock -----------------------------------------------------------------------------------
 
 TIMESYNCD = "systemctl mask -q chrony; systemctl unmask -q systemd-timesyncd"
-CHRONY = "systemctl unmask -q chrony; systemctl mask -q systemd-timesyncd"
+CHRONY = """\
+systemctl disable -q --now systemd-timesyncd chrony
+systemctl unmask -q chrony; systemctl mask -q systemd-timesyncd
+"""
+
+
+@pytest.fixture
+def timesyncd(node: Node) -> Iterator[Node]:
+    """A node with timesyncd in place of chrony."""
+    before = node.before
+    node.shell(TIMESYNCD)
+    node.before = node.state()
+    yield node
+    node.shell(CHRONY)
+    node.before = before
 
 
 @pytest.fixture
@@ -499,41 +522,37 @@ def test_chrony_synchronises_the_clock_and_is_stopped_again(server: Node) -> Non
     assert server.rollback(plan).outcome is Outcome.ROLLED_BACK and is_as_before(server)
 
 
-def test_timesyncd_synchronises_the_clock_and_is_stopped_again(server: Node) -> None:
-    before = server.before
-    server.shell(TIMESYNCD)
-    server.before = server.state()
-    plan = server.plan("time_sync")
+def test_timesyncd_does_it_too_and_is_stopped_again(timesyncd: Node, server: Node) -> None:
+    plan = timesyncd.plan("time_sync")
     assert plan.steps[0].resources[0].name == "systemd-timesyncd.service"
-    result = server.apply(plan, terms=replace(server.terms, boot_settle=30))
+    result = timesyncd.apply(plan, terms=replace(timesyncd.terms, boot_settle=30))
     assert result.outcome is Outcome.CHANGED, result
-    assert server.rollback(plan).outcome is Outcome.ROLLED_BACK and is_as_before(server)
-    server.shell(CHRONY)
-    server.before = before
+    assert timesyncd.rollback(plan).outcome is Outcome.ROLLED_BACK and is_as_before(timesyncd)
 
 
-def test_two_clients_are_a_persons_choice(server: Node) -> None:
-    server.shell("systemctl unmask -q systemd-timesyncd; systemctl enable -q --now chrony")
-    server.shell("systemctl enable -q --now systemd-timesyncd")
-    server.shell(f"until grep -q ^0 {CLOCK}; do sleep 0.1; done; {WRONG}")
-    said = conflict(server.proposal("time_sync"))
+def test_two_clients_are_a_persons_choice(timesyncd: Node) -> None:
+    timesyncd.shell("systemctl unmask -q chrony")
+    timesyncd.shell("systemctl enable -q --now chrony systemd-timesyncd")
+    said = conflict(timesyncd.proposal("time_sync"))
     assert "chrony and systemd-timesyncd are installed: mask or remove all but one" in said
-    server.shell("systemctl disable -q --now systemd-timesyncd chrony")
-    server.shell("systemctl mask -q systemd-timesyncd")
+    running = timesyncd.shell("systemctl is-active chrony systemd-timesyncd").split()
+    assert running == ["active", "active"], "systemd lets them fight"
 
 
-@pytest.mark.parametrize("client", ["chrony", "systemd-timesyncd"])
-def test_a_client_that_reaches_no_server_is_stopped_again(node: Node, client: str) -> None:
-    before = node.before
-    node.shell(TIMESYNCD if client != "chrony" else CHRONY)
-    node.before = node.state()
-    plan = node.plan("time_sync")
-    told = "waitsync 30 0 0 2: ended with 1" if client == "chrony" else "not synchronised"
-    result = node.apply(plan)
+@pytest.mark.parametrize(
+    ("client", "told"),
+    [
+        ("node", "chronyc waitsync 30 0 0 2: ended with 1"),
+        ("timesyncd", "the check says: not synchronised"),
+    ],
+)
+def test_a_client_that_reaches_no_server_is_stopped_again(
+    request: pytest.FixtureRequest, client: str, told: str
+) -> None:
+    node: Node = request.getfixturevalue(client)
+    result = node.apply(node.plan("time_sync"))
     assert result.outcome is Outcome.FAILED and told in result.why, result
     assert is_as_before(node)
-    node.shell(CHRONY)
-    node.before = before
 
 
 # --- processes that a job left -------------------------------------------------------------------
@@ -543,24 +562,23 @@ LOAD = (
     "--uid 1000 </dev/null >/dev/null 2>&1 & echo $!; sleep 0.5"
 )
 IN_JOB = """\
-job=/sys/fs/cgroup/system.slice/slurmstepd.scope/job_77/step_0; mkdir -p $job
-echo {} >$job/cgroup.procs; grep job_77 /proc/{}/cgroup
+for top in /sys/fs/cgroup/unified /sys/fs/cgroup/systemd /sys/fs/cgroup; do
+    job=$top/system.slice/slurmstepd.scope/job_77/step_0
+    mkdir -p $job 2>/dev/null && echo {0} >$job/cgroup.procs
+done
+grep job_77 /proc/{0}/cgroup
 """
-TAKE_PID = """\
-kill -9 {0}; while [ -e /proc/{0} ]; do sleep 0.01; done
-setsid python3 -c 'import os, time
-while True:
-    pid = os.fork()
-    if pid == 0:
-        time.sleep(900 if os.getpid() == {0} else 0)
-        os._exit(0)
-    if pid == {0}:
-        break
-    os.waitpid(pid, 0)
-time.sleep(900)' </dev/null >/dev/null 2>&1 & echo $!
-until [ -e /proc/{0} ]; do sleep 0.05; done
+
+
+TAKE = """\
+until [ "$other" = {0} ]; do
+    echo $(({0} - 1)) >/proc/sys/kernel/ns_last_pid
+    setsid sleep 900 </dev/null >/dev/null 2>&1 &
+    other=$!
+    [ $other = {0} ] || kill $other
+done
 """
-"""Forks until the number of the process comes again: pid_max is low."""
+"""Another process gets the number: the next one in the namespace of the node's processes."""
 
 
 def lives(node: Node, pid: int) -> bool:
@@ -572,8 +590,7 @@ def left(node: Node) -> Iterator[tuple[Node, int]]:
     """A node, and a process on its GPU that ignores SIGTERM."""
     pid = int(node.shell(LOAD.format("trap '' TERM; ")))
     yield node, pid
-    node.shell(f"pkill -9 -f '[n]odevet-sim-load|[o]s.fork'; kill -9 {pid} 2>/dev/null; true")
-    node.shell("rmdir -p /sys/fs/cgroup/system.slice/slurmstepd.scope/job_77/step_0 2>&1; true")
+    node.shell(f"kill -9 {pid} 2>/dev/null; true")
 
 
 def test_a_process_that_ignores_sigterm_is_killed(left: tuple[Node, int]) -> None:
@@ -592,7 +609,7 @@ def test_a_process_that_a_job_took_over_is_left_alone(left: tuple[Node, int], wh
     plan = node.plan("leftover_processes")
 
     def join() -> None:
-        node.shell(IN_JOB.format(pid, pid))
+        node.shell(IN_JOB.format(pid))
 
     if when == "before":
         join()
@@ -604,19 +621,26 @@ def test_a_process_that_a_job_took_over_is_left_alone(left: tuple[Node, int], wh
     assert result.outcome is expected, result
 
 
-def test_another_process_with_the_same_number_is_left_alone(left: tuple[Node, int]) -> None:
+def test_another_process_with_the_same_number_is_left_alone(
+    left: tuple[Node, int], fleet: SimulatedFleet
+) -> None:
     node, pid = left
-    plan = node.plan("leftover_processes")
-    take = Executor(node.worker, at_act(1), lambda: node.shell(TAKE_PID.format(pid)))
-    result = node.apply(plan, take)
+    plan, place = node.plan("leftover_processes"), str(leader(fleet.name, "n1"))
+
+    def take() -> None:
+        node.shell(f"kill -9 {pid}; while [ -e /proc/{pid} ]; do sleep 0.01; done")
+        subprocess.run(["nsenter", "-t", place, "-p", "sh", "-c", TAKE.format(pid)], check=True)
+
+    result = node.apply(plan, Executor(node.worker, at_act(1), take))
     assert lives(node, pid), "the other one"
-    assert result.outcome is Outcome.CHANGED, result
+    # the simulated driver takes the other one for a user of the GPU
+    assert "GPU 0: sleep" in result.why, result
 
 
 @pytest.mark.parametrize("step", range(3))
 def test_lost_power_at_any_action_is_put_back_or_resumed(node: Node, step: int) -> None:
     """Limits, huge pages and frequencies at once; the cut comes at the first action of one."""
-    plan = node.plan("limits", "hugepages", "cpu_frequency")
+    plan = node.plan(*KILLED)
     first = 1 + sum(len(each.actions) for each in plan.steps[:step])
     disk = node.disk()
     node.apply(plan, Executor(node.worker, at_act(first), node.cut_power))
@@ -627,3 +651,64 @@ def test_lost_power_at_any_action_is_put_back_or_resumed(node: Node, step: int) 
         back = node.rollback(plan)
         assert back.outcome is Outcome.ROLLED_BACK, back
     assert is_as_before(node) and node.disk() == disk
+
+
+# --- the controller ------------------------------------------------------------------------------
+
+SEED = os.environ.get("NODEVET_KILLS_SEED") or secrets.token_hex(4)
+KILLS = 3
+RECORDS = range(3, 30)  # of the journal: from the first of the node to those of the last step
+
+
+def test_a_controller_killed_at_random_records_ends_known_and_whole(
+    node: Node, fleet: SimulatedFleet
+) -> None:
+    """Limits, huge pages and frequencies: resumed, and rolled back to the disk as it was."""
+    chance, disk, plan = random.Random(SEED), node.disk(), fleet.project / "plan.json"
+    fixes = [word for fix in KILLED for word in ("--fix", fix)]
+    care = ("--drain-hook", "true", "--settle", "0.2", "--boot-settle", "1")
+    said = fleet.at("plan", *fleet.reach, *fixes, *care, "--author", "ann", "-o", plan)
+    assert said.returncode == 1, said
+    assert fleet.at("approve", plan, "--key", fleet.project / "bob", "--yes").returncode == 0
+    for number in chance.sample(RECORDS, KILLS):
+        run = fleet.project / f"killed-{number}"
+        kill_at(fleet, plan, run, number)
+        resumed = until_free(fleet, "apply", "--resume", run, "-b", "base", "--deadline", "150")
+        assert resumed.returncode in (0, 1), (SEED, number, resumed)
+        back = until_free(fleet, "rollback", run, "--settle", "0.2", "--deadline", "150")
+        assert back.returncode == 0, (SEED, number, back)
+        assert difference(node.state(), node.before) == set(), (SEED, number)
+        assert node.disk() == disk, (SEED, number)
+
+
+def kill_at(fleet: SimulatedFleet, plan: Path, run: Path, number: int) -> None:
+    """Apply a plan, and kill the controller once its journal has so many records."""
+    words = ("apply", plan, *fleet.reach, "--run", run, "--project", fleet.project)
+    with (fleet.project / "killed.log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "nodevet", *map(str, words)],
+            cwd=fleet.project,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env={**os.environ, "HOME": str(fleet.project), "NODEVET_STORE": "none"},
+        )
+    journal = run / "journal.jsonl"
+    while process.poll() is None and records(journal) < number:
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    assert records(journal) >= number, (fleet.project / "killed.log").read_text()
+
+
+def records(journal: Path) -> int:
+    return journal.read_bytes().count(b"\n") if journal.exists() else 0
+
+
+def until_free(fleet: SimulatedFleet, *words: object) -> "subprocess.CompletedProcess[str]":
+    """A command, once the session of the killed controller no longer locks the node."""
+    for _ in range(10):
+        done = fleet.at(*words)
+        if "locked by" not in done.stdout:
+            break
+    return done

@@ -17,12 +17,15 @@ TIMESYNCD = ("/lib/systemd/systemd-timesyncd", "/usr/lib/systemd/system/systemd-
 SERVER = "chronyd -u root -x -f /opt/ntp-server.conf"
 """A server on the node itself, which its clients reach as soon as it runs."""
 MADE = f"""\
-for unit in chrony systemd-timesyncd; do
-    mkdir -p /etc/systemd/system/$unit.service.d
-    printf '%s\\n' '[Unit]' ConditionCapability= ConditionVirtualization= '[Service]' User=root \
-        ProtectSystem=no Environment=LD_PRELOAD={CLOCK} WatchdogSec=0 \
-        >/etc/systemd/system/$unit.service.d/simulated.conf
-done
+place() {{
+    mkdir -p /etc/systemd/system/$1.service.d
+    printf '%s\\n' '[Unit]' ConditionCapability= ConditionVirtualization= '[Service]' "$2" \
+        ProtectSystem=no Environment=LD_PRELOAD={CLOCK} \
+        >/etc/systemd/system/$1.service.d/simulated.conf
+}}
+place chrony User=root
+place systemd-timesyncd AmbientCapabilities=
+chmod 666 /run/nodevet-sim/adjtimex
 echo 'DAEMON_OPTS="-u root"' >/etc/default/chrony
 printf '%s\\n' 'server 127.0.0.1 iburst minpoll -2 maxpoll 0' 'port 0' rtcsync 'makestep 1 3' \
     >/etc/chrony/chrony.conf
