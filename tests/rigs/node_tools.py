@@ -1,4 +1,4 @@
-"""Programs of this machine's distribution for simulated nodes: `.ci/node-tools` has unpacked them."""
+"""Programs of this machine's distribution for simulated nodes; `.ci/node-tools` unpacks them."""
 
 import subprocess
 from pathlib import Path
