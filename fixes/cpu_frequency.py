@@ -15,8 +15,9 @@ file after that of `cpu_governor`.
 **What it cannot do.** It sets no preference that the driver does not offer, and no lowest frequency
 above the hardware's highest. Under the governor `performance`, some drivers accept only the
 preference `performance`: then the kernel refuses the write, and nodevet rolls the step back.
-The firmware may forbid turbo. If other programs set these values (tuned, power-profiles-daemon,
-thermald), disable them first. CPUs that come online later keep their own limits.
+The firmware may forbid turbo. tuned, tlp, auto-cpufreq and commands of cpupower that set these
+values conflict with the fix. nodevet does not see when thermald lowers the highest frequency.
+CPUs that come online later keep their own limits.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

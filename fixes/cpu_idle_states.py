@@ -12,8 +12,9 @@ to leave, as long as the unit runs.
 idle states again.
 
 **What it cannot do.** It disables no single state, so `cpupower idle-info` still shows them as
-enabled. If tuned holds the device too, the lower limit counts. If the kernel does not have the
-device (CONFIG_PM_QOS), the unit fails, and nodevet rolls the step back. If even C1 takes longer
+enabled. If tuned's profile holds the device (`force_latency`), nodevet plans nothing: set the
+limit there. If the kernel does not have the device, the unit fails, and nodevet rolls the step
+back. If even C1 takes longer
 than the maximum, CPUs can only poll, which costs much power.
 """
 
@@ -35,12 +36,14 @@ Description=CPUs wake up within {us} us, as nodevet set it
 Before=slurmd.service kubelet.service
 
 [Service]
+ExecStartPre=/bin/sh -c 'test -c /dev/cpu_dma_latency'
 ExecStart=/bin/sh -c 'exec 3>/dev/cpu_dma_latency && printf {us:08x} >&3 && exec sleep infinity'
 
 [Install]
 WantedBy=multi-user.target
 """
-"""The kernel reads eight hexadecimal digits; pm_qos_interface.rst in its documentation."""
+"""The kernel reads eight hexadecimal digits; pm_qos_interface.rst in its documentation. Without
+the test, the shell would make a file of the name, and the unit would run."""
 
 
 def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Iterator[PlannedChange]:

@@ -15,14 +15,17 @@ jobs, and the kernel may move much memory to make room.
 **What it cannot do.** It frees no page that a process or a file in a hugetlbfs mount holds; if only
 free pages are missing, nodevet plans nothing. It does not reserve more than MemAvailable. A size
 that the kernel does not have needs other hardware or another kernel. If memory is too fragmented
-for pages of 1G, reserve them on the kernel command line. The kernel chooses how many pages each
-NUMA node gets.
+for pages of 1G, reserve them on the kernel command line. If that already reserves another number
+of a size, nodevet plans nothing: change it there. The kernel chooses how many pages each NUMA node
+gets.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from nodevet.checks.hugepages import Params, kib, size_text
 from nodevet.evidence.document import Evidence
+from nodevet.evidence.host import HostInfo
 from nodevet.evidence.memory import Memory
 from nodevet.fixing.kernel_files import conf, rule
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
@@ -32,6 +35,7 @@ from nodevet.resource.kernel import WriteKernel
 
 RULE = "/etc/tmpfiles.d/nodevet-hugepages.conf"
 FILE = "/sys/kernel/mm/hugepages/hugepages-{}kB/nr_hugepages"
+SHIFTS = {"": 0, "K": 10, "M": 20, "G": 30}
 
 
 def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Iterator[PlannedChange]:
@@ -46,6 +50,7 @@ def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Itera
     unread = [size_text(size) for size in expected if present[size] is None]
     if unread:
         raise FixError(f"{', '.join(unread)}: the number of pages was not read")
+    refuse_command_line(evidence, expected)
     changed = {size: pages for size, pages in expected.items() if pages != present[size]}
     if not changed:
         raise FixError("the number is right: processes or files in a hugetlbfs mount hold pages")
@@ -78,6 +83,44 @@ def expected_pages(params: Params, present: Mapping[int, int | None]) -> dict[in
         return dict.fromkeys(sorted(present), 0)
     pages = {kib(size): number for size, number in params.total.items()}
     return {size: number for size, number in pages.items() if number or size in present}
+
+
+def refuse_command_line(evidence: Evidence, expected: Mapping[int, int]) -> None:
+    """Raises FixError if the kernel's command line reserves another number of pages of a size."""
+    cmdline = ((data := evidence[HostInfo].data) and data.cmdline) or ""
+    for size, number in reserved_at_boot(cmdline):
+        if size in expected and number != str(expected[size]):
+            raise FixError(
+                f"the kernel's command line has hugepages={number[:40]} for pages of "
+                f"{size_text(size)}: change it there"
+            )
+
+
+def reserved_at_boot(cmdline: str) -> Iterator[tuple[int, str]]:
+    """The sizes in KiB with `hugepages=` on the kernel's command line, each with what it says;
+    Documentation/admin-guide/mm/hugetlbpage.rst.
+
+    >>> list(reserved_at_boot("hugepages=512 hugepagesz=1G hugepages=0:4,1:4"))
+    [(2048, '512'), (1048576, '0:4,1:4')]
+    """
+    pairs = [word.partition("=")[::2] for word in cmdline.split()]
+    sizes = [value for key, value in pairs if key == "default_hugepagesz"]
+    size = bytes_in(sizes[-1] if sizes else "2M")
+    for key, value in pairs:
+        if key in ("hugepagesz", "default_hugepagesz"):
+            size = bytes_in(value)
+        elif key == "hugepages":
+            yield size >> 10, value
+
+
+def bytes_in(size: str) -> int:
+    """A size as the kernel's memparse() reads it; 0 if it is not one.
+
+    >>> bytes_in("2M"), bytes_in("1073741824"), bytes_in("x")
+    (2097152, 1073741824, 0)
+    """
+    match = re.fullmatch(r"([0-9]{1,12})([KMG]?)", size.upper())
+    return int(match[1]) << SHIFTS[match[2]] if match else 0
 
 
 FIX = Fix(plan=plan, risk=Risk.DRAIN, after=("swap",))

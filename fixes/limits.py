@@ -13,11 +13,11 @@ restarts: processes that the service started may end with it.
 
 **What it cannot do.** It lowers no limit: a limit that is higher than expected keeps its present
 value, and the hard limit of a service becomes `infinity`. For logins, a row of limits.d sets the
-soft and the hard limit. A later drop-in or a later row may override the new ones; then the check
-fails, and nodevet rolls the step back. It does not restart units that nodevet needs to reach the
-node (sshd, D-Bus, the network), and does not set the number of files of logins to unlimited, which
-would lock everyone out. Running sessions and jobs keep their limits. slurmd may give its jobs other
-limits: PropagateResourceLimits.
+soft and the hard limit. The drop-in and the rows override those in files that sort earlier. Files
+that sort later override the new ones; then the check fails, and nodevet rolls the step back. It
+does not restart units that nodevet needs to reach the node (sshd, D-Bus, the network), and does not
+set the number of files of logins to unlimited, which would lock everyone out. Running sessions and
+jobs keep their limits. slurmd may give its jobs other limits: PropagateResourceLimits.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

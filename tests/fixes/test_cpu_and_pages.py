@@ -118,6 +118,7 @@ def test_a_unit_holds_the_latency(plan):
     }
     (change,) = plan("cpu_idle_states", 10, sections)
     file, unit = change.actions
+    assert "ExecStartPre=/bin/sh -c 'test -c /dev/cpu_dma_latency'\n" in file.content
     assert "printf 0000000a >&3 && exec sleep infinity'" in file.content
     name = "nodevet-cpu-idle-states.service"
     assert unit == SetUnit(name=name, enabled=True, running=True, restart=True)
@@ -170,5 +171,27 @@ def test_pages_are_reserved_or_released_now_and_at_boot(plan, params, rule, now,
     ],
 )
 def test_pages_that_cannot_be_had_are_refused(plan, params, sections, why):
+    with pytest.raises(FixError, match=why):
+        plan("hugepages", params, sections)
+
+
+@pytest.mark.parametrize(
+    ("cmdline", "params", "why"),
+    [
+        ("ro hugepages=512", "none", "hugepages=512 for pages of 2M"),
+        ("hugepagesz=1G hugepages=16", "none", "hugepages=16 for pages of 1G"),
+        ("default_hugepagesz=1G hugepages=8", {"total": {"1G": 16}}, "hugepages=8 .* of 1G"),
+        ("hugepages=8 default_hugepagesz=1G", {"total": {"1G": 16}}, "hugepages=8 .* of 1G"),
+        ("hugepagesz=2048k hugepages=0:4,1:4", {"total": {"2M": 8}}, "hugepages=0:4,1:4 .* of 2M"),
+        ("hugepagesz=1G hugepages=16", {"total": {"1G": 16, "2M": 8}}, ""),
+        ("hugepagesz=1G hugepages=16", {"total": {"2M": 8}}, ""),
+        ("hugepagesz=x hugepages=16 hugetlb_cma=4G", "none", ""),
+    ],
+)
+def test_what_the_command_line_reserves_is_changed_there(plan, cmdline, params, why):
+    sections = {**pages({2048: 512, 1048576: 0}), "host": {"cmdline": cmdline}}
+    if not why:
+        assert plan("hugepages", params, sections)
+        return
     with pytest.raises(FixError, match=why):
         plan("hugepages", params, sections)

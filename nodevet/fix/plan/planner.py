@@ -13,6 +13,7 @@ from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
 from nodevet.fix.model import Conflict, Plan, PlannedNode, Step
 from nodevet.fix.plan.candidates import Candidate, Draft, Rules, UnfixedFinding, Withheld
+from nodevet.fix.rollout.managers import advice
 from nodevet.fix.rollout.preconditions import own_name, users
 from nodevet.fixing.model import Risk
 from nodevet.model import Finding, HostReport, Verdict
@@ -229,7 +230,7 @@ def _unfit_reason(candidate: Candidate, fix_states: FixStates) -> Clash | None:
         rest = f" (and {len(managed) - 1} more)" if len(managed) > 1 else ""
         return (
             f"conflict: {managed[0]}{rest} is also managed by {', '.join(managers)}",
-            f"disable it there, or drop {candidate.fix} from the baseline's `fix`",
+            advice(managers, [candidate.fix], place="the baseline's `fix`"),
         )
     states = _states_of(candidate, fix_states.seen)
     for resource in candidate.change.resources:

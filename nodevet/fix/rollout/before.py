@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from nodevet.fix.model import Step
 from nodevet.fix.rollout.clearance import RefusedError
+from nodevet.fix.rollout.managers import advice
 from nodevet.fix.rollout.session import BlindError, NodeSession
 from nodevet.fix.rollout.verify import Looks
 from nodevet.fixing.result import Refusal
@@ -30,8 +31,8 @@ def refuse_other_managers(session: NodeSession, steps: Iterable[Step]) -> None:
             for step in steps
             if any(managers.get(resource.label) for resource in step.resources)
         )
-        advice = f"disable it there, or drop {', '.join(fixes)} from `fix`"
-        raise RefusedError(Refusal.MANAGER, f"{'; '.join(conflicts)}; {advice}")
+        others = [manager for each in managers.values() for manager in each]
+        raise RefusedError(Refusal.MANAGER, f"{'; '.join(conflicts)}; {advice(others, fixes)}")
 
 
 def read_states(session: NodeSession, step: Step, resources: Iterable[Resource] = ()) -> Looks:

@@ -3,30 +3,13 @@
 import re
 
 from nodevet.remote.look import absent, absolute_path, present, unknown
+from nodevet.remote.managers import cpufreq
 from nodevet.remote.managers.patterns import Patterns
-from nodevet.remote.probe.files import exists, read, reason
+from nodevet.remote.probe.files import exists, parse_rows, read, reason
 
-GOVERNORS = (
-    "cpupower.service",
-    "cpufrequtils.service",
-    "loadcpufreq.service",
-    "ondemand.service",
-    "power-profiles-daemon.service",
-    "auto-cpufreq.service",
-    "tlp.service",
-)
-GOVERNOR_WORDS = (
-    r"cpupower\b.*\bfrequency-set|cpufreq-set|tuned-adm\s+profile|powerprofilesctl\s+set"
-    r"|x86_energy_perf_policy|cpupower\b.*\bset\s"
-)
-GOVERNOR_FILES = (
-    ("/etc/default/cpufrequtils", r"^\s*GOVERNOR\s*="),
-    ("/etc/default/cpupower", r"frequency-set|^\s*governor\s*="),
-    ("/etc/sysconfig/cpupower", r"frequency-set|^\s*governor\s*="),
-)
-
-HUGE_PAGES = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
-HUGE_KEY = "vm.nr_hugepages"  # of pages of the default size, which is this one on x86
+HUGE_PAGES = re.compile(r"/sys/kernel/mm/hugepages/hugepages-([0-9]+)kB/nr_hugepages\Z")
+HUGE_KEY = "vm.nr_hugepages"  # of pages of the default size
+X86_SIZE = "2048"  # KiB
 
 
 TRIGGERS = ("/proc/sys/vm/compact_memory",)  # no one can read them
@@ -46,36 +29,48 @@ def look(root: str, path: str) -> "dict[str, object]":
 
 
 def patterns(root: str, path: str) -> "Patterns":
-    """What sets a sysctl, a governor or another kernel file."""
+    """What sets a sysctl, a CPU frequency, huge pages or another kernel file."""
     if path.startswith("/proc/sys/"):
         key = path[len("/proc/sys/") :].replace("/", ".")
-        words = re.escape(key).replace(r"\.", "[./]")
+        words = key_words(key)
         return Patterns(words, tuned=r"^\s*{}\s*=".format(words), key=key)
-    name = path.rpartition("/")[2]
-    if "/cpufreq/" in path and name in ("scaling_governor", "energy_performance_preference"):
-        tuned = {
-            "scaling_governor": r"^\s*governor\s*=",
-            "energy_performance_preference": r"^\s*energy_perf(?:ormance_preference|_bias)\s*=",
-        }[name]
-        return Patterns(
-            name + "|" + GOVERNOR_WORDS,
-            services=GOVERNORS,
-            files=GOVERNOR_FILES,
-            tuned=tuned + "|" + name,
-            slurm=r"(?i)^\s*CpuFreq(?:Def|Governors)\s*=",
-            path=path,
-        )
+    pages = HUGE_PAGES.match(path)
+    if pages:
+        return patterns_of_pages(root, path, pages.group(1))
+    frequency = cpufreq.patterns_of_file(path)
+    if frequency:
+        return frequency
     last = re.escape("/".join(path.split("/")[-2:]))
-    if path.startswith("/sys/class/net/") and name == "mtu":
+    if path.startswith("/sys/class/net/") and path.endswith("/mtu"):
         link = re.escape(path.split("/")[-2])
         return Patterns(
             r"{}|\b(?:ip|ifconfig)\s.*(?<![\w.-]){}(?![\w.-]).*\bmtu\s".format(last, link),
             path=path,
         )
-    if path == HUGE_PAGES:
-        last += "|" + re.escape(HUGE_KEY).replace(r"\.", "[./]")
-        return Patterns(last, tuned=last, path=path, key=HUGE_KEY)
     tuned = last
     if path == "/sys/kernel/mm/transparent_hugepage/enabled":
         tuned += r"|^\s*transparent_hugepages?\s*="
     return Patterns(last, tuned=tuned, path=path)
+
+
+def key_words(key: str) -> str:
+    """A sysctl as commands and files spell it."""
+    return re.escape(key).replace(r"\.", "[./]")
+
+
+def patterns_of_pages(root: str, path: str, size_kb: str) -> "Patterns":
+    """What reserves huge pages of a size; a script may name sizes by a pattern or a variable."""
+    words = r"(?:hugepages-{}kB|[^/\s]*[*?$][^/\s]*)/nr_hugepages|\bhugeadm\b".format(size_kb)
+    if size_kb != default_size_kb(root):
+        return Patterns(words, tuned=words, path=path)
+    words += "|" + key_words(HUGE_KEY)
+    return Patterns(words, tuned=words, path=path, key=HUGE_KEY)
+
+
+def default_size_kb(root: str) -> str:
+    """The size of the pages that vm.nr_hugepages counts; that of x86 if it cannot be read."""
+    try:
+        rows = parse_rows(read(root, "/proc/meminfo"))
+    except OSError:
+        return X86_SIZE
+    return rows.get("Hugepagesize", X86_SIZE).split(" ")[0]

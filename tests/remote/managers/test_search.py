@@ -15,6 +15,9 @@ CPUS = "/sys/devices/system/cpu"
 BASE = "/usr/lib/tuned/throughput-performance/tuned.conf"
 GOVERNOR = f"kernel {CPUS}/cpufreq/policy0/scaling_governor"
 SWAPPINESS = "kernel /proc/sys/vm/swappiness"
+HIGHEST, LOWEST = (f"kernel {CPUS}/cpufreq/policy0/scaling_{word}_freq" for word in ("max", "min"))
+TURBO, BOOST = f"kernel {CPUS}/intel_pstate/no_turbo", f"kernel {CPUS}/cpufreq/boost"
+LATENCY = "unit nodevet-cpu-idle-states.service"
 PAGES = "kernel /sys/kernel/mm/hugepages/hugepages-{}kB/nr_hugepages"
 MTU = "kernel /sys/class/net/ens1/mtu"
 THP = "kernel /sys/kernel/mm/transparent_hugepage/enabled"
@@ -25,6 +28,7 @@ NOUVEAU = "module nouveau"
 BINDING = "file /etc/systemd/system/train.service.d/nodevet-numa-binding.conf"
 WANTS = "/etc/systemd/system/multi-user.target.wants/"
 UNITS = "/etc/systemd/system/"
+SITE = UNITS + "site.service:3"
 TUNED = {
     WANTS + "tuned.service": "-> /usr/lib/systemd/system/tuned.service",
     "/usr/lib/systemd/system/tuned.service": "[Service]\nExecStart=/usr/sbin/tuned\n",
@@ -180,6 +184,60 @@ OWNED = [
         {"/etc/sysctl.d/90-dpdk.conf": "# dpdk\nvm.nr_hugepages = 1024\n"},
         PAGES.format(2048),
         ["/etc/sysctl.d/90-dpdk.conf:2"],
+    ),
+    (
+        {
+            "/proc/meminfo": "Hugepagesize:    1048576 kB\n",
+            "/etc/sysctl.d/90-dpdk.conf": "vm.nr_hugepages = 16\n",
+        },
+        PAGES.format(1048576),
+        ["/etc/sysctl.d/90-dpdk.conf:1"],
+    ),
+    *(
+        (service(f"/bin/sh -c '{command}'"), PAGES.format(1048576), [f"unit site.service ({SITE})"])
+        for command in (
+            "echo 1 >/sys/devices/system/node/node0/hugepages/hugepages-1048576kB/nr_hugepages",
+            "for size in /sys/kernel/mm/hugepages/*; do echo 0 >$size/nr_hugepages; done",
+            "hugeadm --pool-pages-min 1G:16",
+        )
+    ),
+    *(
+        (service(f"/bin/sh -c '{command}'"), resource, [f"unit site.service ({SITE})"])
+        for command, resource in (
+            (
+                "for cpu in /sys/devices/system/cpu/cpu*; do echo 1 >$cpu/x/scaling_max_freq",
+                HIGHEST,
+            ),
+            ("cpupower -c all frequency-set -u 2GHz", HIGHEST),
+            ("cpupower frequency-set --min 2GHz", LOWEST),
+            ("cpufreq-set -c 0 -rd 2GHz", LOWEST),
+            ("tuned-adm profile powersave", HIGHEST),
+            ("cpupower set --turbo-boost 0", TURBO),
+            ("x86_energy_perf_policy --turbo-enable 0", TURBO),
+            ("echo 0 >/sys/devices/system/cpu/cpufreq/boost", BOOST),
+        )
+    ),
+    *(
+        (service("/usr/bin/x", name), resource, [f"unit {name}"])
+        for name in ("tlp.service", "auto-cpufreq.service")
+        for resource in (GOVERNOR, HIGHEST, TURBO)
+    ),
+    ({"/etc/default/cpufrequtils": 'MAX_SPEED="2000"\n'}, HIGHEST, ["/etc/default/cpufrequtils:1"]),
+    *(
+        ({**TUNED, BASE: f"[cpu]\n{line}\n"}, resource, [f"unit tuned.service ({BASE}:2)"])
+        for line, resource in (
+            ("max_perf_pct=50", HIGHEST),
+            ("min_perf_pct=100", LOWEST),
+            ("/sys/devices/system/cpu/cpufreq/policy*/scaling_max_freq=2000000", HIGHEST),
+            ("no_turbo=1", TURBO),
+            ("boost=0", BOOST),
+            ("force_latency=cstate.id:1|3", LATENCY),
+        )
+    ),
+    (
+        service("/bin/sh -c 'exec 3>/dev/cpu_dma_latency; sleep infinity'"),
+        LATENCY,
+        [f"unit site.service ({SITE})"],
     ),
     (TUNED, SWAPPINESS, ["unit tuned.service (profile 'throughput-performance': not found)"]),
     (
@@ -430,6 +488,12 @@ def test_r14_more_scripts_than_are_looked_into_are_told(
 
 
 FREE = [
+    ({"/etc/sysctl.d/90-dpdk.conf": "vm.nr_hugepages = 16\n"}, PAGES.format(1048576)),
+    (service("/usr/bin/cpupower frequency-set -g performance"), HIGHEST),
+    (service("/usr/lib/cpupower $START", "cpupower.service"), HIGHEST),
+    ({"/etc/default/cpufrequtils": 'MAX_SPEED="0"\n'}, HIGHEST),
+    ({**TUNED, BASE: "[cpu]\ngovernor=performance\nmin_perf_pct=100\n"}, HIGHEST),
+    ({**TUNED, BASE: "[cpu]\ngovernor=performance\n"}, LATENCY),
     (
         {"/etc/tmpfiles.d/nodevet-cpu-governor.conf": f"w {CPUS}/cpufreq/policy0/scaling_governor"},
         GOVERNOR,
