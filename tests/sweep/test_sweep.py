@@ -49,7 +49,7 @@ def test_what_is_new_stands_and_is_fixed(fleet: AnsweringFleet) -> None:
     fleet.night({"gpu003": capped, "gpu004": saving})
     fourth = fleet.run("sweep", "--fail-on", "new:critical")
     assert fourth.returncode == 0  # what is new is a warning
-    (governor,) = [row for row in fourth.stdout.splitlines() if "cpu_governor" in row]
+    (governor,) = [row for row in fourth.stdout.splitlines() if "FAIL  cpu_governor" in row]
     assert "NEW" in governor  # to who reads the sweeps, not to who checked by hand
     assert "hosts judged again: 1" in fourth.stdout
     assert fleet.run("sweep", "--fail-on", "new").returncode == 0
