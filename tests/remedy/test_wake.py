@@ -1,0 +1,179 @@
+"""What a run does with a node that is switched off and on, and with one that does not come back:
+by a BMC and nodes that are data."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from nodevet.base.errors import UserError
+from nodevet.fix.rollout.session import NodeSession
+from nodevet.fixing.result import Outcome, Refusal
+from nodevet.fleet.executor import WorkError
+
+World = Any
+
+
+class Pdu:
+    """The power of one box; `fails`: the request after which its BMC says nothing more."""
+
+    def __init__(self, box: Any, *, leaks: bool = False, fails: str = "") -> None:
+        self.box, self.leaks, self.fails = box, leaks, fails
+        self.is_on = True
+
+    def ready(self) -> None:
+        """Nothing to read."""
+
+    def text(self) -> str:
+        return f"its BMC says that the power is {'on' if self.is_on else 'off'}"
+
+    def cycle(self, asked: Callable[[str], None]) -> None:
+        if self.leaks:
+            raise UserError("BMC b: it does not say that nothing leaks: Hose: critical")
+        for what in ("soft off", "on"):
+            asked(what)
+            self._switch(on=what == "on")
+            if what == self.fails:
+                raise UserError(f"BMC b: no answer after {what}")
+
+    def switch_on_if_off(self, asked: Callable[[str], None]) -> bool:
+        if self.is_on:
+            return False
+        asked("on")
+        self._switch(on=True)
+        return True
+
+    def _switch(self, *, on: bool) -> None:
+        self.is_on = on
+        self.box.session, self.box.holder, self.box.gone = False, "", 0 if on else 999
+        if on:
+            self.box.reboot()
+
+
+@pytest.fixture
+def rig(world: Callable[..., World], tmp_path: Path) -> Callable[..., tuple[World, Pdu]]:
+    def make(*, power_cycle: bool = True, **power: Any) -> tuple[World, Pdu]:
+        w = world()
+        box = w.boxes["n1"]
+        pdu = Pdu(box, **power)
+        w.terms = msgspec.structs.replace(
+            w.terms, drain_hook="true", power_cycle=power_cycle, reboot_seconds=0.0
+        )
+
+        def session(plan: Any, host: str, journal: Any) -> NodeSession:
+            def keep(name: str, document: bytes) -> None:
+                w.kept.append((host, name))
+
+            node = plan.nodes[host]
+            return NodeSession(host, w.executor, journal, w.terms, keep, node, power=pdu)
+
+        def reboot(host: str, *, seconds: float, left: str = "") -> str:
+            if not left:
+                box.reboot()
+            if box.gone or box.boot_id == left:
+                raise WorkError("timeout", "timed out (rebooting)")
+            box.session = True
+            return str(box.boot_id)
+
+        w.session, w.executor.reboot = session, reboot
+        return w, pdu
+
+    return make
+
+
+def hangs(w: World) -> None:
+    """The node goes down in its reboot, and does not come back by itself."""
+
+    def reboot(host: str, *, seconds: float, left: str = "") -> str:
+        box = w.boxes[host]
+        if left and box.boot_id != left and not box.gone:
+            box.session = True
+            return str(box.boot_id)
+        box.session, box.holder, box.gone = False, "", box.gone or 999
+        raise WorkError("timeout", "timed out (rebooting)")
+
+    w.executor.reboot = reboot
+
+
+def test_a_changed_node_is_switched_off_and_on(rig: Any) -> None:
+    w, _ = rig()
+    result = w.node(w.plan(), w.journal(), reboot=True)
+    assert result.outcome is Outcome.VERIFIED_AFTER_REBOOT, result
+    assert w.boxes["n1"].boots == 2
+
+
+def test_a_leak_leaves_the_node_on(rig: Any) -> None:
+    w, _ = rig(leaks=True)
+    result = w.node(w.plan(), w.journal(), reboot=True)
+    assert result.outcome is Outcome.CHANGED and not result.rebooted
+    assert "not rebooted: not switched off: BMC b: " in result.why + result.steps[0].why
+    assert w.boxes["n1"].boots == 1
+
+
+def test_a_node_that_stays_off_is_switched_on_by_a_resume(rig: Any) -> None:
+    w, pdu = rig(fails="soft off")
+    plan = w.plan()
+    result = w.node(plan, w.journal(), reboot=True)
+    assert result.outcome is Outcome.UNKNOWN
+    assert "BMC b: no answer after soft off; its BMC says that the power is off" in result.why
+    w.terms = msgspec.structs.replace(w.terms, power_cycle=False)  # switching on needs no leave
+    result = w.node(plan, w.journal(), resume=True)
+    assert result.outcome is Outcome.VERIFIED_AFTER_REBOOT, result
+    assert pdu.is_on and w.boxes["n1"].boots == 2
+
+
+def test_a_whole_power_cycle_is_not_repeated(rig: Any) -> None:
+    w, pdu = rig()
+    hangs(w)
+    pdu._switch = lambda *, on: vars(pdu.box).update(session=False, holder="", gone=999)
+    plan = w.plan()
+    result = w.node(plan, w.journal(), reboot=True)
+    assert result.outcome is Outcome.UNKNOWN and "its BMC switched it off and on: " in result.why
+    pdu.cycle = None
+    result = w.node(plan, w.journal(), resume=True, reboot=True)
+    assert result.outcome is Outcome.UNKNOWN, result
+    assert "its time to come back is over; its BMC says that the power is on" in result.why
+
+
+def test_a_node_that_hangs_is_switched_only_if_the_terms_say_so(rig: Any) -> None:
+    w, _ = rig(power_cycle=False)
+    hangs(w)
+    plan = w.plan()
+    result = w.node(plan, w.journal(), reboot=True)
+    assert result.outcome is Outcome.UNKNOWN and "the reboot was requested: " in result.why
+    result = w.node(plan, w.journal(), resume=True, reboot=True)
+    assert result.outcome is Outcome.UNKNOWN and w.boxes["n1"].boots == 1
+    assert "the reboot was requested earlier; its BMC says that the power is on" in result.why
+
+    w.terms = msgspec.structs.replace(w.terms, power_cycle=True)
+    result = w.node(plan, w.journal(), resume=True, reboot=True)
+    assert result.outcome is Outcome.VERIFIED_AFTER_REBOOT, result
+    assert w.boxes["n1"].boots == 2
+
+
+@pytest.mark.parametrize(("hook", "closed"), [("false", ""), ("true", "the plan expired")])
+def test_a_node_that_is_not_drained_or_approved_is_not_switched(
+    rig: Any, hook: str, closed: str
+) -> None:
+    w, _ = rig(power_cycle=False)
+    hangs(w)
+    plan = w.plan()
+    w.node(plan, w.journal(), reboot=True)
+    w.terms = msgspec.structs.replace(w.terms, power_cycle=True, drain_hook=hook)
+    task = {"resume": True, "reboot": True, "closed": lambda reboot: closed}
+    result = w.node(plan, w.journal(), **task)
+    assert result.outcome is Outcome.UNKNOWN, result
+    assert (closed or "not drained: the drain hook ended with 1") in result.why
+    assert w.boxes["n1"].boots == 1
+
+
+def test_a_node_that_was_not_rebooting_is_never_switched(rig: Any) -> None:
+    """It may be at work, and only the network is down."""
+    w, pdu = rig()
+    plan = w.plan()
+    w.boxes["n1"].gone = 999
+    pdu.cycle = None
+    result = w.node(plan, w.journal(), reboot=True)
+    assert result.outcome is Outcome.REFUSED and result.refusal is Refusal.UNREACHABLE
