@@ -76,4 +76,4 @@ def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
     return ASKS
 
 
-FIX = Fix(plan=plan, risk=Risk.DRAIN, asks=asks)
+FIX = Fix(plan=plan, risk=Risk.DRAIN, after=("kernel_cmdline",), asks=asks)

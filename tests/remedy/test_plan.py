@@ -45,17 +45,8 @@ ORDER = (
     *("kernel_modules", "gpudirect", "leftover_processes", "services", "fabric", "dcgm", "imex"),
     *("limits", "persistence_mode", "mig_mode", "ecc_mode", "compute_mode", "power_limit"),
     *("gpu_clocks", "cpu_governor", "cpu_frequency", "cpu_idle_states", "time_sync"),
-    *(
-        "transparent_hugepage",
-        "sysctl",
-        "swap",
-        "hugepages",
-        "numa_binding",
-        "iommu",
-        "kernel_cmdline",
-        "smt",
-        "driver_version",
-    ),
+    *("transparent_hugepage", "sysctl", "swap", "hugepages", "numa_binding", "iommu"),
+    *("kernel_cmdline", "smt", "driver_version"),
 )
 """In which a node takes the shipped fixes."""
 
