@@ -69,4 +69,4 @@ def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
     return {**ASKS, "cpu": ()}
 
 
-FIX = Fix(plan=plan, risk=Risk.REBOOT, asks=asks)
+FIX = Fix(plan=plan, risk=Risk.REBOOT, after=("numa_binding",), asks=asks)

@@ -76,4 +76,4 @@ def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
     return ASKS
 
 
-FIX = Fix(plan=plan, risk=Risk.REBOOT, asks=asks)
+FIX = Fix(plan=plan, risk=Risk.REBOOT, after=("iommu",), asks=asks)

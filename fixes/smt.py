@@ -15,7 +15,8 @@ slurmd starts: restart it.
 **What it cannot do.** If the firmware turned SMT off (`notsupported`), only its set-up turns it on.
 `forceoff` lasts until a reboot without `nosmt=force`. If `nosmt` stands in a file of the
 administrator, nodevet names the file and the line. If another program writes the control file at
-boot, disable it first. What the fix of `kernel_cmdline` cannot do, this one cannot do either.
+boot, disable it first. CPUs that come online may lack what other fixes set, such as a governor:
+plan again afterwards. What the fix of `kernel_cmdline` cannot do, this one cannot do either.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -75,4 +76,4 @@ def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
     return ASKS
 
 
-FIX = Fix(plan=plan, risk=Risk.DRAIN, asks=asks)
+FIX = Fix(plan=plan, risk=Risk.DRAIN, after=("kernel_cmdline",), asks=asks)
