@@ -59,7 +59,7 @@ class ResetGpu(Action, frozen=True, kw_only=True, omit_defaults=True, tag="reset
 
     @property
     def label(self) -> str:
-        return f"reset {self.uuid}" + (f" and {len(self.others)} more GPUs" * bool(self.others))
+        return f"reset {self.uuid}" + " and all other GPUs" * bool(self.others)
 
     @property
     def is_one_way(self) -> bool:

@@ -98,6 +98,7 @@ def test_older_gpus_are_reset_together_without_the_fabric_manager(plan, h100, uu
     reset = change.actions[1]
     assert words(change) == [f"stop {MANAGER}", reset.label, f"start {MANAGER}"]
     assert (reset.uuid, reset.others) == (uuid(2), (uuid(0), uuid(1)))
+    assert reset.label == f"reset {uuid(2)} and all other GPUs"
     (change,) = plan("row_remapping", {}, node(h100, {**V100, **PENDING, "nvlinks": []}))
     assert change.actions == (ResetGpu(uuid=uuid(0), persistent=(uuid(0),)),)
 

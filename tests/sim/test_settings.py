@@ -431,6 +431,32 @@ def test_a_reset(node):
 
 
 @needs_root
+@pytest.mark.parametrize(
+    ("cleared_by", "reset", "booted"),
+    [("reset", 0, 0), ("reboot", 1, 0), ("power", 1, 1)],
+)
+def test_what_ends_a_fault(node, cleared_by, reset, booted):
+    faults = {"remapping.pending": 1, "recovery_action": "GPU_RESET", "cleared_by": cleared_by}
+    faults["utilization_gpu_percent"] = "NVML_ERROR_RESET_REQUIRED"
+    node.describe(**{f"gpu.*.{key}": value for key, value in faults.items()})
+    reads = (("GetRemappedRows", "gpu"), ("GetUtilizationRates", "gpu"))
+
+    def is_left():
+        rows, rates = node.ask(*reads)
+        assert (rates == error(RESET_REQUIRED)) == bool(rows[2])
+        return rows[2]
+
+    assert is_left() == 1
+    described = node.path.read_text()
+    assert node.ask(("reset", 0)) == SUCCESS
+    assert is_left() == reset
+    node.path.write_text(rebooted(described))  # a boot without a reset before
+    assert is_left() == 1  # a state that was never booted
+    node.path.write_text(rebooted(rebooted(described)))
+    assert is_left() == booted
+
+
+@needs_root
 def test_live_processes(node):
     node.describe(**{"gpu.0.processes": "4711:1024"})
     folder = Path(f"{node.path}.processes")
