@@ -177,3 +177,14 @@ def test_a_node_that_was_not_rebooting_is_never_switched(rig: Any) -> None:
     pdu.cycle = None
     result = w.node(plan, w.journal(), reboot=True)
     assert result.outcome is Outcome.REFUSED and result.refusal is Refusal.UNREACHABLE
+
+
+def test_a_node_that_was_begun_and_not_rebooted_is_never_switched(rig: Any) -> None:
+    w, pdu = rig()
+    plan = w.plan()
+    w.node(plan, w.journal())
+    w.boxes["n1"].gone = 999
+    pdu.cycle = None
+    result = w.node(plan, w.journal(), resume=True, reboot=True)
+    assert result.outcome is Outcome.UNKNOWN, result
+    assert w.boxes["n1"].boots == 1
