@@ -1,9 +1,11 @@
 """Send the interrupts of GPUs and NICs to local CPUs, now and at every boot.
 
-**Now and at every boot** the unit `nodevet-irq-affinity.service` finds the interrupts of every
-function that the check judges, whose numbers change from boot to boot. It writes the function's
-`local_cpulist` to `/proc/irq/N/smp_affinity_list` of each interrupt that goes to another CPU. The
-kernel then chooses one of these CPUs. All other interrupts stay where their driver put them.
+**Now** nodevet starts the unit `nodevet-irq-affinity.service`. It writes the `local_cpulist` of
+every function that the check judges to `/proc/irq/N/smp_affinity_list` of each of its interrupts
+that goes to another CPU. The kernel then chooses one of these CPUs. All other interrupts stay where
+their driver put them.
+
+**At every boot** the same unit finds the interrupts again, because their numbers change.
 
 **Risk** live: jobs continue.
 

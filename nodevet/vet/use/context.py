@@ -13,10 +13,10 @@ from nodevet.base.project import Project
 from nodevet.baseline import available, load
 from nodevet.checking.catalog import Catalog
 from nodevet.model import Baseline
-from nodevet.vet.command_fixes import read_fix
 from nodevet.vet.use.max_age import MaxAge
 
-if TYPE_CHECKING:  # a run without --since does not pay for it
+if TYPE_CHECKING:  # a run without --since or fixes does not pay for it
+    from nodevet.fixing.model import Fix
     from nodevet.vet.use.last_look import LastLook
 
 
@@ -47,6 +47,13 @@ def open_project(project: Project | Path) -> tuple[Catalog, list[Path]]:
     require_accepted(own)
     folders = [folder for folder in [own.folder / "baselines"] if folder.is_dir()]
     return Catalog([own.folder / "checks"], [own.folder / "fixes"], own, read_fix), folders
+
+
+def read_fix(path: Path) -> "tuple[str, Fix]":
+    """A fix that is YAML; see nodevet.vet.command_fixes. Raises CatalogError."""
+    from nodevet.vet.command_fixes import read_fix as read  # a run without fixes does not pay
+
+    return read(path)
 
 
 def require_accepted(project: Project, *, keeps_runs: bool = False) -> None:
