@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from nodevet.base.durations import elapsed
+from nodevet.base.errors import NothingDoneError
 from nodevet.bmc import ipmi, redfish
 from nodevet.bmc.errors import BmcError, RefusedLoginError, RefusedRequestError
 from nodevet.bmc.fields import RecordFields, text
@@ -73,6 +74,8 @@ class IpmiSwitch:
         return Ipmi(self.bmc, self.password, time.monotonic() + self.seconds)
 
     def allows(self) -> frozenset[str]:
+        """Everything, in a session with the privilege to switch."""
+        self._service().order("chassis", "status")
         return frozenset(RESETS)
 
     def power(self) -> str:
@@ -168,8 +171,8 @@ def refusal(switch: Switch) -> str:
 
 
 def cycle(switch: Switch, asked: Asked, times: PowerTimes) -> None:
-    """Switch a node off and on: the operating system first, then hard. Raises BmcError, and what
-    `asked` raises; after `off` was asked, the node may be off then."""
+    """Switch a node off and on: the operating system first, then hard. Raises NothingDoneError,
+    BmcError after which the node may be off, and what `asked` raises."""
     if switch.power() != OFF:
         _switch_off(switch, asked, times)
     time.sleep(times.rest)
@@ -177,16 +180,26 @@ def cycle(switch: Switch, asked: Asked, times: PowerTimes) -> None:
 
 
 def _switch_off(switch: Switch, asked: Asked, times: PowerTimes) -> None:
+    ask = _first
     if SOFT in switch.allows():
         asked(SOFT)
-        refused = isinstance(_ask(switch, SOFT), RefusedRequestError)
+        refused = isinstance(_first(switch, SOFT), RefusedRequestError)
         if _is_off(switch, 0 if refused else times.soft, times.look):
             return
+        ask = _ask
     asked(HARD)
-    error = _ask(switch, HARD)
+    error = ask(switch, HARD)
     if not _is_off(switch, times.off, times.look):
         reason = f" ({error})" if error else ""
         raise BmcError(f"it does not say Off {elapsed(times.off)} after it was asked{reason}")
+
+
+def _first(switch: Switch, what: str) -> BmcError | None:
+    """As `_ask`, of the first request. Raises NothingDoneError if the user may not do that."""
+    try:
+        return _ask(switch, what)
+    except RefusedLoginError as error:
+        raise NothingDoneError(str(error)) from error
 
 
 def _is_off(switch: Switch, seconds: float, pause: float) -> bool:

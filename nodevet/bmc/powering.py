@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
 
-from nodevet.base.errors import UserError
+from nodevet.base.errors import NothingDoneError, UserError
 from nodevet.base.printable import brief
 from nodevet.bmc import power
 from nodevet.bmc.errors import BmcError
@@ -81,6 +81,8 @@ class BmcPower:
     def _named(self) -> Iterator[None]:
         try:
             yield
+        except NothingDoneError as error:
+            raise NothingDoneError(f"BMC {self.bmc.address}: {error}") from error
         except BmcError as error:
             raise UserError(f"BMC {self.bmc.address}: {error}") from error
 

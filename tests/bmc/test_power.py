@@ -8,7 +8,7 @@ import pytest
 from bmcs import PASSWORD, SYSTEM, certificate, hook, link, members, secret_file
 from msgspec.structs import replace
 
-from nodevet.base.errors import UserError
+from nodevet.base.errors import NothingDoneError, UserError
 from nodevet.bmc.errors import BmcError
 from nodevet.bmc.power import PowerTimes, cycle, refusal, switch_of
 from nodevet.bmc.powering import BmcPower, powers
@@ -210,6 +210,18 @@ def test_a_wrong_password_asks_for_nothing(bmc, tmp_path):
     with pytest.raises(BmcError, match=r"refuses the (session|user)"):
         cycle(switch_of(wrong, "wrong", TIMES), requests.append, TIMES)
     assert requests == [] == asked_of(bmc)
+
+
+def test_a_user_who_may_only_read_is_refused_once(redfish):
+    behave(redfish)
+    redfish.say()
+    redfish.breaks("once 403", RESET)
+    requests = []
+    node = powers([Host(name="gpu1", bmc=redfish.bmc)], 4, 1)["gpu1"]
+    with pytest.raises(NothingDoneError, match=r"BMC .*: its user may not do that \(HTTP 403\)"):
+        node.cycle(requests.append)
+    assert requests == ["soft off"]
+    assert asked_of(redfish) == []
 
 
 def test_another_certificate_asks_for_nothing(redfish, tmp_path):

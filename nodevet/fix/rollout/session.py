@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
-from nodevet.base.errors import UserError
+from nodevet.base.errors import NothingDoneError, UserError
 from nodevet.evidence.document import Evidence, EvidenceError, decode
 from nodevet.evidence.host import HostInfo
 from nodevet.fix.events import Doing, EventHandler, Phase, safely, silent
@@ -229,7 +229,7 @@ class NodeSession:
         try:
             self.power.cycle(asked)
         except UserError as error:
-            if not requests:
+            if not requests or isinstance(error, NothingDoneError):
                 return f"not switched off: {error}"
             raise LostError(f"switching it off and on: {error}{self.power_text()}") from error
         return ""
