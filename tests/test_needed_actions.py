@@ -195,9 +195,9 @@ def test_every_action_has_words() -> None:
         ("power_limit", "it needs a person, if its advice says so; otherwise it is fixable now.",
          ["live_fix", "site"]),
         ("row_remapping", "it needs a GPU reset or a new part, if its advice says so; otherwise it "
-         "needs a person.", ["gpu_reset", "rma", "site"]),
-        ("gpu_lost", "it needs a GPU reset, a reboot or a power cycle, if its advice says so; "
-         "otherwise it needs a person.", ["gpu_reset", "reboot", "power_cycle", "site"]),
+         "is fixable after draining.", ["drain_fix", "gpu_reset", "rma"]),
+        ("gpu_lost", "it needs a GPU reset, a power cycle or a person, if its advice says so; "
+         "otherwise it needs a reboot.", ["gpu_reset", "reboot", "power_cycle", "site"]),
     ],
 )  # fmt: skip
 def test_explain_says_what_failures_of_a_check_may_need(

@@ -34,7 +34,6 @@ def test_the_page_of_what_can_be_fixed_has_each_check(check_id, catalog):
         ("gsp_firmware", "`apt-get install --reinstall PACKAGE`"),
         ("ofed", "`dnf install doca-ofed`"),
         ("infiniband", "`flint -d DEVICE -i FILE burn`"),
-        ("row_remapping", "`nvidia-smi --gpu-reset -i GPU`"),
     ],
 )
 def test_a_task_has_its_commands(check, command):

@@ -197,7 +197,9 @@ def test_a_warning_is_told_from_a_failure_without_colour(make):
     assert [row[5:] for row in rows] == [["gpu1"], ["gpu1", "warning"]]
 
 
-@pytest.mark.parametrize("name", [name for name in formats.formats() if name != "prometheus"])
+@pytest.mark.parametrize(
+    "name", [name for name in formats.formats() if name not in ("prometheus", "npd")]
+)
 def test_no_format_cuts_advice(name, make):
     finding = fail(check="c", expected=1, actual=2, advice=TOLD)
     options = {"advice": True} if name == "table" else {}
