@@ -47,7 +47,8 @@ def unlisted(program: str) -> str:
     >>> unlisted("cowsay")
     'cowsay'
     """
-    own = (sys.prefix, sys.base_prefix, gettempdir(), str(Path.home() / ".pyenv"))
+    unpacked = "/var/cache/nodevet/node-tools"  # by .ci/node-tools
+    own = (sys.prefix, sys.base_prefix, gettempdir(), str(Path.home() / ".pyenv"), unpacked)
     if not program or program.startswith(tuple(f"{place}/" for place in own)):
         return ""
     name = program.rsplit("/", 1)[-1]

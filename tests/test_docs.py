@@ -80,6 +80,8 @@ def test_every_metric_on_a_page_exists() -> None:
     assert len(known) > 20
     for page in pages():
         named = set(
-            re.findall(r"\b(nodevet_(?:run|host|check|fix|baseline)_\w+)", page.read_text())
+            re.findall(
+                r"\b(nodevet_(?:run|host|check|finding|fix|sweep|baseline)_\w+)", page.read_text()
+            )
         )
         assert sorted(named - known) == [], page

@@ -10,7 +10,7 @@ from msgspec import Meta
 from nodevet.evidence.document import Evidence
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk, with_refusals
 from nodevet.model import NODE, Finding, Subject
-from nodevet.resource.command import RunUndoable, Words
+from nodevet.resource.output import RunUndoable, Words
 
 OF_NODE, ANY, SUBJECT = "node", "*", "{subject}"
 PLAIN_ID = re.compile(r"[A-Za-z0-9_.:/@+][A-Za-z0-9_.:/@+-]{0,200}")

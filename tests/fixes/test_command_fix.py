@@ -43,7 +43,7 @@ def command(name: str) -> Subject:
 
 def printed(text: str) -> State:
     return State(
-        resource=Resource(kind="command", name="widgetctl get mode"),
+        resource=Resource(kind="output", name="widgetctl get mode"),
         exists=True,
         value={"printed": text},
     )
@@ -60,7 +60,7 @@ def test_the_subject_is_a_word_of_a_command() -> None:
     words = SiteCommands(read=("w", "{subject}"), run=("w", "-s", "{subject}=1"), undo=("w", "u"))
     (change,) = planned({"*": words}, command("a1"))
     assert change.actions[0].words == ("w", "-s", "a1=1")
-    assert change.resources == (Resource(kind="command", name="w a1"),)
+    assert change.resources == (Resource(kind="output", name="w a1"),)
 
 
 @pytest.mark.parametrize("id", ["-rf", "a b", "a;b", "$(x)", "", "a\n"])
@@ -101,14 +101,14 @@ def test_without_its_action_nothing_undoes_it() -> None:
 
 @pytest.mark.parametrize("name", ["", "-x", "a  b", "'a' b", "a 'b", "a\nb"])
 def test_a_name_that_is_no_command_is_refused(name: str) -> None:
-    assert KINDS["command"].name_problem(name)
-    assert not KINDS["command"].name_problem("widgetctl 'a b'")
+    assert KINDS["output"].name_problem(name)
+    assert not KINDS["output"].name_problem("widgetctl 'a b'")
 
 
 def seen(*words: str) -> dict[str, object]:
     import shlex
 
-    request = {"root": "/", "resources": [{"kind": "command", "name": shlex.join(words)}]}
+    request = {"root": "/", "resources": [{"kind": "output", "name": shlex.join(words)}]}
     (state,) = look(request)
     return state
 

@@ -112,7 +112,7 @@ def test_what_cannot_be_undone_is_not_planned(fleet: SimulatedFleet) -> None:
     fleet.on("n1", "echo --force >/etc/widget")
     done = plan(fleet)
     assert not (fleet.project / "plan.json").exists(), done
-    assert "cannot be rolled back: command widgetctl get: it printed '--force'" in " ".join(
+    assert "cannot be rolled back: output widgetctl get: it printed '--force'" in " ".join(
         done.stdout.split()
     ), done
 

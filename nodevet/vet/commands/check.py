@@ -109,7 +109,8 @@ def command(**options: Any) -> None:
          (1 wins over 3)
       75 with --looks: look again
     With --format nagios on standard output, those of a Nagios plug-in:
-    0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.
+    0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN. With --format npd, those of
+    node-problem-detector: 0 no problem, 1 a problem, 2 unknown.
     """
     from nodevet.vet.terminal.check import check
 

@@ -39,7 +39,7 @@ class RunUndoable(Action, frozen=True, kw_only=True, omit_defaults=True, tag="ru
 
     @property
     def resource(self) -> Resource:
-        return Resource(kind="command", name=shlex.join(self.reads))
+        return Resource(kind="output", name=shlex.join(self.reads))
 
     @property
     def label(self) -> str:
@@ -65,7 +65,7 @@ class PrintedState(Form, frozen=True, kw_only=True):
     printed: Text  # stdout, without the white space around it
 
 
-class CommandKind(Kind):
+class OutputKind(Kind):
     form = PrintedState
     actions = (RunUndoable,)
     is_setting = True
@@ -100,4 +100,4 @@ class CommandKind(Kind):
         return [found[0].undoing(str(before.mapping.get("printed", "")))]
 
 
-KIND = CommandKind()
+KIND = OutputKind()

@@ -1,0 +1,54 @@
+"""Output of a custom plug-in of Kubernetes' node-problem-detector: one line, and its exit codes.
+
+node-problem-detector keeps 80 bytes of the line (`max_output_length`). It reads 0 as no problem, 1
+as a problem, and everything else as unknown: other codes than those of a Nagios plug-in.
+"""
+
+from collections.abc import Iterator
+
+from nodevet.base.printable import plain
+from nodevet.model import Run
+from nodevet.sheet.text import nodeset
+from nodevet.vet.findings.fold import Line, lines
+
+ROOM = 80  # bytes
+OK, PROBLEM, UNKNOWN = 0, 1, 2
+CUT = "..."
+
+
+def exit_code(run: Run) -> int:
+    """0 no problem, 1 a problem, 2 unknown; a run over no host, or one that was ended early without
+    a failure, is unknown."""
+    if run.exit_code == 1:
+        return PROBLEM
+    is_known = run.exit_code == 0 and run.summaries and not run.interrupted
+    return OK if is_known else UNKNOWN
+
+
+def pieces(run: Run) -> Iterator[str]:
+    yield f"{_short(_sentence(run, exit_code(run)))}\n"
+
+
+def _sentence(run: Run, code: int) -> str:
+    """What node-problem-detector makes the message of a condition."""
+    if code == OK:
+        return f"as {', '.join(run.baselines) or 'the baseline'} expects"
+    shown = [line for line in lines(run) if line.fails]
+    if not shown:
+        return "nothing was judged"
+    more = f" +{len(shown) - 1}" if len(shown) > 1 else ""
+    return (
+        f"{_short(_difference(shown[0], several=len(run.summaries) > 1), ROOM - len(more))}{more}"
+    )
+
+
+def _difference(line: Line, *, several: bool) -> str:
+    where = (nodeset(line.hosts) if several else "", line.subjects)
+    label = "" if line.label == "FAIL" else line.label.lower()
+    return " ".join(part for part in (label, line.check, line.what, *where) if part)
+
+
+def _short(text: str, room: int = ROOM) -> str:
+    """One line of at most so many bytes of ASCII, so that no character is cut in two."""
+    ascii_text = plain(text).encode("ascii", "replace").decode()
+    return ascii_text if len(ascii_text) <= room else ascii_text[: room - len(CUT)] + CUT

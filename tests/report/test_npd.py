@@ -1,0 +1,57 @@
+"""What node-problem-detector reads of a custom plug-in: its exit code, and 80 bytes."""
+
+import pytest
+
+from nodevet.model import Finding, HostReport, Severity, Status, Subject, Verdict
+from nodevet.vet import formats
+from nodevet.vet.formats import npd
+
+CASES = ("healthy", "mixed", "one", "empty", "interrupted", "hostile")
+
+
+def vetted(*findings: Finding) -> HostReport:
+    return HostReport(host="gpu001", status=Status.VETTED, baseline="site", findings=findings)
+
+
+def failed(check: str, **more: object) -> Finding:
+    subject = Subject(kind="gpu", id="3")
+    return Finding(verdict=Verdict.FAIL, check=check, subject=subject, **more)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_it_is_one_line_of_at_most_80_bytes(case, cases) -> None:
+    text = formats.render("npd", cases[case])
+    assert text.endswith("\n") and text.count("\n") == 1
+    assert 0 < len(text.encode()) <= npd.ROOM + 1 and text.isascii()
+
+
+def test_a_failure_is_a_problem_and_says_which(make) -> None:
+    run = make.run_of(vetted(failed("power_limit", expected=700, actual=490, unit="W")))
+    assert npd.exit_code(run) == 1
+    assert formats.render("npd", run) == "power_limit 490 W, expected 700 W GPU 3\n"
+
+
+def test_it_counts_what_has_no_room(make) -> None:
+    long = failed("alpha", why="x" * 200)
+    text = formats.render("npd", make.run_of(vetted(long, failed("beta", actual=1))))
+    assert text.endswith("... +1\n") and len(text) == npd.ROOM + 1
+
+
+def test_what_is_unknown_is_no_problem_and_not_ok(make) -> None:
+    unknown = Finding(verdict=Verdict.UNKNOWN, check="xid", why="denied")
+    assert npd.exit_code(make.run_of(vetted(unknown))) == 2
+    assert npd.exit_code(make.run_of()) == 2
+    down = HostReport(host="gpu001", status=Status.UNREACHABLE, why="connection refused")
+    assert npd.exit_code(make.run_of(down)) == 2
+    assert "unreachable" in formats.render("npd", make.run_of(down))
+
+
+def test_ok_needs_a_judged_host(make) -> None:
+    run = make.run_of(vetted(Finding(verdict=Verdict.OK, check="xid")))
+    assert npd.exit_code(run) == 0 and formats.render("npd", run).startswith("as ")
+
+
+def test_a_warning_is_a_problem_only_if_it_fails_the_run(make) -> None:
+    slow = failed("cpu_governor", severity=Severity.WARNING)
+    assert npd.exit_code(make.run_of(vetted(slow))) == 1
+    assert npd.exit_code(make.run_of(vetted(slow), fail_on=Severity.CRITICAL)) == 0
