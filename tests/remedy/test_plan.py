@@ -48,7 +48,7 @@ ORDER = (
     *("ecc_mode", "acs", "compute_mode", "pcie_settings", "power_limit", "gpu_clocks"),
     *("cpu_governor", "cpu_frequency", "cpu_idle_states", "time_sync", "transparent_hugepage"),
     *("sysctl", "swap", "hugepages", "memory_fragmentation", "numa_binding", "iommu"),
-    *("kernel_cmdline", "smt", "driver_version"),
+    *("kernel_cmdline", "smt", "pcie_link", "driver_version"),
 )
 """In which a node takes the shipped fixes."""
 
