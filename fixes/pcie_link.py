@@ -34,4 +34,4 @@ def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Itera
     yield reboot.change(evidence, failed)
 
 
-FIX = Fix(plan=plan, risk=Risk.REBOOT)
+FIX = Fix(plan=plan, risk=Risk.REBOOT, after=("gpu_lost",))
