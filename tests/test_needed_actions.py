@@ -195,7 +195,7 @@ def test_every_action_has_words() -> None:
         ("power_limit", "it needs a person, if its advice says so; otherwise it is fixable now.",
          ["live_fix", "site"]),
         ("row_remapping", "it needs a GPU reset or a new part, if its advice says so; otherwise it "
-         "is fixable after draining.", ["drain_fix", "gpu_reset", "rma"]),
+         "needs a reboot.", ["gpu_reset", "reboot", "rma"]),
         ("gpu_lost", "it needs a GPU reset, a power cycle or a person, if its advice says so; "
          "otherwise it needs a reboot.", ["gpu_reset", "reboot", "power_cycle", "site"]),
     ],
