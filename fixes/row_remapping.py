@@ -4,8 +4,8 @@
 
 1. It stops the services that hold the GPUs: nvidia-persistenced, nvidia-imex, nvsm and monitoring
    clients. It turns persistence mode off.
-2. It runs `nvidia-smi --gpu-reset -i UUID` for each GPU with a pending remap, or with a pending page
-   retirement (GPUs before Ampere).
+2. It runs `nvidia-smi --gpu-reset -i UUID` for each GPU with a pending remap, or (before Ampere)
+   with a pending page retirement.
 3. It turns persistence mode on again, and waits until the GPUs are registered with their fabric.
 4. It starts the services again, and the boot units with which other fixes of nodevet set power
    limit, clocks and modes.

@@ -54,7 +54,7 @@ def resets_or_reboot(
     *,
     reboot: bool,
 ) -> Iterator[PlannedChange]:
-    """As `changes`; with `reboot` one reboot of the node, which resets every GPU. Raises FixError."""
+    """As `changes`; with `reboot` one reboot of the node instead. Raises FixError."""
     if not reboot:
         yield from changes(evidence, failed, obstacle)
         return
@@ -236,4 +236,6 @@ def _settings_note(gpus: Sequence[NamedGpu], settings: Sequence[str]) -> str:
     lost_settings = [SETTINGS[name] for name in names if name not in settings]
     if not lost_settings:
         return ""
-    return f"a reset GPU has the default {', '.join(lost_settings)}: no unit of nodevet sets it"
+    return (
+        f"a reset GPU has the default {', '.join(lost_settings)}: no unit of nodevet sets it again"
+    )

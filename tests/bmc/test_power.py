@@ -276,11 +276,11 @@ def leaking(*detectors, **broken):
                 {"Name": "Tray", "DetectorState": "OK"},
                 {"Name": "Hose", "DetectorState": "Critical"},
             ],
-            "it does not say that nothing leaks: Hose: critical",
+            "a leak detector does not report OK: Hose: critical",
         ),
         (
             [{"Name": "Tray", "DetectorState": None, "Status": {"State": "Enabled"}}],
-            "it does not say that nothing leaks: Tray: Enabled",
+            "a leak detector does not report OK: Tray: Enabled",
         ),
         ([{"Name": "Tray", "Status": {"State": "Absent"}}], ""),
     ],

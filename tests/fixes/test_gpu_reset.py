@@ -73,7 +73,9 @@ def test_what_holds_the_gpus_stops_and_settings_come_back(plan, h100, uuid):
     assert [*change.actions[-4:]] == [SetUnit(name=name, running=True) for name in names[::-1]]
     # without the daemon every GPU loses persistence mode
     assert change.actions[4:-4] == (ResetGpu(uuid=uuid(0), persistent=(uuid(0), uuid(1))),)
-    assert change.note == "a reset GPU has the default compute mode: no unit of nodevet sets it"
+    assert (
+        change.note == "a reset GPU has the default compute mode: no unit of nodevet sets it again"
+    )
 
 
 def test_gpus_of_ampere_need_their_fabric_manager(plan, h100, uuid):
