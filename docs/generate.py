@@ -225,8 +225,9 @@ METRICS_HEAD = """\
 There are a few series for each host and each check or fix, and one for each part that is not ok.
 Parts that are ok are only counted. The severity is a value, not a label: a series stays the same
 when the severity changes.
-The metrics of a sweep are in a file of their own, its `heartbeat`; a sweep that fails keeps this file.
-[Prometheus](integrations/prometheus.md#rules) has rules for alerts. `docs/generate.py` writes this page.
+The metrics of a sweep are in a file of their own, its `heartbeat`. A failed sweep keeps it.
+[Prometheus](integrations/prometheus.md#rules) has rules for alerts. `docs/generate.py` writes this
+page.
 """
 AT = "2026-01-31T02:30:00+00:00"
 FINDING = Finding(verdict=Verdict.FAIL, check="power_limit")
