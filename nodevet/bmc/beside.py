@@ -44,6 +44,6 @@ def _power_text(section: RawSection) -> str:
     data = section.get("data", {})
     power, progress = data.get("power"), data.get("boot_progress")
     if power:
-        booting = f", and the boot progress {progress}" if progress not in (None, NO_BOOT) else ""
+        booting = f", and that the boot progress is {progress}" if progress not in (None, NO_BOOT) else ""
         return brief(f"its BMC says that the power is {power}{booting}", 160)
     return brief(f"its power is not known: {section.get('why') or 'the BMC does not say'}", 300)
