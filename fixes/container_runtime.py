@@ -61,7 +61,7 @@ def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Itera
         raise FixError(f"NVIDIA's toolkit: {why}")
     if not CTK.fullmatch(containers.toolkit):
         raise FixError(
-            f"{containers.toolkit} is not from a package: configure the engine with its installer"
+            f"{containers.toolkit} is not from a package: nodevet does not use it"
             if containers.toolkit
             else "nvidia-ctk is not on the node: install nvidia-container-toolkit"
         )
