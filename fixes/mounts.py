@@ -1,9 +1,9 @@
 """Mount what /etc/fstab or a mount unit says, and set the options of a mount as they say.
 
-**Now** nodevet runs `mount PATH` if a line of /etc/fstab names the path, otherwise `systemctl
-start` of the path's mount unit. Each may take 60 s. If the path is already mounted with other
-options, it runs `mount -o remount,bind`, which changes the options of the mount but not its file
-system.
+**Now** if a line of /etc/fstab names the path, nodevet runs `mount PATH` for at most 60 s.
+Otherwise it starts the path's mount unit; `--deadline` limits this time. If the path is already
+mounted with other options, nodevet runs `mount -o remount,bind`, which changes the options of the
+mount but not its file system.
 
 **At every boot** /etc/fstab already mounts the path, and the fix does not change that file. If the
 mount unit is disabled, the fix enables it.

@@ -3,7 +3,7 @@
 **Now** nodevet runs `setpci -s ADDRESS CAP_EXP+8.w=VALUE:MASK` for each PCI function that fails.
 The mask leaves all other bits of the register as they are.
 
-**At every boot** the unit `nodevet-pcie-settings.service` sets both values for every function that
+**At every boot** the unit `nodevet-pcie-settings.service` sets these values for every function that
 the check judges. It identifies a card by its address, vendor and device. A card in another slot
 keeps the values of the BIOS, and the check reports it. If one `setpci` fails, the unit still sets
 the other functions, and then fails.
