@@ -33,7 +33,7 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
     verify_reboot: bool = False  # reboot only the canary
     power_cycle: bool = False  # switch every changed node off and on by its BMC
     max_power_cycles: int = 4  # nodes that nodevet switches at the same time
-    power_off_timeout: float = 300.0  # for the shutdown; then nodevet switches the power off
+    power_off_timeout: float = 300.0  # seconds to shut down; then nodevet switches it off
     reboot_timeout: float = 900.0
     boot_settle: float = 120.0
     drain_hook: str = ""  # a command; the host is its last argument. No shell
