@@ -2,6 +2,7 @@
 alerts that reach a webhook, and every query of the dashboard."""
 
 import json
+import re
 import socket
 import subprocess
 import threading
@@ -112,6 +113,14 @@ def test_the_rules_alert_as_the_page_says(tools: None, tmp_path: Path) -> None:
         if alert["exp_alerts"]
     }
     assert tried == {rule["alert"] for rule in rules}
+
+
+def test_what_the_rules_ask_for_is_written() -> None:
+    known = (PAGE.parents[1] / "metrics.md").read_text()
+    rules = yaml.safe_load(block("nodevet.rules.yaml"))["groups"][0]["rules"]
+    asked = {name for rule in rules for name in re.findall(r"nodevet_\w+", rule["expr"])}
+    assert len(asked) > 5
+    assert [name for name in sorted(asked) if f"`{name}`" not in known] == []
 
 
 class Site:
