@@ -126,6 +126,11 @@ def test_reads_what_is_allowed_from_action_info(redfish):
     actions = {"Actions": {"#ComputerSystem.Reset": resets}}
     redfish.say({SYSTEM: actions, info: {"Parameters": parameters}})
     assert switch(redfish.bmc).allows() == {"off", "on"}
+    for values in (5, "On", {"On": 1}, None):
+        odd = [{"Name": "ResetType", "AllowableValues": values}]
+        redfish.say({SYSTEM: actions, info: {"Parameters": odd}})
+        with pytest.raises(BmcError, match="does not say which resets it allows"):
+            switch(redfish.bmc).allows()
     redfish.say({SYSTEM: actions, info: {"Parameters": []}})
     with pytest.raises(BmcError, match="does not say which resets it allows"):
         switch(redfish.bmc).allows()
@@ -219,7 +224,7 @@ def test_a_user_who_may_only_read_is_refused_once(redfish):
     requests = []
     node = powers([Host(name="gpu1", bmc=redfish.bmc)], 4, 1)["gpu1"]
     with pytest.raises(NothingDoneError, match=r"BMC .*: its user may not do that \(HTTP 403\)"):
-        node.cycle(requests.append)
+        node.cycle(requests.append, runs=True)
     assert requests == ["soft off"]
     assert asked_of(redfish) == []
 
@@ -309,7 +314,25 @@ def test_nothing_is_asked_where_it_leaks(redfish):
     node = powers([Host(name="gpu1", bmc=redfish.bmc)], 4, 1)["gpu1"]
     requests = []
     with pytest.raises(UserError, match=r"BMC 127.0.0.1: .* Hose: warning"):
-        node.cycle(requests.append)
+        node.cycle(requests.append, runs=True)
+    assert requests == [] == asked_of(redfish)
+
+
+def test_the_bmc_of_another_machine_is_told_by_its_power(bmc):
+    """A wrong address in the inventory: that machine may be off for a reason."""
+    behave(bmc, power="0")
+    node, requests = powers([Host(name="gpu1", bmc=bmc.bmc)], 4, 1)["gpu1"], []
+    with pytest.raises(UserError, match="the power is off, but the node runs: whose BMC is it"):
+        node.cycle(requests.append, runs=True)
+    assert requests == [] == asked_of(bmc)
+
+
+def test_a_node_that_leaks_stays_off(redfish):
+    behave(redfish, power="0")
+    redfish.say(leaking({"Name": "Hose", "DetectorState": "Critical"}))
+    node, requests = powers([Host(name="gpu1", bmc=redfish.bmc)], 4, 1)["gpu1"], []
+    with pytest.raises(UserError, match="does not say that nothing leaks: Hose: critical"):
+        node.switch_on_if_off(requests.append)
     assert requests == [] == asked_of(redfish)
 
 
@@ -337,7 +360,7 @@ def test_one_node_of_a_power_group_at_a_time(redfish, ipmi, groups, most):
 
 def slowly(node: BmcPower, name, story):
     with_times_of = BmcPower(node.bmc, node.secrets, node.turns, TIMES)
-    with_times_of.cycle(lambda what: story.append((name, what)))
+    with_times_of.cycle(lambda what: story.append((name, what)), runs=True)
 
 
 def test_tells_the_power(bmc):

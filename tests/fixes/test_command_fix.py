@@ -155,3 +155,12 @@ def test_the_action_survives_a_plan() -> None:
     (change,) = planned({"a": WIDGET}, command("a"))
     again = msgspec.json.decode(msgspec.json.encode(change), type=type(change))
     assert again == change
+
+
+def test_a_plan_without_the_earlier_state_is_shown() -> None:
+    """A forged plan need not have it."""
+    (change,) = planned({"a": WIDGET}, command("a"))
+    assert list(KINDS["output"].diff(change.actions, {})) == [
+        "$ widgetctl set mode fast",
+        "# undone by: widgetctl set mode '{before}'",
+    ]

@@ -98,12 +98,22 @@ def test_the_next_rung(outcome: Outcome, why: str, commands: list[str]) -> None:
 
 
 def test_a_host_without_a_bmc_or_this_machine_is_refused() -> None:
-    hosts = [Host(name="gpu1", bmc=BMC), Host(name="gpu2"), Host(name="here", bmc=BMC, local=True)]
+    own = replace(BMC, address="own")
+    hosts = [Host(name="gpu1", bmc=BMC), Host(name="gpu2"), Host(name="here", bmc=own, local=True)]
     require_bmcs(hosts, ["gpu1"])
     with pytest.raises(UserError, match=r"^gpu\[2-3\]: --power-cycle needs the BMC"):
         require_bmcs(hosts, ["gpu1", "gpu2", "gpu3"])
     with pytest.raises(UserError, match=r"^here: --power-cycle cannot switch off this machine"):
         require_bmcs(hosts, ["here"])
+
+
+def test_two_hosts_with_one_bmc_are_refused() -> None:
+    """One of the addresses is wrong, and another machine would be switched off."""
+    hosts = [Host(name="gpu1", bmc=BMC), Host(name="gpu2", bmc=BMC)]
+    with pytest.raises(UserError, match=r"^gpu\[1-2\]: --power-cycle needs a BMC of its own"):
+        require_bmcs(hosts, ["gpu1"])
+    other_port = replace(BMC, port=1623)
+    require_bmcs([hosts[0], Host(name="gpu2", bmc=other_port)], ["gpu1"])
 
 
 def test_a_password_is_read_before_anything_is_done(monkeypatch: pytest.MonkeyPatch) -> None:

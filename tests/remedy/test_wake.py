@@ -9,7 +9,9 @@ import msgspec
 import pytest
 
 from nodevet.base.errors import UserError
+from nodevet.fix.journal.records import HostState
 from nodevet.fix.rollout.session import NodeSession
+from nodevet.fix.rollout.wake import _seconds_left
 from nodevet.fixing.result import Outcome, Refusal
 from nodevet.fleet.executor import WorkError
 
@@ -29,7 +31,8 @@ class Pdu:
     def text(self) -> str:
         return f"its BMC says that the power is {'on' if self.is_on else 'off'}"
 
-    def cycle(self, asked: Callable[[str], None]) -> None:
+    def cycle(self, asked: Callable[[str], None], *, runs: bool) -> None:
+        assert runs is self.box.session
         if self.leaks:
             raise UserError("BMC b: it does not say that nothing leaks: Hose: critical")
         for what in ("soft off", "on"):
@@ -188,3 +191,10 @@ def test_a_node_that_was_begun_and_not_rebooted_is_never_switched(rig: Any) -> N
     result = w.node(plan, w.journal(), resume=True, reboot=True)
     assert result.outcome is Outcome.UNKNOWN, result
     assert w.boxes["n1"].boots == 1
+
+
+@pytest.mark.parametrize("at", ["2026-01-01T00:00:00", "soon", ""])
+def test_a_time_that_the_journal_does_not_say_is_the_whole_time(at: str, rig: Any) -> None:
+    w, _ = rig()
+    session = w.session(w.plan(), "n1", w.journal())
+    assert _seconds_left(session, HostState(asked="reboot", asked_at=at)) == w.terms.reboot_seconds
