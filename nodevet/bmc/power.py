@@ -152,7 +152,8 @@ def _allowed(service: Redfish, reset: Document) -> frozenset[str]:
         values = [
             value
             for one in (parameters if isinstance(parameters, list) else ())
-            if isinstance(one, dict) and one.get("Name") == "ResetType"
+            if isinstance(one, dict)
+            and one.get("Name") == "ResetType"
             and isinstance(found := one.get("AllowableValues"), list)
             for value in found
         ]

@@ -88,6 +88,7 @@ class OutputKind(Kind):
     def diff(self, actions: Sequence[Action], before: Mapping[Resource, State]) -> Iterator[str]:
         for action in actions:
             if isinstance(action, RunUndoable):
+                yield f"$ {marked(shlex.join(action.reads))}  # reads it, before and after"
                 yield f"$ {marked(shlex.join(action.words))}"
                 earlier = before.get(action.resource)
                 printed = str(earlier.mapping.get("printed", "")) if earlier else BEFORE
