@@ -9,9 +9,11 @@ import msgspec
 import pytest
 
 from nodevet.base.errors import UserError
+from nodevet.fix.journal.account import account
 from nodevet.fix.journal.records import HostState
 from nodevet.fix.rollout.session import NodeSession
 from nodevet.fix.rollout.wake import _seconds_left
+from nodevet.fix.standing import in_hand
 from nodevet.fixing.result import Outcome, Refusal
 from nodevet.fleet.executor import WorkError
 
@@ -198,3 +200,23 @@ def test_a_time_that_the_journal_does_not_say_is_the_whole_time(at: str, rig: An
     w, _ = rig()
     session = w.session(w.plan(), "n1", w.journal())
     assert _seconds_left(session, HostState(asked="reboot", asked_at=at)) == w.terms.reboot_seconds
+
+
+@pytest.mark.parametrize("asked", ["off", "reboot"])
+def test_a_killed_run_says_that_the_node_may_be_off(asked: str, rig: Any) -> None:
+    w, pdu = rig()
+
+    def killed(ask: Callable[[str], None], *, runs: bool) -> None:
+        ask(asked)
+        raise KeyboardInterrupt
+
+    pdu.cycle = killed
+    plan, journal = w.plan(), w.journal()
+    with pytest.raises(KeyboardInterrupt):
+        w.node(plan, journal, reboot=True)
+    (host,) = (host for host in account(plan, journal.records).hosts if host.host == "n1")
+    assert host.outcome is Outcome.UNKNOWN
+    said = "; its BMC was asked for `off`: if its power is off, a resume switches it on"
+    assert host.why.endswith(said) is (asked == "off"), host
+    (now,) = in_hand(plan, journal.records)
+    assert now.doing == f"asked for {asked}"
