@@ -23,7 +23,7 @@ from nodevet.fixing.result import (
     baselines_given,
 )
 from nodevet.resource import ONE_WAY, gpu_reset
-from nodevet.resource.boot import POWER_MAY_HELP
+from nodevet.resource.boot import POWER_MAY_HELP, STAYED_UP
 from nodevet.sheet.text import nodeset
 
 RESUMABLE = ("interrupted", "the run ended before its turn", "the controller ended")
@@ -107,7 +107,9 @@ def _after_apply(host: HostResult) -> Iterator[tuple[str, str]]:
     elif outcome is Outcome.UNKNOWN:
         if REQUESTED in host.why and POWER_SAID in host.why:
             yield "if it hangs in the reboot, switch it off and on by its BMC", CYCLE
-        if SWITCHED in host.why:
+        if SWITCHED in host.why and STAYED_UP in host.why:
+            yield "another machine went off, or none: correct `bmc` in the inventory", BMC
+        elif SWITCHED in host.why:
             yield "a power cycle did not bring it back: look at its console and its BMC", BMC
         yield "once reachable, read it again", RESUME
     elif outcome is Outcome.FAILED:

@@ -21,7 +21,7 @@ from nodevet.fixing.result import (
 )
 from nodevet.model import Bmc, Host
 from nodevet.resource import gpu_reset
-from nodevet.resource.boot import POWER_MAY_HELP
+from nodevet.resource.boot import POWER_MAY_HELP, STAYED_UP
 
 RUN = RunBegin(plan="0" * 64, path="plan.json", controller="ops1", pid=1)
 BMC = Bmc(kind="ipmi", address="bmc", user="ADMIN", password=("env", "NODEVET_TEST_BMC"))
@@ -65,6 +65,11 @@ def test_what_a_boot_was_asked_for_is_known_until_the_next_boot(records: Any, as
             ["nodevet bmc show gpu1", "nodevet apply --resume RUN"],
         ),
         (
+            Outcome.UNKNOWN,
+            f"{SWITCHED}: timed out (rebooting): {STAYED_UP}; {POWER_SAID} on",
+            ["nodevet bmc show gpu1", "nodevet apply --resume RUN"],
+        ),
+        (
             Outcome.FAILED,
             f"the check says: GPU 0: GPU_RESET; next: {gpu_reset.NEXT}",
             ["nodevet plan gpu1 --again --reboot --drain-hook './hook x' -o plan.json"],
@@ -95,6 +100,15 @@ def test_the_next_rung(outcome: Outcome, why: str, commands: list[str]) -> None:
         hosts=(HostResult(host="gpu1", outcome=outcome, why=why),),
     )
     assert [step.command for step in next_steps(result, inventories=())] == commands
+
+
+def test_a_node_that_kept_running_has_the_bmc_of_another_machine() -> None:
+    why = f"{SWITCHED}: timed out (rebooting): {STAYED_UP}"
+    hosts = (HostResult(host="gpu1", outcome=Outcome.UNKNOWN, why=why),)
+    facts = {"kind": "apply", "nodevet": "1", "plan": "p", "digest": "d", "author": "ann"}
+    result = Result(**facts, started="", seconds=1, hosts=hosts)
+    first, *_ = next_steps(result, inventories=())
+    assert first.why == "another machine went off, or none: correct `bmc` in the inventory"
 
 
 def test_a_host_without_a_bmc_or_this_machine_is_refused() -> None:
