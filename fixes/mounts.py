@@ -21,8 +21,9 @@ It neither unmounts anything nor changes what is mounted: a wrong type or source
 a drained node. It sets only `ro`, `nosuid`, `nodev`, `noexec`, `nodiratime`, `noatime`, `relatime`
 and their opposites. Any other option needs a new mount, and so does a file system that is read-only
 as a whole: the kernel does this after errors, so check the disk first. nodevet refuses a line with
-`noauto` or `bg`, a path that two files name, and a unit with drop-ins. It repairs no server: if one
-does not answer, `timeout` ends the command with 124 after 60 s, and nothing is mounted.
+`noauto` or `bg`, a path that two files name or that has a symbolic link in it, and a unit with
+drop-ins. It repairs no server: if one does not answer, `timeout` ends the command with 124 after
+60 s, and nothing is mounted.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
