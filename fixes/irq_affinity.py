@@ -34,6 +34,7 @@ from nodevet.fixing.gpus import common_value
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
 from nodevet.fixing.units import RUNS, unit_of
 from nodevet.model import Finding
+from nodevet.remote.pci_names import ADDRESS
 from nodevet.resource import Resource
 from nodevet.resource.unit import SetUnit
 
@@ -65,7 +66,7 @@ def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Itera
     for setting in each_setting(evidence, params.of, params.ignore):
         if isinstance(setting, Finding):
             raise FixError(f"{setting.subject.label or 'the functions'}: {setting.why}")
-        if not pci.ADDRESS.fullmatch(setting.address):
+        if not ADDRESS.match(setting.address):
             raise FixError(f"{setting.address[:60]!r} is not the address of a PCI function")
         addresses.append(setting.address)
     if not {finding.subject.id for finding in failed} <= {*addresses}:

@@ -10,11 +10,11 @@ from nodevet.fixing.boot_unit import BootUnit
 from nodevet.fixing.gpus import common_value
 from nodevet.fixing.model import FixError, PlannedChange, Risk
 from nodevet.model import Finding
+from nodevet.remote.pci_names import ADDRESS
 from nodevet.resource.file import WriteFile
 from nodevet.resource.pci_register import register, set_bits
 from nodevet.resource.unit import SetUnit
 
-ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]")
 ID = re.compile(r"[0-9a-f]{4}:[0-9a-f]{4}")
 TEXT = """\
 # Written by nodevet: the boot-time owner of {check}.
@@ -39,7 +39,7 @@ WantedBy=multi-user.target
 
 def ids(evidence: Evidence, address: str) -> str:
     """The vendor and device of a function: `15b3:1021`. Raises FixError."""
-    if not ADDRESS.fullmatch(address):
+    if not ADDRESS.match(address):
         raise FixError(f"{address[:60]!r} is not the address of a PCI function")
     data = evidence[Pci].data
     function = data.by_address.get(address) if data else None

@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from nodevet.base.bounds import NumberList
 from nodevet.evidence.lists import numbers
-from nodevet.remote.state.interrupts import ADDRESS
+from nodevet.remote.pci_names import ADDRESS
 from nodevet.resource.core import Action, ActionError, Kind, Resource, RestoreError, State
 
 if TYPE_CHECKING:

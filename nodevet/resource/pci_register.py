@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from nodevet.remote.state.pci_register import MASKS, NAME
+from nodevet.remote.pci_names import MASKS, REGISTER
 from nodevet.resource.core import Action, Kind, Resource, RestoreError, RunCommand, State
 
 WORD = re.compile(r"([A-Z_]+\+[0-9]+\.w)=([0-9a-f]{4}):([0-9a-f]{4})")
@@ -17,7 +17,7 @@ class PciRegisterKind(Kind):
     is_setting = True
 
     def name_problem(self, name: str) -> str:
-        return "" if NAME.match(name) else "is not a register that nodevet can set"
+        return "" if REGISTER.match(name) else "is not a register that nodevet can set"
 
     def names(self, resource: Resource) -> tuple[str, ...]:
         return (resource.name.rpartition(":")[0],)

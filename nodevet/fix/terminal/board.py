@@ -20,7 +20,14 @@ from nodevet.sheet.text import count, name
 FEW = 4  # hosts that one line of a log names
 WHY = 60  # columns of a reason in a live line
 BOUNDED = frozenset({Phase.DRAINING, Phase.REBOOTING, Phase.STARTING, Phase.VERIFYING})
-URGENT = (Phase.LOST, Phase.REVERTING, Phase.REBOOTING, Phase.DRAINING, Phase.STARTING)
+URGENT = (
+    Phase.LOST,
+    Phase.REVERTING,
+    Phase.SWITCHING,
+    Phase.REBOOTING,
+    Phase.DRAINING,
+    Phase.STARTING,
+)
 
 
 class HostAt(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,15 +1,13 @@
 """The interrupts of a PCI function, by its address: the CPUs that each may go to."""
 
-import re
-
 from nodevet.remote.look import absent, present
 from nodevet.remote.managers.patterns import Patterns
+from nodevet.remote.pci_names import ADDRESS
 from nodevet.remote.probe.collectors.pci import DEVICES
 from nodevet.remote.probe.collectors.pci_settings import MOST_IRQS, NUMBER
 from nodevet.remote.probe.cpulist import format_cpulist, parse_cpulist
 from nodevet.remote.probe.files import names, parsed
 
-ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]\Z")
 WORDS = r"smp_affinity|set_irq_affinity|mlnx_affinity|mlnx_tune\b|\btuna\b.*(?:--irqs|-q)"
 OPENIB = ("/etc/infiniband/openib.conf", r"(?i)^\s*RUN_AFFINITY_TUNER\s*=\s*[\"']?y")
 TUNED = r"^\s*(?:default_irq_smp_affinity|isolated_cores)\s*=|^\s*\[irq"

@@ -1,9 +1,8 @@
 """A register of a PCI function, <address>:<register as setpci names it>."""
 
-import re
-
 from nodevet.remote.look import absent, present
 from nodevet.remote.managers.patterns import Patterns
+from nodevet.remote.pci_names import MASKS, REGISTER
 from nodevet.remote.probe.collectors.pci import DEVICES
 from nodevet.remote.probe.pci_config import (
     ACS,
@@ -15,17 +14,12 @@ from nodevet.remote.probe.pci_config import (
     extended_capability,
 )
 
-NAME = re.compile(
-    r"([0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]):(CAP_EXP\+8\.w|ECAP_ACS\+6\.w)\Z"
-)
 CONTROL = "CAP_EXP+8.w"
-MASKS = {CONTROL: 0x7010, "ECAP_ACS+6.w": 0x000C}
-"""The bits that fixes set: MaxReadReq and RlxdOrd of DevCtl; ReqRedir and CmpltRedir of ACSCtl."""
 
 
 def look(root: str, name: str) -> "dict[str, object]":
     """The bits of the register that fixes set, as a number; absent if there is no such function."""
-    match = NAME.match(name)
+    match = REGISTER.match(name)
     if match is None:
         raise ValueError("not a valid name of a register")
     address, register = match.groups()

@@ -30,7 +30,7 @@ RANK = {
 }
 OPEN = frozenset({Verdict.FAIL, Verdict.UNKNOWN, Verdict.WAIVED})
 IDENTITY = ("host", "check", "kind", "id", "uuid")
-MOST_FINDINGS = 500
+MOST_FINDINGS = 100
 LONGEST_LABEL = 200
 _RANKS = ", ".join(f"{rank} {verdict.value}" for verdict, rank in RANK.items())
 

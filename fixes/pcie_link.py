@@ -1,0 +1,37 @@
+"""Reboot a node with a PCIe link that trained below what GPU and ports support.
+
+**Now** nothing: a link that trained too narrow or too slow trains again only at a boot. The step
+is a reboot of the node. Only a plan with `--reboot` or `--power-cycle` reboots it; otherwise the
+step is `pending` until someone does.
+
+**At every boot** nothing.
+
+**Risk** reboot.
+
+**Rollback** cannot undo a reboot: nothing is left to restore.
+
+**What it cannot do.** It plans nothing if a part supports no more than it has (the board, or a port
+of the slot), if all GPUs are too slow, or in a virtual machine: the check's advice says where to
+look then. If the link is as slow as before, the step fails, and the report names the next remedy: a
+power cycle, then a person who reseats the GPU, its riser or its cable.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from nodevet.checks.pcie_link import RETRAIN, Params
+from nodevet.evidence.document import Evidence
+from nodevet.fixing import reboot
+from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
+from nodevet.model import Finding
+
+
+def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Iterator[PlannedChange]:
+    """One reboot for all links that may train better. Raises FixError if there is another one."""
+    others = [finding for finding in failed if not finding.advice.startswith(RETRAIN)]
+    if others:
+        label = others[0].subject.label or "the node"
+        raise FixError(f"{label}: no reboot helps: {others[0].advice or others[0].why}")
+    yield reboot.change(evidence, failed)
+
+
+FIX = Fix(plan=plan, risk=Risk.REBOOT, after=("gpu_lost",))
