@@ -202,6 +202,24 @@ def test_a_time_that_the_journal_does_not_say_is_the_whole_time(at: str, rig: An
     assert _seconds_left(session, HostState(asked="reboot", asked_at=at)) == w.terms.reboot_seconds
 
 
+@pytest.mark.parametrize("is_on", [False, True])
+def test_a_rollback_switches_on_what_its_run_left_off(is_on: bool, rig: Any) -> None:
+    """A resume would not visit the node any more."""
+    w, pdu = rig(fails="soft off")
+    plan = w.plan()
+    w.node(plan, w.journal(), reboot=True)
+    assert not pdu.is_on
+    pdu.is_on = is_on  # then the node hangs
+    w.terms = msgspec.structs.replace(w.terms, power_cycle=False)
+    result = w.back(plan)
+    assert pdu.is_on
+    if is_on:
+        assert result.outcome is Outcome.UNKNOWN
+        assert "its time to come back is over; its BMC says that the power is on" in result.why
+    else:
+        assert result.outcome is Outcome.ROLLED_BACK, result
+
+
 @pytest.mark.parametrize("asked", ["off", "reboot"])
 def test_a_killed_run_says_that_the_node_may_be_off(asked: str, rig: Any) -> None:
     w, pdu = rig()

@@ -1,5 +1,5 @@
-"""Brings back a node of a resumed run that does not answer: one that an earlier controller left
-switched off, or that hangs in a reboot."""
+"""Brings back a node of a run that is resumed or rolled back, and that does not answer: one that
+an earlier controller left switched off, or that hangs in a reboot."""
 
 from datetime import datetime, timezone
 
