@@ -10,6 +10,7 @@ from nodevet.fix.journal.records import HostBegin, RunBegin, state
 from nodevet.fix.next_steps import next_steps
 from nodevet.fix.settings import Rollout, rollout_text
 from nodevet.fix.use.power import powers_of, require_bmcs
+from nodevet.fixing.model import Risk
 from nodevet.fixing.result import (
     NOTHING_HELPED,
     POWER_SAID,
@@ -18,9 +19,10 @@ from nodevet.fixing.result import (
     HostResult,
     Outcome,
     Result,
+    StepResult,
 )
 from nodevet.model import Bmc, Host
-from nodevet.resource import gpu_reset
+from nodevet.resource import Resource, State, gpu_reset
 from nodevet.resource.boot import POWER_MAY_HELP, STAYED_UP
 
 RUN = RunBegin(plan="0" * 64, path="plan.json", controller="ops1", pid=1)
@@ -44,6 +46,25 @@ def begin(boot: str, asked: str = "", at: str = "") -> HostBegin:
 def test_what_a_boot_was_asked_for_is_known_until_the_next_boot(records: Any, asked: Any) -> None:
     host = state([RUN, *records]).hosts["gpu1"]
     assert ((host.asked, host.asked_at) if host.asked else "") == asked
+
+
+def ended(outcome: Outcome, why: str, *, done: bool) -> HostResult:
+    """A host that was rebooted, and whose GPU was reset, or neither."""
+    reset = Resource(kind="gpu_reset", name="GPU-1")
+    step = StepResult(
+        id="gpu1/gpu_lost/1", fix="gpu_lost", subjects=("GPU 0",), expected=1, actual=2,
+        risk=Risk.REBOOT, before=(State(resource=reset, exists=True, value=None),) if done else (),
+    )  # fmt: skip
+    return HostResult(host="gpu1", outcome=outcome, why=why, rebooted=done, steps=(step,))
+
+
+@pytest.mark.parametrize("said", [gpu_reset.NEXT, POWER_MAY_HELP, NOTHING_HELPED])
+def test_what_a_command_prints_on_a_node_is_no_advice(said: str) -> None:
+    """It is a part of `why`, and a program may print anything."""
+    facts = {"kind": "apply", "nodevet": "1", "plan": "p", "digest": "d", "author": "ann"}
+    host = ended(Outcome.FAILED, f"tool set: exit code 1: {said}", done=False)
+    (step,) = next_steps(Result(**facts, started="", seconds=1, hosts=(host,)), inventories=())
+    assert step.why == "remove the cause, then plan again"
 
 
 @pytest.mark.parametrize(
@@ -97,7 +118,7 @@ def test_the_next_rung(outcome: Outcome, why: str, commands: list[str]) -> None:
         started="",
         seconds=1,
         options={"drain_hook": "./hook x"},
-        hosts=(HostResult(host="gpu1", outcome=outcome, why=why),),
+        hosts=(ended(outcome, why, done=True),),
     )
     assert [step.command for step in next_steps(result, inventories=())] == commands
 
