@@ -61,7 +61,13 @@ def ended(outcome: Outcome, why: str, *, done: bool) -> HostResult:
 @pytest.mark.parametrize("said", [gpu_reset.NEXT, POWER_MAY_HELP, NOTHING_HELPED])
 def test_what_a_command_prints_on_a_node_is_no_advice(said: str) -> None:
     """It is a part of `why`, and a program may print anything."""
-    facts = {"kind": "apply", "nodevet": "1", "plan": "p", "digest": "d", "author": "ann"}
+    facts: dict[str, Any] = {
+        "kind": "apply",
+        "nodevet": "1",
+        "plan": "p",
+        "digest": "d",
+        "author": "ann",
+    }
     host = ended(Outcome.FAILED, f"tool set: exit code 1: {said}", done=False)
     (step,) = next_steps(Result(**facts, started="", seconds=1, hosts=(host,)), inventories=())
     assert step.why == "remove the cause, then plan again"
@@ -126,7 +132,13 @@ def test_the_next_rung(outcome: Outcome, why: str, commands: list[str]) -> None:
 def test_a_node_that_kept_running_has_the_bmc_of_another_machine() -> None:
     why = f"{SWITCHED}: timed out (rebooting): {STAYED_UP}"
     hosts = (HostResult(host="gpu1", outcome=Outcome.UNKNOWN, why=why),)
-    facts = {"kind": "apply", "nodevet": "1", "plan": "p", "digest": "d", "author": "ann"}
+    facts: dict[str, Any] = {
+        "kind": "apply",
+        "nodevet": "1",
+        "plan": "p",
+        "digest": "d",
+        "author": "ann",
+    }
     result = Result(**facts, started="", seconds=1, hosts=hosts)
     first, *_ = next_steps(result, inventories=())
     assert first.why == "another machine went off, or none: correct `bmc` in the inventory"
