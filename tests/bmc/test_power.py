@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from nodevet.base.errors import NothingDoneError, UserError
 from nodevet.bmc.errors import BmcError
+from nodevet.bmc.ipmi import Ipmi
 from nodevet.bmc.power import PowerTimes, cycle, refusal, switch_of
 from nodevet.bmc.powering import BmcPower, powers
 from nodevet.bmc.secrets import read_secrets
@@ -303,6 +304,24 @@ def test_leak_detectors_that_cannot_be_read_refuse(redfish):
         refusal(switch(redfish.bmc))
 
 
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("Hose Leak,30h,ok,7.1,", ""),
+        ("Hose Leak,30h,ok,7.1,State Deasserted", ""),
+        ("Hose Leak,30h,ns,7.1,Disabled", ""),
+        ("Hose Leak,30h,ok,7.1,State Asserted", "Hose Leak: State Asserted"),
+        ("Hose Leak,30h,ns,7.1,No Reading", "Hose Leak: no reading"),
+        ("LEAK_DETECT,na,,ns", "LEAK_DETECT: no reading"),
+        ("LEAK_DETECT,3,Volts,unr", "LEAK_DETECT: critical"),
+    ],
+)
+def test_never_where_a_sensor_finds_a_leak_or_says_nothing(ipmi, line, why, monkeypatch):
+    monkeypatch.setattr("nodevet.bmc.ipmi._sensors", lambda service: ["FAN1,90,RPM,ok", line])
+    said = refusal(switch(ipmi.bmc))
+    assert said == (f"it does not say that nothing leaks: {why}" if why else "")
+
+
 def test_a_bmc_without_leak_detectors_may_switch(redfish, ipmi):
     redfish.say()
     assert refusal(switch(redfish.bmc)) == "" == refusal(switch(ipmi.bmc))
@@ -372,3 +391,12 @@ def test_tells_the_power(bmc):
 
 def test_this_machine_has_no_switch(redfish):
     assert powers([Host(name="here", local=True, bmc=redfish.bmc)], 4, 1) == {}
+
+
+@pytest.mark.parametrize("info", ["", "Record Count : \n", "SDR Version : 0x51\n"])
+def test_sensors_that_nobody_counted_refuse(ipmi, info, monkeypatch):
+    """ipmitool ended well and said nothing: there may be leak detectors."""
+    run, said = Ipmi.run, {("sdr", "info"): info or "\n"}
+    monkeypatch.setattr(Ipmi, "run", lambda self, *words: said.get(words) or run(self, *words))
+    with pytest.raises(BmcError, match="does not say how many sensors there are"):
+        refusal(switch(ipmi.bmc))
