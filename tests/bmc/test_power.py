@@ -305,6 +305,25 @@ def test_leak_detectors_that_cannot_be_read_refuse(redfish):
 
 
 @pytest.mark.parametrize(
+    "broken",
+    [
+        {CHASSIS: {"Members@odata.count": 0, "Members": None}},
+        {CHASSIS: {"Members@odata.count": 0, "Members": f"{CHASSIS}/1"}},
+        {CHASSIS: {"Members@odata.count": 1, "Members": [link(f"{CHASSIS}/1"), "x"]}},
+        {f"{CHASSIS}/1": {"Id": "1", "ThermalSubsystem": THERMAL}},
+        {THERMAL: {"LeakDetection": [link(LEAKS)]}},
+        {LEAKS: {"LeakDetectors": {"@odata.id": 5}}},
+        {f"{LEAKS}/Detectors": {"Members": {}}},
+    ],
+)
+def test_leak_detectors_that_no_link_leads_to_refuse(redfish, broken):
+    """A BMC that answers nonsense has not said that nothing leaks."""
+    redfish.say(leaking({"Name": "Tray", "DetectorState": "Critical"}, **broken))
+    with pytest.raises(BmcError, match=r"its link \w+ is none|does not list the members"):
+        refusal(switch(redfish.bmc))
+
+
+@pytest.mark.parametrize(
     ("line", "why"),
     [
         ("Hose Leak,30h,ok,7.1,", ""),
