@@ -175,7 +175,7 @@ def leak(switch: Switch) -> str:
     """The leak detectors that do not say that nothing leaks; empty if all do. Raises BmcError if
     one cannot be read."""
     leaks = [f"{part['name']}: {part['health'] or part['state'] or '?'}" for part in switch.leaks()]
-    return f"it does not say that nothing leaks: {', '.join(leaks)}" if leaks else ""
+    return f"a leak detector does not report OK: {', '.join(leaks)}" if leaks else ""
 
 
 def cycle(switch: Switch, asked: Asked, times: PowerTimes) -> None:

@@ -224,7 +224,7 @@ def test_a_user_who_may_only_read_is_refused_once(redfish):
     redfish.breaks("once 403", RESET)
     requests = []
     node = powers([Host(name="gpu1", bmc=redfish.bmc)], 4, 1)["gpu1"]
-    with pytest.raises(NothingDoneError, match=r"BMC .*: its user may not do that \(HTTP 403\)"):
+    with pytest.raises(NothingDoneError, match=r"BMC .*: its user may not do this \(HTTP 403\)"):
         node.cycle(requests.append, runs=True)
     assert requests == ["soft off"]
     assert asked_of(redfish) == []
@@ -282,11 +282,11 @@ def leaking(*detectors, **broken):
                 {"Name": "Tray", "DetectorState": "OK"},
                 {"Name": "Hose", "DetectorState": "Critical"},
             ],
-            "it does not say that nothing leaks: Hose: critical",
+            "a leak detector does not report OK: Hose: critical",
         ),
         (
             [{"Name": "Tray", "DetectorState": None, "Status": {"State": "Enabled"}}],
-            "it does not say that nothing leaks: Tray: Enabled",
+            "a leak detector does not report OK: Tray: Enabled",
         ),
         ([{"Name": "Tray", "Status": {"State": "Absent"}}], ""),
     ],
@@ -338,7 +338,7 @@ def test_leak_detectors_that_no_link_leads_to_refuse(redfish, broken):
 def test_never_where_a_sensor_finds_a_leak_or_says_nothing(ipmi, line, why, monkeypatch):
     monkeypatch.setattr("nodevet.bmc.ipmi._sensors", lambda service: ["FAN1,90,RPM,ok", line])
     said = refusal(switch(ipmi.bmc))
-    assert said == (f"it does not say that nothing leaks: {why}" if why else "")
+    assert said == (f"a leak detector does not report OK: {why}" if why else "")
 
 
 def test_a_bmc_without_leak_detectors_may_switch(redfish, ipmi):
@@ -369,7 +369,7 @@ def test_a_node_that_leaks_stays_off(redfish):
     behave(redfish, power="0")
     redfish.say(leaking({"Name": "Hose", "DetectorState": "Critical"}))
     node, requests = powers([Host(name="gpu1", bmc=redfish.bmc)], 4, 1)["gpu1"], []
-    with pytest.raises(UserError, match="does not say that nothing leaks: Hose: critical"):
+    with pytest.raises(UserError, match="does not report OK: Hose: critical"):
         node.switch_on_if_off(requests.append)
     assert requests == [] == asked_of(redfish)
 
