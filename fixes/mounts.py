@@ -22,8 +22,9 @@ anything and never changes what is mounted: if the type or the source is wrong, 
 drained node. It sets only `ro`, `nosuid`, `nodev`, `noexec`, `nodiratime`, `noatime`, `relatime`
 and their opposites; other options need a new mount. If the whole file system is read-only, the
 kernel probably found errors: check the disk first. nodevet refuses a line with `noauto` or `bg`, a
-path that two files name, and a unit with drop-ins. It does not repair a server: if the server does
-not answer, `timeout` ends the command after 60 s with code 124, and nothing is mounted.
+path that two files name or that has a symbolic link in it, and a unit with drop-ins. It does not
+repair a server: if the server does not answer, `timeout` ends the command after 60 s with code 124,
+and nothing is mounted.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

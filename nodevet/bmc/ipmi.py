@@ -219,7 +219,10 @@ def event_time(day: str, clock_time: str) -> int | None:
 
 def _sensors(service: Ipmi) -> list[str]:
     """The lines of `sdr elist`. Of an empty repository ipmitool says that it was erased."""
-    if facts(service.run("sdr", "info")).get("Record Count", "0") == "0":
+    count = facts(service.run("sdr", "info")).get("Record Count", "")
+    if not count.isdigit():
+        raise BmcError("ipmitool sdr info does not say how many sensors there are")
+    if int(count) == 0:
         return []
     return service.run("sdr", "elist").splitlines()
 
@@ -256,7 +259,22 @@ def parts(lines: Sequence[str]) -> Iterator[RecordFields]:
 
 def leak_detectors(service: Ipmi) -> list[RecordFields]:
     """The sensors whose name says that they find leaks. Raises BmcError."""
-    return [part for part in parts(_sensors(service)) if "leak" in part["name"].lower()]
+    return [*leaks(_sensors(service))]
+
+
+def leaks(lines: Sequence[str]) -> Iterator[RecordFields]:
+    """The sensors of leaks, also those without a reading, unless they are disabled.
+
+    >>> lines = ["Leak1,30h,ok,7.1,", "Leak2,31h,ns,7.1,No Reading", "Leak3,32h,ns,7.1,Disabled"]
+    >>> [(part["name"], part["state"]) for part in leaks(lines)]
+    [('Leak1', ''), ('Leak2', 'no reading')]
+    """
+    for line in lines:
+        name = line.partition(",")[0]
+        if "leak" not in name.lower() or line.endswith(",Disabled"):
+            continue
+        unread = RecordFields(name=text(name) or "?", health=None, state="no reading")
+        yield next(parts([line]), unread)
 
 
 def _reading(reading: str) -> float | None:

@@ -152,8 +152,10 @@ def _allowed(service: Redfish, reset: Document) -> frozenset[str]:
         values = [
             value
             for one in (parameters if isinstance(parameters, list) else ())
-            if isinstance(one, dict) and one.get("Name") == "ResetType"
-            for value in one.get("AllowableValues") or ()
+            if isinstance(one, dict)
+            and one.get("Name") == "ResetType"
+            and isinstance(found := one.get("AllowableValues"), list)
+            for value in found
         ]
     if not isinstance(values, list) or not values:
         raise BmcError("it does not say which resets it allows")
@@ -166,6 +168,12 @@ def refusal(switch: Switch) -> str:
     allowed = switch.allows()
     if missing := [what for what in (HARD, ON) if what not in allowed]:
         return f"it does not allow {' and '.join(' or '.join(RESETS[what]) for what in missing)}"
+    return leak(switch)
+
+
+def leak(switch: Switch) -> str:
+    """The leak detectors that do not say that nothing leaks; empty if all do. Raises BmcError if
+    one cannot be read."""
     leaks = [f"{part['name']}: {part['health'] or part['state'] or '?'}" for part in switch.leaks()]
     return f"a leak detector does not report OK: {', '.join(leaks)}" if leaks else ""
 

@@ -59,21 +59,27 @@ class BmcPower:
         except BmcError as error:
             return brief(f"its power is not known: BMC {self.bmc.address}: {error}", 300)
 
-    def cycle(self, asked: Callable[[str], None]) -> None:
+    def cycle(self, asked: Callable[[str], None], *, runs: bool) -> None:
         """Switch the node off and on, when it is its turn. `asked` is called before each request;
-        an error before the first call means that nothing was done."""
+        an error before the first call means that nothing was done. `runs`: the node answers, so
+        the BMC of another machine is told by its power."""
         with self.turns.turn(self.bmc.power_group), self._named():
+            if runs and self._switch.power() == power.OFF:
+                raise BmcError("it says that the power is off, but the node runs: whose BMC is it?")
             if why := power.refusal(self._switch):
                 raise BmcError(why)
             power.cycle(self._switch, asked, self.times)
 
     def switch_on_if_off(self, asked: Callable[[str], None]) -> bool:
-        """Whether the BMC said Off in two looks, and the node was switched on."""
+        """Whether the BMC said Off in two looks, and the node was switched on. Raises UserError if
+        something may leak."""
         with self.turns.turn(self.bmc.power_group), self._named():
             for _ in range(2):
                 if self._switch.power() != power.OFF:
                     return False
                 time.sleep(self.times.look)
+            if why := power.leak(self._switch):
+                raise BmcError(why)
             power.switch_on(self._switch, asked, self.times)
             return True
 

@@ -243,14 +243,25 @@ def _thermal_parts(service: Redfish, chassis: Document) -> Iterator[tuple[str, D
 
 def leak_detectors(service: Redfish) -> list[RecordFields]:
     """The leak detectors of all chassis; none if it links to none. Raises BmcError if one cannot
-    be read, also if a link leads nowhere."""
+    be read, also if a link is none or leads nowhere."""
     detectors = []
-    for one in _members(service, CHASSIS):
+    for one in map(service.get, _every_link(service.get(CHASSIS))):
         here: Document = one
         for name in ("ThermalSubsystem", "LeakDetection", "LeakDetectors"):
+            if here.get(name) is not None and not _link(here[name]):
+                raise BmcError(f"its link {name} is none")
             here = service.get(link) if (link := _link(here.get(name))) else {}
-        detectors += [_part("leak", service.get(link)) for link in _links(here)]
+        links = _every_link(here) if here else ()
+        detectors += [_part("leak", service.get(link)) for link in links]
     return [detector for detector in detectors if detector["state"] != "Absent"]
+
+
+def _every_link(collection: Document) -> list[str]:
+    """As `_links`. Raises BmcError also if a member is no link, or if it has no list of them."""
+    links, members = _links(collection), collection.get("Members")
+    if not isinstance(members, list) or len(members) != len(links):
+        raise BmcError("it does not list the members of a collection")
+    return links
 
 
 FINDERS: tuple[Finder, ...] = (_power_parts, _thermal_parts)

@@ -20,10 +20,11 @@ from nodevet.fixing.result import (
     Outcome,
     Refusal,
     Result,
+    StepResult,
     baselines_given,
 )
-from nodevet.resource import ONE_WAY, gpu_reset
-from nodevet.resource.boot import POWER_MAY_HELP
+from nodevet.resource import ONE_WAY, gpu_reset, kind_of
+from nodevet.resource.boot import POWER_MAY_HELP, STAYED_UP
 from nodevet.sheet.text import nodeset
 
 RESUMABLE = ("interrupted", "the run ended before its turn", "the controller ended")
@@ -107,7 +108,9 @@ def _after_apply(host: HostResult) -> Iterator[tuple[str, str]]:
     elif outcome is Outcome.UNKNOWN:
         if REQUESTED in host.why and POWER_SAID in host.why:
             yield "if it hangs in the reboot, switch it off and on by its BMC", CYCLE
-        if SWITCHED in host.why:
+        if SWITCHED in host.why and STAYED_UP in host.why:
+            yield "another machine went off, or none: correct `bmc` in the inventory", BMC
+        elif SWITCHED in host.why:
             yield "a power cycle did not bring it back: look at its console and its BMC", BMC
         yield "once reachable, read it again", RESUME
     elif outcome is Outcome.FAILED:
@@ -131,13 +134,18 @@ def _for_local_fix(host: HostResult, why: str, command: str) -> tuple[str, str]:
     return f"{why}, with the same options", plan_command
 
 
+def _has_reset(step: StepResult) -> bool:
+    return any(kind_of(state.resource) is gpu_reset.KIND for state in step.before)
+
+
 def _failed(host: HostResult) -> tuple[str, str]:
-    if NOTHING_HELPED in host.why:
+    """`why` may hold what a command printed on the node: it says no more than what was done."""
+    if host.rebooted and NOTHING_HELPED in host.why:
         return "a power cycle did not help: look at the part, or replace it (RMA)", BMC
-    if POWER_MAY_HELP in host.why:
+    if host.rebooted and POWER_MAY_HELP in host.why:
         why = "a reboot did not help: if the inventory names the BMC, switch it off and on"
         return why, PLAN_CYCLE
-    if gpu_reset.NEXT in host.why:
+    if gpu_reset.NEXT in host.why and any(map(_has_reset, host.steps)):
         return "a reset did not help: reboot the node", PLAN_REBOOT
     return "remove the cause, then plan again", PLAN_FAILED
 

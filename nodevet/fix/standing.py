@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from nodevet.base.printable import brief
 from nodevet.fix.journal.journal import JournalRecord
 from nodevet.fix.journal.owner import Controller
 from nodevet.fix.journal.records import (
@@ -164,7 +165,10 @@ def in_hand(plan: Plan, records: Sequence[JournalRecord]) -> Iterator[InHand]:
     for record in records:
         if isinstance(record, HostBegin):
             hosts[record.host] = InHand(
-                host=record.host, steps=len(plan.of(record.host)), doing="begun", at=record.at
+                host=record.host,
+                steps=len(plan.of(record.host)),
+                doing=_asked(record),
+                at=record.at,
             )
         elif isinstance(record, HostEnd):
             hosts.pop(record.host, None)
@@ -179,6 +183,10 @@ def in_hand(plan: Plan, records: Sequence[JournalRecord]) -> Iterator[InHand]:
                 at=record.at,
             )
     yield from hosts.values()
+
+
+def _asked(record: HostBegin) -> str:
+    return f"asked for {brief(record.asked, 40)}" if record.asked else "begun"
 
 
 def _activity(record: JournalRecord) -> str:

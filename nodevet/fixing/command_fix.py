@@ -10,9 +10,11 @@ from msgspec import Meta
 from nodevet.evidence.document import Evidence
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk, with_refusals
 from nodevet.model import NODE, Finding, Subject
-from nodevet.resource.output import RunUndoable, Words
+from nodevet.resource.output import BEFORE, RunUndoable, Words
 
 OF_NODE, ANY, SUBJECT = "node", "*", "{subject}"
+PROGRAM = re.compile(r"[A-Za-z0-9_./{]")
+"""How the first word of a command begins: not as an option."""
 PLAIN_ID = re.compile(r"[A-Za-z0-9_.:/@+][A-Za-z0-9_.:/@+-]{0,200}")
 """An id that may be a word of a command: no command takes it for an option."""
 
@@ -27,6 +29,15 @@ class SiteCommands(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """`{before}` in a word stands for what `read` printed before."""
     seconds: Annotated[int, Meta(ge=1, le=7200)] | None = None
     """The longest time that `run` and `undo` may take, if that is more than `--deadline`."""
+
+    def __post_init__(self) -> None:
+        for name, words in (("read", self.read), ("run", self.run), ("undo", self.undo)):
+            if not PROGRAM.match(words[0]):
+                raise ValueError(f"`{name}` does not begin with a program")
+            if name != "undo" and any(BEFORE in word for word in words):
+                raise ValueError(f"`{name}` has {BEFORE}, which only `undo` may have")
+            if any("\0" in word for word in words):
+                raise ValueError(f"`{name}` has a zero byte")
 
 
 class CommandFixFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from pyinfra.api.command import StringCommand
 
 NODE = "node"  # the only name
+STAYED_UP = "it did not go down"
 POWER_MAY_HELP = "switch the node off and on by its BMC"
 UUID = r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z"
 BOOT_ID = "/proc/sys/kernel/random/boot_id"

@@ -2,7 +2,9 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from msgspec import Meta
 
 from nodevet.base.bounds import Text
 from nodevet.base.printable import plain
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
     from pyinfra.api.command import StringCommand
 
 UUID = re.compile(r"GPU-[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+GpuUuid = Annotated[str, Meta(pattern=rf"^{UUID.pattern}\Z")]
 NEXT = "reboot the node; if that does not help, power it off and on"
 SECONDS = 300  # a reset takes seconds for each GPU, and scrubs its memory
 RESET = f"""\
@@ -47,10 +50,10 @@ echo "not registered with the fabric: $state" >&2; exit 1
 class ResetGpu(Action, frozen=True, kw_only=True, omit_defaults=True, tag="reset_gpu"):
     """Reset one GPU, or all GPUs of the node together."""
 
-    uuid: Text
-    others: tuple[Text, ...] = ()
+    uuid: GpuUuid
+    others: tuple[GpuUuid, ...] = ()
     """All other GPUs of the node, which the same command resets; none: only this GPU."""
-    persistent: tuple[Text, ...] = ()
+    persistent: tuple[GpuUuid, ...] = ()
     """GPUs whose persistence mode is on afterwards; nvidia-smi turns it off for the reset."""
 
     @property
@@ -83,7 +86,7 @@ class ResetGpu(Action, frozen=True, kw_only=True, omit_defaults=True, tag="reset
 class AwaitFabric(Action, frozen=True, kw_only=True, tag="await_fabric"):
     """Wait until a GPU is registered with its fabric again after its reset."""
 
-    uuid: Text
+    uuid: GpuUuid
 
     @property
     def resource(self) -> Resource:

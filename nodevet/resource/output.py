@@ -88,8 +88,10 @@ class OutputKind(Kind):
     def diff(self, actions: Sequence[Action], before: Mapping[Resource, State]) -> Iterator[str]:
         for action in actions:
             if isinstance(action, RunUndoable):
+                yield f"$ {marked(shlex.join(action.reads))}  # reads it, before and after"
                 yield f"$ {marked(shlex.join(action.words))}"
-                printed = str(before[action.resource].mapping.get("printed", ""))
+                earlier = before.get(action.resource)
+                printed = str(earlier.mapping.get("printed", "")) if earlier else BEFORE
                 undo = tuple(word.replace(BEFORE, printed) for word in action.undo)
                 yield f"# undone by: {marked(shlex.join(undo))}"
 

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from nodevet.base.errors import NothingDoneError, UserError
 from nodevet.bmc.errors import BmcError
+from nodevet.bmc.ipmi import Ipmi
 from nodevet.bmc.power import PowerTimes, cycle, refusal, switch_of
 from nodevet.bmc.powering import BmcPower, powers
 from nodevet.bmc.secrets import read_secrets
@@ -126,6 +127,11 @@ def test_reads_what_is_allowed_from_action_info(redfish):
     actions = {"Actions": {"#ComputerSystem.Reset": resets}}
     redfish.say({SYSTEM: actions, info: {"Parameters": parameters}})
     assert switch(redfish.bmc).allows() == {"off", "on"}
+    for values in (5, "On", {"On": 1}, None):
+        odd = [{"Name": "ResetType", "AllowableValues": values}]
+        redfish.say({SYSTEM: actions, info: {"Parameters": odd}})
+        with pytest.raises(BmcError, match="does not say which resets it allows"):
+            switch(redfish.bmc).allows()
     redfish.say({SYSTEM: actions, info: {"Parameters": []}})
     with pytest.raises(BmcError, match="does not say which resets it allows"):
         switch(redfish.bmc).allows()
@@ -219,7 +225,7 @@ def test_a_user_who_may_only_read_is_refused_once(redfish):
     requests = []
     node = powers([Host(name="gpu1", bmc=redfish.bmc)], 4, 1)["gpu1"]
     with pytest.raises(NothingDoneError, match=r"BMC .*: its user may not do this \(HTTP 403\)"):
-        node.cycle(requests.append)
+        node.cycle(requests.append, runs=True)
     assert requests == ["soft off"]
     assert asked_of(redfish) == []
 
@@ -298,6 +304,43 @@ def test_leak_detectors_that_cannot_be_read_refuse(redfish):
         refusal(switch(redfish.bmc))
 
 
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {CHASSIS: {"Members@odata.count": 0, "Members": None}},
+        {CHASSIS: {"Members@odata.count": 0, "Members": f"{CHASSIS}/1"}},
+        {CHASSIS: {"Members@odata.count": 1, "Members": [link(f"{CHASSIS}/1"), "x"]}},
+        {f"{CHASSIS}/1": {"Id": "1", "ThermalSubsystem": THERMAL}},
+        {THERMAL: {"LeakDetection": [link(LEAKS)]}},
+        {LEAKS: {"LeakDetectors": {"@odata.id": 5}}},
+        {f"{LEAKS}/Detectors": {"Members": {}}},
+    ],
+)
+def test_leak_detectors_that_no_link_leads_to_refuse(redfish, broken):
+    """A BMC that answers nonsense has not said that nothing leaks."""
+    redfish.say(leaking({"Name": "Tray", "DetectorState": "Critical"}, **broken))
+    with pytest.raises(BmcError, match=r"its link \w+ is none|does not list the members"):
+        refusal(switch(redfish.bmc))
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("Hose Leak,30h,ok,7.1,", ""),
+        ("Hose Leak,30h,ok,7.1,State Deasserted", ""),
+        ("Hose Leak,30h,ns,7.1,Disabled", ""),
+        ("Hose Leak,30h,ok,7.1,State Asserted", "Hose Leak: State Asserted"),
+        ("Hose Leak,30h,ns,7.1,No Reading", "Hose Leak: no reading"),
+        ("LEAK_DETECT,na,,ns", "LEAK_DETECT: no reading"),
+        ("LEAK_DETECT,3,Volts,unr", "LEAK_DETECT: critical"),
+    ],
+)
+def test_never_where_a_sensor_finds_a_leak_or_says_nothing(ipmi, line, why, monkeypatch):
+    monkeypatch.setattr("nodevet.bmc.ipmi._sensors", lambda service: ["FAN1,90,RPM,ok", line])
+    said = refusal(switch(ipmi.bmc))
+    assert said == (f"a leak detector does not report OK: {why}" if why else "")
+
+
 def test_a_bmc_without_leak_detectors_may_switch(redfish, ipmi):
     redfish.say()
     assert refusal(switch(redfish.bmc)) == "" == refusal(switch(ipmi.bmc))
@@ -309,7 +352,25 @@ def test_nothing_is_asked_where_it_leaks(redfish):
     node = powers([Host(name="gpu1", bmc=redfish.bmc)], 4, 1)["gpu1"]
     requests = []
     with pytest.raises(UserError, match=r"BMC 127.0.0.1: .* Hose: warning"):
-        node.cycle(requests.append)
+        node.cycle(requests.append, runs=True)
+    assert requests == [] == asked_of(redfish)
+
+
+def test_the_bmc_of_another_machine_is_told_by_its_power(bmc):
+    """A wrong address in the inventory: that machine may be off for a reason."""
+    behave(bmc, power="0")
+    node, requests = powers([Host(name="gpu1", bmc=bmc.bmc)], 4, 1)["gpu1"], []
+    with pytest.raises(UserError, match="the power is off, but the node runs: whose BMC is it"):
+        node.cycle(requests.append, runs=True)
+    assert requests == [] == asked_of(bmc)
+
+
+def test_a_node_that_leaks_stays_off(redfish):
+    behave(redfish, power="0")
+    redfish.say(leaking({"Name": "Hose", "DetectorState": "Critical"}))
+    node, requests = powers([Host(name="gpu1", bmc=redfish.bmc)], 4, 1)["gpu1"], []
+    with pytest.raises(UserError, match="does not report OK: Hose: critical"):
+        node.switch_on_if_off(requests.append)
     assert requests == [] == asked_of(redfish)
 
 
@@ -337,7 +398,7 @@ def test_one_node_of_a_power_group_at_a_time(redfish, ipmi, groups, most):
 
 def slowly(node: BmcPower, name, story):
     with_times_of = BmcPower(node.bmc, node.secrets, node.turns, TIMES)
-    with_times_of.cycle(lambda what: story.append((name, what)))
+    with_times_of.cycle(lambda what: story.append((name, what)), runs=True)
 
 
 def test_tells_the_power(bmc):
@@ -349,3 +410,12 @@ def test_tells_the_power(bmc):
 
 def test_this_machine_has_no_switch(redfish):
     assert powers([Host(name="here", local=True, bmc=redfish.bmc)], 4, 1) == {}
+
+
+@pytest.mark.parametrize("info", ["", "Record Count : \n", "SDR Version : 0x51\n"])
+def test_sensors_that_nobody_counted_refuse(ipmi, info, monkeypatch):
+    """ipmitool ended well and said nothing: there may be leak detectors."""
+    run, said = Ipmi.run, {("sdr", "info"): info or "\n"}
+    monkeypatch.setattr(Ipmi, "run", lambda self, *words: said.get(words) or run(self, *words))
+    with pytest.raises(BmcError, match="does not say how many sensors there are"):
+        refusal(switch(ipmi.bmc))

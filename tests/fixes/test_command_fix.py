@@ -133,6 +133,24 @@ def test_a_file_is_read_with_its_problems(tmp_path: Path) -> None:
     assert "commands.widget: undo is missing" in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("set, mode, fast", 'set, mode, "{before}"', "`run` has {before}, which only `undo` may"),
+        ("get, mode", 'get, "{before}"', "`read` has {before}, which only `undo` may have"),
+        ("run: [widgetctl", "run: [-c", "`run` does not begin with a program"),
+        ("undo: [widgetctl", 'undo: [""', "`undo` does not begin with a program"),
+        ("mode, fast", 'mode, "a\\0b"', "`run` has a zero byte"),
+    ],
+)
+def test_commands_that_cannot_run_are_refused(old: str, new: str, why: str, tmp_path: Path) -> None:
+    path = tmp_path / "command.yaml"
+    path.write_text(TEXT.replace(old, new))
+    with pytest.raises(CatalogError) as refused:
+        read_fix(path)
+    assert f"commands.widget: {why}" in str(refused.value)
+
+
 def test_a_file_of_another_user_is_not_run(tmp_path: Path) -> None:
     (tmp_path / "fixes").mkdir()
     path = tmp_path / "fixes" / "command.yaml"
@@ -155,3 +173,22 @@ def test_the_action_survives_a_plan() -> None:
     (change,) = planned({"a": WIDGET}, command("a"))
     again = msgspec.json.decode(msgspec.json.encode(change), type=type(change))
     assert again == change
+
+
+def test_who_approves_sees_the_command_that_reads() -> None:
+    """It runs on the node, too, and a forged plan may name any."""
+    (change,) = planned(
+        {"a": msgspec.structs.replace(WIDGET, read=("rm", "-r", "/x y"))}, command("a")
+    )
+    shown = list(KINDS["output"].diff(change.actions, {}))
+    assert shown[0] == "$ rm -r '/x y'  # reads it, before and after"
+
+
+def test_a_plan_without_the_earlier_state_is_shown() -> None:
+    """A forged plan need not have it."""
+    (change,) = planned({"a": WIDGET}, command("a"))
+    assert list(KINDS["output"].diff(change.actions, {})) == [
+        "$ widgetctl get mode  # reads it, before and after",
+        "$ widgetctl set mode fast",
+        "# undone by: widgetctl set mode '{before}'",
+    ]

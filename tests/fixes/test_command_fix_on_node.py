@@ -83,7 +83,8 @@ def test_it_is_set_and_put_back(fleet: SimulatedFleet) -> None:
     done = plan(fleet)
     assert done.returncode == 1 and "n1 command widget" in done.stdout, done
     full = fleet.at("plan", *fleet.reach, "--format", "diff").stdout
-    assert "$ widgetctl set fast\n# undone by: widgetctl set medium\n" in full, full
+    shown = ("get  # reads it, before and after\n", "set fast\n# undone by: widgetctl set medium\n")
+    assert "".join(f"$ widgetctl {line}" for line in shown) in full, full
     done, step = apply(fleet, "good")
     assert (done.returncode, step["outcome"], widget(fleet)) == (0, "changed", "fast"), done
     again = fleet.at("plan", *fleet.reach)

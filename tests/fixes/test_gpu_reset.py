@@ -2,6 +2,7 @@
 
 import subprocess
 
+import msgspec
 import pytest
 
 from nodevet.fixing.model import FixError, Risk
@@ -376,3 +377,14 @@ def test_only_a_uuid_goes_into_a_command(name):
     for action in (ResetGpu(uuid=name), AwaitFabric(uuid=name)):
         with pytest.raises(ActionError, match="is not the UUID of a GPU"):
             action.command(seconds=9)
+
+
+@pytest.mark.parametrize("field", ["uuid", "others", "persistent"])
+def test_a_plan_with_another_word_for_a_gpu_is_refused(field, uuid):
+    """Such a plan must not even be shown: the words are those of a command."""
+    words = {"uuid": uuid(0), "others": [uuid(1)], "persistent": [uuid(0)]}
+    words |= {field: "--help" if field == "uuid" else ["GPU-1;reboot"]}
+    with pytest.raises(msgspec.ValidationError, match=field):
+        msgspec.convert({"do": "reset_gpu", **words}, ResetGpu)
+    with pytest.raises(msgspec.ValidationError, match="uuid"):
+        msgspec.convert({"do": "await_fabric", "uuid": f"{uuid(0)}\n"}, AwaitFabric)

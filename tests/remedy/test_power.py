@@ -10,6 +10,7 @@ from nodevet.fix.journal.records import HostBegin, RunBegin, state
 from nodevet.fix.next_steps import next_steps
 from nodevet.fix.settings import Rollout, rollout_text
 from nodevet.fix.use.power import powers_of, require_bmcs
+from nodevet.fixing.model import Risk
 from nodevet.fixing.result import (
     NOTHING_HELPED,
     POWER_SAID,
@@ -18,10 +19,11 @@ from nodevet.fixing.result import (
     HostResult,
     Outcome,
     Result,
+    StepResult,
 )
 from nodevet.model import Bmc, Host
-from nodevet.resource import gpu_reset
-from nodevet.resource.boot import POWER_MAY_HELP
+from nodevet.resource import Resource, State, gpu_reset
+from nodevet.resource.boot import POWER_MAY_HELP, STAYED_UP
 
 RUN = RunBegin(plan="0" * 64, path="plan.json", controller="ops1", pid=1)
 BMC = Bmc(kind="ipmi", address="bmc", user="ADMIN", password=("env", "NODEVET_TEST_BMC"))
@@ -46,6 +48,31 @@ def test_what_a_boot_was_asked_for_is_known_until_the_next_boot(records: Any, as
     assert ((host.asked, host.asked_at) if host.asked else "") == asked
 
 
+def ended(outcome: Outcome, why: str, *, done: bool) -> HostResult:
+    """A host that was rebooted, and whose GPU was reset, or neither."""
+    reset = Resource(kind="gpu_reset", name="GPU-1")
+    step = StepResult(
+        id="gpu1/gpu_lost/1", fix="gpu_lost", subjects=("GPU 0",), expected=1, actual=2,
+        risk=Risk.REBOOT, before=(State(resource=reset, exists=True, value=None),) if done else (),
+    )  # fmt: skip
+    return HostResult(host="gpu1", outcome=outcome, why=why, rebooted=done, steps=(step,))
+
+
+@pytest.mark.parametrize("said", [gpu_reset.NEXT, POWER_MAY_HELP, NOTHING_HELPED])
+def test_what_a_command_prints_on_a_node_is_no_advice(said: str) -> None:
+    """It is a part of `why`, and a program may print anything."""
+    facts: dict[str, Any] = {
+        "kind": "apply",
+        "nodevet": "1",
+        "plan": "p",
+        "digest": "d",
+        "author": "ann",
+    }
+    host = ended(Outcome.FAILED, f"tool set: exit code 1: {said}", done=False)
+    (step,) = next_steps(Result(**facts, started="", seconds=1, hosts=(host,)), inventories=())
+    assert step.why == "remove the cause, then plan again"
+
+
 @pytest.mark.parametrize(
     ("outcome", "why", "commands"),
     [
@@ -62,6 +89,11 @@ def test_what_a_boot_was_asked_for_is_known_until_the_next_boot(records: Any, as
         (
             Outcome.UNKNOWN,
             f"{SWITCHED}: timed out; {POWER_SAID} on",
+            ["nodevet bmc show gpu1", "nodevet apply --resume RUN"],
+        ),
+        (
+            Outcome.UNKNOWN,
+            f"{SWITCHED}: timed out (rebooting): {STAYED_UP}; {POWER_SAID} on",
             ["nodevet bmc show gpu1", "nodevet apply --resume RUN"],
         ),
         (
@@ -92,18 +124,43 @@ def test_the_next_rung(outcome: Outcome, why: str, commands: list[str]) -> None:
         started="",
         seconds=1,
         options={"drain_hook": "./hook x"},
-        hosts=(HostResult(host="gpu1", outcome=outcome, why=why),),
+        hosts=(ended(outcome, why, done=True),),
     )
     assert [step.command for step in next_steps(result, inventories=())] == commands
 
 
+def test_a_node_that_kept_running_has_the_bmc_of_another_machine() -> None:
+    why = f"{SWITCHED}: timed out (rebooting): {STAYED_UP}"
+    hosts = (HostResult(host="gpu1", outcome=Outcome.UNKNOWN, why=why),)
+    facts: dict[str, Any] = {
+        "kind": "apply",
+        "nodevet": "1",
+        "plan": "p",
+        "digest": "d",
+        "author": "ann",
+    }
+    result = Result(**facts, started="", seconds=1, hosts=hosts)
+    first, *_ = next_steps(result, inventories=())
+    assert first.why == "another machine went off, or none: correct `bmc` in the inventory"
+
+
 def test_a_host_without_a_bmc_or_this_machine_is_refused() -> None:
-    hosts = [Host(name="gpu1", bmc=BMC), Host(name="gpu2"), Host(name="here", bmc=BMC, local=True)]
+    own = replace(BMC, address="own")
+    hosts = [Host(name="gpu1", bmc=BMC), Host(name="gpu2"), Host(name="here", bmc=own, local=True)]
     require_bmcs(hosts, ["gpu1"])
     with pytest.raises(UserError, match=r"^gpu\[2-3\]: --power-cycle needs the BMC"):
         require_bmcs(hosts, ["gpu1", "gpu2", "gpu3"])
     with pytest.raises(UserError, match=r"^here: --power-cycle cannot switch off this machine"):
         require_bmcs(hosts, ["here"])
+
+
+def test_two_hosts_with_one_bmc_are_refused() -> None:
+    """One of the addresses is wrong, and another machine would be switched off."""
+    hosts = [Host(name="gpu1", bmc=BMC), Host(name="gpu2", bmc=BMC)]
+    with pytest.raises(UserError, match=r"^gpu\[1-2\]: --power-cycle needs a BMC of its own"):
+        require_bmcs(hosts, ["gpu1"])
+    other_port = replace(BMC, port=1623)
+    require_bmcs([hosts[0], Host(name="gpu2", bmc=other_port)], ["gpu1"])
 
 
 def test_a_password_is_read_before_anything_is_done(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,11 @@ import msgspec
 import pytest
 
 from nodevet.base.errors import UserError
+from nodevet.fix.journal.account import account
+from nodevet.fix.journal.records import HostState
 from nodevet.fix.rollout.session import NodeSession
+from nodevet.fix.rollout.wake import _seconds_left
+from nodevet.fix.standing import in_hand
 from nodevet.fixing.result import Outcome, Refusal
 from nodevet.fleet.executor import WorkError
 
@@ -29,7 +33,8 @@ class Pdu:
     def text(self) -> str:
         return f"its BMC says that the power is {'on' if self.is_on else 'off'}"
 
-    def cycle(self, asked: Callable[[str], None]) -> None:
+    def cycle(self, asked: Callable[[str], None], *, runs: bool) -> None:
+        assert runs is self.box.session
         if self.leaks:
             raise UserError("BMC b: a leak detector does not report OK: Hose: critical")
         for what in ("soft off", "on"):
@@ -188,3 +193,48 @@ def test_a_node_that_was_begun_and_not_rebooted_is_never_switched(rig: Any) -> N
     result = w.node(plan, w.journal(), resume=True, reboot=True)
     assert result.outcome is Outcome.UNKNOWN, result
     assert w.boxes["n1"].boots == 1
+
+
+@pytest.mark.parametrize("at", ["2026-01-01T00:00:00", "soon", ""])
+def test_a_time_that_the_journal_does_not_say_is_the_whole_time(at: str, rig: Any) -> None:
+    w, _ = rig()
+    session = w.session(w.plan(), "n1", w.journal())
+    assert _seconds_left(session, HostState(asked="reboot", asked_at=at)) == w.terms.reboot_seconds
+
+
+@pytest.mark.parametrize("is_on", [False, True])
+def test_a_rollback_switches_on_what_its_run_left_off(is_on: bool, rig: Any) -> None:
+    """A resume would not visit the node any more."""
+    w, pdu = rig(fails="soft off")
+    plan = w.plan()
+    w.node(plan, w.journal(), reboot=True)
+    assert not pdu.is_on
+    pdu.is_on = is_on  # then the node hangs
+    w.terms = msgspec.structs.replace(w.terms, power_cycle=False)
+    result = w.back(plan)
+    assert pdu.is_on
+    if is_on:
+        assert result.outcome is Outcome.UNKNOWN
+        assert "its time to come back is over; its BMC says that the power is on" in result.why
+    else:
+        assert result.outcome is Outcome.ROLLED_BACK, result
+
+
+@pytest.mark.parametrize("asked", ["off", "reboot"])
+def test_a_killed_run_says_that_the_node_may_be_off(asked: str, rig: Any) -> None:
+    w, pdu = rig()
+
+    def killed(ask: Callable[[str], None], *, runs: bool) -> None:
+        ask(asked)
+        raise KeyboardInterrupt
+
+    pdu.cycle = killed
+    plan, journal = w.plan(), w.journal()
+    with pytest.raises(KeyboardInterrupt):
+        w.node(plan, journal, reboot=True)
+    (host,) = (host for host in account(plan, journal.records).hosts if host.host == "n1")
+    assert host.outcome is Outcome.UNKNOWN
+    said = "; its BMC was asked for `off`: if its power is off, a resume switches it on"
+    assert host.why.endswith(said) is (asked == "off"), host
+    (now,) = in_hand(plan, journal.records)
+    assert now.doing == f"asked for {asked}"

@@ -22,6 +22,7 @@ from nodevet.fix.journal.records import (
 )
 from nodevet.fix.model import Plan, Step
 from nodevet.fix.rollout.ledger import new_result
+from nodevet.fix.rollout.power import REBOOT
 from nodevet.fixing.result import (
     BY_HAND,
     LEFT_OUT,
@@ -44,6 +45,7 @@ PASSING = frozenset({Refusal.LOCKED, Refusal.UNREACHABLE})
 
 UNKNOWN = frozenset({Outcome.ROLLBACK_FAILED, Outcome.UNKNOWN})
 KILLED = "the controller ended while it worked on the node: how far it got is not known"
+SWITCHING = "its BMC was asked for `{}`: if its power is off, a resume switches it on"
 BEFORE_WRITING = "the controller ended before anything was written there"
 STRANGE = f"the journal says so, and the plan does not: {BY_HAND}"
 NOT_ATTEMPTED = "not attempted: the run changed nothing there, so there is nothing to roll back"
@@ -270,7 +272,7 @@ class _Story:
         )
         if outcome is not Outcome.UNCHANGED:
             is_reverted = outcome in (Outcome.FAILED, Outcome.ROLLED_BACK)  # all of it was reverted
-            why = KILLED
+            why = KILLED + self._power_text(host)
             outcome = outcome if is_reverted else worst_of(outcome, Outcome.UNKNOWN)
         elif kind == "rollback":
             why = NOT_ATTEMPTED
@@ -280,6 +282,12 @@ class _Story:
             outcome = Outcome.NOT_ATTEMPTED
             why = BEFORE_WRITING if host in self._open else self._stopped(host)
         return HostResult(host=host, outcome=outcome, why=why, steps=steps)
+
+    def _power_text(self, host: str) -> str:
+        """What the BMC of a node was asked for last, in this boot; empty if nothing."""
+        asked = state.asked if (state := self.state.host(host)) else ""
+        is_of_bmc = asked not in ("", REBOOT)
+        return f"; {SWITCHING.format(asked)}" if is_of_bmc else ""
 
     def _stopped(self, host: str) -> str:
         if host in self.named:

@@ -16,9 +16,9 @@ class NodePower(Protocol):
     def text(self) -> str:
         """`its BMC says that the power is on`, or why nobody knows."""
 
-    def cycle(self, asked: Callable[[str], None]) -> None:
+    def cycle(self, asked: Callable[[str], None], *, runs: bool) -> None:
         """Switch the node off and on. `asked` is called before each request, with what the BMC is
-        asked for."""
+        asked for. `runs`: the node answers, so its power is on."""
 
     def switch_on_if_off(self, asked: Callable[[str], None]) -> bool:
         """Whether the node was off, and was switched on."""

@@ -29,11 +29,12 @@ from nodevet.fix.journal.journal import (
 )
 from nodevet.fix.model import PlannedNode, Step
 from nodevet.fix.rollout import preconditions
-from nodevet.fix.rollout.clearance import Clearance, RefusedError, enter, probe
+from nodevet.fix.rollout.clearance import Clearance, RefusedError, probe
 from nodevet.fix.rollout.ledger import new_result, of_packages
 from nodevet.fix.rollout.left import Revertible, revertible_part
 from nodevet.fix.rollout.session import BlindError, LostError, NodeSession
 from nodevet.fix.rollout.waits import pending_until
+from nodevet.fix.rollout.wake import enter_or_wake
 from nodevet.fixing.result import HostResult, Outcome, Refusal, StepResult, worst
 from nodevet.fleet.executor import WorkError
 from nodevet.resource import Resource, State, is_same
@@ -188,15 +189,16 @@ class NodeRollback:
             )
 
     def _enter(self, steps: Sequence[Step]) -> Evidence:
-        """Lock and probe the node, and check preconditions. Raises RefusedError."""
-        enter(self.session)
+        """Lock and probe the node, and check preconditions; a node that the run left switched off
+        is switched on. Raises RefusedError."""
+        clearance = Clearance.of_session(self.session, steps, self.back.closed)
+        enter_or_wake(self.session, clearance, self.back.run)
         read = partial(probe, self.session, "before-rollback")
         evidence = read()
         host = evidence[HostInfo].data
         booted = host.boot_id if host else None  # it may have been rebooted since
         if why := preconditions.node_mismatch(self.back.planned, evidence, booted=booted):
             raise RefusedError(Refusal.STALE, why)
-        clearance = Clearance.of_session(self.session, steps, self.back.closed)
         evidence = clearance.node(evidence, read, steps=steps, reboot=False)
         self.session.write_begin(evidence)
         return evidence

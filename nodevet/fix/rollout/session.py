@@ -206,7 +206,7 @@ class NodeSession:
         self._left = ""
         if self.terms.power_cycle:
             self._left = boot_id
-            return self.cycle_power(boot_id)
+            return self.cycle_power(boot_id, runs=True)
         if boot_id:
             self._asked(boot_id, ASKED_REBOOT)
         if not (self.hook and REBOOT in (self.hook.offers or ()) and boot_id):
@@ -214,9 +214,10 @@ class NodeSession:
         self._left = boot_id
         return self.hook.reboot()
 
-    def cycle_power(self, boot_id: str) -> str:
-        """Switch the node off and on by its BMC; why nothing was asked of the BMC, or empty. Raises
-        LostError if it was and does not end with the power on, and JournalError."""
+    def cycle_power(self, boot_id: str, *, runs: bool) -> str:
+        """Switch the node off and on by its BMC; why nothing was asked of the BMC, or empty.
+        `runs`: the node answers. Raises LostError if the BMC was asked and does not end with the
+        power on, and JournalError."""
         if self.power is None or not boot_id:
             return "the inventory names no BMC for it" if boot_id else "it does not name its boot"
         self.tell(Phase.SWITCHING)
@@ -227,7 +228,7 @@ class NodeSession:
             self._asked(boot_id, what)
 
         try:
-            self.power.cycle(asked)
+            self.power.cycle(asked, runs=runs)
         except UserError as error:
             if not requests or isinstance(error, NothingDoneError):
                 return f"not switched off: {error}"

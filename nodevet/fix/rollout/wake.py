@@ -1,5 +1,5 @@
-"""Brings back a node of a resumed run that does not answer: one that an earlier controller left
-switched off, or that hangs in a reboot."""
+"""Brings back a node of a run that is resumed or rolled back, and that does not answer: one that
+an earlier controller left switched off, or that hangs in a reboot."""
 
 from datetime import datetime, timezone
 
@@ -56,7 +56,7 @@ def _cycled(session: NodeSession, clearance: Clearance, host: HostState) -> str:
     ):
         raise RefusedError(Refusal.PRECONDITION, why)
     clearance.approved(reboot=True)
-    if why := session.cycle_power(host.boot_id):
+    if why := session.cycle_power(host.boot_id, runs=False):
         return why
     return _came_back(session, host.boot_id, session.terms.reboot_seconds)
 
@@ -77,6 +77,8 @@ def _seconds_left(session: NodeSession, host: HostState) -> float:
     try:
         asked_at = datetime.fromisoformat(host.asked_at)
     except ValueError:
+        return limit
+    if asked_at.tzinfo is None:  # only in a journal that someone edited
         return limit
     passed = (datetime.now(timezone.utc) - asked_at).total_seconds()
     return max(0.0, min(limit, limit - passed))

@@ -28,9 +28,15 @@ def require_bmcs(hosts: Sequence[Host], todo: Collection[str]) -> None:
     """Raises UserError if nodevet could not switch one of these hosts off and on."""
     if local := [host.name for host in hosts if host.name in todo and host.local]:
         raise UserError(f"{local[0]}: --power-cycle cannot switch off this machine")
-    known = {host.name for host in hosts if host.bmc}
-    if missing := [name for name in todo if name not in known]:
+    wanted = {host.name: (host.bmc.address, host.bmc.port) for host in hosts if host.bmc}
+    if missing := [name for name in todo if name not in wanted]:
         raise UserError(
             f"{nodeset(missing)}: --power-cycle needs the BMC of each host, and the inventory "
             "names none for these; add `bmc` there (see docs/inventories.md)"
         )
+    for name in todo:
+        if others := [other for other in wanted if other != name and wanted[other] == wanted[name]]:
+            raise UserError(
+                f"{nodeset([name, *others])}: --power-cycle needs a BMC of its own for each host, "
+                f"and the inventory names {wanted[name][0]} for all of these"
+            )

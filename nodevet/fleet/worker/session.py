@@ -34,6 +34,7 @@ from nodevet.fleet.ssh.link import SshError, Stream
 from nodevet.fleet.ssh.node import NoAnswerError, NodeConnection
 from nodevet.fleet.worker.batch import CLOSING, Deadline, no_answer_outcome, probe_request
 from nodevet.resource import ActionError, AnyAction, perform
+from nodevet.resource.boot import STAYED_UP
 
 MISSED = 3  # signs of life without an answer: well before the node releases the lock
 LOCKED = 30 * 86400  # seconds that a lock is held at most
@@ -177,7 +178,7 @@ class HostSession:
         before = left or self._boot_id()
         if not left:
             self._order_reboot()
-        why = "it did not go down"
+        why = STAYED_UP
         while (seconds_left := end - time.monotonic()) > 1:
             self.drop("the node reboots")
             gevent.sleep(1)

@@ -11,16 +11,24 @@ from nodevet.remote.probe.collectors.mounts import (
     parse_mounts,
     read_machine_file,
     record_at,
+    type_of,
 )
+from nodevet.remote.probe.files import quote, resolve
+from nodevet.remote.probe.mount_files import LOCAL
 
 FIELDS = ("type", "source", "root", "options")
 
 
 def look(root: str, path: str) -> "dict[str, object]":
-    """{type, source, root, options of the mount}; absent if nothing, or an automount, is there."""
+    """{type, source, root, options of the mount}; absent if nothing, or an automount, is there.
+    Raises ValueError if mount(8) would follow a link and mount somewhere else."""
     text = read_machine_file(root, FIRST, OWN, True)
-    record = record_at(MountTree(parse_mounts(text)), absolute_path(path))
+    tree = MountTree(parse_mounts(text))
+    record = record_at(tree, absolute_path(path))
     if not record["mounted"]:
+        is_local = type_of(tree.at(path)) in LOCAL  # a server may not answer
+        if is_local and resolve(root, path) != path:
+            raise ValueError("a symbolic link leads to " + quote(resolve(root, path)))
         return absent()
     for field in FIELDS:
         if record[field] is None:

@@ -7,7 +7,7 @@ from nodevet.remote.managers.patterns import Patterns
 from nodevet.remote.program import find_program, run_alone
 
 SECONDS = 20.0
-LIMIT = 1 << 16  # bytes
+LIMIT = 1 << 20  # bytes
 LONGEST = 1000  # characters of a printed value
 
 

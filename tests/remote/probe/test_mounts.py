@@ -277,6 +277,22 @@ def test_the_state_of_a_mount_is_what_can_be_set_again(tmp_path: Path) -> None:
         mount.look(root, "a")
 
 
+def test_a_path_that_a_link_leads_away_from_has_no_state(tmp_path: Path) -> None:
+    """`mount` would follow the link, and nothing at this path could be unmounted again."""
+    (tmp_path / "proc/1").mkdir(parents=True)
+    (tmp_path / "proc/1/mountinfo").write_text(f"{ROOT}30 20 0:9 / /home rw - nfs f:/home rw\n")
+    for folder in ("mnt/data", "home/a", "etc"):
+        (tmp_path / folder).mkdir(parents=True)
+    for link, target in (("data", "/mnt/data"), ("d", "/mnt"), ("home/b", "/etc")):
+        (tmp_path / link).symlink_to(target)
+    root = str(tmp_path.resolve())
+    for path in ("/data", "/d/data", "/d/new"):
+        with pytest.raises(ValueError, match=r"a symbolic link leads to '?/mnt/"):
+            mount.look(root, path)
+    for path in ("/mnt/data", "/new", "/home/a", "/home/b"):  # the server may not answer
+        assert mount.look(root, path) == {"exists": False, "value": None, "why": ""}
+
+
 @pytest.mark.parametrize(
     ("line", "is_manager"),
     [
