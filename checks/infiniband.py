@@ -24,10 +24,11 @@ counter of a port went back, all its counters began again at 0. If another adapt
 now, its old counters are not used.
 
 **To fix it** INIT: look for the subnet manager (`sminfo`). Polling: check the cable, the
-transceiver and the switch port (`mlxlink -d mlx5_0 -m`, `iblinkinfo`). Disabled: `ibportstate`. A
-low rate or width: reseat or replace the cable, then compare with the switch's own port. Firmware,
-on a drained node: `mlxfwmanager --query`, `flint -d DEVICE -i FILE burn`, then `mlxfwreset -d
-DEVICE reset`.
+transceiver and the switch port (`mlxlink -d mlx5_0 -m`, `iblinkinfo`). Disabled: `ibportstate -C
+mlx5_0 -P 1 -D 0 1 enable`, always with device and port, or it takes the first active port. A low
+rate or width: reseat or replace the cable, then compare with the switch's own port. Firmware, on a
+drained node: `mlxfwmanager --query`, `flint -d DEVICE -i FILE burn`, then `mlxfwreset -d DEVICE
+reset`.
 """
 
 from collections import defaultdict
@@ -74,8 +75,9 @@ STATES = {
     "one runs; its log says why it leaves this port out",
     "ARMED": "the subnet manager is bringing it up: check again",
     "Polling": f"no link partner answers: {CABLE}",
-    "Disabled": "it was disabled: `ibportstate -D 0 1 enable`, or `ip link set dev NAME up` for "
-    "an Ethernet port; find out who disabled it",
+    "Disabled": "it was disabled: find out who did that, then run `ibportstate -C mlx5_0 -P 1 -D 0 "
+    "1 enable` with its device and port (without both it takes the first active port), or `ip link "
+    "set dev NAME up` for an Ethernet port",
 }
 SLOW = f"it trained below its capability: {CABLE}"
 COUNTS = (
