@@ -6,8 +6,12 @@ brings it up.
 """
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -44,6 +48,7 @@ echo "$*" >>/run/calls
 case $8 in
 enable)
     [ -e /run/lies ] && exit 0
+    while [ -e /run/hangs ]; do touch /run/asked; sleep 0.1; done
     put state '1: DOWN'; put phys_state '2: Polling'
     [ -e /run/no-partner ] && exit 0
     (train; [ -e /run/no-manager ] || manage) >/dev/null 2>&1 & ;;
@@ -86,13 +91,19 @@ def verdicts(fleet: SimulatedFleet) -> dict[str, str]:
     return {each["subject"]["id"]: each["verdict"] for each in findings if "subject" in each}
 
 
-def apply(fleet: SimulatedFleet, name: str, between: str = "true") -> tuple[Done, dict[str, Any]]:
-    """Plan, approve, apply; `between`: a command of root on the node before the last."""
-    plan, run = fleet.project / f"{name}.json", fleet.project / name
+def planned_by(fleet: SimulatedFleet, name: str) -> tuple[Path, Done]:
+    """A plan that may be applied, and how it was shown."""
+    plan = fleet.project / f"{name}.json"
     planned = fleet.at("plan", *fleet.reach, *CARE, "-o", plan)
     assert planned.returncode == 1, planned
     approved = fleet.at("approve", plan, "--key", fleet.project / "bob", "--yes")
     assert approved.returncode == 0, approved
+    return plan, planned
+
+
+def apply(fleet: SimulatedFleet, name: str, between: str = "true") -> tuple[Done, dict[str, Any]]:
+    """Plan, approve, apply; `between`: a command of root on the node before the last."""
+    (plan, planned), run = planned_by(fleet, name), fleet.project / name
     fleet.on("n1", between)
     fleet.at("apply", plan, *fleet.reach, "--run", run)
     (host,) = json.loads((run / "result.json").read_text())["hosts"]
@@ -114,6 +125,8 @@ def test_a_disabled_port_is_enabled_and_a_rollback_disables_it(fleet: SimulatedF
     assert verdicts(fleet) == {"mlx5_0:1": "ok", "mlx5_1:1": "ok"}
     again = fleet.at("plan", *fleet.reach)
     assert again.returncode == 0, again
+    fleet.sim("reboot", "n1")
+    assert verdicts(fleet)["mlx5_0:1"] == "ok"
     undone = fleet.at("rollback", fleet.project / "life")
     assert undone.returncode == 0, undone
     assert look(fleet) == before
@@ -141,6 +154,30 @@ def test_a_port_that_no_subnet_manager_brings_up_is_disabled_again(fleet: Simula
     fleet.on("n1", "rm /run/no-manager")
     assert outcomes(host) == ["failed_and_rolled_back"], host
     assert "it is 2: INIT (5: LinkUp)" in json.dumps(host)
+    assert look(fleet) == before
+
+
+def test_a_run_that_is_killed_at_the_port_is_finished_later(fleet: SimulatedFleet) -> None:
+    fleet.on("n1", f"{DISABLE}; touch /run/hangs")
+    before = look(fleet)
+    plan, run = planned_by(fleet, "killed")[0], fleet.project / "killed"
+    words = ("apply", plan, *fleet.reach, "--run", run, "--project", fleet.project)
+    env = {**os.environ, "HOME": str(fleet.project), "NODEVET_STORE": "none"}
+    with subprocess.Popen(
+        [sys.executable, "-m", "nodevet", *map(str, words)],
+        cwd=fleet.project,
+        env=env,
+        stdout=subprocess.DEVNULL,
+    ) as process:
+        while not fleet.on("n1", "ls /run/asked", check=False):
+            assert process.poll() is None
+        process.kill()
+    fleet.on("n1", "rm /run/hangs /run/asked")
+    done = fleet.at("apply", "--resume", run, "-b", "base")
+    assert done.returncode == 0, done
+    assert verdicts(fleet)["mlx5_0:1"] == "ok"
+    undone = fleet.at("rollback", run)
+    assert undone.returncode == 0, undone
     assert look(fleet) == before
 
 
