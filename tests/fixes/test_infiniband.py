@@ -4,7 +4,10 @@ from typing import Any
 
 import pytest
 
+from nodevet.checking.catalog import Catalog
+from nodevet.checking.needed import needed
 from nodevet.fixing.model import FixError, Risk
+from nodevet.model import NeededAction
 from nodevet.resource import Resource
 from nodevet.resource.infiniband_port import PROGRAM, SetInfinibandPort
 
@@ -89,6 +92,30 @@ def test_what_is_no_disabled_port_of_this_machine_is_refused(plan, port, fields,
     with pytest.raises(FixError) as refused:
         plan("infiniband", expected, node(device("mlx5_0", port, **fields)))
     assert why in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("port", "action"),
+    [
+        (DISABLED, NeededAction.DRAIN_FIX),
+        ({**DISABLED, "pkeys": []}, NeededAction.DRAIN_FIX),
+        ({"pkeys": []}, NeededAction.SITE),
+        (POLLING, NeededAction.SITE),
+        ({"state": "INIT"}, NeededAction.SITE),
+        ({"state": "ARMED"}, NeededAction.SITE),
+        ({"rate_gbps": 100.0}, NeededAction.SITE),
+        ({**DISABLED, "link_layer": "Ethernet"}, NeededAction.SITE),
+    ],
+)
+def test_a_report_offers_the_fix_for_what_it_repairs(wrong, evidence, port, action):
+    layer = port.get("link_layer", "InfiniBand")
+    expected = {"count": 1, "rate_gbps": 400, "link_layer": layer}
+    if layer == "InfiniBand":
+        expected["pkeys"] = ["0xffff"]
+    (finding,) = wrong("infiniband", expected, evidence(node(device("mlx5_0", port))))
+    catalog = Catalog()
+    actions = catalog.check("infiniband").actions
+    assert needed(finding, "infiniband", actions, catalog) is action
 
 
 def test_an_ethernet_port_is_its_interfaces(plan):
