@@ -1,4 +1,4 @@
-"""The node has an expected version of the BIOS, and the expected settings of it.
+"""The BIOS has an expected version and the expected settings.
 
 **Why it matters.** The BIOS contains microcode, and sets up PCIe and memory. Two nodes of one model
 with different BIOS versions differ in speed and in faults. An update often resets settings: NUMA
@@ -11,14 +11,14 @@ come from the BMC, by Redfish: `Attributes` of the system's `Bios`
 **Verdicts.** nodevet judges only the fields that the baseline gives. It compares versions as text,
 because every vendor numbers them differently; `minimum_date` compares release dates, which tell
 older from newer. A virtual machine has its hypervisor's firmware and is not applicable. A node
-without DMI (Arm boards) is unknown. Names and values of attributes are those of the BMC, to the
-letter; vendors name them differently. An attribute is unknown if the BMC was not read, has no such
-attribute, or is read by IPMI.
+without DMI (Arm boards) is unknown. Write names and values of attributes exactly as the BMC reports
+them; vendors name them differently. An attribute is unknown if nodevet could not read the BMC, if
+the BMC has no such attribute, or if nodevet reads the BMC by IPMI.
 
 **To fix it** update the BIOS with the vendor's tool or the BMC on a drained node. Then check the
 settings that the update may have reset: run this baseline's other checks. Change an attribute with
 the vendor's tool, in the BIOS setup, or by a PATCH of the resource that `@Redfish.Settings` of
-`Bios` names; it takes effect at the next boot.
+`Bios` names. The change takes effect at the next boot.
 """
 
 import re

@@ -12,7 +12,7 @@ BMC says which events are critical. Over IPMI, an event is critical if a critica
 crossed, or if `ipmitool` names a failure. An event that was resolved or deasserted later does not
 count. A critical event without a time is unknown: set the BMC's clock. If the inventory names no
 BMC for a host, the check is not applicable there. If a BMC does not answer or does not show its
-whole log, or if the newest 256 entries do not reach back `hours` hours, the check is unknown.
+whole log, or if its newest 256 entries are all younger than `hours` hours, the check is unknown.
 
 **To fix it** repair the part that the event names. If a power supply is unplugged on purpose, name
 it in `ignore`.
@@ -76,7 +76,7 @@ def _unread(bmc: BmcInfo, events: tuple[BmcEvent, ...], params: Params) -> Itera
         if reach is None or reach < params.hours * HOUR:
             why = f"the newest {len(events)} of {bmc.events_total} entries of the log were read"
             since = "" if reach is None else f", and they reach back {reach / HOUR:.1f} h"
-            yield unknown(why=why + since, advice="repair what fills the log, and clear it")
+            yield unknown(why=why + since, advice="repair what fills the log, then clear the log")
 
 
 def _subject(words: str) -> Subject:

@@ -14,9 +14,9 @@ there is nothing to judge. A GPU or driver without GSP firmware is not applicabl
 baseline expects it on.
 
 **To fix it** install the firmware files of the driver's own version
-(`/lib/firmware/nvidia/VERSION`): `modinfo -F firmware nvidia` names them, `dpkg -S FILE` or
-`dnf provides FILE` their package. `apt-get install --reinstall PACKAGE` or `dnf reinstall PACKAGE`,
-then `update-initramfs -u` or `dracut -f`, and reboot. The module parameter
+(`/lib/firmware/nvidia/VERSION`). `modinfo -F firmware nvidia` prints their names; `dpkg -S FILE` or
+`dnf provides FILE` prints their package. Run `apt-get install --reinstall PACKAGE` or
+`dnf reinstall PACKAGE`, then `update-initramfs -u` or `dracut -f`, and reboot. The module parameter
 `NVreg_EnableGpuFirmware` turns GSP on or off; open kernel modules always have it on.
 """
 

@@ -26,9 +26,9 @@ now, its old counters are not used.
 **To fix it** INIT: look for the subnet manager (`sminfo`). Polling: check the cable, the
 transceiver and the switch port (`mlxlink -d mlx5_0 -m`, `iblinkinfo`). Disabled: `ibportstate -C
 mlx5_0 -P 1 -D 0 1 enable`, always with device and port, or it takes the first active port. A low
-rate or width: reseat or replace the cable, then compare with the switch's own port. Firmware, on a
-drained node: `mlxfwmanager --query`, `flint -d DEVICE -i FILE burn`, then `mlxfwreset -d DEVICE
-reset`.
+rate or width: reseat or replace the cable, then compare with the switch's own port. To update the
+firmware, drain the node and run `mlxfwmanager --query`, `flint -d DEVICE -i FILE burn` and
+`mlxfwreset -d DEVICE reset`.
 """
 
 from collections import defaultdict

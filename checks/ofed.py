@@ -10,8 +10,8 @@ own mlx5_core unnoticed.
 all that begin with 24.10. Releases compare number by number. If mlx5_core is not loaded, the check
 is unknown. `packages` judges the installed packages, which may differ from the loaded modules.
 
-**To fix it** add the repository of the expected DOCA release, then `apt-get install doca-ofed` or
-`dnf install doca-ofed` for the running kernel (`ofed_info -s` prints the installed release); then
+**To fix it** add the repository of the expected DOCA release. Run `apt-get install doca-ofed` or
+`dnf install doca-ofed` for the running kernel; `ofed_info -s` prints the installed release. Then
 run `/etc/init.d/openibd restart` on a drained node, or reboot.
 """
 

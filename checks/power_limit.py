@@ -10,7 +10,7 @@ nvmlDeviceGetPowerManagementDefaultLimit and ...LimitConstraints.
 
 **Verdicts.** A GPU fails if its limit differs by more than the tolerance, or if the enforced limit
 is below the set limit, because another limiter holds it down. The check judges the two separately.
-If the evidence has the BMC's power limit for the node, the finding names it.
+If nodevet also read the BMC's power limit for the node, the finding names it.
 If the expected limit is outside the board's range, the finding says so: the baseline is for another
 board (A100-SXM4-80GB exists with 400 W and with 500 W; see `gpu_model`). A board whose limit cannot
 be set is not applicable if `default` is expected, and unknown otherwise.

@@ -14,10 +14,10 @@ part number is then not applicable. A GPU that does not report its VBIOS (a vGPU
 too.
 
 **To fix it** drain the node and update the board with the server vendor's firmware package, which
-has the VBIOS together with the rest of the baseboard's firmware. With NVIDIA's tool: `nvfwupd -c
-FILE update_fw`, where FILE names the BMC, its login and the package, then power the node off and
-on; `nvfwupd -c FILE show_version` shows the result. For a replaced board, ask the vendor for the
-bundle that matches the other boards.
+has the VBIOS together with the rest of the baseboard's firmware. With NVIDIA's tool, run
+`nvfwupd -c FILE update_fw` (FILE names the BMC, its login and the package), then power the node off
+and on. `nvfwupd -c FILE show_version` shows the result. For a replaced board, ask the vendor for
+the bundle that matches the other boards.
 """
 
 from collections.abc import Iterator

@@ -134,10 +134,10 @@ FIXABLE_HEAD = """\
 
 Every check, and what repairs what it finds. `docs/generate.py` writes this page.
 
-- **fix**: `nodevet plan` offers it. The risk in brackets is the highest that a plan of this fix can
-  have ([what the risks mean](fixes.md#what-may-be-planned)).
-- **task**: a person does it; the commands are those of the check's page.
-- **none**: nothing on the node repairs it: a part is replaced.
+- **fix**: `nodevet plan` can plan it. The risk in brackets is the highest risk of this fix
+  ([what the risks mean](fixes.md#what-may-be-planned)).
+- **task**: a person repairs it; the check's page has the commands.
+- **none**: no command repairs it: a person replaces a part.
 
 Each failed finding says what it needs in `action` ([reports](reports.md#what-a-failure-needs)).
 """
@@ -223,9 +223,11 @@ METRICS_HEAD = """\
 
 `--format prometheus:FILE` writes these for node_exporter's textfile collector, whole or not at all.
 There are a few series for each host and each check or fix, and one for each part that is not ok.
-What is ok is only counted. Severity is a value and no label, so that a series keeps its identity.
-Those of a sweep are in a file of their own, its `heartbeat`, which a sweep that fails leaves there.
-Alerts to begin with are in [sweep.md](sweep.md#alerts). This file is written by `docs/generate.py`.
+Parts that are ok are only counted. The severity is a value, not a label: a series stays the same
+when the severity changes.
+The metrics of a sweep are in a file of their own, its `heartbeat`. A failed sweep keeps it.
+[Prometheus](integrations/prometheus.md#rules) has rules for alerts. `docs/generate.py` writes this
+page.
 """
 AT = "2026-01-31T02:30:00+00:00"
 FINDING = Finding(verdict=Verdict.FAIL, check="power_limit")

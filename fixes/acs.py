@@ -1,13 +1,14 @@
 """Turn off ACS redirection in the ports above GPUs and NICs, now and at every boot.
 
-**Now** `setpci -s PORT ECAP_ACS+6.w=0000:000c` for each port that fails: ReqRedir and CmpltRedir.
-All other bits stay: SrcValid and UpstreamFwd redirect nothing by themselves.
+**Now** nodevet runs `setpci -s PORT ECAP_ACS+6.w=0000:000c` for each port that fails. This clears
+ReqRedir and CmpltRedir. All other bits stay; SrcValid and UpstreamFwd redirect nothing by
+themselves.
 
-**At every boot** the unit `nodevet-acs.service` does the same for every judged port that has ACS.
-It names each by its address and by its vendor and device, so that it changes no other port after
-cards were moved.
+**At every boot** the unit `nodevet-acs.service` does the same for every port with ACS that the
+check judges. It identifies a port by its address, vendor and device. After cards were moved, it
+therefore changes no other port.
 
-**Risk** idle: a job's peer-to-peer transfers may be in flight.
+**Risk** idle: no process may use the GPUs, because peer-to-peer transfers may be in progress.
 
 **Rollback** restores both bits of each port, and removes the unit or restores the earlier one.
 
@@ -16,14 +17,16 @@ another one. nodevet therefore refuses a node
 
 - with virtual functions, or with a GPU, NIC or NVMe drive that is bound to a driver for guests;
 - with a loaded module for passthrough: VFIO, pciback, pci-stub, NVIDIA vGPU;
-- with a running virtual machine, which is to say with kvm_intel or kvm_amd in use;
+- with a running virtual machine (kvm_intel or kvm_amd is in use);
 - whose IOMMU translates for a GPU, NIC or NVMe drive: boot with `iommu=pt` first;
 - whose kernel command line sets ACS (`config_acs`, `pcie_acs_override`).
 
-It also refuses if it cannot tell one of these, as with KVM built into the kernel. If VFIO is built
-in, nodevet does not see other kinds of devices that are bound to it. It does not turn redirection
-on: that needs the BIOS and the IOMMU. Without `setpci` (package pciutils), or if the kernel is
-locked down, the step fails. A reset of the bus may turn redirection on again until the next boot.
+It also refuses a node if it cannot find out one of these, for example because KVM is built into the
+kernel. If VFIO is built into the kernel, nodevet does not see other kinds of devices that are bound
+to it. It does not turn redirection on: that needs the BIOS and the IOMMU. Without `setpci` (package
+pciutils), or if the kernel is locked down, the step fails. A reset of the bus may turn redirection
+on again until the next boot. Tests run the real `setpci` on simulated PCI functions; no test has
+written to a real port.
 """
 
 import re
@@ -156,7 +159,7 @@ def users_of(module: str) -> str:
 
 
 def asks(params: Params) -> Mapping[str, tuple[object, ...]]:
-    """What says whether virtual machines use this node."""
+    """The files that show whether virtual machines use this node."""
     questions = [{"path": users_of(name), "equals": [NOT_USED]} for name in KVM[1:]]
     return {"pci_settings": ("iommu",), "files": tuple(questions)}
 

@@ -1,27 +1,29 @@
 """Configure NVIDIA's runtime in a container engine, and write a stale CDI specification again.
 
-**Now** `nvidia-ctk runtime configure` for Docker or containerd, with `--set-as-default` if the
-baseline expects that, and a restart of the engine if it runs. `nvidia-ctk cdi generate` writes a
-specification in /etc/cdi again, or the missing one to /etc/cdi/nvidia.yaml. If the specification is
-in /var/run/cdi, or missing on a node with nvidia-cdi-refresh.service (toolkit 1.18 or later), the
-fix restarts that service instead, so that no second specification names the same GPUs.
+**Now** for Docker or containerd, nodevet runs `nvidia-ctk runtime configure`, with
+`--set-as-default` if the baseline expects that, and restarts the engine if it runs.
 
-**At every boot** the engine reads its configuration, and nvidia-cdi-refresh.service, which the fix
-enables if it was disabled, writes /var/run/cdi.
+For a stale CDI specification in /etc/cdi, it runs `nvidia-ctk cdi generate`; a missing
+specification goes to /etc/cdi/nvidia.yaml. Nodes with toolkit 1.18 or later have
+nvidia-cdi-refresh.service: if the specification is in /var/run/cdi or missing there, nodevet
+restarts that service instead. So no second specification names the same GPUs.
+
+**At every boot** the engine reads its configuration, and nvidia-cdi-refresh.service writes
+/var/run/cdi. If that service is disabled, the fix enables it.
 
 **Risk** drain for an engine: its restart may end containers. live for a specification: only
 containers that start later read it.
 
-**Rollback** restores the engine's files, and restarts it; folders that `nvidia-ctk` created stay,
-empty. A specification in /etc/cdi becomes the earlier one. One that nvidia-cdi-refresh wrote stays,
-because it describes the node as it is.
+**Rollback** restores the engine's files and restarts the engine. Empty folders that `nvidia-ctk`
+created stay. It restores the earlier specification in /etc/cdi. A specification that
+nvidia-cdi-refresh wrote stays, because it describes the node as it is.
 
-**What it cannot do.** It installs neither the toolkit nor an engine, and it changes no toolkit of
-the GPU operator, which configures its engine itself. It leaves CRI-O, Podman, Enroot, k3s and RKE2
-to a person. containerd needs toolkit 1.18 or later, which writes a file of its own,
-/etc/containerd/conf.d/99-nvidia.toml; an older one refuses the command, and nothing changes. If a
-specification names a GPU that the node does not show, a GPU may be lost: see `gpu_count`.
-It was tested with a stand-in for `nvidia-ctk` that writes what NVIDIA documents.
+**What it cannot do.** It installs neither the toolkit nor an engine. It does not use the toolkit of
+the GPU operator, which configures its engine itself. A person must configure CRI-O, Podman, Enroot,
+k3s and RKE2. containerd needs toolkit 1.18 or later, which writes a file of its own,
+/etc/containerd/conf.d/99-nvidia.toml; an older toolkit refuses the command, and nothing changes. If
+a specification names a GPU that the node does not show, a GPU may be lost: see `gpu_count`. Tests
+use a stand-in for `nvidia-ctk` that writes what NVIDIA documents, and no real container engine.
 """
 
 import re
@@ -59,7 +61,7 @@ def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Itera
         raise FixError(f"NVIDIA's toolkit: {why}")
     if not CTK.fullmatch(containers.toolkit):
         raise FixError(
-            f"{containers.toolkit} is not from a package: whoever installed it configures engines"
+            f"{containers.toolkit} is not from a package: nodevet does not use it"
             if containers.toolkit
             else "nvidia-ctk is not on the node: install nvidia-container-toolkit"
         )
@@ -130,14 +132,16 @@ def spec_path(name: str, containers: Containers, evidence: Evidence) -> str:
         return "" if has_refresh else SPEC
     spec = next((each for each in containers.specifications or () if each.path == name), None)
     if spec is None or spec.kind != GPU_KIND:
-        raise FixError(f"it is not of {GPU_KIND}: whatever wrote it must write it again")
+        raise FixError(f"it is not of {GPU_KIND}: write it again with the program that wrote it")
     if lost := names_more(spec, evidence):
         raise FixError(f"it names {lost}, which the node does not show: see gpu_count")
     if OWN_SPEC.fullmatch(name):
         return name
     if name.startswith(("/var/run/cdi/", "/run/cdi/")) and has_refresh:
         return ""
-    raise FixError("nodevet writes only YAML in /etc/cdi: whatever wrote it must write it again")
+    raise FixError(
+        "nodevet writes only YAML in /etc/cdi: write it again with the program that wrote it"
+    )
 
 
 def names_more(spec: CdiSpecification, evidence: Evidence) -> str:

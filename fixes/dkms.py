@@ -1,23 +1,25 @@
 """Build and install DKMS modules for the running kernel and for the kernel that boots next.
 
-**Now** `dkms install -m MODULE -v VERSION -k KERNEL` for each module and each kernel that lacks it.
-A build takes minutes, for which it has all CPUs; the limit is half an hour for each.
+**Now** nodevet runs `dkms install -m MODULE -v VERSION -k KERNEL` for each missing module and each
+kernel that lacks it. A build uses all CPUs for some minutes; after half an hour nodevet ends it.
 
 **At every boot** nothing: an installed module stays below /lib/modules.
 
-**Risk** drain, because the build takes the CPUs from jobs. No module is loaded or unloaded: if the
-module of the running kernel is missing, `kernel_modules` loads it afterwards, or a reboot does.
+**Risk** drain, because the build takes CPU time from jobs. nodevet does not load or unload a module
+here. If the module of the running kernel was missing, the fix `kernel_modules` or a reboot loads
+it.
 
-**Rollback** `dkms unbuild`, which DKMS has since 2020, or `dkms uninstall` if the module was built
-before. Both restore a module of the kernel's own that DKMS had replaced. Some things of DKMS stay
-in /var/lib/dkms: a key to sign modules, if it made itself one, and the folder `build` with its log,
-if a build failed. The list of modules that `depmod` writes is a new one.
+**Rollback** runs `dkms unbuild` (DKMS since 2020), or `dkms uninstall` if the module was already
+built before. Both restore the kernel's own module if DKMS had replaced one. Some files of DKMS stay
+in /var/lib/dkms: a signing key if DKMS created one, and the folder `build` with its log if a build
+failed. `depmod` writes its list of modules again.
 
-**What it cannot do.** It installs no headers: if they are missing, it names the package. If secure
-boot is on, a module loads only if its key is enrolled, which a person does at the console: nodevet
-plans nothing. If DKMS knows several versions of a module, or if files of an installed module are
-gone, a person decides. It does not build the modules that another one needs (BUILD_DEPENDS) first:
-plan again after a build that failed for this reason.
+**What it cannot do.** It does not install headers: if they are missing, it names the package. If
+secure boot is on, it plans nothing: a module then loads only if a person enrolled its key at the
+console. If DKMS knows several versions of a module, or if files of an installed module are missing,
+a person must decide. It does not first build the modules that another module needs
+(BUILD_DEPENDS): if a build fails for this reason, plan again. Tests run the real DKMS, but they do
+not compile a real module.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,7 +41,7 @@ def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Itera
     section = evidence[Dkms].data
     if section is None or section.headers is None:
         why = section.why("headers") if section else evidence[Dkms].why
-        raise FixError(f"which headers are installed was not read: {why}")
+        raise FixError(f"nodevet could not read which headers are installed: {why}")
     modules = {module.name: module for module in section.modules or ()}
     changes, refused = [], []
     for finding in failed:
@@ -56,7 +58,7 @@ def require_no_secure_boot(evidence: Evidence) -> None:
     modules = evidence[Modules].data
     if modules is None or modules.secure_boot is None:
         why = modules.why("secure_boot") if modules else evidence[Modules].why
-        raise FixError(f"whether secure boot is on was not read: {why}")
+        raise FixError(f"nodevet could not read whether secure boot is on: {why}")
     if modules.secure_boot:
         raise FixError(
             "secure boot is on, and the kernel loads no module without an enrolled key: run `dkms "
@@ -83,7 +85,7 @@ def change(finding: Finding, module: DkmsModule | None, headers: Sequence[str]) 
         actions=tuple(map(dkms.install, names)),
         resources=tuple(Resource(kind="dkms", name=name) for name in names),
         risk=Risk.DRAIN,
-        note="a build takes minutes, and nothing is loaded after it",
+        note="a build takes minutes; nodevet does not load the module",
     )
 
 

@@ -18,8 +18,8 @@ have the installed version, a rollback could not restore it, and nodevet plans n
 update`). It does not change to another branch if the packages are named after the branch
 (nvidia-driver-550, nvidia-driver-560). It does not change what NVIDIA's .run installer installed.
 Modules that were built for one kernel (linux-modules-nvidia-*) follow that kernel's packages.
-With dnf and zypper nodevet plans nothing: it names
-the commands for the node's own packages, which a person runs.
+With dnf and zypper it plans nothing: it prints the commands for the node's packages, which a person
+runs.
 """
 
 import re
@@ -145,7 +145,7 @@ def packages_of(evidence: Evidence, running: str, params: Params) -> tuple[Packa
         by_hand = rpm_commands(section.data.packages, running, params, host.os_id if host else None)
         raise FixError(
             f"the packages are {section.data.manager}'s ({some(names) or 'none of NVIDIA'}), and "
-            f"nodevet changes only apt's: {by_hand}"
+            f"nodevet changes only packages of apt; by hand: {by_hand}"
         )
     for package in section.data.packages:
         if package.version is None and package.errors.get("version") != NOT_INSTALLED:
@@ -161,7 +161,7 @@ def packages_of(evidence: Evidence, running: str, params: Params) -> tuple[Packa
 
 
 def rpm_commands(listed: Sequence[Package], running: str, params: Params, os_id: str | None) -> str:
-    """What a person types on a node with rpm, for its packages of the running version."""
+    """The commands for a person on a node with rpm, for its packages of the running version."""
     names = [
         package.name
         for package in listed

@@ -1,27 +1,27 @@
-"""Reset every GPU that still responds and for which the driver asks for a reset; else reboot.
+"""Reset every GPU for which the driver asks for a reset; if a reset cannot help, reboot the node.
 
-**Now** nodevet resets the GPU and starts what stopped for it, as in
-[row_remapping](row_remapping.md#the-fix). This is for the recovery actions GPU_RESET and
-DRAIN_AND_RESET and for NVML_ERROR_RESET_REQUIRED.
+**Now** if the driver asks for a reset (the recovery actions GPU_RESET and DRAIN_AND_RESET, or
+NVML_ERROR_RESET_REQUIRED), nodevet stops what holds the GPU, resets the GPU, and starts what it
+stopped. `nodevet explain row_remapping` has the details.
 
-If a GPU of the node is lost or off the bus, or the driver asks for a reboot, no reset helps: the
-step is a reboot of the node, which resets the other GPUs too. It is also a reboot if you plan with
-`--reboot` or `--power-cycle`. Only these options reboot the node; without them the step is
-`pending` until someone does.
+If any GPU of the node is lost or off the bus, or if the driver asks for a reboot, a reset cannot
+help. The step is then a reboot of the node, which also resets the other GPUs. It is also a reboot
+if you plan with `--reboot` or `--power-cycle`. Only these two options make nodevet reboot the node;
+without them, the step is `pending` until someone reboots it.
 
 **At every boot** nothing.
 
 **Risk** drain for a reset: no job may run on the node. A reboot has the risk reboot.
 
-**Rollback** cannot undo it: nothing is left to restore. The approval says so.
+**Rollback** cannot undo it, and there is nothing to restore. The plan says `cannot be undone`.
 
-**What it cannot do.** The ladder has four rungs: reset, reboot, power cycle, a person. nodevet
-never climbs it by itself. If a GPU is still bad after its reset, the step fails; plan again with
-`--reboot`. If a reboot does not help, plan again with `--power-cycle`
-([what it does](../bmc.md#power-cycle)). After that the report asks for a person: reseat or replace
-the GPU. A reset or a reboot deletes what explains the fault: run nvidia-bug-report.sh first if you
-need it. If the driver asks for the end of jobs on NVLink peers (DRAIN_P2P), or for an action that
-nodevet does not know, the fix plans nothing.
+**What it cannot do.** nodevet never takes the next remedy by itself
+([the ladder](../fixes.md#reset-reboot-power-cycle-a-person)). If a GPU still fails after its reset,
+the step fails; plan again with `--reboot`. If a reboot does not help, plan again with
+`--power-cycle`. After that the report asks for a person, who reseats or replaces the GPU. A reset
+or a reboot deletes what explains the fault: if you need that, run nvidia-bug-report.sh first. The
+fix plans nothing if the driver asks to end the jobs on NVLink peers (DRAIN_P2P), or asks for an
+action that nodevet does not know. No test has reset a real GPU.
 """
 
 from collections.abc import Iterator, Sequence
@@ -65,7 +65,7 @@ def reboot_change(evidence: Evidence, failed: Sequence[Finding]) -> PlannedChang
         if not (sign in BOOTED or sign.startswith(ERROR) or REMEDIES.get(sign) in REBOOTS)
     ]
     if other:
-        raise FixError(f"neither a reset nor a reboot is what the driver asks for: {other[0]}")
+        raise FixError(f"the driver asks for neither a reset nor a reboot: {other[0]}")
     return node_reboot.change(evidence, failed)
 
 

@@ -3,13 +3,13 @@
 **Now** `ibportstate -C DEVICE -P PORT -D 0 PORT enable` for each port that should be active and
 whose physical state is Disabled. nodevet then waits until the port is ACTIVE, up to 60 s.
 
-**At every boot** nothing: that a port is disabled is no setting of the node, and the adapter
-forgets it. If something disables the port again at boot, the check fails after the reboot.
+**At every boot** nothing: no file of the node says that a port is disabled, and an adapter starts
+with its ports enabled. If something disables the port again, the check fails after the reboot.
 
-**Risk** drain: jobs of the node may use another port meanwhile, and routes over this one return.
+**Risk** drain: traffic of jobs may move to the port when it comes up, and a rollback takes it away.
 
-**Rollback** disables the port again, by `ibportstate ... disable`. The LID that the subnet manager
-gave it remains until the next one.
+**Rollback** disables the port again, by `ibportstate -C DEVICE -P PORT -D 0 PORT disable`. The port
+keeps its LID, which `enable` or the subnet manager set.
 
 **What it cannot do.** It does not find out who disabled the port, or why: ask before you approve. A
 port that polls has no link partner, which is its cable, its transceiver or the switch's port; one
@@ -75,7 +75,9 @@ def action_of(evidence: Evidence, finding: Finding) -> SetInfinibandPort:
         raise FixError(f"{device.name[:30]!r} is not a name that nodevet passes on")
     require_disabled(device, port)
     require_alone(finding)
-    for name in netdevs(device):
+    if device.netdevs is None:
+        raise FixError(f"its interfaces are unknown: {device.why('netdevs')}")
+    for name in device.netdevs:
         require_apart(name, evidence[LinkManagers].data, links_of(evidence))
     return SetInfinibandPort(device=device.name, port=port.number, enabled=True)
 
@@ -106,18 +108,9 @@ def require_disabled(device: RdmaDevice, port: RdmaPort) -> None:
 
 def require_alone(finding: Finding) -> None:
     """Raises FixError if the check fails even with the port enabled."""
-    facts = finding.expected if isinstance(finding.expected, Mapping) else {}
-    if "state" not in facts:
-        raise FixError("the finding does not come from this evidence")
+    facts = finding.expected if isinstance(finding.expected, Mapping) else {"these values": ""}
     if others := sorted(set(facts) - REPAIRED):
         raise FixError(f"repair {', '.join(others)} first: the check fails until then")
-
-
-def netdevs(device: RdmaDevice) -> tuple[str, ...]:
-    """The interfaces of a device. Raises FixError."""
-    if device.netdevs is None:
-        raise FixError(f"its interfaces are unknown: {device.why('netdevs')}")
-    return device.netdevs
 
 
 def require_program(evidence: Evidence) -> None:

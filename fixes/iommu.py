@@ -1,22 +1,23 @@
 """Let devices use physical addresses (iommu=pt), or turn the IOMMU off, from the next boot on.
 
-**Now** nothing: the kernel sets up the IOMMU when it boots. The step is pending until the node
-reboots; with `--reboot`, nodevet reboots it and reverts the step if the check does not pass.
+**Now** nothing: the kernel sets up the IOMMU when it boots. The step is `pending` until the node
+reboots. With `--reboot`, nodevet reboots the node, and reverts the step if the check does not pass.
 
-**At every boot** `/etc/default/grub.d/zz-nodevet-iommu.cfg` adds `iommu=pt` if `identity` is
-expected and the IOMMU translates. If only `disabled` is expected, it adds `intel_iommu=off` or
-`amd_iommu=off`, by the vendor of the CPU. The fix of `kernel_cmdline` says how nodevet writes
-GRUB's menu, and how the entries without its parameters can be booted.
+**At every boot** `/etc/default/grub.d/zz-nodevet-iommu.cfg` adds a kernel parameter: `iommu=pt` if
+the baseline expects `identity` and the IOMMU translates; `intel_iommu=off` or `amd_iommu=off`, by
+the vendor of the CPU, if the baseline expects only `disabled`. `nodevet explain kernel_cmdline`
+describes how nodevet writes GRUB's menu, and how to boot an entry without its parameters.
 
 **Risk** reboot.
 
 **Rollback** restores the files and runs `update-grub` again; it takes effect at the next boot.
 
-**What it cannot do.** If the kernel has no IOMMU and one is expected, the BIOS or `intel_iommu=`
-decides: look at VT-d or AMD-Vi in the firmware's set-up. It does not make an IOMMU translate, and
-does not choose between `DMA` and `DMA-FQ`. The BIOS may override the command line; then the check
-fails after the reboot, and nodevet reverts the step. What the fix of `kernel_cmdline` cannot do,
-this one cannot do either.
+**What it cannot do.** It does not turn the IOMMU on: enable VT-d or AMD-Vi in the firmware's
+set-up, and look for `intel_iommu=` on the kernel's command line. It does not make an IOMMU
+translate, and does not choose between `DMA` and `DMA-FQ`. The BIOS may override the command line;
+then the check fails after the reboot, and nodevet reverts the step. The limits of the fix of
+`kernel_cmdline` also apply here. Simulated nodes have no IOMMU that follows the command line: no
+test has seen this fix take effect.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -57,11 +58,11 @@ def word_of(actual: Sequence[str], params: Params, evidence: Evidence) -> str:
         cpu = evidence[Cpu].data
         vendor = (cpu.vendor if cpu else None) or ""
         if vendor not in OFF:
-            raise FixError("only CPUs of Intel and AMD have a parameter for that")
+            raise FixError("nodevet knows the parameter only for CPUs of Intel and AMD")
         return OFF[vendor]
     if DISABLED in actual:
-        raise FixError("a device has no IOMMU: see VT-d or AMD-Vi in the firmware's set-up")
-    raise FixError("nodevet adds iommu=pt or turns the IOMMU off, and chooses no other mode")
+        raise FixError("a device has no IOMMU: enable VT-d or AMD-Vi in the firmware's set-up")
+    raise FixError("nodevet only adds iommu=pt or turns the IOMMU off; it sets no other mode")
 
 
 def asks(params: Params) -> Mapping[str, tuple[str, ...]]:

@@ -1,24 +1,24 @@
 """Send the interrupts of GPUs and NICs to local CPUs, now and at every boot.
 
-**Now** nodevet starts the unit `nodevet-irq-affinity.service`. It writes the `local_cpulist` of
-every function that the check judges to `/proc/irq/N/smp_affinity_list` of each of its interrupts
-that goes to another CPU. The kernel then chooses one of these CPUs. All other interrupts stay where
-their driver put them.
+**Now** nodevet starts the unit `nodevet-irq-affinity.service`. For every PCI function that the
+check judges, the unit looks for interrupts that go to a CPU which is not local. It writes the
+function's `local_cpulist` to their `/proc/irq/N/smp_affinity_list`, and the kernel chooses one of
+these CPUs. It does not touch other interrupts.
 
-**At every boot** the same unit finds the interrupts again, because their numbers change.
+**At every boot** the same unit runs again, because the numbers of the interrupts change.
 
 **Risk** live: jobs continue.
 
 **Rollback** restores the CPUs of each interrupt, and removes the unit or restores the earlier one.
 
-**What it cannot do.** It does nothing if irqbalance runs or starts at boot: restart that, or give
-it a policy script that sets `numa_node` for the function. The same is true of scripts that place
-interrupts (`set_irq_affinity`, `RUN_AFFINITY_TUNER` of OFED, tuned), and of a kernel command line
-that keeps CPUs free of interrupts (isolcpus, nohz_full, irqaffinity). The kernel refuses writes to
-interrupts that it manages itself: then the step fails, and nodevet rolls it back. On machines
-without interrupt remapping, an interrupt moves only when it next occurs; if that takes too long,
-the check still fails. A driver that is loaded again, or an interface that is configured again, may
-get its earlier CPUs until the next boot.
+**What it cannot do.** It plans nothing if irqbalance runs or starts at boot: restart irqbalance, or
+give it a policy script that sets `numa_node` for the function. It also plans nothing if a script
+places interrupts (`set_irq_affinity`, `RUN_AFFINITY_TUNER` of OFED, tuned), or if the kernel
+command line keeps CPUs free of interrupts (isolcpus, nohz_full, irqaffinity). The kernel refuses
+writes to interrupts that it manages itself: then the step fails, and nodevet rolls it back. On
+machines without interrupt remapping, an interrupt moves only when it occurs again; if that takes
+too long, the check still fails. If a driver is loaded again or an interface is configured again,
+its interrupts may go to the earlier CPUs until the next boot. Tests move only simulated interrupts.
 """
 
 import re
@@ -93,7 +93,7 @@ def other_manager(evidence: Evidence) -> str:
         return f"{IRQBALANCE} places interrupts: restart it, or give it a policy script"
     host = evidence[HostInfo].data
     if host is None or host.cmdline is None:
-        return "unknown whether the kernel's command line keeps CPUs free of interrupts"
+        return "nodevet could not read whether the command line keeps CPUs free of interrupts"
     words = KEPT_FREE.search(host.cmdline)
     return f"the kernel's command line has {words[0].strip()}" if words else ""
 

@@ -1,28 +1,35 @@
 """Add the expected kernel parameters to GRUB's command line, and remove those that nodevet added.
 
-**Now** nothing: the running kernel keeps its command line. The step is pending until the node
-reboots; with `--reboot`, nodevet reboots it and reverts the step if the check does not pass.
+**Now** nothing: the running kernel keeps its command line. The step is `pending` until the node
+reboots. With `--reboot`, nodevet reboots the node, and reverts the step if the check does not pass.
 
-**At every boot** `/etc/default/grub.d/zz-nodevet-kernel-cmdline.cfg` adds the missing parameters,
-and `update-grub` writes them into `/boot/grub/grub.cfg`. nodevet lets `update-grub` write another
-file first, and replaces grub.cfg only if every new entry has the parameters. New kernels get them
-too. `/etc/grub.d/99_nodevet-kernel-cmdline` adds entries with the command line as it is without
-nodevet's parameters. They are the last in the menu, and their names have `before nodevet`.
+**At every boot** the kernel gets the parameters from GRUB:
+
+- nodevet writes the missing parameters to `/etc/default/grub.d/zz-nodevet-kernel-cmdline.cfg`, and
+  `update-grub` adds them to `/boot/grub/grub.cfg`, for new kernels too.
+- `update-grub` first writes another file. nodevet replaces grub.cfg only if every new entry in that
+  file has the parameters.
+- `/etc/grub.d/99_nodevet-kernel-cmdline` adds entries without nodevet's parameters, as a way back.
+  They are the last in the menu, and their names contain `before nodevet`.
 
 **Risk** reboot.
 
 **Rollback** restores the files and runs `update-grub` again; it takes effect at the next boot.
 
-**What it cannot do.** If the node does not come up with the new command line, nodevet cannot reach
-it: choose `before nodevet` in GRUB's menu on the console, over the BMC or by `grub-reboot` from a
-rescue system, then run `nodevet rollback`. nodevet does not boot the new command line only once:
-`grub-reboot` needs an environment block that GRUB can write, which LVM, RAID and btrfs do not have.
-It does not change what stands in another file: for a parameter that must be absent, or has another
-value there, it names the file and the line. It refuses if such a file is read after its own, and if
-a setting changed after grub.cfg was written, since `update-grub` would put that into force as well.
-It changes only GRUB of Debian and Ubuntu; for grubby, SUSE, systemd-boot and kernelstub it names
-the command. It writes no parameter with quotes or other characters of a shell, and none of those
-that say what the node boots from.
+**What it cannot do.** If the node does not boot with the new command line, nodevet cannot reach it.
+Then choose an entry `before nodevet` in GRUB's menu, on the console or over the BMC, or select it
+with `grub-reboot` from a rescue system. After that, run `nodevet rollback`. nodevet cannot try the
+new command line for only one boot, because GRUB cannot store that on LVM, RAID and btrfs.
+
+nodevet changes only its own files. If another file has a parameter that must be absent, or another
+value of a parameter, nodevet names the file and the line. It refuses the change if another file is
+read after its own. It also refuses if a setting of GRUB is newer than grub.cfg, because
+`update-grub` would also apply that setting.
+
+It changes only GRUB of Debian and Ubuntu. For grubby, SUSE, systemd-boot and kernelstub it names
+the command to run. It refuses parameters with quotes or other special characters of a shell, and
+parameters that decide where the node boots from or what it starts. Tests run the real
+`update-grub`, but no test boots with a real GRUB.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,18 +1,18 @@
 """Compact memory once, so that free memory is in larger pieces.
 
-**Now** one write of 1 to `/proc/sys/vm/compact_memory`: the kernel moves pages together on every
-NUMA node. This may take minutes on a large node.
+**Now** nodevet writes 1 to `/proc/sys/vm/compact_memory`, and the kernel moves pages together on
+every NUMA node. On a large node this may take minutes; nodevet waits for at most 15.
 
-**At every boot** nothing: memory is not fragmented then.
+**At every boot** nothing: memory is not fragmented after a boot.
 
-**Risk** live: jobs continue, but one CPU is busy, and a process waits while its page moves.
+**Risk** live: jobs continue, but one CPU is busy, and a process waits while the kernel moves its
+page.
 
-**Rollback** cannot undo it, and there is nothing to restore. The approval says so.
+**Rollback** cannot undo it, and there is nothing to restore. The plan says `cannot be undone`.
 
-**What it cannot do.** It does not drop the page cache, which other jobs may need. On a drained
-node, `echo 3 > /proc/sys/vm/drop_caches` before it frees more. Pages that the kernel cannot move
-(its own, those of drivers) stay where they are. If the check still fails, nodevet reports the step
-as failed: then reboot.
+**What it cannot do.** It does not drop the page cache, which jobs may need. On a drained node, you
+can free more memory: run `echo 3 > /proc/sys/vm/drop_caches` before the fix. The kernel cannot move
+its own pages and those of drivers. If the check still fails, the step fails: reboot the node.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,28 +1,29 @@
 """Mount what /etc/fstab or a mount unit says, and set the options of a mount as they say.
 
-**Now** `mount PATH` if a line of /etc/fstab names the path, or `systemctl start` of the path's
-mount unit, each for 60 s at most. If something is mounted there with other options: `mount -o
-remount,bind`, which changes the mount and never its file system.
+**Now** if a line of /etc/fstab names the path, nodevet runs `mount PATH` for at most 60 s.
+Otherwise it starts the path's mount unit; `--deadline` limits this time. If the path is already
+mounted with other options, nodevet runs `mount -o remount,bind`, which changes the options of the
+mount but not its file system.
 
-**At every boot** /etc/fstab mounts it already, and the fix writes nothing there. A mount unit is
-enabled if it was disabled.
+**At every boot** /etc/fstab already mounts the path, and the fix does not change that file. If the
+mount unit is disabled, the fix enables it.
 
-**Risk** live for mounting over an empty folder, and for options that allow more. drain if files are
-in the folder, because a job may have written them there, and they are hidden while the file system
-is mounted; and for `ro`, `nosuid`, `nodev` and `noexec`, because a job may need what they forbid.
+**Risk** live for a mount over an empty folder, and for options that allow more. drain if the folder
+contains files: a job may have written them, and the mount hides them. drain also for `ro`,
+`nosuid`, `nodev` and `noexec`, because a job may need what they forbid.
 
-**Rollback** unmounts what the fix mounted, never lazily and never by force: if a program uses it,
-the rollback fails and says so. It sets the earlier options of a mount again. If systemd created
-the folder for a unit, the folder stays.
+**Rollback** unmounts what the fix mounted, never lazily and never by force: if a program uses the
+mount, the rollback fails and says so. It sets the earlier options of a mount again. If systemd
+created the folder for a unit, the folder stays.
 
-**What it cannot do.** If neither /etc/fstab nor a unit names the path, or if they say anything else
-than the baseline, which of them is right is the site's decision: nodevet names the line to write.
-It neither unmounts anything nor changes what is mounted: a wrong type or source is for a person on
-a drained node. It sets only `ro`, `nosuid`, `nodev`, `noexec`, `nodiratime`, `noatime`, `relatime`
-and their opposites. Any other option needs a new mount, and so does a file system that is read-only
-as a whole: the kernel does this after errors, so check the disk first. nodevet refuses a line with
-`noauto` or `bg`, a path that two files name, and a unit with drop-ins. It repairs no server: if one
-does not answer, `timeout` ends the command with 124 after 60 s, and nothing is mounted.
+**What it cannot do.** If neither /etc/fstab nor a unit names the path, or if they contradict the
+baseline, a person must decide which is right; nodevet names the line to add. It never unmounts
+anything and never changes what is mounted: if the type or the source is wrong, unmount it on a
+drained node. It sets only `ro`, `nosuid`, `nodev`, `noexec`, `nodiratime`, `noatime`, `relatime`
+and their opposites; other options need a new mount. If the whole file system is read-only, the
+kernel probably found errors: check the disk first. nodevet refuses a line with `noauto` or `bg`, a
+path that two files name, and a unit with drop-ins. It does not repair a server: if the server does
+not answer, `timeout` ends the command after 60 s with code 124, and nothing is mounted.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -120,10 +121,12 @@ def require_agreement(said: ConfiguredMount, expected: ExpectedMount) -> None:
     """Raises FixError if a file does not say what the baseline expects."""
     line = line_of(said.name, expected)
     if not said.file:
-        raise FixError(f"neither {FSTAB} nor a unit names it; if it belongs there, write `{line}`")
+        raise FixError(
+            f"neither {FSTAB} nor a unit names it; if the baseline is right, add `{line}`"
+        )
     options = tuple(option.replace("nfsvers=", "vers=") for option in said.options or ())
     if never := [option for option in options if option in NEVER]:
-        raise FixError(f"{said.file} says {never[0]}")
+        raise FixError(f"{said.file} has the option {never[0]}: nodevet does not mount it")
     as_mounted = Mount(
         name=said.name, type=said.type, source=said.source, options=options, super_options=()
     )
@@ -137,7 +140,7 @@ def require_agreement(said: ConfiguredMount, expected: ExpectedMount) -> None:
         if aspect.verdict is not Verdict.OK:
             raise FixError(
                 f"{said.file} says {aspect.name} {aspect.actual}, and {aspect.expected} is "
-                f"expected; if the baseline is right, write `{line}`"
+                f"expected; if the baseline is right, write `{line}` there"
             )
 
 
@@ -181,13 +184,15 @@ def flags_to_set(
     """The options of a mount that change. Raises FixError if they do not repair it."""
     wrong = finding.actual if isinstance(finding.actual, Mapping) else {}
     if said.file != FSTAB:
-        raise FixError(f"its unit says it: `systemctl reload {mount_unit(said.name)}`")
+        raise FixError(f"its unit sets the options: run `systemctl reload {mount_unit(said.name)}`")
     if {"type", "source"} & set(wrong) or not wrong:
         raise FixError("something else is mounted there: unmount it on a drained node")
     if mount.options is None or mount.super_options is None:
         raise FixError("the options of the mount were not read")
     if not expected.read_only and "ro" in mount.super_options:
-        raise FixError("the file system is read-only, as the kernel makes it after errors: fsck it")
+        raise FixError(
+            "the file system is read-only, perhaps after an error: drain the node, then fsck"
+        )
     options = (*mount.options, *mount.super_options)
     changes = [option for option in expected.options if not has_option(options, option)]
     changes += [opposite(option) for option in expected.without if has_option(options, option)]

@@ -1,28 +1,38 @@
 """Set the MTU of network interfaces to the expected one, now and at every boot.
 
-**Now** one write to `/sys/class/net/NAME/mtu` of each interface whose MTU fails.
+**Now** nodevet writes the MTU to `/sys/class/net/NAME/mtu` of each interface that has a wrong one.
 
-**At every boot** the program that configures the interface sets it. NetworkManager: `mtu=` in the
-keyfile of the active profile, and `nmcli connection load`. netplan:
-`/etc/netplan/99-nodevet-mtu-NAME.yaml`, which `netplan get` reads as a test. systemd-networkd: the
-drop-in `50-nodevet.conf` of the .network file in force. nodevet runs neither `netplan apply` nor
-`networkctl reload`: both configure interfaces again, and these lose their addresses meanwhile. If
-the program has the expected MTU already, only the first step is taken.
+**At every boot** the program that configures the interface sets the MTU. nodevet writes it to that
+program's configuration:
 
-**Risk** drain: many drivers take the link down for a moment. If it takes longer than `--settle` to
-come back, the check fails and nodevet rolls back.
+- NetworkManager: `mtu=` in the keyfile of the active profile, then `nmcli connection load`.
+- netplan: `/etc/netplan/99-nodevet-mtu-NAME.yaml`; `netplan get` tests that netplan can read it.
+- systemd-networkd: the drop-in `50-nodevet.conf` of the .network file in force.
+
+nodevet runs neither `netplan apply` nor `networkctl reload`, because interfaces can lose their
+addresses for a moment. If the configuration already has the expected MTU, nodevet changes only the
+running interface.
+
+**Risk** drain: many drivers take the link down for a moment. If the link needs longer than
+`--settle` to come back, the check fails and nodevet rolls the step back.
 
 **Rollback** restores the MTU and the file; NetworkManager loads the profile again.
 
 **What it cannot do.** It never touches an interface that carries a default route or nodevet's own
-SSH session, or that is below one, such as a member of its bond; if this cannot be told, it plans
-nothing. It refuses an interface without exactly one of these managers, or with ifupdown: add the
-line by hand. It changes no MTU that someone configured, no profile that may hold a password or is
-not a file in /etc, and no configuration that it would change for other interfaces too. The MTU of a
-member is its bond's; that of a bridge or a bridge's port has more effects than a rollback undoes.
-It refuses an MTU above what the driver allows, or below 1280, where IPv6 ends, and one below that
-of a VLAN on the interface. Nothing sets the switch: large packets are lost until it has the MTU
-too. State, speed and members of a link have no fix.
+SSH session, nor a part of such an interface, for example a member of its bond. If it cannot find
+out which interfaces these are, it plans nothing. It also refuses
+
+- an interface that several of these programs configure, or none, or ifupdown: add the line by hand;
+- an interface whose configuration already has another MTU;
+- a NetworkManager profile that may hold a password, or that is not a file in /etc;
+- a configuration that other interfaces share, unless they all need this MTU;
+- a member of a bond (set the MTU of the bond), a bridge and a port of a bridge;
+- an MTU above what the driver allows, below 1280 (the kernel then turns IPv6 off), or below the MTU
+  of a VLAN on the interface.
+
+It does not set the MTU of the switch: until someone does, large packets are lost. It does not
+repair state, speed and members of a link. Tests run the real programs on pairs of virtual
+interfaces; no test has set the MTU of a real NIC.
 """
 
 import re
@@ -100,7 +110,7 @@ def target_of(evidence: Evidence, finding: Finding) -> MtuTarget:
     """The interface that a finding names. Raises FixError if nodevet does not change its MTU."""
     mtu, name = expected_mtu(finding), finding.subject.id
     if not NAME.fullmatch(name):
-        raise FixError(f"{name[:30]!r} is not a name that nodevet passes on")
+        raise FixError(f"{name[:30]!r} is not a name that nodevet accepts")
     network, links = evidence[Network].data, links_of(evidence)
     interface = network.by_name.get(name) if network else None
     if interface is None or interface.mtu is None or name not in links:
@@ -126,7 +136,7 @@ def expected_mtu(finding: Finding) -> int:
 def require_ethernet(interface: Interface, mtu: int) -> None:
     """Raises FixError."""
     if interface.type != ETHERNET or interface.kind not in KINDS:
-        raise FixError(f"nodevet sets no MTU of this kind ({interface.kind or 'unknown'})")
+        raise FixError(f"nodevet does not set the MTU of this kind ({interface.kind or 'unknown'})")
     if interface.master is None:
         raise FixError(f"master: {interface.why('master')}")
     if interface.master:
@@ -165,7 +175,7 @@ def mtu_of(name: str, interfaces: Mapping[str, Interface]) -> int:
     """Raises FixError."""
     mtu = interfaces[name].mtu if name in interfaces else None
     if mtu is None:
-        raise FixError(f"the MTU of {name} is unknown, and may follow")
+        raise FixError(f"nodevet could not read the MTU of {name}, which may change too")
     return mtu
 
 

@@ -1,19 +1,20 @@
-"""Reboot a node with a PCIe link that trained below what GPU and ports support.
+"""Reboot a node with a PCIe link that is slower or narrower than the GPU and its ports support.
 
-**Now** nothing: a link that trained too narrow or too slow trains again only at a boot. The step
-is a reboot of the node. Only a plan with `--reboot` or `--power-cycle` reboots it; otherwise the
-step is `pending` until someone does.
+**Now** nothing: such a link trains again only at a boot. The step is a reboot of the node. Only
+`--reboot` or `--power-cycle` make nodevet reboot the node; without them, the step is `pending`
+until someone reboots it.
 
 **At every boot** nothing.
 
 **Risk** reboot.
 
-**Rollback** cannot undo a reboot: nothing is left to restore.
+**Rollback** cannot undo a reboot, and there is nothing to restore.
 
-**What it cannot do.** It plans nothing if a part supports no more than it has (the board, or a port
-of the slot), if all GPUs are too slow, or in a virtual machine: the check's advice says where to
-look then. If the link is as slow as before, the step fails, and the report names the next remedy: a
-power cycle, then a person who reseats the GPU, its riser or its cable.
+**What it cannot do.** It plans nothing if the board or a port of the slot does not support more, if
+all GPUs are too slow, or in a virtual machine: then the check's advice says where to look. If the
+link is as slow as before, the step fails, and the report names the next remedy: a power cycle, then
+a person who reseats the GPU, its riser or its cable
+([the ladder](../fixes.md#reset-reboot-power-cycle-a-person)).
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,7 +27,8 @@ from nodevet.model import Finding
 
 
 def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Iterator[PlannedChange]:
-    """One reboot for all links that may train better. Raises FixError if there is another one."""
+    """One reboot for all links that may train better. Raises FixError if a reboot
+    does not help one of them."""
     others = [finding for finding in failed if not finding.advice.startswith(RETRAIN)]
     if others:
         label = others[0].subject.label or "the node"

@@ -1,25 +1,26 @@
 """Set MaxReadReq and relaxed ordering of GPUs and NICs as expected, now and at every boot.
 
-**Now** `setpci -s ADDRESS CAP_EXP+8.w=VALUE:MASK` for each function that fails. The mask leaves all
-other bits of the register as they are.
+**Now** nodevet runs `setpci -s ADDRESS CAP_EXP+8.w=VALUE:MASK` for each PCI function that fails.
+The mask leaves all other bits of the register as they are.
 
-**At every boot** the unit `nodevet-pcie-settings.service` sets both for every function that the
-check judges. It names each by its address and by its vendor and device, so that no other card gets
-the value: a card in another slot keeps what the BIOS gave it, and the check reports it. If one
-`setpci` fails, the unit still sets the others, and ends as failed.
+**At every boot** the unit `nodevet-pcie-settings.service` sets these values for every function that
+the check judges. It identifies a card by its address, vendor and device. A card in another slot
+keeps the values of the BIOS, and the check reports it. If one `setpci` fails, the unit still sets
+the other functions, and then fails.
 
-**Risk** idle: a job's transfers may be in flight.
+**Risk** idle: no process may use the GPUs, because a job's transfers may be in progress.
 
 **Rollback** restores these bits of each register, and removes the unit or restores the earlier one.
 
 **What it cannot do.** It never changes MaxPayload, which must match along the whole path: set it in
-the BIOS, or boot with `pci=pcie_bus_safe`. It does not change ASPM, because the kernel keeps its
-state for both ends of each link: boot with `pcie_aspm.policy=performance`. With `pci=pcie_bus_perf`
-on the command line, MaxReadReq protects functions with a smaller payload, and nodevet does not
-raise it; it cannot see that a kernel was built with CONFIG_PCIE_BUS_PERFORMANCE. It does not turn
-relaxed ordering on below root ports for which Linux turns it off because of an erratum. Without
-`setpci` (package pciutils), or if the kernel is locked down, the step fails. A reset of a function
-may lose the value until the next boot.
+the BIOS, or boot with `pci=pcie_bus_safe`. It does not change ASPM, because the kernel sets ASPM
+for both ends of a link: boot with `pcie_aspm.policy=performance`. If the command line has
+`pci=pcie_bus_perf`, it does not raise MaxReadReq, which then protects functions with a smaller
+payload. nodevet cannot see whether a kernel was built that way (CONFIG_PCIE_BUS_PERFORMANCE). It
+does not turn relaxed ordering on below root ports where Linux turns it off because of an erratum.
+Without `setpci` (package pciutils), or if the kernel is locked down, the step fails. If a function
+is reset, it may lose the value until the next boot. Tests run the real `setpci` on simulated PCI
+functions; no test has written to a real card.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,7 +40,7 @@ READ_REQUEST, RELAXED = 0x7000, 0x0010
 FIXED = {"max_read_request_b", "relaxed_ordering"}
 OTHERS = {
     "max_payload_b": "MaxPayload must match along the whole path: set it in the BIOS",
-    "aspm": "the kernel keeps ASPM for both ends of a link: pcie_aspm.policy=performance",
+    "aspm": "the kernel sets ASPM for both ends of a link: boot with pcie_aspm.policy=performance",
 }
 NO_RELAXED = {
     *(f"8086:{family}{number:02x}" for family in ("6f", "2f") for number in range(1, 15)),
@@ -81,7 +82,7 @@ def readable(evidence: Evidence, params: Params) -> Mapping[str, PciSetting]:
             if getattr(setting, field) is None:
                 raise FixError(f"{setting.address}: {field}: {setting.why(field)}")
         if setting.max_read_request_b not in SIZES:
-            raise FixError(f"{setting.address}: MaxReadReq: it does not answer")
+            raise FixError(f"{setting.address}: MaxReadReq has no valid value")
         functions[setting.address] = setting
     return functions
 
@@ -95,7 +96,7 @@ def obstacle(evidence: Evidence, setting: PciSetting, params: Params) -> str:
         host = evidence[HostInfo].data
         cmdline = host.cmdline if host else None
         if cmdline is None:
-            return "unknown whether the kernel's command line has pcie_bus_perf"
+            return "nodevet could not read whether the kernel's command line has pcie_bus_perf"
         if "pcie_bus_perf" in cmdline:
             return "with pci=pcie_bus_perf no read request may be larger than the payload"
     if "relaxed_ordering" in wrong and params.relaxed_ordering:

@@ -1,18 +1,20 @@
-"""Reset every GPU before Ampere that has a pending page retirement.
+"""Reset every GPU that has a pending page retirement (GPUs before Ampere).
 
-**Now** nodevet resets the GPU, and starts again what it stopped for that: see `nodevet explain
-row_remapping`.
+**Now** nodevet stops what holds the GPU, resets the GPU, and starts what it stopped.
+`nodevet explain row_remapping` has the details. With `--reboot` or `--power-cycle`, the step is a
+reboot of the node instead.
 
-**At every boot** nothing: a boot completes a pending retirement too.
+**At every boot** nothing: a boot also completes a pending retirement.
 
-**Risk** drain: no job may run on the node.
+**Risk** drain: no job may run on the node. A reboot has the risk reboot.
 
-**Rollback** cannot undo it: nothing is left to restore. The approval says so.
+**Rollback** cannot undo it, and there is nothing to restore. The plan says `cannot be undone`.
 
-**What it cannot do.** No reset restores retired pages: the fix refuses a GPU that has more of them
-than the baseline allows, which needs to be replaced. A reload of the driver would complete the
-retirement too; the fix does not do that. If the retirement is still pending afterwards, the step
-fails: reboot the node, then power it off and on.
+**What it cannot do.** No reset restores retired pages: the fix refuses a GPU with more of them than
+the baseline allows; have it replaced. The fix does not reload the driver, which would also complete
+the retirement. If the retirement is still pending after the reset, the step fails: plan again with
+`--reboot`, then with `--power-cycle`
+([the ladder](../fixes.md#reset-reboot-power-cycle-a-person)). No test has reset a real GPU.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,9 +26,12 @@ from nodevet.fixing.model import Fix, PlannedChange, Risk
 from nodevet.model import Finding
 
 
-def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Iterator[PlannedChange]:
-    """One change that resets all GPUs with a pending retirement; see `FIX`."""
-    yield from gpu_reset.changes(evidence, failed, obstacle)
+def plan(
+    evidence: Evidence, failed: Sequence[Finding], params: Params, *, reboot: bool = False
+) -> Iterator[PlannedChange]:
+    """One change that resets all GPUs with a pending retirement; see `FIX`. `reboot`: one reboot of
+    the node instead, which the plan does anyway."""
+    yield from gpu_reset.resets_or_reboot(evidence, failed, obstacle, reboot=reboot)
 
 
 def obstacle(finding: Finding) -> str:
@@ -36,5 +41,11 @@ def obstacle(finding: Finding) -> str:
     return "no reset restores retired pages: have the GPU replaced (RMA)"
 
 
-FIX = Fix(plan=plan, risk=Risk.DRAIN, after=("leftover_processes",), asks=gpu_reset.asks)
+FIX = Fix(
+    plan=plan,
+    risk=Risk.REBOOT,
+    options=("reboot",),
+    after=("leftover_processes",),
+    asks=gpu_reset.asks,
+)
 """Before the fixes of settings, which a reset GPU forgets."""

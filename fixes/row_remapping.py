@@ -1,24 +1,32 @@
 """Reset every GPU that has a pending row remap.
 
-**Now** `nvidia-smi --gpu-reset -i UUID` for each GPU with a pending remap, and with a pending page
-retirement on GPUs before Ampere. If NVLink connects GPUs that can only be reset together (before
-Ampere; on the NVSwitches of Ampere without a running fabric manager), one command resets all GPUs
-of the node; the plan says so. Before that nodevet stops what holds the GPUs: nvidia-persistenced,
-nvidia-imex, nvsm and monitoring clients. It turns persistence mode off and on again. Afterwards it
-waits until the fabric has the GPUs, and starts the services again and the boot units with which
-other fixes set power limit, clocks and modes.
+**Now** nodevet takes these steps:
 
-**At every boot** nothing: a boot completes a pending remap too.
+1. It stops the services that hold the GPUs: nvidia-persistenced, nvidia-imex, nvsm and monitoring
+   clients. It turns persistence mode off.
+2. It runs `nvidia-smi --gpu-reset -i UUID` for each GPU with a pending remap, or (before Ampere)
+   with a pending page retirement.
+3. It turns persistence mode on again, and waits until the GPUs are registered with their fabric.
+4. It starts the services again, and the boot units with which other fixes of nodevet set power
+   limit, clocks and modes.
 
-**Risk** drain: no job may run on the node.
+Some GPUs on NVLink can only be reset together: GPUs before Ampere, and Ampere GPUs on NVSwitches
+while the fabric manager does not run. One command then resets all GPUs of the node, and the plan
+names them. With `--reboot` or `--power-cycle`, the step is a reboot of the node instead.
 
-**Rollback** cannot undo it: nothing is left to restore. The approval says so.
+**At every boot** nothing: a boot also completes a pending remap.
 
-**What it cannot do.** A *failed* remap and used up spare rows need a new board: the fix refuses
-such a GPU. It refuses a GPU with MIG devices, which a reset deletes, and a GPU that NVML does not
-reach. Settings that something other than a unit of nodevet set are lost until that sets them again;
-the plan says so. If the remap is still pending afterwards, the step fails: reboot the node, then
-power it off and on.
+**Risk** drain: no job may run on the node. A reboot has the risk reboot.
+
+**Rollback** cannot undo it, and there is nothing to restore. The plan says `cannot be undone`.
+
+**What it cannot do.** A *failed* remap or a lack of spare rows needs a new board: the fix refuses
+such a GPU. It also refuses a GPU with MIG devices, because a reset deletes them, and a GPU that
+NVML does not reach. A reset deletes power limit, clocks and compute mode. If no unit of nodevet
+sets them, they stay at their defaults until something else sets them; the plan names them. If the
+remap is still pending after the reset, the step fails: plan again with `--reboot`, then with
+`--power-cycle` ([the ladder](../fixes.md#reset-reboot-power-cycle-a-person)). No test has reset a
+real GPU.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,9 +38,12 @@ from nodevet.fixing.model import Fix, PlannedChange, Risk
 from nodevet.model import Finding
 
 
-def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Iterator[PlannedChange]:
-    """One change that resets all GPUs with a pending remap; see `FIX`."""
-    yield from gpu_reset.changes(evidence, failed, obstacle)
+def plan(
+    evidence: Evidence, failed: Sequence[Finding], params: Params, *, reboot: bool = False
+) -> Iterator[PlannedChange]:
+    """One change that resets all GPUs with a pending remap; see `FIX`. `reboot`: one reboot of
+    the node instead, which the plan does anyway."""
+    yield from gpu_reset.resets_or_reboot(evidence, failed, obstacle, reboot=reboot)
 
 
 def obstacle(finding: Finding) -> str:
@@ -43,5 +54,11 @@ def obstacle(finding: Finding) -> str:
     return "" if signs == ["pending"] else "no reset restores spare rows: have the GPU replaced"
 
 
-FIX = Fix(plan=plan, risk=Risk.DRAIN, after=("leftover_processes",), asks=gpu_reset.asks)
+FIX = Fix(
+    plan=plan,
+    risk=Risk.REBOOT,
+    options=("reboot",),
+    after=("leftover_processes",),
+    asks=gpu_reset.asks,
+)
 """Before the fixes of settings, which a reset GPU forgets."""

@@ -1,22 +1,25 @@
 """Turn SMT (Hyper-Threading) on or off, now and at every boot.
 
-**Now** one write to `/sys/devices/system/cpu/smt/control`. The kernel brings the second thread of
-each core online, or takes it offline.
+**Now** nodevet writes `on` or `off` to `/sys/devices/system/cpu/smt/control`. The kernel brings the
+second thread of each core online, or takes it offline.
 
-**At every boot** if SMT must be off, `/etc/default/grub.d/zz-nodevet-smt.cfg` adds `nosmt`; if it
-must be on, the fix removes that again. The fix of `kernel_cmdline` says how nodevet writes GRUB's
-menu, and how the entries without its parameters can be booted.
+**At every boot** if SMT must be off, `/etc/default/grub.d/zz-nodevet-smt.cfg` adds the kernel
+parameter `nosmt`. If SMT must be on, the fix removes this file again. `nodevet explain
+kernel_cmdline` describes how nodevet writes GRUB's menu, and how to boot an entry without its
+parameters.
 
-**Risk** drain: CPUs appear, or vanish below running jobs. Slurm reads the number of CPUs when
-slurmd starts: restart it.
+**Risk** drain: CPUs of running jobs may disappear. slurmd reads the number of CPUs when it starts:
+restart it afterwards.
 
-**Rollback** restores the files, runs `update-grub` again, and writes the earlier word.
+**Rollback** restores the files, runs `update-grub` again, and writes the earlier value to the
+control file.
 
-**What it cannot do.** If the firmware turned SMT off (`notsupported`), only its set-up turns it on.
-`forceoff` lasts until a reboot without `nosmt=force`. If `nosmt` stands in a file of the
-administrator, nodevet names the file and the line. If another program writes the control file at
-boot, disable it first. CPUs that come online may lack what other fixes set, such as a governor:
-plan again afterwards. What the fix of `kernel_cmdline` cannot do, this one cannot do either.
+**What it cannot do.** If the firmware turned SMT off (`notsupported`), only the firmware's set-up
+can turn it on. If the control file says `forceoff`, remove `nosmt=force` from the command line and
+reboot. If another file of GRUB has `nosmt`, nodevet names the file and the line. If another program
+writes the control file at boot, disable that program first. CPUs that come online may lack what
+other fixes set, such as a governor: plan again afterwards. The limits of the fix of
+`kernel_cmdline` also apply here. Tests turn SMT on and off on simulated nodes only.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

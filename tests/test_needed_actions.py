@@ -192,11 +192,11 @@ def test_every_action_has_words() -> None:
     ("check", "sentence", "actions"),
     [
         ("bar1", "it needs a person.", ["site"]),
-        ("power_limit", "it needs a person, if its advice says so; otherwise it is fixable now.",
+        ("power_limit", "it needs a person, if the advice says so; otherwise it is fixable now.",
          ["live_fix", "site"]),
-        ("row_remapping", "it needs a GPU reset or a new part, if its advice says so; otherwise it "
-         "is fixable after draining.", ["drain_fix", "gpu_reset", "rma"]),
-        ("gpu_lost", "it needs a GPU reset, a power cycle or a person, if its advice says so; "
+        ("row_remapping", "it needs a GPU reset or a new part, if the advice says so; otherwise it "
+         "needs a reboot.", ["gpu_reset", "reboot", "rma"]),
+        ("gpu_lost", "it needs a GPU reset, a power cycle or a person, if the advice says so; "
          "otherwise it needs a reboot.", ["gpu_reset", "reboot", "power_cycle", "site"]),
     ],
 )  # fmt: skip

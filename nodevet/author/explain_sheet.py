@@ -104,7 +104,7 @@ def if_it_fails(check: str, catalog: Catalog) -> str:
         return f"**If it fails** {usual_words}."
     all_but_last, comma, last = needs_of(advised).rpartition(", ")
     words = f"{all_but_last}{' or ' if comma else ''}{last}"
-    return f"**If it fails** it {words}, if its advice says so; otherwise {usual_words}."
+    return f"**If it fails** it {words}, if the advice says so; otherwise {usual_words}."
 
 
 def _field(field: ParamField) -> str:

@@ -44,6 +44,7 @@ def _power_text(section: RawSection) -> str:
     data = section.get("data", {})
     power, progress = data.get("power"), data.get("boot_progress")
     if power:
-        booting = f", and the boot progress {progress}" if progress not in (None, NO_BOOT) else ""
+        is_booting = progress not in (None, NO_BOOT)
+        booting = f", and that the boot progress is {progress}" if is_booting else ""
         return brief(f"its BMC says that the power is {power}{booting}", 160)
     return brief(f"its power is not known: {section.get('why') or 'the BMC does not say'}", 300)

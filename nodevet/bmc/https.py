@@ -84,9 +84,9 @@ class Redfish:
             if response.status in ACCEPTED:
                 return {}
             if response.status in REFUSED:
-                raise RefusedRequestError(f"it refuses that now (HTTP {response.status})")
+                raise RefusedRequestError(f"it refuses this request now (HTTP {response.status})")
             if response.status == 403:
-                raise RefusedLoginError("its user may not do that (HTTP 403)")
+                raise RefusedLoginError("its user may not do this (HTTP 403)")
             return self._document(response)
 
     def _within_deadline(self, read: Callable[[], Document]) -> Document:

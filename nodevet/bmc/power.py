@@ -167,7 +167,7 @@ def refusal(switch: Switch) -> str:
     if missing := [what for what in (HARD, ON) if what not in allowed]:
         return f"it does not allow {' and '.join(' or '.join(RESETS[what]) for what in missing)}"
     leaks = [f"{part['name']}: {part['health'] or part['state'] or '?'}" for part in switch.leaks()]
-    return f"it does not say that nothing leaks: {', '.join(leaks)}" if leaks else ""
+    return f"a leak detector does not report OK: {', '.join(leaks)}" if leaks else ""
 
 
 def cycle(switch: Switch, asked: Asked, times: PowerTimes) -> None:

@@ -31,9 +31,9 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
     settle: float = 5.0  # before each setting is read again
     reboot: bool = False  # reboot every changed node
     verify_reboot: bool = False  # reboot only the canary
-    power_cycle: bool = False  # reboot every changed node, by switching it off and on
-    max_power_cycles: int = 4  # nodes that are switched at the same time
-    power_off_timeout: float = 300.0  # to shut down; then the power goes off
+    power_cycle: bool = False  # switch every changed node off and on by its BMC
+    max_power_cycles: int = 4  # nodes that nodevet switches at the same time
+    power_off_timeout: float = 300.0  # seconds to shut down; then nodevet switches it off
     reboot_timeout: float = 900.0
     boot_settle: float = 120.0
     drain_hook: str = ""  # a command; the host is its last argument. No shell

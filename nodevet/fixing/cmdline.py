@@ -107,7 +107,11 @@ def boot_words(
         name = word.partition("=")[0]
         if places := places_of(name, fix, grub):
             has_word = any(word in words_in(row.text) for row in places)
-            what = "has it: run update-grub and reboot" if has_word else "sets it: change it there"
+            what = (
+                "already has it: run update-grub and reboot"
+                if has_word
+                else "sets it: change it there"
+            )
             raise FixError(f"{place(places[0])} {what}")
     words = tuple(word for word in dict.fromkeys(present) if word in (*missing, *own_words))
     return BootWords(fix, words, tuple(word for word in own_words if word not in words))
@@ -127,7 +131,7 @@ def without(fix: str, evidence: Evidence, parameter: str) -> None:
             "nodevet does not see what adds it: look in /etc/default/grub* and /etc/grub.d"
         )
     if not is_own:
-        raise FixError("GRUB's entries do not have it: reboot, and look at what boots the node")
+        raise FixError("no entry of GRUB has it: reboot; if it stays, find out what boots the node")
 
 
 def check_word(word: str) -> None:
@@ -135,7 +139,7 @@ def check_word(word: str) -> None:
     if not WORD.fullmatch(word):
         raise FixError("nodevet writes only letters, digits and _.,:+/@%~- into a command line")
     if ROOT.fullmatch(word.partition("=")[0]):
-        raise FixError("nodevet does not change what the node boots from, or what starts there")
+        raise FixError("nodevet does not change where the node boots from, or what it starts")
 
 
 def grub_of(evidence: Evidence, missing: Sequence[str], unwanted: Sequence[str]) -> Grub:
@@ -155,12 +159,16 @@ def grub_of(evidence: Evidence, missing: Sequence[str], unwanted: Sequence[str])
     host = evidence[HostInfo].data
     roots = {word for entry in grub.entries for word in entry.split() if word.startswith("root=")}
     if host is None or host.cmdline is None or roots.isdisjoint(host.cmdline.split()):
-        raise FixError("the running kernel has another root= than GRUB's entries: what booted it?")
+        raise FixError(
+            "the running kernel has another root= than GRUB's entries: find out what booted it"
+        )
     if any("--" in entry.split() for entry in grub.entries):
-        raise FixError("the command line has `--`, and what is added after it is not the kernel's")
+        raise FixError(
+            "the command line has `--`: the kernel would not read what nodevet adds after it"
+        )
     if data.newer:
         raise FixError(
-            f"{data.newer[0][:200]} changed after GRUB's menu was written: run update-grub"
+            f"{data.newer[0][:200]} is newer than GRUB's menu: run update-grub, then plan again"
         )
     return grub
 
@@ -173,7 +181,9 @@ def loader_of(data: Bootloader) -> str:
     if KERNEL_INSTALL in files and not set(found) & set(FIRST):
         found.append(KERNEL_INSTALL)
     if len(found) > 1:
-        raise FixError(f"the node has {' and '.join(found)}: nodevet does not know what boots it")
+        raise FixError(
+            f"the node has {' and '.join(found)}: nodevet cannot tell which one boots it"
+        )
     if not found or (found == [GRUB] and not data.entries):
         raise FixError("the node has no boot loader that nodevet knows, or no entry for Linux")
     return found[0]

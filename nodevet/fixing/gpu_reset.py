@@ -1,7 +1,7 @@
 """What the fixes that reset GPUs share: which GPUs one command must reset, and what stops for it.
 
-Ampere and later GPUs can be reset one by one; on the NVSwitches of Ampere only while the fabric
-manager runs. Older GPUs on NVLink can only be reset together (nvidia-smi's manual at --gpu-reset).
+nvidia-smi can reset each GPU since Ampere alone; on the NVSwitches of Ampere only while the fabric
+manager runs. It resets older GPUs on NVLink only together (nvidia-smi's manual at --gpu-reset).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,6 +13,7 @@ from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import LOST, NO_HANDLE, Gpu, lost, subject_of
 from nodevet.evidence.pci import Pci
 from nodevet.evidence.services import Unit
+from nodevet.fixing import reboot as node_reboot
 from nodevet.fixing.boot_unit import BootUnit
 from nodevet.fixing.gpus import UUID, NamedGpu, common_value
 from nodevet.fixing.model import FixError, PlannedChange, Risk, join_notes, with_refusals
@@ -44,6 +45,23 @@ REQUIRED = "NVML_ERROR_RESET_REQUIRED"
 def asks(params: Any) -> Mapping[str, tuple[str, ...]]:
     """The units that may stop for a reset."""
     return {"services": (*HOLDERS, FABRIC_MANAGER, *BOOT.values())}
+
+
+def resets_or_reboot(
+    evidence: Evidence,
+    failed: Sequence[Finding],
+    obstacle: Callable[[Finding], str],
+    *,
+    reboot: bool,
+) -> Iterator[PlannedChange]:
+    """As `changes`; with `reboot` one reboot of the node instead. Raises FixError."""
+    if not reboot:
+        yield from changes(evidence, failed, obstacle)
+        return
+    reasons = [(finding, obstacle(finding)) for finding in failed]
+    repaired = [finding for finding, why in reasons if not why]
+    refused = [f"{finding.subject.label}: {why}" for finding, why in reasons if why]
+    yield from with_refusals([node_reboot.change(evidence, repaired)] if repaired else [], refused)
 
 
 def changes(
@@ -218,4 +236,6 @@ def _settings_note(gpus: Sequence[NamedGpu], settings: Sequence[str]) -> str:
     lost_settings = [SETTINGS[name] for name in names if name not in settings]
     if not lost_settings:
         return ""
-    return f"a reset GPU has the default {', '.join(lost_settings)}: no unit of nodevet sets it"
+    return (
+        f"a reset GPU has the default {', '.join(lost_settings)}: no unit of nodevet sets it again"
+    )

@@ -13,7 +13,9 @@ def links_of(evidence: Evidence) -> Mapping[str, ManagedLink]:
     """The interfaces by name. Raises FixError."""
     section = evidence[LinkManagers]
     if section.data is None or section.data.links is None:
-        raise FixError(f"who configures it is unknown: {section.why or 'links not read'}")
+        raise FixError(
+            f"nodevet could not read what configures it: {section.why or 'links not read'}"
+        )
     return {link.name: link for link in section.data.links}
 
 
@@ -23,10 +25,10 @@ def require_apart(
     """Raises FixError if the node is reached over the interface, or if that is unknown."""
     if section is None or not section.carriers:
         why = section.why("carriers") if section else "not read"
-        raise FixError(f"the interface that carries nodevet's session is unknown: {why}")
+        raise FixError(f"nodevet could not read which interface carries its session: {why}")
     for carrier in section.carriers:
         if name in below(carrier, links):
-            over = "" if name == carrier else f" for {carrier}"
+            over = "" if name == carrier else f", as a part of {carrier}"
             raise FixError(f"it carries nodevet's session or a default route{over}")
 
 
@@ -37,9 +39,11 @@ def below(carrier: str, links: Mapping[str, ManagedLink]) -> set[str]:
         name = remaining.pop()
         link = links.get(name)
         if link is None or link.lower is None or link.kind is None:
-            raise FixError(f"what {name[:30]} is made of is unknown, and it carries the session")
+            raise FixError(f"it carries the session, and its parts could not be read: {name[:30]}")
         if not link.lower and link.kind not in ENDS:
-            raise FixError(f"{name[:30]} ({link.kind[:30]}) carries the session over another one")
+            raise FixError(
+                f"{name[:30]} ({link.kind[:30]}) carries the session over an unknown interface"
+            )
         remaining += [each for each in link.lower if each not in reached]
         reached.add(name)
     return reached

@@ -25,11 +25,11 @@ Shares: TypeAlias = Mapping[tuple[str, int], int]
 def manager_of(link: ManagedLink) -> LinkManager:
     """The one program that configures an interface. Raises FixError."""
     if link.managers is None:
-        raise FixError(f"who configures it is unknown: {link.why('managers')}")
+        raise FixError(f"nodevet could not read what configures it: {link.why('managers')}")
     if len(link.managers) != 1:
         found = " and ".join(manager.manager for manager in link.managers)
         raise FixError(
-            f"{found} configure it: leave it to one" if found else
+            f"{found} configure it: let only one do so" if found else
             "neither NetworkManager, netplan, systemd-networkd nor ifupdown configures it"
         )  # fmt: skip
     return link.managers[0]
@@ -73,7 +73,7 @@ def of_networkd(manager: LinkManager, interface: str, mtu: int) -> Actions:
     """A drop-in of the .network file in force."""
     match = NETWORK_FILE.fullmatch(manager.path)
     if match is None:
-        raise FixError(f"{manager.path[:100]!r} does not outlast a reboot")
+        raise FixError(f"{manager.path[:100]!r} is not a file that outlasts a reboot")
     require_unset(manager, networkd_text(manager.mtu or ""))
     path = f"/etc/systemd/network/{match[1]}.d/{OWN_DROP_IN}"
     return (WriteFile(path=path, content=networkd_text(mtu)),)

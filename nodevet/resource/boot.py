@@ -20,9 +20,9 @@ SAME = f"""[ "$(cat {BOOT_ID})" = "$boot" ] || {{ echo 'it was rebooted since' >
 
 
 class Reboot(Action, frozen=True, kw_only=True, tag="reboot"):
-    """End this boot: the run reboots the node if its plan says so.
+    """Reboot the node later in the run, if the plan says so.
 
-    The command only makes sure that the node still runs this boot."""
+    The command itself only checks that the node has not rebooted since planning."""
 
     boot_id: BootId
 

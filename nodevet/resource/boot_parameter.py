@@ -31,7 +31,7 @@ update-grub -o "$made/menu" || fail 'update-grub failed'
 awk '/^### BEGIN /{on = $3 == "/etc/grub.d/10_linux"} /menuentry /{recovery = /-recovery-/}
     on && !recovery && $1 ~ /^linux(efi|16)?$/' "$made/menu" >"$made/entries" || :
 [ -s "$made/entries" ] || fail 'update-grub wrote no entry that boots Linux'
-[ "$1" = -- ] || grep -q "'nodevet-earlier-" "$made/menu" || fail 'the new menu keeps no entry'
+[ "$1" = -- ] || grep -q "'nodevet-earlier-" "$made/menu" || fail 'the new menu has no way back'
 all=$(grep -c '' "$made/entries")
 expected=$all
 for word; do
@@ -54,8 +54,9 @@ PROGRAM, SPLIT = "update-grub", "--"
 
 
 class UpdateGrub(RunCommand, frozen=True, kw_only=True, omit_defaults=True, tag="grub"):
-    """Write GRUB's menu again, if each new entry has the words before `--`, and none those after
-    it. nodevet's own script runs `update-grub`."""
+    """Write GRUB's menu again, with the words before `--` and without those after it.
+
+    nodevet's own script runs `update-grub`, and keeps the old menu unless every new entry is so."""
 
     @property
     def _wish(self) -> str:

@@ -1,4 +1,4 @@
-"""What a GPU needs a reset for, by its UUID. A reset ends it, and nothing brings it back."""
+"""Why a GPU needs a reset, by its UUID. A reset ends this need, and cannot be undone."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -45,7 +45,7 @@ echo "not registered with the fabric: $state" >&2; exit 1
 
 
 class ResetGpu(Action, frozen=True, kw_only=True, omit_defaults=True, tag="reset_gpu"):
-    """Reset one GPU, or with it all others of the node."""
+    """Reset one GPU, or all GPUs of the node together."""
 
     uuid: Text
     others: tuple[Text, ...] = ()
@@ -81,7 +81,7 @@ class ResetGpu(Action, frozen=True, kw_only=True, omit_defaults=True, tag="reset
 
 
 class AwaitFabric(Action, frozen=True, kw_only=True, tag="await_fabric"):
-    """Wait until a GPU that was reset is registered with its fabric again."""
+    """Wait until a GPU is registered with its fabric again after its reset."""
 
     uuid: Text
 
@@ -91,7 +91,7 @@ class AwaitFabric(Action, frozen=True, kw_only=True, tag="await_fabric"):
 
     @property
     def label(self) -> str:
-        return f"wait until the fabric has {self.uuid}"
+        return f"wait until {self.uuid} is registered with its fabric"
 
     @property
     def longest(self) -> int:

@@ -74,9 +74,6 @@ class InfinibandPortKind(Kind):
     def name_problem(self, name: str) -> str:
         return "" if NAME.fullmatch(name) else "is not a port as mlx5_0/1"
 
-    def names(self, resource: Resource) -> tuple[str, ...]:
-        return (resource.name.partition("/")[0],)
-
     def is_same(self, before: State, current: State) -> bool:
         """A link that goes up or down is no other setting."""
         return before.exists == current.exists and is_disabled(before) == is_disabled(current)

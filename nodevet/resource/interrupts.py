@@ -23,7 +23,7 @@ SCRIPT = (
 
 
 class PlaceInterrupts(Action, frozen=True, kw_only=True, tag="interrupts"):
-    """Each interrupt of a PCI function may go to these CPUs."""
+    """Send the interrupts of a PCI function to these CPUs."""
 
     address: str
     cpus: Places

@@ -30,7 +30,7 @@ Words = Annotated[tuple[Annotated[str, Meta(max_length=1000)], ...], Meta(min_le
 
 
 class RunUndoable(Action, frozen=True, kw_only=True, omit_defaults=True, tag="run_undoable"):
-    """A command without a shell, with the commands that read what it sets and undo it."""
+    """A command without a shell, with one that reads its setting and one that undoes it."""
 
     words: Words
     undo: Words  # `{before}`: what `reads` printed before

@@ -218,7 +218,7 @@ def test_a_user_who_may_only_read_is_refused_once(redfish):
     redfish.breaks("once 403", RESET)
     requests = []
     node = powers([Host(name="gpu1", bmc=redfish.bmc)], 4, 1)["gpu1"]
-    with pytest.raises(NothingDoneError, match=r"BMC .*: its user may not do that \(HTTP 403\)"):
+    with pytest.raises(NothingDoneError, match=r"BMC .*: its user may not do this \(HTTP 403\)"):
         node.cycle(requests.append)
     assert requests == ["soft off"]
     assert asked_of(redfish) == []
@@ -276,11 +276,11 @@ def leaking(*detectors, **broken):
                 {"Name": "Tray", "DetectorState": "OK"},
                 {"Name": "Hose", "DetectorState": "Critical"},
             ],
-            "it does not say that nothing leaks: Hose: critical",
+            "a leak detector does not report OK: Hose: critical",
         ),
         (
             [{"Name": "Tray", "DetectorState": None, "Status": {"State": "Enabled"}}],
-            "it does not say that nothing leaks: Tray: Enabled",
+            "a leak detector does not report OK: Tray: Enabled",
         ),
         ([{"Name": "Tray", "Status": {"State": "Absent"}}], ""),
     ],

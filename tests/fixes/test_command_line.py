@@ -85,17 +85,17 @@ CLOUD = "/etc/default/grub.d/zzz-cloudimg.cfg"
         ({"present": ["a;b"]}, node(), "letters, digits"),
         ({"present": ["-x=1"]}, node(), "letters, digits"),
         ({"absent": ["a*"]}, node(booted="a*"), "letters, digits"),
-        ({"present": ["root=/dev/sda"]}, node(), "what the node boots from"),
-        ({"present": ["init=/bin/sh"]}, node(), "what the node boots from"),
-        ({"absent": ["ro"]}, node(), "what the node boots from"),
+        ({"present": ["root=/dev/sda"]}, node(), "where the node boots from"),
+        ({"present": ["init=/bin/sh"]}, node(), "where the node boots from"),
+        ({"absent": ["ro"]}, node(), "where the node boots from"),
         ({"present": ["mitigations=auto"]}, node(setting('"mitigations=off"', line=12)), "grub:12"),
         ({"present": ["pci-x=1"]}, node(setting("pci_x=2", line=12)), "grub:12 sets it"),
         ({"present": ["pci=x"]}, node(setting("'a pci=x'", line=12)), "has it: run update-grub"),
         ({"absent": ["nosmt"]}, node(HAS_SMT, booted="nosmt", entries="nosmt"), "grub:12 has it"),
         ({"absent": ["nosmt"]}, node(booted="nosmt", entries="nosmt"), "does not see what adds it"),
-        ({"absent": ["nosmt"]}, node(booted="nosmt"), "entries do not have it"),
+        ({"absent": ["nosmt"]}, node(booted="nosmt"), "no entry of GRUB has it"),
         ({"present": ["pci=x"]}, node(setting('"quiet"', CLOUD)), "is read after"),
-        ({"present": ["pci=x"]}, node(newer=["/etc/default/grub"]), "changed after"),
+        ({"present": ["pci=x"]}, node(newer=["/etc/default/grub"]), "is newer than"),
         ({"present": ["pci=x"]}, node(entries="-- single"), "has `--`"),
         (
             {"present": ["pci=x"]},
@@ -114,14 +114,14 @@ def test_one_parameter_that_is_refused_costs_no_other(plan):
     wish = {"present": ["pci=x", "root=/dev/sda"]}
     (change,) = plan("kernel_cmdline", wish, node())
     assert added(change) == "pci=x" and change.subjects == ("parameter pci=x",)
-    assert "not in the plan: root=/dev/sda: nodevet does not change what" in change.note
+    assert "not in the plan: root=/dev/sda: nodevet does not change where" in change.note
 
 
 def test_a_file_of_another_fix_may_be_read_later(plan):
     other = setting(f'"{OURS} nosmt"', SMT)
     (change,) = plan("kernel_cmdline", {"present": ["pci=x"]}, node(other, entries="nosmt"))
     assert added(change) == "pci=x"
-    with pytest.raises(FixError, match=r"zz-nodevet-smt.cfg:10 has it"):
+    with pytest.raises(FixError, match=r"zz-nodevet-smt.cfg:10 already has it"):
         plan("kernel_cmdline", {"present": ["nosmt"]}, node(other, entries="nosmt"))
 
 
@@ -137,7 +137,7 @@ WISH = {"present": ["iommu=pt", "pci=x"], "absent": ["nosmt"]}
         ([], ["/etc/kernel/cmdline"], "in /etc/kernel/cmdline add pci=x, run `kernel-install add`"),
         (["sdbootutil"], ["/etc/kernel/cmdline"], "remove nosmt, run `sdbootutil update-all-entr"),
         (["grub2-mkconfig"], ["/boot/grub2/grub.cfg"], "`grub2-mkconfig -o /boot/grub2/grub.cfg`"),
-        (["update-grub", "grubby"], [], "update-grub and grubby: nodevet does not know"),
+        (["update-grub", "grubby"], [], "update-grub and grubby: nodevet cannot tell"),
         (["update-grub"], ["/etc/kernel/cmdline"], "update-grub and /etc/kernel/cmdline"),
         ([], [], "no boot loader that nodevet knows"),
     ],
@@ -204,9 +204,9 @@ def test_an_iommu_gets_the_parameter_that_surely_gives_it(plan, types, one_of, v
     [
         (["disabled"], ["identity"], "firmware"),
         (["DMA", "disabled"], ["identity"], "firmware"),
-        (["identity"], ["DMA"], "chooses no other mode"),
-        (["DMA"], ["DMA-FQ"], "chooses no other mode"),
-        (["blocked"], ["identity"], "chooses no other mode"),
+        (["identity"], ["DMA"], "sets no other mode"),
+        (["DMA"], ["DMA-FQ"], "sets no other mode"),
+        (["blocked"], ["identity"], "sets no other mode"),
         (["DMA"], ["disabled"], "Intel and AMD"),
     ],
 )

@@ -112,7 +112,7 @@ def test_a_specification_that_something_else_writes_is_refused(plan, spec, why):
     [
         ("", "nvidia-ctk is not on the node: install nvidia-container-toolkit"),
         ("/usr/bin/nvidia-container-runtime", "is not from a package"),
-        ("/usr/local/nvidia/toolkit/nvidia-ctk", "is not from a package: whoever installed it"),
+        ("/usr/local/nvidia/toolkit/nvidia-ctk", "is not from a package: nodevet does not use"),
         ("/usr/bin/nvidia-ctk;reboot", "is not from a package"),
     ],
 )

@@ -73,7 +73,9 @@ def test_what_holds_the_gpus_stops_and_settings_come_back(plan, h100, uuid):
     assert [*change.actions[-4:]] == [SetUnit(name=name, running=True) for name in names[::-1]]
     # without the daemon every GPU loses persistence mode
     assert change.actions[4:-4] == (ResetGpu(uuid=uuid(0), persistent=(uuid(0), uuid(1))),)
-    assert change.note == "a reset GPU has the default compute mode: no unit of nodevet sets it"
+    assert (
+        change.note == "a reset GPU has the default compute mode: no unit of nodevet sets it again"
+    )
 
 
 def test_gpus_of_ampere_need_their_fabric_manager(plan, h100, uuid):
@@ -218,7 +220,7 @@ def test_a_gpu_that_needs_more_gets_a_reboot(plan, h100, gpu):
 def test_an_action_that_no_boot_repairs_plans_nothing(plan, h100, action):
     gpus = ({"recovery_action": "GPU_RESET"}, {"recovery_action": action})
     sections = node(h100, *gpus) | {"host": {"boot_id": BOOT}}
-    with pytest.raises(FixError, match=f"what the driver asks for: GPU 1: {action}"):
+    with pytest.raises(FixError, match=f"neither a reset nor a reboot: GPU 1: {action}"):
         plan("gpu_lost", {}, sections)
 
 
@@ -234,6 +236,30 @@ def test_a_plan_that_reboots_does_not_reset(plan, h100):
     sections = node(h100, {"recovery_action": "GPU_RESET"}) | {"host": {"boot_id": BOOT}}
     (change,) = plan("gpu_lost", {}, sections, options=("reboot",))
     assert change.actions == (REBOOT,)
+
+
+@pytest.mark.parametrize(
+    ("check", "needs"),
+    [
+        ("row_remapping", PENDING),
+        ("gpu_repair", {"repair": {"channel_pending": True}}),
+        ("retired_pages", {"retired_pages": {"pending": True}}),
+    ],
+)
+def test_a_pending_repair_is_rebooted_if_the_plan_reboots(plan, h100, check, needs):
+    """The next rung after a reset that did not help: another reset would not help either."""
+    sections = node(h100, {}, needs) | {"host": {"boot_id": BOOT}}
+    (change,) = plan(check, {}, sections, options=("reboot",))
+    assert (change.actions, change.subjects) == ((REBOOT,), ("GPU 1",))
+    assert (change.risk, change.effective) == (Risk.REBOOT, "reboot")
+
+
+def test_a_reboot_leaves_out_a_gpu_that_it_does_not_repair(plan, h100):
+    broken = {"remapping": {"pending": True, "failure": True}}
+    sections = node(h100, PENDING, broken) | {"host": {"boot_id": BOOT}}
+    (change,) = plan("row_remapping", {}, sections, options=("reboot",))
+    assert change.subjects == ("GPU 0",)
+    assert "GPU 1: a remap failed, which no reset repairs" in change.note
 
 
 def test_an_unknown_boot_is_not_rebooted(plan, h100):

@@ -146,8 +146,11 @@ def test_partition_keys_that_the_subnet_manager_gives_come_with_the_port(plan):
         ({"files": {"files": [{"path": PROGRAM, "exists": None}]}}, "exists is unknown"),
         ({"files": {"files": []}}, "exists is unknown"),
         ({"files": {"status": "error", "why": "broke"}}, "exists is unknown: broke"),
-        ({"link_managers": {"status": "error", "why": "broke"}}, "who configures it is unknown"),
-        ({"link_managers": {"carriers": None, "links": []}}, "nodevet's session is unknown"),
+        (
+            {"link_managers": {"status": "error", "why": "broke"}},
+            "could not read what configures it",
+        ),
+        ({"link_managers": {"carriers": None, "links": []}}, "which interface carries its session"),
     ],
 )
 def test_what_was_not_read_plans_nothing(plan, sections, why):
@@ -170,5 +173,5 @@ def test_nothing_is_planned_if_another_interface_of_ipoib_carries_the_session(pl
     child = {"name": "ib1.8001", "kind": "ipoib", "lower": [], "upper": []}
     sections["link_managers"]["links"].append(child)
     sections["link_managers"]["carriers"] = ["ib1.8001"]
-    with pytest.raises(FixError, match="carries the session over another one"):
+    with pytest.raises(FixError, match="carries the session over an unknown interface"):
         plan("infiniband", 1, sections)

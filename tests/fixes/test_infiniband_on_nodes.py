@@ -200,3 +200,12 @@ def test_a_disabled_port_is_planned_and_a_polling_one_is_not(fleet: SimulatedFle
     fleet.on("n1", f"mv {PROGRAM}.off {PROGRAM}")
     assert lacking.returncode == 3, lacking
     assert "install infiniband-diags" in lacking.stdout, lacking
+
+
+def test_a_script_that_disables_the_port_is_another_manager(fleet: SimulatedFleet) -> None:
+    fleet.on("n1", f"{DISABLE}; printf '#!/bin/sh\\n{DISABLE}\\n' >/etc/rc.local")
+    fleet.on("n1", "chmod 755 /etc/rc.local")
+    done = fleet.at("plan", *fleet.reach)
+    fleet.on("n1", "rm /etc/rc.local")
+    assert "also managed by /etc/rc.local:2" in done.stdout, done
+    assert "set infiniband" not in done.stdout, done

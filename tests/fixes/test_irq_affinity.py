@@ -52,7 +52,7 @@ MASKED = {"load_state": "masked", "active_state": "inactive", "file_state": "mas
         (node(irqbalance={**ACTIVE, "active_state": None}), "active_state: not in the evidence"),
         (node(host={"cmdline": "isolcpus=managed_irq,1-3"}), "command line has isolcpus="),
         (node(host={"cmdline": "quiet nohz_full=1-3"}), "command line has nohz_full="),
-        (node(host={"cmdline": None}), "unknown whether the kernel's command line"),
+        (node(host={"cmdline": None}), "could not read whether the command line"),
         (node(address="0000:1a:00.0 /;reboot"), "is not the address of a PCI function"),
     ],
 )

@@ -147,19 +147,19 @@ def test_a_keyfile_gets_its_mtu_in_the_group_of_ethernet(plan, text, then):
     ("sections", "why"),
     [
         (node(NETWORKD, carriers=["ens1"]), "carries nodevet's session or a default route"),
-        (node(NETWORKD, carriers=[]), "carries nodevet's session is unknown"),
+        (node(NETWORKD, carriers=[]), "could not read which interface carries its session"),
         (
             node(NETWORKD, carriers=None, errors={"carriers": "no SSH_CONNECTION"}),
             "no SSH_CONNECTION",
         ),
-        (node(NETWORKD, carriers=["wg0"]), "what wg0 is made of is unknown"),
+        (node(NETWORKD, carriers=["wg0"]), "its parts could not be read: wg0"),
         (
             node(
                 NETWORKD,
                 carriers=["wg0"],
                 more=((interface("wg0"), link("wg0", kind="wireguard")),),
             ),
-            r"wg0 \(wireguard\) carries the session over another one",
+            r"wg0 \(wireguard\) carries the session over an unknown interface",
         ),
         (
             node(
@@ -170,7 +170,7 @@ def test_a_keyfile_gets_its_mtu_in_the_group_of_ethernet(plan, text, then):
                     (interface("bond0"), link("bond0", kind="bond", lower=["ens1"])),
                 ),
             ),
-            "a default route for bond0.7",
+            "a default route, as a part of bond0.7",
         ),
         (node(), "neither NetworkManager, netplan, systemd-networkd nor ifupdown"),
         (node(NETWORKD, MANAGER), "systemd-networkd and NetworkManager configure it"),
@@ -178,7 +178,10 @@ def test_a_keyfile_gets_its_mtu_in_the_group_of_ethernet(plan, text, then):
         (node(IFUPDOWN), "add the line `mtu 9000` to its stanza in /etc/network/interfaces"),
         (node({**NETWORKD, "mtu": "1500"}), "its configuration says mtu 1500"),
         (node({**NETWORKD, "shared_by": 2}), "configures other interfaces too"),
-        (node({**NETWORKD, "path": "/run/systemd/network/a.network"}), "does not outlast"),
+        (
+            node({**NETWORKD, "path": "/run/systemd/network/a.network"}),
+            "is not a file that outlasts",
+        ),
         (node({**NETWORKD, "mtu": None, "errors": {"mtu": "EACCES"}}), "mtu: EACCES"),
         (node({**NETWORKD, "own": None}), "nodevet's own file"),
         (node({**NETPLAN, "mtu": "4000"}), "its configuration says mtu 4000"),
@@ -196,8 +199,8 @@ def test_a_keyfile_gets_its_mtu_in_the_group_of_ethernet(plan, text, then):
         ),
         (node({**NETWORKD, "manager": "wicked"}), "does not know wicked"),
         (node(NETWORKD, nic={"master": "bond0"}), "set the MTU of bond0"),
-        (node(NETWORKD, nic={"kind": "bridge"}), r"no MTU of this kind \(bridge\)"),
-        (node(NETWORKD, nic={"type": 32}), "no MTU of this kind"),
+        (node(NETWORKD, nic={"kind": "bridge"}), r"not set the MTU of this kind \(bridge\)"),
+        (node(NETWORKD, nic={"type": 32}), "not set the MTU of this kind"),
         (node(NETWORKD, of_nic={"max_mtu": 8000}), "allows at most 8000"),
         (node(NETWORKD, of_nic={"max_mtu": None}), "max_mtu"),
     ],
@@ -284,7 +287,7 @@ def test_no_name_but_a_plain_one_reaches_a_command(plan, name):
     want = {"drivers": {"mlx5_core": {"state": "any", "mtu": 9000}}}
     (change,) = plan("network_link", want, with_right_others(node(NETWORKD, more=(hostile,))))
     assert change.subjects == ("interface ens1",)
-    assert "is not a name that nodevet passes on" in change.note
+    assert "is not a name that nodevet accepts" in change.note
 
 
 def with_right_others(sections: dict[str, Any]) -> dict[str, Any]:

@@ -219,7 +219,7 @@ def test_two_managers_of_one_interface_are_left_to_a_person(fleet: SimulatedFlee
     done = fleet.at("plan", "-i", fleet.place.inventory, "-b", "two")
     fleet.on("n1", "sed -i /nic2/d /etc/network/interfaces")
     assert done.returncode == 3, done
-    assert "systemd-networkd and ifupdown configure it: leave it to one" in done.stdout
+    assert "systemd-networkd and ifupdown configure it: let only one do so" in done.stdout
 
 
 def test_what_the_administrator_configured_since_makes_the_plan_stale(

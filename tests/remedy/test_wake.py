@@ -31,7 +31,7 @@ class Pdu:
 
     def cycle(self, asked: Callable[[str], None]) -> None:
         if self.leaks:
-            raise UserError("BMC b: it does not say that nothing leaks: Hose: critical")
+            raise UserError("BMC b: a leak detector does not report OK: Hose: critical")
         for what in ("soft off", "on"):
             asked(what)
             self._switch(on=what == "on")

@@ -53,7 +53,7 @@ class HostBegin(Stamped, frozen=True, kw_only=True, tag="host-begin"):
     boot_id: str
     uptime_s: float | None = None
     hook: tuple[str, ...] | None = None  # what the drain hook offers; None: it was not called
-    asked: str = ""  # what it is asked for next: reboot, or soft off, off and on of its BMC
+    asked: str = ""  # the next request: reboot; or soft off, off, on to its BMC
 
 
 class StepLooked(Stamped, frozen=True, kw_only=True, tag="step-looked"):

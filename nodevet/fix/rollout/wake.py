@@ -49,7 +49,11 @@ def _woken(session: NodeSession, clearance: Clearance, host: HostState) -> str:
 
 def _cycled(session: NodeSession, clearance: Clearance, host: HostState) -> str:
     clearance.approved(reboot=True)
-    if why := session.hook.drain() if session.hook else "no drain hook says that it is drained":
+    if (
+        why := session.hook.drain()
+        if session.hook
+        else "no drain hook says that the node is drained"
+    ):
         raise RefusedError(Refusal.PRECONDITION, why)
     clearance.approved(reboot=True)
     if why := session.cycle_power(host.boot_id):

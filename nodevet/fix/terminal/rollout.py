@@ -87,13 +87,13 @@ def rollout_options(*, planned: bool) -> Callable[[Any], Any]:
         flag(
             "--power-cycle",
             "Reboot each changed node by its BMC: shut it down, switch it off and on, and verify. "
-            "The inventory must name the BMC of each host. Needs what --reboot needs.",
+            "The inventory must name the BMC of each host. Needs the same as --reboot.",
         ),
         option(
             "--max-power-cycles",
             4,
-            "Nodes that --power-cycle switches off and on at a time; of each `power_group` of the "
-            "inventory one at a time.",
+            "Let --power-cycle switch at most N nodes off and on at the same time, and only one of "
+            "each `power_group` of the inventory.",
             type=click.IntRange(1),
             metavar="N",
         ),

@@ -49,7 +49,7 @@ def unit_rows(root: str, point: str) -> "Iterator[tuple[str, str, str, list[str]
         path = folder + "/" + name
         text = read(root, path)
         if "\\\n" in text:
-            raise ValueError(path + " has lines that go on in the next one")
+            raise ValueError(path + " has lines that continue on the next line")
         rows = dict(ROW.findall(text))
         options = rows.get("Options", "").split(",")
         yield path, rows.get("What", ""), rows.get("Type", "auto"), options

@@ -37,7 +37,7 @@ SESSION = re.compile(
     r"(?:^|\0)SSH_CONNECTION=([0-9a-fA-F:.]{2,45})(?:%\S+)? [0-9]+"
     r" ([0-9a-fA-F:.]{2,45})(?:%(\S+))? [0-9]+(?:\0|\Z)"
 )
-NO_SESSION = "no process here has SSH_CONNECTION, so it cannot be told over which interface"
+NO_SESSION = "no process here has SSH_CONNECTION, which names the session's addresses"
 
 
 def parse_session(environ: str) -> "tuple[str, str, str] | None":
