@@ -35,7 +35,7 @@ from nodevet.fixing.gpus import common_value
 from nodevet.fixing.link_carriers import links_of, require_apart
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk, with_refusals
 from nodevet.model import Finding
-from nodevet.resource.infiniband_port import DISABLED, NAME, PROGRAM, SetInfinibandPort
+from nodevet.resource.infiniband_port import DISABLED, LAST, NAME, PROGRAM, SetInfinibandPort
 
 REPAIRED = {"state", "pkeys"}  # the subnet manager also gives a port its partition keys
 
@@ -71,7 +71,7 @@ def action_of(evidence: Evidence, finding: Finding) -> SetInfinibandPort:
     if finding.subject.kind != "port":
         raise FixError("only a disabled port has a fix")
     device, port = port_of(evidence, finding.subject.id)
-    if not NAME.fullmatch(f"{device.name}/{port.number}"):
+    if not NAME.fullmatch(f"{device.name}/{port.number}") or port.number > LAST:
         raise FixError(f"{device.name[:30]!r} is not a name that nodevet passes on")
     require_disabled(device, port)
     require_alone(finding)

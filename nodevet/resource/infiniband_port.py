@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 PROGRAM = "/usr/sbin/ibportstate"
 NAME = re.compile(r"([A-Za-z][A-Za-z0-9_-]{0,18})/([1-9][0-9]{0,2})")
 DISABLED = "Disabled"
+LAST = 254  # the highest number of a port
 SECONDS = 60  # a link trains for seconds, and then waits for the subnet manager
 SET = f"""\
 cd "/sys/class/infiniband/$device/ports/$port" || exit
@@ -35,7 +36,7 @@ class SetInfinibandPort(Action, frozen=True, kw_only=True, tag="set_infiniband_p
     """Enable a port and wait until it is active, or disable it."""
 
     device: Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,18}$")]
-    port: Annotated[int, Meta(ge=1, le=254)]
+    port: Annotated[int, Meta(ge=1, le=LAST)]
     enabled: bool
 
     @property
@@ -85,9 +86,9 @@ class InfinibandPortKind(Kind):
 
     def diff(self, actions: Sequence[Action], before: Mapping[Resource, State]) -> Iterator[str]:
         for action in actions:
-            if isinstance(action, SetInfinibandPort) and (old := before.get(action.resource)):
-                name = f"{action.device} port {action.port}"
-                yield plain(f"-{name}: {self.describe(old) if old.exists else 'absent'}")
+            if isinstance(action, SetInfinibandPort):
+                name, old = f"{action.device} port {action.port}", before.get(action.resource)
+                yield plain(f"-{name}: {self.describe(old) if old else '(not read)'}")
                 yield f"+{name}: {action.operation}d"
 
     def restore(

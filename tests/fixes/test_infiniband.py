@@ -133,6 +133,12 @@ def test_a_name_that_no_kernel_gives_is_refused(plan, name):
         plan("infiniband", 1, node(device(name, DISABLED)))
 
 
+@pytest.mark.parametrize("number", [0, -1, 255, 999])
+def test_a_number_that_no_port_has_is_refused(plan, number):
+    with pytest.raises(FixError, match="is not a name that nodevet passes on"):
+        plan("infiniband", 1, node(device("mlx5_0", {**DISABLED, "number": number})))
+
+
 def test_partition_keys_that_the_subnet_manager_gives_come_with_the_port(plan):
     port = {**DISABLED, "pkeys": []}
     (change,) = plan("infiniband", {"count": 1, "pkeys": ["0x8001"]}, node(device("mlx5_0", port)))

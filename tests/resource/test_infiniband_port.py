@@ -89,6 +89,10 @@ def test_a_plan_shows_the_port() -> None:
         "-mlx5_0 port 1: Disabled",
         "+mlx5_0 port 1: enabled",
     ]
+    assert list(KIND.diff([DISABLE], {})) == [
+        "-mlx5_0 port 1: (not read)",
+        "+mlx5_0 port 1: disabled",
+    ]
     assert ENABLE.label == "ibportstate -C mlx5_0 -P 1 -D 0 1 enable"
 
 
