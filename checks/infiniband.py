@@ -24,9 +24,10 @@ counter of a port went back, all its counters began again at 0. If another adapt
 now, its old counters are not used.
 
 **To fix it** INIT: look for the subnet manager (`sminfo`). Polling: check the cable, the
-transceiver and the switch port (`mlxlink -d mlx5_0 -m`, `iblinkinfo`). Disabled: `ibportstate`. A
-low rate or width: reseat or replace the cable, then compare with the switch's own port. To update
-the firmware, drain the node and run `mlxfwmanager --query`, `flint -d DEVICE -i FILE burn` and
+transceiver and the switch port (`mlxlink -d mlx5_0 -m`, `iblinkinfo`). Disabled: `ibportstate -C
+mlx5_0 -P 1 -D 0 1 enable`, always with device and port, or it takes the first active port. A low
+rate or width: reseat or replace the cable, then compare with the switch's own port. To update the
+firmware, drain the node and run `mlxfwmanager --query`, `flint -d DEVICE -i FILE burn` and
 `mlxfwreset -d DEVICE reset`.
 """
 
@@ -53,6 +54,7 @@ from nodevet.model import (
     Check,
     CheckParams,
     Finding,
+    NeededAction,
     Subject,
     Value,
     Verdict,
@@ -74,14 +76,16 @@ STATES = {
     "one runs; its log says why it leaves this port out",
     "ARMED": "the subnet manager is bringing it up: check again",
     "Polling": f"no link partner answers: {CABLE}",
-    "Disabled": "it was disabled: `ibportstate -D 0 1 enable`, or `ip link set dev NAME up` for "
-    "an Ethernet port; find out who disabled it",
+    "Disabled": "it was disabled: find out who did that, then run `ibportstate -C mlx5_0 -P 1 -D 0 "
+    "1 enable` with its device and port; without both it takes the first active port",
 }
+SET_UP = "its interface was set down: find out who did that, then run `ip link set dev NAME up`"
 SLOW = f"it trained below its capability: {CABLE}"
 COUNTS = (
     "the counter started when the driver was loaded: see whether it still rises (`perfquery "
     f"-x`), and then {CABLE}"
 )
+KEYS = "the subnet manager hands out partition keys: see its partitions.conf"
 STILL = ("link_downed",)
 FIRMWARE = "`mlxfwmanager --query` shows what is installed; new firmware needs a reset of the NIC"
 
@@ -233,6 +237,8 @@ def link_state(port: RdmaPort) -> Aspect:
     physical = port.phys_state or "physical state not read"
     actual = f"{port.state} ({physical})"
     advice = STATES.get(physical) or STATES.get(port.state) or CABLE
+    if physical == "Disabled" and port.link_layer == "Ethernet":
+        advice = SET_UP
     right = port.state == "ACTIVE" and port.phys_state == "LinkUp"
     return aspect_if("state", right, expected="ACTIVE (LinkUp)", actual=actual, advice=advice)
 
@@ -342,7 +348,7 @@ def partitions(port: RdmaPort, params: Params) -> Iterator[Aspect]:
         not missing,
         expected=[f"0x{key}" for key in expected],
         actual=[f"0x{key}" for key in port.pkeys],
-        advice="the subnet manager hands out partition keys: see its partitions.conf",
+        advice=KEYS,
     )
 
 
@@ -391,4 +397,10 @@ CHECK = Check(
     judge=judge,
     unasked="only a site knows how many ports it connected: say infiniband: 8",
     learn=learn,
+    actions={
+        **dict.fromkeys((CABLE, FIRMWARE, GONE, NOT_LOADED, SET_UP), NeededAction.SITE),
+        **dict.fromkeys((STATES["INIT"], STATES["ARMED"]), NeededAction.SITE),
+        STATES["Disabled"]: NeededAction.DRAIN_FIX,  # then the port gets its keys, too
+        KEYS: NeededAction.SITE,
+    },
 )

@@ -33,7 +33,6 @@ def test_the_page_of_what_can_be_fixed_has_each_check(check_id, catalog):
         ("vbios", "`nvfwupd -c FILE update_fw`"),
         ("gsp_firmware", "`apt-get install --reinstall PACKAGE`"),
         ("ofed", "`dnf install doca-ofed`"),
-        ("infiniband", "`flint -d DEVICE -i FILE burn`"),
     ],
 )
 def test_a_task_has_its_commands(check, command):

@@ -44,10 +44,10 @@ NOW = datetime(2026, 11, 20, 22, 0, tzinfo=timezone.utc)
 ORDER = (
     *("dkms", "kernel_modules", "gpudirect", "leftover_processes", "gpu_lost", "gpu_repair"),
     *("mounts", "pcie_link", "retired_pages", "row_remapping", "services", "fabric", "dcgm"),
-    *("imex", "limits", "network_link", "persistence_mode", "irq_affinity", "mig_mode"),
-    *("container_runtime", "ecc_mode", "acs", "compute_mode", "pcie_settings", "power_limit"),
-    *("gpu_clocks", "cpu_governor", "cpu_frequency", "cpu_idle_states", "time_sync"),
-    *("transparent_hugepage", "sysctl", "swap", "hugepages", "memory_fragmentation"),
+    *("imex", "infiniband", "limits", "network_link", "persistence_mode", "irq_affinity"),
+    *("mig_mode", "container_runtime", "ecc_mode", "acs", "compute_mode", "pcie_settings"),
+    *("power_limit", "gpu_clocks", "cpu_governor", "cpu_frequency", "cpu_idle_states"),
+    *("time_sync", "transparent_hugepage", "sysctl", "swap", "hugepages", "memory_fragmentation"),
     *("numa_binding", "iommu", "kernel_cmdline", "smt", "driver_version"),
 )
 """In which a node takes the shipped fixes."""
