@@ -190,8 +190,8 @@ def test_wrong_usage(nodevet: Run, tmp_path: Path, options: list[str], message: 
 
 def test_fixes_are_listed_and_explained(nodevet: Run) -> None:
     listed = nodevet("list", "fixes").stdout
-    assert "power_limit " in listed and "pcie_link" not in listed
+    assert "power_limit " in listed and "secure_boot" not in listed
     explained = nodevet("explain", "power_limit").stdout
     assert "Fix available, at risk live or below." in explained
     assert "**Rollback** restores" in explained
-    assert "No fix available." in nodevet("explain", "pcie_link").stdout
+    assert "No fix available." in nodevet("explain", "secure_boot").stdout
