@@ -25,8 +25,8 @@ It also refuses a node if it cannot find out one of these, for example because K
 kernel. If VFIO is built into the kernel, nodevet does not see other kinds of devices that are bound
 to it. It does not turn redirection on: that needs the BIOS and the IOMMU. Without `setpci` (package
 pciutils), or if the kernel is locked down, the step fails. A reset of the bus may turn redirection
-on again until the next boot. Tests run the real `setpci` on simulated PCI functions; no test has
-written to a real port.
+on again until the next boot. Tests run the real `setpci`, but no test has written to a
+real port.
 """
 
 import re

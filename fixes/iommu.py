@@ -16,8 +16,8 @@ describes how nodevet writes GRUB's menu, and how to boot an entry without its p
 set-up, and look for `intel_iommu=` on the kernel's command line. It does not make an IOMMU
 translate, and does not choose between `DMA` and `DMA-FQ`. The BIOS may override the command line;
 then the check fails after the reboot, and nodevet reverts the step. The limits of the fix of
-`kernel_cmdline` also apply here. Simulated nodes have no IOMMU that follows the command line: no
-test has seen this fix take effect.
+`kernel_cmdline` also apply here. No test has seen this fix take effect: that needs a real
+IOMMU.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -18,7 +18,8 @@ command line keeps CPUs free of interrupts (isolcpus, nohz_full, irqaffinity). T
 writes to interrupts that it manages itself: then the step fails, and nodevet rolls it back. On
 machines without interrupt remapping, an interrupt moves only when it occurs again; if that takes
 too long, the check still fails. If a driver is loaded again or an interface is configured again,
-its interrupts may go to the earlier CPUs until the next boot. Tests move only simulated interrupts.
+its interrupts may go to the earlier CPUs until the next boot. No test has moved the interrupts of
+real hardware.
 """
 
 import re

@@ -19,8 +19,8 @@ for both ends of a link: boot with `pcie_aspm.policy=performance`. If the comman
 payload. nodevet cannot see whether a kernel was built that way (CONFIG_PCIE_BUS_PERFORMANCE). It
 does not turn relaxed ordering on below root ports where Linux turns it off because of an erratum.
 Without `setpci` (package pciutils), or if the kernel is locked down, the step fails. If a function
-is reset, it may lose the value until the next boot. Tests run the real `setpci` on simulated PCI
-functions; no test has written to a real card.
+is reset, it may lose the value until the next boot. Tests run the real `setpci`, but no test
+has written to a real card.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -19,7 +19,7 @@ can turn it on. If the control file says `forceoff`, remove `nosmt=force` from t
 reboot. If another file of GRUB has `nosmt`, nodevet names the file and the line. If another program
 writes the control file at boot, disable that program first. CPUs that come online may lack what
 other fixes set, such as a governor: plan again afterwards. The limits of the fix of
-`kernel_cmdline` also apply here. Tests turn SMT on and off on simulated nodes only.
+`kernel_cmdline` also apply here. No test has turned SMT of real CPUs on or off.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
