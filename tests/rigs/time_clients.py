@@ -1,19 +1,17 @@
-"""Real time clients on a simulated node: chrony of this machine's distribution, and the
-systemd-timesyncd of this machine. Only the kernel's clock is not real: see node_clock.c.
+"""Real time clients on a simulated node: chrony and systemd-timesyncd of this machine's
+distribution. Only the kernel's clock is not real: see node_clock.c.
 """
 
 import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
 from node_tools import put_on_node
 from shown_folders import leader
 
 from simulated_fleet import SimulatedFleet
 
 CLOCK = "/opt/node-clock.so"
-TIMESYNCD = ("/lib/systemd/systemd-timesyncd", "/usr/lib/systemd/system/systemd-timesyncd.service")
 SERVER = "chronyd -u root -x -f /opt/ntp-server.conf"
 """A server on the node itself, which its clients reach as soon as it runs."""
 MADE = f"""\
@@ -25,6 +23,7 @@ place() {{
 }}
 place chrony User=root
 place systemd-timesyncd AmbientCapabilities=
+systemd-sysusers
 chmod 666 /run/nodevet-sim/adjtimex
 echo 'DAEMON_OPTS="-u root"' >/etc/default/chrony
 printf '%s\\n' 'server 127.0.0.1 iburst minpoll -2 maxpoll 0' 'port 0' rtcsync 'makestep 1 3' \
@@ -40,12 +39,9 @@ update-rc.d chrony defaults; systemctl disable -q chrony
 def put_clients(fleet: SimulatedFleet, node: str, folder: Path) -> None:
     """Both clients, stopped and disabled; timesyncd is masked, as on every simulated node."""
     put_on_node(fleet, node, "chrony")
-    if missing := [path for path in TIMESYNCD if not Path(path).exists()]:
-        pytest.skip(f"this machine has no {missing[0]}")
+    put_on_node(fleet, node, "systemd-timesyncd")
     library, root = folder / "clock.so", Path("/proc", str(leader(fleet.name, node)), "root")
     source = Path(__file__).with_name("node_clock.c")
     subprocess.run(["gcc", "-shared", "-fPIC", "-O1", source, "-o", library], check=True)
     shutil.copy(library, f"{root}{CLOCK}")
-    for path in TIMESYNCD:
-        shutil.copy(path, f"{root}{path}")
     fleet.on(node, MADE)
