@@ -29,21 +29,9 @@ remap is still pending after the reset, the step fails: plan again with `--reboo
 real GPU.
 """
 
-from collections.abc import Iterator, Sequence
-
-from nodevet.checks.row_remapping import Params
-from nodevet.evidence.document import Evidence
 from nodevet.fixing import gpu_reset
-from nodevet.fixing.model import Fix, PlannedChange, Risk
+from nodevet.fixing.model import Fix, Risk
 from nodevet.model import Finding
-
-
-def plan(
-    evidence: Evidence, failed: Sequence[Finding], params: Params, *, reboot: bool = False
-) -> Iterator[PlannedChange]:
-    """One change that resets all GPUs with a pending remap; see `FIX`. `reboot`: one reboot of
-    the node instead, which the plan does anyway."""
-    yield from gpu_reset.resets_or_reboot(evidence, failed, obstacle, reboot=reboot)
 
 
 def obstacle(finding: Finding) -> str:
@@ -55,7 +43,7 @@ def obstacle(finding: Finding) -> str:
 
 
 FIX = Fix(
-    plan=plan,
+    plan=gpu_reset.planner(obstacle),
     risk=Risk.REBOOT,
     options=("reboot",),
     after=("leftover_processes",),

@@ -16,7 +16,14 @@ from nodevet.evidence.services import Unit
 from nodevet.fixing import reboot as node_reboot
 from nodevet.fixing.boot_unit import BootUnit
 from nodevet.fixing.gpus import UUID, NamedGpu, common_value
-from nodevet.fixing.model import FixError, PlannedChange, Risk, join_notes, with_refusals
+from nodevet.fixing.model import (
+    FixError,
+    PlannedChange,
+    Planner,
+    Risk,
+    join_notes,
+    with_refusals,
+)
 from nodevet.fixing.units import RUNS, STANDS, unit_of
 from nodevet.model import Finding
 from nodevet.resource import Actions
@@ -47,7 +54,19 @@ def asks(params: Any) -> Mapping[str, tuple[str, ...]]:
     return {"services": (*HOLDERS, FABRIC_MANAGER, *BOOT.values())}
 
 
-def resets_or_reboot(
+def planner(obstacle: Callable[[Finding], str]) -> Planner:
+    """The planner of a fix that resets GPUs: one change for all that need it, or one reboot of the
+    node if the plan reboots it anyway (`reboot=True`). `obstacle`: as of `changes`."""
+
+    def plan(
+        evidence: Evidence, failed: Sequence[Finding], params: Any, *, reboot: bool = False
+    ) -> Iterator[PlannedChange]:
+        yield from _resets_or_reboot(evidence, failed, obstacle, reboot=reboot)
+
+    return plan
+
+
+def _resets_or_reboot(
     evidence: Evidence,
     failed: Sequence[Finding],
     obstacle: Callable[[Finding], str],
