@@ -5,9 +5,7 @@ from pathlib import Path
 from nodevet.base.problems import Problem, problems_text
 from nodevet.checking.feeding.workload import Workload, WorkloadFile, workload_of
 from nodevet.document.kinds import DocumentKind, wrong_kind_text
-from nodevet.document.parse import parse
-from nodevet.document.text import UnreadableError, read
-from nodevet.document.typed import typed_or_problems
+from nodevet.document.typed_file import read_typed
 
 
 class WorkloadError(Exception):
@@ -30,12 +28,4 @@ def opened(path: Path) -> tuple[WorkloadFile | None, tuple[Problem, ...]]:
     """The fields of the file (None if it cannot be read), and all its problems."""
     if wrong := wrong_kind_text(path, DocumentKind.WORKLOAD):
         return None, (Problem(str(path), "", wrong),)
-    try:
-        source = read(path)
-    except UnreadableError as error:
-        return None, (error.problem,)
-    tree = parse(source)
-    if tree.root is None:
-        return None, tree.problems
-    fields, problems = typed_or_problems(tree.root, WorkloadFile, source.shown)
-    return fields, (*tree.problems, *problems)
+    return read_typed(path, WorkloadFile)

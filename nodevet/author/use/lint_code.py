@@ -10,10 +10,11 @@ from nodevet.base.problems import Place, Problem
 from nodevet.checking.catalog import PYTHON, Catalog, CatalogError, source
 from nodevet.checking.unfit import unfit_params
 from nodevet.document.text import display_path
+from nodevet.document.typed_file import read_typed
 from nodevet.evidence.sections import unknown_path
+from nodevet.fixing.command_fix import CommandFixFile
 from nodevet.fixing.model import Fix
 from nodevet.model import Area, Check, CheckParams, Severity
-from nodevet.vet.command_fixes import read_fix_file
 
 JUDGE = "def judge(evidence: Evidence, params: Params) -> Iterator[Finding]"
 PLAN = "def plan(evidence, findings, params, *, OPTION: bool) -> Iterator[PlannedChange]"
@@ -94,7 +95,7 @@ def lint_check(catalog: Catalog, name: str) -> Iterator[Problem]:
 def lint_fix(catalog: Catalog, name: str) -> Iterator[Problem]:
     """The problems of a fix's file."""
     if (path := catalog.fix_path(name)).suffix != PYTHON:
-        yield from read_fix_file(path)[1]
+        yield from read_typed(path, CommandFixFile)[1]
         return
     source = _parse(catalog.fix_path(name))
     if isinstance(source, Problem):
