@@ -38,8 +38,9 @@ _RANKS = ", ".join(f"{rank} {verdict.value}" for verdict, rank in RANK.items())
 def pieces(run: Run) -> Iterator[str]:
     """The run, some series at a time."""
     yield metrics.page(_about_run(run))
-    yield metrics.page([_about_checks(run)])
-    for series in (*_about_hosts(run), *_about_findings(run)):
+    checks, findings = _about_findings(run)
+    yield metrics.page([checks])
+    for series in (*_about_hosts(run), *findings):
         yield from series.pieces()
 
 
@@ -196,8 +197,15 @@ def _about_hosts(run: Run) -> Iterator[_Series]:
     yield from (status, verdict, seconds, *told)
 
 
-def _about_findings(run: Run) -> Iterator[_Series]:
-    """One series for each part that is not ok, and numbers of everything else."""
+def _about_findings(run: Run) -> tuple[Metric, tuple[_Series, ...]]:
+    """How many hosts have each verdict, check by check; and one series for each part that is not
+    ok, with numbers of everything else. Both in one pass: a host of a large run is unpacked."""
+    hosts = GaugeMetricFamily(
+        "nodevet_check_hosts",
+        "Hosts by the worst verdict of the check; a verdict without hosts is left out.",
+        labels=["check", "verdict"],
+    )
+    verdicts: Counter[tuple[str, Verdict]] = Counter()
     info = _Series(
         "nodevet_finding_info",
         f"A finding that is not ok; always 1. At most {MOST_FINDINGS} of a host.",
@@ -234,7 +242,10 @@ def _about_findings(run: Run) -> Iterator[_Series]:
         for verdict, number in _by_verdict(numbers).items():
             counts.add([host, verdict.value], number)
         shadow.add_numbers(host, numbers)
-    yield from (info, severity, counts, *([] if shadow.empty else [shadow]))
+        verdicts.update(_worst(numbers).items())
+    for (check, verdict), number in verdicts.items():
+        hosts.add_metric([plain(check), verdict.value], number)
+    return hosts, (info, severity, counts, *([] if shadow.empty else [shadow]))
 
 
 def _identity(host: str, finding: Finding) -> tuple[str, ...]:
@@ -263,21 +274,6 @@ def _by_verdict(numbers: Iterable[CountedFindings]) -> Counter[Verdict]:
         if each.severity is not Severity.SHADOW:
             found[each.verdict] += each.count
     return found
-
-
-def _about_checks(run: Run) -> Metric:
-    """How many hosts have each verdict, check by check."""
-    hosts = GaugeMetricFamily(
-        "nodevet_check_hosts",
-        "Hosts by the worst verdict of the check; a verdict without hosts is left out.",
-        labels=["check", "verdict"],
-    )
-    found: Counter[tuple[str, Verdict]] = Counter()
-    for report in run.hosts:
-        found.update(_worst(_numbers(report)).items())
-    for (check, verdict), number in found.items():
-        hosts.add_metric([plain(check), verdict.value], number)
-    return hosts
 
 
 def _worst(numbers: Iterable[CountedFindings]) -> dict[str, Verdict]:
