@@ -16,9 +16,10 @@ port that polls has no link partner, which is its cable, its transceiver or the 
 in INIT waits for the subnet manager. If no subnet manager makes the port ACTIVE, nodevet disables
 it again. Counters, firmware, rate and width have no fix. For an Ethernet port (RoCE) use `ip link
 set dev NAME up`. The fix sets no IPoIB interface up. It leaves a port alone if nodevet's session or
-a default route goes over an interface of its device, or over one of which that cannot be told, as a
-child of IPoIB. It leaves virtual functions to their host. It needs /usr/sbin/ibportstate (package
-infiniband-diags, as of version 44) and the kernel module ib_umad; where ports have an M_Key, the
+a default route uses an interface of its device. It also does so if nodevet cannot tell which device
+an interface uses, such as a child of IPoIB. It leaves virtual functions to their host. It needs
+/usr/sbin/ibportstate (package infiniband-diags, as of version 44) and the kernel module ib_umad;
+where ports have an M_Key, the
 step fails. No test has run it on a real adapter: in nodevet's tests a program stands in for
 ibportstate, and does as its manual page says.
 """

@@ -217,5 +217,5 @@ def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
 
 
 FIX = Fix(plan=plan, risk=Risk.DRAIN, after=("kernel_modules",), asks=asks)
-"""After the modules, one of which may be that of a file system, and before services that need the
+"""After the modules, because a file system may need one, and before services that need the
 mounts."""

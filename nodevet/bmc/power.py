@@ -224,8 +224,8 @@ def _is_off(switch: Switch, seconds: float, pause: float) -> bool:
 
 
 def switch_on(switch: Switch, asked: Asked, times: PowerTimes) -> None:
-    """Switch on a node that is off. Raises BmcError. Should `asked` raise, the node is switched on
-    all the same: it was on before."""
+    """Switch on a node that is off. Raises BmcError. If `asked` raises, this switches the node on
+    first, because it was on before."""
     try:
         asked(ON)
     finally:

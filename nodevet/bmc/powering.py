@@ -62,7 +62,7 @@ class BmcPower:
     def cycle(self, asked: Callable[[str], None], *, runs: bool) -> None:
         """Switch the node off and on, when it is its turn. `asked` is called before each request;
         an error before the first call means that nothing was done. `runs`: the node answers, so
-        the BMC of another machine is told by its power."""
+        a BMC that says Off belongs to another machine."""
         with self.turns.turn(self.bmc.power_group), self._named():
             if runs and self._switch.power() == power.OFF:
                 raise BmcError("it says that the power is off, but the node runs: whose BMC is it?")

@@ -95,7 +95,7 @@ def boot_words(
     fix: str, evidence: Evidence, present: Sequence[str], missing: Sequence[str]
 ) -> BootWords:
     """What nodevet's file of this fix must add: of `present`, the missing words and those that it
-    has by now. Raises FixError if it cannot add one."""
+    already has. Raises FixError if it cannot add one."""
     for word in missing:
         check_word(word)
     grub = grub_of(evidence, missing, ())

@@ -72,7 +72,7 @@ class MountKind(Kind):
     def restore(
         self, before: State, siblings: Sequence[State], actions: Sequence[Action]
     ) -> Sequence[Action]:
-        """Unmount what was not mounted; else only the options of the mount can be set again."""
+        """Unmount what was not mounted before; otherwise set the earlier options again."""
         if not before.exists:
             return [unmount(before.resource.name)]
         if not before.mapping:

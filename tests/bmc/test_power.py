@@ -1,4 +1,4 @@
-"""Power by real BMC software: what is asked, in which order, and what ends it."""
+"""Power cycles with real BMC software: which requests it gets, their order, and what stops them."""
 
 import subprocess
 import threading

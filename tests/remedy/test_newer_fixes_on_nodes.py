@@ -668,7 +668,7 @@ def test_a_controller_killed_at_random_records_ends_known_and_whole(
 
 
 def kill_at(fleet: SimulatedFleet, plan: Path, run: Path, number: int) -> None:
-    """Apply a plan, and kill the controller once its journal has so many records."""
+    """Apply a plan, and kill the controller once its journal has `number` records."""
     words = ("apply", plan, *fleet.reach, "--run", run, "--project", fleet.project)
     with (fleet.project / "killed.log").open("wb") as log:
         process = subprocess.Popen(

@@ -14,7 +14,7 @@ class NodePower(Protocol):
         """Read the password."""
 
     def text(self) -> str:
-        """`its BMC says that the power is on`, or why nobody knows."""
+        """`its BMC says that the power is on`, or why it cannot be read."""
 
     def cycle(self, asked: Callable[[str], None], *, runs: bool) -> None:
         """Switch the node off and on. `asked` is called before each request, with what the BMC is

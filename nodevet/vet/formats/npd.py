@@ -49,6 +49,6 @@ def _difference(line: Line, *, several: bool) -> str:
 
 
 def _short(text: str, room: int = ROOM) -> str:
-    """One line of at most so many bytes of ASCII, so that no character is cut in two."""
+    """One line of ASCII, at most `room` bytes long."""
     ascii_text = plain(text).encode("ascii", "replace").decode()
     return ascii_text if len(ascii_text) <= room else ascii_text[: room - len(CUT)] + CUT

@@ -109,7 +109,7 @@ def with_lower(root: str, wanted: "Iterable[str]") -> "list[str]":
     return sorted(reached)
 
 
-class Sources(object):
+class Managers(object):
     """What each manager says of all interfaces. Raises OSError, ValueError."""
 
     def __init__(self, root: str) -> None:
@@ -145,7 +145,7 @@ class Sources(object):
 
 
 def link(
-    root: str, name: str, details: "dict[str, Any] | None", sources: "Sources | None", why: str
+    root: str, name: str, details: "dict[str, Any] | None", sources: "Managers | None", why: str
 ) -> "Reading":
     """The record of an interface."""
     record = Reading(name=name)
@@ -172,6 +172,6 @@ def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     names_wanted = with_lower(root, list(network.get("found") or ()) + (section["carriers"] or []))
     listed, why = attempt(rows, "-d", "link", "show")
     details = {row.get("ifname"): row for row in listed or ()}
-    sources, why = attempt(Sources, root)
+    sources, why = attempt(Managers, root)
     section["links"] = [link(root, name, details.get(name), sources, why) for name in names_wanted]
     return section
