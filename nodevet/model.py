@@ -522,6 +522,8 @@ class Bmc(msgspec.Struct, frozen=True, kw_only=True):
     ca: str | None = None  # file with the certificates to trust; None: those of this machine
     insecure: bool = False  # the certificate is not verified
     power_group: str | None = None  # of its nodes one at a time is switched off and on
+    identity: str | None = None  # unproven: it may switch a node that it is not proven to belong to
+    timeout: float = 60.0  # seconds for one reading of it, and for one answer in a power cycle
 
 
 class Host(msgspec.Struct, frozen=True, kw_only=True):

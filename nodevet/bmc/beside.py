@@ -1,6 +1,6 @@
 """Put what a BMC says beside the visit of its node: nodevet.vet.use.beside."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import msgspec
@@ -8,6 +8,10 @@ import msgspec
 from nodevet.base import typed
 from nodevet.base.printable import brief
 from nodevet.bmc.use import Asked, RawSection, Readings
+from nodevet.checking.bmc_identity import ids_of_bmc, ids_of_host, match
+from nodevet.evidence.bmc import BmcInfo
+from nodevet.evidence.core import Section
+from nodevet.evidence.host import HostInfo
 from nodevet.fleet import Visit
 from nodevet.model import Host
 
@@ -35,9 +39,33 @@ def joined(visit: Visit, section: RawSection) -> Visit:
         sections = typed.decode(bytes(document["sections"]), dict[str, msgspec.Raw])
     except (msgspec.DecodeError, KeyError):
         return visit  # judging it says what is wrong
-    sections[SECTION] = msgspec.Raw(msgspec.json.encode(section))
+    own = without_foreign(section, _host_in(sections))
+    sections[SECTION] = msgspec.Raw(msgspec.json.encode(own))
     document["sections"] = msgspec.Raw(msgspec.json.encode(sections))
     return replace(visit, evidence=msgspec.json.encode(document))
+
+
+def without_foreign(section: RawSection, host: HostInfo | None) -> RawSection:
+    """The section; of the BMC of another machine only what identifies that machine, because the
+    rest says nothing of this node."""
+    data = section.get("data")
+    if data is None:
+        return section
+    bmc = {"kind": data.get("kind"), "system_uuid": data.get("system_uuid")}
+    bmc["serials"] = data.get("serials")
+    found = match(ids_of_host(host), ids_of_bmc(BmcInfo(**bmc)), kind=bmc["kind"])
+    if found.is_own is not False:
+        return section
+    why = f"it is the BMC of another machine: {found.text}"
+    return {**section, "data": {**bmc, "errors": dict.fromkeys(data.keys() - bmc.keys(), why)}}
+
+
+def _host_in(sections: Mapping[str, msgspec.Raw]) -> HostInfo | None:
+    """The section `host`; None if it is not there, or not valid."""
+    try:
+        return typed.decode(bytes(sections["host"]), Section[HostInfo]).data
+    except (msgspec.DecodeError, KeyError):
+        return None
 
 
 def _power_text(section: RawSection) -> str:

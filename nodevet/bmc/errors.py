@@ -19,5 +19,9 @@ class RefusedRequestError(BmcError):
     """The BMC refuses to do what it was asked, as its state stands now."""
 
 
+class SwitchedElsewhereError(BmcError):
+    """The power is not as this run left it: somebody else switches the node."""
+
+
 class MissingResourceError(BmcError):
     """The BMC has no such resource."""

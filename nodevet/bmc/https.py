@@ -6,6 +6,7 @@ session that is not deleted would lock others out.
 """
 
 import json
+import math
 import re
 import socket
 import ssl
@@ -37,10 +38,14 @@ REFUSED = (400, 409, 503)  # of a POST: not in this state, or not now
 
 
 class Redfish:
-    """The Redfish service of a BMC. Reads until `end`, by time.monotonic()."""
+    """The Redfish service of a BMC. Reads until `end`, by time.monotonic(), and waits for one
+    answer for `answer` seconds."""
 
-    def __init__(self, bmc: Bmc, password: str, end: float) -> None:
-        self._bmc, self._end = bmc, end
+    def __init__(
+        self, bmc: Bmc, password: str, end: float = math.inf, *, answer: float = math.inf
+    ) -> None:
+        self._bmc, self._last, self._answer = bmc, end, answer
+        self._end = end  # of the answer that is awaited
         token = b64encode(f"{bmc.user}:{password}".encode()).decode()
         self._headers = {"Authorization": f"Basic {token}", "Accept": "application/json"}
         self._connection: HTTPSConnection | None = None
@@ -91,6 +96,7 @@ class Redfish:
 
     def _within_deadline(self, read: Callable[[], Document]) -> Document:
         """Call `read`; at the deadline its socket is shut down, however slowly bytes drip in."""
+        self._end = min(self._last, time.monotonic() + self._answer)
         left = self._end - time.monotonic()
         if left <= 0:
             raise FatalError(TOO_LATE)

@@ -7,6 +7,7 @@ import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
+from uuid import UUID
 
 from nodevet.base.printable import last_line
 from nodevet.bmc.errors import BmcError, FatalError, RefusedLoginError
@@ -116,6 +117,8 @@ def read(service: Ipmi) -> RecordFields:
     found = RecordFields(kind="ipmi", power=text(status.get("System Power"), lower=True))
     controller = found.take("firmware", lambda: facts(service.run("mc", "info"))) or {}
     found["firmware"] = text(controller.get("Firmware Revision"))
+    found.take("system_uuid", lambda: system_uuid(service))
+    found.take("serials", lambda: serials(service))
     total = found.take("events_total", lambda: _total(service))
     found.take("events", lambda: _events(service, total))
     found["events_found"] = min(total or 0, MOST_EVENTS)
@@ -126,6 +129,29 @@ def read(service: Ipmi) -> RecordFields:
     found["inlet_c"] = inlet(found["parts"] or [])
     found.setdefault("errors", {})["attributes"] = "IPMI has no BIOS attributes"
     return found
+
+
+def system_uuid(service: Ipmi) -> str | None:
+    """Get System GUID: its 16 bytes as a UUID, in the order in which they are sent, on which BMCs
+    disagree. Raises BmcError."""
+    return guid(service.run("raw", "0x06", "0x37"))
+
+
+def guid(output: str) -> str | None:
+    """The bytes of a GUID as a UUID; None if these are not 16 bytes.
+
+    >>> guid(" 32 4d 4e 4f c0 b4 52 80 10 35 51 00 44 45 4c 4c")
+    '324d4e4f-c0b4-5280-1035-510044454c4c'
+    """
+    digits = "".join(output.split())
+    return str(UUID(digits)) if re.fullmatch("[0-9a-f]{32}", digits) else None
+
+
+def serials(service: Ipmi) -> list[str]:
+    """The serial numbers of the product and its board, from the BMC's own FRU; not that of the
+    chassis, which several nodes may share. Raises BmcError."""
+    fru = facts(service.run("fru", "print", "0"))
+    return [*filter(None, (text(fru.get(f"{name} Serial")) for name in ("Product", "Board")))]
 
 
 def facts(output: str) -> dict[str, str]:

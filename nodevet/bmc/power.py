@@ -13,10 +13,16 @@ from typing import Any, Protocol
 from nodevet.base.durations import elapsed
 from nodevet.base.errors import NothingDoneError
 from nodevet.bmc import ipmi, redfish
-from nodevet.bmc.errors import BmcError, RefusedLoginError, RefusedRequestError
+from nodevet.bmc.errors import (
+    BmcError,
+    RefusedLoginError,
+    RefusedRequestError,
+    SwitchedElsewhereError,
+)
 from nodevet.bmc.fields import RecordFields, text
 from nodevet.bmc.https import Document, Redfish
 from nodevet.bmc.ipmi import Ipmi, facts
+from nodevet.checking.bmc_identity import MachineIds, machine_ids
 from nodevet.model import Bmc
 
 ON, OFF = "on", "off"
@@ -31,6 +37,7 @@ RESETS: Mapping[str, tuple[str, ...]] = {
 }
 """The values of ResetType (DSP0268), the preferred one first. Not PushPowerButton: a second push
 switches off again."""
+OTHERS = "another run, a person or a program switches the node, too; this run asks for nothing more"
 Asked = Callable[[str], None]
 """Called with `soft off`, `off` or `on` before the BMC is asked for it."""
 
@@ -45,7 +52,7 @@ class PowerTimes:
     on: float = 300.0  # for the power to come on
     again: float = 30.0  # before On is asked again
     look: float = 5.0  # between two looks
-    answer: float = 60.0  # for one answer
+    answer: float = 60.0  # for one answer of Redfish; over IPMI for one command
 
 
 class Switch(Protocol):
@@ -62,6 +69,12 @@ class Switch(Protocol):
 
     def leaks(self) -> list[RecordFields]:
         """The leak detectors."""
+
+    def machine(self) -> MachineIds:
+        """What the BMC says identifies the machine that it switches."""
+
+    def last_reset(self) -> str:
+        """When the node was last switched on or reset, by the BMC's clock; empty if unknown."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +101,17 @@ class IpmiSwitch:
         found = ipmi.leak_detectors(self._service())
         return [part for part in found if (part["state"] or "").lower() not in NO_LEAK]
 
+    def machine(self) -> MachineIds:
+        service, found = self._service(), RecordFields()
+        found.take("uuid", lambda: ipmi.system_uuid(service))
+        found.take("serials", lambda: ipmi.serials(service))
+        if len(found.get("errors", ())) == 2:
+            raise BmcError(found["errors"]["uuid"])
+        return machine_ids(found["uuid"], *(found["serials"] or ()))
+
+    def last_reset(self) -> str:
+        return ""  # IPMI has no such time
+
 
 @dataclass(frozen=True)
 class RedfishSwitch:
@@ -96,7 +120,7 @@ class RedfishSwitch:
     seconds: float
 
     def _service(self) -> Redfish:
-        return Redfish(self.bmc, self.password, time.monotonic() + self.seconds)
+        return Redfish(self.bmc, self.password, answer=self.seconds)
 
     def allows(self) -> frozenset[str]:
         with self._service() as service:
@@ -120,6 +144,15 @@ class RedfishSwitch:
         with self._service() as service:
             found = redfish.leak_detectors(service)
         return [part for part in found if part["health"] != DRY]
+
+    def machine(self) -> MachineIds:
+        with self._service() as service:
+            system = redfish.the_system(service)
+        return machine_ids(text(system.get("UUID")) or "", *redfish.serials(system))
+
+    def last_reset(self) -> str:
+        with self._service() as service:
+            return text(redfish.the_system(service).get("LastResetTime")) or ""
 
 
 def switch_of(bmc: Bmc, password: str, times: PowerTimes) -> Switch:
@@ -178,22 +211,30 @@ def leak(switch: Switch) -> str:
     return f"a leak detector does not report OK: {', '.join(leaks)}" if leaks else ""
 
 
-def cycle(switch: Switch, asked: Asked, times: PowerTimes) -> None:
-    """Switch a node off and on: the operating system first, then hard. Raises NothingDoneError,
-    BmcError after which the node may be off, and what `asked` raises."""
+def cycle(
+    switch: Switch, asked: Asked, times: PowerTimes, rebooted: Callable[[], bool] = lambda: False
+) -> None:
+    """Switch a node off and on: the operating system first, then hard. `rebooted`: whether the node
+    answers in another boot than the one that this ends. Raises NothingDoneError, BmcError after
+    which the node may be off, and what `asked` raises."""
     if switch.power() != OFF:
-        _switch_off(switch, asked, times)
+        _switch_off(switch, asked, times, rebooted)
     time.sleep(times.rest)
     switch_on(switch, asked, times)
 
 
-def _switch_off(switch: Switch, asked: Asked, times: PowerTimes) -> None:
+def _switch_off(
+    switch: Switch, asked: Asked, times: PowerTimes, rebooted: Callable[[], bool]
+) -> None:
     ask = _first
     if SOFT in switch.allows():
+        booted = switch.last_reset()
         asked(SOFT)
         refused = isinstance(_first(switch, SOFT), RefusedRequestError)
         if _is_off(switch, 0 if refused else times.soft, times.look):
             return
+        if not refused and (switch.last_reset() != booted or rebooted()):
+            raise SwitchedElsewhereError(f"the node has booted before it was switched on; {OTHERS}")
         ask = _ask
     asked(HARD)
     error = ask(switch, HARD)
@@ -212,20 +253,29 @@ def _first(switch: Switch, what: str) -> BmcError | None:
 
 def _is_off(switch: Switch, seconds: float, pause: float) -> bool:
     """Whether the BMC says Off in two looks in a row, the first within this time. An error of the
-    request counts for nothing: the BMC may have done it."""
+    request counts for nothing: the BMC may have done it. Raises SwitchedElsewhereError if it said
+    Off, and at the end says something else."""
     end = time.monotonic() + seconds
     looks = 0
+    was_off = False
     while looks < 2:
         time.sleep(pause)
-        looks = looks + 1 if _look(switch) == OFF else 0
+        state = _look(switch)
+        looks = looks + 1 if state == OFF else 0
+        was_off = was_off or state == OFF
         if not looks and time.monotonic() >= end:
+            if was_off:
+                raise SwitchedElsewhereError(f"it said Off, and then {state}; {OTHERS}")
             return False
     return True
 
 
 def switch_on(switch: Switch, asked: Asked, times: PowerTimes) -> None:
-    """Switch on a node that is off. Raises BmcError. If `asked` raises, this switches the node on
-    first, because it was on before."""
+    """Switch on a node that is off. Raises BmcError, SwitchedElsewhereError if it is not off. If
+    `asked` raises, this switches the node on first, because it was on before."""
+    state = _look(switch)
+    if state != OFF and not isinstance(state, BmcError):
+        raise SwitchedElsewhereError(f"it says {state} before this run asked for On; {OTHERS}")
     try:
         asked(ON)
     finally:

@@ -10,11 +10,16 @@ from functools import cache, cached_property
 from nodevet.base.errors import NothingDoneError, UserError
 from nodevet.base.printable import brief
 from nodevet.bmc import power
-from nodevet.bmc.errors import BmcError
+from nodevet.bmc.errors import BmcError, SwitchedElsewhereError
 from nodevet.bmc.power import PowerTimes, Switch
 from nodevet.bmc.secrets import Secrets, read_secrets, secret_of
+from nodevet.checking.bmc_identity import BmcMatch, MachineIds, match
 from nodevet.fixing.result import POWER_SAID
 from nodevet.model import Bmc, Host
+
+UNPROVEN = "unproven"  # of `bmc.identity` in an inventory
+CORRECT = "correct `bmc` in the inventory"
+PROVE = "if you know that it is, write `bmc: {identity: unproven}` for this host into the inventory"
 
 
 @dataclass(frozen=True)
@@ -59,28 +64,59 @@ class BmcPower:
         except BmcError as error:
             return brief(f"its power is not known: BMC {self.bmc.address}: {error}", 300)
 
-    def cycle(self, asked: Callable[[str], None], *, runs: bool) -> None:
+    def identity(self, node: MachineIds) -> BmcMatch:
+        """Whether the BMC belongs to the node with these ids."""
+        with self._named():
+            return match(node, self._switch.machine(), kind=self.bmc.kind)
+
+    def refusal(self, found: BmcMatch) -> str:
+        """Why a BMC of which `identity` found this may not switch the node; empty if it may."""
+        why = ""
+        if found.is_own is False:
+            why = f"it is the BMC of another machine: {found.text}; {CORRECT}"
+        elif found.is_own is None and self.bmc.identity != UNPROVEN:
+            why = f"it is not proven to be the node's: {found.text}; {PROVE}"
+        return f"BMC {self.bmc.address}: {why}" if why else ""
+
+    def _require_own(self, node: MachineIds) -> None:
+        if why := self.refusal(self.identity(node)):
+            raise UserError(why)
+
+    def cycle(
+        self,
+        asked: Callable[[str], None],
+        *,
+        node: MachineIds,
+        runs: bool,
+        rebooted: Callable[[], bool] = lambda: False,
+    ) -> None:
         """Switch the node off and on, when it is its turn. `asked` is called before each request;
-        an error before the first call means that nothing was done. `runs`: the node answers, so
-        a BMC that says Off belongs to another machine."""
+        an error before the first call means that nothing was done. `node`: its ids. `runs`: the
+        node answers, so a BMC that says Off belongs to another machine. `rebooted`: whether the
+        node answers in another boot by now."""
         with self.turns.turn(self.bmc.power_group), self._named():
+            self._require_own(node)
             if runs and self._switch.power() == power.OFF:
                 raise BmcError("it says that the power is off, but the node runs: whose BMC is it?")
             if why := power.refusal(self._switch):
                 raise BmcError(why)
-            power.cycle(self._switch, asked, self.times)
+            power.cycle(self._switch, asked, self.times, rebooted)
 
-    def switch_on_if_off(self, asked: Callable[[str], None]) -> bool:
-        """Whether the BMC said Off in two looks, and the node was switched on. Raises UserError if
-        something may leak."""
+    def switch_on_if_off(self, asked: Callable[[str], None], *, node: MachineIds) -> bool:
+        """Whether the BMC said Off in two looks, and the node with these ids was switched on.
+        Raises UserError if something may leak, or if the BMC is not proven to be the node's."""
         with self.turns.turn(self.bmc.power_group), self._named():
             for _ in range(2):
                 if self._switch.power() != power.OFF:
                     return False
                 time.sleep(self.times.look)
+            self._require_own(node)
             if why := power.leak(self._switch):
                 raise BmcError(why)
-            power.switch_on(self._switch, asked, self.times)
+            try:
+                power.switch_on(self._switch, asked, self.times)
+            except SwitchedElsewhereError:  # it is on by now
+                return False
             return True
 
     @contextmanager
@@ -100,5 +136,7 @@ def powers(hosts: Iterable[Host], most: int, shutdown_s: float) -> Mapping[str, 
     groups = {bmc.power_group: threading.Lock() for bmc in bmcs.values() if bmc.power_group}
     turns = Turns(threading.Semaphore(max(1, most)), groups)
     secrets = cache(lambda: read_secrets(bmcs.values()))  # each source is read once, if at all
-    times = PowerTimes(soft=shutdown_s)
-    return {name: BmcPower(bmc, secrets, turns, times) for name, bmc in bmcs.items()}
+    return {
+        name: BmcPower(bmc, secrets, turns, PowerTimes(soft=shutdown_s, answer=bmc.timeout))
+        for name, bmc in bmcs.items()
+    }

@@ -11,15 +11,14 @@ from nodevet.bmc.https import Redfish
 from nodevet.bmc.secrets import Secrets, secret_of
 from nodevet.model import Bmc
 
-SECONDS = 60.0  # for one BMC: many take half a minute for their sensors
-
 
 def read_section(
-    bmc: Bmc, secrets: Secrets, seconds: float = SECONDS, attributes: Sequence[str] = ()
+    bmc: Bmc, secrets: Secrets, seconds: float | None = None, attributes: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """The section `bmc` in its JSON form: its fields, or why there are none. `attributes`: of the
-    BIOS, that baselines ask for."""
+    """The section `bmc` in its JSON form: its fields, or why there are none. `seconds`: for all of
+    it, None for those of the BMC. `attributes`: of the BIOS, that baselines ask for."""
     began = time.monotonic()
+    seconds = bmc.timeout if seconds is None else seconds
     try:
         data = _read(bmc, secret_of(bmc, secrets), began + seconds, attributes)
     except BmcError as error:

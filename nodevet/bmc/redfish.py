@@ -31,7 +31,8 @@ def read(service: Redfish, attributes: Sequence[str] = ()) -> RecordFields:
     even the power state can be read."""
     system = the_system(service)
     found = RecordFields(kind="redfish", power=text(system.get("PowerState"), lower=True))
-    found["model"] = text(system.get("Model"))
+    found |= {"vendor": text(system.get("Manufacturer")), "model": text(system.get("Model"))}
+    found |= {"system_uuid": text(system.get("UUID")) or "", "serials": serials(system)}
     found["boot_progress"] = text(system.get("BootProgress", {}), "LastState")
     found["boot_override"] = _override(system.get("Boot"))
     settings = found.take("bios", lambda: _bios(service, system))
@@ -61,6 +62,11 @@ def the_system(service: Redfish) -> Document:
         names = ", ".join(filter(None, (text(one.get("Id")) for one in nodes))) or "none"
         raise BmcError(f"it should list one system, and lists: {names}")
     return nodes[0]
+
+
+def serials(system: Document) -> list[str]:
+    """What identifies a system besides its UUID: Dell has the service tag in SKU."""
+    return [*filter(None, (text(system.get("SerialNumber")), text(system.get("SKU"))))]
 
 
 def _members(service: Redfish, path: str) -> list[Document]:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from nodevet import __version__
-from nodevet.bmc.read import SECONDS, read_section
+from nodevet.bmc.read import read_section
 from nodevet.bmc.secrets import Secrets, read_secrets
 from nodevet.evidence.bmc import BmcInfo
 from nodevet.evidence.core import SCHEMA, Section
@@ -42,6 +42,7 @@ class Readings:
         for job in bmcs.items():
             self._jobs.put(job)
         self._left = set(bmcs)
+        self._longest = max((bmc.timeout for bmc in bmcs.values()), default=0.0) + SPARE
         self.done: dict[str, RawSection] = {}
         for _ in range(min(PARALLEL, len(bmcs))):
             threading.Thread(target=self._work, daemon=True).start()
@@ -51,7 +52,7 @@ class Readings:
         left."""
         try:
             while self._left:
-                name, section = self._answers.get(wait, SECONDS + SPARE)
+                name, section = self._answers.get(wait, self._longest)
                 self._left.discard(name)
                 self.done[name] = section
                 wait = False
@@ -66,7 +67,7 @@ class Readings:
                 name, bmc = self._jobs.get_nowait()
             except queue.Empty:
                 return
-            seconds = min(SECONDS, self._end - time.monotonic())
+            seconds = min(bmc.timeout, self._end - time.monotonic())
             asked = self._asked.get(name, ())
             section = _section(bmc, self._secrets, seconds, asked) if seconds > 0 else TOO_LATE
             self._answers.put((name, section))

@@ -8,6 +8,7 @@ from nodevet.evidence.core import Record, SectionRecord
 
 EVENTS = at_most(512)  # the newest; nodevet keeps 256
 ASKED = at_most(512)  # attributes; baselines may ask for 500 things
+SERIALS = at_most(8)  # of the system and its board; nodevet keeps 4
 PARTS = at_most(4096)  # sensors, supplies, fans; nodevet keeps 2,048
 
 
@@ -52,7 +53,11 @@ class BmcInfo(SectionRecord, frozen=True, kw_only=True):
 
     kind: Text | None = None  # redfish or ipmi
     power: Text | None = None  # as the BMC says it, in lower case: on, off, poweringoff, ...
+    vendor: Text | None = None  # of the system, as the model
     model: Text | None = None
+    system_uuid: Text | None = None  # UUID; IPMI: Get System GUID, its bytes as they are sent
+    # SerialNumber, and SKU, in which Dell has the service tag; IPMI: of the FRU's product and board
+    serials: Annotated[tuple[Text, ...], SERIALS] | None = None
     firmware: Text | None = None  # of the BMC
     boot_progress: Text | None = None  # BootProgress.LastState
     boot_override: Text | None = None  # Once Pxe; "" if there is none

@@ -28,6 +28,10 @@ class HostInfo(SectionRecord, frozen=True, kw_only=True):
     bios_vendor: Text | None = None  # /sys/class/dmi/id/bios_*
     bios_version: Text | None = None
     bios_date: Text | None = None  # 06/14/2024
+    # /sys/class/dmi/id/product_uuid, product_serial and board_serial, which only root may read
+    system_uuid: Text | None = None
+    system_serial: Text | None = None
+    board_serial: Text | None = None
 
 
 NO_OTHER_CLOCK = "the request has no controller time"

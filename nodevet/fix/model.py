@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from nodevet.checking.bmc_identity import MachineIds
 from nodevet.fix.settings import Rollout
 from nodevet.fixing.model import Risk
 from nodevet.model import Value
@@ -21,6 +22,8 @@ class PlannedNode(msgspec.Struct, frozen=True, kw_only=True):
     groups: tuple[str, ...] = ()
     hostname: str = ""  # the node's own; with `gpus` it identifies clones of one machine id
     gpus: tuple[str, ...] = ()  # UUIDs, without virtual GPUs, whose UUIDs may change
+    ids: MachineIds = MachineIds()  # its BMC must report the same
+    bmc: str = ""  # of a plan with --power-cycle: how its BMC is proven, or why it is not
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,12 +7,14 @@ A password is never part of an inventory, only where it is. No message shows the
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from nodevet.base.durations import EXAMPLES, seconds_of
 from nodevet.model import Bmc
 
 PREFIX = "bmc."
 SECRET = "bmc.password"  # noqa: S105 (the name of a setting)
 HOST = "%h"  # in an address: the host's name, as in ssh_config
 WHERE = "must say where the password is: {file: PATH}, {env: NAME} or {command: [PROGRAM, ...]}"
+LEAST_TIMEOUT, MOST_TIMEOUT = 1.0, 1800.0  # seconds
 MOST_WORDS = 64  # of a command
 
 Validate = Callable[[Any], Any]
@@ -56,6 +58,19 @@ def validators(
             return "command", tuple(words)
         raise ValueError(WHERE)
 
+    def identity(value: Any) -> str:
+        if value != "unproven":
+            raise ValueError("must be unproven, or left out")
+        return str(value)
+
+    def timeout(value: Any) -> float:
+        seconds = seconds_of(text(value))
+        if seconds is None:
+            raise ValueError(f"must be a time ({EXAMPLES})")
+        if not LEAST_TIMEOUT <= seconds <= MOST_TIMEOUT:
+            raise ValueError("must be between 1s and 30m")
+        return seconds
+
     return {
         "bmc.kind": kind,
         "bmc.address": bmc_address,
@@ -65,6 +80,8 @@ def validators(
         "bmc.ca": path,
         "bmc.insecure": truth,
         "bmc.power_group": group,
+        "bmc.identity": identity,
+        "bmc.timeout": timeout,
     }
 
 

@@ -7,6 +7,7 @@ switches and ids as on a Dell PowerEdge XE9680 with eight H100.
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal
+from uuid import NAMESPACE_DNS, uuid5
 
 ROOT_PORT = "8086:352a"  # Intel, 4th generation Xeon
 GPU_SWITCH = "1000:c030"  # Broadcom PEX890xx
@@ -286,6 +287,16 @@ def workstation(
         nvidia_version=nvidia_version,
         nvidia_flavour="proprietary",
     )
+
+
+def system_uuid(name: str) -> str:
+    """The UUID of SMBIOS, which is the same for the same name. The node's BMC reports it, too."""
+    return str(uuid5(NAMESPACE_DNS, name))
+
+
+def system_serial(name: str) -> str:
+    """The serial number of SMBIOS, which is the same for the same name."""
+    return f"SIM{system_uuid(name)[:8].upper()}"
 
 
 def machine_id(name: str) -> str:

@@ -26,6 +26,8 @@ from nodevet_sim.machine import (
     SimulatedMachine,
     SimulatedProcess,
     hgx,
+    system_serial,
+    system_uuid,
     workstation,
 )
 
@@ -139,7 +141,12 @@ def _cmdline(machine: SimulatedMachine) -> Files:
 def _dmi(machine: SimulatedMachine) -> Files:
     vendor, product = machine.dmi
     known = {"sys_vendor": vendor, "product_name": product, "chassis_type": 23}
-    yield from lines(DMI, {**known, "board_vendor": vendor, "bios_vendor": vendor})
+    ids = {
+        "product_uuid": system_uuid(machine.hostname),
+        "product_serial": system_serial(machine.hostname),
+        "board_serial": f"{system_serial(machine.hostname)}B",
+    }
+    yield from lines(DMI, {**known, **ids, "board_vendor": vendor, "bios_vendor": vendor})
 
 
 def _modules(machine: SimulatedMachine) -> Files:

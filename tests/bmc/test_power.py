@@ -5,7 +5,17 @@ import threading
 from dataclasses import replace as with_times
 
 import pytest
-from bmcs import PASSWORD, SYSTEM, certificate, hook, link, members, secret_file
+from bmcs import (
+    OF_IPMI,
+    OF_REDFISH,
+    PASSWORD,
+    SYSTEM,
+    certificate,
+    hook,
+    link,
+    members,
+    secret_file,
+)
 from msgspec.structs import replace
 
 from nodevet.base.errors import NothingDoneError, UserError
@@ -14,10 +24,13 @@ from nodevet.bmc.ipmi import Ipmi
 from nodevet.bmc.power import PowerTimes, cycle, refusal, switch_of
 from nodevet.bmc.powering import BmcPower, powers
 from nodevet.bmc.secrets import read_secrets
+from nodevet.checking.bmc_identity import MachineIds
 from nodevet.model import Host
 
 TIMES = PowerTimes(soft=20, off=20, rest=0.1, on=60, again=2, look=0.2, answer=30)
 RESET = f"{SYSTEM}/Actions/ComputerSystem.Reset"
+IDS = {"redfish": MachineIds(uuid=str(OF_REDFISH)), "ipmi": MachineIds(uuid=str(OF_IPMI))}
+OWN = IDS["redfish"]
 CHASSIS = "/redfish/v1/Chassis"
 THERMAL = f"{CHASSIS}/1/ThermalSubsystem"
 LEAKS = f"{THERMAL}/LeakDetection"
@@ -225,7 +238,7 @@ def test_a_user_who_may_only_read_is_refused_once(redfish):
     requests = []
     node = powers([Host(name="gpu1", bmc=redfish.bmc)], 4, 1)["gpu1"]
     with pytest.raises(NothingDoneError, match=r"BMC .*: its user may not do this \(HTTP 403\)"):
-        node.cycle(requests.append, runs=True)
+        node.cycle(requests.append, node=OWN, runs=True)
     assert requests == ["soft off"]
     assert asked_of(redfish) == []
 
@@ -352,7 +365,7 @@ def test_nothing_is_asked_where_it_leaks(redfish):
     node = powers([Host(name="gpu1", bmc=redfish.bmc)], 4, 1)["gpu1"]
     requests = []
     with pytest.raises(UserError, match=r"BMC 127.0.0.1: .* Hose: warning"):
-        node.cycle(requests.append, runs=True)
+        node.cycle(requests.append, node=OWN, runs=True)
     assert requests == [] == asked_of(redfish)
 
 
@@ -361,7 +374,7 @@ def test_the_bmc_of_another_machine_is_told_by_its_power(bmc):
     behave(bmc, power="0")
     node, requests = powers([Host(name="gpu1", bmc=bmc.bmc)], 4, 1)["gpu1"], []
     with pytest.raises(UserError, match="the power is off, but the node runs: whose BMC is it"):
-        node.cycle(requests.append, runs=True)
+        node.cycle(requests.append, node=IDS[bmc.bmc.kind], runs=True)
     assert requests == [] == asked_of(bmc)
 
 
@@ -370,7 +383,7 @@ def test_a_node_that_leaks_stays_off(redfish):
     redfish.say(leaking({"Name": "Hose", "DetectorState": "Critical"}))
     node, requests = powers([Host(name="gpu1", bmc=redfish.bmc)], 4, 1)["gpu1"], []
     with pytest.raises(UserError, match="does not report OK: Hose: critical"):
-        node.switch_on_if_off(requests.append)
+        node.switch_on_if_off(requests.append, node=OWN)
     assert requests == [] == asked_of(redfish)
 
 
@@ -398,7 +411,7 @@ def test_one_node_of_a_power_group_at_a_time(redfish, ipmi, groups, most):
 
 def slowly(node: BmcPower, name, story):
     with_times_of = BmcPower(node.bmc, node.secrets, node.turns, TIMES)
-    with_times_of.cycle(lambda what: story.append((name, what)), runs=True)
+    with_times_of.cycle(lambda what: story.append((name, what)), node=IDS[name], runs=True)
 
 
 def test_tells_the_power(bmc):

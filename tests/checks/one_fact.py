@@ -18,12 +18,17 @@ class OneFact(NamedTuple):
 EITHER = "both decide one value, and that value is what is accepted"
 GONE = "what is not there has nothing else that could be judged"
 WHICH = "the one says which of the others is judged"
+SERIAL = "one serial number that both report, or do not"
 EVENT = "one line of the log: what it is about, and when it came"
 
 SAME = OneFact("*", "*", "two ways to the same value, which says it all", alike=True)
 
 ONE_FACT: dict[str, tuple[OneFact, ...]] = {
     "acs": (SAME,),
+    "bmc_identity": (
+        OneFact("host.*", "bmc.serials*", SERIAL),
+        OneFact("bmc.serials*", "host.*", SERIAL),
+    ),
     "bmc_events": (OneFact("bmc.events*", "bmc.events*", EVENT),),
     "command": (
         OneFact("*exit", "*matches*", "a text that is there and not found contradicts itself"),

@@ -564,6 +564,7 @@ COUNTED = {  # section, list: what else in the evidence says which items there a
     ("raid", "pools"): (said_to_be_there("raid", "pools", "pools_found"),),
 }
 SAID_OTHERWISE = {  # why no count beside these lists is needed
+    ("bmc", "serials"): "one that is not there is equal to nothing, so it proves nothing",
     ("bmc", "attributes"): "one that a baseline names and that is not there is unknown",
     (
         "boots",

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta, timezone
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import bcrypt
 from cryptography import x509
@@ -21,6 +22,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from nodevet.model import Bmc
+from nodevet_sim.machine import system_uuid
 
 USER, PASSWORD = "ADMIN", "s3cret-of-a-bmc"
 HOOK = """#!/bin/sh
@@ -32,6 +34,8 @@ case "$2 $3" in
 esac
 """
 NODE_HOOK = '#!/bin/sh\nexec {} "$@"\n'
+OF_IPMI = UUID("a1234567-89ab-4def-a123-456789abcdef")  # of the machine of an ipmi_sim
+OF_REDFISH = UUID("27946b59-9e44-4fa7-8e91-f3527a1ef094")  # of the one of the emulator
 SYSTEM = "/redfish/v1/Systems/27946b59-9e44-4fa7-8e91-f3527a1ef094"
 
 MANAGER = SYSTEM.replace("Systems", "Managers")
@@ -128,14 +132,15 @@ def _running(words: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
 class Emulator:
     """A running Redfish emulator."""
 
-    def __init__(self, folder: Path, port: int) -> None:
-        self.folder, self.port = folder, port
+    def __init__(self, folder: Path, port: int, node: str = "") -> None:
+        self.folder, self.port, self._node = folder, port, node
 
     def say(self, resources: dict[str, Any] | None = None, **broken: str) -> None:
         """What it answers from now on."""
+        own = {SYSTEM: {"UUID": system_uuid(self._node)}} if self._node else {}
         settings = {
             "power": str(self.folder / "hook"),
-            "resources": resources or {},
+            "resources": {**own, **(resources or {})},
             "broken": {path or "*": how for path, how in broken.items()},
         }
         partial = self.folder / "settings.new"
@@ -177,7 +182,7 @@ def redfish_emulator(folder: Path, fleet: str = "", node: str = "") -> Iterator[
     """An emulator on a free port of loopback; its power is that of `hook`."""
     hook(folder, fleet, node)
     certificate(folder)
-    emulator = Emulator(folder, free_port(socket.SOCK_STREAM))
+    emulator = Emulator(folder, free_port(socket.SOCK_STREAM), node)
     emulator.say()
     hashed = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode()
     (folder / "htpasswd").write_text(f"{USER}:{hashed}\n")
@@ -209,7 +214,7 @@ set_working_mc 0x20
   allowed_auths_user none md2 md5 straight
   allowed_auths_operator none md2 md5 straight
   allowed_auths_admin none md2 md5 straight
-  guid a123456789abcdefa123456789abcdef
+  guid {guid}
  endlan
  chassis_control "{folder}/hook 0x20"
  user 2 true "{user}" "{password}" admin 10 none md2 md5 straight
@@ -304,7 +309,9 @@ def ipmi_sim(folder: Path, fleet: str = "", node: str = "") -> Iterator[IpmiSim]
     """An ipmi_sim on free ports of loopback; its power is that of `hook`."""
     hook(folder, fleet, node)
     port, console = free_port(socket.SOCK_DGRAM), free_port(socket.SOCK_STREAM)
-    lan = LAN.format(port=port, console=console, folder=folder, user=USER, password=PASSWORD)
+    guid = (UUID(system_uuid(node)) if node else OF_IPMI).bytes_le.hex()  # as SMBIOS has it
+    words = {"port": port, "console": console, "guid": guid, "folder": folder}
+    lan = LAN.format(**words, user=USER, password=PASSWORD)
     (folder / "lan.conf").write_text(lan)
     (folder / "commands").write_text("\n".join(COMMANDS) + "\n")
     (folder / "state").mkdir()

@@ -135,6 +135,8 @@ def command(
       2  usage or configuration error
       3  nothing is planned, but not everything could be judged or planned
     """
+    from msgspec.structs import replace
+
     from nodevet.fix.plan import unplanned
     from nodevet.fix.plan.render import View
     from nodevet.fix.plan_sheet import proposal_sheet
@@ -148,7 +150,7 @@ def command(
         try_out,
         write,
     )
-    from nodevet.fix.use.power import require_bmcs
+    from nodevet.fix.use.power import with_identities
     from nodevet.fix.use.remember_fixes import meant, remember_plan
     from nodevet.fixing.model import Risk
     from nodevet.sheet import terminal
@@ -171,12 +173,12 @@ def command(
     with watched(len(hosts)) as listener:
         reached = fleet_options(context=context, choosing=True, fixes=True, **reach)
         proposal = propose(hosts, context, reached, rules, listener)
+    if proposal.plan.rollout.power_cycle:
+        proposal = replace(proposal, plan=with_identities(proposal.plan, hosts))
     plan = proposal.plan
     sheet = proposal_sheet(proposal, View(form))
     click.echo(terminal.render(sheet, colour=display.colour, width=display.width), nl=False)
     hookless = drain_problem(proposal)
-    if plan.rollout.power_cycle:
-        require_bmcs(hosts, sorted({step.host for step in plan.steps}))
     if not plan.steps:
         click.echo(f"{unplanned.conclusion(proposal)}.", err=True)
         if file and file.is_file():

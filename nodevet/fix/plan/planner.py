@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from nodevet.checking import identity
+from nodevet.checking.bmc_identity import node_ids
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
 from nodevet.fix.model import Conflict, Plan, PlannedNode, Step
@@ -128,6 +129,7 @@ def _proposal(
                 groups=node.report.groups,
                 hostname=own_name(node.evidence),
                 gpus=identity.own_gpus(node.evidence),
+                ids=node_ids(node.evidence),
             )
             for host, node in nodes.items()
         },

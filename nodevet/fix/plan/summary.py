@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
 from nodevet.base.printable import brief, plain
+from nodevet.checking.bmc_identity import SERIAL_TEXT, UUID_TEXT
 from nodevet.fix.approval.judge import ONE_WAY_STEP, Standing
 from nodevet.fix.model import Plan, Step
 from nodevet.fix.moments import time_span_text
@@ -21,6 +22,8 @@ MEANS = {
     Risk.DRAIN: "the host must be drained",
     Risk.REBOOT: "the host must be drained",
 }
+
+PROOFS = (UUID_TEXT, SERIAL_TEXT)
 
 
 def heading(plan: Plan, now: datetime, *, rollback: bool) -> str:
@@ -48,6 +51,8 @@ def facts(
     yield "interrupts", listed(_interruptions(plan)) or _nothing_text(programs)
     if programs:
         yield "runs", listed(programs)
+    if proofs := _bmc_proofs(plan):
+        yield "BMCs", listed(proofs)
     if not rollback:
         canary = nodeset([*hosts][: plan.rollout.canary]) if len(hosts) > 1 else ""
         canary_text = f"{canary} first · " if canary else ""
@@ -108,6 +113,17 @@ def _interruptions(plan: Plan) -> Iterator[str]:
                 hosts_by_action.setdefault((verb, plain(action.name)), {})[step.host] = None
     for (verb, unit), members in hosts_by_action.items():
         yield f"{' '.join(filter(None, (verb, unit)))} on {count(len(members), 'host')}"
+
+
+def _bmc_proofs(plan: Plan) -> list[str]:
+    """How it is proven that the BMCs belong to their hosts: those without a proof first."""
+    hosts: dict[str, list[str]] = {}
+    for host, node in plan.nodes.items():
+        if node.bmc:
+            proof = next((text for text in PROOFS if node.bmc.startswith(text)), node.bmc)
+            hosts.setdefault(proof, []).append(host)
+    groups = sorted(hosts.items(), key=lambda group: group[0] in PROOFS)
+    return [f"{nodeset(names)}: {brief(proof, 200)}" for proof, names in groups]
 
 
 def _verb(action: SetUnit, around: Sequence[str]) -> str:

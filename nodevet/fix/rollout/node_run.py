@@ -204,6 +204,8 @@ class NodeApply:
         due = [step for step in todo if steps.status(step, evidence) is StepStatus.GO]
         if not due:
             return evidence
+        if why := self.session.foreign_bmc(evidence):
+            raise RefusedError(Refusal.PRECONDITION, why)
         before.refuse_other_managers(steps.session, due)
         self._asked = evidence
         if later := due[1:]:  # the first one is looked at as it begins

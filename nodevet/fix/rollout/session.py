@@ -9,6 +9,7 @@ from typing import TypeVar
 import msgspec
 
 from nodevet.base.errors import NothingDoneError, UserError
+from nodevet.checking.bmc_identity import MachineIds, node_ids
 from nodevet.evidence.document import Evidence, EvidenceError, decode
 from nodevet.evidence.host import HostInfo
 from nodevet.fix.events import Doing, EventHandler, Phase, safely, silent
@@ -50,6 +51,7 @@ GIVEN_BACK = frozenset(
     }
 )
 """After these outcomes nothing is wrong with a node that nodevet brought about."""
+QUICK = 10.0  # seconds, for a node that should answer at once
 PAUSES = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 30.0, 30.0)  # seconds, before each try to come back
 
 
@@ -206,7 +208,7 @@ class NodeSession:
         self._left = ""
         if self.terms.power_cycle:
             self._left = boot_id
-            return self.cycle_power(boot_id, runs=True)
+            return self.cycle_power(boot_id, node_ids(evidence), runs=True)
         if boot_id:
             self._asked(boot_id, ASKED_REBOOT)
         if not (self.hook and REBOOT in (self.hook.offers or ()) and boot_id):
@@ -214,10 +216,20 @@ class NodeSession:
         self._left = boot_id
         return self.hook.reboot()
 
-    def cycle_power(self, boot_id: str, *, runs: bool) -> str:
+    def foreign_bmc(self, evidence: Evidence) -> str:
+        """Why its BMC may not switch the node of this evidence; empty if it may, or if these are
+        not the terms."""
+        if self.power is None or not self.terms.power_cycle:
+            return ""
+        try:
+            return self.power.refusal(self.power.identity(node_ids(evidence)))
+        except UserError as error:
+            return str(error)
+
+    def cycle_power(self, boot_id: str, node: MachineIds, *, runs: bool) -> str:
         """Switch the node off and on by its BMC; why nothing was asked of the BMC, or empty.
-        `runs`: the node answers. Raises LostError if the BMC was asked and does not end with the
-        power on, and JournalError."""
+        `node`: what identifies it. `runs`: the node answers. Raises LostError if the BMC was asked
+        and does not end with the power on, and JournalError."""
         if self.power is None or not boot_id:
             return "the inventory names no BMC for it" if boot_id else "it does not name its boot"
         self.tell(Phase.SWITCHING)
@@ -228,18 +240,29 @@ class NodeSession:
             self._asked(boot_id, what)
 
         try:
-            self.power.cycle(asked, runs=runs)
+            self.power.cycle(
+                asked, node=node, runs=runs, rebooted=lambda: self.is_rebooted(boot_id)
+            )
         except UserError as error:
             if not requests or isinstance(error, NothingDoneError):
                 return f"not switched off: {error}"
             raise LostError(f"switching it off and on: {error}{self.power_text()}") from error
         return ""
 
+    def is_rebooted(self, left: str) -> bool:
+        """Whether the node answers at once, and in another boot than `left`. Ends the session, and
+        with it the lock."""
+        try:
+            self.await_boot(left, QUICK)
+        except WorkError:
+            return False
+        return True
+
     def switch_on(self, boot_id: str) -> bool:
         """Whether its BMC says that the node is off, and nodevet switched it on. Raises UserError
         and JournalError."""
         return self.power is not None and self.power.switch_on_if_off(
-            lambda what: self._asked(boot_id, what)
+            lambda what: self._asked(boot_id, what), node=self.planned.ids
         )
 
     def power_text(self) -> str:

@@ -1,13 +1,24 @@
 """The BMCs by which a run of fixes switches its hosts off and on."""
 
 from collections.abc import Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from msgspec.structs import replace
 
 from nodevet.base.errors import UserError
 from nodevet.base.features import feature_modules
-from nodevet.fix.rollout.power import Powers
+from nodevet.base.printable import brief
+from nodevet.checking.bmc_identity import MachineIds
+from nodevet.fix.model import Plan
+from nodevet.fix.rollout.power import NodePower, Powers
 from nodevet.fix.settings import Rollout
 from nodevet.model import Host
 from nodevet.sheet.text import nodeset
+
+READERS = 32  # BMCs at the same time
+MOST_TOLD = 5  # hosts in an error
+UNPROVEN = "not proven, as the inventory allows"
+NOT_COMPARED = "not compared yet"
 
 
 def powers_of(hosts: Sequence[Host], rollout: Rollout, todo: Collection[str]) -> Powers:
@@ -22,6 +33,34 @@ def powers_of(hosts: Sequence[Host], rollout: Rollout, todo: Collection[str]) ->
         for host in todo:
             powers[host].ready()
     return powers
+
+
+def with_identities(plan: Plan, hosts: Sequence[Host]) -> Plan:
+    """The plan, which says of each host how its BMC is proven to be the host's, or why it is not.
+    Raises UserError if nodevet may not switch one of the hosts by its BMC."""
+    todo = sorted({step.host for step in plan.steps})
+    require_bmcs(hosts, todo)
+    if not todo:
+        return plan
+    powers = powers_of([host for host in hosts if host.name in todo], Rollout(), ())
+    with ThreadPoolExecutor(min(READERS, len(todo))) as pool:
+        texts = pool.map(lambda host: _identity_text(powers[host], plan.nodes[host].ids), todo)
+        found = dict(zip(todo, texts, strict=True))
+    if problems := [f"{host}: {why}" for host, (_, why) in found.items() if why]:
+        rest = [f"and {len(problems) - MOST_TOLD} more"] if len(problems) > MOST_TOLD else []
+        raise UserError("\n".join([*problems[:MOST_TOLD], *rest]))
+    nodes = {host: replace(plan.nodes[host], bmc=text) for host, (text, _) in found.items()}
+    return replace(plan, nodes={**plan.nodes, **nodes})
+
+
+def _identity_text(power: NodePower, node: MachineIds) -> tuple[str, str]:
+    """How the BMC is proven to be the node's, or why it is not; and why no plan may switch the node
+    by it, else empty."""
+    try:
+        found = power.identity(node)
+    except UserError as error:
+        return brief(f"{NOT_COMPARED}: {error}", 300), ""
+    return (found.text if found.is_own else f"{UNPROVEN}: {found.text}"), power.refusal(found)
 
 
 def require_bmcs(hosts: Sequence[Host], todo: Collection[str]) -> None:

@@ -200,6 +200,9 @@ def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
         ("bios_vendor", DMI + "bios_vendor"),
         ("bios_version", DMI + "bios_version"),
         ("bios_date", DMI + "bios_date"),
+        ("system_uuid", DMI + "product_uuid"),
+        ("system_serial", DMI + "product_serial"),
+        ("board_serial", DMI + "board_serial"),
     ):
         host.take(field, line, root, path)
     host.take("uptime_s", parsed, root, "/proc/uptime", parse_uptime)
