@@ -43,6 +43,7 @@ CRITICAL = frozenset({
     "transition to non-recoverable", "transition to non-recoverable from less severe",
 })  # fmt: skip
 """States and events that say a part failed, as ipmitool names them. IPMI grades thresholds only."""
+NO_READING = "no reading"  # of a sensor for leaks
 NO_SESSION = b"Unable to establish"
 NO_CIPHER = b"Error in open session response message"
 QUICK = 3.0  # seconds; if no BMC answers, ipmitool prints the same message after 20
@@ -299,7 +300,7 @@ def leaks(lines: Sequence[str]) -> Iterator[RecordFields]:
         name = line.partition(",")[0]
         if "leak" not in name.lower() or line.endswith(",Disabled"):
             continue
-        unread = RecordFields(name=text(name) or "?", health=None, state="no reading")
+        unread = RecordFields(name=text(name) or "?", health=None, state=NO_READING)
         yield next(parts([line]), unread)
 
 

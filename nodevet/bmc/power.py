@@ -21,7 +21,7 @@ from nodevet.bmc.errors import (
 )
 from nodevet.bmc.fields import RecordFields, text
 from nodevet.bmc.https import Document, Redfish
-from nodevet.bmc.ipmi import Ipmi, facts
+from nodevet.bmc.ipmi import NO_READING, Ipmi, facts
 from nodevet.checking.bmc_identity import MachineIds, machine_ids
 from nodevet.model import Bmc
 
@@ -37,6 +37,10 @@ RESETS: Mapping[str, tuple[str, ...]] = {
 }
 """The values of ResetType (DSP0268), the preferred one first. Not PushPowerButton: a second push
 switches off again."""
+MEND = (
+    "a sensor without a reading may hide a leak: look at the node, then restart its BMC; if no "
+    "detector is fitted for {}, disable the sensor in the BMC"
+)
 OTHERS = "another run, a person or a program switches the node, too; this run asks for nothing more"
 Asked = Callable[[str], None]
 """Called with `soft off`, `off` or `on` before the BMC is asked for it."""
@@ -133,11 +137,13 @@ class RedfishSwitch:
 
     def ask(self, what: str) -> None:
         with self._service() as service:
-            reset = _reset(redfish.the_system(service))
-            allowed = _allowed(service, reset)
-            kind = next((kind for kind in RESETS[what] if kind in allowed), None)
-            if kind is None:
-                raise BmcError(f"it does not allow {' or '.join(RESETS[what])}")
+            try:
+                reset = _reset(redfish.the_system(service))
+                kind = _kind(what, _allowed(service, reset))
+            except RefusedLoginError:
+                raise
+            except BmcError as error:
+                raise BmcError(f"the request was not sent: {error}") from error
             service.post(str(reset.get("target")), {"ResetType": kind})
 
     def leaks(self) -> list[RecordFields]:
@@ -195,6 +201,14 @@ def _allowed(service: Redfish, reset: Document) -> frozenset[str]:
     return frozenset(value for value in values if isinstance(value, str))
 
 
+def _kind(what: str, allowed: frozenset[str]) -> str:
+    """The ResetType for this. Raises BmcError if none is allowed."""
+    for kind in RESETS[what]:
+        if kind in allowed:
+            return kind
+    raise BmcError(f"it does not allow {' or '.join(RESETS[what])}")
+
+
 def refusal(switch: Switch) -> str:
     """Why the node may not be switched off and on; empty if it may. Raises BmcError, also if a
     leak detector cannot be read."""
@@ -207,8 +221,13 @@ def refusal(switch: Switch) -> str:
 def leak(switch: Switch) -> str:
     """The leak detectors that do not say that nothing leaks; empty if all do. Raises BmcError if
     one cannot be read."""
-    leaks = [f"{part['name']}: {part['health'] or part['state'] or '?'}" for part in switch.leaks()]
-    return f"a leak detector does not report OK: {', '.join(leaks)}" if leaks else ""
+    found = switch.leaks()
+    leaks = [f"{part['name']}: {part['health'] or part['state'] or '?'}" for part in found]
+    if not leaks:
+        return ""
+    unread = [part["name"] for part in found if not part["health"] and part["state"] == NO_READING]
+    advice = f"; {MEND.format(', '.join(unread))}" if unread else ""
+    return f"a leak detector does not report OK: {', '.join(leaks)}{advice}"
 
 
 def cycle(
@@ -233,14 +252,22 @@ def _switch_off(
         refused = isinstance(_first(switch, SOFT), RefusedRequestError)
         if _is_off(switch, 0 if refused else times.soft, times.look):
             return
-        if not refused and (switch.last_reset() != booted or rebooted()):
+        if not refused and (_reset_since(switch, booted) or rebooted()):
             raise SwitchedElsewhereError(f"the node has booted before it was switched on; {OTHERS}")
         ask = _ask
     asked(HARD)
     error = ask(switch, HARD)
     if not _is_off(switch, times.off, times.look):
         reason = f" ({error})" if error else ""
-        raise BmcError(f"it does not say Off {elapsed(times.off)} after it was asked{reason}")
+        raise BmcError(f"it does not say Off after {elapsed(times.off)}{reason}")
+
+
+def _reset_since(switch: Switch, booted: str) -> bool:
+    """Whether the BMC names another time of the last reset than `booted`. Raises BmcError."""
+    try:
+        return switch.last_reset() != booted
+    except BmcError as error:
+        raise BmcError(f"it was asked for `{SOFT}`, and does not answer since: {error}") from error
 
 
 def _first(switch: Switch, what: str) -> BmcError | None:
@@ -295,7 +322,7 @@ def _until_on(switch: Switch, times: PowerTimes) -> None:
         state = _look(switch)
         if state != ON and time.monotonic() >= end:
             reason = f" ({error})" if error else ""
-            raise BmcError(f"it does not say On {elapsed(times.on)} after it was asked{reason}")
+            raise BmcError(f"it does not say On after {elapsed(times.on)}{reason}")
 
 
 def _look(switch: Switch) -> str | BmcError:

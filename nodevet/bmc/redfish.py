@@ -225,8 +225,8 @@ def _part(kind: str, item: Document) -> RecordFields:
 
 
 def _power_parts(service: Redfish, chassis: Document) -> Iterator[tuple[str, Document]]:
-    newer = _linked(service, chassis, "PowerSubsystem")
-    older = None if newer else _linked(service, chassis, "Power")
+    newer = _required(service, chassis, "PowerSubsystem")
+    older = None if newer else _required(service, chassis, "Power")
     for supply in _of(service, newer, "PowerSupplies") or _inside(older, "PowerSupplies"):
         yield "psu", supply
     redundancies = _inside(newer, "PowerSupplyRedundancy") or _inside(older, "Redundancy")
@@ -234,8 +234,8 @@ def _power_parts(service: Redfish, chassis: Document) -> Iterator[tuple[str, Doc
 
 
 def _thermal_parts(service: Redfish, chassis: Document) -> Iterator[tuple[str, Document]]:
-    newer = _linked(service, chassis, "ThermalSubsystem")
-    older = None if newer else _linked(service, chassis, "Thermal")
+    newer = _required(service, chassis, "ThermalSubsystem")
+    older = None if newer else _required(service, chassis, "Thermal")
     for fan in _of(service, newer, "Fans") or _inside(older, "Fans"):
         yield "fan", fan
     metrics = _linked(service, newer, "ThermalMetrics") if newer else None
@@ -243,8 +243,16 @@ def _thermal_parts(service: Redfish, chassis: Document) -> Iterator[tuple[str, D
     if isinstance(inlet, dict) and isinstance(inlet.get("Intake"), dict):
         yield "temperature", {"Name": "Inlet", **inlet["Intake"]}
     yield from (("temperature", each) for each in _inside(older, "Temperatures"))
-    leaks = _linked(service, newer, "LeakDetection") if newer else None
+    leaks = _required(service, newer, "LeakDetection") if newer else None
     yield from (("leak", each) for each in _of(service, leaks, "LeakDetectors"))
+
+
+def _required(service: Redfish, owner: Document, name: str) -> Document | None:
+    """As `_linked`. Raises BmcError if there is a link, and no resource."""
+    found = _linked(service, owner, name)
+    if found is None and _link(owner.get(name)):
+        raise BmcError(f"it links to {name}, and does not have it")
+    return found
 
 
 def leak_detectors(service: Redfish) -> list[RecordFields]:
@@ -274,7 +282,7 @@ FINDERS: tuple[Finder, ...] = (_power_parts, _thermal_parts)
 
 
 def _of(service: Redfish, owner: Document | None, name: str) -> list[Document]:
-    collection = _linked(service, owner, name) if owner else None
+    collection = _required(service, owner, name) if owner else None
     return [service.get(link) for link in _links(collection or {})]
 
 

@@ -22,6 +22,10 @@ def bmc_sheet(sections: Mapping[str, Section[BmcInfo]]) -> Sheet:
     troubles = tuple(row for name, bmc in read.items() for row in _troubles(name, bmc))
     if troubles:
         blocks.append(TableBlock(heads=("host", "part", "says", "when"), rows=troubles))
+    machines = tuple(_machine(name, bmc) for name, bmc in read.items())
+    if machines:
+        heads = ("host", "machine of the BMC", "system UUID", "serial numbers")
+        blocks.append(TableBlock(heads=heads, rows=machines))
     unread = sum(section.data is None for section in sections.values())
     title = f"{count(len(sections), 'BMC')}" + (f" · {unread:,} not read" if unread else "")
     return Sheet(title=title, kind="bmc", blocks=tuple(blocks))
@@ -40,6 +44,13 @@ def _host(name: str, section: Section[BmcInfo]) -> tuple[Cell, ...]:
         _number(bmc, "parts"),
         _number(bmc, "events"),
     )
+
+
+def _machine(name: str, bmc: BmcInfo) -> tuple[Cell, ...]:
+    """What identifies the machine that a BMC belongs to."""
+    model = " ".join(filter(None, (bmc.vendor, bmc.model)))
+    texts = (name, model, bmc.system_uuid or "", ", ".join(bmc.serials or ()))
+    return tuple(Cell(brief(text, 80)) for text in texts)
 
 
 def _value(value: float | None, unit: str) -> str:

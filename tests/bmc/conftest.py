@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from bmcs import Emulator, IpmiSim, ipmi_sim, redfish_emulator
+from bmcs import Emulator, IpmiSim, hook, ipmi_sim, redfish_emulator
+from switched_bmcs import behave
 
 from nodevet.bmc.read import read_section
 from nodevet.bmc.secrets import read_secrets
@@ -40,3 +41,12 @@ def read() -> Read:
         return read_section(bmc, read_secrets([bmc]), seconds)
 
     return section
+
+
+@pytest.fixture(params=["redfish", "ipmi"])
+def bmc(request: pytest.FixtureRequest) -> Iterator[Emulator | IpmiSim]:
+    """A running BMC of either kind, whose node obeys."""
+    simulated = request.getfixturevalue(request.param)
+    behave(simulated)
+    yield simulated
+    hook(simulated.folder, "", "")

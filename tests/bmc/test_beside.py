@@ -8,7 +8,7 @@ import sys
 import time
 
 import pytest
-from bmcs import PASSWORD, SYSTEM, entry, free_port, link, log
+from bmcs import PASSWORD, SYSTEM, entry, free_port, link, log, settings_of
 
 from nodevet.base.bounds import DOCUMENT
 from nodevet.bmc.beside import joined
@@ -20,12 +20,6 @@ from nodevet.model import Host, Status
 pytestmark = pytest.mark.timeout(600)
 BASELINE = "nodevet: 1\nexpect: {bmc_sensors: {}, bmc_events: {}}\n"
 OTHER = "nodevet: 1\nexpect: {uptime: {minimum_s: 1}}\n"
-
-
-def settings(bmc, **changed):
-    fields = {name: getattr(bmc, name) for name in ("kind", "address", "port", "user")}
-    more = {"ca": bmc.ca} if bmc.ca else {}
-    return {**fields, **more, "password": {bmc.password[0]: bmc.password[1]}, **changed}
 
 
 @pytest.fixture
@@ -73,18 +67,23 @@ def lost(tmp_path, bmc):
     (tmp_path / "known_hosts").touch()
     port = free_port(socket.SOCK_STREAM)
     known_hosts = str(tmp_path / "known_hosts")
-    return {"address": "127.0.0.1", "port": port, "known_hosts": known_hosts, "bmc": settings(bmc)}
+    return {
+        "address": "127.0.0.1",
+        "port": port,
+        "known_hosts": known_hosts,
+        "bmc": settings_of(bmc),
+    }
 
 
 def test_a_check_judges_what_the_bmc_says(check, redfish):
     redfish.say(log(entry(1, "Critical", "PSU 1 lost AC")))
-    (host,) = check({"@local": {"bmc": settings(redfish.bmc)}}).values()
+    (host,) = check({"@local": {"bmc": settings_of(redfish.bmc)}}).values()
     assert findings(host, "bmc_sensors") == [("ok", None)]
     assert findings(host, "bmc_events") == [("fail", "PSU 1 lost AC")]
 
 
 def test_a_bmc_that_refuses_the_password_is_unknown(check, redfish):
-    wrong = settings(redfish.bmc, user="nobody")
+    wrong = settings_of(redfish.bmc, user="nobody")
     (host,) = check({"@local": {"bmc": wrong}}).values()
     why = "BMC 127.0.0.1: it refuses the user or the password (HTTP 401)"
     assert findings(host, "bmc_sensors") == [("unknown", why)]
@@ -111,7 +110,7 @@ def test_the_row_of_a_lost_host_says_whether_it_has_power(check, ipmi, tmp_path,
 def test_a_baseline_that_does_not_ask_reads_no_bmc(check, redfish):
     log = redfish.folder / "emulator.log"
     before = log.read_text().count("GET ")
-    (host,) = check({"@local": {"bmc": settings(redfish.bmc)}}, OTHER).values()
+    (host,) = check({"@local": {"bmc": settings_of(redfish.bmc)}}, OTHER).values()
     assert host["status"] == "vetted"
     assert log.read_text().count("GET ") == before
 
@@ -125,7 +124,7 @@ def test_a_check_judges_the_bios_attributes_that_its_baseline_names(check, redfi
     redfish.say(bios(SriovGlobalEnable="Enabled", NumaNodesPerSocket="1"))
     names = "{SriovGlobalEnable: Enabled, NumaNodesPerSocket: 4, Nope: 1}"
     baseline = f"nodevet: 1\nexpect: {{bios: {{attributes: {names}}}}}\n"
-    (host,) = check({"@local": {"bmc": settings(redfish.bmc)}}, baseline).values()
+    (host,) = check({"@local": {"bmc": settings_of(redfish.bmc)}}, baseline).values()
     assert findings(host, "bios") == [
         ("ok", "Enabled"),
         ("fail", "1"),
@@ -140,7 +139,7 @@ def test_a_baseline_that_does_not_judge_by_the_bmc_reads_none(check, redfish):
     """Also if a check could: `bios` without attributes, or `power_limit`, which only names it."""
     served = redfish.folder / "emulator.log"
     before = served.read_text().count("GET ")
-    (host,) = check({"@local": {"bmc": settings(redfish.bmc)}}, VERSIONS).values()
+    (host,) = check({"@local": {"bmc": settings_of(redfish.bmc)}}, VERSIONS).values()
     assert host["status"] == "vetted" and served.read_text().count("GET ") == before
 
 
@@ -174,7 +173,7 @@ def test_a_bmc_is_not_read_longer_than_the_run_may_take(redfish):
 
 def test_show(nodevet, redfish, ipmi):
     redfish.say(log(entry(1, "Critical", "PSU \x1b[31m 1 lost AC", 90), entry(2, "OK", "On")))
-    hosts = {"gpu1": {"bmc": settings(redfish.bmc)}, "gpu2": {"bmc": settings(ipmi.bmc)}}
+    hosts = {"gpu1": {"bmc": settings_of(redfish.bmc)}, "gpu2": {"bmc": settings_of(ipmi.bmc)}}
     done = nodevet("bmc", "show", hosts=hosts)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("2 BMCs\n")
@@ -189,7 +188,7 @@ def test_show(nodevet, redfish, ipmi):
 
 def test_show_what_was_not_read(nodevet, redfish):
     hosts = {
-        "gpu1": {"bmc": settings(redfish.bmc, port=free_port(socket.SOCK_STREAM))},
+        "gpu1": {"bmc": settings_of(redfish.bmc, port=free_port(socket.SOCK_STREAM))},
         "gpu2": {},
     }
     done = nodevet("bmc", "show", hosts=hosts)
@@ -203,7 +202,7 @@ def test_a_gate_tries_a_refused_password_once(nodevet, redfish):
     served = redfish.folder / "emulator.log"
     before = served.read_text().count(" 401 ")
     words = ("gate", "-b", "site.yaml", "--format", "json", "--wait", "4s", "--settle", "0s")
-    hosts = {"@local": {"bmc": settings(redfish.bmc, user="nobody")}}
+    hosts = {"@local": {"bmc": settings_of(redfish.bmc, user="nobody")}}
     done = nodevet(*words, "--interval", "0.5s", "--all", "--store", "none", hosts=hosts)
     (host,) = json.loads(done.stdout)["hosts"]
     why = "BMC 127.0.0.1: it refuses the user or the password (HTTP 401)"

@@ -1,14 +1,13 @@
 """What is read of a Redfish service: sushy-tools' emulator, with the resources that it lacks."""
 
 import pytest
-from bmcs import LOGS, MANAGER, SYSTEM, entry, link, log, members
+from bmcs import CHASSIS, LOGS, MANAGER, SYSTEM, entry, link, log, members
 
 from nodevet.bmc.read import read_section
 from nodevet.bmc.secrets import read_secrets
 
 BIOS = f"{SYSTEM}/Bios"
 SEL = f"{LOGS}/SEL".removeprefix("/redfish/v1")
-CHASSIS = "/redfish/v1/Chassis/15693887-7984-9484-3272-842188918912"
 
 
 @pytest.fixture
@@ -165,6 +164,30 @@ def test_parts_that_are_not_all_shown_are_unknown(data):
     )
     assert found["parts"] is None
     assert found["errors"]["parts"] == "it shows 1 of 2 members of a collection"
+
+
+@pytest.mark.parametrize(
+    "name", ["PowerSupplies", "LeakDetectors", "Power", "LeakDetection", "ThermalSubsystem"]
+)
+def test_parts_that_a_link_promises_and_that_are_missing_are_unknown(data, name):
+    """A leak detector that nobody can read is none that says OK."""
+    power, thermal = f"{CHASSIS}/PowerSubsystem", f"{CHASSIS}/ThermalSubsystem"
+    resources = {
+        CHASSIS: {"PowerSubsystem": link(power), "ThermalSubsystem": link(thermal)},
+        power: {"PowerSupplies": link(f"{power}/PowerSupplies")},
+        f"{power}/PowerSupplies": members(),
+        thermal: {"LeakDetection": link(f"{thermal}/LeakDetection")},
+        f"{thermal}/LeakDetection": {"LeakDetectors": link(f"{thermal}/LeakDetectors")},
+        f"{thermal}/LeakDetectors": members(),
+    }
+    assert data(resources)["parts"] == []
+    if name == "Power":
+        resources[CHASSIS] = {"Power": link(f"{CHASSIS}/Power")}
+    else:
+        del resources[next(path for path in resources if path.endswith(name))]
+    found = data(resources)
+    assert found["parts"] is None
+    assert found["errors"]["parts"] == f"it links to {name}, and does not have it"
 
 
 def test_older_power(data):

@@ -46,6 +46,10 @@ def fleet(folder):
             f"defaults: {{bmc: {{{BMC}, power_group: rack7-pdu2}}}}\nhosts: {{x: {{}}}}\n",
             [f"x {READ.format('x-bmc')}/power_group:rack7-pdu2"],
         ),
+        (
+            f"hosts: {{x: {{bmc: {{{BMC}, identity: unproven, timeout: 5m}}}}}}\n",
+            [f"x {READ.format('x-bmc')}/identity:unproven/timeout:300.0"],
+        ),
     ],
 )
 def test_reads(hosts, fleet, text, expected):
@@ -64,6 +68,16 @@ def test_reads(hosts, fleet, text, expected):
         ),
         ("user: 'a:b'", "3:19: hosts.x.bmc.user: must be a user name of the BMC, not a:b"),
         ("port: 0", "3:19: hosts.x.bmc.port: must be between 1 and 65535, not 0"),
+        (
+            "identity: proven",
+            "3:23: hosts.x.bmc.identity: must be unproven, or left out, not proven",
+        ),
+        ("timeout: 90", "3:22: hosts.x.bmc.timeout: must be text, not 90"),
+        (
+            "timeout: soon",
+            "3:22: hosts.x.bmc.timeout: must be a time (90s, 15m, 24h, 2d), not soon",
+        ),
+        ("timeout: 1h", "3:22: hosts.x.bmc.timeout: must be between 1s and 30m, not 1h"),
         (
             "power_group: 'a b'",
             "3:26: hosts.x.bmc.power_group: must be a name of a power group, not a b",

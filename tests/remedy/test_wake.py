@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from nodevet.base.errors import UserError
+from nodevet.checking.bmc_identity import BmcMatch, MachineIds
 from nodevet.fix.journal.account import account
 from nodevet.fix.journal.records import HostState
 from nodevet.fix.rollout.session import NodeSession
@@ -23,8 +24,10 @@ World = Any
 class Pdu:
     """The power of one box; `fails`: the request after which its BMC says nothing more."""
 
-    def __init__(self, box: Any, *, leaks: bool = False, fails: str = "") -> None:
-        self.box, self.leaks, self.fails = box, leaks, fails
+    def __init__(
+        self, box: Any, *, leaks: bool = False, fails: str = "", foreign: str = ""
+    ) -> None:
+        self.box, self.leaks, self.fails, self.foreign = box, leaks, fails, foreign
         self.is_on = True
 
     def ready(self) -> None:
@@ -33,8 +36,14 @@ class Pdu:
     def text(self) -> str:
         return f"its BMC says that the power is {'on' if self.is_on else 'off'}"
 
-    def cycle(self, asked: Callable[[str], None], *, runs: bool) -> None:
-        assert runs is self.box.session
+    def identity(self, node: MachineIds) -> BmcMatch:
+        return BmcMatch(not self.foreign, "")
+
+    def refusal(self, found: BmcMatch) -> str:
+        return "" if found.is_own else self.foreign
+
+    def cycle(self, asked: Callable[[str], None], *, runs: bool, **more: Any) -> None:
+        assert runs is self.box.session and more.keys() == {"node", "rebooted"}
         if self.leaks:
             raise UserError("BMC b: a leak detector does not report OK: Hose: critical")
         for what in ("soft off", "on"):
@@ -43,7 +52,7 @@ class Pdu:
             if what == self.fails:
                 raise UserError(f"BMC b: no answer after {what}")
 
-    def switch_on_if_off(self, asked: Callable[[str], None]) -> bool:
+    def switch_on_if_off(self, asked: Callable[[str], None], *, node: MachineIds) -> bool:
         if self.is_on:
             return False
         asked("on")
@@ -115,6 +124,40 @@ def test_a_leak_leaves_the_node_on(rig: Any) -> None:
     assert result.outcome is Outcome.CHANGED and not result.rebooted
     assert "not rebooted: not switched off: BMC b: " in result.why + result.steps[0].why
     assert w.boxes["n1"].boots == 1
+
+
+def test_the_bmc_of_another_machine_refuses_the_node_before_anything_is_changed(rig: Any) -> None:
+    w, pdu = rig(foreign="BMC b: it is the BMC of another machine: its system UUID is x")
+    pdu.cycle = None
+    result = w.node(w.plan(), w.journal(), reboot=True)
+    assert (result.outcome, result.refusal) == (Outcome.REFUSED, Refusal.PRECONDITION), result
+    assert result.why == pdu.foreign and not any(step.ran for step in result.steps)
+
+
+def test_a_node_that_came_back_while_it_was_drained_is_not_switched(rig: Any) -> None:
+    """Somebody else brought it back: its new boot is not switched off."""
+    w, pdu = rig(power_cycle=False)
+    hangs(w)
+    plan = w.plan()
+    w.node(plan, w.journal(), reboot=True)
+    w.terms = msgspec.structs.replace(w.terms, power_cycle=True)
+    box = w.boxes["n1"]
+
+    def reboot(host: str, *, seconds: float, left: str = "") -> str:
+        tries.append(host)
+        if len(tries) == 1:
+            raise WorkError("timeout", "timed out (rebooting)")
+        if len(tries) == 2:
+            box.gone = 0
+            box.reboot()
+        box.session = True
+        return str(box.boot_id)
+
+    tries: list[str] = []
+    w.executor.reboot, pdu.cycle = reboot, None
+    w.terms = msgspec.structs.replace(w.terms, reboot_seconds=900.0)
+    result = w.node(plan, w.journal(), resume=True, reboot=True)
+    assert result.outcome is Outcome.VERIFIED_AFTER_REBOOT and box.boots == 2, result
 
 
 def test_a_node_that_stays_off_is_switched_on_by_a_resume(rig: Any) -> None:
@@ -224,7 +267,7 @@ def test_a_rollback_switches_on_what_its_run_left_off(is_on: bool, rig: Any) -> 
 def test_a_killed_run_says_that_the_node_may_be_off(asked: str, rig: Any) -> None:
     w, pdu = rig()
 
-    def killed(ask: Callable[[str], None], *, runs: bool) -> None:
+    def killed(ask: Callable[[str], None], **more: Any) -> None:
         ask(asked)
         raise KeyboardInterrupt
 

@@ -37,7 +37,7 @@ NODE_HOOK = '#!/bin/sh\nexec {} "$@"\n'
 OF_IPMI = UUID("a1234567-89ab-4def-a123-456789abcdef")  # of the machine of an ipmi_sim
 OF_REDFISH = UUID("27946b59-9e44-4fa7-8e91-f3527a1ef094")  # of the one of the emulator
 SYSTEM = "/redfish/v1/Systems/27946b59-9e44-4fa7-8e91-f3527a1ef094"
-
+CHASSIS = "/redfish/v1/Chassis/15693887-7984-9484-3272-842188918912"
 MANAGER = SYSTEM.replace("Systems", "Managers")
 LOGS = f"{SYSTEM}/LogServices"
 NOW = datetime(2026, 11, 28, 12, 0, tzinfo=timezone.utc)  # by the BMC's clock
@@ -127,6 +127,13 @@ def _running(words: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
         finally:
             process.kill()
             process.wait()
+
+
+def settings_of(bmc: Bmc, **changed: Any) -> dict[str, Any]:
+    """A BMC as an inventory has it."""
+    fields = {name: getattr(bmc, name) for name in ("kind", "address", "port", "user")}
+    more = {"ca": bmc.ca} if bmc.ca else {}
+    return {**fields, **more, "password": {bmc.password[0]: bmc.password[1]}, **changed}
 
 
 class Emulator:
@@ -245,6 +252,28 @@ def _sdr(kind: int, body: list[int], name: str) -> str:
     return "main_sdr_add 0x20 " + " ".join(f"{word:#04x}" for word in words)
 
 
+def _fru_field(text: str) -> list[int]:
+    return [0xC0 | len(text), *text.encode()]
+
+
+def _fru_area(head: list[int], *texts: str) -> list[int]:
+    """An area of Platform Management FRU Information Storage Definition 1.0."""
+    body = [*head, *(byte for text in texts for byte in _fru_field(text)), 0xC1]
+    words = -(-(len(body) + 3) // 8)
+    area = [1, words, *body] + [0] * (8 * words - len(body) - 3)
+    return [*area, -sum(area) & 0xFF]
+
+
+def _fru(board: str, product: str) -> str:
+    """The FRU of a BMC, with two serial numbers, as a command of ipmi_sim."""
+    boards = _fru_area([0] * 4, "ACME", "Board", board, "PN", "-")
+    products = _fru_area([0], "ACME", "Node", "PN", "1", product, "-", "-")
+    head = [1, 0, 0, 1, 1 + len(boards) // 8, 0, 0]
+    data = [*head, -sum(head) & 0xFF, *boards, *products]
+    return f"mc_add_fru_data 0x20 0 {len(data)} data " + " ".join(f"{byte:#04x}" for byte in data)
+
+
+BOARD_SERIAL, PRODUCT_SERIAL = "BRD0012345", "SYS0098765"
 COMMANDS = [
     "mc_setbmc 0x20",
     "mc_add 0x20 0 no-device-sdrs 0x23 9 8 0x9f 0x1291 0xf02",
@@ -263,6 +292,7 @@ COMMANDS = [
     "sensor_add 0x20 0 3 0x08 0x6f",
     f"sensor_set_event_support 0x20 0 3 {STATES} {PSU}",
     "sensor_set_bit 0x20 0 3 0 1 0",
+    _fru(BOARD_SERIAL, PRODUCT_SERIAL),
     "mc_enable 0x20",
 ]
 

@@ -1,0 +1,160 @@
+"""Whose BMC it is: what real BMC software says of its machine, and what that allows."""
+
+import json
+
+import msgspec
+import pytest
+from bmcs import (
+    BOARD_SERIAL,
+    OF_IPMI,
+    OF_REDFISH,
+    PRODUCT_SERIAL,
+    SYSTEM,
+    Emulator,
+    members,
+)
+from msgspec.structs import replace
+
+from nodevet.base.errors import UserError
+from nodevet.bmc.beside import joined
+from nodevet.bmc.powering import powers
+from nodevet.checking.bmc_identity import MachineIds, machine_ids, match
+from nodevet.evidence.bmc import BmcInfo
+from nodevet.evidence.document import opened
+from nodevet.fix.model import Plan, PlannedNode, Step
+from nodevet.fix.settings import Rollout
+from nodevet.fix.use.power import with_identities
+from nodevet.fixing.model import Risk
+from nodevet.fleet import Visit
+from nodevet.model import Host, Status
+
+OTHER = MachineIds(uuid="4c4c4544-0051-3510-8052-b4c04f4e4d32", serials=("J5Q8M2",))
+OWN = {
+    "redfish": MachineIds(uuid=str(OF_REDFISH)),
+    "ipmi": MachineIds(uuid=str(OF_IPMI), serials=(PRODUCT_SERIAL,)),
+}
+HGX = "/redfish/v1/Systems/HGX_Baseboard_0"
+
+
+def power_of(simulated, **changes):
+    return powers([Host(name="gpu1", bmc=replace(simulated.bmc, **changes))], 4, 1)["gpu1"]
+
+
+def test_the_section_says_what_identifies_the_machine(bmc, read):
+    found = read(bmc.bmc)["data"]
+    ids = {"redfish": str(OF_REDFISH), "ipmi": str(OF_IPMI)}
+    own = machine_ids(found["system_uuid"], *found["serials"])
+    assert match(OWN[bmc.bmc.kind], own, kind=bmc.bmc.kind).text.endswith(ids[bmc.bmc.kind])
+    if bmc.bmc.kind == "ipmi":
+        assert found["serials"] == [PRODUCT_SERIAL, BOARD_SERIAL]
+
+
+def test_the_bmc_of_the_node_is_proven(bmc):
+    found = power_of(bmc).identity(OWN[bmc.bmc.kind])
+    assert found.is_own is True and power_of(bmc).refusal(found) == ""
+
+
+def test_the_serial_number_of_the_fru_proves_it(ipmi):
+    for serial in (PRODUCT_SERIAL, BOARD_SERIAL):
+        found = power_of(ipmi).identity(replace(OTHER, serials=("J5Q8M2", serial)))
+        assert found == (True, f"the same serial number {serial}")
+
+
+@pytest.mark.parametrize("identity", [None, "unproven"])
+def test_another_machine_is_never_switched(redfish, identity):
+    """Whatever the inventory says, whether it is on or off."""
+    node, requests = power_of(redfish, identity=identity), []
+    for power in ("1", "0"):
+        (redfish.folder / "power").write_text(f"{power}\n")
+        with pytest.raises(UserError, match=f"another machine: its system UUID is {OF_REDFISH}"):
+            node.cycle(requests.append, node=OTHER, runs=power == "1")
+        assert (redfish.folder / "power").read_text() == f"{power}\n"
+    with pytest.raises(UserError, match="it is the BMC of another machine"):
+        powers_off(redfish, identity).switch_on_if_off(requests.append, node=OTHER)
+    assert requests == [] and (redfish.folder / "power").read_text() == "0\n"
+
+
+def powers_off(simulated: Emulator, identity):
+    (simulated.folder / "power").write_text("0\n")
+    return power_of(simulated, identity=identity)
+
+
+def test_what_is_not_proven_needs_a_word_in_the_inventory(ipmi):
+    (ipmi.folder / "power").write_text("1\n")
+    requests = []
+    with pytest.raises(UserError, match=r"not proven to be the node's: .*{identity: unproven}"):
+        power_of(ipmi).cycle(requests.append, node=OTHER, runs=True)
+    assert requests == []
+    allowed = power_of(ipmi, identity="unproven")
+    assert allowed.refusal(allowed.identity(OTHER)) == ""
+
+
+def test_the_board_of_the_gpus_is_not_the_machine(redfish):
+    board = {"Id": "HGX_Baseboard_0", "UUID": OTHER.uuid, "SerialNumber": "J5Q8M2"}
+    redfish.say({"/redfish/v1/Systems": members(HGX, SYSTEM), HGX: board})
+    assert power_of(redfish).identity(OWN["redfish"]).is_own is True
+    assert power_of(redfish).identity(OTHER).is_own is False
+
+
+@pytest.mark.parametrize("hostile", [None, 7, {"a": 1}, "x\x1b[2J\n" * 99_999, [str(OF_REDFISH)]])
+def test_what_is_no_id_proves_nothing(redfish, read, hostile):
+    redfish.say({SYSTEM: {"UUID": hostile, "SerialNumber": hostile, "SKU": hostile}})
+    found = power_of(redfish).identity(OTHER)
+    assert found.is_own is None and found.text.isprintable() and len(found.text) < 400
+    data = read(redfish.bmc)["data"]
+    assert all(len(text) <= 400 for text in (data["system_uuid"], *data["serials"]))
+
+
+def plan(*ids):
+    step = {"fix": "x", "subjects": (), "expected": 1, "actual": 2, "reason": "", "actions": ()}
+    facts = {"machine_id": "m", "boot_id": "b", "baseline": "base"}
+    return Plan(
+        id="7f3a91c2",
+        author="ann",
+        created="",
+        expires="",
+        baselines={},
+        nodes={f"gpu{n}": PlannedNode(**facts, ids=one) for n, one in enumerate(ids)},
+        steps=tuple(
+            Step(id=f"gpu{n}/x/1", host=f"gpu{n}", risk=Risk.LIVE, resources=(), **step)
+            for n in range(len(ids))
+        ),
+        rollout=Rollout(power_cycle=True, drain_hook="h"),
+    )
+
+
+def test_a_plan_says_how_each_bmc_is_proven(redfish, ipmi):
+    allowed = replace(ipmi.bmc, identity="unproven")
+    gone = replace(redfish.bmc, password=("env", "NODEVET_NO_SUCH"), address="localhost")
+    hosts = [Host(name=f"gpu{n}", bmc=one) for n, one in enumerate((redfish.bmc, allowed, gone))]
+    made = with_identities(plan(OWN["redfish"], OTHER, OTHER), hosts)
+    own, unproven, unread = (node.bmc for node in made.nodes.values())
+    assert own == f"the same system UUID {OF_REDFISH}"
+    assert unproven.startswith("not proven, as the inventory allows: the BMC reports UUID ")
+    assert unread.startswith("not compared yet: BMC localhost: the variable NODEVET_NO_SUCH")
+
+
+def test_no_plan_switches_another_machine(redfish, ipmi):
+    hosts = [Host(name="gpu0", bmc=redfish.bmc), Host(name="gpu1", bmc=ipmi.bmc)]
+    with pytest.raises(UserError) as error:
+        with_identities(plan(OTHER, OTHER), hosts)
+    first, second = str(error.value).splitlines()
+    assert first.startswith("gpu0: BMC 127.0.0.1: it is the BMC of another machine")
+    assert second.startswith("gpu1: BMC 127.0.0.1: it is not proven to be the node's")
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+def test_what_another_machine_reports_is_not_judged(redfish, read, is_own):
+    (redfish.folder / "power").write_text("1\n")
+    ids = {"system_uuid": str(OF_REDFISH) if is_own else OTHER.uuid}
+    sections = {"host": {"status": "ok", "data": ids}}
+    evidence = msgspec.json.encode({"schema": 1, "probe": "0", "sections": sections})
+    visit = Visit(host="gpu1", status=Status.VETTED, evidence=evidence)
+    bmc = opened(joined(visit, read(redfish.bmc)).evidence)[BmcInfo].data
+    assert bmc.system_uuid == str(OF_REDFISH)
+    if is_own:
+        assert bmc.power == "on" and bmc.parts
+    else:
+        assert bmc.power is None and bmc.parts is None and bmc.events is None
+        assert bmc.why("parts").startswith("it is the BMC of another machine: its system UUID is")
+        assert json.loads(evidence)["sections"].keys() == {"host"}
