@@ -24,7 +24,10 @@ from nodevet.model import Bmc
 CIPHER = "17"  # HMAC-SHA256; without -C ipmitool 1.8.19 loses 10 s where it asks in vain
 OLD_CIPHER = "3"
 READING = ("-L", "USER")
-ORDERING = ("-L", "OPERATOR", "-N", "10", "-R", "1")  # seconds for the answer to the one packet
+ORDERING = ("-L", "OPERATOR", "-R", "1")  # the one packet is not sent again
+ORDERING_S = 10  # for its answer
+SLOW_S = 60  # with a longer `timeout` a BMC is slow: ipmitool then waits this long for an answer
+SLOW = ("-R", "1", "-N", str(SLOW_S))
 MOST_BYTES = 4 << 20
 SET = 0x20000000  # IPMI: a smaller time counts from the BMC's start: its clock was never set
 HEALTHS = {"ok": "ok", "nc": "warning", "cr": "critical", "nr": "critical"}
@@ -56,16 +59,17 @@ class Ipmi:
     def __init__(self, bmc: Bmc, password: str, end: float) -> None:
         self._bmc, self._password, self._end = bmc, password, end
         self._cipher = CIPHER
+        self._is_slow = bmc.timeout > SLOW_S
         self._fatal: FatalError | None = None
 
     def run(self, *words: str) -> str:
         """What ipmitool prints for a command. Raises BmcError."""
-        return self._once(words, READING)
+        return self._once(words, (*READING, *(SLOW if self._is_slow else ())))
 
     def order(self, *words: str) -> None:
         """Ask for a change, in one packet that is never sent again: a slow BMC would do it twice.
         Raises BmcError."""
-        self._once(words, ORDERING)
+        self._once(words, (*ORDERING, "-N", str(SLOW_S if self._is_slow else ORDERING_S)))
 
     def _once(self, words: Sequence[str], session: Sequence[str]) -> str:
         if self._fatal is not None:

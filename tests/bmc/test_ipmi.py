@@ -1,8 +1,13 @@
 """What is read over IPMI: OpenIPMI's ipmi_sim, by the real ipmitool."""
 
 import subprocess
+import time
 
+import pytest
 from bmcs import PASSWORD
+from msgspec.structs import replace
+
+from nodevet.bmc.ipmi import Ipmi
 
 AC_LOST = "sel_add 0x20 0x02 0 0 0 0x65 0x20 0 0x04 0x08 0x03 0x6f {} 0xff 0xff"
 
@@ -70,3 +75,20 @@ def test_the_password_is_in_no_command_line_or_environment(ipmi, read, monkeypat
     assert read(ipmi.bmc)["status"] == "ok"
     assert calls and all(str(ipmi.port) in call for call in calls)
     assert not [call for call in calls if PASSWORD in call]
+
+
+@pytest.mark.parametrize(("timeout", "waits"), [(60.0, False), (300.0, True)])
+def test_ipmitool_waits_longer_for_a_bmc_that_is_slow(ipmi, monkeypatch, timeout, waits):
+    calls = []
+    run = subprocess.run
+
+    def spied(words, **options):
+        calls.append(words)
+        return run(words, **options)
+
+    monkeypatch.setattr("nodevet.bmc.ipmi.subprocess.run", spied)
+    service = Ipmi(replace(ipmi.bmc, timeout=timeout), PASSWORD, time.monotonic() + 60)
+    assert "System Power" in service.run("chassis", "status")
+    service.order("chassis", "status")
+    *_, read, order = calls
+    assert ("60" in read, "60" in order, "10" in order) == (waits, waits, not waits)

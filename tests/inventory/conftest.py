@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from msgspec.structs import fields
 
 from nodevet import inventory
 from nodevet.model import Host
@@ -32,9 +33,9 @@ def describe(host: Host) -> str:
 
 def _bmc(host: Host) -> str:
     bmc, parts = host.bmc, []
-    for field in bmc.__struct_fields__:
-        if getattr(bmc, field) not in (None, False):
-            parts.append(f"{field}:{getattr(bmc, field)}")
+    for field in fields(bmc):
+        if (value := getattr(bmc, field.name)) != field.default:
+            parts.append(f"{field.name}:{value}")
     return f"bmc={'/'.join(parts)}"
 
 

@@ -107,6 +107,50 @@ def test_both_are_switched_off_and_on_one_at_a_time(slow: SimulatedFleet) -> Non
     assert (slow.project / "hooked").read_text().count("undrain") == 2
 
 
+def test_the_bmc_of_another_node_is_never_asked(slow: SimulatedFleet) -> None:
+    """Both nodes run: a wrong address in the inventory would switch the other one off."""
+    fresh(slow)
+    before = boots(slow)
+    approved(slow, "gpu[1-2]", "--power-cycle", "--canary", "0")
+    own = json.loads((slow.project / "bmcs.yaml").read_bytes())
+    hosts = own["hosts"]
+    swapped = {"nodevet": 1, "hosts": {"gpu1": hosts["gpu2"], "gpu2": hosts["gpu1"]}}
+    (slow.project / "swapped.yaml").write_text(json.dumps(swapped))
+    words = ("--author", "ann", *CAREFUL, "--power-cycle", "-o", "other.json")
+    done = slow.at("plan", *slow.reach, "-i", "swapped.yaml", *words)
+    assert done.returncode == 2 and not (slow.project / "other.json").exists(), done
+    assert "gpu1: BMC 127.0.0.1: it is the BMC of another machine: its system UUID" in done.stderr
+    assert "gpu2: BMC 127.0.0.1: it is not proven to be the node's: " in done.stderr
+
+    shown = slow.at("approve", "plan.json", "--key", slow.project / "bob", "--yes").stdout
+    assert "gpu[1-2]: the same system UUID" in shown, shown
+    done = slow.at("apply", "plan.json", *slow.reach, "-i", "swapped.yaml", "--run", "run")
+    assert done.returncode == 1, done
+    assert {host["refusal"] for host in result(slow).values()} == {"precondition"}
+    assert requests(slow) == [] and boots(slow) == before
+
+
+def test_two_controllers_switch_a_node_once(slow: SimulatedFleet) -> None:
+    """The second one begins while the first one has asked the BMC to shut the node down."""
+    fresh(slow)
+    subprocess.run(["rm", "-rf", str(slow.project / "second")], check=True)
+    _, count = boots(slow)["gpu1"]
+    approved(slow, "gpu1", "--power-cycle")
+    words = [sys.executable, "-m", "nodevet", *map(str, apply_words(slow))]
+    env = {**os.environ, "HOME": str(slow.project), "NODEVET_STORE": "none"}
+    with subprocess.Popen(words, cwd=slow.project, env=env) as first:
+        while not (slow.project / "run/journal.jsonl").exists() or not asked(slow, "gpu1"):
+            assert first.poll() is None
+            time.sleep(0.1)
+        done = slow.at(*apply_words(slow)[:-1], "second")
+    assert first.returncode == 0 and done.returncode == 1, done
+    assert result(slow)["gpu1"]["outcome"] == "verified_after_reboot"
+    assert '"asked"' not in (slow.project / "second/journal.jsonl").read_text().replace(
+        '"asked":""', ""
+    )
+    assert boots(slow)["gpu1"] == ("running", count + 1)
+
+
 def test_a_host_without_a_bmc_is_refused_before_anything_is_done(slow: SimulatedFleet) -> None:
     fresh(slow)
     words = ("--author", "ann", *CAREFUL, "--power-cycle", "-o", "plan.json")

@@ -14,6 +14,7 @@ from nodevet.checking.catalog import Catalog
 
 WITHOUT: dict[str, str] = {
     "bmc_events": "a BMC is beside the node: tests/bmc has emulators, whose logs have such entries",
+    "bmc_identity": "a BMC is beside the node: tests/bmc has emulators, of other machines, too",
     "bmc_sensors": "a BMC is beside the node: tests/bmc has emulators, whose sensors fail",
     "feed": "it judges a workload of the baseline: no fault of a node makes it fail for every one",
 }
