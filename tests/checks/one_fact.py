@@ -233,6 +233,7 @@ ONE_FACT: dict[str, tuple[OneFact, ...]] = {
 }
 
 ALONE = {
+    "bmc_identity": "whose BMC it is",
     "clocksource": "the clock source",
     "cpu_idle_states": "the slowest of the states that are enabled",
     "cuda_version": "one version",
