@@ -10,6 +10,7 @@ from nodevet.sheet.model import Cell, Sheet, TableBlock
 from nodevet.sheet.text import count
 
 TONES = {"critical": "fail", "warning": "warning", "ok": "ok"}
+MACHINE_HEADS = ("host", "machine of the BMC", "system UUID", "serial numbers")
 MOST = 10  # events and parts of a host that a table shows
 
 
@@ -24,8 +25,7 @@ def bmc_sheet(sections: Mapping[str, Section[BmcInfo]]) -> Sheet:
         blocks.append(TableBlock(heads=("host", "part", "says", "when"), rows=troubles))
     machines = tuple(_machine(name, bmc) for name, bmc in read.items())
     if machines:
-        heads = ("host", "machine of the BMC", "system UUID", "serial numbers")
-        blocks.append(TableBlock(heads=heads, rows=machines))
+        blocks.append(TableBlock(heads=MACHINE_HEADS, rows=machines))
     unread = sum(section.data is None for section in sections.values())
     title = f"{count(len(sections), 'BMC')}" + (f" · {unread:,} not read" if unread else "")
     return Sheet(title=title, kind="bmc", blocks=tuple(blocks))
