@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import preloaded
+import preloaded_workers
 import pytest
+
+from nodevet.fleet.controller.child import ChildProcess
 
 NODEVET = [sys.executable, "-m", "nodevet"]
 
@@ -81,3 +84,59 @@ def test_it_is_a_child_that_takes_signals(
     copy = interrupted(tmp_path, number)
     assert len(copies) == 1
     assert interrupted(tmp_path, number, NODEVET_PRELOADED="0") == copy != 0
+
+
+# --- workers ---
+
+WORKER = [sys.executable, "-I", "-m", "nodevet.fleet.worker.serve"]
+
+
+def copies_of_workers() -> set[str]:
+    """The processes of workers that run as copies: children of a child of this process."""
+    found = set()
+    for child in children(os.getpid()):
+        if b"preloaded_workers" in read(Path("/proc", child, "cmdline")):
+            found |= children(int(child))
+    return found
+
+
+def children(pid: int) -> set[str]:
+    files = Path(f"/proc/{pid}/task").glob("*/children")
+    return {word for file in files for word in read(file).decode().split()}
+
+
+def read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:  # it ended
+        return b""
+
+
+def ended(order: bytes) -> tuple[int, bytes]:
+    child = ChildProcess(WORKER, order)
+    while child.read():
+        pass
+    ending = child.end()
+    return ending.code, ending.stderr.splitlines()[-1]
+
+
+def test_a_worker_that_is_a_copy_ends_as_one_of_its_own_process() -> None:
+    copy = ended(b"nonsense\n")
+    with preloaded_workers.off():
+        assert ended(b"nonsense\n") == copy
+    assert copy[0] == 1 and copy[1]
+
+
+@pytest.mark.parametrize("held", [True, False], ids=["the one with its number", "the copy"])
+def test_a_worker_and_who_holds_its_number_end_together(held: bool) -> None:
+    preloaded_workers.Place.find()
+    before = copies_of_workers()
+    child = ChildProcess(WORKER)
+    while not (new := copies_of_workers() - before):
+        pass
+    (copy,) = new
+    os.kill(child.pid if held else int(copy), signal.SIGKILL)
+    assert child.read() == b""
+    assert child.end().code == -signal.SIGKILL
+    while copy in copies_of_workers():
+        pass

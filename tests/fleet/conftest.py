@@ -9,6 +9,7 @@ from contextlib import ExitStack, suppress
 from itertools import count
 from pathlib import Path
 
+import preloaded_workers
 import pytest
 from left_behind import shared
 
@@ -130,12 +131,18 @@ def children() -> set[int]:
 
 
 @pytest.fixture(scope="session")
-def tools() -> dict[str, Callable[..., object]]:
+def _preloaded() -> None:
+    """What workers are copies of is a child of this process before any test counts them."""
+    preloaded_workers.Place.find()
+
+
+@pytest.fixture(scope="session")
+def tools(_preloaded: None) -> dict[str, Callable[..., object]]:
     return {"lingering": lingering, "children": children}
 
 
 @pytest.fixture(scope="session")
-def go() -> Callable[..., dict[str, Visit]]:
+def go(_preloaded: None) -> Callable[..., dict[str, Visit]]:
     """Visits hosts; the visits by host, each host exactly once, and no child left."""
 
     def run(hosts: list[Host], **options: object) -> dict[str, Visit]:

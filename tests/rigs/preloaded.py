@@ -29,6 +29,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, NoReturn
 
+import preloaded_workers
+
 WORDS = [sys.executable, "-m", "nodevet"]
 PLAIN = {
     **{"executable": None, "preexec_fn": None, "close_fds": True, "pass_fds": (), "shell": False},
@@ -49,6 +51,13 @@ def use() -> None:
     """From now on, in this process."""
     if CLONE and os.environ.get("NODEVET_PRELOADED") != "0":
         subprocess.Popen._execute_child = _execute_child
+        preloaded_workers.Place.find = cache(preloaded_workers.begin)
+        _use_workers()
+
+
+def _use_workers() -> None:
+    plain = {name: value for name, value in PLAIN.items() if name != "cwd"}
+    preloaded_workers.use(plain, _starts_the_same)
 
 
 def _execute_child(self: Any, *args: Any) -> None:
@@ -82,8 +91,13 @@ def _may_be_copy(asked: Mapping[str, Any]) -> bool:
         and list(words[: len(WORDS)]) == WORDS
         and all(asked.get(name, value) == value for name, value in PLAIN.items())
         and Path(asked["cwd"] or ".").is_dir()
-        and (env is None or _at_start(_text(env)) == _at_start(_environment()))
+        and _starts_the_same(env)
     )
+
+
+def _starts_the_same(env: Mapping[Any, Any] | None) -> bool:
+    now = os.environ if env is None else env
+    return _at_start(_text(now)) == _at_start(_environment())
 
 
 def _text(env: Mapping[Any, Any]) -> dict[str, str]:
@@ -106,7 +120,7 @@ def _server() -> socket.socket:
 
     ours, its = socket.socketpair()
     with its, shared():
-        words = [sys.executable, __file__, str(its.fileno())]
+        words = [sys.executable, __file__, str(its.fileno()), preloaded_workers.Place.find()]
         waits = subprocess.Popen(
             words, pass_fds=[its.fileno()], env=_environment(), stdin=-3, stdout=-3, stderr=-3
         )
@@ -141,7 +155,8 @@ def _exactly(server: socket.socket, count: int) -> bytes:
 # --- the preloaded process ---
 
 
-def main(number: int) -> NoReturn:
+def main(number: int, workers: str) -> NoReturn:
+    preloaded_workers.Place.path = workers
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _import_all()
     with socket.socket(fileno=number) as asker:
@@ -225,6 +240,7 @@ def _become(order: Mapping[str, Any], files: list[int]) -> NoReturn:
     sys.stdin, sys.stdout, sys.stderr = (
         _stream(number, stream) for number, stream in enumerate((sys.stdin, sys.stdout, sys.stderr))
     )
+    _use_workers()
     sys.argv[1:] = order["words"]
     sys.path[0] = str(Path.cwd())
     runpy.run_module("nodevet", run_name="__main__", alter_sys=True)
@@ -237,4 +253,4 @@ def _stream(number: int, was: Any) -> Any:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), sys.argv[2])

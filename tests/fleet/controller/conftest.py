@@ -1,7 +1,8 @@
 """Hosts that launchers and Dask workers visit: one sshd with an address for each."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
+import preloaded_workers
 import pytest
 
 from nodevet.fleet.controller import launched
@@ -14,6 +15,13 @@ HOSTS = 12
 @pytest.fixture(scope="module")
 def node(sshd: Callable[..., Sshd]) -> Sshd:
     return sshd(addresses=[f"127.7.0.{n}" for n in range(1, HOSTS + 1)])
+
+
+@pytest.fixture
+def own_worker() -> Iterator[None]:
+    """A worker is the child itself, for tests that send it signals."""
+    with preloaded_workers.off():
+        yield
 
 
 @pytest.fixture

@@ -383,6 +383,7 @@ class Busy:
         return error
 
 
+@pytest.mark.usefixtures("own_worker")
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["dies", "hangs"])
 def test_worker_child_that_is_gone_costs_what_it_had_in_hand_and_no_other_host(
     host: Host,
@@ -416,6 +417,7 @@ def test_worker_child_that_is_gone_costs_what_it_had_in_hand_and_no_other_host(
     wait_for(lambda: not server.sessions())
 
 
+@pytest.mark.usefixtures("own_worker")
 def test_worker_child_that_dies_before_a_host_is_opened_costs_it_nothing(host: Host) -> None:
     """Killed between any two calls, and found out by the next one alone."""
     with SshExecutor([host], options()) as worker:
@@ -425,6 +427,7 @@ def test_worker_child_that_dies_before_a_host_is_opened_costs_it_nothing(host: H
             assert worker.act("n1", RunCommand(words=("true",))).ok
 
 
+@pytest.mark.usefixtures("own_worker")
 def test_worker_child_in_the_place_of_one_that_died_knows_who_needs_a_lock(host: Host) -> None:
     with SshExecutor([host], options()) as worker:
         worker.open("n1")
@@ -437,6 +440,7 @@ def test_worker_child_in_the_place_of_one_that_died_knows_who_needs_a_lock(host:
         assert told.value.status == "lost"
 
 
+@pytest.mark.usefixtures("own_worker")
 def test_worker_child_that_cannot_be_started_again_is_told(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
