@@ -25,7 +25,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from nodevet.checks.iommu import DISABLED, Params
 from nodevet.evidence.cpu import Cpu
 from nodevet.evidence.document import Evidence
-from nodevet.fixing.cmdline import ASKS, NOTE, boot_words
+from nodevet.fixing.cmdline import ASKS, boot_words
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
 from nodevet.model import Finding
 
@@ -33,20 +33,23 @@ IDENTITY, TRANSLATES = "identity", ("DMA", "DMA-FQ")
 OFF = {"GenuineIntel": "intel_iommu=off", "AuthenticAMD": "amd_iommu=off"}
 
 
-def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Iterator[PlannedChange]:
+def plan(
+    evidence: Evidence, failed: Sequence[Finding], params: Params, *, reboot: bool
+) -> Iterator[PlannedChange]:
     """One change for the node; see `FIX`."""
     actual = sorted({str(finding.actual) for finding in failed})
     words = (word_of(actual, params, evidence),)
-    boot = boot_words("iommu", evidence, words, words)
+    boot = boot_words("iommu", evidence, words, words, reboot=reboot)
     yield PlannedChange(
         expected=failed[0].expected,
         actual=", ".join(actual),
         subjects=tuple(finding.subject.label for finding in failed),
         actions=boot.actions,
+        keep=boot.keep,
         resources=boot.resources,
         risk=Risk.REBOOT,
         effective="reboot",
-        note=NOTE,
+        note=boot.note,
     )
 
 
@@ -70,4 +73,4 @@ def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
     return {**ASKS, "cpu": ()}
 
 
-FIX = Fix(plan=plan, risk=Risk.REBOOT, after=("numa_binding",), asks=asks)
+FIX = Fix(plan=plan, risk=Risk.REBOOT, after=("numa_binding",), asks=asks, options=("reboot",))

@@ -36,14 +36,16 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from nodevet.checks.kernel_cmdline import Params
 from nodevet.evidence.document import Evidence
-from nodevet.fixing.cmdline import ASKS, NOTE, boot_words, without
+from nodevet.fixing.cmdline import ASKS, boot_words, without
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk, with_refusals
 from nodevet.model import Finding
 
 NAME = "kernel_cmdline"
 
 
-def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Iterator[PlannedChange]:
+def plan(
+    evidence: Evidence, failed: Sequence[Finding], params: Params, *, reboot: bool
+) -> Iterator[PlannedChange]:
     """One change for all parameters; see `FIX`."""
     accepted, refused = [], []
     for finding in failed:
@@ -59,22 +61,25 @@ def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Itera
             refused.append(f"{parameter}: {error}")
         else:
             accepted.append(finding)
-    changes = [change(evidence, accepted, params)] if accepted else []
+    changes = [change(evidence, accepted, params, reboot)] if accepted else []
     yield from with_refusals(changes, refused)
 
 
-def change(evidence: Evidence, findings: Sequence[Finding], params: Params) -> PlannedChange:
+def change(
+    evidence: Evidence, findings: Sequence[Finding], params: Params, reboot: bool
+) -> PlannedChange:
     missing = [finding.subject.id for finding in findings if finding.expected == "present"]
-    boot = boot_words(NAME, evidence, params.present, missing)
+    boot = boot_words(NAME, evidence, params.present, missing, reboot=reboot)
     return PlannedChange(
         expected={finding.subject.id: finding.expected for finding in findings},
         actual={finding.subject.id: finding.actual for finding in findings},
         subjects=tuple(finding.subject.label for finding in findings),
         actions=boot.actions,
+        keep=boot.keep,
         resources=boot.resources,
         risk=Risk.REBOOT,
         effective="reboot",
-        note=NOTE if boot.words else "",
+        note=boot.note,
     )
 
 
@@ -83,4 +88,4 @@ def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
     return ASKS
 
 
-FIX = Fix(plan=plan, risk=Risk.REBOOT, after=("iommu",), asks=asks)
+FIX = Fix(plan=plan, risk=Risk.REBOOT, after=("iommu",), asks=asks, options=("reboot",))

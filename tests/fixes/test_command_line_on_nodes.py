@@ -42,7 +42,13 @@ fix: [kernel_cmdline, smt]
 """
 PROBE = r"""#!/bin/sh
 for word; do case $word in --target=*) target=${word#--target=} ;; esac; done
-case ${target-} in device) echo /dev/vda1 ;; fs) echo ext2 ;; *) exit 1 ;; esac
+case ${target-} in
+    device) echo /dev/vda1 ;;
+    fs) echo ext2 ;;
+    abstraction) cat /run/abstraction 2>/dev/null ;;
+    *) exit 1 ;;
+esac
+exit 0
 """
 CLOUD = "/etc/default/grub.d/50-cloudimg-settings.cfg"
 MENU = "/boot/grub/grub.cfg"
@@ -52,12 +58,13 @@ cat >/usr/sbin/grub-probe <<'END'
 cp /usr/share/grub/default/grub /etc/default/grub
 printf 'GRUB_CMDLINE_LINUX_DEFAULT="console=tty1 console=ttyS0"\n' >{CLOUD}
 mkdir -p /boot/grub
+grub-editenv /boot/grub/grubenv create
 echo kernel | tee /boot/vmlinuz-6.1.0-1-amd64 >/boot/vmlinuz-6.1.0-2-amd64
 update-grub
 """
 CARE = ("--drain-hook", "true", "--settle", "0.2")
 CONTROL = "/sys/devices/system/cpu/smt/control"
-LOOK = f"cat /proc/cmdline {CONTROL} {MENU}; ls -l --time-style=+ /boot/grub"
+LOOK = f"cat /proc/cmdline {CONTROL} {MENU} /boot/grub/grubenv; ls -l --time-style=+ /boot/grub"
 WORDS = ("pci=realloc", "nohz_full=1")
 ROOT = "root=/dev/vda1 ro"
 SITE = "console=tty1 console=ttyS0"
@@ -190,6 +197,103 @@ def test_the_menu_keeps_entries_of_their_own(rig: Rig, before: Moment) -> None:
     recovery = [row for row in site.splitlines() if "single" in row]
     assert recovery and not any(word in row for row in recovery for word in WORDS)
     assert rig.fleet.at("rollback", rig.run).returncode == 0
+
+
+REBOOT = ("--fix", "kernel_cmdline", "--fix", "smt", "--reboot")
+ENV = "grub-editenv /boot/grub/grubenv list"
+
+
+def test_it_is_booted_once_and_the_default_after_the_proof(rig: Rig, before: Moment) -> None:
+    """Two fixes share the menu of one boot; a second run then changes nothing."""
+    plan = rig.plan(*REBOOT)
+    shown = rig.fleet.at("approve", plan, "--show", "--full")
+    assert "once the check passes after the reboot" in shown.stdout, shown
+    host = rig.apply(plan)
+    assert set(outcomes(host).values()) == {"verified_after_reboot"}, host
+    rig.fleet.sim("reboot", "n1")
+    kept = rig.moment()
+    assert kept.cmdline == f"{before.cmdline} {' '.join(WORDS)} nosmt" and kept.wrong == {"iommu"}
+    assert "nodevet-once" not in kept.text and "before nodevet" in kept.text
+    assert rig.fleet.at("plan", *rig.fleet.reach).returncode == 0
+    assert rig.fleet.at("rollback", rig.run).returncode == 0
+    rig.fleet.sim("reboot", "n1")
+
+
+CRASH = """\
+[Unit]
+DefaultDependencies=no
+[Service]
+Type=oneshot
+ExecStart=/bin/sh -c 'if grep -q nohz_full /proc/cmdline; then systemctl reboot --force --force; fi'
+[Install]
+WantedBy=sysinit.target
+"""
+
+
+def test_a_node_that_the_new_line_crashes_comes_back_by_itself(rig: Rig, before: Moment) -> None:
+    """With the old entry, which stayed the default; nodevet then takes back what it wrote."""
+    rig.on(
+        f"printf %s {shlex.quote(CRASH)} >/etc/systemd/system/crash.service;"
+        "systemctl enable -q crash"
+    )
+    host = rig.apply(rig.plan(*REBOOT[:2], "--reboot"))
+    rig.on("systemctl disable -q crash; rm /etc/systemd/system/crash.service")
+    assert outcomes(host) == {"kernel_cmdline": "failed_and_rolled_back"}, host
+    assert "not persistent across reboot" in host["why"]
+
+
+def test_a_node_that_may_not_reboot_keeps_nothing_that_is_unproven(
+    rig: Rig, before: Moment
+) -> None:
+    """The node is drained before it is written, and no longer before its reboot."""
+    hook = rig.fleet.project / "hook"
+    hook.write_text(f"#!/bin/sh\n[ ! -e {hook}.used ] || exit 1\ntouch {hook}.used\n")
+    hook.chmod(0o755)
+    host = rig.apply(rig.plan(*REBOOT, "--drain-hook", str(hook)))
+    assert set(outcomes(host).values()) == {"failed_and_rolled_back"}, host
+    assert "not rebooted" in host["why"] and "nothing proved it" in host["why"]
+
+
+def test_a_choice_that_an_admin_made_is_left_to_the_admin(rig: Rig, before: Moment) -> None:
+    plan = rig.plan(*REBOOT)
+    rig.on("grub-editenv /boot/grub/grubenv set next_entry=2")
+    host = rig.apply(plan)
+    assert rig.on(ENV).split() == ["next_entry=2"]
+    rig.on("grub-editenv /boot/grub/grubenv unset next_entry")
+    assert "GRUB already boots another entry once: 2" in host["why"], host
+
+
+def test_on_lvm_the_plan_says_that_it_is_the_default_at_once(rig: Rig, before: Moment) -> None:
+    rig.on("echo lvm >/run/abstraction")
+    shown = rig.fleet.at("plan", *rig.fleet.reach, "--again", *CARE, *REBOOT, "--format", "full")
+    rig.on("rm /run/abstraction")
+    assert "/boot/grub is on lvm, which GRUB does not write" in shown.stdout, shown
+    assert "once the check passes" not in shown.stdout
+
+
+KILLED = {
+    "before the proof is kept": ("98_nodevet-once-kernel-cmdline", "verified_after_reboot"),
+    "while it is kept": (MENU, "verified_after_reboot"),
+}
+
+
+@pytest.mark.parametrize("moment", ["proven", "keeping"])
+def test_a_controller_that_is_killed_after_the_proof_keeps_it_when_resumed(
+    rig: Rig, before: Moment, moment: str
+) -> None:
+    plan = rig.plan(*REBOOT[:2], "--reboot")
+    controller = rig.controller(plan)
+    journal = rig.run / "journal.jsonl"
+    until = {"proven": BOOTED, "keeping": '"action":5'}[moment]
+    wait_for(controller, lambda: journal.exists() and until_in(journal, until))
+    controller.kill()
+    controller.wait()
+    host = rig.ended("apply", "--resume", rig.run)
+    assert outcomes(host) == {"kernel_cmdline": "verified_after_reboot"}, host
+    rig.fleet.sim("reboot", "n1")
+    assert rig.moment().cmdline == f"{before.cmdline} {' '.join(WORDS)}"
+    assert rig.fleet.at("rollback", rig.run).returncode == 0
+    rig.fleet.sim("reboot", "n1")
 
 
 def test_what_a_reboot_does_not_bring_is_reverted_and_the_rest_is_verified(
