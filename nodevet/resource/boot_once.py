@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 NAME = re.compile(r"[a-z][a-z-]{0,40}")
 PROGRAM, ENTRY = "grub-reboot", "nodevet-once"
-ONCE = MENUS + """\
+ONCE = (
+    MENUS
+    + """\
 [ -x "$(command -v grub-reboot)" ] || fail 'grub-reboot is missing'
 case "$(chosen)" in
     '' | nodevet-once) ;;
@@ -34,6 +36,7 @@ grub-reboot nodevet-once
 sync -- "$env" "${env%/*}"
 [ "$(chosen)" = nodevet-once ] || fail 'grub-reboot set nothing'
 """
+)
 """The default menu keeps its command lines, and gets an entry that reads the other one. That one is
 complete before the entry exists, and the entry before it is chosen."""
 

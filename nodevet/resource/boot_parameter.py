@@ -63,7 +63,9 @@ chosen() { [ ! -e "$env" ] || grub-editenv "$env" list | sed -n 's/^next_entry=/
 """update-grub truncates the menu before it writes it, and a full disk then leaves half of it. So it
 writes another file, and that file replaces the menu if every entry is as the words say, those
 before `--` in each entry and those after it in none."""
-UPDATE = MENUS + """\
+UPDATE = (
+    MENUS
+    + """\
 make menu ''
 [ "$1" = -- ] || grep -q "'nodevet-earlier-" "$made/menu" || fail 'the new menu has no way back'
 words menu "$@"
@@ -77,6 +79,7 @@ elif [ -e "$once" ]; then
     sync -- "${once%/*}"
 fi
 """
+)
 """The menu replaces the old one if it keeps entries without the words. What remains of a menu that
 boots once goes with the last file that asks for one."""
 PROGRAM, SPLIT = "update-grub", "--"

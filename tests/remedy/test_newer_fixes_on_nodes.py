@@ -416,10 +416,9 @@ systemctl start dbus; mkdir -p /etc/tuned/site; echo manual >/etc/tuned/profile_
 echo site >/etc/tuned/active_profile; printf %s {} >/etc/tuned/site/tuned.conf
 systemctl start tuned; systemctl is-active tuned
 """
+ADM = "tuned-adm profile"
 NO_TUNED = "systemctl stop tuned dbus dbus.socket; rm -r /etc/tuned/site /etc/tuned/*profile*"
 OF_TUNED = {  # fix -> line of the profile
-    "cpu_governor": 4,
-    "cpu_idle_states": 5,
     "cpu_frequency": 6,
     "transparent_hugepage": 8,
     "hugepages": 10,
@@ -456,6 +455,41 @@ def test_tuned_that_started_since_the_plan_keeps_what_is_its(tuned: Node, fix: s
         assert result.refusal is Refusal.MANAGER, result
         assert "unit tuned.service (" in result.why and "tuned-adm profile site" in result.why
     assert tuned.shell(f"cat {TURBO} {HIGHEST} {PAGES}") == was
+
+
+GOVERNOR = f"{CPUS}/cpufreq/policy0/scaling_governor"
+SLOW = "[main]\ninclude=latency-performance\n[cpu]\ngovernor=powersave\nforce_latency=99\n"
+BY_TUNED = {"cpu_governor": "governor=performance", "cpu_idle_states": "force_latency=10"}
+
+
+@pytest.mark.parametrize("fix", BY_TUNED)
+def test_tuned_sets_what_it_manages_by_a_profile_of_nodevet(tuned: Node, fix: str) -> None:
+    """The real TuneD, now and after its restart; a rollback gives it its profile back."""
+    tuned.shell(TUNED.format(shlex.quote(SLOW)) + "; systemctl enable -q tuned")
+    name = f"nodevet-{fix.replace('_', '-')}"
+    plan = tuned.plan(fix)
+    assert tuned.apply(plan).outcome is Outcome.CHANGED
+    said = tuned.shell(f"cat /etc/tuned/active_profile /etc/tuned/{name}/tuned.conf {GOVERNOR}")
+    assert said.startswith(name) and BY_TUNED[fix] in said and "include=site" in said
+    assert (said.split()[-1] == "performance") is (fix == "cpu_governor")
+    tuned.shell("systemctl restart tuned; tuned-adm verify --ignore-missing || true")
+    assert fix not in {step.fix for step in tuned.proposal(fix).plan.steps}
+    assert tuned.rollback(plan).outcome is Outcome.ROLLED_BACK
+    said = tuned.shell(f"cat /etc/tuned/active_profile {GOVERNOR}; ls /etc/tuned")
+    assert said.split()[:2] == ["site", "powersave"] and name not in said
+    tuned.shell("systemctl disable -q tuned")
+
+
+def test_tuned_with_scripts_of_the_site_stays_with_a_person(tuned: Node) -> None:
+    """So does a profile that a person chose after the plan."""
+    tuned.shell(TUNED.format(shlex.quote(SLOW)) + "; systemctl enable -q tuned")
+    plan = tuned.plan("cpu_governor")
+    tuned.shell("tuned-adm profile latency-performance")
+    result = tuned.apply(plan)
+    assert result.outcome is Outcome.REFUSED, result
+    tuned.shell(f"printf '[script]\\nscript=x.sh\\n' >>/etc/tuned/site/tuned.conf; {ADM} site")
+    assert "runs scripts, which may set it" in conflict(tuned.proposal("cpu_governor"))
+    tuned.shell("systemctl disable -q tuned")
 
 
 def test_tuned_that_sets_something_else_is_no_obstacle(tuned: Node) -> None:
