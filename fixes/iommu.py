@@ -1,7 +1,8 @@
 """Let devices use physical addresses (iommu=pt), or turn the IOMMU off, from the next boot on.
 
 **Now** nothing: the kernel sets up the IOMMU when it boots. The step is `pending` until the node
-reboots. With `--reboot`, nodevet reboots the node, and reverts the step if the check does not pass.
+reboots. With `--reboot`, GRUB boots the new command line once; it becomes the default after the
+check has passed.
 
 **At every boot** `/etc/default/grub.d/zz-nodevet-iommu.cfg` adds a kernel parameter: `iommu=pt` if
 the baseline expects `identity` and the IOMMU translates; `intel_iommu=off` or `amd_iommu=off`, by

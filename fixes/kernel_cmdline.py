@@ -1,7 +1,21 @@
 """Add the expected kernel parameters to GRUB's command line, and remove those that nodevet added.
 
-**Now** nothing: the running kernel keeps its command line. The step is `pending` until the node
-reboots. With `--reboot`, nodevet reboots the node, and reverts the step if the check does not pass.
+**Now** nothing: the running kernel keeps its command line. Without `--reboot`, the new command line
+is GRUB's default from the next boot on, and the step is `pending` until that boot.
+
+**With `--reboot`** GRUB boots the new command line once, before it becomes the default:
+
+1. `update-grub` writes a second menu, `/boot/grub/nodevet-once.cfg`, with the parameters. The
+   default menu keeps its command lines, and gets an entry that reads the second menu.
+   `grub-reboot` chooses this entry for one boot.
+2. nodevet reboots the node. If the check passes, the parameters go into the default menu.
+3. If the check fails, nodevet restores everything and reboots the node once more. If the node does
+   not come back, switch it off and on: GRUB has forgotten the choice and boots the old command
+   line. Then run `nodevet apply --resume RUN`, which restores the rest.
+
+For this, GRUB must write `/boot/grub/grubenv` when it boots. It cannot do that on LVM, RAID,
+encryption, btrfs and ZFS. There the new command line becomes the default at once, and the plan says
+so.
 
 **At every boot** the kernel gets the parameters from GRUB:
 
@@ -16,10 +30,10 @@ reboots. With `--reboot`, nodevet reboots the node, and reverts the step if the 
 
 **Rollback** restores the files and runs `update-grub` again; it takes effect at the next boot.
 
-**What it cannot do.** If the node does not boot with the new command line, nodevet cannot reach it.
-Then choose an entry `before nodevet` in GRUB's menu, on the console or over the BMC, or select it
-with `grub-reboot` from a rescue system. After that, run `nodevet rollback`. nodevet cannot try the
-new command line for only one boot, because GRUB cannot store that on LVM, RAID and btrfs.
+**What it cannot do.** If the new command line is the default and the node does not boot with it,
+nodevet cannot reach the node. Then choose an entry `before nodevet` in GRUB's menu, on the console
+or over the BMC, or select it with `grub-reboot` from a rescue system. After that, run `nodevet
+rollback`. If an admin has chosen another entry for the next boot, nodevet writes nothing.
 
 nodevet changes only its own files. If another file has a parameter that must be absent, or another
 value of a parameter, nodevet names the file and the line. It refuses the change if another file is
@@ -27,9 +41,9 @@ read after its own. It also refuses if a setting of GRUB is newer than grub.cfg,
 `update-grub` would also apply that setting.
 
 It changes only GRUB of Debian and Ubuntu. For grubby, SUSE, systemd-boot and kernelstub it names
-the command to run. It refuses parameters with quotes or other special characters of a shell, and
-parameters that decide where the node boots from or what it starts. Tests run the real
-`update-grub`, but no test boots with a real GRUB.
+the command to run; it tries none of these for one boot. It refuses parameters with quotes or other
+special characters of a shell, and parameters that decide where the node boots from or what it
+starts. Tests run the real `update-grub` and `grub-reboot`, but no test boots with a real GRUB.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

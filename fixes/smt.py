@@ -4,7 +4,8 @@
 second thread of each core online, or takes it offline.
 
 **At every boot** if SMT must be off, `/etc/default/grub.d/zz-nodevet-smt.cfg` adds the kernel
-parameter `nosmt`. If SMT must be on, the fix removes this file again. `nodevet explain
+parameter `nosmt`. If SMT must be on, the fix removes this file again. With `--reboot`, GRUB boots
+the new command line once before it is the default. `nodevet explain
 kernel_cmdline` describes how nodevet writes GRUB's menu, and how to boot an entry without its
 parameters.
 

@@ -261,7 +261,8 @@ def test_a_node_that_hangs_comes_back_with_its_old_line_by_any_power_cycle(
         applied = threads.submit(rig.apply, plan)
         while "nohz_full" not in rig.booted():
             time.sleep(0.2)
-        rig.fleet.sim("reboot", "n1")
+        while rig.fleet.nodevet("sim", "reboot", "--fleet", rig.fleet.name, "n1").returncode:
+            time.sleep(0.2)  # the simulator reboots no node that is booting
         host = applied.result()
     rig.on(f"rm -r {SSH}; systemctl daemon-reload")
     assert outcomes(host) == {"kernel_cmdline": "failed_and_rolled_back"}, host

@@ -81,8 +81,8 @@ class Grub:
                     self.env[name] = self.expand(value)
                 case ["load_env", *_]:
                     self.env |= kept(self.root)
-                case ["save_env", *names]:
-                    save(self.root, {name: self.env.get(name, "") for name in names})
+                case ["save_env", *saved]:
+                    save(self.root, {name: self.env.get(name, "") for name in saved})
                 case ["configfile", path]:
                     booted = self.boot(Path(path).name)
                 case [command, kernel, *rest] if command in LINUX:

@@ -2,9 +2,8 @@
 
 import os
 
-from nodevet.remote.managers.node_files import NodeFiles
-from nodevet.remote.managers.tuned import ACTIVE, TunedProfile
-from nodevet.remote.probe.files import LINE, Absent, Reading, exists
+from nodevet.remote.probe.files import LINE, Absent, Reading, exists, read
+from nodevet.remote.tuned import ACTIVE, TunedProfile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,9 +15,26 @@ KEYS = ("governor", "force_latency", "pm_qos_resume_latency_us")
 MOST = 64  # settings, or scripts
 
 
+class Files(object):
+    """The files of a node. Every method may raise OSError and ValueError."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+
+    def text(self, path: str) -> str:
+        return read(self.root, path) if self.is_file(path) else ""
+
+    def lines(self, path: str) -> "list[tuple[int, str]]":
+        rows = enumerate(self.text(path).splitlines(), 1)
+        return [(number, row) for number, row in rows if row.strip() and row.strip()[0] not in "#;"]
+
+    def is_file(self, path: str) -> bool:
+        return exists(self.root, path)
+
+
 def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
-    """Raises Absent without an active profile."""
-    node = NodeFiles(root)
+    """Raises Absent without an active profile, and as `Files`."""
+    node = Files(root)
     active = " ".join(node.text(path).strip() for path in ACTIVE).strip()
     if not active:
         raise Absent("TuneD has no active profile")
@@ -30,8 +46,6 @@ def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     section.take("settings", settings, profile)
     section.take("scripts", lambda: [path for _, _, path in profile.scripts()][:MOST])
     section.take("folder", lambda: next(path for path in FOLDERS if exists(root, path)))
-    if node.unread:
-        raise OSError("{}: {}".format(*sorted(node.unread.items())[0]))
     return section
 
 

@@ -5,9 +5,17 @@ import re
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Iterator
+    from typing import Iterator, Protocol
 
-    from nodevet.remote.managers.node_files import NodeFiles
+    class Files(Protocol):
+        """A node's files; a text is empty without its file, and lines have no comments."""
+
+        def text(self, path: str) -> str: ...
+
+        def lines(self, path: str) -> "list[tuple[int, str]]": ...
+
+        def is_file(self, path: str) -> bool: ...
+
 
 PROFILES = ("/etc/tuned/profiles", "/etc/tuned", "/usr/lib/tuned/profiles", "/usr/lib/tuned")
 ACTIVE = ("/etc/tuned/active_profile", "/etc/tuned/post_loaded_profile")
@@ -19,7 +27,7 @@ class TunedProfile(object):
     """`files`: the paths of tuned.conf, in the order in which tuned reads them; `missing`: a
     profile that does not exist, so that its settings are unknown; empty if all exist."""
 
-    def __init__(self, node: "NodeFiles") -> None:
+    def __init__(self, node: "Files") -> None:
         self.node = node
         self.files = []
         self.missing = ""
