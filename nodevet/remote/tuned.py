@@ -3,19 +3,13 @@
 import os
 import re
 
+from nodevet.remote.probe.files import exists, read
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Iterator, Protocol
+    from typing import Iterator
 
-    class Files(Protocol):
-        """A node's files; a text is empty without its file, and lines have no comments."""
-
-        def text(self, path: str) -> str: ...
-
-        def lines(self, path: str) -> "list[tuple[int, str]]": ...
-
-        def is_file(self, path: str) -> bool: ...
-
+    from nodevet.remote.managers.node_files import NodeFiles
 
 PROFILES = ("/etc/tuned/profiles", "/etc/tuned", "/usr/lib/tuned/profiles", "/usr/lib/tuned")
 ACTIVE = ("/etc/tuned/active_profile", "/etc/tuned/post_loaded_profile")
@@ -23,11 +17,28 @@ MOST_INCLUDED = 16
 SECTION = re.compile(r"\s*\[(.*)\]\s*\Z")
 
 
+class Files(object):
+    """The files of a node. Every method may raise OSError and ValueError."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+
+    def text(self, path: str) -> str:
+        return read(self.root, path) if self.is_file(path) else ""
+
+    def lines(self, path: str) -> "list[tuple[int, str]]":
+        rows = enumerate(self.text(path).splitlines(), 1)
+        return [(number, row) for number, row in rows if row.strip() and row.strip()[0] not in "#;"]
+
+    def is_file(self, path: str) -> bool:
+        return exists(self.root, path)
+
+
 class TunedProfile(object):
     """`files`: the paths of tuned.conf, in the order in which tuned reads them; `missing`: a
     profile that does not exist, so that its settings are unknown; empty if all exist."""
 
-    def __init__(self, node: "Files") -> None:
+    def __init__(self, node: "Files | NodeFiles") -> None:
         self.node = node
         self.files = []
         self.missing = ""

@@ -2,8 +2,8 @@
 
 import os
 
-from nodevet.remote.probe.files import LINE, Absent, Reading, exists, read
-from nodevet.remote.tuned import ACTIVE, TunedProfile
+from nodevet.remote.probe.files import LINE, Absent, Reading, exists
+from nodevet.remote.tuned import ACTIVE, Files, TunedProfile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,23 +13,6 @@ ASKED = True
 FOLDERS = ("/etc/tuned/profiles", "/etc/tuned")
 KEYS = ("governor", "force_latency", "pm_qos_resume_latency_us")
 MOST = 64  # settings, or scripts
-
-
-class Files(object):
-    """The files of a node. Every method may raise OSError and ValueError."""
-
-    def __init__(self, root: str) -> None:
-        self.root = root
-
-    def text(self, path: str) -> str:
-        return read(self.root, path) if self.is_file(path) else ""
-
-    def lines(self, path: str) -> "list[tuple[int, str]]":
-        rows = enumerate(self.text(path).splitlines(), 1)
-        return [(number, row) for number, row in rows if row.strip() and row.strip()[0] not in "#;"]
-
-    def is_file(self, path: str) -> bool:
-        return exists(self.root, path)
 
 
 def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
