@@ -155,7 +155,9 @@ class Rig:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        self.on("while [ ! -e /run/reached ]; do sleep 0.1; done")
+        while not self.fleet.on("n1", "ls /run/reached", check=False):  # it may be rebooting
+            assert controller.poll() is None, "it ended before"
+            time.sleep(0.1)
         controller.kill()
         controller.wait()
         self.on(f"rm {FAKE}; touch /run/go")

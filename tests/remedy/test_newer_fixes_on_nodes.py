@@ -501,7 +501,7 @@ def test_tuned_with_scripts_of_the_site_stays_with_a_person(tuned: Node) -> None
     """So does a profile that a person chose after the plan."""
     slow(tuned)
     plan = tuned.plan("cpu_governor")
-    tuned.shell("tuned-adm profile latency-performance")
+    tuned.shell(f"{ADM} balanced")
     result = tuned.apply(plan)
     assert result.outcome is Outcome.REFUSED, result
     tuned.shell(f"printf '[script]\\nscript=x.sh\\n' >>/etc/tuned/site/tuned.conf; {ADM} site")
