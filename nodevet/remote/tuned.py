@@ -7,9 +7,7 @@ from nodevet.remote.probe.files import exists, read
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Iterator
-
-    from nodevet.remote.managers.node_files import NodeFiles
+    from typing import Any, Iterator
 
 PROFILES = ("/etc/tuned/profiles", "/etc/tuned", "/usr/lib/tuned/profiles", "/usr/lib/tuned")
 ACTIVE = ("/etc/tuned/active_profile", "/etc/tuned/post_loaded_profile")
@@ -36,9 +34,11 @@ class Files(object):
 
 class TunedProfile(object):
     """`files`: the paths of tuned.conf, in the order in which tuned reads them; `missing`: a
-    profile that does not exist, so that its settings are unknown; empty if all exist."""
+    profile that does not exist, so that its settings are unknown; empty if all exist.
 
-    def __init__(self, node: "Files | NodeFiles") -> None:
+    `node`: `Files`, or an object with the same methods."""
+
+    def __init__(self, node: "Any") -> None:
         self.node = node
         self.files = []
         self.missing = ""
