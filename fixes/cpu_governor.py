@@ -6,28 +6,35 @@
 tmpfiles.d(5), `w`. A policy whose CPUs are all offline (for example with SMT off) takes no
 governor; then the rule has a line for each of the other policies, and CPUs that come back later
 fail until you plan again. systemd reads the rule early in the boot and whenever a package asks for
-it. The rule is the only manager of the setting; tuned, cpupower.service and power-profiles-daemon
+it. The rule is the only manager of the setting; cpupower.service and power-profiles-daemon
 conflict with it.
+
+**TuneD** if its active profile sets the governor, nodevet writes no rule. It writes the profile
+`/etc/tuned/nodevet-cpu-governor/tuned.conf`, which includes the active one, and activates it with
+`tuned-adm profile`. TuneD then sets the governor, now and at every boot.
 
 **Risk** live: only clocks change.
 
 **Rollback** restores the governor of each policy, and the rule. With intel_pstate and amd-pstate in
 active mode the governor `performance` also sets the energy performance preference, and keeps it;
-the rollback restores the preference, too.
+the rollback restores the preference, too. With TuneD it activates the earlier profile and removes
+nodevet's.
 
-**What it cannot do.** nodevet refuses a governor that a policy does not offer: choose another
+**What it cannot do.** It leaves TuneD to a person if that merges several profiles, does not start
+at boot, or runs scripts. nodevet refuses a governor that a policy does not offer: choose another
 driver on the kernel's command line. If the driver is a module that is loaded late (acpi-cpufreq in
 some kernels), its policies may appear after the rule; `--verify-reboot` shows this. The fix does
 not set the preference itself: under `performance` the kernel sets it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from nodevet.checking.cpufreq import uncovered
 from nodevet.checks.cpu_governor import Params
 from nodevet.evidence.cpufreq import Cpufreq, CpufreqPolicies
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.lists import numbers
+from nodevet.fixing import tuned
 from nodevet.fixing.kernel_files import conf, rule
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
 from nodevet.model import Finding
@@ -61,15 +68,29 @@ def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Itera
             if policies.epp is not None:
                 preferences.append(resource(number, "energy_performance_preference"))
     values = list(observed.values())
+    child = tuned.child("cpu_governor", evidence, ("governor",))
     yield PlannedChange(
         expected=params.governor,
         actual=values[0] if values.count(values[0]) == len(values) else observed,
         subjects=tuple(observed),
-        actions=actions(params.governor, active(section)),
+        actions=(
+            child.actions(governor=params.governor)
+            if child
+            else actions(params.governor, active(section))
+        ),
         # a rollback restores the last one first: the governor, then the preference
-        resources=(Resource(kind="file", name=RULE), *preferences, *governors),
+        resources=(
+            child.resources
+            if child
+            else (Resource(kind="file", name=RULE), *preferences, *governors)
+        ),
         risk=Risk.LIVE,
     )
+
+
+def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
+    """TuneD, which may set the governor."""
+    return tuned.ASKS
 
 
 def active(cpufreq: Cpufreq | None) -> tuple[int, ...]:
@@ -112,4 +133,4 @@ def actions(governor: str, policies: Sequence[int] = ()) -> Actions:
     )
 
 
-FIX = Fix(plan=plan, risk=Risk.LIVE, after=("gpu_clocks",))
+FIX = Fix(plan=plan, risk=Risk.LIVE, after=("gpu_clocks",), asks=asks)

@@ -1,7 +1,8 @@
 """Let devices use physical addresses (iommu=pt), or turn the IOMMU off, from the next boot on.
 
 **Now** nothing: the kernel sets up the IOMMU when it boots. The step is `pending` until the node
-reboots. With `--reboot`, nodevet reboots the node, and reverts the step if the check does not pass.
+reboots. With `--reboot`, GRUB boots the new command line once; it becomes the default after the
+check has passed.
 
 **At every boot** `/etc/default/grub.d/zz-nodevet-iommu.cfg` adds a kernel parameter: `iommu=pt` if
 the baseline expects `identity` and the IOMMU translates; `intel_iommu=off` or `amd_iommu=off`, by
@@ -25,7 +26,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from nodevet.checks.iommu import DISABLED, Params
 from nodevet.evidence.cpu import Cpu
 from nodevet.evidence.document import Evidence
-from nodevet.fixing.cmdline import ASKS, NOTE, boot_words
+from nodevet.fixing.cmdline import ASKS, boot_words
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
 from nodevet.model import Finding
 
@@ -33,20 +34,23 @@ IDENTITY, TRANSLATES = "identity", ("DMA", "DMA-FQ")
 OFF = {"GenuineIntel": "intel_iommu=off", "AuthenticAMD": "amd_iommu=off"}
 
 
-def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Iterator[PlannedChange]:
+def plan(
+    evidence: Evidence, failed: Sequence[Finding], params: Params, *, reboot: bool
+) -> Iterator[PlannedChange]:
     """One change for the node; see `FIX`."""
     actual = sorted({str(finding.actual) for finding in failed})
     words = (word_of(actual, params, evidence),)
-    boot = boot_words("iommu", evidence, words, words)
+    boot = boot_words("iommu", evidence, words, words, reboot=reboot)
     yield PlannedChange(
         expected=failed[0].expected,
         actual=", ".join(actual),
         subjects=tuple(finding.subject.label for finding in failed),
         actions=boot.actions,
+        keep=boot.keep,
         resources=boot.resources,
         risk=Risk.REBOOT,
         effective="reboot",
-        note=NOTE,
+        note=boot.note,
     )
 
 
@@ -70,4 +74,4 @@ def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
     return {**ASKS, "cpu": ()}
 
 
-FIX = Fix(plan=plan, risk=Risk.REBOOT, after=("numa_binding",), asks=asks)
+FIX = Fix(plan=plan, risk=Risk.REBOOT, after=("numa_binding",), asks=asks, options=("reboot",))

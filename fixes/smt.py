@@ -4,7 +4,8 @@
 second thread of each core online, or takes it offline.
 
 **At every boot** if SMT must be off, `/etc/default/grub.d/zz-nodevet-smt.cfg` adds the kernel
-parameter `nosmt`. If SMT must be on, the fix removes this file again. `nodevet explain
+parameter `nosmt`. If SMT must be on, the fix removes this file again. With `--reboot`, GRUB boots
+the new command line once before it is the default. `nodevet explain
 kernel_cmdline` describes how nodevet writes GRUB's menu, and how to boot an entry without its
 parameters.
 
@@ -29,7 +30,7 @@ from nodevet.checks.smt import ADVICE, Params
 from nodevet.evidence.cpu import Cpu
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
-from nodevet.fixing.cmdline import ASKS, NOTE, BootWords, boot_words, without
+from nodevet.fixing.cmdline import ASKS, BootWords, boot_words, without
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
 from nodevet.model import Finding
 from nodevet.resource import Resource
@@ -39,29 +40,32 @@ CONTROL = "/sys/devices/system/cpu/smt/control"
 NOSMT = "nosmt"
 
 
-def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Iterator[PlannedChange]:
+def plan(
+    evidence: Evidence, failed: Sequence[Finding], params: Params, *, reboot: bool
+) -> Iterator[PlannedChange]:
     """One change for the node; see `FIX`."""
     cpu = evidence[Cpu].data
     control = cpu.smt_control if cpu else None
     if control not in ("on", "off"):
         raise FixError(ADVICE.get(control or "", f"nodevet cannot change it: {str(control)[:40]}"))
-    boot = at_boot(evidence, params.enabled)
+    boot = at_boot(evidence, params.enabled, reboot)
     write = WriteKernel(path=CONTROL, value="on" if params.enabled else "off")
     yield PlannedChange(
         expected=failed[0].expected,
         actual=failed[0].actual,
         subjects=tuple(finding.subject.label for finding in failed if finding.subject.label),
         actions=(*(boot.actions if boot else ()), write),
+        keep=boot.keep if boot else (),
         resources=(
             *(boot.resources if boot else ()),
             Resource(kind="kernel", name=CONTROL),
         ),
         risk=Risk.DRAIN,
-        note=NOTE if boot and boot.words else "",
+        note=boot.note if boot else "",
     )
 
 
-def at_boot(evidence: Evidence, enabled: bool) -> BootWords | None:
+def at_boot(evidence: Evidence, enabled: bool, reboot: bool) -> BootWords | None:
     """What keeps it so at every boot; None if the command line is right. Raises FixError."""
     host = evidence[HostInfo].data
     if host is None or host.cmdline is None:
@@ -69,9 +73,9 @@ def at_boot(evidence: Evidence, enabled: bool) -> BootWords | None:
     if (NOSMT in parameters(host.cmdline)) is not enabled:
         return None
     if not enabled:
-        return boot_words("smt", evidence, (NOSMT,), (NOSMT,))
+        return boot_words("smt", evidence, (NOSMT,), (NOSMT,), reboot=reboot)
     without("smt", evidence, NOSMT)
-    return boot_words("smt", evidence, (), ())
+    return boot_words("smt", evidence, (), (), reboot=reboot)
 
 
 def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
@@ -79,4 +83,4 @@ def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
     return ASKS
 
 
-FIX = Fix(plan=plan, risk=Risk.DRAIN, after=("kernel_cmdline",), asks=asks)
+FIX = Fix(plan=plan, risk=Risk.DRAIN, after=("kernel_cmdline",), asks=asks, options=("reboot",))

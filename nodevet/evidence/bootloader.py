@@ -28,4 +28,6 @@ class Bootloader(SectionRecord, frozen=True, kw_only=True):
     entries: Annotated[tuple[Text, ...], bounds.ASKED] | None = None
     # in the order in which update-grub reads them
     settings: Annotated[tuple[CommandLineSetting, ...], bounds.ASKED] | None = None
+    # why GRUB cannot boot an entry for one boot only; empty if it can
+    once: Text | None = None
     newer: Annotated[tuple[Text, ...], bounds.ASKED] | None = None  # changed after grub.cfg

@@ -43,15 +43,22 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     gpus: tuple[str, ...] = ()
     holders: tuple[str, ...] = ()  # services of monitoring clients, stopped and started around it
     actions: Actions
+    keep: Actions = ()
+    """Once the check passes after the plan's reboot; without that proof the step is reverted."""
     resources: tuple[Resource, ...]
     before: tuple[State, ...] = ()  # states of the resources when it was planned
     reason: str  # the finding in words, and file:line of the baseline
     note: str = ""
 
     @property
+    def all_actions(self) -> Actions:
+        """`actions`, then `keep`; the journal counts them so."""
+        return (*self.actions, *self.keep)
+
+    @property
     def is_one_way(self) -> bool:
         """Whether nothing can undo a part of it."""
-        return bool(one_way(self.actions))
+        return bool(one_way(self.all_actions))
 
 
 class Conflict(msgspec.Struct, frozen=True, kw_only=True):

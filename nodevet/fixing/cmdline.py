@@ -13,8 +13,9 @@ import msgspec
 from nodevet.evidence.bootloader import Bootloader, CommandLineSetting
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
-from nodevet.fixing.model import FixError
+from nodevet.fixing.model import FixError, join_notes
 from nodevet.resource import Actions, Resource
+from nodevet.resource.boot_once import boot_once
 from nodevet.resource.boot_parameter import WORD, update
 from nodevet.resource.file import WriteFile
 
@@ -34,6 +35,26 @@ fi
 GRUB_CMDLINE_LINUX_DEFAULT="$GRUB_CMDLINE_LINUX_DEFAULT {words}"
 """
 """At the end of the command line: of most parameters the last value counts."""
+ONCE = """\
+# Written by nodevet for {name}: what the last line adds is only in the menu of one boot.
+NODEVET_BEFORE="$GRUB_CMDLINE_LINUX_DEFAULT"
+{text}[ -z "${{NODEVET_ONCE-}}" ] || GRUB_CMDLINE_LINUX_DEFAULT="$NODEVET_BEFORE {words}"
+"""
+"""Around the file as it was, whose words the last line replaces."""
+ENTRY_SCRIPT = "/etc/grub.d/98_nodevet-once-{}"
+ENTRY = """\
+#!/bin/sh
+# Written by nodevet for {name}: the entry that reads the menu of one boot.
+[ -z "${{NODEVET_ONCE-}}" ] || exit 0
+cat <<'END'
+menuentry 'nodevet: new command line, for one boot' --unrestricted --id 'nodevet-once' {{
+    set boot_once=true
+    export boot_once
+    configfile $prefix/nodevet-once.cfg
+}}
+END
+"""
+"""boot_once keeps GRUB_SAVEDEFAULT=true from making that entry the default."""
 ENTRIES = """\
 #!/bin/sh
 # Written by nodevet for {name}: entries without the parameters that nodevet added.
@@ -44,6 +65,9 @@ export GRUB_DISTRIBUTOR="$GRUB_DISTRIBUTOR before nodevet"
 """
 """If several fixes have such a script, only the first one's writes entries."""
 NOTE = "GRUB's menu keeps entries without nodevet's parameters, named `before nodevet`"
+TRIED = "GRUB boots the new command line once; it becomes the default after the check passed"
+AT_ONCE = "the new command line becomes GRUB's default before a boot has proved it: {}"
+NO_REBOOT = "plan with --reboot to try it first"
 GRUB, KERNEL_INSTALL = "update-grub", "/etc/kernel/cmdline"
 FIRST = ("grubby", "sdbootutil", "grub2-mkconfig")
 """The programs of RHEL and SUSE; a node may have several, and the first one is meant."""
@@ -64,38 +88,85 @@ class Grub(msgspec.Struct, frozen=True):
 
     entries: tuple[str, ...]
     settings: tuple[CommandLineSetting, ...]
+    once: str  # why GRUB cannot boot an entry once
 
 
 class BootWords(msgspec.Struct, frozen=True):
-    """The words that nodevet's file of one fix adds, and those that it no longer adds."""
+    """The words that nodevet's file of one fix adds, and those that it no longer adds. `own`: those
+    that it adds now. `at_once`: why no boot tries them before they are the default."""
 
     fix: str
     words: tuple[str, ...]
     removed: tuple[str, ...] = ()
+    own: tuple[str, ...] = ()
+    at_once: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.fix.replace("_", "-")
 
     @property
     def actions(self) -> Actions:
-        name = self.fix.replace("_", "-")
-        text = TEXT.format(name=name, words=" ".join(self.words)) if self.words else None
-        script = ENTRIES.format(name=name) if self.words else None
+        return self._default if self.at_once else self._once
+
+    @property
+    def keep(self) -> Actions:
+        if self.at_once:
+            return ()
+        entry = WriteFile(path=ENTRY_SCRIPT.format(self.name), content=None, mode=0o755)
+        return (entry, *self._default)
+
+    @property
+    def _default(self) -> Actions:
+        """The words in every entry, and entries without them."""
+        script = ENTRIES.format(name=self.name) if self.words else None
         return (
-            WriteFile(path=FILE.format(name), content=text),
-            WriteFile(path=SCRIPT.format(name), content=script, mode=0o755),
+            WriteFile(path=FILE.format(self.name), content=self._text(self.words)),
+            WriteFile(path=SCRIPT.format(self.name), content=script, mode=0o755),
             update(self.words, self.removed),
         )
 
     @property
+    def _once(self) -> Actions:
+        """The words in the menu of one boot."""
+        now = self._text(self.own) or ""
+        text = ONCE.format(name=self.name, text=now, words=" ".join(self.words))
+        entry = ENTRY.format(name=self.name)
+        return (
+            WriteFile(path=FILE.format(self.name), content=text),
+            WriteFile(path=ENTRY_SCRIPT.format(self.name), content=entry, mode=0o755),
+            boot_once(self.name, self.words, self.removed),
+        )
+
+    def _text(self, words: Sequence[str]) -> str | None:
+        return TEXT.format(name=self.name, words=" ".join(words)) if words else None
+
+    @property
     def resources(self) -> tuple[Resource, ...]:
-        files = (action.resource for action in self.actions if action.resource)
+        actions = (*self.actions, *self.keep)
+        files = dict.fromkeys(action.resource for action in actions if action.resource)
         names = dict.fromkeys(word.partition("=")[0] for word in (*self.words, *self.removed))
-        return (*files, *(Resource(kind="boot_parameter", name=name) for name in names))
+        parameters = (Resource(kind="boot_parameter", name=name) for name in names)
+        once = () if self.at_once else (Resource(kind="boot_once", name=self.name),)
+        return (*files, *parameters, *once)
+
+    @property
+    def note(self) -> str:
+        entries = NOTE if self.words else ""
+        return join_notes(AT_ONCE.format(self.at_once) if self.at_once else TRIED, entries)
 
 
 def boot_words(
-    fix: str, evidence: Evidence, present: Sequence[str], missing: Sequence[str]
+    fix: str,
+    evidence: Evidence,
+    present: Sequence[str],
+    missing: Sequence[str],
+    *,
+    reboot: bool = False,
 ) -> BootWords:
     """What nodevet's file of this fix must add: of `present`, the missing words and those that it
-    already has. Raises FixError if it cannot add one."""
+    already has. `reboot`: the plan reboots the node, so one boot can try them first. Raises
+    FixError if it cannot add one."""
     for word in missing:
         check_word(word)
     grub = grub_of(evidence, missing, ())
@@ -114,7 +185,8 @@ def boot_words(
             )
             raise FixError(f"{place(places[0])} {what}")
     words = tuple(word for word in dict.fromkeys(present) if word in (*missing, *own_words))
-    return BootWords(fix, words, tuple(word for word in own_words if word not in words))
+    removed = tuple(word for word in own_words if word not in words)
+    return BootWords(fix, words, removed, own_words, grub.once if reboot else NO_REBOOT)
 
 
 def without(fix: str, evidence: Evidence, parameter: str) -> None:
@@ -155,7 +227,8 @@ def grub_of(evidence: Evidence, missing: Sequence[str], unwanted: Sequence[str])
     loader = loader_of(data)
     if loader != GRUB:
         raise FixError(f"nodevet does not change {loader}: {by_hand(loader, missing, unwanted)}")
-    grub = Grub(data.entries or (), data.settings or ())
+    once = data.why("once") if data.once is None else data.once
+    grub = Grub(data.entries or (), data.settings or (), once[:200])
     host = evidence[HostInfo].data
     roots = {word for entry in grub.entries for word in entry.split() if word.startswith("root=")}
     if host is None or host.cmdline is None or roots.isdisjoint(host.cmdline.split()):

@@ -40,6 +40,9 @@ class PlannedChange(msgspec.Struct, frozen=True, kw_only=True):
     unit: str = ""  # of both: W, MHz
     subjects: tuple[str, ...] = ()  # labels of the findings that it repairs: `GPU 4`
     actions: Actions
+    keep: Actions = ()
+    """After the plan's reboot, once the check passes: what keeps the change at later boots. Until
+    then, and without that proof, the node goes back to what it was. They may run twice."""
     resources: tuple[Resource, ...]
     """Everything that the actions change; nodevet reads each before, and can restore it."""
     risk: Risk
@@ -50,6 +53,10 @@ class PlannedChange(msgspec.Struct, frozen=True, kw_only=True):
     processes, whatever their pids; these do not count as users of a GPU.
     """
     note: str = ""  # for the person who approves
+
+    @property
+    def all_actions(self) -> Actions:
+        return (*self.actions, *self.keep)
 
 
 class FixError(Exception):

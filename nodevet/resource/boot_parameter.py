@@ -18,38 +18,70 @@ NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 WORD = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}(=[A-Za-z0-9_.,:+/@%~-]{1,200})?")
 """A parameter without characters that have a meaning of their own for a shell or GRUB."""
 SECONDS = 300  # os-prober may look at many disks
-UPDATE = """\
+MENUS = """\
 set -eu
-menu=/boot/grub/grub.cfg next=
+menu=/boot/grub/grub.cfg once=/boot/grub/nodevet-once.cfg env=/boot/grub/grubenv next=
 fail() { echo "nodevet: $1; $menu is as it was" >&2; exit 1; }
 [ -f "$menu" ] && [ ! -L "$menu" ] || fail "$menu is not a regular file"
-rm -f -- "$menu".nodevet.??????
+rm -f -- "$menu".nodevet.?????? "$once".nodevet.??????
 made=$(mktemp -d)
 trap 'rm -rf -- "$made" ${next:+"$next"}' EXIT
 trap 'exit 1' HUP INT TERM
-update-grub -o "$made/menu" || fail 'update-grub failed'
-awk '/^### BEGIN /{on = $3 == "/etc/grub.d/10_linux"} /menuentry /{recovery = /-recovery-/}
-    on && !recovery && $1 ~ /^linux(efi|16)?$/' "$made/menu" >"$made/entries" || :
-[ -s "$made/entries" ] || fail 'update-grub wrote no entry that boots Linux'
-[ "$1" = -- ] || grep -q "'nodevet-earlier-" "$made/menu" || fail 'the new menu has no way back'
-all=$(grep -c '' "$made/entries")
-expected=$all
-for word; do
-    [ "$word" != -- ] || { expected=0; continue; }
-    has=$(awk -v word="$word" '{ for (i = 3; i <= NF; i++) if ($i == word) { n++; break } }
-        END { print n + 0 }' "$made/entries")
-    [ "$has" = "$expected" ] || fail "$has of $all new entries have $word"
-done
-next=$(mktemp -- "$menu.nodevet.XXXXXX")
-cp -p -- "$menu" "$next"
-cat "$made/menu" >"$next"
-sync -- "$next"
-mv -fT -- "$next" "$menu"
-sync -- "${menu%/*}"
+entries() {
+    awk '/^### BEGIN /{on = $3 == "/etc/grub.d/10_linux"} /menuentry /{recovery = /-recovery-/}
+        on && !recovery && $1 ~ /^linux(efi|16)?$/' "$1"
+}
+make() {
+    NODEVET_ONCE=$2 update-grub -o "$made/$1" || fail 'update-grub failed'
+    entries "$made/$1" >"$made/$1.entries"
+    [ -s "$made/$1.entries" ] || fail 'update-grub wrote no entry that boots Linux'
+}
+words() {
+    new=$made/$1.entries
+    shift
+    all=$(grep -c '' "$new")
+    expected=$all
+    for word; do
+        [ "$word" != -- ] || { expected=0; continue; }
+        has=$(awk -v word="$word" '{ for (i = 3; i <= NF; i++) if ($i == word) { n++; break } }
+            END { print n + 0 }' "$new")
+        [ "$has" = "$expected" ] || fail "$has of $all new entries have $word"
+    done
+}
+replace() {
+    next=$(mktemp -- "$2.nodevet.XXXXXX")
+    cp -p -- "$menu" "$next"
+    cat "$made/$1" >"$next"
+    sync -- "$next"
+    mv -fT -- "$next" "$2"
+    next=
+    sync -- "${2%/*}"
+}
+tries() { grep -qs NODEVET_ONCE /etc/default/grub.d/zz-nodevet-*.cfg; }
+chosen() { [ ! -e "$env" ] || grub-editenv "$env" list | sed -n 's/^next_entry=//p'; }
 """
 """update-grub truncates the menu before it writes it, and a full disk then leaves half of it. So it
 writes another file, and that file replaces the menu if every entry is as the words say, those
-before `--` in each entry and those after it in none, and if it keeps entries without them."""
+before `--` in each entry and those after it in none."""
+UPDATE = (
+    MENUS
+    + """\
+make menu ''
+[ "$1" = -- ] || grep -q "'nodevet-earlier-" "$made/menu" || fail 'the new menu has no way back'
+words menu "$@"
+! tries || make once 1
+replace menu "$menu"
+if tries; then
+    replace once "$once"
+elif [ -e "$once" ]; then
+    case "$(chosen)" in '' | nodevet-once) grub-editenv "$env" unset next_entry ;; esac
+    rm -f -- "$once"
+    sync -- "${once%/*}"
+fi
+"""
+)
+"""The menu replaces the old one if it keeps entries without the words. What remains of a menu that
+boots once goes with the last file that asks for one."""
 PROGRAM, SPLIT = "update-grub", "--"
 
 
@@ -60,9 +92,7 @@ class UpdateGrub(RunCommand, frozen=True, kw_only=True, omit_defaults=True, tag=
 
     @property
     def _wish(self) -> str:
-        present, absent = split(self.words) or (self.words[1:], ())
-        parts = [f"with {' '.join(present)}"] * bool(present)
-        return " and ".join([*parts, *[f"without {' '.join(absent)}"] * bool(absent)])
+        return wish(*(split(self.words) or (self.words[1:], ())))
 
     @property
     def label(self) -> str:
@@ -81,13 +111,22 @@ class UpdateGrub(RunCommand, frozen=True, kw_only=True, omit_defaults=True, tag=
         return run.command(seconds=seconds)
 
 
-def split(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+def split(
+    words: Sequence[str], command: tuple[str, ...] = (PROGRAM,)
+) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
     """The parameters that each entry must have, and those that none may have; None for the words of
-    another command."""
-    if tuple(words[:1]) != (PROGRAM,) or SPLIT not in words:
+    another command than `command`."""
+    length = len(command)
+    if tuple(words[:length]) != command or SPLIT not in words:
         return None
     at = list(words).index(SPLIT)
-    return tuple(words[1:at]), tuple(words[at + 1 :])
+    return tuple(words[length:at]), tuple(words[at + 1 :])
+
+
+def wish(present: Sequence[str], absent: Sequence[str]) -> str:
+    """`with a b and without c`."""
+    parts = [f"with {' '.join(present)}"] * bool(present)
+    return " and ".join([*parts, *[f"without {' '.join(absent)}"] * bool(absent)])
 
 
 def update(present: Iterable[str] = (), absent: Iterable[str] = ()) -> UpdateGrub:

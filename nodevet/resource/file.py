@@ -38,8 +38,11 @@ CONTEXT = 3  # unchanged lines around a change of a file
 FOLDERS = re.compile(  # those that a file may bring along, mode 0755
     r"/etc/(tmpfiles|sysctl|modprobe|modules-load|udev/rules|default/grub)\.d|/etc/systemd/system"
     r"|/etc/systemd/system/[^/]+\.d|/etc/systemd/network/[^/]+\.network\.d"
+    r"|/etc/tuned/(profiles/)?nodevet-[a-z-]+"
 )
-DROP_INS = re.compile(r"/etc/systemd/(system|network)/[^/]+\.d")  # one that is empty says nothing
+DROP_INS = re.compile(  # one that is empty says nothing
+    r"/etc/systemd/(system|network)/[^/]+\.d|/etc/tuned/(profiles/)?nodevet-[a-z-]+"
+)
 LOAD = ("nmcli", "connection", "load")  # NetworkManager reads a profile's file when it is told to
 NO_OTHER = (
     'if [ -L "$f" ] || { [ -e "$f" ] && [ ! -f "$f" ]; };',

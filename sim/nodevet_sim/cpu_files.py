@@ -48,6 +48,7 @@ def files(machine: SimulatedMachine) -> Files:
 def links(machine: SimulatedMachine) -> Links:
     for cpu in machine.cpus:
         yield f"sys/bus/cpu/devices/cpu{cpu}", f"../../../devices/system/cpu/cpu{cpu}"
+        yield f"{CPUS}/cpu{cpu}/subsystem", "../../../../bus/cpu"
     for node in machine.numa_nodes:
         yield f"sys/bus/node/devices/node{node}", f"../../../devices/system/node/node{node}"
         for cpu in machine.cpus_of_node(node):
@@ -64,6 +65,8 @@ def _cpus(machine: SimulatedMachine) -> Files:
     yield from lines(CPUS, same)
     yield f"{CPUS}/offline", "\n"
     yield f"{CPUS}/isolated", "\n"
+    for cpu in machine.cpus:
+        yield f"{CPUS}/cpu{cpu}/uevent", "DRIVER=processor\n"  # libudev asks for it
     control = "on" if machine.smt else "notsupported"
     yield from lines(f"{CPUS}/smt", {"active": int(machine.smt), "control": control})
 

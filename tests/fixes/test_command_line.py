@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from nodevet.fixing.cmdline import AT_ONCE, NO_REBOOT, TRIED
 from nodevet.fixing.model import FixError, Risk
-from nodevet.resource import boot_parameter
+from nodevet.resource import boot_once, boot_parameter
 from nodevet.resource.file import WriteFile
 from nodevet.resource.kernel import WriteKernel
 
@@ -30,6 +31,7 @@ def node(
         "entries": [f"root=UUID=7 ro {entries}"],
         "settings": [setting('"quiet"'), *settings],
         "newer": [],
+        "once": "",
     }
     return {"host": {"cmdline": f"{BOOTED} {booted}"}, "bootloader": loader | fields}
 
@@ -69,7 +71,39 @@ def test_what_nodevet_added_before_stays_and_goes_with_the_baseline(plan):
         WriteFile(path=FILE, content=None),
         WriteFile(path=SCRIPT, content=None, mode=0o755),
     )
-    assert change.note == ""
+    assert change.note == AT_ONCE.format(NO_REBOOT)
+
+
+def test_a_plan_that_reboots_boots_it_once_before_it_is_the_default(plan):
+    """What the file adds before the proof stays there; what it adds later is only in one menu."""
+    own = setting(f'"{OURS} nosmt"', FILE, 7)
+    on = node(own, booted="nosmt", entries="nosmt")
+    wish = {"present": ["pci=x"], "absent": ["nosmt"]}
+    (change,) = plan("kernel_cmdline", wish, on, options=("reboot",))
+    file, entry, once = change.actions
+    assert file.content.splitlines()[-2:] == [
+        f'GRUB_CMDLINE_LINUX_DEFAULT="{OURS} nosmt"',
+        '[ -z "${NODEVET_ONCE-}" ] || GRUB_CMDLINE_LINUX_DEFAULT="$NODEVET_BEFORE pci=x"',
+    ]
+    assert (entry.path, entry.mode) == ("/etc/grub.d/98_nodevet-once-kernel-cmdline", 0o755)
+    assert once == boot_once.boot_once("kernel-cmdline", ["pci=x"], ["nosmt"])
+    removed, *kept = change.keep
+    assert (removed.path, removed.content) == (entry.path, None)
+    (at_once,) = plan("kernel_cmdline", wish, on)
+    assert tuple(kept) == at_once.actions and at_once.keep == ()
+    assert change.note.startswith(TRIED) and at_once.note.startswith(AT_ONCE.format(NO_REBOOT))
+    assert at_once.resources == tuple(
+        each for each in change.resources if each.kind != "boot_once" and "98_" not in each.name
+    )
+
+
+def test_where_grub_cannot_boot_once_the_plan_says_that_it_is_the_default_at_once(plan):
+    why = "/boot/grub is on lvm, which GRUB does not write"
+    for fields, reason in (({"once": why}, why), ({"once": None}, "not in the evidence")):
+        on = node(**fields)
+        (change,) = plan("kernel_cmdline", {"present": ["pci=x"]}, on, options=("reboot",))
+        assert change.keep == () and change.actions[-1] == boot_parameter.update(["pci=x"])
+        assert reason in change.note
 
 
 HAS_SMT = setting('"quiet nosmt"', line=12)

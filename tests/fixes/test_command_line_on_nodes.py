@@ -10,13 +10,16 @@ import re
 import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from node_tools import put_on_node
+from shown_folders import leader
 
 from simulated_fleet import Boot, SimulatedFleet
 
@@ -42,22 +45,30 @@ fix: [kernel_cmdline, smt]
 """
 PROBE = r"""#!/bin/sh
 for word; do case $word in --target=*) target=${word#--target=} ;; esac; done
-case ${target-} in device) echo /dev/vda1 ;; fs) echo ext2 ;; *) exit 1 ;; esac
+case ${target-} in
+    device) echo /dev/vda1 ;;
+    fs) echo ext2 ;;
+    abstraction) cat /run/abstraction 2>/dev/null ;;
+    *) exit 1 ;;
+esac
+exit 0
 """
 CLOUD = "/etc/default/grub.d/50-cloudimg-settings.cfg"
 MENU = "/boot/grub/grub.cfg"
+FILE = "/etc/default/grub.d/zz-nodevet-kernel-cmdline.cfg"
 SETUP = rf"""
 cat >/usr/sbin/grub-probe <<'END'
 {PROBE}END
 cp /usr/share/grub/default/grub /etc/default/grub
 printf 'GRUB_CMDLINE_LINUX_DEFAULT="console=tty1 console=ttyS0"\n' >{CLOUD}
 mkdir -p /boot/grub
+grub-editenv /boot/grub/grubenv create
 echo kernel | tee /boot/vmlinuz-6.1.0-1-amd64 >/boot/vmlinuz-6.1.0-2-amd64
 update-grub
 """
 CARE = ("--drain-hook", "true", "--settle", "0.2")
 CONTROL = "/sys/devices/system/cpu/smt/control"
-LOOK = f"cat /proc/cmdline {CONTROL} {MENU}; ls -l --time-style=+ /boot/grub"
+LOOK = f"cat /proc/cmdline {CONTROL} {MENU} /boot/grub/grubenv; ls -l --time-style=+ /boot/grub"
 WORDS = ("pci=realloc", "nohz_full=1")
 ROOT = "root=/dev/vda1 ro"
 SITE = "console=tty1 console=ttyS0"
@@ -124,6 +135,32 @@ class Rig:
     def apply(self, plan: Path, *words: str) -> dict[str, Any]:
         """What came of the host."""
         return self.ended("apply", plan, *self.fleet.reach, "--run", self.run, *words)
+
+    def booted(self) -> str:
+        """The command line of the node, though nobody may log in to it; empty while it is down."""
+        try:
+            leading = leader(self.fleet.name, "n1")
+            return Path("/proc", str(leading), "root/proc/cmdline").read_text()
+        except (OSError, StopIteration, AssertionError):
+            return ""
+
+    def killed(self, *words: object) -> None:
+        """Kill the controller as it reaches `WAITS` on the node, and let the node go on."""
+        words = (*words, "--project", self.fleet.project)
+        controller = subprocess.Popen(
+            [sys.executable, "-m", "nodevet", *map(str, words)],
+            cwd=self.fleet.project,
+            env={**os.environ, "HOME": str(self.fleet.project), "NODEVET_STORE": "none"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        while not self.fleet.on("n1", "ls /run/reached", check=False):  # it may be rebooting
+            assert controller.poll() is None, "it ended before"
+            time.sleep(0.1)
+        controller.kill()
+        controller.wait()
+        self.on(f"rm {FAKE}; touch /run/go")
 
     def ended(self, *words: object) -> dict[str, Any]:
         done = self.fleet.at(*words)
@@ -192,6 +229,95 @@ def test_the_menu_keeps_entries_of_their_own(rig: Rig, before: Moment) -> None:
     assert rig.fleet.at("rollback", rig.run).returncode == 0
 
 
+REBOOT = ("--fix", "kernel_cmdline", "--fix", "smt", "--reboot")
+ENV = "grub-editenv /boot/grub/grubenv list"
+
+
+def test_it_is_booted_once_and_the_default_after_the_proof(rig: Rig, before: Moment) -> None:
+    """Two fixes share the menu of one boot; a second run then changes nothing."""
+    host = rig.apply(rig.plan(*REBOOT))
+    assert set(outcomes(host).values()) == {"verified_after_reboot"}, host
+    rig.fleet.sim("reboot", "n1")
+    kept = rig.moment()
+    assert kept.cmdline == f"{before.cmdline} {' '.join(WORDS)} nosmt" and kept.wrong == {"iommu"}
+    assert "nodevet-once" not in kept.text and "before nodevet" in kept.text
+    assert rig.fleet.at("plan", *rig.fleet.reach).returncode == 0
+    assert rig.fleet.at("rollback", rig.run).returncode == 0
+    rig.fleet.sim("reboot", "n1")
+
+
+HANGS = """\
+[Service]
+ExecCondition=/bin/sh -c '! grep -q nohz_full /proc/cmdline'
+"""
+SSH = "/etc/systemd/system/ssh.service.d"
+
+
+def test_a_node_that_hangs_comes_back_with_its_old_line_by_any_power_cycle(
+    rig: Rig, before: Moment
+) -> None:
+    """With the new line it never lets nodevet in; the old entry stayed the default."""
+    rig.on(f"mkdir -p {SSH}; printf %s {shlex.quote(HANGS)} >{SSH}/hangs.conf")
+    plan = rig.plan(*REBOOT[:2], "--reboot")
+    with ThreadPoolExecutor(1) as threads:
+        applied = threads.submit(rig.apply, plan)
+        while "nohz_full" not in rig.booted():
+            time.sleep(0.2)
+        while rig.fleet.nodevet("sim", "reboot", "--fleet", rig.fleet.name, "n1").returncode:
+            time.sleep(0.2)  # the simulator reboots no node that is booting
+        host = applied.result()
+    rig.on(f"rm -r {SSH}; systemctl daemon-reload")
+    assert outcomes(host) == {"kernel_cmdline": "failed_and_rolled_back"}, host
+    assert "not persistent across reboot" in host["why"]
+
+
+def test_a_node_that_may_not_reboot_keeps_nothing_that_is_unproven(
+    rig: Rig, before: Moment
+) -> None:
+    """The node is drained before it is written, and no longer before its reboot."""
+    hook = rig.fleet.project / "hook"
+    hook.write_text(f"#!/bin/sh\n[ ! -e {hook}.used ] || exit 1\ntouch {hook}.used\n")
+    hook.chmod(0o755)
+    host = rig.apply(rig.plan(*REBOOT, "--drain-hook", str(hook)))
+    assert set(outcomes(host).values()) == {"failed_and_rolled_back"}, host
+    assert "not rebooted" in host["why"] and "nothing proved it" in host["why"]
+
+
+def test_a_choice_that_an_admin_made_is_left_to_the_admin(rig: Rig, before: Moment) -> None:
+    plan = rig.plan(*REBOOT)
+    rig.on("grub-editenv /boot/grub/grubenv set next_entry=2")
+    host = rig.apply(plan)
+    assert rig.on(ENV).split() == ["next_entry=2"]
+    rig.on("grub-editenv /boot/grub/grubenv unset next_entry")
+    assert "GRUB already boots another entry once: 2" in host["why"], host
+
+
+def test_on_lvm_the_plan_says_that_it_is_the_default_at_once(rig: Rig, before: Moment) -> None:
+    words = ("plan", *rig.fleet.reach, "--again", *CARE, *REBOOT, "--format", "full")
+    shown = rig.fleet.at(*words)
+    assert "once the check passes after the reboot:" in shown.stdout, shown
+    rig.on("echo lvm >/run/abstraction")
+    shown = rig.fleet.at(*words)
+    rig.on("rm /run/abstraction")
+    assert "/boot/grub is on lvm, which GRUB does not write" in shown.stdout, shown
+    assert "once the check passes" not in shown.stdout
+
+
+def test_a_controller_that_is_killed_while_it_keeps_the_line_resumes(
+    rig: Rig, before: Moment
+) -> None:
+    plan = rig.plan(*REBOOT[:2], "--reboot")
+    rig.fake(f'grep -q NODEVET_ONCE {FILE} && exec /usr/sbin/update-grub "$@"\n{WAITS}')
+    rig.killed("apply", plan, *rig.fleet.reach, "--run", rig.run)
+    host = rig.ended("apply", "--resume", rig.run)
+    assert outcomes(host) == {"kernel_cmdline": "verified_after_reboot"}, host
+    rig.on("rm /run/reached /run/go")
+    rig.fleet.sim("reboot", "n1")
+    assert rig.moment().cmdline == f"{before.cmdline} {' '.join(WORDS)}"
+    assert rig.fleet.at("rollback", rig.run).returncode == 0
+    rig.fleet.sim("reboot", "n1")
+
+
 def test_what_a_reboot_does_not_bring_is_reverted_and_the_rest_is_verified(
     rig: Rig, before: Moment
 ) -> None:
@@ -252,19 +378,7 @@ def test_a_controller_that_is_killed_before_the_menu_is_written_resumes(
 ) -> None:
     plan = rig.plan("--fix", "kernel_cmdline")
     rig.fake(WAITS)
-    words = ("apply", plan, *rig.fleet.reach, "--run", rig.run, "--project", rig.fleet.project)
-    controller = subprocess.Popen(
-        [sys.executable, "-m", "nodevet", *map(str, words)],
-        cwd=rig.fleet.project,
-        env={**os.environ, "HOME": str(rig.fleet.project), "NODEVET_STORE": "none"},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    rig.on("while [ ! -e /run/reached ]; do sleep 0.1; done")
-    controller.kill()
-    controller.wait()
-    rig.on(f"rm {FAKE}; touch /run/go")
+    rig.killed("apply", plan, *rig.fleet.reach, "--run", rig.run)
     host = rig.ended("apply", "--resume", rig.run)
     assert outcomes(host) == {"kernel_cmdline": "pending"}, host
     rig.on("rm /run/reached /run/go")

@@ -16,7 +16,14 @@ GONE = {"load_state": "not-found", "active_state": "inactive", "file_state": ""}
 LISTS = ("smp_affinity_list", "effective_affinity_list")
 
 
-def node(gpu="8", nic="0-3", irqbalance=GONE, host=None, address=NIC):
+STARTS = {
+    "exec_start": "/usr/sbin/irqbalance --foreground $IRQBALANCE_ARGS",
+    "others": [],
+    "selinux_enforcing": False,
+}
+
+
+def node(gpu="8", nic="0-3", irqbalance=GONE, host=None, address=NIC, starts=STARTS):
     functions = [
         {"address": GPU, "kind": "gpu", "irqs": 1, "irq_cpus": gpu, "local_cpulist": "0-3"},
         {"address": address, "kind": "nic", "irqs": 4, "irq_cpus": nic, "local_cpulist": "0-3"},
@@ -25,6 +32,7 @@ def node(gpu="8", nic="0-3", irqbalance=GONE, host=None, address=NIC):
         "host": {"virtualization": "none", "cmdline": "quiet"} if host is None else host,
         "pci_settings": {"count": 2, "functions": functions},
         "services": {"units": [{"name": "irqbalance.service", **irqbalance}]},
+        "irqbalance": starts,
     }
 
 
@@ -47,8 +55,12 @@ MASKED = {"load_state": "masked", "active_state": "inactive", "file_state": "mas
 @pytest.mark.parametrize(
     ("sections", "reason"),
     [
-        (node(irqbalance=ACTIVE), "irqbalance.service places interrupts"),
-        (node(irqbalance=ENABLED), "irqbalance.service places interrupts"),
+        (node(irqbalance=ENABLED), "starts at boot and does not run"),
+        (node(irqbalance=ACTIVE, starts=STARTS | {"others": ["/etc/x:3"]}), "/etc/x:3 is not the"),
+        (node(irqbalance=ACTIVE, starts=STARTS | {"exec_start": "/bin/sh"}), "does not know how"),
+        (node(irqbalance=ACTIVE, starts=STARTS | {"exec_start": ""}), "does not know how"),
+        (node(irqbalance=ACTIVE, starts=STARTS | {"selinux_enforcing": True}), "SELinux"),
+        (node(irqbalance=ACTIVE, starts={}), "exec_start: not in the evidence"),
         (node(irqbalance={**ACTIVE, "active_state": None}), "active_state: not in the evidence"),
         (node(host={"cmdline": "isolcpus=managed_irq,1-3"}), "command line has isolcpus="),
         (node(host={"cmdline": "quiet nohz_full=1-3"}), "command line has nohz_full="),
@@ -60,6 +72,24 @@ def test_interrupts_that_others_place_are_left_alone(plan, sections, reason):
     with pytest.raises(FixError) as caught:
         plan("irq_affinity", {}, sections)
     assert reason in str(caught.value)
+
+
+def test_irqbalance_leaves_the_judged_functions_and_places_the_rest(plan):
+    (change,) = plan("irq_affinity", {"of": ["gpu"]}, node(irqbalance=ACTIVE))
+    policy, drop_in, restart, *rest = change.actions
+    assert [action.label for action in rest] == [
+        "write /etc/systemd/system/nodevet-irq-affinity.service",
+        "enable and restart nodevet-irq-affinity.service",
+    ]
+    for device, answer in ((GPU, "ban=true"), (NIC, "")):
+        words = ["sh", "-c", policy.content, "policy", f"/sys/bus/pci/devices/{device}", "24"]
+        assert subprocess.run(words, capture_output=True, text=True).stdout.strip() == answer
+    assert drop_in.content.splitlines()[-2:] == [
+        "ExecStart=",
+        f"ExecStart={STARTS['exec_start']} --policyscript={policy.path}",
+    ]
+    assert (restart.name, restart.running, restart.restart) == ("irqbalance.service", True, True)
+    assert policy.mode == 0o755 and not drop_in.path.startswith(policy.path)
 
 
 def test_a_masked_irqbalance_places_nothing(plan, wrong, evidence):

@@ -135,7 +135,7 @@ def fleet(boot: Boot, tmp_path_factory: pytest.TempPathFactory) -> SimulatedFlee
     fleet.on("n1", UP)
     put_clients(fleet, "n1", tmp_path_factory.mktemp("clock"))
     put_on_node(fleet, "n1", "tuned")
-    fleet.on("n1", "rm /etc/tuned/*profile*; mkdir /var/log/tuned")
+    fleet.on("n1", f"rm /etc/tuned/*profile*; mkdir /var/log/tuned; {SYSFS}")
     fleet.people("ann", "bob")
     (fleet.project / "approval.yaml").write_text("nodevet: 1\napprovals: {drain: 1}\n")
     return fleet
@@ -416,10 +416,16 @@ systemctl start dbus; mkdir -p /etc/tuned/site; echo manual >/etc/tuned/profile_
 echo site >/etc/tuned/active_profile; printf %s {} >/etc/tuned/site/tuned.conf
 systemctl start tuned; systemctl is-active tuned
 """
-NO_TUNED = "systemctl stop tuned dbus dbus.socket; rm -r /etc/tuned/site /etc/tuned/*profile*"
+SYSFS = r"""d=/usr/lib/systemd/system/tuned.service.d; mkdir -p $d
+printf '[Service]\nEnvironment=SYSTEMD_DEVICE_VERIFY_SYSFS=0\n' >$d/sim.conf
+systemctl daemon-reload"""
+"""libudev lists no CPUs of a simulated /sys without it."""
+ADM = "tuned-adm profile"
+NO_TUNED = """\
+systemctl disable --now -q tuned; systemctl stop dbus dbus.socket
+rm -r /etc/tuned/site /etc/tuned/*profile*
+"""
 OF_TUNED = {  # fix -> line of the profile
-    "cpu_governor": 4,
-    "cpu_idle_states": 5,
     "cpu_frequency": 6,
     "transparent_hugepage": 8,
     "hugepages": 10,
@@ -456,6 +462,50 @@ def test_tuned_that_started_since_the_plan_keeps_what_is_its(tuned: Node, fix: s
         assert result.refusal is Refusal.MANAGER, result
         assert "unit tuned.service (" in result.why and "tuned-adm profile site" in result.why
     assert tuned.shell(f"cat {TURBO} {HIGHEST} {PAGES}") == was
+
+
+GOVERNOR = f"{CPUS}/cpufreq/policy0/scaling_governor"
+SLOW = "[main]\ninclude=latency-performance\n[cpu]\ngovernor=powersave\nforce_latency=99\n"
+
+
+def slow(tuned: Node) -> None:
+    """A profile that sets the governor, and that TuneD sets at every boot."""
+    tuned.shell(f"{TUNED.format(shlex.quote(SLOW))}systemctl enable -q tuned")
+
+
+def test_tuned_sets_the_governor_by_a_profile_of_nodevet(tuned: Node) -> None:
+    """The real TuneD, now and after its restart; a rollback gives it its profile back."""
+    slow(tuned)
+    plan = tuned.plan("cpu_governor")
+    assert tuned.apply(plan).outcome is Outcome.CHANGED
+    tuned.shell(f"echo powersave >{GOVERNOR}; systemctl restart tuned; tuned-adm active")
+    said = tuned.shell(f"cat /etc/tuned/active_profile {GOVERNOR}")
+    assert said.split() == ["nodevet-cpu-governor", "performance"]
+    again = tuned.proposal("cpu_governor").plan
+    assert not again.steps and not again.conflicts
+    assert tuned.rollback(plan).outcome is Outcome.ROLLED_BACK
+    said = tuned.shell(f"cat /etc/tuned/active_profile {GOVERNOR}; ls /etc/tuned")
+    assert said.split()[:2] == ["site", "powersave"] and "nodevet-cpu-governor" not in said
+
+
+def test_tuned_that_does_not_bring_it_gets_its_profile_back(tuned: Node) -> None:
+    """A simulated node has no /dev/cpu_dma_latency, which TuneD would hold."""
+    slow(tuned)
+    result = tuned.apply(tuned.plan("cpu_idle_states"))
+    assert result.outcome is Outcome.FAILED and "the check says: C6" in result.why, result
+    said = tuned.shell("cat /etc/tuned/active_profile; ls /etc/tuned")
+    assert said.split()[0] == "site" and "nodevet-cpu-idle-states" not in said
+
+
+def test_tuned_with_scripts_of_the_site_stays_with_a_person(tuned: Node) -> None:
+    """So does a profile that a person chose after the plan."""
+    slow(tuned)
+    plan = tuned.plan("cpu_governor")
+    tuned.shell(f"{ADM} balanced")
+    result = tuned.apply(plan)
+    assert result.outcome is Outcome.REFUSED, result
+    tuned.shell(f"printf '[script]\\nscript=x.sh\\n' >>/etc/tuned/site/tuned.conf; {ADM} site")
+    assert "runs scripts, which may set it" in conflict(tuned.proposal("cpu_governor"))
 
 
 def test_tuned_that_sets_something_else_is_no_obstacle(tuned: Node) -> None:

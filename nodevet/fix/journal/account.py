@@ -187,9 +187,9 @@ class _Story:
             step_records.after = record.seen
         elif isinstance(record, journal.ActionBegin):
             step_records.touched, step_records.after = True, ()
-            if 0 <= record.action < len(step.actions):
+            if 0 <= record.action < len(step.all_actions):
                 step_records.ran.append(
-                    (record.action, Ran(action=step.actions[record.action], ok=None))
+                    (record.action, Ran(action=step.all_actions[record.action], ok=None))
                 )
             else:
                 self._strange.setdefault(step.host, {})[f"{step.id}, action {record.action}"] = None

@@ -31,13 +31,13 @@ def node_bytes(steps: Sequence[Step]) -> int:
 
 def _step_bytes(step: Step) -> int:
     states = len(msgspec.json.encode(step.before)) + RECORD * len(step.resources)
-    actions = sum(len(msgspec.json.encode(action)) for action in step.actions)
-    outputs = (2 * LONGEST_OUTPUT + RECORD) * len(step.actions)  # some of it is escaped
+    actions = sum(len(msgspec.json.encode(action)) for action in step.all_actions)
+    outputs = (2 * LONGEST_OUTPUT + RECORD) * len(step.all_actions)  # some of it is escaped
     return LOOKS * states + actions + outputs + 8 * RECORD
 
 
 def _content_bytes(step: Step) -> int:
-    return max(sum(content_sizes(step.before).values()), len(msgspec.json.encode(step.actions)))
+    return max(sum(content_sizes(step.before).values()), len(msgspec.json.encode(step.all_actions)))
 
 
 def reserve_bytes(plan: Plan, batch: int) -> int:

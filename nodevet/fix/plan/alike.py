@@ -131,7 +131,7 @@ class AlikeStep(msgspec.Struct, frozen=True, kw_only=True):
         return next(iter(self.steps.values()))
 
     def actions(self, host: str) -> Actions:
-        """All actions on one of the hosts."""
+        """All actions on one of the hosts, with those of `keep` last."""
         return _actions(unfold(Folded(self.parts, self.uuids[host])))
 
 
@@ -140,7 +140,7 @@ def same_steps(plan: Plan, contents: Contents = lambda name: None) -> tuple[Alik
     the plan was made; without it only files that are the same as a whole count as alike."""
     steps = by_host(plan)
     gpus = {host: own_gpus(plan.nodes[host].gpus, host_steps) for host, host_steps in steps.items()}
-    folded = {step.id: fold_texts(_texts(step.actions), gpus[step.host]) for step in plan.steps}
+    folded = {step.id: fold_texts(_texts(step.all_actions), gpus[step.host]) for step in plan.steps}
     keys = {step.id: (*_key(step), folded[step.id].parts) for step in plan.steps}
     times = Counter(keys.values())
     for step in plan.steps:
@@ -196,6 +196,7 @@ def _key(step: Step) -> tuple[Any, ...]:
         step.holders,
         step.unit,
         not step.gpus,
+        len(step.keep),
         json.dumps(msgspec.to_builtins(step.expected)),
     )
 
@@ -261,7 +262,7 @@ def _texts_with_unchanged(step: Step, contents: Contents) -> list[str]:
     before = {state.resource: state for state in with_contents(step.before, contents)}
     texts: list[str] = []
     has_unchanged = False
-    for action in step.actions:
+    for action in step.all_actions:
         old = _old_lines(before.get(action.resource) if action.resource else None)
         if not isinstance(action, WriteFile) or action.content is None or old is None:
             texts += _texts((action,))

@@ -225,11 +225,11 @@ def _change_problem(change: PlannedChange, fix: Fix) -> str:
         if problem := kind_of(resource).name_problem(resource.name):
             return f"the fix would change {quoted(resource.label)}, which {problem}"
     undeclared_labels = ", ".join(
-        resource.label for resource in undeclared(change.actions, change.resources)
+        resource.label for resource in undeclared(change.all_actions, change.resources)
     )
     if undeclared_labels:
         return f"the fix would change {undeclared_labels} and does not name it"
     unused_labels = ", ".join(
-        resource.label for resource in unused(change.actions, change.resources)
+        resource.label for resource in unused(change.all_actions, change.resources)
     )
     return f"the fix names {unused_labels}, which none of its actions does" if unused_labels else ""

@@ -46,6 +46,8 @@ def contradictions(plan: Plan) -> Iterator[str]:
             yield f"step {quoted(step.id)}: its host {quoted(step.host)} is not among the nodes"
         for why in _step_problems(step):
             yield f"step {quoted(step.id)}: {why}"
+        if step.keep and not plan.rollout.reboots_each:
+            yield f"step {quoted(step.id)}: it is kept after a reboot, and the plan reboots no host"
     changes = Counter(
         (step.host, resource) for step in plan.steps for resource in set(step.resources)
     )
@@ -67,12 +69,12 @@ def _step_problems(step: Step) -> Iterator[str]:
         yield f"its id is not of {quoted(step.host)} and {quoted(step.fix)}"
     if not step.resources:
         yield "it names nothing that it changes"
-    elif undeclared_resources := undeclared(step.actions, step.resources):
+    elif undeclared_resources := undeclared(step.all_actions, step.resources):
         labels = ", ".join(quoted(stray.label) for stray in undeclared_resources)
         yield f"it would change settings that it does not name: {labels}"
     if not step.actions:
         yield "it does nothing"
-    elif unused_resources := unused(step.actions, step.resources):
+    elif unused_resources := unused(step.all_actions, step.resources):
         labels = ", ".join(quoted(each.label) for each in unused_resources[:SHOWN])
         yield f"no action names {len(unused_resources)} of its resources: {labels}"
     if why := holders_problem(step):
@@ -99,7 +101,7 @@ def _step_problems(step: Step) -> Iterator[str]:
 
 def _name_problems(step: Step) -> Iterator[str]:
     """Resources whose kind does not allow their name."""
-    resources = {action.resource for action in step.actions if action.resource}
+    resources = {action.resource for action in step.all_actions if action.resource}
     for resource in sorted(resources.union(step.resources)):
         if problem := kind_of(resource).name_problem(resource.name):
             yield f"{quoted(resource.label)} {problem}"

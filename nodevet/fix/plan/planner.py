@@ -169,6 +169,7 @@ def _step(
         gpus=change.gpus,
         holders=candidate.holders,
         actions=change.actions,
+        keep=change.keep,
         resources=change.resources,
         before=states,
         reason=_reason(candidate),
@@ -252,7 +253,9 @@ def _pending_reason(candidate: Candidate, states: Sequence[State]) -> Clash | No
         for action in unit.without(candidate.change.actions, candidate.holders)
         if action != unit.RELOAD
     ]
-    if candidate.change.effective == "now" or not all(holds(action, states) for action in actions):
+    if candidate.change.effective == "now" or candidate.change.keep:
+        return None  # what is to be kept has no proof yet
+    if not all(holds(action, states) for action in actions):
         return None
     why = f"it is set, and effective after a {candidate.change.effective}"
     if candidate.change.effective != "restart":

@@ -38,6 +38,7 @@ EFFECT = {
     "reset": "effective after a GPU reset",
     "reboot": "effective after a reboot",
 }
+KEEP = "## once the check passes after the reboot:"
 OPEN, CLOSE = "‹", "›"
 """Enclose a mark that replaces the UUIDs of GPUs; every other text shows them as escapes."""
 LISTED = 8  # UUIDs that are listed below the actions
@@ -383,11 +384,13 @@ def step_lines(
 def _blocks(step: Step, contents: Contents) -> Iterator[list[str]]:
     """The lines of each file, and of consecutive other actions of one type."""
     before = with_contents(step.before, contents)
-    for kind, group in groupby(step.actions, type):
-        for actions_of_block in (
-            [[action] for action in group] if kind is WriteFile else [list(group)]
-        ):
-            yield list(actions_diff(actions_of_block, before))
+    for heading, actions in (("", step.actions), (KEEP, step.keep)):
+        yield from [[heading]] if heading and actions else []
+        for kind, group in groupby(actions, type):
+            for actions_of_block in (
+                [[action] for action in group] if kind is WriteFile else [list(group)]
+            ):
+                yield list(actions_diff(actions_of_block, before))
 
 
 def _note_text(step: Step) -> str:

@@ -93,7 +93,7 @@ def declared_text(step: Step, node: PlannedNode | None) -> str:
 
 def commands_text(step: Step, contents: Contents) -> str:
     """The settings that commands of a step change, their earlier values and their numbers."""
-    direct = {action.resource for action in step.actions if action.resource}
+    direct = {action.resource for action in step.all_actions if action.resource}
     before = {state.resource: state for state in with_contents(step.before, contents)}
     settings: dict[str, list[str]] = {}
     for resource in step.resources:

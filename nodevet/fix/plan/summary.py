@@ -83,7 +83,7 @@ def _one_way(steps: Iterable[Step]) -> list[str]:
     for step in steps:
         if step.is_one_way:
             fix = plain(step.fix)
-            numbers[fix] = numbers.get(fix, 0) + len(one_way(step.actions))
+            numbers[fix] = numbers.get(fix, 0) + len(one_way(step.all_actions))
     return [f"{count(number, 'action')} of {fix}" for fix, number in numbers.items()]
 
 
@@ -106,7 +106,7 @@ def _interruptions(plan: Plan) -> Iterator[str]:
     hosts_by_action: dict[tuple[str, str], dict[str, None]] = {}
     for step in plan.steps:
         around = stopped_around(step.actions)
-        for action in step.actions:
+        for action in step.all_actions:
             if action.is_one_way:
                 hosts_by_action.setdefault((plain(action.label), ""), {})[step.host] = None
             if isinstance(action, SetUnit) and (verb := _verb(action, around)):
@@ -141,7 +141,7 @@ def _verb(action: SetUnit, around: Sequence[str]) -> str:
 def _programs(steps: Iterable[Step]) -> list[str]:
     """The program of each command, with the number of commands."""
     counts: dict[str, int] = {}
-    for action in (action for step in steps for action in step.actions):
+    for action in (action for step in steps for action in step.all_actions):
         if isinstance(action, RunCommand):
             program = brief(action.words[0] if action.words else "")
             counts[program] = counts.get(program, 0) + 1

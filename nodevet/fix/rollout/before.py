@@ -52,7 +52,7 @@ def require_planned_state(session: NodeSession, step: Step, states: Looks) -> tu
     Raises RefusedError if they are not as planned, or cannot be rolled back.
     """
     if stray := ", ".join(
-        stray_resource.label for stray_resource in undeclared(step.actions, step.resources)
+        stray_resource.label for stray_resource in undeclared(step.all_actions, step.resources)
     ):
         raise RefusedError(
             Refusal.PRECONDITION,

@@ -84,6 +84,8 @@ class RebootProof:
                 if leaves_nothing(step):
                     why = f"after the reboot {failing[step.id]}; {self._resort(step)}"
                 results[step.id] = self.steps.revert(step, result, why)
+            elif step.keep:
+                results[step.id] = self.steps.keep(step, result)
             else:
                 after = self.steps.left(step)
                 results[step.id] = replace(

@@ -164,7 +164,7 @@ def _stale_reason(step: Step, about: Sequence[Finding], changes: Sequence[Planne
 
 def same_change(step: Step, change: PlannedChange) -> bool:
     """Whether the fix would now do exactly what was planned."""
-    fields = ("expected", "actual", "subjects", "actions", "resources", "risk", "gpus")
+    fields = ("expected", "actual", "subjects", "actions", "keep", "resources", "risk", "gpus")
     change = with_stopped(change, step.holders)
     return all(
         canonical(getattr(step, f)) == canonical(getattr(change, f))

@@ -17,6 +17,10 @@ WRITTEN = frozenset({Outcome.CHANGED, Outcome.PENDING})
 KEPT = WRITTEN | {Outcome.VERIFIED_AFTER_REBOOT}
 
 
+UNPROVEN = "nothing proved it, since the node was not rebooted"
+"""Of a step with `keep`, which is reverted then."""
+
+
 class NodeTask(msgspec.Struct, frozen=True, kw_only=True):
     """The steps for one node, and its conditions."""
 
@@ -83,6 +87,12 @@ def leaves_nothing(step: Step) -> bool:
     return all(kind_of(resource).leaves_nothing for resource in step.resources)
 
 
+def keeping(step: Step, state: StepState) -> bool:
+    """Whether what keeps a step was begun, so its check had passed after a reboot."""
+    begun = {*state.done, state.doing}
+    return any(number in begun for number in range(len(step.actions), len(step.all_actions)))
+
+
 def new_result(step: Step, **fields: object) -> StepResult:
     """The result of a step that was not attempted, with these fields."""
     shared = ("id", "fix", "subjects", "expected", "actual", "unit", "risk")
@@ -96,7 +106,7 @@ def result_of_journal(step: Step, state: StepState, **fields: object) -> StepRes
     """The result of a step from its record in the journal, with these fields."""
     ran = tuple(
         Ran(action=action, ok=True if number in state.done else None)
-        for number, action in enumerate(step.actions)
+        for number, action in enumerate(step.all_actions)
         if number in state.done or number == state.doing
     )
     from_journal = {

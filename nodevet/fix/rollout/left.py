@@ -103,12 +103,12 @@ def comes_from_step(
     resource = current.resource
     earlier = next((state for state in record.seen or () if state.resource == resource), None)
     traces = Traces(
-        before=earlier, after=state_after, actions=step.actions, effective=step.effective
+        before=earlier, after=state_after, actions=step.all_actions, effective=step.effective
     )
     is_of_step = kind_of(resource).is_of_step(traces, current)
     if is_of_step is not None:
         return is_of_step
     if state_after is not None:
         return False
-    actions = [action for action in step.actions if action.resource == resource]
+    actions = [action for action in step.all_actions if action.resource == resource]
     return not actions or any(holds(action, [current]) is not False for action in actions)

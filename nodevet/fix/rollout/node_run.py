@@ -16,7 +16,7 @@ from nodevet.fix.rollout.boot import RebootProof
 from nodevet.fix.rollout.clearance import Clearance, RefusedError, probe
 from nodevet.fix.rollout.compare import StepContext, StepStatus
 from nodevet.fix.rollout.earlier import Earlier
-from nodevet.fix.rollout.ledger import BAD, KEPT, Ledger, NodeTask, new_result
+from nodevet.fix.rollout.ledger import BAD, KEPT, UNPROVEN, Ledger, NodeTask, new_result
 from nodevet.fix.rollout.proofs import proofs
 from nodevet.fix.rollout.resume import NodeResume, recall
 from nodevet.fix.rollout.session import LostError, NodeSession
@@ -53,9 +53,11 @@ class NodeApply:
             self.session.recall(earlier)
             self._unseen = tuple(s.id for s in self.task.steps if earlier.step(s.id).touched)
         try:
-            self._run(earlier)
-        except RefusedError as error:
-            refusal, why = error.refusal, str(error)
+            try:
+                self._run(earlier)
+            except RefusedError as error:
+                refusal, why = error.refusal, str(error)
+            self._revert_unproven()
         except (LostError, JournalError) as error:
             lost = str(error)
         finally:
@@ -68,6 +70,15 @@ class NodeApply:
             end = host_end(result, self._proofs(), given_back=given_back)
             self.session.journal.write(end)
         return result
+
+    def _revert_unproven(self) -> None:
+        """Revert steps that only a reboot proves, if there was none. Raises LostError."""
+        if self._steps is None or self._unseen:
+            return
+        for step in reversed([step for step in self.ledger.written() if step.keep]):
+            result = self.ledger.results[step.id]
+            why = "; ".join(filter(None, (result.why, UNPROVEN)))
+            self.ledger.results[step.id] = self._steps.revert(step, result, why)
 
     def _proofs(self) -> tuple[Proof, ...]:
         """The last verdicts of the steps' checks, if nothing was changed since."""
@@ -119,6 +130,8 @@ class NodeApply:
         if steps is None:
             why = "the baseline that the plan was made with is not found; name it with -b"
             raise RefusedError(Refusal.STALE, why)
+        if not self.task.reboot and any(step.keep for step in self.task.steps):
+            raise RefusedError(Refusal.PRECONDITION, f"{UNPROVEN}: apply the plan with its reboot")
         states = [earlier.step(step.id) for step in self.task.steps] if earlier else []
         if why := self.session.unkept(state for state in states if state.touched):
             raise RefusedError(Refusal.PRECONDITION, why)

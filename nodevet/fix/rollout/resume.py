@@ -6,17 +6,25 @@ from msgspec.structs import replace
 
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
-from nodevet.fix.journal.journal import JournalState, Stage
+from nodevet.fix.journal.journal import JournalState, Stage, StepState
 from nodevet.fix.model import Step
 from nodevet.fix.rollout.batch import StepBatch, together
 from nodevet.fix.rollout.boot import RebootProof
 from nodevet.fix.rollout.clearance import RefusedError
-from nodevet.fix.rollout.ledger import Ledger, leaves_nothing, of_packages, result_of_journal
+from nodevet.fix.rollout.ledger import (
+    Ledger,
+    keeping,
+    leaves_nothing,
+    of_packages,
+    result_of_journal,
+)
 from nodevet.fix.rollout.left import revertible_part
 from nodevet.fix.rollout.session import BlindError
 from nodevet.fix.rollout.step_run import ENDED, Steps, Written
 from nodevet.fixing.result import Outcome, Refusal, StepResult
 from nodevet.resource import Resource, State
+
+BEGUN = (Stage.UNKNOWN, Stage.WRITTEN)
 
 
 class NodeResume:
@@ -50,6 +58,8 @@ class NodeResume:
             if step in verified:
                 why = failing.get(step.id, "")
                 self.ledger.results[step.id] = self._again(step, evidence, why, rebooted=rebooted)
+            elif keeping(step, state) and not state.rolling_back and state.stage in BEGUN:
+                self.ledger.results[step.id] = self._kept(step, evidence, state)
             elif state.touched and step not in complete:
                 result, evidence = self.steps.resume(step, state, evidence)
                 self.ledger.results[step.id] = result
@@ -104,9 +114,15 @@ class NodeResume:
         ledger = self.ledger
         verdicts = self.steps.verifier.verdicts(step, evidence)
         result = replace(ledger.results[step.id], verdicts=verdicts)
+        state = self.earlier.step(step.id)
+        if not why and step.keep and not keeping(step, state):
+            host = evidence[HostInfo].data
+            proven = rebooted or bool(state.boot_id and host and host.boot_id != state.boot_id)
+            return self.steps.keep(step, result) if proven else result
         if not why:
+            proven = rebooted or keeping(step, state)
             return replace(
-                result, outcome=Outcome.VERIFIED_AFTER_REBOOT if rebooted else Outcome.CHANGED
+                result, outcome=Outcome.VERIFIED_AFTER_REBOOT if proven else Outcome.CHANGED
             )
         if gone_text := self.steps.context.gone(step, evidence):
             return replace(result, outcome=Outcome.UNKNOWN, why=gone_text)
@@ -128,6 +144,15 @@ class NodeResume:
                 reverted, why=f"{reverted.why}; reverted, effective after one more reboot"
             )
         return reverted
+
+    def _kept(self, step: Step, evidence: Evidence, state: StepState) -> StepResult:
+        """The result of a step for which an earlier controller ended while it kept it."""
+        result = result_of_journal(step, state)
+        if why := self.steps.context.verdict(step, evidence):
+            reason = f"{ENDED}, and it fails now: {why}"
+            return self.steps.revert(step, result, reason, state)
+        verdicts = self.steps.verifier.verdicts(step, evidence)
+        return self.steps.keep(step, replace(result, verdicts=verdicts))
 
     def _still_pending(self, step: Step, evidence: Evidence) -> StepResult:
         """The result of a step that was set before and comes into force later."""

@@ -1,6 +1,7 @@
 """Steps on one node: compare, write, verify and revert."""
 
 import time
+from functools import partial
 
 import msgspec
 from msgspec.structs import replace
@@ -168,6 +169,41 @@ class Steps:
         return states
 
     # --- after ------------------------------------------------------------------------------
+
+    def keep(self, step: Step, result: StepResult) -> StepResult:
+        """Run what keeps a step at later boots, once its check passes after a reboot; each action
+        is journaled first. Without success the step is reverted. Raises LostError."""
+        journal, why = self.session.journal, ""
+        self.session.tell(Phase.WRITING, step.id)
+        for number, action in enumerate(step.keep, len(step.actions)):
+            journal.write(ActionBegin(step=step.id, action=number))
+            try:
+                acted = self.session.steadily(partial(self.session.act, action))
+            except BlindError as error:
+                why = f"{action.label}: {error}"
+                journal.write(ActionUnknown(step=step.id, action=number, why=why))
+                break
+            ran = Ran(action=action, ok=acted.ok, code=acted.code, output=acted.output)
+            result = replace(result, ran=(*result.ran, ran))
+            end = ActionEnd(
+                step=step.id, action=number, ok=acted.ok, code=acted.code, output=acted.output
+            )
+            journal.write(end)
+            if not acted.ok:
+                why = f"{action.label}: {ending_text(acted.code, acted.output)}"
+                break
+        after = self.left(step)
+        why = why or "; ".join(
+            f"{action.label}: it did not take effect"
+            for action in step.keep
+            if holds(action, after) is False
+        )
+        if why:
+            return self.revert(step, result, f"the check passes, but it cannot be kept: {why}")
+        journal.write(StepVerified(step=step.id, verdicts=result.verdicts))
+        return replace(
+            result, outcome=Outcome.VERIFIED_AFTER_REBOOT, why="", after=after or result.after
+        )
 
     def revert(
         self,

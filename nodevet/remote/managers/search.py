@@ -27,10 +27,10 @@ from nodevet.remote.managers.node_files import NodeFiles
 from nodevet.remote.managers.patterns import names_key, pins
 from nodevet.remote.managers.programs import Programs
 from nodevet.remote.managers.startup import Startup
-from nodevet.remote.managers.tuned import TunedProfile
 from nodevet.remote.managers.units import UnitFiles
 from nodevet.remote.program import ToolError
 from nodevet.remote.systemd import show_one
+from nodevet.remote.tuned import TunedProfile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,12 +1,16 @@
-"""The kernel command lines in /boot/grub/grub.cfg, as GRUB's script 10_linux writes them. Pure."""
+"""The kernel command lines in /boot/grub/grub.cfg, as GRUB's script 10_linux writes them, and the
+variables that GRUB keeps in /boot/grub/grubenv."""
 
 import re
+
+from nodevet.remote.probe.files import read
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Iterator
 
 PATH = "/boot/grub/grub.cfg"
+ENVIRONMENT = "/boot/grub/grubenv"
 SCRIPT = re.compile(r"### BEGIN /etc/grub\.d/(\S+) ###")
 LINUX = "10_linux"
 COMMAND = re.compile(r"\s*linux(?:efi|16)?\s+\S+\s*(.*)")
@@ -43,3 +47,13 @@ def words_of(name: str, command_line: str) -> str:
     key = name.replace("-", "_")
     words = (word for word in command_line.split())
     return " ".join(word for word in words if word.partition("=")[0].replace("-", "_") == key)
+
+
+def environment(root: str) -> "dict[str, str]":
+    """The variables of grubenv; none without that file. Raises OSError, ValueError."""
+    try:
+        rows = read(root, ENVIRONMENT).splitlines()
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    pairs = (row.partition("=") for row in rows if not row.startswith("#"))
+    return {name: value for name, equals, value in pairs if equals}

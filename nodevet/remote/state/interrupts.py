@@ -28,5 +28,5 @@ def look(root: str, address: str) -> "dict[str, object]":
 
 
 def patterns(root: str, address: str) -> "Patterns":
-    """irqbalance, and scripts that place interrupts."""
-    return Patterns(WORDS, services=("irqbalance.service",), files=(OPENIB,), tuned=TUNED)
+    """Scripts that place interrupts. The fix itself agrees with irqbalance."""
+    return Patterns(WORDS, files=(OPENIB,), tuned=TUNED)

@@ -125,3 +125,60 @@ def test_a_script_at_boot_that_edits_the_command_line_is_a_manager(tmp_path: Pat
     ]
     found = managers({"root": root, "resources": asked})
     assert found == [["/etc/rc.local:2"], ["/etc/rc.local:2"], []]
+
+
+# --- one boot -------------------------------------------------------------------------------------
+
+BLOCK = "# GRUB Environment Block\n{}".format
+PROBE = "case $1 in *=abstraction) echo {layers} ;; *) echo {system} ;; esac"
+
+
+@pytest.mark.parametrize(
+    ("layers", "system", "why"),
+    [
+        ("", "ext2", ""),
+        ("", "fat", ""),
+        ("lvm", "ext2", "/boot/grub is on lvm, which GRUB does not write"),
+        ("diskfilter mdraid1x", "xfs", "/boot/grub is on diskfilter mdraid1x"),
+        ("", "btrfs", "GRUB does not write to btrfs"),
+        ("", "", "GRUB does not write to "),
+    ],
+)
+def test_where_grub_cannot_write_it_boots_no_entry_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layers: str, system: str, why: str
+) -> None:
+    tool = tmp_path / "grub-probe"
+    tool.write_text("#!/bin/sh\n" + PROBE.format(layers=layers, system=system))
+    tool.chmod(0o755)
+    monkeypatch.setattr(bootloader, "find_program", lambda name: str(tmp_path / name))
+    tools = {f"/usr/sbin/{name}": "" for name in bootloader.TOOLS}
+    root = put(tmp_path / "root", {**tools, "/boot/grub/grubenv": BLOCK("").ljust(1024, "#")})
+    said = bootloader.once(root)
+    assert said.startswith(why) and bool(said) is bool(why)
+
+
+def test_without_its_block_or_a_tool_grub_boots_no_entry_once(tmp_path: Path) -> None:
+    tools = {f"/usr/bin/{name}": "" for name in bootloader.TOOLS}
+    assert bootloader.once(put(tmp_path / "none", {})) == "there is no grub-probe"
+    root = put(tmp_path / "tools", tools)
+    assert bootloader.once(root) == "there is no /boot/grub/grubenv"
+    put(tmp_path / "tools", {"/boot/grub/grubenv": BLOCK("")})
+    assert bootloader.once(root) == "/boot/grub/grubenv is not a file of 1024 bytes"
+
+
+def test_the_state_of_one_boot_is_that_of_nodevets_file_and_of_grubs_choice(
+    tmp_path: Path,
+) -> None:
+    own = "/etc/default/grub.d/zz-nodevet-smt.cfg"
+    asked = {"resources": [{"kind": "boot_once", "name": name} for name in ("smt", "iommu", "A/b")]}
+    for text, chosen, expected in (
+        ("x=1\n", "nodevet-once", None),
+        ('[ -z "${NODEVET_ONCE-}" ] || x=1\n', "nodevet-once", "chosen"),
+        ('[ -z "${NODEVET_ONCE-}" ] || x=1\n', "", "made"),
+        ('[ -z "${NODEVET_ONCE-}" ] || x=1\n', "2", "made"),
+    ):
+        env = BLOCK(f"saved_entry=0\nnext_entry={chosen}\n").ljust(1024, "#")
+        root = put(tmp_path, {own: text, "/boot/grub/grubenv": env})
+        first, second, third = look({"root": root, **asked})
+        assert (first["value"], first["exists"]) == (expected, expected is not None)
+        assert not second["exists"] and third["why"]

@@ -1,10 +1,12 @@
 """The boot loader, and where it has the kernel's command line from.
 
-/boot/grub/grub.cfg, /etc/default/grub, /etc/default/grub.d/*.cfg; which other files and programs
-of boot loaders exist. It runs none of them.
+/boot/grub/grub.cfg, /boot/grub/grubenv, /etc/default/grub, /etc/default/grub.d/*.cfg; which other
+files and programs of boot loaders exist. It runs none of them but `grub-probe`, which says on what
+/boot/grub lies.
 """
 
 import re
+import stat
 
 from nodevet.remote.probe.files import (
     LINE,
@@ -15,7 +17,8 @@ from nodevet.remote.probe.files import (
     read,
     status_of,
 )
-from nodevet.remote.probe.grub_config import PATH, command_lines
+from nodevet.remote.probe.grub_config import ENVIRONMENT, PATH, command_lines
+from nodevet.remote.program import find_program, output_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +32,9 @@ SETTINGS = "/etc/default/grub"
 SCRIPTS = "/etc/grub.d"
 SETTING = re.compile(r"\s*(?:export\s+)?(GRUB_CMDLINE_LINUX(?:_DEFAULT)?)\+?=(.*)")
 MOST = 512  # command lines, or settings
+TOOLS = ("grub-probe", "grub-reboot", "grub-editenv")
+WRITES = ("ext2", "xfs", "fat")  # file systems, in words of grub-probe; ext2 stands for ext4 too
+BLOCK = 1024  # bytes of grubenv
 
 
 def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
@@ -39,7 +45,31 @@ def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     section.take("entries", entries, root)
     section.take("settings", settings, root)
     section.take("newer", newer, root)
+    section.take("once", once, root)
     return section
+
+
+def once(root: str) -> str:
+    """Why GRUB cannot boot an entry for one boot only; empty if it can.
+
+    For that it writes grubenv itself, when it boots. It cannot write through LVM, RAID or
+    encryption, nor to btrfs or ZFS. Raises OSError, and ToolError if grub-probe fails.
+    """
+    missing = [tool for tool in TOOLS if not any(exists(root, path + tool) for path in FOLDERS)]
+    if missing:
+        return "there is no " + missing[0]
+    try:
+        status = status_of(root, ENVIRONMENT)
+    except FileNotFoundError:
+        return "there is no " + ENVIRONMENT
+    if not stat.S_ISREG(status.st_mode) or status.st_size != BLOCK:
+        return "{} is not a file of {} bytes".format(ENVIRONMENT, BLOCK)
+    probe = find_program("grub-probe")
+    layers = output_of([probe, "--target=abstraction", ENVIRONMENT]).split()
+    if layers:
+        return "/boot/grub is on {}, which GRUB does not write".format(" ".join(layers)[:60])
+    system = output_of([probe, "--target=fs", ENVIRONMENT]).strip()
+    return "" if system in WRITES else "GRUB does not write to " + system[:60]
 
 
 def programs(root: str) -> "list[str]":

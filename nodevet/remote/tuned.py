@@ -3,11 +3,11 @@
 import os
 import re
 
+from nodevet.remote.probe.files import exists, read
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Iterator
-
-    from nodevet.remote.managers.node_files import NodeFiles
+    from typing import Any, Iterator
 
 PROFILES = ("/etc/tuned/profiles", "/etc/tuned", "/usr/lib/tuned/profiles", "/usr/lib/tuned")
 ACTIVE = ("/etc/tuned/active_profile", "/etc/tuned/post_loaded_profile")
@@ -15,11 +15,30 @@ MOST_INCLUDED = 16
 SECTION = re.compile(r"\s*\[(.*)\]\s*\Z")
 
 
+class Files(object):
+    """The files of a node. Every method may raise OSError and ValueError."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+
+    def text(self, path: str) -> str:
+        return read(self.root, path) if self.is_file(path) else ""
+
+    def lines(self, path: str) -> "list[tuple[int, str]]":
+        rows = enumerate(self.text(path).splitlines(), 1)
+        return [(number, row) for number, row in rows if row.strip() and row.strip()[0] not in "#;"]
+
+    def is_file(self, path: str) -> bool:
+        return exists(self.root, path)
+
+
 class TunedProfile(object):
     """`files`: the paths of tuned.conf, in the order in which tuned reads them; `missing`: a
-    profile that does not exist, so that its settings are unknown; empty if all exist."""
+    profile that does not exist, so that its settings are unknown; empty if all exist.
 
-    def __init__(self, node: "NodeFiles") -> None:
+    `node`: `Files`, or an object with the same methods."""
+
+    def __init__(self, node: "Any") -> None:
         self.node = node
         self.files = []
         self.missing = ""

@@ -1,0 +1,211 @@
+"""Steps that are tried for one boot, and kept once their check passed after it.
+
+In this model of a node one file sets the value at one boot, as GRUB's menu of one boot does, and
+another file at every boot.
+"""
+
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from nodevet.fix.journal.records import ActionBegin, HostEnd
+from nodevet.fix.plan.contradictions import contradictions
+from nodevet.fix.settings import Rollout
+from nodevet.fixing.result import Outcome, Refusal
+from nodevet.fleet.executor import WorkError
+
+World = Any
+ONCE, ALWAYS = "/etc/tmpfiles.d/once.conf", "/etc/tmpfiles.d/always.conf"
+FIX = '''\
+"""Try it for one boot, then keep it."""
+from nodevet.fixing.model import Fix, PlannedChange, Risk
+from nodevet.resource import Resource
+from nodevet.resource.file import WriteFile
+ONCE, ALWAYS = "/etc/tmpfiles.d/once.conf", "/etc/tmpfiles.d/always.conf"
+RULE = "w /sys/kernel/mm/transparent_hugepage/enabled - - - - {}\\n"
+def plan(evidence, findings, params):
+    rule = RULE.format(params.mode)
+    yield PlannedChange(
+        expected=params.mode,
+        actual=findings[0].actual,
+        subjects=("",),
+        actions=(WriteFile(path=ONCE, content=rule),),
+        keep=(WriteFile(path=ONCE, content=None), WriteFile(path=ALWAYS, content=rule)),
+        resources=tuple(Resource(kind="file", name=path) for path in (ONCE, ALWAYS)),
+        risk=Risk.REBOOT,
+        effective="reboot",
+    )
+FIX = Fix(plan=plan, risk=Risk.REBOOT)
+'''
+
+
+class OneBoot:
+    """Boots of a box: the file of one boot counts at the first boot after it was written."""
+
+    def __init__(self, box: Any) -> None:
+        self.box, self.boot, self.tried = box, box.reboot, False
+        box.reboot = self.reboot
+
+    def reboot(self) -> None:
+        files = self.box.files
+        if self.tried:
+            self.box.files = {path: text for path, text in files.items() if path != ONCE}
+        self.tried = ONCE in files
+        self.boot()
+        self.box.files = files
+
+
+@pytest.fixture
+def trial(world: Callable[..., World], monkeypatch: pytest.MonkeyPatch) -> Callable[[], World]:
+    """A world whose fix keeps its change after a proof; its run drains the node and reboots it."""
+
+    monkeypatch.setattr("nodevet.fix.rollout.boot.time.sleep", lambda seconds: None)
+
+    def make() -> World:
+        w = world()
+        (w.folder / "fixes" / "pages.py").write_text(FIX)
+        w.catalog = type(w.catalog)([w.folder / "checks"], [w.folder / "fixes"])
+        w.terms = replace(w.terms, reboot=True, drain_hook="true")
+        OneBoot(w.boxes["n1"])
+        return w
+
+    return make
+
+
+def applied(w: World, plan: Any, *, resume: bool = False) -> Any:
+    return w.node(plan, w.journal(), reboot=True, resume=resume)
+
+
+def later_boots(w: World) -> set[str]:
+    """The value after each of two more boots."""
+    box, values = w.boxes["n1"], set()
+    for _ in range(2):
+        box.reboot()
+        values |= {value for path, value in box.kernel.items() if path.endswith("page/enabled")}
+    return values
+
+
+def test_it_is_kept_after_its_check_passed(trial: Callable[[], World]) -> None:
+    w = trial()
+    plan = w.plan()
+    result = applied(w, plan)
+    assert result.outcome is Outcome.VERIFIED_AFTER_REBOOT, result
+    assert [ran.action.label for ran in result.steps[0].ran] == [
+        *(f"write {ONCE}", f"remove {ONCE}", f"write {ALWAYS}")
+    ]
+    assert later_boots(w) == {"never"} and ONCE not in w.boxes["n1"].files
+    assert w.back(plan).outcome is Outcome.PENDING
+    assert later_boots(w) == {"always"} and ALWAYS not in w.boxes["n1"].files
+
+
+def test_what_the_boot_does_not_bring_is_never_kept(trial: Callable[[], World]) -> None:
+    """The node came back with the earlier setting, as after a power cycle of a node that hung."""
+    w = trial()
+    plan, box = w.plan(), w.boxes["n1"]
+    before = box.everything()
+    hang = box.reboot
+
+    def twice() -> None:
+        hang()
+        hang()
+
+    box.reboot = twice
+    result = applied(w, plan)
+    assert result.outcome is Outcome.FAILED and "not persistent across reboot" in result.why
+    assert box.everything() == before and later_boots(w) == {"always"}
+
+
+def test_what_cannot_be_kept_is_reverted(trial: Callable[[], World]) -> None:
+    w = trial()
+    plan, box = w.plan(), w.boxes["n1"]
+    before = box.everything()
+    box.refused[ALWAYS] = "No space left on device"
+    result = applied(w, plan)
+    assert result.outcome is Outcome.FAILED and "it cannot be kept" in result.why, result
+    assert "No space left" in result.why and box.everything() == before
+    assert later_boots(w) == {"always"}
+
+
+def test_without_a_reboot_nothing_stays(trial: Callable[[], World]) -> None:
+    w = trial()
+    plan, box = w.plan(), w.boxes["n1"]
+    before = box.everything()
+    refused = w.node(plan, w.journal())
+    assert refused.refusal is Refusal.PRECONDITION and box.writes == 0, refused
+    answers = iter(["", "", "the plan is no longer approved"])
+    result = w.node(
+        plan, w.journal("other"), reboot=True, closed=lambda reboot: next(answers) if reboot else ""
+    )
+    assert result.outcome is Outcome.FAILED and "nothing proved it" in result.why, result
+    assert box.everything() == before and box.boots == 1
+    rollout = Rollout(reboot=False)
+    (why,) = contradictions(replace(plan, rollout=rollout))
+    assert "the plan reboots no host" in why
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("trouble", ["killed", "cut"])
+def test_wherever_the_controller_or_the_session_ends_it_is_kept_in_the_end(
+    world: Callable[..., World], trial: Callable[[], World], when: str, trouble: str
+) -> None:
+    """At each call of a run. Between proof and keeping, a resumed run does not reboot again."""
+    for last in count(1):
+        w = trial()
+        plan, box = w.plan(), w.boxes["n1"]
+        calls = [0]
+
+        def fault(box: Any, call: str, at: str, last: int = last, calls: Any = calls) -> None:
+            calls[0] += at == when
+            if calls[0] == last and at == when:
+                calls[0] += 1
+                if trouble == "killed":
+                    raise world.killed
+                if call == "reboot":
+                    raise WorkError("unreachable", "it did not come back")
+                world.cut(box)
+
+        w.executor.fault = fault
+        try:
+            result = applied(w, plan)
+        except world.killed:
+            result = None
+        w.executor.fault = lambda box, call, when: None
+        if calls[0] < last:
+            break
+        box.holder = ""
+        if result is None or result.outcome is not Outcome.VERIFIED_AFTER_REBOOT:
+            result = applied(w, plan, resume=True)
+        is_done = result.outcome is Outcome.VERIFIED_AFTER_REBOOT
+        kept, values = ALWAYS in box.files, later_boots(w)
+        assert (kept, values) == ((True, {"never"}) if is_done else (False, {"always"})), last
+        assert ONCE not in box.files, (last, result)
+        assert is_done or result.outcome in (Outcome.REFUSED, Outcome.FAILED), (last, result)
+    assert last > 10
+
+
+@pytest.mark.parametrize("moment", ["before its record", "after its record", "before the end"])
+def test_a_kill_between_proof_and_keeping_needs_no_other_reboot(
+    world: Callable[..., World], trial: Callable[[], World], moment: str
+) -> None:
+    """Of the first action of keeping, and of the end of the node."""
+    w = trial()
+    plan, box, journal = w.plan(), w.boxes["n1"], w.journal()
+    write = journal.write
+
+    def killed(record: Any) -> Any:
+        is_first = isinstance(record, ActionBegin) and record.action == 1
+        is_due = isinstance(record, HostEnd) if moment == "before the end" else is_first
+        if moment == "after its record" or not is_due:
+            write(record)
+        if is_due:
+            raise world.killed
+
+    journal.write = killed
+    with pytest.raises(world.killed):
+        w.node(plan, journal, reboot=True)
+    box.holder = ""
+    assert applied(w, plan, resume=True).outcome is Outcome.VERIFIED_AFTER_REBOOT
+    assert box.boots == 2 and later_boots(w) == {"never"}

@@ -1,0 +1,56 @@
+"""How irqbalance starts, on trees of files: what its package, the site and nodevet wrote."""
+
+from pathlib import Path
+
+import pytest
+
+from nodevet.remote.probe.collectors import irqbalance
+from nodevet.remote.probe.files import Absent
+
+UNIT = "lib/systemd/system/irqbalance.service"
+SITE = "etc/systemd/system/irqbalance.service"
+PACKAGED = """\
+[Service]
+EnvironmentFile=-/etc/default/irqbalance
+ExecStart=/usr/sbin/irqbalance --foreground $IRQBALANCE_ARGS
+"""
+OPTIONS = "etc/default/irqbalance"
+
+
+def collected(root: Path, **files: str) -> dict[str, object]:
+    for path, text in {UNIT: PACKAGED, **files}.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text)
+    return irqbalance.collect(str(root), {})
+
+
+def test_a_package_and_nodevets_own_files_are_no_others(tmp_path: Path) -> None:
+    own = f"{SITE}.d/90-nodevet-irq-affinity.conf"
+    files = {OPTIONS: "#IRQBALANCE_ARGS=--policyscript=x\n", own: "[Service]\nExecStart=x\n"}
+    assert collected(tmp_path, **files) == {
+        "exec_start": "/usr/sbin/irqbalance --foreground $IRQBALANCE_ARGS",
+        "others": [],
+        "selinux_enforcing": False,
+        "errors": {},
+    }
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "line"),
+    [
+        (OPTIONS, '\nIRQBALANCE_ARGS="--policyscript=/x"\n', 2),
+        (OPTIONS, 'IRQBALANCE_ARGS="-l /x"\n', 1),
+        (SITE, PACKAGED, 3),
+        (f"{SITE}.d/site.conf", "[Service]\nExecStart=\nExecStart=/x\n", 3),
+        (f"{SITE}.d/site.conf", "[Service]\nEnvironment=IRQBALANCE_ARGS=--policyscript=/x\n", 2),
+    ],
+)
+def test_what_the_site_wrote_is_named(tmp_path: Path, path: str, text: str, line: int) -> None:
+    found = collected(tmp_path, **{path: text, "sys/fs/selinux/enforce": "1"})
+    assert found["others"] == [f"/{path}:{line}"] and found["selinux_enforcing"] is True
+
+
+def test_without_its_package_it_is_absent(tmp_path: Path) -> None:
+    with pytest.raises(Absent):
+        irqbalance.collect(str(tmp_path), {})
+    assert collected(tmp_path, **{UNIT: "[Service]\n"})["exec_start"] == ""
