@@ -26,6 +26,8 @@ TIMEOUT = (5.0, 30.0)  # seconds to connect, and for an answer
 STRATEGIC = "application/strategic-merge-patch+json"
 """A patch that adds to lists by their key, such as the type of a condition."""
 INSTALL = "install it with: pip install 'nodevet[kubernetes]'"
+NOT_OF_FORM = (TypeError, ValueError, LookupError, AttributeError)
+"""What the client raises for a kubeconfig with a list where a mapping belongs."""
 SAID = 300  # characters of what the server says
 GONE, CONFLICT, EXPIRED, TOO_MANY = 404, 409, 410, 429
 FORBIDDEN, UNKNOWN_USER = 403, 401
@@ -38,6 +40,10 @@ class ClusterError(UserError):
     def __init__(self, text: str, status: int = 0) -> None:
         super().__init__(text)
         self.status = status
+
+
+class NoAnswerError(ClusterError):
+    """The API server did not answer; it may later."""
 
 
 class Right(NamedTuple):
@@ -153,7 +159,7 @@ class Cluster:
             data: bytes = answer.read()  # type: ignore[no-untyped-call]
         except (HTTPError, OpenApiException, OSError) as error:
             why = brief(str(error) or type(error).__name__, SAID)
-            raise ClusterError(f"{self.address} does not answer: {why}") from error
+            raise NoAnswerError(f"{self.address} does not answer: {why}") from error
         if not 200 <= answer.status < 300:
             raise _refused(self.address, right, answer.status, data)
         try:
@@ -177,7 +183,7 @@ def connect() -> Cluster:
             config.load_incluster_config(client_configuration=settings)  # type: ignore[no-untyped-call]
         else:
             config.load_kube_config(client_configuration=settings)  # type: ignore[no-untyped-call]
-    except (config.ConfigException, YAMLError, OSError) as error:
+    except (config.ConfigException, YAMLError, OSError, *NOT_OF_FORM) as error:
         text = f"no cluster: {brief(str(error), SAID)}; name a kubeconfig in $KUBECONFIG"
         raise ClusterError(text) from error
     settings.retries = False  # of a request that failed; who calls decides

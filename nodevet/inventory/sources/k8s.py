@@ -77,7 +77,7 @@ def _problems(node: Node, where: str) -> Iterator[Problem]:
     if problem := name_problem(node.name):
         yield Problem(where, "", f"node {shown}: {problem}")
     for _, problem in validate({"address": _address(node)})[1]:
-        yield Problem(where, "", f"node {shown}: its InternalIP {problem}")
+        yield Problem(where, "", f"node {shown}: InternalIP: {problem}")
 
 
 def _entry(node: Node, where: str) -> HostEntry:

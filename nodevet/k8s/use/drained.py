@@ -7,7 +7,14 @@ from typing import Any, NamedTuple
 
 from nodevet.base.durations import elapsed
 from nodevet.base.printable import brief
-from nodevet.inventory.cluster import CONFLICT, GONE, TOO_MANY, Cluster, ClusterError
+from nodevet.inventory.cluster import (
+    CONFLICT,
+    GONE,
+    TOO_MANY,
+    Cluster,
+    ClusterError,
+    NoAnswerError,
+)
 from nodevet.inventory.cluster_objects import Node, Pod
 from nodevet.k8s.pods import Allowed, leaving, listed, refusals, slurm_operator
 from nodevet.k8s.use.find import node_of
@@ -15,7 +22,7 @@ from nodevet.k8s.use.find import node_of
 PLAN = "nodevet.io/plan"
 """The annotation of a node that nodevet cordoned; its value is the id of the plan."""
 PLAN_ID = re.compile(r"[A-Za-z0-9]{8,16}")
-PAUSE = 5.0  # seconds between looks at the pods, as kubectl waits after a 429
+PAUSE, HELD = 1.0, 5.0  # seconds between looks at the pods, the second if a budget keeps one
 TRIES = 8  # of a write, each after somebody else has changed the node since it was read
 Tell = Callable[[str], None]
 Pause = Callable[[float], None]
@@ -100,11 +107,11 @@ def _evict(cluster: Cluster, name: str, plan: str, limits: Limits, say: Tell, pa
         try:
             _require_drained(cluster.node(name), plan, limits)
             left = leaving(cluster.pods_on(name))
-        except ClusterError as error:
-            if error.status != 0 or time.monotonic() > end:
+        except NoAnswerError as error:
+            if time.monotonic() > end:
                 raise
             say(f"still waiting for {name}: {error}")
-            pause(PAUSE)
+            pause(HELD)
             continue
         if not left:
             return
@@ -117,7 +124,7 @@ def _evict(cluster: Cluster, name: str, plan: str, limits: Limits, say: Tell, pa
         if time.monotonic() > end:
             texts = (f"{brief(pod.label)} ({held.get(pod.label, 'is ending')})" for pod in left)
             raise ClusterError(f"after {elapsed(limits.seconds)}, {name} still has {listed(texts)}")
-        pause(PAUSE)
+        pause(HELD if held else PAUSE)
 
 
 def _why_held(cluster: Cluster, pod: Pod) -> str:
