@@ -10,6 +10,7 @@ did not have is new.
 """
 
 import hashlib
+import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -29,6 +30,7 @@ LONGEST = 12_000  # characters of a message: it travels with every look at the n
 LONGEST_PART = 300
 LONGEST_NAME = 253  # characters of the name of an object
 SEPARATOR = "; "
+BOOT = re.compile(r", in boot [0-9a-f]{8}\Z")
 STATUS = {0: "True", 1: "False", 3: "Unknown"}  # by exit code
 REASON = {0: "AsExpected", 1: "NotAsExpected", 3: "NotJudged"}
 UNTRIED = frozenset({Status.NOT_VISITED, Status.INTERRUPTED, Status.UNREADABLE})
@@ -70,12 +72,9 @@ def verdict_of(run: Run, report: HostReport, node: Node, *, now: float, most: fl
         return stale(read, now)
     code = exit_code([report], run.fail_on)
     if code == 0:
-        return NodeVerdict(
-            status=STATUS[0],
-            reason=REASON[0],
-            message=f"as {brief(report.baseline) or 'its baseline'} expects",
-            read_s=read,
-        )
+        named = brief(report.baseline) or "its baseline"
+        passed = f"as {named} expects{_in_boot(report.boot_id)}"
+        return NodeVerdict(status=STATUS[0], reason=REASON[0], message=passed, read_s=read)
     message = _joined(_part(line) for line in lines_of(run, report))
     return NodeVerdict(
         status=STATUS[code], reason=REASON[code], message=message or "not judged", read_s=read
@@ -99,6 +98,12 @@ def unknown(reason: str, message: str, read: float | None) -> NodeVerdict:
 def is_recent(read: float, now: float, most: float) -> bool:
     """Whether a node was read at most this long ago, by clocks that may differ a little."""
     return -AHEAD <= now - read <= most
+
+
+def is_of_other_boot(condition: Condition, node: Node) -> bool:
+    """Whether the node has booted since it passed, as far as the condition says."""
+    found = BOOT.search(condition.message)
+    return found is not None and found[0] != _in_boot(node.status.node_info.boot_id)
 
 
 def is_newer(old: Condition | None, verdict: NodeVerdict, now: float) -> bool:
@@ -153,6 +158,16 @@ def _distrusted(report: HostReport, node: Node) -> str:
     if _differ(report.boot_id, info.boot_id):
         return "the verdict is of another boot"
     return ""
+
+
+def _in_boot(boot_id: str | None) -> str:
+    """The end of the message about a pass, if its boot is known.
+
+    >>> _in_boot("1c9d0a55-8b1e-4c0e-9a52-3f0a6d1b7c11")
+    ', in boot 1c9d0a55'
+    """
+    text = f", in boot {(boot_id or '')[:8].lower()}"
+    return text if BOOT.match(text) else ""
 
 
 def _differ(ours: str | None, theirs: str) -> bool:

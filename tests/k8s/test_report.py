@@ -22,6 +22,7 @@ NOW = 1_790_000_000.0
 OK = Finding(verdict=Verdict.OK, check="gpu_count")
 READY = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
 MACHINE, BOOT = "0f" * 16, "1c9d0a55-8b1e-4c0e-9a52-3f0a6d1b7c11"
+PASSED = "as site expects, in boot 1c9d0a55"
 INFO = {"machineID": MACHINE, "bootID": BOOT}
 
 
@@ -61,12 +62,12 @@ def written(cluster: Cluster, run: Run, now: float = NOW, name: str = "") -> Wri
 def test_a_node_that_passes_is_true_and_other_conditions_stay(
     gpu1: ApiServer, cluster: Cluster
 ) -> None:
-    assert written(cluster, a_run(OK)) == Written("gpu1", "True", "as site expects")
+    assert written(cluster, a_run(OK)) == Written("gpu1", "True", PASSED)
     assert gpu1.condition("gpu1") == {
         "type": "NodevetPassed",
         "status": "True",
         "reason": "AsExpected",
-        "message": "as site expects",
+        "message": PASSED,
         "lastHeartbeatTime": instant(NOW - 60).replace("+00:00", "Z"),
         "lastTransitionTime": instant(NOW).replace("+00:00", "Z"),
     }
@@ -78,7 +79,7 @@ def test_a_node_that_passes_is_true_and_other_conditions_stay(
     ("findings", "more", "status", "message"),
     [
         (capped(0, 1), {}, "False", "power_limit (GPU 0-1): 490 W, expected 700 W"),
-        (capped(0, severity=Severity.INFO), {}, "True", "as site expects"),  # below fail-on
+        (capped(0, severity=Severity.INFO), {}, "True", PASSED),  # below fail-on
         ((OK, Finding(verdict=Verdict.UNKNOWN, check="xid", why="no log; x: y")), {},
          "Unknown", "xid: unknown, no log, x: y"),
         ((), {}, "Unknown", "visit: unknown, nothing was judged: no expectations"),
@@ -251,6 +252,15 @@ def test_a_verdict_that_nobody_renews_becomes_unknown(
     assert gpu1.condition("gpu1")["lastHeartbeatTime"] == instant(NOW - 60).replace("+00:00", "Z")
     assert expired(cluster, NOW + 9000) == []
     assert gpu1.events() == [] or len(finding) == 1
+
+
+def test_a_pass_does_not_outlive_a_boot(gpu1: ApiServer, cluster: Cluster) -> None:
+    written(cluster, a_run(OK))
+    node = gpu1.node("gpu1")
+    node["status"]["nodeInfo"] = {**INFO, "bootID": BOOT.replace("1c9d0a55", "77777777")}
+    gpu1.touch("gpu1")
+    (done,) = expired(cluster, NOW)
+    assert done == Written("gpu1", "Unknown", "the node has booted since it was vetted")
 
 
 def test_a_forged_time_of_the_future_expires(gpu1: ApiServer, cluster: Cluster) -> None:

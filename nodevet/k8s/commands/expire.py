@@ -36,10 +36,10 @@ def command(
     form: tuple[str, Path | None],
     display: Display,
 ) -> None:
-    """Set NodevetPassed to Unknown on nodes whose verdict is too old, or that have none.
+    """Set NodevetPassed to Unknown where the verdict is too old, or missing.
 
-    The pod that vets a node may be dead, and the last verdict would stand for ever. It needs the
-    verbs list and get on nodes, and patch on nodes/status.
+    The pod that vets a node may be dead, and its last verdict would stand for ever. A pass does not
+    outlive a boot of the node. It needs the verbs list and get on nodes, and patch on nodes/status.
 
     \b
     Exit codes:

@@ -15,8 +15,10 @@ from nodevet.k8s.condition import (
     events_of,
     heartbeat,
     is_newer,
+    is_of_other_boot,
     is_recent,
     stale,
+    unknown,
     verdict_of,
     why_untried,
 )
@@ -81,6 +83,8 @@ def _expired(reporter: Reporter, node: Node) -> NodeVerdict | None:
     if old is not None and old.status == "Unknown":
         return None
     read = heartbeat(old)
+    if old is not None and is_of_other_boot(old, node):
+        return unknown("OtherMachine", "the node has booted since it was vetted", read)
     if read is not None and is_recent(read, reporter.now, reporter.most):
         return None
     return stale(read, reporter.now)
