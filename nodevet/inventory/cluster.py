@@ -15,7 +15,7 @@ import msgspec
 
 from nodevet.base.errors import UserError
 from nodevet.base.printable import brief
-from nodevet.inventory.cluster_objects import Node, NodeList, Pod, PodList, Refusal
+from nodevet.inventory.cluster_objects import ApiRefusal, ClusterNode, NodeList, Pod, PodList
 from nodevet.inventory.entries import MAX_HOSTS
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class ClusterError(UserError):
         self.status = status
 
 
-class NoAnswerError(ClusterError):
+class ApiSilentError(ClusterError):
     """The API server did not answer; it may later."""
 
 
@@ -60,29 +60,29 @@ class Cluster:
         self._api = api
         self.address = brief(str(api.configuration.host))
 
-    def nodes(self, selector: str = "") -> list[Node]:
+    def nodes(self, selector: str = "") -> list[ClusterNode]:
         """The nodes that a label selector chooses; by default all."""
         query = {"labelSelector": selector} if selector else {}
         return self._all(Right("list", "nodes"), "/api/v1/nodes", NodeList, query)
 
-    def node(self, name: str) -> Node:
+    def node(self, name: str) -> ClusterNode:
         """The node of this name."""
-        return self._ask(Right("get", "nodes"), "GET", _node_path(name), Node)
+        return self._ask(Right("get", "nodes"), "GET", _node_path(name), ClusterNode)
 
     def pods_on(self, node: str) -> list[Pod]:
         """The pods that are bound to a node, in all namespaces."""
         query = {"fieldSelector": f"spec.nodeName={node}"}
         return self._all(Right("list", "pods"), "/api/v1/pods", PodList, query)
 
-    def patch_node(self, node: Node, changes: Mapping[str, Any]) -> None:
+    def patch_node(self, node: ClusterNode, changes: Mapping[str, Any]) -> None:
         """Change a node as it was read; status 409 if anyone has changed it since."""
         body = _as_read(node, changes)
-        self._ask(Right("patch", "nodes"), "PATCH", _node_path(node.name), Node, body)
+        self._ask(Right("patch", "nodes"), "PATCH", _node_path(node.name), ClusterNode, body)
 
-    def patch_status(self, node: Node, changes: Mapping[str, Any]) -> None:
+    def patch_status(self, node: ClusterNode, changes: Mapping[str, Any]) -> None:
         """Change the status of a node, as `patch_node` does."""
         body, path = _as_read(node, {"status": changes}), f"{_node_path(node.name)}/status"
-        self._ask(Right("patch", "nodes/status"), "PATCH", path, Node, body)
+        self._ask(Right("patch", "nodes/status"), "PATCH", path, ClusterNode, body)
 
     def add_event(self, event: Mapping[str, Any]) -> None:
         """Record an event; if there is one of its name, do nothing."""
@@ -159,7 +159,7 @@ class Cluster:
             data: bytes = answer.read()  # type: ignore[no-untyped-call]
         except (HTTPError, OpenApiException, OSError) as error:
             why = brief(str(error) or type(error).__name__, SAID)
-            raise NoAnswerError(f"{self.address} does not answer: {why}") from error
+            raise ApiSilentError(f"{self.address} does not answer: {why}") from error
         if not 200 <= answer.status < 300:
             raise _refused(self.address, right, answer.status, data)
         try:
@@ -204,7 +204,7 @@ def _node_path(name: str) -> str:
     return f"/api/v1/nodes/{quote(name, safe='')}"
 
 
-def _as_read(node: Node, changes: Mapping[str, Any]) -> dict[str, Any]:
+def _as_read(node: ClusterNode, changes: Mapping[str, Any]) -> dict[str, Any]:
     """A patch that the server refuses with 409 if the object is no longer as it was read."""
     meta = {**changes.get("metadata", {}), "resourceVersion": node.metadata.resource_version}
     return {**changes, "metadata": meta}
@@ -212,7 +212,7 @@ def _as_read(node: Node, changes: Mapping[str, Any]) -> dict[str, Any]:
 
 def _refused(address: str, right: Right, status: int, data: bytes) -> ClusterError:
     try:
-        said = brief(msgspec.json.decode(data, type=Refusal).message, SAID)
+        said = brief(msgspec.json.decode(data, type=ApiRefusal).message, SAID)
     except (msgspec.DecodeError, UnicodeDecodeError):
         said = ""
     does = {

@@ -39,7 +39,7 @@ class Taint(ApiObject, frozen=True, kw_only=True):
     key: str = ""
 
 
-class NodeSpec(ApiObject, frozen=True, kw_only=True):
+class ClusterNodeSpec(ApiObject, frozen=True, kw_only=True):
     """spec of a node."""
 
     unschedulable: bool = False
@@ -53,7 +53,7 @@ class Address(ApiObject, frozen=True, kw_only=True):
     address: str = ""
 
 
-class Condition(ApiObject, frozen=True, kw_only=True):
+class NodeCondition(ApiObject, frozen=True, kw_only=True):
     """A condition of a node. Times are RFC 3339."""
 
     type: str = ""
@@ -75,22 +75,22 @@ class NodeStatus(ApiObject, frozen=True, kw_only=True):
     """status of a node."""
 
     addresses: tuple[Address, ...] = ()
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[NodeCondition, ...] = ()
     node_info: NodeInfo = NodeInfo()
 
 
-class Node(ApiObject, frozen=True, kw_only=True):
+class ClusterNode(ApiObject, frozen=True, kw_only=True):
     """A node."""
 
     metadata: Meta = Meta()
-    spec: NodeSpec = NodeSpec()
+    spec: ClusterNodeSpec = ClusterNodeSpec()
     status: NodeStatus = NodeStatus()
 
     @property
     def name(self) -> str:
         return self.metadata.name
 
-    def condition(self, kind: str) -> Condition | None:
+    def condition(self, kind: str) -> NodeCondition | None:
         """Its condition of this type, or None."""
         return next((each for each in self.status.conditions if each.type == kind), None)
 
@@ -136,7 +136,7 @@ class NodeList(ApiObject, frozen=True, kw_only=True):
     """One page of nodes."""
 
     metadata: ListMeta = ListMeta()
-    items: tuple[Node, ...] = ()
+    items: tuple[ClusterNode, ...] = ()
 
 
 class PodList(ApiObject, frozen=True, kw_only=True):
@@ -146,7 +146,7 @@ class PodList(ApiObject, frozen=True, kw_only=True):
     items: tuple[Pod, ...] = ()
 
 
-class Refusal(ApiObject, frozen=True, kw_only=True):
+class ApiRefusal(ApiObject, frozen=True, kw_only=True):
     """The Status that an API server answers with instead of an object."""
 
     message: str = ""

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from nodevet.base.age import AHEAD, instant, seconds_of
 from nodevet.base.durations import coarse
 from nodevet.base.printable import brief
-from nodevet.inventory.cluster_objects import Condition, Node
+from nodevet.inventory.cluster_objects import ClusterNode, NodeCondition
 from nodevet.model import HostReport, Run, Status, exit_code
 from nodevet.vet.findings.fold import Line, lines
 
@@ -51,7 +51,7 @@ class NodeVerdict(Struct, frozen=True, kw_only=True):
         return _parts(self.reason, self.message)
 
 
-class Written(NamedTuple):
+class WrittenCondition(NamedTuple):
     """What became of the condition of one node."""
 
     node: str
@@ -61,7 +61,9 @@ class Written(NamedTuple):
     is_short: bool = False  # whether it should have been written
 
 
-def verdict_of(run: Run, report: HostReport, node: Node, *, now: float, most: float) -> NodeVerdict:
+def verdict_of(
+    run: Run, report: HostReport, node: ClusterNode, *, now: float, most: float
+) -> NodeVerdict:
     """The verdict of a run about a node. `most`: seconds after which it is too old."""
     read = seconds_of(report.arrived or run.started)
     if why := _distrusted(report, node):
@@ -100,24 +102,24 @@ def is_recent(read: float, now: float, most: float) -> bool:
     return -AHEAD <= now - read <= most
 
 
-def is_of_other_boot(condition: Condition, node: Node) -> bool:
+def is_of_other_boot(condition: NodeCondition, node: ClusterNode) -> bool:
     """Whether the node has booted since it passed, as far as the condition says."""
     found = BOOT.search(condition.message)
     return found is not None and found[0] != _in_boot(node.status.node_info.boot_id)
 
 
-def is_newer(old: Condition | None, verdict: NodeVerdict, now: float) -> bool:
+def is_newer(old: NodeCondition | None, verdict: NodeVerdict, now: float) -> bool:
     """Whether the condition is of a later look at the node than the verdict."""
     beat = heartbeat(old)
     return beat is not None and verdict.read_s is not None and verdict.read_s < beat <= now + AHEAD
 
 
-def heartbeat(condition: Condition | None) -> float | None:
+def heartbeat(condition: NodeCondition | None) -> float | None:
     """When the node was read, seconds since 1970; None if nobody knows."""
     return seconds_of(condition.last_heartbeat_time or "") if condition else None
 
 
-def condition_of(verdict: NodeVerdict, old: Condition | None, now: float) -> dict[str, str]:
+def condition_of(verdict: NodeVerdict, old: NodeCondition | None, now: float) -> dict[str, str]:
     """The condition as the API takes it. The transition time moves only with the status."""
     is_same = old is not None and old.status == verdict.status and old.last_transition_time
     times = {"lastTransitionTime": old.last_transition_time if old and is_same else _time(now)}
@@ -133,7 +135,7 @@ def condition_of(verdict: NodeVerdict, old: Condition | None, now: float) -> dic
 
 
 def events_of(
-    verdict: NodeVerdict, old: Condition | None, node: Node, run: str, now: float
+    verdict: NodeVerdict, old: NodeCondition | None, node: ClusterNode, run: str, now: float
 ) -> list[dict[str, Any]]:
     """An event for each part that the condition did not have before. Its name is of the run and
     the part, so that a repeated report adds none."""
@@ -150,7 +152,7 @@ def lines_of(run: Run, report: HostReport) -> list[Line]:
     return [line for line in counting if line.label == "FAIL"] or counting
 
 
-def _distrusted(report: HostReport, node: Node) -> str:
+def _distrusted(report: HostReport, node: ClusterNode) -> str:
     """Why the report is not of this node as it runs now; "" if it is."""
     info = node.status.node_info
     if _differ(report.machine_id, info.machine_id):
@@ -214,7 +216,9 @@ def _time(seconds: float) -> str:
     return instant(seconds).replace("+00:00", "Z")
 
 
-def _event(part: str, verdict: NodeVerdict, node: Node, run: str, now: float) -> dict[str, Any]:
+def _event(
+    part: str, verdict: NodeVerdict, node: ClusterNode, run: str, now: float
+) -> dict[str, Any]:
     mark = hashlib.sha256(f"{run} {_key(part)}".encode()).hexdigest()[:16]
     name = f"{node.name[: LONGEST_NAME - len(mark) - 1].rstrip('.-')}.{mark}"
     return {

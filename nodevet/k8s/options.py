@@ -11,7 +11,7 @@ from nodevet.cli.display import Display, display_options
 from nodevet.cli.durations import Duration
 
 if TYPE_CHECKING:
-    from nodevet.k8s.condition import Written
+    from nodevet.k8s.condition import WrittenCondition
 
 shown = options.apply(
     click.option("--dry-run", is_flag=True, help="Show what would be written, and write nothing."),
@@ -28,7 +28,11 @@ shown = options.apply(
 
 
 def finish(
-    written: "Iterable[Written]", form: tuple[str, Path | None], display: Display, *, dry: bool
+    written: "Iterable[WrittenCondition]",
+    form: tuple[str, Path | None],
+    display: Display,
+    *,
+    dry: bool,
 ) -> NoReturn:
     """Write, show what was written, and end with the exit code."""
     from nodevet.k8s.sheet import conditions_sheet

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from nodevet.base.printable import brief
-from nodevet.inventory.cluster_objects import Meta, Node, Pod
+from nodevet.inventory.cluster_objects import ClusterNode, Meta, Pod
 
 MIRROR = "kubernetes.io/config.mirror"
 FINISHED = frozenset({"Succeeded", "Failed"})
@@ -41,7 +41,7 @@ def refusals(pods: Iterable[Pod], allowed: Allowed) -> Iterator[str]:
             yield f"{brief(pod.label)} has an emptyDir (--delete-emptydir-data)"
 
 
-def slurm_operator(node: Node, pods: Iterable[Pod]) -> str:
+def slurm_operator(node: ClusterNode, pods: Iterable[Pod]) -> str:
     """What shows that an operator of Slurm works with this node; "" if nothing does."""
     taints = [taint.key for taint in node.spec.taints]
     if key := _of_operator([*_keys(node.metadata), *taints]):

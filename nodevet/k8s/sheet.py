@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from nodevet.base.printable import brief, plain
-from nodevet.k8s.condition import TYPE, Written
+from nodevet.k8s.condition import TYPE, WrittenCondition
 from nodevet.sheet.model import Cell, Sheet, TableBlock
 from nodevet.sheet.text import count, nodeset
 
@@ -11,7 +11,7 @@ LONGEST = 400
 TONES = {"True": "ok", "False": "fail", "Unknown": "unknown"}
 
 
-def conditions_sheet(done: Sequence[Written], *, dry: bool) -> Sheet:
+def conditions_sheet(done: Sequence[WrittenCondition], *, dry: bool) -> Sheet:
     """`dry`: nothing was written."""
     number = sum(not each.why_not for each in done)
     left = len(done) - number
@@ -24,7 +24,7 @@ def conditions_sheet(done: Sequence[Written], *, dry: bool) -> Sheet:
     )
 
 
-def _rows(done: Sequence[Written]) -> Iterator[tuple[Cell, ...]]:
+def _rows(done: Sequence[WrittenCondition]) -> Iterator[tuple[Cell, ...]]:
     groups: dict[tuple[str, str, str], list[str]] = {}
     for each in done:
         word = "left" if each.why_not else each.status

@@ -8,12 +8,12 @@ from click.testing import CliRunner
 from kubernetes_api import ApiServer
 
 from nodevet.cli import nodevet as command_line
-from nodevet.inventory.cluster import Cluster, ClusterError, NoAnswerError
+from nodevet.inventory.cluster import ApiSilentError, Cluster, ClusterError
 from nodevet.k8s.pods import Allowed
 from nodevet.k8s.use import drained
-from nodevet.k8s.use.drained import PLAN, Limits
+from nodevet.k8s.use.drained import PLAN, DrainRules
 
-NONE = Limits()
+NONE = DrainRules()
 P1, P2 = "plan0001", "plan0002"
 REPLICAS = [{"kind": "ReplicaSet", "controller": True}]
 DAEMON = [{"kind": "DaemonSet", "controller": True}]
@@ -59,7 +59,7 @@ class Hook:
         assert self.pauses < 20
         self.meanwhile()
 
-    def drain(self, plan: str = P1, limits: Limits = NONE) -> None:
+    def drain(self, plan: str = P1, limits: DrainRules = NONE) -> None:
         def offer(words: str) -> None:
             self.said.append(f"offer {words}")
 
@@ -126,7 +126,7 @@ def test_a_server_that_does_not_answer_is_asked_again(gpu1: ApiServer, hook: Hoo
     def pods_on(node: str) -> Any:
         if answer := answers.pop(0):
             return answer(node)
-        raise NoAnswerError("no route")
+        raise ApiSilentError("no route")
 
     hook.cluster.pods_on = pods_on  # type: ignore[method-assign]
     hook.drain()
@@ -139,7 +139,7 @@ def test_what_does_not_leave_in_time_is_named(gpu1: ApiServer, hook: Hook) -> No
     add_pod(gpu1, "slow")
     gpu1.budgets["etcd"], gpu1.stay = 0, True
     with pytest.raises(ClusterError, match=r"gpu1 still has jobs/etcd \(.*budget.*\); jobs/slow"):
-        hook.drain(limits=Limits(seconds=-1.0))
+        hook.drain(limits=DrainRules(seconds=-1.0))
     assert is_cordoned(gpu1)
     hook.undrain()
     assert not is_cordoned(gpu1)
@@ -159,7 +159,7 @@ def test_what_would_be_lost_is_refused_unless_allowed(
     with pytest.raises(ClusterError, match=message):
         hook.drain()
     assert not is_cordoned(gpu1) and hook.said == []
-    hook.drain(limits=Limits(allowed))
+    hook.drain(limits=DrainRules(allowed))
     assert pods(gpu1) == set()
 
 
@@ -176,7 +176,7 @@ def test_the_cordon_of_somebody_else_is_kept(gpu1: ApiServer, hook: Hook) -> Non
         hook.drain()
     assert hook.said == []
     add_pod(gpu1, "train")
-    hook.drain(limits=Limits(cordoned=True))
+    hook.drain(limits=DrainRules(cordoned=True))
     assert pods(gpu1) == set()
     hook.undrain()
     assert is_cordoned(gpu1)
@@ -186,7 +186,7 @@ def test_the_cordon_of_somebody_else_is_kept(gpu1: ApiServer, hook: Hook) -> Non
 def test_another_plan_is_left_alone(gpu1: ApiServer, hook: Hook) -> None:
     hook.drain(P2)
     with pytest.raises(ClusterError, match=f"cordoned for plan {P2}"):
-        hook.drain(P1, Limits(cordoned=True))
+        hook.drain(P1, DrainRules(cordoned=True))
     hook.undrain(P1)
     assert is_cordoned(gpu1)
     assert hook.said[-1] == f"gpu1 is left as it is: it is cordoned for plan {P2}"

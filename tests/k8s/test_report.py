@@ -13,7 +13,7 @@ from nodevet.base.age import instant
 from nodevet.base.errors import UserError
 from nodevet.cli import nodevet as command_line
 from nodevet.inventory.cluster import Cluster, ClusterError
-from nodevet.k8s.condition import Written
+from nodevet.k8s.condition import WrittenCondition
 from nodevet.k8s.use.report import TRIES, Reporter, expire, report
 from nodevet.model import Finding, HostReport, Run, Severity, Status, Subject, Verdict
 from nodevet.vet import formats
@@ -54,7 +54,7 @@ def gpu1(api: ApiServer) -> ApiServer:
     return api
 
 
-def written(cluster: Cluster, run: Run, now: float = NOW, name: str = "") -> Written:
+def written(cluster: Cluster, run: Run, now: float = NOW, name: str = "") -> WrittenCondition:
     (done,) = report(Reporter(cluster, now, 1800.0), run, name)
     return done
 
@@ -62,7 +62,7 @@ def written(cluster: Cluster, run: Run, now: float = NOW, name: str = "") -> Wri
 def test_a_node_that_passes_is_true_and_other_conditions_stay(
     gpu1: ApiServer, cluster: Cluster
 ) -> None:
-    assert written(cluster, a_run(OK)) == Written("gpu1", "True", PASSED)
+    assert written(cluster, a_run(OK)) == WrittenCondition("gpu1", "True", PASSED)
     assert gpu1.condition("gpu1") == {
         "type": "NodevetPassed",
         "status": "True",
@@ -106,7 +106,7 @@ def test_only_a_fresh_pass_of_this_boot_of_this_machine_is_true(
     run = a_run(*findings, age=age, **more)
     if arrived:
         run = replace(run, hosts=(replace(run.hosts[0], arrived=arrived),))
-    assert written(cluster, run) == Written("gpu1", status, message)
+    assert written(cluster, run) == WrittenCondition("gpu1", status, message)
     assert gpu1.condition("gpu1")["status"] == status
 
 
@@ -209,7 +209,7 @@ def test_a_host_is_found_without_its_domain_and_by_name(gpu1: ApiServer, cluster
     assert written(cluster, a_run(OK, host="GPU1.example.com")).node == "gpu1"
     assert written(cluster, a_run(OK, host="localhost", age=50.0), name="gpu1").status == "True"
     gone = written(cluster, a_run(OK, host="gpu9"))
-    assert gone == Written("gpu9", "", "", "Kubernetes has no node gpu9", True)
+    assert gone == WrittenCondition("gpu9", "", "", "Kubernetes has no node gpu9", True)
 
 
 @pytest.mark.parametrize("status", [Status.NOT_VISITED, Status.INTERRUPTED])
@@ -229,12 +229,14 @@ def test_a_right_that_is_missing_ends_the_run(gpu1: ApiServer, cluster: Cluster)
 # --- expire ---
 
 
-def expired(cluster: Cluster, now: float) -> list[Written]:
+def expired(cluster: Cluster, now: float) -> list[WrittenCondition]:
     return list(expire(Reporter(cluster, now, 1800.0), ""))
 
 
 def test_a_node_without_a_verdict_becomes_unknown(gpu1: ApiServer, cluster: Cluster) -> None:
-    assert expired(cluster, NOW) == [Written("gpu1", "Unknown", "nodevet has not vetted this node")]
+    assert expired(cluster, NOW) == [
+        WrittenCondition("gpu1", "Unknown", "nodevet has not vetted this node")
+    ]
     assert gpu1.condition("gpu1")["reason"] == "NeverVetted"
     assert expired(cluster, NOW) == []
     written(cluster, a_run(OK))  # of before it was unknown
@@ -260,7 +262,7 @@ def test_a_pass_does_not_outlive_a_boot(gpu1: ApiServer, cluster: Cluster) -> No
     node["status"]["nodeInfo"] = {**INFO, "bootID": BOOT.replace("1c9d0a55", "77777777")}
     gpu1.touch("gpu1")
     (done,) = expired(cluster, NOW)
-    assert done == Written("gpu1", "Unknown", "the node has booted since it was vetted")
+    assert done == WrittenCondition("gpu1", "Unknown", "the node has booted since it was vetted")
 
 
 def test_a_forged_time_of_the_future_expires(gpu1: ApiServer, cluster: Cluster) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from nodevet.base.printable import brief
 from nodevet.base.problems import Problem
 from nodevet.inventory import cluster
-from nodevet.inventory.cluster_objects import Node
+from nodevet.inventory.cluster_objects import ClusterNode
 from nodevet.inventory.entries import HostEntry, InventoryHosts, Setting
 from nodevet.inventory.errors import InventoryError, inventory_error
 from nodevet.inventory.settings import GROUP, name_problem, validate
@@ -67,12 +67,12 @@ def _name(path: Path) -> str:
     return "" if at is None else "/".join(path.parts[at:])
 
 
-def _address(node: Node) -> str | None:
+def _address(node: ClusterNode) -> str | None:
     addresses = (each.address for each in node.status.addresses if each.type == "InternalIP")
     return next(addresses, None)
 
 
-def _problems(node: Node, where: str) -> Iterator[Problem]:
+def _problems(node: ClusterNode, where: str) -> Iterator[Problem]:
     shown = brief(node.name)
     if problem := name_problem(node.name):
         yield Problem(where, "", f"node {shown}: {problem}")
@@ -80,7 +80,7 @@ def _problems(node: Node, where: str) -> Iterator[Problem]:
         yield Problem(where, "", f"node {shown}: InternalIP: {problem}")
 
 
-def _entry(node: Node, where: str) -> HostEntry:
+def _entry(node: ClusterNode, where: str) -> HostEntry:
     labels = node.metadata.labels
     groups = (f"{group}:{labels[label]}" for label, group in LABELS.items() if labels.get(label))
     address = _address(node)

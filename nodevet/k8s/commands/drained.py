@@ -80,7 +80,7 @@ def command(
 
     cluster = connect()
     if what == "drain":
-        limits = drained.Limits(Allowed(bare, empty_dir), cordoned, timeout)
+        limits = drained.DrainRules(Allowed(bare, empty_dir), cordoned, timeout)
         drained.drain(cluster, host, plan, limits, offer, say)
     else:
         drained.undrain(cluster, host, plan, say)

@@ -11,11 +11,11 @@ from nodevet.inventory.cluster import (
     CONFLICT,
     GONE,
     TOO_MANY,
+    ApiSilentError,
     Cluster,
     ClusterError,
-    NoAnswerError,
 )
-from nodevet.inventory.cluster_objects import Node, Pod
+from nodevet.inventory.cluster_objects import ClusterNode, Pod
 from nodevet.k8s.pods import Allowed, leaving, listed, refusals, slurm_operator
 from nodevet.k8s.use.find import node_of
 
@@ -28,7 +28,7 @@ Tell = Callable[[str], None]
 Pause = Callable[[float], None]
 
 
-class Limits(NamedTuple):
+class DrainRules(NamedTuple):
     """What a drain may do."""
 
     allowed: Allowed = Allowed()
@@ -40,7 +40,7 @@ def drain(
     cluster: Cluster,
     host: str,
     plan: str,
-    limits: Limits,
+    limits: DrainRules,
     offer: Tell,
     say: Tell,
     pause: Pause = time.sleep,
@@ -60,7 +60,7 @@ def undrain(cluster: Cluster, host: str, plan: str, say: Tell) -> None:
     """Uncordon a node if `drain` cordoned it for this plan. Raises ClusterError."""
     _require_plan(plan)
 
-    def changes(node: Node) -> Mapping[str, Any] | None:
+    def changes(node: ClusterNode) -> Mapping[str, Any] | None:
         if node.metadata.annotations.get(PLAN) != plan:
             return None
         return {"metadata": {"annotations": {PLAN: None}}, "spec": {"unschedulable": None}}
@@ -70,8 +70,8 @@ def undrain(cluster: Cluster, host: str, plan: str, say: Tell) -> None:
         say(f"{node.name} is left as it is: {_standing(node)}")
 
 
-def _cordon(cluster: Cluster, node: Node, plan: str, limits: Limits) -> Node:
-    def changes(node: Node) -> Mapping[str, Any] | None:
+def _cordon(cluster: Cluster, node: ClusterNode, plan: str, limits: DrainRules) -> ClusterNode:
+    def changes(node: ClusterNode) -> Mapping[str, Any] | None:
         _require_ours(node, plan, limits)
         if node.spec.unschedulable:
             return None
@@ -81,8 +81,8 @@ def _cordon(cluster: Cluster, node: Node, plan: str, limits: Limits) -> Node:
 
 
 def _changed(
-    cluster: Cluster, node: Node, changes: Callable[[Node], Mapping[str, Any] | None]
-) -> Node:
+    cluster: Cluster, node: ClusterNode, changes: Callable[[ClusterNode], Mapping[str, Any] | None]
+) -> ClusterNode:
     """The node as it was read before its `changes` were written; it is read again, and they are
     asked again, if somebody else changed it in between. Raises ClusterError."""
     tries = TRIES
@@ -98,7 +98,9 @@ def _changed(
     return node
 
 
-def _evict(cluster: Cluster, name: str, plan: str, limits: Limits, say: Tell, pause: Pause) -> None:
+def _evict(
+    cluster: Cluster, name: str, plan: str, limits: DrainRules, say: Tell, pause: Pause
+) -> None:
     """Evict the pods of a node until none is left that has to leave. apply ends a hook that takes
     too long; this one ends before, and names the pods."""
     end = time.monotonic() + limits.seconds
@@ -107,7 +109,7 @@ def _evict(cluster: Cluster, name: str, plan: str, limits: Limits, say: Tell, pa
         try:
             _require_drained(cluster.node(name), plan, limits)
             left = leaving(cluster.pods_on(name))
-        except NoAnswerError as error:
+        except ApiSilentError as error:
             if time.monotonic() > end:
                 raise
             say(f"still waiting for {name}: {error}")
@@ -147,7 +149,7 @@ def _require_plan(plan: str) -> None:
         raise ClusterError("NODEVET_PLAN names no plan: nodevet apply calls this hook and sets it")
 
 
-def _require_movable(node: Node, pods: list[Pod], allowed: Allowed) -> None:
+def _require_movable(node: ClusterNode, pods: list[Pod], allowed: Allowed) -> None:
     """Raises ClusterError if a pod may not be evicted, or the node is an operator's to drain."""
     if sign := slurm_operator(node, pods):
         raise ClusterError(
@@ -158,7 +160,7 @@ def _require_movable(node: Node, pods: list[Pod], allowed: Allowed) -> None:
         raise ClusterError(f"{node.name} is left alone: {why}")
 
 
-def _require_ours(node: Node, plan: str, limits: Limits) -> None:
+def _require_ours(node: ClusterNode, plan: str, limits: DrainRules) -> None:
     """Raises ClusterError if somebody else is at work on the node."""
     own = node.metadata.annotations.get(PLAN)
     if own and own != plan:
@@ -169,13 +171,13 @@ def _require_ours(node: Node, plan: str, limits: Limits) -> None:
         )
 
 
-def _require_drained(node: Node, plan: str, limits: Limits) -> None:
+def _require_drained(node: ClusterNode, plan: str, limits: DrainRules) -> None:
     _require_ours(node, plan, limits)
     if not node.spec.unschedulable:
         raise ClusterError(f"somebody has uncordoned {node.name}")
 
 
-def _standing(node: Node) -> str:
+def _standing(node: ClusterNode) -> str:
     plan = node.metadata.annotations.get(PLAN)
     if plan:
         return f"it is cordoned for plan {brief(plan)}"

@@ -2,11 +2,11 @@
 
 from nodevet.base.printable import brief
 from nodevet.inventory.cluster import GONE, Cluster, ClusterError
-from nodevet.inventory.cluster_objects import Node
+from nodevet.inventory.cluster_objects import ClusterNode
 from nodevet.k8s.names import names_in_cluster
 
 
-def node_of(cluster: Cluster, host: str) -> Node:
+def node_of(cluster: Cluster, host: str) -> ClusterNode:
     """The node of a host. Raises ClusterError; with status 404 if there is none."""
     for name in names_in_cluster(host):
         try:

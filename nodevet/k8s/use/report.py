@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 from nodevet.base.errors import UserError
 from nodevet.inventory.cluster import CONFLICT, FORBIDDEN, UNKNOWN_USER, Cluster, ClusterError
-from nodevet.inventory.cluster_objects import Condition, Node
+from nodevet.inventory.cluster_objects import ClusterNode, NodeCondition
 from nodevet.k8s.condition import (
     TYPE,
     NodeVerdict,
-    Written,
+    WrittenCondition,
     condition_of,
     events_of,
     heartbeat,
@@ -28,7 +28,7 @@ from nodevet.model import HostReport, Run
 TRIES = 8  # of a write, each after somebody else has changed the node since it was read
 NEWER = "its condition is of a later look"
 FATAL = frozenset({0, UNKNOWN_USER, FORBIDDEN})  # statuses that the next node would have, too
-Judge = Callable[[Node], NodeVerdict | None]
+Judge = Callable[[ClusterNode], NodeVerdict | None]
 
 
 class Reporter(NamedTuple):
@@ -40,7 +40,7 @@ class Reporter(NamedTuple):
     dry: bool = False  # write nothing
 
 
-def report(reporter: Reporter, run: Run, name: str = "") -> Iterator[Written]:
+def report(reporter: Reporter, run: Run, name: str = "") -> Iterator[WrittenCondition]:
     """Write the verdict about each host of a run. `name`: of the node that the only host is.
     Raises UserError if the run cannot say that a node passed."""
     if run.only or run.skip:
@@ -53,18 +53,18 @@ def report(reporter: Reporter, run: Run, name: str = "") -> Iterator[Written]:
         yield _reported(reporter, run, host, name or host.host)
 
 
-def expire(reporter: Reporter, selector: str) -> Iterator[Written]:
+def expire(reporter: Reporter, selector: str) -> Iterator[WrittenCondition]:
     """Write Unknown to the nodes of a selector that have no verdict, or too old a one."""
     for node in reporter.cluster.nodes(selector):
         if _expired(reporter, node):
             yield _guarded(node.name, partial(_expire, reporter, node))
 
 
-def _reported(reporter: Reporter, run: Run, host: HostReport, name: str) -> Written:
+def _reported(reporter: Reporter, run: Run, host: HostReport, name: str) -> WrittenCondition:
     if why := why_untried(host):
-        return Written(name, why_not=why)
+        return WrittenCondition(name, why_not=why)
 
-    def judge(node: Node) -> NodeVerdict | None:
+    def judge(node: ClusterNode) -> NodeVerdict | None:
         verdict = verdict_of(run, host, node, now=reporter.now, most=reporter.most)
         return None if is_newer(node.condition(TYPE), verdict, reporter.now) else verdict
 
@@ -73,11 +73,11 @@ def _reported(reporter: Reporter, run: Run, host: HostReport, name: str) -> Writ
     )
 
 
-def _expire(reporter: Reporter, node: Node) -> Written:
+def _expire(reporter: Reporter, node: ClusterNode) -> WrittenCondition:
     return _written(reporter, node, partial(_expired, reporter), "")
 
 
-def _expired(reporter: Reporter, node: Node) -> NodeVerdict | None:
+def _expired(reporter: Reporter, node: ClusterNode) -> NodeVerdict | None:
     """What to write to a node whose verdict is missing or too old; None if it may stay."""
     old = node.condition(TYPE)
     if old is not None and old.status == "Unknown":
@@ -90,24 +90,24 @@ def _expired(reporter: Reporter, node: Node) -> NodeVerdict | None:
     return stale(read, reporter.now)
 
 
-def _guarded(name: str, write: Callable[[], Written]) -> Written:
+def _guarded(name: str, write: Callable[[], WrittenCondition]) -> WrittenCondition:
     """What `write` returns. An error that is of one node does not end the others."""
     try:
         return write()
     except ClusterError as error:
         if error.status in FATAL:
             raise
-        return Written(name, why_not=str(error), is_short=True)
+        return WrittenCondition(name, why_not=str(error), is_short=True)
 
 
-def _written(reporter: Reporter, node: Node, judge: Judge, run: str) -> Written:
+def _written(reporter: Reporter, node: ClusterNode, judge: Judge, run: str) -> WrittenCondition:
     """Write what `judge` says of the node; read it again, and judge again, if somebody changed it
     in between. Raises ClusterError."""
     cluster, tries = reporter.cluster, TRIES
     while True:
         verdict, old = judge(node), node.condition(TYPE)
         if verdict is None:
-            return Written(node.name, why_not=NEWER)
+            return WrittenCondition(node.name, why_not=NEWER)
         if not reporter.dry:
             try:
                 _write(reporter, node, verdict, old, run)
@@ -117,11 +117,11 @@ def _written(reporter: Reporter, node: Node, judge: Judge, run: str) -> Written:
                     raise
                 node = cluster.node(node.name)
                 continue
-        return Written(node.name, verdict.status, verdict.message)
+        return WrittenCondition(node.name, verdict.status, verdict.message)
 
 
 def _write(
-    reporter: Reporter, node: Node, verdict: NodeVerdict, old: Condition | None, run: str
+    reporter: Reporter, node: ClusterNode, verdict: NodeVerdict, old: NodeCondition | None, run: str
 ) -> None:
     """The condition, then its events: an event that is lost is still in the condition."""
     condition = condition_of(verdict, old, reporter.now)
