@@ -47,6 +47,11 @@ fresh: ## make demo and make test in a clone on a minimal Debian, booted for it
 	@./.ci/setup fresh test
 	@./.ci/fresh
 
+.PHONY: image
+image: .venv/ready ## build the container image, build/nodevet-image.tar
+	@./.ci/setup image
+	@./.ci/image
+
 .PHONY: lint
 lint: .venv/ready ## style, types, import rules, Python 3.6 syntax of the probe
 	$(BIN)/ruff check .

@@ -29,7 +29,7 @@ MAY_SKIP = re.compile(
     "|this machine gives no network namespace"
 )
 """Why a test may be skipped on a machine that is set up: no GPU there, no captures beside it, no
-cgroup that may be written, no loop device or swap, no daemon that builds containers, no Slurm
+cgroup that may be written, no loop device or swap, no image that `make image` built, no Slurm
 that starts as Debian's does, or no network namespace."""
 
 

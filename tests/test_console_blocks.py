@@ -44,7 +44,7 @@ PAGES = [
     LAST,
 ]
 HELD = {"history.md", "past.md"}  # by tests of their own, which know the five nights
-OWN_TEST = {"slurm.md"}  # which knows a Slurm
+OWN_TEST = {"slurm.md", "kubernetes.md"}  # which know a Slurm, or an API server
 SHOWN_PLAN = "7f3a91c2"  # what pages call their plan, and -1 its run
 WIDTH = "100"
 ASKED = re.compile(rb"(?:Type (\S+) to [^\n]*|\[y/N\]): $")

@@ -6,8 +6,9 @@ the call.
 """
 
 import ctypes
+import os
 
-from nodevet.remote.probe.files import Absent, SectionError, reason
+from nodevet.remote.probe.files import Absent, SectionError, path_under, reason
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from nodevet.remote.probe.files import Reading
 
 LIBRARY = "libnvidia-ml.so.1"
+TOPS = ("", "/run/nvidia/driver", "/home/kubernetes/bin/nvidia")
+"""Where a machine has the driver: installed, in the GPU Operator's container, on GKE's nodes."""
+FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/lib64")
 INIT_FAILURES = {
     "NVML_ERROR_DRIVER_NOT_LOADED": "the NVIDIA kernel driver is not loaded",
     "NVML_ERROR_LIB_RM_VERSION_MISMATCH": (
@@ -42,13 +46,16 @@ class CallError(Exception):
     """A call failed; the message is NVML's error name or a sentence."""
 
 
-def load() -> "Any":
+def load(root: str = "/") -> "Any":
     """The pynvml module. Compiling it is slow, so load the library first.
+
+    In a container that has this machine mounted at `root`, the library may be the machine's or its
+    driver container's; pynvml then finds it loaded, by its DT_SONAME.
 
     Raises Absent if the library is not installed, SectionError if it does not load.
     """
     try:
-        ctypes.CDLL(LIBRARY)
+        ctypes.CDLL(library_under(root))
     except OSError as error:
         if "No such file" in str(error) and str(error).startswith(LIBRARY):
             raise Absent("NVML_ERROR_LIBRARY_NOT_FOUND: {} is not installed".format(LIBRARY))
@@ -56,6 +63,16 @@ def load() -> "Any":
     import pynvml
 
     return pynvml
+
+
+def library_under(root: str) -> str:
+    """The path of the library below `root`, or its name for the loader."""
+    paths = [] if root == "/" else [top + folder for top in TOPS for folder in FOLDERS]
+    for path in paths:
+        file = path_under(root, path + "/" + LIBRARY)
+        if os.path.exists(file):
+            return file
+    return LIBRARY
 
 
 def names(pynvml: object, prefix: str) -> "dict[int, str]":

@@ -83,7 +83,7 @@ def test_nothing_is_counted_before_the_agreed_moment(monkeypatch: pytest.MonkeyP
     found = library({"nvmlDeviceGetSamples": samples})
     found.nvmlDeviceGetCount = lambda: 1
     found.nvmlShutdown = lambda: None
-    monkeypatch.setattr(gpu_activity, "load", lambda: found)
+    monkeypatch.setattr(gpu_activity, "load", lambda root: found)
     moment = time.time() + 0.5
     wish = {"seconds": 0.1, "interval": 0.1, "at_s": moment}
     told = gpu_activity.collect("/", {"asks": {"gpu_activity": [wish]}})

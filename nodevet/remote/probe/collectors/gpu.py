@@ -91,7 +91,7 @@ def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     if not is_this_machine(root, request.get("whole_machine", False)):
         raise Absent("NVML is this machine's, and {} is of another machine".format(root))
     questions = request.get("asks", {}).get("gpu", ())
-    nvml = Nvml(load(), request.get("note", no_note))
+    nvml = Nvml(load(root), request.get("note", no_note))
     try:
         section = Reading()
         fill(section, System(nvml), NVML)

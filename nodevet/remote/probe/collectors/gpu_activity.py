@@ -270,7 +270,7 @@ def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     library does not load or start.
     """
     watch = Watch("gpu_activity", root, request)
-    nvml = Nvml(load(), request.get("note", no_note))
+    nvml = Nvml(load(root), request.get("note", no_note))
     try:
         gpus = [WatchedGpu(nvml, index) for index in range(nvml.call("", "nvmlDeviceGetCount"))]
         reachable = [gpu for gpu in gpus if gpu.handle is not None]

@@ -1,0 +1,20 @@
+"""`nodevet k8s`: the commands for Kubernetes."""
+
+import click
+
+from nodevet.cli.groups import Group
+
+
+@click.group(
+    "k8s",
+    cls=Group,
+    folder="k8s",
+    group="Vet",
+    order=8,
+    examples=(
+        ("Show the verdicts of a run as conditions of the nodes", "nodevet k8s report last.json"),
+        ("Distrust verdicts that are too old", "nodevet k8s expire --max-age 30m"),
+    ),
+)
+def command() -> None:
+    """Write verdicts to the nodes of Kubernetes; drain nodes for fixes."""

@@ -1,0 +1,1 @@
+"""What `nodevet k8s` does with the API server."""

@@ -1,0 +1,88 @@
+"""docs/integrations/kubernetes.md does what it shows: simulated nodes, which a stand-in for the API
+server knows.
+
+`NODEVET_CONSOLE=write` writes into the page what comes out.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from console_blocks import Command, alike, blocks, plain, rewritten
+from kubernetes_api import ApiServer
+
+from simulated_fleet import Boot
+
+pytestmark = pytest.mark.timeout(600)
+PAGE = Path(__file__).parents[2] / "docs" / "integrations" / "kubernetes.md"
+SCENARIO = """\
+sim: 1
+templates: {h100: {gpus: h100-sxm, cores: 8}}
+nodes:
+  gpu001: {template: h100}
+  gpu002: {template: h100, faults: [power-capped]}
+"""
+LABELS = {
+    "nvidia.com/gpu.present": "true",
+    "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3",
+    "topology.kubernetes.io/zone": "a",
+}
+
+
+def test_the_page_does_what_it_shows(api: ApiServer, boot: Boot) -> None:
+    fleet = boot("k8spage", SCENARIO)
+    for host in fleet.hosts.values():
+        addresses = [{"type": "InternalIP", "address": host.address}]
+        status = {"addresses": addresses, "conditions": []}
+        api.add("nodes", host.name, metadata={"labels": LABELS}, status=status)
+    api.add("nodes", "cpu001", status={"conditions": []})
+    config = f"Match all\n  User root\n  IdentityFile {fleet.place.key}\n"
+    config += f"  UserKnownHostsFile {fleet.place.known_hosts}\n"
+    (fleet.project / ".ssh").mkdir(mode=0o700)
+    (fleet.project / ".ssh/config").write_text(config)
+
+    def run(text: str) -> tuple[int, str]:
+        done = subprocess.run(
+            [
+                "bash",
+                "-c",
+                text.replace("nodevet sim set", f"nodevet sim set --fleet {fleet.name}"),
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            cwd=fleet.project,
+            env={
+                **os.environ,
+                "COLUMNS": "100",
+                "HOME": str(fleet.project),
+                "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            },
+        )
+        return done.returncode, done.stdout
+
+    differs: list[tuple[Command, str]] = []
+    for block in blocks(PAGE):
+        if name := block.mark("file"):
+            (fleet.project / name).write_text(block.text)
+        if block.kind != "console":
+            continue
+        for text in block.before:
+            assert run(text)[0] == 0, text
+        if "k8s expire" in block.text:
+            api.add("nodes", "gpu003", metadata={"labels": LABELS}, status={"conditions": []})
+        for command, wanted in zip(block.commands, block.exits, strict=True):
+            code, printed = run(command.text)
+            assert code == wanted, f"{command.text}\n{printed}"
+            if not alike(command.shown, printed):
+                differs.append((command, printed))
+    if os.environ.get("NODEVET_CONSOLE") == "write":
+        text = PAGE.read_text(encoding="utf-8")
+        for command, printed in reversed(differs):
+            text = rewritten(text, command, printed)
+        PAGE.write_text(text, encoding="utf-8")
+    assert [(command.text, plain(printed)) for command, printed in differs] == []
+    assert api.condition("gpu002")["status"] == "True"
