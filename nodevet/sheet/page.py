@@ -66,8 +66,8 @@ class Frame(NamedTuple):
     crumbs: tuple[tuple[str, str], ...]  # label and path of the pages that this one belongs to
     linked: Callable[[str], Markup]  # a text whose names are links
     tiles: tuple[Tile, ...] = ()
-    state: str = ""  # the name of the data that the script shows below the title
-    about: str = ""  # whose data that is
+    state: str = ""  # the name of the data of which the script shows a row below the title
+    about: str = ""  # the first field of that row; without data, a moment whose age is shown
     foot: str = ""
 
 

@@ -3,7 +3,6 @@
 import hashlib
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
-from itertools import chain
 from typing import Any
 
 from sqlalchemy import Column, Connection, Select, func, select
@@ -119,13 +118,14 @@ def parts_now(connection: Connection) -> Iterator[PartNow]:
 def counted(connection: Connection, parts: Collection[str]) -> dict[str, int]:
     """See Store.counted."""
     ids = sorted(parts)
-    counts: Iterator[Any] = chain.from_iterable(
-        connection.execute(
-            select(t.part.c.name, func.max(t.counter.c.id))
+    last: dict[str, int] = {}
+    for offset in range(0, len(ids), CHUNK):
+        query = (
+            select(t.part.c.name, func.max(t.counter.c.id).label("last"))
             .join(t.counter, t.counter.c.part == t.part.c.id)
             .where(t.part.c.name.in_(ids[offset : offset + CHUNK]))
             .group_by(t.part.c.name)
         )
-        for offset in range(0, len(ids), CHUNK)
-    )
-    return {part: last for part, last in counts}
+        rows = connection.execute(query)
+        last |= {row.name: row.last for row in rows}
+    return last

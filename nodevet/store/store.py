@@ -30,6 +30,7 @@ from nodevet.store.errors import StoreError
 from nodevet.store.evidence import KeptEvidence, of_visits
 from nodevet.store.moments import instant
 from nodevet.store.recorder import Recorder
+from nodevet.store.records.latest import HostNow, PartNow
 from nodevet.store.records.model import (
     BegunTogether,
     CounterPoint,
@@ -45,7 +46,6 @@ from nodevet.store.records.model import (
     RecordedRun,
     RecordedVisit,
 )
-from nodevet.store.records.latest import HostNow, PartNow
 from nodevet.store.records.retention import Pruned, Retention
 from nodevet.store.upgrade import upgrade
 

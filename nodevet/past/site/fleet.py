@@ -7,6 +7,7 @@ import msgspec
 
 from nodevet.base.printable import plain
 from nodevet.model import HostOutcome
+from nodevet.past.fixed_by import unix_time
 from nodevet.past.sheets.story import MARKS
 from nodevet.past.site.clock import CLOCK
 from nodevet.sheet.text import name
@@ -19,6 +20,7 @@ OTHERS = (outcome.words for outcome in HostOutcome if outcome.value not in ALWAY
 ORDER = (*ALWAYS[:-1], *OTHERS, "ok", GONE)
 TONES = {"fail": "fail", "unknown": "unknown", "ok": "ok", "waived": "waived", GONE: "quiet"}
 MARKED = 14  # runs
+LONGEST_AGO = 14 * 86400.0  # seconds before the newest run
 MOST_CHECKS = 6  # that a line names
 
 
@@ -55,7 +57,7 @@ def fleet(
     lines = []
     for host in hosts:
         ended = outcomes.get(host.host, {})
-        gone = nights.left_out(host.run, ended)
+        gone = nights.left_out(host, ended)
         line = HostLine(
             host=host.host,
             label=name(host.host),
@@ -72,25 +74,29 @@ def fleet(
 
 class Nights:
     """The newest night of each sweep: a whole run that visited more than half as many hosts as the
-    largest of its newest runs."""
+    largest of its newest runs. `last`: by the name of the sweep."""
 
     def __init__(self, runs: Sequence[RecordedRun]) -> None:
         self._place = {run.id: place for place, run in enumerate(runs)}
         self._series = {run.id: run.series for run in runs}
-        self._last: dict[str, int] = {}
+        self._newest = max((unix_time(run.started) for run in runs), default=0.0)
+        self.last: dict[str, RecordedRun] = {}
         for series in dict.fromkeys(run.series for run in runs if run.series):
             whole = [run for run in runs if run.series == series and _is_whole(run)][:MARKED]
             most = max((run.visited for run in whole), default=0)
-            self._last |= {
-                series: self._place[run.id] for run in reversed(whole) if run.visited * 2 > most
-            }
+            newest = next((run for run in whole if run.visited * 2 > most), None)
+            if newest is not None:
+                self.last[series] = newest
 
-    def left_out(self, last_run: str, ended: Iterable[str]) -> bool:
-        """Whether the newest night of the sweep that visited a host did not visit it. `ended`: the
-        newest runs that visited it."""
-        visited = sorted({last_run, *ended} & self._place.keys(), key=self._place.__getitem__)
+    def left_out(self, host: HostNow, ended: Iterable[str]) -> bool:
+        """Whether the newest night of the sweep that visited a host did not visit it, or no run of
+        the last two weeks did. `ended`: the newest runs that visited it."""
+        if unix_time(host.at) < self._newest - LONGEST_AGO:
+            return True
+        visited = sorted({host.run, *ended} & self._place.keys(), key=self._place.__getitem__)
         swept = next((self._series[run] for run in visited if self._series[run]), "")
-        return swept in self._last and self._place[last_run] > self._last[swept]
+        night = self.last.get(swept)
+        return night is not None and self._place[host.run] > self._place[night.id]
 
 
 def _is_whole(run: RecordedRun) -> bool:

@@ -18,8 +18,10 @@ from nodevet.base.trust import distrust
 
 MANIFEST = ".nodevet-site.json"
 LOCK = ".nodevet-site.lock"
-INSIDE = ("hosts", "parts", "runs", "data")
-OURS = re.compile(r"(index|runs|hosts(-\d+)?)\.html|site-[0-9a-f]{12}\.(css|js)|\.nodevet-\w+\.part")
+INSIDE = ("hosts", "parts", "runs", "checks", "data")
+OURS = re.compile(
+    r"(index|runs|hosts(-\d+)?)\.html|site-[0-9a-f]{12}\.(css|js)|\.nodevet-\w+\.part"
+)
 """The files in the site's own folder that nodevet writes, and so may delete."""
 MOST_BYTES = 1 << 30  # of the manifest
 PATIENCE = 300  # seconds for another process that writes the same site

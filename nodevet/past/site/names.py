@@ -41,6 +41,10 @@ def diff_page(run: str) -> str:
     return f"runs/{page_name(run)}~~diff.html"
 
 
+def check_page(check: str) -> str:
+    return f"checks/{page_name(check)}.html"
+
+
 def list_page(number: int) -> str:
     """The page of this part of the list of hosts, from 0."""
     return f"hosts-{number + 1}.html" if number else "hosts.html"

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from nodevet.base.printable import plain
@@ -12,19 +13,29 @@ from nodevet.past.site.clock import CLOCK
 from nodevet.past.site.fleet import GONE, HostLine
 from nodevet.sheet.model import AnyBlock, Cell, FactBlock, GroupBlock, Sheet, TableBlock
 from nodevet.sheet.text import count
-from nodevet.store.records.model import PartPlace
+from nodevet.store.records.model import PartPlace, RecordedRun
 
 ON_A_LIST = 500  # hosts
 MOST_ROWS = 15  # of a table on the first page
 MOST_EVENTS = 500
 NIGHTLY = ("last seen", "runs", "nights")  # facts that each night changes: the script shows them
-CHANGED = "changed"  # the anchor on the first page
+
+
+class SiteWritten(Struct, frozen=True, kw_only=True):
+    """What a site has, and what changed in it."""
+
+    folder: str
+    hosts: int
+    parts: int  # pages of parts
+    runs: int  # pages of runs
+    written: int  # files that are new or differ
+    removed: int
 
 
 class NightSheets(NamedTuple):
     """The last night of a sweep, and its differences from the night before; None: there is none."""
 
-    title: str
+    title: str  # the name of the sweep
     run: Sheet
     diff: Sheet | None
 
@@ -35,8 +46,7 @@ def fleet_sheet(title: str, nights: Sequence[NightSheets], runs: Sheet) -> Sheet
     for night in nights:
         blocks += _night(night, f" ({night.title})" if len(nights) > 1 else "")
     blocks.append(GroupBlock(title="Runs", blocks=tuple(_shortened(runs.blocks))))
-    facts = [*(plain(night.run.title.partition(": ")[0]) for night in nights), "times are UTC"]
-    return Sheet(title=title, kind="site", facts=tuple(facts), blocks=tuple(blocks))
+    return Sheet(title=title, kind="site", blocks=tuple(blocks))
 
 
 def _night(night: NightSheets, whose: str) -> Iterator[AnyBlock]:
@@ -44,11 +54,11 @@ def _night(night: NightSheets, whose: str) -> Iterator[AnyBlock]:
         yield GroupBlock(
             title=f"What changed{whose}",
             note=" · ".join(night.diff.facts[1:]),
-            anchor=CHANGED,
             blocks=tuple(_shortened(night.diff.blocks)),
         )
-    now = [block for block in night.run.blocks if block.title and block.title != "Hosts"]
-    yield GroupBlock(title=f"Now{whose}", blocks=tuple(_shortened(now)))
+    for block in _shortened(night.run.blocks):
+        if block.title and block.title != "Hosts":
+            yield replace(block, title=block.title + whose)
 
 
 def _shortened(blocks: Iterable[AnyBlock]) -> Iterator[AnyBlock]:
@@ -59,6 +69,18 @@ def _shortened(blocks: Iterable[AnyBlock]) -> Iterator[AnyBlock]:
             yield replace(block, rows=block.rows[:MOST_ROWS], note=note)
         else:
             yield block
+
+
+def check_sheet(check: str, trends: Sequence[Sheet]) -> Sheet:
+    """The trends of a check, one for each sweep."""
+    title = trends[0].title if len(trends) == 1 else plain(check)
+    blocks = tuple(block for trend in trends for block in trend.blocks)
+    return Sheet(title=title, kind="site", blocks=blocks)
+
+
+def run_title(run: RecordedRun) -> str:
+    """`nightly of 2026-11-20 02:00`."""
+    return f"{plain(run.series) or 'check'} of {CLOCK.at(run.started)}"
 
 
 def anchor(word: str) -> str:
@@ -124,3 +146,13 @@ def _parts(places: Sequence[PartPlace]) -> Iterator[TableBlock]:
         yield TableBlock(title="Parts", heads=heads, rows=rows)
 
 
+def written_sheet(written: SiteWritten) -> Sheet:
+    """What a site has, and what changed in it."""
+    facts = (
+        count(written.hosts, "host"),
+        count(written.parts, "part"),
+        count(written.runs, "run"),
+        f"{count(written.written, 'file')} written, {written.removed:,} deleted",
+    )
+    title = f"written to {plain(written.folder)}"
+    return Sheet(title=title, kind="site", facts=facts, end="open index.html there")

@@ -79,9 +79,11 @@ async function search() {
   const text = box.value.trim().toLowerCase();
   const own = asked += 1;
   found.hidden = !text;
+  found.setAttribute("aria-busy", Boolean(text));
   if (!text) return found.replaceChildren();
   const lists = await Promise.all([hostsOf(text.split(/\s+/)), partsOf(text)]).catch(() => null);
   if (own !== asked) return;
+  found.setAttribute("aria-busy", false);
   if (!lists) return found.replaceChildren(make("p", "", "The site was just written again: reload this page."));
   found.replaceChildren(...lists.flatMap((items, place) => items.length ? [
     make("p", "quiet", `${items.length.toLocaleString("en")} ${place ? "part" : "host"}${items.length === 1 ? "" : "s"}${items.length > MOST ? `, the first ${MOST}:` : ":"}`),
@@ -101,6 +103,13 @@ async function showState() {
   line.append(make("span", "", `last visit: ${word}, `, link(run, at)), make("span", "marks", marks));
   line.hidden = false;
 }
+/* A page cannot tell how old it will be. */
+function showAge() {
+  const hours = Math.round((Date.now() - Date.parse(about)) / 3600000);
+  const line = document.getElementById("state");
+  line.append(`the last run began ${hours < 48 ? `${hours} h` : `${Math.round(hours / 24)} days`} ago`);
+  line.hidden = hours < 0;
+}
 box.closest("[hidden]").hidden = false;
 box.addEventListener("input", search);
 box.addEventListener("keydown", (event) => {
@@ -115,4 +124,5 @@ document.addEventListener("keydown", (event) => {
 window.addEventListener("hashchange", readAddress);
 readAddress();
 if (state) showState().catch(() => {});
+else if (about) showAge();
 })();

@@ -8,14 +8,14 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
-
 from nodevet import __version__
 from nodevet.base.errors import UserError
-from nodevet.base.processes import KilledProcess, batches, cores, spread
+from nodevet.base.printable import plain
+from nodevet.base.processes import batches, spread
 from nodevet.past.listing import RunLine
 from nodevet.past.sheets.runs import diff_sheet, run_sheet, runs_sheet
 from nodevet.past.sheets.story import passport_sheet, story_sheet
+from nodevet.past.sheets.trend import check_sheet
 from nodevet.past.site import fleet, links, names, search, sheets
 from nodevet.past.site.clock import CLOCK
 from nodevet.past.site.folder import Manifest, SiteFolder, site_folder
@@ -23,6 +23,7 @@ from nodevet.past.story import HostStory
 from nodevet.past.use.nights import is_whole
 from nodevet.past.use.recall import RunFound, find_diff, find_run, find_runs
 from nodevet.past.use.story import find_host, part_passport
+from nodevet.past.use.trend import check_trend
 from nodevet.sheet import page
 from nodevet.sheet.model import Sheet
 from nodevet.sheet.text import count, name
@@ -35,20 +36,9 @@ HERE = "nodevet.past.site"
 BATCH = 32  # hosts that one process renders at a time
 WORTH = 64  # hosts from which on several processes are worth starting
 MOST_RUNS = 100  # that have pages, the newest
+MOST_CHECKS = 100  # of a sweep that have pages
 MOST_SWEEPS = 8  # whose last nights are on the first page
 MENU = (("Fleet", "index.html"), ("Hosts", names.list_page(0)), ("Runs", "runs.html"))
-KilledListener = Callable[[KilledProcess, Sequence[str]], None]
-
-
-class SiteWritten(msgspec.Struct, frozen=True, kw_only=True):
-    """What a site has, and what changed in it."""
-
-    folder: str
-    hosts: int
-    parts: int  # pages of parts
-    runs: int
-    written: int  # files that are new or differ
-    removed: int
 
 
 class HostRendered(NamedTuple):
@@ -59,9 +49,10 @@ class HostRendered(NamedTuple):
     parts: tuple[str, ...]
 
 
-def write_site(url: str | None, folder: Path, *, killed: KilledListener) -> SiteWritten:
+def write_site(url: str | None, folder: Path, *, processes: int = 1) -> sheets.SiteWritten:
     """Write the site of a store (None: the user's own), or what changed in it since the last time.
 
+    `processes`: how many may be forked to render pages of hosts; a process with threads forks none.
     Pages come before what links to them, and the first page last; only then are old pages deleted.
     Raises StoreError, and UserError if the folder cannot be used or written.
     """
@@ -69,7 +60,7 @@ def write_site(url: str | None, folder: Path, *, killed: KilledListener) -> Site
 
     try:
         with open_store(url, create=False) as store, site_folder(folder) as files_of_site:
-            return _Site(url, store, files_of_site, killed).write()
+            return _Site(url, store, files_of_site, processes).write()
     except OSError as error:
         place = error.filename or folder
         raise UserError(f"{place}: cannot be written: {error.strerror or error}") from error
@@ -115,8 +106,10 @@ class Pages:
         crumbs: Sequence[tuple[str, str]] = (),
         tiles: Sequence[page.Tile] = (),
         host: str = "",
+        began: str = "",
     ) -> str:
-        """The page at a path below the site's folder. `host`: whose last visit the script shows."""
+        """The page at a path below the site's folder. The script shows the last visit of `host`, or
+        how long ago the last run `began`."""
         top = "../" if "/" in path else ""
         frame = page.Frame(
             top=top,
@@ -127,7 +120,7 @@ class Pages:
             linked=links.linker(by_name, top),
             tiles=tuple(tile._replace(path=top + tile.path) for tile in tiles),
             state=search.state_key(host) if host else "",
-            about=names.page_name(host) if host else "",
+            about=names.page_name(host) if host else began,
             foot=f"Times are UTC. nodevet {__version__}",
         )
         return page.render(sheet, frame)
@@ -136,14 +129,14 @@ class Pages:
 class _Site:
     """One writing of a site."""
 
-    def __init__(
-        self, url: str | None, store: "Store", folder: SiteFolder, killed: KilledListener
-    ) -> None:
-        self._url, self._store, self._folder, self._killed = url, store, folder, killed
+    def __init__(self, url: str | None, store: "Store", folder: SiteFolder, processes: int) -> None:
+        self._url, self._store, self._folder = url, store, folder
+        self._processes = processes
         self._assets = _assets()
         self._pages = Pages(self._assets)
         self._recorded = store.runs()
-        self._shown = self._recorded[:MOST_RUNS]
+        newest = self._recorded[:MOST_RUNS]
+        self._shown = [*newest, *(run for run in self._nights if run not in newest)]
         self._of = _digest(
             __version__, self._assets, store.name, [run.id for run in self._recorded[-1:]]
         )
@@ -155,7 +148,7 @@ class _Site:
             [run.id for run in self._shown], [run.id for run in self._recorded]
         )
 
-    def write(self) -> SiteWritten:
+    def write(self) -> sheets.SiteWritten:
         self._folder.write(self._assets.style_file, self._assets.style)
         self._folder.write(self._assets.script_file, self._assets.script)
         parts = self._hosts()
@@ -165,10 +158,14 @@ class _Site:
         for run in self._shown:
             self._run(run, by_name)
         self._data(frozenset(paged))
+        for check, shown in self._checks.items():
+            path = names.check_page(check)
+            self._folder.write(path, self._pages.render(path, shown, by_name))
+        by_name |= {plain(check): names.check_page(check) for check in self._checks}
         self._lists(by_name)
         self._first_page(by_name)
         self._folder.finish(self._of, parts)
-        return SiteWritten(
+        return sheets.SiteWritten(
             folder=str(self._folder.folder),
             hosts=len(self._lines),
             parts=len(paged),
@@ -183,13 +180,9 @@ class _Site:
 
     @cached_property
     def _nights(self) -> list[RecordedRun]:
-        """The last whole run of each sweep, or of the checks by hand if there is no sweep."""
-        whole = [run for run in self._shown if is_whole(run)]
-        swept = [run for run in whole if run.series] or whole
-        last: dict[str, RecordedRun] = {}
-        for run in swept:
-            last.setdefault(run.series, run)
-        return list(last.values())[:MOST_SWEEPS]
+        """The last night of each sweep, or the last check by hand if there is no sweep."""
+        nights = list(fleet.Nights(self._recorded).last.values())[:MOST_SWEEPS]
+        return nights or [run for run in self._recorded if is_whole(run)][:1]
 
     @cached_property
     def _lines(self) -> list[fleet.HostLine]:
@@ -227,8 +220,8 @@ class _Site:
         rendered = spread(
             lambda: _host_renderer(self._url, by_host, started, every, self._pages),
             batches(list(by_host), BATCH),
-            processes=cores() if len(lines) >= WORTH else 1,
-            on_killed=self._killed,
+            processes=self._processes if len(lines) >= WORTH else 1,
+            on_killed=lambda *_: None,  # another process takes its hosts, or _refuse_lost says so
             lost_result=_refuse_lost,
         )
         for batch in rendered:
@@ -270,17 +263,14 @@ class _Site:
         if self._folder.has(path, mark) and (not had_diff or self._folder.has(diff, mark)):
             return
         found = self._run_found(run)
-        runs = [("Runs", "runs.html")]
         tiles: list[page.Tile] = []
         if found.before is not None:
             sheet = self._diff_sheet(found)
             pair = [found.before.run, run]
-            crumbs = [*runs, *((self._run_names.get(r.id, ""), names.run_page(r.id)) for r in pair)]
-            self._folder.write(
-                diff, self._pages.render(diff, sheet, by_name, [c for c in crumbs if c[0]]), mark
-            )
+            crumbs = [(sheets.run_title(one), names.run_page(one.id)) for one in pair]
+            self._folder.write(diff, self._pages.render(diff, sheet, by_name, crumbs), mark)
             tiles = _news_tiles(found.run, diff)
-        text = self._pages.render(path, _run_sheet(found), by_name, runs, tiles)
+        text = self._pages.render(path, _run_sheet(found), by_name, tiles=tiles)
         self._folder.write(path, text, mark)
         if run not in self._nights:
             self._found.pop(run.id)
@@ -292,6 +282,19 @@ class _Site:
             diff = find_diff(self._store, found.before.run.id, run)
             self._diffs[run] = diff_sheet(diff.diff, diff.refs, CLOCK)
         return self._diffs[run]
+
+    @cached_property
+    def _checks(self) -> dict[str, Sheet]:
+        """The trend of each check that something fails in the last night of a sweep."""
+        trends: dict[str, list[Sheet]] = {}
+        for run in self._nights:
+            spans = self._run_found(run).findings
+            runs = [it for it in self._shown if it.series == run.series][: fleet.MARKED][::-1]
+            for check in sorted({span.check for span in spans if span.check})[:MOST_CHECKS]:
+                standing = self._store.standing(check, [it.id for it in runs])
+                trend = check_trend(self._store, check, runs, standing)
+                trends.setdefault(check, []).append(check_sheet(trend, CLOCK))
+        return {check: sheets.check_sheet(check, found) for check, found in trends.items()}
 
     # --- what links to these pages ---
 
@@ -344,16 +347,22 @@ class _Site:
         sheet = sheets.fleet_sheet(title, shown, self._runs)
         tiles = [*self._outcome_tiles(counts)]
         for found in nights:
-            tiles += _news_tiles(found.run, names.diff_page(found.run.run.id)) if found.before else []
-        text = self._pages.render("index.html", sheet, by_name, tiles=tiles)
+            tiles += (
+                _news_tiles(found.run, names.diff_page(found.run.run.id)) if found.before else []
+            )
+        crumbs = [(sheets.run_title(run), names.run_page(run.id)) for run in self._nights]
+        text = self._pages.render(
+            "index.html", sheet, by_name, crumbs, tiles, began=self._recorded[0].started
+        )
         self._folder.write("index.html", text)
 
     def _outcome_tiles(self, counts: Sequence[tuple[str, int]]) -> Iterator[page.Tile]:
         first = 0
         for word, number in counts:
             path = names.list_page(first // sheets.ON_A_LIST)
+            there = f"{path}#{sheets.anchor(word)}" if number else names.list_page(0)
             tone = fleet.TONES.get(word, "unreached") if number else "quiet"
-            yield page.Tile(number, word, tone, f"{path}#{sheets.anchor(word)}")
+            yield page.Tile(number, word, tone, there)
             first += number
 
 
@@ -365,8 +374,8 @@ def _news_tiles(line: RunLine, diff: str) -> list[page.Tile]:
     """The numbers of findings that began and ended in a run."""
     new, fixed = line.new or 0, line.fixed or 0
     return [
-        page.Tile(new, "new", "fail" if new else "quiet", diff),
-        page.Tile(fixed, "fixed", "ok" if fixed else "quiet", diff),
+        page.Tile(new, "new findings", "fail" if new else "quiet", diff),
+        page.Tile(fixed, "fixed findings", "ok" if fixed else "quiet", diff),
     ]
 
 
@@ -392,7 +401,7 @@ def _host_renderer(
         parts = _paged_parts(story)
         sheet = sheets.host_sheet(story_sheet(story, CLOCK), lines[host], story.parts)
         own = {**by_name, **links.paths((), parts, {})}
-        text = pages.render(names.host_page(host), sheet, own, MENU[1:2], host=host)
+        text = pages.render(names.host_page(host), sheet, own, host=host)
         return HostRendered(host, text, parts)
 
     return lambda hosts: [render(host) for host in hosts]
@@ -409,5 +418,3 @@ def _paged_parts(story: HostStory) -> tuple[str, ...]:
 
 def _refuse_lost(hosts: Sequence[str]) -> list[HostRendered]:
     raise UserError("the pages of some hosts cannot be made: each process that tried was killed")
-
-

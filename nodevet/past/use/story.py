@@ -30,9 +30,7 @@ def find_story(store: "Store", text: str) -> HostStory | Passport:
     return find_passport(store, text, hosts=True)
 
 
-def find_host(
-    store: "Store", host: str, started: Mapping[str, str] | None = None
-) -> HostStory:
+def find_host(store: "Store", host: str, started: Mapping[str, str] | None = None) -> HostStory:
     """The story of a host that the store knows. `started`: when each run did, if that is known."""
     visits = store.visits_of(host)[::-1]
     places = store.places(host=host)
