@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from sqlalchemy import Column, Connection, Select, func, select
@@ -16,8 +16,8 @@ from nodevet.store.visits import groups_of
 CHUNK = 500  # parts in one query
 _VETTED = t.visit.alias("vetted_visit")
 _HOSTS = select(
-    t.host.c["id", "name", "machine", "boot", "steady"],
-    t.visit.c["outcome", "why", "at"],
+    *t.host.c["id", "name", "machine", "boot", "steady"],
+    *t.visit.c["outcome", "why", "at"],
     t.run.c.name.label("run_name"),
     t.grouping.c.names.label("group_names"),
     _VETTED.c.baseline,
@@ -99,20 +99,23 @@ def outcomes(
     return by_host
 
 
-def parts_now(connection: Connection) -> Iterator[PartNow]:
+def parts_now(connection: Connection) -> list[PartNow]:
     """See Store.parts_now."""
-    last = select(func.max(t.place.c.id)).group_by(t.place.c.part)
-    query = (
-        select(t.part_name.c.name, t.part.c.name.label("id"), t.host.c.name.label("host"))
-        .select_from(
-            t.place.join(t.part, t.part.c.id == t.place.c.part)
-            .join(t.part_name, t.part_name.c.part == t.part.c.id)
-            .join(t.host, t.host.c.id == t.place.c.host)
-        )
-        .where(t.place.c.id.in_(last))
-        .order_by(t.part_name.c.name, t.part.c.id)
+    place = t.place.c
+    host_of = _pairs(connection, select(place.part, place.host).order_by(place.id))  # the last
+    names = _pairs(connection, select(t.host.c.id, t.host.c.name))
+    ids = _pairs(connection, select(t.part.c.id, t.part.c.name))
+    rows = connection.execute(select(t.part_name.c.name, t.part_name.c.part))
+    return sorted(
+        PartNow(name=row.name, id=ids[row.part], host=names[host_of[row.part]])
+        for row in rows
+        if row.part in host_of
     )
-    return (PartNow(name=name, id=id, host=host) for name, id, host in connection.execute(query))
+
+
+def _pairs(connection: Connection, query: "Select[Any]") -> dict[Any, Any]:
+    """The second column by the first one; of several rows the last."""
+    return {row[0]: row[1] for row in connection.execute(query)}
 
 
 def counted(connection: Connection, parts: Collection[str]) -> dict[str, int]:

@@ -177,7 +177,7 @@ class Store:
     def parts_now(self) -> list[PartNow]:
         """Every name of every part, sorted, each with the host where the part was last."""
         with self._database.reading() as connection:
-            return list(latest.parts_now(connection))
+            return latest.parts_now(connection)
 
     def outcomes(self, runs: Collection[str]) -> Mapping[str, Mapping[str, HostOutcome]]:
         """By host, how each of these runs (ids) ended for it."""

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import stat
 from collections.abc import Callable, Iterable
@@ -9,10 +10,12 @@ from pathlib import Path
 
 import five_nights
 import pytest
+from console_blocks import blocks, rewritten
 from msgspec.structs import replace
 from site_pages import Page, broken, pages
 
 from nodevet.base.errors import UserError
+from nodevet.cli import display
 from nodevet.model import Finding, HostReport, Status, Subject, Verdict
 from nodevet.past.site import folder as site_folder
 from nodevet.past.site.names import host_page, page_name
@@ -22,6 +25,8 @@ from nodevet.store.records.model import RunState
 
 HOSTILE = '</title><script>alert(1)</script>/../"\x1b[31m\u202e gpu001'
 NOBODY = 65534
+PAGE = Path(__file__).parents[2] / "docs/integrations/site.md"
+HERE = "tests/history/test_site.py runs it"
 
 
 @pytest.fixture(scope="module")
@@ -258,3 +263,24 @@ def test_the_command_names_the_folder_or_what_is_missing(
     (tmp_path / "nodevet.toml").unlink()
     with pytest.raises(UserError, match="name a FOLDER, or write site"):
         say("site")
+
+
+def test_the_page_shows_what_is_printed(
+    say: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(display, "screen", lambda *_: display.Screen(width=100))
+    monkeypatch.chdir(tmp_path)
+    page = PAGE.read_text(encoding="utf-8")
+    commands = [
+        command
+        for block in blocks(PAGE)
+        if block.mark("not run") == HERE
+        for command in block.commands
+    ]
+    assert len(commands) == 2
+    printed = [say(*shlex.split(command.text)[1:]).strip("\n") for command in commands]
+    for command, text in reversed(list(zip(commands, printed, strict=True))):
+        page = rewritten(page, command, text)
+    if os.environ.get("NODEVET_CONSOLE") == "write":
+        PAGE.write_text(page, encoding="utf-8")
+    assert page == PAGE.read_text(encoding="utf-8")

@@ -17,7 +17,7 @@ class HostNow(msgspec.Struct, frozen=True, kw_only=True):
     mark: str  # differs once anything but a visit with the same result was recorded of the host
 
 
-class PartNow(msgspec.Struct, frozen=True, kw_only=True):
+class PartNow(msgspec.Struct, frozen=True, kw_only=True, order=True):
     """One name of a part, and the host where the part was last."""
 
     name: str  # an id, a serial number, a part number, in lower case
