@@ -1,6 +1,6 @@
 """Measures the site of a store: how long nodevet writes it, and what a browser loads of it.
 
-Usage: site.py STORE. `history.py STORE --hosts 10000` records such a store.
+Usage: pages.py STORE. `history.py STORE --hosts 10000` records such a store.
 """
 
 import argparse
