@@ -56,7 +56,7 @@ class Tile(NamedTuple):
     path: str
 
 
-class Frame(NamedTuple):
+class SiteFrame(NamedTuple):
     """What a page of a site has around its sheet. Paths are relative to the page."""
 
     top: str  # the folder of the site: "", "../"
@@ -71,7 +71,7 @@ class Frame(NamedTuple):
     foot: str = ""
 
 
-def render(sheet: Sheet, frame: Frame | None = None) -> str:
+def render(sheet: Sheet, frame: SiteFrame | None = None) -> str:
     """The page, with at most MOST_GROUPS groups; the others are counted. With a frame it is a page
     of a site, which has one style sheet and one script for all pages."""
     blocks = _visible(sheet.blocks)

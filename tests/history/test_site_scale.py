@@ -8,7 +8,7 @@ from nodevet.model import HostOutcome, Severity
 from nodevet.past.site import fleet, search, sheets
 from nodevet.past.site.links import linker, paths
 from nodevet.past.site.names import page_name
-from nodevet.sheet.page import Frame, render
+from nodevet.sheet.page import SiteFrame, render
 from nodevet.store.records.latest import HostNow, PartNow
 from nodevet.store.records.model import RecordedRun, RunState
 
@@ -68,7 +68,7 @@ def test_a_list_has_a_part_of_the_hosts() -> None:
     lines = large()
     sheet = sheets.hosts_sheet(lines[: sheets.ON_A_LIST], 0, HOSTS)
     by_name = paths([line.host for line in lines], (), {})
-    frame = Frame("", "site.css", "site.js", (), (), linker(by_name, ""))
+    frame = SiteFrame("", "site.css", "site.js", (), (), linker(by_name, ""))
     text = render(sheet, frame)
     assert "10,000 hosts: 1 to 500" in text
     assert text.count('<a href="hosts/node') == 500
@@ -132,9 +132,9 @@ def test_a_host_that_its_sweep_no_longer_visits_is_not_ok() -> None:
     by_hand = run(21, 1, series="")
     runs = [by_hand, few, night, before]
     gone, stays, checked = now("gone", before), now("stays", night), now("checked", by_hand)
-    nights = fleet.Nights(runs)
+    nights = fleet.LastNights(runs)
     assert nights.last == {"nightly": night}
     assert nights.left_out(gone, [before.id])
     assert not nights.left_out(stays, [night.id])
     assert not nights.left_out(checked, [by_hand.id, before.id])
-    assert fleet.Nights([run(25, 1, "other"), *runs]).left_out(now("old", run(1, 5)), [])
+    assert fleet.LastNights([run(25, 1, "other"), *runs]).left_out(now("old", run(1, 5)), [])

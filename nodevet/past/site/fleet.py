@@ -52,7 +52,7 @@ def fleet(
     checks: dict[str, dict[str, None]] = {}
     for span in troubles:
         checks.setdefault(span.host, {})[plain(span.check)] = None
-    nights = Nights(runs)
+    nights = LastNights(runs)
     marked = [run.id for run in reversed(runs[:MARKED])]
     lines = []
     for host in hosts:
@@ -72,7 +72,7 @@ def fleet(
     return sorted(lines, key=lambda line: ORDER.index(line.word))
 
 
-class Nights:
+class LastNights:
     """The newest night of each sweep: a whole run that visited more than half as many hosts as the
     largest of its newest runs. `last`: by the name of the sweep."""
 

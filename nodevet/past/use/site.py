@@ -92,7 +92,7 @@ def _digest(*texts: object) -> str:
     return hashlib.sha256(repr(texts).encode()).hexdigest()
 
 
-class Pages:
+class PageRenderer:
     """Renders sheets as pages of a site."""
 
     def __init__(self, assets: Assets) -> None:
@@ -111,7 +111,7 @@ class Pages:
         """The page at a path below the site's folder. The script shows the last visit of `host`, or
         how long ago the last run `began`."""
         top = "../" if "/" in path else ""
-        frame = page.Frame(
+        frame = page.SiteFrame(
             top=top,
             style=top + self._assets.style_file,
             script=top + self._assets.script_file,
@@ -133,7 +133,7 @@ class _Site:
         self._url, self._store, self._folder = url, store, folder
         self._processes = processes
         self._assets = _assets()
-        self._pages = Pages(self._assets)
+        self._pages = PageRenderer(self._assets)
         self._recorded = store.runs()
         newest = self._recorded[:MOST_RUNS]
         self._shown = [*newest, *(run for run in self._nights if run not in newest)]
@@ -181,7 +181,7 @@ class _Site:
     @cached_property
     def _nights(self) -> list[RecordedRun]:
         """The last night of each sweep, or the last check by hand if there is no sweep."""
-        nights = list(fleet.Nights(self._recorded).last.values())[:MOST_SWEEPS]
+        nights = list(fleet.LastNights(self._recorded).last.values())[:MOST_SWEEPS]
         return nights or [run for run in self._recorded if is_whole(run)][:1]
 
     @cached_property
@@ -390,7 +390,7 @@ def _host_renderer(
     lines: Mapping[str, fleet.HostLine],
     started: Mapping[str, str],
     by_name: Mapping[str, str],
-    pages: Pages,
+    pages: PageRenderer,
 ) -> Callable[[Sequence[str]], list[HostRendered]]:
     from nodevet.store import open_store
 
