@@ -20,7 +20,7 @@ from nodevet_sim.nspawn.needs import missing
 
 REPO = Path(__file__).parents[1]
 MAPPED = ("checks", "fixes", "baselines")
-DATA = {".yaml", ".json", ".jinja", ".typed"}
+DATA = {".css", ".js", ".json", ".jinja", ".typed", ".yaml"}
 SIMULATOR = re.compile(rb"simulat|nodevet[-_]sim", re.I)
 NAMED = (  # how to install it, what its files are, and which version of it is here
     b"pip install nodevet-sim",

@@ -144,6 +144,8 @@ class Settings(Table, frozen=True, kw_only=True):
     store: Text | None = None
     project: Text = "."
     """Folder with checks/, fixes/ and baselines/."""
+    site: Text | None = None
+    """Folder for the history as web pages, written after each sweep."""
     engine: Text | None = None
     launchers: Mapping[Name, Text | LauncherSettings] = {}
     sites: Mapping[Text, Text | tuple[Text, ...]] = {}

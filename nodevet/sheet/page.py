@@ -8,12 +8,13 @@ import base64
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from importlib.resources import files
+from typing import NamedTuple
 
 import jinja2
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from nodevet.base.printable import brief
 from nodevet.sheet import chart, excerpts, matrix, prose, timestrip
@@ -35,6 +36,7 @@ from nodevet.sheet.model import (
 from nodevet.sheet.text import nodeset
 
 NOTHING = "default-src 'none'; base-uri 'none'; form-action 'none'"
+SITE = f"{NOTHING}; style-src 'self'; script-src 'self'"  # the policy of a page of a site
 TAGS = ("fail", "warning", "ok", "unknown", "waived", "unreached")
 SIGNS = {"-": "before", "+": "after", "@": "quiet"}  # the first character of a line of a diff
 HERE = "nodevet.sheet"
@@ -45,8 +47,33 @@ MOST_DRAWN = 64  # blocks of strips over time
 UNDRAWN = f"Charts are drawn of the first {MOST_DRAWN}; the JSON document has them all."
 
 
-def render(sheet: Sheet) -> str:
-    """The page, with at most MOST_GROUPS groups; the others are counted."""
+class Tile(NamedTuple):
+    """A number with its meaning, which links to a page. `tone`: as in a `Cell`."""
+
+    number: int
+    label: str
+    tone: str
+    path: str
+
+
+class SiteFrame(NamedTuple):
+    """What a page of a site has around its sheet. Paths are relative to the page."""
+
+    top: str  # the folder of the site: "", "../"
+    style: str
+    script: str
+    menu: tuple[tuple[str, str], ...]  # label and path
+    crumbs: tuple[tuple[str, str], ...]  # label and path of the pages that this one belongs to
+    linked: Callable[[str], Markup]  # a text whose names are links
+    tiles: tuple[Tile, ...] = ()
+    state: str = ""  # the name of the data of which the script shows a row below the title
+    about: str = ""  # the first field of that row; without data, a moment whose age is shown
+    foot: str = ""
+
+
+def render(sheet: Sheet, frame: SiteFrame | None = None) -> str:
+    """The page, with at most MOST_GROUPS groups; the others are counted. With a frame it is a page
+    of a site, which has one style sheet and one script for all pages."""
     blocks = _visible(sheet.blocks)
     groups = [block for block in blocks if isinstance(block, GroupBlock)]
     left_out = {id(group) for group in groups[MOST_GROUPS:]}
@@ -56,7 +83,9 @@ def render(sheet: Sheet) -> str:
     script = source(HERE, "matrix_script") if matrix_block else ""
     drawn: list[TimeBlock] = []
     return template(HERE, "page").render(
-        policy=_policy(style, script),
+        policy=SITE if frame else _policy(style, script),
+        frame=frame,
+        linked=frame.linked if frame else escape,
         style=Markup(style),  # noqa: S704 - ours
         script=Markup(script),  # noqa: S704 - ours
         data=Markup(_data(matrix_block, blocks)) if matrix_block else "",  # noqa: S704 - no < > & left in it

@@ -9,10 +9,11 @@ from sqlalchemy import select, update
 from sqlalchemy.engine import URL, Engine
 
 from nodevet.base.last_few import LastFew
-from nodevet.model import Status, Verdict
+from nodevet.model import HostOutcome, Status, Verdict
 from nodevet.store import (
     fixes,
     incidents,
+    latest,
     parts,
     pruning,
     runs,
@@ -29,6 +30,7 @@ from nodevet.store.errors import StoreError
 from nodevet.store.evidence import KeptEvidence, of_visits
 from nodevet.store.moments import instant
 from nodevet.store.recorder import Recorder
+from nodevet.store.records.latest import HostNow, PartNow
 from nodevet.store.records.model import (
     BegunTogether,
     CounterPoint,
@@ -166,6 +168,27 @@ class Store:
         """The names of all hosts, sorted."""
         with self._database.reading() as connection:
             return list(connection.execute(select(t.host.c.name).order_by(t.host.c.name)).scalars())
+
+    def hosts_now(self) -> list[HostNow]:
+        """Every host with its last visit, sorted by name."""
+        with self._database.reading() as connection:
+            return latest.hosts_now(connection)
+
+    def parts_now(self) -> list[PartNow]:
+        """Every name of every part, sorted, each with the host where the part was last."""
+        with self._database.reading() as connection:
+            return latest.parts_now(connection)
+
+    def outcomes(self, runs: Collection[str]) -> Mapping[str, Mapping[str, HostOutcome]]:
+        """By host, how each of these runs (ids) ended for it."""
+        with self._database.reading() as connection:
+            return latest.outcomes(connection, runs)
+
+    def counted(self, parts: Collection[str]) -> Mapping[str, int]:
+        """By part (id), the number of the last change of a counter; without parts that have
+        none."""
+        with self._database.reading() as connection:
+            return latest.counted(connection, parts)
 
     def visits(self, run: str, hosts: Iterable[str] | None = None) -> Iterator[RecordedVisit]:
         """The visits of a run, in the order of records."""

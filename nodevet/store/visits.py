@@ -103,11 +103,11 @@ def visited(connection: Connection, runs: Iterable[str]) -> dict[str, tuple[int,
     hosts: dict[str, tuple[int, tuple[str, ...]]] = {}
     for name, groups, count, _ in connection.execute(query):
         earlier, _ = hosts.get(name, (0, ()))
-        hosts[name] = (earlier + count, _groups(groups))
+        hosts[name] = (earlier + count, groups_of(groups))
     return hosts
 
 
-def _groups(names: str | None) -> tuple[str, ...]:
+def groups_of(names: str | None) -> tuple[str, ...]:
     return typed.decode(names, tuple[str, ...]) if names else ()
 
 
@@ -150,7 +150,7 @@ def visit_of(row: Any) -> RecordedVisit:
         machine_id=row.boot_machine or row.machine_id,
         boot_id=row.boot_id,
         baseline=row.baseline_name or "",
-        groups=_groups(row.group_names),
+        groups=groups_of(row.group_names),
         evidence=row.volatile is not None,
         thinned=row.thinned,
     )

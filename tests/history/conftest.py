@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 
 import five_nights
@@ -10,6 +11,7 @@ from click.testing import CliRunner
 
 from nodevet.cli import nodevet
 from nodevet.past import terminal as recalled
+from nodevet.past.use.site import write_site
 
 NOW = datetime(2026, 11, 20, 9, 0, tzinfo=timezone.utc)
 Say = Callable[..., str]
@@ -21,6 +23,14 @@ def remembered(tmp_path_factory: pytest.TempPathFactory) -> str:
     url = f"sqlite:///{tmp_path_factory.mktemp('five')}/history.sqlite"
     five_nights.record(url)
     return url
+
+
+@pytest.fixture(scope="session")
+def site(remembered: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site of the five nights, which no test changes."""
+    folder = tmp_path_factory.mktemp("web") / "public"
+    write_site(remembered, folder)
+    return folder
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """Read the story of a host, or the passport of a part, from the store."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from nodevet.base.errors import UserError
@@ -12,7 +13,7 @@ from nodevet.evidence.nvme import Nvme
 from nodevet.model import HostFacts
 from nodevet.past.passport import Passport, passport
 from nodevet.past.story import HostRecords, HostStory, host_story
-from nodevet.store.records.model import PartKind, PartPlace
+from nodevet.store.records.model import Part, PartKind, PartPlace
 
 if TYPE_CHECKING:
     from nodevet.store import Store
@@ -29,8 +30,8 @@ def find_story(store: "Store", text: str) -> HostStory | Passport:
     return find_passport(store, text, hosts=True)
 
 
-def find_host(store: "Store", host: str) -> HostStory:
-    """The story of a host that the store knows."""
+def find_host(store: "Store", host: str, started: Mapping[str, str] | None = None) -> HostStory:
+    """The story of a host that the store knows. `started`: when each run did, if that is known."""
     visits = store.visits_of(host)[::-1]
     places = store.places(host=host)
     elsewhere = [
@@ -45,7 +46,7 @@ def find_host(store: "Store", host: str) -> HostStory:
         host,
         HostRecords(
             visits=visits,
-            started={run.id: run.started for run in store.runs()},
+            started=started or {run.id: run.started for run in store.runs()},
             spans=list(store.spans(host=host)),
             places=places,
             elsewhere=elsewhere,
@@ -88,7 +89,11 @@ def find_passport(store: "Store", text: str, *, hosts: bool = False) -> Passport
         listed = ", ".join(f"{match.kind.value} {match.id}" for match in matches[:4])
         more = f" and {len(matches) - 4} more" if len(matches) > 4 else ""
         raise UserError(f"{brief(text)!r} is the beginning of several parts: {listed}{more}")
-    part = matches[0]
+    return part_passport(store, matches[0])
+
+
+def part_passport(store: "Store", part: Part) -> Passport:
+    """The passport of a part that the store knows."""
     places = store.places(part=part.id)
     part_names = [_names_in(store, place) for place in places]
     hosts_of_part = sorted({place.host for place in places})

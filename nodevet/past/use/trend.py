@@ -1,7 +1,7 @@
 """Read the trend of a check, or of a field of the evidence, from the store."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -75,16 +75,31 @@ def _check_trend(
             f"no check is named {check!r}; {hint}\n"
             "a field of the evidence has dots: gpu.gpus[].temperature_gpu_c"
         )
-    vetted = {run.id: judged(run) for run in runs}
+    vetted = None
     if host is not None:
         vetted = Counter(visit.run for visit in store.visits_of(host) if visit.baseline)
+    title = catalog.title(check) if known else ""
+    return check_trend(store, check, runs, standing, vetted=vetted, title=title)
+
+
+def check_trend(
+    store: "Store",
+    check: str,
+    runs: Sequence[RecordedRun],
+    standing: Sequence[tuple[str, str, Verdict]],
+    *,
+    vetted: Mapping[str, int] | None = None,
+    title: str = "",
+) -> CheckTrend:
+    """The trend of a check over these runs, the oldest first. `standing`: see Store.standing;
+    `vetted`: the hosts that each run judged, if not all of its own."""
     failing = sorted({host for _, host, verdict in standing if verdict is Verdict.FAIL})
     visits = {
         run.id: {visit.host: visit.status for visit in store.visits(run.id, failing)}
         for run in runs
     }
-    title = catalog.title(check) if known else ""
-    points = check_points(runs, vetted, standing, visits)
+    judged_hosts = {run.id: judged(run) for run in runs} if vetted is None else vetted
+    points = check_points(runs, judged_hosts, standing, visits)
     return CheckTrend(check=check, title=title, points=points)
 
 
