@@ -8,6 +8,9 @@ specification goes to /etc/cdi/nvidia.yaml. Nodes with toolkit 1.18 or later hav
 nvidia-cdi-refresh.service: if the specification is in /var/run/cdi or missing there, nodevet
 restarts that service instead. So no second specification names the same GPUs.
 
+`nvidia-ctk` writes in place. On a full disk it would leave half a file, so the step fails before it
+runs unless 256 KiB are free.
+
 **At every boot** the engine reads its configuration, and nvidia-cdi-refresh.service writes
 /var/run/cdi. If that service is disabled, the fix enables it.
 
@@ -34,6 +37,7 @@ from nodevet.evidence.containers import CdiSpecification, Containers
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpus
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk, with_refusals
+from nodevet.fixing.room import require_room
 from nodevet.fixing.units import OBSTACLES, STANDS, running, unit_of
 from nodevet.model import Finding, Subject
 from nodevet.resource import Actions, Resource, RunCommand
@@ -121,7 +125,11 @@ def configure(
     if any(finding.expected == "default runtime nvidia" for finding in findings):
         options.append("--set-as-default")
     words = (containers.toolkit or "", "runtime", "configure", f"--runtime={name}", *options)
-    return RunCommand(words=words), SetUnit(name=unit.name, restart=True)
+    return (
+        require_room(FILES[name]["config"]),
+        RunCommand(words=words),
+        SetUnit(name=unit.name, restart=True),
+    )
 
 
 def spec_path(name: str, containers: Containers, evidence: Evidence) -> str:
@@ -162,7 +170,8 @@ def generate(path: str, containers: Containers, evidence: Evidence) -> Actions:
     """The action that writes a specification. Raises FixError."""
     if not path:
         return (running(unit_of(evidence, REFRESH)),)
-    return (RunCommand(words=(containers.toolkit or "", "cdi", "generate", f"--output={path}")),)
+    words = (containers.toolkit or "", "cdi", "generate", f"--output={path}")
+    return require_room(path), RunCommand(words=words)
 
 
 FIX = Fix(

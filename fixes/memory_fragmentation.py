@@ -10,9 +10,10 @@ page.
 
 **Rollback** cannot undo it, and there is nothing to restore. The plan says `cannot be undone`.
 
-**What it cannot do.** It does not drop the page cache, which jobs may need. On a drained node, you
-can free more memory: run `echo 3 > /proc/sys/vm/drop_caches` before the fix. The kernel cannot move
-its own pages and those of drivers. If the check still fails, the step fails: reboot the node.
+**What it cannot do.** It does not drop the page cache, which jobs may need: no evidence says how
+much memory the cache holds. On a drained node, you can free more memory: run `echo 3 >
+/proc/sys/vm/drop_caches` before the fix. The kernel cannot move its own pages and those of drivers.
+If the check still fails, the step fails: reboot the node.
 """
 
 from collections.abc import Iterator, Sequence

@@ -37,6 +37,7 @@ RDMA_DEVICES = at_most(1024)  # as many; with virtual functions a host has hundr
 ADDRESSES = at_most(64)  # of an interface; kube-proxy gives one a thousand, and the rest is counted
 LOOKS = at_most(2048)  # of a node that is watched for a while
 PACKAGES = at_most(512)  # of the driver, and versions of one that repositories offer
+STREAM = at_most(4096)  # packages of a module stream of the driver: 40 of each version
 
 Text = Annotated[str, at_most(4096)]
 """One line: the kernel's command line is the longest."""

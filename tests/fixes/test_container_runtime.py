@@ -4,6 +4,7 @@ import pytest
 
 from nodevet.fixes.container_runtime import REFRESH
 from nodevet.fixing.model import FixError, Risk
+from nodevet.fixing.room import require_room
 from nodevet.resource.unit import SetUnit
 
 CTK = "/usr/bin/nvidia-ctk"
@@ -41,10 +42,11 @@ def test_docker_is_configured_and_restarted(plan):
     (change,) = plan("container_runtime", ENGINES, node(engine={}))
     configure = f"{CTK} runtime configure --runtime=docker --config=/etc/docker/daemon.json"
     actions, resources = labels(change)
-    assert actions == [configure, "restart docker.service"]
+    room = require_room("/etc/docker/daemon.json").label
+    assert actions == [room, configure, "restart docker.service"]
     assert resources == ["file /etc/docker/daemon.json", "unit docker.service"]
     assert (change.risk, change.note) == (Risk.DRAIN, "its restart may end containers")
-    assert change.actions[1] == SetUnit(name="docker.service", restart=True)
+    assert change.actions[2] == SetUnit(name="docker.service", restart=True)
 
 
 def test_the_default_is_set_if_it_is_expected(plan):
@@ -53,18 +55,19 @@ def test_the_default_is_set_if_it_is_expected(plan):
     actions, resources = labels(change)
     files = ("/etc/containerd/config.toml", "/etc/containerd/conf.d/99-nvidia.toml")
     options = f"--config={files[0]} --drop-in-config={files[1]} --set-as-default"
-    assert actions[0] == f"{CTK} runtime configure --runtime=containerd {options}"
+    assert actions[1] == f"{CTK} runtime configure --runtime=containerd {options}"
     assert resources == [*(f"file {file}" for file in files), "unit containerd.service"]
 
 
 def test_a_specification_is_written_again_where_it_is(plan):
     (change,) = plan("container_runtime", {}, node(spec={"path": "/etc/cdi/gpus.yml"}))
     command = f"{CTK} cdi generate --output=/etc/cdi/gpus.yml"
-    assert labels(change) == ([command], ["file /etc/cdi/gpus.yml"])
+    room = require_room("/etc/cdi/x").label
+    assert labels(change) == ([room, command], ["file /etc/cdi/gpus.yml"])
     assert (change.risk, change.note) == (Risk.LIVE, "")
     (change,) = plan("container_runtime", {"cdi": True}, node())
     command = f"{CTK} cdi generate --output=/etc/cdi/nvidia.yaml"
-    assert labels(change) == ([command], ["file /etc/cdi/nvidia.yaml"])
+    assert labels(change) == ([room, command], ["file /etc/cdi/nvidia.yaml"])
 
 
 @pytest.mark.parametrize("spec", [None, {"path": "/var/run/cdi/nvidia.yaml"}])

@@ -5,7 +5,7 @@ import subprocess
 import msgspec
 import pytest
 
-from nodevet.fixes import driver_version
+from nodevet.fixing import driver_apt
 from nodevet.fixing.model import FixError, Risk
 from nodevet.resource import Resource, RunCommand, State, holds, perform, restore
 
@@ -177,10 +177,10 @@ REFUSED = [
 
 OPEN = "kmod-nvidia-open-dkms"
 RPMS = (
-    package("nvidia-driver", V, kept=None, automatic=None, end="-1.el9"),
-    package(OPEN, V, kept=None, automatic=None, end="-1.el9"),
+    package("nvidia-driver.x86_64", V, kept=None, automatic=None, end="-1.el9"),
+    package(f"{OPEN}.x86_64", V, kept=None, automatic=None, end="-1.el9"),
     package("libnvidia-container1", "1.16.1", kept=None, automatic=None, end="-1"),
-    package("x;reboot", V, kept=None, automatic=None),
+    package("x;reboot.noarch", V, kept=None, automatic=None),
 )
 
 
@@ -200,9 +200,11 @@ def test_rpm_packages_are_a_persons_task_with_its_commands(plan, os_id, version,
     sections = node(*RPMS, manager="rpm") | {"host": {"os_id": os_id}}
     with pytest.raises(FixError) as refused:
         plan("driver_version", version, sections)
-    _, marker, commands = str(refused.value).partition("only packages of apt; by hand: ")
+    _, marker, commands = str(refused.value).partition(
+        "only packages of apt, dnf 4 and zypper; by hand: "
+    )
     assert marker and told in commands and "x;reboot" not in commands
-    assert len(str(refused.value)) < 600
+    assert len(str(refused.value)) < 700
 
 
 @pytest.mark.parametrize(("packages", "other", "told"), REFUSED)
@@ -267,7 +269,7 @@ HOOK = "VERSION 2\nAPT::Architecture=amd64\nDir::State=/var\n\n"
     ],
 )
 def test_apt_is_ended_where_it_would_change_another_package(lines, code):
-    hook = driver_version.only(["a", "lib-b:amd64"])
+    hook = driver_apt.only(["a", "lib-b:amd64"])
     done = subprocess.run(
         ["/bin/sh", "-c", hook], input=HOOK + lines, capture_output=True, text=True
     )
@@ -285,3 +287,141 @@ def test_a_plan_outlasts_json(plan):
     (change,) = plan("driver_version", NEW, node(*three(NEW)))
     text = msgspec.json.encode(change)
     assert msgspec.json.encode(msgspec.json.decode(text, type=type(change))) == text
+
+
+KMOD = "kmod-nvidia-{}-5.14.0-427.13.1.x86_64"
+EL = "-1.el9"
+"""With NVIDIA's packages for RHEL: their epoch is 3."""
+
+
+def el(name, *offers, version=V, **other):
+    offers = [f"3:{offer}{EL}" for offer in (*offers, version)]
+    fields = {"version": f"3:{version}{EL}", "held": False, "automatic": None, "offers": offers}
+    return {"name": f"{name}.x86_64", **fields, **other}
+
+
+def els(*packages, streams=(), **other):
+    section = {"manager": "dnf", "can_lock": True, "profiles": "default", "streams": streams}
+    return node(*packages, **(section | other))
+
+
+def stream(name, version, *, active=False, names=("nvidia-driver", OPEN)):
+    packages = [f"{each}.x86_64=3:{version}{EL}" for each in names]
+    return {"name": name, "active": active, "packages": packages}
+
+
+SEVENTY = "570.86.15"
+TWO = (el("nvidia-driver", SEVENTY), el(OPEN, SEVENTY, held=True))
+
+
+def test_dnf_installs_all_in_one_transaction_and_enables_the_stream_of_the_same_kind(plan):
+    streams = (
+        stream("550-open", V, active=True),
+        stream("570-open", SEVENTY),
+        stream("open-dkms", SEVENTY),
+        stream("570-dkms", SEVENTY, names=("nvidia-driver",)),
+    )
+    (change,) = plan("driver_version", ">=570", els(*TWO, streams=streams))
+    enable, unlock, install, built, lock = change.actions
+    assert enable.path == "/etc/dnf/modules.d/nvidia-driver.module"
+    assert enable.content.splitlines() == [
+        "[nvidia-driver]", "name=nvidia-driver", "stream=570-open", "profiles=default",
+        "state=enabled",
+    ]  # fmt: skip
+    targets = (f"{OPEN}.x86_64=3:{SEVENTY}{EL}", f"nvidia-driver.x86_64=3:{SEVENTY}{EL}")
+    assert install.words[3:] == ("dnf", *targets)
+    assert unlock.words == ("dnf", "-q", "-C", "versionlock", "delete", OPEN)
+    assert lock.words[5:] == (
+        "--raw",
+        f"{OPEN}-3:{SEVENTY}{EL}.*",
+        f"nvidia-driver-3:{SEVENTY}{EL}.*",
+    )
+    assert built.words[3:] == ("dkms", SEVENTY)
+    kinds = [(each.kind, each.name) for each in change.resources]
+    assert kinds == [
+        ("package", f"{OPEN}.x86_64"),
+        ("package", "nvidia-driver.x86_64"),
+        ("file", enable.path),
+    ]
+    assert change.note.startswith(f"an administrator or an earlier fix holds {OPEN}.x86_64 now")
+
+
+def test_zypper_takes_the_highest_release_of_the_version(plan):
+    """Versions of SUSE's packages with modules name the kernel; zypper needs no stream."""
+    name = "nvidia-open-driver-G06-signed-kmp-default"
+    offers = [f"3:{SEVENTY}_k6.4.0-{release}" for release in ("9.1", "10.1")]
+    kmp = el(name, offers=[*offers, f"3:{V}{EL}"])
+    sections = els(kmp, el("nvidia-compute-G06", SEVENTY), manager="zypper")
+    (change,) = plan("driver_version", SEVENTY, sections)
+    install, lock = change.actions
+    assert install.words[3:5] == ("zypper", f"nvidia-compute-G06.x86_64=3:{SEVENTY}{EL}")
+    assert install.words[5:] == (f"{name}.x86_64={offers[1]}",)
+    assert lock.words == ("zypper", "-n", "addlock", "nvidia-compute-G06", name)
+
+
+def test_a_module_that_was_built_for_one_kernel_takes_the_place_of_the_other(plan):
+    old, new = KMOD.format(V), KMOD.format(SEVENTY)
+    missing = dict.fromkeys(("version", "held", "automatic"), "not installed")
+    successor = el("x", version=SEVENTY) | {
+        "name": new, "version": None, "held": None, "errors": missing,
+    }  # fmt: skip
+    packages = (el("nvidia-driver", SEVENTY), el("x") | {"name": old}, successor)
+    (change,) = plan("driver_version", SEVENTY, els(*packages, can_lock=False))
+    (install,) = change.actions
+    assert install.words[4:] == (
+        f"{new}=3:{SEVENTY}{EL}",
+        f"nvidia-driver.x86_64=3:{SEVENTY}{EL}",
+        "remove",
+        f"{old}=3:{V}{EL}",
+    )
+    assert "nothing will hold the packages" in change.note
+
+    def seen(version, present, absent):
+        value = {"version": f"3:{version}{EL}", "held": False}
+        named = [
+            State(resource=Resource(kind="package", name=name), exists=True, value=value)
+            for name in (present, "nvidia-driver.x86_64")
+        ]
+        return [*named, State(resource=Resource(kind="package", name=absent), exists=False)]
+
+    before, after = seen(V, old, new), seen(SEVENTY, new, old)
+    assert (holds(install, before), holds(install, after)) == (False, True)
+    single, back = restore(*before, actions=change.actions)
+    assert back.words[4:] == (
+        f"{old}=3:{V}{EL}", f"nvidia-driver.x86_64=3:{V}{EL}", "remove", f"{new}=3:{SEVENTY}{EL}",
+    )  # fmt: skip
+    assert single.words[3] == "rpm"
+
+
+@pytest.mark.parametrize(
+    ("sections", "told"),
+    [
+        (els(el("nvidia-driver", SEVENTY, offers=[f"3:{SEVENTY}{EL}"])),
+         "it cannot be rolled back: none of the node's repositories has the installed version"),
+        (els(el("nvidia-driver"), manager="zypper"), "fetch its list with `zypper refresh`"),
+        (els(el("nvidia-driver", SEVENTY, held=None, errors={"held": "the lock '*' is wide"})),
+         "nvidia-driver.x86_64: held: the lock '*' is wide; remove it, then plan again"),
+        (els(el("nvidia-driver", SEVENTY, offers=None, errors={"offers": "dnf timed out"})),
+         "nvidia-driver.x86_64: offers: dnf timed out"),
+        (els(*TWO, streams=None, errors={"streams": "dnf ended with 1"}),
+         "streams: dnf ended with 1"),
+        (els(*TWO, streams=[stream("latest", SEVENTY), stream("open", SEVENTY)]),
+         "several streams (latest, open) of dnf's module nvidia-driver: `dnf module switch-to"),
+        (els(*TWO, streams=[stream("a", SEVENTY, names=[OPEN]),
+                            stream("b", SEVENTY, names=["nvidia-driver"])]),
+         "the packages are in no single stream of"),
+        (els(el("nvidia-driver", "570.1$(reboot)")), "is not a valid package of dnf"),
+        (els(el("nvidia-driver", SEVENTY, version=V) | {"version": None, "errors":
+             {"version": "several versions are installed"}}), "remove all but one first"),
+    ],
+)  # fmt: skip
+def test_rpms_that_cannot_be_changed_are_refused_with_the_reason(plan, sections, told):
+    with pytest.raises(FixError) as refused:
+        plan("driver_version", ">=570", sections)
+    assert told in str(refused.value)
+
+
+def test_a_stream_that_dnf_sees_already_stays(plan):
+    streams = [stream("open-dkms", SEVENTY, active=True), stream("570-open", SEVENTY)]
+    (change,) = plan("driver_version", ">=570", els(*TWO, streams=streams))
+    assert change.resources[-1].kind == "package"

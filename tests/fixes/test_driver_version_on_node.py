@@ -9,8 +9,8 @@ import json
 
 import pytest
 
-from nodevet.fixes import driver_version
-from nodevet.fixes.driver_version import Target
+from nodevet.fixing import driver_apt
+from nodevet.fixing.driver_packages import Target
 from nodevet.fleet import Options
 from nodevet.fleet.controller.ssh_executor import SshExecutor
 from simulated_fleet import Boot, SimulatedFleet
@@ -201,7 +201,7 @@ def test_a_driver_that_does_not_load_is_put_back_and_booted_and_the_rest_judged(
 def stopped_before_it_changes_another(rig: Rig) -> None:
     """A version that needs another package, which has no way back: our hook ends apt."""
     target = Target("nvidia-settings", "2-0ubuntu1", automatic=False)
-    install, *_ = driver_version.actions([target], down=False, change_held=False)
+    install, *_ = driver_apt.actions([target], down=False, change_held=False)
     with SshExecutor(list(rig.fleet.hosts.values()), Options()) as worker:
         worker.open("n1")
         acted = worker.act("n1", install)

@@ -297,7 +297,7 @@ def test_a_package_that_cannot_be_put_back_is_refused(before: State, message: st
         (seen("process", "1; reboot", {"cpus": "0", "threads": {}}), "not a valid process id"),
         (seen("process", "1", {"cpus": "$(x)"}), "is not a list of CPUs"),
         (seen("swap", "/x", {}), "neither on nor off"),
-        (package("a", {"version": "1"}), "only what apt-get installed can be restored"),
+        (package("a", {"version": "1"}), "only what apt-get, dnf or zypper installed"),
         (seen("firmware", "x"), "a firmware cannot be restored"),
     ],
 )

@@ -1,12 +1,13 @@
 """A package of dpkg or rpm."""
 
-import os
 import re
 
 from nodevet.remote.look import absent, present, require_this_machine, unknown
 from nodevet.remote.managers.patterns import Patterns
-from nodevet.remote.probe.collectors.packages import automatic_packages
+from nodevet.remote.probe.collectors.packages import automatic_packages, has_dpkg
+from nodevet.remote.probe.driver_rpms import without_epoch_0
 from nodevet.remote.probe.files import attempt, read
+from nodevet.remote.probe.zypper_locks import LOCKS, locked_names
 from nodevet.remote.program import find_program, run
 
 PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9+.:_~-]{0,200}\Z")
@@ -14,11 +15,14 @@ VERSIONLOCKS = ("/etc/dnf/plugins/versionlock.list", "/etc/yum/pluginconf.d/vers
 
 
 def look(root: str, name: str) -> "dict[str, object]":
-    """{version, held} in dpkg's or rpm's database; with dpkg also `automatic`: apt-mark(8)."""
+    """{version, held} in dpkg's or rpm's database; with dpkg also `automatic`: apt-mark(8).
+
+    A name of rpm may have its architecture: nvidia-driver.x86_64. `held`: by dnf or zypper.
+    """
     require_this_machine(root)
     if not PACKAGE.match(name):
         raise ValueError("not a valid package name")
-    if os.path.isfile("/var/lib/dpkg/status"):
+    if has_dpkg():
         query, row = find_program("dpkg-query"), "--showformat=${db:Status-Abbrev} ${Version}\\n"
         code, text, _ = run((query, "--show", row, name))
         words = text.split()  # ii 1.2.3, hi 1.2.3, rc 1.2.3, un
@@ -38,7 +42,14 @@ def look(root: str, name: str) -> "dict[str, object]":
         return absent() if "is not installed" in text else unknown("rpm failed")
     if len(rows) != 1:
         return unknown("{} versions are installed".format(len(rows)), exists=True)
-    return present({"version": rows[0], "held": versionlocked(root, name)})
+    return present({"version": without_epoch_0(rows[0]), "held": is_locked(root, name)})
+
+
+def is_locked(root: str, name: str) -> bool:
+    """Whether dnf or zypper locks a package; `name` may have its architecture."""
+    names = {name, name.rpartition(".")[0]}
+    zypper_names = locked_names(attempt(read, root, LOCKS)[0] or "")
+    return bool(names & zypper_names) or any(versionlocked(root, name) for name in names if name)
 
 
 def versionlocked(root: str, name: str) -> bool:

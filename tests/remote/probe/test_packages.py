@@ -12,6 +12,7 @@ from packaging.version import Version
 
 from nodevet.checks.driver_version import specifiers
 from nodevet.remote import program
+from nodevet.remote.probe import driver_rpms
 from nodevet.remote.probe.collectors import packages
 from nodevet.remote.probe.files import Absent, SectionError
 
@@ -69,7 +70,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
             place = tmp_path / name.replace("_", "-")
             place.write_text(f"#!/bin/sh\n{text}")
             place.chmod(0o755)
-        for name, text in {"version": running, "status": "", "states": None}.items():
+        for name, text in {"version": running, "status": "Package: a\n", "states": None}.items():
             if text is not None:
                 (tmp_path / name).write_text(text)
         monkeypatch.setattr(program, "FOLDERS", (str(tmp_path / "gone"), str(tmp_path)))
@@ -164,15 +165,21 @@ def test_names_and_versions_that_are_none_go_no_further(node: Install, check: Ch
 
 
 def test_of_rpm(node: Install, check: Check, tmp_path: Path, monkeypatch: Any) -> None:
-    rows = "bash\t5.2\nnvidia-driver\t3:550.54.14-1.el9\nkmod-nvidia\t1\nkmod-nvidia\t2\n"
+    rows = (
+        "bash.x86_64\t5.2-1\nnvidia-driver.x86_64\t3:550.54.14-1.el9\n"
+        "kmod-nvidia.x86_64\t1-1\nkmod-nvidia.x86_64\t2-1\n"
+    )
     node(rpm=script(rows))
-    (tmp_path / "status").unlink()
+    (tmp_path / "status").write_text("")  # a machine with rpm may have one
     monkeypatch.setattr(packages, "RPM", (str(tmp_path / "gone"), str(tmp_path)))
+    monkeypatch.setattr(driver_rpms, "DNF4", str(tmp_path / "gone"))
+    monkeypatch.setattr(driver_rpms, "ZYPPER", str(tmp_path / "gone"))
     found = check("packages", collect("550.90.07"))
     assert found.manager == "rpm"
     driver, module = found.packages
-    assert (driver.version, driver.errors["offers"]) == ("3:550.54.14-1.el9", packages.NO_DNF)
-    assert module.errors["version"] == "several versions are installed"
+    assert (driver.name, driver.version) == ("nvidia-driver.x86_64", "3:550.54.14-1.el9")
+    assert driver.errors["offers"] == driver_rpms.NO_MANAGER
+    assert module.errors["version"] == driver_rpms.SEVERAL
     monkeypatch.setattr(packages, "RPM", ())
     with pytest.raises(Absent, match="neither dpkg nor rpm"):
         collect("550.90.07")

@@ -1,8 +1,8 @@
 """The NVIDIA driver's packages, and their versions in the node's repositories.
 
 The request has the baseline's specifier of the driver, `>=550,<560`; if the running driver fits,
-nothing is read. Debian's family uses dpkg-query and apt-cache, others rpm. They use neither the
-network nor a lock, and apt-cache may not write caches.
+nothing is read. Debian's family uses dpkg-query and apt-cache, others rpm, dnf and zypper. They use
+neither the network nor a lock, and may not write caches.
 """
 
 import os
@@ -37,8 +37,8 @@ OFFERS = 200  # versions of one package, the highest
 NOT_ASKED = "the probe was not asked for it"
 AS_EXPECTED = "the running driver is as expected, so packages were not read"
 NOT_INSTALLED = "not installed"
-NO_DNF = "dnf is not queried: it writes logs and caches even for a query"
 
+FIELDS = ("manager", "packages", "can_lock", "streams", "profiles")
 ROW = "${db:Status-Abbrev}\\t${binary:Package}\\t${Architecture}\\t${Version}\\n"
 WITHOUT_CACHES = ("-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache=")
 NAME = Pattern(r"[a-z0-9][a-z0-9+.-]{0,200}(?::[a-z0-9-]{1,20})?\Z")
@@ -49,7 +49,7 @@ OF_NVIDIA = Pattern(
 )
 CLAUSE = Pattern(r"(==|!=|>=|<=|>|<|)\s*([0-9]{1,9}(?:\.[0-9]{1,9}){0,4})(\.\*)?\Z")
 NUMBERS = Pattern(r"[0-9]{1,9}(?:\.[0-9]{1,9}){0,4}\Z")
-DRIVER_VERSION = Pattern(r"(?:[0-9]+:)?([0-9]{2,4}(?:\.[0-9]+){1,2})(?=[-+~]|\Z)")
+DRIVER_VERSION = Pattern(r"(?:[0-9]+:)?([0-9]{2,4}(?:\.[0-9]+){1,2})(?=[-+~_]|\Z)")
 
 
 def driver_version_in(version: str) -> "str | None":
@@ -96,6 +96,11 @@ def is_admitted(version: str, specifier: str) -> bool:
         }[sign]:
             return False
     return True
+
+
+def has_dpkg() -> bool:
+    """Whether packages are dpkg's; a machine with rpm may have an empty status file of dpkg."""
+    return os.path.isfile(DPKG) and os.path.getsize(DPKG) > 0
 
 
 def parse_installed(text: str) -> "list[list[str]]":
@@ -234,25 +239,6 @@ def apt_cache(*words: str) -> str:
     return output_of((path,) + WITHOUT_CACHES + words, SECONDS, OUTPUT)
 
 
-def rpm_packages(running: "str | None") -> "list[Reading]":
-    """The driver's packages in rpm, without offers. Raises SectionError."""
-    rpm = find_program("rpm")
-    text = output_of((rpm, "-qa", "--queryformat", "%{NAME}\\t%{EVR}\\n"), SECONDS, OUTPUT)
-    records = {}
-    for row in text.split("\n"):
-        name, tab, version = row.partition("\t")
-        if not tab or not is_of_driver(name, version, running):
-            continue
-        record = Reading(name=name, version=version)
-        if name in records:
-            record.fail("version", "several versions are installed")
-        record.fail_all(("held", "automatic", "offers"), NO_DNF)
-        records[name] = record
-    if len(records) > MOST:
-        raise SectionError("more than {} NVIDIA packages are installed".format(MOST))
-    return list(records.values())
-
-
 def is_of_driver(name: str, version: str, running: "str | None") -> bool:
     """Whether a package may be of NVIDIA's driver, by its name or version."""
     return bool(OF_NVIDIA.match(name)) or (
@@ -267,11 +253,14 @@ def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     running = attempt(line, root, RUNNING)[0]
     section = Reading()
     if not specifiers or (running and all(is_admitted(running, text) for text in specifiers)):
-        section.fail_all(("manager", "packages"), AS_EXPECTED if specifiers else NOT_ASKED)
-    elif os.path.isfile(DPKG):
+        section.fail_all(FIELDS, AS_EXPECTED if specifiers else NOT_ASKED)
+    elif has_dpkg():
         section.update(manager="dpkg", packages=dpkg_packages(running))
-    elif any(os.path.isdir(folder) for folder in RPM):
-        section.update(manager="rpm", packages=rpm_packages(running))
-    else:
+        section.update(can_lock=True, streams=[], profiles="")
+    elif not any(os.path.isdir(folder) for folder in RPM):
         raise Absent("neither dpkg nor rpm has a database here")
+    else:
+        from nodevet.remote.probe.driver_rpms import read_rpms
+
+        section.update(read_rpms(running))
     return section

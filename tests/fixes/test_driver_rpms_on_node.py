@@ -1,0 +1,195 @@
+"""A new driver on a simulated node by real dnf and by real zypper: wrong, planned, applied,
+pending, rebooted, ok; put back as it was."""
+
+import json
+from pathlib import Path
+
+import pytest
+from driver_rpms import KERNEL, NEW, OLD, PUT, SUSE
+from node_tools import put_on_node
+
+from nodevet.fleet import Options
+from nodevet.fleet.controller.ssh_executor import SshExecutor
+from nodevet.fleet.protocol.framing import ActResult
+from nodevet.resource import Action, Resource, State, restore
+from nodevet.resource.package import rpm
+from simulated_fleet import Boot, SimulatedFleet
+
+pytestmark = pytest.mark.timeout(1500)
+SCENARIO = f"""\
+sim: 1
+nodes:
+  n1:
+    gpus: {{profile: h100-sxm, count: 1}}
+    sockets: 1
+    cores: 1
+    nvml: {{driver_version: "{OLD}"}}
+"""
+BASELINE = """\
+nodevet: 1
+expect: {driver_version: ">=570,<580"}
+fix: [driver_version]
+"""
+STATE = (
+    "rpm -qa --qf '%{NAME} %{EVR}\\n' | sort; cat /etc/dnf/modules.d/*; "
+    "grep -v -e '^#' -e '^$' /etc/dnf/plugins/versionlock.list; dnf -C -q history userinstalled; "
+    "cat /etc/zypp/locks; find /etc /usr/share/nvidia -type f ! -name versionlock.list -print0 | "
+    "sort -z | xargs -0 sha256sum; ls -A /var/tmp; "
+    "nvidia-smi --query-gpu=driver_version --format=csv"
+)
+LEFT = (
+    "find /var/log /var/cache /var/lib /var/tmp /etc -newer /run/mark ! -path '*/journal*' "
+    "! -name rpmdb.sqlite-shm"
+)
+CARE = ("--settle", "0.2", "--drain-hook", "true")
+MOVED = [
+    f"kmod-nvidia-{OLD}-{KERNEL}.x86_64",
+    f"kmod-nvidia-{NEW}-{KERNEL}.x86_64",
+    *(f"{name}.x86_64" for name in ("kmod-nvidia-open-dkms", "nvidia-driver",
+      "nvidia-driver-libs", "nvidia-fabric-manager")),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def fleet(boot: Boot) -> SimulatedFleet:
+    fleet = boot("rpms", SCENARIO, BASELINE)
+    for tool in ("dnf-plugins-core", "zypper", "createrepo-c"):
+        put_on_node(fleet, "n1", tool)
+    fleet.on("n1", PUT)
+    fleet.people("ann", "bob")
+    (fleet.project / "approval.yaml").write_text("nodevet: 1\napprovals: {reboot: 1}\n")
+    return fleet
+
+
+@pytest.fixture(scope="module", params=["dnf", "zypper"])
+def manager(request: pytest.FixtureRequest, fleet: SimulatedFleet) -> rpm.Manager:
+    """First dnf, then zypper on the same node."""
+    if request.param == "zypper":
+        fleet.on("n1", SUSE)
+    name: rpm.Manager = request.param
+    return name
+
+
+def planned(fleet: SimulatedFleet, name: str) -> Path:
+    """The file of an approved plan."""
+    plan = fleet.project / f"{name}.json"
+    done = fleet.at("plan", *fleet.reach, "--author", "ann", *CARE, "-o", plan)
+    assert done.returncode == 1, done.stdout + done.stderr
+    done = fleet.at("approve", plan, "--key", fleet.project / "bob", "--yes")
+    assert done.returncode == 0, done
+    return plan
+
+
+def act(fleet: SimulatedFleet, *actions: Action) -> list[ActResult]:
+    with SshExecutor(list(fleet.hosts.values()), Options()) as worker:
+        worker.open("n1")
+        return [worker.act("n1", action) for action in actions]
+
+
+@pytest.mark.parametrize("version", ["2-1", "3-1"], ids=["needs-another", "takes-the-place"])
+def test_a_transaction_that_changes_another_package_changes_nothing(
+    fleet: SimulatedFleet, manager: rpm.Manager, version: str
+) -> None:
+    before = fleet.on("n1", STATE)
+    (done,) = act(fleet, rpm.replace(manager, [f"nvidia-settings.x86_64={version}"]))
+    assert not done.ok
+    output = done.output
+    other = "nvlsm" if version == "2-1" else "nvidia-xconfig"
+    assert other in output and ("not in the plan" in output or "was pulled into" in output), output
+    assert fleet.on("n1", STATE) == before
+
+
+def test_a_transaction_that_was_killed_is_restored(
+    fleet: SimulatedFleet, manager: rpm.Manager
+) -> None:
+    """rpm then has two versions of a package."""
+    before = fleet.on("n1", STATE)
+    names = [name for name in MOVED if f"-{NEW}-" not in name]
+    states = [
+        State(
+            resource=Resource(kind="package", name=name),
+            exists=True,
+            value={"version": f"{'' if 'fabric' in name else '3:'}{OLD}-1.el9", "held": False},
+        )
+        for name in names
+    ]
+    step = (rpm.replace(manager, [f"{name}=3:{NEW}-1.el9" for name in names[2:4]]),)
+    files = f"/srv/repo/x86_64/nvidia-driver-libs-{NEW}-1.el9.x86_64.rpm"
+    fleet.on("n1", f"rpm -i --force --nodeps {files}")
+    assert fleet.on("n1", STATE) != before
+    done = act(fleet, *restore(*states, actions=step))
+    assert all(each.ok for each in done), done
+    assert fleet.on("n1", STATE) == before
+
+
+LOCKED = "the lock 'nvidia-driver*' is not of this package and version alone"
+HELD = {
+    "dnf": {
+        "dnf -q -C versionlock {add --raw,delete} 'nvidia-driver*'": LOCKED,
+        "sed -i {/main/aexcludepkgs=nvidia-driver,/^exclude/d} /etc/dnf/dnf.conf": (
+            "/etc/dnf/dnf.conf excludes it"
+        ),
+    },
+    "zypper": {"zypper -n {addlock,removelock} 'nvidia-driver*'": LOCKED},
+}
+"""Commands that hold more than the package (the first in braces) and release it again."""
+
+
+def test_what_holds_more_than_the_package_is_said_before(
+    fleet: SimulatedFleet, manager: rpm.Manager
+) -> None:
+    for command, why in HELD[manager].items():
+        start, _, rest = command.partition("{")
+        words, _, end = rest.partition("}")
+        hold, release = words.split(",", 1)
+        fleet.on("n1", f"{start}{hold}{end}")
+        done = fleet.at("plan", *fleet.reach, "--author", "ann", *CARE)
+        fleet.on("n1", f"{start}{release}{end}")
+        assert done.returncode == 3 and why in done.stdout, done.stdout + done.stderr
+
+
+def test_a_module_that_dkms_does_not_build_is_put_back_before_the_reboot(
+    fleet: SimulatedFleet, manager: rpm.Manager
+) -> None:
+    fleet.on("n1", "touch /etc/dkms-fails")
+    before = fleet.on("n1", STATE)
+    run = fleet.project / f"dkms-{manager}"
+    done = fleet.at("apply", planned(fleet, f"dkms-{manager}"), *fleet.reach, "--run", run)
+    (host,) = json.loads((run / "result.json").read_text())["hosts"]
+    assert host["outcome"] == "failed_and_rolled_back", done
+    assert f"DKMS has not built nvidia {NEW}" in host["steps"][0]["why"], host
+    assert fleet.on("n1", STATE) == before
+    fleet.on("n1", "rm /etc/dkms-fails")
+
+
+def test_wrong_pending_rebooted_ok_and_put_back(
+    fleet: SimulatedFleet, manager: rpm.Manager
+) -> None:
+    before = fleet.on("n1", f"{STATE}; touch /run/mark")
+    plan = planned(fleet, manager)
+    assert fleet.on("n1", LEFT) == "", "planning left something on the node"
+    (step,) = json.loads(plan.read_text())["steps"]
+    assert (step["expected"], step["actual"], step["risk"]) == (NEW, OLD, "reboot")
+    names = [each["name"] for each in step["resources"] if each["kind"] == "package"]
+    assert names == sorted(MOVED)
+    assert "nvidia-fabric-manager.x86_64 now" in step["note"]
+
+    run = fleet.project / f"run-{manager}"
+    done = fleet.at("apply", plan, *fleet.reach, "--run", run)
+    assert done.returncode == 0, done
+    (host,) = json.loads((run / "result.json").read_text())["hosts"]
+    assert [each["outcome"] for each in host["steps"]] == ["pending"], host
+    fleet.sim("reboot", "n1")
+    done = fleet.at("plan", *fleet.reach, "--author", "ann")
+    assert done.returncode == 0 and "Nothing to do." in done.stderr, done
+    after = fleet.on("n1", STATE)
+    assert f"\n{NEW}\n" in after and f"kmod-nvidia-{OLD}" not in after
+    if manager == "dnf":
+        assert "stream=570-open" in after and f"nvidia-driver-libs-3:{NEW}-1.el9.*" in after
+    else:
+        assert after.count("solvable_name: ") == 5
+
+    done = fleet.at("rollback", run)
+    assert done.returncode == 0, done
+    fleet.sim("reboot", "n1")
+    assert fleet.on("n1", STATE) == before
