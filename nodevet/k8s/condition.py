@@ -104,8 +104,8 @@ def is_recent(read: float, now: float, most: float) -> bool:
 
 def is_of_other_boot(condition: NodeCondition, node: ClusterNode) -> bool:
     """Whether the node has booted since it passed, as far as the condition says."""
-    found = BOOT.search(condition.message)
-    return found is not None and found[0] != _in_boot(node.status.node_info.boot_id)
+    found, now = BOOT.search(condition.message), _in_boot(node.status.node_info.boot_id)
+    return bool(found and now and found[0] != now)
 
 
 def is_newer(old: NodeCondition | None, verdict: NodeVerdict, now: float) -> bool:

@@ -259,6 +259,8 @@ def test_a_verdict_that_nobody_renews_becomes_unknown(
 def test_a_pass_does_not_outlive_a_boot(gpu1: ApiServer, cluster: Cluster) -> None:
     written(cluster, a_run(OK))
     node = gpu1.node("gpu1")
+    node["status"]["nodeInfo"] = {}
+    assert expired(cluster, NOW) == []  # nobody knows its boot
     node["status"]["nodeInfo"] = {**INFO, "bootID": BOOT.replace("1c9d0a55", "77777777")}
     gpu1.touch("gpu1")
     (done,) = expired(cluster, NOW)
