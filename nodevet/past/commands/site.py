@@ -40,7 +40,7 @@ def command(
     \b
     Exit codes:
       0  written
-      2  usage or configuration error, nothing has been recorded, or the folder cannot be written
+      2  usage or configuration error, nothing recorded, or nothing written
     """
     from nodevet.base.errors import UserError
     from nodevet.base.processes import cores
