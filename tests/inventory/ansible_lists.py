@@ -1,6 +1,6 @@
 """Print what `ansible-inventory -i FILE --list` prints for each FILE, as one JSON list; null for
-those that it refuses. The command's own class does it, in a forked process for each file: it can run once, and
-importing it takes long."""
+those that it refuses. The command's own class does it, in a forked process for each file: it can
+run once, and importing it takes long."""
 
 import contextlib
 import io
