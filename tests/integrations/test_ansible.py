@@ -117,19 +117,12 @@ def test_the_collection_has_the_version_of_nodevet() -> None:
 
 
 PLAYBOOK: list[Mapping[str, Any]] = [
+    {"ansible.builtin.import_playbook": "nodevet.nodevet.vet"},
     {
-        "hosts": "localhost",
+        "hosts": "nodevet_ok",
         "gather_facts": False,
-        "module_defaults": {
-            "group/nodevet.nodevet.nodevet": {
-                "hosts": "@local",
-                "executable": f"{ANSIBLE}/nodevet",
-                "store": "none",
-            }
-        },
+        "module_defaults": {"group/nodevet.nodevet.nodevet": {"hosts": "@local", "store": "none"}},
         "tasks": [
-            {"nodevet.nodevet.check": {"baseline": "good.yaml"}, "register": "good"},
-            {"ansible.builtin.group_by": {"key": "vetted_{{ nodevet.verdict }}"}},
             {
                 "nodevet.nodevet.check": {"baseline": "bad.yaml"},
                 "register": "bad",
@@ -140,19 +133,13 @@ PLAYBOOK: list[Mapping[str, Any]] = [
                 "register": "gated",
             },
             {"nodevet.nodevet.check": {"hosts": []}, "register": "no_one", "ignore_errors": True},
-        ],
-    },
-    {
-        "hosts": "vetted_ok",
-        "gather_facts": False,
-        "tasks": [
             {
                 "ansible.builtin.copy": {
                     "dest": "results.json",
-                    "content": "{{ [good, bad, gated, no_one] | to_json }}",
+                    "content": "{{ [vet_result, bad, gated, nodevet, no_one] | to_json }}",
                 },
                 "check_mode": False,
-            }
+            },
         ],
     },
 ]
@@ -164,20 +151,24 @@ def test_a_playbook_vets_this_machine_in_check_mode(tmp_path: Path) -> None:
         expect = {"sysctl": {"kernel.ostype": value}}
         (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump({"nodevet": 1, "expect": expect}))
     (tmp_path / "play.yaml").write_text(yaml.safe_dump(PLAYBOOK))
+    (tmp_path / "hosts.yml").write_text("gpu: {hosts: {here: {ansible_connection: local}}}\n")
     environment = {
         **os.environ,
         "ANSIBLE_COLLECTIONS_PATH": str(REPO / "integrations"),
         "ANSIBLE_HOME": str(tmp_path / "home"),
-        "ANSIBLE_LOCALHOST_WARNING": "false",
+        "PATH": f"{ANSIBLE}:{os.environ['PATH']}",
     }
     done = subprocess.run(
-        [ANSIBLE / "ansible-playbook", "--check", "play.yaml"],
+        [ANSIBLE / "ansible-playbook", "--check", "-i", "hosts.yml", "play.yaml",
+         "-e", f"ansible_python_interpreter={sys.executable} baseline={tmp_path}/good.yaml"],
         cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=180,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    good, bad, gated, no_one = json.loads((tmp_path / "results.json").read_text())
+    good, bad, gated, fact, no_one = json.loads((tmp_path / "results.json").read_text())
     assert (good["verdict"], good["changed"], good["exit_code"]) == ("ok", False, 0)
     assert (bad["verdict"], bad["failed"], bad["failing"]) == ("failing", True, ["sysctl"])
+    assert good["hosts"]["here"]["verdict"] == "ok"
+    assert fact["verdict"] == "failing" and fact["run"] == gated["run"]
     ((_, host),) = bad["hosts"].items()
     assert host["findings"][0]["actual"] == "Linux"
     assert (gated["verdict"], gated["failed"], gated["exit_code"]) == ("failing", False, 1)
