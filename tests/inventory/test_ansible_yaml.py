@@ -145,3 +145,14 @@ def test_ssh_arguments_that_lead_elsewhere_are_refused(hosts, problems, site, ar
 def test_other_programs_are_refused(problems, site, variable):
     (problem,) = problems(files=site(f"all: {{hosts: {{x: {{{variable}: /opt/jump}}}}}}\n"))
     assert "nodevet does not reach hosts by the programs of other SSH clients" in problem
+
+
+def test_files_of_nodevet_are_no_inventories_of_ansible(problems, site, folder):
+    assert problems(files=site("applies:\n  hosts: x\nexpect: {}\n")) == [
+        "hosts.yml: this is a baseline; use it with -b hosts.yml"
+    ]
+    (folder / "evidence").mkdir()
+    (folder / "evidence" / "a.json").write_text('{"schema": 1, "probe": "1", "sections": {}}')
+    assert problems(files=["evidence"]) == [
+        "evidence: this is saved evidence; judge it with: nodevet check --evidence evidence"
+    ]

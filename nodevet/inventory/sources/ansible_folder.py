@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from nodevet.document.kinds import kind_of
 from nodevet.inventory.ansible_program import read_by_ansible
 from nodevet.inventory.entries import InventoryHosts
 from nodevet.inventory.errors import inventory_error
@@ -11,7 +12,8 @@ ENDINGS = ()
 
 
 def recognizes(path: Path) -> bool:
-    return path.is_dir()
+    """A folder that is not one of nodevet's own, such as saved evidence."""
+    return path.is_dir() and kind_of(path) is None
 
 
 def read(path: Path) -> InventoryHosts:

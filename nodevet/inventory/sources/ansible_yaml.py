@@ -11,6 +11,7 @@ from typing import Any
 
 from nodevet.base.printable import brief
 from nodevet.base.problems import Place, Problem
+from nodevet.document.kinds import DocumentKind, recognize
 from nodevet.document.parse import parse
 from nodevet.document.text import Source
 from nodevet.document.tree import Broken, Entry, Mapping, Node, Scalar, Sequence
@@ -42,7 +43,9 @@ def recognizes(path: Path) -> bool:
         text = read_text(path)
     except InventoryError:  # the source that reads it says why
         return False
-    return not OURS.search(text) and bool(ANSIBLES.search(text))
+    if OURS.search(text) or not ANSIBLES.search(text):
+        return False
+    return recognize(text.encode()) in (None, DocumentKind.INVENTORY)
 
 
 def read(path: Path) -> InventoryHosts:
