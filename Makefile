@@ -87,6 +87,14 @@ console: .venv/ready ## run the commands that the pages show, and write there wh
 site: .venv/ready ## build the documentation as a site, in build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
+.PHONY: collection
+collection: .venv/ready ## build the Ansible collection, in build/collection
+	$(BIN)/ansible-galaxy collection build --force --output-path build/collection integrations/ansible_collections/nodevet/nodevet
+
+.PHONY: collection-lint
+collection-lint: collection ## check it by ansible-lint and ansible-test, some minutes
+	./.ci/collection build/collection/*.tar.gz
+
 .PHONY: bench
 bench: .venv/ready ## measure nodevet against its peers and floors, 25 minutes; writes docs/performance.md
 	@./.ci/setup sshd sim

@@ -303,6 +303,7 @@ STORED = {
     "status": "The state of a run of fixes: `nodevet status --format json`.",
     "evidence": "What was read on a node: `check --save`, `nodevet probe`. Each section has data "
     "or says why it has none; the schema has the fields of all of them.",
+    "hosts": "Hosts, and their verdicts in a run: `nodevet list hosts --format json`.",
     "feed": "Whether nodes can feed their GPUs: `nodevet feed --format json`.",
     "diagnosis": "What GPUs wait for: `nodevet diagnose --format json`.",
     "history": "What is remembered: `--format json` of `runs`, `history`, `diff`, `trend`, "

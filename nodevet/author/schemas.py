@@ -1,4 +1,4 @@
-"""The JSON Schemas of baselines and evidence."""
+"""The JSON Schemas of baselines, evidence and lists of hosts."""
 
 from collections.abc import Mapping
 
@@ -22,7 +22,18 @@ def _evidence(_: Project) -> Document:
     return evidence_schema()
 
 
+def _hosts(_: Project) -> Document:
+    from nodevet.author.host_list import HOST_LIST_SCHEMA, HostList
+    from nodevet.document.json_schema import of_struct
+
+    about = (
+        "Hosts that words, inventories and verdicts select, as list hosts --format json lists them"
+    )
+    return of_struct("hosts", about, HostList, "schema", HOST_LIST_SCHEMA)
+
+
 SCHEMAS: Mapping[str, SchemaKind] = {
     "baseline": SchemaKind("what a project's baselines may hold (the default)", _baseline),
     "evidence": SchemaKind("what was read on a node: check --save, nodevet probe", _evidence),
+    "hosts": SchemaKind("selected hosts and their verdicts: list hosts --format json", _hosts),
 }

@@ -124,7 +124,7 @@ inventory = partial(
 hosts = apply(
     click.argument("targets", nargs=-1, metavar="[HOSTS]...", shell_complete=completing.hosts),
     inventory(
-        help="Inventory: a pyinfra file, YAML, or the JSON of `ansible-inventory --list`.",
+        help="Inventory: YAML, pyinfra's, Ansible's (INI, YAML, JSON, a folder), or names.",
     ),
     click.option(
         "-l",

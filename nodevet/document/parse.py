@@ -25,9 +25,10 @@ class Tree(msgspec.Struct, frozen=True):
     problems: tuple[Problem, ...]
 
 
-def parse(source: Source, max_nodes: int = MAX_NODES) -> Tree:
-    """The one document in `source`."""
-    builder = _Builder(source.shown, max_nodes)
+def parse(source: Source, max_nodes: int = MAX_NODES, *, loose: bool = False) -> Tree:
+    """The one document in `source`. `loose`: a word on which YAML readers disagree is text, and a
+    tag is no problem; its value is broken, and has the tag."""
+    builder = _Builder(source.shown, max_nodes, loose=loose)
     try:
         directive = _directive(source.text)
         if directive:
@@ -80,9 +81,10 @@ class _Frame:
 class _Builder:
     """Builds the tree from events, and collects problems."""
 
-    def __init__(self, file: str, max_nodes: int) -> None:
+    def __init__(self, file: str, max_nodes: int, *, loose: bool = False) -> None:
         self.file = file
         self.max_nodes = max_nodes
+        self.loose = loose
         self.root: Node | None = None
         self.problems: list[Problem] = []
         self._open: list[_Frame] = []
@@ -153,10 +155,11 @@ class _Builder:
         try:
             node = Scalar(place=place, value=resolve(text) if unquoted else text, text=text)
         except TrapError as trap:
-            self.tell(place, sentence(trap.message), sentence(trap.advice))
-            node = Broken(place=place)
+            if not self.loose:
+                self.tell(place, sentence(trap.message), sentence(trap.advice))
+            node = Scalar(place=place, value=text, text=text) if self.loose else Broken(place=place)
         if tagged:
-            node = Broken(place=place)
+            node = Broken(place=place, tag=event.tag or "", text=text)
         self._add(node, 1, 0, event.anchor)
 
     def _alias(self, anchor: str, place: Place) -> None:
@@ -227,7 +230,7 @@ class _Builder:
             )
 
     def _refuse_tag(self, tag: str | None, place: Place) -> bool:
-        if tag is not None:
+        if tag is not None and not self.loose:
             self.tell(
                 place,
                 f"tags such as {brief(tag.replace('tag:yaml.org,2002:', '!!'))} are not read",

@@ -18,9 +18,11 @@ class Scalar(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Broken(msgspec.Struct, frozen=True, kw_only=True):
-    """A value whose problem has already been reported."""
+    """A value whose problem has already been reported, or that has a tag."""
 
     place: Place
+    tag: str = ""
+    text: str = ""
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,6 +1,7 @@
 """Helpers for the tests of the inventories."""
 
 import io
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -44,6 +45,20 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> str:
     """The name of this machine, the same wherever the tests run."""
     monkeypatch.setattr("nodevet.inventory.entries.hostname", lambda: MACHINE)
     return MACHINE
+
+
+@pytest.fixture(autouse=True)
+def no_ansible(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test lets the Ansible of the person who runs it read inventories; see `ansible`."""
+    monkeypatch.setattr("nodevet.inventory.ansible_program.PROGRAM", "no-such-ansible")
+
+
+@pytest.fixture
+def ansible(no_ansible: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Ansible reads inventories, as it does where it is installed."""
+    program = str(Path(sys.executable).parent / "ansible-inventory")
+    monkeypatch.setattr("nodevet.inventory.ansible_program.PROGRAM", program)
+    monkeypatch.setenv("ANSIBLE_HOME", str(tmp_path / "ansible-home"))
 
 
 @pytest.fixture

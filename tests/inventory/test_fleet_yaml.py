@@ -162,12 +162,12 @@ def test_says_what_the_file_lacks(problems, fleet, text, problem):
     assert problems(files=fleet(text)) == [problem]
 
 
-def test_an_ansible_inventory_is_told_apart(problems, fleet):
-    text = "all:\n  hosts:\n    x:\n"
-    assert problems(files=fleet(text))[0] == (
-        "fleet.yaml:1:1: all: unknown key; for an Ansible inventory run: "
-        "ansible-inventory -i FILE --list > FILE.json"
-    )
+def test_a_file_of_neither_format_says_what_it_lacks(problems, fleet):
+    assert problems(files=fleet("gpus:\n  - x\n")) == [
+        "fleet.yaml:1:1: neither an inventory of nodevet, which begins with the line nodevet: 1, "
+        "nor one of Ansible, which has groups with hosts, children or vars; add what it lacks, or "
+        "name another file"
+    ]
 
 
 def test_all_problems_are_told_at_once(problems, fleet):

@@ -10,20 +10,24 @@ from nodevet.inventory import sources
 
 ROOT = Path(__file__).parents[2]
 KINDS = (
-    "not an inventory that nodevet reads: the JSON of `ansible-inventory --list` (.json), YAML "
-    "(.yaml), Ansible's INI, or a list of names (.ini, .txt), a pyinfra inventory (.py), an "
-    "executable that prints Ansible's JSON or a group of Slurm (@slurmpart:gpu); "
-    "for Ansible's YAML run: ansible-inventory -i FILE --list > FILE.json"
+    "not an inventory that nodevet reads: a folder of Ansible inventories, the JSON of "
+    "`ansible-inventory --list` (.json), Ansible's YAML (.yml), YAML (.yaml), Ansible's INI, or a "
+    "list of names (.ini, .txt), a pyinfra inventory (.py), an executable that prints Ansible's "
+    "JSON or a group of Slurm (@slurmpart:gpu)"
 )
 
 
-def test_a_source_is_a_file_of_its_folder_and_no_two_claim_one_ending():
+def test_a_source_is_a_file_of_its_folder_and_no_two_claim_one_ending_unseen():
     found = list(sources.sources())
     names = [source.__name__.rpartition(".")[2] for source in found]
-    assert names == ["ansible_json", "fleet_yaml", "ini", "pyinfra", "script", "slurm"]
-    endings = [ending for source in found for ending in source.ENDINGS]
-    assert len(endings) == len(set(endings))
-    assert all(source.ENDINGS or source.recognizes for source in found)
+    assert names == [
+        *("ansible_folder", "ansible_json", "ansible_yaml", "fleet_yaml", "ini"),
+        *("pyinfra", "script", "slurm"),
+    ]
+    sure = [source for source in found if not hasattr(source, "recognizes")]
+    endings = [ending for source in sure for ending in source.ENDINGS]
+    assert endings and len(endings) == len(set(endings))
+    assert all(source.ENDINGS for source in sure)
 
 
 def test_every_example_can_be_read(hosts, monkeypatch, tmp_path):
@@ -75,11 +79,11 @@ def test_the_document_is_true(hosts, folder, language, source, shown):
     ("name", "problem"),
     [
         ("hosts.conf", KINDS),
-        ("hosts", KINDS),
+        ("hosts", "holds no hosts; add some, or leave it out"),
         ("absent.yaml", "there is no such file; check the path"),
         ("absent", "there is no such file; check the path"),
         ("gpu[1-3]", "there is no such file; give a nodeset as a target, without -i"),
-        (".", "is a folder; name a file"),
+        (".", "is a folder, which only Ansible reads; name a file, or install ansible-core"),
         ("pipe.json", "is not a regular file; name a file"),
         ("a\0b.json", "not a file name"),
         ("huge.yaml", "larger than 16 MiB, which no inventory needs"),

@@ -1,8 +1,9 @@
 """Inventories on disk: one file per source.
 
 A source exists because its file does. It has `KIND`, a description of its input; `ENDINGS`, of the
-names of its files; `read(path) -> InventoryHosts`, which raises InventoryError; and, if no ending
-identifies its files, `recognizes(path)`, for files whose ending no source knows.
+names of its files ("": a name without an ending), or none if its files may have any that no other
+source reads; `read(path) -> InventoryHosts`, which raises InventoryError; and, if an ending does
+not identify its files, `recognizes(path)`. The first source by name that fits reads a file.
 """
 
 from collections.abc import Iterator
@@ -16,8 +17,6 @@ from nodevet.document.kinds import DocumentKind, wrong_kind_text
 from nodevet.inventory.documents import read_text
 from nodevet.inventory.entries import InventoryHosts
 from nodevet.inventory.errors import InventoryError, inventory_error
-
-FOR_ANSIBLE = "for Ansible's YAML run: ansible-inventory -i FILE --list > FILE.json"
 
 
 def sources() -> Iterator[ModuleType]:
@@ -42,7 +41,7 @@ def read(name: str) -> InventoryHosts:
         read_text(path)  # refuses a file that does not exist
         kinds = or_list(source_module.KIND for source_module in sources())
         text = f"not an inventory that nodevet reads: {kinds}"
-        raise inventory_error(name, text, FOR_ANSIBLE)
+        raise inventory_error(name, text)
     try:
         hosts: InventoryHosts = source.read(path)
     except InventoryError as error:
@@ -63,9 +62,12 @@ def _wrong_kind(path: Path) -> InventoryError | None:
 
 
 def _source(path: Path) -> ModuleType | None:
-    """The source of a file: by its ending, or else the first that recognizes it."""
-    modules = tuple(sources())
-    by_ending = (module for module in modules if path.suffix.lower() in module.ENDINGS)
-    recognizers = (module for module in modules if hasattr(module, "recognizes"))
-    by_content = (module for module in recognizers if module.recognizes(path))
-    return next(by_ending, None) or next(by_content, None)
+    """The source of a file; one whose files may have any ending comes last."""
+    modules = sorted(sources(), key=lambda module: not module.ENDINGS)
+    return next((module for module in modules if _fits(module, path)), None)
+
+
+def _fits(module: ModuleType, path: Path) -> bool:
+    if module.ENDINGS and path.suffix.lower() not in module.ENDINGS:
+        return False
+    return not hasattr(module, "recognizes") or bool(module.recognizes(path))

@@ -5,7 +5,8 @@ inventory". The variables are those of its ssh connection and sudo become plug-i
 """
 
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ VARIABLES = {
     "key_file": ("ansible_ssh_private_key_file", "ansible_private_key_file"),
     "python": ("ansible_python_interpreter",),
     "sudo": ("ansible_become",),
+    "known_hosts": ("nodevet_known_hosts",),
     "root": ("nodevet_root",),
     "whole_machine": ("nodevet_whole_machine",),
     "expect_hostname": ("nodevet_expect_hostname",),
@@ -46,8 +48,21 @@ BOOLEANS = {
 TRUTHS = ("sudo", "whole_machine", "expect_hostname", "bmc.insecure")
 ARGUMENTS = ("ansible_ssh_args", "ansible_ssh_common_args", "ansible_ssh_extra_args")
 Locate = Callable[[Steps], object]  # the place of a part of the document, for str()
-REROUTING = ("proxyjump", "proxycommand", "hostname", "-j", "-w")
-"""Parts of SSH arguments that lead to another machine or by another way, in lower case."""
+REROUTING = re.compile(
+    r"(?i:\b(?:proxyjump|proxycommand|hostname|port|user|bindaddress|bindinterface|canonical\w+)"
+    r"['\"]?(?:\s|=))|(?:^|\s)['\"]?-[46AaCfGgKkMNnqsTtVvXxYy]*[JWFplbB]"
+)
+"""Parts of SSH arguments that lead to another machine, by another way or to another user: ssh(1),
+ssh_config(5)."""
+OTHER_WAYS = (
+    "ansible_ssh_executable",
+    "ansible_paramiko_proxy_command",
+    "ansible_libssh_proxy_command",
+)
+OPENSSH = ("ssh", "/usr/bin/ssh")
+INTO_CONFIG = "write them into ~/.ssh/config, which nodevet follows, and remove them here"
+TEMPLATE = re.compile(r"\{[{%]")
+VAULT = "__ansible_vault"  # the key of an encrypted value
 
 
 def read(path: Path) -> InventoryHosts:
@@ -57,7 +72,7 @@ def read(path: Path) -> InventoryHosts:
 
 def parse(text: str, file: str) -> InventoryHosts:
     """The hosts of JSON text. Raises InventoryError with every problem in it."""
-    return hosts_of(_load(text, file), lambda steps: JsonPlace(text, file, steps), MAKE)
+    return hosts_of(load(text, file), lambda steps: JsonPlace(text, file, steps), MAKE)
 
 
 def hosts_of(document: Any, place: Locate, advice: str = "") -> InventoryHosts:
@@ -86,7 +101,8 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return mapping
 
 
-def _load(text: str, file: str) -> Any:
+def load(text: str, file: str) -> Any:
+    """A JSON document. Raises InventoryError."""
     try:
         return json.loads(text, object_pairs_hook=_pairs)
     except json.JSONDecodeError as error:
@@ -125,8 +141,8 @@ class _AnsibleReader:
                 value, steps = self.groups.variable(name, variable)
                 if value is None or (setting == "python" and _is_discovered(value, local)):
                     continue
-                if isinstance(value, str) and "{{" in value:
-                    text = f"{variable} holds a template, which only Ansible can resolve"
+                if why := _unreadable(value):
+                    text = f"{variable} {why}, which only Ansible can resolve"
                     self.tell(steps, text, "write the value itself into the inventory")
                     continue
                 value = _plain(setting, value)
@@ -163,12 +179,13 @@ class _AnsibleReader:
                 self.tell(steps, f"{brief(value)} is not supported", f"nodevet knows {only} only")
         for variable in () if local else ARGUMENTS:
             value, steps = self.groups.variable(name, variable)
-            if any(word in str(value or "").lower() for word in REROUTING):
-                text = "nodevet does not support these SSH arguments"
-                advice = (
-                    "write them into ~/.ssh/config, which nodevet follows, and remove them here"
-                )
-                self.tell(steps, text, advice)
+            if REROUTING.search(str(value or "")) or _unreadable(value):
+                self.tell(steps, "nodevet does not support these SSH arguments", INTO_CONFIG)
+        for variable in () if local else OTHER_WAYS:
+            value, steps = self.groups.variable(name, variable)
+            if value and value not in OPENSSH:
+                text = "nodevet does not reach hosts by the programs of other SSH clients"
+                self.tell(steps, text, INTO_CONFIG)
 
     def tell(self, steps: Steps, text: str, advice: str = "") -> None:
         self.problems.append(Problem(self.place(steps), _path(steps), text, advice))
@@ -177,6 +194,13 @@ class _AnsibleReader:
 def _path(steps: Steps) -> str:
     path = "".join(f"[{step}]" if isinstance(step, int) else f".{brief(step)}" for step in steps)
     return path.removeprefix(".")
+
+
+def _unreadable(value: Any) -> str:
+    """Why only Ansible knows the value of a variable, or ""."""
+    if isinstance(value, Mapping) and VAULT in value:
+        return "is encrypted by Ansible Vault"
+    return "holds a template" if isinstance(value, str) and TEMPLATE.search(value) else ""
 
 
 def _is_discovered(value: Any, local: bool) -> bool:

@@ -47,8 +47,6 @@ ENDINGS = (".yaml", ".yml")
 MAX_NODES = 1_000_000
 """Keys and values: 100,000 hosts with a few settings each."""
 
-ANSIBLE_KEYS = {"all", "ungrouped", "plugin"}
-
 BMC = "bmc"
 OF_BMC = tuple(key.removeprefix(PREFIX) for key in SETTINGS if key.startswith(PREFIX))
 KEYS = (*(key for key in SETTINGS if not key.startswith(PREFIX)), BMC)
@@ -100,11 +98,15 @@ class _FleetReader:
         self.defaults: Settings = {}
 
     def document(self, root: Keys) -> None:
-        ansible = ANSIBLE_KEYS & {entry.key for entry in root.entries}
-        keys = self.keys(
-            root, "", ("nodevet", "defaults", "hosts", "groups"), ansible=bool(ansible)
-        )
-        version = keys.get("nodevet")
+        version = root.get("nodevet")
+        if version is None and not {"defaults", "hosts", "groups"} & {e.key for e in root.entries}:
+            text = (
+                "neither an inventory of nodevet, which begins with the line nodevet: 1, nor one of"
+            )
+            text += " Ansible, which has groups with hosts, children or vars"
+            self.tell(root.place, "", text, "add what it lacks, or name another file")
+            return
+        keys = self.keys(root, "", ("nodevet", "defaults", "hosts", "groups"))
         if version is None:
             text = "the version of the format is missing"
             self.tell(root.place, "nodevet", text, "begin with the line: nodevet: 1")
@@ -240,9 +242,7 @@ class _FleetReader:
             key: Setting(value, self.place(entries[key].place)) for key, value in values.items()
         }
 
-    def keys(
-        self, node: Node, path: str, allowed: tuple[str, ...], *, ansible: bool = False
-    ) -> dict[str, Key]:
+    def keys(self, node: Node, path: str, allowed: tuple[str, ...]) -> dict[str, Key]:
         """The entries of a mapping by key; reports keys that are not allowed."""
         known = {}
         for entry in self.mapping(node, path):
@@ -251,10 +251,6 @@ class _FleetReader:
                 continue
             where = f"{path}.{brief(entry.key)}" if path else brief(entry.key)
             advice = did_you_mean(entry.key, allowed) or f"known here: {', '.join(allowed)}"
-            if ansible:
-                advice = (
-                    "for an Ansible inventory run: ansible-inventory -i FILE --list > FILE.json"
-                )
             self.tell(entry.place, where, "unknown key", advice)
         return known
 
