@@ -24,7 +24,7 @@ SUFFIX = {
     "junit": "xml",
     "prometheus": "prom",
     "nagios": "txt",
-    "nico": "json",
+    "nico": "txt",
     "npd": "txt",
 }
 
