@@ -22,7 +22,17 @@ def _evidence(_: Project) -> Document:
     return evidence_schema()
 
 
+def _preview(_: Project) -> Document:
+    """The JSON output of `nodevet preview`."""
+    from nodevet.author.preview import Preview
+    from nodevet.document.json_schema import of_answers
+
+    about = "Whose verdict changes: the JSON output of nodevet preview"
+    return of_answers("preview", about, {Preview: ("preview",)})
+
+
 SCHEMAS: Mapping[str, SchemaKind] = {
     "baseline": SchemaKind("what a project's baselines may hold (the default)", _baseline),
     "evidence": SchemaKind("what was read on a node: check --save, nodevet probe", _evidence),
+    "preview": SchemaKind("the output of nodevet preview", _preview),
 }

@@ -51,4 +51,4 @@ def command(
             if redact
             else find_break_fix(history, hosts)
         )
-    sheets.show_bare(found, lambda: break_fix_sheet(found, clock), form, display)
+    sheets.show(found, break_fix_sheet(found, clock), form, display)
