@@ -73,6 +73,12 @@ class RetentionSettings(Table, frozen=True, kw_only=True):
     """Months after that for which one visit of each month is kept."""
 
 
+class OtelSettings(Table, frozen=True, kw_only=True):
+    """What each sweep sends to an OpenTelemetry collector. The environment names the collector."""
+
+    send: tuple[Literal["findings", "trace"], ...] = ()
+
+
 class SlurmSettings(Table, frozen=True, kw_only=True):
     """How nodevet drains nodes of Slurm."""
 
@@ -157,6 +163,7 @@ class Settings(Table, frozen=True, kw_only=True):
     notify: NotifySettings = NotifySettings()
     budget: BudgetSettings | Literal[False] = BudgetSettings()
     retention: RetentionSettings | Literal[False] = RetentionSettings()
+    otel: OtelSettings = OtelSettings()
     slurm: SlurmSettings = SlurmSettings()
     sweep: Mapping[Name, SweepSettings] = {}
 

@@ -12,6 +12,7 @@ from nodevet.base.durations import elapsed
 from nodevet.base.errors import UserError
 from nodevet.fleet.model import OnSteps
 from nodevet.model import Run, Status
+from nodevet.vet.use.after_run import act_all
 from nodevet.vet.use.context import open_context
 from nodevet.vet.use.listener import VetListener
 from nodevet.vet.use.reports import Reports
@@ -58,6 +59,7 @@ def sweep(
         code = done.code(reports)
         _ended(order, done, code, not_notified)
         if not done.broken:
+            act_all(order, listener.warned)
             _delete_old_evidence(order, listener)
     return Swept(run=done.run, exit_code=code)
 
