@@ -10,7 +10,7 @@ from nodevet.model import Finding, HostReport, Run, Severity, Status, Verdict
 Key = tuple[str, str]  # host, Finding.key; without a key: the host as a whole
 
 
-class Change(str, Enum):
+class VerdictChange(str, Enum):
     """What becomes of a part of a host in one check, the worst first."""
 
     FAILS = "newly fails"
@@ -23,7 +23,7 @@ class Change(str, Enum):
 class ChangedPart(msgspec.Struct, frozen=True, kw_only=True):
     """A part of a host whose verdict changes."""
 
-    change: Change
+    change: VerdictChange
     host: str
     finding: Finding  # by the new baselines; by the old ones if it is no longer judged
 
@@ -42,8 +42,8 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
         """1 if something newly fails, 3 if something is newly unknown or no host is judged, else
         0."""
         kinds = {one.change for one in self.changes}
-        is_unknown = Change.UNKNOWN in kinds or not self.judged
-        return 1 if Change.FAILS in kinds else 3 * is_unknown
+        is_unknown = VerdictChange.UNKNOWN in kinds or not self.judged
+        return 1 if VerdictChange.FAILS in kinds else 3 * is_unknown
 
 
 def preview(before: Run, after: Run) -> Preview:
@@ -108,19 +108,19 @@ def _changes(old: Mapping[Key, Finding], new: Mapping[Key, Finding]) -> Iterator
             yield ChangedPart(change=change, host=key[0], finding=finding)
 
 
-def _change(old: Finding | None, new: Finding | None) -> Change | None:
+def _change(old: Finding | None, new: Finding | None) -> VerdictChange | None:
     if new is None:
-        return Change.NOT_JUDGED if old and is_trouble(old) else None
+        return VerdictChange.NOT_JUDGED if old and is_trouble(old) else None
     if new.verdict is Verdict.FAIL:
-        return None if old and old.verdict is Verdict.FAIL else Change.FAILS
+        return None if old and old.verdict is Verdict.FAIL else VerdictChange.FAILS
     if new.verdict is Verdict.UNKNOWN:
-        return None if old and is_trouble(old) else Change.UNKNOWN
+        return None if old and is_trouble(old) else VerdictChange.UNKNOWN
     if old is None or not is_trouble(old):
         return None
     if new.verdict is Verdict.NOT_APPLICABLE:
-        return Change.NOT_JUDGED
-    return Change.WAIVED if new.verdict is Verdict.WAIVED else Change.PASSES
+        return VerdictChange.NOT_JUDGED
+    return VerdictChange.WAIVED if new.verdict is Verdict.WAIVED else VerdictChange.PASSES
 
 
 def _order(one: ChangedPart) -> tuple[int, str, str]:
-    return tuple(Change).index(one.change), one.finding.check, one.host
+    return tuple(VerdictChange).index(one.change), one.finding.check, one.host

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from junitparser import Error, Failure, TestCase
 
-from nodevet.author.preview import Change, ChangedPart, Preview
+from nodevet.author.preview import VerdictChange, ChangedPart, Preview
 from nodevet.base.printable import plain
 from nodevet.sheet import junit
 from nodevet.sheet.model import Cell, Sheet, TableBlock
@@ -15,18 +15,18 @@ from nodevet.sheet.text import count, nodeset
 from nodevet.vet.findings.words import difference, subjects_of
 
 TONES = {
-    Change.FAILS: "fail",
-    Change.UNKNOWN: "unknown",
-    Change.NOT_JUDGED: "warning",
-    Change.WAIVED: "waived",
-    Change.PASSES: "ok",
+    VerdictChange.FAILS: "fail",
+    VerdictChange.UNKNOWN: "unknown",
+    VerdictChange.NOT_JUDGED: "warning",
+    VerdictChange.WAIVED: "waived",
+    VerdictChange.PASSES: "ok",
 }
 
 
 def preview_sheet(found: Preview) -> Sheet:
     """A row for each change that hosts share."""
     counts = Counter(one.change for one in found.changes)
-    words = [f"{counts[change]:,} {change.value}" for change in Change if counts[change]]
+    words = [f"{counts[change]:,} {change.value}" for change in VerdictChange if counts[change]]
     still = f"{found.still:,} as before" if found.still else ""
     unjudged = "no baseline judges any of them" if found.hosts and not found.judged else ""
     told = ", ".join(filter(None, (*words, still, unjudged))) or "no verdict changes"
@@ -41,7 +41,7 @@ def preview_sheet(found: Preview) -> Sheet:
 
 
 def _rows(found: Preview) -> Iterator[tuple[Cell, ...]]:
-    groups: dict[tuple[Change, str, str], list[ChangedPart]] = {}
+    groups: dict[tuple[VerdictChange, str, str], list[ChangedPart]] = {}
     for one in found.changes:
         key = (one.change, one.finding.check, _what(one))
         groups.setdefault(key, []).append(one)
@@ -57,7 +57,7 @@ def _rows(found: Preview) -> Iterator[tuple[Cell, ...]]:
 
 
 def _what(one: ChangedPart) -> str:
-    return "" if one.change is Change.PASSES else difference(one.finding)[0]
+    return "" if one.change is VerdictChange.PASSES else difference(one.finding)[0]
 
 
 def preview_junit(found: Preview) -> str:
@@ -76,7 +76,7 @@ def preview_junit(found: Preview) -> str:
 def _case(one: ChangedPart) -> TestCase:
     label = f"{one.finding.check} {one.finding.subject.label}".rstrip()
     case = TestCase(plain(label), classname=f"{plain(one.host)}.{plain(one.finding.check)}")
-    kinds = {Change.FAILS: Failure, Change.UNKNOWN: Error}
+    kinds = {VerdictChange.FAILS: Failure, VerdictChange.UNKNOWN: Error}
     if one.change in kinds:
         case.result = [kinds[one.change](difference(one.finding)[0], one.change.value)]
     return case

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from junitparser import JUnitXml
 
-from nodevet.author.preview import Change, preview
+from nodevet.author.preview import VerdictChange, preview
 from nodevet.author.preview_sheet import preview_junit, preview_sheet
 from nodevet.model import Finding, HostReport, Run, Severity, Status, Subject, Verdict
 from nodevet.sheet import render
@@ -30,18 +30,18 @@ def run_of(*findings: Finding, fail_on: Severity = Severity.WARNING, host: str =
 @pytest.mark.parametrize(
     ("old", "new", "change", "code"),
     [
-        (OK, FAIL, Change.FAILS, 1),
-        (UNKNOWN, FAIL, Change.FAILS, 1),
-        (Verdict.NOT_APPLICABLE, FAIL, Change.FAILS, 1),
-        (None, FAIL, Change.FAILS, 1),
-        (OK, UNKNOWN, Change.UNKNOWN, 3),
-        (None, UNKNOWN, Change.UNKNOWN, 3),
-        (FAIL, OK, Change.PASSES, 0),
-        (UNKNOWN, OK, Change.PASSES, 0),
-        (FAIL, Verdict.WAIVED, Change.WAIVED, 0),
-        (FAIL, Verdict.NOT_APPLICABLE, Change.NOT_JUDGED, 0),
-        (FAIL, None, Change.NOT_JUDGED, 0),
-        (UNKNOWN, None, Change.NOT_JUDGED, 0),
+        (OK, FAIL, VerdictChange.FAILS, 1),
+        (UNKNOWN, FAIL, VerdictChange.FAILS, 1),
+        (Verdict.NOT_APPLICABLE, FAIL, VerdictChange.FAILS, 1),
+        (None, FAIL, VerdictChange.FAILS, 1),
+        (OK, UNKNOWN, VerdictChange.UNKNOWN, 3),
+        (None, UNKNOWN, VerdictChange.UNKNOWN, 3),
+        (FAIL, OK, VerdictChange.PASSES, 0),
+        (UNKNOWN, OK, VerdictChange.PASSES, 0),
+        (FAIL, Verdict.WAIVED, VerdictChange.WAIVED, 0),
+        (FAIL, Verdict.NOT_APPLICABLE, VerdictChange.NOT_JUDGED, 0),
+        (FAIL, None, VerdictChange.NOT_JUDGED, 0),
+        (UNKNOWN, None, VerdictChange.NOT_JUDGED, 0),
         (FAIL, FAIL, None, 0),
         (FAIL, UNKNOWN, None, 0),
         (OK, None, None, 0),
@@ -49,7 +49,7 @@ def run_of(*findings: Finding, fail_on: Severity = Severity.WARNING, host: str =
     ],
 )
 def test_each_pair_of_verdicts(
-    old: Verdict | None, new: Verdict | None, change: Change | None, code: int
+    old: Verdict | None, new: Verdict | None, change: VerdictChange | None, code: int
 ) -> None:
     other = found(OK, "xid")
     before, after = (run_of(other, *([found(one)] if one else [])) for one in (old, new))
