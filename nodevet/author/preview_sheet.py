@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from junitparser import Error, Failure, TestCase
 
-from nodevet.author.preview import VerdictChange, ChangedPart, Preview
+from nodevet.author.preview import ChangedPart, Preview, VerdictChange
 from nodevet.base.printable import plain
 from nodevet.sheet import junit
 from nodevet.sheet.model import Cell, Sheet, TableBlock
