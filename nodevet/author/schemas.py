@@ -32,8 +32,18 @@ def _hosts(_: Project) -> Document:
     return of_struct("hosts", about, HostList, "schema", HOST_LIST_SCHEMA)
 
 
+def _preview(_: Project) -> Document:
+    """The JSON output of `nodevet preview`."""
+    from nodevet.author.preview import Preview
+    from nodevet.document.json_schema import of_answers
+
+    about = "Whose verdict changes: the JSON output of nodevet preview"
+    return of_answers("preview", about, {Preview: ("preview",)})
+
+
 SCHEMAS: Mapping[str, SchemaKind] = {
     "baseline": SchemaKind("what a project's baselines may hold (the default)", _baseline),
     "evidence": SchemaKind("what was read on a node: check --save, nodevet probe", _evidence),
     "hosts": SchemaKind("selected hosts and their verdicts: list hosts --format json", _hosts),
+    "preview": SchemaKind("the output of nodevet preview", _preview),
 }

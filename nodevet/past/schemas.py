@@ -11,6 +11,7 @@ def _history(_: Project) -> Document:
     from nodevet.document.json_schema import of_answers
     from nodevet.past.backtest import Backtest
     from nodevet.past.blame import Blame
+    from nodevet.past.breakfix import BreakFix
     from nodevet.past.passport import Passport
     from nodevet.past.run_diff import RunDiff
     from nodevet.past.story import HostStory
@@ -27,6 +28,7 @@ def _history(_: Project) -> Document:
         CheckTrend: ("trend",),
         FieldTrend: ("trend",),
         Blame: ("blame",),
+        BreakFix: ("breakfix",),
         Backtest: ("backtest",),
     }
     return of_answers("history", about, documents)

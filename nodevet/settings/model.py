@@ -73,6 +73,19 @@ class RetentionSettings(Table, frozen=True, kw_only=True):
     """Months after that for which one visit of each month is kept."""
 
 
+class OtelSettings(Table, frozen=True, kw_only=True):
+    """What each sweep sends to an OpenTelemetry collector. The environment names the collector."""
+
+    send: tuple[Literal["findings", "trace"], ...] = ()
+
+
+class SlurmSettings(Table, frozen=True, kw_only=True):
+    """How nodevet drains nodes of Slurm."""
+
+    reason_tag: Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{1,32}$", title="a word (HC)")] = ""
+    """Put this word in brackets before each check of a reason: `[HC] nodevet:local xid`."""
+
+
 class LauncherSettings(Table, frozen=True, kw_only=True):
     """How to start nodevet on another machine; the paths are those of that machine."""
 
@@ -152,6 +165,8 @@ class Settings(Table, frozen=True, kw_only=True):
     notify: NotifySettings = NotifySettings()
     budget: BudgetSettings | Literal[False] = BudgetSettings()
     retention: RetentionSettings | Literal[False] = RetentionSettings()
+    otel: OtelSettings = OtelSettings()
+    slurm: SlurmSettings = SlurmSettings()
     sweep: Mapping[Name, SweepSettings] = {}
 
 

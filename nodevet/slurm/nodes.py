@@ -5,7 +5,7 @@ from collections import Counter
 from typing import NamedTuple
 
 from nodevet.checks.slurm_node import states_of
-from nodevet.slurm.reason import PREFIX, PROLOG_ERROR, DrainReason, parse
+from nodevet.slurm.reason import PREFIX, PROLOG_ERROR, DrainReason, parse, untagged
 
 DRAINED = frozenset({"drain", "drained", "draining"})
 OUT = frozenset({"down", "fail", "failing", "error"})
@@ -24,7 +24,7 @@ class ControllerNode(NamedTuple):
 
     name: str
     states: tuple[str, ...] = ()  # of IDLE+DRAIN: idle, drain
-    reason: str = ""
+    reason: str = ""  # without the tags of a site if nodevet gave it
     user: str = ""  # who gave the reason
     since: str = ""  # when, by this machine's clock and time zone: 2026-11-24T17:01:24
     has_jobs: bool = False
@@ -87,7 +87,8 @@ def _node(row: str) -> ControllerNode:
     head, rest = (row[: written.start()], row[written.start() :]) if written else (row, "")
     values = dict(KEY.findall(head))
     states = states_of(values.get("State", ""))
-    reason, user, since = _reason(rest.lstrip())
+    text, user, since = _reason(rest.lstrip())
+    reason = untagged(text)
     return ControllerNode(
         name=values["NodeName"],
         states=states,

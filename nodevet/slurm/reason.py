@@ -4,7 +4,10 @@
 
 The first word names the run; `local` is the node's own health check, and `plan-ID` is the plan that
 apply drained the node for. A part for each check follows, separated by `; `. A part that does not
-fit is only the name of its check; if the names do not fit either, the line ends in `; ...`. Pure.
+fit is only the name of its check; if the names do not fit either, the line ends in `; ...`.
+
+A site may put a tag before each part, by which other programs know the reason: `[HC] nodevet:local
+xid; [HC] cpu_governor`. Slurm keeps the tags; everything here works on the reason without. Pure.
 """
 
 import re
@@ -26,6 +29,7 @@ LONGEST_PART = 140
 RUN = r"local|plan-[A-Za-z0-9]{8,16}|[0-9]{8}T[0-9]{6}\.[0-9]{3}Z-[0-9a-f]{8}"
 FORM = re.compile(rf"nodevet:({RUN}) ([^\[\]]+)")  # one_line leaves no bracket in it
 CHECK = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+TAGS = re.compile(r"(^|; )\[[A-Za-z0-9_-]{1,32}\] ")
 MARKS = str.maketrans({'"': "'", "`": "'"} | dict.fromkeys("$\\|[]&", "?"))
 
 
@@ -63,6 +67,27 @@ def reason_text(run: str, troubles: Sequence[Trouble]) -> str:
             return f"{text}; {MORE}"
         text += part
     return text
+
+
+def tagged(reason: str, tag: str) -> str:
+    """The reason as Slurm keeps it, with a tag before each part; no tag if it is empty.
+
+    >>> tagged("nodevet:local xid 79 (GPU 3); power_limit", "HC")
+    '[HC] nodevet:local xid 79 (GPU 3); [HC] power_limit'
+    """
+    return "; ".join(f"[{tag}] {part}" for part in reason.split("; ")) if tag else reason
+
+
+def untagged(text: str) -> str:
+    """A reason of nodevet's without its tags, whatever they are; another reason as it is.
+
+    >>> untagged("[HC] nodevet:local xid 79 (GPU 3); [HC] power_limit")
+    'nodevet:local xid 79 (GPU 3); power_limit'
+    >>> untagged("[HC] bad PSU")
+    '[HC] bad PSU'
+    """
+    bare = TAGS.sub(r"\1", text)
+    return bare if bare.startswith(PREFIX) else text
 
 
 def parse(text: str) -> DrainReason | None:

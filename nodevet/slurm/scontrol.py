@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from nodevet.base.errors import UserError
 from nodevet.base.printable import last_line
 from nodevet.slurm.nodes import ControllerNode, parse_nodes
+from nodevet.slurm.reason import tagged
 from nodevet.slurm.reservations import maintenances_of
 
 SECONDS = 8.0  # Slurm's own commands try for a minute and longer
@@ -39,9 +40,10 @@ def maintenances(name: str) -> list[str]:
     return maintenances_of(name, _run("scontrol", "show", "reservation", "-o"))
 
 
-def drain(names: Sequence[str], reason: str) -> None:
-    """Let these nodes take no further job. Raises SlurmError."""
-    _run("scontrol", "update", f"NodeName={','.join(names)}", "State=DRAIN", f"Reason={reason}")
+def drain(names: Sequence[str], reason: str, tag: str = "") -> None:
+    """Let these nodes take no further job. `tag`: see nodevet.slurm.reason. Raises SlurmError."""
+    text = f"Reason={tagged(reason, tag)}"
+    _run("scontrol", "update", f"NodeName={','.join(names)}", "State=DRAIN", text)
 
 
 def resume(names: Sequence[str]) -> None:

@@ -88,6 +88,7 @@ ONE_FACT: dict[str, tuple[OneFact, ...]] = {
         OneFact("*enabled", "*version", GONE),
         OneFact("gpu.gpus", "gpu.gpus", "whether GSP firmware runs, as far as others can run it"),
     ),
+    "health_validation": (SAME,),
     "hugepages": (OneFact("*size_kb", "*", GONE),),
     "imex": (
         OneFact("*cluster_uuid", "*cluster_uuid", "whether IMEX is judged at all", alike=True),

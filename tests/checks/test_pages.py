@@ -68,7 +68,7 @@ def test_a_page_says_why_from_where_and_what_to_do(check_id, catalog):
     assert not any(line.startswith("#") for line in rest)
 
 
-COMPOSED = ("rule",)  # made of other checks
+COMPOSED = ("rule", "health_validation")  # made of other checks
 COMPUTED = ("feed",)  # by the arithmetic of a command
 
 

@@ -410,7 +410,10 @@ def named(document: dict[str, Any], check_id: str, wanted: Any) -> Iterator[int]
     gpus = data_of(document, "gpu").get("gpus") or ()
     names = set()
     paired = ("gpu_topology", "nic_pairing")  # by paths that name the ports, themselves not read
-    if check_id in ("gpu_count", "gpu_lost", "gpu_model", "numa_locality", "pcie_link", *paired):
+    if check_id in (
+        *("gpu_count", "gpu_lost", "gpu_model", "health_validation"),
+        *("numa_locality", "pcie_link", *paired),
+    ):
         names.update(gpu.get("bus_id") for gpu in gpus)
     if check_id == "numa_binding":
         names.update(gpu.get("bus_id") for gpu in gpus if gpu.get("processes"))

@@ -15,14 +15,16 @@ from nodevet.vet import formats
 
 CASES = ("healthy", "mixed", "one", "empty", "interrupted", "hostile")
 FORMATS = formats.formats()
-OF_CHECKS = ("fixes", "npd")  # no run of fixes is a condition of a node
+OF_CHECKS = (("fixes", "nico"), ("fixes", "npd"))  # no run of fixes is a condition of a node
 FOLDED = ("table", "diff", "nagios", "markdown")  # those that stay small when many hosts are alike
+PARTIAL = ("json", "jsonl", "nico", "npd")  # they leave out hosts, or name them in other ways
 SUFFIX = {
     "table": "txt",
     "markdown": "md",
     "junit": "xml",
     "prometheus": "prom",
     "nagios": "txt",
+    "nico": "txt",
     "npd": "txt",
 }
 
@@ -40,6 +42,7 @@ def test_formats_are_the_folder():
         "junit",
         "markdown",
         "nagios",
+        "nico",
         "npd",
         "prometheus",
         "table",
@@ -64,7 +67,7 @@ def test_golden_html_data(case, cases, golden):
     golden(f"{case}.html.json", stdlib_json.dumps(data, indent=1, ensure_ascii=False) + "\n")
 
 
-@pytest.mark.parametrize("name", [name for name in FORMATS if name not in ("html", "npd")])
+@pytest.mark.parametrize("name", [name for name in FORMATS if name not in ("html", "nico", "npd")])
 def test_golden_of_a_run_of_fixes(name, fixed, golden):
     golden(file_of("fixes", name), rendered(name, fixed))
 
@@ -78,7 +81,12 @@ def test_golden_with_an_earlier_run(name, cases, previous, golden):
 
 @pytest.mark.parametrize(
     ("kind", "name"),
-    [(kind, name) for kind in ("checks", "fixes") for name in FORMATS if (kind, name) != OF_CHECKS],
+    [
+        (kind, name)
+        for kind in ("checks", "fixes")
+        for name in FORMATS
+        if (kind, name) not in OF_CHECKS
+    ],
 )
 def test_every_text_can_be_written_and_holds_no_control_character(kind, name, cases, fixed):
     hostile = cases["hostile"]
@@ -112,7 +120,9 @@ def test_rendering_does_not_depend_on_anything_but_the_run(name, cases):
     assert formats.render(name, cases["mixed"]) == formats.render(name, cases["mixed"])
 
 
-@pytest.mark.parametrize("name", [name for name in FORMATS if name not in ("json", "jsonl", "npd")])
+@pytest.mark.parametrize(
+    "name", [name for name in FORMATS if name not in ("json", "jsonl", "nico", "npd")]
+)
 def test_every_host_that_is_not_ok_is_named(name, cases):
     from ClusterShell.NodeSet import expand
 

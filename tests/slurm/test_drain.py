@@ -111,6 +111,23 @@ def run(nodevet: Nodevet, verb: str, *words: str) -> "subprocess.CompletedProces
     return done
 
 
+def test_a_tag_of_the_site_is_in_slurm_and_hides_no_reason_of_ours(
+    cluster: Slurm, nodevet: Nodevet, save: Callable[..., str], tmp_path: Path
+) -> None:
+    (tmp_path / "nodevet.toml").write_text('[slurm]\nreason_tag = "HC"\n')
+    drain(cluster, "gpu2", "[HC] bad PSU")
+    name = save(gpu1=(POWER, replace(POWER, check="pcie_link")), gpu2=(POWER,))
+    assert run(nodevet, "drain", *SHARE).returncode == 0
+    link = f"[HC] nodevet:{name} pcie_link 490 W, expected 700 W (GPU 0)"
+    shown = cluster.says("scontrol", "show", "node", "-o", "gpu1")
+    assert f"Reason={link}; [HC] power_limit 490 W, expected 700 W (GPU 0) [" in shown
+    assert "drained for this already" in run(nodevet, "drain", *SHARE).stdout
+    (tmp_path / "nodevet.toml").unlink()
+    save(gpu1=(OK, replace(OK, check="pcie_link")), gpu2=(OK,))
+    assert "1 node resumed" in run(nodevet, "resume").stdout
+    assert drained(cluster) == {"gpu2": "[HC] bad PSU"}
+
+
 @pytest.mark.other_slurm
 def test_what_fails_is_drained_and_what_others_drained_is_left(
     cluster: Slurm, nodevet: Nodevet, save: Callable[..., str]

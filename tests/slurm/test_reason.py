@@ -7,7 +7,16 @@ import pytest
 from nodevet.model import new_run_id
 from nodevet.slurm.decide import BUSY, MAINTAINED, left_alone
 from nodevet.slurm.nodes import parse_nodes
-from nodevet.slurm.reason import LOCAL, LONGEST, Trouble, one_line, parse, reason_text
+from nodevet.slurm.reason import (
+    LOCAL,
+    LONGEST,
+    Trouble,
+    one_line,
+    parse,
+    reason_text,
+    tagged,
+    untagged,
+)
 
 ROW = (
     "NodeName={} CPUAlloc={} State={} Partitions=a,b Reason={} [root@2026-11-24T17:01:24] Comment=x"
@@ -32,12 +41,25 @@ def test_any_troubles_make_a_reason_that_is_taken_apart_again() -> None:
             for _ in range(count)
         ]
         text = reason_text(LOCAL, troubles)
+        assert untagged(tagged(text, "HC")) == text == tagged(text, "")
         found = parse(text)
         assert found is not None, text
         assert len(text) <= LONGEST
         assert "\n" not in text
         checks = {trouble.check for trouble in troubles}
         assert found.checks == checks if found.whole else found.checks < checks
+
+
+def test_a_tagged_reason_is_ours_and_one_that_only_has_the_tag_is_not() -> None:
+    """NVSentinel's slurm-drain-monitor splits at `; ` and asks each part for its pattern."""
+    kept = tagged("nodevet:local xid 79 (GPU 3); power_limit", "HC")
+    assert all(part.startswith("[HC] ") for part in kept.split("; "))
+    ours = node("IDLE+DRAIN", kept)
+    assert ours.reason == "nodevet:local xid 79 (GPU 3); power_limit"
+    assert ours.own and ours.own.checks == {"xid", "power_limit"} and not ours.is_foreign
+    for reason in ("[HC] bad PSU", "[HC]nodevet:local xid", "[HC] [HC] nodevet:local xid"):
+        foreign = node("IDLE+DRAIN", reason)
+        assert foreign.reason == reason and foreign.is_foreign, reason
 
 
 def test_names_go_before_the_words_of_the_first() -> None:

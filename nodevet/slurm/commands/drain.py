@@ -74,7 +74,9 @@ def command(
     from nodevet.slurm.scontrol import read_nodes
     from nodevet.slurm.terminal import finish, run_of
     from nodevet.slurm.use import act
+    from nodevet.slurm.use.tag import reason_tag
 
     run, _ = run_of(source, store, max_age)
     plans = plan_drain(run, read_nodes(), DrainLimits(max_drain, keep))
-    finish(plans if dry_run else act.drain(plans), "drained", run.id, dry_run, form, display)
+    done = plans if dry_run else act.drain(plans, reason_tag())
+    finish(done, "drained", run.id, dry_run, form, display)

@@ -75,6 +75,7 @@ def command(
     from nodevet.slurm import kept
     from nodevet.slurm.use.health import health
     from nodevet.slurm.use.look import node_name, share_of, this_machine
+    from nodevet.slurm.use.tag import reason_tag
     from nodevet.vet.findings.fold import summary
     from nodevet.vet.use.context import open_context
     from nodevet.vet.use.keep_verdict import Keeping
@@ -85,7 +86,7 @@ def command(
     keeping = Keeping(words, max_age, hosts, began)
     context = open_context(project, names)
     counted = Looks(words, hosts, looks)
-    done = health(hosts, context, Severity(fail_on), counted, node_name(), say)
+    done = health(hosts, context, Severity(fail_on), counted, node_name(), say, reason_tag())
     text = f"{summary(done.run)}\n"
     tell(text, nl=False)
     if done.code == 0 and done.is_done:

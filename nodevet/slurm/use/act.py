@@ -10,13 +10,13 @@ AT_ONCE = 200  # nodes in one command
 CHANGED = "it has changed since nodevet read it"
 
 
-def drain(plans: Sequence[NodePlan]) -> list[NodePlan]:
-    """The plans as they came out; `why_not` says what went wrong. Raises SlurmError if nothing
-    could be done at all."""
+def drain(plans: Sequence[NodePlan], tag: str = "") -> list[NodePlan]:
+    """The plans as they came out; `why_not` says what went wrong. `tag`: see nodevet.slurm.reason.
+    Raises SlurmError if nothing could be done at all."""
     return _in_groups(
         plans,
         lambda node, plan: left_alone(node, plan.reason),
-        scontrol.drain,
+        lambda names, reason: scontrol.drain(names, reason, tag),
         lambda node, plan: node.is_drained and node.reason == plan.reason,
     )
 

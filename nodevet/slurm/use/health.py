@@ -34,8 +34,10 @@ def health(
     looks: Looks,
     node: str,
     say: Say,
+    tag: str = "",
 ) -> HealthLook:
-    """Look at this machine, and drain its node if that must be. Raises UserError and OSError."""
+    """Look at this machine, and drain its node if that must be. `tag`: see nodevet.slurm.reason.
+    Raises UserError and OSError."""
     run = look(hosts, context, fail_on)
     code, why = looks.code(run, run.exit_code)
     if why:
@@ -48,7 +50,7 @@ def health(
     hidden = notes.read(notes.PROLOG)
     if not reason and not hidden:
         return HealthLook(run, code, is_done=True)
-    is_done = _drain(node, reason, hidden, say)
+    is_done = _drain(node, reason, hidden, say, tag)
     if is_done:
         notes.remove(notes.PROLOG, notes.EPILOG)
     return HealthLook(run, code, is_done)
@@ -84,7 +86,7 @@ def _after_job(hosts: Sequence[Host], context: VetContext) -> str:
     return reason_text(LOCAL, troubles_of(left, left.hosts[0]))
 
 
-def _drain(name: str, reason: str, hidden: str, say: Say) -> bool:
+def _drain(name: str, reason: str, hidden: str, say: Say, tag: str) -> bool:
     """Drain the node with a reason, or replace the one of Slurm that hides what its prolog found.
     Returns whether the next look has nothing to do for this."""
     if job := kept.job():
@@ -98,7 +100,7 @@ def _drain(name: str, reason: str, hidden: str, say: Say) -> bool:
         if why := left_alone(node, wished, will_look_again=True):
             say(f"{name} is left as it is, {why}")
             return why not in (BUSY, MAINTAINED)
-        scontrol.drain([name], wished)
+        scontrol.drain([name], wished, tag)
         now = scontrol.read_node(name)
     except scontrol.SlurmError as error:
         say(f"{name} is not drained yet, the next look tries again: {error}; {reason or hidden}")

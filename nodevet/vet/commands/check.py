@@ -110,7 +110,9 @@ def command(**options: Any) -> None:
       75 with --looks: look again
     With --format nagios on standard output, those of a Nagios plug-in:
     0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN. With --format npd, those of
-    node-problem-detector: 0 no problem, 1 a problem, 2 unknown.
+    node-problem-detector: 0 no problem, 1 a problem, 2 unknown. With
+    --format nico, 0 whatever the verdict is: its reader takes the verdict
+    from the text.
     """
     from nodevet.vet.terminal.check import check
 

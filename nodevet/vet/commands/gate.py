@@ -115,6 +115,8 @@ def command(
          run not recorded
       75 nothing fails, and everything still unknown passes by itself (the
          package manager is at work): run the gate again
+    With --format nico on standard output, 0 whatever the verdict is, unless a
+    pass could not be signed or a report not be written.
     """
     if install:
         from nodevet.vet.terminal.gate_unit import print_gate_unit
@@ -170,10 +172,12 @@ def command(
             )
             done = with_news(recording, run, memory, listener)
     tell_not_compared(context, quiet=display.quiet)
-    verdict = after.finish(done.run, verdict_of(done.run), hosts, reached)
+    judged = verdict_of(done.run)
+    verdict = after.finish(done.run, judged, hosts, reached)
     if verdict_file:
         sinks.replace(verdict_file, verdict.text(everything=everything))
     with done.reporting():
         sinks.finish(done.run)
-    code = UNRECORDED if done.broken else verdict.exit_code or 0
+    is_told = sinks.has_verdict_in_text and verdict.exit_code == judged.exit_code
+    code = UNRECORDED if done.broken else 0 if is_told else verdict.exit_code or 0
     click.get_current_context().exit(code)

@@ -2,8 +2,9 @@
 
 A file here is a format, named after it and imported when it is asked for. It has `pieces(run)`; if
 it can be written host by host while the run goes on, its `head`, `line` and `tail`; if it only
-counts findings that passed unless `--all` asks for them, `COUNTS = True`; and if it has an exit
-code of its own on standard output, `exit_code(run)`.
+counts findings that passed unless `--all` asks for them, `COUNTS = True`; if it has an exit code of
+its own on standard output, `exit_code(run)`; and if its reader takes the verdict from the text and
+wants exit code 0 for every verdict, `IN_TEXT = True`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -108,8 +109,15 @@ def pieces(
 
 def exit_code(name: str, run: "Run") -> int:
     """The exit code of a command that prints this format: the format's own, or the run's."""
+    if has_verdict_in_text(name):
+        return 0
     own = getattr(module(name), "exit_code", None) if has_module(name) else None
     return int(own(run) if own else run.exit_code)
+
+
+def has_verdict_in_text(name: str) -> bool:
+    """Whether the reader of the format takes the verdict from the text, and wants exit code 0."""
+    return has_module(name) and bool(getattr(module(name), "IN_TEXT", False))
 
 
 def read(text: str | bytes) -> "tuple[Run, tuple[str, ...]]":

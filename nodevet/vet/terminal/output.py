@@ -46,6 +46,11 @@ class Sinks(Reports):
         return next((sink.format for sink in self.sinks if sink.file is None), None)
 
     @property
+    def has_verdict_in_text(self) -> bool:
+        """Whether the format on standard output wants exit code 0 for every verdict."""
+        return bool(self.printed) and run_formats.has_verdict_in_text(str(self.printed))
+
+    @property
     def at_terminal(self) -> bool:
         """Whether a streamed report goes to a terminal."""
         return any(_at_terminal(sink) for sink in self.sinks if sink.streamed)

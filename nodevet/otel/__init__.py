@@ -1,0 +1,1 @@
+"""OpenTelemetry: send a recorded run as a trace, and its findings as log records."""
