@@ -64,13 +64,10 @@ lint: .venv/ready ## style, types, import rules, Python 3.6 syntax of the probe
 	cd build/wheel && ../../$(BIN)/lint-imports --no-cache --config ../../pyproject.toml
 
 .PHONY: docs
-docs: .venv/ready ## write the generated pages again
+docs: .venv/ready ## write the generated pages, the man page and the scripts of shells again
 	$(BIN)/python docs/generate.py
+	$(BIN)/python docs/man.py share
 	$(BIN)/nodevet schema --project docs > baselines/nodevet.schema.json
-
-.PHONY: manpage
-manpage: .venv/ready ## write the man page, build/man/nodevet.1
-	$(BIN)/python docs/man.py build/man/nodevet.1
 
 .PHONY: console
 console: .venv/ready ## run the commands that the pages show, and write there what they print

@@ -89,7 +89,7 @@ def test_the_build_gets_what_a_wheel_is_made_of(tmp_path: Path) -> None:
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         names = [name for name in archive.namelist() if ".dist-info/" not in name]
-    shipped = {"nodevet", "checks", "fixes", "baselines"}
+    shipped = {"nodevet", "checks", "fixes", "baselines", "share"}
     assert len(names) == len([name for name in admitted() if name.split("/")[0] in shipped])
 
 
