@@ -1,4 +1,4 @@
-"""The JSON Schemas of baselines and evidence."""
+"""The JSON Schemas of baselines, evidence, and what commands about them print."""
 
 from collections.abc import Mapping
 
@@ -22,7 +22,48 @@ def _evidence(_: Project) -> Document:
     return evidence_schema()
 
 
+def _explained(_: Project) -> Document:
+    from nodevet.author.baseline_sheet import ExplainedBaselines
+    from nodevet.author.explain_sheet import CheckOnHost, ExplainedCheck
+    from nodevet.author.host_sheet import HostAnswer
+    from nodevet.document.json_schema import of_answers
+
+    about = "A check, baselines or a host: the output of `nodevet explain`"
+    kinds = (CheckOnHost, ExplainedCheck, ExplainedBaselines, HostAnswer)
+    return of_answers("explained", about, dict.fromkeys(kinds, ("explain",)))
+
+
+def _list(_: Project) -> Document:
+    from nodevet.author.listed_row import ListedRow
+    from nodevet.document.json_schema import of_type
+
+    return of_type("list", "What there is: the output of `nodevet list`", tuple[ListedRow, ...])
+
+
+def _problems(_: Project) -> Document:
+    from nodevet.author.lint_formats import LintAnswer
+    from nodevet.document.json_schema import of_type
+
+    return of_type("problems", "Problems of files: the output of `nodevet lint`", LintAnswer)
+
+
+def _versions(_: Project) -> Document:
+    from nodevet.document.json_schema import of_type
+
+    return of_type("versions", "Versions by name: the output of `nodevet version`", dict[str, str])
+
+
 SCHEMAS: Mapping[str, SchemaKind] = {
     "baseline": SchemaKind("what a project's baselines may hold (the default)", _baseline),
-    "evidence": SchemaKind("what was read on a node: check --save, nodevet probe", _evidence),
+    "evidence": SchemaKind(
+        "what was read on a node: check --save, nodevet probe", _evidence, ("probe",)
+    ),
+    "explained": SchemaKind(
+        "a check, baselines or a host: nodevet explain --format json", _explained, ("explain",)
+    ),
+    "list": SchemaKind("what there is: nodevet list --format json", _list, ("list",)),
+    "problems": SchemaKind("problems of files: nodevet lint --format json", _problems, ("lint",)),
+    "versions": SchemaKind(
+        "versions by name: nodevet version --format json", _versions, ("version",)
+    ),
 }
