@@ -6,7 +6,7 @@ BIN := .venv/bin
 
 .PHONY: help
 help: ## show this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z -]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
 
 .venv/ready: .ci/requirements.txt pyproject.toml sim/pyproject.toml
 	@./.ci/setup system
@@ -83,6 +83,21 @@ site: .venv/ready ## build the documentation as a site, in build/site
 bench: .venv/ready ## measure nodevet against its peers and floors, 25 minutes; writes docs/performance.md
 	@./.ci/setup sshd sim
 	$(BIN)/python benchmarks/sweep.py
+
+.PHONY: deb rpm
+deb: KIND = deb
+rpm: KIND = rpm
+deb rpm: .venv/ready ## build the Debian package, or the RPM package, in build/packages
+	@./.ci/setup packages
+	rm -rf build/wheels
+	$(BIN)/python packages/wheels.py build/wheels
+	$(BIN)/python -m build --quiet --no-isolation --outdir build/wheels .
+	$(BIN)/python packages/build.py $(KIND) build/wheels build/packages
+
+.PHONY: packages
+packages: .venv/ready ## build both, twice each, and try them in a clean root
+	@./.ci/setup packages
+	@./.ci/packages
 
 .PHONY: clean
 clean: ## remove what the other targets made

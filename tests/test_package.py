@@ -24,7 +24,7 @@ DATA = {".yaml", ".json", ".jinja", ".typed"}
 SHARED = {".1", ".fish", ""}  # the man page, and the scripts of shells
 SIMULATOR = re.compile(rb"simulat|nodevet[-_]sim", re.I)
 NAMED = (  # how to install it, what its files are, and which version of it is here
-    b"pip install nodevet-sim",
+    b"in a clone of nodevet, run: pip install ./sim",
     b'"a scenario of simulated nodes"',
     b'"nodevet-sim": "nodevet-sim"',
 )
@@ -214,7 +214,7 @@ def test_without_the_simulator_its_command_says_how_to_install_it(
     done = install("nodevet")("sim", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        "nodevet: simulated nodes are not installed; install them with: pip install nodevet-sim\n"
+        "nodevet: simulated nodes are not installed; in a clone of nodevet, run: pip install ./sim\n"
     )
 
 

@@ -60,7 +60,16 @@ def test_what_python_calls_is_listed(folder: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "file", ["Makefile", ".ci/run", ".ci/setup", ".ci/other-slurm", ".ci/node-tools", ".ci/fresh"]
+    "file",
+    [
+        "Makefile",
+        ".ci/run",
+        ".ci/setup",
+        ".ci/other-slurm",
+        ".ci/node-tools",
+        ".ci/fresh",
+        ".ci/packages",
+    ],
 )
 def test_what_the_scripts_call_is_listed(file: str) -> None:
     code = re.sub(r"(?m)(^| )#.*", "", (REPO / file).read_text())
