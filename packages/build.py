@@ -4,8 +4,8 @@
 
 WHEELS has nodevet's wheel and, from `packages/wheels.py`, those that it needs. The package is for
 the Python of this program, by its minor version, and for this machine's architecture. Two builds
-of the same sources at the same SOURCE_DATE_EPOCH, by default the time of the commit, are equal, byte
-for byte.
+of the same sources at the same SOURCE_DATE_EPOCH, by default the time of the commit, are equal,
+byte for byte.
 """
 
 import compileall

@@ -214,7 +214,8 @@ def test_without_the_simulator_its_command_says_how_to_install_it(
     done = install("nodevet")("sim", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        "nodevet: simulated nodes are not installed; in a clone of nodevet, run: pip install ./sim\n"
+        "nodevet: simulated nodes are not installed; "
+        "in a clone of nodevet, run: pip install ./sim\n"
     )
 
 

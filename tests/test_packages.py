@@ -45,7 +45,7 @@ def test_the_units_start_the_package_s_nodevet_with_the_files_in_etc() -> None:
         *("nodevet-gate.service", "nodevet-sweep@.service", "nodevet-sweep@.timer"),
     }
     sweep, gate = units["nodevet-sweep@.service"], units["nodevet-gate.service"]
-    command = "/usr/bin/nodevet sweep %i --config /etc/nodevet/nodevet.toml --jitter 0s"
+    command = '/usr/bin/nodevet sweep "%i" --config /etc/nodevet/nodevet.toml --jitter 0s'
     assert f"\nExecStart={command}\n" in sweep
     assert "\nUser=nodevet\n" in sweep and "%%i" not in "".join(units.values())
     assert " /usr/bin/nodevet gate @local -b /etc/nodevet/gate.yaml --wait 600s " in gate
@@ -79,7 +79,7 @@ def test_maintainer_scripts_are_those_of_a_posix_shell_and_remove_no_folder_with
 
 def test_the_package_names_the_python_that_it_is_built_for() -> None:
     python = f"/usr/bin/python3.{sys.version_info.minor}"
-    assert build.PYTHON == Path(python).name
+    assert Path(python).name == build.PYTHON
     control = (PACKAGES / "deb/control").read_text()
     assert "\nDepends: ${python}, " in control
     assert "\nRequires: /usr/bin/${python}\n" in (PACKAGES / "nodevet.spec").read_text()
@@ -88,7 +88,10 @@ def test_the_package_names_the_python_that_it_is_built_for() -> None:
 @pytest.mark.parametrize(
     ("names", "glibc"),
     [
-        (["a-1-cp311-cp311-manylinux2014_x86_64.manylinux_2_17_x86_64.manylinux_2_28_x86_64"], "2.17"),
+        (
+            ["a-1-cp311-cp311-manylinux2014_x86_64.manylinux_2_17_x86_64.manylinux_2_28_x86_64"],
+            "2.17",
+        ),
         (["a-1-cp311-abi3-manylinux_2_34_x86_64", "b-1-py3-none-any"], "2.34"),
     ],
 )
