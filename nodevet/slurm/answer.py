@@ -7,7 +7,7 @@ from msgspec import Struct
 from nodevet.slurm.decide import NodePlan
 
 
-class NodeAnswer(Struct, frozen=True, kw_only=True):
+class SlurmNodeAnswer(Struct, frozen=True, kw_only=True):
     """What was done with one node, or would be."""
 
     node: str
@@ -22,10 +22,10 @@ class SlurmAnswer(Struct, frozen=True, kw_only=True):
     run: str
     verb: str  # drained, resumed
     dry_run: bool  # nothing was done
-    nodes: tuple[NodeAnswer, ...]
+    nodes: tuple[SlurmNodeAnswer, ...]
 
 
 def answer(done: Sequence[NodePlan], verb: str, run: str, *, dry: bool) -> SlurmAnswer:
     """The JSON form of what was done."""
-    nodes = tuple(NodeAnswer(**plan._asdict()) for plan in done)
+    nodes = tuple(SlurmNodeAnswer(**plan._asdict()) for plan in done)
     return SlurmAnswer(run=run, verb=verb, dry_run=dry, nodes=nodes)
