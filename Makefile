@@ -6,7 +6,7 @@ BIN := .venv/bin
 
 .PHONY: help
 help: ## show this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z -]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
 
 .venv/ready: .ci/requirements.txt pyproject.toml sim/pyproject.toml
 	@./.ci/setup system
@@ -69,13 +69,10 @@ lint: .venv/ready ## style, types, import rules, Python 3.6 syntax of the probe
 	cd build/wheel && ../../$(BIN)/lint-imports --no-cache --config ../../pyproject.toml
 
 .PHONY: docs
-docs: .venv/ready ## write the generated pages again
+docs: .venv/ready ## write the generated pages, the man page and the scripts of shells again
 	$(BIN)/python docs/generate.py
+	$(BIN)/python docs/man.py share
 	$(BIN)/nodevet schema --project docs > baselines/nodevet.schema.json
-
-.PHONY: manpage
-manpage: .venv/ready ## write the man page, build/man/nodevet.1
-	$(BIN)/python docs/man.py build/man/nodevet.1
 
 .PHONY: console
 console: .venv/ready ## run the commands that the pages show, and write there what they print
@@ -99,6 +96,21 @@ collection-lint: collection ## check it by ansible-lint and ansible-test, some m
 bench: .venv/ready ## measure nodevet against its peers and floors, 25 minutes; writes docs/performance.md
 	@./.ci/setup sshd sim
 	$(BIN)/python benchmarks/sweep.py
+
+.PHONY: deb rpm
+deb: KIND = deb
+rpm: KIND = rpm
+deb rpm: .venv/ready ## build the Debian package, or the RPM package, in build/packages
+	@./.ci/setup packages
+	rm -rf build/wheels
+	$(BIN)/python packages/wheels.py build/wheels
+	$(BIN)/python -m build --quiet --no-isolation --outdir build/wheels .
+	$(BIN)/python packages/build.py $(KIND) build/wheels build/packages
+
+.PHONY: packages
+packages: .venv/ready ## build both, twice each, and try them in a clean root
+	@./.ci/setup packages
+	@./.ci/packages
 
 .PHONY: clean
 clean: ## remove what the other targets made

@@ -1,5 +1,6 @@
 """What pyproject.toml cannot say: README.md with whole links, which an index page needs, and the
-packages by pattern. `checks`, `fixes` and `baselines` lie at the top, where users read them."""
+packages and the files of share/ by pattern. `checks`, `fixes` and `baselines` lie at the top, where
+users read them."""
 
 import re
 from pathlib import Path
@@ -8,7 +9,9 @@ from setuptools import find_packages, setup
 
 REPOSITORY = "https://github.com/nodevet/nodevet"
 
-readme = (Path(__file__).parent / "README.md").read_text(encoding="utf-8")
+TOP = Path(__file__).parent
+
+readme = (TOP / "README.md").read_text(encoding="utf-8")
 shown = re.sub(r"(!\[[^]]*\]\()(?![a-z]+:)", rf"\1{REPOSITORY}/raw/main/", readme)
 setup(
     long_description=re.sub(r"\]\((?![a-z]+:|#)", f"]({REPOSITORY}/blob/main/", shown),
@@ -16,5 +19,10 @@ setup(
     packages=[
         *find_packages(include=["nodevet", "nodevet.*"]),
         *("nodevet.baselines", "nodevet.checks", "nodevet.fixes"),
+    ],
+    data_files=[  # the man page and the scripts of shells
+        (str(path.parent.relative_to(TOP)), [str(path.relative_to(TOP))])
+        for path in sorted((TOP / "share").rglob("*"))
+        if path.is_file()
     ],
 )

@@ -293,6 +293,9 @@ document says its `schema`, a whole number that grows when a reader must change:
 earlier ones if it can, and refuses others, naming the number. Fields may be added without a new
 number: ignore those that you do not know. A field that is not required may be left out, and has its
 default then. This file is written by `docs/generate.py`.
+
+What other commands print with `--format json` is not stored. It has a schema, too, and names its
+`kind`, except the output of `list`, `lint` and `version`.
 """
 STORED = {
     "workload": "A job and the data that its GPUs need, in YAML that a person writes: "
@@ -306,8 +309,16 @@ STORED = {
     "hosts": "Hosts, and their verdicts in a run: `nodevet list hosts --format json`.",
     "feed": "Whether nodes can feed their GPUs: `nodevet feed --format json`.",
     "diagnosis": "What GPUs wait for: `nodevet diagnose --format json`.",
-    "history": "What is remembered: `--format json` of `runs`, `history`, `diff`, `trend`, "
-    "`passport`, `blame` and `backtest`; `kind` says which it is.",
+    "history": "What is remembered: `--format json` of `nodevet history` and its commands; `kind` "
+    "says which it is.",
+    "bmc": "What BMCs report: `nodevet bmc show --format json`.",
+    "comparison": "Hosts that differ from like hosts: `nodevet compare --format json`.",
+    "explained": "A check, baselines or a host: `nodevet explain --format json`.",
+    "pass": "What a pass says: `nodevet pass show --format json`.",
+    "slurm": "What `slurm drain` and `slurm resume` did: their `--format json`.",
+    "list": "What there is: `nodevet list --format json`, a list of rows.",
+    "problems": "Problems of files: `nodevet lint --format json`.",
+    "versions": "Versions by name: `nodevet version --format json`, a map.",
 }
 
 

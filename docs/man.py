@@ -1,6 +1,7 @@
-"""Write nodevet's man page, all commands on one page, from their help.
+"""Write what is installed beside nodevet: its man page, from the help of its commands, and the
+scripts of the shells.
 
-.venv/bin/python docs/man.py build/man/nodevet.1
+.venv/bin/python docs/man.py share
 """
 
 import inspect
@@ -12,30 +13,43 @@ from pathlib import Path
 import click
 
 from nodevet import __version__
-from nodevet.cli import nodevet
+from nodevet.cli import found, nodevet
+from nodevet.cli.completing import script
 from nodevet.cli.help import Command, grouped, headed
 
 PAGE = Path(__file__).parent / "command-line.md"
+SCRIPTS = {  # where each shell looks
+    "bash": "bash-completion/completions/nodevet",
+    "zsh": "zsh/site-functions/_nodevet",
+    "fish": "fish/vendor_completions.d/nodevet.fish",
+}
 
 
 def main() -> int:
     if len(sys.argv) != 2:
-        sys.stderr.write("usage: man.py FILE\n")
+        sys.stderr.write("usage: man.py FOLDER\n")
         return 2
-    target = Path(sys.argv[1])
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(man_page(), encoding="utf-8")
+    for name, text in shared().items():
+        target = Path(sys.argv[1], name)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="utf-8")
     return 0
 
 
+def shared() -> dict[str, str]:
+    """The text of each file, by its path below share/."""
+    scripts = {path: script(shell, nodevet) for shell, path in SCRIPTS.items()}
+    return {"man/man1/nodevet.1": man_page()} | scripts
+
+
 def man_page() -> str:
-    """The whole of nodevet(1), as man(7) has it."""
+    """The whole of nodevet(1), as man(7) has it, without commands of other distributions."""
     return "\n".join(_page()) + "\n"
 
 
 def _page() -> Iterator[str]:
     root = nodevet.make_context("nodevet", [], resilient_parsing=True)
-    commands = {name: _command(root, name) for name in nodevet.list_commands(root)}
+    commands = {name: _command(root, name) for name in sorted(found.modules())}
     title, *rest = _paragraphs(nodevet)
     yield f'.TH NODEVET 1 "" "nodevet {_roff(__version__)}" "User Commands"'
     yield from (".nh", ".ad l")  # options are neither hyphenated nor spread

@@ -60,6 +60,16 @@ def test_the_baselines_of_the_readme_load(tmp_path: Path) -> None:
         assert lint([str(path)], catalog=Catalog(), today=date(2026, 1, 1)) == ()
 
 
+def test_no_page_installs_a_name_that_the_index_does_not_have() -> None:
+    """nodevet is in no index, where anyone could take its name. Extras of what is installed are
+    fine."""
+    pages = [REPO / "README.md", REPO / "sim/README.md", *(REPO / "docs").rglob("*.md")]
+    assert len(pages) > 100
+    wrong = re.compile(r"pip install (-\S+ )*['\"]?nodevet(-sim)?['\"]?(?![\w\[/-])")
+    assert wrong.search("`pip install nodevet`") and wrong.search("pip install -U nodevet-sim\n")
+    assert [str(page) for page in pages if wrong.search(page.read_text())] == []
+
+
 def test_the_readme_takes_a_minute_and_begins_with_the_installation() -> None:
     text = (REPO / "README.md").read_text()
     assert len(text.split()) < 1200

@@ -1,4 +1,5 @@
-"""The man page holds what the help says, and roff has nothing to say about it."""
+"""The man page holds what the help says, and roff has nothing to say about it; the wheel's copy is
+current, as are the scripts of shells beside it."""
 
 import re
 import subprocess
@@ -9,25 +10,33 @@ from pathlib import Path
 import click
 import pytest
 
-from nodevet.cli import nodevet
+from nodevet.cli import found, nodevet
 
 REPO = Path(__file__).parents[1]
 
 
-@pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("man") / "new" / "nodevet.1"
-    subprocess.run([sys.executable, REPO / "docs/man.py", path], check=True, cwd=REPO)
-    return path
+PAGE = REPO / "share/man/man1/nodevet.1"
 
 
-def shown(page: Path, columns: int) -> str:
+def files(folder: Path) -> dict[str, str]:
+    found = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_text() for path in found}
+
+
+def test_what_is_installed_beside_nodevet_is_current(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, REPO / "docs/man.py", tmp_path], check=True, cwd=REPO)
+    written = files(tmp_path)
+    assert len(written) == 4
+    assert written == files(REPO / "share"), "run make docs"
+
+
+def shown(columns: int) -> str:
     """As man shows it, without bold and underlines. Fails on any warning."""
     done = subprocess.run(
         [
             *["groff", "-man", "-ww", "-Tutf8", "-P-c", "-P-b", "-P-o", "-P-u"],
             f"-rLL={columns}n",
-            page,
+            PAGE,
         ],
         capture_output=True,
         text=True,
@@ -38,8 +47,8 @@ def shown(page: Path, columns: int) -> str:
 
 
 @pytest.mark.parametrize("columns", [60, 80, 120])
-def test_it_is_shown_at_any_width_without_warnings(page: Path, columns: int) -> None:
-    lines = shown(page, columns).splitlines()
+def test_it_is_shown_at_any_width_without_warnings(columns: int) -> None:
+    lines = shown(columns).splitlines()
     assert lines[0].startswith("NODEVET(1)") and "NAME" in lines
     literal = max(map(len, lines))
     assert literal <= max(columns, 86), [line for line in lines if len(line) == literal]
@@ -47,14 +56,14 @@ def test_it_is_shown_at_any_width_without_warnings(page: Path, columns: int) -> 
 
 def commands() -> Iterator[tuple[str, click.Command]]:
     context = nodevet.make_context("nodevet", [], resilient_parsing=True)
-    for name in nodevet.list_commands(context):
+    for name in found.modules():
         command = nodevet.get_command(context, name)
         assert command is not None
         yield name, command
 
 
-def test_every_command_is_there_with_every_option(page: Path) -> None:
-    text = shown(page, 80)
+def test_every_command_is_there_with_every_option() -> None:
+    text = shown(80)
     for name, command in commands():
         section = re.search(rf"(?ms)^NODEVET {name.upper()}\n(.*?)^[A-Z]", text)
         assert section, name
@@ -64,12 +73,12 @@ def test_every_command_is_there_with_every_option(page: Path) -> None:
                     assert word in section[1], (name, word)
 
 
-def test_lines_that_are_lines_in_the_help_are_lines_on_the_page(page: Path) -> None:
-    text = shown(page, 80)
+def test_lines_that_are_lines_in_the_help_are_lines_on_the_page() -> None:
+    text = shown(80)
     assert "\n         1  something fails, at or above --fail-on\n" in text
     assert "\n       nodevet gate gpu017 -b site.yaml --wait 15m " in text
 
 
-def test_variables_are_those_of_the_page_on_the_command_line(page: Path) -> None:
-    told = shown(page, 80).split("\nENVIRONMENT\n")[1]
+def test_variables_are_those_of_the_page_on_the_command_line() -> None:
+    told = shown(80).split("\nENVIRONMENT\n")[1]
     assert {"NO_COLOR", "SSH_AUTH_SOCK", "NODEVET_DEBUG"} <= set(re.findall(r"[A-Z_]{6,}", told))

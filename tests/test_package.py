@@ -21,9 +21,10 @@ from nodevet_sim.nspawn.needs import missing
 REPO = Path(__file__).parents[1]
 MAPPED = ("checks", "fixes", "baselines")
 DATA = {".css", ".js", ".json", ".jinja", ".typed", ".yaml"}
+SHARED = {".1", ".fish", ""}  # the man page, and the scripts of shells
 SIMULATOR = re.compile(rb"simulat|nodevet[-_]sim", re.I)
 NAMED = (  # how to install it, what its files are, and which version of it is here
-    b"pip install nodevet-sim",
+    b"in a clone of nodevet, run: pip install ./sim",
     b'"a scenario of simulated nodes"',
     b'"nodevet-sim": "nodevet-sim"',
 )
@@ -42,6 +43,8 @@ def tracked() -> list[str]:
 def own(name: str) -> str:
     """Where a file of the repository is in nodevet's wheel; empty for one that is not."""
     top = name.split("/", maxsplit=1)[0]
+    if top == "share":
+        return f"nodevet-{nodevet.__version__}.data/data/{name}"
     return name if top == "nodevet" else f"nodevet/{name}" if top in MAPPED else ""
 
 
@@ -88,7 +91,7 @@ def test_the_wheel_of_nodevet_holds_its_packages_and_nothing_else(built) -> None
     shipped = set(contents(built["nodevet"].wheel))
     assert len(shipped) > 200
     assert shipped == {own(name) for name in tracked()} - {""}
-    assert {PurePath(name).suffix for name in shipped} - {".py"} == DATA
+    assert {PurePath(name).suffix for name in shipped} - {".py"} == DATA | SHARED
 
 
 def test_the_wheel_of_nodevet_knows_no_simulator_but_by_name(built) -> None:
@@ -211,7 +214,8 @@ def test_without_the_simulator_its_command_says_how_to_install_it(
     done = install("nodevet")("sim", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        "nodevet: simulated nodes are not installed; install them with: pip install nodevet-sim\n"
+        "nodevet: simulated nodes are not installed; "
+        "in a clone of nodevet, run: pip install ./sim\n"
     )
 
 

@@ -7,16 +7,32 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import msgspec
 import pytest
+from msgspec import Struct, to_builtins
 
 from nodevet.base.project import Project
+from nodevet.bmc.sheet import bmc_sheet
+from nodevet.bmc.use import BmcAnswer
+from nodevet.checking.catalog import Catalog
 from nodevet.document.schema_kinds import kinds as schema_kinds
+from nodevet.evidence.bmc import BmcInfo
+from nodevet.evidence.core import Section
+from nodevet.evidence.document import opened
 from nodevet.fix.model import Plan, PlannedNode, Step
 from nodevet.fix.plan import plan_file
 from nodevet.fixing.model import Risk
 from nodevet.fleet import Visit
+from nodevet.learn.compare import as_document, compare
+from nodevet.learn.sheet import comparison_sheet
 from nodevet.model import Host, Status
+from nodevet.passes.answer import PassAnswer
+from nodevet.passes.document import FIELDS, text_of
+from nodevet.passes.sheet import pass_sheet, shown
 from nodevet.resource import Resource, RunCommand, State
+from nodevet.slurm.answer import answer
+from nodevet.slurm.decide import NodePlan
+from nodevet.slurm.sheet import nodes_sheet
 from nodevet.vet.use.saved import keep
 
 GOLDEN = Path(__file__).parent / "report" / "golden"
@@ -118,6 +134,54 @@ def test_a_section_is_described_by_its_record(schemas: dict[str, Document]) -> N
     assert faults(schemas["evidence"], wrong)
     wrong["sections"] = {"gpu": {"status": "ok", "data": {"count": 8}}}
     assert faults(schemas["evidence"], wrong) == []
+
+
+def printed(document: Document | Struct, kind: str) -> Document:
+    """As a program reads it after nodevet.cli.sheets wrote it."""
+    read: Document = json.loads(json.dumps({"kind": kind, **to_builtins(document)}))
+    return read
+
+
+def test_what_bmcs_report(schemas: dict[str, Document]) -> None:
+    read = {"schema": 1, "probe": "", "sections": {"bmc": {"status": "ok", "data": {}}}}
+    section = opened(json.dumps(read).encode())[BmcInfo]
+    assert section.data is not None
+    without = Section[BmcInfo](status="absent", why="the inventory names no BMC for it")
+    hosts = {"gpu1": section, "gpu2": without}
+    document = printed(BmcAnswer(hosts=hosts), bmc_sheet(hosts).kind)
+    assert faults(schemas["bmc"], document) == []
+    document["hosts"]["gpu2"]["status"] = 7
+    assert faults(schemas["bmc"], document)
+
+
+def test_a_comparison(schemas: dict[str, Document]) -> None:
+    comparison = compare({}, Catalog(), {"gpu1": "unreachable"})
+    document = printed(as_document(comparison), comparison_sheet(comparison).kind)
+    assert faults(schemas["comparison"], document) == []
+    del document["outliers"]
+    assert faults(schemas["comparison"], document)
+
+
+def test_what_a_pass_says(schemas: dict[str, Document]) -> None:
+    numbers = {"uptime": "60", "vetted": "1795000000", "expires": "1795003600"}
+    values = {name: [numbers.get(name, f"a {name}")] for name in FIELDS}
+    signed = text_of(values) + b"-----BEGIN SSH SIGNATURE-----\n"
+    said = msgspec.convert({**shown(signed), "valid": False, "why": "expired"}, PassAnswer)
+    document = printed(said, pass_sheet(shown(signed), "expired", is_valid=False).kind)
+    assert document["gpus"] == ["a gpu"] and document["uptime"] == 60
+    assert faults(schemas["pass"], document) == []
+    del document["machine"]
+    assert faults(schemas["pass"], document)
+
+
+def test_what_slurm_drained(schemas: dict[str, Document]) -> None:
+    plans = [NodePlan("gpu1", "nodevet: xid"), NodePlan("gpu2", "nodevet: xid", "refused", True)]
+    kind = nodes_sheet(plans, "drained", "r1", dry=False).kind
+    document = printed(answer(plans, "drained", "r1", dry=False), kind)
+    assert [node["why_not"] for node in document["nodes"]] == ["", "refused"]
+    assert faults(schemas["slurm"], document) == []
+    document["nodes"][0]["is_short"] = "no"
+    assert faults(schemas["slurm"], document)
 
 
 def test_the_command_knows_the_kinds(schemas: dict[str, Document]) -> None:

@@ -69,6 +69,7 @@ def test_what_python_calls_is_listed(folder: str) -> None:
         ".ci/node-tools",
         ".ci/fresh",
         ".ci/image",
+        ".ci/packages",
     ],
 )
 def test_what_the_scripts_call_is_listed(file: str) -> None:

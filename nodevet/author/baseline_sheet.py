@@ -50,6 +50,12 @@ class ExplainedBaseline(Struct, frozen=True, kw_only=True):
     waivers: tuple[str, ...]
 
 
+class ExplainedBaselines(Struct, frozen=True, kw_only=True):
+    """Baselines, explained."""
+
+    baselines: tuple[ExplainedBaseline, ...]
+
+
 def explained_baseline(resolved: Resolved, catalog: Catalog) -> ExplainedBaseline:
     """A baseline, with the comments of its files."""
     baseline = resolved.baseline

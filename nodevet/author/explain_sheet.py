@@ -10,7 +10,7 @@ from nodevet.baseline import Resolved, Statement, provenance
 from nodevet.baseline.param_fields import ParamField, examples, param_fields
 from nodevet.checking.catalog import Catalog
 from nodevet.checking.needed import advised_actions, usual_action
-from nodevet.model import Check, Expectation, NeededAction, show
+from nodevet.model import Check, Expectation, HostReport, NeededAction, show
 from nodevet.sheet.model import AnyBlock, GroupBlock, ListBlock, ListItem, Medium, ProseBlock, Sheet
 from nodevet.vet.findings.needs import needs_of
 
@@ -44,6 +44,13 @@ class ExplainedCheck(Struct, frozen=True, kw_only=True):
     fix: str = ""  # its highest risk; "": no fix
     actions: tuple[NeededAction, ...] = ()  # what its failures may need
     expected: tuple[ExplainedExpectation, ...] = ()
+
+
+class CheckOnHost(ExplainedCheck, frozen=True, kw_only=True):
+    """A check, and its findings on one host of a run."""
+
+    run: str
+    host: HostReport  # with the findings of this check alone
 
 
 def explained(check: str, catalog: Catalog, baselines: Sequence[Resolved] = ()) -> ExplainedCheck:

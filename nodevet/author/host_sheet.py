@@ -6,6 +6,8 @@ Findings with the same content are shown once, with all their subjects; nothing 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from msgspec import Struct
+
 from nodevet.base.printable import plain
 from nodevet.model import Finding, HostReport, Run, Severity, Status, Verdict
 from nodevet.sheet.model import (
@@ -27,6 +29,13 @@ from nodevet.vet.findings.passed import passed
 from nodevet.vet.findings.words import in_ranges, values
 
 WORST = (Verdict.FAIL, Verdict.UNKNOWN, Verdict.WAIVED)
+
+
+class HostAnswer(Struct, frozen=True, kw_only=True):
+    """One host of a run."""
+
+    run: str  # its id
+    host: HostReport
 
 
 def host_sheet(run: Run, host: HostReport) -> Sheet:

@@ -2,8 +2,10 @@
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import quote
+
+from msgspec import Struct, to_builtins
 
 from nodevet import __version__
 from nodevet.author.use.lint import Linted, LintProblem
@@ -23,24 +25,47 @@ RULES = {
 }
 
 
+class LintedProblem(Struct, frozen=True, kw_only=True):
+    """One problem."""
+
+    file: str
+    line: int  # from 1; 0: the file as a whole
+    column: int  # from 1; 0: the line as a whole
+    severity: Literal["warning", "error"]
+    kind: str  # of the file: baseline, inventory, ...
+    path: str  # of the value in the document: expect.power_limit
+    message: str
+    advice: str
+
+
+class LintAnswer(Struct, frozen=True, kw_only=True):
+    """The checked files, and their problems."""
+
+    files: Mapping[str, Sequence[str]]  # by kind
+    problems: tuple[LintedProblem, ...]
+
+
 def document(
     problems_found: Iterable[LintProblem], files: Mapping[str, Sequence[str]]
 ) -> dict[str, Any]:
     """The checked files, and every problem with its place; line 0 is the file as a whole."""
-    problems = [
-        {
-            "file": problems.problem.place.file,
-            "line": problems.problem.place.line,
-            "column": problems.problem.place.column,
-            "severity": "warning" if problems.problem.warning else "error",
-            "kind": problems.kind,
-            "path": problems.problem.path,
-            "message": problems.problem.message,
-            "advice": problems.problem.advice,
-        }
-        for problems in problems_found
-    ]
-    return {"files": dict(files), "problems": problems}
+    problems = tuple(map(_answer, problems_found))
+    answer: dict[str, Any] = to_builtins(LintAnswer(files=files, problems=problems))
+    return answer
+
+
+def _answer(linted: LintProblem) -> LintedProblem:
+    problem, place = linted.problem, linted.problem.place
+    return LintedProblem(
+        file=place.file,
+        line=place.line,
+        column=place.column,
+        severity="warning" if problem.warning else "error",
+        kind=linted.kind,
+        path=problem.path,
+        message=problem.message,
+        advice=problem.advice,
+    )
 
 
 def github(problems: Iterable[LintProblem]) -> str:

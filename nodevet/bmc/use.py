@@ -20,6 +20,14 @@ from nodevet.model import Bmc, Host
 PARALLEL = 64  # BMCs at the same time
 SPARE = 10.0  # seconds that a reading may be late: a resolver cannot be interrupted
 RawSection = Mapping[str, Any]
+
+
+class BmcAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What the BMCs of some hosts report."""
+
+    hosts: Mapping[str, Section[BmcInfo]]  # by name; `data` is null if it could not be read
+
+
 Asked = Mapping[str, Sequence[str]]
 """By host: what baselines name."""
 TOO_LATE: RawSection = {"status": "timeout", "why": "no answer in time"}

@@ -12,7 +12,7 @@ from nodevet.base.errors import UserError
 
 GROUP = "nodevet.commands"
 NOT_INSTALLED = {
-    "sim": "simulated nodes are not installed; install them with: pip install nodevet-sim"
+    "sim": "simulated nodes are not installed; in a clone of nodevet, run: pip install ./sim"
 }
 """Commands that distributions of this project add, and what to say if they are not installed."""
 

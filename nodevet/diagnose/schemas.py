@@ -15,5 +15,7 @@ def _diagnosis(_: Project) -> Document:
 
 
 SCHEMAS: Mapping[str, SchemaKind] = {
-    "diagnosis": SchemaKind("what GPUs wait for: nodevet diagnose --format json", _diagnosis)
+    "diagnosis": SchemaKind(
+        "what GPUs wait for: nodevet diagnose --format json", _diagnosis, ("diagnose",)
+    )
 }

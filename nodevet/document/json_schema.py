@@ -43,6 +43,13 @@ def of_answers(
     return with_title(name, about, {"anyOf": list(references)}, definitions)
 
 
+def of_type(name: str, about: str, kind: Any) -> Document:
+    """The schema of documents of one type, which name no kind."""
+    (body,), definitions = msgspec.json.schema_components((kind,), ref_template=REFERENCE)
+    annotate(definitions, (kind,))
+    return with_title(name, about, body, definitions)
+
+
 def with_title(name: str, about: str, body: Document, definitions: Document) -> Document:
     return {
         "$schema": DIALECT,

@@ -11,10 +11,12 @@ Document = dict[str, Any]
 
 
 class SchemaKind(NamedTuple):
-    """A kind of document of `nodevet schema`: its description, and the function for its schema."""
+    """A kind of document of `nodevet schema`: its description, the function for its schema, and the
+    commands whose JSON it is."""
 
     about: str
     schema: Callable[[Project], Document]
+    commands: tuple[str, ...] = ()
 
 
 @cache

@@ -28,5 +28,7 @@ SCHEMAS: Mapping[str, SchemaKind] = {
     "workload": SchemaKind(
         "a job and the data that its GPUs need: what `nodevet feed` reads", _workload
     ),
-    "feed": SchemaKind("whether nodes can feed their GPUs: nodevet feed --format json", _feed),
+    "feed": SchemaKind(
+        "whether nodes can feed their GPUs: nodevet feed --format json", _feed, ("feed",)
+    ),
 }

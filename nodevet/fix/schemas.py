@@ -42,7 +42,11 @@ def _fix(_: Project) -> Document:
 
 SCHEMAS: Mapping[str, SchemaKind] = {
     "fix": SchemaKind("a fix of a site, as YAML: fixes/CHECK.yaml", _fix),
-    "plan": SchemaKind("what fixes would change: nodevet plan -o", _plan),
-    "result": SchemaKind("how a run of fixes ended: result.json of its folder", _result),
-    "status": SchemaKind("the state of a run of fixes: nodevet status --format json", _status),
+    "plan": SchemaKind("what fixes would change: nodevet plan -o", _plan, ("plan",)),
+    "result": SchemaKind(
+        "how a run of fixes ended: result.json of its folder", _result, ("apply", "rollback")
+    ),
+    "status": SchemaKind(
+        "the state of a run of fixes: nodevet status --format json", _status, ("status",)
+    ),
 }

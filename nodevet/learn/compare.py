@@ -80,6 +80,14 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         return 3 if self.lost or not comparable else 0
 
 
+class ComparisonAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """A comparison in JSON."""
+
+    groups: tuple[ComparedGroup, ...]  # the largest first
+    lost: Mapping[str, str]  # hosts that could not be read, and why
+    outliers: tuple[str, ...]  # the hosts that differ
+
+
 def compare(
     nodes: Mapping[str, Evidence], catalog: Catalog, lost: Mapping[str, str] | None = None
 ) -> Comparison:
@@ -192,8 +200,12 @@ def _actual_text(finding: Finding) -> str:
 
 
 def as_document(comparison: Comparison) -> dict[str, Any]:
-    """The JSON form, with the names of the outliers."""
-    return {**msgspec.to_builtins(comparison), "outliers": list(comparison.outliers)}
+    """The JSON form, a ComparisonAnswer."""
+    answer = ComparisonAnswer(
+        groups=comparison.groups, lost=comparison.lost, outliers=comparison.outliers
+    )
+    document: dict[str, Any] = msgspec.to_builtins(answer)
+    return document
 
 
 def as_nodeset(comparison: Comparison) -> str:

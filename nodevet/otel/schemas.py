@@ -14,4 +14,6 @@ def _sent(_: Project) -> Document:
     return of_answers("otel", about, {SentRun: ("otel",)})
 
 
-SCHEMAS: Mapping[str, SchemaKind] = {"otel": SchemaKind("the output of nodevet otel", _sent)}
+SCHEMAS: Mapping[str, SchemaKind] = {
+    "otel": SchemaKind("the output of nodevet otel", _sent, ("otel",))
+}

@@ -16,6 +16,8 @@ def _history(_: Project) -> Document:
     from nodevet.past.run_diff import RunDiff
     from nodevet.past.story import HostStory
     from nodevet.past.trend import CheckTrend, FieldTrend
+    from nodevet.past.use.export import Exported
+    from nodevet.past.use.prune import PruneResult
     from nodevet.past.use.recall import RunFound, RunsFound
 
     about = "The history: the JSON output of the history commands"
@@ -30,10 +32,17 @@ def _history(_: Project) -> Document:
         Blame: ("blame",),
         BreakFix: ("breakfix",),
         Backtest: ("backtest",),
+        Exported: ("export",),
+        PruneResult: ("prune",),
     }
     return of_answers("history", about, documents)
 
 
+COMMANDS = (
+    *("runs", "host", "part", "diff", "trend", "blame", "backtest", "export", "prune"),
+    "history",
+)
+
 SCHEMAS: Mapping[str, SchemaKind] = {
-    "history": SchemaKind("the output of the history commands", _history)
+    "history": SchemaKind("the output of the history commands", _history, COMMANDS)
 }

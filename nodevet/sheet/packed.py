@@ -116,12 +116,11 @@ class Packer:
     """Packs reports as compressed MessagePack, and unpacks them."""
 
     def __init__(self) -> None:
-        import zstandard  # a check of one host does not pay for it
+        from nodevet.base import zstd  # a check of one host does not pay for it
 
         self._encoder = msgspec.msgpack.Encoder()
         self._decoder = typed.unpacker(HostReport)
-        self._compressor = zstandard.ZstdCompressor(level=LEVEL)
-        self._decompressor = zstandard.ZstdDecompressor()
+        self._zstd = zstd
 
     def pack(self, report: HostReport) -> PackedReport:
         """A report to pass to another process."""
@@ -130,18 +129,13 @@ class Packer:
     def compress(self, report: HostReport) -> HostReport | bytes:
         """The report itself if no encoding can hold it, such as half a surrogate pair."""
         try:
-            return _exact_size(self._compressor.compress(self._encoder.encode(report)))
+            return self._zstd.compress(self._encoder.encode(report), LEVEL)
         except (UnicodeEncodeError, OverflowError, TypeError, ValueError, RecursionError):
             return report
 
     def unpack(self, packed: bytes) -> HostReport:
-        report: HostReport = self._decoder.decode(self._decompressor.decompress(packed))
+        report: HostReport = self._decoder.decode(self._zstd.decompress(packed))
         return report
-
-
-def _exact_size(compressed: bytes) -> bytes:
-    """A copy without spare memory: zstandard allocates for the worst case."""
-    return bytes(memoryview(compressed))
 
 
 class PackedText:
@@ -156,16 +150,17 @@ class PackedText:
         self._open.append(text)
         self._size += len(text)
         if self._size >= BLOCK:
-            import zstandard  # a short text does not pay for it
+            from nodevet.base import zstd  # a short text does not pay for it
 
             data = "".join(self._open).encode("utf-8", "surrogatepass")
-            self._blocks.append(_exact_size(zstandard.ZstdCompressor(level=LEVEL).compress(data)))
+            self._blocks.append(zstd.compress(data, LEVEL))
             self._open, self._size = [], 0
 
     def __iter__(self) -> Iterator[str]:
         if self._blocks:
-            import zstandard
+            from nodevet.base import zstd
 
-            unpack = zstandard.ZstdDecompressor().decompress
-            yield from (unpack(block).decode("utf-8", "surrogatepass") for block in self._blocks)
+            yield from (
+                zstd.decompress(block).decode("utf-8", "surrogatepass") for block in self._blocks
+            )
         yield "".join(self._open)

@@ -68,7 +68,7 @@ from_run = options.apply(
         help="Refuse an older run.",
     ),
     options.store_option("Where the run is recorded: sqlite:///PATH or postgresql://USER@HOST/DB."),
-    sheets.formats(("table", "markdown", "html")),
+    sheets.formats(),
     display_options(),
 )
 """The run to go by, and how the answer is shown."""

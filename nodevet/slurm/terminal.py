@@ -13,6 +13,7 @@ from nodevet.base.errors import UserError
 from nodevet.cli import sheets
 from nodevet.cli.display import Display
 from nodevet.model import Run
+from nodevet.slurm.answer import answer
 from nodevet.slurm.decide import NodePlan
 from nodevet.slurm.sheet import nodes_sheet
 
@@ -50,5 +51,6 @@ def finish(
     display: Display,
 ) -> NoReturn:
     """Show what was done, and end with the exit code."""
-    sheets.show_bare(None, lambda: nodes_sheet(done, verb, run, dry=dry), form, display)
+    sheet = nodes_sheet(done, verb, run, dry=dry)
+    sheets.show(answer(done, verb, run, dry=dry), sheet, form, display)
     click.get_current_context().exit(int(any(plan.is_short for plan in done)))

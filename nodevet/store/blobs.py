@@ -3,9 +3,9 @@
 import hashlib
 from collections.abc import Iterable
 
-import zstandard
 from sqlalchemy import Connection, insert, select
 
+from nodevet.base import zstd
 from nodevet.store import schema as t
 from nodevet.store.errors import StoreError
 from nodevet.store.rows import next_id
@@ -14,9 +14,7 @@ LEVEL = 3
 DELTA_LEVEL = 1  # with a dictionary it compresses as well as level 5, and faster
 LARGEST = 512 << 20  # bytes of one piece unpacked
 
-_PLAIN = zstandard.ZstdCompressor(
-    level=LEVEL, write_checksum=True, write_content_size=True, write_dict_id=False
-)
+SHORTEST = 8  # bytes of a dictionary: zstd ignores a shorter one
 
 
 def sha_of(content: bytes) -> bytes:
@@ -25,38 +23,33 @@ def sha_of(content: bytes) -> bytes:
 
 def pack(content: bytes, base: bytes | None = None) -> bytes:
     """Compressed content; with a similar base, little more than the differences."""
-    if base is None:
-        return _PLAIN.compress(content)
-    dictionary = zstandard.ZstdCompressionDict(base, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
-    parameters = zstandard.ZstdCompressionParameters.from_level(
-        DELTA_LEVEL,
-        source_size=len(content),
-        dict_size=len(base),
-        write_checksum=True,
-        write_content_size=True,
-        write_dict_id=False,
-    )
-    return zstandard.ZstdCompressor(dict_data=dictionary, compression_params=parameters).compress(
-        content
-    )
+    options: dict[int, int] = {
+        zstd.CompressionParameter.compression_level: LEVEL if base is None else DELTA_LEVEL,
+        zstd.CompressionParameter.checksum_flag: 1,
+        zstd.CompressionParameter.dict_id_flag: 0,
+    }
+    return zstd.compress(content, options=options, zstd_dict=_prefix(base))
 
 
 def unpack(data: bytes, size: int, base: bytes | None = None) -> bytes:
     """The content of a blob. Raises StoreError if it is damaged."""
     if size > LARGEST:
         raise StoreError(f"the store is damaged: it holds a piece of {size >> 20} MiB")
-    dictionary = None
-    if base is not None:
-        dictionary = zstandard.ZstdCompressionDict(base, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
     try:
-        content = zstandard.ZstdDecompressor(dict_data=dictionary).decompress(
-            data, max_output_size=max(size, 1)
-        )
-    except zstandard.ZstdError as error:
+        unpacker = zstd.ZstdDecompressor(zstd_dict=_prefix(base))
+        content: bytes = unpacker.decompress(data, max_length=max(size, 0) + 1)
+    except zstd.ZstdError as error:
         raise StoreError(f"the store is damaged: a piece does not unpack: {error}") from error
-    if len(content) != size:
+    if len(content) != size or not unpacker.eof:
         raise StoreError("the store is damaged: a piece has another length than recorded")
     return content
+
+
+def _prefix(base: bytes | None) -> tuple[zstd.ZstdDict, int] | None:
+    if base is None or len(base) < SHORTEST:
+        return None
+    prefix: tuple[zstd.ZstdDict, int] = zstd.ZstdDict(base, is_raw=True).as_prefix
+    return prefix
 
 
 def contents(connection: Connection, ids: Iterable[int]) -> dict[int, bytes]:

@@ -14,4 +14,8 @@ def _run(_: Project) -> Document:
     return of_struct("run", about, model.Run, "schema", model.RUN_SCHEMA)
 
 
-SCHEMAS: Mapping[str, SchemaKind] = {"run": SchemaKind("a run of checks: --format json", _run)}
+COMMANDS = ("check", "gate", "sweep", "report")
+
+SCHEMAS: Mapping[str, SchemaKind] = {
+    "run": SchemaKind("a run of checks: --format json", _run, COMMANDS)
+}

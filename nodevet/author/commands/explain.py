@@ -96,11 +96,11 @@ def command(
     a check is always the check; a word that names a baseline is the baseline, unless --from or -i
     names hosts.
     """
-    from msgspec import UNSET, to_builtins
-    from msgspec.structs import replace
+    from msgspec import UNSET
+    from msgspec.structs import asdict, replace
 
-    from nodevet.author.explain_sheet import check_sheet, explained
-    from nodevet.author.host_sheet import host_blocks, host_sheet
+    from nodevet.author.explain_sheet import CheckOnHost, check_sheet, explained
+    from nodevet.author.host_sheet import HostAnswer, host_blocks, host_sheet
     from nodevet.author.use.explain import is_baseline, is_check, unknown_word
     from nodevet.vet.use.context import open_project
 
@@ -118,20 +118,20 @@ def command(
         if host or not (source or inventories):
             raise unknown_word(what, catalog)
         run, host_report = _host(what, source, inventories, names, project, reach)
-        document = {"run": run.id, "host": host_report}
-        sheets.show(document, host_sheet(run, host_report), form, display)
+        answer = HostAnswer(run=run.id, host=host_report)
+        sheets.show(answer, host_sheet(run, host_report), form, display)
         return
     asked = (host or names) and what in catalog.ids and not source
     resolved = _resolved(catalog, folders, host, inventories, names, reach) if asked else ()
     check = explained(what, catalog, resolved)
-    document = to_builtins(check)
+    document = check
     more: tuple[AnyBlock, ...] = ()
     if source and host:
         run, host_report = _host(host, source, inventories, names, project, reach)
         findings = tuple(finding for finding in host_report.findings if finding.check == what)
         counted = tuple(each for each in host_report.counted or () if each.check == what) or UNSET
         one = replace(host_report, findings=findings, counted=counted)
-        document |= {"run": run.id, "host": one}
+        document = CheckOnHost(**asdict(check), run=run.id, host=one)
         more = tuple(host_blocks(run, host_report, what))
     elif source:
         say(f"{what} is a check; for a host of {source}: --host NAME")
@@ -147,10 +147,14 @@ def _page(display: Display) -> Display:
 def _show_baselines(
     found: "Sequence[Resolved]", catalog: "Catalog", form: tuple[str, Path | None], display: Display
 ) -> None:
-    from nodevet.author.baseline_sheet import baselines_sheet, explained_baseline
+    from nodevet.author.baseline_sheet import (
+        ExplainedBaselines,
+        baselines_sheet,
+        explained_baseline,
+    )
 
-    baselines = [explained_baseline(one, catalog) for one in found]
-    sheets.show({"baselines": baselines}, baselines_sheet(baselines), form, display)
+    baselines = tuple(explained_baseline(one, catalog) for one in found)
+    sheets.show(ExplainedBaselines(baselines=baselines), baselines_sheet(baselines), form, display)
 
 
 def _resolved(

@@ -40,11 +40,11 @@ def command(
       3  a BMC could not be read, or a host has none
     """
     from nodevet.bmc.sheet import bmc_sheet
-    from nodevet.bmc.use import read_all
+    from nodevet.bmc.use import BmcAnswer, read_all
     from nodevet.vet.use.targets import Targets
 
     hosts = Targets(names=targets, inventories=inventories, limit=limit).hosts()
     sections = read_all(hosts)
-    sheets.show({"hosts": sections}, bmc_sheet(sections), form, display)
+    sheets.show(BmcAnswer(hosts=sections), bmc_sheet(sections), form, display)
     unread = any(section.data is None for section in sections.values())
     click.get_current_context().exit(3 if unread else 0)
