@@ -30,7 +30,7 @@ include={base}
 """
 
 
-class Child(msgspec.Struct, frozen=True, kw_only=True):
+class ChildProfile(msgspec.Struct, frozen=True, kw_only=True):
     """nodevet's profile of one fix. `base`: the profile that it includes; `active`: what must be
     active, itself or a profile that includes it."""
 
@@ -65,7 +65,7 @@ def own_name(fix: str) -> str:
     return f"nodevet-{fix.replace('_', '-')}"
 
 
-def child(fix: str, evidence: Evidence, keys: Sequence[str]) -> Child | None:
+def child(fix: str, evidence: Evidence, keys: Sequence[str]) -> ChildProfile | None:
     """The profile by which TuneD sets one of these options; None if TuneD does not run, or if its
     profile sets none of them. Raises FixError if the profile is more than nodevet knows."""
     data = evidence[Tuned].data
@@ -94,8 +94,8 @@ def child(fix: str, evidence: Evidence, keys: Sequence[str]) -> Child | None:
     profiles, name = list(data.profiles or ()), own_name(fix)
     folder = data.folder or "/etc/tuned"
     if name not in profiles:
-        return Child(fix=fix, folder=folder, base=profile, active=name)
+        return ChildProfile(fix=fix, folder=folder, base=profile, active=name)
     following = profiles[profiles.index(name) + 1 :]
     if not following or not NAME.fullmatch(following[0]):
         raise FixError(f"nodevet's profile {name} includes no other: remove it")
-    return Child(fix=fix, folder=folder, base=following[0], active=profile)
+    return ChildProfile(fix=fix, folder=folder, base=following[0], active=profile)

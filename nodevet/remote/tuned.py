@@ -15,7 +15,7 @@ MOST_INCLUDED = 16
 SECTION = re.compile(r"\s*\[(.*)\]\s*\Z")
 
 
-class Files(object):
+class ProfileFiles(object):
     """The files of a node. Every method may raise OSError and ValueError."""
 
     def __init__(self, root: str) -> None:
@@ -36,7 +36,7 @@ class TunedProfile(object):
     """`files`: the paths of tuned.conf, in the order in which tuned reads them; `missing`: a
     profile that does not exist, so that its settings are unknown; empty if all exist.
 
-    `node`: `Files`, or an object with the same methods."""
+    `node`: `ProfileFiles`, or an object with the same methods."""
 
     def __init__(self, node: "Any") -> None:
         self.node = node

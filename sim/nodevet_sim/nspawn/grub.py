@@ -20,7 +20,7 @@ DEPTH = 4  # menus that an entry opens, one in another
 
 
 @dataclass
-class Entry:
+class MenuEntry:
     """An entry of a menu, with the lines of its body."""
 
     names: frozenset[str]  # its title, and its id if it has one
@@ -29,7 +29,7 @@ class Entry:
 
 
 @dataclass
-class Grub:
+class GrubMenu:
     """One boot. `env`: the variables."""
 
     root: Path
@@ -44,11 +44,11 @@ class Grub:
         self.depth += 1
         with path.open("rb") as menu:
             text = menu.read(MOST).decode("utf-8", "replace")
-        entries: list[Entry] = []
+        entries: list[MenuEntry] = []
         self.run(commands(text), entries)
         return self.choose(entries, self.env.get("default", ""))
 
-    def choose(self, entries: list[Entry], default: str) -> str | None:
+    def choose(self, entries: list[MenuEntry], default: str) -> str | None:
         """The command line of an entry: a number, a title or an id, with `>` for a menu in it. Of a
         name that no entry has the first one, as GRUB does."""
         name, _, rest = default.partition(">")
@@ -57,11 +57,11 @@ class Grub:
         ]
         if not chosen:
             return None
-        inner: list[Entry] = []
+        inner: list[MenuEntry] = []
         line = self.run(chosen[0].body, inner)
         return self.choose(inner, rest) if chosen[0].is_menu else line
 
-    def run(self, lines: list[list[str]], entries: list[Entry]) -> str | None:
+    def run(self, lines: list[list[str]], entries: list[MenuEntry]) -> str | None:
         """Run commands; add the entries that they define. Returns the command line of the last
         Linux that they load."""
         booted, places = None, iter(lines)
@@ -75,7 +75,7 @@ class Grub:
                     values = [self.expand(word) for word in words]
                     at = values.index("--id") if "--id" in values else len(values)
                     names = frozenset((values[1], *values[at + 1 : at + 2]))
-                    entries.append(Entry(names, _body(places), kind == "submenu"))
+                    entries.append(MenuEntry(names, _body(places), kind == "submenu"))
                 case ["set", assignment]:
                     name, _, value = assignment.partition("=")
                     self.env[name] = self.expand(value)
@@ -187,4 +187,4 @@ def save(root: Path, values: dict[str, str]) -> None:
 def booted(root: Path) -> str | None:
     """The command line with which the node of this disk boots now; None without a menu. It uses up
     what `grub-reboot` chose."""
-    return Grub(root).boot()
+    return GrubMenu(root).boot()

@@ -3,7 +3,7 @@
 import os
 
 from nodevet.remote.probe.files import LINE, Absent, Reading, exists
-from nodevet.remote.tuned import ACTIVE, Files, TunedProfile
+from nodevet.remote.tuned import ACTIVE, ProfileFiles, TunedProfile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,8 +16,8 @@ MOST = 64  # settings, or scripts
 
 
 def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
-    """Raises Absent without an active profile, and as `Files`."""
-    node = Files(root)
+    """Raises Absent without an active profile, and as `ProfileFiles`."""
+    node = ProfileFiles(root)
     active = " ".join(node.text(path).strip() for path in ACTIVE).strip()
     if not active:
         raise Absent("TuneD has no active profile")
