@@ -22,7 +22,7 @@ shown = options.apply(
         show_default=True,
         help="A verdict that is older counts as Unknown.",
     ),
-    sheets.formats(("table", "markdown", "html")),
+    sheets.formats(("table", "markdown", "html", "json")),
     display_options(),
 )
 
@@ -35,8 +35,9 @@ def finish(
     dry: bool,
 ) -> NoReturn:
     """Write, show what was written, and end with the exit code."""
+    from nodevet.k8s.answer import answer
     from nodevet.k8s.sheet import conditions_sheet
 
     done = list(written)
-    sheets.show_bare(None, lambda: conditions_sheet(done, dry=dry), form, display)
+    sheets.show(answer(done, dry=dry), conditions_sheet(done, dry=dry), form, display)
     click.get_current_context().exit(int(any(each.is_short for each in done)))

@@ -14,6 +14,7 @@ def _history(_: Project) -> Document:
     from nodevet.past.breakfix import BreakFix
     from nodevet.past.passport import Passport
     from nodevet.past.run_diff import RunDiff
+    from nodevet.past.site.sheets import SiteWritten
     from nodevet.past.story import HostStory
     from nodevet.past.trend import CheckTrend, FieldTrend
     from nodevet.past.use.export import Exported
@@ -34,13 +35,14 @@ def _history(_: Project) -> Document:
         Backtest: ("backtest",),
         Exported: ("export",),
         PruneResult: ("prune",),
+        SiteWritten: ("site",),
     }
     return of_answers("history", about, documents)
 
 
 COMMANDS = (
     *("runs", "host", "part", "diff", "trend", "blame", "backtest", "export", "prune"),
-    "history",
+    *("history", "breakfix", "site"),
 )
 
 SCHEMAS: Mapping[str, SchemaKind] = {

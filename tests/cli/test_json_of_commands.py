@@ -19,6 +19,7 @@ NO_DATA = {
     "approve": "asks a person; the plan and who signed it are files",
     "capture": "writes a baseline, in YAML, whose schema is `baseline`",
     "completion": "prints the script of a shell",
+    "k8s drained": "is a hook of apply: its exit code counts",
     "pass verify": "answers before every job by its exit code; `pass show` has the data",
     "schema": "prints JSON Schemas",
     "slurm epilog": "is a hook of Slurm: its exit code counts",

@@ -20,6 +20,7 @@ from nodevet.store import open_store
 from nodevet.vet.use.sweep_order import SweepOrder
 
 KINDS = {"/v1/traces": ExportTraceServiceRequest, "/v1/logs": ExportLogsServiceRequest}
+LAST = "last"  # night
 Say = Callable[..., str]
 
 
@@ -93,7 +94,7 @@ def test_a_run_is_a_trace_and_its_findings_are_log_records(
     records = records_in(collector)
     assert f"sent {len(visits) + 1} spans and {len(records)} findings of run" in said
     with open_store(remembered, create=False) as store:
-        run = store.run("last")
+        run = store.run(LAST)
         hosts = {visit.host for visit in store.visits(run.id) if visit.arrived}
     assert attributes(root)["nodevet.run.id"] == run.id and not root.parent_span_id
     assert {attributes(one)["host.name"] for one in visits} == hosts

@@ -1,9 +1,11 @@
 """`nodevet k8s report` and `expire`, with the real client on a stand-in for the API server."""
 
+import json
 import time
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 from click.testing import CliRunner
 from kubernetes_api import ApiServer
@@ -11,7 +13,9 @@ from msgspec.structs import replace
 
 from nodevet.base.age import instant
 from nodevet.base.errors import UserError
+from nodevet.base.project import Project
 from nodevet.cli import nodevet as command_line
+from nodevet.document.schema_kinds import kinds
 from nodevet.inventory.cluster import Cluster, ClusterError
 from nodevet.k8s.condition import WrittenCondition
 from nodevet.k8s.use.report import TRIES, Reporter, expire, report
@@ -296,3 +300,11 @@ def test_the_command_reports_a_file(gpu1: ApiServer, tmp_path: Path) -> None:
     assert done.exit_code == 0
     assert "False  gpu1  power_limit (GPU 2): 490 W, expected 700 W" in done.output
     assert gpu1.condition("gpu1")["status"] == "False"
+
+
+def test_the_json_is_as_the_schema_says(gpu1: ApiServer) -> None:
+    done = CliRunner().invoke(command_line, ["k8s", "expire", "--format", "json"])
+    said = json.loads(done.stdout)
+    jsonschema.Draft202012Validator(kinds()["k8s"].schema(Project())).validate(said)
+    (node,) = said["nodes"]
+    assert (said["kind"], node["node"], node["status"]) == ("k8s", "gpu1", "Unknown")
