@@ -53,7 +53,8 @@ from nodevet.fixing import driver_apt, driver_rpm
 from nodevet.fixing.driver_packages import SAID, Target, choose, of_driver, offers_of, some
 from nodevet.fixing.model import EVERY, Fix, FixError, PlannedChange, Risk, join_notes
 from nodevet.model import Finding
-from nodevet.remote.probe.collectors.packages import NAME, NOT_INSTALLED, VERSION, driver_version_in
+from nodevet.remote.probe.collectors.packages import NAME, NOT_INSTALLED, VERSION
+from nodevet.remote.probe.driver_names import driver_version_in
 from nodevet.resource import Actions, Resource
 from nodevet.resource.package import rpm
 

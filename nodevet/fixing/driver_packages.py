@@ -12,7 +12,7 @@ from nodevet.checking.versions import order
 from nodevet.checks.driver_version import Params, specifiers
 from nodevet.evidence.packages import Package
 from nodevet.fixing.model import FixError
-from nodevet.remote.probe.collectors.packages import driver_version_in
+from nodevet.remote.probe.driver_names import driver_version_in
 
 SAID = 8  # versions or names in one sentence
 

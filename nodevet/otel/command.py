@@ -49,7 +49,7 @@ def command(
     \b
     Exit codes:
       0  sent
-      2  usage or configuration error, no such run, or the collector did not accept it
+      2  usage or configuration error, no such run, or the collector refused it
     """
     from nodevet.otel.sheet import sent_sheet
     from nodevet.otel.use import send_run

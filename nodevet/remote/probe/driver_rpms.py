@@ -9,6 +9,7 @@ import fnmatch
 import os
 import re
 
+from nodevet.remote.probe.driver_names import is_of_driver
 from nodevet.remote.probe.files import Reading, SectionError, TransientError, quote, read
 from nodevet.remote.probe.holds import CONFIG, DNF5, holds, is_true, main_section, with_epoch
 from nodevet.remote.probe.holds import PLUGIN as VERSIONLOCK
@@ -90,8 +91,6 @@ def read_rpms(running: "str | None") -> "Reading":
 
 def installed(running: "str | None") -> "dict[str, Reading]":
     """{name.architecture: package} of the driver. Raises SectionError."""
-    from nodevet.remote.probe.collectors.packages import is_of_driver
-
     text = output_of((find_program("rpm"), "-qa", "--queryformat", ROW), SECONDS, OUTPUT)
     records: "dict[str, Reading]" = {}
     for row in text.split("\n"):

@@ -33,11 +33,17 @@ def pieces(run: Run) -> Iterator[str]:
         "contractVersion": "v1",
         "kind": "MachineValidationPluginResult",
         "outcome": outcome,
-        "summary": _short(summary(run) or "no hosts", LONGEST - len(left_out)) + left_out,
+        "summary": _short(_summary(run), LONGEST - len(left_out)) + left_out,
         "severity": _severity(outcome, failing),
         "findings": findings,
     }
     yield f"{_text(result)}\n"
+
+
+def _summary(run: Run) -> str:
+    """How many hosts ended how, and by which baselines."""
+    counts = summary(run) or "no hosts"
+    return f"{counts}; baselines: {', '.join(run.baselines)}" if run.baselines else counts
 
 
 def _outcome(run: Run) -> str:

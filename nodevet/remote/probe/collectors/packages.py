@@ -7,6 +7,7 @@ neither the network nor a lock, and may not write caches.
 
 import os
 
+from nodevet.remote.probe.driver_names import is_of_driver
 from nodevet.remote.probe.files import (
     Absent,
     Reading,
@@ -43,23 +44,8 @@ ROW = "${db:Status-Abbrev}\\t${binary:Package}\\t${Architecture}\\t${Version}\\n
 WITHOUT_CACHES = ("-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache=")
 NAME = Pattern(r"[a-z0-9][a-z0-9+.-]{0,200}(?::[a-z0-9-]{1,20})?\Z")
 VERSION = Pattern(r"[0-9A-Za-z][0-9A-Za-z.+:~^-]{0,120}\Z")
-OF_NVIDIA = Pattern(
-    r"(?:lib|a?kmod-|dkms-|firmware-|glx-alternative-|xserver-xorg-video-|xorg-x11-drv-"
-    r"|linux-(?:modules|objects|signatures)-)?nvidia(?:[0-9-]|\Z)|cuda-drivers(?:-|\Z)"
-)
 CLAUSE = Pattern(r"(==|!=|>=|<=|>|<|)\s*([0-9]{1,9}(?:\.[0-9]{1,9}){0,4})(\.\*)?\Z")
 NUMBERS = Pattern(r"[0-9]{1,9}(?:\.[0-9]{1,9}){0,4}\Z")
-DRIVER_VERSION = Pattern(r"(?:[0-9]+:)?([0-9]{2,4}(?:\.[0-9]+){1,2})(?=[-+~_]|\Z)")
-
-
-def driver_version_in(version: str) -> "str | None":
-    """The driver's version in a package's version, or None.
-
-    >>> driver_version_in("1:550.90.07-0ubuntu0.22.04.1"), driver_version_in("6.8.0-40.40+1")
-    ('550.90.07', None)
-    """
-    match = DRIVER_VERSION.match(version)
-    return match.group(1) if match and int(match.group(1).split(".")[0]) >= 100 else None
 
 
 def is_admitted(version: str, specifier: str) -> bool:
@@ -237,13 +223,6 @@ def madison(names: "Sequence[str]") -> "dict[str, list[str]]":
 def apt_cache(*words: str) -> str:
     path = find_program("apt-cache")
     return output_of((path,) + WITHOUT_CACHES + words, SECONDS, OUTPUT)
-
-
-def is_of_driver(name: str, version: str, running: "str | None") -> bool:
-    """Whether a package may be of NVIDIA's driver, by its name or version."""
-    return bool(OF_NVIDIA.match(name)) or (
-        running is not None and driver_version_in(version) == running
-    )
 
 
 def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
