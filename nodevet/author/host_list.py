@@ -55,16 +55,18 @@ class RunVerdicts(msgspec.Struct, frozen=True, kw_only=True):
 
     run: str
     hosts: Mapping[str, HostVerdict]
+    doubt: str = ""  # why no host of the run is ok
 
     def of(self, host: str) -> VerdictClass:
-        """Never ok for a host that the run does not have."""
+        """Never ok for a host that the run does not have, or if the run is in doubt."""
         verdict = self.hosts.get(host)
         if verdict is None:
             return VerdictClass.UNKNOWN
         if verdict.outcome is HostOutcome.FAIL:
             return VerdictClass.FAILING
         good = (HostOutcome.OK, HostOutcome.WAIVED)
-        return VerdictClass.OK if verdict.outcome in good else VerdictClass.UNKNOWN
+        is_good = verdict.outcome in good and not self.doubt
+        return VerdictClass.OK if is_good else VerdictClass.UNKNOWN
 
 
 def chosen(

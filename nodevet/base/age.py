@@ -72,3 +72,13 @@ def age_refusal(arrived: str, clock: str, *, now: float, most: float) -> str:
             f"the evidence is {coarse(now - at)} old, of {text}; at most {coarse(most)} are allowed"
         )
     return ""
+
+
+def run_refusal(started: str, *, now: float, most: float) -> str:
+    """Why a run is not recent enough to act on, or "". `started`: ISO 8601; `most`: seconds."""
+    at = seconds_of(started)
+    if at is None:
+        return "the run is of unknown age"
+    if at > now + AHEAD:
+        return "the run is of the future: a clock is wrong"
+    return f"the run is {coarse(now - at)} old" if now - at > most else ""

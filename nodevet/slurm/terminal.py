@@ -7,8 +7,7 @@ from typing import NoReturn
 
 import click
 
-from nodevet.base.age import seconds_of
-from nodevet.base.durations import coarse
+from nodevet.base.age import run_refusal
 from nodevet.base.errors import UserError
 from nodevet.cli import sheets
 from nodevet.cli.display import Display
@@ -35,10 +34,8 @@ def run_of(
         with open_history(store) as history:
             run = recorded_run(history, source, [name for _, name in own])
             known = dict(machines(history, own))
-    started = seconds_of(run.started)
-    if started is None or time.time() - started > max_age:
-        age = "of unknown age" if started is None else f"{coarse(time.time() - started)} old"
-        raise UserError(f"--from {source}: the run is {age}; vet the nodes again, or see --max-age")
+    if why := run_refusal(run.started, now=time.time(), most=max_age):
+        raise UserError(f"--from {source}: {why}; vet the nodes again, or see --max-age")
     return run, known
 
 

@@ -120,6 +120,8 @@ def test_json_is_as_its_schema_says(listed: Listed, tmp_path: Path) -> None:
     [
         (["--from", "old.json"], "--from old.json: the run is 2 d old; vet the hosts again"),
         (["--from", "some.json", "--ok"], "the run did not judge all checks (--only or --skip)"),
+        (["--from", "replayed.json", "--ok"], "the run judged saved evidence"),
+        (["--from", "future.json"], "--from future.json: the run is of the future: a clock is wrong"),
         (["--from", "named.json"], "--from named.json: {{x}}: not a host name"),
         (["--from", "none.json"], "no run has been recorded"),
     ],
@@ -130,12 +132,27 @@ def test_what_is_not_believed(
     made = {
         "old": {"started": (STARTED - timedelta(days=2)).isoformat()},
         "some": {"only": ("swap",)},
+        "replayed": {"replayed": True},
+        "future": {"started": (STARTED + timedelta(days=2)).isoformat()},
         "named": {"hosts": (recorded.report("{{x}}"),)},
     }
     for name, fields in made.items():
         Path(saved(tmp_path, **fields)).rename(tmp_path / f"{name}.json")
     with pytest.raises(UserError, match=re.escape(message)):
         listed(*words)
+
+
+@pytest.mark.parametrize("rest", [{"only": ("swap",)}, {"skip": ("smt",)}, {"replayed": True}])
+def test_no_host_of_a_partial_run_is_ok(
+    listed: Listed, tmp_path: Path, rest: dict[str, object]
+) -> None:
+    source = ["--from", saved(tmp_path, **rest)]
+    document = json.loads(listed(*source, "--format", "ansible"))
+    assert document["nodevet_ok"] == {"hosts": []}
+    assert document["nodevet_failing"] == {"hosts": ["gpu002"]}
+    hosts = json.loads(listed(*source, "--format", "json"))["hosts"]
+    assert [host["verdict"] for host in hosts] == ["unknown", "failing", "unknown", "unknown"]
+    assert listed(*source, "--unknown", "--format", "nodeset") == "gpu[001,003-004]\n"
 
 
 @pytest.mark.parametrize(

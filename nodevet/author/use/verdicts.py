@@ -6,15 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from nodevet.author.host_list import HostVerdict, RunVerdicts, VerdictClass
-from nodevet.base.age import seconds_of
-from nodevet.base.durations import coarse
+from nodevet.base.age import run_refusal
 from nodevet.base.errors import UserError
 from nodevet.base.printable import brief
 from nodevet.inventory.settings import GROUP, name_problem
 from nodevet.model import Host, Verdict
 
 if TYPE_CHECKING:
-    from nodevet.model import HostReport
+    from nodevet.model import HostReport, Run
 
 
 class VerdictSource(NamedTuple):
@@ -31,18 +30,16 @@ def read_verdicts(
     """The run of a file, or of the store. Raises UserError if it is older than `max_age` seconds,
     and what reading it raises."""
     is_file = Path(source).is_file()
-    started, only, found = _saved(source, max_age) if is_file else _recorded(source, store)
-    at = seconds_of(started)
-    if at is None or time.time() - at > max_age:
-        age = "of unknown age" if at is None else f"{coarse(time.time() - at)} old"
-        raise UserError(f"--from {source}: the run is {age}; vet the hosts again, or see --max-age")
-    if only and VerdictClass.OK in classes:
-        text = "the run did not judge all checks (--only or --skip), so no host of it is ok"
+    started, found = _saved(source, max_age) if is_file else _recorded(source, store)
+    if why := run_refusal(started, now=time.time(), most=max_age):
+        raise UserError(f"--from {source}: {why}; vet the hosts again, or see --max-age")
+    if found.verdicts.doubt and VerdictClass.OK in classes:
+        text = f"{found.verdicts.doubt}, so no host of it is ok"
         raise UserError(f"--from {source}: {text}; vet the hosts without these options")
     return found
 
 
-def _saved(source: str, max_age: float) -> tuple[str, bool, VerdictSource]:
+def _saved(source: str, max_age: float) -> tuple[str, VerdictSource]:
     from nodevet.vet.use.earlier import SavedRunError, read_run
 
     try:
@@ -54,11 +51,17 @@ def _saved(source: str, max_age: float) -> tuple[str, bool, VerdictSource]:
         for report in run.hosts
     }
     hosts = tuple(_host(source, report.host, report.groups) for report in run.hosts)
-    found = VerdictSource(RunVerdicts(run=run.id, hosts=verdicts), hosts, tuple(notes))
-    return run.started, bool(run.only or run.skip), found
+    found = RunVerdicts(run=run.id, hosts=verdicts, doubt=_doubt(run))
+    return run.started, VerdictSource(found, hosts, tuple(notes))
 
 
-def _recorded(source: str, store: str | None) -> tuple[str, bool, VerdictSource]:
+def _doubt(run: "Run") -> str:
+    if run.only or run.skip:
+        return "the run did not judge all checks (--only or --skip)"
+    return "the run judged saved evidence (--evidence)" if run.replayed else ""
+
+
+def _recorded(source: str, store: str | None) -> tuple[str, VerdictSource]:
     from nodevet.store import StoreError
     from nodevet.vet.use.stores import open_history
 
@@ -77,7 +80,7 @@ def _recorded(source: str, store: str | None) -> tuple[str, bool, VerdictSource]
         for visit in visits
     }
     hosts = tuple(_host(source, visit.host, visit.groups) for visit in visits)
-    return run.started, False, VerdictSource(RunVerdicts(run=run.id, hosts=verdicts), hosts)
+    return run.started, VerdictSource(RunVerdicts(run=run.id, hosts=verdicts), hosts)
 
 
 def _host(source: str, name: str, groups: Iterable[str]) -> Host:
