@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from nodevet.base.processes import cores
-from nodevet.past.use.site import write_site
+from nodevet.past.use.site.write import write_site
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests/rigs"))
 from browser import chromium

@@ -11,7 +11,7 @@ def act(order: SweepOrder) -> str:
     if order.store is None:
         return f"the site {folder} is not written: nothing is recorded (--store none)"
     from nodevet.base.errors import UserError
-    from nodevet.past.use.site import write_site
+    from nodevet.past.use.site.write import write_site
     from nodevet.store.errors import StoreError
 
     try:

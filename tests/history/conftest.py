@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from nodevet.cli import nodevet
 from nodevet.past import terminal as recalled
-from nodevet.past.use.site import write_site
+from nodevet.past.use.site.write import write_site
 
 NOW = datetime(2026, 11, 20, 9, 0, tzinfo=timezone.utc)
 Say = Callable[..., str]

@@ -19,7 +19,7 @@ from nodevet.cli import display
 from nodevet.model import Finding, HostReport, Status, Subject, Verdict
 from nodevet.past.site import folder as site_folder
 from nodevet.past.site.names import host_page, page_name
-from nodevet.past.use.site import write_site
+from nodevet.past.use.site.write import write_site
 from nodevet.store import open_store
 from nodevet.store.records.model import RunState
 

@@ -45,7 +45,7 @@ def command(
     from nodevet.base.errors import UserError
     from nodevet.base.processes import cores
     from nodevet.past.site.sheets import written_sheet
-    from nodevet.past.use.site import write_site
+    from nodevet.past.use.site.write import write_site
     from nodevet.settings import settings
     from nodevet.vet.use.stores import open_history, read_from
 
