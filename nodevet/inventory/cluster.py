@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from nodevet.base import typed
 from nodevet.base.errors import UserError
 from nodevet.base.printable import brief
 from nodevet.inventory.cluster_objects import ApiRefusal, ClusterNode, NodeList, Pod, PodList
@@ -163,8 +164,8 @@ class Cluster:
         if not 200 <= answer.status < 300:
             raise _refused(self.address, right, answer.status, data)
         try:
-            return msgspec.json.decode(data, type=kind)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            return typed.decode(data, kind)
+        except msgspec.DecodeError as error:
             text = f"{self.address}: the answer to {right.verb} {right.resource} is unreadable"
             raise ClusterError(f"{text}: {brief(str(error), SAID)}") from error
 
@@ -212,8 +213,8 @@ def _as_read(node: ClusterNode, changes: Mapping[str, Any]) -> dict[str, Any]:
 
 def _refused(address: str, right: Right, status: int, data: bytes) -> ClusterError:
     try:
-        said = brief(msgspec.json.decode(data, type=ApiRefusal).message, SAID)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        said = brief(typed.decode(data, ApiRefusal).message, SAID)
+    except msgspec.DecodeError:
         said = ""
     does = {
         UNKNOWN_USER: "does not accept the credentials of the kubeconfig or service account",

@@ -121,7 +121,10 @@ def test_json_is_as_its_schema_says(listed: Listed, tmp_path: Path) -> None:
         (["--from", "old.json"], "--from old.json: the run is 2 d old; vet the hosts again"),
         (["--from", "some.json", "--ok"], "the run did not judge all checks (--only or --skip)"),
         (["--from", "replayed.json", "--ok"], "the run judged saved evidence"),
-        (["--from", "future.json"], "--from future.json: the run is of the future: a clock is wrong"),
+        (
+            ["--from", "future.json"],
+            "--from future.json: the run is of the future: a clock is wrong",
+        ),
         (["--from", "named.json"], "--from named.json: {{x}}: not a host name"),
         (["--from", "none.json"], "no run has been recorded"),
     ],

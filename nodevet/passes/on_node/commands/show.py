@@ -29,8 +29,7 @@ def command(file: str, form: tuple[str, Path | None], display: Display) -> None:
       0  shown; also a pass that is not valid
       1  there is no pass, or it cannot be read
     """
-    import msgspec
-
+    from nodevet.base import typed
     from nodevet.cli.speech import say
     from nodevet.passes.answer import PassAnswer
     from nodevet.passes.document import PassError
@@ -45,5 +44,5 @@ def command(file: str, form: tuple[str, Path | None], display: Display) -> None:
         click.get_current_context().exit(1)
     code, why = look(file, ALLOWED)
     sheet = pass_sheet(values, why, is_valid=code == 0)
-    answer = msgspec.convert({**values, "valid": code == 0, "why": why}, PassAnswer)
+    answer = typed.convert({**values, "valid": code == 0, "why": why}, PassAnswer)
     sheets.show(answer, sheet, form, display)
