@@ -33,6 +33,7 @@ entries() {
 }
 make() {
     NODEVET_ONCE=$2 update-grub -o "$made/$1" || fail 'update-grub failed'
+    [ -s "$made/$1" ] || fail 'update-grub wrote no menu'
     entries "$made/$1" >"$made/$1.entries"
     [ -s "$made/$1.entries" ] || fail 'update-grub wrote no entry that boots Linux'
 }
