@@ -17,4 +17,4 @@ from nodevet.cli.groups import Group
     ),
 )
 def command() -> None:
-    """Write verdicts to the nodes of Kubernetes; drain nodes for fixes."""
+    """Write verdicts to Kubernetes nodes; drain them for fixes."""

@@ -17,7 +17,7 @@ SIGNALS = ("findings", "trace")
     group="History",
     order=11,
     examples=(
-        ("The last run", "OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318 nodevet otel last"),
+        ("The last run", "nodevet otel last"),
         ("Only its findings", "nodevet otel last --send findings"),
     ),
 )

@@ -89,7 +89,7 @@ def command(
       sources    kinds of inventories, for -i
       sections   parts of the evidence, for `nodevet probe`
       resources  kinds of settings that a fix can change
-      hosts      hosts that HOSTS, -i, --limit and --from select, with their groups
+      hosts      hosts of HOSTS, -i, --limit and --from, with their groups
 
     With --format ansible, a script that runs this command is a dynamic inventory of Ansible; with
     --format nodeset, the hosts are one word for other commands, or nothing.

@@ -22,7 +22,6 @@ from nodevet.vet import options as vetting
     examples=(
         (
             "What this branch changes on last night's hosts",
-            "git worktree add --detach ../base origin/main\n"
             "nodevet preview evidence/ --base ../base",
         ),
         (
