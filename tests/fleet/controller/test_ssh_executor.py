@@ -453,6 +453,7 @@ def test_worker_child_that_cannot_be_started_again_is_told(
         assert told.value.status in ("unreachable", "lost")
 
 
+@pytest.mark.usefixtures("own_worker")
 def test_worker_child_that_writes_what_is_not_a_frame_is_killed(
     host: Host, monkeypatch: pytest.MonkeyPatch, tools: dict[str, Callable[..., object]]
 ) -> None:
