@@ -62,11 +62,20 @@ def test_the_baselines_of_the_readme_load(tmp_path: Path) -> None:
 
 def test_no_page_installs_a_name_that_the_index_does_not_have() -> None:
     """nodevet is in no index, where anyone could take its name. Extras of what is installed are
-    fine."""
+    fine, but not in a new environment."""
     pages = [REPO / "README.md", REPO / "sim/README.md", *(REPO / "docs").rglob("*.md")]
+    pages += [
+        path for ending in ("md", "yml") for path in (REPO / "integrations").rglob(f"*.{ending}")
+    ]
     assert len(pages) > 100
-    wrong = re.compile(r"pip install (-\S+ )*['\"]?nodevet(-sim)?['\"]?(?![\w\[/-])")
+    wrong = re.compile(
+        r"pip install (-\S+ )*['\"]?nodevet(-sim)?['\"]?(?![\w\[/-])"
+        r"|(?i:install): *['\"]?nodevet\b"
+        r"|-m venv (?:(?!pip install)[^#`])*pip install ['\"]?nodevet\[\w+\]['\"]?(?! @)"
+    )
     assert wrong.search("`pip install nodevet`") and wrong.search("pip install -U nodevet-sim\n")
+    assert wrong.search("install: nodevet\n") and wrong.search("NODEVET_INSTALL: nodevet\n")
+    assert wrong.search("python3 -m venv a && a/bin/pip install 'nodevet[kubernetes]'\n")
     assert [str(page) for page in pages if wrong.search(page.read_text())] == []
 
 
