@@ -19,6 +19,7 @@ from nodevet.fleet.executor import WorkError
 
 World = Any
 ONCE, ALWAYS = "/etc/tmpfiles.d/once.conf", "/etc/tmpfiles.d/always.conf"
+BY_HAND = ("# by hand\n", 0o644)
 FIX = '''\
 """Try it for one boot, then keep it."""
 from nodevet.fixing.model import Fix, PlannedChange, Risk
@@ -209,3 +210,41 @@ def test_a_kill_between_proof_and_keeping_needs_no_other_reboot(
     box.holder = ""
     assert applied(w, plan, resume=True).outcome is Outcome.VERIFIED_AFTER_REBOOT
     assert box.boots == 2 and later_boots(w) == {"never"}
+
+
+@pytest.mark.parametrize("action", [1, 2])
+def test_what_something_else_changed_before_a_resume_is_not_overwritten(
+    world: Callable[..., World], trial: Callable[[], World], action: int
+) -> None:
+    """A person writes the file that keeping would write, while no controller runs."""
+    w = trial()
+    plan, box, journal = w.plan(), w.boxes["n1"], w.journal()
+    write = journal.write
+
+    def killed(record: Any) -> Any:
+        if isinstance(record, ActionBegin) and record.action == action:
+            raise world.killed
+        write(record)
+
+    journal.write = killed
+    with pytest.raises(world.killed):
+        w.node(plan, journal, reboot=True)
+    box.holder, box.files[ALWAYS] = "", BY_HAND
+    result = applied(w, plan, resume=True)
+    assert box.files[ALWAYS] == BY_HAND and ONCE not in box.files
+    assert result.outcome is Outcome.ROLLBACK_FAILED and "it was changed since" in result.why
+
+
+def test_a_boot_that_changes_a_file_of_the_step_keeps_nothing(trial: Callable[[], World]) -> None:
+    w = trial()
+    plan, box = w.plan(), w.boxes["n1"]
+    boot = box.reboot
+
+    def configured() -> None:
+        boot()
+        box.files[ALWAYS] = BY_HAND
+
+    box.reboot = configured
+    result = applied(w, plan)
+    assert box.files[ALWAYS] == BY_HAND and ONCE not in box.files
+    assert result.outcome is Outcome.ROLLBACK_FAILED and "it was changed since" in result.why

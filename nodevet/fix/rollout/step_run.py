@@ -31,6 +31,7 @@ from nodevet.fleet.executor import WorkError
 from nodevet.resource import State, holds, lost, missing, next_resort, one_way
 
 ENDED = "the controller ended in the middle of it"
+NOT_KEPT = "the check passes, but the step is not as nodevet left it, so it is not kept"
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):
@@ -172,7 +173,11 @@ class Steps:
 
     def keep(self, step: Step, result: StepResult) -> StepResult:
         """Run what keeps a step at later boots, once its check passes after a reboot; each action
-        is journaled first. Without success the step is reverted. Raises LostError."""
+        is journaled first. Without success the step is reverted. If something else changed one of
+        its settings, that one stays as it is. Raises LostError."""
+        record = StepState(seen=result.before, after=result.after or None)
+        if self._is_foreign(step, record):
+            return self.revert(step, result, NOT_KEPT, record)
         journal, why = self.session.journal, ""
         self.session.tell(Phase.WRITING, step.id)
         for number, action in enumerate(step.keep, len(step.actions)):
@@ -204,6 +209,14 @@ class Steps:
         return replace(
             result, outcome=Outcome.VERIFIED_AFTER_REBOOT, why="", after=after or result.after
         )
+
+    def _is_foreign(self, step: Step, record: StepState) -> bool:
+        """Whether a setting of a step cannot be read, or was changed since. Raises LostError."""
+        try:
+            states = self.session.steadily(lambda: self.session.look(step.resources))
+        except BlindError:
+            return True
+        return bool(revertible_part(step, record, states).told)
 
     def revert(
         self,
