@@ -44,6 +44,7 @@ def _variables(host: Host) -> dict[str, Any]:
         values = {key: getattr(host.bmc, key) for key in host.bmc.__struct_fields__}
         own |= {PREFIX + key: value for key, value in values.items() if value not in (None, False)}
         own[SECRET] = {host.bmc.password[0]: host.bmc.password[1]}
+        own[f"{PREFIX}timeout"] = f"{host.bmc.timeout:g}s"
     variables = {VARIABLES[setting][0]: value for setting, value in own.items()}
     if host.known_hosts:
         option = shlex.quote(f'UserKnownHostsFile="{host.known_hosts}"')

@@ -95,7 +95,7 @@ def test_our_readers_read_what_ansible_reads(tmp_path: Path) -> None:
     ]
     for text, ours, theirs in pairs:
         assert ours == theirs, text
-    assert sum(bool(ours) for _, ours, _ in pairs) > 10
+    assert sum(bool(ours) for _, ours, _ in pairs) >= 8
 
 
 def entries(read: Callable[[], InventoryHosts]) -> dict[str, Host] | None:
@@ -143,7 +143,7 @@ def test_a_program_that_prints_without_end_is_stopped(problems, folder, monkeypa
     script = folder / "inventory"
     script.write_text("#!/bin/sh\nexec yes\n")
     script.chmod(0o755)
-    assert problems(files=[script]) == [f"{script} --list: printed more than 1 MiB"]
+    assert problems(files=["inventory"]) == ["inventory --list: printed more than 1 MiB"]
 
 
 def test_a_program_that_hangs_is_stopped(problems, folder, monkeypatch):
@@ -151,8 +151,8 @@ def test_a_program_that_hangs_is_stopped(problems, folder, monkeypatch):
     script = folder / "inventory"
     script.write_text("#!/bin/sh\nexec >&- 2>&-\nsleep 60\n")
     script.chmod(0o755)
-    (problem,) = problems(files=[script])
-    assert problem.startswith(f"{script} --list: did not end within")
+    (problem,) = problems(files=["inventory"])
+    assert problem.startswith("inventory --list: did not end within")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root is refused")

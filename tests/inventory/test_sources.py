@@ -12,8 +12,8 @@ ROOT = Path(__file__).parents[2]
 KINDS = (
     "not an inventory that nodevet reads: a folder of Ansible inventories, the JSON of "
     "`ansible-inventory --list` (.json), Ansible's YAML (.yml), YAML (.yaml), Ansible's INI, or a "
-    "list of names (.ini, .txt), a pyinfra inventory (.py), an executable that prints Ansible's "
-    "JSON or a group of Slurm (@slurmpart:gpu)"
+    "list of names (.ini, .txt), nodes of Kubernetes (k8s:LABELSELECTOR), a pyinfra inventory "
+    "(.py), an executable that prints Ansible's JSON or a group of Slurm (@slurmpart:gpu)"
 )
 
 
@@ -22,7 +22,7 @@ def test_a_source_is_a_file_of_its_folder_and_no_two_claim_one_ending_unseen():
     names = [source.__name__.rpartition(".")[2] for source in found]
     assert names == [
         *("ansible_folder", "ansible_json", "ansible_yaml", "fleet_yaml", "ini"),
-        *("pyinfra", "script", "slurm"),
+        *("k8s", "pyinfra", "script", "slurm"),
     ]
     sure = [source for source in found if not hasattr(source, "recognizes")]
     endings = [ending for source in sure for ending in source.ENDINGS]
