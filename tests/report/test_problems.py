@@ -128,5 +128,5 @@ def test_sarif_has_what_its_schema_requires() -> None:
 
 def test_without_problems_every_form_is_valid() -> None:
     assert text([]) == lint_formats.github([]) == ""
-    assert lint_formats.document([], {}) == {"files": {}, "problems": []}
+    assert lint_formats.document([], {}) == {"files": {}, "problems": ()}
     assert json.loads(lint_formats.sarif([]))["runs"][0]["results"] == []

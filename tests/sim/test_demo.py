@@ -43,7 +43,12 @@ def test_without_root_it_says_so(tmp_path: Path) -> None:
 @pytest.mark.timeout(1500)
 @pytest.mark.usefixtures("compiled_once")
 def test_the_demo_vets_eight_nodes_and_leaves_a_report(tmp_path: Path) -> None:
-    done = subprocess.run(DEMO, cwd=tmp_path, capture_output=True, text=True, timeout=500)
+    demo = subprocess.Popen(
+        DEMO, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    with demo:
+        out, err = demo.communicate(timeout=500)
+    done = subprocess.CompletedProcess(DEMO, demo.returncode, out, err)
     assert done.returncode == 0, done.stdout + done.stderr
     run = json.loads((tmp_path / "demo" / "run.json").read_text())
     status = {host["host"]: host["status"] for host in run["hosts"]}
@@ -67,7 +72,7 @@ def test_the_demo_vets_eight_nodes_and_leaves_a_report(tmp_path: Path) -> None:
     mended = next(host for host in after["hosts"] if host["host"] == "gpu004")
     assert {finding["verdict"] for finding in mended["findings"]} <= {"ok", "not_applicable"}
     assert (tmp_path / "demo" / "fixed" / "journal.jsonl").stat().st_size > 0
-    assert not [fleet for fleet in place.fleets() if fleet.startswith("demo") and fleet != "demo"]
+    assert f"demo{demo.pid}" not in place.fleets()
     codes = {"check": 1, "report": 0}  # `sim up demo` is run by tests/test_console_blocks.py
     last = done.stdout.partition("is kept:\n")[2]
     said = [shlex.split(line) for line in last.splitlines() if " nodevet" in line.replace("/", " ")]

@@ -17,6 +17,7 @@ WITHOUT: dict[str, str] = {
     "bmc_identity": "a BMC is beside the node: tests/bmc has emulators, of other machines, too",
     "bmc_sensors": "a BMC is beside the node: tests/bmc has emulators, whose sensors fail",
     "feed": "it judges a workload of the baseline: no fault of a node makes it fail for every one",
+    "health_validation": "nodes have no such program: tests/cli/test_health_validation.py has one",
 }
 """Check -> why no simulated node can have such a fault."""
 COVERAGE = Path(__file__).parents[2] / "docs/coverage.yaml"

@@ -100,7 +100,7 @@ class Site:
             raise SlurmError("scontrol did not end within 8 s")
         return {name: self.nodes[name] for name in names or NODES}
 
-    def drain(self, names: Sequence[str], reason: str) -> None:
+    def drain(self, names: Sequence[str], reason: str, tag: str = "") -> None:
         for name in names:
             is_faulty = any(not found.transient for found in self.faults[name])
             self.drains.append((name, is_faulty))

@@ -76,7 +76,7 @@ def test_a_gpu_call_that_hangs_costs_its_own_section_only(monkeypatch: pytest.Mo
     found = library({"nvmlDeviceGetUtilizationRates": hang})
     found.nvmlDeviceGetCount = lambda: 1
     found.nvmlShutdown = lambda: None
-    monkeypatch.setattr(gpu_activity, "load", lambda: found)
+    monkeypatch.setattr(gpu_activity, "load", lambda *_: found)
     sections = ["gpu_activity", "host_activity", "process_activity"]
     asks = {name: [{"seconds": 0.2, "interval": 0.1}] for name in sections}
     request = {"asks": asks, "found": {}, "whole_machine": True}
