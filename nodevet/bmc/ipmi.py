@@ -2,6 +2,7 @@
 environment. Each value fails alone; `errors` says why.
 """
 
+import random
 import re
 import subprocess
 import time
@@ -50,6 +51,7 @@ NO_READING = "no reading"  # of a sensor for leaks
 NO_SESSION = b"Unable to establish"
 NO_CIPHER = b"Error in open session response message"
 QUICK = 3.0  # seconds; if no BMC answers, ipmitool prints the same message after 20
+AGAIN_S = (0.5, 1.5)  # before a refused session is asked for again: at random, for two runs
 REFUSED = "it refuses the session: the user, the password or the user's privilege is wrong"
 
 
@@ -81,19 +83,33 @@ class Ipmi:
             raise
 
     def _run(self, words: Sequence[str], session: Sequence[str]) -> str:
-        began = time.monotonic()
-        done = self._ended(words, session)
-        if NO_CIPHER in done.stderr and self._cipher != OLD_CIPHER:
-            self._cipher = OLD_CIPHER
-            done = self._ended(words, session)
-        if NO_SESSION in done.stderr:
-            is_refused = time.monotonic() - began < QUICK
-            raise RefusedLoginError(REFUSED) if is_refused else FatalError("no answer")
+        done = self._opened(words, session)
+        if done is None:  # two sessions that begin at once confuse a BMC, which then refuses one
+            time.sleep(random.uniform(*AGAIN_S))  # noqa: S311
+            done = self._opened(words, session)
+        if done is None:
+            raise RefusedLoginError(REFUSED)
         if done.returncode:
             raise BmcError(f"ipmitool {words[0]}: {last_line(done.stderr) or done.returncode}")
         if len(done.stdout) > MOST_BYTES:
             raise BmcError(f"ipmitool {words[0]} printed more than {MOST_BYTES >> 20} MiB")
         return done.stdout.decode("utf-8", "backslashreplace")
+
+    def _opened(
+        self, words: Sequence[str], session: Sequence[str]
+    ) -> subprocess.CompletedProcess[bytes] | None:
+        """A command that ran in a session; None if the BMC refuses the session. Raises FatalError
+        if no BMC answers."""
+        began = time.monotonic()
+        done = self._ended(words, session)
+        if NO_CIPHER in done.stderr and self._cipher != OLD_CIPHER:
+            self._cipher = OLD_CIPHER
+            done = self._ended(words, session)
+        if NO_SESSION not in done.stderr:
+            return done
+        if time.monotonic() - began >= QUICK:
+            raise FatalError("no answer")
+        return None
 
     def _ended(
         self, words: Sequence[str], options: Sequence[str]

@@ -7,7 +7,7 @@ import pytest
 from bmcs import SYSTEM
 from switched_bmcs import HANGS, STAYS_ON, TIMES, asked_of, behave, is_on, off_of, switch
 
-from nodevet.bmc.errors import SwitchedElsewhereError
+from nodevet.bmc.errors import BmcError, SwitchedElsewhereError
 from nodevet.bmc.power import cycle
 
 SHORT = replace(TIMES, soft=1)
@@ -78,7 +78,7 @@ def test_two_runs_at_the_same_time_leave_the_node_on(bmc):
         begin.wait()
         try:
             cycle(switch(bmc.bmc), requests.append, TIMES)
-        except SwitchedElsewhereError:
+        except BmcError:  # the other run switches, or the BMC refuses two sessions at once
             requests.append("stopped")
         ends.append(requests)
 

@@ -31,7 +31,10 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("arguments", "told"),
     [
         ("check -i flet.yaml", "flet.yaml: there is no such file; check the path"),
-        ("check -i folder", "folder: is a folder, which only Ansible reads; name a file, or install"),
+        (
+            "check -i folder",
+            "folder: is a folder, which only Ansible reads; name a file, or install",
+        ),
         ("check -i binary", "not UTF-8 text; save it as UTF-8"),
         ("check a -b empty", "if the file of this name is meant: ./empty"),
         ("check a -b ./empty", "empty:1:1: the file is empty; begin with the line: nodevet: 1"),
