@@ -5,7 +5,7 @@ from enum import Enum
 
 import msgspec
 
-from nodevet.model import Finding, HostReport, Run, Severity, Status, Verdict
+from nodevet.model import Finding, HostReport, Run, Severity, Verdict
 
 Key = tuple[str, str]  # host, Finding.key; without a key: the host as a whole
 
@@ -87,7 +87,7 @@ def is_trouble(finding: Finding) -> bool:
 
 def is_judged(report: HostReport) -> bool:
     """Whether a baseline judged anything of the host."""
-    return report.status is Status.VETTED and bool(report.findings)
+    return not report.unjudged
 
 
 def _findings(report: HostReport) -> Iterator[Finding]:

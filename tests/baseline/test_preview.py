@@ -14,6 +14,7 @@ from nodevet.model import Finding, HostReport, Run, Severity, Status, Subject, V
 from nodevet.sheet import render
 
 GPU = Subject(kind="gpu", id="3")
+BASELINE = "nodevet: 1\ntitle: t\nexpect: {{sysctl: {{kernel.ostype: {ostype}}}}}\n"
 FAIL, OK, UNKNOWN = Verdict.FAIL, Verdict.OK, Verdict.UNKNOWN
 
 
@@ -66,6 +67,12 @@ def test_a_host_that_nothing_judges_is_unknown_and_never_passes() -> None:
     assert preview(run_of(), run_of(found(FAIL))).exit_code == 1
 
 
+def test_a_host_for_which_every_check_stops_applying_is_newly_unknown() -> None:
+    absent = found(Verdict.NOT_APPLICABLE)
+    assert preview(run_of(found(OK)), run_of(absent)).exit_code == 3
+    assert preview(run_of(absent), run_of(absent)).judged == 0
+
+
 def test_what_does_not_count_is_ok_and_the_worst_of_a_part_counts() -> None:
     minor = found(FAIL, severity=Severity.WARNING)
     assert preview(run_of(found(OK)), run_of(minor, fail_on=Severity.CRITICAL)).changes == ()
@@ -92,8 +99,7 @@ def test_two_versions_of_a_project_judge_the_same_evidence(tmp_path: Path) -> No
     for version, ostype in (("base", "Linux"), ("head", "Plan9")):
         folder = tmp_path / version / "baselines"
         folder.mkdir(parents=True)
-        text = f"nodevet: 1\ntitle: t\nexpect: {{sysctl: {{kernel.ostype: {ostype}}}}}\n"
-        (folder / "site.yaml").write_text(text)
+        (folder / "site.yaml").write_text(BASELINE.format(ostype=ostype))
     saved = ("check", "@local", "-b", "baselines/site.yaml", "--save", "../evidence")
     assert preview_here(tmp_path / "base", *saved).returncode == 0
     words = ("preview", "../evidence", "--base")
@@ -105,3 +111,27 @@ def test_two_versions_of_a_project_judge_the_same_evidence(tmp_path: Path) -> No
     assert done.returncode == 0 and "newly passes" in done.stdout
     done = preview_here(tmp_path / "head", *words, "../base", "-b", "absent")
     assert done.returncode == 2 and "Traceback" not in done.stderr
+
+
+def test_a_path_names_a_baseline_in_each_version_and_never_the_same_file_twice(
+    tmp_path: Path,
+) -> None:
+    for version, ostype in (("base", "Linux"), ("head", "Plan9")):
+        folder = tmp_path / version / "baselines"
+        folder.mkdir(parents=True)
+        (folder / "site.yaml").write_text(BASELINE.format(ostype=ostype))
+    saved = ("check", "@local", "-b", "baselines/site.yaml", "--save", "../evidence")
+    assert preview_here(tmp_path / "base", *saved).returncode == 0
+    words = ("preview", "../evidence", "--base")
+    whole = str(tmp_path / "head/baselines/site.yaml")
+    done = preview_here(tmp_path / "head", *words, "../base", "-b", whole)
+    assert (done.returncode, done.stderr) == (1, ""), done
+    for outside in ("../head/baselines/site.yaml", str(tmp_path / "base/baselines/site.yaml")):
+        done = preview_here(tmp_path / "head", *words, "../base", "-b", outside)
+        assert done.returncode == 2 and "is the same file for both versions" in done.stderr, done
+    done = preview_here(tmp_path / "head", *words, ".", "-b", "site")
+    assert done.returncode == 2 and "the same folder" in done.stderr
+    (tmp_path / "base/baselines/site.yaml").unlink()
+    (tmp_path / "base/baselines/site.yaml").symlink_to(whole)
+    done = preview_here(tmp_path / "head", *words, "../base", "-b", "baselines/site.yaml")
+    assert done.returncode == 2 and "is the same file for both versions" in done.stderr

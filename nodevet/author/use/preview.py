@@ -6,6 +6,8 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from nodevet.author.preview import Preview, preview
+from nodevet.base.errors import UserError
+from nodevet.base.printable import brief
 from nodevet.base.project import Project
 from nodevet.model import Run, Severity
 from nodevet.vet.use import saved
@@ -25,19 +27,38 @@ def preview_saved(
     fail_on: Severity,
 ) -> Preview:
     """What the baselines of `project` change against those of `base` for these hosts. A baseline
-    that is named by a path is searched for in both folders. Raises SavedEvidenceError, UserError,
-    and the errors of baselines."""
+    that is named by a path is searched for in both folders. Raises SavedEvidenceError, UserError if
+    both versions are the same files, and the errors of baselines."""
+    _require_two_versions(base, project, names)
     replay = saved.read_saved(evidence, targets)
 
     def judged(version: Project) -> Run:
-        context: VetContext = open_context(version, [_name_in(version, name) for name in names])
+        context: VetContext = open_context(version, [_name_in(version, name, project) for name in names])
         context = replace(context, age=saved.limit_of(max_age))
         return vet_saved(replay.hosts, replay.visits, context, fail_on=fail_on)
 
     return preview(judged(base), judged(project))
 
 
-def _name_in(version: Project, name: str) -> str:
+def _require_two_versions(base: Project, project: Project, names: Sequence[str]) -> None:
+    """Raises UserError if a comparison would judge by the same files twice."""
+    if base.folder.resolve() == project.folder.resolve():
+        text = f"--base {brief(str(base.folder))}: the same folder as the project"
+        raise UserError(f"{text}; name one with the earlier version")
+    for name in filter(_is_path, names):
+        files = (Path(_name_in(version, name, project)).resolve() for version in (base, project))
+        if len(set(files)) == 1:
+            text = f"{brief(name)} is the same file for both versions"
+            raise UserError(f"{text}; name a baseline inside the project")
+
+
+def _is_path(name: str) -> bool:
+    return "/" in name or name.endswith((".yaml", ".yml"))
+
+
+def _name_in(version: Project, name: str, project: Project) -> str:
     """A path of a baseline, in the folder of one version; a name as it is."""
-    is_path = "/" in name or name.endswith((".yaml", ".yml"))
-    return str(version.folder / name) if is_path else name
+    if not _is_path(name):
+        return name
+    path, folder = Path(name), project.folder.absolute()
+    return str(version.folder / (path.relative_to(folder) if folder in path.parents else path))
