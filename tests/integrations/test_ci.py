@@ -138,10 +138,9 @@ def test_the_preview_fails_for_what_newly_fails(
     assert mistake.returncode == 2 and outputs(tmp_path)["exit-code"] == "2"
 
 
-def test_the_template_of_gitlab_does_the_same(site: Path, evidence: Path) -> None:
+def gitlab_codes(site: Path, evidence: Path, base: str, **variables: str) -> dict[str, int]:
+    """How the scripts of the template end."""
     document: dict[str, Any] = yaml.safe_load((GITLAB / "nodevet.yml").read_text())
-    base = git(site, "rev-parse", "HEAD")
-    write_baseline(site, BASELINE.format(ostype="Plan9"))
     env = {
         **os.environ,
         **document["variables"],
@@ -150,11 +149,51 @@ def test_the_template_of_gitlab_does_the_same(site: Path, evidence: Path) -> Non
         "NODEVET_EVIDENCE": str(evidence),
         "NODEVET_BASELINE": "site",
         "CI_MERGE_REQUEST_DIFF_BASE_SHA": base,
+        **{f"NODEVET_{name.upper()}": value for name, value in variables.items()},
     }
     codes = {}
     for name in ("nodevet-lint", "nodevet-preview"):
         script = "\n".join(document[name]["script"])
         done = subprocess.run([*BASH, script], cwd=site.parent, env=env, timeout=400)
         codes[name] = done.returncode
+    return codes
+
+
+def test_the_template_of_gitlab_does_the_same(site: Path, evidence: Path) -> None:
+    base = git(site, "rev-parse", "HEAD")
+    write_baseline(site, BASELINE.format(ostype="Plan9"))
+    codes = gitlab_codes(site, evidence, base)
     assert codes == {"nodevet-lint": 0, "nodevet-preview": 1}
     assert JUnitXml.fromfile(str(site.parent / "preview.xml")).failures == 1
+
+
+def test_reports_and_evidence_of_the_branch_are_not_shown(
+    action: Job, site: Path, evidence: Path, tmp_path: Path
+) -> None:
+    """A branch may bring files of the names that the steps write or read."""
+    for name in ("nodevet.sarif", "preview.md", "preview.xml"):
+        (site.parent / "nodevet-reports").mkdir(exist_ok=True)
+        (site.parent / "nodevet-reports" / name).write_text("no verdict changes")
+    (site.parent / "preview.xml").write_text("<testsuites/>")
+    (site.parent / "evidence").mkdir()
+    (site.parent / "evidence" / "gpu001.json").write_text("{}")
+    git(site.parent, "add", ".")
+    write_baseline(site, "nodevet: 1\ntitle: t\nexpect: {sysctl: 7}\n")
+    assert action("lint", project="absent").returncode == 2
+    assert action("preview", base="HEAD", evidence=str(evidence), max_age="x").returncode == 2
+    assert list((site.parent / "nodevet-reports").iterdir()) == []
+    assert set(outputs(tmp_path)) == {"exit-code"}
+    assert gitlab_codes(site, evidence, "HEAD", fail_on="x")["nodevet-preview"] == 2
+    assert not (site.parent / "preview.xml").exists()
+    run = action("preview", base="HEAD", evidence="evidence")
+    assert run.returncode == 2 and "has files of this branch" in run.stdout
+    assert gitlab_codes(site, Path("evidence"), "HEAD")["nodevet-preview"] == 2
+
+
+def test_a_link_in_place_of_the_reports_is_not_followed(
+    action: Job, site: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (site.parent / "nodevet-reports").symlink_to(tmp_path / "elsewhere")
+    assert action("lint").returncode != 0
+    assert list((tmp_path / "elsewhere").iterdir()) == []
