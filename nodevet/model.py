@@ -824,7 +824,16 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         """
         compared = self.fail_on_new and self.news and self.news.since
         old = bool(compared and self.news and not self._fails_anew(self.news))
-        code = exit_code(self.summaries, self.fail_on, failures=not old)
+        return self._code(failures=not old)
+
+    @property
+    def state_code(self) -> int:
+        """As `exit_code`, but of the hosts as they are: a failure counts even if it is known from
+        before."""
+        return self._code(failures=True)
+
+    def _code(self, *, failures: bool) -> int:
+        code = exit_code(self.summaries, self.fail_on, failures=failures)
         return code or (3 if self.interrupted else 0)
 
     def _fails_anew(self, news: RunNews) -> bool:

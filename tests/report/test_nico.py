@@ -7,7 +7,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from nodevet.model import Finding, HostReport, Severity, Status, Subject, Verdict
+from nodevet.model import (
+    Finding,
+    HostReport,
+    RunNews,
+    Severity,
+    StandingTrouble,
+    Status,
+    Subject,
+    Verdict,
+)
 from nodevet.vet import formats
 
 CASES = ("healthy", "mixed", "one", "empty", "interrupted", "hostile")
@@ -79,6 +88,17 @@ def test_what_is_unknown_is_an_error_and_no_pass(make) -> None:
     assert result_of(passed).outcome == "pass"
     interrupted = msgspec.structs.replace(passed, interrupted=True)
     assert result_of(interrupted).outcome == "error"
+
+
+def test_a_failure_that_is_known_from_before_is_no_pass(make) -> None:
+    """--fail-on-new is about the exit code of nodevet, and not about the machine."""
+    run = make.run_of(vetted(failed("xid", severity=Severity.CRITICAL)))
+    news = RunNews(since=run.started, standing=(StandingTrouble(host="gpu001", place=0),))
+    known = msgspec.structs.replace(run, fail_on_new=True, news=news)
+    assert known.exit_code == 0
+    result = result_of(known)
+    assert (result.outcome, result.severity) == ("fail", "critical")
+    assert result.findings[0].name == "xid"
 
 
 def test_more_than_the_file_has_room_for_is_counted(make) -> None:

@@ -1,8 +1,18 @@
 """What node-problem-detector reads of a custom plug-in: its exit code, and 80 bytes."""
 
+import msgspec
 import pytest
 
-from nodevet.model import Finding, HostReport, Severity, Status, Subject, Verdict
+from nodevet.model import (
+    Finding,
+    HostReport,
+    RunNews,
+    Severity,
+    StandingTrouble,
+    Status,
+    Subject,
+    Verdict,
+)
 from nodevet.vet import formats
 from nodevet.vet.formats import npd
 
@@ -55,3 +65,12 @@ def test_a_warning_is_a_problem_only_if_it_fails_the_run(make) -> None:
     slow = failed("cpu_governor", severity=Severity.WARNING)
     assert npd.exit_code(make.run_of(vetted(slow))) == 1
     assert npd.exit_code(make.run_of(vetted(slow), fail_on=Severity.CRITICAL)) == 0
+
+
+def test_a_failure_that_is_known_from_before_is_a_problem(make) -> None:
+    run = make.run_of(vetted(failed("xid")))
+    news = RunNews(since=run.started, standing=(StandingTrouble(host="gpu001", place=0),))
+    known = msgspec.structs.replace(run, fail_on_new=True, news=news)
+    assert known.exit_code == 0
+    assert formats.exit_code("npd", known) == npd.PROBLEM
+    assert formats.render("npd", known).startswith("xid")

@@ -19,10 +19,7 @@ CUT = "..."
 def exit_code(run: Run) -> int:
     """0 no problem, 1 a problem, 2 unknown; a run over no host, or one that was ended early without
     a failure, is unknown."""
-    if run.exit_code == 1:
-        return PROBLEM
-    is_known = run.exit_code == 0 and run.summaries and not run.interrupted
-    return OK if is_known else UNKNOWN
+    return {0: OK, 1: PROBLEM}.get(run.state_code, UNKNOWN)
 
 
 def pieces(run: Run) -> Iterator[str]:
