@@ -6,7 +6,7 @@ types take milliseconds a node.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote
@@ -32,19 +32,25 @@ NOT_OF_FORM = (TypeError, ValueError, LookupError, AttributeError)
 SAID = 300  # characters of what the server says
 GONE, CONFLICT, EXPIRED, TOO_MANY = 404, 409, 410, 429
 FORBIDDEN, UNKNOWN_USER = 403, 401
+BUSY = frozenset({TOO_MANY, 500, 502, 503, 504})
+"""Answers to a look that may be another one later: the server or its store restarts, or has too
+much to do."""
+ENDING_NAMESPACE = "NamespaceTerminating"
 Decoded = TypeVar("Decoded")
 
 
 class ClusterError(UserError):
-    """The API server did not do what it was asked. `status`: of HTTP; 0 if it did not answer."""
+    """The API server did not do what it was asked. `status`: of HTTP; 0 if it did not answer.
+    `causes`: the reasons that the server gives as words."""
 
-    def __init__(self, text: str, status: int = 0) -> None:
+    def __init__(self, text: str, status: int = 0, causes: Iterable[str] = ()) -> None:
         super().__init__(text)
         self.status = status
+        self.causes = frozenset(causes)
 
 
 class ApiSilentError(ClusterError):
-    """The API server did not answer; it may later."""
+    """The API server did not answer, or has no time for a look; it may later."""
 
 
 class Right(NamedTuple):
@@ -162,7 +168,10 @@ class Cluster:
             why = brief(str(error) or type(error).__name__, SAID)
             raise ApiSilentError(f"{self.address} does not answer: {why}") from error
         if not 200 <= answer.status < 300:
-            raise _refused(self.address, right, answer.status, data)
+            error = _refused(self.address, right, answer.status, data)
+            if method == "GET" and answer.status in BUSY:
+                raise ApiSilentError(str(error), answer.status)
+            raise error
         try:
             return typed.decode(data, kind)
         except msgspec.DecodeError as error:
@@ -213,11 +222,13 @@ def _as_read(node: ClusterNode, changes: Mapping[str, Any]) -> dict[str, Any]:
 
 def _refused(address: str, right: Right, status: int, data: bytes) -> ClusterError:
     try:
-        said = brief(typed.decode(data, ApiRefusal).message, SAID)
+        refusal = typed.decode(data, ApiRefusal)
     except msgspec.DecodeError:
-        said = ""
+        refusal = ApiRefusal()
+    said = brief(refusal.message, SAID)
+    causes = [cause.reason for cause in refusal.details.causes] if refusal.details else ()
     does = {
         UNKNOWN_USER: "does not accept the credentials of the kubeconfig or service account",
         FORBIDDEN: f"forbids it: the RBAC role needs the verb `{right.verb}` on `{right.resource}`",
     }.get(status, f"answers {right.verb} {right.resource} with {status}")
-    return ClusterError(f"{address} {does}{': ' if said else ''}{said}", status)
+    return ClusterError(f"{address} {does}{': ' if said else ''}{said}", status, causes)

@@ -146,7 +146,20 @@ class PodList(ApiObject, frozen=True, kw_only=True):
     items: tuple[Pod, ...] = ()
 
 
+class RefusalCause(ApiObject, frozen=True, kw_only=True):
+    """One reason of a refusal: NamespaceTerminating, ..."""
+
+    reason: str = ""
+
+
+class RefusalDetails(ApiObject, frozen=True, kw_only=True):
+    """details of a Status."""
+
+    causes: tuple[RefusalCause, ...] = ()
+
+
 class ApiRefusal(ApiObject, frozen=True, kw_only=True):
     """The Status that an API server answers with instead of an object."""
 
     message: str = ""
+    details: RefusalDetails | None = None

@@ -73,6 +73,8 @@ def verdict_of(
     if not is_recent(read, now, most):
         return stale(read, now)
     code = exit_code([report], run.fail_on)
+    if code == 0 and node.status.node_info.boot_id and not report.boot_id:
+        return unknown("OtherMachine", "the boot of the verdict is not known", read)
     if code == 0:
         named = brief(report.baseline) or "its baseline"
         passed = f"as {named} expects{_in_boot(report.boot_id)}"

@@ -134,6 +134,43 @@ def test_a_server_that_does_not_answer_is_asked_again(gpu1: ApiServer, hook: Hoo
     assert pods(gpu1) == set()
 
 
+@pytest.mark.parametrize("status", [429, 500, 503, 504])
+def test_a_server_that_is_too_busy_for_a_look_is_asked_again(
+    gpu1: ApiServer, hook: Hook, status: int
+) -> None:
+    add_pod(gpu1, "train")
+    gpu1.stay = True
+
+    def be_busy_once() -> None:
+        gpu1.end_pods()
+        if hook.pauses == 1:
+            gpu1.busy.append(status)
+
+    hook.meanwhile = be_busy_once
+    hook.drain()
+    assert hook.pauses == 2 and pods(gpu1) == set()
+    (_, told) = hook.said
+    assert told.startswith("still waiting for gpu1: ") and f"with {status}" in told
+
+
+def test_an_eviction_that_the_server_cannot_judge_ends_the_drain(
+    gpu1: ApiServer, hook: Hook
+) -> None:
+    add_pod(gpu1, "etcd")
+    gpu1.broken_budgets = True
+    with pytest.raises(ClusterError, match="more than one PodDisruptionBudget"):
+        hook.drain()
+    assert hook.pauses == 0
+
+
+def test_a_pod_of_a_namespace_that_ends_is_waited_for(gpu1: ApiServer, hook: Hook) -> None:
+    add_pod(gpu1, "train")
+    gpu1.ending_namespaces.add("jobs")
+    hook.meanwhile = lambda: gpu1.objects.pop(("pods", "jobs", "train"), None)
+    hook.drain()
+    assert hook.pauses == 1 and pods(gpu1) == set()
+
+
 def test_what_does_not_leave_in_time_is_named(gpu1: ApiServer, hook: Hook) -> None:
     add_pod(gpu1, "etcd")
     add_pod(gpu1, "slow")

@@ -1,6 +1,7 @@
 """The manifests of docs/integrations/kubernetes: by Kubernetes' schemas, and their roles with what
 the commands really ask."""
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -110,6 +111,41 @@ def test_the_role_of_the_cron_job_is_just_enough(api: ApiServer, cluster: Cluste
     (done,) = expire(Reporter(cluster, NOW, 1800.0), "")
     assert done.status == "Unknown"
     assert set(api.asked) == api.allowed
+
+
+def test_who_may_write_the_status_of_nodes_is_limited_by_a_policy() -> None:
+    """RBAC cannot limit which node or which part of a status an account writes."""
+    writers = {
+        subject["name"]
+        for file in ("vet.yaml", "expire.yaml", "drain.yaml")
+        if ("patch", "nodes/status") in rights(file)
+        for each in named("ClusterRoleBinding", file)
+        for subject in each["subjects"]
+    }
+    bound = {each["spec"]["policyName"]: each for each in named("ValidatingAdmissionPolicyBinding")}
+    limited = set()
+    for policy in named("ValidatingAdmissionPolicy"):
+        spec = policy["spec"]
+        assert bound[policy["metadata"]["name"]]["spec"]["validationActions"] == ["Deny"]
+        assert spec["failurePolicy"] == "Fail"
+        (rules,) = spec["matchConstraints"]["resourceRules"]
+        assert (rules["operations"], rules["resources"]) == (["UPDATE"], ["nodes/status"])
+        (condition,) = spec["matchConditions"]
+        limited.add(condition["expression"].rpartition(":")[2].rstrip("'"))
+        text = " ".join(each["expression"] for each in spec["validations"])
+        assert "object.metadata.?labels == oldObject.metadata.?labels" in text
+    assert limited == writers == {"nodevet-vet", "nodevet-expire"}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_cron_job_may_change_no_part_of_a_status_but_its_condition(version: str) -> None:
+    schemas = Path(kubernetes_validate.__file__).parent / "kubernetes-json-schema"
+    schema = json.loads((schemas / f"v{version}.0-local" / "nodestatus-v1.json").read_text())
+    (policy,) = named("ValidatingAdmissionPolicy", "expire.yaml")
+    text = " ".join(each["expression"] for each in policy["spec"]["validations"])
+    kept = set(re.findall(r"object\.status\.\?(\w+) == oldObject\.status\.\?\1(?!\w)", text))
+    assert kept >= schema["properties"].keys() - {"conditions"}
+    assert f"c.type != '{TYPE}' || c.status == 'Unknown'" in text
 
 
 def test_the_role_of_the_hook_is_just_enough(api: ApiServer, cluster: Cluster) -> None:

@@ -92,7 +92,9 @@ def test_a_node_that_passes_is_true_and_other_conditions_stay(
         ((OK,), {"machine_id": "ab" * 16},
          "Unknown", "the verdict is of a machine with another machine-id"),
         ((OK,), {"boot_id": BOOT.replace("1", "2")}, "Unknown", "the verdict is of another boot"),
-        ((OK,), {"boot_id": None, "machine_id": None}, "True", "as site expects"),
+        ((OK,), {"boot_id": None}, "Unknown", "the boot of the verdict is not known"),
+        ((OK,), {"machine_id": None}, "True", PASSED),  # the boot is of one machine
+        (capped(0), {"boot_id": None}, "False", "power_limit (GPU 0): 490 W, expected 700 W"),
         ((OK,), {"age": 1801.0}, "Unknown", "last vetted 30 min ago"),
         ((OK,), {"age": -600.0}, "Unknown", "the verdict is of the future: a clock is wrong"),
         ((OK,), {"arrived": "nonsense"}, "Unknown", "the time of the verdict is not known"),
@@ -112,6 +114,13 @@ def test_only_a_fresh_pass_of_this_boot_of_this_machine_is_true(
         run = replace(run, hosts=(replace(run.hosts[0], arrived=arrived),))
     assert written(cluster, run) == WrittenCondition("gpu1", status, message)
     assert gpu1.condition("gpu1")["status"] == status
+
+
+def test_a_node_whose_kubelet_names_no_boot_passes_without_one(
+    api: ApiServer, cluster: Cluster
+) -> None:
+    api.add("nodes", "gpu1", status={"conditions": []})
+    assert written(cluster, a_run(OK, boot_id=None, machine_id=None)).status == "True"
 
 
 @pytest.mark.parametrize("more", [{"only": ("xid",)}, {"skip": ("xid",)}, {"replayed": True}])

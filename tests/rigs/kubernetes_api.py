@@ -36,9 +36,10 @@ OBJECT = re.compile(
 class Refused(Exception):
     """An answer that is not 2xx."""
 
-    def __init__(self, status: int, message: str) -> None:
+    def __init__(self, status: int, message: str, cause: str = "") -> None:
         super().__init__(message)
         self.status = status
+        self.details = {"details": {"causes": [{"reason": cause}]}} if cause else {}
 
 
 class ApiServer:
@@ -52,6 +53,9 @@ class ApiServer:
         self.stay = False  # pods end later, by `end_pods`
         self.before: list[Callable[[], None]] = []  # called once each before a PATCH is looked at
         self.expire_tokens = 0  # tokens that are too old
+        self.busy: list[int] = []  # statuses of the next answers to GET
+        self.broken_budgets = False  # two budgets select each pod
+        self.ending_namespaces: set[str] = set()
         self.largest = 500  # objects in one answer
         self.lock = threading.RLock()
         self.version = 0
@@ -114,6 +118,8 @@ class ApiServer:
         verb = {"POST": "create", "PATCH": "patch", "GET": "get" if name else "list"}[method]
         full = f"{resource}/{sub}" if sub else resource
         self.asked.append((verb, full))
+        if method == "GET" and self.busy:
+            raise Refused(self.busy.pop(0), "the server is too busy")
         if self.allowed is not None and (verb, full) not in self.allowed:
             who = 'User "system:serviceaccount:nodevet:nodevet"'
             raise Refused(403, f'{resource} is forbidden: {who} cannot {verb} resource "{full}"')
@@ -162,6 +168,12 @@ class ApiServer:
         wished = body.get("deleteOptions", {}).get("preconditions", {}).get("uid")
         if wished not in (None, pod["metadata"]["uid"]):
             raise Refused(409, "Precondition failed: UID in precondition")
+        if key[1] in self.ending_namespaces:
+            text = f'pods "{key[2]}" is forbidden: namespace {key[1]} is being terminated'
+            raise Refused(403, text, "NamespaceTerminating")
+        if self.broken_budgets:
+            text = "This pod has more than one PodDisruptionBudget, which is not supported."
+            raise Refused(500, text)
         if self.budgets.get(key[2], 1) <= 0:
             text = "Cannot evict pod as it would violate the pod's disruption budget."
             raise Refused(429, text)
@@ -257,6 +269,7 @@ def _handler(server: ApiServer) -> type[BaseHTTPRequestHandler]:
             except Refused as error:
                 status = error.status
                 reply = {"kind": "Status", "status": "Failure", "message": str(error)}
+                reply |= error.details
                 data = json.dumps(reply).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")

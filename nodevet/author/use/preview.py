@@ -33,7 +33,8 @@ def preview_saved(
     replay = saved.read_saved(evidence, targets)
 
     def judged(version: Project) -> Run:
-        context: VetContext = open_context(version, [_name_in(version, name, project) for name in names])
+        in_version = [_name_in(version, name, project) for name in names]
+        context: VetContext = open_context(version, in_version)
         context = replace(context, age=saved.limit_of(max_age))
         return vet_saved(replay.hosts, replay.visits, context, fail_on=fail_on)
 

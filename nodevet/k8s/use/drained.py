@@ -9,6 +9,7 @@ from nodevet.base.durations import elapsed
 from nodevet.base.printable import brief
 from nodevet.inventory.cluster import (
     CONFLICT,
+    ENDING_NAMESPACE,
     GONE,
     TOO_MANY,
     ApiSilentError,
@@ -130,7 +131,7 @@ def _evict(
 
 
 def _why_held(cluster: Cluster, pod: Pod) -> str:
-    """Evict a pod. Why a PodDisruptionBudget keeps it for now; "" if it leaves. Raises
+    """Evict a pod. Why it stays for now, for example a PodDisruptionBudget; "" if it leaves. Raises
     ClusterError."""
     if pod.metadata.deletion_timestamp:
         return ""
@@ -139,6 +140,8 @@ def _why_held(cluster: Cluster, pod: Pod) -> str:
     except ClusterError as error:
         if error.status == TOO_MANY:
             return str(error)
+        if ENDING_NAMESPACE in error.causes:
+            return "its namespace is being terminated"
         if error.status not in (GONE, CONFLICT):  # another pod has its name by now
             raise
     return ""
