@@ -168,10 +168,10 @@ class Cluster:
             why = brief(str(error) or type(error).__name__, SAID)
             raise ApiSilentError(f"{self.address} does not answer: {why}") from error
         if not 200 <= answer.status < 300:
-            error = _refused(self.address, right, answer.status, data)
+            refused = _refused(self.address, right, answer.status, data)
             if method == "GET" and answer.status in BUSY:
-                raise ApiSilentError(str(error), answer.status)
-            raise error
+                raise ApiSilentError(str(refused), answer.status)
+            raise refused
         try:
             return typed.decode(data, kind)
         except msgspec.DecodeError as error:

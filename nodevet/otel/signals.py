@@ -25,7 +25,7 @@ from nodevet.base.age import seconds_of
 from nodevet.base.printable import brief, plain
 from nodevet.model import Severity, Verdict
 from nodevet.model import Status as VisitStatus
-from nodevet.store.records.model import FindingSpan, RecordedRun, RecordedVisit
+from nodevet.store.records.model import FindingSpan, RecordedRun, RecordedVisit, RunState
 from nodevet.vet.findings.words import difference
 
 NANOSECONDS = 1_000_000_000
@@ -60,18 +60,21 @@ def trace_of(
 ) -> Iterator[ReadableSpan]:
     """The span of the run, and one for each visit whose time is known."""
     start = seconds_of(run.started) or 0.0
+    is_whole = run.state is RunState.COMPLETE
+    ended = {} if run.exit_code is None else {"nodevet.run.exit_code": run.exit_code}
     yield _span(
         f"nodevet {run.series or 'check'}",
         context_of(run.id),
         None,
         (start, start + (run.seconds or 0.0)),
-        Status(StatusCode.UNSET),
+        Status(StatusCode.UNSET) if is_whole else Status(StatusCode.ERROR, _unfinished(run)),
         {
             "nodevet.run.id": run.id,
+            "nodevet.run.state": run.state.value,
             "nodevet.run.series": run.series,
             "nodevet.run.hosts": run.hosts,
             "nodevet.run.visited": run.visited,
-            "nodevet.run.exit_code": -1 if run.exit_code is None else run.exit_code,
+            **ended,
         },
         about,
     )
@@ -79,6 +82,10 @@ def trace_of(
         arrived = seconds_of(visit.arrived)
         if arrived is not None:
             yield _visit_span(run, visit, arrived, about)
+
+
+def _unfinished(run: RecordedRun) -> str:
+    return f"the run is {run.state.value}: {run.visited:,} of {run.hosts:,} hosts are recorded"
 
 
 def _visit_span(

@@ -7,16 +7,20 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.trace import StatusCode
 
 from nodevet.base.errors import UserError
 from nodevet.base.project import Project
 from nodevet.otel.after_run import act
+from nodevet.otel.signals import resource, trace_of
 from nodevet.settings import SiteSettings
 from nodevet.settings.model import OtelSettings, Settings, SweepSettings
 from nodevet.store import open_store
+from nodevet.store.records.model import RunState
 from nodevet.vet.use.sweep_order import SweepOrder
 
 KINDS = {"/v1/traces": ExportTraceServiceRequest, "/v1/logs": ExportLogsServiceRequest}
@@ -109,6 +113,24 @@ def test_a_run_is_a_trace_and_its_findings_are_log_records(
     assert port.event_name == "nodevet.finding" and port.trace_id == root.trace_id
     assert port.span_id in {one.span_id for one in visits}
     assert all(headers["x-token"] == "s3cret" for _, headers, _ in collector.got)
+
+
+@pytest.mark.parametrize("state", [RunState.RUNNING, RunState.INCOMPLETE])
+def test_a_run_that_did_not_end_is_no_trace_without_an_error(
+    state: RunState, remembered: str
+) -> None:
+    with open_store(remembered, create=False) as store:
+        run = store.run(LAST)
+    (whole,) = trace_of(run, (), resource())
+    assert whole.attributes is not None
+    assert (whole.status.status_code, whole.attributes["nodevet.run.state"]) == (
+        StatusCode.UNSET,
+        "complete",
+    )
+    (root,) = trace_of(msgspec.structs.replace(run, state=state, exit_code=None), (), resource())
+    assert root.status.status_code is StatusCode.ERROR and root.status.description
+    assert root.attributes is not None and root.attributes["nodevet.run.state"] == state.value
+    assert "nodevet.run.exit_code" not in root.attributes
 
 
 def test_only_what_is_asked_for_is_sent(say: Say, collector: Any) -> None:
