@@ -5,7 +5,7 @@ import os
 import shlex
 import shutil
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import five_nights
@@ -229,6 +229,22 @@ def test_one_process_writes_at_a_time(tmp_path: Path, monkeypatch: pytest.Monkey
         pass
     with site_folder.site_folder(tmp_path):
         pass
+
+
+def test_two_processes_that_begin_a_site_at_once_both_write_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first one begins while the second one looks into the empty folder."""
+    listed = Path.iterdir
+
+    def begin_and_list(folder: Path) -> Iterator[Path]:
+        (folder / site_folder.LOCK).touch()
+        (folder / "hosts").mkdir()
+        return listed(folder)
+
+    monkeypatch.setattr(Path, "iterdir", begin_and_list)
+    with site_folder.site_folder(tmp_path) as opened:
+        opened.write("hosts/a.html", "a")
 
 
 def test_the_umask_decides_who_reads(site: Path, tmp_path: Path) -> None:

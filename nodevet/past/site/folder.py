@@ -99,7 +99,7 @@ def site_folder(folder: Path) -> Iterator[SiteFolder]:
     folder.mkdir(exist_ok=True)
     if why := distrust(folder, must_exist=True):
         raise UserError(f"site: {why}: correct that, or name another folder")
-    if not (folder / LOCK).exists() and any(folder.iterdir()):
+    if any(folder.iterdir()) and not (folder / LOCK).exists():  # a writer begins with the lock
         raise UserError(f"{folder} has files that are not of a site: name an empty folder")
     with _locked(folder):
         for inside in INSIDE:
