@@ -57,10 +57,11 @@ class Component(msgspec.Struct, frozen=True, kw_only=True):
     identifiers: tuple[str, ...]
 
 
-class MachineParts(msgspec.Struct, frozen=True, kw_only=True):
+class MachineParts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The parts of one machine. A kind of which nodevet saw none is left out."""
 
     machine_id: str  # the name of the host
+    updated_at: str = ""  # when nodevet last saw these parts, UTC, ISO 8601; empty: never
     components: Mapping[str, Component]
 
 
@@ -83,7 +84,12 @@ def break_fix(stories: Iterable[HostStory]) -> BreakFix:
         records=tuple(record for record in records if record.entries),
         machines_checked=len(known),
         machines=tuple(
-            MachineParts(machine_id=one.host, components=_components(one)) for one in known
+            MachineParts(
+                machine_id=one.host,
+                updated_at=max((place.last.at for place in one.parts), default=""),
+                components=_components(one),
+            )
+            for one in known
         ),
     )
 

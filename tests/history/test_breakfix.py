@@ -7,7 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from nodevet.base.age import seconds_of
 from nodevet.base.errors import UserError
+from nodevet.model import Status
 from nodevet.past.use.breakfix import find_break_fix
 from nodevet.store import open_store
 
@@ -42,6 +44,16 @@ def test_a_repair_says_when_the_fault_began_and_what_was_done(document: dict[str
     assert fixed["category"] == "cpu_governor" and fixed["plan"] == "5f1c00aa"
     assert fixed["opened_at"] < fixed["updated_at"]
     assert fixed["action"].endswith("powersave → performance")
+
+
+def test_parts_say_when_nodevet_last_saw_them(document: dict[str, Any], remembered: str) -> None:
+    """A machine that nobody visits any more is not present for ever."""
+    seen = {one["machine_id"]: one["updated_at"] for one in document["machines"]}
+    with open_store(remembered, create=False) as store:
+        for host, at in seen.items():
+            vetted = [visit for visit in store.visits_of(host) if visit.status is Status.VETTED]
+            assert seconds_of(at) == seconds_of(max(visit.arrived for visit in vetted))
+    assert len(set(seen.values())) > 1
 
 
 def test_a_swapped_gpu_is_told_on_both_machines(document: dict[str, Any]) -> None:
