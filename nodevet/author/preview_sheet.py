@@ -5,7 +5,7 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from junitparser import Error, Failure, TestCase
+from junitparser import Error, Failure, Skipped, TestCase
 
 from nodevet.author.preview import ChangedPart, Preview, VerdictChange
 from nodevet.base.printable import plain
@@ -62,7 +62,7 @@ def _what(one: ChangedPart) -> str:
 
 def preview_junit(found: Preview) -> str:
     """A suite for each host with a change: what newly fails is a failure, what is newly unknown an
-    error, and the rest passes."""
+    error, what is waived or no longer judged is skipped, and the rest passes."""
     hosts: dict[str, list[ChangedPart]] = {}
     for one in found.changes:
         hosts.setdefault(one.host, []).append(one)
@@ -76,7 +76,12 @@ def preview_junit(found: Preview) -> str:
 def _case(one: ChangedPart) -> TestCase:
     label = f"{one.finding.check} {one.finding.subject.label}".rstrip()
     case = TestCase(plain(label), classname=f"{plain(one.host)}.{plain(one.finding.check)}")
-    kinds = {VerdictChange.FAILS: Failure, VerdictChange.UNKNOWN: Error}
+    kinds = {
+        VerdictChange.FAILS: Failure,
+        VerdictChange.UNKNOWN: Error,
+        VerdictChange.NOT_JUDGED: Skipped,
+        VerdictChange.WAIVED: Skipped,
+    }
     if one.change in kinds:
         case.result = [kinds[one.change](difference(one.finding)[0], one.change.value)]
     return case

@@ -73,6 +73,14 @@ def test_a_host_for_which_every_check_stops_applying_is_newly_unknown() -> None:
     assert preview(run_of(absent), run_of(absent)).judged == 0
 
 
+@pytest.mark.parametrize("new", [None, Verdict.NOT_APPLICABLE, Verdict.WAIVED])
+def test_what_is_no_longer_judged_or_waived_is_no_passed_test(new: Verdict | None) -> None:
+    other = found(OK, "xid")
+    after = run_of(other, *([found(new)] if new else []))
+    xml = JUnitXml.fromstring(preview_junit(preview(run_of(other, found(FAIL)), after)).encode())
+    assert (xml.tests, xml.failures, xml.errors, xml.skipped) == (1, 0, 0, 1)
+
+
 def test_what_does_not_count_is_ok_and_the_worst_of_a_part_counts() -> None:
     minor = found(FAIL, severity=Severity.WARNING)
     assert preview(run_of(found(OK)), run_of(minor, fail_on=Severity.CRITICAL)).changes == ()
