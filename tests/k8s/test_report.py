@@ -269,6 +269,16 @@ def test_a_verdict_that_nobody_renews_becomes_unknown(
     assert gpu1.events() == [] or len(finding) == 1
 
 
+def test_a_node_that_is_deleted_while_it_expires_is_no_error(
+    gpu1: ApiServer, cluster: Cluster
+) -> None:
+    gpu1.add("nodes", "gpu2", status={"conditions": []})
+    gpu1.before += [lambda: gpu1.objects.pop(("nodes", "", "gpu1"))]
+    gone, written_to = expire(Reporter(cluster, NOW, 1800.0), "")
+    assert gone == WrittenCondition("gpu1", why_not="the node was deleted meanwhile")
+    assert (written_to.node, written_to.status) == ("gpu2", "Unknown")
+
+
 def test_a_pass_does_not_outlive_a_boot(gpu1: ApiServer, cluster: Cluster) -> None:
     written(cluster, a_run(OK))
     node = gpu1.node("gpu1")

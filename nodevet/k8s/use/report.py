@@ -5,7 +5,14 @@ from functools import partial
 from typing import NamedTuple
 
 from nodevet.base.errors import UserError
-from nodevet.inventory.cluster import CONFLICT, FORBIDDEN, UNKNOWN_USER, Cluster, ClusterError
+from nodevet.inventory.cluster import (
+    CONFLICT,
+    FORBIDDEN,
+    GONE,
+    UNKNOWN_USER,
+    Cluster,
+    ClusterError,
+)
 from nodevet.inventory.cluster_objects import ClusterNode, NodeCondition
 from nodevet.k8s.condition import (
     TYPE,
@@ -74,7 +81,12 @@ def _reported(reporter: Reporter, run: Run, host: HostReport, name: str) -> Writ
 
 
 def _expire(reporter: Reporter, node: ClusterNode) -> WrittenCondition:
-    return _written(reporter, node, partial(_expired, reporter), "")
+    try:
+        return _written(reporter, node, partial(_expired, reporter), "")
+    except ClusterError as error:
+        if error.status != GONE:
+            raise
+        return WrittenCondition(node.name, why_not="the node was deleted meanwhile")
 
 
 def _expired(reporter: Reporter, node: ClusterNode) -> NodeVerdict | None:
