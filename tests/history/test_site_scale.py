@@ -75,6 +75,16 @@ def test_a_list_has_a_part_of_the_hosts() -> None:
     assert len(text) < 200_000
 
 
+def test_a_long_nodeset_wraps_after_its_commas() -> None:
+    """It has no spaces: a table of a thousand hosts would be as wide as their names."""
+    link = linker(paths(["node001", "node003"], (), {}), "")
+    assert str(link("node[001,003] down")) == (
+        '<a class="set" href="hosts.html#q=node%5B001%2C003%5D">node[001,<wbr>003]</a> down'
+    )
+    assert str(link("other[1,<3]")) == "other[1,&lt;3]"
+    assert str(link("other[1,3-4]")) == "other[1,<wbr>3-4]"
+
+
 def test_a_new_part_changes_one_portion() -> None:
     parts = [
         PartNow(name=f"gpu-{number:08x}", id=f"GPU-{number:08x}", host=f"node{number // 8:05d}")

@@ -13,6 +13,8 @@ from nodevet.sheet.text import name
 
 WORD = re.compile(r"(?:[^\s,;()\[\]]|\[[0-9,-]+\])+")
 NODESET = re.compile(r"([^\[\]]*)\[([0-9]+)[0-9,-]*\]([^\[\]]*)")
+SET = Markup('<a class="set" href="{}">{}</a>')
+COMMA = Markup(",<wbr>")  # a nodeset wraps there
 LINK = Markup('<a href="{}">{}</a>')
 
 
@@ -41,11 +43,15 @@ def linker(by_name: Mapping[str, str], top: str) -> Callable[[str], Markup]:
     path of the site's folder."""
 
     def link(word: str) -> Markup:
-        path = by_name.get(word)
-        if path is None and (folded := NODESET.fullmatch(word)):
-            first = "".join(folded.groups())
-            path = f"{list_page(0)}#q={quote(word)}" if first in by_name else None
-        return LINK.format(top + path, word) if path else escape(word)
+        if path := by_name.get(word):
+            return LINK.format(top + path, word)
+        folded = NODESET.fullmatch(word)
+        if folded is None:
+            return escape(word)
+        text = escape(word).replace(",", COMMA)
+        if "".join(folded.groups()) not in by_name:
+            return text
+        return SET.format(f"{top}{list_page(0)}#q={quote(word)}", text)
 
     def linked(text: str) -> Markup:
         if text in by_name:

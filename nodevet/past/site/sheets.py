@@ -105,7 +105,7 @@ def _hosts_table(lines: Sequence[HostLine]) -> TableBlock:
             Cell(line.label),
             Cell(line.what, line.tone),
             Cell(line.marks, "quiet"),
-            Cell(line.at, "quiet"),
+            Cell(line.at, "quiet", right=True),
             Cell(line.groups, "quiet"),
         )
         for line in lines
@@ -137,7 +137,7 @@ def _parts(places: Sequence[PartPlace]) -> Iterator[TableBlock]:
             Cell(plain(place.slot)),
             Cell(plain(place.part.model)),
             Cell(plain(", ".join(place.part.names)), "quiet"),
-            Cell(CLOCK.at(place.first.at), "quiet"),
+            Cell(CLOCK.at(place.first.at), "quiet", right=True),
         )
         for place in places
     )
