@@ -2,8 +2,10 @@
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import five_nights
 import msgspec
 import pytest
 
@@ -12,6 +14,7 @@ from nodevet.base.errors import UserError
 from nodevet.model import Status
 from nodevet.past.use.breakfix import find_break_fix
 from nodevet.store import open_store
+from nodevet.store.records.model import RunState
 
 Say = Callable[..., str]
 
@@ -80,3 +83,11 @@ def test_hosts_are_chosen_and_names_left_out(say: Say) -> None:
     assert "gpu003" in say("history", "breakfix", "gpu003")
     with pytest.raises(UserError, match="no host 'gpu999' is known; did you mean gpu009"):
         say("history", "breakfix", "gpu999")
+
+
+def test_a_store_without_a_visit_makes_no_record_of_success(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/history.sqlite"
+    with open_store(url) as store:
+        store.begin(five_nights.recorded(five_nights.run(1, []), RunState.RUNNING))
+    with open_store(url, create=False) as store, pytest.raises(UserError, match="no host"):
+        find_break_fix(store, ())

@@ -148,3 +148,12 @@ def test_a_host_that_its_sweep_no_longer_visits_is_not_ok() -> None:
     assert not nights.left_out(stays, [night.id])
     assert not nights.left_out(checked, [by_hand.id, before.id])
     assert fleet.LastNights([run(25, 1, "other"), *runs]).left_out(now("old", run(1, 5)), [])
+
+
+def test_a_headline_counts_hosts_that_nobody_could_judge() -> None:
+    """A fleet that cannot be reached must not look as if it were well."""
+    lost = [("fail", 0), ("unknown", 1), ("unreachable", 2), ("timed out", 4)]
+    well = [("ok", 1), ("waived", 1), (fleet.GONE, 5)]
+    assert fleet.headline([*lost, *well]) == "0 of 14 hosts fail, 7 not judged"
+    assert fleet.headline([("fail", 7), ("unknown", 0), *well]) == "7 of 14 hosts fail"
+    assert fleet.headline([("fail", 0)]) == "no host is recorded"

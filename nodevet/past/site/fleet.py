@@ -10,7 +10,7 @@ from nodevet.model import HostOutcome
 from nodevet.past.fixed_by import unix_time
 from nodevet.past.sheets.story import MARKS
 from nodevet.past.site.clock import CLOCK
-from nodevet.sheet.text import name
+from nodevet.sheet.text import count, name
 from nodevet.store.records.latest import HostNow
 from nodevet.store.records.model import FindingSpan, RecordedRun, RunState
 
@@ -19,6 +19,7 @@ ALWAYS = ("fail", "unknown", "unreachable", "ok")  # words that are shown even i
 OTHERS = (outcome.words for outcome in HostOutcome if outcome.value not in ALWAYS)
 ORDER = (*ALWAYS[:-1], *OTHERS, "ok", GONE)
 TONES = {"fail": "fail", "unknown": "unknown", "ok": "ok", "waived": "waived", GONE: "quiet"}
+JUDGED = ("fail", "ok", "waived", GONE)  # or nobody expects a verdict
 MARKED = 14  # runs
 LONGEST_AGO = 14 * 86400.0  # seconds before the newest run
 MOST_CHECKS = 6  # that a line names
@@ -116,3 +117,18 @@ def counts(lines: Iterable[HostLine]) -> list[tuple[str, int]]:
     """The number of hosts of each outcome, the worst first."""
     numbers = Counter(line.word for line in lines)
     return [(word, numbers[word]) for word in ORDER if numbers[word] or word in ALWAYS]
+
+
+def headline(numbers: Iterable[tuple[str, int]]) -> str:
+    """What the counts of all hosts say in a few words.
+
+    >>> headline([("fail", 2), ("unreachable", 1), ("ok", 4)])
+    '2 of 7 hosts fail, 1 not judged'
+    """
+    by_word = dict(numbers)
+    total = sum(by_word.values())
+    if not total:
+        return "no host is recorded"
+    unjudged = sum(number for word, number in by_word.items() if word not in JUDGED)
+    more = f", {unjudged:,} not judged" if unjudged else ""
+    return f"{by_word.get('fail', 0):,} of {count(total, 'host')} fail{more}"

@@ -22,9 +22,11 @@ def find_break_fix(
 ) -> BreakFix:
     """The records of the hosts in `nodesets`, or of all that the store knows if there are none.
     `change` makes each story what is written of it. Raises UserError for a host that the store does
-    not know."""
+    not know, and for a store without hosts."""
     known = store.hosts()
     names = set(known)
+    if not known:
+        raise UserError(f"{store.name}: no host is recorded yet")
     hosts = [host for nodeset in nodesets for host in expand(nodeset)] or known
     for host in hosts:
         if host not in names:

@@ -8,7 +8,6 @@ from nodevet.past.site.folder import SiteFolder
 from nodevet.past.site.pages import PageRenderer
 from nodevet.past.use.site.history import SiteHistory, sheet_of_run
 from nodevet.sheet import page
-from nodevet.sheet.text import count
 
 
 def write_search_data(
@@ -61,7 +60,7 @@ def write_first_page(
         for night in nights
     ]
     counts = fleet.counts(history.lines)
-    title = f"{dict(counts)['fail']:,} of {count(len(history.lines), 'host')} fail"
+    title = fleet.headline(counts)
     tiles = list(_outcome_tiles(counts))
     for night in nights:
         if night.before is not None:
