@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 
 from nodevet.base.age import age_refusal, instant
 from nodevet.base.durations import coarse
+from nodevet.base.errors import UserError
 from nodevet.cli import nodevet as command_line
 from nodevet.fleet import Options, Visit
 from nodevet.model import Host, Status
@@ -193,3 +194,20 @@ def test_d20_ages_in_words() -> None:
         "0 s", "119 s", "2 min", "2 h", "3 h", "30 h", "2 d", "800 d",
     ]  # fmt: skip
     assert age_refusal("", "yesterday", now=0, most=DAY) == "the time of the evidence is not known"
+
+
+@pytest.mark.parametrize("form", ["nagios", "npd", "nico"])
+def test_an_old_run_is_not_reported_as_the_state_now(form: str, call: Call) -> None:
+    """Who reads these formats takes them for a look at the hosts."""
+    kept("gpu001", age=0)
+    call("check", "--evidence", "kept", "--format", "json:last.json")
+    fresh = call("report", "last.json", "--format", form, baseline=())
+    assert fresh.exit_code == 0 and fresh.stdout
+    saved = json.loads(Path("last.json").read_text())
+    for started in ("2020-01-01T00:00:00+00:00", "2999-01-01T00:00:00+00:00", "nonsense"):
+        Path("last.json").write_text(json.dumps({**saved, "started": started}))
+        for file in ("", ":now.txt"):
+            with pytest.raises(UserError, match=f"{form} is the state of the hosts now"):
+                call("report", "last.json", "--format", f"{form}{file}", baseline=())
+        assert not Path("now.txt").exists()
+        assert call("report", "last.json", "--format", "table", baseline=()).exit_code == 0

@@ -42,13 +42,14 @@ def command(
     the folder of an apply. The report of an apply includes later rollbacks. --all shows the rules
     of a diagnosis and the bars of a feed.
 
-    The exit code is that of the original command.
+    The exit code is that of the original command. Programs read nagios, npd and nico as the state
+    of the hosts now: a run older than a day is refused there.
     """
     from nodevet.base.features import feature_modules
     from nodevet.cli.speech import say
     from nodevet.sheet import FORMATS
     from nodevet.vet.terminal.output import Sinks
-    from nodevet.vet.terminal.saved_reports import read_report
+    from nodevet.vet.terminal.saved_reports import read_report, require_recent
 
     context = click.get_current_context()
     if run.is_dir():
@@ -60,6 +61,7 @@ def command(
         sinks.show(document, lambda: kind.sheet(document, everything))
         context.exit(document.exit_code)
     sinks = Sinks(formats, display=display, everything=everything)
+    require_recent(run, document, [sink.format for sink in sinks.sinks])
     if everything and any(host.counted for host in document.hosts):
         say(f"{run}: written without --all: findings that passed are only counted")
     sinks.finish(document, streamed=False, shadow=shadow)

@@ -120,6 +120,12 @@ def has_verdict_in_text(name: str) -> bool:
     return has_module(name) and bool(getattr(module(name), "IN_TEXT", False))
 
 
+def is_state(name: str) -> bool:
+    """Whether a program reads the format as the state of the hosts now."""
+    own_code = has_module(name) and hasattr(module(name), "exit_code")
+    return own_code or has_verdict_in_text(name)
+
+
 def read(text: str | bytes) -> "tuple[Run, tuple[str, ...]]":
     """A saved run of checks, json or jsonl, and what the reader must know about it.
 
