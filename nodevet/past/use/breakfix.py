@@ -25,11 +25,11 @@ def find_break_fix(
     not know, and for a store without hosts."""
     known = store.hosts()
     names = set(known)
-    if not known:
-        raise UserError(f"{store.name}: no host is recorded yet")
     hosts = [host for nodeset in nodesets for host in expand(nodeset)] or known
     for host in hosts:
         if host not in names:
             hint = did_you_mean(host, known, "`nodevet history runs` shows what was recorded")
             raise UserError(f"{store.name}: no host {brief(host)!r} is known; {hint}")
+    if not hosts:
+        raise UserError(f"{store.name}: no host is recorded yet")
     return break_fix(change(find_host(store, host)) for host in dict.fromkeys(hosts))
