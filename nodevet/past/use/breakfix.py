@@ -22,7 +22,7 @@ def find_break_fix(
 ) -> BreakFix:
     """The records of the hosts in `nodesets`, or of all that the store knows if there are none.
     `change` makes each story what is written of it. Raises UserError for a host that the store does
-    not know, and for a store without hosts."""
+    not know."""
     known = store.hosts()
     names = set(known)
     hosts = [host for nodeset in nodesets for host in expand(nodeset)] or known
