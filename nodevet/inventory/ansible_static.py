@@ -1,4 +1,4 @@
-"""The groups, hosts and variables that an INI or YAML inventory of Ansible states itself. Pure."""
+"""The groups, hosts and variables in the file of an INI or YAML inventory of Ansible. Pure."""
 
 import re
 from collections.abc import Iterator, Mapping

@@ -187,7 +187,7 @@ def test_a_folder_that_others_may_change_is_refused(remembered: str, tmp_path: P
         write_site(remembered, folder)
     folder.chmod(0o755)
     (folder / "mine.html").write_text("mine")
-    with pytest.raises(UserError, match="not of a site: name an empty folder"):
+    with pytest.raises(UserError, match="has files, but no site: name an empty folder"):
         write_site(remembered, folder)
     assert [path.name for path in folder.iterdir()] == ["mine.html"]
     with pytest.raises(UserError, match=r"nowhere/site: cannot be written: No such file"):
@@ -209,7 +209,7 @@ def test_a_link_inside_the_site_is_refused(remembered: str, site: Path, tmp_path
     (tmp_path / "precious/notes.html").write_text("keep")
     shutil.rmtree(folder / "parts")
     (folder / "parts").symlink_to(tmp_path / "precious")
-    with pytest.raises(UserError, match="parts is a link: remove it"):
+    with pytest.raises(UserError, match="parts is a symbolic link: remove it"):
         write_site(remembered, folder)
     assert (tmp_path / "precious/notes.html").read_text() == "keep"
 

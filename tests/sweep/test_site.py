@@ -33,7 +33,7 @@ def test_a_site_that_cannot_be_written_costs_a_warning(fleet: AnsweringFleet) ->
     done = fleet.run("sweep")
     assert done.returncode == 0
     assert done.stderr.rstrip().endswith(
-        "public has files that are not of a site: name an empty folder; `nodevet site` writes it "
+        "public has files, but no site: name an empty folder; `nodevet site` writes it "
         "from the store"
     )
     assert len(json.loads((fleet.folder / "last.json").read_text())["hosts"]) == 6
@@ -45,6 +45,6 @@ def test_a_sweep_that_is_not_recorded_has_no_site(tmp_path: Path) -> None:
     )
     order = choose_sweep(settings(tmp_path / "nodevet.toml"), None, {}, store="none")
     assert after_run.act(order) == (
-        f"the site {tmp_path}/public is not written: nothing is recorded (--store none)"
+        f"the site {tmp_path}/public was not written: --store none records nothing"
     )
     assert not (tmp_path / "public").exists()

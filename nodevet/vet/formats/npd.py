@@ -1,7 +1,7 @@
-"""Output of a custom plug-in of Kubernetes' node-problem-detector: one line, and its exit codes.
+"""Output and exit codes of a custom plug-in for Kubernetes' node-problem-detector.
 
-node-problem-detector keeps 80 bytes of the line (`max_output_length`). It reads 0 as no problem, 1
-as a problem, and everything else as unknown: other codes than those of a Nagios plug-in.
+The output is one line. node-problem-detector keeps 80 bytes of it (`max_output_length`). It reads
+exit code 0 as no problem, 1 as a problem, and others as unknown, unlike Nagios.
 """
 
 from collections.abc import Iterator
@@ -17,8 +17,8 @@ CUT = "..."
 
 
 def exit_code(run: Run) -> int:
-    """0 no problem, 1 a problem, 2 unknown; a run over no host, or one that was ended early without
-    a failure, is unknown."""
+    """0 no problem, 1 a problem, 2 unknown. A run without hosts is unknown, and so is an
+    interrupted run without a failure."""
     if run.exit_code == 1:
         return PROBLEM
     is_known = run.exit_code == 0 and run.summaries and not run.interrupted
@@ -30,7 +30,7 @@ def pieces(run: Run) -> Iterator[str]:
 
 
 def _sentence(run: Run, code: int) -> str:
-    """What node-problem-detector makes the message of a condition."""
+    """The text that becomes the message of the condition."""
     if code == OK:
         return f"as {', '.join(run.baselines) or 'the baseline'} expects"
     shown = [line for line in lines(run) if line.fails]
