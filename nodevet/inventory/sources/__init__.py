@@ -1,9 +1,14 @@
 """Inventories on disk: one file per source.
 
-Each file here is a source. It has `KIND`, a description of its input; `ENDINGS`, the endings of its
-files' names ("" for a name without an ending), or none if it takes any ending that no other source
-takes; `read(path) -> InventoryHosts`, which raises InventoryError; and, if an ending does not
-identify its files, `recognizes(path)`. The first matching source, by name, reads a file.
+Each file here is a source. It has:
+
+- `KIND`: a description of its input;
+- `ENDINGS`: the endings of its files' names ("" for a name without an ending); none if it takes
+  every ending that no other source takes;
+- `read(path) -> InventoryHosts`, which raises InventoryError;
+- `recognizes(path)`, if an ending does not identify its files.
+
+The first source that matches, in the order of their names, reads a file.
 """
 
 from collections.abc import Iterator
