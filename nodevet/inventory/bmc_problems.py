@@ -39,7 +39,7 @@ def _shared(
     owner = owners.setdefault((address, port), name)
     if owner == name:
         return None
-    advice = f"give each its own; {HOST} in it stands for the host's name"
+    advice = f"give each host its own address; {HOST} stands for the name of the host"
     return "bmc.address", f"its BMC has the same address as the BMC of {owner}", advice
 
 

@@ -42,14 +42,15 @@ def read(path: Path) -> InventoryHosts:
     """The nodes, each with a group for each label. Raises InventoryError."""
     name = _name(path)
     selector = name.removeprefix(PREFIX)
+    shown = name.removesuffix(":")
     if not SELECTOR.fullmatch(selector):
-        raise inventory_error(name, "not a label selector", "write one that kubectl -l takes")
+        raise inventory_error(shown, "not a label selector", "write one that kubectl -l takes")
     try:
         nodes = cluster.connect().nodes(selector)
     except cluster.ClusterError as error:
-        raise inventory_error(name, str(error)) from error
+        raise inventory_error(shown, str(error)) from error
     if not nodes:
-        raise inventory_error(name, "no node has these labels" if selector else "no nodes")
+        raise inventory_error(shown, "no node has these labels" if selector else "no nodes")
     problems = [problem for node in nodes for problem in _problems(node, name)]
     if problems:
         raise InventoryError(problems)

@@ -31,7 +31,7 @@ def paths(hosts: Iterable[str], parts: Iterable[str], runs: Mapping[str, str]) -
 
 
 def run_names(shown: Iterable[str], recorded: Iterable[str]) -> dict[str, str]:
-    """The name in lists of each run that has a page."""
+    """By id, the name that lists show for each run with a page."""
     names = refs([*recorded])
     return {run: names[run] for run in shown}
 

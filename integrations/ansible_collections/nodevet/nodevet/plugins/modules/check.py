@@ -136,7 +136,7 @@ from ansible_collections.nodevet.nodevet.plugins.module_utils.run import ARGUMEN
 
 
 def main():
-    """Vet the hosts, and end with what differs."""
+    """Vet the hosts, and return the differences."""
     only = {"type": "list", "elements": "str", "default": []}
     module = AnsibleModule(
         argument_spec={**ARGUMENTS, "only": only},

@@ -127,7 +127,7 @@ from ansible_collections.nodevet.nodevet.plugins.module_utils.run import ARGUMEN
 
 
 def main():
-    """Vet the hosts, and end with what differs."""
+    """Wait until the hosts pass, and return the differences."""
     times = {"wait": "10m", "settle": "30s", "interval": "10s"}
     own = {name: {"type": "str", "default": usual} for name, usual in times.items()}
     module = AnsibleModule(
