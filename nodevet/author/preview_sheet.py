@@ -61,8 +61,8 @@ def _what(one: ChangedPart) -> str:
 
 
 def preview_junit(found: Preview) -> str:
-    """A suite for each host with a change. A part that newly fails is a failure, a part that is
-    newly unknown is an error, and other changes pass."""
+    """A suite for each host with a change: what newly fails is a failure, what is newly unknown an
+    error, and the rest passes."""
     hosts: dict[str, list[ChangedPart]] = {}
     for one in found.changes:
         hosts.setdefault(one.host, []).append(one)

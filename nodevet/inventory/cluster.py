@@ -36,7 +36,7 @@ Decoded = TypeVar("Decoded")
 
 
 class ClusterError(UserError):
-    """The API server refused or failed a request. `status`: of HTTP; 0 if it did not answer."""
+    """The API server did not do what it was asked. `status`: of HTTP; 0 if it did not answer."""
 
     def __init__(self, text: str, status: int = 0) -> None:
         super().__init__(text)
@@ -44,7 +44,7 @@ class ClusterError(UserError):
 
 
 class ApiSilentError(ClusterError):
-    """The API server did not answer; a later request may succeed."""
+    """The API server did not answer; it may later."""
 
 
 class Right(NamedTuple):

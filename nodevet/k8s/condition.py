@@ -157,9 +157,9 @@ def _distrusted(report: HostReport, node: ClusterNode) -> str:
     """Why the report does not describe this boot of this node; "" if it does."""
     info = node.status.node_info
     if _differ(report.machine_id, info.machine_id):
-        return "the verdict belongs to a machine with another machine-id"
+        return "the verdict is of a machine with another machine-id"
     if _differ(report.boot_id, info.boot_id):
-        return "the verdict belongs to another boot"
+        return "the verdict is of another boot"
     return ""
 
 

@@ -58,7 +58,7 @@ class Component(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MachineParts(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts of one machine. `components` has only the kinds of parts that nodevet saw."""
+    """The parts of one machine. A kind of which nodevet saw none is left out."""
 
     machine_id: str  # the name of the host
     components: Mapping[str, Component]

@@ -8,9 +8,6 @@ import msgspec
 import pytest
 
 from nodevet.base.errors import UserError
-from nodevet.model import Finding, Verdict
-from nodevet.past.breakfix import break_fix
-from nodevet.past.story import HostStory, StoryEvent, StoryKind
 from nodevet.past.use.breakfix import find_break_fix
 from nodevet.store import open_store
 
@@ -71,10 +68,3 @@ def test_hosts_are_chosen_and_names_left_out(say: Say) -> None:
     assert "gpu003" in say("history", "breakfix", "gpu003")
     with pytest.raises(UserError, match="no host 'gpu999' is known; did you mean gpu009"):
         say("history", "breakfix", "gpu999")
-
-
-def test_the_message_about_a_whole_machine_has_no_empty_brackets() -> None:
-    fault = Finding(verdict=Verdict.FAIL, check="gpu_count", expected=8, actual=7)
-    event = StoryEvent(at="2026-11-17", run="r1", kind=StoryKind.FAILS, finding=fault)
-    (record,) = break_fix([HostStory(host="gpu003", events=(event,))]).records
-    assert record.entries[0].message == "gpu_count: 7, expected 8"

@@ -24,9 +24,9 @@ def preview_saved(
     max_age: float | None,
     fail_on: Severity,
 ) -> Preview:
-    """The verdicts that differ between the baselines of `base` and those of `project`. If `names`
-    has a path, nodevet takes that path in both folders. Raises SavedEvidenceError, UserError, and
-    the errors of baselines."""
+    """What the baselines of `project` change against those of `base` for these hosts. A baseline
+    that is named by a path is searched for in both folders. Raises SavedEvidenceError, UserError,
+    and the errors of baselines."""
     replay = saved.read_saved(evidence, targets)
 
     def judged(version: Project) -> Run:
@@ -38,6 +38,6 @@ def preview_saved(
 
 
 def _name_in(version: Project, name: str) -> str:
-    """The path of a baseline in the folder of one version; other names unchanged."""
+    """A path of a baseline, in the folder of one version; a name as it is."""
     is_path = "/" in name or name.endswith((".yaml", ".yml"))
     return str(version.folder / name) if is_path else name

@@ -130,7 +130,8 @@ def _evict(
 
 
 def _why_held(cluster: Cluster, pod: Pod) -> str:
-    """Evict a pod. Returns why a PodDisruptionBudget protects it, or "". Raises ClusterError."""
+    """Evict a pod. Why a PodDisruptionBudget keeps it for now; "" if it leaves. Raises
+    ClusterError."""
     if pod.metadata.deletion_timestamp:
         return ""
     try:

@@ -98,9 +98,9 @@ def site_folder(folder: Path) -> Iterator[SiteFolder]:
     UserError if others may change the folder, or if it has files but is no site."""
     folder.mkdir(exist_ok=True)
     if why := distrust(folder, must_exist=True):
-        raise UserError(f"site: {why}; correct this, or name another folder")
+        raise UserError(f"site: {why}: correct that, or name another folder")
     if not (folder / LOCK).exists() and any(folder.iterdir()):
-        raise UserError(f"{folder} has files, but no site: name an empty folder")
+        raise UserError(f"{folder} has files that are not of a site: name an empty folder")
     with _locked(folder):
         for inside in INSIDE:
             if (folder / inside).is_symlink():

@@ -47,8 +47,8 @@ def _summary(run: Run) -> str:
 
 
 def _outcome(run: Run) -> str:
-    """pass, fail or error. Error: something is unknown, no host was judged, or the run was
-    interrupted."""
+    """pass, fail or error. Error: something is unknown, no host was judged, or the run was ended
+    early."""
     if run.exit_code == 1:
         return "fail"
     is_known = run.exit_code == 0 and run.summaries and not run.interrupted

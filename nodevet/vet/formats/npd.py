@@ -17,8 +17,8 @@ CUT = "..."
 
 
 def exit_code(run: Run) -> int:
-    """0 no problem, 1 a problem, 2 unknown. A run without hosts is unknown, and so is an
-    interrupted run without a failure."""
+    """0 no problem, 1 a problem, 2 unknown; a run over no host, or one that was ended early without
+    a failure, is unknown."""
     if run.exit_code == 1:
         return PROBLEM
     is_known = run.exit_code == 0 and run.summaries and not run.interrupted
