@@ -1,11 +1,11 @@
 # Hosts in a pyinfra inventory:  nodevet check -i inventories/pyinfra.py
 #
 # Each list is a group. A host is a name, or (name, data); a group with data is
-# (hosts, data). Data for a group may also stand in group_data/GROUP.py beside
-# this file, and for every host in group_data/all.py.
+# (hosts, data). group_data/GROUP.py beside this file may also hold the data of
+# a group, and group_data/all.py the data of every host.
 #
-# Read from the data: ssh_hostname, ssh_port, ssh_user, ssh_key, _sudo, and our
-# own nodevet_root and nodevet_python. The file is run as a program.
+# nodevet reads ssh_hostname, ssh_port, ssh_user, ssh_key, _sudo, and its own
+# nodevet_root, nodevet_python and others. It runs this file as a program.
 
 h100 = [f"gpu{number:03d}" for number in range(1, 65)]
 

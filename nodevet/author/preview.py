@@ -1,4 +1,4 @@
-"""What another version of the baselines changes: two runs over the same evidence. Pure."""
+"""The verdicts that change between two runs that judge the same evidence. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
@@ -11,13 +11,13 @@ Key = tuple[str, str]  # host, Finding.key; without a key: the host as a whole
 
 
 class VerdictChange(str, Enum):
-    """What becomes of a part of a host in one check, the worst first."""
+    """How the verdict of a check on a part changes, the worst change first."""
 
     FAILS = "newly fails"
     UNKNOWN = "newly unknown"
-    NOT_JUDGED = "no longer judged"  # it failed or was unknown
-    WAIVED = "newly waived"  # likewise
-    PASSES = "newly passes"  # likewise
+    NOT_JUDGED = "no longer judged"  # was failing or unknown
+    WAIVED = "newly waived"  # was failing or unknown
+    PASSES = "newly passes"  # was failing or unknown
 
 
 class ChangedPart(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,11 +25,11 @@ class ChangedPart(msgspec.Struct, frozen=True, kw_only=True):
 
     change: VerdictChange
     host: str
-    finding: Finding  # by the new baselines; by the old ones if it is no longer judged
+    finding: Finding  # by the new baselines, or by the old ones if no longer judged
 
 
 class Preview(msgspec.Struct, frozen=True, kw_only=True):
-    """The changes. A part that fails or is unknown by both versions is only counted."""
+    """The changes. `still` only counts the parts that fail or are unknown by both versions."""
 
     hosts: int
     judged: int  # hosts that the new version judges
@@ -47,7 +47,7 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def preview(before: Run, after: Run) -> Preview:
-    """The changes from one run to another over the same evidence."""
+    """The changes from one run to another run that judges the same evidence."""
     least = after.fail_on
     old, new = worst_by_part(before.hosts, least), worst_by_part(after.hosts, least)
     changes = sorted(_changes(old, new), key=_order)

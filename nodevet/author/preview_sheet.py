@@ -1,4 +1,4 @@
-"""What changed baselines change, as a sheet and as JUnit. Pure."""
+"""The preview of changed baselines as a sheet and as JUnit. Pure."""
 
 # mypy: allow-untyped-calls
 
@@ -24,15 +24,15 @@ TONES = {
 
 
 def preview_sheet(found: Preview) -> Sheet:
-    """A row for each change that hosts share."""
+    """A row for each change; hosts with the same change share a row."""
     counts = Counter(one.change for one in found.changes)
-    words = [f"{counts[change]:,} {change.value}" for change in VerdictChange if counts[change]]
-    still = f"{found.still:,} as before" if found.still else ""
+    words = [f"{change.value}: {counts[change]:,}" for change in VerdictChange if counts[change]]
+    still = f"as before: {found.still:,}" if found.still else ""
     unjudged = "no baseline judges any of them" if found.hosts and not found.judged else ""
-    told = ", ".join(filter(None, (*words, still, unjudged))) or "no verdict changes"
+    told = " · ".join(filter(None, (*words, still, unjudged))) or "no verdict changes"
     rows = tuple(_rows(found))
     return Sheet(
-        title=f"{count(found.hosts, 'host')}: {told}",
+        title=f"{count(found.hosts, 'host')} · {told}",
         kind="preview",
         blocks=(TableBlock(heads=("", "check", "what", "hosts", "parts"), rows=rows),)
         if rows

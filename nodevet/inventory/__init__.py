@@ -1,7 +1,7 @@
-"""Read the hosts of a run: one file per source, and the words that choose among the hosts.
+"""Read the hosts of a run from inventories, and choose among them by words.
 
-`read` is the whole interface. Unused sources are not imported, so that `@local` and plain names
-cost nothing.
+`read` is the whole interface. nodevet imports only the sources that it uses, so `@local` and plain
+names cost nothing. Each source is a file in `sources`.
 """
 
 import sys
@@ -38,9 +38,9 @@ def read(
     """The hosts of a run, each once, in the order of the inventories.
 
     `targets` are nodesets, `@group`, `user@host:port`, `@local`, and `-` for `stdin` (standard
-    input if None). With inventories they choose among their hosts, all hosts by default; without
-    inventories they are the hosts, in this order. `limit` narrows either. Raises InventoryError
-    with every problem.
+    input if None). With inventories, targets choose among the hosts of these inventories, by
+    default all of them. Without inventories, targets name the hosts, in this order. `limit` narrows
+    either. Raises InventoryError with every problem.
     """
     sources = _read_all(inventories)
     words: list[Word] = []
@@ -96,8 +96,8 @@ def _read_all(inventories: Sequence[str]) -> list[InventoryHosts]:
 
 
 def _read_stdin(stream: IO[bytes] | None) -> InventoryHosts | list[Word]:
-    """Hosts from Ansible's JSON, or words like those of the command line: nodesets, any number on a
-    line. Raises InventoryError if the input is too large, not text, or names no host.
+    """Hosts from Ansible's JSON; or words, any number of nodesets on a line. Raises InventoryError
+    if the input is too large, not text, or names no host.
     """
     from nodevet.inventory.documents import MAX_BYTES, decode
 
@@ -115,7 +115,7 @@ def _read_stdin(stream: IO[bytes] | None) -> InventoryHosts | list[Word]:
 def _choose(
     sources: Sequence[InventoryHosts], words: Sequence[Word], piped: Sequence[str]
 ) -> tuple[NameTable, list[HostEntry]]:
-    """The hosts and groups that can be named, and the chosen hosts. Raises InventoryError."""
+    """The hosts and groups that words can name, and the chosen hosts. Raises InventoryError."""
     hosts, problems = merge(entry for source in sources for entry in source.entries)
     if len(hosts) > MAX_HOSTS:
         problems.append(Problem("inventory", "", f"more than {MAX_HOSTS:,} hosts"))

@@ -47,11 +47,11 @@ class Groups:
         self._link()
 
     def groups_of(self, host: str) -> frozenset[str]:
-        """Every group of a host, direct or through another group; without `all`."""
+        """Every group of a host, direct or through another group, except `all`."""
         return self._groups_of(host) - {ALL}
 
     def variable(self, host: str, name: str) -> tuple[Any, Steps]:
-        """A host's value of a variable and its place; None if it has none."""
+        """The value of a variable of a host, and its place; None if the host does not have it."""
         own = self._hostvars.get(host)
         if own is not None and name in own:
             return own[name], (META, "hostvars", host, name)
@@ -124,7 +124,7 @@ class Groups:
             self.hosts.setdefault(host, (META, "hostvars", host))
 
     def _loops(self) -> Iterator[Sequence[str]]:
-        """Each path from a group down to itself: a, b, a."""
+        """Each path from a group through its children back to itself: a, b, a."""
         done: set[str] = set()
         for start in self._children:
             path = {} if start in done else {start: iter(self._children[start])}

@@ -1,4 +1,4 @@
-"""Let Ansible itself read an inventory, with the settings, plug-ins and vault of the user."""
+"""Let Ansible itself read an inventory, with the user's settings, plug-ins and vault."""
 
 import os
 import shutil
@@ -22,8 +22,8 @@ INSTALL = "install ansible-core, or run: ansible-inventory -i FILE --list > host
 
 
 def read_by_ansible(path: Path) -> InventoryHosts | None:
-    """The hosts as `ansible-inventory --list` states them. None if it is not installed, and the
-    file says everything itself. Raises InventoryError."""
+    """The hosts that `ansible-inventory --list` prints. None if it is not installed and nodevet can
+    read the file without it. Raises InventoryError."""
     program = shutil.which(PROGRAM)
     beside = merged_beside(path)
     if program is None:

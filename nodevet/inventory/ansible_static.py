@@ -1,4 +1,4 @@
-"""The groups, hosts and variables that an INI or YAML inventory of Ansible states itself. Pure."""
+"""The groups, hosts and variables in the file of an INI or YAML inventory of Ansible. Pure."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ MOST_RANGES = 16  # in one name
 
 
 class StaticInventory:
-    """Becomes the document of `ansible-inventory --list`, with the place of each part."""
+    """Collects the document of `ansible-inventory --list`, with the place of each part."""
 
     def __init__(self, file: str) -> None:
         self.groups: dict[str, dict[str, Any]] = {}
@@ -69,7 +69,7 @@ class StaticInventory:
         return hosts_of({"_meta": {"hostvars": self.hostvars}, **self.groups}, self._place)
 
     def _settle_ungrouped(self) -> None:
-        """As Ansible does, the hosts without another group are in `ungrouped`, and only they."""
+        """Put exactly the hosts without another group into `ungrouped`, as Ansible does."""
         everywhere = {ALL, UNGROUPED}
         grouped = {
             name

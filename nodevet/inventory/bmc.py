@@ -1,7 +1,7 @@
-"""The settings of a host's BMC: each is a setting of its own, `bmc.user`, so that a host may take
-some from its group.
+"""The settings of a host's BMC. Each is a separate setting, such as `bmc.user`, so a host may take
+some of them from its group.
 
-A password is never part of an inventory, only where it is. No message shows the value.
+An inventory says where the password is, and never contains it. No message shows a password.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""What is wrong with the BMCs of hosts, once the settings of their groups are theirs."""
+"""Problems of the BMCs of hosts, with the settings that hosts inherit from their groups."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -12,11 +12,11 @@ from nodevet.inventory.entries import HostEntry, Setting
 STDIN = "<stdin>"
 NEEDED = ("kind", "address", "user", "password")
 OF_REDFISH = ("ca", "insecure")
-Found = tuple[str, str, str]  # the setting at fault, what is wrong, and what to do
+Found = tuple[str, str, str]  # the setting, the problem, the advice
 
 
 def bmc_problems(entries: Iterable[HostEntry]) -> list[Problem]:
-    """One problem for each host whose settings do not make a BMC, or the BMC of another host."""
+    """A problem for each host whose BMC settings are incomplete, wrong, or another host's."""
     problems, owners = [], dict[tuple[Any, ...], str]()
     for entry in entries:
         own = {key: setting for key, setting in entry.settings.items() if key.startswith(PREFIX)}
@@ -39,12 +39,12 @@ def _shared(
     owner = owners.setdefault((address, port), name)
     if owner == name:
         return None
-    advice = f"give each its own; {HOST} in it stands for the host's name"
-    return "bmc.address", f"its BMC has the address of {owner}'s", advice
+    advice = f"give each host its own address; {HOST} stands for the name of the host"
+    return "bmc.address", f"its BMC has the same address as the BMC of {owner}", advice
 
 
 def _command_problem(secret: Setting) -> Found | None:
-    """A file that names a command to run must be in no other user's hands."""
+    """Refuse a password command in a file that other users may change."""
     file = getattr(secret.where, "file", "")
     if secret.value[0] != "command" or file == STDIN:
         return None
@@ -63,5 +63,9 @@ def _problem(values: Mapping[str, Any]) -> Found | None:
             if PREFIX + name in values:
                 return PREFIX + name, f"{name} is for redfish: IPMI has no TLS", "remove it"
     if values.get("bmc.insecure") and "bmc.ca" in values:
-        return "bmc.insecure", "the certificate is not verified, so ca has no use", "keep one"
+        return (
+            "bmc.insecure",
+            "the certificate is not verified, so ca has no effect",
+            "keep one",
+        )
     return None

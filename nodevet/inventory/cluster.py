@@ -1,8 +1,8 @@
-"""Asks Kubernetes' API server, with the client of the Kubernetes project.
+"""Ask Kubernetes' API server, with the Kubernetes project's client.
 
-It takes the kubeconfig as kubectl does ($KUBECONFIG, else ~/.kube/config), and in a pod the
-service account. The client authenticates and connects; msgspec decodes, because the client's own
-types take milliseconds a node.
+nodevet uses the kubeconfig of kubectl ($KUBECONFIG, else ~/.kube/config), and in a pod the service
+account. The client authenticates and connects; msgspec decodes, because the client's own types take
+milliseconds for each node.
 """
 
 import os
@@ -54,7 +54,7 @@ class ApiSilentError(ClusterError):
 
 
 class Right(NamedTuple):
-    """What a role has to allow for a request, as RBAC names it."""
+    """The permission that a request needs, in the words of RBAC."""
 
     verb: str
     resource: str
@@ -82,7 +82,7 @@ class Cluster:
         return self._all(Right("list", "pods"), "/api/v1/pods", PodList, query)
 
     def patch_node(self, node: ClusterNode, changes: Mapping[str, Any]) -> None:
-        """Change a node as it was read; status 409 if anyone has changed it since."""
+        """Change a node. Status 409 if anyone has changed it since nodevet read it."""
         body = _as_read(node, changes)
         self._ask(Right("patch", "nodes"), "PATCH", _node_path(node.name), ClusterNode, body)
 
@@ -92,7 +92,7 @@ class Cluster:
         self._ask(Right("patch", "nodes/status"), "PATCH", path, ClusterNode, body)
 
     def add_event(self, event: Mapping[str, Any]) -> None:
-        """Record an event; if there is one of its name, do nothing."""
+        """Record an event, unless an event with this name exists."""
         path = f"{_namespace_path(event['metadata']['namespace'])}/events"
         try:
             self._ask(Right("create", "events"), "POST", path, dict[str, Any], event)
@@ -101,7 +101,7 @@ class Cluster:
                 raise
 
     def evict(self, pod: Pod) -> None:
-        """Ask for the eviction of this very pod (policy/v1); status 429 if a PodDisruptionBudget
+        """Request the eviction of exactly this pod (policy/v1). Status 429 if a PodDisruptionBudget
         forbids it now, 404 or 409 if the pod is gone."""
         meta = pod.metadata
         body = {
@@ -120,8 +120,8 @@ class Cluster:
         kind: type[NodeList] | type[PodList],
         query: Mapping[str, str],
     ) -> list[Any]:
-        """Every object of a list, page by page; from the first page again if the server no longer
-        has the list that the pages are of."""
+        """Every object of a list, read page by page; again from the first page if the list expires
+        on the server meanwhile."""
         found: list[Any] = []
         token = ""
         for _ in range(MAX_HOSTS // PAGE):
@@ -194,14 +194,16 @@ def connect() -> Cluster:
         else:
             config.load_kube_config(client_configuration=settings)  # type: ignore[no-untyped-call]
     except (config.ConfigException, YAMLError, OSError, *NOT_OF_FORM) as error:
-        text = f"no cluster: {brief(str(error), SAID)}; name a kubeconfig in $KUBECONFIG"
+        text = (
+            f"no cluster: {brief(str(error), SAID).rstrip('.')}; name a kubeconfig in $KUBECONFIG"
+        )
         raise ClusterError(text) from error
-    settings.retries = False  # of a request that failed; who calls decides
+    settings.retries = False  # the caller decides whether to try again
     return Cluster(client.ApiClient(settings))
 
 
 def _is_in_pod() -> bool:
-    """Whether to use the service account: there is no kubeconfig, as with kubectl."""
+    """Whether to use the service account: in a pod without a kubeconfig, as kubectl does."""
     named = os.environ.get("KUBECONFIG") or (Path.home() / ".kube/config").exists()
     return not named and "KUBERNETES_SERVICE_HOST" in os.environ
 
@@ -215,7 +217,7 @@ def _node_path(name: str) -> str:
 
 
 def _as_read(node: ClusterNode, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """A patch that the server refuses with 409 if the object is no longer as it was read."""
+    """A patch that the server refuses with 409 if the object has changed since nodevet read it."""
     meta = {**changes.get("metadata", {}), "resourceVersion": node.metadata.resource_version}
     return {**changes, "metadata": meta}
 

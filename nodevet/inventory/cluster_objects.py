@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 
 class ApiObject(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What every type here has in common: camelCase names, and unknown fields are ignored."""
+    """The base of all types here: names are camelCase, and unknown fields are ignored."""
 
 
 class Owner(ApiObject, frozen=True, kw_only=True):
@@ -65,7 +65,7 @@ class NodeCondition(ApiObject, frozen=True, kw_only=True):
 
 
 class NodeInfo(ApiObject, frozen=True, kw_only=True):
-    """What the kubelet says of the machine."""
+    """The ids of the machine that the kubelet reports."""
 
     machine_id: str = field(default="", name="machineID")
     boot_id: str = field(default="", name="bootID")
@@ -159,7 +159,7 @@ class RefusalDetails(ApiObject, frozen=True, kw_only=True):
 
 
 class ApiRefusal(ApiObject, frozen=True, kw_only=True):
-    """The Status that an API server answers with instead of an object."""
+    """The Status object of an API server that refuses a request."""
 
     message: str = ""
     details: RefusalDetails | None = None

@@ -1,4 +1,4 @@
-"""The hosts that sources yield, and how they become one list."""
+"""The hosts of the sources, merged into one list."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -90,9 +90,9 @@ def _contradictions(first: HostEntry, second: HostEntry) -> Iterable[Problem]:
 
 
 def same_machine(entries: Iterable[HostEntry]) -> list[Problem]:
-    """Hosts with two names at one address: one would be vetted twice, the other never.
+    """A problem for each host with the address of another one: nodevet would vet one machine twice.
 
-    Hosts with different roots may share an address: recorded nodes share a machine.
+    Hosts with different roots may share an address, because one machine may hold several trees.
     """
     machines: dict[tuple[Any, ...], HostEntry] = {}
     problems = []
@@ -103,7 +103,7 @@ def same_machine(entries: Iterable[HostEntry]) -> list[Problem]:
         )
         known = machines.setdefault((*machine, values.get("root")), entry)
         if known is not entry:
-            text = f"{brief(entry.name)} is reached at the same address as {brief(known.name)}"
+            text = f"{brief(entry.name)} has the same address as {brief(known.name)}"
             where = entry.settings["address"].where if "address" in values else entry.where
             advice = "give each its own address or port, or keep one"
             problems.append(Problem(where, "", text, advice))

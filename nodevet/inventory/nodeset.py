@@ -1,6 +1,6 @@
 """Nodesets in ClusterShell's notation: `gpu[001-128]`, `a,b`, `gpu[1-8]!gpu3`, `@group`.
 
-They are counted before they are expanded, so that `n[1-999999999]` costs nothing. Pure.
+nodevet counts the hosts before it expands the names, so `n[1-999999999]` costs nothing. Pure.
 """
 
 import re
@@ -55,7 +55,7 @@ def terms(text: str) -> Iterator[Term]:
 
 
 def expand(text: str, limit: int = MAX_HOSTS) -> list[str]:
-    """The names of a nodeset without operators other than commas, in its own order."""
+    """The names of a nodeset that has no operators but commas, in the order of the text."""
     names: dict[str, None] = {}
     for operator, term, column in terms(text):
         if operator != ",":

@@ -15,7 +15,7 @@ Steps = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class JsonPlace:
-    """The position of a value, or of its key; computed when it is shown."""
+    """The position of a value or its key; computed only for a message."""
 
     text: str
     file: str

@@ -1,4 +1,4 @@
-"""Run an inventory program, bounded in time and size, without input."""
+"""Run an inventory program without input, with limits on its time and its output."""
 
 import os
 import selectors
@@ -18,7 +18,7 @@ DEADLINE = 60.0
 
 
 MAX_OUTPUT = 4 * MAX_BYTES
-LAST = 64 * 1024  # bytes of its errors that are kept
+LAST = 64 * 1024  # the last bytes of its standard error, which nodevet keeps
 
 
 class OutputError(Exception):
@@ -27,7 +27,7 @@ class OutputError(Exception):
 
 def output(command: Sequence[str], name: str, env: Mapping[str, str] | None = None) -> bytes:
     """The program's standard output. Raises InventoryError if it fails. `name`: for messages;
-    `env`: its environment, if it is not that of nodevet."""
+    `env`: its environment, by default nodevet's."""
     try:
         process = subprocess.Popen(
             command,

@@ -107,7 +107,7 @@ def make(
 def pick(
     words: Iterable[Word], known: NameTable, chosen: Iterable[str], local: Callable[[], HostEntry]
 ) -> tuple[list[HostEntry], list[Problem]]:
-    """The hosts of the inventory that are chosen already or that targets name, in its order."""
+    """The hosts of the inventory that targets name or that are already chosen, in its order."""
     machine: dict[str, HostEntry] = {}
 
     def resolve(term: str) -> list[str]:
@@ -121,7 +121,7 @@ def pick(
         if term.startswith("@"):
             return known.members(term[1:])
         if is_single(term):
-            text = "the inventory says how its hosts are reached"
+            text = "the inventory sets user and port of its hosts"
             raise TermError(text, "name the host without user and port")
         names = expand_term(term)
         missing = [name for name in names if name not in known.hosts and name not in machine]
@@ -156,9 +156,9 @@ def narrow(
     names, problems = _evaluate(words, resolve, chosen={}, all_names=known.hosts)
     remaining = [entry for entry in hosts if entry.name in names]
     if words and not remaining and not problems:
-        text = f"none of the {len(hosts)} chosen hosts is left"
+        text = f"none of the {len(hosts)} chosen hosts is within the limit"
         if len(hosts) == 1:
-            text = f"only {brief(hosts[0].name)} was chosen, and it is left out"
+            text = f"only {brief(hosts[0].name)} was chosen, and the limit excludes it"
         problems.append(Problem(words[0].where, brief(words[0].text), text, "widen the limit"))
     return (remaining if words else hosts), problems
 

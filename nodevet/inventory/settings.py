@@ -1,8 +1,8 @@
 """Validate an inventory's settings for reaching a host.
 
-Every value ends up on a command line or in an SSH session, so values that are not plain names,
-paths or numbers are refused: a leading dash would be read as an option, white space and control
-characters as something else again.
+Every value ends up on a command line or in an SSH session. So nodevet refuses values that are not
+plain names, paths or numbers: programs would read a leading dash as an option, and misread white
+space and control characters.
 """
 
 import re
@@ -94,7 +94,7 @@ def _home_path(value: Any) -> str:
     try:
         return str(Path(path).expanduser())
     except RuntimeError:
-        raise ValueError("the home directory it names is not known here") from None
+        raise ValueError("cannot expand ~: this machine has no such user") from None
 
 
 def _root(value: Any) -> str:
@@ -128,7 +128,7 @@ SETTINGS: Mapping[str, Callable[[Any], Any]] = {  # how to reach a host
 
 
 def not_value(setting: str, shown: str) -> str:
-    """The end of a message about a value: `, not 99999`. Of a password it shows nothing."""
+    """The end of a message about a value: `, not 99999`; "" for a password."""
     return "" if setting == SECRET else f", not {shown}"
 
 

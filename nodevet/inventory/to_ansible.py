@@ -1,4 +1,4 @@
-"""Hosts as the JSON of a dynamic inventory of Ansible, which `ansible_json` reads back. Pure."""
+"""Write hosts as the JSON of a dynamic inventory of Ansible; `ansible_json` reads it. Pure."""
 
 import shlex
 from collections.abc import Iterable, Mapping
@@ -17,9 +17,9 @@ def ansible_document(
     groups: Mapping[str, Iterable[str]] = {},
     variables: Mapping[str, Mapping[str, Any]] = {},
 ) -> Document:
-    """What a script prints for `--list`. `groups`: further groups by name, with their hosts;
-    `variables`: further ones of each host. Ansible evaluates templates in all of them, so neither
-    may hold text of a node."""
+    """The output of an inventory script for `--list`. `groups`: further groups and their hosts;
+    `variables`: further variables of each host. Ansible evaluates templates in both, so they must
+    not contain text from a node."""
     hosts = tuple(hosts)
     members: dict[str, list[str]] = {name: list(names) for name, names in groups.items()}
     for host in hosts:
@@ -32,7 +32,7 @@ def ansible_document(
 
 
 def _variables(host: Host) -> dict[str, Any]:
-    """How Ansible and nodevet reach a host; what is the default is left out."""
+    """The variables by which Ansible and nodevet reach a host, without default values."""
     usual = Host(name=host.name)
     own = {
         setting: value

@@ -1,1 +1,1 @@
-"""nodevet in Kubernetes: verdicts become conditions of nodes, and nodes are drained for fixes."""
+"""Write verdicts to Kubernetes nodes as conditions, and drain nodes for fixes."""

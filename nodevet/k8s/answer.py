@@ -1,4 +1,4 @@
-"""What report and expire say in JSON. Pure."""
+"""The JSON output of report and expire. Pure."""
 
 from collections.abc import Sequence
 
@@ -8,24 +8,24 @@ from nodevet.k8s.condition import TYPE, WrittenCondition
 
 
 class KubernetesNodeAnswer(Struct, frozen=True, kw_only=True):
-    """What was written to one node, or would be."""
+    """The condition that nodevet wrote to one node, or would write with --dry-run."""
 
     node: str
-    status: str  # True, False or Unknown; empty: nothing is written
+    status: str  # True, False or Unknown; empty: nodevet wrote nothing
     message: str
-    why_not: str  # why nothing is written; empty: it is
-    is_short: bool  # it should have been written
+    why_not: str  # why nodevet wrote nothing; empty: it wrote
+    is_short: bool  # writing failed
 
 
 class KubernetesAnswer(Struct, frozen=True, kw_only=True):
     """The conditions that report or expire wrote."""
 
     condition: str  # its type
-    dry_run: bool  # nothing was written
+    dry_run: bool  # nodevet wrote nothing
     nodes: tuple[KubernetesNodeAnswer, ...]
 
 
 def answer(done: Sequence[WrittenCondition], *, dry: bool) -> KubernetesAnswer:
-    """The JSON form of what was written."""
+    """The JSON output for these conditions. `dry`: nodevet wrote none of them."""
     nodes = tuple(KubernetesNodeAnswer(**each._asdict()) for each in done)
     return KubernetesAnswer(condition=TYPE, dry_run=dry, nodes=nodes)

@@ -12,8 +12,8 @@ from nodevet.cli.groups import Group
     group="Vet",
     order=8,
     examples=(
-        ("Show the verdicts of a run as conditions of the nodes", "nodevet k8s report last.json"),
-        ("Distrust verdicts that are too old", "nodevet k8s expire --max-age 30m"),
+        ("Write the verdicts of a run to the nodes", "nodevet k8s report last.json"),
+        ("Set old verdicts to Unknown", "nodevet k8s expire --max-age 30m"),
     ),
 )
 def command() -> None:

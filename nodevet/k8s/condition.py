@@ -1,12 +1,13 @@
-"""The condition of a node that shows its verdict: NodevetPassed. Pure.
+"""NodevetPassed: the condition that shows the verdict about a node. Pure.
 
-True: the node passed. False: something fails. Unknown: nobody vetted it, or the verdict is old, is
-of another boot or another machine, or could not judge everything. Its heartbeat is when the node
-was read, not when somebody wrote the condition, so its age is the age of the verdict.
+True: the node passed. False: a check fails. Unknown: nodevet has not vetted the node or could not
+judge everything, or the verdict is too old or belongs to another boot or another machine. The
+heartbeat is the time at which nodevet read the node, not the time of writing, so the age of the
+heartbeat is the age of the verdict.
 
-The message of a condition has a part for each failing check, which begins with the check and the
-parts of the node: `power_limit (GPU 0-7): 490 W, expected 700 W`. A part that the message before
-did not have is new.
+The message of a condition has a part for each failing check. A part begins with the check and the
+parts of the node: `power_limit (GPU 0-7): 490 W, expected 700 W`. It is new if the previous message
+does not have it.
 """
 
 import hashlib
@@ -26,7 +27,7 @@ from nodevet.vet.findings.fold import Line, lines
 
 TYPE = "NodevetPassed"
 COMPONENT = "nodevet"
-LONGEST = 12_000  # characters of a message: it travels with every look at the node
+LONGEST = 12_000  # characters of a message, which every GET of the node transfers
 LONGEST_PART = 300
 LONGEST_NAME = 253  # characters of the name of an object
 SEPARATOR = "; "
@@ -34,16 +35,16 @@ BOOT = re.compile(r", in boot [0-9a-f]{8}\Z")
 STATUS = {0: "True", 1: "False", 3: "Unknown"}  # by exit code
 REASON = {0: "AsExpected", 1: "NotAsExpected", 3: "NotJudged"}
 UNTRIED = frozenset({Status.NOT_VISITED, Status.INTERRUPTED, Status.UNREADABLE})
-"""How a visit ended that says nothing of the node."""
+"""Statuses of visits that say nothing about the node."""
 
 
 class NodeVerdict(Struct, frozen=True, kw_only=True):
-    """What the condition says."""
+    """The content of the condition."""
 
     status: str
     reason: str
     message: str
-    read_s: float | None  # when the node was read, seconds since 1970; None: never
+    read_s: float | None  # when nodevet read the node, seconds since 1970; None: never
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -52,24 +53,24 @@ class NodeVerdict(Struct, frozen=True, kw_only=True):
 
 
 class WrittenCondition(NamedTuple):
-    """What became of the condition of one node."""
+    """The condition that nodevet wrote to one node, or why it wrote none."""
 
     node: str
     status: str = ""
     message: str = ""
-    why_not: str = ""  # why it was not written
-    is_short: bool = False  # whether it should have been written
+    why_not: str = ""  # why nodevet wrote nothing
+    is_short: bool = False  # whether writing failed
 
 
 def verdict_of(
     run: Run, report: HostReport, node: ClusterNode, *, now: float, most: float
 ) -> NodeVerdict:
-    """The verdict of a run about a node. `most`: seconds after which it is too old."""
+    """The verdict of a run about a node. `most`: the age, in seconds, above which it is too old."""
     read = seconds_of(report.arrived or run.started)
     if why := _distrusted(report, node):
         return unknown("OtherMachine", why, read)
     if read is None:
-        return unknown("Stale", "the time of the verdict is not known", None)
+        return unknown("Stale", "the verdict has no valid time", None)
     if not is_recent(read, now, most):
         return stale(read, now)
     code = exit_code([report], run.fail_on)
@@ -86,43 +87,43 @@ def verdict_of(
 
 
 def stale(read: float | None, now: float) -> NodeVerdict:
-    """The verdict about a node that was last read at `read`, too long ago, or never."""
+    """The verdict about a node that nodevet read too long ago, at `read`, or never."""
     if read is None:
         return unknown("NeverVetted", "nodevet has not vetted this node", None)
     if read > now + AHEAD:
-        return unknown("Stale", "the verdict is of the future: a clock is wrong", None)
+        return unknown("Stale", "the verdict is dated in the future: a clock is wrong", None)
     return unknown("Stale", f"last vetted {coarse(now - read)} ago", read)
 
 
 def unknown(reason: str, message: str, read: float | None) -> NodeVerdict:
-    """A verdict that says nothing of the node."""
+    """A verdict that says nothing about the node."""
     return NodeVerdict(status="Unknown", reason=reason, message=message, read_s=read)
 
 
 def is_recent(read: float, now: float, most: float) -> bool:
-    """Whether a node was read at most this long ago, by clocks that may differ a little."""
+    """Whether `read` is at most `most` seconds before `now`. The clocks may differ a little."""
     return -AHEAD <= now - read <= most
 
 
 def is_of_other_boot(condition: NodeCondition, node: ClusterNode) -> bool:
-    """Whether the node has booted since it passed, as far as the condition says."""
+    """Whether the condition names another boot than the current one of the node."""
     found, now = BOOT.search(condition.message), _in_boot(node.status.node_info.boot_id)
     return bool(found and now and found[0] != now)
 
 
 def is_newer(old: NodeCondition | None, verdict: NodeVerdict, now: float) -> bool:
-    """Whether the condition is of a later look at the node than the verdict."""
+    """Whether the condition comes from a later visit than the verdict."""
     beat = heartbeat(old)
     return beat is not None and verdict.read_s is not None and verdict.read_s < beat <= now + AHEAD
 
 
 def heartbeat(condition: NodeCondition | None) -> float | None:
-    """When the node was read, seconds since 1970; None if nobody knows."""
+    """When nodevet read the node, seconds since 1970; None if the condition does not say so."""
     return seconds_of(condition.last_heartbeat_time or "") if condition else None
 
 
 def condition_of(verdict: NodeVerdict, old: NodeCondition | None, now: float) -> dict[str, str]:
-    """The condition as the API takes it. The transition time moves only with the status."""
+    """The condition for the API. The transition time changes only with the status."""
     is_same = old is not None and old.status == verdict.status and old.last_transition_time
     times = {"lastTransitionTime": old.last_transition_time if old and is_same else _time(now)}
     if verdict.read_s is not None:
@@ -139,8 +140,8 @@ def condition_of(verdict: NodeVerdict, old: NodeCondition | None, now: float) ->
 def events_of(
     verdict: NodeVerdict, old: NodeCondition | None, node: ClusterNode, run: str, now: float
 ) -> list[dict[str, Any]]:
-    """An event for each part that the condition did not have before. Its name is of the run and
-    the part, so that a repeated report adds none."""
+    """An event for each new part of the condition. The node, the run and the part determine its
+    name, so reporting a run twice adds no event."""
     before = _parts(old.reason, old.message) if old else ()
     known = set(map(_key, before))
     new = [part for part in verdict.parts if _key(part) not in known]
@@ -148,14 +149,14 @@ def events_of(
 
 
 def lines_of(run: Run, report: HostReport) -> list[Line]:
-    """What counts against a host, the worst first; failures alone if there are any."""
+    """The failures of a host, the worst first; without failures, its unknown findings."""
     alone = replace(run, hosts=(report,), news=UNSET)
     counting = [line for line in lines(alone) if line.fails and line.label != "WAIVED"]
     return [line for line in counting if line.label == "FAIL"] or counting
 
 
 def _distrusted(report: HostReport, node: ClusterNode) -> str:
-    """Why the report is not of this node as it runs now; "" if it is."""
+    """Why the report does not describe this boot of this node; "" if it does."""
     info = node.status.node_info
     if _differ(report.machine_id, info.machine_id):
         return "the verdict is of a machine with another machine-id"
@@ -165,7 +166,7 @@ def _distrusted(report: HostReport, node: ClusterNode) -> str:
 
 
 def _in_boot(boot_id: str | None) -> str:
-    """The end of the message about a pass, if its boot is known.
+    """The end of the message about a pass; "" if the boot is unknown.
 
     >>> _in_boot("1c9d0a55-8b1e-4c0e-9a52-3f0a6d1b7c11")
     ', in boot 1c9d0a55'
@@ -175,7 +176,7 @@ def _in_boot(boot_id: str | None) -> str:
 
 
 def _differ(ours: str | None, theirs: str) -> bool:
-    """Whether two ids are known and not the same."""
+    """Whether both ids are known and they differ."""
     first, second = (text.replace("-", "").strip().lower() for text in (ours or "", theirs))
     return bool(first and second) and first != second
 
@@ -194,7 +195,7 @@ def _part(line: Line) -> str:
 
 
 def _joined(parts: Iterable[str]) -> str:
-    """The parts as one message. Those that do not fit are left out, and it says so."""
+    """The parts as one message; `...` stands for parts that do not fit."""
     text = ""
     for part in parts:
         longer = f"{text}{SEPARATOR if text else ''}{part}"
@@ -210,7 +211,7 @@ def _parts(reason: str, message: str) -> tuple[str, ...]:
 
 
 def _key(part: str) -> str:
-    """What a part is about, whatever was measured: `power_limit (GPU 0-7)`."""
+    """The check and the parts of the node, without the values: `power_limit (GPU 0-7)`."""
     return part.partition(": ")[0]
 
 
@@ -226,7 +227,7 @@ def _event(
     return {
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": {"name": name, "namespace": "default"},  # of objects without a namespace
+        "metadata": {"name": name, "namespace": "default"},  # the namespace for objects without one
         "involvedObject": {
             "apiVersion": "v1",
             "kind": "Node",
@@ -246,5 +247,5 @@ def _event(
 
 
 def why_untried(report: HostReport) -> str:
-    """Why the report says nothing of its node; "" if it does."""
+    """Why the report says nothing about its node; "" if it says something."""
     return report.told if report.status in UNTRIED else ""

@@ -2,7 +2,7 @@
 
 
 def names_in_cluster(host: str) -> tuple[str, ...]:
-    """The host's own name, and without the domain; nodes have lower-case names.
+    """The name of the host, and the name without its domain. Kubernetes uses lower case.
 
     >>> names_in_cluster("GPU007.example.com")
     ('gpu007.example.com', 'gpu007')

@@ -1,4 +1,4 @@
-"""What `report` and `expire` have in common: how the answer is shown, and how it ends."""
+"""Options, output and exit code that `report` and `expire` share."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from nodevet.k8s.condition import WrittenCondition
 
 shown = options.apply(
-    click.option("--dry-run", is_flag=True, help="Show what would be written, and write nothing."),
+    click.option("--dry-run", is_flag=True, help="Show what nodevet would write; write nothing."),
     click.option(
         "--max-age",
         type=Duration(bare=False),
         default="30m",
         show_default=True,
-        help="A verdict that is older counts as Unknown.",
+        help="Count an older verdict as Unknown.",
     ),
     sheets.formats(("table", "markdown", "html", "json")),
     display_options(),
@@ -34,7 +34,7 @@ def finish(
     *,
     dry: bool,
 ) -> NoReturn:
-    """Write, show what was written, and end with the exit code."""
+    """Write the conditions, show them, and exit."""
     from nodevet.k8s.answer import answer
     from nodevet.k8s.sheet import conditions_sheet
 

@@ -1,8 +1,8 @@
-"""Which pods have to leave a node before it is changed, and which may stay. Pure.
+"""Which pods must leave a node before nodevet changes it, and which may stay. Pure.
 
-As `kubectl drain`: pods of DaemonSets and mirror pods (of the kubelet's own manifests) stay,
-finished pods do not count. A pod without a controller does not come back elsewhere, and an emptyDir
-is deleted with its pod, so somebody has to allow both.
+The rules are those of `kubectl drain`. Pods of DaemonSets and mirror pods (from the kubelet's own
+manifests) stay; finished pods do not count. Nothing restarts a pod without a controller, and an
+emptyDir is deleted with its pod, so an option must allow either.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,35 +14,35 @@ from nodevet.inventory.cluster_objects import ClusterNode, Meta, Pod
 MIRROR = "kubernetes.io/config.mirror"
 FINISHED = frozenset({"Succeeded", "Failed"})
 SLURM_OPERATORS = ("slinky.slurm.net", "slurm.nebius.ai")
-"""Domains of the labels, annotations and taints of Slinky's and Nebius' operators of Slurm."""
+"""Domains of the labels, annotations and taints of Slinky's and Nebius' Slurm operators."""
 SHOWN = 5
 
 
 class Allowed(NamedTuple):
-    """What may be lost."""
+    """What the user allows a drain to destroy."""
 
     bare: bool = False  # pods that no controller starts again
     empty_dir: bool = False  # the data of emptyDir volumes
 
 
 def leaving(pods: Iterable[Pod]) -> list[Pod]:
-    """The pods that have to leave."""
+    """The pods that must leave."""
     return [pod for pod in pods if not _stays(pod)]
 
 
 def refusals(pods: Iterable[Pod], allowed: Allowed) -> Iterator[str]:
-    """Why pods that have to leave may not be evicted."""
+    """Why nodevet may not evict these pods."""
     for pod in pods:
         if pod.metadata.deletion_timestamp:
-            continue  # it leaves already
+            continue  # it is already terminating
         if not allowed.bare and not _controller(pod.metadata):
-            yield f"{brief(pod.label)} has no controller and would not come back (--force)"
+            yield f"{brief(pod.label)} has no controller to restart it (--force)"
         if not allowed.empty_dir and _has_empty_dir(pod):
             yield f"{brief(pod.label)} has an emptyDir (--delete-emptydir-data)"
 
 
 def slurm_operator(node: ClusterNode, pods: Iterable[Pod]) -> str:
-    """What shows that an operator of Slurm works with this node; "" if nothing does."""
+    """What shows that a Slurm operator manages this node; "" if nothing does."""
     taints = [taint.key for taint in node.spec.taints]
     if key := _of_operator([*_keys(node.metadata), *taints]):
         return f"{brief(node.name)} has {brief(key)}"
@@ -53,7 +53,7 @@ def slurm_operator(node: ClusterNode, pods: Iterable[Pod]) -> str:
 
 
 def listed(texts: Iterable[str]) -> str:
-    """The first of some texts, and how many more there are.
+    """The first texts, and the number of further ones.
 
     >>> listed(["a", "b"])
     'a; b'

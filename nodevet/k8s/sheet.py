@@ -1,4 +1,4 @@
-"""What was written to the nodes, as a sheet. Pure."""
+"""The written conditions as a sheet. Pure."""
 
 from collections.abc import Iterator, Sequence
 
@@ -12,11 +12,14 @@ TONES = {"True": "ok", "False": "fail", "Unknown": "unknown"}
 
 
 def conditions_sheet(done: Sequence[WrittenCondition], *, dry: bool) -> Sheet:
-    """`dry`: nothing was written."""
+    """The conditions of the nodes. `dry`: nodevet wrote none of them."""
     number = sum(not each.why_not for each in done)
     left = len(done) - number
     would = "would be " if dry else ""
-    parts = [f"{TYPE} {would}written to {count(number, 'node')}", f"{left:,} left" if left else ""]
+    parts = [
+        f"{TYPE} {would}written to {count(number, 'node')}",
+        f"{left:,} skipped" if left else "",
+    ]
     return Sheet(
         title=" · ".join(filter(None, parts)),
         kind="k8s",
@@ -27,7 +30,7 @@ def conditions_sheet(done: Sequence[WrittenCondition], *, dry: bool) -> Sheet:
 def _rows(done: Sequence[WrittenCondition]) -> Iterator[tuple[Cell, ...]]:
     groups: dict[tuple[str, str, str], list[str]] = {}
     for each in done:
-        word = "left" if each.why_not else each.status
+        word = "skipped" if each.why_not else each.status
         tone = TONES.get(word, "unknown" if each.is_short else "quiet")
         groups.setdefault((word, tone, each.why_not or each.message), []).append(each.node)
     for (word, tone, text), names in groups.items():

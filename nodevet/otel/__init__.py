@@ -1,1 +1,1 @@
-"""OpenTelemetry: send a recorded run as a trace, and its findings as log records."""
+"""Send a recorded run to OpenTelemetry: a trace, and a log record for each finding."""

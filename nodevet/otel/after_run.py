@@ -1,4 +1,4 @@
-"""Sends each recorded sweep if nodevet.toml says so."""
+"""After a sweep: send it to OpenTelemetry if nodevet.toml asks for it."""
 
 from nodevet.base.errors import UserError
 from nodevet.store import StoreError, open_store
@@ -6,7 +6,7 @@ from nodevet.vet.use.sweep_order import SweepOrder
 
 
 def act(order: SweepOrder) -> str:
-    """Send the last run of the sweep. Returns why it could not be sent, or ""."""
+    """Send the last run of the sweep. Returns why this failed, or ""."""
     signals = order.site.settings.otel.send
     if not signals or order.store is None:
         return ""
@@ -17,6 +17,6 @@ def act(order: SweepOrder) -> str:
             send_run(store, "last", signals, order.name)
     except (StoreError, UserError) as error:
         return f"OpenTelemetry: {error}"
-    except Exception as error:  # of the exporter: its text may hold a header
-        return f"OpenTelemetry: it failed: {type(error).__name__}"
+    except Exception as error:  # from the exporter; its text may contain a header
+        return f"OpenTelemetry: the exporter failed: {type(error).__name__}"
     return ""

@@ -27,9 +27,9 @@ SIGNALS = ("findings", "trace")
     "signals",
     type=click.Choice(SIGNALS),
     multiple=True,
-    help="Send only this; may be repeated.  [default: both]",
+    help="Send only this signal; may be repeated.  [default: both]",
 )
-@options.store_option("Where the run is recorded: sqlite:///PATH or postgresql://USER@HOST/DB.")
+@options.store_option("The store of the run: sqlite:///PATH or postgresql://USER@HOST/DB.")
 @sheets.formats()
 @display_options()
 def command(
@@ -41,10 +41,10 @@ def command(
 ) -> None:
     """Send a recorded RUN to an OpenTelemetry collector.
 
-    The run is a trace with a span for each host, and each finding that fails or is unknown is a log
-    record. RUN is an id or its beginning, `last`, `last~1`, or a day. OTEL_EXPORTER_OTLP_ENDPOINT
-    and the other standard variables name the collector and its headers. To send each sweep, see
-    `[otel]` of nodevet.toml.
+    nodevet sends a trace with a span for each host, and a log record for each finding that fails or
+    is unknown. RUN is an id or its beginning, `last`, `last~1`, or a day. The environment names the
+    collector: OTEL_EXPORTER_OTLP_ENDPOINT and the other standard variables. To send each sweep,
+    write `[otel]` into nodevet.toml.
 
     \b
     Exit codes:

@@ -1,4 +1,4 @@
-"""The JSON Schema of what was sent."""
+"""The JSON Schema of the output of `nodevet otel`."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ def _sent(_: Project) -> Document:
     from nodevet.document.json_schema import of_answers
     from nodevet.otel.use import SentRun
 
-    about = "What a collector accepted: the JSON output of nodevet otel"
+    about = "The JSON output of `nodevet otel`: how much the collector accepted"
     return of_answers("otel", about, {SentRun: ("otel",)})
 
 

@@ -1,6 +1,5 @@
-"""A recorded run as OpenTelemetry has it: a span for the run and for each host, and a log record
-for each finding. The ids follow from the run, so a run that is sent twice is the same trace.
-Pure."""
+"""A recorded run in OpenTelemetry's form: a span for the run and each host, a log record for each
+finding. The ids depend only on the run, so sending it twice gives the same trace. Pure."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -40,7 +39,7 @@ SEVERITIES: Mapping[Severity, SeverityNumber] = {
 
 
 def resource() -> Resource:
-    """What all signals are about: nodevet, and what OTEL_RESOURCE_ATTRIBUTES says."""
+    """The resource of all signals: nodevet, and the attributes of OTEL_RESOURCE_ATTRIBUTES."""
     return Resource.create({"service.name": "nodevet", "service.version": __version__})
 
 
@@ -58,7 +57,7 @@ def context_of(run: str, host: str = "") -> SpanContext:
 def trace_of(
     run: RecordedRun, visits: Iterable[RecordedVisit], about: Resource
 ) -> Iterator[ReadableSpan]:
-    """The span of the run, and one for each visit whose time is known."""
+    """The span of the run, and a span for each visit with a valid time."""
     start = seconds_of(run.started) or 0.0
     is_whole = run.state is RunState.COMPLETE
     ended = {} if run.exit_code is None else {"nodevet.run.exit_code": run.exit_code}
@@ -135,8 +134,8 @@ def _span(
 def findings_of(
     run: RecordedRun, spans: Iterable[FindingSpan], at: Mapping[str, str], about: Resource
 ) -> Iterator[ReadableLogRecord]:
-    """A record for each finding of the run that fails or is unknown, and for each host that could
-    not be vetted. `at`: when each host answered, ISO 8601."""
+    """A record for each finding of the run that fails or is unknown, and for each host that was not
+    vetted. `at`: the time at which each host answered, ISO 8601."""
     for span in spans:
         if span.verdict in TROUBLE and span.severity is not Severity.SHADOW:
             moment = seconds_of(at.get(span.host, "")) or seconds_of(run.started) or 0.0

@@ -1,7 +1,7 @@
 """Send a recorded run to an OTLP collector over HTTP.
 
 The endpoint, its headers and certificates come from the standard environment variables, such as
-OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_EXPORTER_OTLP_HEADERS, so that no secret is in nodevet.toml.
+OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_EXPORTER_OTLP_HEADERS, so nodevet.toml holds no secret.
 """
 
 import logging
@@ -26,7 +26,7 @@ Item = TypeVar("Item")
 
 
 class SentRun(msgspec.Struct, frozen=True, kw_only=True):
-    """What the collector accepted."""
+    """How much the collector accepted."""
 
     run: str
     spans: int = 0
@@ -36,8 +36,8 @@ class SentRun(msgspec.Struct, frozen=True, kw_only=True):
 def send_run(
     store: "Store", ref: str, signals: Collection[str], series: str | None = None
 ) -> SentRun:
-    """Send a run. `ref`: an id, `last`, a day; `series`: the sweep that it is of. Raises StoreError
-    if there is no such run, and UserError if a signal could not be sent whole."""
+    """Send a run. `ref`: an id, `last` or a day; `series`: the name of its sweep. Raises StoreError
+    if there is no such run, and UserError if the collector did not accept all of it."""
     require_endpoints(signals)
     try:
         from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
@@ -46,7 +46,7 @@ def send_run(
         from nodevet.otel import signals as made
     except ImportError:
         raise UserError(INSTALL) from None
-    logging.getLogger("opentelemetry").setLevel(logging.CRITICAL + 1)  # it writes addresses
+    logging.getLogger("opentelemetry").setLevel(logging.CRITICAL + 1)  # it logs addresses
     run = store.run(ref, series=series)
     about = made.resource()
     spans = findings = 0
@@ -72,13 +72,14 @@ def require_endpoints(signals: Iterable[str]) -> None:
 
 
 def _export(exporter: Any, items: Iterable[Any], signal: str) -> int:
-    """The number of sent items. Raises UserError at the first request that is not accepted."""
+    """The number of accepted items. Raises UserError at the first request that fails."""
     sent = 0
     try:
         for some in _pieces(items):
             if exporter.export(some).name != "SUCCESS":
                 raise UserError(
-                    f"the collector did not accept {signal}, or did not answer: {sent:,} were sent"
+                    f"the collector refused the {signal} or did not answer; "
+                    f"records accepted before: {sent:,}"
                 )
             sent += len(some)
     finally:

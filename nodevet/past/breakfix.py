@@ -1,8 +1,8 @@
-"""Break-fix records of hosts, in the fields that NVIDIA's ai-cloud-validation reads: the repair
+"""Break-fix records of hosts, with the fields that NVIDIA's ai-cloud-validation reads: the repair
 history of a machine (BFX02-03) and the identifiers of its parts (BFX03-01). Pure.
 
-What nodevet does not know has no field: tickets, accounts, handover dates, serial numbers of the
-chassis, the baseboard and CPUs.
+nodevet does not know tickets, accounts, handover dates, or the serial numbers of the chassis, the
+baseboard and CPUs, so the records have no fields for them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -36,11 +36,11 @@ class RepairEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     status: str  # the value of a StoryKind
     message: str
     updated_at: str  # UTC, ISO 8601
-    opened_at: str = ""  # when the fault that ends began
+    opened_at: str = ""  # when the fault began, if this event ends one
     category: str = ""  # the check
     component_id: str = ""  # UUID, GUID, MAC address or serial number
-    action: str = ""  # the change that repaired it
-    plan: str = ""  # of the fixes
+    action: str = ""  # the change that a fix made
+    plan: str = ""  # id of the plan of the fix
 
 
 class RepairRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +51,7 @@ class RepairRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Component(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts of one kind that the last vetted visit saw in a machine."""
+    """The parts of one kind that nodevet saw in its last successful visit of a machine."""
 
     present: bool
     identifiers: tuple[str, ...]
@@ -116,7 +116,8 @@ def _message(event: StoryEvent) -> str:
         return plain(f"{event.part.kind.value} {event.part.model} at {event.slot}{other}")
     if event.finding is not None:
         what, _ = difference(event.finding)
-        return f"{plain(event.finding.check)}: {what} ({plain(event.finding.subject.label)})"
+        label = plain(event.finding.subject.label)
+        return f"{plain(event.finding.check)}: {what}" + (f" ({label})" if label else "")
     return plain(": ".join(filter(None, (event.outcome, event.text or _action(event)))))
 
 

@@ -47,7 +47,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("report binary", "`nodevet check --format json:FILE` writes one"),
         ("report other.json", "`nodevet check --format json:FILE` writes one"),
         ("apply gone.json -i fleet.yaml", "gone.json: there is no such file; check the path"),
-        ("check -i fleet.yaml gpu1 --limit gpu2", "only gpu1 was chosen, and it is left out"),
+        ("check -i fleet.yaml gpu1 --limit gpu2", "the limit excludes it"),
         ("check --evidnce .", "no such option '--evidnce'; did you mean --evidence?"),
         ("plan --evidence .", "no such option '--evidence'; see: nodevet plan --help"),
         ("check -evidence .", "no such option '-evidence'; did you mean --evidence?"),

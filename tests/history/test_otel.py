@@ -157,7 +157,8 @@ def test_a_collector_that_refuses_costs_a_sweep_only_a_warning(
     collector.code = 400
     why = act(order_of(remembered, "findings"))
     assert why == (
-        "OpenTelemetry: the collector did not accept findings, or did not answer: 0 were sent"
+        "OpenTelemetry: the collector refused the findings or did not answer; "
+        "records accepted before: 0"
     )
     assert "127.0.0.1" not in why and "s3cret" not in why
 

@@ -209,7 +209,7 @@ def test_a_link_inside_the_site_is_refused(remembered: str, site: Path, tmp_path
     (tmp_path / "precious/notes.html").write_text("keep")
     shutil.rmtree(folder / "parts")
     (folder / "parts").symlink_to(tmp_path / "precious")
-    with pytest.raises(UserError, match="parts is a link: remove it"):
+    with pytest.raises(UserError, match="parts is a symbolic link: remove it"):
         write_site(remembered, folder)
     assert (tmp_path / "precious/notes.html").read_text() == "keep"
 

@@ -144,7 +144,7 @@ def test_ssh_arguments_that_lead_elsewhere_are_refused(hosts, problems, site, ar
 )
 def test_other_programs_are_refused(problems, site, variable):
     (problem,) = problems(files=site(f"all: {{hosts: {{x: {{{variable}: /opt/jump}}}}}}\n"))
-    assert "nodevet does not reach hosts by the programs of other SSH clients" in problem
+    assert "nodevet uses no other SSH program to reach hosts" in problem
 
 
 def test_files_of_nodevet_are_no_inventories_of_ansible(problems, site, folder):

@@ -89,7 +89,7 @@ def test_reads(hosts, fleet, text, expected):
         ),
         (
             f"{BMC}, ca: /c, insecure: true",
-            "3:88: bmc.insecure: x: the certificate is not verified, so ca has no use; keep one",
+            "3:88: bmc.insecure: x: the certificate is not verified, so ca has no effect; keep one",
         ),
         (
             "kind: ipmi, ca: /c, address: b, user: u, password: {env: B}",
@@ -124,7 +124,7 @@ def test_two_hosts_with_one_bmc_are_refused(problems, fleet):
         "x,y", "'x,y'"
     )
     (told,) = problems(files=fleet(text))
-    assert "bmc.address: y: its BMC has the address of x's" in told
+    assert "bmc.address: y: its BMC has the same address as the BMC of x" in told
 
 
 def test_a_file_that_others_may_write_runs_no_command(problems, fleet, folder):

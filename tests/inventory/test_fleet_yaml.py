@@ -92,7 +92,7 @@ def test_a_key_file_may_be_at_home(hosts, fleet, monkeypatch):
         ),
         (
             "groups: {all: {hosts: x}}\n",
-            "2:10: groups.all: is always every host; use letters, digits, '_', '-' and '.'",
+            "2:10: groups.all: always means every host; use letters, digits, '_', '-' and '.'",
         ),
         (
             "groups: {'a b': {hosts: x}}\n",
@@ -118,8 +118,7 @@ def test_a_key_file_may_be_at_home(hosts, fleet, monkeypatch):
         ),
         (
             "hosts:\n  x: {address: 10.0.0.1}\n  y: {address: 10.0.0.1}\n",
-            "4:7: y is reached at the same address as x; give each its own address or port, "
-            "or keep one",
+            "4:7: y has the same address as x; give each its own address or port, or keep one",
         ),
         (
             "hosts:\n  x: {sudo: on}\n",
@@ -164,9 +163,8 @@ def test_says_what_the_file_lacks(problems, fleet, text, problem):
 
 def test_a_file_of_neither_format_says_what_it_lacks(problems, fleet):
     assert problems(files=fleet("gpus:\n  - x\n")) == [
-        "fleet.yaml:1:1: neither an inventory of nodevet, which begins with the line nodevet: 1, "
-        "nor one of Ansible, which has groups with hosts, children or vars; add what it lacks, or "
-        "name another file"
+        "fleet.yaml:1:1: not an inventory: nodevet's begin with the line nodevet: 1, and "
+        "Ansible's have groups with hosts, children or vars; correct it, or name another file"
     ]
 
 

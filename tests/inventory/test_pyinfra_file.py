@@ -174,12 +174,13 @@ def test_our_own_modules_are_not_in_the_way(hosts, inventory):
         ),
         (
             "a = [('x', {'ssh_config_file': 'c'})]\n",
-            "1:7: x has ssh_config_file, which nodevet does not follow; leave it out, "
+            "1:7: x has ssh_config_file, which nodevet does not support; leave it out, "
             "and give that file with --ssh-config",
         ),
         (
             "a = (['x'], {'_sudo_user': 'me'})\n",
-            "1:1: x has _sudo_user, which nodevet does not follow; nodevet uses sudo for root only",
+            "1:1: x has _sudo_user, which nodevet does not support; nodevet uses sudo for root "
+            "only",
         ),
         (
             "all = ['x']\nb = ['x', 'y']\n",

@@ -133,7 +133,7 @@ def test_an_inventory_without_groups_says_so(problems, folder):
         ("@spare", "the group @spare has no hosts"),
         (
             "root@gpu001",
-            "the inventory says how its hosts are reached; name the host without user and port",
+            "the inventory sets user and port of its hosts; name the host without user and port",
         ),
     ],
 )
@@ -168,8 +168,8 @@ def test_limit_narrows_the_targets(hosts, fleet, limit, expected):
 @pytest.mark.parametrize(
     ("limit", "problem"),
     [
-        ("gpu010", "none of the 6 chosen hosts is left; widen the limit"),
-        ("!@h100", "none of the 6 chosen hosts is left; widen the limit"),
+        ("gpu010", "none of the 6 chosen hosts is within the limit; widen the limit"),
+        ("!@h100", "none of the 6 chosen hosts is within the limit; widen the limit"),
         ("gpu[011-500]", "gpu[011-500] are not in the inventory; did you mean gpu010?"),
         ("!gpu01", "gpu01 is not in the inventory; did you mean gpu010?"),
         (

@@ -114,7 +114,7 @@ def test_a_disruption_budget_holds_and_is_told_once(gpu1: ApiServer, hook: Hook)
     hook.drain()
     assert hook.pauses == 4
     (_, told) = hook.said
-    assert told.startswith("jobs/etcd stays for now: ") and "disruption budget" in told
+    assert told.startswith("cannot evict jobs/etcd yet: ") and "disruption budget" in told
     assert pods(gpu1) == set()
 
 
@@ -185,7 +185,7 @@ def test_what_does_not_leave_in_time_is_named(gpu1: ApiServer, hook: Hook) -> No
 @pytest.mark.parametrize(
     ("pod", "message", "allowed"),
     [
-        ({"owners": []}, "jobs/p has no controller and would not come back", Allowed(bare=True)),
+        ({"owners": []}, "jobs/p has no controller to restart it", Allowed(bare=True)),
         ({"volumes": [{"emptyDir": {}}]}, "jobs/p has an emptyDir", Allowed(empty_dir=True)),
     ],
 )
@@ -202,14 +202,14 @@ def test_what_would_be_lost_is_refused_unless_allowed(
 
 def test_a_bare_pod_that_comes_after_the_cordon_is_refused(gpu1: ApiServer, hook: Hook) -> None:
     gpu1.before += [lambda: add_pod(gpu1, "late", [])]
-    with pytest.raises(ClusterError, match="gpu1 is not drained: jobs/late has no controller"):
+    with pytest.raises(ClusterError, match="stopped draining gpu1: jobs/late has no controller"):
         hook.drain()
     assert pods(gpu1) == {"late"} and hook.said == ["offer undrain"]
 
 
 def test_the_cordon_of_somebody_else_is_kept(gpu1: ApiServer, hook: Hook) -> None:
     cordon(gpu1)
-    with pytest.raises(ClusterError, match="somebody cordoned it"):
+    with pytest.raises(ClusterError, match="somebody else cordoned it"):
         hook.drain()
     assert hook.said == []
     add_pod(gpu1, "train")
@@ -217,7 +217,7 @@ def test_the_cordon_of_somebody_else_is_kept(gpu1: ApiServer, hook: Hook) -> Non
     assert pods(gpu1) == set()
     hook.undrain()
     assert is_cordoned(gpu1)
-    assert hook.said[-1] == "gpu1 is left as it is: somebody else cordoned it"
+    assert hook.said[-1] == "gpu1 is unchanged: somebody else cordoned it"
 
 
 def test_another_plan_is_left_alone(gpu1: ApiServer, hook: Hook) -> None:
@@ -226,12 +226,12 @@ def test_another_plan_is_left_alone(gpu1: ApiServer, hook: Hook) -> None:
         hook.drain(P1, DrainRules(cordoned=True))
     hook.undrain(P1)
     assert is_cordoned(gpu1)
-    assert hook.said[-1] == f"gpu1 is left as it is: it is cordoned for plan {P2}"
+    assert hook.said[-1] == f"gpu1 is unchanged: it is cordoned for plan {P2}"
 
 
 def test_somebody_who_cordons_it_in_between_wins(gpu1: ApiServer, hook: Hook) -> None:
     gpu1.before += [lambda: cordon(gpu1)]
-    with pytest.raises(ClusterError, match="somebody cordoned it"):
+    with pytest.raises(ClusterError, match="somebody else cordoned it"):
         hook.drain()
     assert PLAN not in gpu1.node("gpu1")["metadata"]["annotations"]
 
@@ -240,7 +240,7 @@ def test_somebody_who_uncordons_it_while_it_waits_wins(gpu1: ApiServer, hook: Ho
     add_pod(gpu1, "train")
     gpu1.stay = True
     hook.meanwhile = lambda: uncordon(gpu1)
-    with pytest.raises(ClusterError, match="somebody has uncordoned gpu1"):
+    with pytest.raises(ClusterError, match="stopped draining gpu1: somebody uncordoned it"):
         hook.drain()
     hook.undrain()  # only the annotation is left to remove
     assert PLAN not in gpu1.node("gpu1")["metadata"]["annotations"]
@@ -283,7 +283,7 @@ def test_a_node_of_an_operator_of_slurm_is_left_to_it(
     gpu1: ApiServer, hook: Hook, sign: dict[str, Any]
 ) -> None:
     add_pod(gpu1, "slurmd", [{"kind": "NodeSet", "controller": True}], **sign)
-    with pytest.raises(ClusterError, match="an operator of Slurm works with gpu1"):
+    with pytest.raises(ClusterError, match="a Slurm operator manages gpu1"):
         hook.drain()
     assert not is_cordoned(gpu1) and pods(gpu1) == {"slurmd"}
     gpu1.objects.pop(("pods", "jobs", "slurmd"))

@@ -96,8 +96,8 @@ def test_a_node_that_passes_is_true_and_other_conditions_stay(
         ((OK,), {"machine_id": None}, "True", PASSED),  # the boot is of one machine
         (capped(0), {"boot_id": None}, "False", "power_limit (GPU 0): 490 W, expected 700 W"),
         ((OK,), {"age": 1801.0}, "Unknown", "last vetted 30 min ago"),
-        ((OK,), {"age": -600.0}, "Unknown", "the verdict is of the future: a clock is wrong"),
-        ((OK,), {"arrived": "nonsense"}, "Unknown", "the time of the verdict is not known"),
+        ((OK,), {"age": -600.0}, "Unknown", "the verdict is dated in the future: a clock is wrong"),
+        ((OK,), {"arrived": "nonsense"}, "Unknown", "the verdict has no valid time"),
     ],
 )  # fmt: skip
 def test_only_a_fresh_pass_of_this_boot_of_this_machine_is_true(
@@ -145,7 +145,8 @@ def test_the_transition_moves_only_with_the_status(gpu1: ApiServer, cluster: Clu
 
 def test_an_earlier_look_does_not_replace_a_later_one(gpu1: ApiServer, cluster: Cluster) -> None:
     written(cluster, a_run(*capped(1), age=10.0))
-    assert written(cluster, a_run(OK, age=600.0)).why_not == "its condition is of a later look"
+    earlier = written(cluster, a_run(OK, age=600.0))
+    assert earlier.why_not == "its condition comes from a later visit"
     assert gpu1.condition("gpu1")["status"] == "False"
 
 
@@ -201,7 +202,7 @@ def test_other_writers_survive(gpu1: ApiServer, cluster: Cluster) -> None:
 
 def test_a_later_verdict_that_comes_in_between_wins(gpu1: ApiServer, cluster: Cluster) -> None:
     gpu1.before += [lambda: written(cluster, a_run(*capped(1), age=5.0)) and None]
-    assert written(cluster, a_run(OK)).why_not == "its condition is of a later look"
+    assert written(cluster, a_run(OK)).why_not == "its condition comes from a later visit"
     assert gpu1.condition("gpu1")["status"] == "False"
 
 
@@ -293,7 +294,7 @@ def test_a_pass_does_not_outlive_a_boot(gpu1: ApiServer, cluster: Cluster) -> No
 def test_a_forged_time_of_the_future_expires(gpu1: ApiServer, cluster: Cluster) -> None:
     written(cluster, a_run(OK, age=-9000.0), now=NOW + 9000)
     (done,) = expired(cluster, NOW)
-    assert done.message == "the verdict is of the future: a clock is wrong"
+    assert done.message == "the verdict is dated in the future: a clock is wrong"
 
 
 def test_a_verdict_that_comes_while_it_expires_stays(gpu1: ApiServer, cluster: Cluster) -> None:

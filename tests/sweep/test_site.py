@@ -45,6 +45,6 @@ def test_a_sweep_that_is_not_recorded_has_no_site(tmp_path: Path) -> None:
     )
     order = choose_sweep(settings(tmp_path / "nodevet.toml"), None, {}, store="none")
     assert after_run.act(order) == (
-        f"the site {tmp_path}/public is not written: nothing is recorded (--store none)"
+        f"the site {tmp_path}/public was not written: --store none records nothing"
     )
     assert not (tmp_path / "public").exists()

@@ -1,4 +1,4 @@
-"""`nodevet preview`: what changed baselines change, before they are merged."""
+"""`nodevet preview`: whose verdict changes if baselines change."""
 
 import math
 from pathlib import Path
@@ -21,11 +21,11 @@ from nodevet.vet import options as vetting
     order=3,
     examples=(
         (
-            "What this branch changes on last night's hosts",
+            "Compare this branch with main, on last night's evidence",
             "nodevet preview evidence/ --base ../base",
         ),
         (
-            "In CI: a comment and a test report",
+            "In CI: write a comment for the pull request",
             "nodevet preview evidence/ --base ../base --format markdown:preview.md",
         ),
     ),
@@ -41,14 +41,15 @@ from nodevet.vet import options as vetting
     type=options.FolderParam(exists=True),
     required=True,
     metavar="DIR",
-    help="The project as it was before: its data is accepted even if other users may change it.",
+    help="Folder of the old version of the project; nodevet accepts its data even if other users "
+    "may change it.",
 )
 @options.baselines
 @vetting.fail_on
 @click.option(
     "--max-age",
     type=Duration(most=math.inf, bare=False, endless=True),
-    help="Count older evidence as unknown; none: judge it at any age.  [default: 7d]",
+    help="Count older evidence as unknown; none: judge evidence of any age.  [default: 7d]",
 )
 @sheets.formats((*FORMATS, "junit"))
 @display_options()
@@ -63,11 +64,11 @@ def command(
     display: Display,
     project: Project,
 ) -> None:
-    """Show whose verdict changes if baselines change. No node is visited.
+    """Show whose verdict changes if baselines change. It visits no node.
 
-    nodevet judges the EVIDENCE that `check --save` wrote by the baselines of --base and by those of
-    this project. Without -b, each version chooses its baseline for each host. The answer lists what
-    newly fails, is newly unknown, passes, is waived, or is no longer judged.
+    EVIDENCE is what `check --save` wrote. nodevet judges it twice: by the baselines in --base, and
+    by those of this project. Without -b, each version chooses a baseline for each host. The output
+    lists what newly fails, is newly unknown, is no longer judged, is newly waived, or newly passes.
 
     \b
     Exit codes:

@@ -1,9 +1,14 @@
 """Inventories on disk: one file per source.
 
-A source exists because its file does. It has `KIND`, a description of its input; `ENDINGS`, of the
-names of its files ("": a name without an ending), or none if its files may have any that no other
-source reads; `read(path) -> InventoryHosts`, which raises InventoryError; and, if an ending does
-not identify its files, `recognizes(path)`. The first source by name that fits reads a file.
+Each file here is a source. It has:
+
+- `KIND`: a description of its input;
+- `ENDINGS`: the endings of its files' names ("" for a name without an ending); none if it takes
+  every ending that no other source takes;
+- `read(path) -> InventoryHosts`, which raises InventoryError;
+- `recognizes(path)`, if an ending does not identify its files.
+
+The first source that matches, in the order of their names, reads a file.
 """
 
 from collections.abc import Iterator
@@ -56,13 +61,13 @@ def is_program(path: Path) -> bool:
 
 
 def _wrong_kind(path: Path) -> InventoryError | None:
-    """The error about a file of another kind: it tells more than errors about its keys."""
+    """The error about a file of another kind, which helps more than errors about its keys."""
     wrong = wrong_kind_text(path, DocumentKind.INVENTORY)
     return inventory_error(path, wrong) if wrong else None
 
 
 def _source(path: Path) -> ModuleType | None:
-    """The source of a file; one whose files may have any ending comes last."""
+    """The source of a file. Sources that take any ending come last."""
     modules = sorted(sources(), key=lambda module: not module.ENDINGS)
     return next((module for module in modules if _fits(module, path)), None)
 

@@ -12,7 +12,7 @@ ENDINGS = ()
 
 
 def recognizes(path: Path) -> bool:
-    """A folder that is not one of nodevet's own, such as saved evidence."""
+    """Whether this is a folder, but not one that nodevet wrote, such as saved evidence."""
     return path.is_dir() and kind_of(path) is None
 
 

@@ -1,7 +1,7 @@
 """Hosts from the JSON that `ansible-inventory --list` prints, with or without `--export`.
 
-Dynamic inventory scripts print the same form: Ansible's developer guide, "Developing dynamic
-inventory". The variables are those of its ssh connection and sudo become plug-ins.
+Dynamic inventory scripts print the same form: see "Developing dynamic inventory" in Ansible's
+developer guide. The variables are those of Ansible's plug-ins for ssh connections and for sudo.
 """
 
 import json
@@ -76,8 +76,8 @@ def parse(text: str, file: str) -> InventoryHosts:
 
 
 def hosts_of(document: Any, place: Locate, advice: str = "") -> InventoryHosts:
-    """The hosts of a document in the form of `ansible-inventory --list`. `place`: of a part of it.
-    `advice`: how to make such a document. Raises InventoryError with every problem."""
+    """The hosts of a document in the form of `ansible-inventory --list`. `place`: finds a part of
+    it; `advice`: how to make such a document. Raises InventoryError with every problem."""
     groups = Groups(document, advice)
     reader = _AnsibleReader(groups, place)
     entries = [reader.entry(name) for name in groups.hosts]
@@ -184,7 +184,7 @@ class _AnsibleReader:
         for variable in () if local else OTHER_WAYS:
             value, steps = self.groups.variable(name, variable)
             if value and value not in OPENSSH:
-                text = "nodevet does not reach hosts by the programs of other SSH clients"
+                text = "nodevet uses no other SSH program to reach hosts"
                 self.tell(steps, text, INTO_CONFIG)
 
     def tell(self, steps: Steps, text: str, advice: str = "") -> None:
@@ -197,7 +197,7 @@ def _path(steps: Steps) -> str:
 
 
 def _unreadable(value: Any) -> str:
-    """Why only Ansible knows the value of a variable, or ""."""
+    """Why only Ansible can resolve the value of a variable, or ""."""
     if isinstance(value, Mapping) and VAULT in value:
         return "is encrypted by Ansible Vault"
     return "holds a template" if isinstance(value, str) and TEMPLATE.search(value) else ""
@@ -208,7 +208,7 @@ def _is_discovered(value: Any, local: bool) -> bool:
 
 
 def _plain(setting: str, value: Any) -> Any:
-    """A value as its setting expects it, if Ansible takes text for it too."""
+    """The value in the type of its setting: Ansible also takes text for numbers and booleans."""
     if setting.endswith("port") and isinstance(value, str) and value.isascii() and value.isdigit():
         return int(value[:10])
     if setting in TRUTHS and isinstance(value, (str, int)):

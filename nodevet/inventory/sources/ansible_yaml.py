@@ -1,7 +1,7 @@
 """Hosts from Ansible's YAML inventories: groups with hosts, children and vars.
 
-The form is described in Ansible's documentation of the inventory plug-in `yaml`. If Ansible is not
-installed, nodevet reads what the file states itself, and refuses what only Ansible can read.
+Ansible's documentation of the inventory plug-in `yaml` describes the form. If Ansible is not
+installed, nodevet reads the file itself, and refuses what only Ansible can read.
 """
 
 import os
@@ -36,7 +36,7 @@ PLUGIN = "plugin"
 
 
 def recognizes(path: Path) -> bool:
-    """A file with groups of Ansible, or with settings of one of its plug-ins."""
+    """Whether the file has groups of Ansible, or the settings of an inventory plug-in."""
     if not path.is_file() or (not path.suffix and os.access(path, os.X_OK)):
         return False
     try:
@@ -65,7 +65,7 @@ def _read(path: Path) -> InventoryHosts:
 
 
 class _YamlReader:
-    """Walks the tree in the order in which Ansible does, so that the same variables win."""
+    """Walks the tree in Ansible's order, so the same variables win."""
 
     def __init__(self, file: str, problems: list[Problem]) -> None:
         self.file = file
@@ -118,7 +118,7 @@ class _YamlReader:
 
 
 def _as_mapping(node: Node) -> Node:
-    """One name alone stands for a mapping with this key."""
+    """A single name stands for a mapping with this key and no value."""
     if not isinstance(node, Scalar) or not isinstance(node.value, str):
         return node
     nothing = Scalar(place=node.place, value=None, text="")
@@ -127,7 +127,7 @@ def _as_mapping(node: Node) -> Node:
 
 
 def _value(node: Node) -> Any:
-    """A variable as Ansible lists it; what it encrypts stays so."""
+    """A variable in the form in which Ansible lists it; encrypted values stay encrypted."""
     if isinstance(node, Broken):
         return {VAULT: ""} if node.tag == "!vault" else node.text
     if isinstance(node, Mapping):

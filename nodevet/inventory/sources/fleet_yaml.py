@@ -1,4 +1,4 @@
-"""Hosts from nodevet's own YAML; the format is described in docs/inventories.md.
+"""Hosts from nodevet's own YAML; docs/inventories.md describes the format.
 
     nodevet: 1
     defaults: {user: ops}
@@ -10,8 +10,8 @@
         hosts: gpu[001-064]
         sudo: true
 
-A host's own settings win over those of its groups, an inner group wins over an outer one, and every
-group over `defaults`. Groups that are not nested must not contradict each other.
+A host's own settings override those of its groups, an inner group overrides an outer one, and every
+group overrides `defaults`. Groups that are not nested must not contradict each other.
 """
 
 from collections.abc import Iterator, Mapping
@@ -100,11 +100,9 @@ class _FleetReader:
     def document(self, root: Keys) -> None:
         version = root.get("nodevet")
         if version is None and not {"defaults", "hosts", "groups"} & {e.key for e in root.entries}:
-            text = (
-                "neither an inventory of nodevet, which begins with the line nodevet: 1, nor one of"
-            )
-            text += " Ansible, which has groups with hosts, children or vars"
-            self.tell(root.place, "", text, "add what it lacks, or name another file")
+            text = "not an inventory: nodevet's begin with the line nodevet: 1, and Ansible's have"
+            text += " groups with hosts, children or vars"
+            self.tell(root.place, "", text, "correct it, or name another file")
             return
         keys = self.keys(root, "", ("nodevet", "defaults", "hosts", "groups"))
         if version is None:
@@ -156,7 +154,7 @@ class _FleetReader:
         for entry in self.mapping(node, path):
             where = f"{path}.{brief(entry.key)}"
             if not GROUP.fullmatch(entry.key) or entry.key == ALL:
-                text = "is always every host" if entry.key == ALL else "not a name for a group"
+                text = "always means every host" if entry.key == ALL else "not a name for a group"
                 self.tell(entry.place, where, text, "use letters, digits, '_', '-' and '.'")
                 continue
             known = self.groups.setdefault(entry.key, self.place(entry.place))

@@ -1,7 +1,7 @@
 """Hosts from Ansible's INI inventories, and from plain lists of names.
 
-The form is described in Ansible's documentation, "How to build your inventory": groups, children,
-vars, ranges such as `www[01:50]`. A file without groups and variables is a list of nodesets, one or
+"How to build your inventory" in Ansible's documentation describes the form: groups, children, vars,
+and ranges such as `www[01:50]`. A file without groups and variables is a list of nodesets, one or
 more on a line, as on standard input.
 """
 
@@ -33,7 +33,7 @@ SECTIONS = "write [GROUP], [GROUP:children] or [GROUP:vars]"
 
 
 def recognizes(path: Path) -> bool:
-    """Without an ending, such as /etc/ansible/hosts: no program, YAML or JSON."""
+    """Whether the file has an ending, or is neither a program nor YAML or JSON."""
     if path.suffix:
         return True
     if not path.is_file() or os.access(path, os.X_OK):
@@ -65,7 +65,7 @@ def _rows(text: str) -> Iterator[tuple[int, str]]:
 
 
 class _IniReader:
-    """Takes the lines of an inventory."""
+    """Reads the lines of an inventory."""
 
     def __init__(self, file: str) -> None:
         self.file = file
@@ -120,7 +120,7 @@ def _pair(word: str) -> tuple[str, Any]:
 
 
 def _value(text: str) -> Any:
-    """A literal of Python, as in Ansible, or else the text."""
+    """The value of a Python literal, as in Ansible; else the text."""
     try:
         literal = ast.literal_eval(text)
     except (ValueError, SyntaxError, RecursionError, MemoryError):

@@ -1,7 +1,7 @@
 """Hosts from Kubernetes: `k8s:` for all nodes, `k8s:LABELSELECTOR` for some.
 
-A selector is one of kubectl's: `k8s:nvidia.com/gpu.present=true,topology.kubernetes.io/zone!=b`.
-The address of a host is its node's first InternalIP. Its groups come from labels: `product:`,
+A selector has kubectl's form: `k8s:nvidia.com/gpu.present=true,topology.kubernetes.io/zone!=b`. The
+address of a host is the first InternalIP of the node. Its groups come from labels: `product:`,
 `type:`, `zone:` and `pool:`, each with the value of the label.
 """
 
@@ -39,17 +39,18 @@ def recognizes(path: Path) -> bool:
 
 
 def read(path: Path) -> InventoryHosts:
-    """The nodes, each in the groups of its labels. Raises InventoryError."""
+    """The nodes, each with a group for each label. Raises InventoryError."""
     name = _name(path)
     selector = name.removeprefix(PREFIX)
+    shown = name.removesuffix(":")
     if not SELECTOR.fullmatch(selector):
-        raise inventory_error(name, "not a label selector", "write one as for kubectl -l")
+        raise inventory_error(shown, "not a label selector", "write one that kubectl -l takes")
     try:
         nodes = cluster.connect().nodes(selector)
     except cluster.ClusterError as error:
-        raise inventory_error(name, str(error)) from error
+        raise inventory_error(shown, str(error)) from error
     if not nodes:
-        raise inventory_error(name, "no node has these labels" if selector else "no nodes")
+        raise inventory_error(shown, "no node has these labels" if selector else "no nodes")
     problems = [problem for node in nodes for problem in _problems(node, name)]
     if problems:
         raise InventoryError(problems)
@@ -58,7 +59,7 @@ def read(path: Path) -> InventoryHosts:
 
 
 def _name(path: Path) -> str:
-    """`k8s:SELECTOR` of a path: nodevet.toml puts its folder before it, and labels have slashes.
+    """`k8s:SELECTOR` in a path. nodevet.toml puts its own folder before it; labels have slashes.
 
     >>> _name(Path("/etc/nodevet/k8s:nvidia.com/gpu.present=true"))
     'k8s:nvidia.com/gpu.present=true'

@@ -1,8 +1,8 @@
 """Hosts from a pyinfra inventory: a Python file whose lists are groups, and its group_data.
 
-As in pyinfra 3, host data wins over group data, a later group over an earlier one, and every group
-over `all`; a file in group_data wins over data in the inventory. Parts that pyinfra would leave out
-or fail on are errors here.
+As in pyinfra 3, host data overrides group data, a later group overrides an earlier one, and every
+group overrides `all`; a file in group_data overrides data in the inventory. nodevet refuses parts
+that pyinfra would ignore or fail on.
 """
 
 import json
@@ -57,7 +57,7 @@ DATA = {
     "nodevet_expect_hostname": "expect_hostname",
     **{f"nodevet_{key.replace('.', '_')}": key for key in SETTINGS if key.startswith(PREFIX)},
 }
-"""Host data, pyinfra's and ours that it ignores: our setting."""
+"""Keys of host data, pyinfra's and ours, and the setting of each. pyinfra ignores ours."""
 
 OVER_A_NETWORK = ("@ssh", "@nodevet")  # connectors; the second one is nodevet's own
 UNSUPPORTED = {
@@ -68,7 +68,7 @@ UNSUPPORTED = {
     "_doas": "use _sudo",
     "_dzdo": "use _sudo",
 }
-"""Host data for the way to a host or the user there that nodevet cannot follow."""
+"""Host data that chooses a way to the host, or a user there, that nodevet does not support."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ Data = dict[str, PlacedValue]
 
 @dataclass(frozen=True, slots=True)
 class PyinfraGroup:
-    """A list of the inventory: its hosts, each with its data in the list."""
+    """A list in the inventory: its hosts, each with its data in this list."""
 
     hosts: list[tuple[str, Data]]
     data: Data
@@ -199,7 +199,7 @@ class _PyinfraReader:
         return InventoryHosts(tuple(entries), frozenset(groups))
 
     def group(self, name: str, value: Any) -> PyinfraGroup | None:
-        """A variable as a group; None if pyinfra would not take it for one."""
+        """The group of a variable; None if it is no group to pyinfra."""
         data: Any = {}
         if isinstance(value, tuple):
             if len(value) != 2 or not isinstance(value[0], (list, tuple)):
@@ -285,7 +285,7 @@ class _PyinfraReader:
             return None
         for key, advice in UNSUPPORTED.items():
             if key in data and data[key].value and data[key].value != "root":
-                text = f"{host} has {key}, which nodevet does not follow"
+                text = f"{host} has {key}, which nodevet does not support"
                 self.problems.append(Problem(data[key].where, "", text, advice))
         placed = {
             setting: data[key]

@@ -1,4 +1,4 @@
-"""Hosts from an executable that prints Ansible's JSON when it is run with `--list`."""
+"""Hosts from an executable that prints Ansible's JSON for the option `--list`."""
 
 import os
 from pathlib import Path

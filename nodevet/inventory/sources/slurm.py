@@ -1,8 +1,8 @@
 """Hosts from Slurm: `@slurmpart:gpu`, `@slurmstate:idle`, `@slurmjob:123456`.
 
-The names are those of ClusterShell's group sources, and so are the operators: `,` union, `!`
-difference, `&` intersection, `^` either but not both, from left to right. nodevet runs sinfo and
-squeue itself, without a shell, and only for names that it has checked.
+The names and operators are those of ClusterShell's group sources: `,` union, `!` difference, `&`
+intersection, `^` either but not both, from left to right. nodevet checks each name, and then runs
+sinfo and squeue itself, without a shell.
 """
 
 import re
@@ -42,7 +42,7 @@ def recognizes(path: Path) -> bool:
 
 
 def read(path: Path) -> InventoryHosts:
-    """The hosts of an expression, each in the groups that it is found by. Raises InventoryError."""
+    """The hosts of an expression, each with the groups that contain it. Raises InventoryError."""
     text = path.name  # nodevet.toml puts its folder before it
     try:
         operands = [(operator, *_checked(term, column)) for operator, term, column in terms(text)]
@@ -72,7 +72,8 @@ def _checked(term: str, column: int) -> tuple[str, str]:
 def _names(kind: str, name: str) -> list[str]:
     """The hosts of one group. Raises InventoryError and NodesetError."""
     shown = f"@{kind}:{name}"
-    output = decode(programs.output((*COMMANDS[kind], name), shown), shown)
+    command = (*COMMANDS[kind], name)
+    output = decode(programs.output(command, f"{shown}: {command[0]}"), shown)
     names = expand(",".join(output.split())) if output.strip() else []
     if not names and kind in EMPTY:
         raise inventory_error(shown, EMPTY[kind])

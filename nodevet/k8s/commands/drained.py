@@ -1,4 +1,4 @@
-"""`nodevet k8s drained`: for --drain-hook."""
+"""`nodevet k8s drained`: a command for --drain-hook."""
 
 import click
 
@@ -24,14 +24,14 @@ from nodevet.cli.help import Command
     type=click.Choice(["drain", "undrain"]),
     envvar="NODEVET_HOOK",
     required=True,
-    help="What to do with the node; apply and rollback set NODEVET_HOOK.",
+    help="Drain or undrain the node; apply and rollback set NODEVET_HOOK.",
 )
 @click.option(
     "--plan",
     envvar="NODEVET_PLAN",
     default="",
     metavar="ID",
-    help="The plan that the node is drained for; apply and rollback set NODEVET_PLAN.",
+    help="Id of the plan that needs the drain; apply and rollback set NODEVET_PLAN.",
 )
 @click.option("--force", "bare", is_flag=True, help="Also evict pods that no controller restarts.")
 @click.option(
@@ -43,25 +43,25 @@ from nodevet.cli.help import Command
 @click.option(
     "--cordoned",
     is_flag=True,
-    help="Also take a node that somebody else cordoned; it stays cordoned afterwards.",
+    help="Also drain a node that somebody else cordoned; it stays cordoned afterwards.",
 )
 @click.option(
     "--timeout",
     type=Duration(1),
     default="25m",
     show_default=True,
-    help="How long the pods may take to leave; less than --drain-timeout of apply, which kills "
-    "the hook.",
+    help="How long the pods may take to leave. Give less than --drain-timeout of apply, after "
+    "which apply kills the hook.",
 )
 def command(
     host: str, what: str, plan: str, bare: bool, empty_dir: bool, cordoned: bool, timeout: float
 ) -> None:
-    """Drain HOST for a plan, and give it back. For --drain-hook of plan and apply.
+    """Drain HOST for a plan, or uncordon it afterwards. For --drain-hook of plan.
 
-    It cordons the node with the annotation nodevet.io/plan, evicts the pods, and waits until they
-    are gone. PodDisruptionBudgets hold: a pod that one protects is asked again every 5 seconds.
-    Pods of DaemonSets and mirror pods stay. A node that somebody else cordoned, and a node that an
-    operator of Slurm works with, are left alone.
+    It cordons the node, writes the plan's id into the annotation nodevet.io/plan, evicts the pods,
+    and waits until they are gone. If a PodDisruptionBudget protects a pod, it tries again every 5
+    seconds. Pods of DaemonSets and mirror pods stay. It refuses a node that somebody else cordoned,
+    and a node that a Slurm operator manages.
 
     It needs the verbs get and patch on nodes, list on pods, and create on pods/eviction.
 

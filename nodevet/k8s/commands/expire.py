@@ -1,4 +1,4 @@
-"""`nodevet k8s expire`: distrust old verdicts."""
+"""`nodevet k8s expire`: set old verdicts to Unknown."""
 
 import time
 from pathlib import Path
@@ -16,7 +16,7 @@ from nodevet.k8s.options import finish, shown
     order=2,
     examples=(
         (
-            "What the CronJob runs",
+            "In a CronJob",
             "nodevet k8s expire -l nvidia.com/gpu.present=true --max-age 30m",
         ),
     ),
@@ -26,7 +26,7 @@ from nodevet.k8s.options import finish, shown
     "--selector",
     default="",
     metavar="LABELS",
-    help="Only nodes with these labels, as for kubectl.  [default: all nodes]",
+    help="Only nodes with these labels, as in kubectl.  [default: all nodes]",
 )
 @shown
 def command(
@@ -36,15 +36,17 @@ def command(
     form: tuple[str, Path | None],
     display: Display,
 ) -> None:
-    """Set NodevetPassed to Unknown where the verdict is too old, or missing.
+    """Set NodevetPassed to Unknown on nodes whose verdict is too old or missing.
 
-    The pod that vets a node may be dead, and its last verdict would stand for ever. A pass does not
-    outlive a boot of the node. It needs the verbs list and get on nodes, and patch on nodes/status.
+    Run it regularly: otherwise, if the pod that vets a node dies, its last verdict stays for ever.
+    It also sets a pass to Unknown if the node has booted since.
+
+    It needs the verbs list and get on nodes, and patch on nodes/status.
 
     \b
     Exit codes:
       0  done
-      1  a node could not be written
+      1  could not write to a node
       2  usage or configuration error, or the API server does not answer
     """
     from nodevet.inventory.cluster import connect

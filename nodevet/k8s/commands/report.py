@@ -1,4 +1,4 @@
-"""`nodevet k8s report`: verdicts as conditions of nodes."""
+"""`nodevet k8s report`: write verdicts to nodes as conditions."""
 
 import time
 from pathlib import Path
@@ -18,7 +18,7 @@ from nodevet.k8s.options import finish, shown
     examples=(
         ("After a sweep", "nodevet k8s report last.json --max-age 2h"),
         (
-            "In the pod of a node",
+            "In a pod on the node",
             'nodevet k8s report /run/nodevet/run.json --node "$NODE_NAME"',
         ),
     ),
@@ -31,7 +31,7 @@ from nodevet.k8s.options import finish, shown
     "name",
     default="",
     metavar="NAME",
-    help="The name of the node in Kubernetes, if the run has one host.",
+    help="Name of the node in Kubernetes. Only for a run of one host.",
 )
 @shown
 def command(
@@ -45,16 +45,16 @@ def command(
     """Write the verdicts of RUN to the nodes, as the condition NodevetPassed.
 
     RUN is a file that check, gate or sweep wrote with --format json:FILE. True: the node passed.
-    False: something fails at or above the run's --fail-on. Unknown: something could not be judged,
-    or the verdict is too old, of another boot or of another machine. Each failing check that the
-    condition did not have before becomes an event.
+    False: a check fails at or above the run's --fail-on. Unknown: nodevet could not judge all
+    checks, or the verdict is too old or belongs to another boot or machine. nodevet adds an event
+    for each check that newly fails.
 
     It needs the verbs get on nodes, patch on nodes/status, and create on events.
 
     \b
     Exit codes:
-      0  the verdict of every host that was visited is written, or a later one was there
-      1  a node could not be written, or Kubernetes does not have it
+      0  every visited host has this verdict or a later one
+      1  could not write to a node, or Kubernetes has no such node
       2  usage or configuration error, or the API server does not answer
     """
     from nodevet.inventory.cluster import connect

@@ -1,1 +1,1 @@
-"""What `nodevet k8s` does with the API server."""
+"""The use cases of `nodevet k8s`, which ask the API server."""

@@ -1,4 +1,4 @@
-"""The drain hook of plan and apply: takes a node out of Kubernetes, and gives it back."""
+"""The drain hook of plan and apply: drains a node, and uncordons it afterwards."""
 
 import re
 import time
@@ -23,8 +23,8 @@ from nodevet.k8s.use.find import node_of
 PLAN = "nodevet.io/plan"
 """The annotation of a node that nodevet cordoned; its value is the id of the plan."""
 PLAN_ID = re.compile(r"[A-Za-z0-9]{8,16}")
-PAUSE, HELD = 1.0, 5.0  # seconds between looks at the pods, the second if a budget keeps one
-TRIES = 8  # of a write, each after somebody else has changed the node since it was read
+PAUSE, HELD = 1.0, 5.0  # seconds between reads of the pods; HELD if a budget protects one
+TRIES = 8  # writes, each repeated because somebody else changed the node meanwhile
 Tell = Callable[[str], None]
 Pause = Callable[[float], None]
 
@@ -33,8 +33,8 @@ class DrainRules(NamedTuple):
     """What a drain may do."""
 
     allowed: Allowed = Allowed()
-    cordoned: bool = False  # take a node that somebody else cordoned
-    seconds: float = 1500.0  # that the pods have to leave
+    cordoned: bool = False  # also drain a node that somebody else cordoned
+    seconds: float = 1500.0  # how long the pods may take to leave
 
 
 def drain(
@@ -46,8 +46,8 @@ def drain(
     say: Tell,
     pause: Pause = time.sleep,
 ) -> None:
-    """Cordon a node for a plan, evict its pods, and wait until they are gone. `offer` gets what
-    the hook can do later. Raises ClusterError; a refused node is not changed."""
+    """Cordon a node for a plan, evict its pods, and wait until they are gone. `offer` gets the
+    words for later calls of the hook. Raises ClusterError; a refused node stays unchanged."""
     _require_plan(plan)
     node = node_of(cluster, host)
     _require_movable(node, cluster.pods_on(node.name), limits.allowed)
@@ -68,7 +68,7 @@ def undrain(cluster: Cluster, host: str, plan: str, say: Tell) -> None:
 
     node = _changed(cluster, node_of(cluster, host), changes)
     if node.metadata.annotations.get(PLAN) != plan:
-        say(f"{node.name} is left as it is: {_standing(node)}")
+        say(f"{node.name} is unchanged: {_standing(node)}")
 
 
 def _cordon(cluster: Cluster, node: ClusterNode, plan: str, limits: DrainRules) -> ClusterNode:
@@ -84,8 +84,8 @@ def _cordon(cluster: Cluster, node: ClusterNode, plan: str, limits: DrainRules) 
 def _changed(
     cluster: Cluster, node: ClusterNode, changes: Callable[[ClusterNode], Mapping[str, Any] | None]
 ) -> ClusterNode:
-    """The node as it was read before its `changes` were written; it is read again, and they are
-    asked again, if somebody else changed it in between. Raises ClusterError."""
+    """Write `changes` of the node, and return the node as it was before. If somebody else changed
+    it meanwhile, read it and compute `changes` again. Raises ClusterError."""
     tries = TRIES
     while wanted := changes(node):
         try:
@@ -102,8 +102,8 @@ def _changed(
 def _evict(
     cluster: Cluster, name: str, plan: str, limits: DrainRules, say: Tell, pause: Pause
 ) -> None:
-    """Evict the pods of a node until none is left that has to leave. apply ends a hook that takes
-    too long; this one ends before, and names the pods."""
+    """Evict pods until all that must leave are gone. It ends before apply kills the hook, so its
+    error can name the pods."""
     end = time.monotonic() + limits.seconds
     told: set[str] = set()
     while True:
@@ -119,13 +119,13 @@ def _evict(
         if not left:
             return
         if why := listed(refusals(left, limits.allowed)):
-            raise ClusterError(f"{name} is not drained: {why}")
+            raise ClusterError(f"stopped draining {name}: {why}")
         held = {pod.label: why for pod in left if (why := _why_held(cluster, pod))}
         for label in held.keys() - told:
-            say(f"{brief(label)} stays for now: {held[label]}")
+            say(f"cannot evict {brief(label)} yet: {held[label]}")
         told |= held.keys()
         if time.monotonic() > end:
-            texts = (f"{brief(pod.label)} ({held.get(pod.label, 'is ending')})" for pod in left)
+            texts = (f"{brief(pod.label)} ({held.get(pod.label, 'terminating')})" for pod in left)
             raise ClusterError(f"after {elapsed(limits.seconds)}, {name} still has {listed(texts)}")
         pause(HELD if held else PAUSE)
 
@@ -149,35 +149,35 @@ def _why_held(cluster: Cluster, pod: Pod) -> str:
 
 def _require_plan(plan: str) -> None:
     if not PLAN_ID.fullmatch(plan):
-        raise ClusterError("NODEVET_PLAN names no plan: nodevet apply calls this hook and sets it")
+        raise ClusterError("NODEVET_PLAN names no plan: apply sets it when it calls this hook")
 
 
 def _require_movable(node: ClusterNode, pods: list[Pod], allowed: Allowed) -> None:
-    """Raises ClusterError if a pod may not be evicted, or the node is an operator's to drain."""
+    """Raises ClusterError if nodevet may not evict a pod, or a Slurm operator manages the node."""
     if sign := slurm_operator(node, pods):
         raise ClusterError(
-            f"an operator of Slurm works with {node.name} ({sign}): "
-            "drain it in Slurm, with nodevet slurm hook"
+            f"a Slurm operator manages {node.name} ({sign}): "
+            "drain it in Slurm, with `nodevet slurm hook`"
         )
     if why := listed(refusals(leaving(pods), allowed)):
-        raise ClusterError(f"{node.name} is left alone: {why}")
+        raise ClusterError(f"refused to drain {node.name}: {why}")
 
 
 def _require_ours(node: ClusterNode, plan: str, limits: DrainRules) -> None:
-    """Raises ClusterError if somebody else is at work on the node."""
+    """Raises ClusterError if another plan or another person has the node out of service."""
     own = node.metadata.annotations.get(PLAN)
     if own and own != plan:
-        raise ClusterError(f"{node.name} is left alone: {_standing(node)}")
+        raise ClusterError(f"refused to drain {node.name}: {_standing(node)}")
     if node.spec.unschedulable and not own and not limits.cordoned:
         raise ClusterError(
-            f"{node.name} is left alone: somebody cordoned it; if that was for you, see --cordoned"
+            f"refused to drain {node.name}: somebody else cordoned it; --cordoned drains it anyway"
         )
 
 
 def _require_drained(node: ClusterNode, plan: str, limits: DrainRules) -> None:
     _require_ours(node, plan, limits)
     if not node.spec.unschedulable:
-        raise ClusterError(f"somebody has uncordoned {node.name}")
+        raise ClusterError(f"stopped draining {node.name}: somebody uncordoned it")
 
 
 def _standing(node: ClusterNode) -> str:

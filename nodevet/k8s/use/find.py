@@ -1,4 +1,4 @@
-"""Finds the node of a host."""
+"""Find the Kubernetes node of a host."""
 
 from nodevet.base.printable import brief
 from nodevet.inventory.cluster import GONE, Cluster, ClusterError
@@ -7,7 +7,7 @@ from nodevet.k8s.names import names_in_cluster
 
 
 def node_of(cluster: Cluster, host: str) -> ClusterNode:
-    """The node of a host. Raises ClusterError; with status 404 if there is none."""
+    """The node of a host. Raises ClusterError, with status 404 if Kubernetes has no such node."""
     for name in names_in_cluster(host):
         try:
             return cluster.node(name)

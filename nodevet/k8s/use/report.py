@@ -1,4 +1,4 @@
-"""Writes verdicts to the conditions of nodes, and events for what is new."""
+"""Write verdicts to nodes as conditions, and an event for each new failure."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -32,26 +32,26 @@ from nodevet.k8s.condition import (
 from nodevet.k8s.use.find import node_of
 from nodevet.model import HostReport, Run
 
-TRIES = 8  # of a write, each after somebody else has changed the node since it was read
-NEWER = "its condition is of a later look"
-FATAL = frozenset({0, UNKNOWN_USER, FORBIDDEN})  # statuses that the next node would have, too
+TRIES = 8  # writes, each repeated because somebody else changed the node meanwhile
+NEWER = "its condition comes from a later visit"
+FATAL = frozenset({0, UNKNOWN_USER, FORBIDDEN})  # statuses of errors that every node would cause
 Judge = Callable[[ClusterNode], NodeVerdict | None]
 
 
 class Reporter(NamedTuple):
-    """What all nodes have in common."""
+    """The parameters that apply to all nodes."""
 
     cluster: Cluster
     now: float  # seconds since 1970
-    most: float  # seconds after which a verdict is too old
+    most: float  # age in seconds above which a verdict is too old
     dry: bool = False  # write nothing
 
 
 def report(reporter: Reporter, run: Run, name: str = "") -> Iterator[WrittenCondition]:
-    """Write the verdict about each host of a run. `name`: of the node that the only host is.
-    Raises UserError if the run cannot say that a node passed."""
+    """Write the verdict about each host of a run. `name`: the node of the only host. Raises
+    UserError if the run cannot prove that a node passes."""
     if run.only or run.skip:
-        raise UserError("the run left out checks (--only, --skip), so no node passed it")
+        raise UserError("a run with --only or --skip cannot prove that a node passes")
     if run.replayed:
         raise UserError("the run judged saved evidence; report a run that visited the nodes")
     if name and len(run.hosts) != 1:
@@ -61,7 +61,7 @@ def report(reporter: Reporter, run: Run, name: str = "") -> Iterator[WrittenCond
 
 
 def expire(reporter: Reporter, selector: str) -> Iterator[WrittenCondition]:
-    """Write Unknown to the nodes of a selector that have no verdict, or too old a one."""
+    """Write Unknown to the selected nodes whose verdict is missing or too old."""
     for node in reporter.cluster.nodes(selector):
         if _expired(reporter, node):
             yield _guarded(node.name, partial(_expire, reporter, node))
@@ -90,7 +90,7 @@ def _expire(reporter: Reporter, node: ClusterNode) -> WrittenCondition:
 
 
 def _expired(reporter: Reporter, node: ClusterNode) -> NodeVerdict | None:
-    """What to write to a node whose verdict is missing or too old; None if it may stay."""
+    """The verdict to write to a node; None if its present condition may stay."""
     old = node.condition(TYPE)
     if old is not None and old.status == "Unknown":
         return None
@@ -103,7 +103,7 @@ def _expired(reporter: Reporter, node: ClusterNode) -> NodeVerdict | None:
 
 
 def _guarded(name: str, write: Callable[[], WrittenCondition]) -> WrittenCondition:
-    """What `write` returns. An error that is of one node does not end the others."""
+    """The result of `write`. An error about one node does not stop the others."""
     try:
         return write()
     except ClusterError as error:
@@ -113,8 +113,8 @@ def _guarded(name: str, write: Callable[[], WrittenCondition]) -> WrittenConditi
 
 
 def _written(reporter: Reporter, node: ClusterNode, judge: Judge, run: str) -> WrittenCondition:
-    """Write what `judge` says of the node; read it again, and judge again, if somebody changed it
-    in between. Raises ClusterError."""
+    """Write the verdict that `judge` returns about the node. If somebody changed the node
+    meanwhile, read and judge it again. Raises ClusterError."""
     cluster, tries = reporter.cluster, TRIES
     while True:
         verdict, old = judge(node), node.condition(TYPE)
@@ -135,7 +135,7 @@ def _written(reporter: Reporter, node: ClusterNode, judge: Judge, run: str) -> W
 def _write(
     reporter: Reporter, node: ClusterNode, verdict: NodeVerdict, old: NodeCondition | None, run: str
 ) -> None:
-    """The condition, then its events: an event that is lost is still in the condition."""
+    """Write the condition, then its events: if one is lost, the condition still has its text."""
     condition = condition_of(verdict, old, reporter.now)
     reporter.cluster.patch_status(node, {"conditions": [condition]})
     for event in events_of(verdict, old, node, run, reporter.now):

@@ -1,4 +1,4 @@
-"""`nodevet history breakfix`: records for a provider's break-fix API."""
+"""`nodevet history breakfix`: repair records for ai-cloud-validation."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from nodevet.past import terminal as recalled
     group="History",
     order=4,
     examples=(
-        ("What was repaired on three hosts", "nodevet history breakfix gpu[001-003]"),
+        ("The repairs of three hosts", "nodevet history breakfix gpu[001-003]"),
         ("For ai-cloud-validation", "nodevet history breakfix --format json:breakfix.json"),
     ),
 )
@@ -32,8 +32,8 @@ def command(
 ) -> None:
     """Write break-fix records of HOSTS: repair history, and identifiers of parts.
 
-    JSON has the fields that NVIDIA's ai-cloud-validation reads for BFX02-03 (`records`) and
-    BFX03-01 (`machines`). HOSTS are nodesets; without them, all hosts of the store.
+    The JSON output has the fields that NVIDIA's ai-cloud-validation reads for BFX02-03 (`records`)
+    and BFX03-01 (`machines`). HOSTS are nodesets; the default is all hosts in the store.
 
     \b
     Exit codes:

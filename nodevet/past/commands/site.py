@@ -32,10 +32,10 @@ def command(
 ) -> None:
     """Write the history as web pages into FOLDER.
 
-    Pages of the fleet, each host, run and failing check, and each part that moved or failed, with
-    links and a search. Any web server can serve the folder; a browser can open index.html from a
-    disk. nodevet replaces only what changed, and deletes files of its own that are out of date.
-    `site = "public/"` in nodevet.toml writes it after each sweep.
+    It writes linked pages, with a search, for the fleet, each host, run and failing check, and each
+    part that moved or failed. Any web server can serve the folder; a browser can open index.html
+    from disk. nodevet replaces only pages that changed, and deletes its own old pages. With `site =
+    "public/"` in nodevet.toml, each sweep writes the site.
 
     \b
     Exit codes:
@@ -53,7 +53,7 @@ def command(
     if folder is None and site.settings.site is None:
         raise UserError('name a FOLDER, or write site = "public/" into nodevet.toml')
     target = folder or site.path(site.settings.site or "")
-    with open_history(store):  # which says what is wrong with it
+    with open_history(store):  # its error says what is wrong
         pass
     written = write_site(read_from(store), target, processes=cores())
     sheets.show(written, written_sheet(written), form, display)

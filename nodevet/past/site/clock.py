@@ -1,4 +1,4 @@
-"""The clock of pages that are read later: it says no age. Pure."""
+"""The clock for pages that people read later: it gives no ages. Pure."""
 
 from datetime import datetime, timezone
 
@@ -14,7 +14,7 @@ class PageClock(Clock, frozen=True, kw_only=True):
         return f"{moment:%Y-%m-%d %H:%M}" if moment else "unknown"
 
     def ago(self, at: str) -> str:
-        """An empty text: nobody knows when the page is read."""
+        """An empty text, because nodevet does not know when somebody reads the page."""
         return ""
 
 

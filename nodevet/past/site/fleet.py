@@ -1,4 +1,4 @@
-"""The hosts of a fleet as they are now, and how their last nights ended. Pure."""
+"""The present state of a fleet's hosts, and the outcomes of their last nights. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ from nodevet.store.records.latest import HostNow
 from nodevet.store.records.model import FindingSpan, RecordedRun, RunState
 
 GONE = "no longer visited"
-ALWAYS = ("fail", "unknown", "unreachable", "ok")  # words that are shown even if no host has them
+ALWAYS = ("fail", "unknown", "unreachable", "ok")  # words that pages show even without a host
 OTHERS = (outcome.words for outcome in HostOutcome if outcome.value not in ALWAYS)
 ORDER = (*ALWAYS[:-1], *OTHERS, "ok", GONE)
 TONES = {"fail": "fail", "unknown": "unknown", "ok": "ok", "waived": "waived", GONE: "quiet"}
@@ -48,8 +48,8 @@ def fleet(
     outcomes: Mapping[str, Mapping[str, HostOutcome]],
     troubles: Iterable[FindingSpan],
 ) -> list[HostLine]:
-    """A line for each host, the worst first. `runs`: all of them, the newest first; `outcomes`: of
-    the newest; `troubles`: findings that last."""
+    """A line for each host, the worst first. `runs`: all runs, the newest first; `outcomes`: by
+    host, its outcome in the newest runs; `troubles`: findings that still fail or are unknown."""
     checks: dict[str, dict[str, None]] = {}
     for span in troubles:
         checks.setdefault(span.host, {})[plain(span.check)] = None
@@ -74,8 +74,8 @@ def fleet(
 
 
 class LastNights:
-    """The newest night of each sweep: a whole run that visited more than half as many hosts as the
-    largest of its newest runs. `last`: by the name of the sweep."""
+    """The newest night of each sweep. A night is a complete run that visited more than half as many
+    hosts as the largest of the sweep's newest runs. `last`: the night, by the name of the sweep."""
 
     def __init__(self, runs: Sequence[RecordedRun]) -> None:
         self._place = {run.id: place for place, run in enumerate(runs)}

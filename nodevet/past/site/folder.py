@@ -1,5 +1,5 @@
-"""The folder of a site: files are replaced whole and only if they differ; others may read it
-meanwhile."""
+"""The folder of a site. nodevet replaces whole files, and only if they differ, so others may read
+the folder meanwhile."""
 
 import fcntl
 import os
@@ -28,8 +28,8 @@ PATIENCE = 300  # seconds for another process that writes the same site
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """What the pages show. `of`: the store and the program; `pages`: path -> a mark that differs if
-    the page would, and the size in bytes; `parts`: host -> its parts that have pages."""
+    """The written pages. `of`: identifies the store and the program; `pages`: path -> a mark that
+    changes with the page, and the size in bytes; `parts`: host -> its parts that have pages."""
 
     of: str = ""
     pages: Mapping[str, tuple[str, int]] = {}
@@ -37,7 +37,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SiteFolder:
-    """The files that are written. `before`: the manifest of the last time."""
+    """Writes the files of a site. `before`: the manifest of the previous time."""
 
     def __init__(self, folder: Path, before: Manifest) -> None:
         self.folder = folder
@@ -47,7 +47,7 @@ class SiteFolder:
         self.removed = 0
 
     def has(self, path: str, mark: str) -> bool:
-        """Whether the page with this mark is there; if so it stays as it is."""
+        """Whether the folder has the page with this mark; if so, `finish` keeps it."""
         known = self.before.pages.get(path)
         if known is None or known[0] != mark:
             return False
@@ -69,7 +69,7 @@ class SiteFolder:
             self.written += 1
 
     def finish(self, of: str, parts: Mapping[str, tuple[str, ...]]) -> None:
-        """Delete what was not written this time, and write the manifest. Raises OSError."""
+        """Delete files that no longer belong to the site; write the manifest. Raises OSError."""
         for inside in ("", *INSIDE):
             for entry in os.scandir(self.folder / inside):
                 path = os.path.join(inside, entry.name)  # noqa: PTH118 - joins two texts
@@ -94,8 +94,8 @@ def _content(file: Path, size: int) -> bytes | None:
 
 @contextmanager
 def site_folder(folder: Path) -> Iterator[SiteFolder]:
-    """The folder of a site, for this process alone; a new one is made. Raises OSError, and
-    UserError if others may change the folder, or if it has other files and is no site."""
+    """Lock the folder of a site for this process; create it if needed. Raises OSError, and
+    UserError if others may change the folder, or if it has files but is no site."""
     folder.mkdir(exist_ok=True)
     if why := distrust(folder, must_exist=True):
         raise UserError(f"site: {why}: correct that, or name another folder")
@@ -104,13 +104,13 @@ def site_folder(folder: Path) -> Iterator[SiteFolder]:
     with _locked(folder):
         for inside in INSIDE:
             if (folder / inside).is_symlink():
-                raise UserError(f"{folder / inside} is a link: remove it")
+                raise UserError(f"{folder / inside} is a symbolic link: remove it")
             (folder / inside).mkdir(exist_ok=True)
         yield SiteFolder(folder, _manifest(folder / MANIFEST))
 
 
 def _manifest(file: Path) -> Manifest:
-    """The manifest; an empty one if it cannot be read, so that every page is written again."""
+    """The manifest. If it is unreadable, an empty one, so nodevet writes every page again."""
     try:
         with open_regular(file) as opened:
             return typed.decode(opened.read(MOST_BYTES), Manifest)
@@ -122,7 +122,9 @@ def _manifest(file: Path) -> Manifest:
 def _locked(folder: Path) -> Iterator[None]:
     """Raises UserError if another process writes the site for PATIENCE seconds."""
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-    descriptor = os.open(folder / LOCK, flags, 0o600)  # who cannot open it cannot hold it
+    descriptor = os.open(
+        folder / LOCK, flags, 0o600
+    )  # a user who cannot open it cannot hold the lock
     try:
         end = time.monotonic() + PATIENCE
         while not _taken(descriptor):

@@ -1,4 +1,4 @@
-"""Make links of the names of hosts, parts and runs in the texts of a page. Pure."""
+"""Turn the names of hosts, parts and runs in the texts of a page into links. Pure."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -19,7 +19,7 @@ LINK = Markup('<a href="{}">{}</a>')
 
 
 def paths(hosts: Iterable[str], parts: Iterable[str], runs: Mapping[str, str]) -> dict[str, str]:
-    """The path of the page of each name. `runs`: ids, and their names in lists."""
+    """The path of the page of each name. `runs`: ids of runs, and their names in lists."""
     by_name: dict[str, str] = {}
     doubtful = set()
     for part in parts:
@@ -33,7 +33,7 @@ def paths(hosts: Iterable[str], parts: Iterable[str], runs: Mapping[str, str]) -
 
 
 def run_names(shown: Iterable[str], recorded: Iterable[str]) -> dict[str, str]:
-    """The name in lists of each run that has a page."""
+    """By id, the name that lists show for each run with a page."""
     names = refs([*recorded])
     return {run: names[run] for run in shown}
 

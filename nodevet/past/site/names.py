@@ -1,4 +1,4 @@
-"""File names for pages of things that others named. Pure."""
+"""Safe file names for the pages of hosts, parts, runs and checks. Pure."""
 
 import hashlib
 import re
@@ -9,8 +9,8 @@ SLUG = 40  # characters
 
 
 def page_name(text: str) -> str:
-    """A file name without its ending, which no other text shares, on file systems that ignore case
-    too. Web servers read a meaning into what follows each dot (`.php`, `.gz`), so it has none.
+    """A file name without its ending. No other text has the same name, even if the file system
+    ignores case. It has no dot, because web servers interpret every ending (`.php`, `.gz`).
 
     >>> page_name("gpu001"), page_name("gpu001.dc1")
     ('gpu001', 'gpu001~dc1')
@@ -37,7 +37,7 @@ def run_page(run: str) -> str:
 
 
 def diff_page(run: str) -> str:
-    """The page of what differs between a run and the night before it."""
+    """The page with the differences between a run and the night before it."""
     return f"runs/{page_name(run)}~~diff.html"
 
 
@@ -46,5 +46,5 @@ def check_page(check: str) -> str:
 
 
 def list_page(number: int) -> str:
-    """The page of this part of the list of hosts, from 0."""
+    """The file name of page `number` of the host list, from 0."""
     return f"hosts-{number + 1}.html" if number else "hosts.html"

@@ -1,5 +1,5 @@
-"""The data that the pages' script searches, as scripts: a page from a disk may load nothing else.
-Pure."""
+"""The data for the search on the pages. It consists of scripts, because a page from disk may load
+nothing else. Pure."""
 
 import hashlib
 import zlib
@@ -17,7 +17,7 @@ from nodevet.sheet.text import name
 from nodevet.store.records.latest import PartNow
 
 CHUNK = 512  # names of parts in one file, about
-MOST_SHARED = 8  # parts with one name; a name of more, such as a part number, finds nothing useful
+MOST_SHARED = 8  # parts with one name; a name that more share, such as a part number, is useless
 
 
 def script(key: str, data: Any) -> str:
@@ -26,8 +26,8 @@ def script(key: str, data: Any) -> str:
 
 
 def host_data(lines: Iterable[HostLine]) -> dict[str, list[Any]]:
-    """The words and groups that hosts have; then a row for each host: name, places of its word and
-    groups, and the name of its page if that is another one."""
+    """All words and groups, and a row for each host: its name, the indexes of its word and groups,
+    and the name of its page if that differs from the name."""
     words: dict[str, int] = {}
     groups: dict[str, int] = {}
     rows = []
@@ -45,7 +45,7 @@ def state_key(host: str) -> str:
 
 
 def state_data(lines: Iterable[HostLine]) -> Iterator[tuple[str, list[Any]]]:
-    """By name the rows of some hosts: name, word, time, page of the run, marks of nights."""
+    """By key, the rows of some hosts: name, word, time, page of the run, marks of nights."""
     rows: dict[str, list[Any]] = defaultdict(list)
     for line in lines:
         row = [page_name(line.host), line.word, line.at, run_page(line.run), line.marks]
@@ -56,8 +56,8 @@ def state_data(lines: Iterable[HostLine]) -> Iterator[tuple[str, list[Any]]]:
 def part_data(
     parts: Sequence[PartNow], paged: Collection[str]
 ) -> Iterator[tuple[str, list[list[str]]]]:
-    """Rows for the sorted names of parts, in portions of about CHUNK, by their first name: name,
-    id, host, page. A new name changes one portion only: where one ends depends on its last name."""
+    """Portions of about CHUNK rows (name, id, host, page) sorted by name, each with its first name.
+    The last name of a portion decides where it ends, so a new name changes only one."""
     shared = Counter(part.name for part in parts)
     number = 0
 
@@ -80,5 +80,5 @@ def part_data(
 
 
 def chunk_key(rows: Any) -> str:
-    """A name for data that no other data has."""
+    """A name that only this data has."""
     return f"p-{hashlib.sha256(msgspec.json.encode(rows)).hexdigest()[:16]}"

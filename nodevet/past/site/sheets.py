@@ -1,4 +1,4 @@
-"""The sheets of the site's pages, made of those of the history. Pure."""
+"""The sheets of the site's pages, made from the sheets of the history. Pure."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
@@ -22,7 +22,7 @@ NIGHTLY = ("last seen", "runs", "nights")  # facts that each night changes: the 
 
 
 class SiteWritten(Struct, frozen=True, kw_only=True):
-    """What a site has, and what changed in it."""
+    """The content of a site, and the number of changed files."""
 
     folder: str
     hosts: int
@@ -147,12 +147,12 @@ def _parts(places: Sequence[PartPlace]) -> Iterator[TableBlock]:
 
 
 def written_sheet(written: SiteWritten) -> Sheet:
-    """What a site has, and what changed in it."""
+    """The content of a site, and the number of changed files."""
     facts = (
         count(written.hosts, "host"),
         count(written.parts, "part"),
         count(written.runs, "run"),
         f"{count(written.written, 'file')} written, {written.removed:,} deleted",
     )
-    title = f"written to {plain(written.folder)}"
-    return Sheet(title=title, kind="site", facts=facts, end="open index.html there")
+    title = f"site written to {plain(written.folder)}"
+    return Sheet(title=title, kind="site", facts=facts, end="open index.html in this folder")

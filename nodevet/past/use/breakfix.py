@@ -20,9 +20,9 @@ def find_break_fix(
     nodesets: Iterable[str],
     change: Callable[[HostStory], HostStory] = lambda story: story,
 ) -> BreakFix:
-    """The records of the hosts in `nodesets`, or of all that the store knows if there are none.
-    `change` makes each story what is written of it. Raises UserError for a host that the store does
-    not know."""
+    """The records of the hosts in `nodesets`; without nodesets, of all hosts in the store. `change`
+    returns the version of each story to write. Raises UserError for a host that is not in the
+    store."""
     known = store.hosts()
     names = set(known)
     hosts = [host for nodeset in nodesets for host in expand(nodeset)] or known

@@ -1,10 +1,10 @@
-"""Formats of a run of checks: those that show a sheet, and one file for each that carries its data.
+"""Formats of a run of checks. Some show a sheet; each file here is a format that has the data.
 
-A file here is a format, named after it and imported when it is asked for. It has `pieces(run)`; if
-it can be written host by host while the run goes on, its `head`, `line` and `tail`; if it only
-counts findings that passed unless `--all` asks for them, `COUNTS = True`; if it has an exit code of
-its own on standard output, `exit_code(run)`; and if its reader takes the verdict from the text and
-wants exit code 0 for every verdict, `IN_TEXT = True`.
+The name of the file is the name of the format, and nodevet imports it only when it is needed. It
+has `pieces(run)`, and as needed: `head`, `line` and `tail` if nodevet can write it host by host
+during the run; `COUNTS = True` if it only counts findings that passed, unless `--all` is given;
+`exit_code(run)` if it has its own exit codes on standard output; `IN_TEXT = True` if its reader
+takes the verdict from the text and needs exit code 0 for every verdict.
 """
 
 from collections.abc import Iterator, Sequence
@@ -40,13 +40,12 @@ BY_ENDING = {
 
 
 def format_of_file(path: str) -> str | None:
-    """The format that the ending of a file's name tells, or None."""
+    """The format for the ending of a file's name, or None."""
     return BY_ENDING.get(Path(path).suffix)
 
 
 def require(name: str, known: Sequence[str] = ()) -> None:
-    """Raises ReportError for a format that is not among the `known`, or among all if none are
-    named."""
+    """Raises ReportError for a format that is not one of `known`, by default all."""
     among = sorted(known) or formats()
     if name in among:
         return
@@ -60,8 +59,8 @@ def require(name: str, known: Sequence[str] = ()) -> None:
 
 
 def has_module(name: str) -> bool:
-    """Whether a format carries the data, and does not show the sheet. Raises ReportError for an
-    unknown name."""
+    """Whether a format has the data, and does not show the sheet. Raises ReportError for an unknown
+    name."""
     require(name)
     return name in names_in(__path__)
 
@@ -72,7 +71,7 @@ def module(name: str) -> ModuleType:
 
 
 def streamed(name: str) -> bool:
-    """Whether the format can be written host by host, while a run goes on."""
+    """Whether nodevet can write the format host by host, during a run."""
     return has_module(name) and hasattr(module(name), "head")
 
 
@@ -116,7 +115,7 @@ def exit_code(name: str, run: "Run") -> int:
 
 
 def has_verdict_in_text(name: str) -> bool:
-    """Whether the reader of the format takes the verdict from the text, and wants exit code 0."""
+    """Whether the reader of the format takes the verdict from the text, and needs exit code 0."""
     return has_module(name) and bool(getattr(module(name), "IN_TEXT", False))
 
 
@@ -127,9 +126,9 @@ def is_state(name: str) -> bool:
 
 
 def read(text: str | bytes) -> "tuple[Run, tuple[str, ...]]":
-    """A saved run of checks, json or jsonl, and what the reader must know about it.
+    """A saved run of checks, json or jsonl, and notes about it for the reader.
 
-    Raises ReportError if it is neither.
+    Raises ReportError if the text is neither.
     """
     from nodevet.vet.formats import json, jsonl
 

@@ -1,7 +1,7 @@
 """Output of a Nagios plug-in: a status line with performance data, then the findings.
 
-`exit_code` is that of the plug-in. Severity decides between WARNING and CRITICAL, also where
-`fail_on` lets a warning pass.
+`exit_code` is the exit code of the plug-in. The severity decides between WARNING and CRITICAL, even
+if `fail_on` lets a warning pass.
 """
 
 from collections.abc import Iterator
@@ -16,8 +16,8 @@ from nodevet.vet.news import count_new, fixed, words
 
 
 def exit_code(run: Run) -> int:
-    """0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN; a run over no host is UNKNOWN. A failure wins over
-    what is unknown."""
+    """0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN. A run without hosts is UNKNOWN. A failure wins over
+    an unknown finding."""
     troubles = {
         (verdict, severity)
         for host in run.summaries

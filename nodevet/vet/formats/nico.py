@@ -1,8 +1,8 @@
 """The result file of a machine validation plug-in of NVIDIA's infra-controller (NICo), contract v1.
 
-Its reader refuses unknown fields, a file above 64 KiB, more than 100 findings, and a summary or a
-message above 4096 bytes (crates/machine-validation/src/plugin_contract.rs). It reads the file only
-if the plug-in ended with 0, so a command that prints this format does so whatever the verdict is.
+NICo refuses unknown fields, a file above 64 KiB, more than 100 findings, and a summary or a message
+above 4096 bytes (crates/machine-validation/src/plugin_contract.rs). It reads the file only if the
+plug-in exits with 0, so a command that prints this format exits with 0 for every verdict.
 """
 
 import json
@@ -20,7 +20,7 @@ LONGEST = 4096  # bytes of a summary or a message
 LONGEST_NAME = 128  # bytes; the contract sets no bound
 ROOM = 1024  # bytes of the file that are neither summary nor findings
 CUT = "..."
-IN_TEXT = True  # exit code 0 says only that the text is whole
+IN_TEXT = True  # exit code 0 says only that the text is complete
 
 
 def pieces(run: Run) -> Iterator[str]:
@@ -41,7 +41,7 @@ def pieces(run: Run) -> Iterator[str]:
 
 
 def _summary(run: Run) -> str:
-    """How many hosts ended how, and by which baselines."""
+    """The number of hosts for each outcome, and the baselines."""
     counts = summary(run) or "no hosts"
     return f"{counts}; baselines: {', '.join(run.baselines)}" if run.baselines else counts
 
@@ -60,7 +60,7 @@ def _severity(outcome: str, failing: list[Line]) -> str:
 
 
 def _fitting(failing: list[Line]) -> list[dict[str, str]]:
-    """The first findings, as many as the file has room for."""
+    """The first findings, as many as fit into the file."""
     room = LARGEST - LONGEST - ROOM
     findings = []
     for line in islice(failing, MOST_FINDINGS):

@@ -1,7 +1,7 @@
-"""Output of a custom plug-in of Kubernetes' node-problem-detector: one line, and its exit codes.
+"""Output and exit codes of a custom plug-in for Kubernetes' node-problem-detector.
 
-node-problem-detector keeps 80 bytes of the line (`max_output_length`). It reads 0 as no problem, 1
-as a problem, and everything else as unknown: other codes than those of a Nagios plug-in.
+The output is one line. node-problem-detector keeps 80 bytes of it (`max_output_length`). It reads
+exit code 0 as no problem, 1 as a problem, and others as unknown, unlike Nagios.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ def pieces(run: Run) -> Iterator[str]:
 
 
 def _sentence(run: Run, code: int) -> str:
-    """What node-problem-detector makes the message of a condition."""
+    """The text that becomes the message of the condition."""
     if code == OK:
         return f"as {', '.join(run.baselines) or 'the baseline'} expects"
     shown = [line for line in lines(run) if line.fails]

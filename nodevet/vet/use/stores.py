@@ -38,7 +38,8 @@ class NothingRecordedError(UserError):
 
     def __init__(self, place: str) -> None:
         super().__init__(
-            f"no run has been recorded in {place}; `nodevet sweep` or `nodevet check` records one"
+            f"no run has been recorded in {place}; "
+            "`nodevet sweep` or `nodevet check` over SSH records one"
         )
 
 

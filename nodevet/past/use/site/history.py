@@ -1,4 +1,4 @@
-"""What a site shows: the runs, nights, hosts and trends of a store, each read once."""
+"""The data of a site: runs, nights, hosts and trends of a store, each read once."""
 
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -16,9 +16,9 @@ from nodevet.store.records.model import RecordedRun
 if TYPE_CHECKING:
     from nodevet.store import Store
 
-MOST_RUNS = 100  # that have pages, the newest
-MOST_CHECKS = 100  # of a sweep that have pages
-MOST_SWEEPS = 8  # whose last nights are on the first page
+MOST_RUNS = 100  # the newest runs, which have pages
+MOST_CHECKS = 100  # checks of a sweep that have pages
+MOST_SWEEPS = 8  # sweeps whose last nights the first page shows
 
 
 class SiteHistory:
@@ -56,17 +56,17 @@ class SiteHistory:
 
     @cached_property
     def host_marks(self) -> dict[str, str]:
-        """By host, a mark that differs after each change of the host."""
+        """By host, a mark that changes with the host."""
         return {host.host: host.mark for host in self.store.hosts_now()}
 
     def run(self, run: RecordedRun) -> RunFound:
-        """What is recorded of a run."""
+        """The record of a run."""
         if run.id not in self._runs:
             self._runs[run.id] = find_run(self.store, run.id)
         return self._runs[run.id]
 
     def diff_sheet(self, found: RunFound) -> Sheet | None:
-        """What differs between a run and the night before it; None if there is no such night."""
+        """The differences between a run and the night before it; None if there is no such night."""
         run = found.run.run.id
         if run not in self._diffs and found.before is not None:
             diff = find_diff(self.store, found.before.run.id, run)
@@ -74,15 +74,15 @@ class SiteHistory:
         return self._diffs.get(run)
 
     def forget(self, run: RecordedRun) -> None:
-        """Free the memory of a run whose pages are written, unless it is the last night of a
-        sweep: other pages show that one, too."""
+        """Free the memory of a run after its pages are written. Keep the last night of a sweep,
+        which other pages show, too."""
         if run not in self.nights:
             self._runs.pop(run.id, None)
             self._diffs.pop(run.id, None)
 
     @cached_property
     def check_sheets(self) -> dict[str, Sheet]:
-        """The trend of each check that something fails in the last night of a sweep."""
+        """The trend of each check that failed in the last night of a sweep."""
         trends: dict[str, list[Sheet]] = {}
         for night in self.nights:
             spans = self.run(night).findings

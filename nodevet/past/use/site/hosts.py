@@ -15,7 +15,7 @@ from nodevet.past.use.site.history import SiteHistory
 from nodevet.past.use.story import find_host
 
 BATCH = 32  # hosts that one process renders at a time
-WORTH = 64  # hosts from which on several processes are worth starting
+WORTH = 64  # hosts; for fewer, starting several processes costs more than it saves
 
 
 class HostRendered(NamedTuple):
@@ -72,7 +72,7 @@ def _host_renderer(
 
 
 def _paged_parts(story: HostStory) -> tuple[str, ...]:
-    """The parts of a host that came, left, or had a finding: they have pages of their own."""
+    """The parts of a host with a page: those that were added or removed, or had a finding."""
     moved = {event.part.id for event in story.events if event.part is not None}
     subjects = [event.finding.subject for event in story.events if event.finding is not None]
     named = {name for subject in subjects for name in (subject.uuid, subject.bus_id)} - {None}

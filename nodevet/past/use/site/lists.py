@@ -13,7 +13,7 @@ from nodevet.sheet import page
 def write_search_data(
     folder: SiteFolder, history: SiteHistory, paged_parts: frozenset[str]
 ) -> None:
-    """Write what the pages' script loads. Portions of parts come before the list of them. Raises
+    """Write the data that the pages' script loads, the portions of parts before their list. Raises
     OSError and StoreError."""
 
     def write(key: str, data: object) -> None:

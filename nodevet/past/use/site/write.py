@@ -1,5 +1,5 @@
-"""Write a site. A page is rendered again only if what it shows changed; its file is replaced only
-if it differs."""
+"""Write a site. nodevet renders a page again only if its content changed, and replaces its file
+only if the file differs."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 
 def write_site(url: str | None, folder: Path, *, processes: int = 1) -> sheets.SiteWritten:
-    """Write the pages of a store (None: the user's own) into a folder, or only what changed since
-    the last time.
+    """Write the pages of a store (None: the user's own) into a folder, or only those that changed
+    since the last time.
 
-    `processes`: how many may be forked to render pages of hosts; pass 1 from a process with
-    threads. Pages come before the pages that link to them, and the first page is last; only then
-    are old pages deleted. Raises StoreError, and UserError if the folder cannot be used or written.
+    `processes`: how many processes to fork for the pages of hosts; pass 1 from a process with
+    threads. It writes a page before the pages that link to it, and the first page last; then it
+    deletes old pages. Raises StoreError, and UserError if it cannot use or write the folder.
     """
     from nodevet.store import open_store
 

@@ -10,14 +10,14 @@ class ModuleDocFragment:
 
     DOCUMENTATION = r"""
 requirements:
-  - nodevet on the machine that runs the module
+  - nodevet, on the machine that runs the module
 options:
   hosts:
     description:
       - Hosts to vet, as nodesets (V(gpu[001-128])), groups of O(inventory) (V(@rack1)), or
         V(@local) for the machine that runs the module.
-      - One of O(hosts) and O(inventory) is required, so that no task vets a machine that it does
-        not name.
+      - Give O(hosts), O(inventory) or both, so that a task never vets a machine that it does not
+        name.
     type: list
     elements: str
   inventory:
@@ -32,28 +32,28 @@ options:
     elements: str
     default: []
   baseline:
-    description: Baselines to judge by, as names or files. Without one, those of the project.
+    description: Names or files of baselines. Without them, nodevet uses those of the project.
     type: list
     elements: str
     default: []
   fail_on:
     description:
-      - The task fails if a check of at least this severity fails, or if something could not be
-        judged.
+      - The task fails if a check of at least this severity fails, or if nodevet could not judge
+        something.
       - With V(never), the task fails only if nodevet itself could not run.
     type: str
     choices: [info, warning, critical, never]
     default: warning
   store:
     description:
-      - Where nodevet records the run, as a URL, or V(none).
-      - Without it, nodevet does as on the command line.
+      - URL of the store in which nodevet records the run, or V(none).
+      - The default is that of the command line.
     type: str
   project:
     description: Folder of the project, with its baselines, checks and fixes.
     type: path
   arguments:
-    description: Further options of the command, as on the command line.
+    description: Further options for the command line.
     type: list
     elements: str
     default: []

@@ -1,6 +1,6 @@
 # Copyright: nodevet contributors
 # Apache License 2.0 (see https://www.apache.org/licenses/LICENSE-2.0)
-"""Run nodevet and read the run that it prints: what the modules share."""
+"""Code that the modules share: run nodevet, and read the run that it prints."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ ARGUMENTS = {
 
 
 def run(module, command, options):
-    """Run `nodevet COMMAND` and end the module with its result. `options`: those of this command
-    alone, by their names."""
+    """Run `nodevet COMMAND` and end the module with its result. `options`: the names of the options
+    that only this command has."""
     words = command_line(module.params, command, options)
     beside = [str(Path(sys.executable).parent)]
     words[0] = module.get_bin_path(words[0], required=True, opt_dirs=beside)
@@ -49,7 +49,7 @@ def run(module, command, options):
 
 
 def command_line(params, command, options):
-    """The words that a person would type."""
+    """The command line that a person would type."""
     words = [params["executable"], command, "--format", "json"]
     if params["fail_on"] != NEVER:
         words += ["--fail-on", params["fail_on"]]
@@ -63,8 +63,8 @@ def command_line(params, command, options):
 
 
 def result_of(document, fail_on, rc):
-    """The result of a run: its verdict, and that of each host. Raises ValueError, KeyError and
-    TypeError for what is not a run. No run is ok unless nodevet ended with 0."""
+    """The verdicts of a run and of each host. A run is ok only if nodevet exited with 0. Raises
+    ValueError, KeyError or TypeError if the document is not a run."""
     if document["schema"] != SCHEMA:
         raise ValueError(f"it has schema {document['schema']!r}, not {SCHEMA}")
     hosts = {report["host"]: host_result(report, fail_on) for report in document["hosts"]}
@@ -77,8 +77,8 @@ def result_of(document, fail_on, rc):
 
 
 def host_result(report, fail_on):
-    """One host: `failing` if a check at or above the severity fails; `unknown` if it could not be
-    judged; else `ok`."""
+    """The result of one host: `failing` if a check at or above the severity fails; `unknown` if
+    nodevet could not judge the host; else `ok`."""
     findings = report["findings"]
     least = 0 if fail_on == NEVER else SEVERITIES.index(fail_on)
     serious = {each["verdict"] for each in findings if SEVERITIES.index(each["severity"]) >= least}
@@ -102,7 +102,7 @@ def host_result(report, fail_on):
 
 
 def message(result, err):
-    """A line for each host that is not ok; what nodevet said if there is none."""
+    """A line for each host that is not ok; without such a host, the output of nodevet."""
     lines = [
         f"{name}: {', '.join(host['failing']) or host['why'] or host['verdict']}"
         for name, host in sorted(result["hosts"].items())

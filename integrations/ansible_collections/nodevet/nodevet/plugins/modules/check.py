@@ -24,10 +24,10 @@ options:
     elements: str
     default: []
 notes:
-  - V(@local) is the machine that runs the module. Never combine it with C(delegate_to), which
-    would vet the controller in place of the node.
-  - Ansible keeps facts of a task only if the task does not fail. Registered variables hold the
-    result in any case.
+  - V(@local) is the machine that runs the module. Never combine it with C(delegate_to): nodevet
+    would then vet the controller instead of the node.
+  - Ansible sets facts only if the task does not fail. A registered variable holds the result in any
+    case.
 seealso:
   - name: nodevet and Ansible
     description: The page about this collection.
@@ -35,7 +35,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Vet this node over SSH, and go on only if it is good
+- name: Vet this node over SSH, and continue only if it passes
   nodevet.nodevet.check:
     hosts: "{{ inventory_hostname }}"
     inventory: fleet.yaml
@@ -75,7 +75,7 @@ failing:
   elements: str
   sample: [power_limit]
 run:
-  description: Id of the run, which other commands of nodevet take.
+  description: Id of the run, for other commands of nodevet.
   returned: unless nodevet could not run
   type: str
   sample: 20261124T180813.454Z-74450185
@@ -136,7 +136,7 @@ from ansible_collections.nodevet.nodevet.plugins.module_utils.run import ARGUMEN
 
 
 def main():
-    """Vet the hosts, and end with what differs."""
+    """Vet the hosts, and return the differences."""
     only = {"type": "list", "elements": "str", "default": []}
     module = AnsibleModule(
         argument_spec={**ARGUMENTS, "only": only},

@@ -10,7 +10,7 @@ module: gate
 short_description: Wait until GPU nodes are up and pass
 version_added: 0.2.0
 description:
-  - Runs C(nodevet gate), which tries each host again until it passes or O(wait) is over.
+  - Runs C(nodevet gate), which vets each host again and again until it passes or O(wait) is over.
   - Use it after a boot or a driver update, before a node takes jobs.
 author:
   - nodevet contributors (@nodevet)
@@ -18,7 +18,7 @@ extends_documentation_fragment:
   - nodevet.nodevet.run
 options:
   wait:
-    description: Give every host this long to come up and pass, such as V(10m).
+    description: How long a host may take to come up and pass, such as V(10m).
     type: str
     default: 10m
   settle:
@@ -30,10 +30,10 @@ options:
     type: str
     default: 10s
 notes:
-  - V(@local) is the machine that runs the module. Never combine it with C(delegate_to), which
-    would vet the controller in place of the node.
-  - Ansible keeps facts of a task only if the task does not fail. Registered variables hold the
-    result in any case.
+  - V(@local) is the machine that runs the module. Never combine it with C(delegate_to): nodevet
+    would then vet the controller instead of the node.
+  - Ansible sets facts only if the task does not fail. A registered variable holds the result in any
+    case.
 seealso:
   - name: nodevet and Ansible
     description: The page about this collection.
@@ -66,7 +66,7 @@ failing:
   elements: str
   sample: [power_limit]
 run:
-  description: Id of the run, which other commands of nodevet take.
+  description: Id of the run, for other commands of nodevet.
   returned: unless nodevet could not run
   type: str
   sample: 20261124T180813.454Z-74450185
@@ -127,7 +127,7 @@ from ansible_collections.nodevet.nodevet.plugins.module_utils.run import ARGUMEN
 
 
 def main():
-    """Vet the hosts, and end with what differs."""
+    """Wait until the hosts pass, and return the differences."""
     times = {"wait": "10m", "settle": "30s", "interval": "10s"}
     own = {name: {"type": "str", "default": usual} for name, usual in times.items()}
     module = AnsibleModule(
