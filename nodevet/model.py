@@ -828,8 +828,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def state_code(self) -> int:
-        """As `exit_code`, but of the hosts as they are: a failure counts even if it is known from
-        before."""
+        """Like `exit_code`, but `--fail-on new` has no effect: known failures count, too."""
         return self._code(failures=True)
 
     def _code(self, *, failures: bool) -> int:

@@ -86,7 +86,7 @@ def is_trouble(finding: Finding) -> bool:
 
 
 def is_judged(report: HostReport) -> bool:
-    """Whether a baseline judged anything of the host."""
+    """Whether a baseline judged anything on the host."""
     return not report.unjudged
 
 

@@ -61,8 +61,9 @@ def _what(one: ChangedPart) -> str:
 
 
 def preview_junit(found: Preview) -> str:
-    """A suite for each host with a change: what newly fails is a failure, what is newly unknown an
-    error, what is waived or no longer judged is skipped, and the rest passes."""
+    """A suite for each host with a change. A part that newly fails is a failure, a part that is
+    newly unknown is an error, a part that is newly waived or no longer judged is skipped, and a
+    part that newly passes passes."""
     hosts: dict[str, list[ChangedPart]] = {}
     for one in found.changes:
         hosts.setdefault(one.host, []).append(one)

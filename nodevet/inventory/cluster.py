@@ -33,15 +33,14 @@ SAID = 300  # characters of what the server says
 GONE, CONFLICT, EXPIRED, TOO_MANY = 404, 409, 410, 429
 FORBIDDEN, UNKNOWN_USER = 403, 401
 BUSY = frozenset({TOO_MANY, 500, 502, 503, 504})
-"""Answers to a look that may be another one later: the server or its store restarts, or has too
-much to do."""
+"""Statuses of reads that may succeed later: the server or its store restarts, or is too busy."""
 ENDING_NAMESPACE = "NamespaceTerminating"
 Decoded = TypeVar("Decoded")
 
 
 class ClusterError(UserError):
-    """The API server did not do what it was asked. `status`: of HTTP; 0 if it did not answer.
-    `causes`: the reasons that the server gives as words."""
+    """The API server refused or failed a request. `status`: of HTTP; 0 if it did not answer.
+    `causes`: the machine-readable reasons in its answer."""
 
     def __init__(self, text: str, status: int = 0, causes: Iterable[str] = ()) -> None:
         super().__init__(text)
@@ -50,7 +49,7 @@ class ClusterError(UserError):
 
 
 class ApiSilentError(ClusterError):
-    """The API server did not answer, or has no time for a look; it may later."""
+    """The API server did not answer, or is too busy for a read; a later request may succeed."""
 
 
 class Right(NamedTuple):

@@ -75,7 +75,7 @@ def verdict_of(
         return stale(read, now)
     code = exit_code([report], run.fail_on)
     if code == 0 and node.status.node_info.boot_id and not report.boot_id:
-        return unknown("OtherMachine", "the boot of the verdict is not known", read)
+        return unknown("OtherMachine", "the verdict has no boot id", read)
     if code == 0:
         named = brief(report.baseline) or "its baseline"
         passed = f"as {named} expects{_in_boot(report.boot_id)}"
@@ -159,9 +159,9 @@ def _distrusted(report: HostReport, node: ClusterNode) -> str:
     """Why the report does not describe this boot of this node; "" if it does."""
     info = node.status.node_info
     if _differ(report.machine_id, info.machine_id):
-        return "the verdict is of a machine with another machine-id"
+        return "the verdict belongs to a machine with another machine-id"
     if _differ(report.boot_id, info.boot_id):
-        return "the verdict is of another boot"
+        return "the verdict belongs to another boot"
     return ""
 
 

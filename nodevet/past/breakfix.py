@@ -58,7 +58,7 @@ class Component(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MachineParts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The parts of one machine. A kind of which nodevet saw none is left out."""
+    """The parts of one machine. `components` has only the kinds of parts that nodevet saw."""
 
     machine_id: str  # the name of the host
     updated_at: str = ""  # when nodevet last saw these parts, UTC, ISO 8601; empty: never

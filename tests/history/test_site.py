@@ -187,7 +187,7 @@ def test_a_folder_that_others_may_change_is_refused(remembered: str, tmp_path: P
         write_site(remembered, folder)
     folder.chmod(0o755)
     (folder / "mine.html").write_text("mine")
-    with pytest.raises(UserError, match="not of a site: name an empty folder"):
+    with pytest.raises(UserError, match="has files, but no site: name an empty folder"):
         write_site(remembered, folder)
     assert [path.name for path in folder.iterdir()] == ["mine.html"]
     with pytest.raises(UserError, match=r"nowhere/site: cannot be written: No such file"):

@@ -90,9 +90,10 @@ def test_a_node_that_passes_is_true_and_other_conditions_stay(
         ((), {"status": Status.UNREACHABLE, "why": "refused"},
          "Unknown", "visit: unreachable, refused"),
         ((OK,), {"machine_id": "ab" * 16},
-         "Unknown", "the verdict is of a machine with another machine-id"),
-        ((OK,), {"boot_id": BOOT.replace("1", "2")}, "Unknown", "the verdict is of another boot"),
-        ((OK,), {"boot_id": None}, "Unknown", "the boot of the verdict is not known"),
+         "Unknown", "the verdict belongs to a machine with another machine-id"),
+        ((OK,), {"boot_id": BOOT.replace("1", "2")},
+         "Unknown", "the verdict belongs to another boot"),
+        ((OK,), {"boot_id": None}, "Unknown", "the verdict has no boot id"),
         ((OK,), {"machine_id": None}, "True", PASSED),  # the boot is of one machine
         (capped(0), {"boot_id": None}, "False", "power_limit (GPU 0): 490 W, expected 700 W"),
         ((OK,), {"age": 1801.0}, "Unknown", "last vetted 30 min ago"),

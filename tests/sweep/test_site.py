@@ -33,7 +33,7 @@ def test_a_site_that_cannot_be_written_costs_a_warning(fleet: AnsweringFleet) ->
     done = fleet.run("sweep")
     assert done.returncode == 0
     assert done.stderr.rstrip().endswith(
-        "public has files that are not of a site: name an empty folder; `nodevet site` writes it "
+        "public has files, but no site: name an empty folder; `nodevet site` writes it "
         "from the store"
     )
     assert len(json.loads((fleet.folder / "last.json").read_text())["hosts"]) == 6

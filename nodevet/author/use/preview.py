@@ -26,8 +26,8 @@ def preview_saved(
     max_age: float | None,
     fail_on: Severity,
 ) -> Preview:
-    """What the baselines of `project` change against those of `base` for these hosts. A baseline
-    that is named by a path is searched for in both folders. Raises SavedEvidenceError, UserError if
+    """The verdicts that differ between the baselines of `base` and those of `project`. If `names`
+    has a path, nodevet takes that path in both folders. Raises SavedEvidenceError, UserError if
     both versions are the same files, and the errors of baselines."""
     _require_two_versions(base, project, names)
     replay = saved.read_saved(evidence, targets)
@@ -58,7 +58,7 @@ def _is_path(name: str) -> bool:
 
 
 def _name_in(version: Project, name: str, project: Project) -> str:
-    """A path of a baseline, in the folder of one version; a name as it is."""
+    """The path of a baseline in the folder of one version; other names unchanged."""
     if not _is_path(name):
         return name
     path, folder = Path(name), project.folder.absolute()

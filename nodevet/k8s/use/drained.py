@@ -131,8 +131,8 @@ def _evict(
 
 
 def _why_held(cluster: Cluster, pod: Pod) -> str:
-    """Evict a pod. Why it stays for now, for example a PodDisruptionBudget; "" if it leaves. Raises
-    ClusterError."""
+    """Evict a pod. Returns why it stays for now, such as a PodDisruptionBudget; "" if it leaves.
+    Raises ClusterError."""
     if pod.metadata.deletion_timestamp:
         return ""
     try:
@@ -141,7 +141,7 @@ def _why_held(cluster: Cluster, pod: Pod) -> str:
         if error.status == TOO_MANY:
             return str(error)
         if ENDING_NAMESPACE in error.causes:
-            return "its namespace is being terminated"
+            return "its namespace is terminating"
         if error.status not in (GONE, CONFLICT):  # another pod has its name by now
             raise
     return ""

@@ -100,7 +100,7 @@ def site_folder(folder: Path) -> Iterator[SiteFolder]:
     if why := distrust(folder, must_exist=True):
         raise UserError(f"site: {why}: correct that, or name another folder")
     if any(folder.iterdir()) and not (folder / LOCK).exists():  # a writer begins with the lock
-        raise UserError(f"{folder} has files that are not of a site: name an empty folder")
+        raise UserError(f"{folder} has files, but no site: name an empty folder")
     with _locked(folder):
         for inside in INSIDE:
             if (folder / inside).is_symlink():

@@ -47,8 +47,8 @@ def _summary(run: Run) -> str:
 
 
 def _outcome(run: Run) -> str:
-    """pass, fail or error. Error: something is unknown, no host was judged, or the run was ended
-    early."""
+    """pass, fail or error. Error: something is unknown, no host was judged, or the run was
+    interrupted."""
     return {0: "pass", 1: "fail"}.get(run.state_code, "error")
 
 

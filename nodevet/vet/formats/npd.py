@@ -17,8 +17,8 @@ CUT = "..."
 
 
 def exit_code(run: Run) -> int:
-    """0 no problem, 1 a problem, 2 unknown; a run over no host, or one that was ended early without
-    a failure, is unknown."""
+    """0 no problem, 1 a problem, 2 unknown. A run without hosts is unknown, and so is an
+    interrupted run without a failure."""
     return {0: OK, 1: PROBLEM}.get(run.state_code, UNKNOWN)
 
 
