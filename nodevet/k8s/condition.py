@@ -142,8 +142,9 @@ def events_of(
 ) -> list[dict[str, Any]]:
     """An event for each new part of the condition. The node, the run and the part determine its
     name, so reporting a run twice adds no event."""
-    before = _parts(old.reason, old.message) if old else ()
-    known = set(map(_key, before))
+    known = set(map(_key, _parts(old.reason, old.message))) if old else set()
+    if old and old.status != verdict.status == STATUS[1]:
+        known = set()  # what was unknown fails now
     new = [part for part in verdict.parts if _key(part) not in known]
     return [_event(part, verdict, node, run, now) for part in new]
 

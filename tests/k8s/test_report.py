@@ -171,6 +171,16 @@ def test_one_event_for_each_new_finding(gpu1: ApiServer, cluster: Cluster) -> No
     assert len(gpu1.events()) == 3
 
 
+def test_a_part_that_was_unknown_and_now_fails_is_an_event(
+    gpu1: ApiServer, cluster: Cluster
+) -> None:
+    unread = [replace(one, verdict=Verdict.UNKNOWN, why="denied") for one in capped(0)]
+    written(cluster, a_run(*unread, age=100.0))
+    written(cluster, a_run(*capped(0), age=90.0))
+    keys = [each["message"].partition(":")[0] for each in gpu1.events()]
+    assert keys == ["power_limit (GPU 0)"] * 2
+
+
 def test_a_very_long_verdict_makes_no_event_twice(gpu1: ApiServer, cluster: Cluster) -> None:
     checks = [Finding(verdict=Verdict.FAIL, check=f"c{n}", why="x" * 290) for n in range(300)]
     written(cluster, a_run(*checks, age=100.0))
