@@ -41,7 +41,10 @@ from nodevet.model import (
 
 WHY = "its BMC reports the system UUID of another machine"
 ADVICE = "correct `bmc` of this host in the inventory; `nodevet bmc show` prints what BMCs report"
-PROVE = "run the probe as root, or write the node's serial number into the FRU of its BMC"
+PROVE = (
+    "first check the address of the BMC in the inventory; to prove it, run the probe as root, or "
+    "write the node's serial number into the FRU of the BMC"
+)
 
 
 class Params(CheckParams):

@@ -194,4 +194,4 @@ def _tls(bmc: Bmc) -> ssl.SSLContext:
 
 def _distrusted(error: ssl.SSLCertVerificationError) -> str:
     why = brief(error.verify_message)
-    return f"its certificate is not trusted: {why}; give it, or its authority, as bmc.ca"
+    return f"its certificate is not trusted: {why}; name it, or its CA, as `ca` of `bmc`"

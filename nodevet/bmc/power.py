@@ -41,7 +41,7 @@ MEND = (
     "a sensor without a reading may hide a leak: look at the node, then restart its BMC; if no "
     "detector is fitted for {}, disable the sensor in the BMC"
 )
-OTHERS = "another run, a person or a program switches the node, too; this run asks for nothing more"
+OTHERS = "another run, a person or a program switches the node too; this run sends no more requests"
 Asked = Callable[[str], None]
 """Called with `soft off`, `off` or `on` before the BMC is asked for it."""
 
@@ -253,13 +253,13 @@ def _switch_off(
         if _is_off(switch, 0 if refused else times.soft, times.look):
             return
         if not refused and (_reset_since(switch, booted) or rebooted()):
-            raise SwitchedElsewhereError(f"the node has booted before it was switched on; {OTHERS}")
+            raise SwitchedElsewhereError(f"the node booted before this run sent On; {OTHERS}")
         ask = _ask
     asked(HARD)
     error = ask(switch, HARD)
     if not _is_off(switch, times.off, times.look):
         reason = f" ({error})" if error else ""
-        raise BmcError(f"it does not say Off after {elapsed(times.off)}{reason}")
+        raise BmcError(f"it does not report Off after {elapsed(times.off)}{reason}")
 
 
 def _reset_since(switch: Switch, booted: str) -> bool:
@@ -267,7 +267,7 @@ def _reset_since(switch: Switch, booted: str) -> bool:
     try:
         return switch.last_reset() != booted
     except BmcError as error:
-        raise BmcError(f"it was asked for `{SOFT}`, and does not answer since: {error}") from error
+        raise BmcError(f"no answer since it was asked for `{SOFT}`: {error}") from error
 
 
 def _first(switch: Switch, what: str) -> BmcError | None:
@@ -292,7 +292,7 @@ def _is_off(switch: Switch, seconds: float, pause: float) -> bool:
         was_off = was_off or state == OFF
         if not looks and time.monotonic() >= end:
             if was_off:
-                raise SwitchedElsewhereError(f"it said Off, and then {state}; {OTHERS}")
+                raise SwitchedElsewhereError(f"it reported Off, and then {state}; {OTHERS}")
             return False
     return True
 
@@ -302,7 +302,7 @@ def switch_on(switch: Switch, asked: Asked, times: PowerTimes) -> None:
     `asked` raises, this switches the node on first, because it was on before."""
     state = _look(switch)
     if state != OFF and not isinstance(state, BmcError):
-        raise SwitchedElsewhereError(f"it says {state} before this run asked for On; {OTHERS}")
+        raise SwitchedElsewhereError(f"it reports {state} before this run asked for On; {OTHERS}")
     try:
         asked(ON)
     finally:
@@ -322,7 +322,7 @@ def _until_on(switch: Switch, times: PowerTimes) -> None:
         state = _look(switch)
         if state != ON and time.monotonic() >= end:
             reason = f" ({error})" if error else ""
-            raise BmcError(f"it does not say On after {elapsed(times.on)}{reason}")
+            raise BmcError(f"it does not report On after {elapsed(times.on)}{reason}")
 
 
 def _look(switch: Switch) -> str | BmcError:

@@ -84,7 +84,7 @@ def faults(rollout: Rollout) -> Iterator[str]:
         if not (math.isfinite(seconds) and seconds >= 0):
             yield f"{option(name)} {seconds} is not a number of seconds"
     if "\0" in rollout.drain_hook:
-        yield "--drain-hook holds a NUL"
+        yield "--drain-hook contains a NUL"
 
 
 def rollout_text(rollout: Rollout, hosts: int) -> str:

@@ -21,7 +21,7 @@ def status_sheet(status: RunStatus, now: datetime | None = None) -> Sheet:
     result = status.result
     controller = f" ({plain(status.controller)})" if status.controller else ""
     headline = f"{plain(status.folder)}: {plain(result.kind)} of plan {plain(result.plan)}"
-    start = f"begun {_ago(status.begun, now)} by {plain(status.by)}"
+    start = f"started {_ago(status.begun, now)} by {plain(status.by)}"
     return Sheet(
         title=f"{headline}, {status.standing.value}{controller}",
         kind="status",

@@ -183,7 +183,7 @@ def test_a_journal_that_was_changed_is_an_error_that_says_where(rig: Callable[..
     assert d("status", d.run).code == 2
     file.write_bytes(b"")
     said = d("status", d.run)
-    assert said.code == 2 and "the run ended before it began" in said.err
+    assert said.code == 2 and "the run ended before it started" in said.err
     file.unlink()
     said = d("status", d.run)
     assert said.code == 2 and "Traceback" not in said.err, said
@@ -214,7 +214,7 @@ def test_who_is_at_a_run(rig: Callable[..., Any], monkeypatch: pytest.MonkeyPatc
     assert owner.controller_state(file, begun)[0] is Controller.GONE, "this process has closed it"
     elsewhere = replace(begun, controller="ops9")
     assert owner.controller_state(file, elsewhere) == (
-        Controller.UNKNOWN, f"it ran on ops9, process {begun.pid}: ask there",
+        Controller.UNKNOWN, f"it ran on ops9, process {begun.pid}: run status there",
     )  # fmt: skip
     rebooted = replace(begun, boot_id="another")
     assert owner.controller_state(file, rebooted)[0] is Controller.GONE

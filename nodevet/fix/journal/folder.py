@@ -36,7 +36,7 @@ PLAN = "plan.json"
 REACH = "reach.json"
 RESULT = "result.json"
 NOTHING = (
-    "the run ended before it began, and nothing was done on any node: apply the plan again, with "
+    "the run ended before it started, and changed no node: apply the plan again, with "
     "another folder"
 )
 TOLD_AGAIN = frozenset({"accept_new"})

@@ -26,7 +26,7 @@ def controller_state(file: Path, last_begin: RunBegin) -> tuple[Controller, str]
         return Controller.RUNNING, f"process {pid}"
     if last_begin.controller != socket.gethostname():
         host = last_begin.controller or "another machine"
-        return Controller.UNKNOWN, f"it ran on {host}, process {last_begin.pid}: ask there"
+        return Controller.UNKNOWN, f"it ran on {host}, process {last_begin.pid}: run status there"
     if last_begin.boot_id != boot_id():
         return Controller.GONE, f"{last_begin.controller} was rebooted since"
     return _process_state(file, last_begin.pid)

@@ -140,7 +140,7 @@ def duration_text(seconds: float) -> str:
 
 def began(host: HostBegun) -> str:
     """A host that begins, for a log."""
-    return f"{name(host.host)}  begun{' (canary)' if host.canary else ''}"
+    return f"{name(host.host)}  started{' (canary)' if host.canary else ''}"
 
 
 def ended_text(event: HostEnded) -> str:
@@ -152,7 +152,7 @@ def ended_text(event: HostEnded) -> str:
 def _row(host: HostAt, now: float) -> str:
     label = f"{'canary ' if host.begun.canary else ''}{name(host.begun.host)}"
     if host.doing is None:
-        return f"{label}: begun"
+        return f"{label}: started"
     parts = [label, _steps(host.begun.steps, host.doing.steps), _doing(host.doing, now - host.at)]
     return ": ".join(filter(None, parts))
 
