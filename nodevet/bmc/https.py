@@ -95,7 +95,7 @@ class Redfish:
             return self._document(response)
 
     def _within_deadline(self, read: Callable[[], Document]) -> Document:
-        """Call `read`; at the deadline its socket is shut down, however slowly bytes drip in."""
+        """Call `read`. At the deadline a timer shuts its socket down, even while bytes arrive."""
         self._end = min(self._last, time.monotonic() + self._answer)
         left = self._end - time.monotonic()
         if left <= 0:

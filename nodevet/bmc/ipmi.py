@@ -1,4 +1,4 @@
-"""What a BMC says over IPMI, by ipmitool. The password goes through a pipe, never into argv or the
+"""Read a BMC over IPMI, with ipmitool. The password goes through a pipe, never into argv or the
 environment. Each value fails alone; `errors` says why.
 """
 
@@ -51,7 +51,7 @@ NO_READING = "no reading"  # of a sensor for leaks
 NO_SESSION = b"Unable to establish"
 NO_CIPHER = b"Error in open session response message"
 QUICK = 3.0  # seconds; if no BMC answers, ipmitool prints the same message after 20
-AGAIN_S = (0.5, 1.5)  # before a refused session is asked for again: at random, for two runs
+AGAIN_S = (0.5, 1.5)  # before the second try after a refusal: random, so that two runs differ
 REFUSED = "it refuses the session: the user, the password or the user's privilege is wrong"
 
 
@@ -84,7 +84,7 @@ class Ipmi:
 
     def _run(self, words: Sequence[str], session: Sequence[str]) -> str:
         done = self._opened(words, session)
-        if done is None:  # two sessions that begin at once confuse a BMC, which then refuses one
+        if done is None:  # a BMC may refuse one of two sessions that begin at once
             time.sleep(random.uniform(*AGAIN_S))  # noqa: S311
             done = self._opened(words, session)
         if done is None:
@@ -153,8 +153,8 @@ def read(service: Ipmi) -> RecordFields:
 
 
 def system_uuid(service: Ipmi) -> str | None:
-    """Get System GUID: its 16 bytes as a UUID, in the order in which they are sent, on which BMCs
-    disagree. Raises BmcError."""
+    """Get System GUID: its 16 bytes as a UUID, in the order of the answer. BMCs disagree on that
+    order. Raises BmcError."""
     return guid(service.run("raw", "0x06", "0x37"))
 
 
@@ -265,7 +265,7 @@ def event_time(day: str, clock_time: str) -> int | None:
 
 
 def _sensors(service: Ipmi) -> list[str]:
-    """The lines of `sdr elist`. Of an empty repository ipmitool says that it was erased."""
+    """The lines of `sdr elist`. For an empty repository, ipmitool prints that it was erased."""
     count = facts(service.run("sdr", "info")).get("Record Count", "")
     if not count.isdigit():
         raise BmcError("ipmitool sdr info does not say how many sensors there are")
@@ -305,7 +305,7 @@ def parts(lines: Sequence[str]) -> Iterator[RecordFields]:
 
 
 def leak_detectors(service: Ipmi) -> list[RecordFields]:
-    """The sensors whose name says that they find leaks. Raises BmcError."""
+    """The sensors that detect leaks, by their names. Raises BmcError."""
     return [*leaks(_sensors(service))]
 
 

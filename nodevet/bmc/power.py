@@ -1,8 +1,8 @@
-"""Switch a node off and on by its BMC: asked once, then read until the BMC says that it is so.
+"""Switch a node off and on by its BMC: send a request once, then read the power until it changes.
 
-A BMC accepts a request before it has done it. Some say Off as soon as they accepted it and drop an
-On that comes then; others refuse On for a minute after Off. So the node must be Off in two looks,
-and On is asked again if a fresh look still says Off. No request is repeated without such a look.
+A BMC accepts a request before it carries it out. Some report Off as soon as they accept it, and
+drop an On that follows; others refuse On for a minute after Off. The node must therefore be Off in
+two readings, and On is sent again only if a new reading still shows Off.
 """
 
 import time
@@ -43,7 +43,7 @@ MEND = (
 )
 OTHERS = "another run, a person or a program switches the node too; this run sends no more requests"
 Asked = Callable[[str], None]
-"""Called with `soft off`, `off` or `on` before the BMC is asked for it."""
+"""Called with `soft off`, `off` or `on` before that request."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,19 +63,19 @@ class Switch(Protocol):
     """The power of one node. Each call is a session of its own and raises BmcError."""
 
     def allows(self) -> frozenset[str]:
-        """What may be asked: `soft off`, `off`, `on`."""
+        """The requests that the BMC allows: `soft off`, `off`, `on`."""
 
     def power(self) -> str:
         """The power state, in lower case: `on`, `off`, `poweringoff` and so on."""
 
     def ask(self, what: str) -> None:
-        """Ask for this, once."""
+        """Send this request, once."""
 
     def leaks(self) -> list[RecordFields]:
         """The leak detectors."""
 
     def machine(self) -> MachineIds:
-        """What the BMC says identifies the machine that it switches."""
+        """The ids of the machine that the BMC switches."""
 
     def last_reset(self) -> str:
         """When the node was last switched on or reset, by the BMC's clock; empty if unknown."""
@@ -219,8 +219,8 @@ def refusal(switch: Switch) -> str:
 
 
 def leak(switch: Switch) -> str:
-    """The leak detectors that do not say that nothing leaks; empty if all do. Raises BmcError if
-    one cannot be read."""
+    """The leak detectors that report anything but OK, in words; empty if there are none. Raises
+    BmcError if one cannot be read."""
     found = switch.leaks()
     leaks = [f"{part['name']}: {part['health'] or part['state'] or '?'}" for part in found]
     if not leaks:

@@ -58,7 +58,7 @@ class BmcPower:
             secret_of(self.bmc, self.secrets())
 
     def text(self) -> str:
-        """What the BMC says of the power, or why it is not known."""
+        """The power state that the BMC reports, or why nodevet does not know it."""
         try:
             return f"{POWER_SAID} {brief(self._switch.power(), 40)}"
         except BmcError as error:
@@ -70,7 +70,7 @@ class BmcPower:
             return match(node, self._switch.machine(), kind=self.bmc.kind)
 
     def refusal(self, found: BmcMatch) -> str:
-        """Why a BMC of which `identity` found this may not switch the node; empty if it may."""
+        """Why a BMC with this match may not switch the node; empty if it may."""
         why = ""
         if found.is_own is False:
             why = f"it is the BMC of another machine: {found.text}; {CORRECT}"

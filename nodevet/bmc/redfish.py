@@ -1,4 +1,4 @@
-"""What a Redfish service says of a node. Each value fails alone; `errors` says why.
+"""Read what a Redfish service reports of a node. Each value fails alone; `errors` says why.
 
 Paths are the service's own links. Newer resources come first, then those that DSP0268 deprecates:
 PowerSubsystem and Power, ThermalSubsystem and Thermal.
@@ -139,7 +139,7 @@ def _firmware(managers: Sequence[Document]) -> str | None:
 
 
 def _events(service: Redfish, system: Document) -> list[RecordFields]:
-    """What the logs of hardware say: vendors have them at the system, manager or chassis."""
+    """The entries of all hardware logs. Vendors keep them at the system, manager or chassis."""
     owners = [system, *_members(service, MANAGERS), *_members(service, CHASSIS)]
     logs = dict.fromkeys(log for owner in owners for log in _logs(service, owner))
     if not logs:
@@ -248,22 +248,22 @@ def _thermal_parts(service: Redfish, chassis: Document) -> Iterator[tuple[str, D
 
 
 def _required(service: Redfish, owner: Document, name: str) -> Document | None:
-    """As `_linked`. Raises BmcError if there is a link, and no resource."""
+    """As `_linked`. Raises BmcError if there is a link that leads nowhere."""
     found = _linked(service, owner, name)
     if found is None and _link(owner.get(name)):
-        raise BmcError(f"it links to {name}, and does not have it")
+        raise BmcError(f"its link to {name} leads nowhere")
     return found
 
 
 def leak_detectors(service: Redfish) -> list[RecordFields]:
-    """The leak detectors of all chassis; none if it links to none. Raises BmcError if one cannot
-    be read, also if a link is none or leads nowhere."""
+    """The leak detectors of all chassis; empty if it links to none. Raises BmcError if one cannot
+    be read, also if a link is invalid or leads nowhere."""
     detectors = []
     for one in map(service.get, _every_link(service.get(CHASSIS))):
         here: Document = one
         for name in ("ThermalSubsystem", "LeakDetection", "LeakDetectors"):
             if here.get(name) is not None and not _link(here[name]):
-                raise BmcError(f"its link {name} is none")
+                raise BmcError(f"its {name} is not a link")
             here = service.get(link) if (link := _link(here.get(name))) else {}
         links = _every_link(here) if here else ()
         detectors += [_part("leak", service.get(link)) for link in links]

@@ -187,7 +187,7 @@ def test_parts_that_a_link_promises_and_that_are_missing_are_unknown(data, name)
         del resources[next(path for path in resources if path.endswith(name))]
     found = data(resources)
     assert found["parts"] is None
-    assert found["errors"]["parts"] == f"it links to {name}, and does not have it"
+    assert found["errors"]["parts"] == f"its link to {name} leads nowhere"
 
 
 def test_older_power(data):
