@@ -70,7 +70,7 @@ AT_ONCE = "the new command line becomes GRUB's default before a boot has proved 
 NO_REBOOT = "plan with --reboot to try it first"
 GRUB, KERNEL_INSTALL = "update-grub", "/etc/kernel/cmdline"
 FIRST = ("grubby", "sdbootutil", "grub2-mkconfig")
-"""The programs of RHEL and SUSE; a node may have several, and the first one is meant."""
+"""The programs of RHEL and SUSE; if a node has several, nodevet takes the first."""
 OPTIONS = {
     "grubby": ("grubby --update-kernel=ALL", "--args=", "--remove-args="),
     "kernelstub": ("kernelstub", "-a ", "-d "),

@@ -56,7 +56,7 @@ def test_a_run_is_followed_killed_and_gone_on_with(fleet: SimulatedFleet) -> Non
         going = fleet.nodevet("status", "runs/one")
         assert going.returncode == 4, going
         assert f"goes on (process {process.pid})" in going.stdout
-        assert "IN HAND  gpu1  1/1 cpu_governor: " in going.stdout
+        assert "IN PROGRESS  gpu1  1/1 cpu_governor: " in going.stdout
         watching = subprocess.Popen(
             [sys.executable, "-m", "nodevet", "status", "runs/one", "--watch"],
             cwd=fleet.project, stdout=subprocess.PIPE, text=True,

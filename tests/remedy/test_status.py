@@ -140,7 +140,7 @@ def test_a_run_that_goes_on_is_not_disturbed(rig: Callable[..., Any]) -> None:
         with unchanged(d.run):
             said = d("status", d.run)
         assert said.code == 4 and f"goes on (process {held.pid})" in said.out, said
-        assert "IN HAND  n2  " in said.out and "CHANGED  n1" in said.out
+        assert "IN PROGRESS  n2  " in said.out and "CHANGED      n1" in said.out
         assert "UNKNOWN" not in said.out and "killed" not in said.out
         assert "next: nothing: still running" in said.out
         assert d.resume().code == 2, "the lock is its controller's"

@@ -222,7 +222,7 @@ class _Story:
             for host, details in self._strange.items()
         }
 
-    # --- what it came to -----------------------------------------------------------------------
+    # --- the results ----------------------------------------------------------------------------
 
     def result(self, kind: str, folder: str = "RUN") -> Result:
         kind, begin_record = kind or self.last.kind, self.last

@@ -1,5 +1,5 @@
-"""Whether a run's controller still runs, found out without its lock: nothing is written, and no
-controller that begins meanwhile finds the journal locked."""
+"""Whether a run's controller still runs. This takes no lock and writes nothing, so it never blocks
+a controller that starts."""
 
 import os
 import socket

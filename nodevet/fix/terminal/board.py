@@ -31,7 +31,7 @@ URGENT = (
 
 
 class HostAt(msgspec.Struct, frozen=True, kw_only=True):
-    """A host in hand."""
+    """A host in progress."""
 
     begun: HostBegun
     since: float  # when it was begun
@@ -81,7 +81,7 @@ class FixBoard:
     # --- lines --------------------------------------------------------------------------------
 
     def head(self, now: float) -> str:
-        """`12 of 200 hosts done: 11 changed, 1 unknown · 10 in hand · 1 more may fail · 3 min`."""
+        """`12 of 200 hosts done: 12 changed · 10 in progress · 1 more may fail · 3 min`."""
         ended_count = sum(self._ended.values())
         total = self._run.hosts if self._run else ended_count + len(self._hosts)
         outcomes = [
@@ -92,7 +92,7 @@ class FixBoard:
         parts = [
             f"{ended_count:,} of {count(total, 'host')} done"
             + (f": {', '.join(outcomes)}" if outcomes else ""),
-            f"{len(self._hosts):,} in hand" if self._hosts else "",
+            f"{len(self._hosts):,} in progress" if self._hosts else "",
             self._pause(now),
             self._budget(),
             duration_text(now - self._began),
