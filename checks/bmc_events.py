@@ -12,8 +12,8 @@ BMC grades its events. Over IPMI, an event is critical if it crosses a critical 
 `ipmitool` names a failure. An event that was resolved or deasserted later does not
 count. A critical event without a time is unknown: set the BMC's clock. If the inventory names no
 BMC for a host, the check is not applicable there. The check is unknown if a BMC does not answer or
-does not show its whole log. It is also unknown if the log has more than 256 entries, and the 256
-newest, which nodevet reads, are all younger than `hours` hours.
+does not show its whole log. It is also unknown if the log has more than 256 entries (over Redfish,
+more than 256 critical ones), and the newest 256 are all younger than `hours` hours.
 
 **To fix it** repair the part that the event names. If a power supply is unplugged on purpose, name
 it in `ignore`.

@@ -53,10 +53,10 @@ def without_foreign(section: RawSection, host: HostInfo | None) -> RawSection:
         return section
     bmc = {"kind": data.get("kind"), "system_uuid": data.get("system_uuid")}
     bmc["serials"] = data.get("serials")
-    found = match(ids_of_host(host), ids_of_bmc(BmcInfo(**bmc)), kind=bmc["kind"])
-    if found.is_own is not False:
+    matched = match(ids_of_host(host), ids_of_bmc(BmcInfo(**bmc)), kind=bmc["kind"])
+    if matched.is_own is not False:
         return section
-    why = f"it is the BMC of another machine: {found.text}"
+    why = f"it is the BMC of another machine: {matched.text}"
     return {**section, "data": {**bmc, "errors": dict.fromkeys(data.keys() - bmc.keys(), why)}}
 
 

@@ -135,21 +135,21 @@ class Ipmi:
 def read(service: Ipmi) -> RecordFields:
     """The fields of the section. Raises BmcError if not even the power state can be read."""
     status = facts(service.run("chassis", "status"))
-    found = RecordFields(kind="ipmi", power=text(status.get("System Power"), lower=True))
-    controller = found.take("firmware", lambda: facts(service.run("mc", "info"))) or {}
-    found["firmware"] = text(controller.get("Firmware Revision"))
-    found.take("system_uuid", lambda: system_uuid(service))
-    found.take("serials", lambda: serials(service))
-    total = found.take("events_total", lambda: _total(service))
-    found.take("events", lambda: _events(service, total))
-    found["events_found"] = min(total or 0, MOST_EVENTS)
-    found.take("power_limit_w", lambda: power_limit(service.run("dcmi", "power", "get_limit")))
-    lines = found.take("parts", lambda: _sensors(service)) or []
-    found["parts"] = renamed([*parts(lines)]) if found["parts"] is not None else None
-    found["parts_found"] = sum(not ABSENT.search(line) for line in lines)
-    found["inlet_c"] = inlet(found["parts"] or [])
-    found.setdefault("errors", {})["attributes"] = "IPMI has no BIOS attributes"
-    return found
+    fields = RecordFields(kind="ipmi", power=text(status.get("System Power"), lower=True))
+    controller = fields.take("firmware", lambda: facts(service.run("mc", "info"))) or {}
+    fields["firmware"] = text(controller.get("Firmware Revision"))
+    fields.take("system_uuid", lambda: system_uuid(service))
+    fields.take("serials", lambda: serials(service))
+    total = fields.take("events_total", lambda: _total(service))
+    fields.take("events", lambda: _events(service, total))
+    fields["events_found"] = min(total or 0, MOST_EVENTS)
+    fields.take("power_limit_w", lambda: power_limit(service.run("dcmi", "power", "get_limit")))
+    lines = fields.take("parts", lambda: _sensors(service)) or []
+    fields["parts"] = renamed([*parts(lines)]) if fields["parts"] is not None else None
+    fields["parts_found"] = sum(not ABSENT.search(line) for line in lines)
+    fields["inlet_c"] = inlet(fields["parts"] or [])
+    fields.setdefault("errors", {})["attributes"] = "IPMI has no BIOS attributes"
+    return fields
 
 
 def system_uuid(service: Ipmi) -> str | None:
@@ -223,7 +223,7 @@ def clock(output: str) -> int | None:
 def events(output: str, now: int | None) -> list[RecordFields]:
     """The entries of `sel elist`, the newest first, with the time of the BMC's clock."""
     ended: set[tuple[str, str]] = set()
-    found = []
+    entries = []
     for line in reversed(output.splitlines()):
         fields = [field.strip() for field in line.split(",")]
         if len(fields) < 5:
@@ -234,7 +234,7 @@ def events(output: str, now: int | None) -> list[RecordFields]:
         if direction == ENDED:
             ended.add((part, words))
         is_of_one_clock = now is not None and at is not None and (at < SET) == (now < SET)
-        found.append(
+        entries.append(
             RecordFields(
                 id=text(number) or "?",
                 age_s=now - at if is_of_one_clock else None,  # type: ignore[operator]
@@ -244,7 +244,7 @@ def events(output: str, now: int | None) -> list[RecordFields]:
                 ended=direction != "Asserted" or (part, words) in ended,
             )
         )
-    return found
+    return entries
 
 
 def event_time(day: str, clock_time: str) -> int | None:

@@ -30,27 +30,27 @@ def read(service: Redfish, attributes: Sequence[str] = ()) -> RecordFields:
     """The fields of the section. `attributes`: of the BIOS, by their names. Raises BmcError if not
     even the power state can be read."""
     system = the_system(service)
-    found = RecordFields(kind="redfish", power=text(system.get("PowerState"), lower=True))
-    found |= {"vendor": text(system.get("Manufacturer")), "model": text(system.get("Model"))}
-    found |= {"system_uuid": text(system.get("UUID")) or "", "serials": serials(system)}
-    found["boot_progress"] = text(system.get("BootProgress", {}), "LastState")
-    found["boot_override"] = _override(system.get("Boot"))
-    settings = found.take("bios", lambda: _bios(service, system))
-    found["bios"] = None if settings is None else _some(settings)
-    found.take("attributes", lambda: _attributes(settings, attributes))
-    found.take("firmware", lambda: _firmware(_members(service, MANAGERS)))
-    events = found.take("events", lambda: _events(service, system)) or []
+    fields = RecordFields(kind="redfish", power=text(system.get("PowerState"), lower=True))
+    fields |= {"vendor": text(system.get("Manufacturer")), "model": text(system.get("Model"))}
+    fields |= {"system_uuid": text(system.get("UUID")) or "", "serials": serials(system)}
+    fields["boot_progress"] = text(system.get("BootProgress", {}), "LastState")
+    fields["boot_override"] = _override(system.get("Boot"))
+    settings = fields.take("bios", lambda: _bios(service, system))
+    fields["bios"] = None if settings is None else _some(settings)
+    fields.take("attributes", lambda: _attributes(settings, attributes))
+    fields.take("firmware", lambda: _firmware(_members(service, MANAGERS)))
+    events = fields.take("events", lambda: _events(service, system)) or []
     kept = events[:MOST_EVENTS]
     critical = sum(event["severity"] == "critical" for event in events)
-    found["events"] = kept if found["events"] is not None else None
-    found |= {"events_found": len(kept), "events_total": max(critical, len(kept))}
-    parts = found.take("parts", lambda: _parts(service)) or []
-    found["parts_found"] = len(parts)
-    found["parts"] = renamed(parts) if found["parts"] is not None else None
-    found.take("power_limit_w", lambda: _power(service, "PowerLimit", "LimitInWatts"))
-    found.take("power_w", lambda: _power(service, "PowerConsumedWatts"))
-    found["inlet_c"] = inlet(found["parts"] or [])
-    return found
+    fields["events"] = kept if fields["events"] is not None else None
+    fields |= {"events_found": len(kept), "events_total": max(critical, len(kept))}
+    parts = fields.take("parts", lambda: _parts(service)) or []
+    fields["parts_found"] = len(parts)
+    fields["parts"] = renamed(parts) if fields["parts"] is not None else None
+    fields.take("power_limit_w", lambda: _power(service, "PowerLimit", "LimitInWatts"))
+    fields.take("power_w", lambda: _power(service, "PowerConsumedWatts"))
+    fields["inlet_c"] = inlet(fields["parts"] or [])
+    return fields
 
 
 def the_system(service: Redfish) -> Document:
@@ -128,10 +128,10 @@ def _attributes(settings: Document | None, names: Sequence[str]) -> list[RecordF
 
 def _attribute(settings: Document, name: str) -> RecordFields:
     value = settings.get(name)
-    found = RecordFields(name=name, value=None if value is None else text(str(value)) or "")
+    record = RecordFields(name=name, value=None if value is None else text(str(value)) or "")
     if value is None:
-        found["errors"] = {"value": "the BMC has no attribute of this name"}
-    return found
+        record["errors"] = {"value": "the BMC has no attribute of this name"}
+    return record
 
 
 def _firmware(managers: Sequence[Document]) -> str | None:
@@ -249,10 +249,10 @@ def _thermal_parts(service: Redfish, chassis: Document) -> Iterator[tuple[str, D
 
 def _required(service: Redfish, owner: Document, name: str) -> Document | None:
     """As `_linked`. Raises BmcError if there is a link that leads nowhere."""
-    found = _linked(service, owner, name)
-    if found is None and _link(owner.get(name)):
+    resource = _linked(service, owner, name)
+    if resource is None and _link(owner.get(name)):
         raise BmcError(f"its link to {name} leads nowhere")
-    return found
+    return resource
 
 
 def leak_detectors(service: Redfish) -> list[RecordFields]:
