@@ -1,4 +1,4 @@
-"""Hold the kernel to the expected wake-up time of CPUs, now and at every boot.
+"""Limit the wake-up time of idle CPUs as expected, now and at every boot.
 
 **Now** nodevet starts the unit `nodevet-cpu-idle-states.service`. It keeps `/dev/cpu_dma_latency`
 open with the baseline's maximum, as tuned does: no CPU then enters an idle state that takes longer

@@ -122,7 +122,7 @@ def _some(settings: Document) -> dict[str, str]:
 def _attributes(settings: Document | None, names: Sequence[str]) -> list[RecordFields]:
     """Raises BmcError if there are names, and no settings."""
     if names and settings is None:
-        raise BmcError("its BIOS settings were not read")
+        raise BmcError("nodevet read no BIOS settings from it")
     return [_attribute(settings or {}, name) for name in names]
 
 

@@ -124,7 +124,7 @@ def _after_apply(host: HostResult) -> Iterator[tuple[str, str]]:
 
 
 def _for_local_fix(host: HostResult, why: str, command: str) -> tuple[str, str]:
-    """The step after `nodevet apply @local`, which plans and confirms again what is not begun."""
+    """The step after `nodevet apply @local`, which plans and asks again."""
     if command == CHECK:
         return why, CHECK_HERE
     goes_on = host.outcome is Outcome.UNKNOWN or command == ROLL_BACK

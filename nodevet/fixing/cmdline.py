@@ -216,7 +216,7 @@ def check_word(word: str) -> None:
 
 def grub_of(evidence: Evidence, missing: Sequence[str], unwanted: Sequence[str]) -> Grub:
     """GRUB of Debian or Ubuntu, if the node boots by it, and if its menu is as its settings say.
-    Raises FixError, with what a person does, if not."""
+    Otherwise raises FixError, which says what a person must do."""
     section = evidence[Bootloader]
     data = section.data
     if data is None:
