@@ -99,10 +99,10 @@ class Fix(msgspec.Struct, frozen=True, kw_only=True):
     def problem(self) -> str:
         """Why nodevet cannot use this fix, whatever it plans; empty if it can."""
         if not isinstance(self.risk, Risk):
-            return f"its risk {self.risk!r} is not a Risk, as Risk.LIVE"
+            return f"its risk {self.risk!r} is not a Risk, such as Risk.LIVE"
         for field, names in (("after", self.after or ()), ("options", self.options)):
             if not (isinstance(names, tuple) and all(isinstance(name, str) for name in names)):
-                return f"its `{field}` {names!r} is not a tuple of names, as ('swap',)"
+                return f"its `{field}` {names!r} is not a tuple of names, such as ('swap',)"
         return ""
 
     def changes(
