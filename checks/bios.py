@@ -9,11 +9,11 @@ come from the BMC, by Redfish: `Attributes` of the system's `Bios`
 ([the BMC in an inventory](https://github.com/nodevet/nodevet/blob/main/docs/bmc.md)).
 
 **Verdicts.** nodevet judges only the fields that the baseline gives. It compares versions as text,
-because every vendor numbers them differently; `minimum_date` compares release dates, which tell
-older from newer. A virtual machine has its hypervisor's firmware and is not applicable. A node
-without DMI (Arm boards) is unknown. Write names and values of attributes exactly as the BMC reports
-them; vendors name them differently. An attribute is unknown if nodevet could not read the BMC, if
-the BMC has no such attribute, or if nodevet reads the BMC by IPMI.
+because every vendor numbers them differently. To refuse old versions, use `minimum_date`, which
+compares release dates. A virtual machine has its hypervisor's firmware and is not applicable. A
+node without DMI (Arm boards) is unknown. Write names and values of attributes exactly as the BMC
+reports them; vendors name them differently. An attribute is unknown if nodevet could not read the
+BMC, if the BMC has no such attribute, or if nodevet reads the BMC by IPMI.
 
 **To fix it** update the BIOS with the vendor's tool or the BMC on a drained node. Then check the
 settings that the update may have reset: run this baseline's other checks. Change an attribute with
@@ -79,7 +79,7 @@ class Params(CheckParams):
 
     @property
     def of_dmi(self) -> bool:
-        """Whether something is expected that DMI says."""
+        """Whether the baseline expects a value that DMI reports."""
         return bool(self.one_of) or self.vendor is not None or self.minimum_date is not None
 
 
@@ -173,7 +173,7 @@ CHECK = Check(
     ),
     asks=lambda params: {"bmc": tuple(params.attributes)} if params.attributes else {},
     judge=judge,
-    unasked="only a site knows which versions it approved: say bios: {one_of: [...]}",
+    unasked="only a site knows which versions it approved: write bios: {one_of: [...]}",
     severity=Severity.WARNING,
     learn=learn,
 )

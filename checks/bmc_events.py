@@ -4,15 +4,16 @@
 system never sees: a power supply that lost its input, a fan that stopped, an uncorrectable error
 that reset the node.
 
-**Read from** the BMC that the inventory names for the host. The machine that runs nodevet asks it
-by Redfish or IPMI; the node itself is not asked. Reading the log does not clear it.
+**Read from** the BMC that the inventory names for the host. The machine that runs nodevet asks the
+BMC by Redfish or IPMI; it does not ask the node. Reading the log does not clear it.
 
 **Verdicts.** A critical event fails for `hours` hours, by the BMC's own clock. Over Redfish, the
-BMC says which events are critical. Over IPMI, an event is critical if a critical threshold was
-crossed, or if `ipmitool` names a failure. An event that was resolved or deasserted later does not
+BMC grades its events. Over IPMI, an event is critical if it crosses a critical threshold, or if
+`ipmitool` names a failure. An event that was resolved or deasserted later does not
 count. A critical event without a time is unknown: set the BMC's clock. If the inventory names no
-BMC for a host, the check is not applicable there. If a BMC does not answer or does not show its
-whole log, or if its newest 256 entries are all younger than `hours` hours, the check is unknown.
+BMC for a host, the check is not applicable there. The check is unknown if a BMC does not answer or
+does not show its whole log. It is also unknown if the log has more than 256 entries (over Redfish,
+more than 256 critical ones), and the newest 256 are all younger than `hours` hours.
 
 **To fix it** repair the part that the event names. If a power supply is unplugged on purpose, name
 it in `ignore`.
@@ -31,7 +32,7 @@ from nodevet.evidence.document import Evidence
 from nodevet.model import Area, Check, CheckParams, Finding, Subject, fail, ok, unknown
 
 HOUR = 3600
-ADVICE = "repair the part that it names; `nodevet bmc show` has the BMC's other readings"
+ADVICE = "repair the part that it names; `nodevet bmc show` prints the BMC's other readings"
 
 
 class Params(CheckParams):

@@ -8,16 +8,17 @@ fans and power supplies is about that machine, and a power cycle would switch th
 and `SKU` of the system; over IPMI: the system GUID, and the serial numbers of product and board in
 its FRU. The machine that runs nodevet asks the BMC.
 
-**Verdicts.** Ok if both report the same system UUID, in any of the byte orders that SMBIOS and
-IPMI use, or the same serial number. Fail if the BMC reports another UUID over Redfish, and no
-serial number of the node. Unknown if neither is certain: if the node or the BMC reports nothing
-that identifies a machine (`To be filled by O.E.M.`, zeros), if the serial numbers are equal and the
-UUIDs differ or were not read, or if only the GUID of IPMI differs, because many BMCs report one of
-their own there. If the inventory names no BMC for a host, the check is not applicable there.
+**Verdicts.** The check passes if both report the same system UUID, in any of the byte orders that
+SMBIOS and IPMI use, or the same serial number. It fails if the BMC reports another UUID over
+Redfish, and no serial number of the node. In all other cases it is unknown, for example if the node
+or the BMC reports nothing that identifies a machine (`To be filled by O.E.M.`, zeros), or if, over
+Redfish, the serial numbers are equal and the UUIDs differ or one was not read. Over IPMI it is also
+unknown if only the GUID differs, because many BMCs report a GUID of their own. If the inventory
+names no BMC for a host, the check is not applicable there.
 
 **To fix it** correct `bmc` of the host in the inventory: `nodevet bmc show` prints what each BMC
-reports. Until then nothing else that this BMC reports is judged, and nodevet does not switch the
-node off. If the check stays unknown, see
+reports. Until then nodevet judges nothing else that this BMC reports, and does not switch the node
+off. If the check is unknown, first check the address of the BMC; then see
 [whose BMC it is](https://github.com/nodevet/nodevet/blob/main/docs/bmc.md#whose-bmc-it-is).
 """
 
@@ -41,7 +42,10 @@ from nodevet.model import (
 
 WHY = "its BMC reports the system UUID of another machine"
 ADVICE = "correct `bmc` of this host in the inventory; `nodevet bmc show` prints what BMCs report"
-PROVE = "run the probe as root, or write the node's serial number into the FRU of its BMC"
+PROVE = (
+    "first check the address of the BMC in the inventory; to prove it, run the probe as root, or "
+    "write the node's serial number into the FRU of the BMC"
+)
 
 
 class Params(CheckParams):

@@ -1,19 +1,19 @@
 """The BMC calls no power supply, fan, temperature or leak detector critical.
 
-**Why it matters.** A node that loses one of two power supplies keeps running, and goes down with
-the second. A fan that stopped shows up hours later as slow GPUs, and a leak as a fire.
+**Why it matters.** A node that loses one of two power supplies keeps running, and goes down when it
+loses the second. A stopped fan slows GPUs hours later. A leak can destroy the node.
 
-**Read from** the BMC that the inventory names for the host. The machine that runs nodevet asks it
-by Redfish or IPMI; the node itself is not asked.
+**Read from** the BMC that the inventory names for the host. The machine that runs nodevet asks the
+BMC by Redfish or IPMI; it does not ask the node.
 
-**Verdicts.** A part fails if the BMC itself says that it is critical. Over IPMI, a part also fails
+**Verdicts.** A part fails if the BMC itself calls it critical. Over IPMI, a part also fails
 if a discrete sensor asserts a failure (`Power Supply AC lost`). nodevet compares no reading with a
-limit of its own. A part passes if the BMC calls it a warning or does not report its health. If the
-inventory names no BMC for a host, the check is not applicable there. If a BMC does not answer, or
-reports the health of no part, the check is unknown.
+limit of its own. A part passes if the BMC reports a warning for it, or does not report its health.
+If the inventory names no BMC for a host, the check is not applicable there. If a BMC does not
+answer, or reports the health of no part, the check is unknown.
 
 **To fix it** repair the part. If a supply is unplugged on purpose, name it in `ignore`. If the BMC
-reports a leak, do not switch the power on again before someone has looked.
+reports a leak, do not switch the power on again before someone has looked at the node.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ from nodevet.evidence.bmc import BmcPart
 from nodevet.evidence.document import Evidence
 from nodevet.model import Area, Check, CheckParams, Finding, Subject, fail, ok, unknown
 
-REPAIR = "repair or reseat it; `nodevet bmc show` has the BMC's other readings"
+REPAIR = "repair or reseat it; `nodevet bmc show` prints the BMC's other readings"
 LEAK = "drain the node, switch it off and look for the leak before the power is on again"
 
 

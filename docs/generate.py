@@ -132,14 +132,15 @@ def _covered(row: dict[str, Any], catalog: Catalog) -> str:
 FIXABLE_HEAD = """\
 # What can be fixed
 
-Every check, and what repairs what it finds. `docs/generate.py` writes this page.
+Every check, and how to repair a failure of it. `docs/generate.py` writes this page.
 
-- **fix**: `nodevet plan` can plan it. The risk in brackets is the highest risk of this fix
+- **fix**: `nodevet plan` can plan a fix. The risk in brackets is the highest risk of this fix
   ([what the risks mean](fixes.md#what-may-be-planned)).
-- **task**: a person repairs it; the check's page has the commands.
-- **none**: no command repairs it: a person replaces a part.
+- **task**: a person repairs the node; the check's page has the commands.
+- **none**: no command helps; a person replaces a part.
 
-Each failed finding says what it needs in `action` ([reports](reports.md#what-a-failure-needs)).
+In reports, the field `action` of a failed finding says what the failure needs
+([reports](reports.md#what-a-failure-needs)).
 """
 
 
@@ -183,7 +184,7 @@ FAULTS_HEAD = """\
 
 A scenario gives faults to a node by name, `faults: [pcie-width, {power-capped: {watts: 500}}]`,
 `nodevet sim set NODE fault=NAME` adds one while it runs; see [simulation.md](simulation.md).
-Parameters are listed with their default. This file is written by `docs/generate.py`.
+Each parameter is listed with its default. `docs/generate.py` writes this file.
 """
 
 

@@ -5,8 +5,8 @@ ReqRedir and CmpltRedir. All other bits stay; SrcValid and UpstreamFwd redirect 
 themselves.
 
 **At every boot** the unit `nodevet-acs.service` does the same for every port with ACS that the
-check judges. It identifies a port by its address, vendor and device. After cards were moved, it
-therefore changes no other port.
+check judges. It identifies a port by its address, vendor and device. If cards were moved, it
+therefore does not change a wrong port.
 
 **Risk** idle: no process may use the GPUs, because peer-to-peer transfers may be in progress.
 

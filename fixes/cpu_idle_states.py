@@ -1,4 +1,4 @@
-"""Hold the kernel to the expected wake-up time of CPUs, now and at every boot.
+"""Limit the wake-up time of idle CPUs as expected, now and at every boot.
 
 **Now** nodevet starts the unit `nodevet-cpu-idle-states.service`. It keeps `/dev/cpu_dma_latency`
 open with the baseline's maximum, as tuned does: no CPU then enters an idle state that takes longer
@@ -16,10 +16,9 @@ and activates it with `tuned-adm profile`. A rollback activates the earlier prof
 idle states again.
 
 **What it cannot do.** It disables no single state, so `cpupower idle-info` still shows them as
-enabled. It leaves TuneD to a person if that merges several profiles, does not start at boot, or
-runs scripts. If the kernel does not have the device, the unit fails, and nodevet rolls the step
-back. If even C1 takes longer
-than the maximum, CPUs can only poll, which costs much power.
+enabled. If TuneD merges several profiles, does not start at boot, or runs scripts, a person must
+set the latency in TuneD. If the kernel does not have the device, the unit fails, and nodevet rolls
+the step back. If even C1 takes longer than the maximum, CPUs can only poll, which costs much power.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,39 +1,39 @@
 """Install the expected version of the NVIDIA driver from the node's repositories.
 
-**Now** one transaction of apt, dnf or zypper for every installed package that has the driver's
-version, also the fabric manager's: it changes all of them, or none. The version is the highest that
-the baseline allows and that the node's repositories have for each package. If the transaction would
-also remove, install or upgrade other packages, it stops before it changes anything. Then `apt-mark
-hold`, `dnf versionlock add` or `zypper addlock`.
+**Now** nodevet runs one transaction of apt, dnf or zypper. It changes every installed package that
+has the driver's version, also the fabric manager's, or none of them. The new version is the highest
+that the baseline allows and that the node's repositories have for each package. If the transaction
+would also remove, install or upgrade other packages, it stops before it changes anything. After the
+transaction, nodevet holds the packages: `apt-mark hold`, `dnf versionlock add` or `zypper addlock`.
 
-With dnf, nodevet enables the stream of NVIDIA's module that has the packages: of the same kind as
-the active one (550-open, 570-open), or else the only one. The transaction is `dnf history replay`;
-a dnf without that command fails before it changes anything. If dnf has no plugin versionlock, the
-plan says that nothing holds the packages.
+With dnf, nodevet enables the stream of NVIDIA's module that has the packages: the one of the same
+kind as the active stream (550-open, 570-open), or else the only one. The transaction is `dnf
+history replay`; a dnf without that command fails before it changes anything. If dnf has no plugin
+versionlock, the plan says that nothing holds the packages.
 
-**At every boot** nothing is needed: the packages stay installed, and are held against upgrades.
+**At every boot** nothing: the packages stay installed, and their hold prevents upgrades.
 
 **Risk** reboot. The old module stays loaded until then, and the new library refuses to talk to it:
 nothing that uses a GPU starts. The installation builds DKMS modules, which takes minutes. With dnf
-and zypper, the step fails if DKMS has not built the module for the running kernel. A module that
-NVIDIA built for one kernel (kmod-nvidia-550.54.14-5.14.0-427.13.1) is replaced by that of the new
-version for the same kernel.
+and zypper, the step fails if DKMS has not built the module for the running kernel. The transaction
+replaces a module that NVIDIA built for one kernel (kmod-nvidia-550.54.14-5.14.0-427.13.1) by the
+new version for the same kernel.
 
-**Rollback** installs the earlier versions, and restores the module stream, whether the packages
-were held and, with apt, whether they were marked as automatically installed; it takes another
-reboot. A package that dnf removed, and zypper every package, then counts as installed by the user.
+**Rollback** installs the earlier versions. It restores the module stream, the holds and, with apt,
+the marks for automatically installed packages. It takes another reboot. Afterwards dnf counts
+packages that it had removed as installed by the user, and zypper counts all of them so.
 If the repositories no longer have the installed version, a rollback could not restore it, and
 nodevet plans nothing.
 
 **What it cannot do.** It configures no repository and does not update package lists (`apt-get
 update`, `dnf makecache`, `zypper refresh`). It does not change to another branch if the packages
 are named after the branch (nvidia-driver-550, nvidia-driver-560). It does not change what NVIDIA's
-.run installer installed. Ubuntu's modules that were built for one kernel (linux-modules-nvidia-*)
-follow that kernel's packages. It plans nothing if dnf or zypper lock or exclude more than one of
-the packages by one entry. With yum and dnf 5 it plans nothing: it prints the commands for the
-node's packages, which a person runs. Only root can ask dnf and zypper for versions: to leave
-nothing on the node, they run as nobody with an empty /var/tmp and without a network, on the lists
-of the last update.
+.run installer installed. It plans nothing if Ubuntu's modules for one kernel
+(linux-modules-nvidia-*) are installed: change them with that kernel's packages. It plans nothing if
+one entry of dnf or zypper locks or excludes several of the packages. With yum and dnf 5 it plans
+nothing: it prints the commands, which a person runs. nodevet must be root on the node to ask dnf
+and zypper for versions: it runs them as nobody, with an empty /var/tmp and without a network, on
+the lists of the last update, so that they leave nothing on the node.
 """
 
 import re

@@ -16,8 +16,8 @@ without them, the step is `pending` until someone reboots it.
 **Rollback** cannot undo it, and there is nothing to restore. The plan says `cannot be undone`.
 
 **What it cannot do.** nodevet never takes the next remedy by itself
-([the ladder](../fixes.md#reset-reboot-power-cycle-a-person)). If a GPU still fails after its reset,
-the step fails; plan again with `--reboot`. If a reboot does not help, plan again with
+([all remedies](../fixes.md#reset-reboot-power-cycle-a-person)). If a GPU still fails after its
+reset, the step fails; plan again with `--reboot`. If a reboot does not help, plan again with
 `--power-cycle`. After that the report asks for a person, who reseats or replaces the GPU. A reset
 or a reboot deletes what explains the fault: if you need that, run nvidia-bug-report.sh first. The
 fix plans nothing if the driver asks to end the jobs on NVLink peers (DRAIN_P2P), or asks for an

@@ -13,7 +13,7 @@ reboot of the node instead.
 **What it cannot do.** No reset repairs *unrepairable memory*: the fix refuses such a GPU; have it
 replaced. If the repair is still pending after the reset, the step fails: plan again with
 `--reboot`, then with `--power-cycle`
-([the ladder](../fixes.md#reset-reboot-power-cycle-a-person)). No test has reset a real GPU.
+([all remedies](../fixes.md#reset-reboot-power-cycle-a-person)). No test has reset a real GPU.
 """
 
 from nodevet.fixing import gpu_reset

@@ -15,9 +15,9 @@ jobs, and the kernel may move much memory to make room.
 **What it cannot do.** It frees no page that a process or a file in a hugetlbfs mount holds; if only
 free pages are missing, nodevet plans nothing. It does not reserve more than MemAvailable. A size
 that the kernel does not have needs other hardware or another kernel. If memory is too fragmented
-for pages of 1G, reserve them on the kernel command line. If that already reserves another number
-of a size, nodevet plans nothing: change it there. The kernel chooses how many pages each NUMA node
-gets.
+for pages of 1G, reserve them on the kernel command line. If the command line already reserves
+another number of a size, nodevet plans nothing: change it there. The kernel chooses how many pages
+each NUMA node gets.
 """
 
 import re

@@ -12,16 +12,15 @@ with its ports enabled. If something disables the port again, the check fails af
 keeps its LID, which `enable` or the subnet manager set.
 
 **What it cannot do.** It does not find out who disabled the port, or why: ask before you approve. A
-port that polls has no link partner, which is its cable, its transceiver or the switch's port; one
+port that polls has no link partner: check its cable, its transceiver or the switch's port. A port
 in INIT waits for the subnet manager. If no subnet manager makes the port ACTIVE, nodevet disables
 it again. Counters, firmware, rate and width have no fix. For an Ethernet port (RoCE) use `ip link
-set dev NAME up`. The fix sets no IPoIB interface up. It leaves a port alone if nodevet's session or
-a default route uses an interface of its device. It also does so if nodevet cannot tell which device
-an interface uses, such as a child of IPoIB. It leaves virtual functions to their host. It needs
-/usr/sbin/ibportstate (package infiniband-diags, as of version 44) and the kernel module ib_umad;
-where ports have an M_Key, the
-step fails. No test has run it on a real adapter: in nodevet's tests a program stands in for
-ibportstate, and does as its manual page says.
+set dev NAME up`. The fix sets no IPoIB interface up. It does not touch a port if nodevet's session
+or a default route uses an interface of its device, or if nodevet cannot tell which device an
+interface uses, such as a child of IPoIB. It does not touch virtual functions: their host sets the
+port. It needs /usr/sbin/ibportstate (package infiniband-diags, as of version 44) and the kernel
+module ib_umad. If ports have an M_Key, the step fails. No test has run it on a real adapter: in
+nodevet's tests, a program stands in for ibportstate and behaves as its manual page describes.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

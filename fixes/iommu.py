@@ -55,7 +55,7 @@ def plan(
 
 
 def word_of(actual: Sequence[str], params: Params, evidence: Evidence) -> str:
-    """The parameter that gives what is expected. Raises FixError if none surely does."""
+    """The parameter that gives what is expected. Raises FixError if nodevet knows none."""
     if IDENTITY in params.one_of and set(actual) <= {*TRANSLATES}:
         return "iommu=pt"
     if params.one_of == (DISABLED,):

@@ -15,9 +15,9 @@ and nothing else, and loads modules that were blacklisted.
 **What it cannot do.** It does not install a module that the node does not have. Only the kernel's
 command line (`initcall_blacklist`) can disable a module that is built into the kernel. The
 initramfs may load a blacklisted module before it reads the blacklist: `update-initramfs -u` or
-`dracut --force` rebuilds it; the fix does not do this. A blacklist stops loading by modules-load.d
-and for a device, but not by `modprobe` or by another module that needs it. A module that is
-blacklisted elsewhere, or on the kernel's command line, is not loaded: that is the administrator's
+`dracut --force` rebuilds it; the fix does not do this. A blacklist stops modules-load.d and udev
+from loading a module, but not `modprobe` or another module that needs it. The fix does not load a
+module that another file or the kernel's command line blacklists: that is the administrator's
 decision. If the versions of driver and library differ, the node needs a reboot; no setting changes
 that.
 """

@@ -2,22 +2,22 @@
 
 **Now** nodevet sends SIGTERM to each process that the plan names, waits up to 10 s, and then sends
 SIGKILL. Pid, start time and user identify a process. nodevet opens a pidfd before it compares them,
-so that no signal reaches another process that has got the pid since. The check must then find the
+so that no signal reaches a newer process with the same pid. The check must then find the
 GPUs free.
 
 **At every boot** nothing: no process survives a reboot.
 
 **Risk** idle: nothing else may use these GPUs.
 
-**Rollback** cannot undo it: an ended process does not start again. The approval says so, the
-report of a rollback names each process, and `approvals: {one_way: 2}` in approval.yaml says how
+**Rollback** cannot undo it: an ended process does not start again. `nodevet approve` says so, and
+the report of a rollback names each process. `approvals: {one_way: 2}` in approval.yaml sets how
 many people must approve it.
 
-**What it cannot do.** It ends nothing while Slurm says that a job runs or completes on the node, or
-if the node has slurmd and Slurm does not answer. It ends no process of a Kubernetes pod, of a
+**What it cannot do.** It ends nothing while Slurm reports a running or completing job on the node,
+or if the node has slurmd and Slurm does not answer. It ends no process of a Kubernetes pod, of a
 container, of a system user or of a systemd service: end the pod, the container or the service. If
-the check cannot tell whether a process on a GPU may run, or if memory leaked, nodevet leaves all
-processes of that GPU alone. It does not free memory that no process holds. Not even SIGKILL ends a
+the check cannot tell whether a process on a GPU may run, or if memory leaked, nodevet ends no
+process of that GPU. It does not free memory that no process holds. Even SIGKILL does not end a
 process that waits for the driver: then reboot. The node needs Linux 5.3 or later.
 """
 

@@ -56,7 +56,7 @@ from nodevet.resource.unit import SetUnit
 NEVER = ("noauto", "bg")
 """Options of a line that does not mount at boot, or not when `mount` ends."""
 UNTOLD = ("auto", "nfs")
-"""Types in /etc/fstab that become another one; the check judges that after the mount."""
+"""Types in /etc/fstab that a mount shows as another type; the check judges that one."""
 HIDES = "{} is not empty, or was not read: its files are hidden while something is mounted there"
 
 

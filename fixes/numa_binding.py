@@ -1,13 +1,14 @@
 """Bind systemd services to the NUMA nodes of the GPUs on which they compute.
 
-**Now** the fix changes nothing by itself: systemd binds a service when it starts, and the fix does
-not interrupt it. `nodevet plan --restart` plans the restart. `--now` binds the CPUs of the running
-processes (`taskset`, each with its threads); it does not move memory that is on another node.
+**Now** nothing: systemd binds a service when the service starts, and the fix does not interrupt it.
+`nodevet plan --restart` plans the restart. `--now` binds the CPUs of the running processes
+(`taskset`, each with its threads); it does not move memory that is on another node.
 
 **At every boot** `/etc/systemd/system/<service>.d/90-nodevet-numa-binding.conf`: CPUAffinity=,
 NUMAPolicy=bind, NUMAMask= and, if the baseline expects bound memory too, AllowedMemoryNodes=. The
-check reads Mems_allowed, which does not show a policy, and a policy does not bind a program that
-sets its own; AllowedMemoryNodes= does both. Other drop-ins and numad conflict.
+check reads Mems_allowed, which does not show a policy, and a program can override a policy;
+AllowedMemoryNodes= shows there, and a program cannot override it. Other drop-ins and numad
+conflict.
 
 The binding includes the memory-only nodes nearest to these CPUs, such as a Grace Hopper GPU's own.
 
@@ -19,7 +20,7 @@ were bound with `--now` their earlier CPUs, thread by thread. If something else 
 in between, it stays bound until its next start.
 
 **What it cannot do.** It does not bind processes outside services (sessions, containers) or of
-services that run other people's jobs (slurmd, kubelet): their launchers must bind them. One service
+services that run users' jobs (slurmd, kubelet): their launchers must bind them. One service
 has one binding: if its processes compute on GPUs of several nodes, run one instance per node.
 systemd moves a running service to AllowedMemoryNodes= whenever it reads its files, and cannot undo
 this: if the memory is not bound yet, nodevet plans only with `--restart`. AllowedMemoryNodes= needs

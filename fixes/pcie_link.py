@@ -14,7 +14,7 @@ until someone reboots it.
 all GPUs are too slow, or in a virtual machine: then the check's advice says where to look. If the
 link is as slow as before, the step fails, and the report names the next remedy: a power cycle, then
 a person who reseats the GPU, its riser or its cable
-([the ladder](../fixes.md#reset-reboot-power-cycle-a-person)).
+([all remedies](../fixes.md#reset-reboot-power-cycle-a-person)).
 """
 
 from collections.abc import Iterator, Sequence

@@ -14,7 +14,7 @@ reboot of the node instead.
 the baseline allows; have it replaced. The fix does not reload the driver, which would also complete
 the retirement. If the retirement is still pending after the reset, the step fails: plan again with
 `--reboot`, then with `--power-cycle`
-([the ladder](../fixes.md#reset-reboot-power-cycle-a-person)). No test has reset a real GPU.
+([all remedies](../fixes.md#reset-reboot-power-cycle-a-person)). No test has reset a real GPU.
 """
 
 from nodevet.fixing import gpu_reset

@@ -25,7 +25,7 @@ such a GPU. It also refuses a GPU with MIG devices, because a reset deletes them
 NVML does not reach. A reset deletes power limit, clocks and compute mode. If no unit of nodevet
 sets them, they stay at their defaults until something else sets them; the plan names them. If the
 remap is still pending after the reset, the step fails: plan again with `--reboot`, then with
-`--power-cycle` ([the ladder](../fixes.md#reset-reboot-power-cycle-a-person)). No test has reset a
+`--power-cycle` ([all remedies](../fixes.md#reset-reboot-power-cycle-a-person)). No test has reset a
 real GPU.
 """
 

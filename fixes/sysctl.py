@@ -4,17 +4,17 @@
 limits, the fix writes the nearest one; if it lists values, the first.
 
 **At every boot** `/etc/sysctl.d/90-nodevet-sysctl.conf` has every parameter for which the baseline
-sets one value. It has a parameter with limits only if its value is, or was just set to, the value
-that the fix writes. A parameter that is within its limits for another reason has another manager,
-and stays as it is. systemd-sysctl reads the file early in the boot. Files that sort after it, tuned
-and the kubelet conflict.
+sets one value. A parameter with limits is in the file only if the node has exactly the value that
+the fix writes. If the node has another value within the limits, something else manages the
+parameter, and the fix does not change it. systemd-sysctl reads the file early in the boot. Files
+that sort after it, tuned and the kubelet conflict.
 
 **Risk** live: jobs continue with the new values.
 
 **Rollback** restores the earlier values and the file.
 
-**What it cannot do.** It cannot write a parameter now if the kernel does not have it or nodevet may
-not read it. If a module is loaded late, udev sets its parameters then, at least those of net.*. The
+**What it cannot do.** It cannot write a parameter if the kernel does not have it or nodevet may
+not read it. If a module is loaded later, udev sets its parameters, at least those of net.*. The
 fix cannot write an empty value.
 """
 

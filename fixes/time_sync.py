@@ -9,8 +9,8 @@ synchronised, up to `--boot-settle`; ntpd may take longer than the default.
 
 **Risk** live: jobs continue, but programs that measure time see the clock step.
 
-**Rollback** disables and stops the client if it was disabled and stopped. The clock stays as it is:
-it is right now, and nodevet does not know what it would show otherwise.
+**Rollback** disables and stops the client if it was disabled and stopped. It does not set the clock
+back, because the clock is right now.
 
 **What it cannot do.** It installs no client and configures no servers: if the client reaches none,
 nodevet rolls the step back. If two clients are installed, it does not choose: mask or remove one.

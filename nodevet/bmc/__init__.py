@@ -1,1 +1,1 @@
-"""The management controllers of nodes: read what they report, beside the node's own visit."""
+"""The management controllers of nodes: nodevet reads them while it visits the nodes."""

@@ -1,4 +1,4 @@
-"""Put what a BMC says beside the visit of its node: nodevet.vet.use.beside."""
+"""Join the answer of a BMC with the visit of its node: nodevet.vet.use.beside."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -30,15 +30,15 @@ def begin(hosts: Sequence[Host], end: float, asked: Asked) -> Readings:
 
 
 def joined(visit: Visit, section: RawSection) -> Visit:
-    """The visit with the section in its evidence; without evidence, its reason says what the BMC
-    says of the power."""
+    """The visit with the section in its evidence. Without evidence, its reason ends with the power
+    state that the BMC reports."""
     if visit.evidence is None:
         return replace(visit, why=f"{visit.why}; {_power_text(section)}")
     try:
         document = typed.decode(visit.evidence, dict[str, msgspec.Raw])
         sections = typed.decode(bytes(document["sections"]), dict[str, msgspec.Raw])
     except (msgspec.DecodeError, KeyError):
-        return visit  # judging it says what is wrong
+        return visit  # the judge reports what is wrong
     own = without_foreign(section, _host_in(sections))
     sections[SECTION] = msgspec.Raw(msgspec.json.encode(own))
     document["sections"] = msgspec.Raw(msgspec.json.encode(sections))
@@ -46,17 +46,17 @@ def joined(visit: Visit, section: RawSection) -> Visit:
 
 
 def without_foreign(section: RawSection, host: HostInfo | None) -> RawSection:
-    """The section; of the BMC of another machine only what identifies that machine, because the
-    rest says nothing of this node."""
+    """The section. If the BMC belongs to another machine: only the ids of that machine, because
+    the rest is not about this node."""
     data = section.get("data")
     if data is None:
         return section
     bmc = {"kind": data.get("kind"), "system_uuid": data.get("system_uuid")}
     bmc["serials"] = data.get("serials")
-    found = match(ids_of_host(host), ids_of_bmc(BmcInfo(**bmc)), kind=bmc["kind"])
-    if found.is_own is not False:
+    matched = match(ids_of_host(host), ids_of_bmc(BmcInfo(**bmc)), kind=bmc["kind"])
+    if matched.is_own is not False:
         return section
-    why = f"it is the BMC of another machine: {found.text}"
+    why = f"it is the BMC of another machine: {matched.text}"
     return {**section, "data": {**bmc, "errors": dict.fromkeys(data.keys() - bmc.keys(), why)}}
 
 

@@ -12,15 +12,15 @@ class FatalError(BmcError):
 
 
 class RefusedLoginError(FatalError):
-    """The BMC refuses the user or the password. Each further try brings the lock nearer."""
+    """The BMC refuses the user or the password. Further tries may lock the account."""
 
 
 class RefusedRequestError(BmcError):
-    """The BMC refuses to do what it was asked, as its state stands now."""
+    """The BMC refuses the request in its present state."""
 
 
 class SwitchedElsewhereError(BmcError):
-    """The power is not as this run left it: somebody else switches the node."""
+    """Another run, a person or a program switched the node since this run did."""
 
 
 class MissingResourceError(BmcError):

@@ -1,4 +1,4 @@
-"""Values that a BMC reports, bounded and typed; what else it says is hostile text."""
+"""Values that a BMC reports, bounded and typed: a BMC may send anything."""
 
 import math
 from collections import Counter
@@ -52,7 +52,7 @@ def inlet(parts: Sequence[RecordFields]) -> float | None:
 
 
 def renamed(parts: Sequence[RecordFields]) -> list[RecordFields]:
-    """The parts, with a number behind a name that others of its kind have, too."""
+    """The parts. If parts of one kind share a name, all but the first get a number behind it."""
     seen: Counter[tuple[str, str]] = Counter()
     named = []
     for part in parts[:MOST_PARTS]:

@@ -95,12 +95,12 @@ class Redfish:
             return self._document(response)
 
     def _within_deadline(self, read: Callable[[], Document]) -> Document:
-        """Call `read`; at the deadline its socket is shut down, however slowly bytes drip in."""
+        """Call `read`. At the deadline a timer shuts its socket down, even while bytes arrive."""
         self._end = min(self._last, time.monotonic() + self._answer)
-        left = self._end - time.monotonic()
-        if left <= 0:
+        seconds = self._end - time.monotonic()
+        if seconds <= 0:
             raise FatalError(TOO_LATE)
-        watchdog = threading.Timer(left, self._shut)
+        watchdog = threading.Timer(seconds, self._shut)
         watchdog.daemon = True
         watchdog.start()
         try:
@@ -135,10 +135,10 @@ class Redfish:
             return self._document(response)
 
     def _connect(self) -> HTTPSConnection:
-        left = max(0.1, self._end - time.monotonic())
+        seconds = max(0.1, self._end - time.monotonic())
         context = _tls(self._bmc)
         self._connection = HTTPSConnection(
-            self._bmc.address, self._bmc.port or 443, timeout=left, context=context
+            self._bmc.address, self._bmc.port or 443, timeout=seconds, context=context
         )
         return self._connection
 
@@ -194,4 +194,4 @@ def _tls(bmc: Bmc) -> ssl.SSLContext:
 
 def _distrusted(error: ssl.SSLCertVerificationError) -> str:
     why = brief(error.verify_message)
-    return f"its certificate is not trusted: {why}; give it, or its authority, as bmc.ca"
+    return f"its certificate is not trusted: {why}; name it, or its CA, as `ca` of `bmc`"

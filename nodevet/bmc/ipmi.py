@@ -1,4 +1,4 @@
-"""What a BMC says over IPMI, by ipmitool. The password goes through a pipe, never into argv or the
+"""Read a BMC over IPMI, with ipmitool. The password goes through a pipe, never into argv or the
 environment. Each value fails alone; `errors` says why.
 """
 
@@ -51,7 +51,7 @@ NO_READING = "no reading"  # of a sensor for leaks
 NO_SESSION = b"Unable to establish"
 NO_CIPHER = b"Error in open session response message"
 QUICK = 3.0  # seconds; if no BMC answers, ipmitool prints the same message after 20
-AGAIN_S = (0.5, 1.5)  # before a refused session is asked for again: at random, for two runs
+AGAIN_S = (0.5, 1.5)  # before the second try after a refusal: random, so that two runs differ
 REFUSED = "it refuses the session: the user, the password or the user's privilege is wrong"
 
 
@@ -84,7 +84,7 @@ class Ipmi:
 
     def _run(self, words: Sequence[str], session: Sequence[str]) -> str:
         done = self._opened(words, session)
-        if done is None:  # two sessions that begin at once confuse a BMC, which then refuses one
+        if done is None:  # a BMC may refuse one of two sessions that begin at once
             time.sleep(random.uniform(*AGAIN_S))  # noqa: S311
             done = self._opened(words, session)
         if done is None:
@@ -135,26 +135,26 @@ class Ipmi:
 def read(service: Ipmi) -> RecordFields:
     """The fields of the section. Raises BmcError if not even the power state can be read."""
     status = facts(service.run("chassis", "status"))
-    found = RecordFields(kind="ipmi", power=text(status.get("System Power"), lower=True))
-    controller = found.take("firmware", lambda: facts(service.run("mc", "info"))) or {}
-    found["firmware"] = text(controller.get("Firmware Revision"))
-    found.take("system_uuid", lambda: system_uuid(service))
-    found.take("serials", lambda: serials(service))
-    total = found.take("events_total", lambda: _total(service))
-    found.take("events", lambda: _events(service, total))
-    found["events_found"] = min(total or 0, MOST_EVENTS)
-    found.take("power_limit_w", lambda: power_limit(service.run("dcmi", "power", "get_limit")))
-    lines = found.take("parts", lambda: _sensors(service)) or []
-    found["parts"] = renamed([*parts(lines)]) if found["parts"] is not None else None
-    found["parts_found"] = sum(not ABSENT.search(line) for line in lines)
-    found["inlet_c"] = inlet(found["parts"] or [])
-    found.setdefault("errors", {})["attributes"] = "IPMI has no BIOS attributes"
-    return found
+    fields = RecordFields(kind="ipmi", power=text(status.get("System Power"), lower=True))
+    controller = fields.take("firmware", lambda: facts(service.run("mc", "info"))) or {}
+    fields["firmware"] = text(controller.get("Firmware Revision"))
+    fields.take("system_uuid", lambda: system_uuid(service))
+    fields.take("serials", lambda: serials(service))
+    total = fields.take("events_total", lambda: _total(service))
+    fields.take("events", lambda: _events(service, total))
+    fields["events_found"] = min(total or 0, MOST_EVENTS)
+    fields.take("power_limit_w", lambda: power_limit(service.run("dcmi", "power", "get_limit")))
+    lines = fields.take("parts", lambda: _sensors(service)) or []
+    fields["parts"] = renamed([*parts(lines)]) if fields["parts"] is not None else None
+    fields["parts_found"] = sum(not ABSENT.search(line) for line in lines)
+    fields["inlet_c"] = inlet(fields["parts"] or [])
+    fields.setdefault("errors", {})["attributes"] = "IPMI has no BIOS attributes"
+    return fields
 
 
 def system_uuid(service: Ipmi) -> str | None:
-    """Get System GUID: its 16 bytes as a UUID, in the order in which they are sent, on which BMCs
-    disagree. Raises BmcError."""
+    """Get System GUID: its 16 bytes as a UUID, in the order of the answer. BMCs disagree on that
+    order. Raises BmcError."""
     return guid(service.run("raw", "0x06", "0x37"))
 
 
@@ -223,7 +223,7 @@ def clock(output: str) -> int | None:
 def events(output: str, now: int | None) -> list[RecordFields]:
     """The entries of `sel elist`, the newest first, with the time of the BMC's clock."""
     ended: set[tuple[str, str]] = set()
-    found = []
+    entries = []
     for line in reversed(output.splitlines()):
         fields = [field.strip() for field in line.split(",")]
         if len(fields) < 5:
@@ -234,7 +234,7 @@ def events(output: str, now: int | None) -> list[RecordFields]:
         if direction == ENDED:
             ended.add((part, words))
         is_of_one_clock = now is not None and at is not None and (at < SET) == (now < SET)
-        found.append(
+        entries.append(
             RecordFields(
                 id=text(number) or "?",
                 age_s=now - at if is_of_one_clock else None,  # type: ignore[operator]
@@ -244,7 +244,7 @@ def events(output: str, now: int | None) -> list[RecordFields]:
                 ended=direction != "Asserted" or (part, words) in ended,
             )
         )
-    return found
+    return entries
 
 
 def event_time(day: str, clock_time: str) -> int | None:
@@ -265,7 +265,7 @@ def event_time(day: str, clock_time: str) -> int | None:
 
 
 def _sensors(service: Ipmi) -> list[str]:
-    """The lines of `sdr elist`. Of an empty repository ipmitool says that it was erased."""
+    """The lines of `sdr elist`. For an empty repository, ipmitool prints that it was erased."""
     count = facts(service.run("sdr", "info")).get("Record Count", "")
     if not count.isdigit():
         raise BmcError("ipmitool sdr info does not say how many sensors there are")
@@ -305,7 +305,7 @@ def parts(lines: Sequence[str]) -> Iterator[RecordFields]:
 
 
 def leak_detectors(service: Ipmi) -> list[RecordFields]:
-    """The sensors whose name says that they find leaks. Raises BmcError."""
+    """The sensors that detect leaks, by their names. Raises BmcError."""
     return [*leaks(_sensors(service))]
 
 

@@ -1,8 +1,8 @@
-"""Switch a node off and on by its BMC: asked once, then read until the BMC says that it is so.
+"""Switch a node off and on by its BMC: send a request once, then read the power until it changes.
 
-A BMC accepts a request before it has done it. Some say Off as soon as they accepted it and drop an
-On that comes then; others refuse On for a minute after Off. So the node must be Off in two looks,
-and On is asked again if a fresh look still says Off. No request is repeated without such a look.
+A BMC accepts a request before it carries it out. Some report Off as soon as they accept it, and
+drop an On that follows; others refuse On for a minute after Off. The node must therefore be Off in
+two readings, and On is sent again only if a new reading still shows Off.
 """
 
 import time
@@ -41,9 +41,9 @@ MEND = (
     "a sensor without a reading may hide a leak: look at the node, then restart its BMC; if no "
     "detector is fitted for {}, disable the sensor in the BMC"
 )
-OTHERS = "another run, a person or a program switches the node, too; this run asks for nothing more"
+OTHERS = "another run, a person or a program switches the node too; this run sends no more requests"
 Asked = Callable[[str], None]
-"""Called with `soft off`, `off` or `on` before the BMC is asked for it."""
+"""Called with `soft off`, `off` or `on` before that request."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,19 +63,19 @@ class Switch(Protocol):
     """The power of one node. Each call is a session of its own and raises BmcError."""
 
     def allows(self) -> frozenset[str]:
-        """What may be asked: `soft off`, `off`, `on`."""
+        """The requests that the BMC allows: `soft off`, `off`, `on`."""
 
     def power(self) -> str:
         """The power state, in lower case: `on`, `off`, `poweringoff` and so on."""
 
     def ask(self, what: str) -> None:
-        """Ask for this, once."""
+        """Send this request, once."""
 
     def leaks(self) -> list[RecordFields]:
         """The leak detectors."""
 
     def machine(self) -> MachineIds:
-        """What the BMC says identifies the machine that it switches."""
+        """The ids of the machine that the BMC switches."""
 
     def last_reset(self) -> str:
         """When the node was last switched on or reset, by the BMC's clock; empty if unknown."""
@@ -219,8 +219,8 @@ def refusal(switch: Switch) -> str:
 
 
 def leak(switch: Switch) -> str:
-    """The leak detectors that do not say that nothing leaks; empty if all do. Raises BmcError if
-    one cannot be read."""
+    """The leak detectors that report anything but OK, in words; empty if there are none. Raises
+    BmcError if one cannot be read."""
     found = switch.leaks()
     leaks = [f"{part['name']}: {part['health'] or part['state'] or '?'}" for part in found]
     if not leaks:
@@ -253,13 +253,13 @@ def _switch_off(
         if _is_off(switch, 0 if refused else times.soft, times.look):
             return
         if not refused and (_reset_since(switch, booted) or rebooted()):
-            raise SwitchedElsewhereError(f"the node has booted before it was switched on; {OTHERS}")
+            raise SwitchedElsewhereError(f"the node booted before this run sent On; {OTHERS}")
         ask = _ask
     asked(HARD)
     error = ask(switch, HARD)
     if not _is_off(switch, times.off, times.look):
         reason = f" ({error})" if error else ""
-        raise BmcError(f"it does not say Off after {elapsed(times.off)}{reason}")
+        raise BmcError(f"it does not report Off after {elapsed(times.off)}{reason}")
 
 
 def _reset_since(switch: Switch, booted: str) -> bool:
@@ -267,7 +267,7 @@ def _reset_since(switch: Switch, booted: str) -> bool:
     try:
         return switch.last_reset() != booted
     except BmcError as error:
-        raise BmcError(f"it was asked for `{SOFT}`, and does not answer since: {error}") from error
+        raise BmcError(f"no answer since it was asked for `{SOFT}`: {error}") from error
 
 
 def _first(switch: Switch, what: str) -> BmcError | None:
@@ -292,7 +292,7 @@ def _is_off(switch: Switch, seconds: float, pause: float) -> bool:
         was_off = was_off or state == OFF
         if not looks and time.monotonic() >= end:
             if was_off:
-                raise SwitchedElsewhereError(f"it said Off, and then {state}; {OTHERS}")
+                raise SwitchedElsewhereError(f"it reported Off, and then {state}; {OTHERS}")
             return False
     return True
 
@@ -302,7 +302,7 @@ def switch_on(switch: Switch, asked: Asked, times: PowerTimes) -> None:
     `asked` raises, this switches the node on first, because it was on before."""
     state = _look(switch)
     if state != OFF and not isinstance(state, BmcError):
-        raise SwitchedElsewhereError(f"it says {state} before this run asked for On; {OTHERS}")
+        raise SwitchedElsewhereError(f"it reports {state} before this run asked for On; {OTHERS}")
     try:
         asked(ON)
     finally:
@@ -322,7 +322,7 @@ def _until_on(switch: Switch, times: PowerTimes) -> None:
         state = _look(switch)
         if state != ON and time.monotonic() >= end:
             reason = f" ({error})" if error else ""
-            raise BmcError(f"it does not say On after {elapsed(times.on)}{reason}")
+            raise BmcError(f"it does not report On after {elapsed(times.on)}{reason}")
 
 
 def _look(switch: Switch) -> str | BmcError:

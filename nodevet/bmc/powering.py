@@ -58,7 +58,7 @@ class BmcPower:
             secret_of(self.bmc, self.secrets())
 
     def text(self) -> str:
-        """What the BMC says of the power, or why it is not known."""
+        """The power state that the BMC reports, or why nodevet does not know it."""
         try:
             return f"{POWER_SAID} {brief(self._switch.power(), 40)}"
         except BmcError as error:
@@ -70,12 +70,12 @@ class BmcPower:
             return match(node, self._switch.machine(), kind=self.bmc.kind)
 
     def refusal(self, found: BmcMatch) -> str:
-        """Why a BMC of which `identity` found this may not switch the node; empty if it may."""
+        """Why a BMC with this match may not switch the node; empty if it may."""
         why = ""
         if found.is_own is False:
             why = f"it is the BMC of another machine: {found.text}; {CORRECT}"
         elif found.is_own is None and self.bmc.identity != UNPROVEN:
-            why = f"it is not proven to be the node's: {found.text}; {PROVE}"
+            why = f"nothing proves that it is the node's: {found.text}; {PROVE}"
         return f"BMC {self.bmc.address}: {why}" if why else ""
 
     def _require_own(self, node: MachineIds) -> None:
@@ -97,7 +97,7 @@ class BmcPower:
         with self.turns.turn(self.bmc.power_group), self._named():
             self._require_own(node)
             if runs and self._switch.power() == power.OFF:
-                raise BmcError("it says that the power is off, but the node runs: whose BMC is it?")
+                raise BmcError("it reports Off, but the node runs: is this another machine's BMC?")
             if why := power.refusal(self._switch):
                 raise BmcError(why)
             power.cycle(self._switch, asked, self.times, rebooted)

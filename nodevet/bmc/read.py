@@ -15,8 +15,8 @@ from nodevet.model import Bmc
 def read_section(
     bmc: Bmc, secrets: Secrets, seconds: float | None = None, attributes: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """The section `bmc` in its JSON form: its fields, or why there are none. `seconds`: for all of
-    it, None for those of the BMC. `attributes`: of the BIOS, that baselines ask for."""
+    """The section `bmc` in its JSON form: its fields, or why there are none. `seconds`: the time
+    limit; None: that of the BMC. `attributes`: of the BIOS, by the names in baselines."""
     began = time.monotonic()
     seconds = bmc.timeout if seconds is None else seconds
     try:

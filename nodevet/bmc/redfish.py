@@ -1,4 +1,4 @@
-"""What a Redfish service says of a node. Each value fails alone; `errors` says why.
+"""Read what a Redfish service reports of a node. Each value fails alone; `errors` says why.
 
 Paths are the service's own links. Newer resources come first, then those that DSP0268 deprecates:
 PowerSubsystem and Power, ThermalSubsystem and Thermal.
@@ -30,27 +30,27 @@ def read(service: Redfish, attributes: Sequence[str] = ()) -> RecordFields:
     """The fields of the section. `attributes`: of the BIOS, by their names. Raises BmcError if not
     even the power state can be read."""
     system = the_system(service)
-    found = RecordFields(kind="redfish", power=text(system.get("PowerState"), lower=True))
-    found |= {"vendor": text(system.get("Manufacturer")), "model": text(system.get("Model"))}
-    found |= {"system_uuid": text(system.get("UUID")) or "", "serials": serials(system)}
-    found["boot_progress"] = text(system.get("BootProgress", {}), "LastState")
-    found["boot_override"] = _override(system.get("Boot"))
-    settings = found.take("bios", lambda: _bios(service, system))
-    found["bios"] = None if settings is None else _some(settings)
-    found.take("attributes", lambda: _attributes(settings, attributes))
-    found.take("firmware", lambda: _firmware(_members(service, MANAGERS)))
-    events = found.take("events", lambda: _events(service, system)) or []
+    fields = RecordFields(kind="redfish", power=text(system.get("PowerState"), lower=True))
+    fields |= {"vendor": text(system.get("Manufacturer")), "model": text(system.get("Model"))}
+    fields |= {"system_uuid": text(system.get("UUID")) or "", "serials": serials(system)}
+    fields["boot_progress"] = text(system.get("BootProgress", {}), "LastState")
+    fields["boot_override"] = _override(system.get("Boot"))
+    settings = fields.take("bios", lambda: _bios(service, system))
+    fields["bios"] = None if settings is None else _some(settings)
+    fields.take("attributes", lambda: _attributes(settings, attributes))
+    fields.take("firmware", lambda: _firmware(_members(service, MANAGERS)))
+    events = fields.take("events", lambda: _events(service, system)) or []
     kept = events[:MOST_EVENTS]
     critical = sum(event["severity"] == "critical" for event in events)
-    found["events"] = kept if found["events"] is not None else None
-    found |= {"events_found": len(kept), "events_total": max(critical, len(kept))}
-    parts = found.take("parts", lambda: _parts(service)) or []
-    found["parts_found"] = len(parts)
-    found["parts"] = renamed(parts) if found["parts"] is not None else None
-    found.take("power_limit_w", lambda: _power(service, "PowerLimit", "LimitInWatts"))
-    found.take("power_w", lambda: _power(service, "PowerConsumedWatts"))
-    found["inlet_c"] = inlet(found["parts"] or [])
-    return found
+    fields["events"] = kept if fields["events"] is not None else None
+    fields |= {"events_found": len(kept), "events_total": max(critical, len(kept))}
+    parts = fields.take("parts", lambda: _parts(service)) or []
+    fields["parts_found"] = len(parts)
+    fields["parts"] = renamed(parts) if fields["parts"] is not None else None
+    fields.take("power_limit_w", lambda: _power(service, "PowerLimit", "LimitInWatts"))
+    fields.take("power_w", lambda: _power(service, "PowerConsumedWatts"))
+    fields["inlet_c"] = inlet(fields["parts"] or [])
+    return fields
 
 
 def the_system(service: Redfish) -> Document:
@@ -122,16 +122,16 @@ def _some(settings: Document) -> dict[str, str]:
 def _attributes(settings: Document | None, names: Sequence[str]) -> list[RecordFields]:
     """Raises BmcError if there are names, and no settings."""
     if names and settings is None:
-        raise BmcError("its BIOS settings were not read")
+        raise BmcError("nodevet read no BIOS settings from it")
     return [_attribute(settings or {}, name) for name in names]
 
 
 def _attribute(settings: Document, name: str) -> RecordFields:
     value = settings.get(name)
-    found = RecordFields(name=name, value=None if value is None else text(str(value)) or "")
+    record = RecordFields(name=name, value=None if value is None else text(str(value)) or "")
     if value is None:
-        found["errors"] = {"value": "the BMC has no attribute of this name"}
-    return found
+        record["errors"] = {"value": "the BMC has no attribute of this name"}
+    return record
 
 
 def _firmware(managers: Sequence[Document]) -> str | None:
@@ -139,7 +139,7 @@ def _firmware(managers: Sequence[Document]) -> str | None:
 
 
 def _events(service: Redfish, system: Document) -> list[RecordFields]:
-    """What the logs of hardware say: vendors have them at the system, manager or chassis."""
+    """The entries of all hardware logs. Vendors keep them at the system, manager or chassis."""
     owners = [system, *_members(service, MANAGERS), *_members(service, CHASSIS)]
     logs = dict.fromkeys(log for owner in owners for log in _logs(service, owner))
     if not logs:
@@ -248,22 +248,22 @@ def _thermal_parts(service: Redfish, chassis: Document) -> Iterator[tuple[str, D
 
 
 def _required(service: Redfish, owner: Document, name: str) -> Document | None:
-    """As `_linked`. Raises BmcError if there is a link, and no resource."""
-    found = _linked(service, owner, name)
-    if found is None and _link(owner.get(name)):
-        raise BmcError(f"it links to {name}, and does not have it")
-    return found
+    """As `_linked`. Raises BmcError if there is a link that leads nowhere."""
+    resource = _linked(service, owner, name)
+    if resource is None and _link(owner.get(name)):
+        raise BmcError(f"its link to {name} leads nowhere")
+    return resource
 
 
 def leak_detectors(service: Redfish) -> list[RecordFields]:
-    """The leak detectors of all chassis; none if it links to none. Raises BmcError if one cannot
-    be read, also if a link is none or leads nowhere."""
+    """The leak detectors of all chassis; empty if it links to none. Raises BmcError if one cannot
+    be read, also if a link is invalid or leads nowhere."""
     detectors = []
     for one in map(service.get, _every_link(service.get(CHASSIS))):
         here: Document = one
         for name in ("ThermalSubsystem", "LeakDetection", "LeakDetectors"):
             if here.get(name) is not None and not _link(here[name]):
-                raise BmcError(f"its link {name} is none")
+                raise BmcError(f"its {name} is not a link")
             here = service.get(link) if (link := _link(here.get(name))) else {}
         links = _every_link(here) if here else ()
         detectors += [_part("leak", service.get(link)) for link in links]

@@ -29,13 +29,13 @@ class BmcAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Asked = Mapping[str, Sequence[str]]
-"""By host: what baselines name."""
+"""By host: the BIOS attributes that its baselines name."""
 TOO_LATE: RawSection = {"status": "timeout", "why": "no answer in time"}
 
 
 class Readings:
-    """The sections of hosts that have a BMC, each read in the background, by daemon threads: one
-    that hangs in the resolver holds up neither the others nor the end of nodevet."""
+    """The sections of hosts that have a BMC. Daemon threads read them: a thread that hangs in the
+    resolver delays neither the others nor the end of nodevet."""
 
     def __init__(
         self, hosts: Sequence[Host], end: float = math.inf, asked: Asked | None = None
@@ -90,7 +90,7 @@ def _section(bmc: Bmc, secrets: Secrets, seconds: float, asked: Sequence[str] = 
 
 
 def read_all(hosts: Sequence[Host]) -> dict[str, Section[BmcInfo]]:
-    """The sections of these hosts, in their order; of a host without a BMC why there is none."""
+    """The sections of these hosts, in their order; for a host without a BMC, why there is none."""
     readings = Readings(hosts)
     while any(host.bmc is not None and host.name not in readings.done for host in hosts):
         readings.take(wait=True)

@@ -88,7 +88,7 @@ def match(node: MachineIds, bmc: MachineIds, *, kind: str | None) -> BmcMatch:
             return BmcMatch(None, f"{shared}, but {uuids}" if shared else uuids)
         return BmcMatch(False, uuids)
     if shared and kind != "ipmi" and None in (node.uuid, bmc.uuid):
-        return BmcMatch(None, f"{shared}, but the system UUID of one of them was not read")
+        return BmcMatch(None, f"{shared}, but nodevet could not read one of the system UUIDs")
     return BmcMatch(True, shared) if shared else BmcMatch(None, _unproven_text(node, bmc))
 
 
@@ -108,16 +108,16 @@ def ids_of_bmc(bmc: BmcInfo) -> MachineIds:
 
 def _unproven_text(node: MachineIds, bmc: MachineIds) -> str:
     if not node.uuid and not node.serials:
-        return "no system UUID or serial number of the node is known"
+        return "nodevet knows no system UUID or serial number of the node"
     if not bmc.uuid and not bmc.serials:
         return "the BMC reports no system UUID or serial number of its own"
-    return f"the BMC reports {_listed(bmc)}, the node {_listed(node)}"
+    return f"the BMC reports {_listed(bmc)}; the node reports {_listed(node)}"
 
 
 def _listed(ids: MachineIds) -> str:
     uuid = f"UUID {ids.uuid}" if ids.uuid else ""
     serials = [f"serial number {brief(serial, SHOWN)}" for serial in ids.serials[:2]]
-    return " and ".join(filter(None, (uuid, *serials)))
+    return ", ".join(filter(None, (uuid, *serials)))
 
 
 def _is_serial(text: str) -> bool:

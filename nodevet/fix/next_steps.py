@@ -109,7 +109,7 @@ def _after_apply(host: HostResult) -> Iterator[tuple[str, str]]:
         if REQUESTED in host.why and POWER_SAID in host.why:
             yield "if it hangs in the reboot, switch it off and on by its BMC", CYCLE
         if SWITCHED in host.why and STAYED_UP in host.why:
-            yield "another machine went off, or none: correct `bmc` in the inventory", BMC
+            yield "the BMC switched another machine, or none: correct `bmc` in the inventory", BMC
         elif SWITCHED in host.why:
             yield "a power cycle did not bring it back: look at its console and its BMC", BMC
         yield "once reachable, read it again", RESUME
@@ -124,7 +124,7 @@ def _after_apply(host: HostResult) -> Iterator[tuple[str, str]]:
 
 
 def _for_local_fix(host: HostResult, why: str, command: str) -> tuple[str, str]:
-    """The step after `nodevet apply @local`, which plans and confirms again what is not begun."""
+    """The step after `nodevet apply @local`, which plans and asks again."""
     if command == CHECK:
         return why, CHECK_HERE
     goes_on = host.outcome is Outcome.UNKNOWN or command == ROLL_BACK
@@ -190,7 +190,7 @@ def _after_rollback(host: HostResult) -> Iterator[tuple[str, str]]:
         yield "once reachable, try again", ROLL_BACK
     elif outcome in (Outcome.REFUSED, Outcome.PARTIAL) and not host.refusal:
         if not all(reason.endswith(ONE_WAY) for reason in host.why.split("; ")):
-            yield "something else changed it since, so nodevet left it alone: look at it", ""
+            yield "something else changed it since, so nodevet did not touch it: look at it", ""
     elif outcome in (Outcome.REFUSED, Outcome.PARTIAL, Outcome.NOT_ATTEMPTED):
         yield "once the reason is gone, try again", ROLL_BACK
     elif outcome is Outcome.PENDING:

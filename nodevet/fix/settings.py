@@ -84,7 +84,7 @@ def faults(rollout: Rollout) -> Iterator[str]:
         if not (math.isfinite(seconds) and seconds >= 0):
             yield f"{option(name)} {seconds} is not a number of seconds"
     if "\0" in rollout.drain_hook:
-        yield "--drain-hook holds a NUL"
+        yield "--drain-hook contains a NUL"
 
 
 def rollout_text(rollout: Rollout, hosts: int) -> str:
@@ -143,7 +143,7 @@ def differences(planned: Rollout, rollout: Rollout) -> list[str]:
 
 
 def missing_hook(risks: Iterable[Risk], rollout: Rollout) -> str:
-    """Why nodes that must be drained cannot be; empty if they can, or need not."""
+    """Why nodevet cannot drain the nodes that need it; empty if it can, or if none needs it."""
     needs = [risk.value for risk in risks if risk in DRAIN_RISKS]
     if not needs and not rollout.reboots:
         return ""

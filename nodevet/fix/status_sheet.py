@@ -21,7 +21,7 @@ def status_sheet(status: RunStatus, now: datetime | None = None) -> Sheet:
     result = status.result
     controller = f" ({plain(status.controller)})" if status.controller else ""
     headline = f"{plain(status.folder)}: {plain(result.kind)} of plan {plain(result.plan)}"
-    start = f"begun {_ago(status.begun, now)} by {plain(status.by)}"
+    start = f"started {_ago(status.begun, now)} by {plain(status.by)}"
     return Sheet(
         title=f"{headline}, {status.standing.value}{controller}",
         kind="status",
@@ -47,7 +47,7 @@ def _hosts(status: RunStatus, now: datetime | None) -> list[EndedHosts]:
     """Hosts in progress, hosts to come, and how the others ended. If the controller is gone: how it
     left every host, then what each was doing."""
     live = status.standing is RunStanding.GOES_ON
-    label = "in hand" if live else "was at"
+    label = "in progress" if live else "was at"
     rows = [
         EndedHosts(label, nodeset(hosts), doing, "strong")
         for doing, hosts in _activities(status, now)

@@ -1,1 +1,1 @@
-"""What fixes are made of: their nouns, and what several of them share."""
+"""What fixes consist of: their types, and helpers that several fixes share."""

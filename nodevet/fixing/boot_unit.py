@@ -38,7 +38,7 @@ ExecStart={command}
 [Install]
 WantedBy=multi-user.target
 """
-"""A program that hangs delays the boot, and jobs, until the time-out at most."""
+"""A program that hangs delays the boot, and jobs, until the time-out."""
 
 
 def switch(option: str, on: bool) -> Words:

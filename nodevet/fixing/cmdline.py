@@ -70,7 +70,7 @@ AT_ONCE = "the new command line becomes GRUB's default before a boot has proved 
 NO_REBOOT = "plan with --reboot to try it first"
 GRUB, KERNEL_INSTALL = "update-grub", "/etc/kernel/cmdline"
 FIRST = ("grubby", "sdbootutil", "grub2-mkconfig")
-"""The programs of RHEL and SUSE; a node may have several, and the first one is meant."""
+"""The programs of RHEL and SUSE; if a node has several, nodevet takes the first."""
 OPTIONS = {
     "grubby": ("grubby --update-kernel=ALL", "--args=", "--remove-args="),
     "kernelstub": ("kernelstub", "-a ", "-d "),
@@ -216,7 +216,7 @@ def check_word(word: str) -> None:
 
 def grub_of(evidence: Evidence, missing: Sequence[str], unwanted: Sequence[str]) -> Grub:
     """GRUB of Debian or Ubuntu, if the node boots by it, and if its menu is as its settings say.
-    Raises FixError, with what a person does, if not."""
+    Otherwise raises FixError, which says what a person must do."""
     section = evidence[Bootloader]
     data = section.data
     if data is None:

@@ -201,7 +201,7 @@ def _change(
     if with_others:
         resets: Actions = (_reset_of_all(gpus[0], everyone),)
     else:
-        held = every_gpu(evidence) if DAEMON in around else ()  # it lets go of all
+        held = every_gpu(evidence) if DAEMON in around else ()  # it releases all GPUs
         resets = tuple(ResetGpu(uuid=uuid, persistent=_held(held or (gpu,))) for uuid, gpu in gpus)
     registered = [uuid for uuid, gpu in everyone if gpu.fabric.state == "COMPLETED"]
     waits = (AwaitFabric(uuid=uuid) for uuid in registered)

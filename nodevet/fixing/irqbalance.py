@@ -49,7 +49,7 @@ def is_live(evidence: Evidence) -> bool:
 
 
 def keep_off(evidence: Evidence, addresses: Sequence[str]) -> Actions:
-    """Let irqbalance leave the interrupts of these PCI functions alone, and restart it.
+    """Keep irqbalance away from the interrupts of these PCI functions, and restart it.
 
     `addresses`: valid ones. Raises FixError if the site configured more than its options.
     """

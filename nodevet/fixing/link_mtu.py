@@ -36,7 +36,7 @@ def manager_of(link: ManagedLink) -> LinkManager:
 
 
 def boot_actions(manager: LinkManager, interface: str, mtu: int, shares: Shares) -> Actions:
-    """What lets the manager set the MTU at boot; nothing if it does. Raises FixError."""
+    """The actions that make the manager set the MTU at boot; none if it does. Raises FixError."""
     if manager.mtu is None:
         raise FixError(f"{manager.manager}: mtu: {manager.why('mtu')}")
     if manager.mtu == str(mtu):

@@ -41,8 +41,8 @@ class PlannedChange(msgspec.Struct, frozen=True, kw_only=True):
     subjects: tuple[str, ...] = ()  # labels of the findings that it repairs: `GPU 4`
     actions: Actions
     keep: Actions = ()
-    """After the plan's reboot, once the check passes: what keeps the change at later boots. Until
-    then, and without that proof, the node goes back to what it was. They may run twice."""
+    """Actions that keep the change at later boots. They run after the plan's reboot, once the
+    check passes; without that, nodevet reverts the change. They may run twice."""
     resources: tuple[Resource, ...]
     """Everything that the actions change; nodevet reads each before, and can restore it."""
     risk: Risk
@@ -77,8 +77,8 @@ class Fix(msgspec.Struct, frozen=True, kw_only=True):
     plan: Planner
     risk: Risk  # the highest that its changes have
     options: tuple[str, ...] = ()
-    """now, restart: what a person may ask of it beyond the baseline. reboot: given if the plan
-    reboots each changed node."""
+    """now, restart: what a user may request beyond the baseline. reboot: given if the plan reboots
+    each changed node."""
     after: tuple[str, ...] | None = None
     """Fixes that run before this one on a node, if they are in the plan. `EVERY`: all fixes that
     do not have `EVERY` too. None: after all fixes that have a tuple here. Ties: by name."""
@@ -99,10 +99,10 @@ class Fix(msgspec.Struct, frozen=True, kw_only=True):
     def problem(self) -> str:
         """Why nodevet cannot use this fix, whatever it plans; empty if it can."""
         if not isinstance(self.risk, Risk):
-            return f"its risk {self.risk!r} is not a Risk, as Risk.LIVE"
+            return f"its risk {self.risk!r} is not a Risk, such as Risk.LIVE"
         for field, names in (("after", self.after or ()), ("options", self.options)):
             if not (isinstance(names, tuple) and all(isinstance(name, str) for name in names)):
-                return f"its `{field}` {names!r} is not a tuple of names, as ('swap',)"
+                return f"its `{field}` {names!r} is not a tuple of names, such as ('swap',)"
         return ""
 
     def changes(

@@ -61,10 +61,10 @@ def change(
     boot: Mapping[str, tuple[str, int, int]],
     failed: Mapping[str, Finding],
 ) -> PlannedChange:
-    """Set a register at every boot, and now of each function with a failed finding; by address.
+    """Set a register: now in each function with a failed finding, and at every boot.
 
-    `boot`: the ids, the value and the mask of each function. At boot a card with other ids at that
-    address keeps its own value.
+    `boot`: by address, the ids, value and mask of each function. At boot a card with other ids
+    at that address keeps its own value.
     """
     lines = "".join(
         f"setpci -d {card} -s {address} {name}={value:04x}:{mask:04x} || failed=1;\n"

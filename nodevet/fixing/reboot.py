@@ -12,7 +12,7 @@ NOTE = "only the plan's --reboot or --power-cycle reboots the node"
 
 
 def change(evidence: Evidence, findings: Sequence[Finding]) -> PlannedChange:
-    """The reboot that is to repair what these findings say of parts of the node. Raises FixError.
+    """A reboot that should repair the parts that these findings name. Raises FixError.
 
     If one of them is about a part that NVML does not list, the check must be fine as a whole: after
     the reboot the part is a GPU with another label.

@@ -72,7 +72,7 @@ REVERTED = frozenset(
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True):
-    """One person's signature that counts."""
+    """A valid signature of one person."""
 
     who: str  # the principal
     key: str  # fingerprint: SHA256:...
@@ -80,7 +80,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ran(msgspec.Struct, frozen=True, kw_only=True):
-    """One action that was begun. `ok` is None if its end is not known."""
+    """An action that was started. `ok` is None if its end is not known."""
 
     action: AnyAction
     ok: bool | None
@@ -103,7 +103,7 @@ class StepResult(msgspec.Struct, frozen=True, kw_only=True):
     before: tuple[State, ...] = ()
     after: tuple[State, ...] = ()
     ran: tuple[Ran, ...] = ()
-    verdicts: Mapping[str, str] = {}  # subject -> what the check said last; empty: not asked
+    verdicts: Mapping[str, str] = {}  # subject -> last verdict of the check; empty: none
 
 
 class HostResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,7 +132,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     started: str  # ISO 8601 with offset
     seconds: float
     options: Mapping[str, Any] = {}
-    stopped: str = ""  # why the run began no further node
+    stopped: str = ""  # why the run started no more nodes
     unknown: str = ""  # why the outcome of the run is unknown: no end, or not all was recorded
     hosts: tuple[HostResult, ...] = ()
 

@@ -41,7 +41,7 @@ def test_a_certificate_that_changed(redfish, read, tmp_path):
     other = certificate(tmp_path, "other")
     why = why_of(read(replace(redfish.bmc, ca=str(other))))
     assert why.startswith("its certificate is not trusted: ")
-    assert why.endswith("; give it, or its authority, as bmc.ca")
+    assert why.endswith("; name it, or its CA, as `ca` of `bmc`")
 
 
 def test_insecure_asks_for_no_certificate(redfish, read):

@@ -82,7 +82,7 @@ def powers_off(simulated: Emulator, identity):
 def test_what_is_not_proven_needs_a_word_in_the_inventory(ipmi):
     (ipmi.folder / "power").write_text("1\n")
     requests = []
-    with pytest.raises(UserError, match=r"not proven to be the node's: .*{identity: unproven}"):
+    with pytest.raises(UserError, match=r"nothing proves .*{identity: unproven}"):
         power_of(ipmi).cycle(requests.append, node=OTHER, runs=True)
     assert requests == []
     allowed = power_of(ipmi, identity="unproven")
@@ -140,7 +140,7 @@ def test_no_plan_switches_another_machine(redfish, ipmi):
         with_identities(plan(OTHER, OTHER), hosts)
     first, second = str(error.value).splitlines()
     assert first.startswith("gpu0: BMC 127.0.0.1: it is the BMC of another machine")
-    assert second.startswith("gpu1: BMC 127.0.0.1: it is not proven to be the node's")
+    assert second.startswith("gpu1: BMC 127.0.0.1: nothing proves that it is the node's")
 
 
 @pytest.mark.parametrize("is_own", [True, False])

@@ -83,7 +83,7 @@ def test_a_bmc_that_falls_silent_midway_says_how_far_it_came(redfish):
         requests = []
         with pytest.raises(BmcError) as error:
             cycle(Falling(), requests.append, with_times(TIMES, soft=0.1, off=0.1))
-    why = "it was asked for `soft off`, and does not answer since: no answer in time"
+    why = "no answer since it was asked for `soft off`: no answer in time"
     assert (str(error.value), requests) == (why, ["soft off"])
     assert asked_of(redfish) == [] and is_on(redfish)
 

@@ -32,7 +32,7 @@ class Meanwhile:
 
 def test_a_node_that_another_run_switched_on_is_left_alone(bmc):
     requests = []
-    with pytest.raises(SwitchedElsewhereError, match="it says on before this run asked for On"):
+    with pytest.raises(SwitchedElsewhereError, match="it reports on before this run asked for On"):
         cycle(Meanwhile(bmc, after=2), requests.append, TIMES)
     assert requests == ["soft off"] and is_on(bmc)
     assert asked_of(bmc) == [off_of(bmc), "power 1"]  # the On is the other run's
@@ -41,7 +41,7 @@ def test_a_node_that_another_run_switched_on_is_left_alone(bmc):
 def test_a_node_that_was_off_and_is_on_is_not_switched_hard_off(bmc):
     """The other run's On is faster than the second look: a hard Off would hit its boot."""
     requests = []
-    with pytest.raises(SwitchedElsewhereError, match="it said Off, and then on; another run"):
+    with pytest.raises(SwitchedElsewhereError, match="it reported Off, and then on; another run"):
         cycle(Meanwhile(bmc, after=1), requests.append, SHORT)
     assert requests == ["soft off"] and is_on(bmc)
 
@@ -50,7 +50,7 @@ def test_a_node_in_another_boot_is_not_switched_hard_off(ipmi):
     """No look saw it off, but the node itself answers."""
     behave(ipmi, HANGS)
     requests = []
-    with pytest.raises(SwitchedElsewhereError, match="the node has booted before it was switched"):
+    with pytest.raises(SwitchedElsewhereError, match="the node booted before this run sent On"):
         cycle(switch(ipmi.bmc), requests.append, SHORT, lambda: True)
     assert requests == ["soft off"] and asked_of(ipmi) == ["shutdown 1"]
 
@@ -64,7 +64,7 @@ def test_a_node_whose_bmc_tells_of_another_reset_is_not_switched_hard_off(redfis
         redfish.say({SYSTEM: {"LastResetTime": "2026-11-28T12:09:00Z"}})
 
     requests = []
-    with pytest.raises(SwitchedElsewhereError, match="the node has booted before it was switched"):
+    with pytest.raises(SwitchedElsewhereError, match="the node booted before this run sent On"):
         cycle(switch(redfish.bmc), asked, SHORT)
     assert requests == ["soft off"] and len(asked_of(redfish)) == 1
 

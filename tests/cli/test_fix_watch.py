@@ -40,7 +40,7 @@ def board(*events: tuple[float, object]) -> FixBoard:
 def test_the_canary_is_named_with_its_step() -> None:
     doing = Doing(host="gpu4", phase=Phase.WRITING, steps=("gpu4/power_limit/1",))
     b = board((0, RUN), (1, CANARY), (2, doing))
-    assert b.head(2.4) == "0 of 200 hosts done · 1 in hand · 2 more may fail · 2 s"
+    assert b.head(2.4) == "0 of 200 hosts done · 1 in progress · 2 more may fail · 2 s"
     assert b.rows(2.4, 8) == ["canary gpu4: 3/5 power_limit: writing"]
     assert b.rows(12, 8) == ["canary gpu4: 3/5 power_limit: writing, 10 s"]
     assert b.pulse(2.4) == f"{b.head(2.4)}; canary gpu4: 3/5 power_limit: writing"
@@ -71,14 +71,16 @@ def test_the_batch_is_counted_and_what_is_rare_comes_first() -> None:
     b = board((0, RUN), *((n, host) for n, host in enumerate(hosts)), (7, lost))
     b.take(ended("n0", Outcome.CHANGED), 8)
     b.take(ended("n1", Outcome.UNKNOWN), 9)
-    assert b.head(70).startswith("2 of 200 hosts done: 1 changed, 1 unknown · 4 in hand · 2 more")
+    assert b.head(70).startswith(
+        "2 of 200 hosts done: 1 changed, 1 unknown · 4 in progress · 2 more"
+    )
     assert b.rows(9, 3) == [
         "n4: connection lost, trying again, gives up in about 58 s",
-        "n2: begun",
+        "n2: started",
         "and 2 more hosts",
     ]
-    b.take(ended("n2", Outcome.FAILED, stopped="3 nodes failed, and 2 may"), 10)
-    assert "3 nodes failed, and 2 may: no more hosts are started" in b.head(10)
+    b.take(ended("n2", Outcome.FAILED, stopped="3 nodes failed, but only 2 may"), 10)
+    assert "3 nodes failed, but only 2 may: no more hosts are started" in b.head(10)
 
 
 def test_the_pause_after_the_canary_is_told() -> None:
@@ -101,8 +103,8 @@ def test_a_log_has_a_line_for_each_host_and_for_what_goes_on(
         watcher.on_event(ended("gpu4", Outcome.CHANGED))
         watcher.note_in_signal("no more nodes are started")
     lines = err.getvalue().splitlines()
-    assert lines[:2] == ["nodevet: run runs/x-1", "gpu4  begun (canary)"]
-    assert lines[2].endswith("; canary gpu4: begun")
+    assert lines[:2] == ["nodevet: run runs/x-1", "gpu4  started (canary)"]
+    assert lines[2].endswith("; canary gpu4: started")
     assert lines[-2:] == ["gpu4  changed  54 s", "nodevet: no more nodes are started"]
 
 
@@ -117,13 +119,13 @@ def test_a_terminal_is_drawn_again_and_again_and_left_clean(
         with FixWatcher(Display(err=Screen(colour=True, width=60))) as watcher:
             watcher.on_event(RUN)
             watcher.on_event(CANARY)
-            seen = until(master, b"canary gpu4: begun")
+            seen = until(master, b"canary gpu4: started")
             watcher.on_event(ended("gpu4", Outcome.FAILED))
         watcher.note_in_signal("late")
         seen += until(master, b"late")
     os.close(master)
     assert b"\x1b[33mgpu4  failed and rolled back  54 s" in seen
-    assert seen.rindex(b"\x1b[2K") > seen.rindex(b"1 in hand"), "the live lines are erased"
+    assert seen.rindex(b"\x1b[2K") > seen.rindex(b"1 in progress"), "the live lines are erased"
     assert seen.count(b"\x1b[?25l") <= seen.count(b"\x1b[?25h"), "the cursor is there"
 
 
@@ -145,7 +147,7 @@ def test_a_pipe_that_is_gone_or_full_holds_up_nothing(
             if not closed:
                 os.set_blocking(read, False)
                 seen = until(read, b"name-4999")
-                assert seen.count(b"begun") >= 5000
+                assert seen.count(b"started") >= 5000
                 os.close(read)
 
 

@@ -121,4 +121,4 @@ def test_options_that_say_nothing_are_refused(rig: Rig) -> None:
     reach = ("-i", rig.fleet.place.inventory, "-b", "other")
     other = rig.fleet.at("plan", *reach, "--now")
     assert other.returncode == 2, other
-    assert "none of the fixes that may be planned takes it" in other.stderr
+    assert "no fix that may be planned has this option" in other.stderr

@@ -135,7 +135,7 @@ def test_nothing_to_do_writes_nothing(plan: Run, tmp_path: Path) -> None:
     done = plan("--fix", "compute_mode", "-o", "plan.json")
     assert done.returncode == 0
     assert "Nothing to do: no fix for the failures is allowed." in done.stderr
-    assert "holds an earlier plan and was left as it is" in done.stderr
+    assert "contains an earlier plan and was not changed" in done.stderr
     assert (tmp_path / "plan.json").read_text() == "old"
 
 

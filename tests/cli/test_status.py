@@ -56,7 +56,7 @@ def test_a_run_is_followed_killed_and_gone_on_with(fleet: SimulatedFleet) -> Non
         going = fleet.nodevet("status", "runs/one")
         assert going.returncode == 4, going
         assert f"goes on (process {process.pid})" in going.stdout
-        assert "IN HAND  gpu1  1/1 cpu_governor: " in going.stdout
+        assert "IN PROGRESS  gpu1  1/1 cpu_governor: " in going.stdout
         watching = subprocess.Popen(
             [sys.executable, "-m", "nodevet", "status", "runs/one", "--watch"],
             cwd=fleet.project, stdout=subprocess.PIPE, text=True,
@@ -82,4 +82,4 @@ def test_a_run_is_followed_killed_and_gone_on_with(fleet: SimulatedFleet) -> Non
     journal.write_text("".join([lines[0], json.dumps(record) + "\n", *lines[2:]]))
     damaged = fleet.nodevet("status", "runs/one")
     assert damaged.returncode == 2 and not damaged.stdout, damaged
-    assert "runs/one/journal.jsonl:3: does not follow line 2" in damaged.stderr
+    assert "runs/one/journal.jsonl:3: does not match line 2" in damaged.stderr

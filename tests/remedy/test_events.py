@@ -97,10 +97,10 @@ def test_a_command_names_its_run_first_then_each_host(rig: Callable[..., Any]) -
         f"nodevet: run {d.run}; watch it: nodevet status {d.run}",
         f"nodevet: if it is interrupted: nodevet apply --resume {d.run} -b b",
     ], said
-    assert {"n1  begun", "n1  changed", "n2  begun", "n2  changed"} <= {*lines}
+    assert {"n1  started", "n1  changed", "n2  started", "n2  changed"} <= {*lines}
     lines = d.rollback().err.splitlines()
     assert lines[1] == f"nodevet: if it is interrupted: nodevet rollback {d.run}"
-    assert {"n1  begun", "n1  rolled back"} <= {*lines}
+    assert {"n1  started", "n1  rolled back"} <= {*lines}
 
 
 def test_what_is_next_is_said_on_standard_error_if_the_report_is_no_table(

@@ -64,7 +64,7 @@ def test_a_resumed_run_keeps_the_hosts_it_was_begun_for(rig: Callable[..., Any])
     d.reached.clear()
     said = d.resume()
     assert said.code == 2 and not d.reached, "nothing says which hosts were chosen"
-    assert "the run ended before it began" in said.err
+    assert "the run ended before it started" in said.err
 
 
 def test_e28_a_run_that_never_began_is_applied_again_in_another_folder(

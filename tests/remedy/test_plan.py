@@ -541,7 +541,7 @@ FILE = WriteFile(path="/etc/x", content="x")
             {"actions": (RunCommand(words=("true",)),), "resources": ()},
             "names nothing that it changes",
         ),
-        ({"subjects": ("GPU 7",)}, "answers no finding: GPU 7"),
+        ({"subjects": ("GPU 7",)}, "changes something that no finding names: GPU 7"),
     ],
 )
 def test_a_fix_that_is_not_what_it_says_is_not_planned(

@@ -141,7 +141,7 @@ def test_a_node_that_kept_running_has_the_bmc_of_another_machine() -> None:
     }
     result = Result(**facts, started="", seconds=1, hosts=hosts)
     first, *_ = next_steps(result, inventories=())
-    assert first.why == "another machine went off, or none: correct `bmc` in the inventory"
+    assert first.why == "the BMC switched another machine, or none: correct `bmc` in the inventory"
 
 
 def test_a_host_without_a_bmc_or_this_machine_is_refused() -> None:

@@ -120,7 +120,7 @@ def test_the_bmc_of_another_node_is_never_asked(slow: SimulatedFleet) -> None:
     done = slow.at("plan", *slow.reach, "-i", "swapped.yaml", *words)
     assert done.returncode == 2 and not (slow.project / "other.json").exists(), done
     assert "gpu1: BMC 127.0.0.1: it is the BMC of another machine: its system UUID" in done.stderr
-    assert "gpu2: BMC 127.0.0.1: it is not proven to be the node's: " in done.stderr
+    assert "gpu2: BMC 127.0.0.1: nothing proves that it is the node's: " in done.stderr
 
     shown = slow.at("approve", "plan.json", "--key", slow.project / "bob", "--yes").stdout
     assert "gpu[1-2]: the same system UUID" in shown, shown

@@ -140,7 +140,7 @@ def test_a_run_that_goes_on_is_not_disturbed(rig: Callable[..., Any]) -> None:
         with unchanged(d.run):
             said = d("status", d.run)
         assert said.code == 4 and f"goes on (process {held.pid})" in said.out, said
-        assert "IN HAND  n2  " in said.out and "CHANGED  n1" in said.out
+        assert "IN PROGRESS  n2  " in said.out and "CHANGED      n1" in said.out
         assert "UNKNOWN" not in said.out and "killed" not in said.out
         assert "next: nothing: still running" in said.out
         assert d.resume().code == 2, "the lock is its controller's"
@@ -183,7 +183,7 @@ def test_a_journal_that_was_changed_is_an_error_that_says_where(rig: Callable[..
     assert d("status", d.run).code == 2
     file.write_bytes(b"")
     said = d("status", d.run)
-    assert said.code == 2 and "the run ended before it began" in said.err
+    assert said.code == 2 and "the run ended before it started" in said.err
     file.unlink()
     said = d("status", d.run)
     assert said.code == 2 and "Traceback" not in said.err, said
@@ -214,7 +214,7 @@ def test_who_is_at_a_run(rig: Callable[..., Any], monkeypatch: pytest.MonkeyPatc
     assert owner.controller_state(file, begun)[0] is Controller.GONE, "this process has closed it"
     elsewhere = replace(begun, controller="ops9")
     assert owner.controller_state(file, elsewhere) == (
-        Controller.UNKNOWN, f"it ran on ops9, process {begun.pid}: ask there",
+        Controller.UNKNOWN, f"it ran on ops9, process {begun.pid}: run status there",
     )  # fmt: skip
     rebooted = replace(begun, boot_id="another")
     assert owner.controller_state(file, rebooted)[0] is Controller.GONE

@@ -71,7 +71,7 @@ def test_r13_a_rollback_restores_only_what_the_signed_plan_says_was_there(
     forge(rows[number])
     write(d, rows, chained=chained)
     before = d.w.boxes[host].everything()
-    told = f"journal.jsonl:{number + 2}: does not follow line {number + 1}"
+    told = f"journal.jsonl:{number + 2}: does not match line {number + 1}"
     for command in (d.rollback, d.resume):
         said = command()
         assert said.code == (3 if chained else 2), said
@@ -116,7 +116,7 @@ def test_r13_a_journal_hangs_on_its_plan(rig: Callable[..., CommandRig]) -> None
     rows[0]["plan"] = "0" * 64
     write(d, rows, chained=True)
     said = d.report()
-    assert said.code == 2 and "journal.jsonl:1: does not follow the plan" in said.err
+    assert said.code == 2 and "journal.jsonl:1: does not match the plan" in said.err
 
 
 def test_r13_a_line_that_was_taken_out_is_missed(rig: Callable[..., CommandRig]) -> None:
@@ -126,7 +126,7 @@ def test_r13_a_line_that_was_taken_out_is_missed(rig: Callable[..., CommandRig])
     for number in range(1, len(rows) - 1):
         write(d, rows[:number] + rows[number + 1 :], chained=False)
         said = d.rollback()
-        assert said.code == 2 and f"journal.jsonl:{number + 1}: does not follow" in said.err
+        assert said.code == 2 and f"journal.jsonl:{number + 1}: does not match" in said.err
 
 
 def test_r13_a_plan_that_nobody_signed_is_not_rolled_back(rig: Callable[..., CommandRig]) -> None:

@@ -182,7 +182,7 @@ def test_a_whole_power_cycle_is_not_repeated(rig: Any) -> None:
     pdu.cycle = None
     result = w.node(plan, w.journal(), resume=True, reboot=True)
     assert result.outcome is Outcome.UNKNOWN, result
-    assert "its time to come back is over; its BMC says that the power is on" in result.why
+    assert "it did not come back in time; its BMC says that the power is on" in result.why
 
 
 def test_a_node_that_hangs_is_switched_only_if_the_terms_say_so(rig: Any) -> None:
@@ -258,7 +258,7 @@ def test_a_rollback_switches_on_what_its_run_left_off(is_on: bool, rig: Any) -> 
     assert pdu.is_on
     if is_on:
         assert result.outcome is Outcome.UNKNOWN
-        assert "its time to come back is over; its BMC says that the power is on" in result.why
+        assert "it did not come back in time; its BMC says that the power is on" in result.why
     else:
         assert result.outcome is Outcome.ROLLED_BACK, result
 
@@ -277,7 +277,7 @@ def test_a_killed_run_says_that_the_node_may_be_off(asked: str, rig: Any) -> Non
         w.node(plan, journal, reboot=True)
     (host,) = (host for host in account(plan, journal.records).hosts if host.host == "n1")
     assert host.outcome is Outcome.UNKNOWN
-    said = "; its BMC was asked for `off`: if its power is off, a resume switches it on"
+    said = "; the last request to its BMC was `off`: if the power is off, a resume switches it on"
     assert host.why.endswith(said) is (asked == "off"), host
     (now,) = in_hand(plan, journal.records)
     assert now.doing == f"asked for {asked}"

@@ -52,7 +52,7 @@ def test_the_window_slides_and_the_budget_stops() -> None:
     assert room(limits, progress) == 1 and not stopped(limits, progress)
     progress = ended(progress, Outcome.FAILED)
     assert room(limits, progress) == 0
-    assert stopped(limits, progress) == "2 nodes failed, and 1 may"
+    assert stopped(limits, progress) == "2 nodes failed, but only 1 may"
 
 
 def test_refused_nodes_do_not_count_as_failed() -> None:

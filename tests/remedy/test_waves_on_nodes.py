@@ -159,7 +159,7 @@ def story(live: Callable[[str, str, str], Any]) -> Story:
 def test_the_budget_stops_the_run(story: Story) -> None:
     told = story.stopped
     assert told is not None and told.code == 1, told
-    assert told.report["stopped"] == "3 nodes failed, and 2 may"
+    assert told.report["stopped"] == "3 nodes failed, but only 2 may"
     assert [host["host"] for host in told.report["hosts"] if host["canary"]] == ["n01", CANARY]
     assert told.outcomes[CANARY] == DONE
     for name in ("n01", "n03", "n05", "n06", "n08"):

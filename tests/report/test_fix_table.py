@@ -214,7 +214,7 @@ BACK = "nodevet rollback runs/x-1 --host 'n[1-2]'"
         (Outcome.NOT_ATTEMPTED, {"why": LEFT_OUT}, APPLY),
         (Outcome.NOT_ATTEMPTED, {"why": "interrupted"}, RESUME),
         (Outcome.NOT_ATTEMPTED, {"why": "the canary failed"}, APPLY),
-        (Outcome.NOT_ATTEMPTED, {"why": "2 nodes failed, and 1 may"}, APPLY),
+        (Outcome.NOT_ATTEMPTED, {"why": "2 nodes failed, but only 1 may"}, APPLY),
         (Outcome.NOT_ATTEMPTED, {"why": "the plan expired"}, AGAIN),
         (Outcome.NOT_ATTEMPTED, {"why": f"{NO_FURTHER}: the disk is full"}, RESUME),
         (Outcome.NOT_ATTEMPTED, {"why": f"{CANARY_PENDING}: later"}, RESUME),

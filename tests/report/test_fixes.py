@@ -85,7 +85,7 @@ HOSTS = (
     host("gpu3", Outcome.FAILED, why="the driver refused", steps=(FAILED,)),
     host("gpu4", Outcome.REFUSED, why=HOSTILE, refusal=Refusal.STALE,
          steps=(step(Outcome.NOT_ATTEMPTED),)),
-    host("gpu5", Outcome.NOT_ATTEMPTED, why="1 node failed, and 0 may",
+    host("gpu5", Outcome.NOT_ATTEMPTED, why="1 node failed, but none may",
          steps=(step(Outcome.NOT_ATTEMPTED),)),
     host("gpu6", Outcome.UNKNOWN, why="the node could not be reached again",
          steps=(step(Outcome.UNKNOWN, ran=(replace(SET, ok=None, code=None),)),)),
@@ -101,7 +101,7 @@ RESULT = Result(
     approvals=(Approval(who="bob@example.com", key=KEY, file="plan.bob.sig"),),
     started="2026-01-02T03:04:05+00:00",
     seconds=61.5,
-    stopped="1 node failed, and 0 may",
+    stopped="1 node failed, but none may",
     hosts=HOSTS,
 )
 WORDS = [name for name in formats() if name not in ("json", "jsonl")]
@@ -124,7 +124,7 @@ def test_every_format_accounts_for_every_node(form: str) -> None:
 @pytest.mark.parametrize("form", [name for name in formats() if name != "prometheus"])
 def test_every_format_says_who_approved_what_was_stopped_and_why(form: str) -> None:
     text = render(form, RESULT)
-    for word in ("bob@example.com", KEY, "ann", "d" * 64, "1 node failed, and 0 may"):
+    for word in ("bob@example.com", KEY, "ann", "d" * 64, "1 node failed, but none may"):
         assert word in text
     nobody = render(form, replace(RESULT, approvals=()))
     assert "not required" in nobody if form in WORDS else '"approvals":' in nobody
@@ -196,7 +196,7 @@ plan         p1, sha256 {"d" * 64}
 author       ann
 approved by  bob@example.com ({KEY})
 started      2026-01-02T03:04:05+00:00, took 1 min 2 s
-stopped      1 node failed, and 0 may
+stopped      1 node failed, but none may
 
 2 hosts: 1 changed, 1 failed and rolled back
 

@@ -184,7 +184,7 @@ def project(tmp_path: Path) -> VetContext:
     ("given", "why"),
     [
         ({"now": True, "restart": True}, "--now and --restart"),
-        ({"now": True}, "--now: none of the fixes that may be planned takes it"),
+        ({"now": True}, "--now: no fix that may be planned has this option"),
         ({"fixes": ("gpu_clocks",)}, "no baseline of this run asks for gpu_clocks"),
         ({"author": "a b"}, "only letters, digits"),
         ({"rollout": {"reboot": True}}, "a reboot needs --drain-hook"),

@@ -182,7 +182,7 @@ def command(
     if not plan.steps:
         click.echo(f"{unplanned.conclusion(proposal)}.", err=True)
         if file and file.is_file():
-            say(f"{file} holds an earlier plan and was left as it is")
+            say(f"{file} contains an earlier plan and was not changed")
     elif file and hookless and not plan.rollout.drain_hook:
         raise UserError(f"{file} is not written: {hookless}; or leave it out: --max-risk idle")
     elif file:

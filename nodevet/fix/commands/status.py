@@ -62,7 +62,7 @@ def command(
       0  ended, and every host is as planned
       1  ended; something failed, was refused or not attempted
       2  usage error, or RUN cannot be read or was changed
-      3  interrupted, or an outcome is unknown: do what it says is next
+      3  interrupted, or an outcome is unknown: see the line `next`
       4  goes on
     """
     from nodevet.cli.speech import say

@@ -44,9 +44,9 @@ PASSING = frozenset({Refusal.LOCKED, Refusal.UNREACHABLE})
 """Refusals for a reason that may pass; a resumed run looks at them again."""
 
 UNKNOWN = frozenset({Outcome.ROLLBACK_FAILED, Outcome.UNKNOWN})
-KILLED = "the controller ended while it worked on the node: how far it got is not known"
-SWITCHING = "its BMC was asked for `{}`: if its power is off, a resume switches it on"
-BEFORE_WRITING = "the controller ended before anything was written there"
+KILLED = "the controller ended while it worked on the node; nobody knows how far it got"
+SWITCHING = "the last request to its BMC was `{}`: if the power is off, a resume switches it on"
+BEFORE_WRITING = "the controller ended before it wrote anything there"
 STRANGE = f"the journal says so, and the plan does not: {BY_HAND}"
 NOT_ATTEMPTED = "not attempted: the run changed nothing there, so there is nothing to roll back"
 CLOSED = "the run was rolled back: plan again"
@@ -222,7 +222,7 @@ class _Story:
             for host, details in self._strange.items()
         }
 
-    # --- what it came to -----------------------------------------------------------------------
+    # --- the results ----------------------------------------------------------------------------
 
     def result(self, kind: str, folder: str = "RUN") -> Result:
         kind, begin_record = kind or self.last.kind, self.last
@@ -306,7 +306,7 @@ class _Story:
             outcome, why = Outcome.UNCHANGED, NOT_ATTEMPTED
         elif kind == "rollback" and host in self.asked:
             stopped = (self._end and self._end.stopped) or "the rollback ended before its turn"
-            reason = f"{stopped}: what the run did there is still there"
+            reason = f"{stopped}: the run's changes there remain"
             outcome, why = (
                 worst_of(outcome, Outcome.NOT_ATTEMPTED),
                 "; ".join(filter(None, (reason, why))),

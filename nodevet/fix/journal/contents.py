@@ -20,7 +20,7 @@ _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class ContentError(Exception):
-    """A content cannot be stored or read, or was changed; the message says where and why."""
+    """A file's content cannot be stored or read, or was changed; the message says where and why."""
 
 
 class ContentStore:

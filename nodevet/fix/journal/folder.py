@@ -36,7 +36,7 @@ PLAN = "plan.json"
 REACH = "reach.json"
 RESULT = "result.json"
 NOTHING = (
-    "the run ended before it began, and nothing was done on any node: apply the plan again, with "
+    "the run ended before it started, and changed no node: apply the plan again, with "
     "another folder"
 )
 TOLD_AGAIN = frozenset({"accept_new"})
@@ -292,7 +292,7 @@ class Opening:
         result_by_host = {host.host: host for host in hosts}
         return replace(
             result,
-            unknown=f"{log.broken}; the state of the nodes in hand then is unknown there",
+            unknown=f"{log.broken}; the journal lacks the state of the nodes then in progress",
             hosts=tuple(result_by_host.get(host.host, host) for host in result.hosts),
         )
 

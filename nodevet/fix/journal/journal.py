@@ -326,8 +326,8 @@ def parse(
         if record.prev != (last or chain_start(record)):
             before = f"line {number - 1}" if records else "the plan"
             raise JournalError(
-                f"{name}:{number}: does not follow {before} as that is now: the file was "
-                f"changed: look at the nodes of this run by hand"
+                f"{name}:{number}: does not match {before}: the file was "
+                f"changed; look at the nodes of this run by hand"
             )
         records.append(record)
         last = _sha256(line)

@@ -1,5 +1,5 @@
-"""Whether a run's controller still runs, found out without its lock: nothing is written, and no
-controller that begins meanwhile finds the journal locked."""
+"""Whether a run's controller still runs. This takes no lock and writes nothing, so it never blocks
+a controller that starts."""
 
 import os
 import socket
@@ -26,7 +26,7 @@ def controller_state(file: Path, last_begin: RunBegin) -> tuple[Controller, str]
         return Controller.RUNNING, f"process {pid}"
     if last_begin.controller != socket.gethostname():
         host = last_begin.controller or "another machine"
-        return Controller.UNKNOWN, f"it ran on {host}, process {last_begin.pid}: ask there"
+        return Controller.UNKNOWN, f"it ran on {host}, process {last_begin.pid}: run status there"
     if last_begin.boot_id != boot_id():
         return Controller.GONE, f"{last_begin.controller} was rebooted since"
     return _process_state(file, last_begin.pid)

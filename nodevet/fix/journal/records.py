@@ -208,7 +208,7 @@ class StepState(msgspec.Struct, frozen=True, kw_only=True):
     pending: bool = False  # verified, and not in force yet
     boot_id: str = ""  # of the node, when the first action was begun
     uptime_s: float | None = None  # of the node, before that
-    waits: str = ""  # what the earlier state, restored, is effective after; empty: it is
+    waits: str = ""  # what brings the restored state into force; empty: it is in force
     back_boot_id: str = ""  # of the node, when it was reverted and waited
     back_uptime_s: float | None = None
 
@@ -228,7 +228,7 @@ class HostState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_taken(self) -> bool:
-        """Whether the drain hook may have drained it, and is still to give it back."""
+        """Whether the drain hook may have drained the node and has not given it back."""
         return self.hook is not None and (bool(self.hook) or self.outcome is None)
 
 

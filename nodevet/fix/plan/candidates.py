@@ -188,7 +188,7 @@ def _draft_fix(
         if fault := _change_problem(change, fix):
             yield Conflict(host=host, fix=wish.check, why=fault, advice="report it")
         elif not findings:
-            why = "the fix answers no finding: " + ", ".join(change.subjects)
+            why = "the fix changes something that no finding names: " + ", ".join(change.subjects)
             yield Conflict(host=host, fix=wish.check, why=why, advice="report it")
         elif change.risk.rank > rules.max_risk.rank:
             yield Withheld(host=host, fix=wish.check, findings=len(findings), risk=change.risk)
@@ -232,4 +232,4 @@ def _change_problem(change: PlannedChange, fix: Fix) -> str:
     unused_labels = ", ".join(
         resource.label for resource in unused(change.all_actions, change.resources)
     )
-    return f"the fix names {unused_labels}, which none of its actions does" if unused_labels else ""
+    return f"the fix names {unused_labels}, which no action names" if unused_labels else ""

@@ -25,7 +25,7 @@ Closed = Callable[[bool], str]
 
 
 class RefusedError(Exception):
-    """Something may not be done; none of it was done."""
+    """nodevet may not do something, and has done no part of it."""
 
     def __init__(self, refusal: Refusal, why: str) -> None:
         super().__init__(why)

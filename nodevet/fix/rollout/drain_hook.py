@@ -55,7 +55,7 @@ class DrainHook:
         return ""
 
     def _call(self, what: str) -> str:
-        """Run the hook without a shell; why it did not do this, or empty."""
+        """Run the hook without a shell. Returns why it failed; empty if it did not."""
         env = {
             **os.environ,
             "NODEVET_HOOK": what,
@@ -86,7 +86,7 @@ def _offers(output: IO[bytes]) -> tuple[str, ...]:
 
 
 def _message(output: IO[bytes]) -> str:
-    """The end of what the hook said."""
+    """The end of the hook's output."""
     output.seek(max(0, output.seek(0, os.SEEK_END) - 4 * TOLD))
     lines = [line for line in output.read().splitlines() if not line.startswith(OFFER)]
     return b"\n".join(lines).decode("utf-8", "backslashreplace").strip()[-TOLD:]
@@ -99,7 +99,7 @@ def _run(words: Sequence[str], output: IO[bytes], seconds: float, env: Mapping[s
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=subprocess.STDOUT,
-        start_new_session=True,  # a Ctrl-C is ours to take
+        start_new_session=True,  # nodevet handles a Ctrl-C
         env=env,
     ) as process:
         try:

@@ -17,7 +17,7 @@ WRITTEN = frozenset({Outcome.CHANGED, Outcome.PENDING})
 KEPT = WRITTEN | {Outcome.VERIFIED_AFTER_REBOOT}
 
 
-UNPROVEN = "nothing proved it, since the node was not rebooted"
+UNPROVEN = "not verified, because the node was not rebooted"
 """Of a step with `keep`, which is reverted then."""
 
 

@@ -1,7 +1,7 @@
 """Which resources of a step are still as it left them, so that nodevet may restore them. Pure.
 
 A rollback and a resumed run both decide by this. A resource that is neither as before the step nor
-as the step left it was changed by something else: nodevet reports it and leaves it alone.
+as the step left it was changed by something else: nodevet reports it and does not touch it.
 """
 
 from collections.abc import Sequence

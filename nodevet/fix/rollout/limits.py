@@ -70,9 +70,9 @@ def stopped(limits: Limits, progress: RolloutProgress) -> str:
     if progress.unproven and in_canary(limits, progress):
         return progress.unproven
     if progress.failed > limits.max_fail:
-        allowed = "none" if limits.max_fail == 0 else f"{limits.max_fail}"
+        allowed = "none" if limits.max_fail == 0 else f"only {limits.max_fail}"
         noun = "node" if progress.failed == 1 else "nodes"
-        return f"{progress.failed} {noun} failed, and {allowed} may"
+        return f"{progress.failed} {noun} failed, but {allowed} may"
     return ""
 
 

@@ -22,7 +22,7 @@ class NodePower(Protocol):
         """Whether the BMC belongs to the node with these ids."""
 
     def refusal(self, found: BmcMatch) -> str:
-        """Why a BMC of which `identity` found this may not switch the node; empty if it may."""
+        """Why a BMC with this match may not switch the node; empty if it may."""
 
     def cycle(
         self,

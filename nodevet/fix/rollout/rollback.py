@@ -1,4 +1,4 @@
-"""Rolls a run back, node by node; leaves alone what something else has changed since."""
+"""Rolls a run back, node by node; does not touch what something else has changed since."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence

@@ -270,7 +270,7 @@ class NodeSession:
         return f"; {self.power.text()}" if self.power else ""
 
     def _asked(self, boot_id: str, what: str) -> None:
-        """Write down what the node or its BMC is asked for next. Raises JournalError."""
+        """Journal the next request to the node or its BMC. Raises JournalError."""
         machine = self.planned.machine_id
         self.journal.write(
             HostBegin(host=self.host, machine_id=machine, boot_id=boot_id, asked=what)
@@ -288,17 +288,17 @@ class NodeSession:
         return self.executor.reboot(self.host, seconds=seconds, left=left)
 
     def draining(self, evidence: Evidence) -> None:
-        """Tell that the drain hook is run now, and write that down. Raises JournalError."""
+        """Report that the drain hook runs now, and journal it. Raises JournalError."""
         self.tell(Phase.DRAINING, seconds=self.terms.drain_seconds)
         self.write_begin(evidence, hook=(self.hook and self.hook.offers) or ())
 
     def drained(self, evidence: Evidence) -> None:
-        """Write down what the drain hook offers. Raises JournalError."""
+        """Journal what the drain hook offers. Raises JournalError."""
         if self.hook and self.hook.offers:
             self.write_begin(evidence, hook=self.hook.offers)
 
     def recall(self, earlier: JournalState) -> None:
-        """Know from the journal of a resumed run that the drain hook has drained the node."""
+        """Read from the journal of a resumed run that the drain hook has drained the node."""
         if self.hook and (host := earlier.host(self.host)):
             self.hook.offers = host.hook
 

@@ -31,7 +31,7 @@ from nodevet.fleet.executor import WorkError
 from nodevet.resource import State, holds, lost, missing, next_resort, one_way
 
 ENDED = "the controller ended in the middle of it"
-NOT_KEPT = "the check passes, but the step is not as nodevet left it, so it is not kept"
+NOT_KEPT = "the check passes, but a setting of the step was changed or cannot be read"
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):

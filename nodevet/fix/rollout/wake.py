@@ -1,5 +1,5 @@
-"""Brings back a node of a run that is resumed or rolled back, and that does not answer: one that
-an earlier controller left switched off, or that hangs in a reboot."""
+"""Brings back a node that does not answer when its run is resumed or rolled back: an earlier
+controller left it switched off, or it hangs in a reboot."""
 
 from datetime import datetime, timezone
 
@@ -14,8 +14,8 @@ from nodevet.fleet.executor import WorkError
 
 
 def enter_or_wake(session: NodeSession, clearance: Clearance, earlier: JournalState | None) -> None:
-    """Open the session and lock the node, which is brought back if the run was rebooting it and it
-    does not answer. Raises RefusedError, LostError and JournalError."""
+    """Open the session and lock the node. If the run was rebooting the node and it does not answer,
+    bring it back first. Raises RefusedError, LostError and JournalError."""
     try:
         enter(session)
     except RefusedError as error:
@@ -39,7 +39,7 @@ def _woken(session: NodeSession, clearance: Clearance, host: HostState) -> str:
     if not (was_switched or session.terms.power_cycle):
         return f"{REQUESTED} earlier{session.power_text()}"
     left = _seconds_left(session, host)
-    why = _came_back(session, host.boot_id, left) if left else "its time to come back is over"
+    why = _came_back(session, host.boot_id, left) if left else "it did not come back in time"
     if not why:
         return ""
     if host.asked == ON or not session.terms.power_cycle:

@@ -31,7 +31,7 @@ URGENT = (
 
 
 class HostAt(msgspec.Struct, frozen=True, kw_only=True):
-    """A host in hand."""
+    """A host in progress."""
 
     begun: HostBegun
     since: float  # when it was begun
@@ -81,7 +81,7 @@ class FixBoard:
     # --- lines --------------------------------------------------------------------------------
 
     def head(self, now: float) -> str:
-        """`12 of 200 hosts done: 11 changed, 1 unknown · 10 in hand · 1 more may fail · 3 min`."""
+        """`12 of 200 hosts done: 12 changed · 10 in progress · 1 more may fail · 3 min`."""
         ended_count = sum(self._ended.values())
         total = self._run.hosts if self._run else ended_count + len(self._hosts)
         outcomes = [
@@ -92,7 +92,7 @@ class FixBoard:
         parts = [
             f"{ended_count:,} of {count(total, 'host')} done"
             + (f": {', '.join(outcomes)}" if outcomes else ""),
-            f"{len(self._hosts):,} in hand" if self._hosts else "",
+            f"{len(self._hosts):,} in progress" if self._hosts else "",
             self._pause(now),
             self._budget(),
             duration_text(now - self._began),
@@ -140,7 +140,7 @@ def duration_text(seconds: float) -> str:
 
 def began(host: HostBegun) -> str:
     """A host that begins, for a log."""
-    return f"{name(host.host)}  begun{' (canary)' if host.canary else ''}"
+    return f"{name(host.host)}  started{' (canary)' if host.canary else ''}"
 
 
 def ended_text(event: HostEnded) -> str:
@@ -152,7 +152,7 @@ def ended_text(event: HostEnded) -> str:
 def _row(host: HostAt, now: float) -> str:
     label = f"{'canary ' if host.begun.canary else ''}{name(host.begun.host)}"
     if host.doing is None:
-        return f"{label}: begun"
+        return f"{label}: started"
     parts = [label, _steps(host.begun.steps, host.doing.steps), _doing(host.doing, now - host.at)]
     return ": ".join(filter(None, parts))
 

@@ -71,8 +71,8 @@ def resumable(
     then: str = "",
 ) -> Iterator[None]:
     """Say where a run is stored, how to watch it, and how to continue it: by `again` with the
-    baselines `named`, which starts nothing more if `then` must follow. Repeats the last if the run
-    is interrupted meanwhile.
+    baselines `named`, which starts nothing more if `then` must follow. If the run is interrupted,
+    print that command again.
     """
     folder = shlex.quote(str(run.path))
     command_line = shlex.join(["nodevet", *again.split(), str(run.path)])

@@ -129,7 +129,7 @@ def write(file: Path, proposal: Proposal) -> None:
 
 
 def drain_problem(proposal: Proposal) -> str:
-    """Why nodes of the plan that must be drained cannot be; empty if they can, or need not."""
+    """Why nodevet cannot drain the nodes of the plan that need it; empty if it can or none does."""
     return missing_hook([step.risk for step in proposal.plan.steps], proposal.plan.rollout)
 
 
@@ -229,7 +229,7 @@ def _options(context: VetContext, rules: Rules, *, now: bool, restart: bool) -> 
     for option in options:
         fixes = [fix for name in checks if (fix := context.catalog.fix(name))]
         if not any(option in fix.options for fix in fixes):
-            raise UserError(f"--{option}: none of the fixes that may be planned takes it")
+            raise UserError(f"--{option}: no fix that may be planned has this option")
     return options
 
 

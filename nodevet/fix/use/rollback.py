@@ -132,7 +132,7 @@ def rollback(
 
 
 def _require_hook(steps: Sequence[Step], care: Rollout) -> None:
-    """Raises UserError if nodes that must be drained cannot be."""
+    """Raises UserError if nodevet cannot drain the nodes that need it."""
     if missing := missing_hook([step.risk for step in steps], care):
         raise UserError(f"{missing}; or name nodes that need none with --host")
 

@@ -76,7 +76,7 @@ def reached_before(
     except RunError:
         if now is None:
             raise
-        saved = now  # what is said now alone says how
+        saved = now  # only the options given now count
     overrides = {
         key: value for key, value in options.items() if key in TOLD_AGAIN or key in option_names
     }

@@ -25,7 +25,7 @@ class DeadDimm(FaultParams):
 
 
 def dimm_dead(healthy: Healthy, want: DeadDimm) -> Patch:
-    """A DIMM was left out at boot: its NUMA node has less memory.
+    """The firmware left out a DIMM at boot: its NUMA node has less memory.
 
     `node`, its NUMA node, the last; `dimms`, of a NUMA node, 8.
     """

@@ -82,7 +82,7 @@ class Margin(OneGpu):
 
 
 def gpu_hot(healthy: Healthy, want: Margin) -> Patch:
-    """A GPU is close to its maximum operating temperature, and not throttled.
+    """A GPU is close to its maximum operating temperature, but not throttled.
 
     `gpu`; `margin`, degrees below it, 2.
     """
@@ -98,7 +98,7 @@ class Seconds(OneGpu):
 
 
 def throttled_earlier(healthy: Healthy, want: Seconds) -> Patch:
-    """A GPU was in hardware thermal slowdown earlier, and is cool now.
+    """A GPU was in hardware thermal slowdown earlier, but is cool now.
 
     `gpu`; `seconds`, in all: 600.
     """

@@ -175,7 +175,7 @@ class BrakeSeconds(OneGpu):
 
 
 def braked_earlier(healthy: Healthy, want: BrakeSeconds) -> Patch:
-    """The platform's power brake slowed a GPU down earlier, and does not now.
+    """The platform's power brake slowed a GPU down earlier, but not now.
 
     `gpu`; `seconds`, in all: 600.
     """
@@ -187,7 +187,7 @@ class SlowedSeconds(OneGpu):
 
 
 def slowed_earlier(healthy: Healthy, want: SlowedSeconds) -> Patch:
-    """The driver slowed a GPU down because of its heat earlier, and does not now.
+    """The driver slowed a GPU down because of its heat earlier, but not now.
 
     `gpu`; `seconds`, in all: 600.
     """
@@ -195,7 +195,7 @@ def slowed_earlier(healthy: Healthy, want: SlowedSeconds) -> Patch:
 
 
 def capped_earlier(healthy: Healthy, want: SlowedSeconds) -> Patch:
-    """A GPU was at its power limit for a long time, and is not now.
+    """A GPU was at its power limit for a long time earlier, but is not now.
 
     `gpu`; `seconds`, in all: 600. Only a baseline that limits them detects it.
     """

@@ -132,7 +132,7 @@ def iommu_translates(healthy: Healthy, want: NoParams) -> Patch:
 
 
 def irqs_on_one_cpu(healthy: Healthy, want: NoParams) -> Patch:
-    """Every interrupt goes to the last CPU, which a script set; irqbalance does not run."""
+    """A script sent every interrupt to the last CPU; irqbalance does not run."""
     online = healthy.read("sys/devices/system/cpu/online")
     last = re.split("[,-]", online)[-1] or "0"
     files = {path: f"{last}\n" for path in healthy.files if path.endswith("_affinity_list")}
@@ -140,7 +140,7 @@ def irqs_on_one_cpu(healthy: Healthy, want: NoParams) -> Patch:
 
 
 def idle_deep(healthy: Healthy, want: NoParams) -> Patch:
-    """The CPUs may enter every idle state, also those that take long to leave."""
+    """The CPUs may enter every idle state, even states that take long to leave."""
     names = (path for path in healthy.files if "/cpuidle/state" in path)
     files = {path: "0\n" for path in names if path.endswith("/disable")}
     return _there(healthy, files, "idle state")

@@ -151,7 +151,7 @@ def rcu_stall(healthy: Healthy, want: LoggedFault) -> Patch:
 
 
 def kernel_oops(healthy: Healthy, want: LoggedFault) -> Patch:
-    """The kernel used a null pointer (oops), and runs on in a damaged state.
+    """The kernel used a null pointer (oops), and keeps running in a damaged state.
 
     `after`, seconds after boot, 3.
     """
@@ -271,7 +271,7 @@ def disk_io_error(healthy: Healthy, want: OfArray) -> Patch:
 
 
 def ata_error(healthy: Healthy, want: LoggedFault) -> Patch:
-    """A SATA port froze: a command failed.
+    """A SATA port froze because a command failed.
 
     `after`, seconds after boot, 3.
     """

@@ -110,7 +110,7 @@ def zpool_degraded(healthy: Healthy, want: Pool) -> Patch:
 
 
 def raid_inactive(healthy: Healthy, want: NoParams) -> Patch:
-    """An array was not started. Only a kernel that has md can show it on a booted node."""
+    """The kernel did not start an array. Only a kernel that has md can show it on a booted node."""
     return Patch({"proc/mdstat": INACTIVE, "sys/block/md0/md/array_state": "inactive\n"})
 
 
@@ -186,7 +186,7 @@ def cpu_model_other(healthy: Healthy, want: OtherCpu) -> Patch:
 
 
 def cpu_absent(healthy: Healthy, want: NoParams) -> Patch:
-    """The firmware announces a CPU that did not start: it is possible, and not present."""
+    """The firmware announces a CPU that did not start: the CPU is possible but not present."""
     possible = set(parse_cpulist(healthy.read(f"{CPUS}/possible")))
     more = max(possible) + 1
     values = {"possible": format_cpulist({*possible, more}), "offline": more}
@@ -210,7 +210,7 @@ def cpu_minimum_lowered(healthy: Healthy, want: LowestFrequency) -> Patch:
 
 
 def cpu_capped(healthy: Healthy, want: NoParams) -> Patch:
-    """The CPUs may not run faster than half of what they can."""
+    """The CPUs may not run faster than half of their maximum."""
     limits = {path for path in healthy.files if LIMIT.fullmatch(path)}
     if not limits:
         raise FaultError("the node has no cpufreq")
@@ -324,7 +324,7 @@ def nameserver_other(healthy: Healthy, want: OtherNameserver) -> Patch:
 
 
 def local_cpus_wrong(healthy: Healthy, want: OneGpu) -> Patch:
-    """The firmware reports the right NUMA node of a GPU, but the CPUs of another node as near.
+    """The firmware reports the right NUMA node of a GPU, but the near CPUs of another node.
 
     `gpu`.
     """
@@ -335,7 +335,7 @@ def local_cpus_wrong(healthy: Healthy, want: OneGpu) -> Patch:
 
 
 def search_domain_missing(healthy: Healthy, want: NoParams) -> Patch:
-    """/etc/resolv.conf has its nameservers, and no search domain."""
+    """/etc/resolv.conf has its nameservers, but no search domain."""
     resolver_text = healthy.root_files.get(RESOLVER, "")
     rows = (
         resolver_text.decode() if isinstance(resolver_text, bytes) else resolver_text

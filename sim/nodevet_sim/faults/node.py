@@ -98,7 +98,7 @@ class DiskFull(FaultParams):
 
 
 def disk_full(healthy: Healthy, want: DiskFull) -> Patch:
-    """The root disk is full. It is in this machine's memory, so it is small.
+    """The root disk is full. The disk lies in this machine's memory, so it is small.
 
     `size_mb` of the whole disk, 128.
     """

@@ -108,7 +108,7 @@ class ClockError(FaultParams):
 
 
 def clock_error_large(healthy: Healthy, want: ClockError) -> Patch:
-    """The node's clock is synchronised, but may be far off: it has not reached the server for long.
+    """The node's clock is synchronised, but may be far off: it lost contact with its server.
 
     `ms`, the maximum error of adjtimex(2), 900. Only a baseline that limits it detects it.
     """

@@ -106,7 +106,7 @@ def balancing_on(healthy: Healthy, want: NoParams) -> Patch:
 
 
 def thp_always(healthy: Healthy, want: NoParams) -> Patch:
-    """Transparent huge pages are given to every process: always."""
+    """The kernel gives transparent huge pages to every process: always."""
     return Patch({f"{THP}/enabled": _chosen(healthy, "enabled", "always")})
 
 

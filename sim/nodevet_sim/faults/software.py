@@ -29,7 +29,7 @@ class Hidden(FaultParams):
 
 
 def gpus_hidden(healthy: Healthy, want: Hidden) -> Patch:
-    """A profile script leaves every login with some of the GPUs only.
+    """A profile script shows every login only some of the GPUs.
 
     `devices`, of CUDA_VISIBLE_DEVICES, 0.
     """

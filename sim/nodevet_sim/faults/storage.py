@@ -74,7 +74,7 @@ class LeftMount(FaultParams):
 
 
 def mount_left(healthy: Healthy, want: LeftMount) -> Patch:
-    """A file system is still mounted that should be gone. It needs a booted node.
+    """A file system that should not be there is still mounted. It needs a booted node.
 
     `path`, /mnt/old.
     """
