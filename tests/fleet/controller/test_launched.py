@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -349,10 +348,10 @@ def test_the_deadline_of_the_run_ends_what_is_far(
 ) -> None:
     one = bastion("deadline")
     wanted = [*hosts("healthy", 2), *hosts("hangs", 4, "dc2")]
-    visits = go(wanted, **through(one), within=6)
+    visits = go(wanted, **through(one), within=600, vetted=2)
     found = Counter(each.status for each in visits.values())
     assert found == {Status.VETTED: 2, Status.INTERRUPTED: 4}
-    assert not tools["lingering"]([bastion.servers["deadline"]], 15)
+    assert not tools["lingering"]([bastion.servers["deadline"]])
 
 
 def test_what_a_login_shell_prints_before_is_skipped(
@@ -370,12 +369,12 @@ def test_what_a_login_shell_prints_before_is_skipped(
 def test_a_slow_one_holds_up_nobody(
     bastion: Callable[..., Launcher], hosts: Callable[..., list[Host]], go: Go, tmp_path: Path
 ) -> None:
-    late = wrapped(tmp_path, "srun", f"sleep 25; exec {SHARD}")
+    begun = tmp_path / "begun"
+    late = wrapped(tmp_path, "srun", f"sleep 50; touch {begun}; exec {SHARD}")
     slow = launcher("slow", f"{late} -N1")
-    begun = time.monotonic()
     visits = go(hosts("healthy"), **through(slow, bastion("quick")))
     assert {(one.status, one.why) for one in visits.values()} == {(Status.VETTED, "")}
-    assert time.monotonic() - begun < 25
+    assert not begun.exists()
 
 
 def test_sites_are_kept_apart(
