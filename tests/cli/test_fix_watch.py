@@ -190,7 +190,7 @@ def test_a_fault_in_drawing_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
         watcher.on_event(ended("gpu4", Outcome.CHANGED))
 
 
-def wait(for_what: Callable[[], bool], seconds: float = 20) -> None:
+def wait(for_what: Callable[[], bool], seconds: float = 120) -> None:
     end = time.monotonic() + seconds
     while not for_what():
         assert time.monotonic() < end

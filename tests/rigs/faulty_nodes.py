@@ -22,6 +22,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from left_behind import shared
+
 from nodevet import inventory
 from nodevet.baseline import load
 from nodevet.checking.catalog import Catalog
@@ -264,7 +266,7 @@ class Node:
             [*words, self.address, f"sh -c {shlex.quote(script)}"],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
         )
         assert not check or done.returncode == 0, (script, done)
         return done.stdout
@@ -322,6 +324,14 @@ class Node:
     def reset(self) -> None:
         """As it was described, without asking nodevet."""
         self.shell(f"unset SSH_CONNECTION; rm -f /run/hook/at /run/hook/lie; {self.reset_script}")
+
+    def put_back(self, script: str = "true") -> None:
+        """As it was `before`, without asking nodevet. `script`: sets what its state does not show.
+        The rest is set only if something differs."""
+        self.shell(f"unset SSH_CONNECTION; rm -f /run/hook/at /run/hook/lie; {script}")
+        if self.state() != self.before:
+            self.reset()
+            assert self.state() == self.before
 
     # --- hooks ---
 
@@ -455,7 +465,8 @@ def faulty_nodes(
         @cache
         def worker_for(checks: frozenset[str]) -> SshExecutor:
             hosts = [node.host for node in found.values()]
-            return stack.enter_context(SshExecutor(hosts, options_of(context, checks)))
+            with shared():
+                return stack.enter_context(SshExecutor(hosts, options_of(context, checks)))
 
         for host in fleet.hosts.values():
             node = node_of(fleet, host, context, fixes, state, reset, worker_for)

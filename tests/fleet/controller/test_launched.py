@@ -29,7 +29,7 @@ from nodevet.fleet.protocol.framing import write_order
 from nodevet.model import Host, Status
 from nodevet_sim.sshd import KeyPair, Sshd, known_hosts_line
 
-pytestmark = [pytest.mark.timeout(200), pytest.mark.usefixtures("small_orders")]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("small_orders")]
 SHARD = Path(sys.executable).with_name("nodevet-shard")
 HOSTS = 12
 
@@ -457,7 +457,7 @@ def relay() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def test_what_is_started_ends_with_its_input(relay: subprocess.Popen[bytes]) -> None:
-    said, complaint = relay.communicate(b"", timeout=30)
+    said, complaint = relay.communicate(b"", timeout=120)
     assert said.startswith(b"\n\x1eNODEVET-SHARD {") and relay.returncode == 0
     assert complaint == b""
 
@@ -489,6 +489,6 @@ def test_what_is_killed_over_there_leaves_nothing_running(
 
 
 def test_an_order_that_is_none_is_refused_in_a_line(relay: subprocess.Popen[bytes]) -> None:
-    _, complaint = relay.communicate(b'{"bytes": 0, "targets": 7}\n', timeout=30)
+    _, complaint = relay.communicate(b'{"bytes": 0, "targets": 7}\n', timeout=120)
     assert relay.returncode == 1
     assert complaint.startswith(b"malformed order: ") and complaint.count(b"\n") == 1

@@ -20,7 +20,7 @@ from nodevet.fleet.launchers import DaskPool, PoolLauncher
 from nodevet.model import Host, Status
 from nodevet_sim.sshd import KeyPair, Sshd
 
-pytestmark = [pytest.mark.timeout(200), pytest.mark.usefixtures("small_orders", "small_tasks")]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("small_orders", "small_tasks")]
 DASK = Path(sys.executable).with_name("dask")
 
 

@@ -127,8 +127,8 @@ def children_of(pid: int) -> list[int]:
 
 
 def gone(pids: list[int]) -> bool:
-    """Whether these processes end within ten seconds."""
-    end = time.monotonic() + 10
+    """Whether these processes end."""
+    end = time.monotonic() + 120
     while time.monotonic() < end:
         if not any(alive(pid) for pid in pids):
             return True
@@ -231,7 +231,7 @@ def test_when_the_probe_is_killed_its_collectors_go_too() -> None:
         assert probe.stdin is not None
         probe.stdin.write(program(hanging) + wish(deadline=300))
         probe.stdin.close()
-        end = time.monotonic() + 30
+        end = time.monotonic() + 120
         while len(pids := children_of(probe.pid)) < 2 and time.monotonic() < end:
             time.sleep(0.05)
         assert len(pids) == 2
