@@ -91,7 +91,7 @@ def test_half_a_character_is_no_value() -> None:
 def test_it_ends_at_its_deadline_with_all_that_it_started(tmp_path: Path) -> None:
     started = time.monotonic()
     found = sh(f"sleep 60 & echo $! > {tmp_path}/pid; wait", deadline=0.5, user="root" * ROOT)
-    assert time.monotonic() - started < 30
+    assert time.monotonic() - started < 55
     assert found["exit"] is None and found["errors"]["exit"] == "sh timed out after 0.5 s"
     assert ended(int((tmp_path / "pid").read_text()))
 
