@@ -10,6 +10,7 @@ import zipfile
 from collections.abc import Callable
 from email import message_from_bytes
 from email.message import Message
+from functools import cache
 from pathlib import Path, PurePath
 from types import SimpleNamespace
 
@@ -170,12 +171,16 @@ def others(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def install(built, others: Path, tmp_path: Path) -> Callable[..., Run]:
-    """Installs wheels into a folder of their own; returns what runs `nodevet` from there."""
+@pytest.fixture(scope="module")
+def installed(
+    built: dict[str, SimpleNamespace], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., Path]:
+    """Installs wheels, once, into a folder of their own."""
+    folder = tmp_path_factory.mktemp("installed")
 
-    def into(*distributions: str) -> Run:
-        site = tmp_path / "-".join(distributions)
+    @cache
+    def into(*distributions: str) -> Path:
+        site = folder / "-".join(distributions)
         wheels = [str(built[name].wheel) for name in distributions]
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
         done = subprocess.run(
@@ -183,6 +188,17 @@ def install(built, others: Path, tmp_path: Path) -> Callable[..., Run]:
             capture_output=True, text=True,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
+        return site
+
+    return into
+
+
+@pytest.fixture
+def install(installed: Callable[..., Path], others: Path, tmp_path: Path) -> Callable[..., Run]:
+    """Installs wheels; returns what runs `nodevet` from there."""
+
+    def into(*distributions: str) -> Run:
+        site = installed(*distributions)
 
         def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
             done = subprocess.run(

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from importlib.util import module_from_spec, spec_from_file_location
+from importlib.util import cache_from_source, module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
@@ -100,3 +100,13 @@ def test_ci_run_is_strict() -> None:
     assert "make test STRICT=1" in (SCRIPT.parent / "run").read_text()
     makefile = (SCRIPT.parents[1] / "Makefile").read_text()
     assert ".ci/tests.py $(if $(STRICT),--strict)" in makefile
+
+
+def test_what_changed_since_the_set_up_is_compiled_also_where_python_keeps_no_bytecode(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    (tmp_path / "nodevet").mkdir()
+    (tmp_path / "nodevet" / "new.py").touch()
+    run(STEADY)
+    assert Path(cache_from_source(str(tmp_path / "nodevet" / "new.py"))).exists()

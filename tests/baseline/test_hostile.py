@@ -55,13 +55,13 @@ def test_deep_nesting_is_a_message_and_not_a_crash(tmp_path):
 def test_anchors_that_expand_without_bound(problems_of):
     rows = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
     rows += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 30)]
-    started = time.monotonic()
+    started = time.process_time()
     (problem,) = problems_of(HEAD + "\n".join(rows))
     assert problem == (
         "x.yaml:6:15: a4[1]: more than 20,000 values, aliases written out; "
         "write the values out, or split the file"
     )
-    assert time.monotonic() - started < 20
+    assert time.process_time() - started < 20
 
 
 def test_anchors_that_nest_without_bound(problems_of):

@@ -35,7 +35,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("alice", "bob", "stranger", "locked"):
         secret = PASSPHRASE if name == "locked" else ""
         words = ["-q", "-t", "ed25519", "-N", secret, "-C", name, "-f", str(folder / name)]
-        subprocess.run(["ssh-keygen", *words], check=True, timeout=30)
+        subprocess.run(["ssh-keygen", *words], check=True, timeout=120)
     return folder
 
 
@@ -125,7 +125,7 @@ def test_ssh_keygen_alone_can_check_what_was_signed(
         subprocess.run(
             ["ssh-keygen", "-Y", "verify", "-f", "allowed_signers", "-I", "bob@x",
              "-n", "nodevet-plan@v1", "-s", "plan.json.bob@x.sig"],
-            stdin=plan, cwd=project, check=True, timeout=30,
+            stdin=plan, cwd=project, check=True, timeout=120,
         )  # fmt: skip
 
 
@@ -287,11 +287,11 @@ def agent(keys: Path, tmp_path: Path) -> Iterator[dict[str, str]]:
     process = subprocess.Popen(["ssh-agent", "-D", "-a", socket], stdout=subprocess.DEVNULL)
     env = {**os.environ, "SSH_AUTH_SOCK": str(socket)}
     try:
-        end = time.monotonic() + 30
+        end = time.monotonic() + 120
         while not socket.exists():
             assert time.monotonic() < end
             time.sleep(0.05)
-        subprocess.run(["ssh-add", "-q", keys / "bob"], env=env, check=True, timeout=30)
+        subprocess.run(["ssh-add", "-q", keys / "bob"], env=env, check=True, timeout=120)
         yield env
     finally:
         process.terminate()

@@ -84,7 +84,7 @@ def test_e20_no_command_waits_for_a_named_pipe_or_reads_a_device_to_its_end(
 ) -> None:
     path = tmp_path / "file"
     make(path)
-    done = nodevet(*words.replace("FILE", str(path)).split(), seconds=30)
+    done = nodevet(*words.replace("FILE", str(path)).split(), seconds=120)
     assert done.returncode in (2, 3), done
     assert "regular file" in done.stdout + done.stderr, done
 

@@ -192,7 +192,7 @@ PLAYBOOK = f"""\
 """
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_ansible_runs_a_script_that_lists_hosts(listed: Listed, tmp_path: Path) -> None:
     script = tmp_path / "wrong-hosts"
     words = f"list hosts -i fleet.yaml --from {saved(tmp_path)} --format ansible"

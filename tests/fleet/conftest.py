@@ -8,13 +8,16 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from itertools import count
 from pathlib import Path
+from unittest.mock import patch
 
 import preloaded_workers
 import pytest
 from left_behind import shared
 
+from nodevet import fleet
 from nodevet.fleet import Options, Visit, visit
-from nodevet.model import Host
+from nodevet.fleet.controller import dispatcher
+from nodevet.model import Host, Status
 from nodevet_sim.sshd import KeyPair, Sshd, make_key
 
 # A python3 that takes payload and request as the real one does, and answers by itself.
@@ -141,15 +144,37 @@ def tools(_preloaded: None) -> dict[str, Callable[..., object]]:
     return {"lingering": lingering, "children": children}
 
 
+class Clock:
+    """A clock that a test sets ahead."""
+
+    ahead = 0.0
+    time = staticmethod(time.time)
+
+    def monotonic(self) -> float:
+        return time.monotonic() + self.ahead
+
+
+def visited(hosts: list[Host], options: Options, vetted: int) -> Iterator[Visit]:
+    """The visits. The deadline of the run, `within`, passes once so many hosts are vetted."""
+    clock, count = Clock(), 0
+    with patch.object(fleet, "time", clock), patch.object(dispatcher, "time", clock):
+        for one in visit(hosts, options):
+            yield one
+            count += one.status is Status.VETTED
+            if count == vetted:
+                clock.ahead = options.within or 0
+
+
 @pytest.fixture(scope="session")
 def go(_preloaded: None) -> Callable[..., dict[str, Visit]]:
-    """Visits hosts; the visits by host, each host exactly once, and no child left."""
+    """Visits hosts; the visits by host, each host exactly once, and no child left. `vetted`: see
+    `visited`."""
 
-    def run(hosts: list[Host], **options: object) -> dict[str, Visit]:
+    def run(hosts: list[Host], *, vetted: int = -1, **options: object) -> dict[str, Visit]:
         before = children()
         options.setdefault("ssh_config", Path(os.devnull))
         options.setdefault("deadline", 60)
-        visits = list(visit(hosts, Options(**options)))
+        visits = list(visited(hosts, Options(**options), vetted))
         assert sorted(one.host for one in visits) == sorted(host.name for host in hosts)
         assert children() <= before
         return {one.host: one for one in visits}

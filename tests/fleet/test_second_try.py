@@ -65,14 +65,19 @@ def test_what_is_not_reached_by_the_deadline_is_named(
     hosts = hosts_on(server, {**answering, **{f"hangs{n}": "hangs" for n in range(5)}})
     refused = Host(name="refused", address="127.0.0.1", port=9)
     visits = go(
-        [refused, *hosts], known_hosts=known, within=8, deadline=20, parallel=4, second_try=True
+        [refused, *hosts],
+        known_hosts=known,
+        within=600,
+        vetted=2,
+        parallel=4,
+        second_try=True,
     )
     assert Counter(one.status for one in visits.values()) == {
         Status.VETTED: 2,
         Status.INTERRUPTED: 5,
         Status.UNREACHABLE: 1,
     }
-    assert visits["hangs0"].why == "not done within 8 s, the deadline of the whole run"
+    assert visits["hangs0"].why == "not done within 10 min, the deadline of the whole run"
     assert (visits["refused"].why, visits["refused"].first) == ("connection refused", "")
 
 

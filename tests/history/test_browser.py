@@ -10,7 +10,7 @@ Say = Callable[..., str]
 
 
 @needs_chromium
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_pages_are_drawn_in_light_and_dark(say: Say, tmp_path: Path) -> None:
     pages = {"run": ("runs", "last"), "heat": ("trend", "gpu.gpus[].temperature_gpu_c")}
     pages["part"] = ("part", "GPU-2b40377d")

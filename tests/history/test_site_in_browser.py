@@ -14,7 +14,7 @@ from browser import chromium, needs_chromium, show
 
 from nodevet.past.site.names import part_page, run_page
 
-pytestmark = [needs_chromium, pytest.mark.timeout(240)]
+pytestmark = [needs_chromium, pytest.mark.timeout(300)]
 LOST = "GPU-2b40377d-a530-5342-adad-e7ade6950084"
 
 

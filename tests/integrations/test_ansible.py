@@ -145,7 +145,7 @@ PLAYBOOK: list[Mapping[str, Any]] = [
 ]
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(300)
 def test_a_playbook_vets_this_machine_in_check_mode(tmp_path: Path) -> None:
     for name, value in (("good", "Linux"), ("bad", "{{ lookup('pipe', 'touch evaluated') }}")):
         expect = {"sysctl": {"kernel.ostype": value}}

@@ -208,11 +208,9 @@ def test_a_cut_at_any_point_ends_known_and_whole(recorded: Recorded, story: Stor
 def node(nodes: dict[str, Node]) -> Iterator[Node]:
     """A node, which is put back as it was described."""
     one = nodes["n1"]
-    before = one.state()
-    one.before = before
+    one.before = one.before or one.state()
     yield one
-    one.reset()
-    assert one.state() == before
+    one.put_back()
 
 
 @pytest.mark.parametrize(

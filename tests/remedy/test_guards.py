@@ -136,7 +136,7 @@ def test_a_hook_that_does_not_end_is_ended_with_all_it_started(tmp_path: Path) -
     assert "killed after 1 s (--drain-timeout)" in DrainHook(hook, "gpu1", 1).drain()
     assert time.monotonic() - begun < 60
     pid = int((tmp_path / "pid").read_text())
-    limit = time.monotonic() + 10
+    limit = time.monotonic() + 120
     while alive(pid):
         assert time.monotonic() < limit
         time.sleep(0.05)

@@ -15,11 +15,14 @@ import struct
 import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import date, datetime, timezone
+from functools import cache
 from pathlib import Path
 from typing import Any
+
+from left_behind import shared
 
 from nodevet import inventory
 from nodevet.baseline import load
@@ -227,6 +230,10 @@ class Executor:
         self._call("close", host)
 
 
+WorkerFor = Callable[[frozenset[str]], SshExecutor]
+"""The worker of a plan with the fixes of these checks."""
+
+
 @dataclass
 class Node:
     """One node, the way to it, and runs on it."""
@@ -240,7 +247,8 @@ class Node:
     fixes: tuple[str, ...]  # of a plan that names none
     state_script: str  # all that the fixes could change
     reset_script: str  # sets it as the node was described
-    worker: Any = None
+    worker_for: WorkerFor
+    worker: Any = None  # of the last plan
     runs: int = 0
     before: str = ""
     terms: SessionTerms = field(
@@ -258,7 +266,7 @@ class Node:
             [*words, self.address, f"sh -c {shlex.quote(script)}"],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
         )
         assert not check or done.returncode == 0, (script, done)
         return done.stdout
@@ -317,6 +325,14 @@ class Node:
         """As it was described, without asking nodevet."""
         self.shell(f"unset SSH_CONNECTION; rm -f /run/hook/at /run/hook/lie; {self.reset_script}")
 
+    def put_back(self, script: str = "true") -> None:
+        """As it was `before`, without asking nodevet. `script`: sets what its state does not show.
+        The rest is set only if something differs."""
+        self.shell(f"unset SSH_CONNECTION; rm -f /run/hook/at /run/hook/lie; {script}")
+        if self.state() != self.before:
+            self.reset()
+            assert self.state() == self.before
+
     # --- hooks ---
 
     def install(self) -> None:
@@ -350,6 +366,7 @@ class Node:
 
     def proposal(self, *fixes: str) -> planning.Proposal:
         """A plan of what is wrong now, and what it leaves out."""
+        self.worker = self.worker_for(frozenset(fixes or self.fixes))
         self.worker.open(self.name)
         document = self.worker.probe(self.name)
         visit = Visit(self.name, Status.VETTED, evidence=document)
@@ -442,24 +459,28 @@ def faulty_nodes(
 ) -> Iterator[dict[str, Node]]:
     """The nodes of a fleet with a baseline `base`."""
     context = context_of(fleet)
-    found = {
-        host.name: node_of(fleet, host, context, fixes, state, reset)
-        for host in fleet.hosts.values()
-    }
-    options = fixed_alone(
-        Options(ssh_config=Path(os.devnull), deadline=60, asks=asks(context, fixes=True)),
-        context,
-        {wish.check for wish in context.baselines[0].expectations},
-    )
-    try:
-        with SshExecutor([node.host for node in found.values()], options) as worker:
-            for node in found.values():
-                node.worker = worker
-                node.install()
-            yield found
-    finally:
-        for node in found.values():
-            node.hang_up()
+    with ExitStack() as stack:
+        found: dict[str, Node] = {}
+
+        @cache
+        def worker_for(checks: frozenset[str]) -> SshExecutor:
+            hosts = [node.host for node in found.values()]
+            with shared():
+                return stack.enter_context(SshExecutor(hosts, options_of(context, checks)))
+
+        for host in fleet.hosts.values():
+            node = node_of(fleet, host, context, fixes, state, reset, worker_for)
+            stack.callback(node.hang_up)
+            node.install()
+            found[host.name] = node
+        yield found
+
+
+def options_of(context: VetContext, checks: frozenset[str]) -> Options:
+    """A probe reads only what the fixes of a plan need, as in `nodevet apply`."""
+    asked = asks(context, fixes=True)
+    options = Options(ssh_config=Path(os.devnull), deadline=60, asks=asked)
+    return fixed_alone(options, context, checks)
 
 
 def context_of(fleet: SimulatedFleet) -> VetContext:
@@ -475,6 +496,7 @@ def node_of(
     fixes: tuple[str, ...],
     state: str,
     reset: str,
+    worker_for: WorkerFor,
 ) -> Node:
     """A node behind a proxy that its worker knows by the node's key."""
     assert host.address
@@ -495,4 +517,6 @@ def node_of(
         known_hosts=str(known),
         whole_machine=host.whole_machine,
     )
-    return Node(host.name, fleet.place, near, proxy, fleet.project, context, fixes, state, reset)
+    folder = fleet.project
+    scripts = (state, reset)
+    return Node(host.name, fleet.place, near, proxy, folder, context, fixes, *scripts, worker_for)

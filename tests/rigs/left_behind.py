@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 PROCESS = ("cmdline", "status")
-GRACE = 10.0  # seconds for a process that a test ended to be gone
+GRACE = 60.0  # seconds for a process that a test ended to be gone
 SHARED: set[object] = set()  # what fixtures of several tests hold; a test may start it again
 
 

@@ -27,7 +27,7 @@ POLICY = f"{CPU}/cpufreq/policy0"
 THP = "sys/kernel/mm/transparent_hugepage"
 GPU = "sys/devices/pci0000:16/0000:16:01.0/0000:19:00.0"
 NOBODY = 65534
-SECONDS = 20
+SECONDS = 120
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ from nodevet_sim.state import profiles, state
 
 CAPTURES = Path(__file__).parents[2] / ".." / "shared" / "captures"
 BUS = "00000000:01:00.0"
-DEADLINE = 30
+DEADLINE = 120
 
 
 @pytest.fixture(scope="session")

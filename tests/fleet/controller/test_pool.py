@@ -20,7 +20,7 @@ from nodevet.fleet.launchers import DaskPool, PoolLauncher
 from nodevet.model import Host, Status
 from nodevet_sim.sshd import KeyPair, Sshd
 
-pytestmark = [pytest.mark.timeout(200), pytest.mark.usefixtures("small_orders", "small_tasks")]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("small_orders", "small_tasks")]
 DASK = Path(sys.executable).with_name("dask")
 
 
@@ -230,7 +230,7 @@ def test_the_deadline_of_the_run_ends_the_tasks(
     go: Callable[..., dict[str, Visit]],
 ) -> None:
     wanted = [*hosts("healthy", 2), *hosts("hangs", 4, "dc1")[2:]]
-    visits = go(wanted, engine=engine, within=6, second_try=True)
+    visits = go(wanted, engine=engine, within=600, vetted=2, second_try=True)
     found = Counter(each.status for each in visits.values())
     assert found == {Status.VETTED: 2, Status.INTERRUPTED: 2}
     wait_for(lambda: not children_of(pool.processes[1].pid))

@@ -19,7 +19,7 @@ from nodevet.fleet.launchers import Launcher, Launchers, launcher
 from nodevet.model import Host, Status
 from nodevet_sim.sshd import KeyPair, Sshd
 
-pytestmark = [pytest.mark.timeout(200), pytest.mark.usefixtures("small_orders")]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("small_orders")]
 SHARD = Path(sys.executable).with_name("nodevet-shard")
 Go = Callable[..., dict[str, Visit]]
 

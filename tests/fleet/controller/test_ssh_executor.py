@@ -46,7 +46,7 @@ nodes:
 """
 
 
-def wait_for(condition: Callable[[], object], seconds: float = 30) -> object:
+def wait_for(condition: Callable[[], object], seconds: float = 120) -> object:
     end = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < end, "waited in vain"
@@ -195,9 +195,9 @@ def test_a_kernel_file_says_the_errno_and_is_never_made(
 
 def test_a_command_that_does_not_end_is_ended(worker: SshExecutor, server: Sshd) -> None:
     begun = time.monotonic()
-    done = worker.act("n1", RunCommand(words=("sh", "-c", "echo begun; sleep 77")), seconds=4)
-    assert not done.ok and done.code == 124 and time.monotonic() - begun < 20
-    assert done.output == "begun\ntimed out after 2 s"
+    done = worker.act("n1", RunCommand(words=("sh", "-c", "echo begun; sleep 77")), seconds=10)
+    assert not done.ok and done.code == 124 and time.monotonic() - begun < 70
+    assert done.output == "begun\ntimed out after 5 s"
     assert worker.act("n1", RunCommand(words=("true",))).ok
     assert not [
         pid for pid in server.sessions() if b"77" in Path(f"/proc/{pid}/cmdline").read_bytes()
@@ -255,7 +255,7 @@ def test_a_lost_connection_is_told_and_stays_lost_until_it_is_opened(
 
 
 def test_a_node_that_falls_silent_costs_its_deadline_and_no_more(host: Host, server: Sshd) -> None:
-    with SshExecutor([host], options(deadline=3, connect_timeout=2)) as worker:
+    with SshExecutor([host], options(deadline=10, connect_timeout=8)) as worker:
         worker.open("n1")
         stopped = server.sessions()
         signal_all(stopped, signal.SIGSTOP)
@@ -263,7 +263,7 @@ def test_a_node_that_falls_silent_costs_its_deadline_and_no_more(host: Host, ser
             begun = time.monotonic()
             with pytest.raises(WorkError) as told:
                 worker.act("n1", RunCommand(words=("true",)))
-            assert told.value.status == "timeout" and time.monotonic() - begun < 15
+            assert told.value.status == "timeout" and time.monotonic() - begun < 60
             with pytest.raises(WorkError, match="no session"):
                 worker.act("n1", RunCommand(words=("true",)))
         finally:
@@ -396,7 +396,7 @@ def test_worker_child_that_is_gone_costs_what_it_had_in_hand_and_no_other_host(
     before = tools["children"]()
     monkeypatch.setattr(child, "STALL", 1)
     hosts = [replace(host, name=name) for name in ("n1", "n2", "n3")]
-    with SshExecutor(hosts, options(deadline=6)) as worker:
+    with SshExecutor(hosts, options(deadline=15)) as worker:
         worker.open("n1")
         worker.open("n2")
         first = child_of(worker)
@@ -596,7 +596,7 @@ def test_a_unit_that_fails_or_hangs_says_so_with_its_log(there: SshExecutor) -> 
     assert there.act(
         "n1", WriteFile(path=UNIT_FILE, content=text.format("echo waiting; sleep 1d"))
     ).ok
-    done = there.act("n1", SetUnit(name=name, running=True), seconds=8)
+    done = there.act("n1", SetUnit(name=name, running=True), seconds=20)
     assert not done.ok and done.code == 124 and "waiting" in done.output
     assert there.act("n1", SetUnit(name=name, enabled=False, running=False)).ok
     assert there.act("n1", WriteFile(path=UNIT_FILE, content=None)).ok

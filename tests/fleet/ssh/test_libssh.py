@@ -336,7 +336,7 @@ def _signal(processes: list[int], number: int) -> None:
 
 
 def _appears(file: Path) -> bool:
-    end = time.monotonic() + 20
+    end = time.monotonic() + 120
     while not file.exists() and time.monotonic() < end:
         time.sleep(0.05)
     return file.exists()

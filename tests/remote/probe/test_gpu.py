@@ -421,7 +421,7 @@ def test_a_call_that_hangs_costs_the_section_alone(node):
     started = time.monotonic()
     text = state("h100-sxm", 8, **{"gpu.6.power_draw_mw": "hang"})
     sections = node.run(text, python=sys.executable, sections=("host", "gpu"), deadline=5)
-    assert time.monotonic() - started < 5 + 30
+    assert time.monotonic() - started < 5 + 60
     assert sections["gpu"]["status"] == "timeout"
     assert sections["gpu"]["why"].endswith("GPU 6 nvmlDeviceGetPowerUsage")
     assert sections["host"]["status"] == "ok"

@@ -699,7 +699,7 @@ sys.path.insert(0, sys.argv[1])
 from nodevet.remote.probe.collectors import kernel_log
 from nodevet.remote.probe.kernel_events import Events
 with subprocess.Popen([sys.argv[2]], stderr=subprocess.DEVNULL) as journald:
-    end = time.monotonic() + 30
+    end = time.monotonic() + 120
     while time.monotonic() < end and not kernel_log.read_journal(Events(), 10).rows:
         time.sleep(0.1)
     kmsg = kernel_log.read_kmsg("/", Events())

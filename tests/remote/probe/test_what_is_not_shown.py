@@ -29,7 +29,7 @@ print(json.dumps(process_activity.collect("/", asked)))
 """
 HIDDEN = 'mount -t proc -o hidepid=2 proc /proc && exec "$@"'
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture
