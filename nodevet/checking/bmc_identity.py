@@ -77,7 +77,9 @@ def ids_of_host(host: HostInfo | None) -> MachineIds:
 
 def match(node: MachineIds, bmc: MachineIds, *, kind: str | None) -> BmcMatch:
     """Whether a BMC of this kind (redfish, ipmi) belongs to the node. Over IPMI many BMCs report a
-    UUID of their own, so one that differs says nothing."""
+    UUID of their own, so one that differs says nothing. Ids that identify no machine are ignored,
+    such as those of a plan that someone edited."""
+    node, bmc = (machine_ids(ids.uuid, *ids.serials) for ids in (node, bmc))
     if node.uuid and bmc.uuid in _spellings(node.uuid):
         return BmcMatch(True, f"{UUID_TEXT} {node.uuid}")
     common = [one for one in node.serials if one in bmc.serials]

@@ -49,6 +49,13 @@ def test_the_section_says_what_identifies_the_machine(bmc, read):
         assert found["serials"] == [PRODUCT_SERIAL, BOARD_SERIAL]
 
 
+@pytest.mark.parametrize("kind", ["redfish", "ipmi"])
+def test_ids_of_no_machine_prove_nothing(kind):
+    """As in a plan that someone edited."""
+    ids = MachineIds(uuid="x", serials=("To be filled by O.E.M.", "0000000"))
+    assert match(ids, ids, kind=kind).is_own is None
+
+
 def test_the_bmc_of_the_node_is_proven(bmc):
     found = power_of(bmc).identity(OWN[bmc.bmc.kind])
     assert found.is_own is True and power_of(bmc).refusal(found) == ""
