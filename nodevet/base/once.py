@@ -1,4 +1,4 @@
-"""A call whose answer is kept, for threads: `functools.cache` may begin the same call many times."""
+"""Keep the answer of a call, also under threads: `functools.cache` may begin one call many times."""
 
 import threading
 from collections.abc import Callable
