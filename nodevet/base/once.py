@@ -1,4 +1,4 @@
-"""Keep the answer of a call, also under threads: `functools.cache` may begin one call many times."""
+"""Keep the answer of a call, also under threads: `functools.cache` may begin a call many times."""
 
 import threading
 from collections.abc import Callable
