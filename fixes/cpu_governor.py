@@ -21,10 +21,11 @@ the rollback restores the preference, too. With TuneD it activates the earlier p
 nodevet's.
 
 **What it cannot do.** It leaves TuneD to a person if that merges several profiles, does not start
-at boot, or runs scripts. nodevet refuses a governor that a policy does not offer: choose another
-driver on the kernel's command line. If the driver is a module that is loaded late (acpi-cpufreq in
-some kernels), its policies may appear after the rule; `--verify-reboot` shows this. The fix does
-not set the preference itself: under `performance` the kernel sets it.
+at boot, or runs scripts, or if a profile of the site includes nodevet's. nodevet refuses a governor
+that a policy does not offer: choose another driver on the kernel's command line. If the driver is a
+module that is loaded late (acpi-cpufreq in some kernels), its policies may appear after the rule;
+`--verify-reboot` shows this. The fix does not set the preference itself: under `performance` the
+kernel sets it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

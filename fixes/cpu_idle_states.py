@@ -17,9 +17,9 @@ idle states again.
 
 **What it cannot do.** It disables no single state, so `cpupower idle-info` still shows them as
 enabled. It leaves TuneD to a person if that merges several profiles, does not start at boot, or
-runs scripts. If the kernel does not have the device, the unit fails, and nodevet rolls the step
-back. If even C1 takes longer
-than the maximum, CPUs can only poll, which costs much power.
+runs scripts, or if a profile of the site includes nodevet's. If the kernel does not have the
+device, the unit fails, and nodevet rolls the step back. If even C1 takes longer than the maximum,
+CPUs can only poll, which costs much power.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
