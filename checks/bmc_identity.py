@@ -8,12 +8,14 @@ fans and power supplies is about that machine, and a power cycle would switch th
 and `SKU` of the system; over IPMI: the system GUID, and the serial numbers of product and board in
 its FRU. The machine that runs nodevet asks the BMC.
 
-**Verdicts.** Ok if both report the same system UUID, in any of the byte orders that SMBIOS and
-IPMI use, or the same serial number. Fail if the BMC reports another UUID over Redfish, and no
-serial number of the node. Unknown if neither is certain: if the node or the BMC reports nothing
-that identifies a machine (`To be filled by O.E.M.`, zeros), if the serial numbers are equal and the
-UUIDs differ or were not read, or if only the GUID of IPMI differs, because many BMCs report one of
-their own there. If the inventory names no BMC for a host, the check is not applicable there.
+**Verdicts.** Ok if both report the same system UUID, in any of the byte orders that SMBIOS and IPMI
+use, or the same serial number; over IPMI the node must have every serial number that the BMC
+reports. Fail if the BMC reports another UUID over Redfish, and no serial number of the node.
+Unknown if neither is certain: if the node or the BMC reports nothing that identifies a machine (`To
+be filled by O.E.M.`, zeros), if the serial numbers are equal and the UUIDs differ or were not read,
+if the BMC reports another serial number over IPMI, as the nodes of one enclosure do, or if only the
+GUID of IPMI differs, because many BMCs report one of their own there. If the inventory names no BMC
+for a host, the check is not applicable there.
 
 **To fix it** correct `bmc` of the host in the inventory: `nodevet bmc show` prints what each BMC
 reports. Until then nothing else that this BMC reports is judged, and nodevet does not switch the
