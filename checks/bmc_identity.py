@@ -9,12 +9,13 @@ and `SKU` of the system; over IPMI: the system GUID, and the serial numbers of p
 its FRU. The machine that runs nodevet asks the BMC.
 
 **Verdicts.** The check passes if both report the same system UUID, in any of the byte orders that
-SMBIOS and IPMI use, or the same serial number. It fails if the BMC reports another UUID over
-Redfish, and no serial number of the node. In all other cases it is unknown, for example if the node
-or the BMC reports nothing that identifies a machine (`To be filled by O.E.M.`, zeros), or if, over
-Redfish, the serial numbers are equal and the UUIDs differ or one was not read. Over IPMI it is also
-unknown if only the GUID differs, because many BMCs report a GUID of their own. If the inventory
-names no BMC for a host, the check is not applicable there.
+SMBIOS and IPMI use, or the same serial number; over IPMI the node must have every serial number
+that the BMC reports. It fails if the BMC reports another UUID over Redfish, and no serial number of
+the node. In all other cases it is unknown: for example, if the node or the BMC reports nothing that
+identifies a machine (`To be filled by O.E.M.`, zeros), or if, over Redfish, the serial numbers are
+equal and the UUIDs differ or one was not read. Over IPMI it is unknown if the BMC reports another
+serial number, as nodes of one enclosure do, or if only the GUID differs, because many BMCs report a
+GUID of their own. If the inventory names no BMC for a host, the check is not applicable there.
 
 **To fix it** correct `bmc` of the host in the inventory: `nodevet bmc show` prints what each BMC
 reports. Until then nodevet judges nothing else that this BMC reports, and does not switch the node

@@ -20,11 +20,12 @@ active mode the governor `performance` also sets the energy performance preferen
 the rollback restores the preference, too. With TuneD it activates the earlier profile and removes
 nodevet's.
 
-**What it cannot do.** If TuneD merges several profiles, does not start at boot, or runs scripts, a
-person must set the governor in TuneD. nodevet refuses a governor that a policy does not offer:
-choose another driver on the kernel's command line. If the driver is a module that is loaded late
-(acpi-cpufreq in some kernels), its policies may appear after the rule; `--verify-reboot` shows
-this. The fix does not set the preference itself: under `performance` the kernel sets it.
+**What it cannot do.** If TuneD merges several profiles, does not start at boot, or runs scripts, or
+if a profile of the site includes nodevet's, a person must set the governor in TuneD. nodevet
+refuses a governor that a policy does not offer: choose another driver on the kernel's command line.
+If the driver is a module that is loaded late (acpi-cpufreq in some kernels), its policies may
+appear after the rule; `--verify-reboot` shows this. The fix does not set the preference itself:
+under `performance` the kernel sets it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

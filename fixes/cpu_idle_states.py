@@ -16,9 +16,10 @@ and activates it with `tuned-adm profile`. A rollback activates the earlier prof
 idle states again.
 
 **What it cannot do.** It disables no single state, so `cpupower idle-info` still shows them as
-enabled. If TuneD merges several profiles, does not start at boot, or runs scripts, a person must
-set the latency in TuneD. If the kernel does not have the device, the unit fails, and nodevet rolls
-the step back. If even C1 takes longer than the maximum, CPUs can only poll, which costs much power.
+enabled. If TuneD merges several profiles, does not start at boot, or runs scripts, or if a profile
+of the site includes nodevet's, a person must set the latency in TuneD. If the kernel does not have
+the device, the unit fails, and nodevet rolls the step back. If even C1 takes longer than the
+maximum, CPUs can only poll, which costs much power.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -22,7 +22,8 @@ so.
 - nodevet writes the missing parameters to `/etc/default/grub.d/zz-nodevet-kernel-cmdline.cfg`, and
   `update-grub` adds them to `/boot/grub/grub.cfg`, for new kernels too.
 - `update-grub` first writes another file. nodevet replaces grub.cfg only if every new entry in that
-  file has the parameters.
+  file has the parameters, and if nothing else in it is new. If someone changed a setting of GRUB
+  meanwhile, the step fails, or its rollback does: run `update-grub`, then try again.
 - `/etc/grub.d/99_nodevet-kernel-cmdline` adds entries without nodevet's parameters, as a way back.
   They are the last in the menu, and their names contain `before nodevet`.
 
@@ -41,9 +42,10 @@ read after its own. It also refuses if a setting of GRUB is newer than grub.cfg,
 `update-grub` would also apply that setting.
 
 It changes only GRUB of Debian and Ubuntu. For grubby, SUSE, systemd-boot and kernelstub it names
-the command to run; it tries none of these for one boot. It refuses parameters with quotes or other
-special characters of a shell, and parameters that decide where the node boots from or what it
-starts. Tests run the real `update-grub` and `grub-reboot`, but no test boots with a real GRUB.
+the command to run; it tries none of these for one boot. Debian has no package of grubby, so no test
+could run it. It refuses parameters with quotes or other special characters of a shell, and
+parameters that decide where the node boots from or what it starts. Tests run the real `update-grub`
+and `grub-reboot`, but no test boots with a real GRUB.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

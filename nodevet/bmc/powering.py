@@ -5,9 +5,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 
 from nodevet.base.errors import NothingDoneError, UserError
+from nodevet.base.once import once
 from nodevet.base.printable import brief
 from nodevet.bmc import power
 from nodevet.bmc.errors import BmcError, SwitchedElsewhereError
@@ -135,7 +136,7 @@ def powers(hosts: Iterable[Host], most: int, shutdown_s: float) -> Mapping[str, 
     bmcs = {host.name: host.bmc for host in hosts if host.bmc is not None and not host.local}
     groups = {bmc.power_group: threading.Lock() for bmc in bmcs.values() if bmc.power_group}
     turns = Turns(threading.Semaphore(max(1, most)), groups)
-    secrets = cache(lambda: read_secrets(bmcs.values()))  # each source is read once, if at all
+    secrets = once(lambda: read_secrets(bmcs.values()))  # each source is read once, if at all
     return {
         name: BmcPower(bmc, secrets, turns, PowerTimes(soft=shutdown_s, answer=bmc.timeout))
         for name, bmc in bmcs.items()

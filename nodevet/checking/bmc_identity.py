@@ -5,6 +5,8 @@ report the same, so a UUID that differs outweighs it. A placeholder proves nothi
 """
 
 import re
+from collections import Counter
+from collections.abc import Mapping
 from itertools import chain
 from typing import NamedTuple
 from uuid import UUID
@@ -20,12 +22,15 @@ from nodevet.evidence.ids import is_id, is_uuid
 PLACEHOLDERS = frozenset(
     {
         "03000200-0400-0500-0006-000700080009",  # AMI
-        "00020003-0004-0005-0006-000700080009",  # the same, read as little-endian
         "12345678-1234-5678-90ab-cddeefaabbcc",  # MSI
         "4c4c4544-0000-2010-8020-80c04f202020",  # Dell, without a service tag
+        "00010203-0405-0607-0809-0a0b0c0d0e0f",
+        "01020304-0506-0708-090a-0b0c0d0e0f10",
+        "00112233-4455-6677-8899-aabbccddeeff",
+        "01234567-89ab-cdef-0123-456789abcdef",
     }
 )
-"""UUIDs of many machines whose vendor wrote none."""
+"""UUIDs of many machines whose vendor wrote none, in one of their byte orders."""
 HEX = re.compile(r"[0-9A-Fa-f]{32}")
 LEAST = 5  # characters of a serial number that identifies a machine
 SHOWN = 80  # characters of an id in a sentence
@@ -42,6 +47,7 @@ class MachineIds(msgspec.Struct, frozen=True, kw_only=True):
 
     uuid: str | None = None  # 4c4c4544-0051-3510-8052-b4c04f4e4d32; "": a placeholder, or none
     serials: tuple[str, ...] = ()  # of the system and its board, without placeholders
+    shared: tuple[str, ...] = ()  # serial numbers that other nodes report too: they prove nothing
 
 
 NO_IDS = MachineIds()
@@ -59,7 +65,7 @@ def machine_ids(uuid: str | None, *serials: str | None) -> MachineIds:
     """The ids that identify a machine. `uuid`: None if it was not read.
 
     >>> machine_ids("4C4C4544-0051-3510-8052-B4C04F4E4D32", "J5Q8M2", "To be filled by O.E.M.")
-    MachineIds(uuid='4c4c4544-0051-3510-8052-b4c04f4e4d32', serials=('J5Q8M2',))
+    MachineIds(uuid='4c4c4544-0051-3510-8052-b4c04f4e4d32', serials=('J5Q8M2',), shared=())
     """
     own = dict.fromkeys(text for serial in serials if _is_serial(text := (serial or "").strip()))
     return MachineIds(uuid=None if uuid is None else _canonical(uuid), serials=tuple(own))
@@ -75,13 +81,47 @@ def ids_of_host(host: HostInfo | None) -> MachineIds:
     return machine_ids(host.system_uuid, host.system_serial, host.board_serial) if host else NO_IDS
 
 
+def without_shared(nodes: Mapping[str, MachineIds]) -> dict[str, MachineIds]:
+    """The ids of each node. Those that another node has too identify neither."""
+    counts = Counter(
+        one for ids in nodes.values() for one in dict.fromkeys((ids.uuid, *ids.serials)) if one
+    )
+    return {
+        name: MachineIds(
+            uuid="" if ids.uuid and counts[ids.uuid] > 1 else ids.uuid,
+            serials=tuple(one for one in ids.serials if counts[one] == 1),
+            shared=tuple(one for one in ids.serials if counts[one] > 1),
+        )
+        for name, ids in nodes.items()
+    }
+
+
+def confirmed(planned: MachineIds, now: MachineIds) -> MachineIds:
+    """The ids of a plan that the node still reports."""
+    is_read = None not in (planned.uuid, now.uuid)
+    uuid = (now.uuid if now.uuid == planned.uuid else "") if is_read else None
+    own, shared = (
+        tuple(one for one in now.serials if one in earlier)
+        for earlier in (planned.serials, planned.shared)
+    )
+    return MachineIds(uuid=uuid, serials=own, shared=shared)
+
+
 def match(node: MachineIds, bmc: MachineIds, *, kind: str | None) -> BmcMatch:
     """Whether a BMC of this kind (redfish, ipmi) belongs to the node. Over IPMI many BMCs report a
-    UUID of their own, so one that differs says nothing."""
+    UUID of their own, so one that differs says nothing. There, nodes of one enclosure may share the
+    serial number of the product, so the node must also have the others that the BMC reports. Ids
+    that identify no machine are ignored, such as those of a plan that someone edited."""
+    known = node.shared
+    node, bmc = (machine_ids(ids.uuid, *ids.serials) for ids in (node, bmc))
     if node.uuid and bmc.uuid in _spellings(node.uuid):
         return BmcMatch(True, f"{UUID_TEXT} {node.uuid}")
     common = [one for one in node.serials if one in bmc.serials]
     shared = f"{SERIAL_TEXT} {brief(common[0], SHOWN)}" if common else ""
+    others = [one for one in bmc.serials if one not in (*node.serials, *known)]
+    if shared and kind == "ipmi" and others:
+        also = f"{shared}, but the BMC also reports {brief(others[0], SHOWN)}"
+        return BmcMatch(None, f"{also}, which the node does not")
     if node.uuid and bmc.uuid and kind != "ipmi":
         uuids = f"its system UUID is {bmc.uuid}, the node's is {node.uuid}"
         if shared or kind != "redfish":
@@ -130,7 +170,7 @@ def _canonical(text: str) -> str:
     if not HEX.fullmatch(digits) or not is_uuid(digits):
         return ""
     uuid = str(UUID(digits))
-    return "" if uuid in PLACEHOLDERS else uuid
+    return "" if PLACEHOLDERS & _spellings(uuid) else uuid
 
 
 def _spellings(uuid: str) -> frozenset[str]:

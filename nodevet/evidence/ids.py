@@ -5,11 +5,15 @@ import re
 NO_IDS = frozenset(
     {
         *("na", "none", "null", "unknown", "notspecified", "notavailable", "notapplicable"),
-        *("defaultstring", "tobefilledbyoem", "oem", "serialnumber", "systemserialnumber"),
-        *("123456789", "1234567890", "0123456789", "0123456789abcdef", "uninitialized"),
+        *("notset", "empty", "invalid", "badindex", "eval", "defaultstring", "uninitialized"),
+        *("tobefilledbyoem", "tobefilledbyoembymorestring", "oem", "serial", "serialnumber"),
+        *("systemserialnumber", "productserialnumber", "chassisserialnumber"),
+        *("boardserialnumber", "baseboardserialnumber", "mb1234567890", "sys1234567890"),
+        *("12345", "123456", "1234567", "12345678", "123456789", "1234567890"),
+        *("0123456789", "0123456789abcdef"),
     }
 )
-"""What vendors and images write instead of an id; without spaces and punctuation."""
+"""What vendors and images write instead of an id; without spaces, punctuation and trailing x."""
 LEAST_DIGITS = 6  # different digits; a random UUID has fewer once in 10^12
 
 
@@ -20,7 +24,11 @@ def is_id(text: str | None) -> bool:
     [True, False, False, False, False, False]
     """
     bare = _bare(text)
-    return bool(bare) and bare not in NO_IDS and not any(set(bare) <= {digit} for digit in "0fx")
+    return (
+        bool(bare)
+        and NO_IDS.isdisjoint((bare, bare.rstrip("x")))
+        and not any(set(bare) <= {digit} for digit in "0fx")
+    )
 
 
 def is_uuid(text: str | None) -> bool:
@@ -33,4 +41,4 @@ def is_uuid(text: str | None) -> bool:
 
 
 def _bare(text: str | None) -> str:
-    return re.sub(r"[\s:./_-]", "", (text or "").lower()).removeprefix("gpu")
+    return re.sub(r"[\W_]", "", (text or "").lower()).removeprefix("gpu")

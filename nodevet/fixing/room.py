@@ -9,10 +9,11 @@ from nodevet.resource import RunCommand
 
 KIB = 256
 _TAKE = (
-    'd=$1; until [ -d "$d" ]; do d=$(dirname -- "$d"); done; '
-    't=$(mktemp -- "$d/.nodevet.XXXXXX") || exit 1; trap \'rm -f -- "$t"\' EXIT; '
-    f'LC_ALL=C dd if=/dev/zero of="$t" bs=1024 count={KIB} conv=fsync status=none'
+    'd=$1; until [ -d "$d" ]; do d=$(dirname -- "$d"); done; rm -f -- "$d"/.nodevet-room.??????; '
+    't=$(mktemp -- "$d/.nodevet-room.XXXXXX") && exec 3>"$t" && rm -f -- "$t" || exit 1; '
+    f"LC_ALL=C dd if=/dev/zero bs=1024 count={KIB} conv=fsync status=none >&3"
 )
+"""The file has no name while it takes room, so nothing is left if the program is killed."""
 
 
 def require_room(path: str) -> RunCommand:

@@ -19,6 +19,9 @@ from nodevet.resource.tuned_profile import ACTIVE, NAME, activate
 UNIT = "tuned.service"
 ASKS = {"services": (UNIT,), "tuned": ("profile",)}
 SECTION = "cpu"
+OWN = "nodevet-"
+"""Each such profile includes one other, so the next one in the list is its base. A profile of the
+site may include several, and its own options win."""
 TEXT = """\
 # Written by nodevet for {fix}.
 [main]
@@ -32,7 +35,7 @@ include={base}
 
 class ChildProfile(msgspec.Struct, frozen=True, kw_only=True):
     """nodevet's profile of one fix. `base`: the profile that it includes; `active`: what must be
-    active, itself or a profile that includes it."""
+    active, itself or the one of another fix, which includes it."""
 
     fix: str
     folder: str
@@ -62,7 +65,7 @@ def own_name(fix: str) -> str:
     >>> own_name("cpu_governor")
     'nodevet-cpu-governor'
     """
-    return f"nodevet-{fix.replace('_', '-')}"
+    return f"{OWN}{fix.replace('_', '-')}"
 
 
 def child(fix: str, evidence: Evidence, keys: Sequence[str]) -> ChildProfile | None:
@@ -95,7 +98,11 @@ def child(fix: str, evidence: Evidence, keys: Sequence[str]) -> ChildProfile | N
     folder = data.folder or "/etc/tuned"
     if name not in profiles:
         return ChildProfile(fix=fix, folder=folder, base=profile, active=name)
-    following = profiles[profiles.index(name) + 1 :]
+    place = profiles.index(name)
+    if sites := [other for other in profiles[:place] if not other.startswith(OWN)]:
+        site = sites[0][:100]
+        raise FixError(f"the profile {site} includes nodevet's profile {name}: set it in {site}")
+    following = profiles[place + 1 :]
     if not following or not NAME.fullmatch(following[0]):
         raise FixError(f"nodevet's profile {name} includes no other: remove it")
     return ChildProfile(fix=fix, folder=folder, base=following[0], active=profile)

@@ -37,6 +37,12 @@ make() {
     entries "$made/$1" >"$made/$1.entries"
     [ -s "$made/$1.entries" ] || fail 'update-grub wrote no entry that boots Linux'
 }
+rest() {
+    awk '/^### BEGIN /{on = $3 ~ /_nodevet-/} /menuentry /{recovery = /-recovery-/}
+        on && !recovery && $1 ~ /^linux(efi|16)?$/ {$1 = $1; print; n++}
+        END {exit !n}' "$1" || entries "$1" | awk '{$1 = $1; print}'
+    awk '/^### BEGIN /{on = $3 !~ /_nodevet-|_linux(_zfs|_xen)?$|_os-prober$/} on && NF' "$1"
+}
 words() {
     new=$made/$1.entries
     shift
@@ -53,6 +59,7 @@ replace() {
     next=$(mktemp -- "$2.nodevet.XXXXXX")
     cp -p -- "$menu" "$next"
     cat "$made/$1" >"$next"
+    [ -z "${3-}" ] || touch -r "$3" -- "$next"
     sync -- "$next"
     mv -fT -- "$next" "$2"
     next=
@@ -67,21 +74,40 @@ before `--` in each entry and those after it in none."""
 UPDATE = (
     MENUS
     + """\
-make menu ''
-[ "$1" = -- ] || grep -q "'nodevet-earlier-" "$made/menu" || fail 'the new menu has no way back'
-words menu "$@"
-! tries || make once 1
-replace menu "$menu"
-if tries; then
-    replace once "$once"
-elif [ -e "$once" ]; then
+entry=/etc/grub.d/98_nodevet-once-
+drop() {
+    ! tries && [ -e "$once" ] || return 0
     case "$(chosen)" in '' | nodevet-once) grub-editenv "$env" unset next_entry ;; esac
     rm -f -- "$once"
     sync -- "${once%/*}"
-fi
+}
+forget() {
+    ! tries && grep -q "^### BEGIN $entry" "$menu" || return 0
+    awk -v entry="$entry" '{is_own = index($3, entry) == 1 && /^### (BEGIN|END) /}
+        is_own && $2 == "BEGIN" {skip = 1; blank = 0}
+        !skip && /^$/ {blank++; next}
+        !skip {for (; blank; blank--) print ""; print}
+        is_own && $2 == "END" {skip = 0}' "$menu" >"$made/menu"
+    replace menu "$menu" "$menu"
+}
+make menu ''
+[ "$1" = -- ] || grep -q "'nodevet-earlier-" "$made/menu" || fail 'the new menu has no way back'
+words menu "$@"
+rest "$menu" >"$made/old"
+rest "$made/menu" >"$made/new"
+cmp -s "$made/old" "$made/new" || {
+    drop
+    forget
+    fail 'update-grub would also change what nodevet did not set; if that is wanted, run it first'
+}
+! tries || make once 1
+replace menu "$menu"
+! tries || replace once "$once"
+drop
 """
 )
-"""The menu replaces the old one if it keeps entries without the words. What remains of a menu that
+"""The menu replaces the old one if it keeps entries without the words, and if nothing else is new:
+a setting that somebody changed meanwhile does not come into force. What remains of a menu that
 boots once goes with the last file that asks for one."""
 PROGRAM, SPLIT = "update-grub", "--"
 

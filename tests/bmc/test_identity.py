@@ -1,6 +1,7 @@
 """Whose BMC it is: what real BMC software says of its machine, and what that allows."""
 
 import json
+from uuid import UUID
 
 import msgspec
 import pytest
@@ -18,7 +19,7 @@ from msgspec.structs import replace
 from nodevet.base.errors import UserError
 from nodevet.bmc.beside import joined
 from nodevet.bmc.powering import powers
-from nodevet.checking.bmc_identity import MachineIds, machine_ids, match
+from nodevet.checking.bmc_identity import MachineIds, confirmed, machine_ids, match
 from nodevet.evidence.bmc import BmcInfo
 from nodevet.evidence.document import opened
 from nodevet.fix.model import Plan, PlannedNode, Step
@@ -29,10 +30,12 @@ from nodevet.fleet import Visit
 from nodevet.model import Host, Status
 
 OTHER = MachineIds(uuid="4c4c4544-0051-3510-8052-b4c04f4e4d32", serials=("J5Q8M2",))
+THIRD = MachineIds(uuid="4c4c4544-0051-3510-8052-b4c04f4e4d33", serials=("J5Q8M3",))
 OWN = {
     "redfish": MachineIds(uuid=str(OF_REDFISH)),
     "ipmi": MachineIds(uuid=str(OF_IPMI), serials=(PRODUCT_SERIAL,)),
 }
+NAMES = ("127.0.0.1", "localhost")  # of one machine
 HGX = "/redfish/v1/Systems/HGX_Baseboard_0"
 
 
@@ -49,15 +52,71 @@ def test_the_section_says_what_identifies_the_machine(bmc, read):
         assert found["serials"] == [PRODUCT_SERIAL, BOARD_SERIAL]
 
 
+@pytest.mark.parametrize("kind", ["redfish", "ipmi"])
+def test_ids_of_no_machine_prove_nothing(kind):
+    """As in a plan that someone edited."""
+    ids = MachineIds(uuid="x", serials=("To be filled by O.E.M.", "0000000"))
+    assert match(ids, ids, kind=kind).is_own is None
+
+
+AMI = "03000200-0400-0500-0006-000700080009"
+ORDERS = [
+    AMI,
+    str(UUID(bytes=UUID(AMI).bytes_le)),
+    str(UUID(bytes=UUID(AMI).bytes[::-1])),
+    str(UUID(bytes=UUID(bytes=UUID(AMI).bytes[::-1]).bytes_le)),
+]
+
+
+@pytest.mark.parametrize(
+    "uuid",
+    [
+        *ORDERS,
+        *("78563412-3412-7856-90ab-cddeefaabbcc", "44454c4c-0000-1020-8020-80c04f202020"),
+        *("00112233-4455-6677-8899-aabbccddeeff", "00010203-0405-0607-0809-0a0b0c0d0e0f"),
+        *("FEFEFEFE-FEFE-FEFE-FEFE-FEFEFEFEFEFE", "deadbeef-dead-beef-dead-beefdeadbeef"),
+    ],
+)
+def test_a_uuid_that_many_machines_have_is_none_in_any_byte_order(uuid):
+    assert machine_ids(uuid) == MachineIds(uuid="")
+    assert match(machine_ids(uuid), machine_ids(uuid), kind="ipmi").is_own is None
+
+
+@pytest.mark.parametrize(
+    "serial",
+    [
+        *("To Be Filled By O.E.M. by More String", "Chassis Serial Number", "$(DEFAULT_STRING)"),
+        *("Base Board Serial Number", "Default_string", "MB-1234567890", "SYS-1234567890"),
+        *("<BAD INDEX>", "INVALID", "Serial number xxxxxx", "12345678", "EMPTY", "Not Set"),
+    ],
+)
+def test_a_serial_number_that_many_machines_have_is_none(serial):
+    assert machine_ids("", serial).serials == ()
+
+
+def test_nodes_of_one_enclosure_differ_by_the_serial_numbers_of_their_boards():
+    """All report the serial number of the enclosure as the product's."""
+    enclosure = "S452392X1"
+    node, other = (MachineIds(serials=(enclosure, f"BOARD-{n}")) for n in (1, 2))
+    assert match(node, node, kind="ipmi").is_own is True
+    found = match(node, other, kind="ipmi")
+    assert found.is_own is None
+    assert found.text.endswith("but the BMC also reports BOARD-2, which the node does not")
+    assert match(node, MachineIds(serials=("BOARD-1",)), kind="ipmi").is_own is True
+
+
 def test_the_bmc_of_the_node_is_proven(bmc):
     found = power_of(bmc).identity(OWN[bmc.bmc.kind])
     assert found.is_own is True and power_of(bmc).refusal(found) == ""
 
 
-def test_the_serial_number_of_the_fru_proves_it(ipmi):
-    for serial in (PRODUCT_SERIAL, BOARD_SERIAL):
-        found = power_of(ipmi).identity(replace(OTHER, serials=("J5Q8M2", serial)))
-        assert found == (True, f"the same serial number {serial}")
+def test_the_serial_numbers_of_the_fru_prove_it(ipmi):
+    both = (PRODUCT_SERIAL, BOARD_SERIAL)
+    found = power_of(ipmi).identity(replace(OTHER, serials=both))
+    assert found == (True, f"the same serial number {PRODUCT_SERIAL}")
+    for serial, other in (both, both[::-1]):
+        found = power_of(ipmi).identity(replace(OTHER, serials=(serial, "J5Q8M2")))
+        assert found.is_own is None and f"also reports {other}" in found.text
 
 
 @pytest.mark.parametrize("identity", [None, "unproven"])
@@ -127,17 +186,64 @@ def test_a_plan_says_how_each_bmc_is_proven(redfish, ipmi):
     allowed = replace(ipmi.bmc, identity="unproven")
     gone = replace(redfish.bmc, password=("env", "NODEVET_NO_SUCH"), address="localhost")
     hosts = [Host(name=f"gpu{n}", bmc=one) for n, one in enumerate((redfish.bmc, allowed, gone))]
-    made = with_identities(plan(OWN["redfish"], OTHER, OTHER), hosts)
+    made = with_identities(plan(OWN["redfish"], OTHER, THIRD), hosts)
     own, unproven, unread = (node.bmc for node in made.nodes.values())
     assert own == f"the same system UUID {OF_REDFISH}"
     assert unproven.startswith("not proven, as the inventory allows: the BMC reports UUID ")
     assert unread.startswith("not compared yet: BMC localhost: the variable NODEVET_NO_SUCH")
 
 
+def test_an_id_of_two_hosts_identifies_neither(ipmi):
+    """An enclosure's serial number, a cloned image, or one BMC under two addresses."""
+    hosts = [
+        Host(name=f"gpu{n}", bmc=replace(ipmi.bmc, address=one)) for n, one in enumerate(NAMES)
+    ]
+    shared = MachineIds(uuid=str(OF_IPMI), serials=(PRODUCT_SERIAL, "J5Q8M2"))
+    with pytest.raises(UserError) as error:
+        with_identities(plan(shared, shared), hosts)
+    assert str(error.value).count("is not proven to be the node's") == 2
+    allowed = [replace(host, bmc=replace(host.bmc, identity="unproven")) for host in hosts]
+    made = with_identities(
+        plan(shared, replace(shared, serials=(PRODUCT_SERIAL, "J5Q8M3"))), allowed
+    )
+    own = [node.ids for node in made.nodes.values()]
+    assert own == [
+        MachineIds(uuid="", serials=(serial,), shared=(PRODUCT_SERIAL,))
+        for serial in ("J5Q8M2", "J5Q8M3")
+    ]
+
+
+def test_nodes_of_one_enclosure_in_one_plan_are_proven_by_their_boards(ipmi):
+    nodes = [MachineIds(serials=(PRODUCT_SERIAL, one)) for one in (BOARD_SERIAL, "J5Q8M3")]
+    bmcs = (ipmi.bmc, replace(ipmi.bmc, address="localhost", identity="unproven"))
+    made = with_identities(
+        plan(*nodes), [Host(name=f"gpu{n}", bmc=bmc) for n, bmc in enumerate(bmcs)]
+    )
+    own, other = (node.bmc for node in made.nodes.values())
+    assert own == f"the same serial number {BOARD_SERIAL}"
+    assert other.startswith("not proven, as the inventory allows: ")
+
+
+@pytest.mark.parametrize(
+    ("now", "uuid", "serials"),
+    [
+        (OTHER, OTHER.uuid, OTHER.serials),
+        (MachineIds(uuid=OTHER.uuid, serials=("NEW01",)), OTHER.uuid, ()),
+        (replace(OTHER, uuid=str(OF_IPMI)), "", OTHER.serials),
+        (replace(OTHER, uuid=None), None, OTHER.serials),
+    ],
+)
+def test_only_ids_of_the_plan_that_the_node_still_reports_count(now, uuid, serials):
+    planned = replace(OTHER, shared=("ENC01",))
+    assert confirmed(planned, now) == MachineIds(uuid=uuid, serials=serials)
+    also = confirmed(planned, replace(now, serials=("ENC01",)))
+    assert also == MachineIds(uuid=uuid, shared=("ENC01",))
+
+
 def test_no_plan_switches_another_machine(redfish, ipmi):
     hosts = [Host(name="gpu0", bmc=redfish.bmc), Host(name="gpu1", bmc=ipmi.bmc)]
     with pytest.raises(UserError) as error:
-        with_identities(plan(OTHER, OTHER), hosts)
+        with_identities(plan(OTHER, THIRD), hosts)
     first, second = str(error.value).splitlines()
     assert first.startswith("gpu0: BMC 127.0.0.1: it is the BMC of another machine")
     assert second.startswith("gpu1: BMC 127.0.0.1: nothing proves that it is the node's")

@@ -1,10 +1,13 @@
 """Where passwords come from, and what is refused."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from nodevet.bmc.errors import BmcError
+from nodevet.bmc.powering import powers
 from nodevet.bmc.secrets import read_secrets, secret_of
-from nodevet.model import Bmc
+from nodevet.model import Bmc, Host
 
 
 def secret(kind, where):
@@ -69,3 +72,15 @@ def test_each_source_is_read_once(tmp_path):
     secrets = read_secrets(bmcs)
     assert [secret_of(bmc, secrets) for bmc in bmcs] == ["secret"] * 3
     assert (tmp_path / "ran").read_text() == "x\n"
+
+
+def test_hosts_of_a_run_that_begin_at_once_read_a_source_once(tmp_path):
+    """The command ends once it could have been started twice."""
+    script = 'echo one >> "$0"; for i in 1 2 3; do [ "$(wc -l < "$0")" -gt 1 ] || sleep 0.1; done'
+    log = tmp_path / "log"
+    words = ("sh", "-c", f"{script}; echo secret", str(log))
+    bmc = Bmc(kind="ipmi", address="b", user="u", password=("command", words))
+    nodes = powers([Host(name=f"gpu{number}", bmc=bmc) for number in range(8)], 4, 1)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda node: node.ready(), nodes.values()))
+    assert log.read_text() == "one\n"

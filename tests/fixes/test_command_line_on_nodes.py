@@ -318,6 +318,33 @@ def test_a_controller_that_is_killed_while_it_keeps_the_line_resumes(
     rig.fleet.sim("reboot", "n1")
 
 
+EDITS = """\
+[Service]
+Type=oneshot
+ExecCondition=grep -q nohz_full /proc/cmdline
+ExecStart=sed -i s/TIMEOUT=5/TIMEOUT=9/ /etc/default/grub
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def test_a_setting_that_a_person_edits_while_it_is_tried_is_not_put_into_force(
+    rig: Rig, before: Moment
+) -> None:
+    """Neither by keeping the new line, nor by restoring the old one."""
+    plan = rig.plan(*REBOOT[:2], "--reboot")
+    unit = "/etc/systemd/system/edits.service"
+    rig.on(f"cp -a /etc/default/grub /etc/kept; printf %s {shlex.quote(EDITS)} >{unit}")
+    rig.on("systemctl -q enable edits")
+    host = rig.apply(plan)
+    left, again = rig.on(LOOK), rig.fleet.at("plan", *rig.fleet.reach, *CARE, *REBOOT, "--again")
+    rig.on(f"mv /etc/kept /etc/default/grub; systemctl -q disable edits; rm {unit}; update-grub")
+    assert outcomes(host) == {"kernel_cmdline": "failed_and_rolled_back"}, host
+    assert "update-grub would also change what nodevet did not set" in host["why"], host
+    assert left == before.text and "timeout=9" not in left, left
+    assert "/etc/default/grub is newer than GRUB's menu" in again.stdout, again
+
+
 def test_what_a_reboot_does_not_bring_is_reverted_and_the_rest_is_verified(
     rig: Rig, before: Moment
 ) -> None:

@@ -1,5 +1,8 @@
 """Docker and containerd get NVIDIA's runtime, and a stale CDI specification is written again."""
 
+import subprocess
+from pathlib import Path
+
 import pytest
 
 from nodevet.fixes.container_runtime import REFRESH
@@ -133,3 +136,23 @@ def test_what_was_not_read_plans_nothing(plan, wrong, evidence):
         with pytest.raises(FixError):
             plan("container_runtime", ENGINES, less, findings)
     assert plan("container_runtime", ENGINES, node(engine={"hook": True})) == []
+
+
+@pytest.mark.parametrize("free", [True, False])
+def test_what_takes_room_leaves_no_file(tmp_path: Path, free: bool) -> None:
+    """Whoever kills it, and whatever a killed one left before."""
+    folder, programs = tmp_path / "etc", tmp_path / "bin"
+    folder.mkdir()
+    programs.mkdir()
+    seen = tmp_path / "seen"
+    end = "kill -9 $PPID" if free else 'echo "No space left on device" >&2; exit 1'
+    (programs / "dd").write_text(f"#!/bin/sh\nls -A {folder} >{seen}\n{end}\n")
+    (programs / "dd").chmod(0o755)
+    words = require_room(f"{folder}/new/config").words
+    path = {"PATH": f"{programs}:/usr/bin:/bin"}
+    done = subprocess.run(words, env=path, capture_output=True, text=True, check=False)
+    assert done.returncode == (-9 if free else 1), done
+    assert seen.read_text() == "" and list(folder.iterdir()) == []
+    (folder / ".nodevet-room.abcdef").write_text("left")
+    assert subprocess.run(words, check=False).returncode == 0
+    assert list(folder.iterdir()) == []

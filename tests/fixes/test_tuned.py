@@ -62,8 +62,12 @@ def test_tuned_gets_a_profile_that_includes_the_active_one(plan) -> None:
     ("active", "profiles", "base"),
     [
         ("nodevet-cpu-governor", ["nodevet-cpu-governor", "site"], "site"),
-        ("other", ["other", "nodevet-cpu-governor", "site"], "site"),
         ("nodevet-cpu-idle-states", ["nodevet-cpu-idle-states", "site"], "nodevet-cpu-idle-states"),
+        (
+            "nodevet-cpu-idle-states",
+            ["nodevet-cpu-idle-states", "nodevet-cpu-governor", "site"],
+            "site",
+        ),
     ],
 )
 def test_its_own_profile_never_includes_itself(plan, active, profiles, base) -> None:
@@ -96,6 +100,10 @@ def test_without_tuned_a_rule_of_nodevet_sets_it(plan, sections) -> None:
         (node(scripts=["/etc/tuned/site/x.sh"]), "runs scripts, which may set it"),
         (node(setting(section="cpu_all")), f"{SITE}:4 is not in the section"),
         (node(profiles=["nodevet-cpu-governor"], profile="nodevet-cpu-governor"), "no other"),
+        (
+            node(profiles=["other", "nodevet-cpu-governor", "base", "site"], profile="other"),
+            "the profile other includes nodevet's profile nodevet-cpu-governor: set it in other",
+        ),
     ],
 )
 def test_a_profile_that_is_more_stays_with_a_person(plan, sections, why) -> None:

@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodevet import cli
+from nodevet.checking.bmc_identity import MachineIds
 from nodevet.fix.journal.folder import RunFolder
 from nodevet.fix.model import Plan, PlanError, PlannedNode, Step
 from nodevet.fix.plan import plan_file
@@ -32,6 +33,7 @@ ONE = Step(
     before=(State(resource=THP, exists=True, value="always"),),
     reason="always, expected never",
 )
+OWN_UUID = "4c4c4544-0051-3510-8052-b4c04f4e4d32"
 NODE = PlannedNode(machine_id="m", boot_id="b", baseline="b")
 GOOD = Plan(
     id="plan0001",
@@ -77,6 +79,24 @@ def test_d19_an_id_that_is_a_path_is_refused(id: str) -> None:
 def test_d19_a_host_that_is_a_path_is_refused(host: str) -> None:
     step = replace(ONE, id=f"{host}/pages/1", host=host)
     assert "node " in refused(replace(GOOD, nodes={host: NODE}, steps=(step,)))
+
+
+@pytest.mark.parametrize(
+    "uuid",
+    ["x", "none", "4c4c4544", " ", "4C4C4544-0051-3510-8052-B4C04F4E4D32", f"{OWN_UUID}\n"],
+)
+def test_a_system_uuid_that_is_no_uuid_is_refused(uuid: str) -> None:
+    """A BMC is compared with it much later, when the node is off."""
+    node = replace(NODE, ids=MachineIds(uuid=uuid))
+    told = refused(replace(GOOD, nodes={**GOOD.nodes, "n1": node}))
+    assert "n1" in told and "its system UUID " in told and "is not a UUID" in told
+
+
+@pytest.mark.parametrize("uuid", [None, "", OWN_UUID])
+def test_a_system_uuid_may_be_unknown(uuid: str | None) -> None:
+    node = replace(NODE, ids=MachineIds(uuid=uuid))
+    plan = replace(GOOD, nodes={**GOOD.nodes, "n1": node})
+    assert plan_file.read(plan_file.write(plan)) == plan
 
 
 @pytest.mark.parametrize("fix", ["../../evil", "..", "a/b", ""])

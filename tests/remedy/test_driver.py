@@ -21,6 +21,7 @@ from nodevet.resource import Resource, RunCommand, State, restore
 World = Any
 OLD, NEW = "550.54.14", "550.90.07"
 NAMES = ("libnvidia-compute-550", "nvidia-driver-550")
+THP = "/sys/kernel/mm/transparent_hugepage/enabled"
 MISMATCH = "NVML_ERROR_LIB_RM_VERSION_MISMATCH"
 
 
@@ -156,6 +157,84 @@ def test_a_driver_that_is_put_back_after_a_reboot_is_in_force_after_another(node
     assert w.back(plan).outcome is Outcome.PENDING, "ECC is on until the next reboot"
     box.reboot()
     assert box.everything() == before
+
+
+TRIAL = '''\
+"""Try it for one boot, then keep it."""
+from nodevet.fixing.model import Fix, PlannedChange, Risk
+from nodevet.resource import Resource
+from nodevet.resource.file import WriteFile
+ONCE, ALWAYS = "/etc/tmpfiles.d/once.conf", "/etc/tmpfiles.d/always.conf"
+RULE = "w /sys/kernel/mm/transparent_hugepage/enabled - - - - {}\\n"
+def plan(evidence, findings, params):
+    rule = RULE.format(params.mode)
+    yield PlannedChange(
+        expected=params.mode,
+        actual=findings[0].actual,
+        subjects=("",),
+        actions=(WriteFile(path=ONCE, content=rule),),
+        keep=(WriteFile(path=ONCE, content=None), WriteFile(path=ALWAYS, content=rule)),
+        resources=tuple(Resource(kind="file", name=path) for path in (ONCE, ALWAYS)),
+        risk=Risk.REBOOT,
+        effective="reboot",
+    )
+FIX = Fix(plan=plan, risk=Risk.REBOOT)
+'''
+ONCE, ALWAYS = "/etc/tmpfiles.d/once.conf", "/etc/tmpfiles.d/always.conf"
+
+
+@pytest.fixture
+def trial(world: Callable[..., World]) -> tuple[World, Any]:
+    """A node whose pages, which one boot tries, and driver are wrong, and its plan."""
+    w = world(pages="never", driver_version=NEW)
+    (w.folder / "fixes" / "pages.py").write_text(TRIAL)
+    w.catalog = type(w.catalog)([w.folder / "checks"], [w.folder / "fixes"])
+    w.boxes["n1"] = box = driven(type(w.boxes["n1"]))("n1")
+    boot, boots = box.reboot, []
+
+    def once() -> None:
+        """The file of one boot counts at the first boot after it was written."""
+        files, is_new = box.files, ONCE in box.files and not boots
+        if ONCE in files:
+            boots.append(is_new)
+        box.files = {path: text for path, text in files.items() if is_new or path != ONCE}
+        boot()
+        box.files = files
+
+    box.reboot = once
+    w.terms = msgspec.structs.replace(w.terms, drain_hook="true", reboot=True)
+    return w, w.plan()
+
+
+def test_what_one_boot_tried_is_kept_before_the_reboot_without_the_driver(trial: Any) -> None:
+    """The extra reboot takes the default entry of GRUB, which must have the new line by then."""
+    w, plan = trial
+    box = w.boxes["n1"]
+    box.broken = True
+    result = w.node(plan, w.journal(), reboot=True)
+    assert outcomes(result) == [Outcome.VERIFIED_AFTER_REBOOT, Outcome.FAILED], result
+    assert "rebooted once more" in result.steps[1].why and box.boots == 3
+    assert ALWAYS in box.files and ONCE not in box.files
+    assert box.kernel[THP] == "never" and box.loaded == OLD
+    assert [ran.action.label for ran in result.steps[0].ran] == [
+        *(f"write {ONCE}", f"remove {ONCE}", f"write {ALWAYS}")
+    ]
+
+
+def test_what_one_boot_did_not_bring_goes_with_the_driver(trial: Any) -> None:
+    w, plan = trial
+    box, before = w.boxes["n1"], w.boxes["n1"].everything()
+    box.broken, boot = True, box.reboot
+
+    def reset() -> None:
+        boot()
+        box.kernel[THP] = "always"
+
+    box.reboot = reset
+    result = w.node(plan, w.journal(), reboot=True)
+    assert outcomes(result) == [Outcome.FAILED, Outcome.FAILED], result
+    assert all("rebooted once more" in step.why for step in result.steps), result
+    assert box.everything() == before and box.boots == 3 and box.loaded == OLD
 
 
 @pytest.mark.parametrize("number", range(1, 8))

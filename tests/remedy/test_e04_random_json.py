@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from shown_plan import shown_plan
 from nodevet.fix.journal import journal
 from nodevet.fix.journal.account import account
 from nodevet.fix.journal.folder import RunError, RunFolder
+from nodevet.fix.journal.tries import tries
 from nodevet.fix.model import PlanError
 from nodevet.fix.plan import plan_file
 from nodevet.fix.plan.render import View
@@ -78,8 +80,19 @@ def test_e04_a_journal_with_anything_in_it_is_an_account_or_refused(ended: Path)
         planned, strangers = told.hosts[: len(whole.hosts)], told.hosts[len(whole.hosts) :]
         assert [host.host for host in planned] == [host.host for host in whole.hosts]
         assert {host.outcome for host in strangers} <= {Outcome.UNKNOWN}
+        assert all(one.run.hosts for one in tries(plan, journal.read(ended), "runs/1"))
 
     holds()
+
+
+@pytest.mark.parametrize("at", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"])
+def test_e04_a_journal_with_a_time_of_no_calendar_is_recorded(ended: Path, at: str) -> None:
+    """Of the first year, or the last, in another zone than UTC."""
+    _, plan = RunFolder(ended).plan()
+    records = journal.read(ended)
+    begin, end = (msgspec.structs.replace(record, at=at) for record in (records[0], records[-1]))
+    (found,) = tries(plan, [begin, *records[1:-1], end], "runs/1")
+    assert found.run.id.startswith(at[:4])
 
 
 def test_e04_a_reach_with_anything_in_it_is_a_reach_or_refused(ended: Path) -> None:

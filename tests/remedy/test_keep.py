@@ -5,13 +5,14 @@ another file at every boot.
 """
 
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from itertools import count
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from nodevet.fix.journal.records import ActionBegin, HostEnd
+from nodevet.fix.journal.records import ActionBegin, ActionEnd, HostEnd
 from nodevet.fix.plan.contradictions import contradictions
 from nodevet.fix.settings import Rollout
 from nodevet.fixing.result import Outcome, Refusal
@@ -59,6 +60,16 @@ class OneBoot:
         self.box.files = files
 
 
+def with_trial(w: World) -> World:
+    """The world, whose fix keeps its change after a proof; its run drains the node and reboots
+    it."""
+    (w.folder / "fixes" / "pages.py").write_text(FIX)
+    w.catalog = type(w.catalog)([w.folder / "checks"], [w.folder / "fixes"])
+    w.terms = replace(w.terms, reboot=True, drain_hook="true")
+    OneBoot(w.boxes["n1"])
+    return w
+
+
 @pytest.fixture
 def trial(world: Callable[..., World], monkeypatch: pytest.MonkeyPatch) -> Callable[[], World]:
     """A world whose fix keeps its change after a proof; its run drains the node and reboots it."""
@@ -66,12 +77,7 @@ def trial(world: Callable[..., World], monkeypatch: pytest.MonkeyPatch) -> Calla
     monkeypatch.setattr("nodevet.fix.rollout.boot.time.sleep", lambda seconds: None)
 
     def make() -> World:
-        w = world()
-        (w.folder / "fixes" / "pages.py").write_text(FIX)
-        w.catalog = type(w.catalog)([w.folder / "checks"], [w.folder / "fixes"])
-        w.terms = replace(w.terms, reboot=True, drain_hook="true")
-        OneBoot(w.boxes["n1"])
-        return w
+        return with_trial(world())
 
     return make
 
@@ -248,3 +254,95 @@ def test_a_boot_that_changes_a_file_of_the_step_keeps_nothing(trial: Callable[[]
     result = applied(w, plan)
     assert box.files[ALWAYS] == BY_HAND and ONCE not in box.files
     assert result.outcome is Outcome.ROLLBACK_FAILED and "it was changed since" in result.why
+
+
+@pytest.mark.parametrize("when", ["running", "resumed"])
+def test_what_is_no_longer_approved_is_not_kept(
+    world: Callable[..., World], trial: Callable[[], World], when: str
+) -> None:
+    """A signer was revoked while the node rebooted, or after the controller was killed."""
+    w = trial()
+    plan, box, journal = w.plan(), w.boxes["n1"], w.journal()
+    before, write = box.everything(), journal.write
+
+    def killed(record: Any) -> Any:
+        if isinstance(record, ActionBegin) and record.action == 1:
+            raise world.killed
+        write(record)
+
+    if when == "resumed":
+        journal.write = killed
+        with pytest.raises(world.killed):
+            w.node(plan, journal, reboot=True)
+        box.holder, journal = "", w.journal()
+    why = "the plan needs 1 approval for reboot and has none"
+    resume = when == "resumed"
+    result = w.node(plan, journal, reboot=True, resume=resume, withdrawn=lambda: why)
+    assert result.outcome is Outcome.FAILED, result
+    assert "not kept (the plan needs 1 approval for reboot and has none)" in result.why
+    assert "one more reboot" in result.why or box.boots == 3
+    assert later_boots(w) == {"always"} and box.everything() == before
+
+
+@pytest.mark.parametrize("change", ["revoked", "expired"])
+def test_a_revoked_signature_keeps_nothing_and_an_expired_plan_is_kept(
+    rig: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    """Both happen while the node reboots."""
+    d = rig("n1").by_bob()
+    with_trial(d.w)
+    box, signers = d.w.boxes["n1"], d.project / "allowed_signers"
+    before, boot = box.everything(), box.reboot
+
+    class Later(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> Any:
+            return datetime.now(tz) + timedelta(days=9999)
+
+    def changed() -> None:
+        boot()
+        if change == "expired":
+            monkeypatch.setattr("nodevet.fix.use.approved.datetime", Later)
+        else:
+            signers.write_text("bob ssh-ed25519 AAAA\n")
+
+    box.reboot = changed
+    done = d.apply(reboot=True, drain_hook="true")
+    if change == "expired":
+        assert d.outcomes() == {"n1": "verified_after_reboot"}, done
+        assert later_boots(d.w) == {"never"}
+        return
+    assert d.outcomes() == {"n1": "failed_and_rolled_back"}, done
+    assert "no longer approved" in done.out, done
+    assert "reverted, effective after one more reboot" in done.out, done
+    assert later_boots(d.w) == {"always"} and box.everything() == before
+
+
+@pytest.mark.parametrize("moment", ["before", "writing", "after"])
+def test_a_step_whose_session_is_lost_while_it_is_kept_is_unknown(
+    trial: Callable[[], World], moment: str
+) -> None:
+    """The node goes off and does not answer again; a resume keeps the step in the end."""
+    w = trial()
+    plan, box, journal = w.plan(), w.boxes["n1"], w.journal()
+    gone, write = [False], journal.write
+    last = {"writing": (ActionBegin, 1), "after": (ActionEnd, 2)}.get(moment)
+
+    def written(record: Any) -> Any:
+        write(record)
+        gone[0] |= last is not None and isinstance(record, last[0]) and record.action == last[1]
+
+    def fault(box: Any, call: str, when: str) -> None:
+        gone[0] |= moment == "before" and box.boots == 2 and call == "look"
+        if gone[0]:
+            raise WorkError("unreachable", "no route to host")
+
+    journal.write, w.executor.fault = written, fault
+    result = w.node(plan, journal, reboot=True)
+    assert result.outcome is Outcome.UNKNOWN and "no route to host" in result.why, result
+    (step,) = result.steps
+    assert step.outcome is Outcome.UNKNOWN and "no route to host" in step.why, step
+    w.executor.fault = lambda box, call, when: None
+    box.holder = ""
+    assert applied(w, plan, resume=True).outcome is Outcome.VERIFIED_AFTER_REBOOT
+    assert box.boots == 2 and later_boots(w) == {"never"}

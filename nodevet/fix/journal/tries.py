@@ -117,7 +117,7 @@ def _id(run_begin: RunBegin, folder: str) -> str:
     try:
         at = datetime.fromisoformat(run_begin.at).astimezone(timezone.utc)
         moment = f"{at:%Y%m%dT%H%M%S}.{at.microsecond // 1000:03d}Z"
-    except ValueError:
+    except (ValueError, OverflowError):
         moment = re.sub(r"[^0-9TZ.]", "", run_begin.at)
     return f"{moment}-{folder.rstrip('/').rpartition('/')[2]}"
 

@@ -70,7 +70,7 @@ def identity_text(node: PlannedNode) -> str:
     """Everything that identifies a node."""
     groups = f"groups {', '.join(node.groups)}" if node.groups else ""
     gpus = f"GPUs {', '.join(node.gpus)}" if node.gpus else ""
-    own = (node.ids.uuid, *node.ids.serials)
+    own = (node.ids.uuid, *node.ids.serials, *node.ids.shared)
     ids = ", ".join(brief(one, 80) for one in own if one)
     parts = (f"machine {node.machine_id}", f"boot {node.boot_id}", node.hostname, ids, groups, gpus)
     return plain("; ".join(filter(None, parts)))

@@ -183,6 +183,8 @@ class ApplyOrder:
     closed: Callable[[bool], str] = lambda reboot: ""
     """Why no step may begin now, or with True why no node may be rebooted: the plan expired, or is
     no longer approved. Called for each node when it begins."""
+    withdrawn: Callable[[], str] = lambda: ""
+    """Why the plan's approvals do not suffice any more, whatever its age; else empty."""
     keep: Callable[[str, str, bytes], None] = lambda host, name, document: None  # evidence
     powers: Powers = field(default_factory=dict)
 
@@ -219,6 +221,7 @@ class ApplyOrder:
                     preconditions.baseline_mismatch(self.plan, planned, baseline)
                     or self.closed(reboot)
                 ),
+                withdrawn=self.withdrawn,
                 canary=canary,
                 reboot=reboot,
             )

@@ -13,7 +13,7 @@ from nodevet.fix.journal.journal import HostBegin
 from nodevet.fix.model import Step
 from nodevet.fix.rollout import preconditions
 from nodevet.fix.rollout.clearance import Clearance, RefusedError
-from nodevet.fix.rollout.ledger import Ledger, leaves_nothing, of_packages
+from nodevet.fix.rollout.ledger import KEPT, Ledger, leaves_nothing, of_packages
 from nodevet.fix.rollout.session import BlindError, LostError, NodeSession
 from nodevet.fix.rollout.step_run import Steps
 from nodevet.fixing.result import NOTHING_HELPED, REQUESTED, SWITCHED, Outcome
@@ -39,8 +39,12 @@ class RebootProof:
         failing, evidence = self.settled(written, self._reboot(), evidence)
         drivers = [step for step in written if of_packages(step) and step.id in failing]
         other_steps = [step for step in written if step not in drivers]
+        trials = [step for step in other_steps if step.keep]
+        if any(step.id in failing for step in drivers):  # the next reboot does not try them again
+            self._conclude(trials, failing, evidence)
         self._conclude(drivers, failing, evidence)
-        if reverted := self._undone(drivers):  # without a driver nothing else can be judged
+        if reverted := self._undone([*drivers, *trials]):  # without a driver nothing can be judged
+            other_steps = [step for step in other_steps if ledger.outcome(step) in KEPT]
             failing, evidence = self._back(reverted, other_steps, evidence) or (failing, evidence)
         self._conclude(other_steps, failing, evidence)
         if reverted := self._undone(other_steps):
@@ -84,7 +88,7 @@ class RebootProof:
                 if leaves_nothing(step):
                     why = f"after the reboot {failing[step.id]}; {self._resort(step)}"
                 results[step.id] = self.steps.revert(step, result, why)
-            elif step.keep:
+            elif step.keep and result.outcome is not Outcome.VERIFIED_AFTER_REBOOT:
                 results[step.id] = self.steps.keep(step, result)
             else:
                 after = self.steps.left(step)

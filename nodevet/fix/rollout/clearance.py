@@ -23,6 +23,9 @@ from nodevet.resource import unit
 Closed = Callable[[bool], str]
 """Why no step may begin now, or with True why the node may not be rebooted; else empty."""
 
+Withdrawn = Callable[[], str]
+"""Why the plan's approvals do not suffice any more, whatever its age; else empty."""
+
 
 class RefusedError(Exception):
     """nodevet may not do something, and has done no part of it."""
@@ -46,9 +49,16 @@ class Clearance(msgspec.Struct, frozen=True, kw_only=True):
     harmless: Collection[str] = ()  # those of --holders
     draining: Callable[[Evidence], None] = lambda evidence: None  # before the hook is run
     drained: Callable[[Evidence], None] = lambda evidence: None  # after it, however it ended
+    withdrawn: Withdrawn = lambda: ""
 
     @classmethod
-    def of_session(cls, session: NodeSession, steps: Sequence[Step], closed: Closed) -> "Clearance":
+    def of_session(
+        cls,
+        session: NodeSession,
+        steps: Sequence[Step],
+        closed: Closed,
+        withdrawn: Withdrawn = lambda: "",
+    ) -> "Clearance":
         terms = session.terms
         if session.hook:
             session.hook.checks = tuple(dict.fromkeys(step.fix for step in steps))
@@ -61,6 +71,7 @@ class Clearance(msgspec.Struct, frozen=True, kw_only=True):
             services=preconditions.services_of(steps),
             draining=session.draining,
             drained=session.drained,
+            withdrawn=withdrawn,
         )
 
     def approved(self, *, reboot: bool = False) -> None:

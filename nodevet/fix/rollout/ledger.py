@@ -29,6 +29,8 @@ class NodeTask(msgspec.Struct, frozen=True, kw_only=True):
     steps: tuple[Step, ...]
     closed: Callable[[bool], str] = lambda reboot: ""
     """Why no further step may start now, or with True why the node may not be rebooted."""
+    withdrawn: Callable[[], str] = lambda: ""
+    """Why the plan's approvals do not suffice any more, whatever its age; else empty."""
     canary: bool = False
     reboot: bool = False
 

@@ -35,7 +35,7 @@ class NodeApply:
         self.task = task
         self.session = session
         self.ledger = Ledger(task)
-        self._clearance = Clearance.of_session(session, task.steps, task.closed)
+        self._clearance = Clearance.of_session(session, task.steps, task.closed, task.withdrawn)
         self._steps = Steps(session, context, self._clearance) if context else None
         self._asked: Evidence | None = None  # on which other managers were looked for
         self._rechecked: Step | None = None  # before which changed settings were judged again

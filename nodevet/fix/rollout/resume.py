@@ -118,7 +118,7 @@ class NodeResume:
         if not why and step.keep and not keeping(step, state):
             host = evidence[HostInfo].data
             proven = rebooted or bool(state.boot_id and host and host.boot_id != state.boot_id)
-            return self.steps.keep(step, result) if proven else result
+            return self._once_more(step, self.steps.keep(step, result)) if proven else result
         if not why:
             proven = rebooted or keeping(step, state)
             return replace(
@@ -131,7 +131,7 @@ class NodeResume:
             return replace(result, outcome=Outcome.PENDING if later else Outcome.CHANGED)
         if not rebooted and later:
             return self._still_pending(step, evidence)
-        if rebooted and ledger.driverless(evidence) and not of_packages(step):
+        if rebooted and ledger.driverless(evidence) and not of_packages(step) and not step.keep:
             reason = "cannot be judged before one more reboot: the driver was reverted"
             return replace(result, outcome=Outcome.UNKNOWN, why=reason)
         reason, record = (
@@ -139,20 +139,23 @@ class NodeResume:
             self.earlier.step(step.id),
         )
         reverted = self.steps.revert(step, result, reason, record)
-        if later and rebooted and not leaves_nothing(step) and reverted.outcome is Outcome.FAILED:
-            return replace(
-                reverted, why=f"{reverted.why}; reverted, effective after one more reboot"
-            )
-        return reverted
+        return self._once_more(step, reverted) if rebooted else reverted
 
     def _kept(self, step: Step, evidence: Evidence, state: StepState) -> StepResult:
         """The result of a step for which an earlier controller ended while it kept it."""
         result = result_of_journal(step, state)
         if why := self.steps.context.verdict(step, evidence):
             reason = f"{ENDED}, and it fails now: {why}"
-            return self.steps.revert(step, result, reason, state)
+            return self._once_more(step, self.steps.revert(step, result, reason, state))
         verdicts = self.steps.verifier.verdicts(step, evidence)
-        return self.steps.keep(step, replace(result, verdicts=verdicts))
+        return self._once_more(step, self.steps.keep(step, replace(result, verdicts=verdicts)))
+
+    @staticmethod
+    def _once_more(step: Step, result: StepResult) -> StepResult:
+        """The result, which says of a reverted step whether its revert needs a reboot."""
+        if result.outcome is not Outcome.FAILED or step.effective == "now" or leaves_nothing(step):
+            return result
+        return replace(result, why=f"{result.why}; reverted, effective after one more reboot")
 
     def _still_pending(self, step: Step, evidence: Evidence) -> StepResult:
         """The result of a step that was set before and comes into force later."""

@@ -9,7 +9,7 @@ from typing import TypeVar
 import msgspec
 
 from nodevet.base.errors import NothingDoneError, UserError
-from nodevet.checking.bmc_identity import MachineIds, node_ids
+from nodevet.checking.bmc_identity import MachineIds, confirmed, node_ids
 from nodevet.evidence.document import Evidence, EvidenceError, decode
 from nodevet.evidence.host import HostInfo
 from nodevet.fix.events import Doing, EventHandler, Phase, safely, silent
@@ -208,7 +208,7 @@ class NodeSession:
         self._left = ""
         if self.terms.power_cycle:
             self._left = boot_id
-            return self.cycle_power(boot_id, node_ids(evidence), runs=True)
+            return self.cycle_power(boot_id, self._ids(evidence), runs=True)
         if boot_id:
             self._asked(boot_id, ASKED_REBOOT)
         if not (self.hook and REBOOT in (self.hook.offers or ()) and boot_id):
@@ -222,9 +222,13 @@ class NodeSession:
         if self.power is None or not self.terms.power_cycle:
             return ""
         try:
-            return self.power.refusal(self.power.identity(node_ids(evidence)))
+            return self.power.refusal(self.power.identity(self._ids(evidence)))
         except UserError as error:
             return str(error)
+
+    def _ids(self, evidence: Evidence) -> MachineIds:
+        """The ids of the plan that the node of this evidence still reports."""
+        return confirmed(self.planned.ids, node_ids(evidence))
 
     def cycle_power(self, boot_id: str, node: MachineIds, *, runs: bool) -> str:
         """Switch the node off and on by its BMC; why nothing was asked of the BMC, or empty.

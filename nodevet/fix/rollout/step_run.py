@@ -6,6 +6,7 @@ from functools import partial
 import msgspec
 from msgspec.structs import replace
 
+from nodevet.base.printable import brief
 from nodevet.evidence.document import Evidence
 from nodevet.fix.events import Phase
 from nodevet.fix.journal.journal import StepState
@@ -31,6 +32,7 @@ from nodevet.fleet.executor import WorkError
 from nodevet.resource import State, holds, lost, missing, next_resort, one_way
 
 ENDED = "the controller ended in the middle of it"
+WITHDRAWN = "the check passes, but the plan is no longer approved, so nodevet reverts the step"
 NOT_KEPT = "the check passes, but a setting of the step was changed or cannot be read"
 
 
@@ -173,9 +175,19 @@ class Steps:
 
     def keep(self, step: Step, result: StepResult) -> StepResult:
         """Run what keeps a step at later boots, once its check passes after a reboot; each action
-        is journaled first. Without success the step is reverted. If something else changed one of
-        its settings, that one stays as it is. Raises LostError."""
+        is journaled first. Without success, or if the plan's approvals do not suffice any more, the
+        step is reverted. If something else changed one of its settings, that one stays as it is.
+        The step is unknown if the node is lost meanwhile."""
+        try:
+            return self._keep(step, result)
+        except LostError as error:
+            reason = f"while nodevet made it last for later boots: {error}"
+            return replace(result, outcome=Outcome.UNKNOWN, why=reason)
+
+    def _keep(self, step: Step, result: StepResult) -> StepResult:
         record = StepState(seen=result.before, after=result.after or None)
+        if why := self.clearance.withdrawn():
+            return self.revert(step, result, f"{WITHDRAWN} ({brief(why, 80)})", record)
         if self._is_foreign(step, record):
             return self.revert(step, result, NOT_KEPT, record)
         journal, why = self.session.journal, ""

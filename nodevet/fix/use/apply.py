@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -236,6 +237,7 @@ def _carry_out(
     baseline_option = {NAMED: list(named)} if named else {}
     options = {**carried.options, **hosts_option, **confirmation_option, **baseline_option}
     closed = closing(run, application.text, plan, reach.hosts, project)
+    signed = closing(run, application.text, plan, reach.hosts, project, expires=False)
     if confirmed.before(journal.records):
         closed = confirmed.no_more_steps
     elif confirmation:
@@ -256,6 +258,7 @@ def _carry_out(
         only=frozenset(todo),
         verify_reboot=rollout.verify_reboot,
         closed=closed,
+        withdrawn=partial(signed, rollout.reboots),
         keep=run.keep_evidence,
         powers=powers,
     )

@@ -26,28 +26,37 @@ def approved(
     project: Project,
     *,
     reboot: bool,
+    expires: bool = True,
 ) -> Sequence[Approval] | list[str]:
     """The approvals of the plan, or every reason why it may not be applied.
 
-    A reboot needs the approvals of a plan of risk reboot.
+    A reboot needs the approvals of a plan of risk reboot. Without `expires` the age of the plan
+    does not matter.
     """
     outcome = verify.check_approvals(
-        approvable_now(text, plan, hosts, project), files, reboot=reboot
+        approvable_now(text, plan, hosts, project), files, expires=expires, reboot=reboot
     )
     return outcome.approvals if isinstance(outcome, Approved) else outcome
 
 
 def closing(
-    run: RunFolder, text: bytes, plan: Plan, hosts: Sequence[Host], project: Project
+    run: RunFolder,
+    text: bytes,
+    plan: Plan,
+    hosts: Sequence[Host],
+    project: Project,
+    *,
+    expires: bool = True,
 ) -> Callable[[bool], str]:
     """A function that returns why the plan may not be applied now, or with True why no node may be
-    rebooted; empty if it may. It reads signatures and policy again each time.
+    rebooted; empty if it may. It reads signatures and policy again each time. Without `expires` the
+    age of the plan does not matter.
     """
 
     def closed(reboot: bool) -> str:
         try:
             files = verify.signatures(run.plan_file)
-            outcome = approved(text, plan, files, hosts, project, reboot=reboot)
+            outcome = approved(text, plan, files, hosts, project, reboot=reboot, expires=expires)
         except (ApproveError, PolicyError) as error:
             reason = "; ".join(str(error).splitlines())
             return f"cannot tell whether the plan is approved: {reason}"

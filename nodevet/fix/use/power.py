@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from nodevet.base.errors import UserError
 from nodevet.base.features import feature_modules
 from nodevet.base.printable import brief
-from nodevet.checking.bmc_identity import MachineIds
+from nodevet.checking.bmc_identity import MachineIds, without_shared
 from nodevet.fix.model import Plan
 from nodevet.fix.rollout.power import NodePower, Powers
 from nodevet.fix.settings import Rollout
@@ -37,20 +37,25 @@ def powers_of(hosts: Sequence[Host], rollout: Rollout, todo: Collection[str]) ->
 
 def with_identities(plan: Plan, hosts: Sequence[Host]) -> Plan:
     """The plan, which says of each host how its BMC is proven to be the host's, or why it is not.
-    Raises UserError if nodevet may not switch one of the hosts by its BMC."""
+    Ids that two of its hosts report prove nothing, so the plan leaves them out. Raises UserError if
+    nodevet may not switch one of the hosts by its BMC."""
     todo = sorted({step.host for step in plan.steps})
     require_bmcs(hosts, todo)
     if not todo:
         return plan
+    own = without_shared({host: node.ids for host, node in plan.nodes.items()})
     powers = powers_of([host for host in hosts if host.name in todo], Rollout(), ())
     with ThreadPoolExecutor(min(READERS, len(todo))) as pool:
-        texts = pool.map(lambda host: _identity_text(powers[host], plan.nodes[host].ids), todo)
+        texts = pool.map(lambda host: _identity_text(powers[host], own[host]), todo)
         found = dict(zip(todo, texts, strict=True))
     if problems := [f"{host}: {why}" for host, (_, why) in found.items() if why]:
         rest = [f"and {len(problems) - MOST_TOLD} more"] if len(problems) > MOST_TOLD else []
         raise UserError("\n".join([*problems[:MOST_TOLD], *rest]))
-    nodes = {host: replace(plan.nodes[host], bmc=text) for host, (text, _) in found.items()}
-    return replace(plan, nodes={**plan.nodes, **nodes})
+    nodes = {
+        host: replace(node, ids=own[host], bmc=found[host][0] if host in found else node.bmc)
+        for host, node in plan.nodes.items()
+    }
+    return replace(plan, nodes=nodes)
 
 
 def _identity_text(power: NodePower, node: MachineIds) -> tuple[str, str]:
