@@ -143,6 +143,8 @@ def decide_causes(rulings: Iterable[Ruling], explained: Container[Cause]) -> tup
     for ruling in rulings:
         if ruling.holds:
             best[ruling.cause] = max(ruling.margin or 0.0, best.get(ruling.cause, 0.0))
+    if Cause.LOST in best:
+        return (Cause.LOST,)
     own = {cause: margin for cause, margin in best.items() if cause not in explained}
     strong = {cause: margin for cause, margin in own.items() if cause not in WEAK} or own
     return tuple(sorted(strong, key=lambda cause: -strong[cause]))
@@ -153,6 +155,8 @@ def confidence(
 ) -> Confidence:
     """How far the figures rule out every other cause; at most medium if a figure contradicts."""
     listed = list(rulings)
+    if Cause.LOST in causes:  # the driver says so, whatever else could be read
+        return Confidence.HIGH
     if not causes or any(ruling.holds is None for ruling in listed):
         return Confidence.LOW
     clear = {ruling.cause for ruling in listed if ruling.holds and (ruling.margin or 0) >= CLEAR}

@@ -34,7 +34,18 @@ SWAPPING = "vmstat: swap-in while a job runs means that its working set does not
 
 BUSY = 85.0  # percent: from here on a GPU does not wait
 SET_LOW = 60.0  # percent of the maximum: below every clock that a board is sold to run at
+HELD_LOW = 80.0  # percent of the maximum: a setting that holds the clock below costs a fifth
 QUIET = 1.0  # percent: below, it does nothing
+
+
+POLLING = 45.0  # percent of the power limit: an RTX 3090 that only polls draws 43 % (sglang #10489)
+QUIET_MEMORY = 5.0  # percent of the time in which the memory of a GPU that only polls is busy
+AT_WORK = (
+    f"NCCL #968, sglang #10489: a kernel that polls keeps an SM busy, draws at most {POLLING:g} % "
+    "of the power limit and hardly uses the memory"
+)
+LOST = "nvmlReturn_t: NVML_ERROR_GPU_IS_LOST, NVML_ERROR_RESET_REQUIRED"
+HELD = "nvmlDeviceGetCurrentClocksEventReasons, nvidia-smi -lgc and -ac: a setting holds the clock"
 
 
 class Threshold(Struct, frozen=True):
@@ -72,6 +83,10 @@ RUNNING = "nvmlDeviceGetComputeRunningProcesses"
 USED = Threshold("processes", True, 1.0, RUNNING, is_count=True)
 UNUSED = Threshold("processes", False, 0.0, RUNNING, is_count=True)
 READS = _most("blocked", 30.0, IOSTAT)
+RESET_CLOCKS = (
+    "reset them: nvidia-smi -rgc resets locked clocks, nvidia-smi -rac "
+    "application clocks; a service or a job's prolog may set them again"
+)
 
 
 def _waiting(cause: Cause, name: str, *thresholds: Threshold) -> CauseRule:
@@ -85,22 +100,44 @@ RULES = (
         "the GPU is busy, and nothing slows it down",
         (
             _least("sm_busy", BUSY, NVML_BUSY),
+            _least("at_work", 1.0, AT_WORK),
             _most("slowed", 10.0, REASONS),
         ),
     ),
     CauseRule(
+        Cause.SPINNING,
+        "the GPU is busy, draws little power and hardly uses its memory",
+        (
+            _least("sm_busy", BUSY, NVML_BUSY),
+            _most("at_work", 1.0, AT_WORK),
+        ),
+    ),
+    CauseRule(
+        Cause.LOST,
+        "the driver says that the GPU is lost, or must be reset",
+        (_least("lost", 50.0, LOST),),
+    ),
+    CauseRule(
         Cause.THROTTLED,
         "heat or the power brake lowers the clocks",
+        (_least("slowed", 10.0, REASONS),),
+    ),
+    CauseRule(
+        Cause.THROTTLED,
+        "a setting holds the clocks below the maximum",
         (
-            _least("sm_busy", 50.0, NVML_BUSY),
-            _least("slowed", 10.0, REASONS),
+            WORKS,
+            _most("held_clock", HELD_LOW, HELD),
+            _most("slowed", 10.0, REASONS),
+            _most("power_capped", 10.0, REASONS),
         ),
+        f"{RESET_CLOCKS}; with sync boost, the slowest GPU of the group sets the clocks of all: "
+        "look at that one",
     ),
     CauseRule(
         Cause.THROTTLED,
         "a power limit below the board's default lowers the clocks",
         (
-            _least("sm_busy", 50.0, NVML_BUSY),
             _least("power_capped", 50.0, REASONS),
             _most(
                 "limit",
@@ -121,8 +158,7 @@ RULES = (
             _most("slowed", 10.0, REASONS),
             _most("power_capped", 10.0, REASONS),
         ),
-        "reset them: nvidia-smi -rgc resets locked clocks, nvidia-smi -rac "
-        "application clocks; a service or a job's prolog may set them again",
+        RESET_CLOCKS,
     ),
     CauseRule(
         Cause.SUBMISSION,
@@ -265,8 +301,8 @@ RULES = (
 )
 CLEAR = 1.2  # the margin from which a rule holds clearly
 
-WEAK = (Cause.NUMA,)
-"""Causes that say where a job runs, not that it waits for that: reported next to another cause."""
+WEAK = (Cause.NUMA, Cause.IDLE)
+"""Causes that say where a job runs, or that there is none: reported next to another cause."""
 
 
 class Effect(Struct, frozen=True):
@@ -284,14 +320,21 @@ EXPLAINS = {
             (_least("job_system", 50.0, PAGING), _most("fault_time", 500.0, PAGING)),
         ),
     ),
-    Cause.THROTTLED: (Effect(Cause.GPU),),
+    Cause.THROTTLED: (Effect(Cause.GPU), Effect(Cause.SPINNING)),
 }
 """A cause and the causes that it entails: a process that pages waits for the disk that holds the
-pages, or is hot in the kernel that fetches them; a GPU with lowered clocks is busier.
+pages, or is hot in the kernel that fetches them; a GPU with lowered clocks is busier, and draws
+less power.
 """
 
 NEXT = {
     Cause.GPU: "profile the kernels (nsys, then ncu); more speed takes a faster kernel or GPU",
+    Cause.SPINNING: "look at the other ranks of its job at the same moment (diagnose all hosts of "
+    "the job together): the others wait for the rank that is idle, throttled or waits itself; "
+    "py-spy dump --pid PID shows whether this one is in a collective; a pipeline server without "
+    "requests spins too, and needs nothing",
+    Cause.LOST: "stop its jobs and drain the node; dmesg names the Xid; reset the GPU (nvidia-smi "
+    "-r) or power-cycle the node; if it is lost again, replace it",
     Cause.THROTTLED: "cool it, or restore its power: check airflow, inlet temperature, power "
     "limit and brake; `nodevet check` compares them with the baseline",
     Cause.SUBMISSION: "larger batches, fused kernels or CUDA graphs; take logging, .item() and "
