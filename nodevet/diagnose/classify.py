@@ -7,6 +7,7 @@ from nodevet.diagnose.gpu_figures import gpu_figures
 from nodevet.diagnose.host_figures import host_figures
 from nodevet.diagnose.job_figures import job_figures, jobs
 from nodevet.diagnose.model import Cause, Condition, Confidence, Figure, GpuDiagnosis, Ruling
+from nodevet.diagnose.ranks import rank_group
 from nodevet.diagnose.rules import CLEAR, EXPLAINS, NEXT, RULES, WEAK, CauseRule, Threshold
 from nodevet.diagnose.words import also_lines, sentence
 from nodevet.evidence.document import Evidence
@@ -40,6 +41,7 @@ def diagnose_gpu(evidence: Evidence, gpu: GpuActivity) -> GpuDiagnosis:
     strongest = decide_causes(rulings, explained)
     cause = strongest[0] if len(strongest) == 1 else Cause.MIXED if strongest else Cause.UNCLEAR
     jobs_on_gpu = jobs(evidence, gpu)
+    group = rank_group(evidence, gpu)
     reasons = doubts(strongest, named_figures, rulings, jobs_on_gpu, evidence)
     return GpuDiagnosis(
         index=gpu.index,
@@ -54,6 +56,9 @@ def diagnose_gpu(evidence: Evidence, gpu: GpuActivity) -> GpuDiagnosis:
         figures=tuple(named_figures.values()),
         rulings=rulings,
         jobs=jobs_on_gpu,
+        group=group.name,
+        group_is_job=group.is_job,
+        group_on_host=group.on_host,
     )
 
 

@@ -98,6 +98,9 @@ class GpuDiagnosis(Struct, frozen=True, kw_only=True):
     figures: tuple[Figure, ...] = ()
     rulings: tuple[Ruling, ...] = ()
     jobs: tuple[Job, ...] = ()
+    group: str = ""  # the job whose ranks are compared, or the command
+    group_is_job: bool = False
+    group_on_host: bool = False  # the name says nothing on another host
 
 
 class Suspect(Struct, frozen=True, kw_only=True):
