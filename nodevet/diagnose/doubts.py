@@ -6,6 +6,7 @@ so.
 
 from collections.abc import Collection, Mapping, Sequence
 
+from nodevet.diagnose.link_figures import BY_MEANS
 from nodevet.diagnose.model import Cause, Figure, Job, Ruling
 from nodevet.diagnose.rules import HELD_LOW, POLLING
 from nodevet.diagnose.words import figure_sentence, value_text, waits_in
@@ -13,6 +14,7 @@ from nodevet.evidence.document import Evidence
 
 FEW_TICKS = 0.1  # CPUs
 POWER_CAPPED = 10.0  # percent of the time: the power limit is the reason for a low clock
+FULL_LINK = 70.0  # percent: the link is full whatever the GPU does
 NO_SYSTEM = 1.0  # percent of the job's CPU time
 STARVED = 20.0  # percent of the time
 SERVING = (
@@ -35,6 +37,7 @@ def doubts(
     reasons = {
         Cause.GPU: ", and ".join(filter(None, (_power(figures), _low_clock(figures)))),
         Cause.SPINNING: COLLECTIVE,
+        Cause.TRANSFER: _by_means(figures),
         Cause.SUBMISSION: _submission(figures),
         Cause.NUMA: _ticks(figures, rulings),
         Cause.STUCK: _serving(jobs, evidence),
@@ -60,6 +63,12 @@ def _low_clock(figures: Figures) -> str:
     if clock.value is None or clock.value > HELD_LOW or (capped.value or 0) > POWER_CAPPED:
         return ""
     return f"its SM clock is {value_text(clock)} of its maximum, and no reason was read"
+
+
+def _by_means(figures: Figures) -> str:
+    if figures["idle_link"].note != BY_MEANS or (figures["link"].value or 0) >= FULL_LINK:
+        return ""
+    return "that is computed from means: no look met the GPU while it computed nothing"
 
 
 def _submission(figures: Figures) -> str:

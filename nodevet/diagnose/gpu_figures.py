@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from nodevet.base.durations import elapsed
+from nodevet.diagnose.link_figures import idle_link
 from nodevet.diagnose.model import Figure
 from nodevet.diagnose.rules import HELD_LOW, POLLING, QUIET_MEMORY
 from nodevet.diagnose.series import grown, known, mean, percent, rate
@@ -69,6 +70,7 @@ def gpu_figures(evidence: Evidence, gpu: GpuActivity) -> Iterator[Figure]:
     running = None if gpu.processes is None else float(len(gpu.processes))
     yield Figure("processes", running, "", "processes on the GPU", gpu.why("processes"))
     yield _link(gpu, seconds)
+    yield idle_link(gpu, (section.data.times_s if section.data else None) or (), _capacity(gpu))
 
 
 def samples_of(gpu: GpuActivity) -> list[float]:
@@ -244,11 +246,17 @@ def _of_time(counted: Counted | None, seconds: float | None) -> float | None:
     return percent(by / 1e9 if by is not None else None, seconds)
 
 
+def _capacity(gpu: GpuActivity) -> float | None:
+    """Bytes a second that the link can carry one way."""
+    lane = LINE_B_S.get(gpu.pcie_generation or 0)
+    return None if lane is None or not gpu.pcie_width else lane * gpu.pcie_width
+
+
 def _link(gpu: GpuActivity, seconds: float | None) -> Figure:
     """The busier direction of the PCIe link, as a share of what the negotiated link can carry."""
     what = "PCIe of what its link carries"
-    lane = LINE_B_S.get(gpu.pcie_generation or 0)
-    if lane is None or not gpu.pcie_width:
+    capacity = _capacity(gpu)
+    if capacity is None:
         return Figure("link", None, "%", what, _why(gpu, "pcie_generation", "pcie_width"))
     moved = [
         _either(rate(gpu.pcie_rx_b, seconds), mean(gpu.pcie_rx_kb_s)),
@@ -258,7 +266,7 @@ def _link(gpu: GpuActivity, seconds: float | None) -> Figure:
     if most is None or None in moved:
         return Figure("link", None, "%", what, _why(gpu, "pcie_rx_kb_s", "pcie_tx_kb_s"))
     note = f"{most / 1e9:.1f} GB/s on gen {gpu.pcie_generation} x{gpu.pcie_width}"
-    return Figure("link", percent(most, lane * gpu.pcie_width), "%", what, note=note)
+    return Figure("link", percent(most, capacity), "%", what, note=note)
 
 
 def _either(bytes_s: float | None, kb_s: float | None) -> float | None:

@@ -22,6 +22,7 @@ LINK = (
     "PCIe base specification: 128b/130b encoding and packet headers leave about 85 % of the "
     "line rate"
 )
+TURNS = "nvmlDeviceGetSamples beside nvmlDeviceGetPcieThroughput: bytes that move in the gaps alone"
 REASONS = "nvmlDeviceGetCurrentClocksEventReasons, NVML_FI_DEV_CLOCKS_EVENT_REASON_*"
 FULL = "nvmlDeviceGetMaxClockInfo: a busy GPU runs near its maximum clock unless something slows it"
 SLEEPER = (
@@ -235,6 +236,19 @@ RULES = (
         Cause.TRANSFER,
         "the PCIe link is saturated",
         _least("link", 70.0, LINK),
+    ),
+    CauseRule(
+        Cause.TRANSFER,
+        "copies and kernels take turns: the link is full whenever the GPU computes nothing",
+        (
+            WAITS,
+            WORKS,
+            USED,
+            _least("link", 15.0, TURNS),
+            _least("idle_link", 70.0, TURNS),
+        ),
+        "overlap copies with kernels: pinned memory, non_blocking=True and a prefetching loader; "
+        "smaller transfers (uint8, GPU-side decode); nsys shows copies and kernels in turn",
     ),
     _waiting(
         Cause.MEMORY,

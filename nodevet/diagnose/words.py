@@ -38,7 +38,7 @@ PROOF = {
         "nfs_latency",
         "read_size",
     ),
-    Cause.TRANSFER: ("sm_busy", "link"),
+    Cause.TRANSFER: ("sm_busy", "link", "idle_link"),
     Cause.MEMORY: ("sm_busy", "job_memory_stalled", "swapped_in", "limit_hits", "job_major_faults"),
     Cause.NUMA: ("sm_busy", "remote_cpus", "remote_memory"),
     Cause.STUCK: ("memory_used", "sm_busy", "job_cpus"),
@@ -52,7 +52,7 @@ WORTH = dict.fromkeys(
         *("job_system", "hottest_helper", "ended_helpers"),
     ),
     1.0,
-)
+) | {"idle_link": 70.0}
 """The least at which a figure is worth its place in a sentence."""
 USUAL = {"limit": 95.0}
 """The most at which it is."""
@@ -82,6 +82,7 @@ SAID = {
     "nfs_latency": "slowest NFS mount {} a request",
     "read_size": "reads of {}",
     "link": "PCIe carries {} of what the link can",
+    "idle_link": "PCIe carries {} of what the link can while the GPU computes nothing",
     "swapped_in": "pages swapped in {}",
     "limit_hits": "the cgroup hits its memory limit {}",
     "job_major_faults": "the job reads pages back in, {}",
