@@ -35,6 +35,7 @@ SWAPPING = "vmstat: swap-in while a job runs means that its working set does not
 
 BUSY = 85.0  # percent: from here on a GPU does not wait
 SET_LOW = 60.0  # percent of the maximum: below every clock that a board is sold to run at
+SET_LOW_WHILE_BUSY = 75.0  # percent of the maximum: NVML cannot read a locked clock
 HELD_LOW = 80.0  # percent of the maximum: a setting that holds the clock below costs a fifth
 QUIET = 1.0  # percent: below, it does nothing
 
@@ -149,6 +150,17 @@ RULES = (
         ),
         "restore its power limit: nvidia-smi -q -d POWER shows the limit and the board's default, "
         "`nodevet check` compares it with the baseline",
+    ),
+    CauseRule(
+        Cause.THROTTLED,
+        "a busy GPU stays below its maximum clock, and neither heat nor power is the reason",
+        (
+            _least("sm_busy", BUSY, NVML_BUSY),
+            _most("clock", SET_LOW_WHILE_BUSY, FULL),
+            _most("slowed", 10.0, REASONS),
+            _most("power_capped", 10.0, REASONS),
+        ),
+        RESET_CLOCKS,
     ),
     CauseRule(
         Cause.THROTTLED,

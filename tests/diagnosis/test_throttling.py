@@ -60,9 +60,17 @@ def test_clocks_that_a_setting_holds_at_65_percent_throttle(
 
 
 def test_low_clocks_that_nothing_explains_contradict_gpu_bound() -> None:
-    found = gpu_diagnosis(sections([gpu(97, **AT_65)]))
+    found = gpu_diagnosis(sections([gpu(97, clock_sm_mhz=[1550] * LOOKS)]))
     assert (found.causes, found.confidence) == ((Cause.GPU,), Confidence.MEDIUM)
-    assert "its SM clock is 65 % of its maximum, and no reason was read" in found.sentence
+    assert "its SM clock is 78 % of its maximum, and no reason was read" in found.sentence
+
+
+def test_a_locked_clock_that_nvml_cannot_read_is_throttling_but_not_surely() -> None:
+    found = gpu_diagnosis(sections([gpu(97, **AT_65)]))
+    assert (found.causes, found.confidence) == ((Cause.THROTTLED,), Confidence.MEDIUM)
+    assert "-rgc" in found.next_step
+    idle = sections([gpu(30, **AT_65)])
+    assert gpu_diagnosis(idle).cause is Cause.UNCLEAR, "its clock may follow its load"
 
 
 def test_a_clock_of_a_seldom_busy_gpu_that_no_setting_holds_is_its_own() -> None:
