@@ -90,7 +90,8 @@ def _storage(workload: Workload, node: FeedNode | None) -> Interval:
         stated = Interval(0.0, stated.high)
     if bound.high is None or (stated.high is not None and stated.high <= bound.high):
         return stated
-    return Interval(0.0, bound.high)
+    is_bound = stated.high is None  # else the file says more than the links carry
+    return Interval(min(stated.low, bound.high) if is_bound else 0.0, bound.high)
 
 
 def unknowns(feed: Feed, workload: Workload, node: FeedNode | None) -> Iterator[UnknownStage]:

@@ -78,7 +78,12 @@ class MeasuredFields(Fields, frozen=True, kw_only=True):
     worker_rate: Pace | None = None
     """The rate of one worker for each second of CPU time"""
     storage_read: Rate | None = None
-    """The rate of reads, if the loader waited for them"""
+    """The rate of reads, if the loader waited for them: `670 MB/s`, `640 MB/s to 670 MB/s` where
+    more workers did not read more, `at least 185 MB/s` if only so many were measured"""
+    storage_latency: Time | None = None
+    """How long one worker alone waited for one sample"""
+    storage_concurrency: Count | None = None
+    """The number of workers from which on reads no longer came faster"""
     when: str = ""
     """When it was measured"""
     host: str = ""
@@ -87,8 +92,8 @@ class MeasuredFields(Fields, frozen=True, kw_only=True):
     """The command that was measured"""
 
     def __post_init__(self) -> None:
-        readers = {"sample_size": units.size, "worker_rate": _pace, "storage_read": units.rate}
-        refuse(_unreadable(self, **readers))
+        readers = {"sample_size": units.size, "worker_rate": _pace, "storage_read": rates_of}
+        refuse(_unreadable(self, **readers, storage_latency=units.seconds))
 
 
 class WorkloadFields(Fields, frozen=True, kw_only=True):
@@ -198,8 +203,8 @@ def workload_of(fields: WorkloadFields, name: str) -> Workload:
         transform_on=transform.device,
         worker_rate=_samples(transform.worker_rate or measured.worker_rate, sample_b),
         gpu_rate=_samples(transform.gpu_rate, sample_b),
-        storage_read=_known(_read(units.rate, storage.read or measured.storage_read)),
-        storage_latency_s=_read(units.seconds, storage.latency),
+        storage_read=_read(rates_of, storage.read or measured.storage_read) or UNKNOWN,
+        storage_latency_s=_read(units.seconds, storage.latency or measured.storage_latency),
         storage_concurrency=storage.concurrency,
         storage_over=storage.over,
         cached=_read(units.share, storage.cached),
@@ -292,6 +297,7 @@ def _stated_and_measured(fields: WorkloadFields) -> Iterator[FieldError]:
         ("sample_size", fields.sample_size),
         ("worker_rate", fields.transform.worker_rate),
         ("storage_read", fields.storage.read),
+        ("storage_latency", fields.storage.latency),
     ):
         if stated is not None and getattr(fields.measured, name) is not None:
             yield FieldError("is stated and measured; keep one of the two", "measured", name)
@@ -324,5 +330,16 @@ def _samples(text: str | None, sample_b: float | None) -> Interval:
     return exactly(units.samples(text, sample_b))
 
 
-def _known(value: float | None) -> Interval:
-    return UNKNOWN if value is None else exactly(value)
+AT_LEAST, TO = "at least ", " to "
+
+
+def rates_of(text: str) -> Interval:
+    """Bytes per second of `2 GB/s`, `1.8 GB/s to 2 GB/s`, `at least 2 GB/s`. Raises ValueError."""
+    if text.startswith(AT_LEAST):
+        return Interval(units.rate(text[len(AT_LEAST) :]), None)
+    low, _, high = text.partition(TO)
+    if not high:
+        return exactly(units.rate(low))
+    if units.rate(low) > units.rate(high):
+        raise ValueError(f"must go from a lower rate to a higher one, not {text[:60]}")
+    return Interval(units.rate(low), units.rate(high))
