@@ -69,8 +69,8 @@ def measured_series(points: Points, host: str, when: str) -> MeasuredLoader:
     rows = {row.name: row for row in _of_storage(points) if "storage_read" in loader.measured}
     return msgspec.structs.replace(
         loader,
-        measured=loader.measured | {name: row.value for name, row in rows.items()},
-        remarks=loader.remarks | {name: row.remark for name, row in rows.items() if row.remark},
+        measured={**loader.measured} | {name: row.value for name, row in rows.items()},
+        remarks={**loader.remarks} | {name: row.remark for name, row in rows.items() if row.remark},
         series=tuple(MeasuredPoint(workers=workers, run=run) for workers, run in points),
     )
 

@@ -39,7 +39,8 @@ class TransformFields(Fields, frozen=True, kw_only=True):
     """How samples are decoded and augmented for a step."""
 
     device: Literal["cpu", "gpu"] = "cpu"
-    """Where the transform happens: in data loader workers, or on the GPU (DALI, nvJPEG)"""
+    """Where the transform happens: in data loader workers, or on the GPU (DALI, nvJPEG). There, the
+    link carries stored samples, and the transform takes time of the GPU"""
     worker_rate: Pace | None = None
     """The rate of one worker with a core of its own: 250 MB/s of stored samples, 500 samples/s, or
     2 ms of CPU time for each sample"""
@@ -102,12 +103,14 @@ class WorkloadFields(Fields, frozen=True, kw_only=True):
     step: Annotated[dict[str, Time], Meta(min_length=1)]
     """The accelerator's time for one step: by batch size `{32: 5.86 ms, 64: 6.7 ms}`, or
     `{fixed: 5 ms, per_sample: 26 us}`, or `{throughput: 2500 samples/s}`"""
+    gpu_model: str = ""
+    """The GPU model on which `step` was measured: A100; nodevet warns if the node has another"""
     batch_sizes: BatchSizes | None = None
     """The samples of one step of one GPU; default: the batch sizes of `step`"""
     sample_size: Size | None = None
     """The size of one sample as it is stored and read"""
     tensor_size: Size | None = None
-    """The size of one sample as it goes to the GPU, if it differs"""
+    """The size of one sample as it goes to the GPU, if it differs and a CPU transforms it"""
     gpus: Count | None = None
     """The number of the job's GPUs on one node; default: all GPUs of the node"""
     workers: Count | None = None
@@ -170,6 +173,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     batches: tuple[int, ...]  # samples of one step of one GPU, ascending
     step: StepTime  # the accelerator's time for a step
+    gpu_model: str  # that had this time; empty: not said
     sample_b: float | None  # of one sample as it is read
     tensor_b: float | None  # of one sample as it goes to the GPU
     gpus: int | None  # of the job on one node
@@ -196,6 +200,7 @@ def workload_of(fields: WorkloadFields, name: str) -> Workload:
         name=name,
         batches=tuple(sorted(set(fields.batch_sizes or steps.table))),
         step=steps,
+        gpu_model=fields.gpu_model,
         sample_b=sample_b,
         tensor_b=_read(units.size, fields.tensor_size) or sample_b,
         gpus=fields.gpus,
