@@ -1,5 +1,6 @@
 """Which GPUs belong to one job: by its id, its master address, or else its command. Pure."""
 
+import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -15,7 +16,7 @@ NUMBER = re.compile(r"\d+")
 class RankGroup(NamedTuple):
     """The job of the processes on a GPU."""
 
-    name: str = ""  # `Slurm 12, 10.0.0.1:29500`; `python train.py --rank #`; empty: not known
+    name: str = ""  # `Slurm 12, 10.0.0.1:29500`; `python 5c1e…`; empty: not known
     is_job: bool = False  # by an id or an address; else only the command is the same
     on_host: bool = False  # the name says nothing on another host
 
@@ -43,5 +44,10 @@ def _names(values: Sequence[str | None]) -> list[str]:
 
 
 def _command(process: ProcessActivity) -> str:
-    """Without numbers, in which the ranks of a job differ."""
-    return NUMBER.sub("#", process.arguments or process.command or "")
+    """The program, and a digest of its arguments, which may hold a secret: without numbers, in
+    which the ranks of a job differ."""
+    program = process.command or ""
+    if not process.arguments:
+        return program
+    words = NUMBER.sub("#", process.arguments).encode()
+    return f"{program} {hashlib.blake2b(words, digest_size=5).hexdigest()}"

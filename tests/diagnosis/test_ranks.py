@@ -139,3 +139,9 @@ def test_the_job_of_a_process_is_read_from_what_it_was_started_with(tmp_path: Pa
     assert variables == {name: settings[name] for name in settings if name != "TOKEN"}
     assert (job_id("/", variables), master(variables)) == ("Slurm 12", "n1:29500")
     assert master({}) is None
+
+
+def test_the_arguments_of_a_command_are_compared_and_not_shown() -> None:
+    """They may hold a password."""
+    (gpu,) = host("a", BUSY, arguments="python train.py --key hunter2").gpus
+    assert gpu.group.startswith("python ") and "hunter" not in gpu.group
