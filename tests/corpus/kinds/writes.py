@@ -12,6 +12,7 @@ KIND = Kind(
     second="preprocessing-bound",
     action="write less often, or beside the step",
     kept_out=True,
+    by_background={"loaded": ("CPUs taken by others", "storage-bound")},
 )
 
 
