@@ -74,6 +74,14 @@ docs: .venv/ready ## write the generated pages, the man page and the scripts of 
 	$(BIN)/python docs/man.py share
 	$(BIN)/nodevet schema --project docs > baselines/nodevet.schema.json
 
+.PHONY: incidents
+incidents: .venv/ready ## record the loads of tests/corpus/kinds that have no recording yet
+	$(BIN)/python -m tests.corpus.record $(KINDS)
+
+.PHONY: calibrate
+calibrate: .venv/ready ## judge the recordings again and write the tables of docs/diagnosis.md
+	$(BIN)/python -m tests.corpus.calibrate
+
 .PHONY: console
 console: .venv/ready ## run the commands that the pages show, and write there what they print
 	@./.ci/setup sshd sim test

@@ -5,7 +5,14 @@ from collections.abc import Iterator, Sequence
 from nodevet.base.printable import brief, cut, plain
 from nodevet.base.printable import cells as cells_of
 from nodevet.diagnose import phrases as words
-from nodevet.diagnose.model import Cause, Diagnosis, GpuDiagnosis, HostDiagnosis, Points
+from nodevet.diagnose.model import (
+    UNDECIDED,
+    Cause,
+    Diagnosis,
+    GpuDiagnosis,
+    HostDiagnosis,
+    Points,
+)
 from nodevet.diagnose.words import number
 from nodevet.sheet.text import BOLD, GAP, GREEN, RED, YELLOW, column, count, name, pad, sgr, wrap
 
@@ -16,13 +23,13 @@ MOST_SAID = 4  # lines of the sentence
 CAUSE = 2  # the place of it among the cells
 LEAST_ROWS = 3  # GPUs that are shown however low the terminal is
 ORDER = (
-    *(Cause.STUCK, Cause.THROTTLED, Cause.MEMORY, Cause.STORAGE, Cause.TRANSFER),
-    *(Cause.PREPROCESSING, Cause.SUBMISSION, Cause.NUMA, Cause.MIXED, Cause.UNCLEAR),
+    *(Cause.LOST, Cause.STUCK, Cause.THROTTLED, Cause.MEMORY, Cause.STORAGE, Cause.TRANSFER),
+    *(Cause.PREPROCESSING, Cause.SUBMISSION, Cause.NUMA, Cause.MIXED, *UNDECIDED),
     *(Cause.GPU, Cause.IDLE),
 )
 """The worst first."""
 WIDTH = 100  # columns, if the terminal has none
-COLOURS = {Cause.GPU: GREEN, Cause.IDLE: BOLD, Cause.UNCLEAR: YELLOW}
+COLOURS = {Cause.GPU: GREEN, Cause.IDLE: BOLD, **dict.fromkeys(UNDECIDED, YELLOW)}
 WatchedGpu = tuple[HostDiagnosis, GpuDiagnosis]
 
 

@@ -7,6 +7,7 @@ from nodevet.diagnose.gpu_figures import gpu_figures
 from nodevet.diagnose.host_figures import host_figures
 from nodevet.diagnose.job_figures import job_figures, jobs
 from nodevet.diagnose.model import Cause, Condition, Confidence, Figure, GpuDiagnosis, Ruling
+from nodevet.diagnose.ranks import rank_group
 from nodevet.diagnose.rules import CLEAR, EXPLAINS, NEXT, RULES, WEAK, CauseRule, Threshold
 from nodevet.diagnose.words import also_lines, sentence
 from nodevet.evidence.document import Evidence
@@ -40,6 +41,7 @@ def diagnose_gpu(evidence: Evidence, gpu: GpuActivity) -> GpuDiagnosis:
     strongest = decide_causes(rulings, explained)
     cause = strongest[0] if len(strongest) == 1 else Cause.MIXED if strongest else Cause.UNCLEAR
     jobs_on_gpu = jobs(evidence, gpu)
+    group = rank_group(evidence, gpu)
     reasons = doubts(strongest, named_figures, rulings, jobs_on_gpu, evidence)
     return GpuDiagnosis(
         index=gpu.index,
@@ -54,6 +56,9 @@ def diagnose_gpu(evidence: Evidence, gpu: GpuActivity) -> GpuDiagnosis:
         figures=tuple(named_figures.values()),
         rulings=rulings,
         jobs=jobs_on_gpu,
+        group=group.name,
+        group_is_job=group.is_job,
+        group_on_host=group.on_host,
     )
 
 
@@ -143,6 +148,8 @@ def decide_causes(rulings: Iterable[Ruling], explained: Container[Cause]) -> tup
     for ruling in rulings:
         if ruling.holds:
             best[ruling.cause] = max(ruling.margin or 0.0, best.get(ruling.cause, 0.0))
+    if Cause.LOST in best:
+        return (Cause.LOST,)
     own = {cause: margin for cause, margin in best.items() if cause not in explained}
     strong = {cause: margin for cause, margin in own.items() if cause not in WEAK} or own
     return tuple(sorted(strong, key=lambda cause: -strong[cause]))
@@ -153,6 +160,8 @@ def confidence(
 ) -> Confidence:
     """How far the figures rule out every other cause; at most medium if a figure contradicts."""
     listed = list(rulings)
+    if Cause.LOST in causes:  # the driver says so, whatever else could be read
+        return Confidence.HIGH
     if not causes or any(ruling.holds is None for ruling in listed):
         return Confidence.LOW
     clear = {ruling.cause for ruling in listed if ruling.holds and (ruling.margin or 0) >= CLEAR}

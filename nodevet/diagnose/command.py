@@ -117,7 +117,7 @@ def command(
     \b
     Exit codes:
       0  every GPU is busy, or idle
-      1  a GPU waits, is slowed down or stuck
+      1  a GPU waits, is slowed down, stuck or lost
       2  usage or configuration error
       3  a host could not be watched, or a cause is not known
          (1 wins over 3; with --watch, of the last round)

@@ -6,12 +6,15 @@ so.
 
 from collections.abc import Collection, Mapping, Sequence
 
+from nodevet.diagnose.link_figures import BY_MEANS
 from nodevet.diagnose.model import Cause, Figure, Job, Ruling
+from nodevet.diagnose.rules import HELD_LOW, POLLING
 from nodevet.diagnose.words import figure_sentence, value_text, waits_in
 from nodevet.evidence.document import Evidence
 
-POLLING = 40.0  # percent of the power limit, below which a busy GPU may only poll
 FEW_TICKS = 0.1  # CPUs
+POWER_CAPPED = 10.0  # percent of the time: the power limit is the reason for a low clock
+FULL_LINK = 70.0  # percent: the link is full whatever the GPU does
 NO_SYSTEM = 1.0  # percent of the job's CPU time
 STARVED = 20.0  # percent of the time
 SERVING = (
@@ -32,7 +35,9 @@ def doubts(
 ) -> Mapping[Cause, str]:
     """The figure that contradicts each of these causes, in words; without those that none does."""
     reasons = {
-        Cause.GPU: _power(figures),
+        Cause.GPU: ", and ".join(filter(None, (_power(figures), _low_clock(figures)))),
+        Cause.SPINNING: COLLECTIVE,
+        Cause.TRANSFER: _by_means(figures),
         Cause.SUBMISSION: _submission(figures),
         Cause.NUMA: _ticks(figures, rulings),
         Cause.STUCK: _serving(jobs, evidence),
@@ -45,6 +50,25 @@ def _power(figures: Figures) -> str:
     if power.value is None or power.value >= POLLING:
         return ""
     return f"it draws {value_text(power)} of its power limit, like a GPU whose kernels only poll"
+
+
+COLLECTIVE = (
+    "a collective that waits for another rank looks like this, and so do kernels that use little "
+    "of the GPU"
+)
+
+
+def _low_clock(figures: Figures) -> str:
+    clock, capped = figures["clock"], figures["power_capped"]
+    if clock.value is None or clock.value > HELD_LOW or (capped.value or 0) > POWER_CAPPED:
+        return ""
+    return f"its SM clock is {value_text(clock)} of its maximum, and no reason was read"
+
+
+def _by_means(figures: Figures) -> str:
+    if figures["idle_link"].note != BY_MEANS or (figures["link"].value or 0) >= FULL_LINK:
+        return ""
+    return "that is computed from means: no look met the GPU while it computed nothing"
 
 
 def _submission(figures: Figures) -> str:

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 from nodevet.base.durations import elapsed
+from nodevet.diagnose.link_figures import idle_link
 from nodevet.diagnose.model import Figure
-from nodevet.diagnose.rules import SET_LOW
+from nodevet.diagnose.rules import HELD_LOW, POLLING, QUIET_MEMORY
 from nodevet.diagnose.series import grown, known, mean, percent, rate
 from nodevet.evidence.activity import Counted, Numbers
 from nodevet.evidence.document import Evidence
@@ -26,7 +27,9 @@ SETTINGS = {
     0x10: "sync boost: limited to the slowest GPU of its group",
     0x100: "the driver names display clocks as the reason",
 }
+GONE = ("NVML_ERROR_GPU_IS_LOST", "NVML_ERROR_RESET_REQUIRED")
 QUIET = 5  # percent: a sample in which the GPU did next to nothing
+NEAR = 0.05  # of the maximum: a clock so near to a setting is held by it
 LINE_B_S = {1: 250e6, 2: 500e6, 3: 984.6e6, 4: 1969e6, 5: 3938e6, 6: 7563e6}
 """Bytes a second that one PCIe lane carries one way, by generation, with its encoding: PCIe base
 specification; packet headers reduce it further.
@@ -38,25 +41,20 @@ def gpu_figures(evidence: Evidence, gpu: GpuActivity) -> Iterator[Figure]:
     look = section.data.look if section.data else None
     seconds = look.seconds if look else None
     busy = samples_of(gpu)
+    yield _lost(gpu)
     yield Figure("sm_busy", mean(busy), "%", "SM busy", _why(gpu, "samples", "utilization_percent"))
     yield Figure(
         "quiet", _share(busy, QUIET), "%", "time in which it did nothing", _why(gpu, "samples")
     )
-    yield Figure(
-        "memory_busy",
-        mean(gpu.memory_utilization_percent),
-        "%",
-        "memory busy",
-        gpu.why("memory_utilization_percent"),
-    )
+    memory_busy = mean(gpu.memory_utilization_percent)
+    why = gpu.why("memory_utilization_percent")
+    yield Figure("memory_busy", memory_busy, "%", "memory busy", why)
     yield _clock(evidence, gpu)
-    yield Figure(
-        "power",
-        percent(mean(gpu.power_mw), gpu.power_limit_mw),
-        "%",
-        "power of its limit",
-        _why(gpu, "power_mw", "power_limit_mw"),
-    )
+    yield _held_clock(evidence, gpu)
+    power = percent(mean(gpu.power_mw), gpu.power_limit_mw)
+    why = _why(gpu, "power_mw", "power_limit_mw")
+    yield Figure("power", power, "%", "power of its limit", why)
+    yield _at_work(gpu, power, memory_busy)
     yield _limit(evidence, gpu)
     since = _uptime(evidence)
     yield _slowed(gpu, seconds, since)
@@ -72,6 +70,7 @@ def gpu_figures(evidence: Evidence, gpu: GpuActivity) -> Iterator[Figure]:
     running = None if gpu.processes is None else float(len(gpu.processes))
     yield Figure("processes", running, "", "processes on the GPU", gpu.why("processes"))
     yield _link(gpu, seconds)
+    yield idle_link(gpu, (section.data.times_s if section.data else None) or (), _capacity(gpu))
 
 
 def samples_of(gpu: GpuActivity) -> list[float]:
@@ -115,9 +114,20 @@ def _clock(evidence: Evidence, gpu: GpuActivity) -> Figure:
     """The SM clock while the GPU is busy; if it is far below the maximum, with what sets it."""
     value = percent(mean(_while_busy(gpu, gpu.clock_sm_mhz)), gpu.max_clock_sm_mhz)
     why = _why(gpu, "clock_sm_mhz", "max_clock_sm_mhz")
-    is_low = value is not None and value <= SET_LOW and not _held_down(gpu)
+    is_low = value is not None and value <= HELD_LOW and not _held_down(gpu)
     note = _what_sets(_settings(evidence, gpu), gpu) if is_low else ""
     return Figure("clock", value, "%", "SM clock of its maximum", why, note)
+
+
+def _held_clock(evidence: Evidence, gpu: GpuActivity) -> Figure:
+    """The SM clock of a GPU whose clock a setting holds; 100 % if none does."""
+    what = "SM clock of its maximum that a setting holds"
+    clock, own = _clock(evidence, gpu), _settings(evidence, gpu)
+    if clock.value is None or clock.value > HELD_LOW or clock.note:
+        return Figure("held_clock", clock.value, "%", what, clock.why, clock.note)
+    if gpu.event_reasons is None and own is None:
+        return Figure("held_clock", None, "%", what, gpu.why("event_reasons"))
+    return Figure("held_clock", 100.0, "%", what)
 
 
 def _held_down(gpu: GpuActivity) -> bool:
@@ -128,17 +138,41 @@ def _held_down(gpu: GpuActivity) -> bool:
 
 def _what_sets(own: Gpu | None, gpu: GpuActivity) -> str:
     """The known reason for the low clock; empty if there is none."""
-    low = SET_LOW / 100 * (gpu.max_clock_sm_mhz or 0)
+    highest, clock = gpu.max_clock_sm_mhz or 0, mean(_while_busy(gpu, gpu.clock_sm_mhz)) or 0.0
     locked = own.locked_clock_graphics_max_mhz if own else None
     application = own.app_clock_graphics_mhz if own else None
-    if locked and locked <= low:
+    if locked and abs(locked - clock) <= NEAR * highest:
         return f"locked at {locked} MHz"
-    if application and application <= low:
+    if application and abs(application - clock) <= NEAR * highest:
         return f"application clock {application} MHz"
+    masks = [int(mask) for mask in known(_while_busy(gpu, gpu.event_reasons))]
     for bit, name in SETTINGS.items():
-        if any(int(mask) & bit for mask in known(gpu.event_reasons)):
+        if masks and 2 * sum(bool(mask & bit) for mask in masks) >= len(masks):
             return name
     return ""
+
+
+def _at_work(gpu: GpuActivity, power: float | None, memory: float | None) -> Figure:
+    """How much more power, or memory activity, it has than a GPU whose kernels only poll; one of
+    them is enough to show that it works."""
+    what = "power or memory activity, of a GPU that only polls"
+    signs = known((_of(power, POLLING), _of(memory, QUIET_MEMORY)))
+    most = max(signs, default=0.0)
+    if len(signs) < 2 and most < 1:
+        why = _why(gpu, "power_mw", "power_limit_mw", "memory_utilization_percent")
+        return Figure("at_work", None, "", what, why)
+    return Figure("at_work", most, "", what)
+
+
+def _of(value: float | None, whole: float) -> float | None:
+    return None if value is None else value / whole
+
+
+def _lost(gpu: GpuActivity) -> Figure:
+    """Whether an NVML call answered that the GPU is lost."""
+    what = "the driver says that it is lost"
+    error = next((name for name in GONE if any(name in why for why in gpu.errors.values())), "")
+    return Figure("lost", 100.0 if error else 0.0, "%", what, note=error)
 
 
 def _limit(evidence: Evidence, gpu: GpuActivity) -> Figure:
@@ -212,11 +246,17 @@ def _of_time(counted: Counted | None, seconds: float | None) -> float | None:
     return percent(by / 1e9 if by is not None else None, seconds)
 
 
+def _capacity(gpu: GpuActivity) -> float | None:
+    """Bytes a second that the link can carry one way."""
+    lane = LINE_B_S.get(gpu.pcie_generation or 0)
+    return None if lane is None or not gpu.pcie_width else lane * gpu.pcie_width
+
+
 def _link(gpu: GpuActivity, seconds: float | None) -> Figure:
     """The busier direction of the PCIe link, as a share of what the negotiated link can carry."""
     what = "PCIe of what its link carries"
-    lane = LINE_B_S.get(gpu.pcie_generation or 0)
-    if lane is None or not gpu.pcie_width:
+    capacity = _capacity(gpu)
+    if capacity is None:
         return Figure("link", None, "%", what, _why(gpu, "pcie_generation", "pcie_width"))
     moved = [
         _either(rate(gpu.pcie_rx_b, seconds), mean(gpu.pcie_rx_kb_s)),
@@ -226,7 +266,7 @@ def _link(gpu: GpuActivity, seconds: float | None) -> Figure:
     if most is None or None in moved:
         return Figure("link", None, "%", what, _why(gpu, "pcie_rx_kb_s", "pcie_tx_kb_s"))
     note = f"{most / 1e9:.1f} GB/s on gen {gpu.pcie_generation} x{gpu.pcie_width}"
-    return Figure("link", percent(most, lane * gpu.pcie_width), "%", what, note=note)
+    return Figure("link", percent(most, capacity), "%", what, note=note)
 
 
 def _either(bytes_s: float | None, kb_s: float | None) -> float | None:

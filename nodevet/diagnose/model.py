@@ -15,6 +15,8 @@ class Cause(str, Enum):
     """The cause: what a GPU waits for, or that it does not wait."""
 
     GPU = "GPU-bound"
+    SPINNING = "busy or spinning"
+    LOST = "lost"
     THROTTLED = "throttled"
     SUBMISSION = "submission-bound"
     PREPROCESSING = "preprocessing-bound"
@@ -26,6 +28,10 @@ class Cause(str, Enum):
     IDLE = "idle"
     MIXED = "mixed"
     UNCLEAR = "not enough evidence"
+
+
+UNDECIDED = (Cause.UNCLEAR, Cause.SPINNING)
+"""Whether such a GPU waits is not known."""
 
 
 class Confidence(str, Enum):
@@ -92,6 +98,9 @@ class GpuDiagnosis(Struct, frozen=True, kw_only=True):
     figures: tuple[Figure, ...] = ()
     rulings: tuple[Ruling, ...] = ()
     jobs: tuple[Job, ...] = ()
+    group: str = ""  # the job whose ranks are compared, or the command
+    group_is_job: bool = False
+    group_on_host: bool = False  # the name says nothing on another host
 
 
 class Suspect(Struct, frozen=True, kw_only=True):
@@ -152,9 +161,9 @@ class Diagnosis(Struct, frozen=True, kw_only=True):
 
     @property
     def exit_code(self) -> int:
-        """1 if a GPU waits, is slowed down or stuck; else 3 if one is unclear; else 0."""
+        """1 if a GPU waits, is slowed, stuck or lost; else 3 if one may or is unclear; else 0."""
         causes = [gpu.cause for host in self.hosts for gpu in host.gpus]
-        if any(cause not in (Cause.GPU, Cause.IDLE, Cause.UNCLEAR) for cause in causes):
+        if any(cause not in (Cause.GPU, Cause.IDLE, *UNDECIDED) for cause in causes):
             return 1
         lost = any(not host.gpus for host in self.hosts) or self.interrupted
-        return 3 if lost or not causes or Cause.UNCLEAR in causes else 0
+        return 3 if lost or not causes or set(UNDECIDED) & set(causes) else 0

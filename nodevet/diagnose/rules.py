@@ -22,6 +22,7 @@ LINK = (
     "PCIe base specification: 128b/130b encoding and packet headers leave about 85 % of the "
     "line rate"
 )
+TURNS = "nvmlDeviceGetSamples beside nvmlDeviceGetPcieThroughput: bytes that move in the gaps alone"
 REASONS = "nvmlDeviceGetCurrentClocksEventReasons, NVML_FI_DEV_CLOCKS_EVENT_REASON_*"
 FULL = "nvmlDeviceGetMaxClockInfo: a busy GPU runs near its maximum clock unless something slows it"
 SLEEPER = (
@@ -34,7 +35,19 @@ SWAPPING = "vmstat: swap-in while a job runs means that its working set does not
 
 BUSY = 85.0  # percent: from here on a GPU does not wait
 SET_LOW = 60.0  # percent of the maximum: below every clock that a board is sold to run at
+SET_LOW_WHILE_BUSY = 75.0  # percent of the maximum: NVML cannot read a locked clock
+HELD_LOW = 80.0  # percent of the maximum: a setting that holds the clock below costs a fifth
 QUIET = 1.0  # percent: below, it does nothing
+
+
+POLLING = 45.0  # percent of the power limit: an RTX 3090 that only polls draws 43 % (sglang #10489)
+QUIET_MEMORY = 5.0  # percent of the time in which the memory of a GPU that only polls is busy
+AT_WORK = (
+    f"NCCL #968, sglang #10489: a kernel that polls keeps an SM busy, draws at most {POLLING:g} % "
+    "of the power limit and hardly uses the memory"
+)
+LOST = "nvmlReturn_t: NVML_ERROR_GPU_IS_LOST, NVML_ERROR_RESET_REQUIRED"
+HELD = "nvmlDeviceGetCurrentClocksEventReasons, nvidia-smi -lgc and -ac: a setting holds the clock"
 
 
 class Threshold(Struct, frozen=True):
@@ -72,6 +85,10 @@ RUNNING = "nvmlDeviceGetComputeRunningProcesses"
 USED = Threshold("processes", True, 1.0, RUNNING, is_count=True)
 UNUSED = Threshold("processes", False, 0.0, RUNNING, is_count=True)
 READS = _most("blocked", 30.0, IOSTAT)
+RESET_CLOCKS = (
+    "reset them: nvidia-smi -rgc resets locked clocks, nvidia-smi -rac "
+    "application clocks; a service or a job's prolog may set them again"
+)
 
 
 def _waiting(cause: Cause, name: str, *thresholds: Threshold) -> CauseRule:
@@ -85,22 +102,44 @@ RULES = (
         "the GPU is busy, and nothing slows it down",
         (
             _least("sm_busy", BUSY, NVML_BUSY),
+            _least("at_work", 1.0, AT_WORK),
             _most("slowed", 10.0, REASONS),
         ),
     ),
     CauseRule(
+        Cause.SPINNING,
+        "the GPU is busy, draws little power and hardly uses its memory",
+        (
+            _least("sm_busy", BUSY, NVML_BUSY),
+            _most("at_work", 1.0, AT_WORK),
+        ),
+    ),
+    CauseRule(
+        Cause.LOST,
+        "the driver says that the GPU is lost, or must be reset",
+        (_least("lost", 50.0, LOST),),
+    ),
+    CauseRule(
         Cause.THROTTLED,
         "heat or the power brake lowers the clocks",
+        (_least("slowed", 10.0, REASONS),),
+    ),
+    CauseRule(
+        Cause.THROTTLED,
+        "a setting holds the clocks below the maximum",
         (
-            _least("sm_busy", 50.0, NVML_BUSY),
-            _least("slowed", 10.0, REASONS),
+            WORKS,
+            _most("held_clock", HELD_LOW, HELD),
+            _most("slowed", 10.0, REASONS),
+            _most("power_capped", 10.0, REASONS),
         ),
+        f"{RESET_CLOCKS}; with sync boost, the slowest GPU of the group sets the clocks of all: "
+        "look at that one",
     ),
     CauseRule(
         Cause.THROTTLED,
         "a power limit below the board's default lowers the clocks",
         (
-            _least("sm_busy", 50.0, NVML_BUSY),
             _least("power_capped", 50.0, REASONS),
             _most(
                 "limit",
@@ -114,6 +153,17 @@ RULES = (
     ),
     CauseRule(
         Cause.THROTTLED,
+        "a busy GPU stays below its maximum clock, and neither heat nor power is the reason",
+        (
+            _least("sm_busy", BUSY, NVML_BUSY),
+            _most("clock", SET_LOW_WHILE_BUSY, FULL),
+            _most("slowed", 10.0, REASONS),
+            _most("power_capped", 10.0, REASONS),
+        ),
+        RESET_CLOCKS,
+    ),
+    CauseRule(
+        Cause.THROTTLED,
         "clocks are set far below the maximum",
         (
             _least("sm_busy", 50.0, NVML_BUSY),
@@ -121,8 +171,7 @@ RULES = (
             _most("slowed", 10.0, REASONS),
             _most("power_capped", 10.0, REASONS),
         ),
-        "reset them: nvidia-smi -rgc resets locked clocks, nvidia-smi -rac "
-        "application clocks; a service or a job's prolog may set them again",
+        RESET_CLOCKS,
     ),
     CauseRule(
         Cause.SUBMISSION,
@@ -200,6 +249,19 @@ RULES = (
         "the PCIe link is saturated",
         _least("link", 70.0, LINK),
     ),
+    CauseRule(
+        Cause.TRANSFER,
+        "copies and kernels take turns: the link is full whenever the GPU computes nothing",
+        (
+            WAITS,
+            WORKS,
+            USED,
+            _least("link", 15.0, TURNS),
+            _least("idle_link", 70.0, TURNS),
+        ),
+        "overlap copies with kernels: pinned memory, non_blocking=True and a prefetching loader; "
+        "smaller transfers (uint8, GPU-side decode); nsys shows copies and kernels in turn",
+    ),
     _waiting(
         Cause.MEMORY,
         "the job's cgroup is at its memory limit, and its pages are read back",
@@ -265,8 +327,8 @@ RULES = (
 )
 CLEAR = 1.2  # the margin from which a rule holds clearly
 
-WEAK = (Cause.NUMA,)
-"""Causes that say where a job runs, not that it waits for that: reported next to another cause."""
+WEAK = (Cause.NUMA, Cause.IDLE)
+"""Causes that say where a job runs, or that there is none: reported next to another cause."""
 
 
 class Effect(Struct, frozen=True):
@@ -284,14 +346,21 @@ EXPLAINS = {
             (_least("job_system", 50.0, PAGING), _most("fault_time", 500.0, PAGING)),
         ),
     ),
-    Cause.THROTTLED: (Effect(Cause.GPU),),
+    Cause.THROTTLED: (Effect(Cause.GPU), Effect(Cause.SPINNING)),
 }
 """A cause and the causes that it entails: a process that pages waits for the disk that holds the
-pages, or is hot in the kernel that fetches them; a GPU with lowered clocks is busier.
+pages, or is hot in the kernel that fetches them; a GPU with lowered clocks is busier, and draws
+less power.
 """
 
 NEXT = {
     Cause.GPU: "profile the kernels (nsys, then ncu); more speed takes a faster kernel or GPU",
+    Cause.SPINNING: "look at the other ranks of its job at the same moment (diagnose all hosts of "
+    "the job together): the others wait for the rank that is idle, throttled or waits itself; "
+    "py-spy dump --pid PID shows whether this one is in a collective; a pipeline server without "
+    "requests spins too, and needs nothing",
+    Cause.LOST: "stop its jobs and drain the node; dmesg names the Xid; reset the GPU (nvidia-smi "
+    "-r) or power-cycle the node; if it is lost again, replace it",
     Cause.THROTTLED: "cool it, or restore its power: check airflow, inlet temperature, power "
     "limit and brake; `nodevet check` compares them with the baseline",
     Cause.SUBMISSION: "larger batches, fused kernels or CUDA graphs; take logging, .item() and "

@@ -6,6 +6,7 @@ from itertools import groupby
 from nodevet.base.printable import brief, plain
 from nodevet.diagnose import phrases
 from nodevet.diagnose.model import (
+    UNDECIDED,
     Cause,
     Diagnosis,
     Figure,
@@ -33,8 +34,8 @@ from nodevet.sheet.text import name
 
 FEW = 4  # GPUs whose course is not folded
 LONGEST = 2000  # columns of one text
-TONES = {Cause.GPU: "ok", Cause.IDLE: "", Cause.UNCLEAR: "unknown"}
-GRAVE = (Cause.STUCK, Cause.THROTTLED)
+TONES = {Cause.GPU: "ok", Cause.IDLE: "", **dict.fromkeys(UNDECIDED, "unknown")}
+GRAVE = (Cause.LOST, Cause.STUCK, Cause.THROTTLED)
 FAMILIES = (
     ("GPU", ("SM busy", "memory busy", "GPU memory used")),
     ("Clock and power, as a share of their limits", ("SM clock", "power")),

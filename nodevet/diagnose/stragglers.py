@@ -10,43 +10,67 @@ from statistics import median
 from nodevet.diagnose.model import Cause, Figure, GpuDiagnosis, HostDiagnosis, Straggler, Suspect
 from nodevet.diagnose.words import number
 
-LEAST = 3  # GPUs that do the same: of two, it is not known which is the odd one
-ODD = (Cause.THROTTLED, Cause.STORAGE, Cause.PREPROCESSING, Cause.MEMORY, Cause.NUMA, Cause.STUCK)
-"""The reason why one GPU is late and the others wait."""
+LEAST = 3  # GPUs with the same command: two of them may be two servers
+OWN = (
+    *(Cause.LOST, Cause.THROTTLED, Cause.SUBMISSION, Cause.PREPROCESSING, Cause.STORAGE),
+    *(Cause.TRANSFER, Cause.MEMORY, Cause.NUMA, Cause.MIXED, Cause.STUCK),
+)
+"""A rank with one of these causes is late by itself."""
+WAITING = (Cause.GPU, Cause.SPINNING)
+"""A rank that waits for the late one may have one of these."""
 COMPARED = {"clock": 10.0, "sm_busy": 20.0, "slowed": 10.0, "link": 30.0}
 """Figures by which a GPU may differ from the median of the others, and by how much at least."""
 
 Member = tuple[HostDiagnosis, GpuDiagnosis]
+RankKey = tuple[str | None, ...]
 
 
 def stragglers(hosts: Iterable[HostDiagnosis]) -> tuple[Straggler, ...]:
-    """The GPUs that are not like the others of the same model, each with what sets it apart."""
-    groups: dict[str | None, list[Member]] = {}
+    """The GPUs that are not like the others of the same job and model, each with what sets it
+    apart."""
+    groups: dict[RankKey, list[Member]] = {}
     for host in hosts:
         for gpu in host.gpus:
-            if gpu.cause is not Cause.IDLE:
-                groups.setdefault(gpu.name, []).append((host, gpu))
+            if gpu.cause is not Cause.IDLE or gpu.group_is_job:
+                groups.setdefault(_key(host, gpu), []).append((host, gpu))
     return tuple(straggler for members in groups.values() for straggler in _odd_ones(members))
 
 
+def _key(host: HostDiagnosis, gpu: GpuDiagnosis) -> RankKey:
+    return gpu.name, gpu.group, host.host if gpu.group_on_host else None
+
+
 def _odd_ones(members: Sequence[Member]) -> Iterator[Straggler]:
-    if len(members) < LEAST:
+    if len(members) < (2 if members[0][1].group_is_job else LEAST):
         return
-    shared = _common([gpu.cause for _, gpu in members])
+    causes = [gpu.cause for _, gpu in members]
     for host, gpu in members:
         others = [member for member in members if member[1] is not gpu]
         differences = list(_differences(gpu, [other for _, other in others]))
-        alone = gpu.cause in ODD and gpu.cause is not shared
+        shared = _common([other.cause for _, other in others])
+        alone = _is_late(gpu.cause, causes)
         slower = gpu.cause is shared and _is_slowest(gpu, [other for _, other in others])
         if not alone and not slower:
             continue
-        cause = f"{gpu.cause.value}, the others are {shared.value}" if shared else gpu.cause.value
+        are = "the others are" if len(others) > 1 else "the other is"
+        cause = f"{gpu.cause.value}, {are} {shared.value}" if shared else gpu.cause.value
         yield Straggler(
             host=host.host,
             gpu=gpu.index,
             sentence="; ".join([cause, *differences]),
             suspects=tuple(_own(host, gpu, others)),
         )
+
+
+def _is_late(cause: Cause, causes: Sequence[Cause]) -> bool:
+    """Whether the others may wait for a rank with this cause: it differs from most of them, or,
+    without a majority, it is late by itself and another one is not."""
+    shared = _common(causes)
+    if shared:
+        return cause is not shared and not (cause in WAITING and shared in OWN)
+    if set(causes) <= {Cause.GPU, Cause.SPINNING}:
+        return cause is Cause.GPU
+    return cause in OWN and not set(causes) <= set(OWN)
 
 
 def _is_slowest(gpu: GpuDiagnosis, others: Sequence[GpuDiagnosis]) -> bool:

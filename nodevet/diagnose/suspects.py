@@ -21,7 +21,7 @@ class Reason(NamedTuple):
 
 SLOW_CPU = (Cause.SUBMISSION, Cause.PREPROCESSING)
 SLOW_GPU = (Cause.THROTTLED, Cause.GPU)
-BETWEEN_GPUS = (Cause.TRANSFER, Cause.STUCK, Cause.GPU)
+BETWEEN_GPUS = (Cause.TRANSFER, Cause.STUCK, Cause.SPINNING, Cause.GPU)
 REASONS: Mapping[str, Reason] = {
     "power_limit": Reason(SLOW_GPU, "less power, lower clocks"),
     "thermal": Reason(SLOW_GPU, "a hot GPU lowers its clocks"),
@@ -80,8 +80,8 @@ REASONS: Mapping[str, Reason] = {
     "swap": Reason((Cause.MEMORY,), "memory that the job needs may be on a disk"),
     "hugepages": Reason((Cause.MEMORY,), "reserved memory is missing elsewhere"),
     "limits": Reason((Cause.MEMORY, Cause.TRANSFER), "less memory can be pinned"),
-    "xid": Reason((Cause.STUCK,), "the GPU or its driver reported a fault"),
-    "gpu_lost": Reason((Cause.STUCK,), "a rank that lost its GPU holds up all others"),
+    "xid": Reason((Cause.LOST, Cause.STUCK), "the GPU or its driver reported a fault"),
+    "gpu_lost": Reason((Cause.LOST, Cause.STUCK), "a rank that lost its GPU holds up all others"),
     "gsp_firmware": Reason((Cause.STUCK,), "the driver waits for the GPU's own processor"),
     "kernel_faults": Reason((Cause.STUCK,), "a task of the kernel hangs or died"),
     "stuck_processes": Reason((Cause.STUCK, Cause.STORAGE), "it waits in the kernel, for storage"),

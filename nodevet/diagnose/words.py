@@ -18,6 +18,8 @@ WAITS_FOR = {
 }
 PROOF = {
     Cause.GPU: ("sm_busy", "clock", "power"),
+    Cause.SPINNING: ("sm_busy", "power", "memory_busy", "clock"),
+    Cause.LOST: ("lost",),
     Cause.THROTTLED: ("slowed", "power_capped", "limit", "clock", "power", "sm_busy"),
     Cause.SUBMISSION: ("sm_busy", "hottest_thread", "job_system", "switches"),
     Cause.PREPROCESSING: (
@@ -36,7 +38,7 @@ PROOF = {
         "nfs_latency",
         "read_size",
     ),
-    Cause.TRANSFER: ("sm_busy", "link"),
+    Cause.TRANSFER: ("sm_busy", "link", "idle_link"),
     Cause.MEMORY: ("sm_busy", "job_memory_stalled", "swapped_in", "limit_hits", "job_major_faults"),
     Cause.NUMA: ("sm_busy", "remote_cpus", "remote_memory"),
     Cause.STUCK: ("memory_used", "sm_busy", "job_cpus"),
@@ -50,18 +52,16 @@ WORTH = dict.fromkeys(
         *("job_system", "hottest_helper", "ended_helpers"),
     ),
     1.0,
-)
+) | {"idle_link": 70.0}
 """The least at which a figure is worth its place in a sentence."""
 USUAL = {"limit": 95.0}
 """The most at which it is."""
 LEAST = {"%": 0.1, "": 0.01, "/s": 0.1}
 """A value below this, in its unit, counts as almost nothing."""
 STACK = 5  # functions of a stack that are told
-SPINNING = 40.0  # percent of its power limit: NCCL's kernels that poll draw a quarter to a third
-QUIET_MEMORY = 5.0  # percent of the time
-
 
 SAID = {
+    "lost": "NVML answers",
     "slowed": "heat or the power brake slowed it {} of the time",
     "power_capped": "at its power limit {} of the time",
     "limit": "its power limit {} of the board's default",
@@ -82,6 +82,7 @@ SAID = {
     "nfs_latency": "slowest NFS mount {} a request",
     "read_size": "reads of {}",
     "link": "PCIe carries {} of what the link can",
+    "idle_link": "PCIe carries {} of what the link can while the GPU computes nothing",
     "swapped_in": "pages swapped in {}",
     "limit_hits": "the cgroup hits its memory limit {}",
     "job_major_faults": "the job reads pages back in, {}",
@@ -166,6 +167,10 @@ def sentence(
     numbers, but = proof(cause, figures), _but(reasons.get(cause))
     if cause is Cause.GPU:
         return f"does not wait: {numbers}{but}"
+    if cause is Cause.SPINNING:
+        return f"is busy or spins: {numbers}{but}"
+    if cause is Cause.LOST:
+        return f"is lost: {numbers}"
     if cause is Cause.THROTTLED:
         return f"runs slower than it could: {numbers}"
     if cause is Cause.IDLE:
@@ -235,13 +240,6 @@ def waits_in(jobs: Sequence[Job], evidence: Evidence) -> str:
     return max(waits, key=lambda name: waits[name], default="")
 
 
-def spins(figures: Figures) -> bool:
-    """Whether a busy GPU draws no more power than one whose kernels wait: some SMs poll, and the
-    memory is hardly used."""
-    power, memory = figures["power"].value, figures["memory_busy"].value
-    return power is not None and memory is not None and power < SPINNING and memory < QUIET_MEMORY
-
-
 def also_lines(
     cause: Cause,
     causes: Sequence[Cause],
@@ -261,11 +259,6 @@ def also_lines(
             line = f"looks {ruling.cause.value} too{why}: {proof(ruling.cause, figures)}"
             if line not in texts:
                 texts.append(line)
-    if cause is Cause.GPU and spins(figures):
-        texts.append(
-            f"{figure_text(figures['power'])}, {figure_text(figures['memory_busy'])}: a kernel "
-            f"that only waits for other GPUs (NCCL) looks just as busy; check the other ranks"
-        )
     allowed = figures["cpus_allowed"]
     if allowed.value is not None and allowed.note and figures["processes"].value:
         texts.append(figure_sentence(allowed))

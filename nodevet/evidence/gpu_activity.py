@@ -39,7 +39,8 @@ class GpuActivity(Record, frozen=True, kw_only=True):
     temperature_c: Numbers | None = None
     event_reasons: Numbers | None = None  # bit mask, nvmlDeviceGetCurrentClocksEventReasons
     memory_used_b: Numbers | None = None
-    pcie_rx_kb_s: Numbers | None = None  # into the GPU, of 20 ms; nvmlDeviceGetPcieThroughput
+    # into the GPU: of 20 ms, nvmlDeviceGetPcieThroughput; since the look before if it counts bytes
+    pcie_rx_kb_s: Numbers | None = None
     pcie_tx_kb_s: Numbers | None = None
     pcie_rx_b: Counted | None = None  # NVML_FI_DEV_PCIE_COUNT_RX_BYTES
     pcie_tx_b: Counted | None = None

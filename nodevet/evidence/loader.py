@@ -12,7 +12,7 @@ class LoaderRun(Record, frozen=True, kw_only=True):
     samples to its last, or as a whole if it reported too few.
     """
 
-    volatile = ("seconds", "cpu_s", "asked_b", "read_b", "samples", "processes")
+    volatile = ("seconds", "cpu_s", "asked_b", "read_b", "samples", "processes", "cpus")
 
     name: Text  # its words, as a shell has them
     user: Text | None = None  # who ran it
@@ -24,6 +24,7 @@ class LoaderRun(Record, frozen=True, kw_only=True):
     asked_b: int | None = None  # rchar of /proc/PID/io: read(2), of files, pipes and sockets
     read_b: int | None = None  # read_bytes of /proc/PID/io: from storage
     samples: int | None = None  # that its lines told of
+    cpus: int | None = None  # that it may use: sched_getaffinity(2)
     processes: int | None = None  # that ran at once, at the most
 
 

@@ -70,6 +70,10 @@ class ProcessActivity(Record, frozen=True, kw_only=True):
     swapped_kb: int | None = None
     pages: PagesByNode | None = None  # numa_maps; of small processes only, it holds up large ones
     cgroup: Text | None = None
+    # of a process on a GPU: the job by its cgroup and environ, `Slurm 12` or `pod UID`
+    job_id: Text | None = None
+    master: Text | None = None  # MASTER_ADDR:MASTER_PORT, where the ranks of a job meet
+    rank: int | None = None  # RANK
     # where its first thread sleeps, innermost first; of a process that did not run: stack
     stack: Annotated[tuple[Text, ...], STACK] | None = None
 

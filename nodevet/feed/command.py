@@ -31,7 +31,7 @@ _measuring = partial(click.option, cls=Option, heading="Measuring")
     examples=(
         ("From the file alone", "nodevet feed workloads/resnet50-a100.yaml"),
         ("With the cores and links of nodes", "nodevet feed job.yaml 'gpu[001-004]' --plot"),
-        ("Measure a data loader here", "nodevet feed --measure -- python3 loader.py"),
+        ("Measure a data loader here", "nodevet feed --measure -- python3 loader.py {workers}"),
     ),
 )
 @click.argument("workload", shell_complete=completing.files)
@@ -82,8 +82,8 @@ _measuring = partial(click.option, cls=Option, heading="Measuring")
 @_measuring(
     "--workers",
     type=WholeNumber(),
-    help="How many workers it starts; without it nodevet cannot know whether they waited for "
-    "storage.",
+    help="How many workers it starts; with {workers} in the command, at most how many.  [default: "
+    "64]",
 )
 @_measuring(
     "--run-as",
@@ -118,7 +118,8 @@ def command(
     that `check` reads. nodevet guesses no missing value: the answer is then a bound, or not known.
 
     `nodevet feed --measure -- COMMAND...` reads no workload. It runs your data loader and counts
-    its lines `samples N` (since the line before) or `{"samples": N}`.
+    its lines `samples N` (since the line before) or `{"samples": N}`. With `{workers}` in the
+    command, it runs it with 1, 2, 4 ... workers until it is no longer faster.
 
     \b
     Exit codes:

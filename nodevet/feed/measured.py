@@ -8,14 +8,23 @@ import msgspec
 
 from nodevet import __version__
 from nodevet.base.printable import brief, plain
+from nodevet.checking.feeding.interval import Interval
 from nodevet.checking.feeding.units import amount_text
 from nodevet.evidence.loader import LoaderRun
+from nodevet.feed.series import Points, ceiling, latency_s, rate, read_rate
 
 MEASURED_SCHEMA = 1
 STATED = ("when", "host", "command")
 BUSY = 0.8  # of a core for each worker; below this they waited for reads
 LEAST_READ = 1_000_000  # bytes from storage; the start of a program alone reads less
 COLD = 0.5  # of the requested bytes came from storage; below this most were cached
+
+
+class MeasuredPoint(msgspec.Struct, frozen=True, kw_only=True):
+    """A loader with so many workers."""
+
+    workers: int
+    run: LoaderRun
 
 
 class MeasuredLoader(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,6 +37,7 @@ class MeasuredLoader(msgspec.Struct, frozen=True, kw_only=True):
     unknown: tuple[str, ...]  # values that are not known, with the reason
     workers: int | None  # that the loader had, by its user
     run: LoaderRun
+    series: tuple[MeasuredPoint, ...] = ()  # with {workers} in the command, each number of them
 
 
 class MeasuredRow(NamedTuple):
@@ -49,6 +59,36 @@ def measured_loader(run: LoaderRun, host: str, when: str, workers: int | None) -
         workers=workers,
         run=run,
     )
+
+
+def measured_series(points: Points, host: str, when: str) -> MeasuredLoader:
+    """A loader that was run with several numbers of workers, ascending: what the fastest did, and
+    the ceiling of its storage."""
+    workers, fastest = max(points, key=lambda point: rate(point[1]))
+    loader = measured_loader(fastest, host, when, workers)
+    rows = {row.name: row for row in _of_storage(points) if "storage_read" in loader.measured}
+    return msgspec.structs.replace(
+        loader,
+        measured={**loader.measured} | {name: row.value for name, row in rows.items()},
+        remarks={**loader.remarks} | {name: row.remark for name, row in rows.items() if row.remark},
+        series=tuple(MeasuredPoint(workers=workers, run=run) for workers, run in points),
+    )
+
+
+def _of_storage(points: Points) -> Iterator[MeasuredRow]:
+    read, enough = ceiling(points)
+    tried = ", ".join(f"{workers}: {amount_text(read_rate(run), 'B/s')}" for workers, run in points)
+    yield MeasuredRow("storage_read", _rate_text(read), f"by workers, {tried}")
+    waited = latency_s(*points[0])
+    if waited:
+        yield MeasuredRow("storage_latency", f"{1e3 * waited:.3g} ms", "of one worker alone")
+    if enough is not None:
+        yield MeasuredRow("storage_concurrency", f"{enough}", "more workers did not read more")
+
+
+def _rate_text(read: Interval) -> str:
+    low = amount_text(read.low, "B/s")
+    return f"at least {low}" if read.high is None else f"{low} to {amount_text(read.high, 'B/s')}"
 
 
 def block(loader: MeasuredLoader) -> str:
@@ -102,16 +142,21 @@ def _of_reads(
         yield MeasuredRow("sample_size", amount_text(run.read_b / run.samples, "B"), amounts)
     if seconds <= 0:
         return
-    rate = amount_text(run.read_b / seconds, "B/s")
+    read = amount_text(run.read_b / seconds, "B/s")
     busy = cpu_s / seconds
     if workers is None:
-        yield _unknown(f"storage_read: {rate} # if the workers waited for it: --workers N tells")
+        yield _unknown(
+            f"storage_read: at least {read} # if the workers waited for it: --workers N tells"
+        )
     elif busy < BUSY * workers:
         waited = f"{busy:.1f} of {workers} workers were busy, the others waited"
-        yield MeasuredRow("storage_read", rate, waited)
+        hint = "more may read more: {workers} in the command tries several numbers"
+        yield MeasuredRow("storage_read", f"at least {read}", f"{waited}; {hint}")
+        if seconds_each := latency_s(workers, run):
+            yield MeasuredRow("storage_latency", f"{1e3 * seconds_each:.3g} ms", "of one worker")
     else:
         yield _unknown(
-            f"storage_read is at least {rate}: the workers were busy and did not wait for it"
+            f"storage_read is at least {read}: the workers were busy and did not wait for it"
         )
 
 

@@ -3,6 +3,7 @@
 A known number has no mark; `62–73 %` is a range, `≤ 73 %` a bound, `?` not known at all.
 """
 
+import re
 from collections.abc import Callable, Iterator
 
 from nodevet.base.printable import plain
@@ -113,6 +114,8 @@ def facts(answer: FeedAnswer, node: NodeAnswer) -> Iterator[tuple[str, str]]:
 def _unread_facts(workload: Workload, node: NodeAnswer) -> Iterator[tuple[str, str]]:
     """Unknown values of the node that matter."""
     missing = node.node.unknown if node.node else {}
+    if other := other_model(workload, node):
+        yield "GPU model", other
     listed_gpus = node.node.gpus if node.node else None
     if listed_gpus is not None and listed_gpus < node.gpus:
         yield "GPUs", f"the job has {node.gpus} on a node, and this one lists {listed_gpus}"
@@ -120,6 +123,18 @@ def _unread_facts(workload: Workload, node: NodeAnswer) -> Iterator[tuple[str, s
         yield "GPUs not known", plain(missing["gpus"])
     elif "near_cores" in missing and workload.transform_on == "cpu" and "gpus" not in missing:
         yield "near cores not known", plain(missing["near_cores"])
+
+
+def other_model(workload: Workload, node: NodeAnswer) -> str:
+    """That the node has another GPU than the one whose step time the file has; else empty."""
+    here = node.node.gpu_model if node.node else ""
+    wanted = re.findall(r"[a-z0-9]+", workload.gpu_model.lower())
+    if not here or set(wanted) <= set(re.findall(r"[a-z0-9]+", here.lower())):
+        return ""
+    return (
+        f"step was measured on {plain(workload.gpu_model)}, and this node has {plain(here)}: "
+        "its step takes another time"
+    )
 
 
 def crossing_text(node: NodeAnswer) -> str:

@@ -5,13 +5,17 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
+
+from msgspec.structs import replace as replaced
 
 from nodevet.base.errors import UserError
 from nodevet.checking.feeding.workload import Workload
 from nodevet.evidence.loader import LoaderRun, LoaderRuns
 from nodevet.feed.answer import FeedAnswer, answer
-from nodevet.feed.measured import MeasuredLoader, measured_loader
+from nodevet.feed.measured import MeasuredLoader, measured_loader, measured_series
+from nodevet.feed.series import MOST_WORKERS, PLACE, next_workers
 from nodevet.fleet import Options
 from nodevet.model import Host
 from nodevet.vet.use import nodes
@@ -50,7 +54,8 @@ def measure(
 ) -> MeasuredLoader:
     """Run a data loader on one host for some seconds, and return its counts and measured values.
 
-    `words`: the user's own command, from the command line. Raises UserError if it could not be run
+    `words`: the user's own command, from the command line; with {workers} in it, it is run with 1,
+    2, 4 ... `workers`, until it is no longer faster. Raises UserError if it could not be run
     or failed.
     """
     if len(hosts) != 1:
@@ -58,6 +63,21 @@ def measure(
     if len(words) > MOST_WORDS or any(len(word) > LONGEST_WORD for word in words):
         raise UserError(f"a command has at most {MOST_WORDS} words of {LONGEST_WORD} characters")
     (host,) = hosts
+    when = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    run_once = partial(_run, host, options, seconds=seconds, user=user)
+    if not any(PLACE in word for word in words):
+        return measured_loader(run_once(words), host.name, when, workers)
+    points: list[tuple[int, LoaderRun]] = []
+    while (number := next_workers(points, workers or MOST_WORKERS)) is not None:
+        run = run_once([word.replace(PLACE, str(number)) for word in words])
+        points.append((number, replaced(run, name=shlex.join(words)[:LONGEST_WORD])))
+    return measured_series(points, host.name, when)
+
+
+def _run(
+    host: Host, options: Options, words: Sequence[str], *, seconds: float, user: str
+) -> LoaderRun:
+    """One run of a command on a host. Raises UserError."""
     is_local = host.local
     question = {
         "name": shlex.join(words)[:LONGEST_WORD],
@@ -71,11 +91,10 @@ def measure(
     loader_options = replace(
         options, asks={"loader": (question,)}, deadline=deadline * 1.5, probe_deadline=deadline
     )
-    visited = nodes.visited(hosts, loader_options, lambda: None)
+    visited = nodes.visited([host], loader_options, lambda: None)
     if host.name in visited.lost:
         raise UserError(f"{host.name}: {visited.lost[host.name]}")
-    when = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    return measured_loader(_run_of(host.name, visited), host.name, when, workers)
+    return _run_of(host.name, visited)
 
 
 def _run_of(host: str, visited: Nodes) -> LoaderRun:

@@ -118,18 +118,18 @@ def rows(found: Diagnosis, **more: object) -> list[str]:
 
 def test_a_round_has_a_line_for_each_gpu_and_the_worst_in_words() -> None:
     told = rows(diagnoses.fleet())
-    assert (
-        sum("GPU" in line and re.search(f"[{BARS}]+ +[0-9]+ %", line) is not None for line in told)
-        == 40
-    )
+    with_bars = [line for line in told if "GPU" in line and re.search(f"[{BARS}]{{2,}}", line)]
+    assert len(with_bars) == 40
+    is_lost = [" lost " in line for line in with_bars]
+    assert is_lost == [not re.search(f"[{BARS}]+ +[0-9]+ %", line) for line in with_bars]
     assert "gpu004: no diagnosis: connection refused" in told
-    assert "gpu001 GPU 0 is held by a job that does nothing" in " ".join(told)
+    assert "is lost: NVML answers (NVML_ERROR_GPU_IS_LOST)" in " ".join(told)
     assert max(map(len, told)) <= 100
 
 
 def test_a_low_terminal_shows_the_worst() -> None:
     told = rows(diagnoses.fleet(), height=12)
-    assert len(told) <= 12 and " stuck " in told[0] and " stuck " in told[1]
+    assert len(told) <= 12 and " lost " in told[0] and " stuck " in told[3]
     assert any(re.fullmatch(r"and \d+ more GPUs", line) for line in told)
 
 

@@ -24,7 +24,7 @@ def test_the_worked_table_by_the_file_alone(nodevet: Run) -> None:
     assert rows["32"][1:3] + rows["32"][5:6] == ["5.86", "8.00", "73.2"]
     assert rows["256"][-4:] == ["%", "5.45×", "10.900", "transform"]
     assert "44 needed for each GPU; 8 there; from 44 on the accelerator binds" in done.stdout
-    assert "44 workers for each GPU instead of 8 (needs 44 cores)  +445 %" in done.stdout
+    assert "44 workers for each GPU instead of 8 (needs 44 cores)    +445 %" in done.stdout
     assert "#" not in done.stdout
 
 
@@ -92,7 +92,7 @@ def test_lint_takes_workloads(nodevet: Run, tmp_path: Path) -> None:
     (tmp_path / "workloads/job.yaml").write_text(EXAMPLE.read_text().replace("8 #", "many #"))
     done = nodevet("lint", "--project", tmp_path)
     assert done.returncode == 2
-    assert 'job.yaml:11:10: workers: must be a whole number, not "many"' in done.stdout
+    assert 'job.yaml:12:10: workers: must be a whole number, not "many"' in done.stdout
     assert nodevet("lint", EXAMPLE).returncode == 0
 
 

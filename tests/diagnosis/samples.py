@@ -191,6 +191,19 @@ WORKERS = [process(20 + n, [thread(20 + n, 90)], parent=10) for n in range(8)]
 BLOCKED = [thread(10, 5, state="D", waits={"folio_wait_bit_common": LOOKS})]
 CASES: dict[str, dict[str, JSON]] = {
     "GPU-bound": sections([gpu(97)]),
+    "busy or spinning": sections(
+        [gpu(100, power_mw=[190000] * LOOKS, memory_utilization_percent=[1] * LOOKS)]
+    ),
+    "lost": sections(
+        [
+            {
+                "index": 0,
+                "errors": dict.fromkeys(
+                    ("samples", "utilization_percent", "processes"), "NVML_ERROR_GPU_IS_LOST"
+                ),
+            }
+        ]
+    ),
     "throttled": sections([gpu(97, event_reasons=[0x40] * LOOKS, clock_sm_mhz=[900] * LOOKS)]),
     "submission-bound": sections(processes=[process(threads=HOT)]),
     "preprocessing-bound": sections(processes=[process(), *WORKERS]),

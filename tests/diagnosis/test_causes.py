@@ -314,12 +314,6 @@ def test_a_process_of_another_gpu_says_nothing_of_this_one() -> None:
     assert told(sections(processes=[process(), other])).cause is Cause.UNCLEAR
 
 
-def test_a_gpu_that_polls_looks_busy_and_is_told_apart() -> None:
-    spinning = gpu(100, power_mw=[190000] * LOOKS, memory_utilization_percent=[1] * LOOKS)
-    assert any("NCCL" in line for line in told(sections([spinning])).also)
-    assert not any("NCCL" in line for line in told(CASES["GPU-bound"]).also)
-
-
 def test_idle_far_cpus_are_no_cause() -> None:
     """What ran far from its GPU may still keep it busy."""
     found = told(sections([gpu(97)], [process(threads=[thread(10, 40, cpu=20)])]))

@@ -54,7 +54,7 @@ def test_alike_hosts_have_no_straggler() -> None:
     assert stragglers([host(f"gpu00{n}", **SLOW) for n in range(1, 5)]) == ()
 
 
-def test_of_two_nobody_can_tell_which_is_the_odd_one() -> None:
+def test_of_two_with_the_same_command_nobody_can_tell_which_is_the_odd_one() -> None:
     assert stragglers([host("gpu001"), host("gpu002", **SLOW)]) == ()
 
 

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from nodevet.base.typed import convert
-from nodevet.checking.feeding.interval import exactly
+from nodevet.checking.feeding.interval import Interval, exactly
 from nodevet.checking.feeding.workload import WorkloadFile, workload_of
 from nodevet.evidence.loader import LoaderRun
 from nodevet.feed.measured import block as block_of
@@ -42,7 +42,8 @@ def test_a_loader_that_waited_for_storage() -> None:
         "command": "python3 'my loader.py'",
         "worker_rate": "500.0 samples/s",
         "sample_size": "500 kB",
-        "storage_read": "125 MB/s",
+        "storage_read": "at least 125 MB/s",
+        "storage_latency": "14 ms",
     }
 
 
@@ -50,7 +51,8 @@ def test_a_workload_takes_the_block() -> None:
     fields = {"nodevet": 1, "workload": "x", "step": {"32": "5 ms"}, "measured": block()}
     found = workload_of(convert(fields, WorkloadFile), "x")
     assert found.worker_rate == exactly(500.0)
-    assert found.storage_read == exactly(125e6)
+    assert found.storage_read == Interval(125e6, None)
+    assert found.storage_latency_s == 14e-3
     assert found.sample_b == 500e3
 
 

@@ -7,7 +7,14 @@ from math import floor
 import msgspec
 
 from nodevet.checking.feeding.interval import Interval, exactly, larger
-from nodevet.checking.feeding.model import BatchOutcome, Feed, FeedStage, outcome, workers_needed
+from nodevet.checking.feeding.model import (
+    BatchOutcome,
+    Feed,
+    FeedStage,
+    moved_b,
+    outcome,
+    workers_needed,
+)
 from nodevet.checking.feeding.node import FeedNode
 from nodevet.checking.feeding.units import amount_text
 from nodevet.checking.feeding.workload import Workload
@@ -114,13 +121,14 @@ def _on_gpu(feed: Feed, before: BatchOutcome) -> Iterator[FeedChange]:
 
 def _link(feed: Feed, before: BatchOutcome, node: FeedNode | None) -> Iterator[FeedChange]:
     """A change to the slot's best link, or else to a link that the other stages do not wait for."""
-    if feed.tensor_b is None or before.link_s.low < _slowest_but(before, FeedStage.LINK).low:
+    moved = moved_b(feed)
+    if moved is None or before.link_s.low < _slowest_but(before, FeedStage.LINK).low:
         return
     best = node.link_best if node and feed.link == node.link else None
     if best and best.high and best.high > (feed.link.high or 0.0):
         text, rate, note = "the link that GPU and slot can have", best, "see the check pcie_link"
     else:
-        rate = exactly(before.batch * feed.tensor_b / _slowest_but(before, FeedStage.LINK).low)
+        rate = exactly(before.batch * moved / _slowest_but(before, FeedStage.LINK).low)
         text, note = f"a link that moves {amount_text(rate.low, 'B/s')} to each GPU", ""
     after = outcome(msgspec.structs.replace(feed, link=rate), before.batch)
     yield change("link", text, before, after, note)

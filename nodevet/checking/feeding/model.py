@@ -42,7 +42,7 @@ class Feed(msgspec.Struct, frozen=True, kw_only=True):
 
     step: StepTime
     sample_b: float | None  # of one sample as it is read
-    tensor_b: float | None  # of one sample as it goes to the GPU
+    tensor_b: float | None  # of one sample as it goes to the GPU, if a CPU transforms it
     gpus: int  # of the job on this node
     workers: int | None  # for each GPU
     cpus: Interval | None  # that all workers of the node share; null: as many as there are workers
@@ -111,6 +111,8 @@ def _outcome(feed: Feed, batch: int, step_s: float) -> BatchOutcome:
         FeedStage.ACCELERATOR: exactly(step_s),
     }
     pace = reduce(larger, times.values())
+    if feed.on_gpu:  # beside the step at best, and in its way at worst
+        pace = larger(pace, Interval(step_s, _sum(step_s, times[FeedStage.TRANSFORM].high)))
     low, high = pace.low, pace.high
     demand = None if feed.sample_b is None else batch * feed.sample_b / step_s
     return BatchOutcome(
@@ -130,6 +132,10 @@ def _outcome(feed: Feed, batch: int, step_s: float) -> BatchOutcome:
         ),
         workers_needed=workers_needed(feed, batch, step_s),
     )
+
+
+def _sum(seconds: float, more: float | None) -> float | None:
+    return None if more is None else seconds + more
 
 
 def _slowest(times: dict[FeedStage, Interval]) -> FeedStage:
@@ -168,7 +174,13 @@ def transform_rate(feed: Feed) -> Interval:
 
 
 def _link(feed: Feed, batch: int) -> Interval:
-    return UNKNOWN if feed.tensor_b is None else feed.link.per(batch * feed.tensor_b)
+    moved = moved_b(feed)
+    return UNKNOWN if moved is None else feed.link.per(batch * moved)
+
+
+def moved_b(feed: Feed) -> float | None:
+    """The bytes of one sample that go over the link: as it is stored if the GPU transforms it."""
+    return feed.sample_b if feed.on_gpu else feed.tensor_b
 
 
 def workers_needed(feed: Feed, batch: int, within_s: float) -> int | None:

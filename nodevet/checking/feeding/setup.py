@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import msgspec
 
 from nodevet.checking.feeding.interval import UNKNOWN, Interval
-from nodevet.checking.feeding.model import Feed, FeedStage
+from nodevet.checking.feeding.model import Feed, FeedStage, moved_b
 from nodevet.checking.feeding.node import FeedNode
 from nodevet.checking.feeding.workload import Workload
 
@@ -90,7 +90,8 @@ def _storage(workload: Workload, node: FeedNode | None) -> Interval:
         stated = Interval(0.0, stated.high)
     if bound.high is None or (stated.high is not None and stated.high <= bound.high):
         return stated
-    return Interval(0.0, bound.high)
+    is_bound = stated.high is None  # else the file says more than the links carry
+    return Interval(min(stated.low, bound.high) if is_bound else 0.0, bound.high)
 
 
 def unknowns(feed: Feed, workload: Workload, node: FeedNode | None) -> Iterator[UnknownStage]:
@@ -138,7 +139,7 @@ def _no_transform(feed: Feed, workload: Workload, node: FeedNode | None) -> str:
 
 
 def _no_link(feed: Feed, node: FeedNode | None) -> str:
-    if feed.tensor_b is None:
+    if moved_b(feed) is None:
         return "sample_size is not given"
     if feed.link.low:
         return ""

@@ -39,7 +39,8 @@ class TransformFields(Fields, frozen=True, kw_only=True):
     """How samples are decoded and augmented for a step."""
 
     device: Literal["cpu", "gpu"] = "cpu"
-    """Where the transform happens: in data loader workers, or on the GPU (DALI, nvJPEG)"""
+    """Where the transform happens: in data loader workers, or on the GPU (DALI, nvJPEG). There, the
+    link carries stored samples, and the transform takes time of the GPU"""
     worker_rate: Pace | None = None
     """The rate of one worker with a core of its own: 250 MB/s of stored samples, 500 samples/s, or
     2 ms of CPU time for each sample"""
@@ -78,7 +79,12 @@ class MeasuredFields(Fields, frozen=True, kw_only=True):
     worker_rate: Pace | None = None
     """The rate of one worker for each second of CPU time"""
     storage_read: Rate | None = None
-    """The rate of reads, if the loader waited for them"""
+    """The rate of reads, if the loader waited for them: `670 MB/s`, `640 MB/s to 670 MB/s` where
+    more workers did not read more, `at least 185 MB/s` if only so many were measured"""
+    storage_latency: Time | None = None
+    """How long one worker alone waited for one sample"""
+    storage_concurrency: Count | None = None
+    """The number of workers from which on reads no longer came faster"""
     when: str = ""
     """When it was measured"""
     host: str = ""
@@ -87,8 +93,8 @@ class MeasuredFields(Fields, frozen=True, kw_only=True):
     """The command that was measured"""
 
     def __post_init__(self) -> None:
-        readers = {"sample_size": units.size, "worker_rate": _pace, "storage_read": units.rate}
-        refuse(_unreadable(self, **readers))
+        readers = {"sample_size": units.size, "worker_rate": _pace, "storage_read": rates_of}
+        refuse(_unreadable(self, **readers, storage_latency=units.seconds))
 
 
 class WorkloadFields(Fields, frozen=True, kw_only=True):
@@ -97,12 +103,14 @@ class WorkloadFields(Fields, frozen=True, kw_only=True):
     step: Annotated[dict[str, Time], Meta(min_length=1)]
     """The accelerator's time for one step: by batch size `{32: 5.86 ms, 64: 6.7 ms}`, or
     `{fixed: 5 ms, per_sample: 26 us}`, or `{throughput: 2500 samples/s}`"""
+    gpu_model: str = ""
+    """The GPU model on which `step` was measured: A100; nodevet warns if the node has another"""
     batch_sizes: BatchSizes | None = None
     """The samples of one step of one GPU; default: the batch sizes of `step`"""
     sample_size: Size | None = None
     """The size of one sample as it is stored and read"""
     tensor_size: Size | None = None
-    """The size of one sample as it goes to the GPU, if it differs"""
+    """The size of one sample as it goes to the GPU, if it differs and a CPU transforms it"""
     gpus: Count | None = None
     """The number of the job's GPUs on one node; default: all GPUs of the node"""
     workers: Count | None = None
@@ -165,6 +173,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     batches: tuple[int, ...]  # samples of one step of one GPU, ascending
     step: StepTime  # the accelerator's time for a step
+    gpu_model: str  # that had this time; empty: not said
     sample_b: float | None  # of one sample as it is read
     tensor_b: float | None  # of one sample as it goes to the GPU
     gpus: int | None  # of the job on one node
@@ -191,6 +200,7 @@ def workload_of(fields: WorkloadFields, name: str) -> Workload:
         name=name,
         batches=tuple(sorted(set(fields.batch_sizes or steps.table))),
         step=steps,
+        gpu_model=fields.gpu_model,
         sample_b=sample_b,
         tensor_b=_read(units.size, fields.tensor_size) or sample_b,
         gpus=fields.gpus,
@@ -198,8 +208,8 @@ def workload_of(fields: WorkloadFields, name: str) -> Workload:
         transform_on=transform.device,
         worker_rate=_samples(transform.worker_rate or measured.worker_rate, sample_b),
         gpu_rate=_samples(transform.gpu_rate, sample_b),
-        storage_read=_known(_read(units.rate, storage.read or measured.storage_read)),
-        storage_latency_s=_read(units.seconds, storage.latency),
+        storage_read=_read(rates_of, storage.read or measured.storage_read) or UNKNOWN,
+        storage_latency_s=_read(units.seconds, storage.latency or measured.storage_latency),
         storage_concurrency=storage.concurrency,
         storage_over=storage.over,
         cached=_read(units.share, storage.cached),
@@ -292,6 +302,7 @@ def _stated_and_measured(fields: WorkloadFields) -> Iterator[FieldError]:
         ("sample_size", fields.sample_size),
         ("worker_rate", fields.transform.worker_rate),
         ("storage_read", fields.storage.read),
+        ("storage_latency", fields.storage.latency),
     ):
         if stated is not None and getattr(fields.measured, name) is not None:
             yield FieldError("is stated and measured; keep one of the two", "measured", name)
@@ -324,5 +335,16 @@ def _samples(text: str | None, sample_b: float | None) -> Interval:
     return exactly(units.samples(text, sample_b))
 
 
-def _known(value: float | None) -> Interval:
-    return UNKNOWN if value is None else exactly(value)
+AT_LEAST, TO = "at least ", " to "
+
+
+def rates_of(text: str) -> Interval:
+    """Bytes per second of `2 GB/s`, `1.8 GB/s to 2 GB/s`, `at least 2 GB/s`. Raises ValueError."""
+    if text.startswith(AT_LEAST):
+        return Interval(units.rate(text[len(AT_LEAST) :]), None)
+    low, _, high = text.partition(TO)
+    if not high:
+        return exactly(units.rate(low))
+    if units.rate(low) > units.rate(high):
+        raise ValueError(f"must go from a lower rate to a higher one, not {text[:60]}")
+    return Interval(units.rate(low), units.rate(high))

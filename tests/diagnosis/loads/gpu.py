@@ -16,8 +16,12 @@ class SimulatedGpu:
 
     def __init__(self, memory_mb=60000, rx_kb_s=0):
         gpus = os.environ.get("LOAD_GPU", "0")
-        self.path = Path(f"{os.environ['NODEVET_SIM_STATE']}.processes", str(os.getpid()))
-        self.head = f"gpus = {gpus}\nmemory_mb = {memory_mb}\npcie_rx_kb_s = {rx_kb_s}\n"
+        pid = str(
+            Path("/proc/self").readlink()
+        )  # outside a namespace of pids, if /proc is from there
+        self.path = Path(f"{os.environ['NODEVET_SIM_STATE']}.processes", pid)
+        self.head = f"gpus = {gpus}\nmemory_mb = {memory_mb}\n"
+        self.rx_kb_s = rx_kb_s
         self.free = self.told = 0.0  # when its queue is empty; when that was told last
         self.busy = {}  # number of a slot: seconds in it
         self.tell()
@@ -37,6 +41,14 @@ class SimulatedGpu:
         if now - self.told > SLOT_S:
             self.tell()
 
+    def copy(self, seconds, kb_s):
+        """Copy to it for so long, while it does nothing else."""
+        self.rx_kb_s = kb_s
+        self.tell()
+        time.sleep(seconds)
+        self.rx_kb_s = 0
+        self.tell()
+
     def wait(self, ahead=0.0):
         """Until no more than so many seconds of work are left in the queue."""
         time.sleep(max(0.0, self.free - ahead - time.time()))
@@ -51,5 +63,6 @@ class SimulatedGpu:
         ]
         end_us = int((last + 1) * SLOT_S * 1e6)
         new = self.path.with_suffix(".new")
-        new.write_text(f"{self.head}recent = {end_us} {' '.join(map(str, shares))}\n")
+        recent = " ".join(map(str, shares))
+        new.write_text(f"{self.head}pcie_rx_kb_s = {self.rx_kb_s}\nrecent = {end_us} {recent}\n")
         new.replace(self.path)

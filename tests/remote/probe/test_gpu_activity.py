@@ -197,3 +197,13 @@ def test_counters_that_are_told() -> None:
         {"nvmlDeviceGetFieldValues": counters(9)}, {"nvmlDeviceGetFieldValues": counters(12)}
     )
     assert told["pcie_rx_b"] == [9, 12]
+
+
+def test_counted_bytes_are_a_rate_at_each_look_but_the_first() -> None:
+    told = watched(
+        {"nvmlDeviceGetFieldValues": counters(9)},
+        {"nvmlDeviceGetFieldValues": counters(27_000_000_009)},
+    )
+    assert told["pcie_rx_kb_s"] == [None, 27_000_000]
+    lost = watched({"nvmlDeviceGetFieldValues": counters(9)}, {"nvmlDeviceGetFieldValues": LOST})
+    assert lost["pcie_rx_kb_s"] is None

@@ -8,7 +8,7 @@ count the bytes (NVML_FI_DEV_PCIE_COUNT_*).
 from nodevet.remote.probe.files import Reading, attempt, no_note, reason
 from nodevet.remote.probe.gpu_nvml import MEMBERS, CallError, Nvml, load, number, text
 from nodevet.remote.probe.gpu_values import bus_id
-from nodevet.remote.probe.watch import Series, Watch, put_counts
+from nodevet.remote.probe.watch import SHORTEST, Series, Watch, put_counts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ COUNTERS = (  # field, constant, scope
     ("hw_thermal_ns", "NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN", 0),
     ("power_brake_ns", "NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN", 0),
 )
+COUNTED_BYTES = {"pcie_rx_b": "pcie_rx_kb_s", "pcie_tx_b": "pcie_tx_kb_s"}
 COUNTER_FIELDS = tuple(field for field, _, _ in COUNTERS)
 SERIES = tuple(row[0] for row in SAMPLED + THROUGHPUT)
 
@@ -76,6 +77,7 @@ class WatchedGpu(object):
         self.last: "dict[str, Any]" = {}
         self.why: "dict[str, Any]" = {}
         self.counts_bytes = False
+        self.last_count_s = 0.0
         # pid: [(sm, memory)] of the driver's samples
         self.shares: "dict[int, list[tuple[int, int]]]" = {}
         self.used: "dict[int, int | None]" = {}  # pid: bytes
@@ -123,7 +125,9 @@ class WatchedGpu(object):
     def look(self, seconds: float) -> None:
         """One look, `seconds` after the first."""
         values, why = self.values(SAMPLED)
-        if not self.counts_bytes:
+        if self.counts_bytes:
+            values.update(self.counted_rates(seconds))
+        else:
             throughput, throughput_why = self.values(THROUGHPUT)
             values.update(throughput)
             why.update(throughput_why)
@@ -134,6 +138,20 @@ class WatchedGpu(object):
             self.link[field] = max(value, self.link.get(field, 0))
             self.record["errors"].pop(field, None)
         self.take_samples(seconds)
+
+    def counted_rates(self, seconds: float) -> "dict[str, int]":
+        """kB/s over the link since the look before, by the driver's counters."""
+        before, self.last_count_s = self.last_count_s, seconds
+        earlier = dict(self.last)
+        self.count()
+        if seconds - before < SHORTEST:
+            return {}
+        grown = {field: self.last.get(field, 0) - earlier.get(field, 0) for field in COUNTED_BYTES}
+        return {
+            COUNTED_BYTES[field]: int(by / (seconds - before) / 1000)
+            for field, by in grown.items()
+            if field in earlier and field in self.last and by >= 0
+        }
 
     def take_samples(self, seconds: float) -> None:
         """Take the driver's samples of utilization since the last look."""

@@ -38,7 +38,7 @@ SPARE = 3.0  # seconds of the section that the loader does not get
 LINE = 4096  # bytes of a line
 COMPLAINT_LENGTH = 1000  # characters
 SAMPLES = re.compile(rb"\s*samples[\s:=]+([0-9]{1,15})\s*\Z")
-FIELDS = ("exit", "ended", "seconds", "cpu_s", "asked_b", "read_b", "samples", "processes")
+FIELDS = ("exit", "ended", "seconds", "cpu_s", "asked_b", "read_b", "samples", "processes", "cpus")
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # folder, PATH, words; unbuffered, so that samples are reported in time
 ENTER = 'cd "$1" && export PATH="$2" PYTHONUNBUFFERED=1 && shift 2 && exec "$@"'
@@ -151,6 +151,7 @@ def run_loader(
         "read_b": window.read_b,
         "samples": samples,
         "processes": watch.most_processes,
+        "cpus": len(os.sched_getaffinity(0)),
     }
 
 

@@ -24,6 +24,7 @@ from nodevet.remote.probe.files import (
     read,
     read_bytes,
 )
+from nodevet.remote.probe.job_names import job_id, job_variables, master
 from nodevet.remote.probe.threads import (
     ENDED,
     WatchedThread,
@@ -272,7 +273,17 @@ class WatchedProcess(object):
         record["cgroup"] = cgroup.path if cgroup else None
         if why:
             record["errors"]["cgroup"] = why
+        if self.gpus and self.ended_s is None:
+            self.tell_job(record)
         return record
+
+    def tell_job(self, record: "Reading") -> None:
+        variables, why = attempt(job_variables, self.root, self.node_folder)
+        record["job_id"] = job_id(record["cgroup"] or "", variables or {})
+        record["master"] = master(variables or {})
+        record.take("rank", lambda: integer((variables or {})["RANK"]))
+        if why:
+            record.fail("master", why)
 
     def read_status(self) -> None:
         rows = attempt(lambda: parse_rows(read(self.root, self.node_folder + "status")))

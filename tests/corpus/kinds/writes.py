@@ -1,0 +1,28 @@
+"""Writes a checkpoint, and waits for the disk."""
+
+import os
+import tempfile
+
+from gpu import SimulatedGpu
+
+from tests.corpus.kind import Kind
+
+KIND = Kind(
+    label="storage-bound",
+    second="preprocessing-bound",
+    action="write less often, or beside the step",
+    kept_out=True,
+    by_background={"loaded": ("CPUs taken by others", "storage-bound")},
+)
+
+
+def run(path):
+    gpu = SimulatedGpu()
+    data = os.urandom(1 << 22)
+    with tempfile.TemporaryFile(dir="/var/tmp") as file:
+        while True:
+            file.seek(0)
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+            gpu.run(0.002)
