@@ -17,12 +17,12 @@ CAUSE = 2  # the place of it among the cells
 LEAST_ROWS = 3  # GPUs that are shown however low the terminal is
 ORDER = (
     *(Cause.STUCK, Cause.THROTTLED, Cause.MEMORY, Cause.STORAGE, Cause.TRANSFER),
-    *(Cause.PREPROCESSING, Cause.SUBMISSION, Cause.NUMA, Cause.MIXED, Cause.UNCLEAR),
-    *(Cause.GPU, Cause.IDLE),
+    *(Cause.NETWORK, Cause.PREPROCESSING, Cause.SUBMISSION, Cause.NUMA, Cause.MIXED),
+    *(Cause.UNCLEAR, Cause.GPU, Cause.REQUESTS, Cause.IDLE),
 )
 """The worst first."""
 WIDTH = 100  # columns, if the terminal has none
-COLOURS = {Cause.GPU: GREEN, Cause.IDLE: BOLD, Cause.UNCLEAR: YELLOW}
+COLOURS = {Cause.GPU: GREEN, Cause.IDLE: BOLD, Cause.REQUESTS: BOLD, Cause.UNCLEAR: YELLOW}
 WatchedGpu = tuple[HostDiagnosis, GpuDiagnosis]
 
 

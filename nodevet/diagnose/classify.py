@@ -40,7 +40,7 @@ def diagnose_gpu(evidence: Evidence, gpu: GpuActivity) -> GpuDiagnosis:
     strongest = decide_causes(rulings, explained)
     cause = strongest[0] if len(strongest) == 1 else Cause.MIXED if strongest else Cause.UNCLEAR
     jobs_on_gpu = jobs(evidence, gpu)
-    reasons = doubts(strongest, named_figures, rulings, jobs_on_gpu, evidence)
+    reasons = doubts(strongest, named_figures, rulings, evidence)
     return GpuDiagnosis(
         index=gpu.index,
         uuid=gpu.uuid,

@@ -6,20 +6,17 @@ so.
 
 from collections.abc import Collection, Mapping, Sequence
 
-from nodevet.diagnose.model import Cause, Figure, Job, Ruling
-from nodevet.diagnose.words import figure_sentence, value_text, waits_in
+from nodevet.diagnose.model import Cause, Figure, Ruling
+from nodevet.diagnose.waiting import SILENT
+from nodevet.diagnose.words import figure_sentence, number, value_text
 from nodevet.evidence.document import Evidence
+from nodevet.evidence.process_activity import ProcessActivities
 
 POLLING = 40.0  # percent of the power limit, below which a busy GPU may only poll
 FEW_TICKS = 0.1  # CPUs
 NO_SYSTEM = 1.0  # percent of the job's CPU time
 STARVED = 20.0  # percent of the time
-SERVING = (
-    *("poll", "select", "recv", "sk_wait", "stream_data_wait", "wait_for_more_packets", "accept"),
-    *("cqring_wait", "tty_read", "pipe_read", "nanosleep", "sigtimedwait"),
-)
-"""Parts of names of kernel functions in which an idle server, or an idle notebook, sleeps."""
-
+LONG = 30.0  # seconds of a watch, below which a pause between two phases looks like the end
 Figures = Mapping[str, Figure]
 
 
@@ -27,7 +24,6 @@ def doubts(
     causes: Collection[Cause],
     figures: Figures,
     rulings: Sequence[Ruling],
-    jobs: Sequence[Job],
     evidence: Evidence,
 ) -> Mapping[Cause, str]:
     """The figure that contradicts each of these causes, in words; without those that none does."""
@@ -35,7 +31,9 @@ def doubts(
         Cause.GPU: _power(figures),
         Cause.SUBMISSION: _submission(figures),
         Cause.NUMA: _ticks(figures, rulings),
-        Cause.STUCK: _serving(jobs, evidence),
+        Cause.STUCK: _stuck(figures, evidence),
+        Cause.NETWORK: _network(figures),
+        Cause.REQUESTS: _requests(figures),
     }
     return {cause: why for cause, why in reasons.items() if why and cause in causes}
 
@@ -71,8 +69,28 @@ def _ticks(figures: Figures, rulings: Sequence[Ruling]) -> str:
 FAR = "remote_cpus"
 
 
-def _serving(jobs: Sequence[Job], evidence: Evidence) -> str:
-    place = waits_in(jobs, evidence)
-    if not any(word in place for word in SERVING):
+def _stuck(figures: Figures, evidence: Evidence) -> str:
+    if (figures["spinning"].value or 0.0) >= SPINS:
+        return "a thread that computes without the GPU, as before its first step, looks the same"
+    data = evidence[ProcessActivities].data
+    seconds = data.look.seconds if data and data.look else 0.0
+    if seconds >= LONG:
         return ""
-    return f"an idle server also sleeps in {place}"
+    return f"it was watched for {number(seconds)} s only, and may just pause: --duration 60s"
+
+
+SPINS = 95.0  # percent of the looks
+
+
+def _network(figures: Figures) -> str:
+    if SILENT in figures["network"].note:
+        return "its peer sent nothing while nodevet watched, and may have nothing to send"
+    if " in poll" in figures["network"].note or " in select" in figures["network"].note:
+        return "it sleeps in poll, so it may wait for something else"
+    return ""
+
+
+def _requests(figures: Figures) -> str:
+    if " thread " in figures["serving"].note:
+        return "its first thread waits for something else, so it may be a stuck job that listens"
+    return ""

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from nodevet.diagnose import waiting
 from nodevet.diagnose.cpu_time import cpu_ticks, io_count
 from nodevet.diagnose.model import Figure, Job
 from nodevet.diagnose.series import grown, known, percent, rate, total
@@ -149,6 +150,7 @@ def _of_job(job: WatchedJob, evidence: Evidence, gpu: GpuActivity) -> Iterator[F
     yield _figure("ended", float(sum(process.ended_s is not None for process in job.processes)))
     yield from _cpu(job, evidence)
     yield from _waits(job)
+    yield from _of_waits(job)
     yield from _reads(job)
     yield from _limits(job)
     yield from _places(job, evidence, gpu)
@@ -178,6 +180,7 @@ NAMES = (
     ("switches", "/s", "context switches of the job"),
     ("cpu_starved", "%", "time in which its hottest thread waited for a CPU that others used"),
     ("blocked", "%", "time in which the job's busiest waiter waited for storage"),
+    *((wait_name, "%", what) for wait_name, what in waiting.NAMES.items()),
     ("read_rate", "MB/s", "read by the job"),
     ("read_size", "kB", "bytes of one read"),
     ("quota_throttled", "%", "periods in which its cgroup used up its CPU quota"),
@@ -419,6 +422,13 @@ def _waits(job: WatchedJob) -> Iterator[Figure]:
         yield _figure("blocked", None, why)
     else:
         yield _figure("blocked", worst, note=note)
+
+
+def _of_waits(job: WatchedJob) -> Iterator[Figure]:
+    if why := _unread(job):
+        yield from (_figure(name, None, why) for name in waiting.NAMES)
+        return
+    yield from waiting.wait_figures(job.processes, job.on_gpu, job.seconds)
 
 
 def blocked_percent(thread: ThreadActivity) -> tuple[float | None, str]:

@@ -22,10 +22,16 @@ class Cause(str, Enum):
     TRANSFER = "transfer-bound"
     MEMORY = "memory-pressure"
     NUMA = "NUMA-remote"
+    NETWORK = "network-bound"
     STUCK = "stuck"
+    REQUESTS = "waiting for requests"
     IDLE = "idle"
     MIXED = "mixed"
     UNCLEAR = "not enough evidence"
+
+
+FINE = (Cause.GPU, Cause.IDLE, Cause.REQUESTS)
+"""The causes for which nobody needs to act."""
 
 
 class Confidence(str, Enum):
@@ -154,7 +160,7 @@ class Diagnosis(Struct, frozen=True, kw_only=True):
     def exit_code(self) -> int:
         """1 if a GPU waits, is slowed down or stuck; else 3 if one is unclear; else 0."""
         causes = [gpu.cause for host in self.hosts for gpu in host.gpus]
-        if any(cause not in (Cause.GPU, Cause.IDLE, Cause.UNCLEAR) for cause in causes):
+        if any(cause not in (*FINE, Cause.UNCLEAR) for cause in causes):
             return 1
         lost = any(not host.gpus for host in self.hosts) or self.interrupted
         return 3 if lost or not causes or Cause.UNCLEAR in causes else 0

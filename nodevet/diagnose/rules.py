@@ -28,6 +28,9 @@ SLEEPER = (
     "ps: a process that sleeps and holds GPU memory waits at a barrier, for a lock, or for "
     "a dead loader"
 )
+CALL = "proc_pid_syscall(5), tcp(7): the call in which a thread sleeps, and its connection"
+UNMOVED = "proc_pid_status(5): a thread that never woke has as many context switches as before"
+SPINNING = "sched(7): a thread that polls is always ready to run, and gives up no CPU by itself"
 CFS = "Documentation/scheduler/sched-bwc.rst: nr_throttled of nr_periods"
 REMOTE = "numastat and lstopo: another socket's memory has more latency and less bandwidth"
 SWAPPING = "vmstat: swap-in while a job runs means that its working set does not fit"
@@ -196,6 +199,11 @@ RULES = (
         _least("blocked", 30.0, IOSTAT),
     ),
     _waiting(
+        Cause.NETWORK,
+        "a thread of the job waits for a TCP peer",
+        _least("network", 50.0, CALL),
+    ),
+    _waiting(
         Cause.TRANSFER,
         "the PCIe link is saturated",
         _least("link", 70.0, LINK),
@@ -234,13 +242,40 @@ RULES = (
     ),
     CauseRule(
         Cause.STUCK,
-        "the job holds GPU memory and does nothing",
+        "the job holds GPU memory, and sleeps on a lock or in the driver without ever waking",
         (
             _most("sm_busy", QUIET, NVML_BUSY),
             USED,
             _least("memory_used", 20.0, SLEEPER),
             _most("job_cpus", 0.02, SLEEPER),
+            _least("frozen", 100.0, UNMOVED),
+            _most("serving", 50.0, CALL),
             READS,
+        ),
+    ),
+    CauseRule(
+        Cause.STUCK,
+        "the job holds GPU memory, and its thread polls for a GPU that does nothing",
+        (
+            _most("sm_busy", QUIET, NVML_BUSY),
+            USED,
+            _least("memory_used", 20.0, SLEEPER),
+            _least("spinning", 95.0, SPINNING),
+            _most("hot_threads", 2.0, SPINNING),
+            _most("read_rate", 0.1, SPINNING),
+        ),
+        "look where it spins (py-spy dump --native --pid PID): a synchronization with the GPU is "
+        "a hang of it or of another rank; anything else is work of the CPU, to be waited for",
+    ),
+    CauseRule(
+        Cause.REQUESTS,
+        "the job holds GPU memory, and waits for clients",
+        (
+            _most("sm_busy", QUIET, NVML_BUSY),
+            USED,
+            _least("memory_used", 20.0, SLEEPER),
+            _most("job_cpus", 0.1, SLEEPER),
+            _least("serving", 80.0, CALL),
         ),
     ),
     CauseRule(
@@ -307,6 +342,10 @@ NEXT = {
     Cause.MEMORY: "fewer workers, less prefetch and pinned memory, or a higher memory limit",
     Cause.NUMA: "start it bound to the GPU's NUMA node: numactl --cpunodebind=N --membind=N, or "
     "Slurm's --gpu-bind=closest",
+    Cause.NETWORK: "look at the peer and the way to it: ss -tinp shows its silence (lastrcv) and "
+    "retransmissions; fetch over more connections at once and ahead, or keep a local copy",
+    Cause.REQUESTS: "nothing to fix, and no reason to stop it: it is a server without requests; "
+    "ask its load balancer or its queue if it should have some",
     Cause.STUCK: "look where it sleeps (py-spy dump --pid PID; cat /proc/PID/stack) and at the "
     "other ranks: a barrier, a lock, or a loader that died",
     Cause.IDLE: "nothing to fix: give it work, or ask the scheduler why it has none",

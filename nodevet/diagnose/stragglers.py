@@ -24,7 +24,7 @@ def stragglers(hosts: Iterable[HostDiagnosis]) -> tuple[Straggler, ...]:
     groups: dict[str | None, list[Member]] = {}
     for host in hosts:
         for gpu in host.gpus:
-            if gpu.cause is not Cause.IDLE:
+            if gpu.cause not in (Cause.IDLE, Cause.REQUESTS):
                 groups.setdefault(gpu.name, []).append((host, gpu))
     return tuple(straggler for members in groups.values() for straggler in _odd_ones(members))
 

@@ -51,7 +51,7 @@ REASONS: Mapping[str, Reason] = {
     "raid": Reason((Cause.STORAGE,), "a degraded array is slow, and rebuilding slows it more"),
     "disk_space": Reason((Cause.STORAGE,), "nothing can be cached on a full file system"),
     "gds": Reason((Cause.STORAGE, Cause.TRANSFER), "reads go through host memory"),
-    "network_link": Reason((Cause.STORAGE,), "a slow link to storage that is not local"),
+    "network_link": Reason((Cause.STORAGE, Cause.NETWORK), "a slow link to what is not local"),
     "pcie_link": Reason((Cause.TRANSFER,), "a slower or narrower link"),
     "pci_links": Reason((Cause.TRANSFER, Cause.STORAGE), "a slower or narrower link"),
     "pcie_settings": Reason((Cause.TRANSFER,), "smaller packets carry less"),

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from nodevet.diagnose.model import Cause, Figure, Job, Ruling
+from nodevet.diagnose.waiting import place_text
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.process_activity import ProcessActivities, ProcessActivity
 
@@ -13,6 +14,7 @@ WAITS_FOR = {
     Cause.PREPROCESSING: "the CPUs that prepare its input",
     Cause.STORAGE: "storage",
     Cause.TRANSFER: "the PCIe link",
+    Cause.NETWORK: "the network",
     Cause.MEMORY: "host memory",
     Cause.NUMA: "CPUs and memory of another NUMA node",
 }
@@ -39,7 +41,9 @@ PROOF = {
     Cause.TRANSFER: ("sm_busy", "link"),
     Cause.MEMORY: ("sm_busy", "job_memory_stalled", "swapped_in", "limit_hits", "job_major_faults"),
     Cause.NUMA: ("sm_busy", "remote_cpus", "remote_memory"),
-    Cause.STUCK: ("memory_used", "sm_busy", "job_cpus"),
+    Cause.NETWORK: ("sm_busy", "network"),
+    Cause.STUCK: ("memory_used", "sm_busy", "job_cpus", "frozen", "spinning"),
+    Cause.REQUESTS: ("memory_used", "sm_busy", "serving"),
     Cause.IDLE: ("sm_busy", "memory_used"),
 }
 """The figures that a sentence about each cause shows, in order."""
@@ -47,10 +51,10 @@ WORTH = dict.fromkeys(
     (
         *("quota_throttled", "swapped_in", "nfs_latency", "power_capped", "limit_hits", "slowed"),
         *("job_io_stalled", "job_memory_stalled", "disk_busy", "remote_cpus", "remote_memory"),
-        *("job_system", "hottest_helper", "ended_helpers"),
+        *("job_system", "hottest_helper", "ended_helpers", "frozen", "serving", "network"),
     ),
     1.0,
-)
+) | {"spinning": 95.0}
 """The least at which a figure is worth its place in a sentence."""
 USUAL = {"limit": 95.0}
 """The most at which it is."""
@@ -85,6 +89,10 @@ SAID = {
     "swapped_in": "pages swapped in {}",
     "limit_hits": "the cgroup hits its memory limit {}",
     "job_major_faults": "the job reads pages back in, {}",
+    "network": "a thread of the job waited for the network {} of the time",
+    "serving": "it waited for requests {} of the time",
+    "frozen": "its first thread slept {} of the time and never woke",
+    "spinning": "a thread of it ran {} of the time and never waited",
     "remote_cpus": "{} of the job's CPU time is far from the GPU",
     "remote_memory": "{} of the job's memory is far from the GPU",
     "memory_used": "{} of the GPU's memory is in use",
@@ -156,7 +164,7 @@ def sentence(
 ) -> str:
     """What a GPU waits for, in one sentence; `reasons`: the evidence against each cause."""
     if cause is Cause.UNCLEAR:
-        return unclear(figures, rulings)
+        return unclear(figures, rulings) + _place(jobs, evidence)
     if cause is Cause.MIXED:
         parts = "; ".join(
             f"{one_cause.value}: {proof(one_cause, figures)}{_but(reasons.get(one_cause))}"
@@ -174,8 +182,12 @@ def sentence(
             if not jobs
             else f"is held by a job, and idle: {numbers}"
         )
+    if cause is Cause.STUCK and (figures["spinning"].value or 0.0) >= WORTH["spinning"]:
+        return f"is held by a job that spins and gives it nothing to do: {numbers}{but}"
     if cause is Cause.STUCK:
         return f"is held by a job that does nothing: {numbers}{_asleep(jobs, evidence)}{but}"
+    if cause is Cause.REQUESTS:
+        return f"is held by a server that nobody asks: {numbers}{but}"
     return f"waits for {WAITS_FOR[cause]}: {numbers}{but}"
 
 
@@ -200,6 +212,15 @@ def unclear(figures: Figures, rulings: Iterable[Ruling]) -> str:
         why = next(iter(missing.values())).why
         return f"cause unknown: {figure_text(busy)}; not read: {listed} ({why})"
     return f"waits, and nothing that was watched explains it: {figure_text(busy)}"
+
+
+def _place(jobs: Sequence[Job], evidence: Evidence) -> str:
+    """What the first thread of an unexplained job waits for, by its call."""
+    data = evidence[ProcessActivities].data
+    if data is None or data.look is None:
+        return ""
+    text = place_text(data.processes or (), (job.pid for job in jobs), data.look.seconds)
+    return f"; {text}" if text else ""
 
 
 def _asleep(jobs: Sequence[Job], evidence: Evidence) -> str:

@@ -10,6 +10,7 @@ from nodevet.evidence.core import Record, SectionRecord
 
 LOOKS_TEXT = at_most(2048)  # a letter for each
 THREADS = at_most(8192)  # of one process that are watched
+SLEEPS = at_most(64)  # different calls in which one thread slept; the probe keeps 8
 STACK = at_most(64)  # functions of the kernel; it tells 64 at most
 WATCHED = at_most(1024)  # processes and cgroups of jobs
 
@@ -17,6 +18,22 @@ States = Annotated[str, LOOKS_TEXT]
 """The state at each look, a letter of proc_pid_stat(5) each; `-` where it was not read."""
 PagesByNode = Annotated[dict[Text, int], bounds.NUMA_NODES]
 """NUMA node -> pages."""
+
+
+class Sleep(Record, frozen=True, kw_only=True):
+    """A system call in which a thread slept, and what for. /proc/<pid>/task/<tid>/syscall, fd,
+    fdinfo, mountinfo, net/tcp."""
+
+    call: Text  # its name, else its number; `page fault` outside of one
+    looks: int  # at which it was seen there
+    path: Text | None = None  # of the file
+    positions: tuple[int, int] | None = None  # in the file at the first such look and at the last
+    point: Text | None = None  # where its file system is mounted
+    filesystem: Text | None = None  # its kind
+    disk: Text | None = None  # of the file system, if it has one
+    peer: Text | None = None  # address and port of the first open TCP connection
+    connections: int | None = None  # open TCP connections among what it sleeps for
+    listens: bool | None = None  # for clients: a socket that listens, or a client's connection
 
 
 class ThreadActivity(Record, frozen=True, kw_only=True):
@@ -36,6 +53,8 @@ class ThreadActivity(Record, frozen=True, kw_only=True):
     preemptions: Counted | None = None  # nonvoluntary
     # the function of the kernel that it slept in -> at how many looks; wchan
     waits: Annotated[dict[Text, int], bounds.LOOKS] | None = None
+    # of threads of which it matters most, the most frequent first
+    sleeps: Annotated[tuple[Sleep, ...], SLEEPS] | None = None
 
 
 class ProcessActivity(Record, frozen=True, kw_only=True):

@@ -188,6 +188,28 @@ def generations(waited_for: bool = True) -> list[JSON]:
 
 HOT = [thread(10, 95, 40)]
 WORKERS = [process(20 + n, [thread(20 + n, 90)], parent=10) for n in range(8)]
+SERVES = thread(
+    10,
+    switches=[7, 7],
+    waits={"do_epoll_wait": LOOKS},
+    sleeps=[{"call": "epoll_wait", "looks": LOOKS, "listens": True, "connections": 0}],
+)
+DOWNLOADS = thread(
+    10,
+    5,
+    switches=[7, 700],
+    waits={"wait_woken": LOOKS},
+    sleeps=[
+        {
+            "call": "recvfrom",
+            "looks": LOOKS,
+            "listens": False,
+            "connections": 1,
+            "peer": "10.0.0.5:443",
+        }
+    ],
+)
+LOCKED = thread(10, switches=[7, 7], waits={"futex_do_wait": LOOKS})
 BLOCKED = [thread(10, 5, state="D", waits={"folio_wait_bit_common": LOOKS})]
 CASES: dict[str, dict[str, JSON]] = {
     "GPU-bound": sections([gpu(97)]),
@@ -200,9 +222,11 @@ CASES: dict[str, dict[str, JSON]] = {
         processes=[process(threads=BLOCKED, major_faults=[0, 5000])], swapped=2000
     ),
     "NUMA-remote": sections(processes=[process(threads=[thread(10, 40, cpu=20)])]),
-    "stuck": sections([gpu(0)], [process(threads=[thread(10, waits={"futex_do_wait": LOOKS})])]),
+    "stuck": sections([gpu(0)], [process(threads=[LOCKED])]),
     "idle": sections([gpu(0, processes=[], memory_used_b=[0] * LOOKS)], []),
     "not enough evidence": sections([gpu(40)]),
+    "network-bound": sections(processes=[process(threads=[DOWNLOADS])]),
+    "waiting for requests": sections([gpu(0)], [process(threads=[SERVES])]),
 }
 """A node for each cause."""
 OTHERS: dict[str, dict[str, JSON]] = {

@@ -1,5 +1,7 @@
 """Each cause is told for a node of which it is known, and none where nothing waits."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,6 +14,7 @@ from tests.diagnosis.samples import (
     BLOCKED,
     CASES,
     HOT,
+    LOCKED,
     LOOKS,
     OTHERS,
     WORKERS,
@@ -116,10 +119,11 @@ def test_what_ended_used_cpus_until_then_and_not_what_it_used_before(waited_for:
 
 
 def test_a_process_that_was_not_seen_for_long_before_it_ended_is_not_taken_for_idle() -> None:
-    gone = process(threads=[thread(10)], gpus=[0], seen_s=0.0, ended_s=9.0)
+    gone = process(threads=[LOCKED], gpus=[0], seen_s=0.0, ended_s=9.0)
     found = told(sections([gpu(0)], [gone]))
     assert (found.cause, found.confidence) == (Cause.UNCLEAR, Confidence.LOW)
-    assert told(sections([gpu(0)], [{**gone, "seen_s": 8.8}])).cause is Cause.STUCK
+    seen = told(sections([gpu(0)], [{**gone, "seen_s": 8.8}]))
+    assert {figure.name: figure.value for figure in seen.figures}["job_cpus"] == 0
 
 
 def test_a_moment_in_storage_is_not_all_the_time() -> None:
@@ -295,7 +299,7 @@ def test_a_thread_whose_sleep_is_not_shown_may_wait_for_storage() -> None:
 
 
 def test_processes_that_were_left_out_leave_a_job_unclear() -> None:
-    node = sections([gpu(0)], [process(threads=[thread(10)])])
+    node = sections([gpu(0)], [process(threads=[LOCKED])])
     assert told(node).cause is Cause.STUCK
     node["process_activity"]["left_out"] = 1
     assert told(node).cause is Cause.UNCLEAR
@@ -383,22 +387,12 @@ def test_a_gpu_that_nobody_watched_is_not_diagnosed() -> None:
     assert answer == "the probe did not read this section"
 
 
-SERVER = gpu(0)
+HELD = gpu(0)
 DOUBTED = {
     "GPU-bound at a quarter of its power": (
         sections([gpu(97, power_mw=[175000] * LOOKS)]),
         Cause.GPU,
         "; but it draws 25 % of its power limit, like a GPU whose kernels only poll",
-    ),
-    "stuck in epoll": (
-        sections([SERVER], [process(threads=[thread(10, waits={"ep_poll": LOOKS})])]),
-        Cause.STUCK,
-        "; but an idle server also sleeps in ep_poll",
-    ),
-    "stuck in recv": (
-        sections([SERVER], [process(threads=[thread(10, waits={"sk_wait_data": LOOKS})])]),
-        Cause.STUCK,
-        "; but an idle server also sleeps in sk_wait_data",
     ),
     "submission-bound without system time": (
         sections(processes=[process(threads=[thread(10, 98)])]),
@@ -427,24 +421,90 @@ def test_e30_what_a_figure_contradicts_is_medium_at_most_and_says_so(name: str) 
     assert found.sentence.endswith(but)
 
 
-IDLE = (
+ELSEWHERE = (
     *("poll_schedule_timeout.constprop.0", "do_select", "io_cqring_wait", "n_tty_read"),
-    *("__skb_wait_for_more_packets", "unix_accept", "hrtimer_nanosleep", "do_sigtimedwait"),
-    *("pipe_read", "tcp_recvmsg_locked", "unix_stream_data_wait", "do_epoll_wait"),
+    *("__skb_wait_for_more_packets", "hrtimer_nanosleep", "do_sigtimedwait", "sk_wait_data"),
+    *("pipe_read", "tcp_recvmsg_locked", "unix_stream_data_wait", "do_epoll_wait", "wait_woken"),
 )
 
 
-@pytest.mark.parametrize("place", IDLE)
-def test_e30_a_job_that_may_just_be_idle_is_not_surely_stuck(place: str) -> None:
-    found = told(sections([SERVER], [process(threads=[thread(10, waits={place: LOOKS})])]))
+@pytest.mark.parametrize("place", ELSEWHERE)
+def test_g3_a_job_that_sleeps_on_no_lock_is_not_stuck(place: str) -> None:
+    asleep = thread(10, switches=[0, 0], waits={place: LOOKS})
+    found = told(sections([HELD], [process(threads=[asleep])]))
+    assert (found.cause, found.confidence) == (Cause.UNCLEAR, Confidence.LOW), found.sentence
+
+
+def asleep(call: str, moved: int = 0, **rest: Any) -> dict[str, Any]:
+    """A thread that slept in this call at all looks."""
+    sleep = {"call": call, "looks": LOOKS, **rest}
+    return thread(10, switches=[0, moved], waits={"wait_woken": LOOKS}, sleeps=[sleep])
+
+
+SLEEPS = {
+    "a server": (asleep("epoll_wait", listens=True, connections=0), Cause.REQUESTS, "high"),
+    "a client's connection": (
+        asleep("recvfrom", listens=True, connections=1, peer="10.0.0.9:40000"),
+        Cause.REQUESTS,
+        "high",
+    ),
+    "a download": (
+        asleep("recvfrom", 500, listens=False, connections=1, peer="10.0.0.5:443"),
+        Cause.NETWORK,
+        "high",
+    ),
+    "a silent peer": (
+        asleep("recvfrom", listens=False, connections=1, peer="10.0.0.5:443"),
+        Cause.NETWORK,
+        "medium",
+    ),
+    "a download in poll": (
+        asleep("poll", 500, listens=False, connections=1, peer="10.0.0.5:443"),
+        Cause.NETWORK,
+        "medium",
+    ),
+    "anything in poll": (asleep("poll", listens=True, connections=1), Cause.UNCLEAR, "low"),
+    "a unix socket": (asleep("recvmsg", listens=False, connections=0), Cause.UNCLEAR, "low"),
+    "a pipe": (asleep("read"), Cause.UNCLEAR, "low"),
+    "the driver": (asleep("ioctl", path="/dev/nvidia-uvm"), Cause.STUCK, "medium"),
+    "a lock": (asleep("futex"), Cause.STUCK, "medium"),
+    "a lock with a timeout": (asleep("futex", 5), Cause.UNCLEAR, "low"),
+}
+
+
+@pytest.mark.parametrize("name", SLEEPS)
+def test_g3_the_call_and_its_connection_decide_what_a_sleeping_job_waits_for(name: str) -> None:
+    slept, cause, confidence = SLEEPS[name]
+    found = told(sections([HELD], [process(threads=[slept])]))
+    assert (found.cause, found.confidence.value) == (cause, confidence), found.sentence
+
+
+def test_g3_a_job_is_surely_stuck_after_half_a_minute_without_a_move() -> None:
+    node = sections([HELD], [process(threads=[asleep("futex")])])
+    assert "it was watched for 10 s only" in told(node).sentence
+    node["process_activity"]["look"] = {"began_s": 1.7e9, "seconds": 60.0, "cost_s": 0.02}
+    assert told(node).confidence is Confidence.HIGH
+
+
+def test_g3_threads_of_libraries_that_poll_do_not_make_a_server_of_a_stuck_job() -> None:
+    library = {**asleep("poll", listens=True), "tid": 11, "name": "cuda-EvtHandlr"}
+    found = told(sections([HELD], [process(threads=[asleep("futex"), library])]))
+    assert found.causes == (Cause.STUCK,), found.sentence
+
+
+def test_g3_a_thread_that_polls_for_a_silent_gpu_is_stuck_but_not_surely() -> None:
+    hot = thread(10, 99, state="R", switches=[0, 2])
+    quiet = process(threads=[hot], read_b=[0, 0])
+    found = told(sections([HELD], [quiet]))
     assert (found.causes, found.confidence) == ((Cause.STUCK,), Confidence.MEDIUM), found.sentence
-    assert found.sentence.endswith(f"; but an idle server also sleeps in {place}")
+    assert "computes without the GPU" in found.sentence and "where it spins" in found.next_step
+    reads = process(threads=[hot])
+    assert told(sections([HELD], [reads])).cause is not Cause.STUCK
 
 
 def test_e30_without_a_contradiction_it_is_as_sure_as_before() -> None:
     """The same causes, of jobs that give no reason to doubt."""
     busy = told(sections([gpu(97, power_mw=[600000] * LOOKS)]))
-    stuck = told(sections([SERVER], [process(threads=[thread(10, waits={"futex_wait": LOOKS})])]))
     far = told(sections(processes=[process(threads=[thread(10, 40, 20, cpu=20)])]))
-    for found in (busy, stuck, far):
+    for found in (busy, far):
         assert found.confidence is Confidence.HIGH and "; but" not in found.sentence

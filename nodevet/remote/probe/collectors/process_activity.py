@@ -1,7 +1,8 @@
 """What the processes of the GPUs do while nodevet watches them: those that NVML names and their
 descendants, with threads and cgroups.
 
-/proc/<pid>/{stat,status,io,cgroup,cmdline,numa_maps}, /proc/<pid>/task/*, /sys/fs/cgroup.
+/proc/<pid>/{stat,status,io,cgroup,cmdline,numa_maps}, /proc/<pid>/task/*, /sys/fs/cgroup; what its
+threads sleep for: nodevet.remote.probe.sleeps.
 /proc/loadavg has the newest pid and so reveals new processes; then /proc lists them, without
 reading the children of each thread. Nothing is traced or stopped. numa_maps is read only for small
 processes: the kernel walks all pages of a process, which delays large ones.
@@ -24,6 +25,7 @@ from nodevet.remote.probe.files import (
     read,
     read_bytes,
 )
+from nodevet.remote.probe.sleeps import SleepLog, Tables, sleepers
 from nodevet.remote.probe.threads import (
     ENDED,
     WatchedThread,
@@ -43,6 +45,7 @@ AFTER = ("gpu", "processes")
 LOOKS_PER_INTERVAL = 5  # looks at threads, to see what they wait for
 PROCESSES = 512
 THREADS = 4096  # of all processes together
+CALLS = 16  # threads at a look whose system call is read; at the first and last four times as many
 SHARE = 0.005  # of one core; five hundred threads take all of it in ten seconds
 FIRST = 0.45  # of that share for the first look; the last takes as much
 ALWAYS_WATCHED = 64  # threads that are watched in any case
@@ -162,6 +165,7 @@ class WatchedProcess(object):
         self.name: "str | None" = None
         self.name_before: "str | None" = None  # its name before it became another program
         self.threads: "list[WatchedThread]" = []
+        self.sleeps: "dict[int, SleepLog]" = {}
         self.no_threads: "str | None" = "it ended"
         self.has_more = False  # threads than those
         self.pages: "tuple[dict[str, int] | None, Any]" = (None, "it was not read")
@@ -264,7 +268,8 @@ class WatchedProcess(object):
         if self.no_threads:
             record.fail("threads", self.no_threads)
         else:
-            record["threads"] = [thread.record(looks) for thread in self.threads]
+            tables = Tables(self.root, self.pid)
+            record["threads"] = [self.thread_record(each, looks, tables) for each in self.threads]
         record["pages"], why = self.pages
         if why:
             record["errors"]["pages"] = why
@@ -272,6 +277,15 @@ class WatchedProcess(object):
         record["cgroup"] = cgroup.path if cgroup else None
         if why:
             record["errors"]["cgroup"] = why
+        return record
+
+    def thread_record(self, thread: "WatchedThread", looks: int, tables: "Tables") -> "Reading":
+        record, log = thread.record(looks), self.sleeps.get(thread.tid)
+        if log is None or self.ended_s is not None:
+            return record
+        record["sleeps"] = log.records(tables)
+        if log.why:
+            record.fail("sleeps", log.why)
         return record
 
     def read_status(self) -> None:
@@ -390,6 +404,11 @@ class Watched(object):
             )
             for thread in process.threads:
                 thread.look(True)
+        self.read_calls(4 * CALLS)
+
+    def read_calls(self, most: int) -> None:
+        for log in sleepers(self.processes, most):
+            log.look()
 
     def look(self, watch: "Watch", is_whole: bool) -> None:
         """Look at active threads; with `is_whole`, at everything."""
@@ -411,6 +430,7 @@ class Watched(object):
                     thread.look(is_whole, seconds)
                 else:
                     thread.skip()
+        self.read_calls(4 * CALLS if is_whole else CALLS)
         if is_whole:
             for group in self.groups.values():
                 group.count()
