@@ -17,7 +17,15 @@ CAUSE = 2  # the place of it among the cells
 LEAST_ROWS = 3  # GPUs that are shown however low the terminal is
 ORDER = (
     *(Cause.STUCK, Cause.THROTTLED, Cause.MEMORY, Cause.STORAGE, Cause.TRANSFER),
-    *(Cause.NETWORK, Cause.PREPROCESSING, Cause.SUBMISSION, Cause.NUMA, Cause.MIXED),
+    *(
+        Cause.QUOTA,
+        Cause.STARVED,
+        Cause.NETWORK,
+        Cause.PREPROCESSING,
+        Cause.SUBMISSION,
+        Cause.NUMA,
+        Cause.MIXED,
+    ),
     *(Cause.UNCLEAR, Cause.GPU, Cause.REQUESTS, Cause.IDLE),
 )
 """The worst first."""

@@ -15,7 +15,6 @@ from nodevet.evidence.process_activity import ProcessActivities
 POLLING = 40.0  # percent of the power limit, below which a busy GPU may only poll
 FEW_TICKS = 0.1  # CPUs
 NO_SYSTEM = 1.0  # percent of the job's CPU time
-STARVED = 20.0  # percent of the time
 LONG = 30.0  # seconds of a watch, below which a pause between two phases looks like the end
 Figures = Mapping[str, Figure]
 
@@ -33,6 +32,7 @@ def doubts(
         Cause.NUMA: _ticks(figures, rulings),
         Cause.STUCK: _stuck(figures, evidence),
         Cause.NETWORK: _network(figures),
+        Cause.STARVED: _starved(figures),
         Cause.REQUESTS: _requests(figures),
     }
     return {cause: why for cause, why in reasons.items() if why and cause in causes}
@@ -46,13 +46,10 @@ def _power(figures: Figures) -> str:
 
 
 def _submission(figures: Figures) -> str:
-    system, starved = figures["job_system"], figures["cpu_starved"]
-    texts = []
-    if system.value is not None and system.value < NO_SYSTEM:
-        texts.append(f"{figure_sentence(system)}, and submitting takes system time")
-    if starved.value is not None and starved.value >= STARVED:
-        texts.append(figure_sentence(starved))
-    return ", and ".join(texts)
+    system = figures["job_system"]
+    if system.value is None or system.value >= NO_SYSTEM:
+        return ""
+    return f"{figure_sentence(system)}, and submitting takes system time"
 
 
 def _ticks(figures: Figures, rulings: Sequence[Ruling]) -> str:
@@ -80,6 +77,18 @@ def _stuck(figures: Figures, evidence: Evidence) -> str:
 
 
 SPINS = 95.0  # percent of the looks
+
+
+def _starved(figures: Figures) -> str:
+    own, others = figures["own_share"], figures["others_cpus"]
+    if own.value is not None and own.value >= OWN:
+        return f"{figure_sentence(own)}, so its own threads may be in one another's way"
+    if others.value is not None and others.value < FEW_TICKS:
+        return "no process was seen that takes them: they may be too brief"
+    return ""
+
+
+OWN = 50.0  # percent of the CPUs that a job may use
 
 
 def _network(figures: Figures) -> str:

@@ -15,6 +15,7 @@ from nodevet.evidence.numa import Numa
 from nodevet.evidence.pci import Pci
 from nodevet.evidence.process_activity import (
     CgroupActivity,
+    OtherProcess,
     ProcessActivities,
     ProcessActivity,
     ThreadActivity,
@@ -165,6 +166,8 @@ NAMES = (
     ("job_system", "%", "system time of the job's CPU time"),
     ("cpus_allowed", "", "CPUs that the job may use"),
     ("saturation", "%", "CPUs that it uses or waits for, of its allowed CPUs"),
+    ("own_share", "%", "CPUs that it uses, of its allowed CPUs"),
+    ("others_cpus", "", "CPUs that the busiest processes of others use"),
     ("hottest_thread", "%", "hottest thread of the GPU's processes, of one core"),
     ("hottest_helper", "%", "hottest thread of the job's helpers, of one core"),
     (
@@ -230,6 +233,8 @@ def _cpu(job: WatchedJob, evidence: Evidence) -> Iterator[Figure]:
     )
     allowed, note = cpus_allowed(job, evidence)
     yield _figure("cpus_allowed", allowed, "which CPUs it may use is not known", note)
+    yield _figure("own_share", percent(cpus, allowed), why, note)
+    yield _others(evidence)
     waited = [
         rate(thread.waited_ns, job.seconds)
         for process in job.processes
@@ -280,12 +285,45 @@ def _threads(job: WatchedJob) -> Iterator[Figure]:
         "status was not read",
     )
     top = max(shares, key=lambda entry: entry[0], default=None)
-    waited = rate(top[2].waited_ns, job.seconds) if top else 0.0
-    yield _figure(
-        "cpu_starved",
-        None if waited is None else min(100.0, waited / 1e7),
-        "the kernel does not count it",
-    )
+    yield _starved(job, top[1], top[2]) if top else _figure("cpu_starved", 0.0)
+
+
+def _starved(job: WatchedJob, process: ProcessActivity, thread: ThreadActivity) -> Figure:
+    """Without the time for which its cgroup's quota held it: schedstat counts that as well."""
+    waited = rate(thread.waited_ns, job.seconds)
+    held = quota_held_percent(job, process)
+    if waited is None or held is None:
+        return _figure("cpu_starved", None, "the kernel does not count it")
+    return _figure("cpu_starved", max(0.0, min(100.0, waited / 1e7) - held))
+
+
+def quota_held_percent(job: WatchedJob, process: ProcessActivity) -> float | None:
+    """Percent of the time for which the quota of a process's cgroup held it; None if not known."""
+    group = next((group for group in job.cgroups if group.path == process.cgroup), None)
+    if group is None or not grown(group.throttled):
+        return 0.0
+    held = rate(group.throttled_us, job.seconds)
+    return None if held is None else held / 1e4
+
+
+def _others(evidence: Evidence) -> Figure:
+    """What others use, and who they are."""
+    data = evidence[ProcessActivities].data
+    if data is None or data.others is None:
+        return _figure("others_cpus", None, data.why("others") if data else "")
+    note = "; ".join(map(other_text, data.others[:OTHERS]))
+    return _figure("others_cpus", sum(known(other.cpus for other in data.others)), note=note)
+
+
+OTHERS = 2  # that a sentence names
+
+
+def other_text(other: OtherProcess) -> str:
+    """`stress 4711 of user 1000 in backup.service`."""
+    owner = "" if other.uid is None else f" of user {other.uid}"
+    unit = (other.cgroup or "").rstrip("/").rpartition("/")[2]
+    place = f" in {unit}" if unit else ""
+    return f"{other.command or '?'} {other.pid}{owner}{place}"
 
 
 def _at_once(shares: Shares, least: float, job: WatchedJob) -> float:

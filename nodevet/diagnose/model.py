@@ -18,6 +18,8 @@ class Cause(str, Enum):
     THROTTLED = "throttled"
     SUBMISSION = "submission-bound"
     PREPROCESSING = "preprocessing-bound"
+    STARVED = "CPUs taken by others"
+    QUOTA = "CPU quota used up"
     STORAGE = "storage-bound"
     TRANSFER = "transfer-bound"
     MEMORY = "memory-pressure"

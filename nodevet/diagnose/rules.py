@@ -189,9 +189,15 @@ RULES = (
         _least("job_user", 60.0, MANY_HOT),
     ),
     _waiting(
-        Cause.PREPROCESSING,
+        Cause.QUOTA,
         "its cgroup's CPU quota is used up",
         _least("quota_throttled", 25.0, CFS),
+    ),
+    _waiting(
+        Cause.STARVED,
+        "its hottest thread waits for a CPU, and the job does not fill those that it may use",
+        _least("cpu_starved", 20.0, STARVED),
+        _most("own_share", 75.0, STARVED),
     ),
     _waiting(
         Cause.STORAGE,
@@ -320,9 +326,19 @@ EXPLAINS = {
         ),
     ),
     Cause.THROTTLED: (Effect(Cause.GPU),),
+    Cause.QUOTA: (
+        Effect(Cause.STARVED),
+        Effect(Cause.PREPROCESSING),
+        Effect(Cause.SUBMISSION, (_most("hottest_thread", 80.0, STARVED),)),
+    ),
+    Cause.STARVED: (
+        Effect(Cause.PREPROCESSING),
+        Effect(Cause.SUBMISSION, (_most("hottest_thread", 80.0, STARVED),)),
+    ),
 }
 """A cause and the causes that it entails: a process that pages waits for the disk that holds the
-pages, or is hot in the kernel that fetches them; a GPU with lowered clocks is busier.
+pages, or is hot in the kernel that fetches them; a GPU with lowered clocks is busier; a thread that
+may not run looks hot by its waits.
 """
 
 NEXT = {
@@ -335,6 +351,10 @@ NEXT = {
     Cause.PREPROCESSING: "more loader workers if there are CPUs to run them, otherwise transform "
     "on the GPU (DALI), or store transformed data; `nodevet feed` computes "
     "how many it takes",
+    Cause.STARVED: "give the job CPUs of its own: move or stop what takes them, or set cpusets or "
+    "weights (CPUWeight=, Slurm's --cpus-per-task with task/cgroup); its own code may be fine",
+    Cause.QUOTA: "raise the quota (cpu.max, Kubernetes' limits.cpu), or start fewer threads than "
+    "it allows: it stops all of them until the next period",
     Cause.STORAGE: "larger reads (pack samples into shards), more of them at the same time, a "
     "local NVMe cache; iostat -xz 1 and nfsiostat 1 show the device",
     Cause.TRANSFER: "pinned memory and overlapping copies; smaller transfers (uint8, GPU-side "

@@ -12,6 +12,8 @@ Figures = Mapping[str, Figure]
 WAITS_FOR = {
     Cause.SUBMISSION: "the thread that submits its work",
     Cause.PREPROCESSING: "the CPUs that prepare its input",
+    Cause.STARVED: "CPUs that others use",
+    Cause.QUOTA: "its CPU quota",
     Cause.STORAGE: "storage",
     Cause.TRANSFER: "the PCIe link",
     Cause.NETWORK: "the network",
@@ -28,8 +30,9 @@ PROOF = {
         "hottest_helper",
         "ended_helpers",
         "job_user",
-        "quota_throttled",
     ),
+    Cause.STARVED: ("sm_busy", "cpu_starved", "others_cpus", "hottest_thread"),
+    Cause.QUOTA: ("sm_busy", "quota_throttled", "job_cpus", "cpus_allowed"),
     Cause.STORAGE: (
         "sm_busy",
         "blocked",
@@ -101,6 +104,8 @@ SAID = {
     "born": "{} of the job's processes began while it was watched",
     "ended": "{} of the job's processes ended while it was watched",
     "cpu_starved": "the job's hottest thread waited for a CPU that others used {} of the time",
+    "others_cpus": "others use {} CPUs",
+    "own_share": "the job uses {} of the CPU time that it may have",
     "steal": "the hypervisor took {} of the CPU time",
 }
 """The wording of figures in a sentence; `shown` words the others."""
@@ -292,7 +297,7 @@ def also_lines(
         texts.append(figure_sentence(allowed))
     texts += [figure_sentence(figures[name]) for name in ("born", "ended") if figures[name].value]
     starved = figures["cpu_starved"]
-    if (starved.value or 0) >= 20:
+    if (starved.value or 0) >= 20 and Cause.STARVED not in causes:
         texts.append(figure_sentence(starved))
     stolen = figures["steal"]
     if (stolen.value or 0) >= 5:

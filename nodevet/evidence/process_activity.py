@@ -10,6 +10,7 @@ from nodevet.evidence.core import Record, SectionRecord
 
 LOOKS_TEXT = at_most(2048)  # a letter for each
 THREADS = at_most(8192)  # of one process that are watched
+OTHERS = at_most(64)  # processes that use the CPUs for which a job waits; the probe keeps 5
 SLEEPS = at_most(64)  # different calls in which one thread slept; the probe keeps 8
 STACK = at_most(64)  # functions of the kernel; it tells 64 at most
 WATCHED = at_most(1024)  # processes and cgroups of jobs
@@ -113,12 +114,22 @@ class CgroupActivity(Record, frozen=True, kw_only=True):
     pages_b: PagesByNode | None = None  # memory.numa_stat: anon and file, bytes
 
 
+class OtherProcess(Record, frozen=True, kw_only=True):
+    """A process of no job on a GPU that used a CPU. /proc/<pid>/{stat,status,cgroup}."""
+
+    pid: int
+    command: Text | None = None  # comm
+    cpus: Real | None = None  # that it used, as a mean
+    uid: int | None = None
+    cgroup: Text | None = None
+
+
 class ProcessActivities(SectionRecord, frozen=True, kw_only=True):
     """`complete` is False if a process was left out, or could not be watched."""
 
-    unique = ("processes[].pid", "cgroups[].path", "processes[].threads[].tid")
+    unique = ("processes[].pid", "others[].pid", "cgroups[].path", "processes[].threads[].tid")
     plural = "processes"
-    volatile = ("look", "times_s", "uptime_s", "complete", "processes", "cgroups")
+    volatile = ("look", "times_s", "uptime_s", "complete", "processes", "others", "cgroups")
 
     look: Look | None = None
     times_s: Times | None = None
@@ -130,4 +141,5 @@ class ProcessActivities(SectionRecord, frozen=True, kw_only=True):
     born: int | None = None  # processes that were found meanwhile
     ended: int | None = None  # those that ended; what used less than 0.1 s is in no list
     processes: Annotated[tuple[ProcessActivity, ...], WATCHED] | None = None
+    others: Annotated[tuple[OtherProcess, ...], OTHERS] | None = None  # only if the job waited
     cgroups: Annotated[tuple[CgroupActivity, ...], WATCHED] | None = None

@@ -67,11 +67,39 @@ def test_a_mixture_is_told_as_one_the_strongest_first() -> None:
     assert found.next_step == NEXT[found.causes[0]]
 
 
-def test_one_thread_that_competes_for_its_cpu_is_as_hot() -> None:
+def starving(**rest: Any) -> GpuDiagnosis:
     starved = thread(10, 20, waited_ns=[0, 7_500_000_000])
-    found = told(sections(processes=[process(threads=[starved])]))
-    assert found.cause is Cause.SUBMISSION
-    assert any("waited for a CPU that others used 75 %" in line for line in found.also)
+    node = sections(processes=[process(threads=[starved])], groups=[cgroup(**rest)])
+    node["process_activity"]["others"] = [
+        {"pid": 4711, "command": "backup", "cpus": 7.5, "uid": 1000, "cgroup": "/b.service"}
+    ]
+    return told(node)
+
+
+def test_g5_a_thread_that_waits_for_a_cpu_is_not_hot() -> None:
+    found = starving()
+    assert (found.causes, found.confidence) == ((Cause.STARVED,), Confidence.HIGH), found.sentence
+    assert "waited for a CPU that others used 75 % of the time" in found.sentence
+    assert "others use 7.5 CPUs (backup 4711 of user 1000 in b.service)" in found.sentence
+    assert "CPUs of its own" in found.next_step
+
+
+def test_g5_a_quota_is_not_others() -> None:
+    """schedstat counts the time for which a quota holds a thread as a wait for a CPU."""
+    held = {"cpu_quota": 0.2, "periods": [0, 100], "throttled": [0, 95]}
+    found = starving(**held, throttled_us=[0, 7_300_000])
+    assert found.causes == (Cause.QUOTA,), found.sentence
+    assert {figure.name: figure.value for figure in found.figures}["cpu_starved"] == 2.0
+
+
+def test_g5_threads_of_one_job_that_wait_for_one_another_are_not_others() -> None:
+    crowd = [thread(11 + n, 25, waited_ns=[0, 7_000_000_000]) for n in range(8)]
+    node = sections(processes=[process(threads=[thread(10), *crowd], cpus_allowed="0-1")])
+    assert told(node).causes == (Cause.PREPROCESSING,)
+    node = sections(processes=[process(threads=[thread(10), *crowd], cpus_allowed="0-2")])
+    found = told(node)
+    assert (found.cause, found.confidence) == (Cause.STARVED, Confidence.MEDIUM), found.sentence
+    assert "its own threads may be in one another's way" in found.sentence
 
 
 def test_a_hot_helper_is_not_taken_for_the_thread_that_submits() -> None:
@@ -87,8 +115,8 @@ def test_what_a_helper_takes_of_a_core_is_its_own_cpu_time() -> None:
     """Neither the time in which it waited for a CPU, nor that of others that ended."""
     starved = process(20, [thread(20, 30, waited_ns=[0, 6_500_000_000])], parent=10)
     found = told(sections(processes=[process(), starved]))
-    assert found.causes == (Cause.PREPROCESSING,)
-    assert "helpers takes 30 % of a core (python 20, thread 20)" in found.sentence
+    assert found.causes == (Cause.STARVED,)
+    assert "helpers takes 30 % of a core (python 20, thread 20)" in "".join(found.also)
     after_one_another = told(sections(processes=generations()))
     assert "helpers takes 45 % of a core" in after_one_another.sentence
     assert "helpers that ended took 360 % of a core" in after_one_another.sentence
@@ -101,8 +129,8 @@ def test_helpers_that_wait_for_one_another_while_others_have_the_cpus() -> None:
         process(21, [thread(21, 10, waited_ns=[0, 3_000_000_000])], parent=10),
     ]
     found = told(sections(processes=[process(), *two]))
-    assert found.causes == (Cause.PREPROCESSING,), found.sentence
-    assert any("waited for a CPU that others used 35 %" in line for line in found.also)
+    assert found.causes == (Cause.STARVED,), found.sentence
+    assert "waited for a CPU that others used 35 % of the time" in found.sentence
     alone = [process(20 + n, [thread(20 + n, 45)], parent=10) for n in range(2)]
     assert told(sections(processes=[process(), *alone])).cause is Cause.UNCLEAR
 
@@ -222,7 +250,7 @@ def test_what_a_sleeping_thread_waits_for_is_known_by_the_kernels_function(wchan
 def test_a_quota_that_is_used_up_is_told_with_its_cpus() -> None:
     group = cgroup(cpu_quota=2.0, periods=[0, 100], throttled=[0, 90])
     found = told(sections(processes=[process(threads=[thread(10, 40)])], groups=[group]))
-    assert found.cause is Cause.PREPROCESSING
+    assert found.cause is Cause.QUOTA
     assert "the job may use 2 CPUs (cgroup CPU quota)" in found.also
 
 
@@ -398,11 +426,6 @@ DOUBTED = {
         sections(processes=[process(threads=[thread(10, 98)])]),
         Cause.SUBMISSION,
         "; but 0 % of the job's CPU time is in the kernel, and submitting takes system time",
-    ),
-    "submission-bound while starved": (
-        sections(processes=[process(threads=[thread(10, 60, 20, waited_ns=[0, 4 * 10**9])])]),
-        Cause.SUBMISSION,
-        "; but the job's hottest thread waited for a CPU that others used 40 % of the time",
     ),
     "NUMA-remote from a few ticks": (
         sections(processes=[process(threads=[thread(10, 5, 1, cpu=20)])]),

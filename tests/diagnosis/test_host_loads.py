@@ -1,11 +1,13 @@
 """Real jobs whose host side holds the GPU up, or only looks as if it did; see loads/hosts.py."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from gpu_load import JSON, LoadedMachine, loaded_machine
+from gpu_load import JSON, LoadedMachine, cgroup, loaded_machine
 
 pytestmark = pytest.mark.timeout(300)
 SLEEPERS = {  # what is said, and what may not be: a wrong confident cause
@@ -50,3 +52,31 @@ def test_g3_a_thread_that_polls_for_a_gpu_that_does_nothing(
     with machine.load(name):
         gpu = machine.diagnose()["gpus"][0]
     assert (gpu["cause"], gpu["confidence"]) == ("stuck", "medium"), gpu["sentence"]
+
+
+SPIN = "print(flush=True)\nwhile True: pass"
+
+
+@contextmanager
+def neighbours(number: int) -> Iterator[str]:
+    """So many processes that use all the CPU time they get, in a cgroup of their own; its name."""
+    weight = {"cpu.shares": "8192"}, {"cpu.weight": "800"}  # beside what else runs here
+    with cgroup("cpu", *weight) as group, ExitStack() as stack:
+        for _ in range(number):
+            command = [sys.executable, "-c", SPIN]
+            process = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE))
+            stack.callback(process.kill)
+            assert process.stdout is not None and process.stdout.readline() == b"\n"
+            for place in group.places:
+                (place / "cgroup.procs").write_text(str(process.pid))
+        yield group.places[0].name
+
+
+def test_g5_who_has_the_cpus_that_a_job_waits_for(
+    machine: LoadedMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOAD_NICE", "0")
+    with neighbours(2) as group, machine.load("preprocesses"):
+        gpu = machine.diagnose()["gpus"][0]
+    assert gpu["causes"] == ["CPUs taken by others"], gpu["sentence"]
+    assert f"of user 0 in {group}" in gpu["sentence"]

@@ -25,6 +25,7 @@ from nodevet.remote.probe.files import (
     read,
     read_bytes,
 )
+from nodevet.remote.probe.others import Others, stats
 from nodevet.remote.probe.sleeps import SleepLog, Tables, sleepers
 from nodevet.remote.probe.threads import (
     ENDED,
@@ -98,17 +99,6 @@ def gpus_of_pids(results: "dict[str, Any]") -> "dict[int, list[int]]":
         if gpu_indexes:
             gpus_by_pid[process["pid"]] = gpu_indexes
     return gpus_by_pid
-
-
-def parents(root: str) -> "dict[int, int]":
-    """{pid: its parent} of every process. Raises OSError, ValueError."""
-    parents_by_pid = {}
-    for name in names(root, "/proc", PIDS):
-        if name.isdigit():
-            stat, _ = attempt(stat_of_pid, root, name)
-            if stat:
-                parents_by_pid[int(name)] = stat["parent"]
-    return parents_by_pid
 
 
 def stat_of_pid(root: str, pid: int) -> "dict[str, Any]":
@@ -366,7 +356,9 @@ class Watched(object):
         self.root = root
         gpus = gpus_of_pids(results)
         self.newest = newest(root)
-        parent_of = parents(root)
+        rows = stats(root, PIDS)
+        self.others = Others(root, rows)
+        parent_of = {pid: stat["parent"] for pid, stat in rows.items()}
         self.known_pids = set(parent_of)
         pids = with_descendants(gpus, parent_of)
         self.complete = set(gpus) <= set(pids) and len(pids) <= PROCESSES
@@ -562,6 +554,8 @@ def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
             watched.begin(watch, watch.duration_s * SHARE * FIRST)
             continue
         watched.look(watch, watch.is_last)
+        if watch.is_last:
+            watched.others.finish(watched.processes, seconds)
         if (
             not watch.is_last
             and seconds - last_search > (LOOKS_PER_INTERVAL - 0.5) * watch.interval
@@ -585,5 +579,6 @@ def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     )
     section["born"], section["ended"] = watched.births, watched.deaths + ended
     section["processes"] = [process.to_record(looks) for process in watched.processes]
+    section.put("others", watched.others.records, watched.others.why)
     section["cgroups"] = [watched.groups[path].to_record() for path in sorted(watched.groups)]
     return section
