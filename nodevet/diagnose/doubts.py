@@ -7,6 +7,7 @@ so.
 from collections.abc import Collection, Mapping, Sequence
 
 from nodevet.diagnose.model import Cause, Figure, Ruling
+from nodevet.diagnose.rules import RULES
 from nodevet.diagnose.waiting import SILENT
 from nodevet.diagnose.words import figure_sentence, number, value_text
 from nodevet.evidence.document import Evidence
@@ -14,7 +15,7 @@ from nodevet.evidence.process_activity import ProcessActivities
 
 POLLING = 40.0  # percent of the power limit, below which a busy GPU may only poll
 FEW_TICKS = 0.1  # CPUs
-NO_SYSTEM = 1.0  # percent of the job's CPU time
+MUCH_READ = 50.0  # MB/s: copying them out of the page cache takes some percent of a core
 LONG = 30.0  # seconds of a watch, below which a pause between two phases looks like the end
 Figures = Mapping[str, Figure]
 
@@ -35,7 +36,15 @@ def doubts(
         Cause.STARVED: _starved(figures),
         Cause.REQUESTS: _requests(figures),
     }
+    reasons |= {cause: why for cause in causes if (why := _of_rules(cause, rulings))}
     return {cause: why for cause, why in reasons.items() if why and cause in causes}
+
+
+def _of_rules(cause: Cause, rulings: Sequence[Ruling]) -> str:
+    """What looks the same as a cause, if no rule that holds is free of doubt."""
+    names = {ruling.rule for ruling in rulings if ruling.holds and ruling.cause is cause}
+    texts = [rule.doubt for rule in RULES if rule.cause is cause and rule.name in names]
+    return texts[0] if texts and all(texts) else ""
 
 
 def _power(figures: Figures) -> str:
@@ -46,10 +55,10 @@ def _power(figures: Figures) -> str:
 
 
 def _submission(figures: Figures) -> str:
-    system = figures["job_system"]
-    if system.value is None or system.value >= NO_SYSTEM:
+    read = figures["read_rate"]
+    if read.value is None or read.value < MUCH_READ:
         return ""
-    return f"{figure_sentence(system)}, and submitting takes system time"
+    return f"it reads {value_text(read)}, which takes system time as well"
 
 
 def _ticks(figures: Figures, rulings: Sequence[Ruling]) -> str:
@@ -67,8 +76,6 @@ FAR = "remote_cpus"
 
 
 def _stuck(figures: Figures, evidence: Evidence) -> str:
-    if (figures["spinning"].value or 0.0) >= SPINS:
-        return "a thread that computes without the GPU, as before its first step, looks the same"
     data = evidence[ProcessActivities].data
     seconds = data.look.seconds if data and data.look else 0.0
     if seconds >= LONG:
@@ -76,15 +83,12 @@ def _stuck(figures: Figures, evidence: Evidence) -> str:
     return f"it was watched for {number(seconds)} s only, and may just pause: --duration 60s"
 
 
-SPINS = 95.0  # percent of the looks
-
-
 def _starved(figures: Figures) -> str:
     own, others = figures["own_share"], figures["others_cpus"]
     if own.value is not None and own.value >= OWN:
         return f"{figure_sentence(own)}, so its own threads may be in one another's way"
-    if others.value is not None and others.value < FEW_TICKS:
-        return "no process was seen that takes them: they may be too brief"
+    if (others.value or 0.0) < FEW_TICKS:
+        return "no process was seen that takes them"
     return ""
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from nodevet.diagnose import waiting
+from nodevet.diagnose import hot, waiting
 from nodevet.diagnose.cpu_time import cpu_ticks, io_count
 from nodevet.diagnose.model import Figure, Job
 from nodevet.diagnose.series import grown, known, percent, rate, total
@@ -178,6 +178,7 @@ NAMES = (
     ("helper_wants", "%", "hottest helper with its waits for a CPU, of one core"),
     ("helpers_want", "%", "all helpers with their waits for a CPU, of one core"),
     ("ended_helpers", "%", "helpers that ended, of one core"),
+    *((hot_name, unit, what) for hot_name, (unit, what) in hot.NAMES.items()),
     ("hot_threads", "", f"threads above {HOT:g} % of a core"),
     ("active_threads", "", f"threads above {ACTIVE:g} % of a core"),
     ("switches", "/s", "context switches of the job"),
@@ -264,9 +265,11 @@ Shares = list[tuple[float, ProcessActivity, ThreadActivity]]
 def _threads(job: WatchedJob) -> Iterator[Figure]:
     shares: Shares = []
     if why := _unread(job):
-        for name in (*OF_THREADS, "hot_threads", "active_threads", "switches", "cpu_starved"):
+        for name in (*OF_THREADS, *hot.NAMES):
             yield _figure(name, None, why)
         return
+    on_gpu = [process for process in job.processes if process.pid in job.on_gpu]
+    yield from hot.hot_figures(on_gpu, job.hz, job.seconds)
     for process in job.processes:
         for thread in process.threads or ():
             share = needed_percent(thread, job)
@@ -342,6 +345,7 @@ def life_share(process: ProcessActivity, thread: ThreadActivity, job: WatchedJob
 
 
 OF_THREADS = (
+    *("hot_threads", "active_threads", "switches", "cpu_starved"),
     *("hottest_thread", "thread_wants", "hottest_helper", "helper_wants"),
     *("helpers_want", "ended_helpers"),
 )

@@ -11,6 +11,9 @@ NVML_BUSY = (
     "nvmlUtilization_t: the share of time in which a kernel ran, however much of the GPU it used"
 )
 ONE_HOT = "mpstat: one hot core with system time is the thread that launches"
+MAIN_HOT = "pidstat -t: a thread that launches spends time in the driver's ioctl and in waits"
+GIL = "CPython: one thread of a process runs Python at a time, and gives the lock up every 5 ms"
+PAGEABLE = "cudaMemcpy of pageable memory: a thread copies it to a pinned buffer, 3 to 12 GB/s"
 MANY_HOT = "mpstat: many cores hot in user time are the transforms"
 ONE_HELPER = "top -H: a loader at 100 % while the process on the GPU sleeps means too few loaders"
 STARVED = "schedstat: the time in which a thread was ready to run and had no CPU"
@@ -59,6 +62,7 @@ class CauseRule(Struct, frozen=True):
     name: str
     thresholds: tuple[Threshold, ...]
     next_step: str = ""  # instead of the one of its cause
+    doubt: str = ""  # what looks the same, so that the cause is not certain by this rule alone
 
 
 def _least(figure: str, value: float, source: str) -> Threshold:
@@ -77,9 +81,11 @@ UNUSED = Threshold("processes", False, 0.0, RUNNING, is_count=True)
 READS = _most("blocked", 30.0, IOSTAT)
 
 
-def _waiting(cause: Cause, name: str, *thresholds: Threshold) -> CauseRule:
+def _waiting(
+    cause: Cause, name: str, *thresholds: Threshold, next_step: str = "", doubt: str = ""
+) -> CauseRule:
     """A rule for a GPU that is in use and waits."""
-    return CauseRule(cause, name, (WAITS, USED, *thresholds))
+    return CauseRule(cause, name, (WAITS, USED, *thresholds), next_step, doubt)
 
 
 RULES = (
@@ -135,6 +141,7 @@ RULES = (
             WORKS,
             USED,
             _least("thread_wants", 80.0, ONE_HOT),
+            _least("thread_system", 5.0, ONE_HOT),
             _most("hot_threads", 2.0, ONE_HOT),
             _most("link", 70.0, LINK),
             READS,
@@ -159,6 +166,34 @@ RULES = (
         _least("saturation", 75.0, MANY_HOT),
         _least("active_threads", 3.0, MANY_HOT),
         _least("job_user", 60.0, MANY_HOT),
+    ),
+    CauseRule(
+        Cause.PREPROCESSING,
+        "the thread that submits is hot in user time, and copies little",
+        (
+            *(WAITS, WORKS, USED),
+            _least("thread_wants", 80.0, MAIN_HOT),
+            Threshold("thread_system", False, 5.0, MAIN_HOT, is_count=True),
+            Threshold("hot_threads", False, 2.0, MAIN_HOT, is_count=True),
+            Threshold("link", False, 3.0, PAGEABLE, is_count=True),
+            READS,
+        ),
+        "look what it computes (py-spy top --pid PID): decoding and transforms go to loader "
+        "workers (num_workers above 0) or to the GPU (DALI); calls of small kernels need larger "
+        "batches or CUDA graphs",
+        "a program that calls many small kernels is hot in user time, too",
+    ),
+    _waiting(
+        Cause.PREPROCESSING,
+        "threads of one process take turns on one core, as Python's do",
+        _least("turns", 3.0, GIL),
+        Threshold("turns_cpus", True, 0.8, GIL, is_count=True),
+        Threshold("turns_cpus", False, 1.2, GIL, is_count=True),
+        _least("turns_switches", 50.0, GIL),
+        _most("hot_threads", 2.0, GIL),
+        next_step="use processes instead of threads (multiprocessing, loader workers), or "
+        "transforms that release the GIL; py-spy dump --pid PID shows which thread holds it",
+        doubt="threads that wait for one another's locks take turns as well",
     ),
     _waiting(
         Cause.PREPROCESSING,
@@ -213,6 +248,22 @@ RULES = (
         Cause.TRANSFER,
         "the PCIe link is saturated",
         _least("link", 70.0, LINK),
+    ),
+    CauseRule(
+        Cause.TRANSFER,
+        "one thread is hot in user time while the link carries what a core can copy",
+        (
+            *(WAITS, WORKS, USED),
+            _least("thread_wants", 80.0, PAGEABLE),
+            Threshold("thread_system", False, 10.0, PAGEABLE, is_count=True),
+            Threshold("hot_threads", False, 2.0, PAGEABLE, is_count=True),
+            Threshold("link", True, 3.0, PAGEABLE, is_count=True),
+            Threshold("link", False, 70.0, PAGEABLE, is_count=True),
+            READS,
+        ),
+        "pin the memory (pin_memory=True, non_blocking=True): perf top -t TID shows memcpy if its "
+        "copies are pageable; if it shows decoding, move that to loader workers",
+        "transforms in the thread that copies look the same",
     ),
     _waiting(
         Cause.MEMORY,
@@ -272,6 +323,7 @@ RULES = (
         ),
         "look where it spins (py-spy dump --native --pid PID): a synchronization with the GPU is "
         "a hang of it or of another rank; anything else is work of the CPU, to be waited for",
+        "a thread that computes without the GPU, as before its first step, looks the same",
     ),
     CauseRule(
         Cause.REQUESTS,

@@ -23,10 +23,12 @@ WAITS_FOR = {
 PROOF = {
     Cause.GPU: ("sm_busy", "clock", "power"),
     Cause.THROTTLED: ("slowed", "power_capped", "limit", "clock", "power", "sm_busy"),
-    Cause.SUBMISSION: ("sm_busy", "hottest_thread", "job_system", "switches"),
+    Cause.SUBMISSION: ("sm_busy", "hottest_thread", "thread_system", "switches"),
     Cause.PREPROCESSING: (
         "sm_busy",
         "saturation",
+        "hottest_thread",
+        "turns",
         "hottest_helper",
         "ended_helpers",
         "job_user",
@@ -41,7 +43,7 @@ PROOF = {
         "nfs_latency",
         "read_size",
     ),
-    Cause.TRANSFER: ("sm_busy", "link"),
+    Cause.TRANSFER: ("sm_busy", "link", "hottest_thread"),
     Cause.MEMORY: ("sm_busy", "job_memory_stalled", "swapped_in", "limit_hits", "job_major_faults"),
     Cause.NUMA: ("sm_busy", "remote_cpus", "remote_memory"),
     Cause.NETWORK: ("sm_busy", "network"),
@@ -57,7 +59,7 @@ WORTH = dict.fromkeys(
         *("job_system", "hottest_helper", "ended_helpers", "frozen", "serving", "network"),
     ),
     1.0,
-) | {"spinning": 95.0}
+) | {"spinning": 95.0, "turns": 3.0, "hottest_thread": 30.0}
 """The least at which a figure is worth its place in a sentence."""
 USUAL = {"limit": 95.0}
 """The most at which it is."""
@@ -77,6 +79,8 @@ SAID = {
     "hottest_thread": "the hottest thread of the GPU's processes takes {} of a core",
     "hottest_helper": "the hottest thread of the job's helpers takes {} of a core",
     "ended_helpers": "helpers that ended took {} of a core",
+    "thread_system": "that thread spends {} of its time in the kernel",
+    "turns": "{} threads of one process use it in turns",
     "job_system": "{} of the job's CPU time is in the kernel",
     "job_user": "{} of the job's CPU time is in user mode",
     "switches": "context switches {}",

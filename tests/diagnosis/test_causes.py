@@ -416,16 +416,32 @@ def test_a_gpu_that_nobody_watched_is_not_diagnosed() -> None:
 
 
 HELD = gpu(0)
+TURNS = [thread(10), *(thread(11 + n, 24, 1, switches=[0, 4000]) for n in range(4))]
 DOUBTED = {
     "GPU-bound at a quarter of its power": (
         sections([gpu(97, power_mw=[175000] * LOOKS)]),
         Cause.GPU,
         "; but it draws 25 % of its power limit, like a GPU whose kernels only poll",
     ),
-    "submission-bound without system time": (
-        sections(processes=[process(threads=[thread(10, 98)])]),
+    "submission-bound that reads": (
+        sections(processes=[process(threads=HOT, read_b=[0, 2 * 10**9])]),
         Cause.SUBMISSION,
-        "; but 0 % of the job's CPU time is in the kernel, and submitting takes system time",
+        "; but it reads 200 MB/s, which takes system time as well",
+    ),
+    "hot in user time": (
+        sections(processes=[process(threads=[thread(10, 98)])]),
+        Cause.PREPROCESSING,
+        "; but a program that calls many small kernels is hot in user time, too",
+    ),
+    "hot in user time while it copies": (
+        sections([gpu(16, pcie_rx_kb_s=[6_000_000] * LOOKS)], [process(threads=[thread(10, 98)])]),
+        Cause.TRANSFER,
+        "; but transforms in the thread that copies look the same",
+    ),
+    "threads in turns": (
+        sections(processes=[process(threads=TURNS)]),
+        Cause.PREPROCESSING,
+        "; but threads that wait for one another's locks take turns as well",
     ),
     "NUMA-remote from a few ticks": (
         sections(processes=[process(threads=[thread(10, 5, 1, cpu=20)])]),
@@ -523,6 +539,14 @@ def test_g3_a_thread_that_polls_for_a_silent_gpu_is_stuck_but_not_surely() -> No
     assert "computes without the GPU" in found.sentence and "where it spins" in found.next_step
     reads = process(threads=[hot])
     assert told(sections([HELD], [reads])).cause is not Cause.STUCK
+
+
+def test_g6_each_hot_thread_has_its_own_next_step() -> None:
+    steps = {name: told(node).next_step for name, (node, _, _) in DOUBTED.items()}
+    assert "num_workers" in steps["hot in user time"]
+    assert "pin_memory" in steps["hot in user time while it copies"]
+    assert "processes instead of threads" in steps["threads in turns"]
+    assert "CUDA graphs" in steps["submission-bound that reads"]
 
 
 def test_e30_without_a_contradiction_it_is_as_sure_as_before() -> None:

@@ -80,3 +80,23 @@ def test_g5_who_has_the_cpus_that_a_job_waits_for(
         gpu = machine.diagnose()["gpus"][0]
     assert gpu["causes"] == ["CPUs taken by others"], gpu["sentence"]
     assert f"of user 0 in {group}" in gpu["sentence"]
+
+
+HOT = {
+    "preprocesses": ("preprocessing-bound", "num_workers"),
+    "shares_the_gil": ("preprocessing-bound", "processes instead of threads"),
+    "copies_pageable": ("transfer-bound", "pin_memory"),
+    "launches": ("submission-bound", "CUDA graphs"),
+}
+
+
+@pytest.mark.parametrize("name", HOT)
+def test_g6_a_hot_thread_is_known_by_what_it_does(machine: LoadedMachine, name: str) -> None:
+    with machine.load(name):
+        gpu = machine.diagnose()["gpus"][0]
+    cause, step = HOT[name]
+    causes = [each for each in gpu["causes"] if each != "CPUs taken by others"]
+    if not causes:
+        pytest.skip("this machine is too busy: " + gpu["sentence"])
+    assert causes == [cause], gpu["sentence"]
+    assert step in gpu["next_step"] or causes != gpu["causes"]

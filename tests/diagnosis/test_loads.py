@@ -21,7 +21,7 @@ QUIET = {  # several of them fit beside one another
     "maps": {"storage-bound"},
 }
 HOT = {
-    "one_hot_thread": "submission-bound",
+    "one_hot_thread": "preprocessing-bound",  # in user time
     "hot_threads": "preprocessing-bound",
     "unpacks": "preprocessing-bound",
     "compiles": "preprocessing-bound",

@@ -141,20 +141,22 @@ def launches(_):
     gpu = SimulatedGpu()
     file = os.open("/proc/self/stat", os.O_RDONLY)  # a call that takes time in the kernel
     while True:
-        os.pread(file, 4096, 0)
+        for _call in range(8):
+            os.pread(file, 4096, 0)
         burn(0.00005)
-        gpu.run(0.00008)
+        gpu.run(0.00002)
 
 
 def shares_the_gil(_):
     """Four threads that transform in Python: one runs at a time."""
     alone()
-    gpu = SimulatedGpu()
+    gpu, telling = SimulatedGpu(), threading.Lock()
 
     def transform():
         while True:
             burn(0.02)
-            gpu.run(0.005)
+            with telling:
+                gpu.run(0.005)
 
     for _thread in range(4):
         threading.Thread(target=transform, daemon=True).start()
