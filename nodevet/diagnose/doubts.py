@@ -6,6 +6,8 @@ so.
 
 from collections.abc import Collection, Mapping, Sequence
 
+from msgspec.structs import replace
+
 from nodevet.diagnose.model import Cause, Figure, Ruling
 from nodevet.diagnose.rules import RULES
 from nodevet.diagnose.waiting import SILENT
@@ -30,7 +32,7 @@ def doubts(
     reasons = {
         Cause.GPU: _power(figures),
         Cause.SUBMISSION: _submission(figures),
-        Cause.NUMA: _ticks(figures, rulings),
+        Cause.NUMA: _far(figures),
         Cause.STUCK: _stuck(figures, evidence),
         Cause.NETWORK: _network(figures),
         Cause.STARVED: _starved(figures),
@@ -61,18 +63,19 @@ def _submission(figures: Figures) -> str:
     return f"it reads {value_text(read)}, which takes system time as well"
 
 
-def _ticks(figures: Figures, rulings: Sequence[Ruling]) -> str:
-    cpus = figures["job_cpus"]
-    by_memory = any(
-        ruling.holds and ruling.cause is Cause.NUMA and ruling.conditions[-1].figure.name != FAR
-        for ruling in rulings
-    )
-    if by_memory or cpus.value is None or cpus.value >= FEW_TICKS:
-        return ""
-    return f"the job uses {value_text(cpus)} CPUs in all, too few for the GPU to wait for them"
+def _far(figures: Figures) -> str:
+    """A job whose CPUs are far, but not its memory, or the other way round, is slower by little."""
+    memory, cpus = figures["remote_memory"], figures["remote_cpus"]
+    if memory.value is None:
+        return "where its memory is was not read"
+    if memory.value < MOSTLY:
+        return f"only {figure_sentence(replace(memory, note=''))}"
+    if cpus.value is not None and cpus.value < MOSTLY:
+        return f"only {figure_sentence(replace(cpus, note=''))}"
+    return ""
 
 
-FAR = "remote_cpus"
+MOSTLY = 50.0  # percent
 
 
 def _stuck(figures: Figures, evidence: Evidence) -> str:

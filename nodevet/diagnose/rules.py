@@ -40,6 +40,7 @@ SWAPPING = "vmstat: swap-in while a job runs means that its working set does not
 
 BUSY = 85.0  # percent: from here on a GPU does not wait
 SET_LOW = 60.0  # percent of the maximum: below every clock that a board is sold to run at
+FEW_TICKS = 0.1  # CPUs: a job that uses less waits for something else than its CPUs
 QUIET = 1.0  # percent: below, it does nothing
 
 
@@ -285,7 +286,10 @@ RULES = (
             WORKS,
             USED,
             _least("remote_cpus", 80.0, REMOTE),
+            _least("job_cpus", FEW_TICKS, REMOTE),
         ),
+        "start it on CPUs of the GPU's NUMA node: numactl --cpunodebind=N, or Slurm's "
+        "--gpu-bind=closest; compare the time of a step before and after",
     ),
     CauseRule(
         Cause.NUMA,
@@ -295,6 +299,7 @@ RULES = (
             WORKS,
             USED,
             _least("remote_memory", 80.0, REMOTE),
+            _least("job_cpus", FEW_TICKS, REMOTE),
         ),
     ),
     CauseRule(

@@ -18,7 +18,6 @@ WAITS_FOR = {
     Cause.TRANSFER: "the PCIe link",
     Cause.NETWORK: "the network",
     Cause.MEMORY: "host memory",
-    Cause.NUMA: "CPUs and memory of another NUMA node",
 }
 PROOF = {
     Cause.GPU: ("sm_busy", "clock", "power"),
@@ -67,6 +66,7 @@ LEAST = {"%": 0.1, "": 0.01, "/s": 0.1}
 """A value below this, in its unit, counts as almost nothing."""
 STACK = 5  # functions of a stack that are told
 SPINNING = 40.0  # percent of its power limit: NCCL's kernels that poll draw a quarter to a third
+FAR = 50.0  # percent of what a job uses
 QUIET_MEMORY = 5.0  # percent of the time
 
 
@@ -197,7 +197,14 @@ def sentence(
         return f"is held by a job that does nothing: {numbers}{_asleep(jobs, evidence)}{but}"
     if cause is Cause.REQUESTS:
         return f"is held by a server that nobody asks: {numbers}{but}"
-    return f"waits for {WAITS_FOR[cause]}: {numbers}{but}"
+    return f"waits for {what_for(cause, figures)}: {numbers}{but}"
+
+
+def what_for(cause: Cause, figures: Figures) -> str:
+    """What it waits for; memory of another NUMA node only if most of the job's memory is there."""
+    shares = {"CPUs": figures["remote_cpus"].value, "memory": figures["remote_memory"].value}
+    far = [name for name, share in shares.items() if (share or 0.0) >= FAR]
+    return f"{' and '.join(far)} of another NUMA node" if cause is Cause.NUMA else WAITS_FOR[cause]
 
 
 def _but(why: str | None) -> str:

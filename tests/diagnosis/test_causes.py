@@ -13,6 +13,7 @@ from nodevet.diagnose.words import figure_text
 from tests.diagnosis.samples import (
     BLOCKED,
     CASES,
+    DOWNLOADS,
     HOT,
     LOCKED,
     LOOKS,
@@ -53,7 +54,8 @@ def test_each_cause_is_told_of_its_node(cause: str) -> None:
     assert found.cause.value == cause, found.sentence
     assert found.confidence is (Confidence.LOW if cause == NONE else found.confidence)
     assert found.sentence and "None" not in found.sentence
-    assert found.next_step == NEXT[found.cause]
+    own = {rule.next_step for rule in RULES if rule.cause is found.cause}
+    assert found.next_step in {NEXT[found.cause], *own}
 
 
 def test_a_mixture_is_told_as_one_the_strongest_first() -> None:
@@ -443,10 +445,10 @@ DOUBTED = {
         Cause.PREPROCESSING,
         "; but threads that wait for one another's locks take turns as well",
     ),
-    "NUMA-remote from a few ticks": (
-        sections(processes=[process(threads=[thread(10, 5, 1, cpu=20)])]),
+    "NUMA-remote with its memory near": (
+        sections(processes=[process(threads=[thread(10, 40, 20, cpu=20)])]),
         Cause.NUMA,
-        "; but the job uses 0.05 CPUs in all, too few for the GPU to wait for them",
+        "; but only 0 % of the job's memory is far from the GPU",
     ),
 }
 
@@ -541,6 +543,20 @@ def test_g3_a_thread_that_polls_for_a_silent_gpu_is_stuck_but_not_surely() -> No
     assert told(sections([HELD], [reads])).cause is not Cause.STUCK
 
 
+def test_g1_a_few_ticks_on_the_other_socket_are_no_cause() -> None:
+    node = sections(processes=[process(threads=[thread(10, 5, 1, cpu=20)])])
+    assert told(node).cause is Cause.UNCLEAR
+
+
+def test_g1_memory_is_named_only_if_its_pages_are_far() -> None:
+    near, _, _ = DOUBTED["NUMA-remote with its memory near"]
+    found = told(near)
+    assert found.sentence.startswith("waits for CPUs of another NUMA node")
+    assert "membind" not in found.next_step
+    waits = {**DOWNLOADS, "cpu": 20, "user": [0, 300]}
+    assert told(sections(processes=[process(threads=[waits])])).causes == (Cause.NETWORK,)
+
+
 def test_g6_each_hot_thread_has_its_own_next_step() -> None:
     steps = {name: told(node).next_step for name, (node, _, _) in DOUBTED.items()}
     assert "num_workers" in steps["hot in user time"]
@@ -552,6 +568,8 @@ def test_g6_each_hot_thread_has_its_own_next_step() -> None:
 def test_e30_without_a_contradiction_it_is_as_sure_as_before() -> None:
     """The same causes, of jobs that give no reason to doubt."""
     busy = told(sections([gpu(97, power_mw=[600000] * LOOKS)]))
-    far = told(sections(processes=[process(threads=[thread(10, 40, 20, cpu=20)])]))
+    remote = process(threads=[thread(10, 40, 20, cpu=20)], pages={"1": 1 << 18})
+    far = told(sections(processes=[remote]))
+    assert far.sentence.startswith("waits for CPUs and memory of another NUMA node")
     for found in (busy, far):
         assert found.confidence is Confidence.HIGH and "; but" not in found.sentence

@@ -186,13 +186,14 @@ def vforks(_):
     os.execv(program, ["vforks"])
 
 
-def paces_with_ticks(_):
-    """A few ticks of CPU time, while it waits for something that cannot be watched."""
+def computes_between(_):
+    """A third of a core, and the GPU waits for it."""
+    alone()
     gpu = SimulatedGpu()
     while True:
-        burn(0.005)
+        burn(0.04)
         gpu.run(0.03)
-        time.sleep(0.2)
+        time.sleep(0.08)
 
 
 LOADS = {
@@ -200,6 +201,6 @@ LOADS = {
     for each in (
         *(serves, accepts, serves_in_a_thread, downloads, hears_nothing, waits_for_workers),
         *(pauses, spins, yields, preprocesses, launches, shares_the_gil, copies_pageable),
-        *(vforks, paces_with_ticks),
+        *(vforks, computes_between),
     )
 }
