@@ -454,6 +454,9 @@ def _waits(job: WatchedJob) -> Iterator[Figure]:
             if share is None:
                 continue
             looked = True
+            unsure = unexplained_percent(process, thread, job.seconds)
+            if unsure >= waiting.SOME:
+                hidden = hidden or f"{process.command or '?'} {process.pid} {UNEXPLAINED}"
             if share > worst:
                 worst = share
                 note = f"{process.command or '?'} {process.pid}" + (f" in {place}" if place else "")
@@ -466,6 +469,9 @@ def _waits(job: WatchedJob) -> Iterator[Figure]:
         yield _figure("blocked", worst, note=note)
 
 
+UNEXPLAINED = "sleeps uninterruptibly (D), and nothing shows what for"
+
+
 def _of_waits(job: WatchedJob) -> Iterator[Figure]:
     if why := _unread(job):
         yield from (_figure(name, None, why) for name in waiting.NAMES)
@@ -475,19 +481,52 @@ def _of_waits(job: WatchedJob) -> Iterator[Figure]:
 
 def blocked_percent(thread: ThreadActivity) -> tuple[float | None, str]:
     """(percent of the looks at which a thread waited for storage, in which function). Looks leave
-    out a thread that rested, had not started, or had ended.
+    out a thread that rested, had not started, or had ended. The state D alone is not storage.
     """
     states = thread.states or ""
     if len(states) < LEAST or ("waits" in thread.errors and "D" not in states):
         return None, ""
-    waits = {
+    waits = storage_waits(thread)
+    number = sum(waits.values())
+    if is_at_file(thread):
+        number = max(number, states.count("D"))
+    place = max(waits, key=lambda name: waits[name]) if waits else ""
+    return min(100.0, 100.0 * number / len(states)), place
+
+
+def storage_waits(thread: ThreadActivity) -> dict[str, int]:
+    return {
         name: number
         for name, number in (thread.waits or {}).items()
         if name.startswith(STORAGE_WAITS)
     }
-    number = max(states.count("D"), sum(waits.values()))
-    place = max(waits, key=lambda name: waits[name]) if waits else ""
-    return min(100.0, 100.0 * number / len(states)), place
+
+
+FILE_CALLS = (
+    *("read", "pread64", "readv", "preadv", "write", "pwrite64", "writev", "pwritev", "fsync"),
+    *("fdatasync", "openat", "newfstatat", "getdents64", "close", "io_getevents"),
+)
+"""Calls in which a thread in D waits for a file system."""
+
+
+def is_at_file(thread: ThreadActivity) -> bool:
+    """Whether it slept most in a call of a file system."""
+    sleep = (thread.sleeps or (None,))[0]
+    if sleep is None or sleep.call not in FILE_CALLS:
+        return False
+    return sleep.connections is None and not (sleep.path or "").startswith("/dev/nvidia")
+
+
+def unexplained_percent(process: ProcessActivity, thread: ThreadActivity, seconds: float) -> float:
+    """Percent of the looks at which it was in D, and neither storage, the driver nor a child that
+    starts explains it."""
+    states = thread.states or ""
+    found = waiting.waiting(process, thread, seconds)
+    known = (waiting.Kind.DRIVER, waiting.Kind.SPAWN)
+    if is_at_file(thread) or (found is not None and found.kind in known):
+        return 0.0
+    number = states.count("D") - sum(storage_waits(thread).values())
+    return 100.0 * max(0, number) / max(1, len(states))
 
 
 def _reads(job: WatchedJob) -> Iterator[Figure]:

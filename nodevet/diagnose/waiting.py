@@ -136,6 +136,8 @@ class JobWait(NamedTuple):
         sleep = self.waiting.sleep
         call = sleep.call if sleep and not sleep.call.isdigit() else self.waiting.place
         peer = f" from {sleep.peer}" if sleep and sleep.peer and not sleep.listens else ""
+        if self.waiting.kind is Kind.DRIVER:
+            call += " of the driver"
         thread = "" if self.is_first else f" thread {self.thread.tid}"
         silent = SILENT if peer and self.waiting.moved == 0 else ""
         return f"{self.process.command or '?'} {self.process.pid}{thread} in {call}{peer}{silent}"

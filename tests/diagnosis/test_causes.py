@@ -543,6 +543,46 @@ def test_g3_a_thread_that_polls_for_a_silent_gpu_is_stuck_but_not_surely() -> No
     assert told(sections([HELD], [reads])).cause is not Cause.STUCK
 
 
+def in_d(place: str, call: str = "", stack: tuple[str, ...] = (), **rest: Any) -> GpuDiagnosis:
+    sleeps = [{"call": call, "looks": LOOKS, **rest}] if call else []
+    slept = thread(10, state="D", switches=[5, 5], waits={place: LOOKS}, sleeps=sleeps)
+    return told(sections([HELD], [process(threads=[slept], stack=list(stack))]))
+
+
+UNKNOWN_LOCK = "rwsem_down_read_slowpath"
+IN_D = {
+    "a page of a file": (in_d("folio_wait_bit_common"), Cause.STORAGE),
+    "NFS": (in_d("rpc_wait_bit_killable"), Cause.STORAGE),
+    "a read of a file system that is not known": (
+        in_d("wait_for_something", "pread64", path="/data/a", filesystem="weka"),
+        Cause.STORAGE,
+    ),
+    "a child that does not start": (in_d("kernel_clone", "vfork"), Cause.UNCLEAR),
+    "a lock of the driver, by its file": (
+        in_d(UNKNOWN_LOCK, "ioctl", path="/dev/nvidia-uvm"),
+        Cause.STUCK,
+    ),
+    "a lock of the driver, by its stack": (
+        in_d(UNKNOWN_LOCK, stack=(UNKNOWN_LOCK, "uvm_ioctl")),
+        Cause.STUCK,
+    ),
+    "a lock of anything": (in_d(UNKNOWN_LOCK), Cause.UNCLEAR),
+}
+
+
+@pytest.mark.parametrize("name", IN_D)
+def test_g9_the_state_d_alone_is_not_storage(name: str) -> None:
+    found, cause = IN_D[name]
+    assert found.causes == (() if cause is Cause.UNCLEAR else (cause,)), found.sentence
+    assert (found.confidence is Confidence.LOW) is (cause is Cause.UNCLEAR)
+
+
+def test_g9_what_is_in_d_for_an_unknown_reason_leaves_others_unsure() -> None:
+    hidden = thread(11, state="D", waits={UNKNOWN_LOCK: LOOKS}, switches=[5, 5])
+    found = told(sections(processes=[process(threads=[*HOT, hidden])]))
+    assert found.confidence is Confidence.LOW and "sleeps uninterruptibly" in str(found.figures)
+
+
 def test_g1_a_few_ticks_on_the_other_socket_are_no_cause() -> None:
     node = sections(processes=[process(threads=[thread(10, 5, 1, cpu=20)])])
     assert told(node).cause is Cause.UNCLEAR

@@ -17,6 +17,7 @@ SLEEPERS = {  # what is said, and what may not be: a wrong confident cause
     "downloads": "network-bound (high)",
     "hears_nothing": "network-bound (medium)",
     "waits_for_workers": "not enough evidence (low)",
+    "vforks": "not enough evidence (low)",
     "pauses": "not enough evidence (low)",
     "locked": "stuck (medium)",
 }
