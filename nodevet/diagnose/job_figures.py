@@ -72,6 +72,7 @@ def watched_job(evidence: Evidence, gpu: GpuActivity) -> WatchedJob | str:
     groups = tuple(group for group in data.cgroups or () if group.path in paths)
     on_gpu = _named(gpu) | {each.pid for each in own if gpu.index in each.gpus}
     unseen = _unseen(_named(gpu) - {each.pid for each in own}, data.left_out or 0)
+    unseen = unseen or _orphans(data.processes)
     return WatchedJob(own, on_gpu, groups, data.look.seconds, data.tick_hz, unseen)
 
 
@@ -82,6 +83,12 @@ def _unseen(missing: frozenset[int], left_out: int) -> str:
             f"here (hidepid, a container); run nodevet as root on the host to see it"
         )
     return "some of its processes were not watched: too many, or too brief" if left_out else ""
+
+
+def _orphans(processes: Iterable[ProcessActivity]) -> str:
+    """A process that may belong to the job, because its parent is not known."""
+    pid = next((each.pid for each in processes if each.parent is None and not each.gpus), None)
+    return "" if pid is None else f"whose child process {pid} is was not read"
 
 
 def _named(gpu: GpuActivity) -> frozenset[int]:

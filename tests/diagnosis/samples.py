@@ -251,6 +251,54 @@ OTHERS: dict[str, dict[str, JSON]] = {
         processes=[process(threads=[thread(10, 45, 30, switches=[0, 300_000])])]
     ),
 }
+OTHERS |= {
+    "a server with another first thread": sections(
+        [gpu(0)], [process(threads=[LOCKED, {**SERVES, "tid": 11}])]
+    ),
+    "a thread that polls": sections(
+        [gpu(0)], [process(threads=[thread(10, 99, state="R", switches=[0, 2])], read_b=[0, 0])]
+    ),
+    "hot in user time": sections(processes=[process(threads=[thread(10, 98)])]),
+    "hot while it copies": sections(
+        [gpu(16, pcie_rx_kb_s=[6_000_000] * LOOKS)], [process(threads=[thread(10, 98)])]
+    ),
+    "threads in turns": sections(
+        processes=[
+            process(
+                threads=[
+                    thread(10),
+                    *(thread(11 + n, 24, 1, switches=[0, 4000]) for n in range(4)),
+                ]
+            )
+        ]
+    ),
+    "starved": sections(processes=[process(threads=[thread(10, 20, waited_ns=[0, 7 * 10**9])])]),
+    "a quota": sections(
+        processes=[process(threads=[thread(10, 20, waited_ns=[0, 7 * 10**9])])],
+        groups=[
+            cgroup(cpu_quota=0.2, periods=[0, 100], throttled=[0, 95], throttled_us=[0, 7_000_000])
+        ],
+    ),
+    "far with its memory": sections(
+        processes=[process(threads=[thread(10, 40, 20, cpu=20)], pages={"1": 1 << 18})]
+    ),
+    "a driver that holds it": sections(
+        [gpu(0)],
+        [
+            process(
+                threads=[
+                    thread(
+                        10,
+                        state="D",
+                        switches=[5, 5],
+                        waits={"rwsem_down_read_slowpath": LOOKS},
+                        sleeps=[{"call": "ioctl", "looks": LOOKS, "path": "/dev/nvidia-uvm"}],
+                    )
+                ]
+            )
+        ],
+    ),
+}
 """Nodes for further rules."""
 
 
