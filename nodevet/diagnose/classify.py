@@ -5,12 +5,14 @@ from collections.abc import Collection, Container, Iterable, Mapping
 from nodevet.diagnose.doubts import doubts
 from nodevet.diagnose.gpu_figures import gpu_figures
 from nodevet.diagnose.host_figures import host_figures
-from nodevet.diagnose.job_figures import job_figures, jobs
+from nodevet.diagnose.job_figures import job_figures, jobs, watched_job
 from nodevet.diagnose.model import Cause, Condition, Confidence, Figure, GpuDiagnosis, Ruling
+from nodevet.diagnose.phases import phase_text
 from nodevet.diagnose.rules import CLEAR, EXPLAINS, NEXT, RULES, WEAK, CauseRule, Threshold
 from nodevet.diagnose.words import also_lines, sentence
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu_activity import GpuActivities, GpuActivity
+from nodevet.evidence.process_activity import ProcessActivities
 
 HALF, WHOLE = 50.0, 100.0  # percent
 MOST = 1000.0  # a margin beyond which it makes no difference
@@ -40,7 +42,7 @@ def diagnose_gpu(evidence: Evidence, gpu: GpuActivity) -> GpuDiagnosis:
     strongest = decide_causes(rulings, explained)
     cause = strongest[0] if len(strongest) == 1 else Cause.MIXED if strongest else Cause.UNCLEAR
     jobs_on_gpu = jobs(evidence, gpu)
-    reasons = doubts(strongest, named_figures, rulings, evidence)
+    reasons = doubts(strongest, named_figures, rulings, evidence, phase(evidence, gpu))
     return GpuDiagnosis(
         index=gpu.index,
         uuid=gpu.uuid,
@@ -55,6 +57,12 @@ def diagnose_gpu(evidence: Evidence, gpu: GpuActivity) -> GpuDiagnosis:
         rulings=rulings,
         jobs=jobs_on_gpu,
     )
+
+
+def phase(evidence: Evidence, gpu: GpuActivity) -> str:
+    """What the job on a GPU may be doing for a while only; empty if nothing says so."""
+    job, data = watched_job(evidence, gpu), evidence[ProcessActivities].data
+    return "" if isinstance(job, str) or data is None else phase_text(job, data.uptime_s)
 
 
 def next_step(cause: Cause, causes: tuple[Cause, ...], rulings: Iterable[Ruling]) -> str:

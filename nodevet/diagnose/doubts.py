@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from nodevet.diagnose.model import Cause, Figure, Ruling
+from nodevet.diagnose.model import FINE, Cause, Figure, Ruling
 from nodevet.diagnose.rules import RULES
 from nodevet.diagnose.waiting import SILENT
 from nodevet.diagnose.words import figure_sentence, number, value_text
@@ -27,8 +27,10 @@ def doubts(
     figures: Figures,
     rulings: Sequence[Ruling],
     evidence: Evidence,
+    phase: str = "",
 ) -> Mapping[Cause, str]:
-    """The figure that contradicts each of these causes, in words; without those that none does."""
+    """The figure that contradicts each of these causes, in words; without those that none does.
+    `phase`: what the job may be doing for a while only."""
     reasons = {
         Cause.GPU: _power(figures),
         Cause.SUBMISSION: _submission(figures),
@@ -38,8 +40,16 @@ def doubts(
         Cause.STARVED: _starved(figures),
         Cause.REQUESTS: _requests(figures),
     }
-    reasons |= {cause: why for cause in causes if (why := _of_rules(cause, rulings))}
-    return {cause: why for cause, why in reasons.items() if why and cause in causes}
+    found = {}
+    for cause in causes:
+        texts = [_of_rules(cause, rulings) or reasons.get(cause, "")]
+        texts.append("" if cause in STEADY else phase)
+        found[cause] = "; and ".join(text for text in texts if text)
+    return {cause: why for cause, why in found.items() if why}
+
+
+STEADY = (*FINE, Cause.THROTTLED)
+"""The causes that a phase of the job does not explain."""
 
 
 def _of_rules(cause: Cause, rulings: Sequence[Ruling]) -> str:

@@ -227,6 +227,15 @@ CASES: dict[str, dict[str, JSON]] = {
     "not enough evidence": sections([gpu(40)]),
     "network-bound": sections(processes=[process(threads=[DOWNLOADS])]),
     "waiting for requests": sections([gpu(0)], [process(threads=[SERVES])]),
+    "CPUs taken by others": sections(
+        processes=[process(threads=[thread(10, 20, waited_ns=[0, 7 * 10**9])])]
+    ),
+    "CPU quota used up": sections(
+        processes=[process(threads=[thread(10, 20, waited_ns=[0, 7 * 10**9])])],
+        groups=[
+            cgroup(cpu_quota=0.2, periods=[0, 100], throttled=[0, 95], throttled_us=[0, 7_000_000])
+        ],
+    ),
 }
 """A node for each cause."""
 OTHERS: dict[str, dict[str, JSON]] = {
@@ -271,13 +280,6 @@ OTHERS |= {
                 ]
             )
         ]
-    ),
-    "starved": sections(processes=[process(threads=[thread(10, 20, waited_ns=[0, 7 * 10**9])])]),
-    "a quota": sections(
-        processes=[process(threads=[thread(10, 20, waited_ns=[0, 7 * 10**9])])],
-        groups=[
-            cgroup(cpu_quota=0.2, periods=[0, 100], throttled=[0, 95], throttled_us=[0, 7_000_000])
-        ],
     ),
     "far with its memory": sections(
         processes=[process(threads=[thread(10, 40, 20, cpu=20)], pages={"1": 1 << 18})]

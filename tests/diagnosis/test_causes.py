@@ -1,5 +1,6 @@
 """Each cause is told for a node of which it is known, and none where nothing waits."""
 
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -581,6 +582,25 @@ def test_g9_what_is_in_d_for_an_unknown_reason_leaves_others_unsure() -> None:
     hidden = thread(11, state="D", waits={UNKNOWN_LOCK: LOOKS}, switches=[5, 5])
     found = told(sections(processes=[process(threads=[*HOT, hidden])]))
     assert found.confidence is Confidence.LOW and "sleeps uninterruptibly" in str(found.figures)
+
+
+@pytest.mark.parametrize("cause", CASES)
+def test_g11_a_job_that_starts_may_wait_for_a_while_only(cause: str) -> None:
+    """What it waits for is said, and less surely; a steady state is none of a phase."""
+    node = deepcopy(CASES[cause])
+    node["process_activity"]["uptime_s"] = 140.0  # it started 100 s after boot
+    before, found = told(CASES[cause]), told(node)
+    assert found.causes == before.causes
+    steady = cause in ("GPU-bound", "throttled", "idle", "waiting for requests", NONE)
+    assert ("the job started 40 s before" in found.sentence) is not steady
+    assert steady or found.confidence is not Confidence.HIGH
+
+
+def test_g11_a_job_that_compiles_does_not_prepare_input() -> None:
+    compiler = process(20, [thread(20, 95)], parent=10, command="ptxas")
+    found = told(sections(processes=[process(), compiler]))
+    assert (found.causes, found.confidence) == ((Cause.PREPROCESSING,), Confidence.MEDIUM)
+    assert "it compiles (ptxas)" in found.sentence
 
 
 def test_g1_a_few_ticks_on_the_other_socket_are_no_cause() -> None:

@@ -14,7 +14,7 @@ SLEEPERS = {  # what is said, and what may not be: a wrong confident cause
     "serves": "waiting for requests (high)",
     "accepts": "waiting for requests (high)",
     "serves_in_a_thread": "waiting for requests (medium)",
-    "downloads": "network-bound (high)",
+    "downloads": "network-bound (medium)",  # as the job is young
     "hears_nothing": "network-bound (medium)",
     "waits_for_workers": "not enough evidence (low)",
     "vforks": "not enough evidence (low)",
@@ -42,6 +42,8 @@ def sleepers(machine: LoadedMachine) -> JSON:
 def test_g3_what_a_job_sleeps_for_decides(sleepers: JSON, name: str) -> None:
     gpu = sleepers["gpus"][list(SLEEPERS).index(name)]
     assert f"{gpu['cause']} ({gpu['confidence']})" == SLEEPERS[name], gpu["sentence"]
+    if not SLEEPERS[name].startswith(("waiting", "not")):
+        assert "the job started" in gpu["sentence"]
     if SLEEPERS[name].startswith("network"):
         assert "in recvfrom from 127.0.0.1:" in gpu["sentence"]
 
