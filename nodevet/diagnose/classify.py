@@ -3,6 +3,7 @@
 from collections.abc import Collection, Container, Iterable, Mapping
 
 from nodevet.diagnose.doubts import doubts
+from nodevet.diagnose.files import file_figures, storage_step
 from nodevet.diagnose.gpu_figures import gpu_figures
 from nodevet.diagnose.host_figures import host_figures
 from nodevet.diagnose.job_figures import job_figures, jobs, watched_job
@@ -30,7 +31,10 @@ def diagnose(evidence: Evidence) -> tuple[GpuDiagnosis, ...] | str:
 
 def figures(evidence: Evidence, gpu: GpuActivity) -> Mapping[str, Figure]:
     """Every figure of one GPU, by name."""
-    listed = (*gpu_figures(evidence, gpu), *job_figures(evidence, gpu), *host_figures(evidence))
+    listed = (
+        *(*gpu_figures(evidence, gpu), *job_figures(evidence, gpu), *host_figures(evidence)),
+        *file_figures(watched_job(evidence, gpu), evidence),  # instead of some of the host's
+    )
     return {figure.name: figure for figure in listed}
 
 
@@ -51,7 +55,7 @@ def diagnose_gpu(evidence: Evidence, gpu: GpuActivity) -> GpuDiagnosis:
         causes=strongest,
         confidence=confidence(rulings, strongest, reasons),
         sentence=sentence(cause, strongest, named_figures, rulings, jobs_on_gpu, evidence, reasons),
-        next_step=next_step(cause, strongest, rulings),
+        next_step=next_step(cause, strongest, rulings, named_figures),
         also=also_lines(cause, strongest, named_figures, rulings, explained),
         figures=tuple(named_figures.values()),
         rulings=rulings,
@@ -65,9 +69,16 @@ def phase(evidence: Evidence, gpu: GpuActivity) -> str:
     return "" if isinstance(job, str) or data is None else phase_text(job, data.uptime_s)
 
 
-def next_step(cause: Cause, causes: tuple[Cause, ...], rulings: Iterable[Ruling]) -> str:
+def next_step(
+    cause: Cause,
+    causes: tuple[Cause, ...],
+    rulings: Iterable[Ruling],
+    figures_by_name: Mapping[str, Figure],
+) -> str:
     """What to do first: the advice of the rule that holds most clearly, or else of its cause."""
     first = causes[0] if cause is Cause.MIXED else cause
+    if first is Cause.STORAGE and (step := storage_step(figures_by_name)):
+        return step
     holding = [ruling for ruling in rulings if ruling.holds and ruling.cause is first]
     clearest = max(holding, key=lambda each: each.margin or 0.0, default=None)
     own = {rule.name: rule.next_step for rule in RULES}

@@ -538,11 +538,23 @@ def unexplained_percent(process: ProcessActivity, thread: ThreadActivity, second
 
 def _reads(job: WatchedJob) -> Iterator[Figure]:
     read_b = io_count(job.processes, "read_b", job.seconds)
-    calls = io_count(job.processes, "read_calls", job.seconds)
     why = "/proc/<pid>/io was not read"
     yield _figure("read_rate", None if read_b is None else read_b / job.seconds / 1e6, why)
+    if any(reads_pipe(process) for process in job.processes):
+        yield _figure("read_size", None, "it reads pipes or sockets, which Linux counts as well")
+        return
+    calls = io_count(job.processes, "read_calls", job.seconds)
     size = read_b / calls / 1e3 if read_b is not None and calls else None
     yield _figure("read_size", size, why if calls is None else "it read nothing")
+
+
+def reads_pipe(process: ProcessActivity) -> bool:
+    """Whether a thread of it was seen in a read of what is no file."""
+    return any(
+        sleep.call in ("read", "readv") and not sleep.path
+        for thread in process.threads or ()
+        for sleep in thread.sleeps or ()
+    )
 
 
 def _limits(job: WatchedJob) -> Iterator[Figure]:

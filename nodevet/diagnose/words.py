@@ -37,6 +37,7 @@ PROOF = {
     Cause.STORAGE: (
         "sm_busy",
         "blocked",
+        "waits_writing",
         "job_io_stalled",
         "disk_busy",
         "nfs_latency",
@@ -64,6 +65,7 @@ USUAL = {"limit": 95.0}
 """The most at which it is."""
 LEAST = {"%": 0.1, "": 0.01, "/s": 0.1}
 """A value below this, in its unit, counts as almost nothing."""
+BUSIEST = "busiest disk"
 STACK = 5  # functions of a stack that are told
 SPINNING = 40.0  # percent of its power limit: NCCL's kernels that poll draw a quarter to a third
 FAR = 50.0  # percent of what a job uses
@@ -89,7 +91,8 @@ SAID = {
     "blocked": "a thread of the job waited for storage {} of the time",
     "job_io_stalled": "the whole cgroup waited for I/O {} of the time (PSI)",
     "job_memory_stalled": "the whole cgroup waited for memory {} of the time (PSI)",
-    "disk_busy": "busiest disk {} busy",
+    "waits_writing": "{}",
+    "disk_busy": "the busiest disk, perhaps another's, {} busy",
     "nfs_latency": "slowest NFS mount {} a request",
     "read_size": "reads of {}",
     "link": "PCIe carries {} of what the link can",
@@ -136,6 +139,10 @@ def figure_sentence(figure: Figure) -> str:
     """A figure as it is read aloud in a sentence: `its hottest thread takes 98 % of a core`."""
     if figure.value is None or figure.name not in SAID:
         return figure_text(figure)
+    if figure.name == "waits_writing":
+        return f"in {figure.note}"
+    if figure.name == "disk_busy" and figure.what != BUSIEST:
+        return f"its disk {value_text(figure)} busy ({figure.note})"
     note = f" ({figure.note})" if figure.note else ""
     return SAID[figure.name].format(value_text(figure).replace(" /s", " a second")) + note
 

@@ -284,6 +284,20 @@ OTHERS |= {
     "far with its memory": sections(
         processes=[process(threads=[thread(10, 40, 20, cpu=20)], pages={"1": 1 << 18})]
     ),
+    "a file": sections(
+        processes=[
+            process(
+                threads=[
+                    thread(
+                        10,
+                        5,
+                        state="D",
+                        sleeps=[{"call": "pread64", "looks": LOOKS, "path": "/data/a"}],
+                    )
+                ]
+            )
+        ]
+    ),
     "a driver that holds it": sections(
         [gpu(0)],
         [

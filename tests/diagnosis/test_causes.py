@@ -603,6 +603,47 @@ def test_g11_a_job_that_compiles_does_not_prepare_input() -> None:
     assert "it compiles (ptxas)" in found.sentence
 
 
+def of_file(call: str, disk: str | None, read_b: int = 4096000, **rest: Any) -> GpuDiagnosis:
+    """A job that waits for a file, beside another's disk that is busier."""
+    sleep = {"call": call, "looks": LOOKS, "path": "/data/a", "point": "/data", **rest}
+    sleep.update(filesystem="ext4" if disk else "nfs4", disk=disk)
+    waits = {"folio_wait_bit_common": LOOKS}
+    node = sections(
+        processes=[
+            process(threads=[thread(10, 5, waits=waits, sleeps=[sleep])], read_b=[0, read_b])
+        ]
+    )
+    node["host_activity"]["disks"] = [
+        {"name": name, "busy_ms": [0, busy], "reads": [0, 100], "read_ms": [0, 5000]}
+        | {"writes": [0, 0], "write_ms": [0, 0]}
+        for name, busy in (("nvme0n1", 3000), ("sdb", 9900))
+    ]
+    return told(node)
+
+
+def test_g10_the_file_of_who_waits_is_named_with_its_mount_and_disk() -> None:
+    found = of_file("pread64", "nvme0n1")
+    assert found.causes == (Cause.STORAGE,)
+    assert "in pread64 of /data/a on /data, ext4, nvme0n1" in found.sentence
+    assert "its disk 30 % busy (nvme0n1, 50.0 ms a request)" in found.sentence
+    assert "sdb" not in found.sentence and found.next_step == NEXT[Cause.STORAGE]
+    assert "disk" not in of_file("pread64", None).sentence, "NFS is on none"
+
+
+def test_g10_who_writes_is_not_told_to_read_and_large_reads_are_large() -> None:
+    assert "checkpoints" in of_file("fsync", "nvme0n1").next_step
+    large = of_file("read", "nvme0n1", 4 * 10**9)
+    assert "its reads are large already" in large.next_step
+    assert "larger reads" not in large.next_step
+
+
+def test_g10_reads_of_pipes_are_no_small_reads() -> None:
+    waits = [{"call": "read", "looks": 3}, {"call": "read", "looks": 2, "path": "/data/a"}]
+    slept = thread(10, 5, waits={"folio_wait_bit_common": LOOKS}, sleeps=waits)
+    found = told(sections(processes=[process(threads=[slept])]))
+    assert {figure.name: figure.value for figure in found.figures}["read_size"] is None
+
+
 def test_g1_a_few_ticks_on_the_other_socket_are_no_cause() -> None:
     node = sections(processes=[process(threads=[thread(10, 5, 1, cpu=20)])])
     assert told(node).cause is Cause.UNCLEAR

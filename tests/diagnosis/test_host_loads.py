@@ -54,7 +54,8 @@ def test_g3_a_thread_that_polls_for_a_gpu_that_does_nothing(
 ) -> None:
     with machine.load(name):
         gpu = machine.diagnose()["gpus"][0]
-    assert (gpu["cause"], gpu["confidence"]) == ("stuck", "medium"), gpu["sentence"]
+    assert set(gpu["causes"]) - {"CPUs taken by others"} == {"stuck"}, gpu["sentence"]
+    assert gpu["confidence"] == "medium"
 
 
 SPIN = "print(flush=True)\nwhile True: pass"

@@ -88,6 +88,11 @@ def test_clocks_and_power_rise_with_the_load_unless_they_are_set(quiet: JSON) ->
     assert "nvidia-smi -rac" in slow["next_step"]
 
 
+def test_g10_the_file_that_a_job_waits_for_is_named(quiet: JSON, slow: Path) -> None:
+    sentence = quiet["gpus"][list(QUIET).index("reads")]["sentence"]
+    assert f"in pread64 of {slow} on {slow.parent}, fuse" in sentence, sentence
+
+
 def test_where_a_stuck_job_sleeps_is_told(quiet: JSON) -> None:
     assert "asleep in futex_" in quiet["gpus"][list(QUIET).index("locked")]["sentence"]
 
