@@ -529,7 +529,7 @@ def unexplained_percent(process: ProcessActivity, thread: ThreadActivity, second
     starts explains it."""
     states = thread.states or ""
     found = waiting.waiting(process, thread, seconds)
-    known = (waiting.Kind.DRIVER, waiting.Kind.SPAWN)
+    known = (waiting.SleepKind.DRIVER, waiting.SleepKind.SPAWN)
     if is_at_file(thread) or (found is not None and found.kind in known):
         return 0.0
     number = states.count("D") - sum(storage_waits(thread).values())

@@ -20,7 +20,7 @@ DRIVER = ("nvidia", "nv_", "uvm_", "_nv", "rm_", "os_acquire")
 DRIVER_FILE = "/dev/nvidia"
 
 
-class Kind(str, Enum):
+class SleepKind(str, Enum):
     """What a thread sleeps for, in words."""
 
     REQUESTS = "requests"
@@ -36,35 +36,35 @@ class Kind(str, Enum):
 
 
 CALLS = {
-    **dict.fromkeys(("accept", "accept4"), Kind.REQUESTS),
-    **dict.fromkeys(("epoll_wait", "epoll_pwait", "epoll_pwait2"), Kind.POLL),
-    **dict.fromkeys(("poll", "ppoll", "select", "pselect6"), Kind.POLL),
-    **dict.fromkeys(("recvfrom", "recvmsg", "sendto", "sendmsg"), Kind.NETWORK),
-    "futex": Kind.LOCK,
-    **dict.fromkeys(("wait4", "waitid"), Kind.CHILD),
-    **dict.fromkeys(("vfork", "clone", "clone3"), Kind.SPAWN),
-    **dict.fromkeys(("nanosleep", "clock_nanosleep"), Kind.PAUSE),
+    **dict.fromkeys(("accept", "accept4"), SleepKind.REQUESTS),
+    **dict.fromkeys(("epoll_wait", "epoll_pwait", "epoll_pwait2"), SleepKind.POLL),
+    **dict.fromkeys(("poll", "ppoll", "select", "pselect6"), SleepKind.POLL),
+    **dict.fromkeys(("recvfrom", "recvmsg", "sendto", "sendmsg"), SleepKind.NETWORK),
+    "futex": SleepKind.LOCK,
+    **dict.fromkeys(("wait4", "waitid"), SleepKind.CHILD),
+    **dict.fromkeys(("vfork", "clone", "clone3"), SleepKind.SPAWN),
+    **dict.fromkeys(("nanosleep", "clock_nanosleep"), SleepKind.PAUSE),
 }
 PLACES = (  # how the kernel's functions begin
-    (("inet_csk_accept", "unix_accept"), Kind.REQUESTS),
-    (("ep_poll", "do_epoll", "poll_", "do_select", "do_sys_poll", "do_poll"), Kind.POLL),
-    (("sk_wait_data", "sk_stream_wait", "wait_woken", "tcp_", "inet_wait"), Kind.NETWORK),
-    (("futex_",), Kind.LOCK),
-    (("kernel_clone", "_do_fork", "wait_for_vfork"), Kind.SPAWN),
-    (DRIVER, Kind.DRIVER),
-    (("pipe_", "anon_pipe", "unix_stream"), Kind.PIPE),
-    (("do_wait",), Kind.CHILD),
-    (("hrtimer_nanosleep", "do_nanosleep", "do_sigtimedwait"), Kind.PAUSE),
+    (("inet_csk_accept", "unix_accept"), SleepKind.REQUESTS),
+    (("ep_poll", "do_epoll", "poll_", "do_select", "do_sys_poll", "do_poll"), SleepKind.POLL),
+    (("sk_wait_data", "sk_stream_wait", "wait_woken", "tcp_", "inet_wait"), SleepKind.NETWORK),
+    (("futex_",), SleepKind.LOCK),
+    (("kernel_clone", "_do_fork", "wait_for_vfork"), SleepKind.SPAWN),
+    (DRIVER, SleepKind.DRIVER),
+    (("pipe_", "anon_pipe", "unix_stream"), SleepKind.PIPE),
+    (("do_wait",), SleepKind.CHILD),
+    (("hrtimer_nanosleep", "do_nanosleep", "do_sigtimedwait"), SleepKind.PAUSE),
 )
 
 
 SILENT = ", which sent nothing"
 
 
-class Waiting(NamedTuple):
+class ThreadWait(NamedTuple):
     """What one thread slept for at most of the looks at which it slept."""
 
-    kind: Kind
+    kind: SleepKind
     share: float  # percent of the looks at it
     place: str  # the kernel's function
     sleep: Sleep | None = None
@@ -75,7 +75,7 @@ class Waiting(NamedTuple):
         return self.moved == 0 and self.share >= 100
 
 
-def waiting(process: ProcessActivity, thread: ThreadActivity, seconds: float) -> Waiting | None:
+def waiting(process: ProcessActivity, thread: ThreadActivity, seconds: float) -> ThreadWait | None:
     """None if too few looks at it say where it slept."""
     looks = len((thread.states or "").replace("-", ""))
     asleep = (thread.states or "").count("S") + (thread.states or "").count("D")
@@ -86,31 +86,31 @@ def waiting(process: ProcessActivity, thread: ThreadActivity, seconds: float) ->
     if not place and sleep is None:
         return None
     kind = kind_of(place, sleep, process.stack or () if thread.tid == process.pid else ())
-    return Waiting(kind, 100.0 * asleep / looks, place, sleep, rate(thread.switches, seconds))
+    return ThreadWait(kind, 100.0 * asleep / looks, place, sleep, rate(thread.switches, seconds))
 
 
-def kind_of(place: str, sleep: Sleep | None, stack: Iterable[str] = ()) -> Kind:
+def kind_of(place: str, sleep: Sleep | None, stack: Iterable[str] = ()) -> SleepKind:
     """By its call, else by the kernel's function.
 
     >>> kind_of("wait_woken", Sleep(call="recvfrom", looks=3, connections=1))
-    <Kind.NETWORK: 'the network'>
+    <SleepKind.NETWORK: 'the network'>
     >>> kind_of("rwsem_down_read_slowpath", None, ["rwsem_down_read_slowpath", "uvm_ioctl"])
-    <Kind.DRIVER: 'the driver'>
+    <SleepKind.DRIVER: 'the driver'>
     """
     if any(name.startswith(DRIVER) for name in stack):
-        return Kind.DRIVER
-    by_place = next((kind for names, kind in PLACES if place.startswith(names)), Kind.OTHER)
+        return SleepKind.DRIVER
+    by_place = next((kind for names, kind in PLACES if place.startswith(names)), SleepKind.OTHER)
     if sleep is None:
         return by_place
     if sleep.call == "ioctl" and (sleep.path or "").startswith(DRIVER_FILE):
-        return Kind.DRIVER
+        return SleepKind.DRIVER
     kind = CALLS.get(sleep.call, by_place)
-    if kind is Kind.NETWORK and not sleep.connections and sleep.connections is not None:
-        return Kind.PIPE  # of the same machine
-    if kind in (Kind.NETWORK, Kind.POLL) and sleep.listens and not is_poll(sleep):
-        return Kind.REQUESTS
-    if kind is Kind.POLL and sleep.connections and not sleep.listens:
-        return Kind.NETWORK
+    if kind is SleepKind.NETWORK and not sleep.connections and sleep.connections is not None:
+        return SleepKind.PIPE  # of the same machine
+    if kind in (SleepKind.NETWORK, SleepKind.POLL) and sleep.listens and not is_poll(sleep):
+        return SleepKind.REQUESTS
+    if kind is SleepKind.POLL and sleep.connections and not sleep.listens:
+        return SleepKind.NETWORK
     return kind
 
 
@@ -124,7 +124,7 @@ class JobWait(NamedTuple):
 
     process: ProcessActivity
     thread: ThreadActivity
-    waiting: Waiting
+    waiting: ThreadWait
 
     @property
     def is_first(self) -> bool:
@@ -136,7 +136,7 @@ class JobWait(NamedTuple):
         sleep = self.waiting.sleep
         call = sleep.call if sleep and not sleep.call.isdigit() else self.waiting.place
         peer = f" from {sleep.peer}" if sleep and sleep.peer and not sleep.listens else ""
-        if self.waiting.kind is Kind.DRIVER:
+        if self.waiting.kind is SleepKind.DRIVER:
             call += " of the driver"
         thread = "" if self.is_first else f" thread {self.thread.tid}"
         silent = SILENT if peer and self.waiting.moved == 0 else ""
@@ -173,7 +173,7 @@ def wait_figures(
     why = unknown_why(listed)
     waits = job_waits(listed, seconds)
     own = [each for each in waits if each.process.pid in pids]
-    asked = [each for each in own if each.waiting.kind is Kind.REQUESTS]
+    asked = [each for each in own if each.waiting.kind is SleepKind.REQUESTS]
     yield _worst("serving", asked, why or unread_why(own))
     at_network = [each for each in waits if is_at_network(each)]
     yield _worst("network", at_network, why or unread_why(at_network))
@@ -184,7 +184,7 @@ def wait_figures(
 def unread_why(waits: Iterable[JobWait]) -> str:
     """Why it is not known whether one of these threads waits for requests or for a peer."""
     is_unread = any(
-        each.waiting.kind in (Kind.POLL, Kind.NETWORK)
+        each.waiting.kind in (SleepKind.POLL, SleepKind.NETWORK)
         and each.waiting.share >= SOME
         and (each.waiting.sleep is None or each.waiting.sleep.listens is None)
         for each in waits
@@ -196,7 +196,7 @@ def is_at_network(wait: JobWait) -> bool:
     """Whether it waits for the network, and the rest of the job may wait for it: other threads of
     libraries sleep in recv all the time."""
     is_at_work = wait.is_first or (wait.waiting.moved or 0.0) >= MOVES
-    return wait.waiting.kind is Kind.NETWORK and is_at_work
+    return wait.waiting.kind is SleepKind.NETWORK and is_at_work
 
 
 def unknown_why(processes: Iterable[ProcessActivity]) -> str:
@@ -227,7 +227,7 @@ def _frozen(
     held = [
         each
         for each in first
-        if each.waiting.kind in (Kind.LOCK, Kind.DRIVER) and each.waiting.is_frozen
+        if each.waiting.kind in (SleepKind.LOCK, SleepKind.DRIVER) and each.waiting.is_frozen
     ]
     share = 100.0 if alive and len(held) == len(alive) else 0.0
     note = held[0].text if share else ""
