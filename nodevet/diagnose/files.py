@@ -52,8 +52,19 @@ def file_figures(job: WatchedJob | str, evidence: Evidence) -> Iterator[Figure]:
     data = evidence[HostActivity].data
     if data is None or sleep.filesystem is None:
         return
-    yield busy_disk(data, sleep.disk, f"{sleep.point} ({sleep.filesystem}) is on no local disk")
+    yield busy_disk(
+        data, disk_of(sleep, data), f"{sleep.point} ({sleep.filesystem}) is on no local disk"
+    )
     yield nfs_mount(data, sleep.point or "")
+
+
+def disk_of(sleep: Sleep, data: HostActivity) -> str | None:
+    """The disk of its file system; of a device that is read itself, that or its whole disk."""
+    folder, _, device = (sleep.path or "").rpartition("/")
+    if folder != "/dev":
+        return sleep.disk
+    names = [disk.name for disk in data.disks or () if device.startswith(disk.name)]
+    return max(names, key=len, default=sleep.disk)
 
 
 def file_text(sleep: Sleep) -> str:
