@@ -24,12 +24,15 @@ CAUSE = 2  # the place of it among the cells
 LEAST_ROWS = 3  # GPUs that are shown however low the terminal is
 ORDER = (
     *(Cause.LOST, Cause.STUCK, Cause.THROTTLED, Cause.MEMORY, Cause.STORAGE, Cause.TRANSFER),
-    *(Cause.PREPROCESSING, Cause.SUBMISSION, Cause.NUMA, Cause.MIXED, *UNDECIDED),
-    *(Cause.GPU, Cause.IDLE),
+    *(Cause.QUOTA, Cause.STARVED, Cause.NETWORK, Cause.PREPROCESSING, Cause.SUBMISSION),
+    *(Cause.NUMA, Cause.MIXED, *UNDECIDED, Cause.GPU, Cause.REQUESTS, Cause.IDLE),
 )
 """The worst first."""
 WIDTH = 100  # columns, if the terminal has none
-COLOURS = {Cause.GPU: GREEN, Cause.IDLE: BOLD, **dict.fromkeys(UNDECIDED, YELLOW)}
+COLOURS = {
+    **{Cause.GPU: GREEN, Cause.IDLE: BOLD, Cause.REQUESTS: BOLD},
+    **dict.fromkeys(UNDECIDED, YELLOW),
+}
 WatchedGpu = tuple[HostDiagnosis, GpuDiagnosis]
 
 

@@ -3,15 +3,18 @@
 from collections.abc import Collection, Container, Iterable, Mapping
 
 from nodevet.diagnose.doubts import doubts
+from nodevet.diagnose.files import file_figures, storage_step
 from nodevet.diagnose.gpu_figures import gpu_figures
 from nodevet.diagnose.host_figures import host_figures
-from nodevet.diagnose.job_figures import job_figures, jobs
+from nodevet.diagnose.job_figures import job_figures, jobs, watched_job
 from nodevet.diagnose.model import Cause, Condition, Confidence, Figure, GpuDiagnosis, Ruling
+from nodevet.diagnose.phases import phase_text
 from nodevet.diagnose.ranks import rank_group
 from nodevet.diagnose.rules import CLEAR, EXPLAINS, NEXT, RULES, WEAK, CauseRule, Threshold
 from nodevet.diagnose.words import also_lines, sentence
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu_activity import GpuActivities, GpuActivity
+from nodevet.evidence.process_activity import ProcessActivities
 
 HALF, WHOLE = 50.0, 100.0  # percent
 MOST = 1000.0  # a margin beyond which it makes no difference
@@ -29,7 +32,10 @@ def diagnose(evidence: Evidence) -> tuple[GpuDiagnosis, ...] | str:
 
 def figures(evidence: Evidence, gpu: GpuActivity) -> Mapping[str, Figure]:
     """Every figure of one GPU, by name."""
-    listed = (*gpu_figures(evidence, gpu), *job_figures(evidence, gpu), *host_figures(evidence))
+    listed = (
+        *(*gpu_figures(evidence, gpu), *job_figures(evidence, gpu), *host_figures(evidence)),
+        *file_figures(watched_job(evidence, gpu), evidence),  # instead of some of the host's
+    )
     return {figure.name: figure for figure in listed}
 
 
@@ -42,7 +48,7 @@ def diagnose_gpu(evidence: Evidence, gpu: GpuActivity) -> GpuDiagnosis:
     cause = strongest[0] if len(strongest) == 1 else Cause.MIXED if strongest else Cause.UNCLEAR
     jobs_on_gpu = jobs(evidence, gpu)
     group = rank_group(evidence, gpu)
-    reasons = doubts(strongest, named_figures, rulings, jobs_on_gpu, evidence)
+    reasons = doubts(strongest, named_figures, rulings, evidence, phase(evidence, gpu))
     return GpuDiagnosis(
         index=gpu.index,
         uuid=gpu.uuid,
@@ -51,7 +57,7 @@ def diagnose_gpu(evidence: Evidence, gpu: GpuActivity) -> GpuDiagnosis:
         causes=strongest,
         confidence=confidence(rulings, strongest, reasons),
         sentence=sentence(cause, strongest, named_figures, rulings, jobs_on_gpu, evidence, reasons),
-        next_step=next_step(cause, strongest, rulings),
+        next_step=next_step(cause, strongest, rulings, named_figures),
         also=also_lines(cause, strongest, named_figures, rulings, explained),
         figures=tuple(named_figures.values()),
         rulings=rulings,
@@ -62,9 +68,22 @@ def diagnose_gpu(evidence: Evidence, gpu: GpuActivity) -> GpuDiagnosis:
     )
 
 
-def next_step(cause: Cause, causes: tuple[Cause, ...], rulings: Iterable[Ruling]) -> str:
+def phase(evidence: Evidence, gpu: GpuActivity) -> str:
+    """What the job on a GPU may be doing for a while only; empty if nothing says so."""
+    job, data = watched_job(evidence, gpu), evidence[ProcessActivities].data
+    return "" if isinstance(job, str) or data is None else phase_text(job, data.uptime_s)
+
+
+def next_step(
+    cause: Cause,
+    causes: tuple[Cause, ...],
+    rulings: Iterable[Ruling],
+    figures_by_name: Mapping[str, Figure],
+) -> str:
     """What to do first: the advice of the rule that holds most clearly, or else of its cause."""
     first = causes[0] if cause is Cause.MIXED else cause
+    if first is Cause.STORAGE and (step := storage_step(figures_by_name)):
+        return step
     holding = [ruling for ruling in rulings if ruling.holds and ruling.cause is first]
     clearest = max(holding, key=lambda each: each.margin or 0.0, default=None)
     own = {rule.name: rule.next_step for rule in RULES}

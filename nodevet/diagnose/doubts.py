@@ -6,23 +6,21 @@ so.
 
 from collections.abc import Collection, Mapping, Sequence
 
+from msgspec.structs import replace
+
 from nodevet.diagnose.link_figures import BY_MEANS
-from nodevet.diagnose.model import Cause, Figure, Job, Ruling
-from nodevet.diagnose.rules import HELD_LOW, POLLING
-from nodevet.diagnose.words import figure_sentence, value_text, waits_in
+from nodevet.diagnose.model import FINE, Cause, Figure, Ruling
+from nodevet.diagnose.rules import HELD_LOW, POLLING, RULES
+from nodevet.diagnose.waiting import SILENT
+from nodevet.diagnose.words import figure_sentence, number, value_text
 from nodevet.evidence.document import Evidence
+from nodevet.evidence.process_activity import ProcessActivities
 
 FEW_TICKS = 0.1  # CPUs
 POWER_CAPPED = 10.0  # percent of the time: the power limit is the reason for a low clock
 FULL_LINK = 70.0  # percent: the link is full whatever the GPU does
-NO_SYSTEM = 1.0  # percent of the job's CPU time
-STARVED = 20.0  # percent of the time
-SERVING = (
-    *("poll", "select", "recv", "sk_wait", "stream_data_wait", "wait_for_more_packets", "accept"),
-    *("cqring_wait", "tty_read", "pipe_read", "nanosleep", "sigtimedwait"),
-)
-"""Parts of names of kernel functions in which an idle server, or an idle notebook, sleeps."""
-
+MUCH_READ = 50.0  # MB/s: copying them out of the page cache takes some percent of a core
+LONG = 30.0  # seconds of a watch, below which a pause between two phases looks like the end
 Figures = Mapping[str, Figure]
 
 
@@ -30,19 +28,39 @@ def doubts(
     causes: Collection[Cause],
     figures: Figures,
     rulings: Sequence[Ruling],
-    jobs: Sequence[Job],
     evidence: Evidence,
+    phase: str = "",
 ) -> Mapping[Cause, str]:
-    """The figure that contradicts each of these causes, in words; without those that none does."""
+    """The figure that contradicts each of these causes, in words; without those that none does.
+    `phase`: what the job may be doing for a while only."""
     reasons = {
         Cause.GPU: ", and ".join(filter(None, (_power(figures), _low_clock(figures)))),
         Cause.SPINNING: COLLECTIVE,
         Cause.TRANSFER: _by_means(figures),
         Cause.SUBMISSION: _submission(figures),
-        Cause.NUMA: _ticks(figures, rulings),
-        Cause.STUCK: _serving(jobs, evidence),
+        Cause.NUMA: _far(figures),
+        Cause.STUCK: _stuck(figures, evidence),
+        Cause.NETWORK: _network(figures),
+        Cause.STARVED: _starved(figures),
+        Cause.REQUESTS: _requests(figures),
     }
-    return {cause: why for cause, why in reasons.items() if why and cause in causes}
+    found = {}
+    for cause in causes:
+        texts = [_of_rules(cause, rulings) or reasons.get(cause, "")]
+        texts.append("" if cause in STEADY else phase)
+        found[cause] = "; and ".join(text for text in texts if text)
+    return {cause: why for cause, why in found.items() if why}
+
+
+STEADY = (*FINE, Cause.THROTTLED)
+"""The causes that a phase of the job does not explain."""
+
+
+def _of_rules(cause: Cause, rulings: Sequence[Ruling]) -> str:
+    """What looks the same as a cause, if no rule that holds is free of doubt."""
+    names = {ruling.rule for ruling in rulings if ruling.holds and ruling.cause is cause}
+    texts = [rule.doubt for rule in RULES if rule.cause is cause and rule.name in names]
+    return texts[0] if texts and all(texts) else ""
 
 
 def _power(figures: Figures) -> str:
@@ -72,31 +90,56 @@ def _by_means(figures: Figures) -> str:
 
 
 def _submission(figures: Figures) -> str:
-    system, starved = figures["job_system"], figures["cpu_starved"]
-    texts = []
-    if system.value is not None and system.value < NO_SYSTEM:
-        texts.append(f"{figure_sentence(system)}, and submitting takes system time")
-    if starved.value is not None and starved.value >= STARVED:
-        texts.append(figure_sentence(starved))
-    return ", and ".join(texts)
-
-
-def _ticks(figures: Figures, rulings: Sequence[Ruling]) -> str:
-    cpus = figures["job_cpus"]
-    by_memory = any(
-        ruling.holds and ruling.cause is Cause.NUMA and ruling.conditions[-1].figure.name != FAR
-        for ruling in rulings
-    )
-    if by_memory or cpus.value is None or cpus.value >= FEW_TICKS:
+    read = figures["read_rate"]
+    if read.value is None or read.value < MUCH_READ:
         return ""
-    return f"the job uses {value_text(cpus)} CPUs in all, too few for the GPU to wait for them"
+    return f"it reads {value_text(read)}, which takes system time as well"
 
 
-FAR = "remote_cpus"
+def _far(figures: Figures) -> str:
+    """A job whose CPUs are far, but not its memory, or the other way round, is slower by little."""
+    memory, cpus = figures["remote_memory"], figures["remote_cpus"]
+    if memory.value is None:
+        return "where its memory is was not read"
+    if memory.value < MOSTLY:
+        return f"only {figure_sentence(replace(memory, note=''))}"
+    if cpus.value is not None and cpus.value < MOSTLY:
+        return f"only {figure_sentence(replace(cpus, note=''))}"
+    return ""
 
 
-def _serving(jobs: Sequence[Job], evidence: Evidence) -> str:
-    place = waits_in(jobs, evidence)
-    if not any(word in place for word in SERVING):
+MOSTLY = 50.0  # percent
+
+
+def _stuck(figures: Figures, evidence: Evidence) -> str:
+    data = evidence[ProcessActivities].data
+    seconds = data.look.seconds if data and data.look else 0.0
+    if seconds >= LONG:
         return ""
-    return f"an idle server also sleeps in {place}"
+    return f"it was watched for {number(seconds)} s only, and may just pause: --duration 60s"
+
+
+def _starved(figures: Figures) -> str:
+    own, others = figures["own_share"], figures["others_cpus"]
+    if own.value is not None and own.value >= OWN:
+        return f"{figure_sentence(own)}, so its own threads may be in one another's way"
+    if (others.value or 0.0) < FEW_TICKS:
+        return "no process was seen that takes them"
+    return ""
+
+
+OWN = 50.0  # percent of the CPUs that a job may use
+
+
+def _network(figures: Figures) -> str:
+    if SILENT in figures["network"].note:
+        return "its peer sent nothing while nodevet watched, and may have nothing to send"
+    if " in poll" in figures["network"].note or " in select" in figures["network"].note:
+        return "it sleeps in poll, so it may wait for something else"
+    return ""
+
+
+def _requests(figures: Figures) -> str:
+    if " thread " in figures["serving"].note:
+        return "its first thread waits for something else, so it may be a stuck job that listens"
+    return ""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nodevet.diagnose.model import Figure
-from nodevet.diagnose.series import grown, percent, span, total
+from nodevet.diagnose.series import grown, known, percent, span, total
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host_activity import CpuTotals, DiskActivity, HostActivity, NfsOperation
 
@@ -61,10 +61,34 @@ def _disk(data: HostActivity, seconds: float | None, why: str) -> Figure:
     if not known_shares:
         return Figure("disk_busy", 0.0, "%", what)
     worst = max(known_shares, key=lambda name: known_shares[name])
-    disk = next(disk for disk in data.disks if disk.name == worst)
+    return busy_disk(data, worst, "", what)
+
+
+def busy_disk(
+    data: HostActivity, name: str | None, why: str, what: str = "disk of its file"
+) -> Figure:
+    """One disk: the share of the time in which a request was in progress; `why` there is none."""
+    disk = next((disk for disk in data.disks or () if disk.name == name), None)
+    seconds = data.look.seconds if data.look else None
+    share = percent(grown(disk.busy_ms), seconds * 1000) if disk and seconds else None
+    if disk is None or share is None:
+        return Figure("disk_busy", None, "%", what, why or "its disk was not read")
     wait = latency_ms(disk)
-    note = worst + (f", {wait:.1f} ms a request" if wait is not None else "")
-    return Figure("disk_busy", min(100.0, known_shares[worst]), "%", what, note=note)
+    note = disk.name + (f", {wait:.1f} ms a request" if wait is not None else "")
+    return Figure("disk_busy", min(100.0, share), "%", what, note=note)
+
+
+def nfs_mount(data: HostActivity, point: str) -> Figure:
+    """The mount of a file: the time of one of its requests for data."""
+    mount = next((mount for mount in data.nfs or () if mount.point == point), None)
+    times = [
+        _operation_ms(each)
+        for each in (mount.operations if mount else None) or ()
+        if each.name in DATA
+    ]
+    slowest = max(known(times), default=None)
+    why = "" if slowest is not None else "its file is on no NFS mount"
+    return Figure("nfs_latency", slowest, "ms", "NFS mount of its file", why, point)
 
 
 def latency_ms(disk: DiskActivity) -> float | None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from nodevet.diagnose import hot, waiting
 from nodevet.diagnose.cpu_time import cpu_ticks, io_count
 from nodevet.diagnose.model import Figure, Job
 from nodevet.diagnose.series import grown, known, percent, rate, total
@@ -14,6 +15,7 @@ from nodevet.evidence.numa import Numa
 from nodevet.evidence.pci import Pci
 from nodevet.evidence.process_activity import (
     CgroupActivity,
+    OtherProcess,
     ProcessActivities,
     ProcessActivity,
     ThreadActivity,
@@ -70,6 +72,7 @@ def watched_job(evidence: Evidence, gpu: GpuActivity) -> WatchedJob | str:
     groups = tuple(group for group in data.cgroups or () if group.path in paths)
     on_gpu = _named(gpu) | {each.pid for each in own if gpu.index in each.gpus}
     unseen = _unseen(_named(gpu) - {each.pid for each in own}, data.left_out or 0)
+    unseen = unseen or _orphans(data.processes)
     return WatchedJob(own, on_gpu, groups, data.look.seconds, data.tick_hz, unseen)
 
 
@@ -80,6 +83,12 @@ def _unseen(missing: frozenset[int], left_out: int) -> str:
             f"here (hidepid, a container); run nodevet as root on the host to see it"
         )
     return "some of its processes were not watched: too many, or too brief" if left_out else ""
+
+
+def _orphans(processes: Iterable[ProcessActivity]) -> str:
+    """A process that may belong to the job, because its parent is not known."""
+    pid = next((each.pid for each in processes if each.parent is None and not each.gpus), None)
+    return "" if pid is None else f"whose child process {pid} is was not read"
 
 
 def _named(gpu: GpuActivity) -> frozenset[int]:
@@ -149,6 +158,7 @@ def _of_job(job: WatchedJob, evidence: Evidence, gpu: GpuActivity) -> Iterator[F
     yield _figure("ended", float(sum(process.ended_s is not None for process in job.processes)))
     yield from _cpu(job, evidence)
     yield from _waits(job)
+    yield from _of_waits(job)
     yield from _reads(job)
     yield from _limits(job)
     yield from _places(job, evidence, gpu)
@@ -163,6 +173,8 @@ NAMES = (
     ("job_system", "%", "system time of the job's CPU time"),
     ("cpus_allowed", "", "CPUs that the job may use"),
     ("saturation", "%", "CPUs that it uses or waits for, of its allowed CPUs"),
+    ("own_share", "%", "CPUs that it uses, of its allowed CPUs"),
+    ("others_cpus", "", "CPUs that the busiest processes of others use"),
     ("hottest_thread", "%", "hottest thread of the GPU's processes, of one core"),
     ("hottest_helper", "%", "hottest thread of the job's helpers, of one core"),
     (
@@ -173,11 +185,13 @@ NAMES = (
     ("helper_wants", "%", "hottest helper with its waits for a CPU, of one core"),
     ("helpers_want", "%", "all helpers with their waits for a CPU, of one core"),
     ("ended_helpers", "%", "helpers that ended, of one core"),
+    *((hot_name, unit, what) for hot_name, (unit, what) in hot.NAMES.items()),
     ("hot_threads", "", f"threads above {HOT:g} % of a core"),
     ("active_threads", "", f"threads above {ACTIVE:g} % of a core"),
     ("switches", "/s", "context switches of the job"),
     ("cpu_starved", "%", "time in which its hottest thread waited for a CPU that others used"),
     ("blocked", "%", "time in which the job's busiest waiter waited for storage"),
+    *((wait_name, "%", what) for wait_name, what in waiting.NAMES.items()),
     ("read_rate", "MB/s", "read by the job"),
     ("read_size", "kB", "bytes of one read"),
     ("quota_throttled", "%", "periods in which its cgroup used up its CPU quota"),
@@ -227,6 +241,8 @@ def _cpu(job: WatchedJob, evidence: Evidence) -> Iterator[Figure]:
     )
     allowed, note = cpus_allowed(job, evidence)
     yield _figure("cpus_allowed", allowed, "which CPUs it may use is not known", note)
+    yield _figure("own_share", percent(cpus, allowed), why, note)
+    yield _others(evidence)
     waited = [
         rate(thread.waited_ns, job.seconds)
         for process in job.processes
@@ -256,9 +272,11 @@ Shares = list[tuple[float, ProcessActivity, ThreadActivity]]
 def _threads(job: WatchedJob) -> Iterator[Figure]:
     shares: Shares = []
     if why := _unread(job):
-        for name in (*OF_THREADS, "hot_threads", "active_threads", "switches", "cpu_starved"):
+        for name in (*OF_THREADS, *hot.NAMES):
             yield _figure(name, None, why)
         return
+    on_gpu = [process for process in job.processes if process.pid in job.on_gpu]
+    yield from hot.hot_figures(on_gpu, job.hz, job.seconds)
     for process in job.processes:
         for thread in process.threads or ():
             share = needed_percent(thread, job)
@@ -277,12 +295,45 @@ def _threads(job: WatchedJob) -> Iterator[Figure]:
         "status was not read",
     )
     top = max(shares, key=lambda entry: entry[0], default=None)
-    waited = rate(top[2].waited_ns, job.seconds) if top else 0.0
-    yield _figure(
-        "cpu_starved",
-        None if waited is None else min(100.0, waited / 1e7),
-        "the kernel does not count it",
-    )
+    yield _starved(job, top[1], top[2]) if top else _figure("cpu_starved", 0.0)
+
+
+def _starved(job: WatchedJob, process: ProcessActivity, thread: ThreadActivity) -> Figure:
+    """Without the time for which its cgroup's quota held it: schedstat counts that as well."""
+    waited = rate(thread.waited_ns, job.seconds)
+    held = quota_held_percent(job, process)
+    if waited is None or held is None:
+        return _figure("cpu_starved", None, "the kernel does not count it")
+    return _figure("cpu_starved", max(0.0, min(100.0, waited / 1e7) - held))
+
+
+def quota_held_percent(job: WatchedJob, process: ProcessActivity) -> float | None:
+    """Percent of the time for which the quota of a process's cgroup held it; None if not known."""
+    group = next((group for group in job.cgroups if group.path == process.cgroup), None)
+    if group is None or not grown(group.throttled):
+        return 0.0
+    held = rate(group.throttled_us, job.seconds)
+    return None if held is None else held / 1e4
+
+
+def _others(evidence: Evidence) -> Figure:
+    """What others use, and who they are."""
+    data = evidence[ProcessActivities].data
+    if data is None or data.others is None:
+        return _figure("others_cpus", None, data.why("others") if data else "")
+    note = "; ".join(map(other_text, data.others[:OTHERS]))
+    return _figure("others_cpus", sum(known(other.cpus for other in data.others)), note=note)
+
+
+OTHERS = 2  # that a sentence names
+
+
+def other_text(other: OtherProcess) -> str:
+    """`stress 4711 of user 1000 in backup.service`."""
+    owner = "" if other.uid is None else f" of user {other.uid}"
+    unit = (other.cgroup or "").rstrip("/").rpartition("/")[2]
+    place = f" in {unit}" if unit else ""
+    return f"{other.command or '?'} {other.pid}{owner}{place}"
 
 
 def _at_once(shares: Shares, least: float, job: WatchedJob) -> float:
@@ -301,6 +352,7 @@ def life_share(process: ProcessActivity, thread: ThreadActivity, job: WatchedJob
 
 
 OF_THREADS = (
+    *("hot_threads", "active_threads", "switches", "cpu_starved"),
     *("hottest_thread", "thread_wants", "hottest_helper", "helper_wants"),
     *("helpers_want", "ended_helpers"),
 )
@@ -409,6 +461,9 @@ def _waits(job: WatchedJob) -> Iterator[Figure]:
             if share is None:
                 continue
             looked = True
+            unsure = unexplained_percent(process, thread, job.seconds)
+            if unsure >= waiting.SOME:
+                hidden = hidden or f"{process.command or '?'} {process.pid} {UNEXPLAINED}"
             if share > worst:
                 worst = share
                 note = f"{process.command or '?'} {process.pid}" + (f" in {place}" if place else "")
@@ -421,30 +476,85 @@ def _waits(job: WatchedJob) -> Iterator[Figure]:
         yield _figure("blocked", worst, note=note)
 
 
+UNEXPLAINED = "sleeps uninterruptibly (D), and nothing shows what for"
+
+
+def _of_waits(job: WatchedJob) -> Iterator[Figure]:
+    if why := _unread(job):
+        yield from (_figure(name, None, why) for name in waiting.NAMES)
+        return
+    yield from waiting.wait_figures(job.processes, job.on_gpu, job.seconds)
+
+
 def blocked_percent(thread: ThreadActivity) -> tuple[float | None, str]:
     """(percent of the looks at which a thread waited for storage, in which function). Looks leave
-    out a thread that rested, had not started, or had ended.
+    out a thread that rested, had not started, or had ended. The state D alone is not storage.
     """
     states = thread.states or ""
     if len(states) < LEAST or ("waits" in thread.errors and "D" not in states):
         return None, ""
-    waits = {
-        name: number
-        for name, number in (thread.waits or {}).items()
-        if name.startswith(STORAGE_WAITS)
-    }
-    number = max(states.count("D"), sum(waits.values()))
+    waits = storage_waits(thread)
+    number = sum(waits.values())
+    if is_at_file(thread):
+        number = max(number, states.count("D"))
     place = max(waits, key=lambda name: waits[name]) if waits else ""
     return min(100.0, 100.0 * number / len(states)), place
 
 
+def storage_waits(thread: ThreadActivity) -> dict[str, int]:
+    return {
+        name: number
+        for name, number in (thread.waits or {}).items()
+        if name.startswith(STORAGE_WAITS)
+    }
+
+
+FILE_CALLS = (
+    *("read", "pread64", "readv", "preadv", "write", "pwrite64", "writev", "pwritev", "fsync"),
+    *("fdatasync", "openat", "newfstatat", "getdents64", "close", "io_getevents"),
+)
+"""Calls in which a thread in D waits for a file system."""
+
+
+def is_at_file(thread: ThreadActivity) -> bool:
+    """Whether it slept most in a call of a file system."""
+    sleep = (thread.sleeps or (None,))[0]
+    if sleep is None or sleep.call not in FILE_CALLS:
+        return False
+    return sleep.connections is None and not (sleep.path or "").startswith("/dev/nvidia")
+
+
+def unexplained_percent(process: ProcessActivity, thread: ThreadActivity, seconds: float) -> float:
+    """Percent of the looks at which it was in D, and neither storage, the driver nor a child that
+    starts explains it."""
+    states = thread.states or ""
+    found = waiting.waiting(process, thread, seconds)
+    known = (waiting.SleepKind.DRIVER, waiting.SleepKind.SPAWN)
+    if is_at_file(thread) or (found is not None and found.kind in known):
+        return 0.0
+    number = states.count("D") - sum(storage_waits(thread).values())
+    return 100.0 * max(0, number) / max(1, len(states))
+
+
 def _reads(job: WatchedJob) -> Iterator[Figure]:
     read_b = io_count(job.processes, "read_b", job.seconds)
-    calls = io_count(job.processes, "read_calls", job.seconds)
     why = "/proc/<pid>/io was not read"
     yield _figure("read_rate", None if read_b is None else read_b / job.seconds / 1e6, why)
+    if any(reads_pipe(process) for process in job.processes):
+        yield _figure("read_size", None, "it reads pipes or sockets, which Linux counts as well")
+        return
+    calls = io_count(job.processes, "read_calls", job.seconds)
     size = read_b / calls / 1e3 if read_b is not None and calls else None
     yield _figure("read_size", size, why if calls is None else "it read nothing")
+
+
+def reads_pipe(process: ProcessActivity) -> bool:
+    """Whether a thread of it was seen in a read of what is no file."""
+    return any(
+        sleep.call in ("read", "readv") and not sleep.path
+        for thread in process.threads or ()
+        for sleep in thread.sleeps or ()
+    )
 
 
 def _limits(job: WatchedJob) -> Iterator[Figure]:

@@ -20,16 +20,22 @@ class Cause(str, Enum):
     THROTTLED = "throttled"
     SUBMISSION = "submission-bound"
     PREPROCESSING = "preprocessing-bound"
+    STARVED = "CPUs taken by others"
+    QUOTA = "CPU quota used up"
     STORAGE = "storage-bound"
     TRANSFER = "transfer-bound"
     MEMORY = "memory-pressure"
     NUMA = "NUMA-remote"
+    NETWORK = "network-bound"
     STUCK = "stuck"
+    REQUESTS = "waiting for requests"
     IDLE = "idle"
     MIXED = "mixed"
     UNCLEAR = "not enough evidence"
 
 
+FINE = (Cause.GPU, Cause.IDLE, Cause.REQUESTS)
+"""The causes for which nobody needs to act."""
 UNDECIDED = (Cause.UNCLEAR, Cause.SPINNING)
 """Whether such a GPU waits is not known."""
 
@@ -163,7 +169,7 @@ class Diagnosis(Struct, frozen=True, kw_only=True):
     def exit_code(self) -> int:
         """1 if a GPU waits, is slowed, stuck or lost; else 3 if one may or is unclear; else 0."""
         causes = [gpu.cause for host in self.hosts for gpu in host.gpus]
-        if any(cause not in (Cause.GPU, Cause.IDLE, *UNDECIDED) for cause in causes):
+        if any(cause not in (*FINE, *UNDECIDED) for cause in causes):
             return 1
         lost = any(not host.gpus for host in self.hosts) or self.interrupted
         return 3 if lost or not causes or set(UNDECIDED) & set(causes) else 0

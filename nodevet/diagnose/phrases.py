@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from nodevet.base.printable import plain
 from nodevet.diagnose.model import (
+    FINE,
     Cause,
     Condition,
     Diagnosis,
@@ -18,7 +19,6 @@ from nodevet.diagnose.words import PROOF, figure_text, number, value_text
 from nodevet.evidence.lists import spans
 from nodevet.sheet.text import count, name
 
-FINE = (Cause.GPU, Cause.IDLE)
 PROOF_HEADS = ("what", "value", "of what")
 
 
@@ -148,7 +148,7 @@ def headline(incident: Diagnosis) -> str:
         return f"{bad:,} of {count(len(gpus), 'GPU')}: {causes_text}"
     if unclear:
         return f"{unclear:,} of {count(len(gpus), 'GPU')}: the cause is not clear"
-    idle = sum(gpu.cause is Cause.IDLE for gpu in gpus)
+    idle = sum(gpu.cause in (Cause.IDLE, Cause.REQUESTS) for gpu in gpus)
     if idle == len(gpus):
         return "Every GPU is idle" if idle > 1 else "The GPU is idle"
     return "No GPU waits" if len(gpus) > 1 else "The GPU does not wait"

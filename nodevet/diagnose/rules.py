@@ -11,6 +11,9 @@ NVML_BUSY = (
     "nvmlUtilization_t: the share of time in which a kernel ran, however much of the GPU it used"
 )
 ONE_HOT = "mpstat: one hot core with system time is the thread that launches"
+MAIN_HOT = "pidstat -t: a thread that launches spends time in the driver's ioctl and in waits"
+GIL = "CPython: one thread of a process runs Python at a time, and gives the lock up every 5 ms"
+PAGEABLE = "cudaMemcpy of pageable memory: a thread copies it to a pinned buffer, 3 to 12 GB/s"
 MANY_HOT = "mpstat: many cores hot in user time are the transforms"
 ONE_HELPER = "top -H: a loader at 100 % while the process on the GPU sleeps means too few loaders"
 STARVED = "schedstat: the time in which a thread was ready to run and had no CPU"
@@ -29,6 +32,9 @@ SLEEPER = (
     "ps: a process that sleeps and holds GPU memory waits at a barrier, for a lock, or for "
     "a dead loader"
 )
+CALL = "proc_pid_syscall(5), tcp(7): the call in which a thread sleeps, and its connection"
+UNMOVED = "proc_pid_status(5): a thread that never woke has as many context switches as before"
+SPINNING = "sched(7): a thread that polls is always ready to run, and gives up no CPU by itself"
 CFS = "Documentation/scheduler/sched-bwc.rst: nr_throttled of nr_periods"
 REMOTE = "numastat and lstopo: another socket's memory has more latency and less bandwidth"
 SWAPPING = "vmstat: swap-in while a job runs means that its working set does not fit"
@@ -37,6 +43,7 @@ BUSY = 85.0  # percent: from here on a GPU does not wait
 SET_LOW = 60.0  # percent of the maximum: below every clock that a board is sold to run at
 SET_LOW_WHILE_BUSY = 75.0  # percent of the maximum: NVML cannot read a locked clock
 HELD_LOW = 80.0  # percent of the maximum: a setting that holds the clock below costs a fifth
+FEW_TICKS = 0.1  # CPUs: a job that uses less waits for something else than its CPUs
 QUIET = 1.0  # percent: below, it does nothing
 
 
@@ -69,6 +76,7 @@ class CauseRule(Struct, frozen=True):
     name: str
     thresholds: tuple[Threshold, ...]
     next_step: str = ""  # instead of the one of its cause
+    doubt: str = ""  # what looks the same, so that the cause is not certain by this rule alone
 
 
 def _least(figure: str, value: float, source: str) -> Threshold:
@@ -91,9 +99,11 @@ RESET_CLOCKS = (
 )
 
 
-def _waiting(cause: Cause, name: str, *thresholds: Threshold) -> CauseRule:
+def _waiting(
+    cause: Cause, name: str, *thresholds: Threshold, next_step: str = "", doubt: str = ""
+) -> CauseRule:
     """A rule for a GPU that is in use and waits."""
-    return CauseRule(cause, name, (WAITS, USED, *thresholds))
+    return CauseRule(cause, name, (WAITS, USED, *thresholds), next_step, doubt)
 
 
 RULES = (
@@ -181,6 +191,7 @@ RULES = (
             WORKS,
             USED,
             _least("thread_wants", 80.0, ONE_HOT),
+            _least("thread_system", 5.0, ONE_HOT),
             _most("hot_threads", 2.0, ONE_HOT),
             _most("link", 70.0, LINK),
             READS,
@@ -205,6 +216,34 @@ RULES = (
         _least("saturation", 75.0, MANY_HOT),
         _least("active_threads", 3.0, MANY_HOT),
         _least("job_user", 60.0, MANY_HOT),
+    ),
+    CauseRule(
+        Cause.PREPROCESSING,
+        "the thread that submits is hot in user time, and copies little",
+        (
+            *(WAITS, WORKS, USED),
+            _least("thread_wants", 80.0, MAIN_HOT),
+            Threshold("thread_system", False, 5.0, MAIN_HOT, is_count=True),
+            Threshold("hot_threads", False, 2.0, MAIN_HOT, is_count=True),
+            Threshold("link", False, 3.0, PAGEABLE, is_count=True),
+            READS,
+        ),
+        "look what it computes (py-spy top --pid PID): decoding and transforms go to loader "
+        "workers (num_workers above 0) or to the GPU (DALI); calls of small kernels need larger "
+        "batches or CUDA graphs",
+        "a program that calls many small kernels is hot in user time, too",
+    ),
+    _waiting(
+        Cause.PREPROCESSING,
+        "threads of one process take turns on one core, as Python's do",
+        _least("turns", 3.0, GIL),
+        Threshold("turns_cpus", True, 0.8, GIL, is_count=True),
+        Threshold("turns_cpus", False, 1.2, GIL, is_count=True),
+        _least("turns_switches", 50.0, GIL),
+        _most("hot_threads", 2.0, GIL),
+        next_step="use processes instead of threads (multiprocessing, loader workers), or "
+        "transforms that release the GIL; py-spy dump --pid PID shows which thread holds it",
+        doubt="threads that wait for one another's locks take turns as well",
     ),
     _waiting(
         Cause.PREPROCESSING,
@@ -235,14 +274,25 @@ RULES = (
         _least("job_user", 60.0, MANY_HOT),
     ),
     _waiting(
-        Cause.PREPROCESSING,
+        Cause.QUOTA,
         "its cgroup's CPU quota is used up",
         _least("quota_throttled", 25.0, CFS),
+    ),
+    _waiting(
+        Cause.STARVED,
+        "its hottest thread waits for a CPU, and the job does not fill those that it may use",
+        _least("cpu_starved", 20.0, STARVED),
+        _most("own_share", 75.0, STARVED),
     ),
     _waiting(
         Cause.STORAGE,
         "the job's threads wait for storage",
         _least("blocked", 30.0, IOSTAT),
+    ),
+    _waiting(
+        Cause.NETWORK,
+        "a thread of the job waits for a TCP peer",
+        _least("network", 50.0, CALL),
     ),
     _waiting(
         Cause.TRANSFER,
@@ -261,6 +311,22 @@ RULES = (
         ),
         "overlap copies with kernels: pinned memory, non_blocking=True and a prefetching loader; "
         "smaller transfers (uint8, GPU-side decode); nsys shows copies and kernels in turn",
+    ),
+    CauseRule(
+        Cause.TRANSFER,
+        "one thread is hot in user time while the link carries what a core can copy",
+        (
+            *(WAITS, WORKS, USED),
+            _least("thread_wants", 80.0, PAGEABLE),
+            Threshold("thread_system", False, 10.0, PAGEABLE, is_count=True),
+            Threshold("hot_threads", False, 2.0, PAGEABLE, is_count=True),
+            Threshold("link", True, 3.0, PAGEABLE, is_count=True),
+            Threshold("link", False, 70.0, PAGEABLE, is_count=True),
+            READS,
+        ),
+        "pin the memory (pin_memory=True, non_blocking=True): perf top -t TID shows memcpy if its "
+        "copies are pageable; if it shows decoding, move that to loader workers",
+        "transforms in the thread that copies look the same",
     ),
     _waiting(
         Cause.MEMORY,
@@ -282,7 +348,10 @@ RULES = (
             WORKS,
             USED,
             _least("remote_cpus", 80.0, REMOTE),
+            _least("job_cpus", FEW_TICKS, REMOTE),
         ),
+        "start it on CPUs of the GPU's NUMA node: numactl --cpunodebind=N, or Slurm's "
+        "--gpu-bind=closest; compare the time of a step before and after",
     ),
     CauseRule(
         Cause.NUMA,
@@ -292,17 +361,46 @@ RULES = (
             WORKS,
             USED,
             _least("remote_memory", 80.0, REMOTE),
+            _least("job_cpus", FEW_TICKS, REMOTE),
         ),
     ),
     CauseRule(
         Cause.STUCK,
-        "the job holds GPU memory and does nothing",
+        "the job holds GPU memory, and sleeps on a lock or in the driver without ever waking",
         (
             _most("sm_busy", QUIET, NVML_BUSY),
             USED,
             _least("memory_used", 20.0, SLEEPER),
             _most("job_cpus", 0.02, SLEEPER),
+            _least("frozen", 100.0, UNMOVED),
+            _most("serving", 50.0, CALL),
             READS,
+        ),
+    ),
+    CauseRule(
+        Cause.STUCK,
+        "the job holds GPU memory, and its thread polls for a GPU that does nothing",
+        (
+            _most("sm_busy", QUIET, NVML_BUSY),
+            USED,
+            _least("memory_used", 20.0, SLEEPER),
+            _least("spinning", 95.0, SPINNING),
+            _most("hot_threads", 2.0, SPINNING),
+            _most("read_rate", 0.1, SPINNING),
+        ),
+        "look where it spins (py-spy dump --native --pid PID): a synchronization with the GPU is "
+        "a hang of it or of another rank; anything else is work of the CPU, to be waited for",
+        "a thread that computes without the GPU, as before its first step, looks the same",
+    ),
+    CauseRule(
+        Cause.REQUESTS,
+        "the job holds GPU memory, and waits for clients",
+        (
+            _most("sm_busy", QUIET, NVML_BUSY),
+            USED,
+            _least("memory_used", 20.0, SLEEPER),
+            _most("job_cpus", 0.1, SLEEPER),
+            _least("serving", 80.0, CALL),
         ),
     ),
     CauseRule(
@@ -347,10 +445,19 @@ EXPLAINS = {
         ),
     ),
     Cause.THROTTLED: (Effect(Cause.GPU), Effect(Cause.SPINNING)),
+    Cause.QUOTA: (
+        Effect(Cause.STARVED),
+        Effect(Cause.PREPROCESSING),
+        Effect(Cause.SUBMISSION, (_most("hottest_thread", 80.0, STARVED),)),
+    ),
+    Cause.STARVED: (
+        Effect(Cause.PREPROCESSING),
+        Effect(Cause.SUBMISSION, (_most("hottest_thread", 80.0, STARVED),)),
+    ),
 }
 """A cause and the causes that it entails: a process that pages waits for the disk that holds the
 pages, or is hot in the kernel that fetches them; a GPU with lowered clocks is busier, and draws
-less power.
+less power; a thread that may not run looks hot by its waits.
 """
 
 NEXT = {
@@ -369,6 +476,10 @@ NEXT = {
     Cause.PREPROCESSING: "more loader workers if there are CPUs to run them, otherwise transform "
     "on the GPU (DALI), or store transformed data; `nodevet feed` computes "
     "how many it takes",
+    Cause.STARVED: "give the job CPUs of its own: move or stop what takes them, or set cpusets or "
+    "weights (CPUWeight=, Slurm's --cpus-per-task with task/cgroup); its own code may be fine",
+    Cause.QUOTA: "raise the quota (cpu.max, Kubernetes' limits.cpu), or start fewer threads than "
+    "it allows: it stops all of them until the next period",
     Cause.STORAGE: "larger reads (pack samples into shards), more of them at the same time, a "
     "local NVMe cache; iostat -xz 1 and nfsiostat 1 show the device",
     Cause.TRANSFER: "pinned memory and overlapping copies; smaller transfers (uint8, GPU-side "
@@ -376,6 +487,10 @@ NEXT = {
     Cause.MEMORY: "fewer workers, less prefetch and pinned memory, or a higher memory limit",
     Cause.NUMA: "start it bound to the GPU's NUMA node: numactl --cpunodebind=N --membind=N, or "
     "Slurm's --gpu-bind=closest",
+    Cause.NETWORK: "look at the peer and the way to it: ss -tinp shows its silence (lastrcv) and "
+    "retransmissions; fetch over more connections at once and ahead, or keep a local copy",
+    Cause.REQUESTS: "nothing to fix, and no reason to stop it: it is a server without requests; "
+    "ask its load balancer or its queue if it should have some",
     Cause.STUCK: "look where it sleeps (py-spy dump --pid PID; cat /proc/PID/stack) and at the "
     "other ranks: a barrier, a lock, or a loader that died",
     Cause.IDLE: "nothing to fix: give it work, or ask the scheduler why it has none",

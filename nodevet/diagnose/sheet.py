@@ -6,6 +6,7 @@ from itertools import groupby
 from nodevet.base.printable import brief, plain
 from nodevet.diagnose import phrases
 from nodevet.diagnose.model import (
+    FINE,
     UNDECIDED,
     Cause,
     Diagnosis,
@@ -34,7 +35,10 @@ from nodevet.sheet.text import name
 
 FEW = 4  # GPUs whose course is not folded
 LONGEST = 2000  # columns of one text
-TONES = {Cause.GPU: "ok", Cause.IDLE: "", **dict.fromkeys(UNDECIDED, "unknown")}
+TONES = {
+    **{Cause.GPU: "ok", Cause.IDLE: "", Cause.REQUESTS: ""},
+    **dict.fromkeys(UNDECIDED, "unknown"),
+}
 GRAVE = (Cause.LOST, Cause.STUCK, Cause.THROTTLED)
 FAMILIES = (
     ("GPU", ("SM busy", "memory busy", "GPU memory used")),
@@ -144,7 +148,7 @@ def _gpus(
 ) -> GroupBlock:
     """A group of GPUs whose texts are the same."""
     gpu = group[0]
-    folded = not few and gpu.cause in phrases.FINE
+    folded = not few and gpu.cause in FINE
     return GroupBlock(
         title=phrases.label(group),
         anchor=anchor,

@@ -31,7 +31,7 @@ def stragglers(hosts: Iterable[HostDiagnosis]) -> tuple[Straggler, ...]:
     groups: dict[RankKey, list[Member]] = {}
     for host in hosts:
         for gpu in host.gpus:
-            if gpu.cause is not Cause.IDLE or gpu.group_is_job:
+            if gpu.cause not in (Cause.IDLE, Cause.REQUESTS) or gpu.group_is_job:
                 groups.setdefault(_key(host, gpu), []).append((host, gpu))
     return tuple(straggler for members in groups.values() for straggler in _odd_ones(members))
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from nodevet.diagnose.model import Cause, Figure, Job, Ruling
+from nodevet.diagnose.waiting import place_text
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.process_activity import ProcessActivities, ProcessActivity
 
@@ -11,37 +12,45 @@ Figures = Mapping[str, Figure]
 WAITS_FOR = {
     Cause.SUBMISSION: "the thread that submits its work",
     Cause.PREPROCESSING: "the CPUs that prepare its input",
+    Cause.STARVED: "CPUs that others use",
+    Cause.QUOTA: "its CPU quota",
     Cause.STORAGE: "storage",
     Cause.TRANSFER: "the PCIe link",
+    Cause.NETWORK: "the network",
     Cause.MEMORY: "host memory",
-    Cause.NUMA: "CPUs and memory of another NUMA node",
 }
 PROOF = {
     Cause.GPU: ("sm_busy", "clock", "power"),
     Cause.SPINNING: ("sm_busy", "power", "memory_busy", "clock"),
     Cause.LOST: ("lost",),
     Cause.THROTTLED: ("slowed", "power_capped", "limit", "clock", "power", "sm_busy"),
-    Cause.SUBMISSION: ("sm_busy", "hottest_thread", "job_system", "switches"),
+    Cause.SUBMISSION: ("sm_busy", "hottest_thread", "thread_system", "switches"),
     Cause.PREPROCESSING: (
         "sm_busy",
         "saturation",
+        "hottest_thread",
+        "turns",
         "hottest_helper",
         "ended_helpers",
         "job_user",
-        "quota_throttled",
     ),
+    Cause.STARVED: ("sm_busy", "cpu_starved", "others_cpus", "hottest_thread"),
+    Cause.QUOTA: ("sm_busy", "quota_throttled", "job_cpus", "cpus_allowed"),
     Cause.STORAGE: (
         "sm_busy",
         "blocked",
+        "waits_writing",
         "job_io_stalled",
         "disk_busy",
         "nfs_latency",
         "read_size",
     ),
-    Cause.TRANSFER: ("sm_busy", "link", "idle_link"),
+    Cause.TRANSFER: ("sm_busy", "link", "idle_link", "hottest_thread"),
     Cause.MEMORY: ("sm_busy", "job_memory_stalled", "swapped_in", "limit_hits", "job_major_faults"),
     Cause.NUMA: ("sm_busy", "remote_cpus", "remote_memory"),
-    Cause.STUCK: ("memory_used", "sm_busy", "job_cpus"),
+    Cause.NETWORK: ("sm_busy", "network"),
+    Cause.STUCK: ("memory_used", "sm_busy", "job_cpus", "frozen", "spinning"),
+    Cause.REQUESTS: ("memory_used", "sm_busy", "serving"),
     Cause.IDLE: ("sm_busy", "memory_used"),
 }
 """The figures that a sentence about each cause shows, in order."""
@@ -49,16 +58,19 @@ WORTH = dict.fromkeys(
     (
         *("quota_throttled", "swapped_in", "nfs_latency", "power_capped", "limit_hits", "slowed"),
         *("job_io_stalled", "job_memory_stalled", "disk_busy", "remote_cpus", "remote_memory"),
-        *("job_system", "hottest_helper", "ended_helpers"),
+        *("job_system", "hottest_helper", "ended_helpers", "frozen", "serving", "network"),
     ),
     1.0,
-) | {"idle_link": 70.0}
+) | {"idle_link": 70.0, "spinning": 95.0, "turns": 3.0, "hottest_thread": 30.0}
 """The least at which a figure is worth its place in a sentence."""
 USUAL = {"limit": 95.0}
 """The most at which it is."""
 LEAST = {"%": 0.1, "": 0.01, "/s": 0.1}
 """A value below this, in its unit, counts as almost nothing."""
+BUSIEST = "busiest disk"
 STACK = 5  # functions of a stack that are told
+FAR = 50.0  # percent of what a job uses
+
 
 SAID = {
     "lost": "NVML answers",
@@ -70,6 +82,8 @@ SAID = {
     "hottest_thread": "the hottest thread of the GPU's processes takes {} of a core",
     "hottest_helper": "the hottest thread of the job's helpers takes {} of a core",
     "ended_helpers": "helpers that ended took {} of a core",
+    "thread_system": "that thread spends {} of its time in the kernel",
+    "turns": "{} threads of one process use it in turns",
     "job_system": "{} of the job's CPU time is in the kernel",
     "job_user": "{} of the job's CPU time is in user mode",
     "switches": "context switches {}",
@@ -78,7 +92,8 @@ SAID = {
     "blocked": "a thread of the job waited for storage {} of the time",
     "job_io_stalled": "the whole cgroup waited for I/O {} of the time (PSI)",
     "job_memory_stalled": "the whole cgroup waited for memory {} of the time (PSI)",
-    "disk_busy": "busiest disk {} busy",
+    "waits_writing": "{}",
+    "disk_busy": "the busiest disk, perhaps another's, {} busy",
     "nfs_latency": "slowest NFS mount {} a request",
     "read_size": "reads of {}",
     "link": "PCIe carries {} of what the link can",
@@ -86,6 +101,10 @@ SAID = {
     "swapped_in": "pages swapped in {}",
     "limit_hits": "the cgroup hits its memory limit {}",
     "job_major_faults": "the job reads pages back in, {}",
+    "network": "a thread of the job waited for the network {} of the time",
+    "serving": "it waited for requests {} of the time",
+    "frozen": "its first thread slept {} of the time and never woke",
+    "spinning": "a thread of it ran {} of the time and never waited",
     "remote_cpus": "{} of the job's CPU time is far from the GPU",
     "remote_memory": "{} of the job's memory is far from the GPU",
     "memory_used": "{} of the GPU's memory is in use",
@@ -94,6 +113,8 @@ SAID = {
     "born": "{} of the job's processes began while it was watched",
     "ended": "{} of the job's processes ended while it was watched",
     "cpu_starved": "the job's hottest thread waited for a CPU that others used {} of the time",
+    "others_cpus": "others use {} CPUs",
+    "own_share": "the job uses {} of the CPU time that it may have",
     "steal": "the hypervisor took {} of the CPU time",
 }
 """The wording of figures in a sentence; `shown` words the others."""
@@ -120,6 +141,10 @@ def figure_sentence(figure: Figure) -> str:
     """A figure as it is read aloud in a sentence: `its hottest thread takes 98 % of a core`."""
     if figure.value is None or figure.name not in SAID:
         return figure_text(figure)
+    if figure.name == "waits_writing":
+        return f"in {figure.note}"
+    if figure.name == "disk_busy" and figure.what != BUSIEST:
+        return f"its disk {value_text(figure)} busy ({figure.note})"
     note = f" ({figure.note})" if figure.note else ""
     return SAID[figure.name].format(value_text(figure).replace(" /s", " a second")) + note
 
@@ -157,7 +182,7 @@ def sentence(
 ) -> str:
     """What a GPU waits for, in one sentence; `reasons`: the evidence against each cause."""
     if cause is Cause.UNCLEAR:
-        return unclear(figures, rulings)
+        return unclear(figures, rulings) + _place(jobs, evidence)
     if cause is Cause.MIXED:
         parts = "; ".join(
             f"{one_cause.value}: {proof(one_cause, figures)}{_but(reasons.get(one_cause))}"
@@ -179,9 +204,20 @@ def sentence(
             if not jobs
             else f"is held by a job, and idle: {numbers}"
         )
+    if cause is Cause.STUCK and (figures["spinning"].value or 0.0) >= WORTH["spinning"]:
+        return f"is held by a job that spins and gives it nothing to do: {numbers}{but}"
     if cause is Cause.STUCK:
         return f"is held by a job that does nothing: {numbers}{_asleep(jobs, evidence)}{but}"
-    return f"waits for {WAITS_FOR[cause]}: {numbers}{but}"
+    if cause is Cause.REQUESTS:
+        return f"is held by a server that nobody asks: {numbers}{but}"
+    return f"waits for {what_for(cause, figures)}: {numbers}{but}"
+
+
+def what_for(cause: Cause, figures: Figures) -> str:
+    """What it waits for; memory of another NUMA node only if most of the job's memory is there."""
+    shares = {"CPUs": figures["remote_cpus"].value, "memory": figures["remote_memory"].value}
+    far = [name for name, share in shares.items() if (share or 0.0) >= FAR]
+    return f"{' and '.join(far)} of another NUMA node" if cause is Cause.NUMA else WAITS_FOR[cause]
 
 
 def _but(why: str | None) -> str:
@@ -205,6 +241,15 @@ def unclear(figures: Figures, rulings: Iterable[Ruling]) -> str:
         why = next(iter(missing.values())).why
         return f"cause unknown: {figure_text(busy)}; not read: {listed} ({why})"
     return f"waits, and nothing that was watched explains it: {figure_text(busy)}"
+
+
+def _place(jobs: Sequence[Job], evidence: Evidence) -> str:
+    """What the first thread of an unexplained job waits for, by its call."""
+    data = evidence[ProcessActivities].data
+    if data is None or data.look is None:
+        return ""
+    text = place_text(data.processes or (), (job.pid for job in jobs), data.look.seconds)
+    return f"; {text}" if text else ""
 
 
 def _asleep(jobs: Sequence[Job], evidence: Evidence) -> str:
@@ -264,7 +309,7 @@ def also_lines(
         texts.append(figure_sentence(allowed))
     texts += [figure_sentence(figures[name]) for name in ("born", "ended") if figures[name].value]
     starved = figures["cpu_starved"]
-    if (starved.value or 0) >= 20:
+    if (starved.value or 0) >= 20 and Cause.STARVED not in causes:
         texts.append(figure_sentence(starved))
     stolen = figures["steal"]
     if (stolen.value or 0) >= 5:

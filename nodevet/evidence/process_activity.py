@@ -10,6 +10,8 @@ from nodevet.evidence.core import Record, SectionRecord
 
 LOOKS_TEXT = at_most(2048)  # a letter for each
 THREADS = at_most(8192)  # of one process that are watched
+OTHERS = at_most(64)  # processes that use the CPUs for which a job waits; the probe keeps 5
+SLEEPS = at_most(64)  # different calls in which one thread slept; the probe keeps 8
 STACK = at_most(64)  # functions of the kernel; it tells 64 at most
 WATCHED = at_most(1024)  # processes and cgroups of jobs
 
@@ -17,6 +19,22 @@ States = Annotated[str, LOOKS_TEXT]
 """The state at each look, a letter of proc_pid_stat(5) each; `-` where it was not read."""
 PagesByNode = Annotated[dict[Text, int], bounds.NUMA_NODES]
 """NUMA node -> pages."""
+
+
+class Sleep(Record, frozen=True, kw_only=True):
+    """A system call in which a thread slept, and what for. /proc/<pid>/task/<tid>/syscall, fd,
+    fdinfo, mountinfo, net/tcp."""
+
+    call: Text  # its name, else its number; `page fault` outside of one
+    looks: int  # at which it was seen there
+    path: Text | None = None  # of the file
+    positions: tuple[int, int] | None = None  # in the file at the first such look and at the last
+    point: Text | None = None  # where its file system is mounted
+    filesystem: Text | None = None  # its kind
+    disk: Text | None = None  # of the file system, if it has one
+    peer: Text | None = None  # address and port of the first open TCP connection
+    connections: int | None = None  # open TCP connections among what it sleeps for
+    listens: bool | None = None  # for clients: a socket that listens, or a client's connection
 
 
 class ThreadActivity(Record, frozen=True, kw_only=True):
@@ -36,6 +54,8 @@ class ThreadActivity(Record, frozen=True, kw_only=True):
     preemptions: Counted | None = None  # nonvoluntary
     # the function of the kernel that it slept in -> at how many looks; wchan
     waits: Annotated[dict[Text, int], bounds.LOOKS] | None = None
+    # of threads of which it matters most, the most frequent first
+    sleeps: Annotated[tuple[Sleep, ...], SLEEPS] | None = None
 
 
 class ProcessActivity(Record, frozen=True, kw_only=True):
@@ -98,12 +118,22 @@ class CgroupActivity(Record, frozen=True, kw_only=True):
     pages_b: PagesByNode | None = None  # memory.numa_stat: anon and file, bytes
 
 
+class OtherProcess(Record, frozen=True, kw_only=True):
+    """A process of no job on a GPU that used a CPU. /proc/<pid>/{stat,status,cgroup}."""
+
+    pid: int
+    command: Text | None = None  # comm
+    cpus: Real | None = None  # that it used, as a mean
+    uid: int | None = None
+    cgroup: Text | None = None
+
+
 class ProcessActivities(SectionRecord, frozen=True, kw_only=True):
     """`complete` is False if a process was left out, or could not be watched."""
 
-    unique = ("processes[].pid", "cgroups[].path", "processes[].threads[].tid")
+    unique = ("processes[].pid", "others[].pid", "cgroups[].path", "processes[].threads[].tid")
     plural = "processes"
-    volatile = ("look", "times_s", "uptime_s", "complete", "processes", "cgroups")
+    volatile = ("look", "times_s", "uptime_s", "complete", "processes", "others", "cgroups")
 
     look: Look | None = None
     times_s: Times | None = None
@@ -115,4 +145,5 @@ class ProcessActivities(SectionRecord, frozen=True, kw_only=True):
     born: int | None = None  # processes that were found meanwhile
     ended: int | None = None  # those that ended; what used less than 0.1 s is in no list
     processes: Annotated[tuple[ProcessActivity, ...], WATCHED] | None = None
+    others: Annotated[tuple[OtherProcess, ...], OTHERS] | None = None  # only if the job waited
     cgroups: Annotated[tuple[CgroupActivity, ...], WATCHED] | None = None

@@ -4,7 +4,7 @@ TELLING = frozenset(
     {
         *("host", "hostname", "machine_id", "boot_id", "serial", "uuid", "cluster_uuid"),
         *("system_uuid", "system_serial", "board_serial", "serials"),
-        *("arguments", "cmdline", "cgroup", "path", "point", "source", "unit"),
+        *("arguments", "cmdline", "cgroup", "path", "point", "source", "unit", "peer"),
         *("dmi_product", "board_part_number", "remote_bus_id", "job_id", "master"),
     }
 )

@@ -188,6 +188,28 @@ def generations(waited_for: bool = True) -> list[JSON]:
 
 HOT = [thread(10, 95, 40)]
 WORKERS = [process(20 + n, [thread(20 + n, 90)], parent=10) for n in range(8)]
+SERVES = thread(
+    10,
+    switches=[7, 7],
+    waits={"do_epoll_wait": LOOKS},
+    sleeps=[{"call": "epoll_wait", "looks": LOOKS, "listens": True, "connections": 0}],
+)
+DOWNLOADS = thread(
+    10,
+    5,
+    switches=[7, 700],
+    waits={"wait_woken": LOOKS},
+    sleeps=[
+        {
+            "call": "recvfrom",
+            "looks": LOOKS,
+            "listens": False,
+            "connections": 1,
+            "peer": "10.0.0.5:443",
+        }
+    ],
+)
+LOCKED = thread(10, switches=[7, 7], waits={"futex_do_wait": LOOKS})
 BLOCKED = [thread(10, 5, state="D", waits={"folio_wait_bit_common": LOOKS})]
 CASES: dict[str, dict[str, JSON]] = {
     "GPU-bound": sections([gpu(97)]),
@@ -213,9 +235,20 @@ CASES: dict[str, dict[str, JSON]] = {
         processes=[process(threads=BLOCKED, major_faults=[0, 5000])], swapped=2000
     ),
     "NUMA-remote": sections(processes=[process(threads=[thread(10, 40, cpu=20)])]),
-    "stuck": sections([gpu(0)], [process(threads=[thread(10, waits={"futex_do_wait": LOOKS})])]),
+    "stuck": sections([gpu(0)], [process(threads=[LOCKED])]),
     "idle": sections([gpu(0, processes=[], memory_used_b=[0] * LOOKS)], []),
     "not enough evidence": sections([gpu(40)]),
+    "network-bound": sections(processes=[process(threads=[DOWNLOADS])]),
+    "waiting for requests": sections([gpu(0)], [process(threads=[SERVES])]),
+    "CPUs taken by others": sections(
+        processes=[process(threads=[thread(10, 20, waited_ns=[0, 7 * 10**9])])]
+    ),
+    "CPU quota used up": sections(
+        processes=[process(threads=[thread(10, 20, waited_ns=[0, 7 * 10**9])])],
+        groups=[
+            cgroup(cpu_quota=0.2, periods=[0, 100], throttled=[0, 95], throttled_us=[0, 7_000_000])
+        ],
+    ),
 }
 """A node for each cause."""
 OTHERS: dict[str, dict[str, JSON]] = {
@@ -238,6 +271,61 @@ OTHERS: dict[str, dict[str, JSON]] = {
     "loaders that end, and others in their place": sections(processes=generations()),
     "thousands of round trips": sections(
         processes=[process(threads=[thread(10, 45, 30, switches=[0, 300_000])])]
+    ),
+}
+OTHERS |= {
+    "a server with another first thread": sections(
+        [gpu(0)], [process(threads=[LOCKED, {**SERVES, "tid": 11}])]
+    ),
+    "a thread that polls": sections(
+        [gpu(0)], [process(threads=[thread(10, 99, state="R", switches=[0, 2])], read_b=[0, 0])]
+    ),
+    "hot in user time": sections(processes=[process(threads=[thread(10, 98)])]),
+    "hot while it copies": sections(
+        [gpu(16, pcie_rx_kb_s=[6_000_000] * LOOKS)], [process(threads=[thread(10, 98)])]
+    ),
+    "threads in turns": sections(
+        processes=[
+            process(
+                threads=[
+                    thread(10),
+                    *(thread(11 + n, 24, 1, switches=[0, 4000]) for n in range(4)),
+                ]
+            )
+        ]
+    ),
+    "far with its memory": sections(
+        processes=[process(threads=[thread(10, 40, 20, cpu=20)], pages={"1": 1 << 18})]
+    ),
+    "a file": sections(
+        processes=[
+            process(
+                threads=[
+                    thread(
+                        10,
+                        5,
+                        state="D",
+                        sleeps=[{"call": "pread64", "looks": LOOKS, "path": "/data/a"}],
+                    )
+                ]
+            )
+        ]
+    ),
+    "a driver that holds it": sections(
+        [gpu(0)],
+        [
+            process(
+                threads=[
+                    thread(
+                        10,
+                        state="D",
+                        switches=[5, 5],
+                        waits={"rwsem_down_read_slowpath": LOOKS},
+                        sleeps=[{"call": "ioctl", "looks": LOOKS, "path": "/dev/nvidia-uvm"}],
+                    )
+                ]
+            )
+        ],
     ),
 }
 """Nodes for further rules."""

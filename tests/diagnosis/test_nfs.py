@@ -93,13 +93,14 @@ def machine(nvml: Path) -> Iterator[LoadedMachine]:
 
 @pytest.mark.skipif(not can_be_made(), reason="this machine has no mount namespaces to give")
 def test_a_job_on_nfs(machine: LoadedMachine, tmp_path: Path) -> None:
-    """The recording is read where the kernel has its own."""
+    """The recording is read where the kernel has its own. The job maps its file, so that nothing
+    shows on which mount it is."""
     file = tmp_path / "mountstats"
     over = 'mount --bind "$0" /proc/1/mountstats && exec "$@"'
     with (
         slow_file(slow_program(tmp_path / "slowfs"), tmp_path / "slow", 20_000) as data,
         served(file),
-        machine.load("reads", data),
+        machine.load("maps", data),
     ):
         host = machine.diagnose(before=["unshare", "--mount", "sh", "-c", over, str(file)])
     gpu = host["gpus"][0]

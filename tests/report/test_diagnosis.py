@@ -155,7 +155,8 @@ def test_every_reason_is_of_a_check_and_every_cause_but_the_idle_has_some() -> N
     checks = {path.stem for path in (ROOT / "checks").glob("*.py")}
     assert set(REASONS) <= checks
     causes = {cause for reason in REASONS.values() for cause in reason.causes}
-    assert set(Cause) - causes == {Cause.IDLE, Cause.MIXED, Cause.UNCLEAR}
+    expected = {Cause.IDLE, Cause.REQUESTS, Cause.QUOTA, Cause.MIXED, Cause.UNCLEAR}
+    assert set(Cause) - causes == expected
 
 
 def test_charts_share_one_axis() -> None:

@@ -14,6 +14,7 @@ import threading
 import time
 from pathlib import Path
 
+import hosts
 from gpu import SimulatedGpu
 
 PAGE = 4096
@@ -222,7 +223,7 @@ def ping_pong(_):
         gpu.run(0.000003)
 
 
-LOADS = {
+LOADS = hosts.LOADS | {
     each.__name__: each
     for each in (
         *(steady, one_hot_thread, hot_threads, reads, threads_read, reads_and_transforms, maps),

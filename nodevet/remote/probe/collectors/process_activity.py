@@ -1,7 +1,8 @@
 """What the processes of the GPUs do while nodevet watches them: those that NVML names and their
 descendants, with threads and cgroups.
 
-/proc/<pid>/{stat,status,io,cgroup,cmdline,numa_maps}, /proc/<pid>/task/*, /sys/fs/cgroup.
+/proc/<pid>/{stat,status,io,cgroup,cmdline,numa_maps}, /proc/<pid>/task/*, /sys/fs/cgroup; what its
+threads sleep for: nodevet.remote.probe.sleeps.
 /proc/loadavg has the newest pid and so reveals new processes; then /proc lists them, without
 reading the children of each thread. Nothing is traced or stopped. numa_maps is read only for small
 processes: the kernel walks all pages of a process, which delays large ones.
@@ -25,6 +26,8 @@ from nodevet.remote.probe.files import (
     read_bytes,
 )
 from nodevet.remote.probe.job_names import job_id, job_variables, master
+from nodevet.remote.probe.others import Others, stats
+from nodevet.remote.probe.sleeps import SleepLog, Tables, sleepers
 from nodevet.remote.probe.threads import (
     ENDED,
     WatchedThread,
@@ -44,6 +47,7 @@ AFTER = ("gpu", "processes")
 LOOKS_PER_INTERVAL = 5  # looks at threads, to see what they wait for
 PROCESSES = 512
 THREADS = 4096  # of all processes together
+CALLS = 16  # threads at a look whose system call is read; at the first and last four times as many
 SHARE = 0.005  # of one core; five hundred threads take all of it in ten seconds
 FIRST = 0.45  # of that share for the first look; the last takes as much
 ALWAYS_WATCHED = 64  # threads that are watched in any case
@@ -96,17 +100,6 @@ def gpus_of_pids(results: "dict[str, Any]") -> "dict[int, list[int]]":
         if gpu_indexes:
             gpus_by_pid[process["pid"]] = gpu_indexes
     return gpus_by_pid
-
-
-def parents(root: str) -> "dict[int, int]":
-    """{pid: its parent} of every process. Raises OSError, ValueError."""
-    parents_by_pid = {}
-    for name in names(root, "/proc", PIDS):
-        if name.isdigit():
-            stat, _ = attempt(stat_of_pid, root, name)
-            if stat:
-                parents_by_pid[int(name)] = stat["parent"]
-    return parents_by_pid
 
 
 def stat_of_pid(root: str, pid: int) -> "dict[str, Any]":
@@ -163,6 +156,7 @@ class WatchedProcess(object):
         self.name: "str | None" = None
         self.name_before: "str | None" = None  # its name before it became another program
         self.threads: "list[WatchedThread]" = []
+        self.sleeps: "dict[int, SleepLog]" = {}
         self.no_threads: "str | None" = "it ended"
         self.has_more = False  # threads than those
         self.pages: "tuple[dict[str, int] | None, Any]" = (None, "it was not read")
@@ -265,7 +259,8 @@ class WatchedProcess(object):
         if self.no_threads:
             record.fail("threads", self.no_threads)
         else:
-            record["threads"] = [thread.record(looks) for thread in self.threads]
+            tables = Tables(self.root, self.pid)
+            record["threads"] = [self.thread_record(each, looks, tables) for each in self.threads]
         record["pages"], why = self.pages
         if why:
             record["errors"]["pages"] = why
@@ -284,6 +279,15 @@ class WatchedProcess(object):
         record.take("rank", lambda: integer((variables or {})["RANK"]))
         if why:
             record.fail("master", why)
+
+    def thread_record(self, thread: "WatchedThread", looks: int, tables: "Tables") -> "Reading":
+        record, log = thread.record(looks), self.sleeps.get(thread.tid)
+        if log is None or self.ended_s is not None:
+            return record
+        record["sleeps"] = log.records(tables)
+        if log.why:
+            record.fail("sleeps", log.why)
+        return record
 
     def read_status(self) -> None:
         rows = attempt(lambda: parse_rows(read(self.root, self.node_folder + "status")))
@@ -363,7 +367,9 @@ class Watched(object):
         self.root = root
         gpus = gpus_of_pids(results)
         self.newest = newest(root)
-        parent_of = parents(root)
+        rows = stats(root, PIDS)
+        self.others = Others(root, rows)
+        parent_of = {pid: stat["parent"] for pid, stat in rows.items()}
         self.known_pids = set(parent_of)
         pids = with_descendants(gpus, parent_of)
         self.complete = set(gpus) <= set(pids) and len(pids) <= PROCESSES
@@ -401,6 +407,11 @@ class Watched(object):
             )
             for thread in process.threads:
                 thread.look(True)
+        self.read_calls(4 * CALLS)
+
+    def read_calls(self, most: int) -> None:
+        for log in sleepers(self.processes, most):
+            log.look()
 
     def look(self, watch: "Watch", is_whole: bool) -> None:
         """Look at active threads; with `is_whole`, at everything."""
@@ -422,6 +433,7 @@ class Watched(object):
                     thread.look(is_whole, seconds)
                 else:
                     thread.skip()
+        self.read_calls(4 * CALLS if is_whole else CALLS)
         if is_whole:
             for group in self.groups.values():
                 group.count()
@@ -553,6 +565,8 @@ def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
             watched.begin(watch, watch.duration_s * SHARE * FIRST)
             continue
         watched.look(watch, watch.is_last)
+        if watch.is_last:
+            watched.others.finish(watched.processes, seconds)
         if (
             not watch.is_last
             and seconds - last_search > (LOOKS_PER_INTERVAL - 0.5) * watch.interval
@@ -576,5 +590,6 @@ def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     )
     section["born"], section["ended"] = watched.births, watched.deaths + ended
     section["processes"] = [process.to_record(looks) for process in watched.processes]
+    section.put("others", watched.others.records, watched.others.why)
     section["cgroups"] = [watched.groups[path].to_record() for path in sorted(watched.groups)]
     return section
