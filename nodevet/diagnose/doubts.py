@@ -52,7 +52,7 @@ def doubts(
     return {cause: why for cause, why in found.items() if why}
 
 
-STEADY = (*FINE, Cause.THROTTLED)
+STEADY = (*FINE, Cause.LOST, Cause.THROTTLED)
 """The causes that a phase of the job does not explain."""
 
 
@@ -65,7 +65,9 @@ def _of_rules(cause: Cause, rulings: Sequence[Ruling]) -> str:
 
 def _power(figures: Figures) -> str:
     power = figures["power"]
-    if power.value is None or power.value >= POLLING:
+    if power.value is None:
+        return "its power was not read, and kernels that only poll keep a GPU as busy"
+    if power.value >= POLLING:
         return ""
     return f"it draws {value_text(power)} of its power limit, like a GPU whose kernels only poll"
 

@@ -585,7 +585,7 @@ def test_g11_a_job_that_starts_may_wait_for_a_while_only(cause: str) -> None:
     node["process_activity"]["uptime_s"] = 140.0  # it started 100 s after boot
     before, found = told(CASES[cause]), told(node)
     assert found.causes == before.causes
-    steady = cause in ("GPU-bound", "throttled", "idle", "waiting for requests", NONE)
+    steady = cause in ("GPU-bound", "throttled", "lost", "idle", "waiting for requests", NONE)
     assert ("the job started 40 s before" in found.sentence) is not steady
     assert steady or found.confidence is not Confidence.HIGH
 

@@ -39,7 +39,8 @@ def test_a_job_that_swaps(nvml: Path, tmp_path: Path) -> None:
         machine.load("swaps", group=group),
     ):
         gpu = machine.diagnose()["gpus"][0]
-    assert gpu["cause"] == "memory-pressure", gpu["sentence"]
+    # another program of this machine may take its CPUs
+    assert set(gpu["causes"]) - {"CPUs taken by others"} == {"memory-pressure"}, gpu["sentence"]
     figures = {each["name"]: each["value"] for each in gpu["figures"]}
     assert figures["swapped_in"] > 100 and figures["job_major_faults"] > 50, figures
     held = {each["rule"] for each in gpu["rulings"] if each["holds"]}
