@@ -2,13 +2,13 @@
 
 from collections.abc import Collection, Container, Iterable, Mapping
 
-from nodevet.diagnose.doubts import doubts
+from nodevet.diagnose.doubts import STEADY, doubts
 from nodevet.diagnose.files import file_figures, storage_step
 from nodevet.diagnose.gpu_figures import gpu_figures
 from nodevet.diagnose.host_figures import host_figures
 from nodevet.diagnose.job_figures import job_figures, jobs, watched_job
 from nodevet.diagnose.model import Cause, Condition, Confidence, Figure, GpuDiagnosis, Ruling
-from nodevet.diagnose.phases import phase_text
+from nodevet.diagnose.phases import phase_step, phase_text
 from nodevet.diagnose.ranks import rank_group
 from nodevet.diagnose.rules import CLEAR, EXPLAINS, NEXT, RULES, WEAK, CauseRule, Threshold
 from nodevet.diagnose.words import also_lines, sentence
@@ -48,7 +48,8 @@ def diagnose_gpu(evidence: Evidence, gpu: GpuActivity) -> GpuDiagnosis:
     cause = strongest[0] if len(strongest) == 1 else Cause.MIXED if strongest else Cause.UNCLEAR
     jobs_on_gpu = jobs(evidence, gpu)
     group = rank_group(evidence, gpu)
-    reasons = doubts(strongest, named_figures, rulings, evidence, phase(evidence, gpu))
+    job_phase = phase(evidence, gpu)
+    reasons = doubts(strongest, named_figures, rulings, evidence, job_phase)
     return GpuDiagnosis(
         index=gpu.index,
         uuid=gpu.uuid,
@@ -57,7 +58,7 @@ def diagnose_gpu(evidence: Evidence, gpu: GpuActivity) -> GpuDiagnosis:
         causes=strongest,
         confidence=confidence(rulings, strongest, reasons),
         sentence=sentence(cause, strongest, named_figures, rulings, jobs_on_gpu, evidence, reasons),
-        next_step=next_step(cause, strongest, rulings, named_figures),
+        next_step=next_step(strongest, rulings, named_figures, job_phase),
         also=also_lines(cause, strongest, named_figures, rulings, explained),
         figures=tuple(named_figures.values()),
         rulings=rulings,
@@ -75,19 +76,30 @@ def phase(evidence: Evidence, gpu: GpuActivity) -> str:
 
 
 def next_step(
-    cause: Cause,
     causes: tuple[Cause, ...],
-    rulings: Iterable[Ruling],
+    rulings: Collection[Ruling],
     figures_by_name: Mapping[str, Figure],
+    job_phase: str,
 ) -> str:
-    """What to do first: the advice of the rule that holds most clearly, or else of its cause."""
-    first = causes[0] if cause is Cause.MIXED else cause
-    if first is Cause.STORAGE and (step := storage_step(figures_by_name)):
+    """What to do for each of these causes, the strongest first."""
+    if not causes:
+        return NEXT[Cause.UNCLEAR]
+    steps = {cause: step_of(cause, rulings, figures_by_name) for cause in causes}
+    first = "" if steps.keys() <= set(STEADY) else phase_step(job_phase)
+    if len(causes) == 1:
+        return first + steps[causes[0]]
+    listed = [f"({n}) {cause.value}: {steps[cause]}" for n, cause in enumerate(causes, 1)]
+    return f"{first}{NEXT[Cause.MIXED]}: {'; '.join(listed)}"
+
+
+def step_of(cause: Cause, rulings: Iterable[Ruling], figures_by_name: Mapping[str, Figure]) -> str:
+    """The advice of the rule that holds most clearly, or else of its cause."""
+    if cause is Cause.STORAGE and (step := storage_step(figures_by_name)):
         return step
-    holding = [ruling for ruling in rulings if ruling.holds and ruling.cause is first]
+    holding = [ruling for ruling in rulings if ruling.holds and ruling.cause is cause]
     clearest = max(holding, key=lambda each: each.margin or 0.0, default=None)
     own = {rule.name: rule.next_step for rule in RULES}
-    return (own[clearest.rule] if clearest else "") or NEXT[first]
+    return (own[clearest.rule] if clearest else "") or NEXT[cause]
 
 
 def ruling_of(rule: CauseRule, figures_by_name: Mapping[str, Figure]) -> Ruling:

@@ -45,9 +45,10 @@ def doubts(
         Cause.REQUESTS: _requests(figures),
     }
     found = {}
+    in_phase = [cause for cause in causes if cause not in STEADY][-1:]  # a sentence says it once
     for cause in causes:
         texts = [_of_rules(cause, rulings) or reasons.get(cause, "")]
-        texts.append("" if cause in STEADY else phase)
+        texts.append(phase if cause in in_phase else "")
         found[cause] = "; and ".join(text for text in texts if text)
     return {cause: why for cause, why in found.items() if why}
 
@@ -125,8 +126,10 @@ def _starved(figures: Figures) -> str:
     own, others = figures["own_share"], figures["others_cpus"]
     if own.value is not None and own.value >= OWN:
         return f"{figure_sentence(own)}, so its own threads may be in one another's way"
-    if (others.value or 0.0) < FEW_TICKS:
-        return "no process was seen that takes them"
+    if others.value is None:
+        return "which processes take them was not read"
+    if others.value < FEW_TICKS:
+        return "nodevet saw no process that takes them"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""Phases of a job in which its GPU waits and nothing is wrong: start, compilation (pure)."""
+"""Phases of a job in which its GPU may wait though nothing is wrong: start, compilation (pure)."""
 
 from collections.abc import Iterable
 
@@ -12,6 +12,9 @@ COMPILERS = (
 )
 
 
+UNREAD = "how long the job has run, or what its helpers are, was not read"
+
+
 def phase_text(job: WatchedJob, uptime_s: float | None) -> str:
     """The phase that the job seems to be in, as a reason to doubt; empty without one."""
     commands = [each.command for each in helpers(job)]
@@ -21,10 +24,17 @@ def phase_text(job: WatchedJob, uptime_s: float | None) -> str:
     started = [each.started_s for each in job.processes if each.pid in job.on_gpu]
     ages = [uptime_s - at for at in started if at is not None and uptime_s is not None]
     if None in commands or len(ages) < len(started):
-        return "how long the job has run, or what its helpers are, was not read"
+        return UNREAD
     if not ages or max(ages) >= START:
         return ""
-    return f"the job started {max(0.0, *ages):.0f} s before, and may still start up"
+    return f"the job is only {max(0.0, *ages):.0f} s old, and may still be starting up"
+
+
+def phase_step(phase: str) -> str:
+    """What to do before the next step of a cause; empty if no phase was seen."""
+    if phase in ("", UNREAD):
+        return ""
+    return "watch again when that phase is over; if nothing changed: "
 
 
 def helpers(job: WatchedJob) -> Iterable[ProcessActivity]:

@@ -94,8 +94,9 @@ USED = Threshold("processes", True, 1.0, RUNNING, is_count=True)
 UNUSED = Threshold("processes", False, 0.0, RUNNING, is_count=True)
 READS = _most("blocked", 30.0, IOSTAT)
 RESET_CLOCKS = (
-    "reset them: nvidia-smi -rgc resets locked clocks, nvidia-smi -rac "
-    "application clocks; a service or a job's prolog may set them again"
+    "reset its clocks unless the site set them: nvidia-smi -rgc -i N resets locked clocks, "
+    "nvidia-smi -rac -i N application clocks, and without -i both act on every GPU; a service or "
+    "a job's prolog may set them again"
 )
 
 
@@ -143,8 +144,8 @@ RULES = (
             _most("slowed", 10.0, REASONS),
             _most("power_capped", 10.0, REASONS),
         ),
-        f"{RESET_CLOCKS}; with sync boost, the slowest GPU of the group sets the clocks of all: "
-        "look at that one",
+        "with sync boost, look at the slowest GPU of the group, which sets the clocks of all; "
+        f"otherwise {RESET_CLOCKS}",
     ),
     CauseRule(
         Cause.THROTTLED,
@@ -421,6 +422,8 @@ RULES = (
             _most("job_cpus", 0.02, SLEEPER),
             READS,
         ),
+        "nothing to fix; if nobody needs its job any more, ask the owner to end it, which frees "
+        "the GPU",
     ),
 )
 CLEAR = 1.2  # the margin from which a rule holds clearly
@@ -461,27 +464,32 @@ less power; a thread that may not run looks hot by its waits.
 """
 
 NEXT = {
-    Cause.GPU: "profile the kernels (nsys, then ncu); more speed takes a faster kernel or GPU",
+    Cause.GPU: "nothing to fix on this node; if the job is slow all the same, profile its kernels "
+    "(nsys, then ncu): it needs faster kernels, larger batches or a faster GPU",
     Cause.SPINNING: "look at the other ranks of its job at the same moment (diagnose all hosts of "
     "the job together): the others wait for the rank that is idle, throttled or waits itself; "
     "py-spy dump --pid PID shows whether this one is in a collective; a pipeline server without "
     "requests spins too, and needs nothing",
-    Cause.LOST: "stop its jobs and drain the node; dmesg names the Xid; reset the GPU (nvidia-smi "
-    "-r) or power-cycle the node; if it is lost again, replace it",
-    Cause.THROTTLED: "cool it, or restore its power: check airflow, inlet temperature, power "
-    "limit and brake; `nodevet check` compares them with the baseline",
+    Cause.LOST: "drain the node, then stop the jobs of this GPU; dmesg names the Xid; reset it "
+    "(nvidia-smi -r -i N: without -i, every GPU is reset) or power-cycle the node; if it is lost "
+    "again, replace it",
+    Cause.THROTTLED: "if heat slows it, check airflow, fans and inlet temperature; if the power "
+    "brake does, check the power supplies and the BMC's event log; `nodevet check` compares the "
+    "power limit with the baseline",
     Cause.SUBMISSION: "larger batches, fused kernels or CUDA graphs; take logging, .item() and "
     "synchronizing calls out of the step; perf top -p PID shows cuLaunchKernel if this is the "
     "cause",
     Cause.PREPROCESSING: "more loader workers if there are CPUs to run them, otherwise transform "
     "on the GPU (DALI), or store transformed data; `nodevet feed` computes "
     "how many it takes",
-    Cause.STARVED: "give the job CPUs of its own: move or stop what takes them, or set cpusets or "
-    "weights (CPUWeight=, Slurm's --cpus-per-task with task/cgroup); its own code may be fine",
+    Cause.STARVED: "see who takes the CPUs (top), and ask the owner before you stop anything; give "
+    "the job CPUs of its own with cpusets or weights (CPUWeight=, Slurm's --cpus-per-task with "
+    "task/cgroup); then watch it again, because another cause may show",
     Cause.QUOTA: "raise the quota (cpu.max, Kubernetes' limits.cpu), or start fewer threads than "
     "it allows: it stops all of them until the next period",
-    Cause.STORAGE: "larger reads (pack samples into shards), more of them at the same time, a "
-    "local NVMe cache; iostat -xz 1 and nfsiostat 1 show the device",
+    Cause.STORAGE: "see whether the storage is slow: iostat -xz 1 shows disks, nfsiostat 1 NFS, ls "
+    "-l /proc/PID/fd the open files; otherwise the job needs larger reads (pack samples into "
+    "shards), more of them at the same time, or a local NVMe cache",
     Cause.TRANSFER: "pinned memory and overlapping copies; smaller transfers (uint8, GPU-side "
     "decode); check the link's generation and width",
     Cause.MEMORY: "fewer workers, less prefetch and pinned memory, or a higher memory limit",
@@ -492,10 +500,10 @@ NEXT = {
     Cause.REQUESTS: "nothing to fix, and no reason to stop it: it is a server without requests; "
     "ask its load balancer or its queue if it should have some",
     Cause.STUCK: "look where it sleeps (py-spy dump --pid PID; cat /proc/PID/stack) and at the "
-    "other ranks: a barrier, a lock, or a loader that died",
+    "other ranks: a barrier, a lock, or a loader that died; then its owner can restart it",
     Cause.IDLE: "nothing to fix: give it work, or ask the scheduler why it has none",
-    Cause.MIXED: "take the first cause first, measure again, and change one thing at a time",
-    Cause.UNCLEAR: "watch it for longer (--duration 60s), as root, while the job is slow; then "
-    "trace it: nsys profile --duration 10",
+    Cause.MIXED: "change one thing at a time, and watch again after each",
+    Cause.UNCLEAR: "watch it for longer (--duration 60s), as root, while the job is slow; py-spy "
+    "dump --pid PID shows what it does now; for a trace, start it under nsys profile",
 }
 """What to do next, by cause."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from nodevet.diagnose.model import Cause, Figure, Job, Ruling
+from nodevet.diagnose.phases import START
 from nodevet.diagnose.waiting import place_text
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.process_activity import ProcessActivities, ProcessActivity
@@ -73,7 +74,6 @@ FAR = 50.0  # percent of what a job uses
 
 
 SAID = {
-    "lost": "NVML answers",
     "slowed": "heat or the power brake slowed it {} of the time",
     "power_capped": "at its power limit {} of the time",
     "limit": "its power limit {} of the board's default",
@@ -92,7 +92,6 @@ SAID = {
     "blocked": "a thread of the job waited for storage {} of the time",
     "job_io_stalled": "the whole cgroup waited for I/O {} of the time (PSI)",
     "job_memory_stalled": "the whole cgroup waited for memory {} of the time (PSI)",
-    "waits_writing": "{}",
     "disk_busy": "the busiest disk, perhaps another's, {} busy",
     "nfs_latency": "slowest NFS mount {} a request",
     "read_size": "reads of {}",
@@ -117,7 +116,9 @@ SAID = {
     "own_share": "the job uses {} of the CPU time that it may have",
     "steal": "the hypervisor took {} of the CPU time",
 }
-"""The wording of figures in a sentence; `shown` words the others."""
+"""The wording of figures in a sentence; `figure_text` words the others."""
+BY_NOTE = {"lost": "NVML answers", "waits_writing": "in"}
+"""Figures whose note says more than their value."""
 
 
 def figure_text(figure: Figure) -> str:
@@ -139,14 +140,15 @@ def value_text(figure: Figure) -> str:
 
 def figure_sentence(figure: Figure) -> str:
     """A figure as it is read aloud in a sentence: `its hottest thread takes 98 % of a core`."""
-    if figure.value is None or figure.name not in SAID:
+    if figure.value is None or figure.name not in {*SAID, *BY_NOTE}:
         return figure_text(figure)
-    if figure.name == "waits_writing":
-        return f"in {figure.note}"
+    if figure.name in BY_NOTE:
+        return f"{BY_NOTE[figure.name]} {figure.note}"
     if figure.name == "disk_busy" and figure.what != BUSIEST:
         return f"its disk {value_text(figure)} busy ({figure.note})"
     note = f" ({figure.note})" if figure.note else ""
-    return SAID[figure.name].format(value_text(figure).replace(" /s", " a second")) + note
+    text = SAID[figure.name].format(value_text(figure).replace(" /s", " a second"))
+    return text.replace(" 1 CPUs", " 1 CPU") + note
 
 
 def number(value: float) -> str:
@@ -195,7 +197,7 @@ def sentence(
     if cause is Cause.SPINNING:
         return f"is busy or spins: {numbers}{but}"
     if cause is Cause.LOST:
-        return f"is lost: {numbers}"
+        return f"is lost or must be reset: {numbers}"
     if cause is Cause.THROTTLED:
         return f"runs slower than it could: {numbers}"
     if cause is Cause.IDLE:
@@ -209,7 +211,7 @@ def sentence(
     if cause is Cause.STUCK:
         return f"is held by a job that does nothing: {numbers}{_asleep(jobs, evidence)}{but}"
     if cause is Cause.REQUESTS:
-        return f"is held by a server that nobody asks: {numbers}{but}"
+        return f"is held by a server without requests: {numbers}{but}"
     return f"waits for {what_for(cause, figures)}: {numbers}{but}"
 
 
@@ -240,7 +242,7 @@ def unclear(figures: Figures, rulings: Iterable[Ruling]) -> str:
         listed = ", ".join(figure.what for figure in list(missing.values())[:3])
         why = next(iter(missing.values())).why
         return f"cause unknown: {figure_text(busy)}; not read: {listed} ({why})"
-    return f"waits, and nothing that was watched explains it: {figure_text(busy)}"
+    return f"waits, and no rule explains why: {figure_text(busy)}"
 
 
 def _place(jobs: Sequence[Job], evidence: Evidence) -> str:
@@ -253,7 +255,7 @@ def _place(jobs: Sequence[Job], evidence: Evidence) -> str:
 
 
 def _asleep(jobs: Sequence[Job], evidence: Evidence) -> str:
-    """The sleeping process, its start, and where in the kernel it sleeps."""
+    """The sleeping process, where in the kernel it sleeps, and its start if that is long ago."""
     data, process = evidence[ProcessActivities].data, _largest(jobs, evidence)
     if data is None or process is None:
         return ""
@@ -263,7 +265,8 @@ def _asleep(jobs: Sequence[Job], evidence: Evidence) -> str:
     if process.stack:
         text += f" (kernel stack: {' < '.join(process.stack[:STACK])})"
     if process.started_s is not None and data.uptime_s is not None:
-        text += f", started {max(0.0, data.uptime_s - process.started_s) / 60:.0f} min ago"
+        age = data.uptime_s - process.started_s
+        text += f", started {age / 60:.0f} min before" if age >= START else ""
     return text
 
 

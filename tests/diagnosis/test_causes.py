@@ -1,5 +1,6 @@
 """Each cause is told for a node of which it is known, and none where nothing waits."""
 
+from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -67,15 +68,17 @@ def test_a_mixture_is_told_as_one_the_strongest_first() -> None:
     found = told(busy)
     assert found.cause is Cause.MIXED
     assert set(found.causes) == {Cause.PREPROCESSING, Cause.STORAGE, Cause.TRANSFER}
-    assert found.next_step == NEXT[found.causes[0]]
+    assert all(f"{cause.value}: {NEXT[cause]}" in found.next_step for cause in found.causes)
 
 
-def starving(**rest: Any) -> GpuDiagnosis:
+BACKUP = {"pid": 4711, "command": "backup", "cpus": 7.5, "uid": 1000, "cgroup": "/b.service"}
+
+
+def starving(others: Sequence[object] | None = (BACKUP,), **rest: Any) -> GpuDiagnosis:
     starved = thread(10, 20, waited_ns=[0, 7_500_000_000])
     node = sections(processes=[process(threads=[starved])], groups=[cgroup(**rest)])
-    node["process_activity"]["others"] = [
-        {"pid": 4711, "command": "backup", "cpus": 7.5, "uid": 1000, "cgroup": "/b.service"}
-    ]
+    if others is not None:
+        node["process_activity"]["others"] = list(others)
     return told(node)
 
 
@@ -85,6 +88,15 @@ def test_g5_a_thread_that_waits_for_a_cpu_is_not_hot() -> None:
     assert "waited for a CPU that others used 75 % of the time" in found.sentence
     assert "others use 7.5 CPUs (backup 4711 of user 1000 in b.service)" in found.sentence
     assert "CPUs of its own" in found.next_step
+
+
+@pytest.mark.parametrize(
+    ("others", "why"), [([], "nodevet saw no process"), (None, "was not read")]
+)
+def test_g5_unread_others_are_not_none(others: list[object] | None, why: str) -> None:
+    found = starving(others=others)
+    assert (found.causes, found.confidence) == ((Cause.STARVED,), Confidence.MEDIUM)
+    assert why in found.sentence
 
 
 def test_g5_a_quota_is_not_others() -> None:
@@ -586,7 +598,7 @@ def test_g11_a_job_that_starts_may_wait_for_a_while_only(cause: str) -> None:
     before, found = told(CASES[cause]), told(node)
     assert found.causes == before.causes
     steady = cause in ("GPU-bound", "throttled", "lost", "idle", "waiting for requests", NONE)
-    assert ("the job started 40 s before" in found.sentence) is not steady
+    assert ("the job is only 40 s old" in found.sentence) is not steady
     assert steady or found.confidence is not Confidence.HIGH
 
 
@@ -595,6 +607,7 @@ def test_g11_a_job_that_compiles_does_not_prepare_input() -> None:
     found = told(sections(processes=[process(), compiler]))
     assert (found.causes, found.confidence) == ((Cause.PREPROCESSING,), Confidence.MEDIUM)
     assert "it compiles (ptxas)" in found.sentence
+    assert found.next_step.startswith("watch again when that phase is over")
 
 
 def of_file(call: str, disk: str | None, read_b: int = 4096000, **rest: Any) -> GpuDiagnosis:
