@@ -29,7 +29,7 @@ from nodevet.vet import options as vetting
             "For a ticket, and a page with charts over time",
             "nodevet diagnose gpu007 --format markdown --format html:gpu007.html",
         ),
-        ("Watch while you change something", "nodevet diagnose @local --watch --duration 3s"),
+        ("Keep watching while you change something", "nodevet diagnose @local --watch --duration 3s"),
         (
             "Keep it with the ticket, and diagnose it again tomorrow",
             "nodevet diagnose gpu007 --capture incident.json.gz\n"
@@ -63,7 +63,7 @@ from nodevet.vet import options as vetting
     "--capture",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Write all readings to an incident bundle, for --from; gzipped if FILE ends in .gz.",
+    help="Write all readings to an incident bundle for --from; gzip if FILE ends in .gz.",
 )
 @click.option(
     "--redact",
@@ -109,17 +109,18 @@ def command(
     display: Display,
     **reach: Any,
 ) -> None:
-    """Say what each GPU waits for, with the numbers that prove it. Changes nothing.
+    """Say what each GPU waits for, and what to do next. Changes nothing.
 
     Watches the hosts while their jobs run: GPUs, CPUs, storage, memory, and the processes on the
-    GPUs. Settings that differ from the baseline are suspects.
+    GPUs. Settings that differ from the baseline are suspects. Run it as root, or with --sudo: only
+    root sees where other users' processes sleep.
 
     \b
     Exit codes:
-      0  every GPU is busy, or idle
-      1  a GPU waits, is slowed down, stuck or lost
+      0  every GPU is busy, idle or waits for requests
+      1  a GPU waits for anything else, is slowed down, stuck or lost
       2  usage or configuration error
-      3  a host could not be watched, or a cause is not known
+      3  a host was not watched, no cause is clear, or a GPU is busy or spins
          (1 wins over 3; with --watch, of the last round)
     """
     from nodevet.base.errors import UserError

@@ -108,7 +108,7 @@ def _run_of(host: str, visited: Nodes) -> LoaderRun:
         raise UserError(f"{host}: the loader could not be run: {run.why('cpu_s')}")
     if run.exit:
         complaint = f": {run.complaint.strip()}" if run.complaint else ""
-        hint = "; --user names another one" if run.user == "nobody" else ""
+        hint = "; --run-as names another one" if run.user == "nobody" else ""
         raise UserError(
             f"{host}: the loader ended with {run.exit}, run as {run.user}{hint}{complaint}"
         )
