@@ -196,9 +196,10 @@ def faults_page() -> str:
 RULES_HEAD = """\
 # Rules of a diagnosis
 
-Every threshold by which `nodevet diagnose` decides, and where it comes from; see
-[diagnosis.md](diagnosis.md). A rule holds if all its conditions do, and is undecided if one is not
-known. This page is written by `docs/generate.py` from `nodevet/diagnose/rules.py`.
+The thresholds of `nodevet diagnose`, each with its source; see
+[diagnosis.md](diagnosis.md). A rule holds if all its conditions hold. It is undecided
+if a figure is unknown and no other condition fails. `docs/generate.py` writes this page from
+`nodevet/diagnose/rules.py`.
 """
 
 

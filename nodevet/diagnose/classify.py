@@ -21,7 +21,7 @@ MOST = 1000.0  # a margin beyond which it makes no difference
 
 
 def diagnose(evidence: Evidence) -> tuple[GpuDiagnosis, ...] | str:
-    """Every GPU's cause; or why it is not known."""
+    """The diagnosis of every GPU, or why there is none."""
     section = evidence[GpuActivities]
     if section.data is None:
         return section.why
@@ -70,7 +70,7 @@ def diagnose_gpu(evidence: Evidence, gpu: GpuActivity) -> GpuDiagnosis:
 
 
 def phase(evidence: Evidence, gpu: GpuActivity) -> str:
-    """What the job on a GPU may be doing for a while only; empty if nothing says so."""
+    """A phase that the job on a GPU will leave by itself; empty if it shows none."""
     job, data = watched_job(evidence, gpu), evidence[ProcessActivities].data
     return "" if isinstance(job, str) or data is None else phase_text(job, data.uptime_s)
 
@@ -172,8 +172,8 @@ def effects(
 
 
 def decide_causes(rulings: Iterable[Ruling], explained: Container[Cause]) -> tuple[Cause, ...]:
-    """The causes of the rules that hold, strongest first; without causes that another one entails,
-    and a weak one only if it is the only one.
+    """The causes of the rules that hold, strongest first, without causes that another one entails.
+    A weak cause counts only if there is no other.
     """
     best: dict[Cause, float] = {}
     for ruling in rulings:

@@ -29,7 +29,10 @@ from nodevet.vet import options as vetting
             "For a ticket, and a page with charts over time",
             "nodevet diagnose gpu007 --format markdown --format html:gpu007.html",
         ),
-        ("Keep watching while you change something", "nodevet diagnose @local --watch --duration 3s"),
+        (
+            "Keep watching while you change something",
+            "nodevet diagnose @local --watch --duration 3s",
+        ),
         (
             "Keep it with the ticket, and diagnose it again tomorrow",
             "nodevet diagnose gpu007 --capture incident.json.gz\n"

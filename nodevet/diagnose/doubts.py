@@ -31,8 +31,8 @@ def doubts(
     evidence: Evidence,
     phase: str = "",
 ) -> Mapping[Cause, str]:
-    """The figure that contradicts each of these causes, in words; without those that none does.
-    `phase`: what the job may be doing for a while only."""
+    """Each of these causes that a figure contradicts -> that figure, in words. `phase`: what the
+    job may be doing only for a while; the last cause that it can explain names it."""
     reasons = {
         Cause.GPU: ", and ".join(filter(None, (_power(figures), _low_clock(figures)))),
         Cause.SPINNING: COLLECTIVE,
@@ -58,7 +58,7 @@ STEADY = (*FINE, Cause.LOST, Cause.THROTTLED)
 
 
 def _of_rules(cause: Cause, rulings: Sequence[Ruling]) -> str:
-    """What looks the same as a cause, if no rule that holds is free of doubt."""
+    """What looks the same as a cause, if every rule for it that holds has such a doubt."""
     names = {ruling.rule for ruling in rulings if ruling.holds and ruling.cause is cause}
     texts = [rule.doubt for rule in RULES if rule.cause is cause and rule.name in names]
     return texts[0] if texts and all(texts) else ""
@@ -89,7 +89,7 @@ def _low_clock(figures: Figures) -> str:
 def _by_means(figures: Figures) -> str:
     if figures["idle_link"].note != BY_MEANS or (figures["link"].value or 0) >= FULL_LINK:
         return ""
-    return "that is computed from means: no look met the GPU while it computed nothing"
+    return "only mean values say so: no look met the GPU while it computed nothing"
 
 
 def _submission(figures: Figures) -> str:

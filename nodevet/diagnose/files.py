@@ -23,7 +23,7 @@ LARGE_STEP = (
 
 
 def waited_file(job: WatchedJob) -> Sleep | None:
-    """The file for which the thread waits that waits for storage most."""
+    """The file for which the job's busiest waiter waits."""
     waiters = [
         (share, sleep)
         for process in job.processes
@@ -40,7 +40,7 @@ def most_of_file(sleeps: Iterable[Sleep]) -> Sleep | None:
 
 
 def file_figures(job: WatchedJob | str, evidence: Evidence) -> Iterator[Figure]:
-    """The file, and instead of the busiest disk and the slowest mount those of the file."""
+    """The file, its disk instead of the busiest one, and its mount instead of the slowest."""
     what = "looks at which the job waited in a call that writes"
     sleep = None if isinstance(job, str) else waited_file(job)
     if sleep is None:
@@ -59,7 +59,7 @@ def file_figures(job: WatchedJob | str, evidence: Evidence) -> Iterator[Figure]:
 
 
 def disk_of(sleep: Sleep, data: HostActivity) -> str | None:
-    """The disk of its file system; of a device that is read itself, that or its whole disk."""
+    """The disk of the file system; for a device file, the device or the disk that it is part of."""
     folder, _, device = (sleep.path or "").rpartition("/")
     if folder != "/dev":
         return sleep.disk
@@ -74,7 +74,7 @@ def file_text(sleep: Sleep) -> str:
 
 
 def storage_step(figures: Mapping[str, Figure]) -> str:
-    """The next step by what it does there; empty for the usual one."""
+    """The next step for a job that writes or reads in large pieces; empty for any other."""
     if (figures["waits_writing"].value or 0.0) >= HALF:
         return WRITE_STEP
     return LARGE_STEP if (figures["read_size"].value or 0.0) >= LARGE else ""

@@ -299,7 +299,8 @@ def _threads(job: WatchedJob) -> Iterator[Figure]:
 
 
 def _starved(job: WatchedJob, process: ProcessActivity, thread: ThreadActivity) -> Figure:
-    """Without the time for which its cgroup's quota held it: schedstat counts that as well."""
+    """The wait of a thread for a CPU, less the time for which its cgroup's quota held it: schedstat
+    counts both."""
     waited = rate(thread.waited_ns, job.seconds)
     held = quota_held_percent(job, process)
     if waited is None or held is None:
@@ -317,7 +318,7 @@ def quota_held_percent(job: WatchedJob, process: ProcessActivity) -> float | Non
 
 
 def _others(evidence: Evidence) -> Figure:
-    """What others use, and who they are."""
+    """The CPUs that other processes use, and which processes these are."""
     data = evidence[ProcessActivities].data
     if data is None or data.others is None:
         return _figure("others_cpus", None, data.why("others") if data else "")
@@ -325,7 +326,7 @@ def _others(evidence: Evidence) -> Figure:
     return _figure("others_cpus", sum(known(other.cpus for other in data.others)), note=note)
 
 
-OTHERS = 2  # that a sentence names
+OTHERS = 2  # other processes that a sentence names
 
 
 def other_text(other: OtherProcess) -> str:
@@ -549,7 +550,7 @@ def _reads(job: WatchedJob) -> Iterator[Figure]:
 
 
 def reads_pipe(process: ProcessActivity) -> bool:
-    """Whether a thread of it was seen in a read of what is no file."""
+    """Whether nodevet saw a thread of it in a read of a pipe or socket."""
     return any(
         sleep.call in ("read", "readv") and not sleep.path
         for thread in process.threads or ()

@@ -13,13 +13,13 @@ from nodevet.evidence.gpu_activity import GpuActivity
 IDLE = 5.0  # percent busy: a look at which the GPU computed nothing
 LEAST = 3  # looks at an idle GPU, below which only the means can tell
 OVERFULL = 115.0  # percent of the link: more than it carries did not move in the gaps alone
-BY_MEANS = "by the means alone"
+BY_MEANS = "computed from mean values"
 WHAT = "PCIe of what its link carries, while the GPU computes nothing"
 
 
 def idle_link(gpu: GpuActivity, times: Times, capacity_b_s: float | None) -> Figure:
-    """The busier direction while the GPU is idle: as seen at such looks; or else if the bytes
-    moved in the gaps alone, which more bytes than the gaps can carry contradict."""
+    """The busier direction while the GPU is idle. If too few looks met an idle GPU, computed as if
+    all bytes moved in the gaps; 0 if the gaps cannot carry so many bytes."""
     if capacity_b_s is None:
         return _unknown("the link's generation and width were not read")
     if not gpu.samples:

@@ -44,8 +44,8 @@ def _names(values: Sequence[str | None]) -> list[str]:
 
 
 def _command(process: ProcessActivity) -> str:
-    """The program, and a digest of its arguments, which may hold a secret: without numbers, in
-    which the ranks of a job differ."""
+    """The program and a digest of its arguments: they may hold a secret. The digest leaves out
+    numbers, in which the ranks of a job differ."""
     program = process.command or ""
     if not process.arguments:
         return program

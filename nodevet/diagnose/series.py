@@ -1,4 +1,4 @@
-"""Arithmetic on series and counters. What is not known stays None."""
+"""Arithmetic on series and counters. An unknown value stays None."""
 
 from collections.abc import Iterable, Sequence
 

@@ -1,4 +1,4 @@
-"""Which GPU of a group with the same work is slower than the others, and what only it has (pure).
+"""Which GPU of a group with the same work is slower than the others, and how it differs (pure).
 
 In a job that synchronizes, all wait for the slowest: its GPU is busier, its clocks are lower or its
 input comes later, while the others wait for it.
@@ -26,8 +26,7 @@ RankKey = tuple[str | None, ...]
 
 
 def stragglers(hosts: Iterable[HostDiagnosis]) -> tuple[Straggler, ...]:
-    """The GPUs that are not like the others of the same job and model, each with what sets it
-    apart."""
+    """The GPUs that differ from the others of the same job and model, each with its differences."""
     groups: dict[RankKey, list[Member]] = {}
     for host in hosts:
         for gpu in host.gpus:

@@ -1,7 +1,7 @@
 """What the threads of a job wait for: requests, the network, a lock, the driver (pure).
 
 The system call decides, with the socket or file of its first argument; without it, the kernel's
-function. What does not move for the whole watch has the same count of context switches after it.
+function. A thread that never woke has as many context switches after the watch as before.
 """
 
 from collections.abc import Iterable, Iterator
@@ -68,7 +68,7 @@ class ThreadWait(NamedTuple):
     share: float  # percent of the looks at it
     place: str  # the kernel's function
     sleep: Sleep | None = None
-    moved: float | None = None  # context switches of its own will, a second
+    moved: float | None = None  # voluntary context switches a second
 
     @property
     def is_frozen(self) -> bool:
@@ -76,7 +76,7 @@ class ThreadWait(NamedTuple):
 
 
 def waiting(process: ProcessActivity, thread: ThreadActivity, seconds: float) -> ThreadWait | None:
-    """None if too few looks at it say where it slept."""
+    """What a thread waited for; None if too few looks show where it slept."""
     looks = len((thread.states or "").replace("-", ""))
     asleep = (thread.states or "").count("S") + (thread.states or "").count("D")
     if not looks or (looks < LEAST and grown(thread.switches) != 0):
@@ -90,7 +90,7 @@ def waiting(process: ProcessActivity, thread: ThreadActivity, seconds: float) ->
 
 
 def kind_of(place: str, sleep: Sleep | None, stack: Iterable[str] = ()) -> SleepKind:
-    """By its call, else by the kernel's function.
+    """The kind of a sleep by its system call, else by the kernel's function.
 
     >>> kind_of("wait_woken", Sleep(call="recvfrom", looks=3, connections=1))
     <SleepKind.NETWORK: 'the network'>
@@ -144,7 +144,7 @@ class JobWait(NamedTuple):
 
 
 def job_waits(processes: Iterable[ProcessActivity], seconds: float) -> list[JobWait]:
-    """Of every thread that no library started."""
+    """The waits of every thread that no library started."""
     return [
         JobWait(process, thread, found)
         for process in processes
@@ -168,7 +168,7 @@ NAMES = {
 def wait_figures(
     processes: Iterable[ProcessActivity], on_gpu: Iterable[int], seconds: float
 ) -> Iterator[Figure]:
-    """Of a job whose threads were read."""
+    """What the threads of a job waited for; `on_gpu`: the processes that use the GPU."""
     listed, pids = list(processes), frozenset(on_gpu)
     why = unknown_why(listed)
     waits = job_waits(listed, seconds)
@@ -182,7 +182,7 @@ def wait_figures(
 
 
 def unread_why(waits: Iterable[JobWait]) -> str:
-    """Why it is not known whether one of these threads waits for requests or for a peer."""
+    """Why nodevet cannot say whether one of these waits for requests or a peer; else empty."""
     is_unread = any(
         each.waiting.kind in (SleepKind.POLL, SleepKind.NETWORK)
         and each.waiting.share >= SOME
@@ -193,14 +193,14 @@ def unread_why(waits: Iterable[JobWait]) -> str:
 
 
 def is_at_network(wait: JobWait) -> bool:
-    """Whether it waits for the network, and the rest of the job may wait for it: other threads of
-    libraries sleep in recv all the time."""
+    """Whether it waits for the network and the job may wait for it. A thread that is not the first
+    counts only if it wakes now and then: threads of libraries sleep in recv all the time."""
     is_at_work = wait.is_first or (wait.waiting.moved or 0.0) >= MOVES
     return wait.waiting.kind is SleepKind.NETWORK and is_at_work
 
 
 def unknown_why(processes: Iterable[ProcessActivity]) -> str:
-    """Why it is not known where the threads of one of these slept; empty if it is."""
+    """Why nodevet cannot say where a thread of these slept; empty if it can."""
     for process in processes:
         for thread in process.threads or ():
             if thread.waits is None and process.ended_s is None and thread.ended_s is None:
@@ -220,7 +220,7 @@ def _worst(name: str, waits: list[JobWait], why: str) -> Figure:
 def _frozen(
     first: list[JobWait], processes: list[ProcessActivity], pids: frozenset[int], why: str
 ) -> Figure:
-    """100 if each of the first threads sleeps so, and never moved."""
+    """100 if each first thread slept on a lock or in the driver, and never woke."""
     alive = [each for each in processes if each.pid in pids and each.ended_s is None]
     if any(each.waiting.moved is None for each in first):
         why = why or "the context switches of a thread were not read"
@@ -235,7 +235,7 @@ def _frozen(
 
 
 def _spinning(processes: list[ProcessActivity], seconds: float) -> Figure:
-    """Of the thread that was ready to run at most looks, and never slept of its own will."""
+    """The thread that was ready to run at most looks and never slept by itself."""
     share, note = 0.0, ""
     for process in processes:
         for thread in process.threads or ():
@@ -250,7 +250,7 @@ def _spinning(processes: list[ProcessActivity], seconds: float) -> Figure:
 
 
 def place_text(processes: Iterable[ProcessActivity], pids: Iterable[int], seconds: float) -> str:
-    """`its first thread (python 12 in epoll_wait) waits for requests`; empty if not known."""
+    """`python 12 in epoll_wait waits for requests`; empty if not known."""
     wanted = frozenset(pids)
     waits = job_waits([each for each in processes if each.pid in wanted], seconds)
     first = max(

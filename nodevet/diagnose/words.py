@@ -69,7 +69,7 @@ USUAL = {"limit": 95.0}
 LEAST = {"%": 0.1, "": 0.01, "/s": 0.1}
 """A value below this, in its unit, counts as almost nothing."""
 BUSIEST = "busiest disk"
-STACK = 5  # functions of a stack that are told
+STACK = 5  # functions of a stack that a sentence shows
 FAR = 50.0  # percent of what a job uses
 
 
@@ -122,7 +122,7 @@ BY_NOTE = {"lost": "NVML answers", "waits_writing": "in"}
 
 
 def figure_text(figure: Figure) -> str:
-    """A figure with what it is called: `SM busy 28 %`."""
+    """A figure with its name: `SM busy 28 %`."""
     if figure.value is None:
         return f"{figure.what} unknown ({figure.why})"
     note = f" ({figure.note})" if figure.note else ""
@@ -295,8 +295,8 @@ def also_lines(
     rulings: Iterable[Ruling],
     explained: Mapping[Cause, Cause],
 ) -> tuple[str, ...]:
-    """What is notable next to the cause; another cause only if it has its own figure, which a
-    throttled GPU that is also busy does not. `explained`: what another cause brings along.
+    """What is notable next to the cause. Another cause is only if it has a figure of its own, as a
+    throttled GPU that is also busy has not. `explained`: an entailed cause -> the cause of it.
     """
     texts = []
     known = {name for one_cause in causes for name in PROOF.get(one_cause, ())}

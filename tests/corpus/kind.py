@@ -24,13 +24,13 @@ LENGTH = 5
 
 @dataclass(frozen=True)
 class Kind:
-    """What a load really waits for, and what an engineer should do."""
+    """The true cause of a load, and what an engineer should do about it."""
 
     label: str  # a cause; two with ` + ` are a mixture
-    second: str  # the cause that would be no harm
+    second: str  # another answer that does no harm
     action: str
-    kept_out: bool = False  # of tuning: no threshold may be chosen by it
-    gpu: Mapping[str, int] = field(default_factory=dict)  # what describes its simulated GPU
+    kept_out: bool = False  # nobody may use it to choose a threshold
+    gpu: Mapping[str, int] = field(default_factory=dict)  # of its simulated GPU
     needs: str = ""  # `slow file`, or `memory limit` with a slow file
     has_process: bool = True
     backgrounds: tuple[str, ...] = BACKGROUNDS

@@ -17,10 +17,8 @@ from tests.corpus.calibrate import (
 )
 from tests.corpus.kind import BACKGROUNDS, BUNDLES, kind, names, parts
 
-PLANNED = {"waiting for requests", "network-bound", "CPUs taken by others"}
-"""Causes that a load has, whether or not nodevet can say so yet."""
 LARGEST = 2_000_000  # bytes of all bundles
-CAUSES = {cause.value for cause in Cause} - {Cause.MIXED.value} | PLANNED
+CAUSES = {cause.value for cause in Cause} - {Cause.MIXED.value}
 
 
 @pytest.mark.parametrize("name", names())

@@ -1,7 +1,7 @@
-"""Which job a process belongs to: by its cgroup, and by a few variables it was started with.
+"""Which job a process belongs to, by its cgroup and by a few variables of its environment.
 
 Slurm: .../slurmstepd.scope/job_12/step_0/..., /slurm/uid_0/job_12/...; Kubernetes:
-kubepods...-podUID.slice, /kubepods/burstable/podUID/.... No other variable leaves the node.
+kubepods...-podUID.slice, /kubepods/burstable/podUID/.... Only VARIABLES leave the node.
 """
 
 import re
@@ -20,14 +20,14 @@ LONGEST = 256
 
 
 def job_variables(root: str, folder: str) -> "dict[str, str]":
-    """VARIABLES of the process in this folder of /proc, as at its start. Raises OSError."""
+    """VARIABLES with which the process in this folder of /proc started. Raises OSError."""
     rows = read_bytes(root, folder + "environ", ENVIRON).decode("utf-8", "replace").split("\0")
     pairs = (row.split("=", 1) for row in rows if "=" in row)
     return {name: value[:LONGEST] for name, value in pairs if name in VARIABLES}
 
 
 def job_id(cgroup: str, variables: "Mapping[str, str]") -> "str | None":
-    """`Slurm 12`, `pod 6f1d...`; None of a process that nothing assigns to a job."""
+    """`Slurm 12`, `pod 6f1d...`; None if the process belongs to no job."""
     in_slurm = SLURM_CGROUP.search(cgroup)
     number = in_slurm.group(1) if in_slurm else variables.get("SLURM_JOB_ID")
     if number:

@@ -1,7 +1,7 @@
-"""Who uses the CPUs that a job waits for: the processes of others that used most.
+"""Who uses the CPUs that a job waits for: the other processes that used most.
 
-The list of processes is read at the first look in any case; it is read again at the last look only
-if a thread of the job waited for a CPU.
+The first look reads the list of processes anyway. The last look reads it again only if a thread of
+the job waited for a CPU.
 """
 
 import os
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
     from nodevet.remote.probe.collectors.process_activity import WatchedProcess
 
-MOST = 5  # of the others that are listed
+MOST = 5  # other processes that are listed
 LEAST = 0.02  # of a core
-LARGEST = 4096  # processes that are read again
-WAITED = 0.1  # of the time that a thread was ready to run and had no CPU
+LARGEST = 4096  # processes; more are not read again
+WAITED = 0.1  # share of the time in which a thread was ready to run and had no CPU
 HZ = os.sysconf("SC_CLK_TCK")
 
 
 def stats(root: str, most: int) -> "dict[int, dict[str, Any]]":
-    """{pid: its row of stat} of at most so many processes. Raises OSError, ValueError."""
+    """{pid: its row of stat} of at most `most` processes. Raises OSError, ValueError."""
     found = {}
     for name in names(root, "/proc", most)[:most]:
         if name.isdigit():
@@ -55,7 +55,7 @@ class Others(object):
         self.why = "no thread of the job waited for a CPU"
 
     def finish(self, processes: "list[WatchedProcess]", seconds: float) -> None:
-        """Read them again, without those of the job, if that is worth its cost."""
+        """Read them again, without those of the job, if one of its threads waited for a CPU."""
         if not any(waited_s(process) >= WAITED * seconds for process in processes):
             return
         if len(self.first) > LARGEST:
@@ -97,7 +97,7 @@ def ticks_of(stat: "dict[str, Any]") -> int:
 
 
 def waited_s(process: "WatchedProcess") -> float:
-    """Seconds for which the one of its threads that waited most was ready to run, without a CPU."""
+    """Seconds for which one thread, the one that waited most, was ready to run without a CPU."""
     waits = [
         (thread.last.get("waited_ns") or 0) - (thread.first.get("waited_ns") or 0)
         for thread in process.threads

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from nodevet.remote.probe.collectors.process_activity import WatchedProcess
 
-MOST = 8  # different sleeps of one thread that are kept
+MOST = 8  # different sleeps that a log keeps for one thread
 LARGEST = 1 << 20  # bytes of one table of the kernel: 7,000 connections
-FDS = 256  # of one process that are looked at
+FDS = 256  # file descriptors that are read for one process
 LISTEN, ESTABLISHED = "0A", "01"
 NUMBERS = {  # of x86_64, and of the table that arm64 and riscv64 share
     "read": (0, 63),
@@ -101,8 +101,8 @@ def parse_call(data: bytes) -> "tuple[str, int | None] | None":
 
 
 def sleepers(processes: "Iterable[WatchedProcess]", most: int) -> "Iterable[SleepLog]":
-    """The logs of threads that the last look saw asleep: at most `most`, those first of which it
-    matters most."""
+    """The logs of at most `most` threads that the last look saw asleep: those of processes on a GPU
+    first, then first threads, and resting ones last."""
     listed = []
     for process in processes:
         for thread in process.threads:
@@ -172,8 +172,7 @@ class SleepLog(object):
 
 
 class Tables(object):
-    """What the kernel lists for one process: its mounts, its connections. Each is read once, if
-    something asks for it."""
+    """The mounts and connections of one process. Each table is read once, when it is needed."""
 
     def __init__(self, root: str, pid: int) -> None:
         self.root = root
@@ -196,7 +195,7 @@ class Tables(object):
         return {}
 
     def disk(self, device: str) -> "str | None":
-        """The disk of a device, of a partition the whole one; None for what has none, as NFS."""
+        """The disk of a device; of a partition, the whole disk; None without a disk, as for NFS."""
         link = "/sys/dev/block/" + device
         place = attempt(os.readlink, path_under(self.root, link))[0]
         if place is None or "/" not in place:
@@ -214,7 +213,7 @@ class Tables(object):
                     yield words
 
     def connections(self, call: str, target: str, fd: int) -> "dict[str, Any]":
-        """{listens, peer, connections} of the sockets for which it sleeps in this call."""
+        """{listens, peer, connections} of the sockets that a thread waits for in this call."""
         if call not in POLLS and not target:
             return {}
         inodes = {
@@ -234,7 +233,7 @@ class Tables(object):
         }
 
     def targets(self, call: str, target: str, fd: int) -> "list[str]":
-        """What it sleeps for: a socket, those in an epoll, or for poll all that are open."""
+        """The sockets that it waits for: one, those of an epoll, or for poll all open ones."""
         folder = path_under(self.root, self.place + "fd")
         if call in POLLS:
             fds = sorted(attempt(os.listdir, folder)[0] or ())[:FDS]

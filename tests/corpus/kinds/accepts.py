@@ -1,4 +1,4 @@
-"""A healthy server that accepts one connection after another, and has none."""
+"""A healthy server in accept, to which nobody connects."""
 
 import socket
 

@@ -1,4 +1,4 @@
-"""Four threads of one process transform, and one lock lets one run."""
+"""Four threads of one process transform, and a lock lets one run at a time."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""Six workers transform, and there are fewer CPUs."""
+"""Six workers transform on fewer CPUs."""
 
 from load import hot_threads as run
 

@@ -1,4 +1,4 @@
-"""Asleep on a lock that nobody gives back."""
+"""Sleeps on a lock that nobody releases."""
 
 from load import locked as run
 

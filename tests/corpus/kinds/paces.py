@@ -1,4 +1,4 @@
-"""A server that is seldom asked."""
+"""A server that gets few requests."""
 
 from load import paces as run
 

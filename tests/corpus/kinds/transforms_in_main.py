@@ -1,4 +1,4 @@
-"""No workers: the process of the GPU transforms by itself."""
+"""No workers: the process on the GPU transforms its own input."""
 
 from gpu import SimulatedGpu
 from load import burn

@@ -1,4 +1,4 @@
-"""The input comes out of one gzip."""
+"""One gzip process unpacks the input."""
 
 from load import unpacks as run
 
