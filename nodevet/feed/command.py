@@ -82,8 +82,8 @@ _measuring = partial(click.option, cls=Option, heading="Measuring")
 @_measuring(
     "--workers",
     type=WholeNumber(),
-    help="How many workers it starts; with {workers} in the command, at most how many.  [default: "
-    "64]",
+    help="Number of workers that it starts; with {workers} in the command, the most to try.  "
+    "[default: 64]",
 )
 @_measuring(
     "--run-as",
@@ -115,11 +115,12 @@ def command(
 
     The slowest of storage, CPU transforms, link and accelerator sets the pace. WORKLOAD is a YAML
     file with batch sizes, step times and rates; HOSTS add cores, memory and links from the evidence
-    that `check` reads. nodevet guesses no missing value: the answer is then a bound, or not known.
+    that `check` reads. nodevet guesses no missing value: without it, the answer is a bound or not
+    known.
 
     `nodevet feed --measure -- COMMAND...` reads no workload. It runs your data loader and counts
     its lines `samples N` (since the line before) or `{"samples": N}`. With `{workers}` in the
-    command, it runs it with 1, 2, 4 ... workers until it is no longer faster.
+    command, it tries 1, 2, 4 ... workers until more are no faster.
 
     \b
     Exit codes:

@@ -62,8 +62,8 @@ def measured_loader(run: LoaderRun, host: str, when: str, workers: int | None) -
 
 
 def measured_series(points: Points, host: str, when: str) -> MeasuredLoader:
-    """A loader that was run with several numbers of workers, ascending: what the fastest did, and
-    the ceiling of its storage."""
+    """The run with the fastest number of workers, and the ceiling of the storage. `points`: by
+    workers, ascending."""
     workers, fastest = max(points, key=lambda point: rate(point[1]))
     loader = measured_loader(fastest, host, when, workers)
     rows = {row.name: row for row in _of_storage(points) if "storage_read" in loader.measured}
@@ -83,7 +83,7 @@ def _of_storage(points: Points) -> Iterator[MeasuredRow]:
     if waited:
         yield MeasuredRow("storage_latency", f"{1e3 * waited:.3g} ms", "of one worker alone")
     if enough is not None:
-        yield MeasuredRow("storage_concurrency", f"{enough}", "more workers did not read more")
+        yield MeasuredRow("storage_concurrency", f"{enough}", "more workers read no faster")
 
 
 def _rate_text(read: Interval) -> str:
@@ -112,7 +112,7 @@ def _rows(run: LoaderRun, workers: int | None) -> Iterator[MeasuredRow]:
         rate = _number(run.samples / cpu_s)
         yield MeasuredRow("worker_rate", f"{rate} samples/s", f"{run.samples:,} samples, {used}")
     elif not run.samples:
-        yield _unknown(f"worker_rate is not known: no line said `samples N`; {used}")
+        yield _unknown(f"worker_rate is not known: the loader printed no line `samples N`; {used}")
     else:
         yield _unknown(f"worker_rate is not known: {used}")
     yield from _of_reads(run, seconds, cpu_s, workers)
@@ -127,7 +127,7 @@ def _of_reads(
 ) -> Iterator[MeasuredRow]:
     names = "sample_size and storage_read are not known"
     if run.read_b is None or run.asked_b is None:
-        yield _unknown(f"{names}: the kernel keeps no account of reads")
+        yield _unknown(f"{names}: the kernel does not count reads")
         return
     amounts = (
         f"{amount_text(run.read_b, 'B')} from storage, {amount_text(run.asked_b, 'B')} by read(2)"
@@ -136,7 +136,7 @@ def _of_reads(
         yield _unknown(f"{names}: most came from the page cache: {amounts}")
         return
     if run.read_b < LEAST_READ:
-        yield _unknown(f"{names}: hardly anything was read: {amounts}")
+        yield _unknown(f"{names}: the loader read hardly anything: {amounts}")
         return
     if run.samples:
         yield MeasuredRow("sample_size", amount_text(run.read_b / run.samples, "B"), amounts)
@@ -146,11 +146,11 @@ def _of_reads(
     busy = cpu_s / seconds
     if workers is None:
         yield _unknown(
-            f"storage_read: at least {read} # if the workers waited for it: --workers N tells"
+            f"storage_read: at least {read} # if the workers waited for it; --workers N shows that"
         )
     elif busy < BUSY * workers:
         waited = f"{busy:.1f} of {workers} workers were busy, the others waited"
-        hint = "more may read more: {workers} in the command tries several numbers"
+        hint = "more workers may read more: {workers} in the command tries several numbers"
         yield MeasuredRow("storage_read", f"at least {read}", f"{waited}; {hint}")
         if seconds_each := latency_s(workers, run):
             yield MeasuredRow("storage_latency", f"{1e3 * seconds_each:.3g} ms", "of one worker")

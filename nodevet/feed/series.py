@@ -17,7 +17,7 @@ Points = Sequence[tuple[int, LoaderRun]]
 
 
 class Ceiling(NamedTuple):
-    """What storage reads at most, and with how many workers it does."""
+    """The highest rate of reads, and the number of workers that reaches it."""
 
     read_b_s: Interval
     concurrency: int | None  # None: it still grew

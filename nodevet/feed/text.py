@@ -132,8 +132,8 @@ def other_model(workload: Workload, node: NodeAnswer) -> str:
     if not here or set(wanted) <= set(re.findall(r"[a-z0-9]+", here.lower())):
         return ""
     return (
-        f"step was measured on {plain(workload.gpu_model)}, and this node has {plain(here)}: "
-        "its step takes another time"
+        f"step was measured on {plain(workload.gpu_model)}, and this node has {plain(here)}, "
+        "where a step takes another time"
     )
 
 

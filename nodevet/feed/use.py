@@ -54,12 +54,11 @@ def measure(
 ) -> MeasuredLoader:
     """Run a data loader on one host for some seconds, and return its counts and measured values.
 
-    `words`: the user's own command, from the command line; with {workers} in it, it is run with 1,
-    2, 4 ... `workers`, until it is no longer faster. Raises UserError if it could not be run
-    or failed.
+    `words`: the user's own command, from the command line. If it has {workers}, it runs with 1, 2,
+    4 ... `workers` until it is no longer faster. Raises UserError if it did not run, or failed.
     """
     if len(hosts) != 1:
-        raise UserError(f"a loader is measured on one host, not on {len(hosts)}")
+        raise UserError(f"--on names {len(hosts)} hosts; measure a loader on one")
     if len(words) > MOST_WORDS or any(len(word) > LONGEST_WORD for word in words):
         raise UserError(f"a command has at most {MOST_WORDS} words of {LONGEST_WORD} characters")
     (host,) = hosts
@@ -102,10 +101,10 @@ def _run_of(host: str, visited: Nodes) -> LoaderRun:
     section = visited.evidence[host][LoaderRuns]
     if section.data is None or not section.data.runs:
         why = section.why or "the answer has no run"
-        raise UserError(f"{host}: the loader could not be run: {why}")
+        raise UserError(f"{host}: the loader did not run: {why}")
     (run,) = section.data.runs
     if run.cpu_s is None:
-        raise UserError(f"{host}: the loader could not be run: {run.why('cpu_s')}")
+        raise UserError(f"{host}: the loader did not run: {run.why('cpu_s')}")
     if run.exit:
         complaint = f": {run.complaint.strip()}" if run.complaint else ""
         hint = "; --run-as names another one" if run.user == "nobody" else ""

@@ -85,6 +85,6 @@ def test_steps_of_another_gpu_model_are_said(model: str, said: bool) -> None:
     assert bool(texts) is said
     if said:
         assert texts == [
-            "step was measured on A100, and this node has NVIDIA H100 80GB HBM3: its step takes "
-            "another time"
+            "step was measured on A100, and this node has NVIDIA H100 80GB HBM3, where a "
+            "step takes another time"
         ]

@@ -60,7 +60,7 @@ def test_a_workload_takes_the_block() -> None:
     ("changes", "missing", "said"),
     [
         ({"cpu_s": 19.0, "workers": 1}, {"storage_read"}, "is at least 125 MB/s"),
-        ({"workers": None}, {"storage_read"}, "--workers N tells"),
+        ({"workers": None}, {"storage_read"}, "--workers N shows that"),
         (
             {"read_b": 1_000_000_000},
             {"storage_read", "sample_size"},
@@ -69,10 +69,10 @@ def test_a_workload_takes_the_block() -> None:
         (
             {"read_b": 20_500, "asked_b": 11_900},
             {"storage_read", "sample_size"},
-            "hardly anything was read",
+            "read hardly anything",
         ),
-        ({"read_b": None}, {"storage_read", "sample_size"}, "the kernel keeps no account of reads"),
-        ({"samples": 0}, {"worker_rate", "sample_size"}, "no line said `samples N`"),
+        ({"read_b": None}, {"storage_read", "sample_size"}, "the kernel does not count reads"),
+        ({"samples": 0}, {"worker_rate", "sample_size"}, "no line `samples N`"),
         ({"cpu_s": 0.0}, {"worker_rate"}, "worker_rate is not known"),
     ],
 )
