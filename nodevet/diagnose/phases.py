@@ -12,6 +12,7 @@ COMPILERS = (
 )
 
 
+COMPILES = "it compiles"
 UNREAD = "how long the job has run, or what its helpers are, was not read"
 
 
@@ -20,7 +21,7 @@ def phase_text(job: WatchedJob, uptime_s: float | None) -> str:
     commands = [each.command for each in helpers(job)]
     compiler = next((command for command in commands if command in COMPILERS), None)
     if compiler:
-        return f"it compiles ({compiler}), which ends by itself unless each step does it"
+        return f"{COMPILES} ({compiler}), which ends by itself unless each step does it"
     started = [each.started_s for each in job.processes if each.pid in job.on_gpu]
     ages = [uptime_s - at for at in started if at is not None and uptime_s is not None]
     if None in commands or len(ages) < len(started):
@@ -34,6 +35,8 @@ def phase_step(phase: str) -> str:
     """What to do before the next step of a cause; empty if no phase was seen."""
     if phase in ("", UNREAD):
         return ""
+    if phase.startswith(COMPILES):
+        return "watch again when that ends; if each step compiles, build the kernels before; else: "
     return "watch again when that phase is over; if nothing changed: "
 
 

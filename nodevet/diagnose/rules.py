@@ -389,8 +389,9 @@ RULES = (
             _most("hot_threads", 2.0, SPINNING),
             _most("read_rate", 0.1, SPINNING),
         ),
-        "look where it spins (py-spy dump --native --pid PID): a synchronization with the GPU is "
-        "a hang of it or of another rank; anything else is work of the CPU, to be waited for",
+        "look for an Xid in dmesg, and where it spins (py-spy dump --native --pid PID): in a "
+        "synchronization with the GPU, that GPU or another rank hangs; anywhere else the CPU "
+        "works: wait for it",
         "a thread that computes without the GPU, as before its first step, looks the same",
     ),
     CauseRule(
@@ -504,6 +505,7 @@ NEXT = {
     Cause.IDLE: "nothing to fix: give it work, or ask the scheduler why it has none",
     Cause.MIXED: "change one thing at a time, and watch again after each",
     Cause.UNCLEAR: "watch it for longer (--duration 60s), as root, while the job is slow; py-spy "
-    "dump --pid PID shows what it does now; for a trace, start it under nsys profile",
+    "dump --pid PID shows what it does now, or the process that it waits for; for a trace, start "
+    "it under nsys profile",
 }
 """What to do next, by cause."""

@@ -600,6 +600,7 @@ def test_g11_a_job_that_starts_may_wait_for_a_while_only(cause: str) -> None:
     steady = cause in ("GPU-bound", "throttled", "lost", "idle", "waiting for requests", NONE)
     assert ("the job is only 40 s old" in found.sentence) is not steady
     assert steady or found.confidence is not Confidence.HIGH
+    assert found.next_step.startswith("watch again when that phase is over") is not steady
 
 
 def test_g11_a_job_that_compiles_does_not_prepare_input() -> None:
@@ -607,7 +608,7 @@ def test_g11_a_job_that_compiles_does_not_prepare_input() -> None:
     found = told(sections(processes=[process(), compiler]))
     assert (found.causes, found.confidence) == ((Cause.PREPROCESSING,), Confidence.MEDIUM)
     assert "it compiles (ptxas)" in found.sentence
-    assert found.next_step.startswith("watch again when that phase is over")
+    assert found.next_step.startswith("watch again when that ends; if each step compiles")
 
 
 def of_file(call: str, disk: str | None, read_b: int = 4096000, **rest: Any) -> GpuDiagnosis:

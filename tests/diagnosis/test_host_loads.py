@@ -43,7 +43,7 @@ def test_g3_what_a_job_sleeps_for_decides(sleepers: JSON, name: str) -> None:
     gpu = sleepers["gpus"][list(SLEEPERS).index(name)]
     assert f"{gpu['cause']} ({gpu['confidence']})" == SLEEPERS[name], gpu["sentence"]
     if not SLEEPERS[name].startswith(("waiting", "not")):
-        assert "the job started" in gpu["sentence"]
+        assert "the job is only" in gpu["sentence"]
     if SLEEPERS[name].startswith("network"):
         assert "in recvfrom from 127.0.0.1:" in gpu["sentence"]
 
