@@ -398,7 +398,7 @@ def test_report_says_what_is_no_run_of_fixes(nodevet: Run, tmp_path: Path) -> No
     (other / "plan.json").write_bytes(write(replace(PLAN, author="bob")))
     for words, said in (
         ((empty,), "the folder of a run?"),
-        ((began,), "nothing was done on any node: apply the plan again"),
+        ((began,), "the run ended before it started, and changed no node: apply the plan again"),
         ((other,), "plan.json: was changed since the run began"),
     ):
         done = nodevet("report", *words)

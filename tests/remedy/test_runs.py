@@ -37,7 +37,8 @@ def test_a_run_that_was_killed_before_it_began_says_so(tmp_path: Path) -> None:
     with Journal.create(run.path) as journal:
         for read in (run.plan, run.reach):
             with pytest.raises(
-                RunError, match="nothing was done on any node: apply the plan again"
+                RunError,
+                match="the run ended before it started, and changed no node: apply the plan again",
             ):
                 read()
         journal.write(RunBegin(plan="0" * 64, path="plan.json", controller="here", pid=1))
