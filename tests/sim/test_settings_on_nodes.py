@@ -103,7 +103,7 @@ def hosts(boot: Boot) -> dict[str, Any]:
 def found(host: dict[str, Any], verdict: str) -> set[tuple[str, str]]:
     """Checks and subjects; PID for the number of a process."""
     return {
-        (each["check"], re.sub(r"^[0-9]{3,}$", "PID", each.get("subject", {}).get("id", "")))
+        (each["check"], re.sub(r"^[0-9]{2,}$", "PID", each.get("subject", {}).get("id", "")))
         for each in host["findings"]
         if each["verdict"] == verdict
     }
