@@ -26,11 +26,11 @@ MAY_SKIP = re.compile(
     "|the captures of real machines are not here"
     "|this machine has no cgroup to give|this machine gives no (loop device|swap)\\b"
     "|Chromium comes as a snap on Ubuntu|no container builder|this machine starts no Slurm"
-    "|this machine gives no network namespace"
+    "|this machine gives no network namespace|this machine shows no thread of the kernel"
 )
 """Why a test may be skipped on a machine that is set up: no GPU there, no captures beside it, no
 cgroup that may be written, no loop device or swap, no image that `make image` built, no Slurm
-that starts as Debian's does, or no network namespace."""
+that starts as Debian's does, no network namespace, or a container without the kernel's threads."""
 
 
 def listed() -> frozenset[str]:

@@ -155,4 +155,7 @@ def test_a_loader_is_measured_here_and_on_a_node(nodevet: Run, reach: list[str])
     assert done.returncode == 2
     assert "the loader ended with 4, run as " in done.stderr and "no data" in done.stderr
     done = nodevet("feed", "--measure", "--on", "gpu[1-2]", *reach, "--", "true")
-    assert (done.returncode, "--on names 2 hosts; measure a loader on one" in done.stderr) == (2, True)
+    assert (done.returncode, "--on names 2 hosts; measure a loader on one" in done.stderr) == (
+        2,
+        True,
+    )

@@ -99,8 +99,6 @@ def test_g6_a_hot_thread_is_known_by_what_it_does(machine: LoadedMachine, name: 
     with machine.load(name):
         gpu = machine.diagnose()["gpus"][0]
     cause, step = HOT[name]
-    causes = [each for each in gpu["causes"] if each != "CPUs taken by others"]
-    if not causes:
-        pytest.skip("this machine is too busy: " + gpu["sentence"])
-    assert causes == [cause], gpu["sentence"]
-    assert step in gpu["next_step"] or causes != gpu["causes"]
+    # other programs of this machine may take its CPUs
+    assert {cause} >= {*gpu["causes"]} - {"CPUs taken by others"}, gpu["sentence"]
+    assert step in gpu["next_step"] or cause not in gpu["causes"]

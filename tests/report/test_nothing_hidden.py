@@ -31,7 +31,7 @@ from nodevet.vet import formats
 from nodevet.vet.findings.fold import lines, totals
 
 TROUBLE = (Verdict.FAIL, Verdict.UNKNOWN, Verdict.WAIVED)
-CHECKS = st.sampled_from(["gpu_lost", "xid", "gpu_count", "power_limit", "my check"])
+CHECKS = st.sampled_from(["gpu_lost", "xid", "gpu_count", "power_limit", "my_check"])
 LOST = "NVML_ERROR_GPU_IS_LOST"
 NUMBERS = st.integers(0, 4000)
 VALUES = st.one_of(

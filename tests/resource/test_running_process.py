@@ -130,7 +130,7 @@ def test_a_thread_of_the_kernel_is_left_alone() -> None:
         if int(stat.rsplit(")", 1)[1].split()[6]) & 0x200000 and pid > 2
     ]
     if not threads:
-        pytest.skip("no thread of the kernel is visible")
+        pytest.skip("this machine shows no thread of the kernel")
     done = do(ending(threads[0]))
     assert done.returncode == 1 and "thread of the kernel" in done.stderr
 

@@ -10,7 +10,8 @@ from shown_folders import show
 from simulated_fleet import SimulatedFleet
 
 PYTHON = Path(sys.executable).resolve()
-ENTRY = f"import site; site.addsitedir({sysconfig.get_path('purelib')!r}); "
+# not from the working directory: in /root a checkout named nodevet would be the package
+ENTRY = f"import site, sys; sys.path.pop(0); site.addsitedir({sysconfig.get_path('purelib')!r}); "
 ENTRY += "from nodevet.__main__ import main; main()"
 PROGRAM = f"""#!/bin/sh
 p={PYTHON}

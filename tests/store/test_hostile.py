@@ -24,7 +24,7 @@ def test_no_text_breaks_a_store(store: Store):
     ok = Finding(verdict=Verdict.OK, check="rule", subject=Subject(kind="x", id=BAD))
     made = report(machine_id=BAD, boot_id=BAD, groups=(BAD,))
     made = replace(made, findings=(found, ok))
-    gpus = [{"index": 0, "uuid": "GPU-\0", "name": "a\0b", "serial": "\0"}]
+    gpus = [{"index": 0, "uuid": "GPU-7\0", "name": "a\0b", "serial": "\0"}]
     text = document(gpu={"gpus": gpus}, sysctl={"a\0": "\0"})
     begun = run(0, 3)
     recorder = store.begin(begun)
@@ -38,7 +38,7 @@ def test_no_text_breaks_a_store(store: Store):
     assert evidence["gpu002"] == b"\xff\0"
     (span, *_) = store.spans(check="rule")
     assert span.finding is not None and "\\x00" not in span.key
-    assert [place.part.id for place in store.places()] == ["GPU-\\x00"]
+    assert [place.part.id for place in store.places()] == ["GPU-7\\x00"]
     assert len(store.judged(begun.id, "gpu001")) == 2
     assert next(store.visits(begun.id, hosts=["gpu001"])).groups != ()
 

@@ -21,9 +21,9 @@ from nodevet.remote.probe.threads import parse_stat_row, read_small
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Container
+    from typing import Any, Container, Sequence
 
-    from nodevet.remote.probe.collectors.process_activity import WatchedProcess
+    from nodevet.remote.probe.sleeps import SleepingProcess
 
 MOST = 5  # other processes that are listed
 LEAST = 0.02  # of a core
@@ -54,7 +54,7 @@ class Others(object):
         self.records: "list[Reading] | None" = None
         self.why = "no thread of the job waited for a CPU"
 
-    def finish(self, processes: "list[WatchedProcess]", seconds: float) -> None:
+    def finish(self, processes: "Sequence[SleepingProcess]", seconds: float) -> None:
         """Read them again, without those of the job, if one of its threads waited for a CPU."""
         if not any(waited_s(process) >= WAITED * seconds for process in processes):
             return
@@ -96,7 +96,7 @@ def ticks_of(stat: "dict[str, Any]") -> int:
     return int(stat["user"] + stat["system"])
 
 
-def waited_s(process: "WatchedProcess") -> float:
+def waited_s(process: "SleepingProcess") -> float:
     """Seconds for which one thread, the one that waited most, was ready to run without a CPU."""
     waits = [
         (thread.last.get("waited_ns") or 0) - (thread.first.get("waited_ns") or 0)

@@ -14,9 +14,19 @@ from nodevet.remote.probe.threads import read_small
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Iterable
+    from typing import Any, Iterable, List, Protocol
 
-    from nodevet.remote.probe.collectors.process_activity import WatchedProcess
+    from nodevet.remote.probe.threads import WatchedThread
+
+    class SleepingProcess(Protocol):
+        """A watched process: its threads and what these slept for."""
+
+        pid: int
+        folder: str
+        gpus: "List[int]"
+        threads: "List[WatchedThread]"
+        sleeps: "dict[int, SleepLog]"
+
 
 MOST = 8  # different sleeps that a log keeps for one thread
 LARGEST = 1 << 20  # bytes of one table of the kernel: 7,000 connections
@@ -100,7 +110,7 @@ def parse_call(data: bytes) -> "tuple[str, int | None] | None":
     return name, fd if fd is not None and fd < 1 << 31 else None
 
 
-def sleepers(processes: "Iterable[WatchedProcess]", most: int) -> "Iterable[SleepLog]":
+def sleepers(processes: "Iterable[SleepingProcess]", most: int) -> "Iterable[SleepLog]":
     """The logs of at most `most` threads that the last look saw asleep: those of processes on a GPU
     first, then first threads, and resting ones last."""
     listed = []

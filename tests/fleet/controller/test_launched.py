@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -112,7 +112,8 @@ def test_one_is_killed_in_the_middle_and_another_takes_over(
         if not seen:
             wait_for(lambda: bool(server.sessions()))
             for pid in server.sessions():
-                os.kill(pid, signal.SIGKILL)
+                with suppress(ProcessLookupError):  # it has just ended
+                    os.kill(pid, signal.SIGKILL)
         seen.append(one)
     assert Counter(one.host for one in seen) == {host.name: 1 for host in hosts("late")}
     assert {(one.status, one.why) for one in seen} == {(Status.VETTED, "")}
