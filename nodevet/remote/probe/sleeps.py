@@ -14,19 +14,9 @@ from nodevet.remote.probe.threads import read_small
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Iterable, List, Protocol
+    from typing import Any, Iterable
 
     from nodevet.remote.probe.threads import WatchedThread
-
-    class SleepingProcess(Protocol):
-        """A watched process: its threads and what these slept for."""
-
-        pid: int
-        folder: str
-        gpus: "List[int]"
-        threads: "List[WatchedThread]"
-        sleeps: "dict[int, SleepLog]"
-
 
 MOST = 8  # different sleeps that a log keeps for one thread
 LARGEST = 1 << 20  # bytes of one table of the kernel: 7,000 connections
@@ -108,6 +98,17 @@ def parse_call(data: bytes) -> "tuple[str, int | None] | None":
     name = NAMES.get(integer(words[0]), str(integer(words[0])))
     fd = int(words[1], 16) if name in WITH_FD and len(words) > 1 else None
     return name, fd if fd is not None and fd < 1 << 31 else None
+
+
+class SleepingProcess(object):
+    """A process, its threads, and what these slept for."""
+
+    def __init__(self, pid: int, folder: str, gpus: "list[int]") -> None:
+        self.pid = pid
+        self.folder = folder
+        self.gpus = gpus
+        self.threads: "list[WatchedThread]" = []
+        self.sleeps: "dict[int, SleepLog]" = {}
 
 
 def sleepers(processes: "Iterable[SleepingProcess]", most: int) -> "Iterable[SleepLog]":

@@ -27,7 +27,7 @@ from nodevet.remote.probe.files import (
 )
 from nodevet.remote.probe.job_names import job_id, job_variables, master
 from nodevet.remote.probe.others import Others, stats
-from nodevet.remote.probe.sleeps import SleepLog, Tables, sleepers
+from nodevet.remote.probe.sleeps import SleepingProcess, Tables, sleepers
 from nodevet.remote.probe.threads import (
     ENDED,
     WatchedThread,
@@ -133,7 +133,7 @@ def numa_pages(text: str) -> "dict[str, int]":
     return pages
 
 
-class WatchedProcess(object):
+class WatchedProcess(SleepingProcess):
     """A watched process."""
 
     def __init__(
@@ -141,22 +141,19 @@ class WatchedProcess(object):
     ) -> None:
         """`born_s`: when a process was first seen that did not exist at the first look; its
         counters began at 0."""
+        self.node_folder = "/proc/{}/".format(pid)
+        folder = path_under(root, self.node_folder).rstrip("/") + "/"
+        super(WatchedProcess, self).__init__(pid, folder, gpus)
         self.root = root
-        self.pid = pid
-        self.gpus = gpus
         self.born_s = born_s
         self.seen_s: "float | None" = None
         self.ended_s: "float | None" = None
-        self.node_folder = "/proc/{}/".format(pid)
-        self.folder = path_under(root, self.node_folder).rstrip("/") + "/"
         self.first = {} if born_s is None else dict.fromkeys(COUNTS, 0)
         self.last: "dict[str, Any]" = {}
         self.why: "dict[str, Any]" = {}
         self.heir: "int | None" = None  # parent of the next process with its pid
         self.name: "str | None" = None
         self.name_before: "str | None" = None  # its name before it became another program
-        self.threads: "list[WatchedThread]" = []
-        self.sleeps: "dict[int, SleepLog]" = {}
         self.no_threads: "str | None" = "it ended"
         self.has_more = False  # threads than those
         self.pages: "tuple[dict[str, int] | None, Any]" = (None, "it was not read")
