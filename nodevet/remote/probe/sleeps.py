@@ -131,6 +131,13 @@ def parse_fdinfo(data: bytes) -> "dict[str, str]":
     return {key: value.strip() for key, _, value in rows if key in ("pos", "mnt_id")}
 
 
+def positions(sleep: "dict[str, Any]") -> "list[int]":
+    """The first and the last position in the file of a sleep. Raises ValueError."""
+    if "first" not in sleep:
+        raise ValueError("the file was closed before nodevet read its position")
+    return [integer(sleep["first"]), integer(sleep["last"])]
+
+
 class SleepLog(object):
     """The system calls in which one thread was seen asleep."""
 
@@ -156,9 +163,10 @@ class SleepLog(object):
         if target.startswith("/"):
             info = attempt(lambda: read_small("{}fdinfo/{}".format(self.folder, fd)))[0] or b""
             rows = parse_fdinfo(info)
-            sleep["mnt_id"] = rows.get("mnt_id")
-            sleep.setdefault("first", rows.get("pos"))
-            sleep["last"] = rows.get("pos")
+            if "pos" in rows:  # else the file is closed already
+                sleep["mnt_id"] = rows.get("mnt_id")
+                sleep.setdefault("first", rows["pos"])
+                sleep["last"] = rows["pos"]
 
     def target(self, fd: int) -> str:
         link = "{}fd/{}".format(self.folder, fd)
@@ -175,7 +183,7 @@ class SleepLog(object):
         record = Reading(call=name, looks=sleep["looks"])
         if target.startswith("/"):
             record["path"] = target[:4096]
-            record.take("positions", lambda: [integer(sleep["first"]), integer(sleep["last"])])
+            record.take("positions", positions, sleep)
             record.update(attempt(tables.mount, sleep["mnt_id"])[0] or {})
         else:
             record.update(attempt(tables.connections, name, target, sleep["fd"])[0] or {})

@@ -80,6 +80,14 @@ def test_the_peer_of_a_thread_that_reads_from_it(reader: tuple[socket.socket, in
     assert record["peer"] == f"127.0.0.1:{ours.getsockname()[1]}"
 
 
+def test_a_file_that_is_closed_before_its_position_is_read() -> None:
+    log = sleeps.SleepLog("/proc/self/", os.getpid())
+    log.sleeps["read", "/data"] = {"looks": 1, "fd": 9999, "mnt_id": None}
+    (record,) = log.records(sleeps.Tables("/", os.getpid()))
+    assert (record["path"], record["positions"]) == ("/data", None)
+    assert record["errors"] == {"positions": "the file was closed before nodevet read its position"}
+
+
 def test_the_file_of_a_thread_and_its_file_system(tmp_path: Path) -> None:
     """Its own process: what it asks while it asks it is a read of the file `syscall`."""
     file = tmp_path / "data"
