@@ -440,6 +440,10 @@ class Effect(Struct, frozen=True):
     thresholds: tuple[Threshold, ...] = ()
 
 
+HOT_BY_WAITS = (
+    Effect(Cause.PREPROCESSING),
+    Effect(Cause.SUBMISSION, (_most("hottest_thread", 80.0, STARVED),)),
+)
 EXPLAINS = {
     Cause.MEMORY: (
         Effect(Cause.STORAGE),
@@ -449,15 +453,8 @@ EXPLAINS = {
         ),
     ),
     Cause.THROTTLED: (Effect(Cause.GPU), Effect(Cause.SPINNING)),
-    Cause.QUOTA: (
-        Effect(Cause.STARVED),
-        Effect(Cause.PREPROCESSING),
-        Effect(Cause.SUBMISSION, (_most("hottest_thread", 80.0, STARVED),)),
-    ),
-    Cause.STARVED: (
-        Effect(Cause.PREPROCESSING),
-        Effect(Cause.SUBMISSION, (_most("hottest_thread", 80.0, STARVED),)),
-    ),
+    Cause.QUOTA: (Effect(Cause.STARVED), *HOT_BY_WAITS),
+    Cause.STARVED: HOT_BY_WAITS,
 }
 """A cause and the causes that it entails: a process that pages waits for the disk that holds the
 pages, or is hot in the kernel that fetches them; a GPU with lowered clocks is busier, and draws
