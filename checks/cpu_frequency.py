@@ -5,12 +5,13 @@ cap behind. Such a cap, turbo that is switched off or an energy preference of `p
 work that feeds the GPUs, even with the right governor.
 
 **Read from** /sys/devices/system/cpu/cpufreq/policy*/: scaling_{min,max}_freq, cpuinfo_max_freq,
-energy_performance_preference; intel_pstate/no_turbo, cpufreq/boost. The check `cpu_governor` judges
-the governor.
+energy_performance_preference; intel_pstate/{no_turbo,max_perf_pct}, cpufreq/boost. The check
+`cpu_governor` judges the governor.
 
 **Verdicts.** `uncapped` (true by default) requires scaling_max_freq to reach the hardware's
-maximum. If the kernel offers no cpufreq (most virtual machines), no energy preference (`epp`) or no
-switch for turbo, the question is not applicable: the hypervisor or the firmware decides.
+maximum, and intel_pstate's max_perf_pct to be 100: it limits every CPU, and scaling_max_freq does
+not show it. If the kernel offers no cpufreq (most virtual machines), no energy preference (`epp`)
+or no switch for turbo, the question is not applicable: the hypervisor or the firmware decides.
 
 **To fix it** `cpupower frequency-set -u MAX -d MIN`, `cpupower set --turbo-boost 1`, or a
 tmpfiles.d rule for the file. Look for other programs that set these values: tuned,
@@ -71,6 +72,7 @@ class Params(CheckParams):
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     by_policy = params.epp is not None or params.minimum_mhz is not None or params.uncapped
     if by_policy:
+        percent = share(evidence)
         entries = tuple(each_policies(evidence))
         drivers = {
             entry.driver for entry in entries if not isinstance(entry, Finding) and entry.epp
@@ -79,7 +81,8 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
             if isinstance(policies, Finding):
                 yield policies
             else:
-                yield from judge_policies(policies, params, has_epp=policies.driver in drivers)
+                has_epp = policies.driver in drivers
+                yield from judge_policies(policies, params, percent, has_epp=has_epp)
     if params.turbo is not None:
         yield judge_turbo(evidence, params.turbo)
     elif not by_policy:
@@ -87,17 +90,20 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
 
 
 def judge_policies(
-    policies: CpufreqPolicies, params: Params, *, has_epp: bool
+    policies: CpufreqPolicies, params: Params, percent: int | str, *, has_epp: bool
 ) -> Iterator[Finding]:
-    """`has_epp`: whether other policies of this driver report an energy preference."""
+    """`percent`: of `share`; `has_epp`: whether other policies of this driver report an energy
+    preference."""
     subject = subject_of(policies)
-    aspects = [*limits(policies, params, has_epp=has_epp)]
+    aspects = [*limits(policies, params, percent, has_epp=has_epp)]
     if not aspects:
         yield not_applicable(subject, why="its driver has no energy preference")
     yield from aspect_findings(subject, aspects)
 
 
-def limits(policies: CpufreqPolicies, params: Params, *, has_epp: bool) -> Iterator[Aspect]:
+def limits(
+    policies: CpufreqPolicies, params: Params, percent: int | str, *, has_epp: bool
+) -> Iterator[Aspect]:
     """The aspects of the values that the baseline gives; none for a preference that the driver
     lacks."""
     if params.epp is not None:
@@ -116,12 +122,13 @@ def limits(policies: CpufreqPolicies, params: Params, *, has_epp: bool) -> Itera
             yield aspect_if("minimum", right, expected=expected_low, actual=mhz(low), advice=LIMITS)
     if params.uncapped:
         why = why_unread(policies, "scaling_max_khz", "cpuinfo_max_khz")
-        if why:
-            yield unknown_aspect("maximum", why)
+        if why or isinstance(percent, str):
+            yield unknown_aspect("maximum", why or str(percent))
         else:
             limit, highest = policies.scaling_max_khz or 0, policies.cpuinfo_max_khz or 0
-            right, expected = limit >= highest, mhz(highest)
-            yield aspect_if("maximum", right, expected=expected, actual=mhz(limit), advice=LIMITS)
+            right, expected = limit >= highest and percent >= 100, mhz(highest)
+            actual = mhz(limit) if percent >= 100 else f"{mhz(limit)}, max_perf_pct {percent}"
+            yield aspect_if("maximum", right, expected=expected, actual=actual, advice=LIMITS)
 
 
 def why_unread(policies: CpufreqPolicies, *fields: str) -> str:
@@ -133,6 +140,18 @@ def why_unread(policies: CpufreqPolicies, *fields: str) -> str:
         if value <= 0:
             return f"{field}: {value}"
     return ""
+
+
+def share(evidence: Evidence) -> int | str:
+    """The percentage to which intel_pstate limits every CPU, 100 without it; or why it is unknown.
+    Older evidence lacks it."""
+    data = evidence[Cpufreq].data
+    if data is None:
+        return 100
+    if data.max_perf_pct is not None:
+        return data.max_perf_pct
+    is_absent = data.errors.get("max_perf_pct", NO_SWITCH) == NO_SWITCH
+    return 100 if is_absent else f"max_perf_pct: {data.why('max_perf_pct')}"
 
 
 def mhz(khz: int) -> str:
@@ -171,7 +190,9 @@ def learn(evidence: Evidence) -> Value:
     if epp := usual(policy.epp for policy in data.policies):
         fields["epp"] = epp
     pairs = ((policy.scaling_max_khz, policy.cpuinfo_max_khz) for policy in data.policies)
-    if any(low and high and low < high for low, high in pairs):
+    percent = share(evidence)
+    limits_all = isinstance(percent, int) and percent < 100
+    if limits_all or any(low and high and low < high for low, high in pairs):
         fields["uncapped"] = False
     return fields
 
@@ -181,7 +202,7 @@ CHECK = Check(
     area=Area.CPU,
     reads=(
         "cpu.online",
-        *reads_of("cpufreq", "boost", "no_turbo"),
+        *reads_of("cpufreq", "boost", "max_perf_pct", "no_turbo"),
         *reads_of("cpufreq.policies[]", "cpuinfo_max_khz", "cpus", "driver", "epp"),
         *reads_of("cpufreq.policies[]", "scaling_max_khz", "scaling_min_khz"),
     ),

@@ -1,23 +1,31 @@
 """Set turbo, energy preference and the limits of CPU frequencies, now and at every boot.
 
-**Now** one write to each file of sysfs with a wrong value: `no_turbo` of intel_pstate or `boost`,
-and `scaling_max_freq`, `scaling_min_freq` and `energy_performance_preference` of each frequency
-policy.
+**Now** one write to each file of sysfs with a wrong value: `no_turbo` and `max_perf_pct` of
+intel_pstate, or `boost`; and `scaling_max_freq`, `scaling_min_freq` and
+`energy_performance_preference` of each frequency policy.
 
 **At every boot** `/etc/tmpfiles.d/nodevet-later-cpu-frequency.conf` sets what the baseline expects
 of each policy, with one line for all policies if they need the same value. systemd applies this
 file after that of `cpu_governor`.
 
+**TuneD** if its active profile sets one of these values or a share of them (`min_perf_pct`),
+nodevet writes no file of tmpfiles.d. It writes the profile
+`/etc/tuned/nodevet-cpu-frequency/tuned.conf`, and activates it after the active one. TuneD's
+plug-in for CPUs cannot set `scaling_max_freq` and `scaling_min_freq`, so the profile uses its
+plug-in `sysfs`.
+
 **Risk** live: only clocks change.
 
-**Rollback** restores the earlier values and the file.
+**Rollback** restores the earlier values and the file. With TuneD it removes nodevet's profile, and
+TuneD restores the values that it found when it started.
 
 **What it cannot do.** It sets no preference that the driver does not offer, and no lowest frequency
 above the hardware's highest. Under the governor `performance`, some drivers accept only the
-preference `performance`: then the kernel refuses the write, and nodevet rolls the step back.
-The firmware may forbid turbo. tuned, tlp, auto-cpufreq and commands of cpupower that set these
-values conflict with the fix. nodevet does not see when thermald lowers the highest frequency.
-CPUs that come online later keep their own limits.
+preference `performance`: then the kernel refuses the write, and nodevet rolls the step back. The
+firmware may forbid turbo. tlp, auto-cpufreq and commands of cpupower that set these values conflict
+with the fix. If TuneD does not start at boot or runs scripts, or if a profile of the site includes
+nodevet's, a person must set the values in TuneD. nodevet does not see when thermald lowers the
+highest frequency. CPUs that come online later keep their own limits.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,6 +36,7 @@ from nodevet.checks.cpu_frequency import NO_SWITCH, SWITCHES, Params
 from nodevet.evidence.cpufreq import Cpufreq, CpufreqPolicies
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.lists import numbers
+from nodevet.fixing import tuned
 from nodevet.fixing.kernel_files import conf, rule
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
 from nodevet.model import Finding, Value
@@ -37,8 +46,18 @@ from nodevet.resource.kernel import WriteKernel
 RULE = "/etc/tmpfiles.d/nodevet-later-cpu-frequency.conf"
 """Its name comes after that of the rule of cpu_governor, as the preference must."""
 FOLDER = "/sys/devices/system/cpu"
+PERCENT = f"{FOLDER}/intel_pstate/max_perf_pct"
 MAXIMUM, MINIMUM = "scaling_max_freq", "scaling_min_freq"
 PREFERENCE = "energy_performance_preference"
+KEYS = {
+    MAXIMUM: (MAXIMUM, "max_perf_pct"),
+    "max_perf_pct": ("max_perf_pct",),
+    MINIMUM: (MINIMUM, "min_perf_pct"),
+    PREFERENCE: (PREFERENCE, "energy_perf_bias"),
+    "no_turbo": ("no_turbo",),
+    "boost": ("boost",),
+}
+"""By the name of a file: what a profile of TuneD may set of it."""
 
 
 def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Iterator[PlannedChange]:
@@ -64,6 +83,10 @@ def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Itera
         if subject_of(policies).label in labels:
             wrong = {name for name, (_, is_right) in values.items() if not is_right}
             now |= {path: value for path, value in paths.items() if path.split("/")[-1] in wrong}
+    if params.uncapped and cpufreq.max_perf_pct is not None:
+        boot[PERCENT] = {PERCENT: "100"}
+        if cpufreq.max_perf_pct < 100 and labels - {""}:
+            now[PERCENT] = "100"
     if params.turbo is not None:
         path, value = turbo(cpufreq, params.turbo)
         boot[path] = {path: value}
@@ -71,12 +94,14 @@ def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Itera
             now[path] = value
     if not now:
         raise FixError("the findings do not come from this evidence")
-    yield PlannedChange(
+    change = PlannedChange(
         expected=by_subject(failed, "expected"),
         actual=by_subject(failed, "actual"),
         subjects=tuple(finding.subject.label for finding in failed),
         actions=(
-            conf(RULE, [line for name in boot for line in lines(name, boot[name])]),
+            conf(
+                RULE, [rule(*pair) for name in boot for pair in at_boot(name, boot[name]).items()]
+            ),
             *(WriteKernel(path=path, value=value) for path, value in now.items()),
         ),
         resources=(
@@ -85,13 +110,22 @@ def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Itera
         ),
         risk=Risk.LIVE,
     )
+    keys = {key for name in boot for key in KEYS[name.rpartition("/")[2]]}
+    sections = "".join(section(name, at_boot(name, boot[name])) for name in boot)
+    yield tuned.by_tuned(change, "cpu_frequency", evidence, keys, sections)
 
 
-def lines(name: str, values: Mapping[str, str]) -> list[str]:
-    """The lines of the rule for the files of one name: one for all policies if they are equal."""
+def at_boot(name: str, values: Mapping[str, str]) -> Mapping[str, str]:
+    """What sets the files of one name at boot: a pattern for all policies if they are equal."""
     if len(values) > 1 and len(set(values.values())) == 1:
-        return [rule(f"{FOLDER}/cpufreq/policy*/{name}", next(iter(values.values())))]
-    return [rule(path, value) for path, value in values.items()]
+        return {f"{FOLDER}/cpufreq/policy*/{name}": next(iter(values.values()))}
+    return values
+
+
+def section(name: str, values: Mapping[str, str]) -> str:
+    """The section of TuneD's profile for the files of one name. TuneD reverts the last section
+    first: the lowest frequency before the highest."""
+    return tuned.section(f"nodevet_{name.rpartition('/')[2]}", values, "sysfs")
 
 
 def by_subject(findings: Sequence[Finding], side: str) -> Value:
@@ -142,5 +176,5 @@ def turbo(cpufreq: Cpufreq, on: bool) -> tuple[str, str]:
     raise FixError("the kernel has no switch for turbo here")
 
 
-FIX = Fix(plan=plan, risk=Risk.LIVE, after=("cpu_governor",))
+FIX = Fix(plan=plan, risk=Risk.LIVE, after=("cpu_governor",), asks=tuned.asks)
 """After the governor, which may set the preference."""

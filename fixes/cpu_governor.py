@@ -10,25 +10,26 @@ it. The rule is the only manager of the setting; cpupower.service and power-prof
 conflict with it.
 
 **TuneD** if its active profile sets the governor, nodevet writes no rule. It writes the profile
-`/etc/tuned/nodevet-cpu-governor/tuned.conf`, which includes the active one, and activates it with
-`tuned-adm profile`. TuneD then sets the governor, now and at every boot.
+`/etc/tuned/nodevet-cpu-governor/tuned.conf`, and activates it after the active one:
+`tuned-adm profile ACTIVE nodevet-cpu-governor`. TuneD then sets the governor, now and at every
+boot.
 
 **Risk** live: only clocks change.
 
 **Rollback** restores the governor of each policy, and the rule. With intel_pstate and amd-pstate in
 active mode the governor `performance` also sets the energy performance preference, and keeps it;
-the rollback restores the preference, too. With TuneD it activates the earlier profile and removes
-nodevet's.
+the rollback restores the preference, too. With TuneD it removes nodevet's profile, and TuneD sets
+what the others say.
 
-**What it cannot do.** If TuneD merges several profiles, does not start at boot, or runs scripts, or
-if a profile of the site includes nodevet's, a person must set the governor in TuneD. nodevet
-refuses a governor that a policy does not offer: choose another driver on the kernel's command line.
-If the driver is a module that is loaded late (acpi-cpufreq in some kernels), its policies may
-appear after the rule; `--verify-reboot` shows this. The fix does not set the preference itself:
-under `performance` the kernel sets it.
+**What it cannot do.** If TuneD does not start at boot or runs scripts, or if a profile of the site
+includes nodevet's, a person must set the governor in TuneD. nodevet refuses a governor that a
+policy does not offer: choose another driver on the kernel's command line. If the driver is a module
+that is loaded late (acpi-cpufreq in some kernels), its policies may appear after the rule;
+`--verify-reboot` shows this. The fix does not set the preference itself: under `performance` the
+kernel sets it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from nodevet.checking.cpufreq import uncovered
 from nodevet.checks.cpu_governor import Params
@@ -69,29 +70,18 @@ def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Itera
             if policies.epp is not None:
                 preferences.append(resource(number, "energy_performance_preference"))
     values = list(observed.values())
-    child = tuned.child("cpu_governor", evidence, ("governor",))
-    yield PlannedChange(
+    change = PlannedChange(
         expected=params.governor,
         actual=values[0] if values.count(values[0]) == len(values) else observed,
         subjects=tuple(observed),
-        actions=(
-            child.actions(governor=params.governor)
-            if child
-            else actions(params.governor, active(section))
-        ),
+        actions=actions(params.governor, active(section)),
         # a rollback restores the last one first: the governor, then the preference
-        resources=(
-            child.resources
-            if child
-            else (Resource(kind="file", name=RULE), *preferences, *governors)
-        ),
+        resources=(Resource(kind="file", name=RULE), *preferences, *governors),
         risk=Risk.LIVE,
     )
-
-
-def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
-    """TuneD, which may set the governor."""
-    return tuned.ASKS
+    options = {"governor": params.governor}
+    sections = tuned.section("cpu", options)
+    yield tuned.by_tuned(change, "cpu_governor", evidence, options, sections)
 
 
 def active(cpufreq: Cpufreq | None) -> tuple[int, ...]:
@@ -134,4 +124,4 @@ def actions(governor: str, policies: Sequence[int] = ()) -> Actions:
     )
 
 
-FIX = Fix(plan=plan, risk=Risk.LIVE, after=("gpu_clocks",), asks=asks)
+FIX = Fix(plan=plan, risk=Risk.LIVE, after=("gpu_clocks",), asks=tuned.asks)

@@ -7,8 +7,8 @@ to leave, as long as the unit runs.
 **At every boot** the unit starts before slurmd and kubelet.
 
 **TuneD** if its active profile holds the device (`force_latency`), nodevet writes no unit. It
-writes the profile `/etc/tuned/nodevet-cpu-idle-states/tuned.conf`, which includes the active one,
-and activates it with `tuned-adm profile`. A rollback activates the earlier profile.
+writes the profile `/etc/tuned/nodevet-cpu-idle-states/tuned.conf`, and activates it after the
+active one with `tuned-adm profile`. A rollback removes it.
 
 **Risk** live: jobs continue. CPUs draw more power when they are idle.
 
@@ -16,13 +16,13 @@ and activates it with `tuned-adm profile`. A rollback activates the earlier prof
 idle states again.
 
 **What it cannot do.** It disables no single state, so `cpupower idle-info` still shows them as
-enabled. If TuneD merges several profiles, does not start at boot, or runs scripts, or if a profile
-of the site includes nodevet's, a person must set the latency in TuneD. If the kernel does not have
-the device, the unit fails, and nodevet rolls the step back. If even C1 takes longer than the
-maximum, CPUs can only poll, which costs much power.
+enabled. If TuneD does not start at boot or runs scripts, or if a profile of the site includes
+nodevet's, a person must set the latency in TuneD. If the kernel does not have the device, the unit
+fails, and nodevet rolls the step back. If even C1 takes longer than the maximum, CPUs can only
+poll, which costs much power.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from nodevet.checks.cpu_idle_states import Params
 from nodevet.evidence.document import Evidence
@@ -34,7 +34,6 @@ from nodevet.resource.file import WriteFile
 from nodevet.resource.unit import SetUnit
 
 BOOT = BootUnit("cpu_idle_states", after=())
-KEYS = ("force_latency",)
 TEXT = """\
 # Written by nodevet: the owner of cpu_idle_states.
 [Unit]
@@ -54,26 +53,19 @@ the test, the shell would make a file of the name, and the unit would run."""
 
 def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Iterator[PlannedChange]:
     """One change for the node; see `FIX`."""
-    child = tuned.child("cpu_idle_states", evidence, KEYS)
-    yield PlannedChange(
+    change = PlannedChange(
         expected=failed[0].expected,
         actual=failed[0].actual,
         actions=(
-            child.actions(force_latency=str(params.maximum_us))
-            if child
-            else (
-                WriteFile(path=BOOT.path, content=TEXT.format(us=params.maximum_us)),
-                SetUnit(name=BOOT.name, enabled=True, running=True, restart=True),
-            )
+            WriteFile(path=BOOT.path, content=TEXT.format(us=params.maximum_us)),
+            SetUnit(name=BOOT.name, enabled=True, running=True, restart=True),
         ),
-        resources=child.resources if child else BOOT.resources,
+        resources=BOOT.resources,
         risk=Risk.LIVE,
     )
+    options = {"force_latency": str(params.maximum_us)}
+    sections = tuned.section("cpu", options)
+    yield tuned.by_tuned(change, "cpu_idle_states", evidence, options, sections)
 
 
-def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
-    """TuneD, which may hold the device."""
-    return tuned.ASKS
-
-
-FIX = Fix(plan=plan, risk=Risk.LIVE, after=("cpu_governor",), asks=asks)
+FIX = Fix(plan=plan, risk=Risk.LIVE, after=("cpu_governor",), asks=tuned.asks)

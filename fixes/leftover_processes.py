@@ -24,13 +24,14 @@ process that waits for the driver: then reboot. The node needs Linux 5.3 or late
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from nodevet.base.uuids import GPU_UUID
 from nodevet.checks.leftover_processes import JOB, Params, is_allowed
 from nodevet.evidence.across import each_gpu
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, subject_of
 from nodevet.evidence.processes import Process, Processes
 from nodevet.evidence.slurm import Slurm
-from nodevet.fixing.gpus import UUID, common_value
+from nodevet.fixing.gpus import common_value
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk, with_refusals
 from nodevet.fixing.units import unit_of
 from nodevet.model import Finding, Value
@@ -90,7 +91,7 @@ def ends_of(
     if that would not make the GPU free."""
     if any(finding.expected != [] for finding in failures):
         raise FixError("memory leaked: drain the node and reset the GPU")
-    if not UUID.fullmatch(gpu.uuid or ""):
+    if not GPU_UUID.fullmatch(gpu.uuid or ""):
         raise FixError(f"uuid: {gpu.why('uuid')}")
     data = evidence[Processes].data
     known = {process.pid: process for process in (data.processes if data else None) or ()}

@@ -22,18 +22,13 @@ from collections.abc import Iterator, Sequence
 from nodevet.checks.pcie_link import RETRAIN, Params
 from nodevet.evidence.document import Evidence
 from nodevet.fixing import reboot
-from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
+from nodevet.fixing.model import Fix, PlannedChange, Risk
 from nodevet.model import Finding
 
 
 def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Iterator[PlannedChange]:
-    """One reboot for all links that may train better. Raises FixError if a reboot
-    does not help one of them."""
-    others = [finding for finding in failed if not finding.advice.startswith(RETRAIN)]
-    if others:
-        label = others[0].subject.label or "the node"
-        raise FixError(f"{label}: no reboot helps: {others[0].advice or others[0].why}")
-    yield reboot.change(evidence, failed)
+    """One reboot for all links; see `FIX`."""
+    yield reboot.retrain(evidence, failed, RETRAIN)
 
 
 FIX = Fix(plan=plan, risk=Risk.REBOOT, after=("gpu_lost",))

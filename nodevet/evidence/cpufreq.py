@@ -34,5 +34,6 @@ class Cpufreq(SectionRecord, frozen=True, kw_only=True):
     policies: Annotated[tuple[CpufreqPolicies, ...], bounds.CPUS] | None = None  # with a CPU online
     inactive: NumberList | None = None  # policy numbers: every CPU of theirs is offline
     intel_pstate: Text | None = None  # active, passive, off
+    max_perf_pct: int | None = None  # intel_pstate's limit of every CPU, in percent
     no_turbo: bool | None = None
     boost: bool | None = None

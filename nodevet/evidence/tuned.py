@@ -13,7 +13,7 @@ class TunedSetting(Record, frozen=True, kw_only=True):
     file: Text
     line: int
     section: Text  # cpu
-    key: Text  # governor
+    key: Text  # governor; the path of a file in a section of its plug-in sysfs
     value: Text
 
 

@@ -7,6 +7,7 @@ manager runs. It resets older GPUs on NVLink only together (nvidia-smi's manual 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from nodevet.base.uuids import GPU_UUID
 from nodevet.evidence.across import every_gpu
 from nodevet.evidence.core import unsupported
 from nodevet.evidence.document import Evidence
@@ -15,7 +16,7 @@ from nodevet.evidence.pci import Pci
 from nodevet.evidence.services import Unit
 from nodevet.fixing import reboot as node_reboot
 from nodevet.fixing.boot_unit import BootUnit
-from nodevet.fixing.gpus import UUID, NamedGpu, common_value
+from nodevet.fixing.gpus import NamedGpu, common_value
 from nodevet.fixing.model import (
     FixError,
     PlannedChange,
@@ -123,7 +124,7 @@ def resettable(gpu: Gpu) -> NamedGpu:
         raise FixError(f"NVML: {why or lost(gpu)}: a reset does not reach it; reboot the node")
     if why or gpu.uuid is None:
         raise FixError(f"NVML: {gpu.why('handle' if why else 'uuid')}")
-    if not UUID.fullmatch(gpu.uuid):
+    if not GPU_UUID.fullmatch(gpu.uuid):
         raise FixError(f"{gpu.uuid[:60]!r} is not the UUID of a GPU")
     if gpu.virtualization_mode in ("VGPU", "HOST_VGPU"):
         raise FixError(f"its virtualization mode is {gpu.virtualization_mode}: reset it by hand")

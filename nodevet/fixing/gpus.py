@@ -1,11 +1,11 @@
 """What the fixes of GPU settings share: the GPUs of a node, and the GPUs that fail."""
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from nodevet.base.uuids import GPU_UUID
 from nodevet.evidence.across import each_gpu
 from nodevet.evidence.core import unsupported
 from nodevet.evidence.document import Evidence
@@ -15,8 +15,6 @@ from nodevet.fixing.model import FixError, PlannedChange, Risk
 from nodevet.model import Finding, Value
 from nodevet.resource import Actions, Resource, RunCommand
 from nodevet.resource.gpu import nvidia_smi, setting
-
-UUID = re.compile(r"GPU-[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 class NamedGpu(NamedTuple):
@@ -71,7 +69,7 @@ def all_gpus(evidence: Evidence) -> tuple[NamedGpu, ...]:
             raise FixError(f"{label}: NVML: {why}: repair this first")
         if gpu.uuid is None:
             raise FixError(f"{label}: uuid: {gpu.why('uuid')}")
-        if not UUID.fullmatch(gpu.uuid):
+        if not GPU_UUID.fullmatch(gpu.uuid):
             raise FixError(f"{label}: {gpu.uuid[:60]!r} is not the UUID of a GPU")
         named_gpus.append(NamedGpu(gpu.uuid, gpu))
     return tuple(named_gpus)

@@ -32,3 +32,13 @@ def change(evidence: Evidence, findings: Sequence[Finding]) -> PlannedChange:
         effective="reboot",
         note=NOTE,
     )
+
+
+def retrain(evidence: Evidence, findings: Sequence[Finding], advice: str) -> PlannedChange:
+    """A reboot, if the advice of every finding begins with `advice`. Raises FixError if a reboot
+    does not help one of them, and as `change`."""
+    others = [finding for finding in findings if not finding.advice.startswith(advice)]
+    if others:
+        label = others[0].subject.label or "the node"
+        raise FixError(f"{label}: no reboot helps: {others[0].advice or others[0].why}")
+    return change(evidence, findings)

@@ -1,63 +1,34 @@
-"""Let TuneD set what it manages: a profile of nodevet's own, which includes the active one.
+"""Let TuneD set what it manages, by a profile of nodevet that TuneD merges with the active ones.
 
-tuned-profiles: a profile inherits all of the profile that `include=` names, and its own options of
-a section replace those that it inherits.
+tuned-profiles: the options of a section replace those of the profiles before; a section of another
+name, whose `type` names a plug-in, is applied after all earlier sections.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping
+from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.tuned import Tuned
-from nodevet.fixing.model import FixError
+from nodevet.fixing.model import FixError, PlannedChange
 from nodevet.fixing.units import RUNS, unit_of
-from nodevet.resource import Actions, Resource
+from nodevet.resource import Resource
 from nodevet.resource.file import WriteFile
-from nodevet.resource.tuned_profile import ACTIVE, NAME, activate
+from nodevet.resource.tuned_profile import OWN, activate
 
 UNIT = "tuned.service"
-ASKS = {"services": (UNIT,), "tuned": ("profile",)}
-SECTION = "cpu"
-OWN = "nodevet-"
-"""Each such profile includes one other, so the next one in the list is its base. A profile of the
-site may include several, and its own options win."""
+CPU = "cpu"
 TEXT = """\
 # Written by nodevet for {fix}.
 [main]
-summary={base}, and what nodevet set for {fix}
-include={base}
-
-[cpu]
-{lines}
-"""
+summary=What nodevet set for {fix}
+{sections}"""
 
 
-class ChildProfile(msgspec.Struct, frozen=True, kw_only=True):
-    """nodevet's profile of one fix. `base`: the profile that it includes; `active`: what must be
-    active, itself or the one of another fix, which includes it."""
-
-    fix: str
-    folder: str
-    base: str
-    active: str
-
-    @property
-    def path(self) -> str:
-        return f"{self.folder}/{own_name(self.fix)}/tuned.conf"
-
-    def actions(self, **options: str) -> Actions:
-        """Write the profile with these options of TuneD's plug-in for CPUs, and activate it."""
-        lines = "\n".join(f"{key}={value}" for key, value in options.items())
-        text = TEXT.format(fix=self.fix, base=self.base, lines=lines)
-        return (WriteFile(path=self.path, content=text), activate(self.active))
-
-    @property
-    def resources(self) -> tuple[Resource, ...]:
-        return (
-            Resource(kind="file", name=self.path),
-            Resource(kind="tuned_profile", name=ACTIVE),
-        )
+def asks(params: Any) -> Mapping[str, tuple[str, ...]]:
+    """TuneD, which may set what the fix sets."""
+    return {"services": (UNIT,), "tuned": ("profile",)}
 
 
 def own_name(fix: str) -> str:
@@ -68,41 +39,57 @@ def own_name(fix: str) -> str:
     return f"{OWN}{fix.replace('_', '-')}"
 
 
-def child(fix: str, evidence: Evidence, keys: Sequence[str]) -> ChildProfile | None:
-    """The profile by which TuneD sets one of these options; None if TuneD does not run, or if its
-    profile sets none of them. Raises FixError if the profile is more than nodevet knows."""
+def section(name: str, options: Mapping[str, str], plugin: str = "") -> str:
+    """A section of a profile. `plugin`: the one that it is for, if not the one of its name."""
+    typed = {"type": plugin} if plugin else {}
+    lines = (f"{key}={value}" for key, value in {**typed, **options}.items())
+    return "\n".join(("", f"[{name}]", *lines, ""))
+
+
+def by_tuned(
+    change: PlannedChange, fix: str, evidence: Evidence, keys: Collection[str], sections: str
+) -> PlannedChange:
+    """The change as TuneD makes it, by a profile with these sections, if an active profile sets one
+    of `keys` (options of TuneD's plug-ins, or names of files in /sys); else the change itself.
+
+    Raises FixError if the profile does more than nodevet knows."""
     data = evidence[Tuned].data
-    if data is None:
-        return None  # without a profile; if it was not read, the search for managers says so
-    if any(getattr(data, field) is None for field in ("profiles", "settings", "scripts")):
-        return None
-    rows = [row for row in data.settings or () if row.key in keys]
-    unit = unit_of(evidence, UNIT)
-    if not rows or unit.active_state not in RUNS:
-        return None
-    profile = data.profile or ""
+    if data is None or data.settings is None or data.profiles is None or data.scripts is None:
+        return change  # if it was not read, the search for managers says so
+    rows = [row for row in data.settings if row.key.rpartition("/")[2] in keys]
+    if not rows or (unit := unit_of(evidence, UNIT)).active_state not in RUNS:
+        return change
+    name = own_name(fix)
+    active = (data.profile or "").split()
+    elsewhere = [row for row in rows if f"[{CPU}]" in sections and row.section != CPU]
     problems = (
         (unit.file_state != "enabled", f"{UNIT} runs, and does not start at boot"),
-        (not NAME.fullmatch(profile), f"TuneD merges profiles: {profile[:100]}"),
         (bool(data.missing), f"TuneD has no profile {(data.missing or '')[:100]}"),
-        (bool(data.scripts), f"the profile {profile[:100]} runs scripts, which may set it"),
         (
-            any(row.section != SECTION for row in rows),
-            f"{rows[0].file[:200]}:{rows[0].line} is not in the section [{SECTION}]",
+            bool(data.scripts),
+            f"the profile {' '.join(active)[:100]} runs scripts, which may set it",
+        ),
+        (
+            name in data.profiles and name not in active,
+            f"another profile includes nodevet's profile {name}",
+        ),
+        *(
+            (True, f"{row.file[:200]}:{row.line} is not in the section [{CPU}]")
+            for row in elsewhere
         ),
     )
     for is_problem, why in problems:
         if is_problem:
             raise FixError(f"{why}: set it in that profile, and run `tuned-adm profile`")
-    profiles, name = list(data.profiles or ()), own_name(fix)
-    folder = data.folder or "/etc/tuned"
-    if name not in profiles:
-        return ChildProfile(fix=fix, folder=folder, base=profile, active=name)
-    place = profiles.index(name)
-    if sites := [other for other in profiles[:place] if not other.startswith(OWN)]:
-        site = sites[0][:100]
-        raise FixError(f"the profile {site} includes nodevet's profile {name}: set it in {site}")
-    following = profiles[place + 1 :]
-    if not following or not NAME.fullmatch(following[0]):
-        raise FixError(f"nodevet's profile {name} includes no other: remove it")
-    return ChildProfile(fix=fix, folder=folder, base=following[0], active=profile)
+    path = f"{data.folder or '/etc/tuned'}/{name}/tuned.conf"
+    return replace(
+        change,
+        actions=(
+            WriteFile(path=path, content=TEXT.format(fix=fix, sections=sections)),
+            activate(name),
+        ),
+        resources=(
+            Resource(kind="file", name=path),
+            Resource(kind="tuned_profile", name=name),
+        ),
+    )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 from msgspec import Meta
 
 from nodevet.base.printable import plain
+from nodevet.base.uuids import UUID
 from nodevet.resource.core import Action, Kind, Resource, State
 
 if TYPE_CHECKING:
@@ -14,9 +15,8 @@ if TYPE_CHECKING:
 NODE = "node"  # the only name
 STAYED_UP = "it did not go down"
 POWER_MAY_HELP = "switch the node off and on by its BMC"
-UUID = r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z"
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
-BootId = Annotated[str, Meta(pattern=UUID)]
+BootId = Annotated[str, Meta(pattern=rf"^{UUID.pattern}\Z")]
 SAME = f"""[ "$(cat {BOOT_ID})" = "$boot" ] || {{ echo 'it was rebooted since' >&2; exit 1; }}"""
 
 

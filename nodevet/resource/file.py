@@ -262,6 +262,11 @@ class FileKind(Kind):
             if isinstance(action, RunCommand) and action.words in {(*LOAD, path) for path in paths}
         ]
 
+    def depends_on(self, resource: Resource, others: Sequence[Resource]) -> bool:
+        """TuneD sets nothing at boot if an active profile has no file."""
+        names = (other.name for other in others if other.kind == "tuned_profile")
+        return any(f"/{name}/" in resource.name for name in names)
+
     def remove_leftovers(self, before: State, current: State) -> Sequence[Action]:
         """The action that removes a file also removes what a write left next to it."""
         if before.exists or current.exists or current.why:

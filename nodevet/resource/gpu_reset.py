@@ -1,6 +1,5 @@
 """Why a GPU needs a reset, by its UUID. A reset ends this need, and cannot be undone."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,13 +7,13 @@ from msgspec import Meta
 
 from nodevet.base.bounds import Text
 from nodevet.base.printable import plain
+from nodevet.base.uuids import GPU_UUID
 from nodevet.resource.core import Action, ActionError, Form, Kind, Resource, State
 
 if TYPE_CHECKING:
     from pyinfra.api.command import StringCommand
 
-UUID = re.compile(r"GPU-[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-GpuUuid = Annotated[str, Meta(pattern=rf"^{UUID.pattern}\Z")]
+GpuUuid = Annotated[str, Meta(pattern=rf"^{GPU_UUID.pattern}\Z")]
 NEXT = "reboot the node; if that does not help, power it off and on"
 SECONDS = 300  # a reset takes seconds for each GPU, and scrubs its memory
 RESET = f"""\
@@ -115,7 +114,7 @@ class GpuResetKind(Kind):
     leaves_nothing = True
 
     def name_problem(self, name: str) -> str:
-        return "" if UUID.fullmatch(name) else "is not the UUID of a GPU"
+        return "" if GPU_UUID.fullmatch(name) else "is not the UUID of a GPU"
 
     def gpu_of(self, resource: Resource) -> str:
         return resource.name
@@ -164,7 +163,7 @@ def _diff(action: ResetGpu, before: State | None) -> Iterator[str]:
 def _list(uuids: Sequence[str]) -> str:
     """UUIDs as `nvidia-smi -i` takes them. Raises ActionError."""
     for uuid in uuids:
-        if not UUID.fullmatch(uuid):
+        if not GPU_UUID.fullmatch(uuid):
             raise ActionError(f"{uuid!r} is not the UUID of a GPU")
     return ",".join(uuids)
 

@@ -148,7 +148,8 @@ def _cpufreq(machine: SimulatedMachine) -> Files:
         yield from lines(f"{CPUS}/cpufreq/policy{first}", policy)
     if machine.cpufreq_driver == "intel_pstate":
         no_turbo = None if machine.no_turbo is None else int(machine.no_turbo)
-        state = {"status": "active", "no_turbo": no_turbo}
+        percent = {"min_perf_pct": low * 100 // high, "max_perf_pct": 100}
+        state = {"status": "active", "no_turbo": no_turbo, **percent}
         yield from lines(f"{CPUS}/intel_pstate", state)
     elif machine.cpufreq_driver is not None:
         yield f"{CPUS}/cpufreq/boost", "1\n"

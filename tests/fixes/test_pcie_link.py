@@ -59,3 +59,18 @@ def test_it_plans_nothing_where_no_reboot_helps(
 def test_a_boot_that_is_not_known_is_not_ended(plan: Plan) -> None:
     with pytest.raises(FixError, match="cannot tell which boot"):
         plan("pcie_link", PARAMS, node(8, 16, boot_id=None))
+
+
+def test_a_slow_link_of_a_nic_is_for_a_reboot_too(plan: Plan) -> None:
+    """Not one whose port supports no more."""
+    nic = {"address": "0000:21:00.0", "class_code": "020000", "physfn": "", "upstream": []}
+    rates = {"link_gts": 16.0, "link_gts_max": 32.0, "link_width": 16, "link_width_max": 16}
+    host = {"virtualization": "none", "boot_id": BOOT}
+    sections: dict[str, Any] = {"host": host, "pci": {"functions": [nic | rates]}}
+    (change,) = plan("pci_links", {}, sections)
+    assert change.actions == (Reboot(boot_id=BOOT),) and change.subjects == ()
+    port = {"address": "0000:20:00.0", "class_code": "060400", "upstream": []} | rates
+    port |= {"link_gts_max": 16.0}
+    sections["pci"] = {"functions": [nic | rates | {"upstream": ["0000:20:00.0"]}, port]}
+    with pytest.raises(FixError, match="no reboot helps: the port supports no more"):
+        plan("pci_links", {"limited": False}, sections)

@@ -421,10 +421,9 @@ systemctl daemon-reload"""
 ADM = "tuned-adm profile"
 NO_TUNED = """\
 systemctl disable --now -q tuned; systemctl stop dbus dbus.socket
-rm -r /etc/tuned/site /etc/tuned/*profile*
+rm -r /etc/tuned/site /etc/tuned/*profile*; rm -rf /etc/tuned/nodevet-*
 """
 OF_TUNED = {  # fix -> line of the profile
-    "cpu_frequency": 6,
     "transparent_hugepage": 8,
     "hugepages": 10,
 }
@@ -463,27 +462,70 @@ def test_tuned_that_started_since_the_plan_keeps_what_is_its(tuned: Node, fix: s
 
 
 GOVERNOR = f"{CPUS}/cpufreq/policy0/scaling_governor"
-SLOW = "[main]\ninclude=latency-performance\n[cpu]\ngovernor=powersave\nforce_latency=99\n"
+SLOW = """\
+[main]
+include=latency-performance
+[cpu]
+governor=powersave
+force_latency=99
+no_turbo=1
+max_perf_pct=60
+"""
 
 
 def slow(tuned: Node) -> None:
-    """A profile that sets the governor, and that TuneD sets at every boot."""
+    """A profile that slows CPUs down, and that TuneD sets at every boot."""
     tuned.shell(f"{TUNED.format(shlex.quote(SLOW))}systemctl enable -q tuned")
 
 
-def test_tuned_sets_the_governor_by_a_profile_of_nodevet(tuned: Node) -> None:
-    """The real TuneD, now and after its restart; a rollback gives it its profile back."""
+def clocks(tuned: Node) -> tuple[str, ...]:
+    """The active profiles, the governor, and what limits the frequencies."""
+    files = f"{GOVERNOR} {HIGHEST} {LOWEST} {TURBO} {CPUS}/intel_pstate/max_perf_pct"
+    return tuple(tuned.shell(f"cat /etc/tuned/active_profile {files}").splitlines())
+
+
+def test_tuned_sets_governor_and_frequencies_by_profiles_of_nodevet(tuned: Node) -> None:
+    """By the real TuneD, now and after the power was lost; each goes alone, in both orders."""
+    slow(tuned)
+    before = clocks(tuned)
+    assert before[:2] == ("site", "powersave") and before[4:] == ("1", "60")
+    both = tuned.plan("cpu_governor", "cpu_frequency")
+    assert tuned.apply(both).outcome is Outcome.CHANGED
+    run, fast = tuned.runs, clocks(tuned)
+    assert fast[:2] == ("site nodevet-cpu-governor nodevet-cpu-frequency", "performance")
+    assert int(fast[2]) > int(before[2]) and fast[3:] == ("1200000", "0", "100")
+    tuned.cut_power()
+    tuned.wait_until_up()
+    tuned.shell(f"until grep -q 0 {TURBO} && grep -q 12 {LOWEST}; do sleep 0.1; done")
+    assert clocks(tuned) == fast
+    again = tuned.proposal("cpu_governor", "cpu_frequency").plan
+    assert not again.steps and not again.conflicts
+    governor, frequency = (replace(both, steps=(step,)) for step in both.steps)
+    assert tuned.rollback(governor).outcome is Outcome.ROLLED_BACK
+    assert clocks(tuned) == ("site nodevet-cpu-frequency", "powersave", *fast[2:])
+    later = tuned.plan("cpu_governor")
+    assert tuned.apply(later).outcome is Outcome.CHANGED
+    assert clocks(tuned)[0] == "site nodevet-cpu-frequency nodevet-cpu-governor"
+    assert tuned.rollback(frequency, run=run).outcome is Outcome.ROLLED_BACK
+    assert clocks(tuned) == ("site nodevet-cpu-governor", "performance", *before[2:])
+    assert tuned.rollback(later).outcome is Outcome.ROLLED_BACK
+    assert clocks(tuned) == before and "nodevet" not in tuned.shell("ls /etc/tuned")
+
+
+def test_a_profile_that_a_person_edited_or_switched_off_is_not_touched(tuned: Node) -> None:
     slow(tuned)
     plan = tuned.plan("cpu_governor")
     assert tuned.apply(plan).outcome is Outcome.CHANGED
-    tuned.shell(f"echo powersave >{GOVERNOR}; systemctl restart tuned; tuned-adm active")
-    said = tuned.shell(f"cat /etc/tuned/active_profile {GOVERNOR}")
-    assert said.split() == ["nodevet-cpu-governor", "performance"]
-    again = tuned.proposal("cpu_governor").plan
-    assert not again.steps and not again.conflicts
-    assert tuned.rollback(plan).outcome is Outcome.ROLLED_BACK
-    said = tuned.shell(f"cat /etc/tuned/active_profile {GOVERNOR}; ls /etc/tuned")
-    assert said.split()[:2] == ["site", "powersave"] and "nodevet-cpu-governor" not in said
+    profile = "/etc/tuned/nodevet-cpu-governor/tuned.conf"
+    for change, reason in (
+        (f"echo '# mine' >>{profile}", f"file {profile} is"),
+        (f"sed -i '$d' {profile}; {ADM} balanced", "tuned_profile nodevet-cpu-governor is"),
+    ):
+        tuned.shell(change)
+        was = tuned.shell(f"cat {profile} /etc/tuned/active_profile")
+        result = tuned.rollback(plan)
+        assert result.outcome is Outcome.REFUSED and reason in result.why, result
+        assert tuned.shell(f"cat {profile} /etc/tuned/active_profile") == was
 
 
 def test_tuned_that_does_not_bring_it_gets_its_profile_back(tuned: Node) -> None:

@@ -43,7 +43,16 @@ UUID = "GPU-4bb2613f-bf5e-c8f5-a839-45d90576654d"
 NOW = datetime(2026, 11, 20, 22, 0, tzinfo=timezone.utc)
 ORDER = (
     *("dkms", "kernel_modules", "gpudirect", "leftover_processes", "gpu_lost", "gpu_repair"),
-    *("mounts", "pcie_link", "retired_pages", "row_remapping", "services", "fabric", "dcgm"),
+    *(
+        "mounts",
+        "pci_links",
+        "pcie_link",
+        "retired_pages",
+        "row_remapping",
+        "services",
+        "fabric",
+        "dcgm",
+    ),
     *("imex", "infiniband", "limits", "network_link", "persistence_mode", "irq_affinity"),
     *("mig_mode", "container_runtime", "ecc_mode", "acs", "compute_mode", "pcie_settings"),
     *("power_limit", "gpu_clocks", "cpu_governor", "cpu_frequency", "cpu_idle_states"),

@@ -428,8 +428,9 @@ class Node:
             )
         return result
 
-    def rollback(self, plan: Plan, executor: Any = None) -> HostResult:
-        with self.journal(self.runs) as journal:
+    def rollback(self, plan: Plan, executor: Any = None, run: int = 0) -> HostResult:
+        """The steps of the plan reverted; `run`: an earlier one than the last."""
+        with self.journal(run or self.runs) as journal:
             back = RollbackTask(
                 host=self.name,
                 planned=plan.nodes[self.name],

@@ -18,11 +18,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from nodevet.base import typed
+from nodevet.base.uuids import GPU_UUID
 from nodevet.fix.model import Plan, Step
 from nodevet.resource import Actions, Contents, RestoreError, State, with_contents
 from nodevet.resource.file import WriteFile, text_of
 
-UUID = re.compile(r"(GPU-[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})")
+_UUIDS = re.compile(f"({GPU_UUID.pattern})")
 _GPU = re.compile(r"GPU (\d{1,4})")
 _ACTION, _FILE, _LINE = "A", "F", "L"  # what a text of an action begins with
 _GONE, _STAYS = "-", "="  # a line of the file that goes; lines that stay
@@ -106,7 +107,7 @@ def _split_stanzas(
 
 def _split_uuids(text: str, gpus: Collection[str]) -> tuple[Pieces, list[str]]:
     pieces, uuids = [""], []
-    for place, piece in enumerate(UUID.split(text)):
+    for place, piece in enumerate(_UUIDS.split(text)):
         if place % 2 and piece in gpus:
             uuids.append(piece)
             pieces.append("")
@@ -171,7 +172,7 @@ def by_host(plan: Plan) -> dict[str, list[Step]]:
 def own_gpus(gpus: Sequence[str], steps: Iterable[Step]) -> Sequence[str]:
     """The UUIDs of a host's GPUs in the order of their numbers; empty if they are not UUIDs, or if
     the host's steps contradict that order."""
-    if len(set(gpus)) < len(gpus) or not all(map(UUID.fullmatch, gpus)):
+    if len(set(gpus)) < len(gpus) or not all(map(GPU_UUID.fullmatch, gpus)):
         return ()
     for step in steps:
         labels = [_GPU.fullmatch(label) for label in step.subjects]

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from nodevet.base.problems import quoted
+from nodevet.base.uuids import UUID
 from nodevet.checking.identity import SHOWN
 from nodevet.checking.machines import machine, one_machine
 from nodevet.fix.model import Plan, Step
@@ -16,7 +17,6 @@ from nodevet.fix.plan.holders import holders_problem
 from nodevet.fix.settings import faults
 from nodevet.inventory.settings import name_problem
 from nodevet.resource import kind_of, undeclared, unit, unused
-from nodevet.resource.boot import UUID
 
 ID = re.compile(r"[A-Za-z0-9]{8,16}")
 FIX = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")  # the stem of a file
@@ -34,7 +34,7 @@ def contradictions(plan: Plan) -> Iterator[str]:
             yield f"node {quoted(host)}: {problem}"
         if node.baseline not in plan.baselines:
             yield f"node {quoted(host)}: its baseline {quoted(node.baseline)} is not among those"
-        if node.ids.uuid and not re.match(UUID, node.ids.uuid):
+        if node.ids.uuid and not UUID.fullmatch(node.ids.uuid):
             yield f"node {quoted(host)}: its system UUID {quoted(node.ids.uuid)} is not a UUID"
     machines = (
         machine(host, node.machine_id, node.boot_id, node.gpus) for host, node in plan.nodes.items()

@@ -3,18 +3,17 @@
 Text from a node, an inventory or a plan file is escaped as in every report.
 """
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from itertools import groupby, pairwise, zip_longest
 from typing import Any
 
 from nodevet.base.printable import brief, plain
+from nodevet.base.uuids import GPU_UUID
 from nodevet.fix.model import Conflict, Plan, Step
 from nodevet.fix.moments import time_text
 from nodevet.fix.plan import signed
 from nodevet.fix.plan.alike import (
-    UUID,
     AlikeStep,
     Folded,
     Passage,
@@ -470,4 +469,4 @@ def conflicts(entries: Sequence[Conflict]) -> list[HostRow]:
 
 
 def _any_gpu(text: str) -> str:
-    return re.sub(UUID, "GPU-…", text)
+    return GPU_UUID.sub("GPU-…", text)

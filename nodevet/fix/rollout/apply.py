@@ -25,7 +25,7 @@ from nodevet.fix.journal.journal import Journal, JournalError, JournalState
 from nodevet.fix.model import Plan
 from nodevet.fix.rollout import preconditions
 from nodevet.fix.rollout.compare import StepContext
-from nodevet.fix.rollout.ledger import new_result
+from nodevet.fix.rollout.ledger import Closed, Withdrawn, new_result
 from nodevet.fix.rollout.limits import (
     Limits,
     RolloutProgress,
@@ -180,11 +180,8 @@ class ApplyOrder:
     terms: SessionTerms
     only: frozenset[str] | None = None  # hosts of the plan; None: all
     verify_reboot: bool = False  # canaries are rebooted
-    closed: Callable[[bool], str] = lambda reboot: ""
-    """Why no step may begin now, or with True why no node may be rebooted: the plan expired, or is
-    no longer approved. Called for each node when it begins."""
-    withdrawn: Callable[[], str] = lambda: ""
-    """Why the plan's approvals do not suffice any more, whatever its age; else empty."""
+    closed: Closed = lambda reboot: ""
+    withdrawn: Withdrawn = lambda: ""
     keep: Callable[[str, str, bytes], None] = lambda host, name, document: None  # evidence
     powers: Powers = field(default_factory=dict)
 

@@ -14,17 +14,12 @@ from nodevet.fix.model import PlannedNode, Step
 from nodevet.fix.plan.holders import harmless_pids
 from nodevet.fix.rollout import preconditions
 from nodevet.fix.rollout.drain_hook import DrainHook
+from nodevet.fix.rollout.ledger import Closed, Withdrawn
 from nodevet.fix.rollout.session import BlindError, NodeSession
 from nodevet.fixing.model import Risk
 from nodevet.fixing.result import Refusal
 from nodevet.fleet.executor import LockedError, WorkError
 from nodevet.resource import unit
-
-Closed = Callable[[bool], str]
-"""Why no step may begin now, or with True why the node may not be rebooted; else empty."""
-
-Withdrawn = Callable[[], str]
-"""Why the plan's approvals do not suffice any more, whatever its age; else empty."""
 
 
 class RefusedError(Exception):

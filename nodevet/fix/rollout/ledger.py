@@ -16,6 +16,10 @@ BAD = frozenset({Outcome.FAILED, Outcome.ROLLBACK_FAILED, Outcome.UNKNOWN})
 WRITTEN = frozenset({Outcome.CHANGED, Outcome.PENDING})
 KEPT = WRITTEN | {Outcome.VERIFIED_AFTER_REBOOT}
 
+Closed = Callable[[bool], str]
+"""Why no step may begin now, or with True why the node may not be rebooted; else empty."""
+Withdrawn = Callable[[], str]
+"""Why the plan's approvals do not suffice any more, whatever its age; else empty."""
 
 UNPROVEN = "not verified, because the node was not rebooted"
 """Of a step with `keep`, which is reverted then."""
@@ -27,10 +31,8 @@ class NodeTask(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     planned: PlannedNode
     steps: tuple[Step, ...]
-    closed: Callable[[bool], str] = lambda reboot: ""
-    """Why no further step may start now, or with True why the node may not be rebooted."""
-    withdrawn: Callable[[], str] = lambda: ""
-    """Why the plan's approvals do not suffice any more, whatever its age; else empty."""
+    closed: Closed = lambda reboot: ""
+    withdrawn: Withdrawn = lambda: ""
     canary: bool = False
     reboot: bool = False
 

@@ -1,7 +1,7 @@
 """Rolls a run back, node by node; does not touch what something else has changed since."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -30,7 +30,7 @@ from nodevet.fix.journal.journal import (
 from nodevet.fix.model import PlannedNode, Step
 from nodevet.fix.rollout import preconditions
 from nodevet.fix.rollout.clearance import Clearance, RefusedError, probe
-from nodevet.fix.rollout.ledger import new_result, of_packages
+from nodevet.fix.rollout.ledger import Closed, new_result, of_packages
 from nodevet.fix.rollout.left import Revertible, revertible_part
 from nodevet.fix.rollout.session import BlindError, LostError, NodeSession
 from nodevet.fix.rollout.waits import pending_until
@@ -50,7 +50,7 @@ class RollbackTask(msgspec.Struct, frozen=True, kw_only=True):
     steps: tuple[Step, ...]
     run: JournalState
     newer: Mapping[Resource, str] = {}  # resources that a newer run set -> that run
-    closed: Callable[[bool], str] = lambda reboot: ""  # why nodevet may revert nothing now
+    closed: Closed = lambda reboot: ""
 
 
 def steps_to_revert(steps: Sequence[Step], run: JournalState) -> tuple[Step, ...]:

@@ -4,7 +4,6 @@ Every method `do_...` answers one request; its caller enforces the time limit.
 """
 
 import math
-import re
 import secrets
 import time
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from pyinfra.api.host import Host
 from nodevet.base import typed
 from nodevet.base.durations import elapsed
 from nodevet.base.printable import block, brief, last_line
+from nodevet.base.uuids import UUID
 from nodevet.fleet.protocol import answers, commands, framing
 from nodevet.fleet.protocol.payload import (
     PROBE,
@@ -40,7 +40,6 @@ MISSED = 3  # signs of life without an answer: well before the node releases the
 LOCKED = 30 * 86400  # seconds that a lock is held at most
 REBOOTING = 60  # seconds for `systemctl reboot` to return
 Value = TypeVar("Value")
-UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 REBOOT = StringCommand("systemctl reboot")
 ACTIONS = typed.decoder(AnyAction)

@@ -12,9 +12,8 @@ GOVERNOR_SERVICES = (
     "ondemand.service",
     "power-profiles-daemon.service",
 )
-GOVERNOR_WORDS = (
-    r"cpupower\b.*\bfrequency-set|cpufreq-set|x86_energy_perf_policy|cpupower\b.*\bset\s"
-)
+PREFERENCE_WORDS = r"x86_energy_perf_policy|cpupower\b.*\bset\s"
+GOVERNOR_WORDS = r"cpupower\b.*\bfrequency-set|cpufreq-set|" + PREFERENCE_WORDS
 GOVERNOR_FILES = (
     ("/etc/default/cpufrequtils", r"^\s*GOVERNOR\s*="),
     ("/etc/default/cpupower", r"frequency-set|^\s*governor\s*="),
@@ -38,6 +37,7 @@ FILES = {  # file -> commands, services and files that set it; keys of tuned's p
     "energy_performance_preference": (GOVERNOR, "energy_perf(?:ormance_preference|_bias)"),
     "scaling_max_freq": (LIMIT, "max_perf_pct"),
     "scaling_min_freq": (LIMIT, "min_perf_pct"),
+    "max_perf_pct": (LIMIT, "max_perf_pct"),
     "no_turbo": (TURBO, "no_turbo"),
     "boost": (TURBO, "boost"),
 }

@@ -146,6 +146,7 @@ def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     else:
         cpufreq.fail("policies", "no cpufreq policy has an online CPU")
     cpufreq.take("intel_pstate", line, root, CPUS + "/intel_pstate/status")
+    cpufreq.take("max_perf_pct", parsed, root, CPUS + "/intel_pstate/max_perf_pct", integer)
     cpufreq.take("no_turbo", parsed, root, CPUS + "/intel_pstate/no_turbo", flag)
     cpufreq.take("boost", parsed, root, CPUS + "/cpufreq/boost", flag)
     return cpufreq

@@ -11,7 +11,11 @@ if TYPE_CHECKING:
 
 ASKED = True
 FOLDERS = ("/etc/tuned/profiles", "/etc/tuned")
-KEYS = ("governor", "force_latency", "pm_qos_resume_latency_us")
+KEYS = (  # options of TuneD's plug-in for CPUs, and files of cpufreq that [sysfs] names
+    *("governor", "force_latency", "pm_qos_resume_latency_us", "max_perf_pct", "min_perf_pct"),
+    *("no_turbo", "boost", "energy_perf_bias", "energy_performance_preference"),
+    *("scaling_max_freq", "scaling_min_freq"),
+)
 MOST = 64  # settings, or scripts
 
 
@@ -37,5 +41,5 @@ def settings(profile: "TunedProfile") -> "list[dict[str, object]]":
         {"file": path, "line": number, "section": section, "key": key, "value": value[:LINE]}
         for path in profile.files
         for number, section, key, value in profile.settings(path)
-        if key in KEYS
+        if key.rpartition("/")[2] in KEYS
     ][:MOST]
