@@ -80,7 +80,7 @@ def by_tuned(
     )
     for is_problem, why in problems:
         if is_problem:
-            raise FixError(f"{why}: set it in that profile, and run `tuned-adm profile`")
+            raise FixError(f"{why}: set it in a profile of your own, and run `tuned-adm profile`")
     path = f"{data.folder or '/etc/tuned'}/{name}/tuned.conf"
     return replace(
         change,

@@ -118,7 +118,7 @@ def test_without_tuned_a_rule_of_nodevet_sets_it(plan, sections) -> None:
         (node(setting(section="cpu_all")), f"{SITE}:4 is not in the section"),
         (
             node(profiles=["other", "nodevet-cpu-governor", "base"], profile="other"),
-            "another profile includes nodevet's profile nodevet-cpu-governor: set it in that",
+            "another profile includes nodevet's profile nodevet-cpu-governor: set it in a profile",
         ),
     ],
 )
