@@ -40,6 +40,7 @@ PROOF = {
     Cause.STORAGE: (
         "sm_busy",
         "blocked",
+        "io_delayed",
         "waits_writing",
         "job_io_stalled",
         "disk_busy",
@@ -49,7 +50,7 @@ PROOF = {
     Cause.TRANSFER: ("sm_busy", "link", "idle_link", "hottest_thread"),
     Cause.MEMORY: ("sm_busy", "job_memory_stalled", "swapped_in", "limit_hits", "job_major_faults"),
     Cause.NUMA: ("sm_busy", "remote_cpus", "remote_memory"),
-    Cause.NETWORK: ("sm_busy", "network"),
+    Cause.NETWORK: ("sm_busy", "network", "lost_segments"),
     Cause.STUCK: ("memory_used", "sm_busy", "job_cpus", "frozen", "spinning"),
     Cause.REQUESTS: ("memory_used", "sm_busy", "serving"),
     Cause.IDLE: ("sm_busy", "memory_used"),
@@ -59,7 +60,7 @@ WORTH = dict.fromkeys(
     (
         *("quota_throttled", "swapped_in", "nfs_latency", "power_capped", "limit_hits", "slowed"),
         *("job_io_stalled", "job_memory_stalled", "disk_busy", "remote_cpus", "remote_memory"),
-        *("job_system", "hottest_helper", "ended_helpers", "frozen", "serving", "network"),
+        *("job_system", "io_delayed", "hottest_helper", "ended_helpers", "frozen", "serving", "network"),
     ),
     1.0,
 ) | {"idle_link": 70.0, "spinning": 95.0, "turns": 3.0, "hottest_thread": 30.0}
@@ -90,6 +91,7 @@ SAID = {
     "saturation": "the job wants {} of the CPU time that it may have",
     "quota_throttled": "the job's CPU quota ran out in {} of the periods",
     "blocked": "a thread of the job waited for storage {} of the time",
+    "io_delayed": "the kernel counted {} of the time as its delay by block I/O",
     "job_io_stalled": "the whole cgroup waited for I/O {} of the time (PSI)",
     "job_memory_stalled": "the whole cgroup waited for memory {} of the time (PSI)",
     "disk_busy": "the busiest disk, perhaps another's, {} busy",
@@ -117,7 +119,7 @@ SAID = {
     "steal": "the hypervisor took {} of the CPU time",
 }
 """The wording of figures in a sentence; `figure_text` words the others."""
-BY_NOTE = {"lost": "NVML answers", "waits_writing": "in"}
+BY_NOTE = {"lost": "NVML answers", "waits_writing": "in", "lost_segments": "its connection:"}
 """Figures whose note says more than their value."""
 
 

@@ -21,6 +21,20 @@ PagesByNode = Annotated[dict[Text, int], bounds.NUMA_NODES]
 """NUMA node -> pages."""
 
 
+class TcpConnection(Record, frozen=True, kw_only=True):
+    """A connection for which a thread waits, after the last look; counters from the first look that
+    saw the wait. sock_diag(7), tcp_info of linux/tcp.h."""
+
+    receive_queue_b: int | None = None  # received, and not read by the process
+    send_queue_b: int | None = None  # sent or to be sent, and not acknowledged
+    round_trip_us: int | None = None  # smoothed
+    silent_ms: int | None = None  # since the last data came
+    resends_now: int | None = None  # in a row, without an answer
+    resent: Counted | None = None  # segments
+    out_of_order: Counted | None = None  # segments that came so: those before were lost or late
+    received_b: Counted | None = None
+
+
 class Sleep(Record, frozen=True, kw_only=True):
     """A system call in which a thread slept, and what for. /proc/<pid>/task/<tid>/syscall, fd,
     fdinfo, mountinfo, net/tcp."""
@@ -35,6 +49,7 @@ class Sleep(Record, frozen=True, kw_only=True):
     peer: Text | None = None  # address and port of the first open TCP connection
     connections: int | None = None  # open TCP connections among what it sleeps for
     listens: bool | None = None  # for clients: a socket that listens, or a client's connection
+    tcp: TcpConnection | None = None  # of the connection that its call names
 
 
 class ThreadActivity(Record, frozen=True, kw_only=True):
@@ -52,6 +67,8 @@ class ThreadActivity(Record, frozen=True, kw_only=True):
     waited_ns: Counted | None = None  # schedstat: runnable, and no CPU
     switches: Counted | None = None  # of its own will
     preemptions: Counted | None = None  # nonvoluntary
+    # delayacct_blkio_ticks of a thread that was seen in D; 0 if the kernel does not count it
+    io_delay_ticks: Counted | None = None
     # the function of the kernel that it slept in -> at how many looks; wchan
     waits: Annotated[dict[Text, int], bounds.LOOKS] | None = None
     # of threads of which it matters most, the most frequent first
@@ -133,13 +150,14 @@ class ProcessActivities(SectionRecord, frozen=True, kw_only=True):
 
     unique = ("processes[].pid", "others[].pid", "cgroups[].path", "processes[].threads[].tid")
     plural = "processes"
-    volatile = ("look", "times_s", "uptime_s", "complete", "processes", "others", "cgroups")
+    volatile = ("look", "times_s", "uptime_s", "complete", "delays_counted", "processes", "others", "cgroups")
 
     look: Look | None = None
     times_s: Times | None = None
     tick_hz: int | None = None
     uptime_s: Real | None = None  # at the first look
     complete: bool | None = None
+    delays_counted: bool | None = None  # kernel.task_delayacct: of tasks that start now
     # processes of the jobs that were not watched: beyond 512, or with the number of one that ended
     left_out: int | None = None
     born: int | None = None  # processes that were found meanwhile

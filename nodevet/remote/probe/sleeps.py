@@ -16,6 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Iterable
 
+    from nodevet.remote.probe.connections import Connections
     from nodevet.remote.probe.threads import WatchedThread
 
 MOST = 8  # different sleeps that a log keeps for one thread
@@ -147,7 +148,7 @@ class SleepLog(object):
         self.sleeps: "dict[tuple[str, str], dict[str, Any]]" = {}
         self.why: "str | None" = None
 
-    def look(self) -> None:
+    def look(self, connections: "Connections") -> None:
         """Count the call in which it sleeps now."""
         call, why = attempt(lambda: parse_call(read_small(self.call_path)))
         self.why = why
@@ -160,6 +161,7 @@ class SleepLog(object):
             return
         sleep = self.sleeps.setdefault(key, {"looks": 0, "fd": fd, "mnt_id": None})
         sleep["looks"] += 1
+        connections.look(self.folder, name, target)
         if target.startswith("/"):
             info = attempt(lambda: read_small("{}fdinfo/{}".format(self.folder, fd)))[0] or b""
             rows = parse_fdinfo(info)
@@ -187,14 +189,17 @@ class SleepLog(object):
             record.update(attempt(tables.mount, sleep["mnt_id"])[0] or {})
         else:
             record.update(attempt(tables.connections, name, target, sleep["fd"])[0] or {})
+            if target in tables.watched.first and record.get("connections"):
+                record.take("tcp", tables.watched.record, self.folder, target)
         return record
 
 
 class Tables(object):
     """The mounts and connections of one process. Each table is read once, when it is needed."""
 
-    def __init__(self, root: str, pid: int) -> None:
+    def __init__(self, root: str, pid: int, watched: "Connections") -> None:
         self.root = root
+        self.watched = watched
         self.place = "/proc/{}/".format(pid)
         self.read_tables: "dict[str, bytes]" = {}
 

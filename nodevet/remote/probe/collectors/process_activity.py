@@ -14,9 +14,11 @@ import re
 from nodevet.remote.probe.cgroups import Cgroup
 from nodevet.remote.probe.collectors.host_activity import parse_pressure
 from nodevet.remote.probe.collectors.processes import PIDS, parse_ids
+from nodevet.remote.probe.connections import Connections
 from nodevet.remote.probe.files import (
     Reading,
     attempt,
+    flag,
     integer,
     line,
     names,
@@ -232,7 +234,7 @@ class WatchedProcess(SleepingProcess):
             path = self.node_folder + "numa_maps"
             self.pages = attempt(lambda: numa_pages(read(self.root, path)))
 
-    def to_record(self, looks: int) -> "Reading":
+    def to_record(self, looks: int, connections: "Connections") -> "Reading":
         """The JSON form of nodevet.evidence.process_activity.ProcessActivity."""
         record = Reading(pid=self.pid, gpus=sorted(self.gpus))
         record.update(born_s=self.born_s, seen_s=self.seen_s, ended_s=self.ended_s)
@@ -256,7 +258,7 @@ class WatchedProcess(SleepingProcess):
         if self.no_threads:
             record.fail("threads", self.no_threads)
         else:
-            tables = Tables(self.root, self.pid)
+            tables = Tables(self.root, self.pid, connections)
             record["threads"] = [self.thread_record(each, looks, tables) for each in self.threads]
         record["pages"], why = self.pages
         if why:
@@ -372,6 +374,7 @@ class Watched(object):
         self.complete = set(gpus) <= set(pids) and len(pids) <= PROCESSES
         self.processes = [WatchedProcess(root, pid, gpus.get(pid, [])) for pid in pids[:PROCESSES]]
         self.groups: "dict[str, WatchedCgroup]" = {}
+        self.connections = Connections()
         self.births = self.deaths = 0
         self.left_out = max(0, len(pids) - PROCESSES)
         self.next_process = self.next_thread = 0  # for the next search
@@ -408,7 +411,7 @@ class Watched(object):
 
     def read_calls(self, most: int) -> None:
         for log in sleepers(self.processes, most):
-            log.look()
+            log.look(self.connections)
 
     def look(self, watch: "Watch", is_whole: bool) -> None:
         """Look at active threads; with `is_whole`, at everything."""
@@ -551,6 +554,12 @@ def newest(root: str) -> "int | None":
     return attempt(lambda: integer(line(root, "/proc/loadavg").split()[4]))[0]
 
 
+def delays_counted(root: str) -> bool:
+    """Whether the kernel counts the delays of tasks that start now; kernels before 5.14 have no
+    such file. Raises OSError, ValueError."""
+    return flag(line(root, "/proc/sys/kernel/task_delayacct"))
+
+
 def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     watch = Watch("process_activity", root, request, LOOKS_PER_INTERVAL, SHARE)
     watched = Watched(root, request.get("found", {}))
@@ -576,6 +585,7 @@ def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     looks = len(watch.times)
     ended = sum(process.ended_s is not None for process in watched.processes)
     section = Reading(look=watch.look(), times_s=watch.times, tick_hz=HZ, uptime_s=uptime)
+    section.take("delays_counted", delays_counted, root)
     section["left_out"] = watched.left_out + watched.heirs(watched.processes)
     section["complete"] = (
         watched.complete
@@ -586,7 +596,9 @@ def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
         )
     )
     section["born"], section["ended"] = watched.births, watched.deaths + ended
-    section["processes"] = [process.to_record(looks) for process in watched.processes]
+    connections = watched.connections
+    section["processes"] = [each.to_record(looks, connections) for each in watched.processes]
+    connections.close()
     section.put("others", watched.others.records, watched.others.why)
     section["cgroups"] = [watched.groups[path].to_record() for path in sorted(watched.groups)]
     return section
