@@ -6,6 +6,7 @@ from nodevet.diagnose.connections import network_step
 from nodevet.diagnose.counterfactual import gain_text, worker_figures
 from nodevet.diagnose.doubts import STEADY, doubts
 from nodevet.diagnose.files import file_figures, storage_step
+from nodevet.diagnose.flight import flight_lines
 from nodevet.diagnose.gpu_figures import gpu_figures
 from nodevet.diagnose.host_figures import host_figures
 from nodevet.diagnose.job_figures import job_figures, jobs, watched_job
@@ -64,7 +65,10 @@ def diagnose_gpu(evidence: Evidence, gpu: GpuActivity) -> GpuDiagnosis:
         sentence=sentence(cause, strongest, named_figures, rulings, jobs_on_gpu, evidence, reasons)
         + gain_text(strongest, named_figures, evidence, gpu),
         next_step=next_step(strongest, rulings, named_figures, job_phase),
-        also=also_lines(cause, strongest, named_figures, rulings, explained),
+        also=(
+            *also_lines(cause, strongest, named_figures, rulings, explained),
+            *dict.fromkeys(flight_lines(watched_job(evidence, gpu), evidence)),
+        ),
         figures=tuple(named_figures.values()),
         rulings=rulings,
         jobs=jobs_on_gpu,

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from nodevet.diagnose.counterfactual import contradiction
 from nodevet.diagnose.delays import delay_doubt
+from nodevet.diagnose.gpm import gpm_doubt, spinning_doubt
 from nodevet.diagnose.link_figures import BY_MEANS
 from nodevet.diagnose.model import FINE, Cause, Figure, Ruling
 from nodevet.diagnose.rules import HELD_LOW, POLLING, RULES
@@ -36,8 +37,10 @@ def doubts(
     """Each of these causes that a figure contradicts -> that figure, in words. `phase`: what the
     job may be doing only for a while; the last cause that it can explain names it."""
     reasons = {
-        Cause.GPU: ", and ".join(filter(None, (_power(figures), _low_clock(figures)))),
-        Cause.SPINNING: COLLECTIVE,
+        Cause.GPU: ", and ".join(
+            filter(None, (_power(figures), _low_clock(figures), gpm_doubt(figures)))
+        ),
+        Cause.SPINNING: spinning_doubt(figures, COLLECTIVE),
         Cause.TRANSFER: _by_means(figures),
         Cause.SUBMISSION: _submission(figures),
         Cause.NUMA: _far(figures),

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from nodevet.base.durations import elapsed
+from nodevet.diagnose.gpm import gpm_figures
 from nodevet.diagnose.link_figures import idle_link
 from nodevet.diagnose.model import Figure
 from nodevet.diagnose.rules import HELD_LOW, POLLING, QUIET_MEMORY
@@ -55,6 +56,7 @@ def gpu_figures(evidence: Evidence, gpu: GpuActivity) -> Iterator[Figure]:
     why = _why(gpu, "power_mw", "power_limit_mw")
     yield Figure("power", power, "%", "power of its limit", why)
     yield _at_work(gpu, power, memory_busy)
+    yield from gpm_figures(gpu)
     yield _limit(evidence, gpu)
     since = _uptime(evidence)
     yield _slowed(gpu, seconds, since)

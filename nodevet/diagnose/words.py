@@ -20,9 +20,10 @@ WAITS_FOR = {
     Cause.NETWORK: "the network",
     Cause.MEMORY: "host memory",
 }
+OF_PARTS = ("sm_active", "tensor_active", "dram_active")
 PROOF = {
-    Cause.GPU: ("sm_busy", "clock", "power"),
-    Cause.SPINNING: ("sm_busy", "power", "memory_busy", "clock"),
+    Cause.GPU: ("sm_busy", "clock", "power", *OF_PARTS),
+    Cause.SPINNING: ("sm_busy", "power", "memory_busy", "clock", *OF_PARTS),
     Cause.LOST: ("lost",),
     Cause.THROTTLED: ("slowed", "power_capped", "limit", "clock", "power", "sm_busy"),
     Cause.SUBMISSION: ("sm_busy", "hottest_thread", "thread_system", "switches"),
@@ -80,6 +81,9 @@ SAID = {
     "limit": "its power limit {} of the board's default",
     "clock": "SM clock {} of its maximum",
     "power": "power {} of its limit",
+    "sm_active": "{} of its SMs busy",
+    "tensor_active": "tensor cores busy {} of the time",
+    "dram_active": "{} of its memory bandwidth used",
     "hottest_thread": "the hottest thread of the GPU's processes takes {} of a core",
     "hottest_helper": "the hottest thread of the job's helpers takes {} of a core",
     "ended_helpers": "helpers that ended took {} of a core",

@@ -75,6 +75,27 @@ class ThreadActivity(Record, frozen=True, kw_only=True):
     sleeps: Annotated[tuple[Sleep, ...], SLEEPS] | None = None
 
 
+class FlightGroup(Record, frozen=True, kw_only=True):
+    """The collectives of one process group, by their sequence numbers. FlightRecorder in PyTorch's
+    torch/csrc/distributed/c10d."""
+
+    group: Text
+    completed: int | None = None  # the last that completed
+    scheduled: int | None = None  # the last that was scheduled
+    sequence: int | None = None  # the first that is not completed; else the last
+    collective: Text | None = None  # its name
+    sizes: Text | None = None  # of its inputs
+    state: Text | None = None  # scheduled, started, completed
+
+
+class FlightDump(Record, frozen=True, kw_only=True):
+    """A dump of PyTorch's flight recorder that a rank wrote."""
+
+    path: Text | None = None
+    age_s: Real | None = None  # when it was read
+    groups: Annotated[tuple[FlightGroup, ...], SLEEPS] | None = None
+
+
 class ProcessActivity(Record, frozen=True, kw_only=True):
     """A process that has a GPU open, or a descendant of one. /proc/<pid>/{stat,status,io,cgroup,
     numa_maps}."""
@@ -111,6 +132,7 @@ class ProcessActivity(Record, frozen=True, kw_only=True):
     job_id: Text | None = None
     master: Text | None = None  # MASTER_ADDR:MASTER_PORT, where the ranks of a job meet
     rank: int | None = None  # RANK
+    flight: FlightDump | None = None  # of a rank that has written one
     # where its first thread sleeps, innermost first; of a process that did not run: stack
     stack: Annotated[tuple[Text, ...], STACK] | None = None
 

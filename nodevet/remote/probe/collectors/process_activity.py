@@ -10,6 +10,7 @@ processes: the kernel walks all pages of a process, which delays large ones.
 
 import os
 import re
+import time
 
 from nodevet.remote.probe.cgroups import Cgroup
 from nodevet.remote.probe.collectors.host_activity import parse_pressure
@@ -27,6 +28,7 @@ from nodevet.remote.probe.files import (
     read,
     read_bytes,
 )
+from nodevet.remote.probe.flight import dump
 from nodevet.remote.probe.job_names import job_id, job_variables, master
 from nodevet.remote.probe.others import Others, stats
 from nodevet.remote.probe.sleeps import SleepingProcess, Tables, sleepers
@@ -278,6 +280,14 @@ class WatchedProcess(SleepingProcess):
         record.take("rank", lambda: integer((variables or {})["RANK"]))
         if why:
             record.fail("master", why)
+        if record["rank"] is not None:
+            record.take("flight", self.flight, record["uid"])
+
+    def flight(self, uid: "int | None") -> "Reading":
+        """The dump of its flight recorder. Raises OSError, ValueError."""
+        uptime = float(line(self.root, "/proc/uptime").split()[0])
+        age_s = uptime - self.last["started"] / float(HZ)
+        return dump(self.folder, -1 if uid is None else uid, time.time() - age_s)
 
     def thread_record(self, thread: "WatchedThread", looks: int, tables: "Tables") -> "Reading":
         record, log = thread.record(looks), self.sleeps.get(thread.tid)
