@@ -307,7 +307,7 @@ def also_lines(
     texts = []
     known = {name for one_cause in causes for name in PROOF.get(one_cause, ())}
     for ruling in rulings:
-        if ruling.holds and not known.issuperset(PROOF.get(ruling.cause, ())):
+        if ruling.holds and not known.issuperset({*PROOF.get(ruling.cause, ())} - {*OF_PARTS}):
             by = explained.get(ruling.cause)
             why = f", which comes with {by.value}" if by else ""
             line = f"looks {ruling.cause.value} too{why}: {proof(ruling.cause, figures)}"

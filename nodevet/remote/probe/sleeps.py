@@ -9,6 +9,7 @@ import os
 import re
 import struct
 
+from nodevet.remote.probe.connections import Connections
 from nodevet.remote.probe.files import Reading, attempt, integer, path_under, read_bytes
 from nodevet.remote.probe.threads import read_small
 
@@ -16,7 +17,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Iterable
 
-    from nodevet.remote.probe.connections import Connections
     from nodevet.remote.probe.threads import WatchedThread
 
 MOST = 8  # different sleeps that a log keeps for one thread
@@ -148,7 +148,7 @@ class SleepLog(object):
         self.sleeps: "dict[tuple[str, str], dict[str, Any]]" = {}
         self.why: "str | None" = None
 
-    def look(self, connections: "Connections") -> None:
+    def look(self, connections: "Connections | None" = None) -> None:
         """Count the call in which it sleeps now."""
         call, why = attempt(lambda: parse_call(read_small(self.call_path)))
         self.why = why
@@ -161,7 +161,8 @@ class SleepLog(object):
             return
         sleep = self.sleeps.setdefault(key, {"looks": 0, "fd": fd, "mnt_id": None})
         sleep["looks"] += 1
-        connections.look(self.folder, name, target)
+        if connections:
+            connections.look(self.folder, name, target)
         if target.startswith("/"):
             info = attempt(lambda: read_small("{}fdinfo/{}".format(self.folder, fd)))[0] or b""
             rows = parse_fdinfo(info)
@@ -197,9 +198,9 @@ class SleepLog(object):
 class Tables(object):
     """The mounts and connections of one process. Each table is read once, when it is needed."""
 
-    def __init__(self, root: str, pid: int, watched: "Connections") -> None:
+    def __init__(self, root: str, pid: int, watched: "Connections | None" = None) -> None:
         self.root = root
-        self.watched = watched
+        self.watched = watched or Connections()
         self.place = "/proc/{}/".format(pid)
         self.read_tables: "dict[str, bytes]" = {}
 

@@ -236,7 +236,7 @@ class WatchedProcess(SleepingProcess):
             path = self.node_folder + "numa_maps"
             self.pages = attempt(lambda: numa_pages(read(self.root, path)))
 
-    def to_record(self, looks: int, connections: "Connections") -> "Reading":
+    def to_record(self, looks: int, connections: "Connections | None" = None) -> "Reading":
         """The JSON form of nodevet.evidence.process_activity.ProcessActivity."""
         record = Reading(pid=self.pid, gpus=sorted(self.gpus))
         record.update(born_s=self.born_s, seen_s=self.seen_s, ended_s=self.ended_s)
