@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 LARGEST = 16 << 20  # bytes: 2,000 entries with their stacks have some 10 MB
-OPCODES = 400000  # in one pickle
+OPCODES = 1000000  # in one pickle: 2,000 entries with twenty frames each have half of that
 NUMBERS = {  # opcode: form of its number
     b"K": "<B",  # BININT1
     b"M": "<H",  # BININT2
