@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 
+from nodevet.base.durations import elapsed
 from nodevet.diagnose.model import Figure
-from nodevet.diagnose.series import grown, known, rate
+from nodevet.diagnose.series import known, percent
 from nodevet.evidence.process_activity import Sleep, TcpConnection
 
 WHAT = "segments of the connection that were resent or came out of order"
 UNREAD = "the connection's retransmissions and queues were not read"
-LOSSY = 1.0  # a second: retransmissions now and then are normal
+LOSSY = 1.0  # percent: TCP's rate falls with the root of the share that is lost (RFC 5348)
 LOST_STEP = (
     "packets are lost on the way to the peer: ethtool -S and `nodevet check` show the errors of "
     "this node's NIC, mtr the way; the peer itself may be well"
@@ -19,39 +20,42 @@ SLOW_STEP = (
 )
 
 
-def connection_figure(sleep: Sleep | None, seconds: float) -> Figure:
-    """What is lost on the connection for which the job waits, and how it is."""
+def connection_figure(sleep: Sleep | None) -> Figure:
+    """The share of segments that are lost or late on the connection for which the job waits."""
     tcp = sleep.tcp if sleep else None
     if tcp is None:
         why = sleep.errors.get("tcp") if sleep else ""
-        return Figure("lost_segments", None, "/s", WHAT, why or UNREAD)
-    lost = known((rate(tcp.resent, seconds), rate(tcp.out_of_order, seconds)))
+        return Figure("lost_segments", None, "%", WHAT, why or UNREAD)
+    shares = known((percent(tcp.resent, tcp.sent), percent(tcp.out_of_order, tcp.received)))
     if tcp.resends_now:
-        lost.append(LOSSY)  # the kernel waits longer before each, so their rate says little
-    if tcp.resent is None or not lost:
-        return Figure("lost_segments", None, "/s", WHAT, tcp.why("resent"))
-    return Figure("lost_segments", sum(lost), "/s", WHAT, note=state_text(tcp, seconds))
+        shares.append(100.0)  # of what was sent last, nothing arrives
+    if tcp.resends_now is None or not shares:
+        return Figure("lost_segments", None, "%", WHAT, tcp.why("resent"))
+    return Figure("lost_segments", max(shares), "%", WHAT, note=state_text(tcp))
 
 
-def state_text(tcp: TcpConnection, seconds: float) -> str:
-    """`nothing lost, 3.2 MB/s received, round trip 40 ms`."""
+def state_text(tcp: TcpConnection) -> str:
+    """`3 of 400 segments resent, no data for 2 s, round trip 40 ms`."""
     texts = []
-    for counted, what in ((tcp.resent, "resent"), (tcp.out_of_order, "out of order")):
-        if number := grown(counted):
-            texts.append(f"{number} {'segment' if number == 1 else 'segments'} {what}")
+    if tcp.resent:
+        texts.append(f"{tcp.resent} of {tcp.sent} segments resent")
+    if tcp.out_of_order:
+        texts.append(f"{tcp.out_of_order} of {tcp.received} came out of order")
     if tcp.resends_now:
         texts.append(f"{tcp.resends_now} resends without an answer")
-    texts = texts or ["nothing lost"]
-    received = rate(tcp.received_b, seconds)
-    if received:
-        texts.append(f"{received / 1e6:.2g} MB/s received")
-    elif tcp.silent_ms is not None:
-        texts.append(f"no data for {tcp.silent_ms / 1000:.0f} s")
+    texts = texts or ["nothing resent"]
+    if tcp.silent_ms is not None and tcp.silent_ms >= SILENT_MS:
+        texts.append(f"no data for {elapsed(tcp.silent_ms / 1000)}")
+    if tcp.receive_queue_b:
+        texts.append(f"{tcp.receive_queue_b / 1e3:.1f} kB unread")
     if tcp.send_queue_b:
         texts.append(f"{tcp.send_queue_b / 1e3:.1f} kB not acknowledged")
     if tcp.round_trip_us:
         texts.append(f"round trip {tcp.round_trip_us / 1000:.2g} ms")
     return ", ".join(texts)
+
+
+SILENT_MS = 1000
 
 
 def network_step(figures: Mapping[str, Figure]) -> str:

@@ -194,7 +194,7 @@ NAMES = (
     ("cpu_starved", "%", "time in which its hottest thread waited for a CPU that others used"),
     ("blocked", "%", "time in which the job's busiest waiter waited for storage"),
     *((wait_name, "%", what) for wait_name, what in waiting.NAMES.items()),
-    ("lost_segments", "/s", connections.WHAT),
+    ("lost_segments", "%", connections.WHAT),
     ("io_delayed", "%", delays.WHAT),
     ("read_rate", "MB/s", "read by the job"),
     ("read_size", "kB", "bytes of one read"),

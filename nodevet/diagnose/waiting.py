@@ -179,7 +179,7 @@ def wait_figures(
     at_network = [each for each in waits if is_at_network(each)]
     yield _worst("network", at_network, why or unread_why(at_network))
     top = _top(at_network)
-    yield connection_figure(top.waiting.sleep if top else None, seconds)
+    yield connection_figure(top.waiting.sleep if top else None)
     yield _frozen([each for each in own if each.is_first], listed, pids, why)
     yield _spinning([each for each in listed if each.pid in pids], seconds)
 

@@ -22,17 +22,18 @@ PagesByNode = Annotated[dict[Text, int], bounds.NUMA_NODES]
 
 
 class TcpConnection(Record, frozen=True, kw_only=True):
-    """A connection for which a thread waits, after the last look; counters from the first look that
-    saw the wait. sock_diag(7), tcp_info of linux/tcp.h."""
+    """A connection for which a thread waits, after the last look; counters since it was opened.
+    sock_diag(7), tcp_info of linux/tcp.h."""
 
     receive_queue_b: int | None = None  # received, and not read by the process
     send_queue_b: int | None = None  # sent or to be sent, and not acknowledged
     round_trip_us: int | None = None  # smoothed
     silent_ms: int | None = None  # since the last data came
     resends_now: int | None = None  # in a row, without an answer
-    resent: Counted | None = None  # segments
-    out_of_order: Counted | None = None  # segments that came so: those before were lost or late
-    received_b: Counted | None = None
+    resent: int | None = None  # segments
+    sent: int | None = None
+    out_of_order: int | None = None  # segments that came so: those before were lost or late
+    received: int | None = None
 
 
 class Sleep(Record, frozen=True, kw_only=True):

@@ -1,8 +1,8 @@
-"""The state of the TCP connections for which threads wait, from the kernel: sock_diag(7), tcp(7).
+"""TCP connections: the kernel's tables, and the state of those for which threads wait.
 
-One query for each connection, at the first look that sees a thread wait for it and after the last.
-The query is made in the network namespace of the process, by a thread that enters it: setns(2)
-moves that thread alone. A query changes nothing.
+/proc/<pid>/net/tcp, read once for each network namespace: the kernel walks all of its hash table,
+which takes 5 to 10 ms. sock_diag(7), tcp(7): one query for each connection, after the last look, in
+the network namespace of the process: setns(2) moves one thread there. A query changes nothing.
 """
 
 import ctypes
@@ -11,7 +11,7 @@ import socket
 import struct
 import threading
 
-from nodevet.remote.probe.files import Reading, attempt
+from nodevet.remote.probe.files import Reading, attempt, path_under, read_bytes
 from nodevet.remote.probe.netlink import NLM_F_REQUEST, NLMSG, NLMSG_ERROR, attributes, messages
 
 TYPE_CHECKING = False
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from typing import Any, Callable
 
 CALLS = ("recvfrom", "recvmsg", "sendto", "sendmsg", "read", "readv", "write", "writev")
-MOST = 8  # connections
-TABLE = 1 << 20  # bytes of one table of the kernel: 7,000 connections
+MOST = 64  # connections
+LARGEST = 1 << 20  # bytes of one table of the kernel: 7,000 connections
 NETLINK_SOCK_DIAG, SOCK_DIAG_BY_FAMILY = 4, 20
 INET_DIAG_INFO = 2
 CLONE_NEWNET = 0x40000000
 REQUEST = struct.Struct("=BBBBI")  # family, protocol, extensions, padding, states
 ADDRESSES = struct.Struct(">HH16s16s")  # ports and addresses: this side, the peer
 ANY = struct.pack("=III", 0, 0xFFFFFFFF, 0xFFFFFFFF)  # of any interface and cookie
-ANSWER = struct.Struct("=4x48x4xII8x")  # inet_diag_msg: bytes in the queues to read, to send
+ANSWER = struct.Struct("=4x48x4xII4xI")  # inet_diag_msg: bytes to read, bytes to send; inode
 BUFFER = 1 << 15
 SECONDS = 1.0
 # tcp_info of linux/tcp.h: the offset of a field, and its form
@@ -36,24 +36,28 @@ INFO = (
     ("silent_ms", 52, "I"),  # tcpi_last_data_recv
     ("round_trip_us", 68, "I"),  # tcpi_rtt
     ("resent", 100, "I"),  # tcpi_total_retrans
-    ("received_b", 128, "Q"),  # tcpi_bytes_received, since 4.1
+    ("sent", 136, "I"),  # tcpi_segs_out, since 4.2
+    ("received", 140, "I"),  # tcpi_segs_in, since 4.2
     ("out_of_order", 224, "I"),  # tcpi_rcv_ooopack, since 5.4
 )
-COUNTERS = ("resent", "received_b", "out_of_order")
 
 
-def parse_reply(body: bytes) -> "dict[str, int]":
-    """The values of an inet_diag_msg; fields that the kernel does not have are left out. Raises
+def parse_reply(body: bytes, inode: int) -> "Reading":
+    """The JSON form of nodevet.evidence.process_activity.TcpConnection of an inet_diag_msg. Raises
     ValueError."""
     if len(body) < ANSWER.size:
         raise ValueError("a truncated answer about a socket")
-    to_read, to_send = ANSWER.unpack_from(body)
-    values = {"receive_queue_b": to_read, "send_queue_b": to_send}
+    to_read, to_send, own_inode = ANSWER.unpack_from(body)
+    if own_inode != inode:
+        raise ValueError("the connection was closed meanwhile")
+    record = Reading(receive_queue_b=to_read, send_queue_b=to_send)
     info = attributes(body[ANSWER.size :]).get(INET_DIAG_INFO, b"")
     for field, offset, form in INFO:
         if len(info) >= offset + struct.calcsize(form):
-            values[field] = struct.unpack_from("=" + form, info, offset)[0]
-    return values
+            record[field] = struct.unpack_from("=" + form, info, offset)[0]
+        else:
+            record.fail(field, "this kernel does not count it")
+    return record
 
 
 def end_of(text: str) -> "tuple[bytes, int]":
@@ -72,7 +76,7 @@ def request(words: "list[str]") -> bytes:
     return NLMSG.pack(NLMSG.size + len(body), SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST, 1, 0) + body
 
 
-def ask(channel: "socket.socket", words: "list[str]") -> "dict[str, int]":
+def ask(channel: "socket.socket", words: "list[str]") -> "Reading":
     """The state of one connection. Raises OSError, ValueError."""
     channel.send(request(words))
     for kind, body in messages(channel.recv(BUFFER)):
@@ -80,7 +84,7 @@ def ask(channel: "socket.socket", words: "list[str]") -> "dict[str, int]":
             code = -struct.unpack_from("=i", body)[0]
             raise OSError(code, os.strerror(code))
         if kind == SOCK_DIAG_BY_FAMILY:
-            return parse_reply(body)
+            return parse_reply(body, int(words[9]))
     raise ValueError("no answer about the socket")
 
 
@@ -115,62 +119,39 @@ def in_namespace(path: str, work: "Callable[[], Any]") -> "Any":
 
 
 class Connections(object):
-    """The connections for which threads wait, each read twice."""
+    """The connections of all watched processes."""
 
-    def __init__(self) -> None:
-        self.first: "dict[str, tuple[dict[str, int] | None, str | None]]" = {}
-        self.channels: "dict[str, socket.socket]" = {}
-        self.rows: "dict[str, dict[str, list[str]]]" = {}  # namespace: {inode: row}
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self.tables: "dict[str, list[list[str]]]" = {}  # by network namespace
+        self.asked = 0
 
-    def look(self, folder: str, call: str, target: str) -> None:
-        """Read a connection when a thread of the process in this folder first waits for it."""
-        if call in CALLS and target.startswith("socket:[") and len(self.first) < MOST:
-            if target not in self.first:
-                self.first[target] = attempt(self.read, folder, target)
+    def namespace(self, place: str) -> str:
+        return os.readlink(path_under(self.root, place + "ns/net"))
 
-    def read(self, folder: str, target: str) -> "dict[str, int]":
-        """The state of the connection of `socket:[inode]`. Raises OSError, ValueError,
-        LookupError."""
-        namespace = os.readlink(folder + "ns/net")
-        inode = target[len("socket:[") : -1]
-        if inode not in self.rows.get(namespace, {}):
-            self.rows[namespace] = table(folder)
-        words = self.rows[namespace][inode]
-        if namespace not in self.channels:
-            own = namespace == os.readlink("/proc/self/ns/net")
-            self.channels[namespace] = (
-                open_channel() if own else in_namespace(folder + "ns/net", open_channel)
-            )
-        return ask(self.channels[namespace], words)
+    def rows(self, place: str) -> "list[list[str]]":
+        """The rows of the tables of the process in this folder of the node's /proc."""
+        key = attempt(self.namespace, place)[0] or place
+        if key not in self.tables:
+            self.tables[key] = [
+                words
+                for name in ("net/tcp", "net/tcp6")
+                for row in self.lines(place + name)[1:]
+                for words in [row.split()]
+                if len(words) > 9
+            ]
+        return self.tables[key]
 
-    def record(self, folder: str, target: str) -> "Reading":
-        """The JSON form of nodevet.evidence.process_activity.TcpConnection. Raises OSError,
-        ValueError, LookupError."""
-        first, _ = self.first[target]
-        last = self.read(folder, target)
-        names = ["receive_queue_b", "send_queue_b"] + [field for field, _, _ in INFO]
-        record = Reading(**{field: last.get(field) for field in names if field not in COUNTERS})
-        for field in COUNTERS:
-            known = first is not None and field in first and field in last
-            if known and first is not None and last[field] >= first[field]:
-                record[field] = [first[field], last[field]]
-            else:
-                record.fail(field, "it was not read twice, or went back")
-        return record
+    def lines(self, path: str) -> "list[str]":
+        data = attempt(read_bytes, self.root, path, LARGEST)[0] or b""
+        return data.decode("ascii", "replace").splitlines()
 
-    def close(self) -> None:
-        for channel in self.channels.values():
-            channel.close()
-
-
-def table(folder: str) -> "dict[str, list[str]]":
-    """{inode: row} of the TCP connections in the namespace of a process. Raises OSError."""
-    rows = {}
-    for name in ("net/tcp", "net/tcp6"):
-        with open(folder + name, "rb") as file:
-            data = file.read(TABLE)
-        for row in data.decode("ascii", "replace").splitlines()[1:]:
-            words = row.split()
-            if len(words) > 9:
-                rows[words[9]] = words
-    return rows
+    def state(self, place: str, words: "list[str]") -> "Reading":
+        """The state of the connection of one of these rows. Raises OSError, ValueError."""
+        self.asked += 1
+        if self.asked > MOST:
+            raise ValueError("more than {} connections were waited for".format(MOST))
+        is_own = self.namespace(place) == os.readlink("/proc/self/ns/net")
+        path = path_under(self.root, place + "ns/net")
+        with open_channel() if is_own else in_namespace(path, open_channel) as channel:
+            return ask(channel, words)

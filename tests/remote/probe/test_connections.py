@@ -44,26 +44,24 @@ def receiver(*prefix: str, address: list[str] = V4) -> Iterator[tuple[Any, str, 
             process.kill()
 
 
-def read_twice(process: Any, folder: str, target: str) -> dict[str, Any]:
-    watched = Connections()
-    watched.look(folder, "recvfrom", target)
-    process.stdin.write("\n")
-    process.stdin.flush()
-    assert process.stdout.readline() == "sent\n"
-    record = watched.record(folder, target)
-    watched.close()
-    return record
+def state(folder: str, target: str) -> dict[str, Any]:
+    watched = Connections("/")
+    (words,) = (row for row in watched.rows(folder) if row[9] == target[len("socket:[") : -1])
+    return watched.state(folder, words)
 
 
 @pytest.mark.parametrize("address", [V4, V6], ids=["IPv4", "IPv6"])
-def test_what_a_connection_received_between_two_looks(address: list[str]) -> None:
+def test_the_state_of_a_connection(address: list[str]) -> None:
     with receiver(address=address) as (process, folder, target):
-        record = read_twice(process, folder, target)
-    first, last = record["received_b"]
-    assert last - first == 5000
-    assert record["receive_queue_b"] == 4000 + 5000 - 2
-    assert record["send_queue_b"] == record["resends_now"] == 0
-    assert record["resent"] == [0, 0] and record["out_of_order"] == [0, 0]
+        before = state(folder, target)
+        process.stdin.write("\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "sent\n"
+        record = state(folder, target)
+    assert (before["receive_queue_b"], record["receive_queue_b"]) == (3999, 4000 + 5000 - 2)
+    assert record["received"] == before["received"] + 1
+    assert record["resent"] == record["out_of_order"] == record["resends_now"] == 0
+    assert record["send_queue_b"] == 0 and record["sent"] >= 2
     assert 0 < record["round_trip_us"] < 10**6 and record["silent_ms"] < 100_000
 
 
@@ -71,36 +69,40 @@ def test_what_a_connection_received_between_two_looks(address: list[str]) -> Non
 def test_a_connection_in_the_network_namespace_of_a_container() -> None:
     own = os.readlink("/proc/self/ns/net")
     apart = ["unshare", "--net", "sh", "-c", 'ip link set lo up; exec "$@"', "sh"]
-    with receiver(*apart) as (process, folder, target):
+    with receiver(*apart) as (_, folder, target):
         assert os.readlink(folder + "ns/net") != own
-        record = read_twice(process, folder, target)
-    assert record["received_b"][1] - record["received_b"][0] == 5000
+        assert state(folder, target)["receive_queue_b"] == 3999
     assert os.readlink("/proc/self/ns/net") == own
 
 
-def test_a_connection_that_the_kernel_does_not_know_is_not_read() -> None:
-    with receiver() as (_, folder, target):
-        words = connections.table(folder)[target[len("socket:[") : -1]]
-        words[2] = "0100007F:0001"
-        with connections.open_channel() as channel, pytest.raises(OSError, match="No such file"):
-            connections.ask(channel, words)
+def test_a_connection_that_was_closed_is_not_taken_for_the_socket_that_listens() -> None:
+    with receiver() as (_, folder, target), connections.open_channel() as channel:
+        words, served = (
+            next(row for row in Connections("/").rows(folder) if row[3] == kind)
+            for kind in ("01", "0A")
+        )
+        with pytest.raises(ValueError, match="closed meanwhile"):
+            connections.ask(channel, [*words[:1], served[1], words[2], *words[3:]])
+        with pytest.raises(OSError, match="No such file"):
+            connections.ask(channel, [words[0], "0100007F:0001", words[2], *words[3:]])
 
 
-def test_a_socket_of_another_kind_and_other_calls_are_left_out() -> None:
-    watched = Connections()
-    watched.look("/proc/self/", "recvfrom", "socket:[1]")
-    watched.look("/proc/self/", "epoll_wait", "socket:[2]")
-    watched.look("/proc/self/", "read", "pipe:[3]")
-    assert list(watched.first) == ["socket:[1]"] and watched.first["socket:[1]"][0] is None
+def test_the_tables_of_a_namespace_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    watched, paths = Connections("/"), []
+    monkeypatch.setattr(connections, "read_bytes", lambda *words: paths.append(words[1]) or b"")
+    for pid in ("self", os.getpid(), os.getppid()):
+        assert watched.rows(f"/proc/{pid}/") == []
+    assert paths == ["/proc/self/net/tcp", "/proc/self/net/tcp6"]
 
 
 @pytest.mark.parametrize("body", [b"", b"\0" * 71, b"\0" * 72 + b"\x03\0\x02\0"])
 def test_an_answer_with_odd_bytes(body: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
-        connections.parse_reply(body)
+        connections.parse_reply(body, 0)
 
 
 def test_an_old_kernel_has_fewer_fields() -> None:
     info = (4 + 104).to_bytes(2, "little") + b"\x02\0" + bytes(100) + b"\x07\0\0\0"
-    values = connections.parse_reply(bytes(72) + info)
-    assert values["resent"] == 7 and "received_b" not in values
+    values = connections.parse_reply(bytes(72) + info, 0)
+    assert values["resent"] == 7 and values["sent"] is None
+    assert values["errors"]["sent"] == "this kernel does not count it"

@@ -384,7 +384,6 @@ class Watched(object):
         self.complete = set(gpus) <= set(pids) and len(pids) <= PROCESSES
         self.processes = [WatchedProcess(root, pid, gpus.get(pid, [])) for pid in pids[:PROCESSES]]
         self.groups: "dict[str, WatchedCgroup]" = {}
-        self.connections = Connections()
         self.births = self.deaths = 0
         self.left_out = max(0, len(pids) - PROCESSES)
         self.next_process = self.next_thread = 0  # for the next search
@@ -421,7 +420,7 @@ class Watched(object):
 
     def read_calls(self, most: int) -> None:
         for log in sleepers(self.processes, most):
-            log.look(self.connections)
+            log.look()
 
     def look(self, watch: "Watch", is_whole: bool) -> None:
         """Look at active threads; with `is_whole`, at everything."""
@@ -606,9 +605,8 @@ def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
         )
     )
     section["born"], section["ended"] = watched.births, watched.deaths + ended
-    connections = watched.connections
+    connections = Connections(root)
     section["processes"] = [each.to_record(looks, connections) for each in watched.processes]
-    connections.close()
     section.put("others", watched.others.records, watched.others.why)
     section["cgroups"] = [watched.groups[path].to_record() for path in sorted(watched.groups)]
     return section
