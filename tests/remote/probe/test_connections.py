@@ -77,14 +77,12 @@ def test_a_connection_in_the_network_namespace_of_a_container() -> None:
 
 def test_a_connection_that_was_closed_is_not_taken_for_the_socket_that_listens() -> None:
     with receiver() as (_, folder, target), connections.open_channel() as channel:
-        words, served = (
-            next(row for row in Connections("/").rows(folder) if row[3] == kind)
-            for kind in ("01", "0A")
-        )
+        (words,) = (row for row in Connections("/").rows(folder) if f"[{row[9]}]" in target)
+        nobody = "0100007F:0001"
         with pytest.raises(ValueError, match="closed meanwhile"):
-            connections.ask(channel, [*words[:1], served[1], words[2], *words[3:]])
+            connections.ask(channel, [words[0], words[2], nobody, *words[3:]])
         with pytest.raises(OSError, match="No such file"):
-            connections.ask(channel, [words[0], "0100007F:0001", words[2], *words[3:]])
+            connections.ask(channel, [words[0], nobody, nobody, *words[3:]])
 
 
 def test_the_tables_of_a_namespace_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
