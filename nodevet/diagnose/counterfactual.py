@@ -5,11 +5,14 @@ A step is one second of the watch. The GPU takes its busy share of that second, 
 binds takes all of it. Of the other stages only bounds are known, so most answers are ranges.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+import msgspec
 
 from nodevet.checking.feeding.advice import FeedChange, change, changes
 from nodevet.checking.feeding.interval import NO_TIME, UNKNOWN, Interval, exactly
 from nodevet.checking.feeding.model import Feed, FeedStage, outcome
+from nodevet.checking.feeding.units import amount_text
 from nodevet.checking.feeding.workload import StepTime, WorkloadFields, encoded, workload_of
 from nodevet.diagnose.gpu_figures import link_capacity
 from nodevet.diagnose.job_figures import (
@@ -33,7 +36,6 @@ STAGES = {
     Cause.TRANSFER: FeedStage.LINK,
 }
 """The causes that are a stage of feeding."""
-CHANGES = {FeedStage.TRANSFORM: "workers", FeedStage.STORAGE: "storage", FeedStage.LINK: "link"}
 IDLE_WORKERS = 50.0  # percent of a core: workers that want less do not hold the GPU up
 FULL_LINK = 70.0  # percent
 MOST = 0.95  # of the time: a GPU that is busier has nothing to gain
@@ -55,10 +57,9 @@ def worker_figures(job: WatchedJob | str) -> Iterator[Figure]:
     why = workers if isinstance(workers, str) else ""
     values: dict[str, float | None] = dict.fromkeys(NAMES)
     if not isinstance(workers, str):
-        wants, uses = zip(*workers, strict=True) if workers else ((), ())
+        wants, uses = zip(*workers, strict=True) if workers else ((0.0,), (0.0,))
         values = {"workers": float(len(workers)), "workers_want": mean(wants)}
         values["workers_use"] = mean(uses)
-        why = "" if workers else "it has no loader workers"
     for name, (unit, what) in NAMES.items():
         yield Figure(name, values[name], unit, what, "" if values[name] is not None else why)
 
@@ -95,10 +96,12 @@ def gain_text(
     if not LEAST / 100 <= busy <= MOST:
         return ""
     feed = seen_feed(stage, figures, job, evidence, gpu)
-    best = feed and best_change(stage, figures, feed)
-    if best is None or (best.utilization.high or 0.0) < busy + GAIN:
+    best = best_change(stage, figures, feed) if feed else None
+    if feed is None or best is None or (best.utilization.high or 0.0) < busy + GAIN:
         return ""
     note = f" ({best.note})" if best.note else ""
+    if stage is FeedStage.STORAGE:
+        note = f" instead of {amount_text(feed.storage_read.low, 'B/s')}"
     return f"; by feed's arithmetic, {best.text}{note}: {_range_text(busy, best.utilization)}"
 
 
@@ -113,13 +116,17 @@ def _range_text(busy: float, after: Interval) -> str:
 
 def best_change(stage: FeedStage, figures: Figures, feed: Feed) -> FeedChange | None:
     """The change to the stage that binds, with its outcome; None if nothing can be said."""
-    if stage is FeedStage.LINK and (figures["link"].value or 0.0) < FULL_LINK:
-        if (figures["idle_link"].value or 0.0) < FULL_LINK:
-            return None  # a thread that copies: nobody knows how fast pinned copies would be
-        after = outcome(feed, BATCH)
-        return change("overlap", "copies that overlap with kernels", after, after)
-    wanted = (each for each in changes(feed, NO_WORKLOAD, None, BATCH))
-    return next((each for each in wanted if each.name == CHANGES[stage]), None)
+    before = outcome(feed, BATCH)
+    if stage is not FeedStage.LINK:
+        name = "workers" if stage is FeedStage.TRANSFORM else "storage"
+        listed = changes(feed, NO_WORKLOAD, None, BATCH)
+        return next((each for each in listed if each.name == name), None)
+    if (figures["link"].value or 0.0) >= FULL_LINK:
+        half = msgspec.structs.replace(feed, tensor_b=(feed.tensor_b or 0.0) / 2)
+        return change("half", "half as many bytes over the link", before, outcome(half, BATCH))
+    if (figures["idle_link"].value or 0.0) >= FULL_LINK:
+        return change("overlap", "copies that overlap with kernels", before, before)
+    return None  # a thread that copies: nobody knows how fast pinned copies would be
 
 
 def seen_feed(
@@ -220,21 +227,24 @@ def _read_b(job: WatchedJob) -> float:
     return 0.0
 
 
-def contradiction(causes: Iterable[Cause], figures: Figures) -> Mapping[Cause, str]:
-    """Each of these causes that the arithmetic contradicts -> how: another stage takes longer."""
+def contradiction(causes: Collection[Cause], figures: Figures) -> Mapping[Cause, str]:
+    """The cause that the arithmetic contradicts, because another stage takes longer -> how."""
     workers, wants = figures["workers"], figures["workers_want"]
-    if UNREAD in (workers.why, wants.why):
-        return {cause: UNREAD for cause in (Cause.PREPROCESSING, Cause.STORAGE) if cause in causes}
-    found = {}
-    if workers.value and wants.value is not None and wants.value < IDLE_WORKERS:
-        found[Cause.PREPROCESSING] = (
-            f"its loader workers want only {wants.value:.0f} % of a core each, so that by feed's "
-            "arithmetic more of them gain nothing"
-        )
     blocked = figures["blocked"].value or 0.0
-    if wants.value is not None and wants.value > max(blocked, IDLE_WORKERS):
-        found[Cause.STORAGE] = (
-            f"its loader workers want {wants.value:.0f} % of a core each, longer than the "
+    if len(causes) != 1:
+        return {}
+    (cause,) = causes
+    if UNREAD in (workers.why, wants.why):
+        return {cause: UNREAD} if cause in (Cause.PREPROCESSING, Cause.STORAGE) else {}
+    want = wants.value or 0.0
+    if cause is Cause.PREPROCESSING and workers.value and want < IDLE_WORKERS:
+        return {
+            cause: f"its loader workers want only {want:.0f} % of a core each, so by feed's "
+            "arithmetic more of them gain nothing"
+        }
+    if cause is Cause.STORAGE and want > max(blocked, IDLE_WORKERS):
+        return {
+            cause: f"its loader workers want {want:.0f} % of a core each, longer than the "
             f"{blocked:.0f} % that it waits for storage: by feed's arithmetic the transform binds"
-        )
-    return {cause: why for cause, why in found.items() if cause in causes}
+        }
+    return {}

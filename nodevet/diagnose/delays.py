@@ -32,7 +32,7 @@ def io_delayed(
         if thread.io_delay_ticks is not None
     ]
     if not counters:
-        return None, "no thread was seen in D"
+        return None, "the kernel's count of I/O delays was not read"
     if not any(last for _, last in counters) and not data.delays_counted:
         return None, OFF if data.delays_counted is False else data.why("delays_counted")
     ticks = max(grown(each) or 0 for each in counters)

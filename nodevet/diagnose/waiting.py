@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import NamedTuple
 
-from nodevet.diagnose.connections import connection_figure
+from nodevet.diagnose.connections import WHAT, connection_figure
 from nodevet.diagnose.model import Figure
 from nodevet.diagnose.series import grown, rate
 from nodevet.evidence.process_activity import ProcessActivity, Sleep, ThreadActivity
@@ -179,7 +179,7 @@ def wait_figures(
     at_network = [each for each in waits if is_at_network(each)]
     yield _worst("network", at_network, why or unread_why(at_network))
     top = _top(at_network)
-    yield connection_figure(top.waiting.sleep if top else None)
+    yield connection_figure(top.waiting.sleep) if top else Figure("lost_segments", 0.0, "%", WHAT)
     yield _frozen([each for each in own if each.is_first], listed, pids, why)
     yield _spinning([each for each in listed if each.pid in pids], seconds)
 

@@ -64,15 +64,15 @@ def test_storage_that_is_waited_for_now_and_then_may_bind_next() -> None:
 def test_storage_is_to_read_as_fast_as_the_gpu_takes_samples() -> None:
     found = told([process(threads=BLOCKED, storage_read_b=[0, 10**9])], busy=25)
     assert found.causes == (Cause.STORAGE,)
-    assert gain(found).startswith("storage that reads 400 MB/s: GPU busy 25 → 100 %")
+    assert gain(found) == "storage that reads 400 MB/s instead of 100 MB/s: GPU busy 25 → 100 %"
     writes = {**BLOCKED[0], "sleeps": [{"call": "fsync", "looks": LOOKS, "path": "/data/a"}]}
     assert not gain(told([process(threads=[writes], storage_read_b=[0, 10**9])]))
 
 
-def test_what_a_full_link_would_have_to_move() -> None:
+def test_half_the_bytes_over_a_full_link() -> None:
     found = told([process()], busy=50, pcie_rx_kb_s=[54_000_000] * LOOKS)
     assert found.causes == (Cause.TRANSFER,)
-    assert gain(found) == "a link that moves 108 GB/s to each GPU: GPU busy 50 → 100 %"
+    assert gain(found) == "half as many bytes over the link: GPU busy 50 → 100 %"
 
 
 def test_copies_that_overlap() -> None:

@@ -76,7 +76,7 @@ def blocked(ticks: list[int] | None, counted: bool | None, **sleep: Any) -> GpuD
         ([0, 0], True, "the kernel counted next to no delay of its threads by block I/O"),
         ([0, 0], False, "Linux counts no such delays here (kernel.task_delayacct is 0)"),
         ([0, 0], None, "not in the evidence"),
-        (None, True, "no thread was seen in D"),
+        (None, True, "the kernel's count of I/O delays was not read"),
         ([7, 907], None, ""),  # it was counted, whatever holds for later tasks
         ([7, 907], False, ""),
     ],
