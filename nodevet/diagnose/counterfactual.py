@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import msgspec
 
 from nodevet.checking.feeding.advice import FeedChange, change, changes
-from nodevet.checking.feeding.interval import NO_TIME, UNKNOWN, Interval, exactly
+from nodevet.checking.feeding.interval import UNKNOWN, Interval, exactly
 from nodevet.checking.feeding.model import Feed, FeedStage, outcome
 from nodevet.checking.feeding.units import amount_text
 from nodevet.checking.feeding.workload import StepTime, WorkloadFields, encoded, workload_of
@@ -39,6 +39,7 @@ STAGES = {
 IDLE_WORKERS = 50.0  # percent of a core: workers that want less do not hold the GPU up
 FULL_LINK = 70.0  # percent
 MOST = 0.95  # of the time: a GPU that is busier has nothing to gain
+NO_TIME = 0.001  # percent: in its place, as a rate is an amount in some time
 LEAST = 1.0  # percent busy: below, there are no steps to compute with
 GAIN = 0.02  # of the time: a smaller gain is not worth a word
 BATCH = 1
@@ -144,7 +145,9 @@ def seen_feed(
     if stage is FeedStage.STORAGE and figures["waits_writing"].value:
         return None
     link = _link(figures["link"].value, link_capacity(gpu))
-    storage = exactly(1.0) if stage is FeedStage.STORAGE else _storage_time(figures)
+    storage = Interval(read_b * gpus / _storage_time(figures), None)
+    if stage is FeedStage.STORAGE:
+        storage = exactly(read_b * gpus)
     return Feed(
         step=StepTime(table={BATCH: (figures["sm_busy"].value or 0.0) / 100}),
         sample_b=read_b,
@@ -155,10 +158,10 @@ def seen_feed(
         worker_rate=rate,
         on_gpu=False,
         gpu_rate=UNKNOWN,
-        storage_read=_rate_of(storage, read_b * gpus),
+        storage_read=storage,
         storage_latency_s=None,
         storage_concurrency=None,
-        uncached=0.0 if storage == NO_TIME else 1.0,
+        uncached=1.0,
         link=link[1],
     )
 
@@ -172,11 +175,6 @@ def _link(percent: float | None, capacity_b_s: float | None) -> tuple[float, Int
     return moved_b, exactly(moved_b) if percent >= FULL_LINK else encoded(capacity_b_s)
 
 
-def _rate_of(time: Interval, amount: float) -> Interval:
-    """The rate at which an amount takes this time."""
-    return Interval(amount / time.high if time.high else 0.0, amount / time.low if time.low else None)
-
-
 def _worker_rate(stage: FeedStage, figures: Figures, workers: float) -> Interval | None:
     """Samples a second of one worker with a core of its own, if a GPU has so many workers; None if
     they do not share the work equally.
@@ -186,20 +184,21 @@ def _worker_rate(stage: FeedStage, figures: Figures, workers: float) -> Interval
     """
     wants, uses = figures["workers_want"].value, figures["workers_use"].value
     if stage is FeedStage.TRANSFORM:
-        is_known = workers >= 1 and workers == int(workers) and wants and uses
-        return exactly(wants / uses / workers) if is_known and wants and uses else None
+        if not wants or not uses or workers < 1 or workers % 1:
+            return None
+        return exactly(wants / uses / workers)
     hottest = [figures[name].value for name in ("helper_wants", "thread_wants")]
     longest = 1.0 if None in hottest else max(known(hottest)) / 100
     return Interval(1 / (max(1, int(workers)) * longest), None) if longest else exactly(1e9)
 
 
-def _storage_time(figures: Figures) -> Interval:
-    """At most as long as a thread waited for it or its disk was busy; all of the step if NFS, whose
-    load is not known, was read."""
+def _storage_time(figures: Figures) -> float:
+    """Seconds at most: as long as a thread waited for it or its disk was busy; all of the step if
+    NFS, whose load is not known, was read."""
     shares = [figures[name].value for name in ("blocked", "disk_busy")]
     if None in shares or figures["nfs_latency"].value is not None:
-        return Interval(0.0, 1.0)
-    return Interval(0.0, max(known(shares)) / 100)
+        return 1.0
+    return max(*known(shares), NO_TIME) / 100
 
 
 def _cpus(figures: Figures, workers: int, evidence: Evidence) -> Interval | None:

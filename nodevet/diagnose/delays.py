@@ -1,7 +1,7 @@
 """The time for which the kernel itself counted a thread as waiting for block I/O (pure).
 
-Delay accounting is off by default since Linux 5.14 (sysctl kernel.task_delayacct), and a counter of 0
-then means nothing. A network file system has no block device, so most of its waits are not counted.
+Delay accounting is off by default since Linux 5.14 (sysctl kernel.task_delayacct), and a counter of
+0 then means nothing. A network file system has no block device, so few of its waits are counted.
 """
 
 from collections.abc import Iterable, Mapping

@@ -53,9 +53,7 @@ def file_figures(job: WatchedJob | str, evidence: Evidence) -> Iterator[Figure]:
     data = evidence[HostActivity].data
     if data is None or sleep.filesystem is None:
         return
-    yield busy_disk(
-        data, disk_of(sleep, data), f"{sleep.point} ({sleep.filesystem}) {NO_DISK}"
-    )
+    yield busy_disk(data, disk_of(sleep, data), f"{sleep.point} ({sleep.filesystem}) {NO_DISK}")
     yield nfs_mount(data, sleep.point or "")
 
 

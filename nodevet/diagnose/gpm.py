@@ -62,4 +62,4 @@ def spinning_doubt(figures: Mapping[str, Figure], collective: str) -> str:
         return collective
     if is_polling:
         return f"{collective}; {parts_text(figures)}"
-    return f"its SMs, tensor cores or memory are busier than in a collective that waits: {collective}"
+    return f"its SMs, tensor cores or memory are busier than in one, but {collective}"

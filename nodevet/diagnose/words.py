@@ -61,7 +61,8 @@ WORTH = dict.fromkeys(
     (
         *("quota_throttled", "swapped_in", "nfs_latency", "power_capped", "limit_hits", "slowed"),
         *("job_io_stalled", "job_memory_stalled", "disk_busy", "remote_cpus", "remote_memory"),
-        *("job_system", "io_delayed", "hottest_helper", "ended_helpers", "frozen", "serving", "network"),
+        *("job_system", "hottest_helper", "ended_helpers", "frozen", "serving", "network"),
+        "io_delayed",
     ),
     1.0,
 ) | {"idle_link": 70.0, "spinning": 95.0, "turns": 3.0, "hottest_thread": 30.0}

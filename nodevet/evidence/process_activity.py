@@ -173,7 +173,7 @@ class ProcessActivities(SectionRecord, frozen=True, kw_only=True):
 
     unique = ("processes[].pid", "others[].pid", "cgroups[].path", "processes[].threads[].tid")
     plural = "processes"
-    volatile = ("look", "times_s", "uptime_s", "complete", "delays_counted", "processes", "others", "cgroups")
+    volatile = ("look", "times_s", "uptime_s", "complete", "processes", "others", "cgroups")
 
     look: Look | None = None
     times_s: Times | None = None

@@ -130,7 +130,7 @@ def test_gpm_tells_a_gpu_that_polls_from_one_that_computes_at_low_power() -> Non
     polls, works = told(measured(POLLS, **quiet)), told(measured(WORKS, **quiet))
     assert polls.causes == works.causes == (Cause.SPINNING,)
     assert polls.sentence.endswith("0.3 % of its memory bandwidth")
-    assert "busier than in a collective that waits" in works.sentence
+    assert "memory are busier than in one, but a collective that waits" in works.sentence
 
 
 def dumped(rank: int, scheduled: int, pid: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Dumps of PyTorch's flight recorder: the last collectives of each rank, written when one timed out.
+"""Dumps of PyTorch's flight recorder: the last collectives of a rank, written when one timed out.
 
 nodevet reads a dump that is there. It never asks for one: writing to the recorder's pipe would make
 the job write. A dump counts only if it belongs to the user of the process, and was written after
@@ -39,7 +39,7 @@ def paths(variables: "dict[str, str]") -> "Iterator[str]":
     named = [variables[name] for name in VARIABLES[:2] if variables.get(name)]
     home = variables.get("HOME", "")
     cache = variables.get("XDG_CACHE_HOME") or (home + "/.cache" if home else "")
-    usual = ["/tmp/nccl_trace_rank_"]
+    usual = ["/tmp/nccl_trace_rank_"]  # noqa: S108 - read if it is the job's user's
     if cache:
         usual.insert(0, cache + "/torch/comm_lib_trace_rank_")
     for prefix in named[:1] or usual:
@@ -55,16 +55,18 @@ def dump(folder: str, uid: int, began: float) -> "Reading":
         raise ValueError("it has no RANK")
     root = folder + "root"
     why = "no dump of the flight recorder"
+    times: "list[float]" = []
     for path in paths(variables):
-        status: "list[os.stat_result]" = []
         try:
-            data = read_bytes(root, path, LARGEST + 1, lambda file: status.append(owned(file, uid)))
+            data = read_bytes(
+                root, path, LARGEST + 1, lambda file: times.append(written(file, uid))
+            )
         except FileNotFoundError:
             continue
-        if status[0].st_mtime < began:
+        if times[-1] < began:
             why = "the dump is older than the process"
             continue
-        record = Reading(path=path, age_s=round(max(0.0, time.time() - status[0].st_mtime), 1))
+        record = Reading(path=path, age_s=round(max(0.0, time.time() - times[-1]), 1))
         if SPENT[0] > MOST_S:
             raise ValueError("reading the dumps of other ranks took too long")
         before = cpu_s()
@@ -76,12 +78,12 @@ def dump(folder: str, uid: int, began: float) -> "Reading":
     raise ValueError(why)
 
 
-def owned(file: int, uid: int) -> "os.stat_result":
-    """The status of a file of this user. Raises ValueError for others' files."""
+def written(file: int, uid: int) -> float:
+    """When a file of this user was written. Raises ValueError for others' files."""
     status = os.fstat(file)
     if status.st_uid != uid:
         raise ValueError("the dump belongs to another user than the job")
-    return status
+    return status.st_mtime
 
 
 def groups(value: "Any") -> "list[Reading]":

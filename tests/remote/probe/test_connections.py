@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,7 +40,7 @@ def receiver(*prefix: str, address: list[str] = V4) -> Iterator[tuple[Any, str, 
         try:
             fd = process.stdout.readline().strip()
             folder = f"/proc/{process.pid}/"
-            yield process, folder, os.readlink(f"{folder}fd/{fd}")
+            yield process, folder, str(Path(folder, "fd", fd).readlink())
         finally:
             process.kill()
 
@@ -65,14 +66,17 @@ def test_the_state_of_a_connection(address: list[str]) -> None:
     assert 0 < record["round_trip_us"] < 10**6 and record["silent_ms"] < 100_000
 
 
-@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("unshare"), reason="needs root")
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not shutil.which("unshare"),
+    reason="this machine gives no network namespace",
+)
 def test_a_connection_in_the_network_namespace_of_a_container() -> None:
-    own = os.readlink("/proc/self/ns/net")
+    own = Path("/proc/self/ns/net").readlink()
     apart = ["unshare", "--net", "sh", "-c", 'ip link set lo up; exec "$@"', "sh"]
     with receiver(*apart) as (_, folder, target):
-        assert os.readlink(folder + "ns/net") != own
+        assert Path(folder, "ns/net").readlink() != own
         assert state(folder, target)["receive_queue_b"] == 3999
-    assert os.readlink("/proc/self/ns/net") == own
+    assert Path("/proc/self/ns/net").readlink() == own
 
 
 def test_a_connection_that_was_closed_is_not_taken_for_the_socket_that_listens() -> None:

@@ -107,9 +107,7 @@ def test_each_gpu_instance_has_its_own_means() -> None:
         nvmlGpmSampleFree=lambda _: None,
         nvmlGpmMetricsGet=means,
         NVML_GPM_METRICS_GET_VERSION=1,
-        c_nvmlGpmMetricsGet_t=lambda: SimpleNamespace(
-            metrics=[SimpleNamespace() for _ in METRICS]
-        ),
+        c_nvmlGpmMetricsGet_t=lambda: SimpleNamespace(metrics=[SimpleNamespace() for _ in METRICS]),
         **{name: place for place, (_, name) in enumerate(METRICS)},
     )
     gpm = Gpm(Nvml(library, no_note), "GPU 0", "whole")
