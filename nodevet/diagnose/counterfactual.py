@@ -100,10 +100,19 @@ def gain_text(
     best = best_change(stage, figures, feed) if feed else None
     if feed is None or best is None or (best.utilization.high or 0.0) < busy + GAIN:
         return ""
-    note = f" ({best.note})" if best.note else ""
+    note, after = f" ({best.note})" if best.note else "", best.utilization
     if stage is FeedStage.STORAGE:
         note = f" instead of {amount_text(feed.storage_read.low, 'B/s')}"
-    return f"; by feed's arithmetic, {best.text}{note}: {_range_text(busy, best.utilization)}"
+    if best.name == "half" or (stage is FeedStage.STORAGE and not figures["workers"].value):
+        after = _in_turn(busy, after, 0.5 if best.name == "half" else busy)
+    return f"; by feed's arithmetic, {best.text}{note}: {_range_text(busy, after)}"
+
+
+def _in_turn(busy: float, after: Interval, least_s: float) -> Interval:
+    """The range down to the case that the stage and the step take turns: feed's stages overlap, as
+    in a loader that prefetches, and it is not known that these do."""
+    stage_s = max(least_s, busy / (after.high or 1.0))
+    return Interval(min(after.low, busy / (busy + stage_s)), after.high)
 
 
 def _range_text(busy: float, after: Interval) -> str:
