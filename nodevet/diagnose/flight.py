@@ -9,6 +9,9 @@ from nodevet.evidence.lists import spans
 from nodevet.evidence.process_activity import FlightGroup, ProcessActivities, ProcessActivity
 
 
+GROUPS = 3  # process groups of a rank that are shown
+
+
 def flight_lines(job: WatchedJob | str, evidence: Evidence) -> Iterator[str]:
     """How far the collectives of this job's ranks were when they wrote their dumps."""
     if isinstance(job, str):
@@ -16,7 +19,8 @@ def flight_lines(job: WatchedJob | str, evidence: Evidence) -> Iterator[str]:
     for process in job.processes:
         if process.pid in job.on_gpu and process.flight is not None and process.rank is not None:
             age = elapsed(process.flight.age_s or 0.0)
-            for group in process.flight.groups or ():
+            groups = [each for each in process.flight.groups or () if each.state != "completed"]
+            for group in groups[:GROUPS]:
                 yield f"flight recorder of rank {process.rank}, {age} ago: {_group_text(group)}"
                 yield from _behind(group.group, _ranks(process, evidence))
 
