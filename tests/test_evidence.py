@@ -234,6 +234,7 @@ MAY_REPEAT = {
     "kernel_log.events[]": "the kind is no name",
     "memory.swaps[]": "the kernel calls deleted files by one name",
     "nfs.mounts[]": "one may be mounted on another",
+    "process_activity.processes[].flight.groups[]": "it is what a file of the job's user says",
     "process_activity.processes[].threads[].sleeps[]": "several files in one system call",
     "routes.default_ipv4[]": "several next hops, or types of service",
     "routes.default_ipv6[]": "several next hops",

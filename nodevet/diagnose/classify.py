@@ -2,8 +2,11 @@
 
 from collections.abc import Collection, Container, Iterable, Mapping
 
+from nodevet.diagnose.connections import network_step
+from nodevet.diagnose.counterfactual import gain_text, worker_figures
 from nodevet.diagnose.doubts import STEADY, doubts
 from nodevet.diagnose.files import file_figures, storage_step
+from nodevet.diagnose.flight import flight_lines
 from nodevet.diagnose.gpu_figures import gpu_figures
 from nodevet.diagnose.host_figures import host_figures
 from nodevet.diagnose.job_figures import job_figures, jobs, watched_job
@@ -32,9 +35,11 @@ def diagnose(evidence: Evidence) -> tuple[GpuDiagnosis, ...] | str:
 
 def figures(evidence: Evidence, gpu: GpuActivity) -> Mapping[str, Figure]:
     """Every figure of one GPU, by name."""
+    job = watched_job(evidence, gpu)
     listed = (
         *(*gpu_figures(evidence, gpu), *job_figures(evidence, gpu), *host_figures(evidence)),
-        *file_figures(watched_job(evidence, gpu), evidence),  # instead of some of the host's
+        *file_figures(job, evidence),  # instead of some of the host's
+        *worker_figures(job),
     )
     return {figure.name: figure for figure in listed}
 
@@ -57,9 +62,13 @@ def diagnose_gpu(evidence: Evidence, gpu: GpuActivity) -> GpuDiagnosis:
         cause=cause,
         causes=strongest,
         confidence=confidence(rulings, strongest, reasons),
-        sentence=sentence(cause, strongest, named_figures, rulings, jobs_on_gpu, evidence, reasons),
+        sentence=sentence(cause, strongest, named_figures, rulings, jobs_on_gpu, evidence, reasons)
+        + gain_text(strongest, named_figures, evidence, gpu),
         next_step=next_step(strongest, rulings, named_figures, job_phase),
-        also=also_lines(cause, strongest, named_figures, rulings, explained),
+        also=(
+            *also_lines(cause, strongest, named_figures, rulings, explained),
+            *dict.fromkeys(flight_lines(watched_job(evidence, gpu), evidence)),
+        ),
         figures=tuple(named_figures.values()),
         rulings=rulings,
         jobs=jobs_on_gpu,
@@ -95,6 +104,8 @@ def next_step(
 def step_of(cause: Cause, rulings: Iterable[Ruling], figures_by_name: Mapping[str, Figure]) -> str:
     """The advice of the rule that holds most clearly, or else of its cause."""
     if cause is Cause.STORAGE and (step := storage_step(figures_by_name)):
+        return step
+    if cause is Cause.NETWORK and (step := network_step(figures_by_name)):
         return step
     holding = [ruling for ruling in rulings if ruling.holds and ruling.cause is cause]
     clearest = max(holding, key=lambda each: each.margin or 0.0, default=None)

@@ -8,6 +8,9 @@ from collections.abc import Collection, Mapping, Sequence
 
 from msgspec.structs import replace
 
+from nodevet.diagnose.counterfactual import contradiction
+from nodevet.diagnose.delays import delay_doubt
+from nodevet.diagnose.gpm import gpm_doubt, spinning_doubt
 from nodevet.diagnose.link_figures import BY_MEANS
 from nodevet.diagnose.model import FINE, Cause, Figure, Ruling
 from nodevet.diagnose.rules import HELD_LOW, POLLING, RULES
@@ -34,20 +37,24 @@ def doubts(
     """Each of these causes that a figure contradicts -> that figure, in words. `phase`: what the
     job may be doing only for a while; the last cause that it can explain names it."""
     reasons = {
-        Cause.GPU: ", and ".join(filter(None, (_power(figures), _low_clock(figures)))),
-        Cause.SPINNING: COLLECTIVE,
+        Cause.GPU: ", and ".join(
+            filter(None, (_power(figures), _low_clock(figures), gpm_doubt(figures)))
+        ),
+        Cause.SPINNING: spinning_doubt(figures, COLLECTIVE),
         Cause.TRANSFER: _by_means(figures),
         Cause.SUBMISSION: _submission(figures),
         Cause.NUMA: _far(figures),
         Cause.STUCK: _stuck(figures, evidence),
         Cause.NETWORK: _network(figures),
+        Cause.STORAGE: delay_doubt(figures),
         Cause.STARVED: _starved(figures),
         Cause.REQUESTS: _requests(figures),
     }
+    by_arithmetic = contradiction(causes, figures)
     found = {}
     in_phase = [cause for cause in causes if cause not in STEADY][-1:]  # a sentence says it once
     for cause in causes:
-        texts = [_of_rules(cause, rulings) or reasons.get(cause, "")]
+        texts = [_of_rules(cause, rulings) or reasons.get(cause, ""), by_arithmetic.get(cause, "")]
         texts.append(phase if cause in in_phase else "")
         found[cause] = "; and ".join(text for text in texts if text)
     return {cause: why for cause, why in found.items() if why}
@@ -141,6 +148,8 @@ def _network(figures: Figures) -> str:
         return "its peer sent nothing while nodevet watched, and may have nothing to send"
     if " in poll" in figures["network"].note or " in select" in figures["network"].note:
         return "it sleeps in poll, so it may wait for something else"
+    if figures["lost_segments"].value is None:
+        return "whether its peer is slow or packets are lost was not read"
     return ""
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from nodevet.diagnose.delays import NO_DISK
 from nodevet.diagnose.host_figures import busy_disk, nfs_mount
 from nodevet.diagnose.job_figures import FILE_CALLS, WatchedJob, blocked_percent
 from nodevet.diagnose.model import Figure
@@ -52,9 +53,7 @@ def file_figures(job: WatchedJob | str, evidence: Evidence) -> Iterator[Figure]:
     data = evidence[HostActivity].data
     if data is None or sleep.filesystem is None:
         return
-    yield busy_disk(
-        data, disk_of(sleep, data), f"{sleep.point} ({sleep.filesystem}) is on no local disk"
-    )
+    yield busy_disk(data, disk_of(sleep, data), f"{sleep.point} ({sleep.filesystem}) {NO_DISK}")
     yield nfs_mount(data, sleep.point or "")
 
 

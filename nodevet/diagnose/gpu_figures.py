@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from nodevet.base.durations import elapsed
+from nodevet.diagnose.gpm import gpm_figures
 from nodevet.diagnose.link_figures import idle_link
 from nodevet.diagnose.model import Figure
 from nodevet.diagnose.rules import HELD_LOW, POLLING, QUIET_MEMORY
@@ -55,6 +56,7 @@ def gpu_figures(evidence: Evidence, gpu: GpuActivity) -> Iterator[Figure]:
     why = _why(gpu, "power_mw", "power_limit_mw")
     yield Figure("power", power, "%", "power of its limit", why)
     yield _at_work(gpu, power, memory_busy)
+    yield from gpm_figures(gpu)
     yield _limit(evidence, gpu)
     since = _uptime(evidence)
     yield _slowed(gpu, seconds, since)
@@ -70,7 +72,7 @@ def gpu_figures(evidence: Evidence, gpu: GpuActivity) -> Iterator[Figure]:
     running = None if gpu.processes is None else float(len(gpu.processes))
     yield Figure("processes", running, "", "processes on the GPU", gpu.why("processes"))
     yield _link(gpu, seconds)
-    yield idle_link(gpu, (section.data.times_s if section.data else None) or (), _capacity(gpu))
+    yield idle_link(gpu, (section.data.times_s if section.data else None) or (), link_capacity(gpu))
 
 
 def samples_of(gpu: GpuActivity) -> list[float]:
@@ -246,7 +248,7 @@ def _of_time(counted: Counted | None, seconds: float | None) -> float | None:
     return percent(by / 1e9 if by is not None else None, seconds)
 
 
-def _capacity(gpu: GpuActivity) -> float | None:
+def link_capacity(gpu: GpuActivity) -> float | None:
     """Bytes a second that the link can carry one way."""
     lane = LINE_B_S.get(gpu.pcie_generation or 0)
     return None if lane is None or not gpu.pcie_width else lane * gpu.pcie_width
@@ -255,7 +257,7 @@ def _capacity(gpu: GpuActivity) -> float | None:
 def _link(gpu: GpuActivity, seconds: float | None) -> Figure:
     """The busier direction of the PCIe link, as a share of what the negotiated link can carry."""
     what = "PCIe of what its link carries"
-    capacity = _capacity(gpu)
+    capacity = link_capacity(gpu)
     if capacity is None:
         return Figure("link", None, "%", what, _why(gpu, "pcie_generation", "pcie_width"))
     moved = [

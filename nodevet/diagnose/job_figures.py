@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from nodevet.diagnose import hot, waiting
+from nodevet.diagnose import connections, delays, hot, waiting
 from nodevet.diagnose.cpu_time import cpu_ticks, io_count
 from nodevet.diagnose.model import Figure, Job
 from nodevet.diagnose.series import grown, known, percent, rate, total
@@ -157,8 +157,10 @@ def _of_job(job: WatchedJob, evidence: Evidence, gpu: GpuActivity) -> Iterator[F
     yield _figure("born", float(sum(process.born_s is not None for process in job.processes)))
     yield _figure("ended", float(sum(process.ended_s is not None for process in job.processes)))
     yield from _cpu(job, evidence)
-    yield from _waits(job)
-    yield from _of_waits(job)
+    blocked = list(_waits(job))
+    yield from (*blocked, *_of_waits(job))
+    counted = delays.io_delayed(job.processes, evidence) if blocked[0].value else (0.0, "")
+    yield _figure("io_delayed", *counted)
     yield from _reads(job)
     yield from _limits(job)
     yield from _places(job, evidence, gpu)
@@ -192,6 +194,8 @@ NAMES = (
     ("cpu_starved", "%", "time in which its hottest thread waited for a CPU that others used"),
     ("blocked", "%", "time in which the job's busiest waiter waited for storage"),
     *((wait_name, "%", what) for wait_name, what in waiting.NAMES.items()),
+    ("lost_segments", "%", connections.WHAT),
+    ("io_delayed", "%", delays.WHAT),
     ("read_rate", "MB/s", "read by the job"),
     ("read_size", "kB", "bytes of one read"),
     ("quota_throttled", "%", "periods in which its cgroup used up its CPU quota"),
@@ -482,7 +486,7 @@ UNEXPLAINED = "sleeps uninterruptibly (D), and nothing shows what for"
 
 def _of_waits(job: WatchedJob) -> Iterator[Figure]:
     if why := _unread(job):
-        yield from (_figure(name, None, why) for name in waiting.NAMES)
+        yield from (_figure(name, None, why) for name in (*waiting.NAMES, "lost_segments"))
         return
     yield from waiting.wait_figures(job.processes, job.on_gpu, job.seconds)
 

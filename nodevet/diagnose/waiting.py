@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import NamedTuple
 
+from nodevet.diagnose.connections import WHAT, connection_figure
 from nodevet.diagnose.model import Figure
 from nodevet.diagnose.series import grown, rate
 from nodevet.evidence.process_activity import ProcessActivity, Sleep, ThreadActivity
@@ -177,6 +178,8 @@ def wait_figures(
     yield _worst("serving", asked, why or unread_why(own))
     at_network = [each for each in waits if is_at_network(each)]
     yield _worst("network", at_network, why or unread_why(at_network))
+    top = _top(at_network)
+    yield connection_figure(top.waiting.sleep) if top else Figure("lost_segments", 0.0, "%", WHAT)
     yield _frozen([each for each in own if each.is_first], listed, pids, why)
     yield _spinning([each for each in listed if each.pid in pids], seconds)
 
@@ -211,10 +214,15 @@ def unknown_why(processes: Iterable[ProcessActivity]) -> str:
 
 
 def _worst(name: str, waits: list[JobWait], why: str) -> Figure:
-    top = max(waits, key=lambda each: (each.is_first, each.waiting.share), default=None)
+    top = _top(waits)
     if top is None or why:
         return Figure(name, None if why else 0.0, "%", NAMES[name], why)
     return Figure(name, top.waiting.share, "%", NAMES[name], note=top.text)
+
+
+def _top(waits: list[JobWait]) -> JobWait | None:
+    """A first thread that waits, or else the one that waits most."""
+    return max(waits, key=lambda each: (each.is_first, each.waiting.share), default=None)
 
 
 def _frozen(

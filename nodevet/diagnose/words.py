@@ -20,9 +20,10 @@ WAITS_FOR = {
     Cause.NETWORK: "the network",
     Cause.MEMORY: "host memory",
 }
+OF_PARTS = ("sm_active", "tensor_active", "dram_active")
 PROOF = {
-    Cause.GPU: ("sm_busy", "clock", "power"),
-    Cause.SPINNING: ("sm_busy", "power", "memory_busy", "clock"),
+    Cause.GPU: ("sm_busy", "clock", "power", *OF_PARTS),
+    Cause.SPINNING: ("sm_busy", "power", "memory_busy", "clock", *OF_PARTS),
     Cause.LOST: ("lost",),
     Cause.THROTTLED: ("slowed", "power_capped", "limit", "clock", "power", "sm_busy"),
     Cause.SUBMISSION: ("sm_busy", "hottest_thread", "thread_system", "switches"),
@@ -40,6 +41,7 @@ PROOF = {
     Cause.STORAGE: (
         "sm_busy",
         "blocked",
+        "io_delayed",
         "waits_writing",
         "job_io_stalled",
         "disk_busy",
@@ -49,7 +51,7 @@ PROOF = {
     Cause.TRANSFER: ("sm_busy", "link", "idle_link", "hottest_thread"),
     Cause.MEMORY: ("sm_busy", "job_memory_stalled", "swapped_in", "limit_hits", "job_major_faults"),
     Cause.NUMA: ("sm_busy", "remote_cpus", "remote_memory"),
-    Cause.NETWORK: ("sm_busy", "network"),
+    Cause.NETWORK: ("sm_busy", "network", "lost_segments"),
     Cause.STUCK: ("memory_used", "sm_busy", "job_cpus", "frozen", "spinning"),
     Cause.REQUESTS: ("memory_used", "sm_busy", "serving"),
     Cause.IDLE: ("sm_busy", "memory_used"),
@@ -60,6 +62,7 @@ WORTH = dict.fromkeys(
         *("quota_throttled", "swapped_in", "nfs_latency", "power_capped", "limit_hits", "slowed"),
         *("job_io_stalled", "job_memory_stalled", "disk_busy", "remote_cpus", "remote_memory"),
         *("job_system", "hottest_helper", "ended_helpers", "frozen", "serving", "network"),
+        "io_delayed",
     ),
     1.0,
 ) | {"idle_link": 70.0, "spinning": 95.0, "turns": 3.0, "hottest_thread": 30.0}
@@ -79,6 +82,9 @@ SAID = {
     "limit": "its power limit {} of the board's default",
     "clock": "SM clock {} of its maximum",
     "power": "power {} of its limit",
+    "sm_active": "{} of its SMs busy",
+    "tensor_active": "tensor cores busy {} of the time",
+    "dram_active": "{} of its memory bandwidth used",
     "hottest_thread": "the hottest thread of the GPU's processes takes {} of a core",
     "hottest_helper": "the hottest thread of the job's helpers takes {} of a core",
     "ended_helpers": "helpers that ended took {} of a core",
@@ -90,6 +96,7 @@ SAID = {
     "saturation": "the job wants {} of the CPU time that it may have",
     "quota_throttled": "the job's CPU quota ran out in {} of the periods",
     "blocked": "a thread of the job waited for storage {} of the time",
+    "io_delayed": "the kernel counted {} of the time as its delay by block I/O",
     "job_io_stalled": "the whole cgroup waited for I/O {} of the time (PSI)",
     "job_memory_stalled": "the whole cgroup waited for memory {} of the time (PSI)",
     "disk_busy": "the busiest disk, perhaps another's, {} busy",
@@ -117,7 +124,7 @@ SAID = {
     "steal": "the hypervisor took {} of the CPU time",
 }
 """The wording of figures in a sentence; `figure_text` words the others."""
-BY_NOTE = {"lost": "NVML answers", "waits_writing": "in"}
+BY_NOTE = {"lost": "NVML answers", "waits_writing": "in", "lost_segments": "its connection:"}
 """Figures whose note says more than their value."""
 
 
@@ -301,7 +308,7 @@ def also_lines(
     texts = []
     known = {name for one_cause in causes for name in PROOF.get(one_cause, ())}
     for ruling in rulings:
-        if ruling.holds and not known.issuperset(PROOF.get(ruling.cause, ())):
+        if ruling.holds and not known.issuperset({*PROOF.get(ruling.cause, ())} - {*OF_PARTS}):
             by = explained.get(ruling.cause)
             why = f", which comes with {by.value}" if by else ""
             line = f"looks {ruling.cause.value} too{why}: {proof(ruling.cause, figures)}"

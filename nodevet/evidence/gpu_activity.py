@@ -7,6 +7,7 @@ from nodevet.base.bounds import Real, Text, at_most
 from nodevet.evidence.activity import Counted, Look, Numbers, Times
 from nodevet.evidence.core import Record, SectionRecord
 
+INSTANCES = at_most(64)  # of one GPU, which is cut into 7 at most
 ACTIVITY_SAMPLES = at_most(1 << 15)  # of one GPU; the driver takes 60 a second at most
 
 
@@ -17,6 +18,19 @@ class GpuProcessActivity(Record, frozen=True, kw_only=True):
     sm_percent: Real | None = None  # mean of the driver's samples
     memory_percent: Real | None = None
     memory_used_b: int | None = None
+
+
+class GpmActivity(Record, frozen=True, kw_only=True):
+    """What the parts of a GPU did, as means of the watch. nvmlGpmMetricsGet."""
+
+    instance: int | None = None  # the GPU instance in MIG mode; null: the whole GPU
+    sm_percent: Real | None = None  # NVML_GPM_METRIC_SM_UTIL: of the SMs, busy
+    tensor_percent: Real | None = None  # ANY_TENSOR_UTIL: of the time of the SMs
+    dram_percent: Real | None = None  # DRAM_BW_UTIL: of the bandwidth
+    pcie_rx_mib_s: Real | None = None
+    pcie_tx_mib_s: Real | None = None
+    nvlink_rx_mib_s: Real | None = None  # all links
+    nvlink_tx_mib_s: Real | None = None
 
 
 class GpuActivity(Record, frozen=True, kw_only=True):
@@ -54,6 +68,8 @@ class GpuActivity(Record, frozen=True, kw_only=True):
     # (seconds since the first look, percent): the driver's own samples, 6 to 60 a second
     samples: Annotated[tuple[tuple[Real, int], ...], ACTIVITY_SAMPLES] | None = None
     processes: Annotated[tuple[GpuProcessActivity, ...], bounds.PROCESSES] | None = None
+    gpm_supported: bool | None = None  # nvmlGpmQueryDeviceSupport
+    gpm: Annotated[tuple[GpmActivity, ...], INSTANCES] | None = None
 
 
 class GpuActivities(SectionRecord, frozen=True, kw_only=True):

@@ -21,6 +21,21 @@ PagesByNode = Annotated[dict[Text, int], bounds.NUMA_NODES]
 """NUMA node -> pages."""
 
 
+class TcpConnection(Record, frozen=True, kw_only=True):
+    """A connection for which a thread waits, after the last look; counters since it was opened.
+    sock_diag(7), tcp_info of linux/tcp.h."""
+
+    receive_queue_b: int | None = None  # received, and not read by the process
+    send_queue_b: int | None = None  # sent or to be sent, and not acknowledged
+    round_trip_us: int | None = None  # smoothed
+    silent_ms: int | None = None  # since the last data came
+    resends_now: int | None = None  # in a row, without an answer
+    resent: int | None = None  # segments
+    sent: int | None = None
+    out_of_order: int | None = None  # segments that came so: those before were lost or late
+    received: int | None = None
+
+
 class Sleep(Record, frozen=True, kw_only=True):
     """A system call in which a thread slept, and what for. /proc/<pid>/task/<tid>/syscall, fd,
     fdinfo, mountinfo, net/tcp."""
@@ -35,6 +50,7 @@ class Sleep(Record, frozen=True, kw_only=True):
     peer: Text | None = None  # address and port of the first open TCP connection
     connections: int | None = None  # open TCP connections among what it sleeps for
     listens: bool | None = None  # for clients: a socket that listens, or a client's connection
+    tcp: TcpConnection | None = None  # of the connection that its call names
 
 
 class ThreadActivity(Record, frozen=True, kw_only=True):
@@ -52,10 +68,33 @@ class ThreadActivity(Record, frozen=True, kw_only=True):
     waited_ns: Counted | None = None  # schedstat: runnable, and no CPU
     switches: Counted | None = None  # of its own will
     preemptions: Counted | None = None  # nonvoluntary
+    # delayacct_blkio_ticks of a thread that was seen in D; 0 if the kernel does not count it
+    io_delay_ticks: Counted | None = None
     # the function of the kernel that it slept in -> at how many looks; wchan
     waits: Annotated[dict[Text, int], bounds.LOOKS] | None = None
     # of threads of which it matters most, the most frequent first
     sleeps: Annotated[tuple[Sleep, ...], SLEEPS] | None = None
+
+
+class FlightGroup(Record, frozen=True, kw_only=True):
+    """The collectives of one process group, by their sequence numbers. FlightRecorder in PyTorch's
+    torch/csrc/distributed/c10d."""
+
+    group: Text
+    completed: int | None = None  # the last that completed
+    scheduled: int | None = None  # the last that was scheduled
+    sequence: int | None = None  # the first that is not completed; else the last
+    collective: Text | None = None  # its name
+    sizes: Text | None = None  # of its inputs
+    state: Text | None = None  # scheduled, started, completed
+
+
+class FlightDump(Record, frozen=True, kw_only=True):
+    """A dump of PyTorch's flight recorder that a rank wrote."""
+
+    path: Text | None = None
+    age_s: Real | None = None  # when it was read
+    groups: Annotated[tuple[FlightGroup, ...], SLEEPS] | None = None
 
 
 class ProcessActivity(Record, frozen=True, kw_only=True):
@@ -94,6 +133,7 @@ class ProcessActivity(Record, frozen=True, kw_only=True):
     job_id: Text | None = None
     master: Text | None = None  # MASTER_ADDR:MASTER_PORT, where the ranks of a job meet
     rank: int | None = None  # RANK
+    flight: FlightDump | None = None  # of a rank that has written one
     # where its first thread sleeps, innermost first; of a process that did not run: stack
     stack: Annotated[tuple[Text, ...], STACK] | None = None
 
@@ -140,6 +180,7 @@ class ProcessActivities(SectionRecord, frozen=True, kw_only=True):
     tick_hz: int | None = None
     uptime_s: Real | None = None  # at the first look
     complete: bool | None = None
+    delays_counted: bool | None = None  # kernel.task_delayacct: of tasks that start now
     # processes of the jobs that were not watched: beyond 512, or with the number of one that ended
     left_out: int | None = None
     born: int | None = None  # processes that were found meanwhile

@@ -194,6 +194,17 @@ SERVES = thread(
     waits={"do_epoll_wait": LOOKS},
     sleeps=[{"call": "epoll_wait", "looks": LOOKS, "listens": True, "connections": 0}],
 )
+TCP = {
+    "receive_queue_b": 0,
+    "send_queue_b": 0,
+    "round_trip_us": 40000,
+    "silent_ms": 20,
+    "resends_now": 0,
+    "resent": 3,
+    "sent": 20000,
+    "out_of_order": 0,
+    "received": 40000,
+}
 DOWNLOADS = thread(
     10,
     5,
@@ -206,11 +217,14 @@ DOWNLOADS = thread(
             "listens": False,
             "connections": 1,
             "peer": "10.0.0.5:443",
+            "tcp": TCP,
         }
     ],
 )
 LOCKED = thread(10, switches=[7, 7], waits={"futex_do_wait": LOOKS})
-BLOCKED = [thread(10, 5, state="D", waits={"folio_wait_bit_common": LOOKS})]
+BLOCKED = [
+    thread(10, 5, state="D", waits={"folio_wait_bit_common": LOOKS}, io_delay_ticks=[7, 907])
+]
 CASES: dict[str, dict[str, JSON]] = {
     "GPU-bound": sections([gpu(97)]),
     "busy or spinning": sections(
@@ -305,6 +319,7 @@ OTHERS |= {
                         10,
                         5,
                         state="D",
+                        io_delay_ticks=[0, 900],
                         sleeps=[{"call": "pread64", "looks": LOOKS, "path": "/data/a"}],
                     )
                 ]

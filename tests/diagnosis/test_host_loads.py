@@ -46,6 +46,7 @@ def test_g3_what_a_job_sleeps_for_decides(sleepers: JSON, name: str) -> None:
         assert "the job is only" in gpu["sentence"]
     if SLEEPERS[name].startswith("network"):
         assert "in recvfrom from 127.0.0.1:" in gpu["sentence"]
+        assert "its connection: nothing resent, " in gpu["sentence"]
 
 
 @pytest.mark.parametrize("name", ["spins", "yields"])

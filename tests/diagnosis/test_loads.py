@@ -37,7 +37,8 @@ def figures(gpu: JSON) -> dict[str, JSON]:
 @pytest.fixture(scope="module")
 def machine(nvml: Path) -> Iterator[LoadedMachine]:
     slow = f"gpu.{len(QUIET)}.app_clock_graphics_mhz = 900\n"
-    with loaded_machine(nvml, len(QUIET) + 1, slow) as found:
+    gpm = "gpu.*.gpm_supported = 1\ngpu.*.gpm_sm_percent = 96\ngpu.*.gpm_dram_percent = 44\n"
+    with loaded_machine(nvml, len(QUIET) + 1, slow + gpm) as found:
         yield found
 
 
@@ -82,10 +83,20 @@ def test_clocks_and_power_rise_with_the_load_unless_they_are_set(quiet: JSON) ->
     steady, locked = (quiet["gpus"][list(QUIET).index(name)] for name in ("steady", "locked"))
     assert figures(steady)["clock"]["value"] == 100 and figures(steady)["power"]["value"] > 80
     assert figures(locked)["clock"]["value"] < 20 and figures(locked)["power"]["value"] < 20
+    assert "96 % of its SMs busy, 44 % of its memory bandwidth used" in steady["sentence"]
     slow = quiet["gpus"][len(QUIET)]
     assert slow["causes"] == ["throttled"], slow["sentence"]
     assert "SM clock 45 % of its maximum (application clock 900 MHz)" in slow["sentence"]
     assert "nvidia-smi -rac" in slow["next_step"]
+
+
+def test_what_faster_storage_would_gain_is_the_same_for_one_reader_and_four(quiet: JSON) -> None:
+    """Their GPUs need as many bytes a second: four threads read four times as many already."""
+    one, four = (quiet["gpus"][list(QUIET).index(name)] for name in ("reads", "threads_read"))
+    wanted = [
+        float(gpu["sentence"].split("storage that reads ")[1].split()[0]) for gpu in (one, four)
+    ]
+    assert wanted[0] == pytest.approx(wanted[1], rel=0.3), (one["sentence"], four["sentence"])
 
 
 def test_g10_the_file_that_a_job_waits_for_is_named(quiet: JSON, slow: Path) -> None:

@@ -10,20 +10,23 @@ from nodevet.remote.probe.files import read_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Mapping
+    from typing import Iterable, Mapping
 
 ENVIRON = 1 << 18  # bytes
 VARIABLES = ("SLURM_JOB_ID", "MASTER_ADDR", "MASTER_PORT", "RANK")
+LONGEST = 256  # characters of a value
 SLURM_CGROUP = re.compile("slurm.*/job_([0-9]+)(?:/|$)")
 POD_CGROUP = re.compile("kubepods.*pod([0-9a-f_-]{32,36})")
-LONGEST = 256
 
 
-def job_variables(root: str, folder: str) -> "dict[str, str]":
-    """VARIABLES with which the process in this folder of /proc started. Raises OSError."""
+def job_variables(
+    root: str, folder: str, wanted: "Iterable[str]" = VARIABLES, longest: int = LONGEST
+) -> "dict[str, str]":
+    """The wanted variables with which the process in this folder of /proc started. Raises
+    OSError."""
     rows = read_bytes(root, folder + "environ", ENVIRON).decode("utf-8", "replace").split("\0")
     pairs = (row.split("=", 1) for row in rows if "=" in row)
-    return {name: value[:LONGEST] for name, value in pairs if name in VARIABLES}
+    return {name: value[:longest] for name, value in pairs if name in wanted}
 
 
 def job_id(cgroup: str, variables: "Mapping[str, str]") -> "str | None":

@@ -9,6 +9,7 @@ import os
 import re
 import struct
 
+from nodevet.remote.probe.connections import CALLS, Connections
 from nodevet.remote.probe.files import Reading, attempt, integer, path_under, read_bytes
 from nodevet.remote.probe.threads import read_small
 
@@ -193,8 +194,10 @@ class SleepLog(object):
 class Tables(object):
     """The mounts and connections of one process. Each table is read once, when it is needed."""
 
-    def __init__(self, root: str, pid: int) -> None:
+    def __init__(self, root: str, pid: int, shared: "Connections | None" = None) -> None:
+        """`shared`: by all processes, which mostly have the same connections."""
         self.root = root
+        self.shared = shared or Connections(root)
         self.place = "/proc/{}/".format(pid)
         self.read_tables: "dict[str, bytes]" = {}
 
@@ -223,14 +226,6 @@ class Tables(object):
         is_part = os.path.exists(path_under(self.root, link) + "/partition")
         return str(parts[-2] if is_part else parts[-1])
 
-    def rows(self) -> "Iterable[list[str]]":
-        """Rows of the TCP connections of its network namespace."""
-        for name in ("net/tcp", "net/tcp6"):
-            for row in self.table(name).decode("ascii", "replace").splitlines()[1:]:
-                words = row.split()
-                if len(words) > 9:
-                    yield words
-
     def connections(self, call: str, target: str, fd: int) -> "dict[str, Any]":
         """{listens, peer, connections} of the sockets that a thread waits for in this call."""
         if call not in POLLS and not target:
@@ -240,16 +235,17 @@ class Tables(object):
         }
         if not inodes:
             return {"listens": False, "connections": 0} if call.startswith("epoll") else {}
-        rows = list(self.rows())
+        rows = self.shared.rows(self.place)
         own = [words for words in rows if words[9] in inodes]
         ports = {words[1].rpartition(":")[2] for words in rows if words[3] == LISTEN}
         open_rows = [words for words in own if words[3] == ESTABLISHED]
         served = [words for words in own if words[1].rpartition(":")[2] in ports]
-        return {
-            "listens": bool(served),
-            "connections": len(open_rows),
-            "peer": address(open_rows[0][2]) if open_rows else None,
-        }
+        found = Reading(listens=bool(served), connections=len(open_rows))
+        if open_rows:
+            found["peer"] = address(open_rows[0][2])
+            if call in CALLS:
+                found.take("tcp", self.shared.state, self.place, open_rows[0])
+        return found
 
     def targets(self, call: str, target: str, fd: int) -> "list[str]":
         """The sockets that it waits for: one, those of an epoll, or for poll all open ones."""

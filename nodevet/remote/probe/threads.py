@@ -14,6 +14,7 @@ SMALL = 4096  # bytes of a file of /proc with at most some fifty rows
 TICKS = ("user", "system")
 SWITCHES = ("switches", "preemptions")
 COUNTS = TICKS + SWITCHES + ("waited_ns",)
+DELAY = "io_delay_ticks"
 RESTING = (  # kernel functions in which an idle thread sleeps; "" if unknown
     "",
     "0",
@@ -117,7 +118,7 @@ class WatchedThread(object):
         self.rested = self.unseen = self.missed = 0  # looks
         self.sights = 0
         self.why: "str | None" = None
-        self.first: "dict[str, Any]" = {} if born_s is None else dict.fromkeys(COUNTS, 0)
+        self.first: "dict[str, Any]" = {} if born_s is None else dict.fromkeys(COUNTS + (DELAY,), 0)
         self.last: "dict[str, Any]" = {}
 
     def look(self, with_counters: bool, at: float = 0.0) -> None:
@@ -208,6 +209,8 @@ class WatchedThread(object):
             fields = TICKS if self.sights > 1 or (self.sights and self.born_s is not None) else ()
             record.fail_all([field for field in COUNTS if field not in fields], "the thread ended")
         put_counts(record, fields, self.first, self.last)
+        if "D" in self.states:  # others wait for no disk
+            put_counts(record, (DELAY,), self.first, self.last)
         missing_ticks = [None if self.born_s is None else 0] * (looks - len(self.ticks))
         ticks = missing_ticks + self.ticks
         readings = [tick for tick in ticks if tick is not None]

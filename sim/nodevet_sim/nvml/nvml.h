@@ -72,6 +72,25 @@ typedef struct {
     unsigned int gpuInstanceId, computeInstanceId;
 } nvmlProcessInfo_t;
 
+typedef struct nvmlGpmSample_st *nvmlGpmSample_t;
+
+typedef struct {
+    unsigned int version, isSupportedDevice;
+} nvmlGpmSupport_t;
+
+typedef struct {
+    unsigned int metricId;
+    nvmlReturn_t nvmlReturn;
+    double value;
+    const char *shortName, *longName, *unit;
+} nvmlGpmMetric_t;
+
+typedef struct {
+    unsigned int version, numMetrics;
+    nvmlGpmSample_t sample1, sample2;
+    nvmlGpmMetric_t metrics[]; /* as many as this version of NVML knows */
+} nvmlGpmMetricsGet_t;
+
 typedef struct {
     unsigned int pid;
     unsigned long long usedGpuMemory;
@@ -279,6 +298,11 @@ nvmlReturn_t nvmlDeviceGetSamples(nvmlDevice_t device, unsigned int type, unsign
 nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
                                              nvmlProcessUtilizationSample_t *samples,
                                              unsigned int *count, unsigned long long since);
+nvmlReturn_t nvmlGpmQueryDeviceSupport(nvmlDevice_t device, nvmlGpmSupport_t *support);
+nvmlReturn_t nvmlGpmSampleAlloc(nvmlGpmSample_t *sample);
+nvmlReturn_t nvmlGpmSampleFree(nvmlGpmSample_t sample);
+nvmlReturn_t nvmlGpmSampleGet(nvmlDevice_t device, nvmlGpmSample_t sample);
+nvmlReturn_t nvmlGpmMetricsGet(nvmlGpmMetricsGet_t *metrics);
 nvmlReturn_t nvmlDeviceGetPcieThroughput(nvmlDevice_t device, unsigned int counter,
                                          unsigned int *kb_s);
 nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device, unsigned int *count,

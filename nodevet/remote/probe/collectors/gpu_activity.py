@@ -6,6 +6,7 @@ count the bytes (NVML_FI_DEV_PCIE_COUNT_*).
 """
 
 from nodevet.remote.probe.files import Reading, attempt, no_note, reason
+from nodevet.remote.probe.gpm import Gpm
 from nodevet.remote.probe.gpu_nvml import MEMBERS, CallError, Nvml, load, number, text
 from nodevet.remote.probe.gpu_values import bus_id
 from nodevet.remote.probe.watch import SHORTEST, Series, Watch, put_counts
@@ -90,6 +91,7 @@ class WatchedGpu(object):
         except CallError as failure:
             self.handle = None
             self.record["errors"]["handle"] = str(failure)
+        self.gpm = Gpm(nvml, self.label, self.handle)
 
     def ask(self, function: str, *arguments: "Any") -> "Any":
         values = [self.nvml.constant(item) if isinstance(item, str) else item for item in arguments]
@@ -121,6 +123,7 @@ class WatchedGpu(object):
         self.counts_bytes = "pcie_rx_b" in self.first
         self.take_samples(0.0)
         self.samples = []  # before the watch
+        self.gpm.begin()
 
     def look(self, seconds: float) -> None:
         """One look, `seconds` after the first."""
@@ -219,6 +222,7 @@ class WatchedGpu(object):
     def end(self) -> None:
         """Read the counters at the last look, and the processes."""
         self.count()
+        self.end_gpm()
         memory_by_pid, why = self.processes()
         self.used = memory_by_pid
         if why:
@@ -235,6 +239,15 @@ class WatchedGpu(object):
             elif any(value for seconds, value in self.samples if seconds >= 0):
                 self.why["shares"] = "the driver has no sample of a process, and the GPU was busy"
             # else no process did anything
+
+    def end_gpm(self) -> None:
+        self.record["gpm_supported"] = self.gpm.supported
+        if self.gpm.supported is None:
+            self.record.fail("gpm_supported", self.gpm.why)
+        try:
+            self.record["gpm"] = self.gpm.end()
+        except CallError as failure:
+            self.record.fail("gpm", str(failure))
 
     def processes(self) -> "tuple[dict[int, int | None], str | None]":
         """({pid: bytes of memory or None}, why not)."""

@@ -10,13 +10,16 @@ processes: the kernel walks all pages of a process, which delays large ones.
 
 import os
 import re
+import time
 
 from nodevet.remote.probe.cgroups import Cgroup
 from nodevet.remote.probe.collectors.host_activity import parse_pressure
 from nodevet.remote.probe.collectors.processes import PIDS, parse_ids
+from nodevet.remote.probe.connections import Connections
 from nodevet.remote.probe.files import (
     Reading,
     attempt,
+    flag,
     integer,
     line,
     names,
@@ -25,6 +28,7 @@ from nodevet.remote.probe.files import (
     read,
     read_bytes,
 )
+from nodevet.remote.probe.flight import dump
 from nodevet.remote.probe.job_names import job_id, job_variables, master
 from nodevet.remote.probe.others import Others, stats
 from nodevet.remote.probe.sleeps import SleepingProcess, Tables, sleepers
@@ -232,7 +236,7 @@ class WatchedProcess(SleepingProcess):
             path = self.node_folder + "numa_maps"
             self.pages = attempt(lambda: numa_pages(read(self.root, path)))
 
-    def to_record(self, looks: int) -> "Reading":
+    def to_record(self, looks: int, connections: "Connections | None" = None) -> "Reading":
         """The JSON form of nodevet.evidence.process_activity.ProcessActivity."""
         record = Reading(pid=self.pid, gpus=sorted(self.gpus))
         record.update(born_s=self.born_s, seen_s=self.seen_s, ended_s=self.ended_s)
@@ -256,7 +260,7 @@ class WatchedProcess(SleepingProcess):
         if self.no_threads:
             record.fail("threads", self.no_threads)
         else:
-            tables = Tables(self.root, self.pid)
+            tables = Tables(self.root, self.pid, connections)
             record["threads"] = [self.thread_record(each, looks, tables) for each in self.threads]
         record["pages"], why = self.pages
         if why:
@@ -276,6 +280,14 @@ class WatchedProcess(SleepingProcess):
         record.take("rank", lambda: integer((variables or {})["RANK"]))
         if why:
             record.fail("master", why)
+        if record["rank"] is not None:
+            record.take("flight", self.flight, record["uid"])
+
+    def flight(self, uid: "int | None") -> "Reading":
+        """The dump of its flight recorder. Raises OSError, ValueError."""
+        uptime = float(line(self.root, "/proc/uptime").split()[0])
+        age_s = uptime - self.last["started"] / float(HZ)
+        return dump(self.folder, -1 if uid is None else uid, time.time() - age_s)
 
     def thread_record(self, thread: "WatchedThread", looks: int, tables: "Tables") -> "Reading":
         record, log = thread.record(looks), self.sleeps.get(thread.tid)
@@ -551,6 +563,12 @@ def newest(root: str) -> "int | None":
     return attempt(lambda: integer(line(root, "/proc/loadavg").split()[4]))[0]
 
 
+def delays_counted(root: str) -> bool:
+    """Whether the kernel counts the delays of tasks that start now; kernels before 5.14 have no
+    such file. Raises OSError, ValueError."""
+    return flag(line(root, "/proc/sys/kernel/task_delayacct"))
+
+
 def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     watch = Watch("process_activity", root, request, LOOKS_PER_INTERVAL, SHARE)
     watched = Watched(root, request.get("found", {}))
@@ -576,6 +594,7 @@ def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     looks = len(watch.times)
     ended = sum(process.ended_s is not None for process in watched.processes)
     section = Reading(look=watch.look(), times_s=watch.times, tick_hz=HZ, uptime_s=uptime)
+    section.take("delays_counted", delays_counted, root)
     section["left_out"] = watched.left_out + watched.heirs(watched.processes)
     section["complete"] = (
         watched.complete
@@ -586,7 +605,8 @@ def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
         )
     )
     section["born"], section["ended"] = watched.births, watched.deaths + ended
-    section["processes"] = [process.to_record(looks) for process in watched.processes]
+    connections = Connections(root)
+    section["processes"] = [each.to_record(looks, connections) for each in watched.processes]
     section.put("others", watched.others.records, watched.others.why)
     section["cgroups"] = [watched.groups[path].to_record() for path in sorted(watched.groups)]
     return section
