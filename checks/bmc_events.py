@@ -9,11 +9,12 @@ BMC by Redfish or IPMI; it does not ask the node. Reading the log does not clear
 
 **Verdicts.** A critical event fails for `hours` hours, by the BMC's own clock. Over Redfish, the
 BMC grades its events. Over IPMI, an event is critical if it crosses a critical threshold, or if
-`ipmitool` names a failure. An event that was resolved or deasserted later does not
-count. A critical event without a time is unknown: set the BMC's clock. If the inventory names no
-BMC for a host, the check is not applicable there. The check is unknown if a BMC does not answer or
-does not show its whole log. It is also unknown if the log has more than 256 entries (over Redfish,
-more than 256 critical ones), and the newest 256 are all younger than `hours` hours.
+`ipmitool` names a failure. An event that was resolved or deasserted later does not count. A
+critical event without a time is unknown: set the BMC's clock. If the inventory names no BMC for a
+host, the check is not applicable there. The check is unknown if a BMC does not answer or does not
+show its whole log, or if the log takes no new entries because it is full or switched off. It is
+also unknown if the log has more than 256 entries (over Redfish, more than 256 critical ones), and
+the newest 256 are all younger than `hours` hours.
 
 **To fix it** repair the part that the event names. If a power supply is unplugged on purpose, name
 it in `ignore`.

@@ -1,7 +1,8 @@
 """Signatures of OpenSSH, made by ssh-keygen (OpenSSH 8.2 or later): SSHSIG, ssh-keygen(1)."""
 
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -22,13 +23,26 @@ def sign(documents: Sequence[bytes], key: Path, namespace: str, *, option: str) 
     """
     if key.exists() and not key.is_file():
         raise SigningError(f"{key}: not a regular file; {option} names a key")
-    with TemporaryDirectory(prefix="nodevet-sign-") as scratch:
+    with scratch_folder() as scratch:
         require_ssh_keygen(scratch)
         copies = [Path(scratch) / str(number) for number in range(len(documents))]
         for copy, document in zip(copies, documents, strict=True):
             copy.write_bytes(document)
         _sign_files(copies, key, namespace, option)
         return [Path(f"{copy}.sig").read_bytes() for copy in copies]
+
+
+@contextmanager
+def scratch_folder() -> Iterator[str]:
+    """A folder for files of ssh-keygen. Raises SigningError, also if one cannot be written."""
+    try:
+        with TemporaryDirectory(prefix="nodevet-sign-") as folder:
+            yield folder
+    except OSError as error:
+        raise SigningError(
+            f"{error.filename or 'a temporary file'}: {error.strerror}; free some space there, or "
+            "set TMPDIR to another folder"
+        ) from error
 
 
 def _sign_files(files: Sequence[Path], key: Path, namespace: str, option: str) -> None:

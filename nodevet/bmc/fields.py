@@ -11,6 +11,7 @@ from nodevet.bmc.errors import BmcError
 LONGEST = 400  # characters of a text
 MOST_PARTS = 2048
 MOST_EVENTS = 256  # the newest ones
+FULL_LOG = "the log is full, so the BMC drops new events: save the log, then clear it"
 INLET = ("inlet", "intake", "ambient")
 CELSIUS = ("Cel", "degrees C")
 
@@ -23,9 +24,13 @@ class RecordFields(dict[str, Any]):
         try:
             self[name] = read()
         except BmcError as error:
-            self[name] = None
-            self.setdefault("errors", {})[name] = str(error)
+            self.fail(name, str(error))
         return self[name]
+
+    def fail(self, name: str, why: str) -> None:
+        """The field is not known, or does not say all."""
+        self[name] = None
+        self.setdefault("errors", {})[name] = why
 
 
 def text(value: Any, *path: str, lower: bool = False) -> str | None:

@@ -137,10 +137,13 @@ class Redfish:
     def _connect(self) -> HTTPSConnection:
         seconds = max(0.1, self._end - time.monotonic())
         context = _tls(self._bmc)
-        self._connection = HTTPSConnection(
+        self._connection = connection = HTTPSConnection(
             self._bmc.address, self._bmc.port or 443, timeout=seconds, context=context
         )
-        return self._connection
+        connection.connect()
+        if time.monotonic() >= self._end:  # the watchdog finds no socket during the handshake
+            raise TimeoutError
+        return connection
 
     def _document(self, response: HTTPResponse) -> Document:
         if response.status == 401:

@@ -13,6 +13,7 @@ from uuid import UUID
 from nodevet.base.printable import last_line
 from nodevet.bmc.errors import BmcError, FatalError, RefusedLoginError
 from nodevet.bmc.fields import (
+    FULL_LOG,
     MOST_EVENTS,
     RecordFields,
     inlet,
@@ -140,7 +141,10 @@ def read(service: Ipmi) -> RecordFields:
     fields["firmware"] = text(controller.get("Firmware Revision"))
     fields.take("system_uuid", lambda: system_uuid(service))
     fields.take("serials", lambda: serials(service))
-    total = fields.take("events_total", lambda: _total(service))
+    total, is_full = fields.take("events_total", lambda: _log(service)) or (None, False)
+    fields["events_total"] = total
+    if is_full:
+        fields.fail("events_total", FULL_LOG)
     fields.take("events", lambda: _events(service, total))
     fields["events_found"] = min(total or 0, MOST_EVENTS)
     fields.take("power_limit_w", lambda: power_limit(service.run("dcmi", "power", "get_limit")))
@@ -192,12 +196,13 @@ def power_limit(output: str) -> float | None:
     return float(limit[1]) if limit and active else None
 
 
-def _total(service: Ipmi) -> int:
-    """How many entries the log has."""
-    total = facts(service.run("sel", "info")).get("Entries", "")
+def _log(service: Ipmi) -> tuple[int, bool]:
+    """How many entries the log has, and whether it is full, so that the BMC drops new ones."""
+    log = facts(service.run("sel", "info"))
+    total = log.get("Entries", "")
     if not total.isdigit():
         raise BmcError("ipmitool sel info does not say how many entries there are")
-    return int(total)
+    return int(total), log.get("Overflow") == "true"
 
 
 def _events(service: Ipmi, total: int | None) -> list[RecordFields] | None:

@@ -299,14 +299,19 @@ def _is_off(switch: Switch, seconds: float, pause: float) -> bool:
 
 def switch_on(switch: Switch, asked: Asked, times: PowerTimes) -> None:
     """Switch on a node that is off. Raises BmcError, SwitchedElsewhereError if it is not off. If
-    `asked` raises, this switches the node on first, because it was on before."""
+    `asked` raises, this switches the node on first, because it was on before, unless that is a
+    BmcError: then the BMC belongs to another machine."""
     state = _look(switch)
     if state != OFF and not isinstance(state, BmcError):
         raise SwitchedElsewhereError(f"it reports {state} before this run asked for On; {OTHERS}")
     try:
         asked(ON)
-    finally:
+    except BmcError:
+        raise
+    except BaseException:
         _until_on(switch, times)
+        raise
+    _until_on(switch, times)
 
 
 def _until_on(switch: Switch, times: PowerTimes) -> None:

@@ -79,9 +79,27 @@ class BmcPower:
             why = f"nothing proves that it is the node's: {found.text}; {PROVE}"
         return f"BMC {self.bmc.address}: {why}" if why else ""
 
-    def _require_own(self, node: MachineIds) -> None:
-        if why := self.refusal(self.identity(node)):
+    def _own(self, node: MachineIds) -> MachineIds:
+        """The ids of the machine that the BMC switches. Raises UserError if it may not."""
+        ids = self._switch.machine()
+        if why := self.refusal(match(node, ids, kind=self.bmc.kind)):
             raise UserError(why)
+        return ids
+
+    def _require_same(self, ids: MachineIds, what: str) -> None:
+        """Raises BmcError if another machine's BMC has the address by now. A node that is off gets
+        its On even if the BMC does not say whose it is."""
+        try:
+            now = self._switch.machine()
+        except BmcError:
+            if what == power.ON:
+                return
+            raise
+        if ids.uuid and now.uuid not in ("", None, ids.uuid):
+            raise BmcError(
+                f"not asked for `{what}`: the BMC of another machine ({now.uuid}) has "
+                "its address by now"
+            )
 
     def cycle(
         self,
@@ -96,12 +114,18 @@ class BmcPower:
         node answers, so a BMC that says Off belongs to another machine. `rebooted`: whether the
         node answers in another boot by now."""
         with self.turns.turn(self.bmc.power_group), self._named():
-            self._require_own(node)
+            ids = self._own(node)
+
+            def asked_own(what: str) -> None:
+                if what != power.SOFT:  # its ids were just read
+                    self._require_same(ids, what)
+                asked(what)
+
             if runs and self._switch.power() == power.OFF:
                 raise BmcError("it reports Off, but the node runs: is this another machine's BMC?")
             if why := power.refusal(self._switch):
                 raise BmcError(why)
-            power.cycle(self._switch, asked, self.times, rebooted)
+            power.cycle(self._switch, asked_own, self.times, rebooted)
 
     def switch_on_if_off(self, asked: Callable[[str], None], *, node: MachineIds) -> bool:
         """Whether the BMC said Off in two looks, and the node with these ids was switched on.
@@ -111,7 +135,7 @@ class BmcPower:
                 if self._switch.power() != power.OFF:
                     return False
                 time.sleep(self.times.look)
-            self._require_own(node)
+            self._own(node)
             if why := power.leak(self._switch):
                 raise BmcError(why)
             try:

@@ -9,8 +9,9 @@ from datetime import datetime
 from itertools import starmap
 from typing import Any
 
+from nodevet.base.printable import brief
 from nodevet.bmc.errors import BmcError, MissingResourceError
-from nodevet.bmc.fields import MOST_EVENTS, RecordFields, inlet, number, renamed, text
+from nodevet.bmc.fields import FULL_LOG, MOST_EVENTS, RecordFields, inlet, number, renamed, text
 from nodevet.bmc.https import Document, Redfish
 
 ROOT = "/redfish/v1"
@@ -43,7 +44,8 @@ def read(service: Redfish, attributes: Sequence[str] = ()) -> RecordFields:
     kept = events[:MOST_EVENTS]
     critical = sum(event["severity"] == "critical" for event in events)
     fields["events"] = kept if fields["events"] is not None else None
-    fields |= {"events_found": len(kept), "events_total": max(critical, len(kept))}
+    fields["events_found"] = len(kept)
+    fields.take("events_total", lambda: _total(service, system, max(critical, len(kept))))
     parts = fields.take("parts", lambda: _parts(service)) or []
     fields["parts_found"] = len(parts)
     fields["parts"] = renamed(parts) if fields["parts"] is not None else None
@@ -140,7 +142,7 @@ def _firmware(managers: Sequence[Document]) -> str | None:
 
 def _events(service: Redfish, system: Document) -> list[RecordFields]:
     """The entries of all hardware logs. Vendors keep them at the system, manager or chassis."""
-    owners = [system, *_members(service, MANAGERS), *_members(service, CHASSIS)]
+    owners = _owners(service, system)
     logs = dict.fromkeys(log for owner in owners for log in _logs(service, owner))
     if not logs:
         raise BmcError("it has no log of hardware events")
@@ -149,6 +151,24 @@ def _events(service: Redfish, system: Document) -> list[RecordFields]:
     entries.sort(key=lambda item: str(item[1].get("Created") or ""), reverse=True)
     events = [_event(log, entry, now) for log, entry in entries]
     return sorted(events, key=lambda event: event["severity"] != "critical")
+
+
+def _owners(service: Redfish, system: Document) -> list[Document]:
+    return [system, *_members(service, MANAGERS), *_members(service, CHASSIS)]
+
+
+def _total(service: Redfish, system: Document, total: int) -> int:
+    """`total`, if every hardware log takes new entries. Raises BmcError."""
+    for path in (log for owner in _owners(service, system) for log in _logs(service, owner)):
+        log = service.get(path)
+        entries = _linked(service, log, "Entries") or {}
+        most, count = log.get("MaxNumberOfRecords"), entries.get("Members@odata.count")
+        if log.get("ServiceEnabled") is False:
+            raise BmcError(f"{brief(path)} is switched off: turn it on in the BMC")
+        is_full = isinstance(most, int) and isinstance(count, int) and 0 < most <= count
+        if is_full and log.get("OverWritePolicy") == "NeverOverWrites":
+            raise BmcError(FULL_LOG)
+    return total
 
 
 def _logs(service: Redfish, owner: Document) -> Iterator[str]:

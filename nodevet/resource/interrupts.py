@@ -16,10 +16,12 @@ if TYPE_CHECKING:
 Places = Annotated[tuple[NumberList, ...], Meta(max_length=2048)]
 """The CPUs of each interrupt, in the order of their numbers."""
 SCRIPT = (
-    'for irq in $(ls "/sys/bus/pci/devices/$address/msi_irqs" | sort -n);'
-    ' do [ $# -gt 0 ] || exit 1; echo "$1" >"/proc/irq/$irq/smp_affinity_list" || exit 1; shift;'
-    " done; [ $# = 0 ]"
+    'failed=; for irq in $(ls "/sys/bus/pci/devices/$address/msi_irqs" | sort -n);'
+    ' do [ $# -gt 0 ] || exit 1; file="/proc/irq/$irq/smp_affinity_list";'
+    ' [ "$(cat "$file")" = "$1" ] || echo "$1" >"$file" || failed=1; shift;'
+    ' done; [ $# = 0 ] && [ -z "$failed" ]'
 )
+"""The kernel refuses any write to an interrupt that it manages itself."""
 
 
 class PlaceInterrupts(Action, frozen=True, kw_only=True, tag="interrupts"):
@@ -60,6 +62,10 @@ class InterruptsKind(Kind):
         if not isinstance(action, PlaceInterrupts):
             return None
         return [*(state.value or ())] == [*action.cpus]
+
+    def has_ended(self, before: State, current: State) -> bool:
+        """Whether the function has other interrupts by now: its driver was loaded again."""
+        return len(before.value or ()) != len(current.value or ())
 
     def restore(
         self, before: State, siblings: Sequence[State], actions: Sequence[Action]

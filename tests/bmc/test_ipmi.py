@@ -7,6 +7,7 @@ import pytest
 from bmcs import PASSWORD
 from msgspec.structs import replace
 
+from nodevet.bmc.fields import FULL_LOG
 from nodevet.bmc.ipmi import Ipmi
 
 AC_LOST = "sel_add 0x20 0x02 0 0 0 0x65 0x20 0 0x04 0x08 0x03 0x6f {} 0xff 0xff"
@@ -52,6 +53,10 @@ def test_the_newest_entries_of_a_full_log_say_how_many_there_are(ipmi, read):
     data = read(ipmi.bmc)["data"]
     assert data["events_total"] >= 300
     assert data["events_found"] == len(data["events"]) == 256
+    ipmi.tell(*[AC_LOST.format("0x01")] * 30)  # more than the log takes
+    data = read(ipmi.bmc)["data"]
+    assert (data["events_total"], data["errors"]["events_total"]) == (None, FULL_LOG)
+    assert len(data["events"]) == 256
 
 
 def test_power_off(ipmi, read):

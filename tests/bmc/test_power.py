@@ -323,6 +323,25 @@ def test_the_bmc_of_another_machine_is_told_by_its_power(bmc):
     assert requests == [] == asked_of(bmc)
 
 
+@pytest.mark.parametrize(("how", "not_asked"), [(STAYS_ON, "off"), (OBEYS, "on")])
+def test_a_bmc_that_has_its_address_from_another_one_gets_no_further_request(
+    redfish, how, not_asked
+):
+    """BMCs that reboot may exchange their addresses."""
+    behave(redfish, how)
+    host = Host(name="gpu1", bmc=redfish.bmc)
+    node = with_times(powers([host], 4, 1)["gpu1"], times=with_times(TIMES, soft=1))
+    requests = []
+
+    def asked(what):
+        requests.append(what)
+        redfish.say({SYSTEM: {"UUID": str(OF_IPMI)}})
+
+    with pytest.raises(UserError, match=f"not asked for `{not_asked}`: the BMC of another machine"):
+        node.cycle(asked, node=OWN, runs=True)
+    assert requests == ["soft off"] and asked_of(redfish) == ["power 0"]
+
+
 def test_a_node_that_leaks_stays_off(redfish):
     behave(redfish, power="0")
     redfish.say(leaking({"Name": "Hose", "DetectorState": "Critical"}))

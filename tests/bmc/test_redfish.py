@@ -3,6 +3,7 @@
 import pytest
 from bmcs import CHASSIS, LOGS, MANAGER, SYSTEM, entry, link, log, members
 
+from nodevet.bmc.fields import FULL_LOG
 from nodevet.bmc.read import read_section
 from nodevet.bmc.secrets import read_secrets
 
@@ -88,6 +89,23 @@ def test_a_log_that_is_not_shown_whole_is_unknown(data):
     found = data(log(entry(1, "OK", "old"), **{"Members@odata.count": 500}))
     assert found["events"] is None
     assert found["errors"]["events"] == "1 of 500 entries of its log were read"
+
+
+@pytest.mark.parametrize(
+    ("service", "why"),
+    [
+        ({"OverWritePolicy": "NeverOverWrites", "MaxNumberOfRecords": 1}, FULL_LOG),
+        ({"OverWritePolicy": "NeverOverWrites", "MaxNumberOfRecords": 2}, None),
+        ({"OverWritePolicy": "WrapsWhenFull", "MaxNumberOfRecords": 1}, None),
+        ({"ServiceEnabled": False}, f"{LOGS}/SEL is switched off: turn it on in the BMC"),
+    ],
+)
+def test_a_log_that_takes_no_new_entries_is_not_whole(data, service, why):
+    resources = log(entry(1, "OK", "old"), **{"Members@odata.count": 1})
+    resources[f"{LOGS}/SEL"] |= service
+    found = data(resources)
+    assert found.get("errors", {}).get("events_total") == why
+    assert (found["events_total"], len(found["events"])) == (None if why else 1, 1)
 
 
 def test_a_clock_that_was_never_set_gives_no_age(data):

@@ -8,10 +8,11 @@ import subprocess
 import sys
 import time
 from dataclasses import replace as with_times
+from http.client import HTTPSConnection
 from types import SimpleNamespace
 
 import pytest
-from bmcs import hook, settings_of
+from bmcs import PASSWORD, hook, settings_of
 from msgspec.structs import replace
 from switched_bmcs import TIMES, asked_of, behave, is_on, switch
 
@@ -33,11 +34,14 @@ def slow(redfish, monkeypatch):
     now = [time.monotonic()]
     ask = https.Redfish._ask
 
+    def turn(seconds):
+        now[0] += seconds
+
     def later(self, connection, path):
-        now[0] += EACH
+        turn(EACH)
         return ask(self, connection, path)
 
-    monkeypatch.setattr(https, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(https, "time", SimpleNamespace(monotonic=lambda: now[0], turn=turn))
     monkeypatch.setattr(https.Redfish, "_ask", later)
     behave(redfish)
     yield redfish
@@ -49,6 +53,19 @@ def test_a_power_cycle_by_a_slow_bmc_ends(slow):
     requests = []
     cycle(switch(slow.bmc), requests.append, with_times(TIMES, answer=40))
     assert requests == ["soft off", "on"] and is_on(slow)
+
+
+def test_a_handshake_that_outlasts_the_limit_is_not_followed_by_a_request(slow, monkeypatch):
+    """Nothing would end the answer: the watchdog is over, and each byte resets the socket's."""
+    connect = HTTPSConnection.connect
+
+    def later(self):
+        connect(self)
+        https.time.turn(EACH)
+
+    monkeypatch.setattr(HTTPSConnection, "connect", later)
+    with pytest.raises(BmcError, match=r"^no answer in time$"):
+        switch_of(slow.bmc, PASSWORD, with_times(TIMES, answer=EACH - 1)).power()
 
 
 def test_a_bmc_that_is_slower_than_its_limit_is_asked_for_nothing(redfish):

@@ -2,6 +2,10 @@
 pending, rebooted, ok; put back as it was."""
 
 import json
+import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -11,7 +15,7 @@ from node_tools import put_on_node
 from nodevet.fleet import Options
 from nodevet.fleet.controller.ssh_executor import SshExecutor
 from nodevet.fleet.protocol.framing import ActResult
-from nodevet.resource import Action, Resource, State, restore
+from nodevet.resource import Action
 from nodevet.resource.package import rpm
 from simulated_fleet import Boot, SimulatedFleet
 
@@ -32,8 +36,8 @@ fix: [driver_version]
 """
 STATE = (
     "rpm -qa --qf '%{NAME} %{EVR}\\n' | sort; cat /etc/dnf/modules.d/*; "
-    "grep -v -e '^#' -e '^$' /etc/dnf/plugins/versionlock.list; dnf -C -q history userinstalled; "
-    "cat /etc/zypp/locks; find /etc /usr/share/nvidia -type f ! -name versionlock.list -print0 | "
+    "grep -v -e '^#' -e '^$' /etc/dnf/locks.list | sort; dnf -C -q history userinstalled; "
+    "cat /etc/zypp/locks; find /etc /usr/share/nvidia -type f ! -name locks.list -print0 | "
     "sort -z | xargs -0 sha256sum; ls -A /var/tmp; "
     "nvidia-smi --query-gpu=driver_version --format=csv"
 )
@@ -99,26 +103,34 @@ def test_a_transaction_that_changes_another_package_changes_nothing(
     assert fleet.on("n1", STATE) == before
 
 
+KILL = """\
+read -r rpm </run/rpm; set -- $(grep ^PPid: /proc/$rpm/status); kill -9 $2 $rpm; rm /run/post-waits
+while [ -e /proc/$rpm ]; do sleep 0.1; done; rm -rf /var/tmp/rpm-tmp.* /var/tmp/zypp.*
+"""
+"""Kills dnf and the shell that started it; or rpm and zypper."""
+
+
 def test_a_transaction_that_was_killed_is_restored(
     fleet: SimulatedFleet, manager: rpm.Manager
 ) -> None:
-    """rpm then has two versions of a package."""
+    """With its controller. rpm then has two versions of packages, and the files of one."""
     before = fleet.on("n1", STATE)
-    names = [name for name in MOVED if f"-{NEW}-" not in name]
-    states = [
-        State(
-            resource=Resource(kind="package", name=name),
-            exists=True,
-            value={"version": f"{'' if 'fabric' in name else '3:'}{OLD}-1.el9", "held": False},
-        )
-        for name in names
-    ]
-    step = (rpm.replace(manager, [f"{name}=3:{NEW}-1.el9" for name in names[2:4]]),)
-    files = f"/srv/repo/x86_64/nvidia-driver-libs-{NEW}-1.el9.x86_64.rpm"
-    fleet.on("n1", f"rpm -i --force --nodeps {files}")
-    assert fleet.on("n1", STATE) != before
-    done = act(fleet, *restore(*states, actions=step))
-    assert all(each.ok for each in done), done
+    plan, run = planned(fleet, f"killed-{manager}"), fleet.project / f"killed-{manager}"
+    fleet.on("n1", "rm -f /run/rpm; touch /run/post-waits")
+    words = map(str, ("apply", plan, *fleet.reach, "--run", run, "--project", fleet.project))
+    env = {**os.environ, "HOME": str(fleet.project), "NODEVET_STORE": "none"}
+    with subprocess.Popen([sys.executable, "-m", "nodevet", *words], env=env) as controller:
+        while not fleet.on("n1", "cat /run/rpm 2>/dev/null || true"):
+            assert controller.poll() is None
+            time.sleep(0.2)
+        controller.kill()
+    fleet.on("n1", KILL)
+    assert fleet.on("n1", "rpm -q kmod-nvidia-open-dkms | wc -l").strip() == "2"
+    if manager == "zypper":  # it is restored, and begun again
+        done = fleet.at("apply", "--resume", run)
+        assert done.returncode == 0, done.stdout + done.stderr
+    done = fleet.at("rollback", run)
+    assert done.returncode == 0, done.stdout + done.stderr
     assert fleet.on("n1", STATE) == before
 
 
@@ -189,7 +201,11 @@ def test_wrong_pending_rebooted_ok_and_put_back(
     else:
         assert after.count("solvable_name: ") == 5
 
+    fleet.on("n1", "mv /srv/repo /srv/away")
     done = fleet.at("rollback", run)
-    assert done.returncode == 0, done
+    assert done.returncode == 3 and "ROLLBACK FAILED" in done.stdout, done
+    fleet.on("n1", "mv /srv/away /srv/repo")
+    done = fleet.at("rollback", run)
+    assert done.returncode == 0, done.stdout + done.stderr
     fleet.sim("reboot", "n1")
     assert fleet.on("n1", STATE) == before

@@ -330,7 +330,9 @@ def test_dnf_installs_all_in_one_transaction_and_enables_the_stream_of_the_same_
     ]  # fmt: skip
     targets = (f"{OPEN}.x86_64=3:{SEVENTY}{EL}", f"nvidia-driver.x86_64=3:{SEVENTY}{EL}")
     assert install.words[3:] == ("dnf", *targets)
-    assert unlock.words == ("dnf", "-q", "-C", "versionlock", "delete", OPEN)
+    entry = f"{OPEN}-3:{V}{EL}"
+    assert unlock.words[:5] == ("dnf", "-q", "-C", "versionlock", "delete")
+    assert unlock.words[5:] == (entry, f"{entry}.*", f"{entry}.x86_64")
     assert lock.words[5:] == (
         "--raw",
         f"{OPEN}-3:{SEVENTY}{EL}.*",
@@ -391,6 +393,8 @@ def test_a_module_that_was_built_for_one_kernel_takes_the_place_of_the_other(pla
         f"{old}=3:{V}{EL}", f"nvidia-driver.x86_64=3:{V}{EL}", "remove", f"{new}=3:{SEVENTY}{EL}",
     )  # fmt: skip
     assert single.words[3] == "rpm"
+    _, back = restore(before[1], actions=change.actions)  # the others are as before, or not ours
+    assert back.words[4:] == (f"nvidia-driver.x86_64=3:{V}{EL}",)
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,13 @@
 
 import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from nodevet.fixing.model import FixError, Risk
 from nodevet.remote.look import look
-from nodevet.resource import ActionError, Resource, State, holds, restore
+from nodevet.resource import ActionError, Resource, State, has_ended, holds, restore
 from nodevet.resource.interrupts import PlaceInterrupts
 from nodevet_sim.tree import hgx, write
 
@@ -180,9 +181,24 @@ def test_each_interrupt_gets_its_own_cpus_back(tree):
     assert holds(back, [seen(tree, NIC)]) is False
     done = run(tree, back.command(seconds=9).get_raw_value())
     assert done.returncode == 0 and seen(tree, NIC) == before, done
+    online = "/sys/devices/system/cpu/online"  # as an interrupt of the kernel: it takes no CPUs
+    first, *others = irqs(tree, NIC)
+    (first / LISTS[0]).unlink()
+    (first / LISTS[0]).symlink_to(online)
+    for irq in others:
+        set_lists(irq, "5-6")
+    managed = PlaceInterrupts(address=NIC, cpus=(Path(online).read_text().strip(), "1", "2", "3"))
+    done = run(tree, managed.command(seconds=9).get_raw_value())
+    assert done.returncode == 0, done
+    assert [(irq / LISTS[0]).read_text().strip() for irq in others] == ["1", "2", "3"]
+    refused = PlaceInterrupts(address=NIC, cpus=("77", "4", "5", "6"))
+    assert run(tree, refused.command(seconds=9).get_raw_value()).returncode == 1
+    assert [(irq / LISTS[0]).read_text().strip() for irq in others] == ["4", "5", "6"]
     short = PlaceInterrupts(address=NIC, cpus=("0", "1"))
     assert run(tree, short.command(seconds=9).get_raw_value()).returncode == 1
     assert restore(seen(tree, "0000:ff:00.0")) == ()
+    fewer = State(resource=before.resource, exists=True, value=["0", "1"])
+    assert has_ended(before, fewer) and not has_ended(before, before)
 
 
 @pytest.mark.parametrize(("address", "cpus"), [("0000:1a:00.0;reboot", "0"), (NIC, "0;reboot")])

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from nodevet.fix.journal import space
 from nodevet.fix.journal.journal import RESERVE, Journal, read, state
+from nodevet.fix.rollout.drain_hook import DrainHook
 
 CommandRig = Any
 NEWNS = 0x00020000  # unshare(2)
@@ -116,6 +117,25 @@ def test_d6_what_is_set_aside_is_for_the_nodes_in_hand(rig: Callable[..., Comman
             sizes[host] = sizes.get(host, 0) + (len(line) if host.encode() in line else 0)
     assert max(sizes.values()) < space.node_bytes(plan.of("n1"))
     assert replace(plan, steps=()) and space.node_bytes(()) > 0
+
+
+def test_d6_approvals_that_cannot_be_checked_for_want_of_space_stop_the_run(
+    rig: Callable[..., CommandRig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ssh-keygen reads files; the folder of temporary files fills up while n1 is in hand."""
+    d = rig("n1", "n2")
+    plan = d.plan(batch=1)
+
+    def fault(box: Any, call: str, when: str) -> None:
+        if call == "act":
+            monkeypatch.setattr("tempfile.tempdir", str(d.project / "full"))
+
+    d.w.executor.fault = fault
+    said = d.apply(plan=plan)
+    assert said.code == 1 and "internal error" not in said.out, said
+    assert d.outcomes() == {"n1": "changed", "n2": "not_attempted"}
+    assert "cannot tell whether the plan is approved" in said.out and "set TMPDIR" in said.out
+    assert DrainHook("true", "n1", 9).drain().endswith("No such file or directory; see TMPDIR")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a file system of its own takes root")

@@ -277,7 +277,7 @@ BOARD_SERIAL, PRODUCT_SERIAL = "BRD0012345", "SYS0098765"
 COMMANDS = [
     "mc_setbmc 0x20",
     "mc_add 0x20 0 no-device-sdrs 0x23 9 8 0x9f 0x1291 0xf02",
-    "sel_enable 0x20 1000 0x0a",
+    "sel_enable 0x20 320 0x0a",
     _full_sdr(1, 0x01, 1, "Inlet Temp", [50, 45, 40, 0, 0, 0]),
     _full_sdr(2, 0x04, 18, "FAN1", [255, 254, 253, 5, 10, 12]),
     _compact_sdr(3, 0x08, "PSU1 \x1b[31m"),

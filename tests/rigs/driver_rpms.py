@@ -63,6 +63,7 @@ sub kmod-nvidia-$1-@KERNEL@ "Requires: nvidia-driver = 3:$1-1.el9"
 [ -z "$2" ] || sub nvidia-fabric-manager 'Epoch: 0'
 cat <<END
 %post -n kmod-nvidia-open-dkms
+echo \$PPID >/run/rpm; while [ -e /run/post-waits ]; do sleep 0.1; done
 [ -e /etc/dkms-fails ] || echo $1 >/var/lib/built
 if [ $1 = "\$(cat /sys/module/nvidia/version)" ]; then
     sed -i /LIB_RM_VERSION/d /run/nodevet-sim/nvml.state
@@ -124,7 +125,10 @@ modifyrepo_c --mdtype=modules /tmp/modules.yaml repodata >/dev/null
 dnf -y -q module enable nvidia-driver:550-open
 dnf -y -q install nvidia-driver nvidia-fabric-manager nvidia-settings-1 nvidia-xconfig \
     kmod-nvidia-@OLD@-@KERNEL@
+sed -i 's:^locklist.*:locklist = /etc/dnf/locks.list:' /etc/dnf/plugins/versionlock.conf
+touch /etc/dnf/locks.list
 dnf -q versionlock add nvidia-fabric-manager
+dnf -q versionlock exclude --raw 'nvidia-fabric-manager-0:9.9-1.*'
 """
 PUT = (
     _MAKE.replace("@OLD@", OLD)

@@ -10,7 +10,6 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import msgspec
 
@@ -83,7 +82,7 @@ def signers(
     namespace: str = NAMESPACE,
 ) -> Iterator[Signer | str]:
     """The signer of each signature, or why it does not count. Raises ApproveError."""
-    with TemporaryDirectory(prefix="nodevet-approve-") as scratch:
+    with sshsig.scratch_folder() as scratch:
         sshsig.require_ssh_keygen(scratch)
         Path(scratch, SIGNERS).write_text(policy.signers, encoding="utf-8")
         for signature in files:

@@ -56,25 +56,31 @@ class DrainHook:
 
     def _call(self, what: str) -> str:
         """Run the hook without a shell. Returns why it failed; empty if it did not."""
+        try:
+            with tempfile.TemporaryFile() as output:
+                return self._run_hook(what, output)
+        except OSError as error:  # of the temporary file
+            return f"the drain hook cannot be run: a temporary file: {error.strerror}; see TMPDIR"
+
+    def _run_hook(self, what: str, output: IO[bytes]) -> str:
         env = {
             **os.environ,
             "NODEVET_HOOK": what,
             "NODEVET_PLAN": self._plan,
             "NODEVET_CHECKS": ",".join(self.checks),
         }
-        with tempfile.TemporaryFile() as output:
-            try:
-                code = _run([*shlex.split(self._command), self._host], output, self._seconds, env)
-                why = f"the drain hook ended with {code}" if code else ""
-            except subprocess.TimeoutExpired:
-                limit = elapsed(self._seconds)
-                return f"the drain hook was killed after {limit} (--drain-timeout)"
-            except (OSError, ValueError) as error:
-                return f"the drain hook cannot be run: {error}"
-            finally:
-                if what == DRAIN:  # also of a hook that was killed: it may have begun to drain
-                    self.offers = _offers(output) or self.offers
-            message = _message(output)
+        try:
+            code = _run([*shlex.split(self._command), self._host], output, self._seconds, env)
+            why = f"the drain hook ended with {code}" if code else ""
+        except subprocess.TimeoutExpired:
+            limit = elapsed(self._seconds)
+            return f"the drain hook was killed after {limit} (--drain-timeout)"
+        except (OSError, ValueError) as error:
+            return f"the drain hook cannot be run: {error}"
+        finally:
+            if what == DRAIN:  # also of a hook that was killed: it may have begun to drain
+                self.offers = _offers(output) or self.offers
+        message = _message(output)
         return f"{why}: {message}" if why and message else why
 
 

@@ -5,19 +5,20 @@ import re
 from nodevet.remote.look import absent, present, require_this_machine, unknown
 from nodevet.remote.managers.patterns import Patterns
 from nodevet.remote.probe.collectors.packages import automatic_packages, has_dpkg
-from nodevet.remote.probe.driver_rpms import without_epoch_0
-from nodevet.remote.probe.files import attempt, read
+from nodevet.remote.probe.driver_rpms import manager, without_epoch_0
+from nodevet.remote.probe.files import attempt, exists, read
+from nodevet.remote.probe.holds import PLUGIN, main_section
 from nodevet.remote.probe.zypper_locks import LOCKS, locked_names
 from nodevet.remote.program import find_program, run
 
 PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9+.:_~-]{0,200}\Z")
-VERSIONLOCKS = ("/etc/dnf/plugins/versionlock.list", "/etc/yum/pluginconf.d/versionlock.list")
 
 
 def look(root: str, name: str) -> "dict[str, object]":
     """{version, held} in dpkg's or rpm's database; with dpkg also `automatic`: apt-mark(8).
 
-    A name of rpm may have its architecture: nvidia-driver.x86_64. `held`: by dnf or zypper.
+    A name of rpm may have its architecture: nvidia-driver.x86_64. `held`: by dnf or zypper. After
+    a transaction that was killed, `version` is `1.2-1 (iU)` with dpkg, and `1.2-1, 1.3-1` with rpm.
     """
     require_this_machine(root)
     if not PACKAGE.match(name):
@@ -28,10 +29,11 @@ def look(root: str, name: str) -> "dict[str, object]":
         words = text.split()  # ii 1.2.3, hi 1.2.3, rc 1.2.3, un
         if code == 1 or (words and words[0][1:] in ("n", "c")):
             return absent()  # never installed, or only its configuration is left
-        if code != 0 or len(words) != 2 or words[0][1:] != "i":
-            return unknown("dpkg-query: not fully installed: {}".format(ascii(text.strip()[:80])))
+        if code != 0 or len(words) != 2:
+            return unknown("dpkg-query: {}".format(ascii(text.strip()[:80])))
+        status = words[0]
         value = {
-            "version": words[1],
+            "version": words[1] if status[1:] == "i" else "{} ({})".format(words[1], status),
             "held": words[0][0] == "h",
             "automatic": name in automatic_packages(),
         }
@@ -40,26 +42,26 @@ def look(root: str, name: str) -> "dict[str, object]":
     rows = text.split()
     if code != 0:
         return absent() if "is not installed" in text else unknown("rpm failed")
-    if len(rows) != 1:
-        return unknown("{} versions are installed".format(len(rows)), exists=True)
-    return present({"version": without_epoch_0(rows[0]), "held": is_locked(root, name)})
+    versions = ", ".join(sorted(map(without_epoch_0, rows)))
+    return present({"version": versions, "held": is_locked(root, name)})
 
 
 def is_locked(root: str, name: str) -> bool:
-    """Whether dnf or zypper locks a package; `name` may have its architecture."""
+    """Whether zypper locks a package, or dnf where nodevet uses dnf; `name` may have its
+    architecture."""
     names = {name, name.rpartition(".")[0]}
-    zypper_names = locked_names(attempt(read, root, LOCKS)[0] or "")
-    return bool(names & zypper_names) or any(versionlocked(root, name) for name in names if name)
+    if manager() == "zypper":
+        return bool(names & locked_names(attempt(read, root, LOCKS)[0] or ""))
+    return any(versionlocked(root, name) for name in names if name)
 
 
 def versionlocked(root: str, name: str) -> bool:
-    """Whether a versionlock list names a package: [epoch:]name-version-release."""
+    """Whether dnf's versionlock list names a package: [epoch:]name-version-release. Raises OSError,
+    ValueError."""
     entry = re.compile(r"(?:[0-9]+:)?{}-[^-]+-[^-]+\Z".format(re.escape(name)))
-    for path in VERSIONLOCKS:
-        text = attempt(read, root, path)[0] or ""
-        if any(entry.match(row.strip()) for row in text.splitlines()):
-            return True
-    return False
+    path = (main_section(root, PLUGIN) or {}).get("locklist", "").strip()
+    text = read(root, path) if path and exists(root, path) else ""
+    return any(entry.match(row.strip()) for row in text.splitlines())
 
 
 def patterns(root: str, name: str) -> "Patterns":

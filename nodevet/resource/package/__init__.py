@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from msgspec import UNSET, UnsetType
 
 from nodevet.base.bounds import Text
-from nodevet.resource.core import Action, Form, Kind, RestoreError, RunCommand, State
+from nodevet.resource.core import Action, Form, Kind, RestoreError, RunCommand, State, Traces
 from nodevet.resource.package import apt, rpm
 
 
@@ -35,6 +35,19 @@ class PackageKind(Kind):
     def names_all(self, words: Sequence[str]) -> bool:
         return words[:1] == ("apt-mark",) or rpm.is_lock(words)
 
+    def is_of_step(self, traces: Traces, current: State) -> bool | None:
+        """Whether its versions are those of the step: a transaction, or its revert, may have ended
+        in the middle, with other marks, several versions or an unconfigured one."""
+        targets = [
+            version
+            for action in traces.actions
+            if isinstance(action, RunCommand)
+            for name, field, version in apt.sets(action.words) or rpm.sets(action.words) or ()
+            if field == "version" and name == current.resource.name
+        ]
+        known = {*targets, *_versions(traces.before), *_versions(traces.after)}
+        return True if current.exists and known.issuperset(_versions(current)) else None
+
     def restore_rank(self, before: State) -> int:
         return -1
 
@@ -55,6 +68,12 @@ class PackageKind(Kind):
         raise RestoreError(
             f"{before.resource.label}: only what apt-get, dnf or zypper installed can be restored"
         )
+
+
+def _versions(state: State | None) -> list[str]:
+    """The installed versions, also of a package that is not configured: `1.2-1 (iU)`."""
+    version = state.mapping.get("version") if state else None
+    return version.partition(" (")[0].split(", ") if isinstance(version, str) else []
 
 
 KIND = PackageKind()

@@ -78,18 +78,19 @@ def replace(manager: Manager, targets: Sequence[str], removed: Sequence[str] = (
 
 def lock(manager: Manager, targets: Sequence[str]) -> tuple[RunCommand, ...]:
     """Lock each package at its version (dnf), or as it is (zypper); nothing for no targets."""
-    entries = [
-        f"{_name(target)}-{_with_epoch(target.partition('=')[2])}.*"
-        if manager == "dnf"
-        else _name(target)
-        for target in targets
-    ]
+    is_dnf = manager == "dnf"
+    entries = [f"{_entry(target)}.*" if is_dnf else _name(target) for target in targets]
     return _of(_LOCK[manager], entries)
 
 
 def unlock(manager: Manager, targets: Sequence[str]) -> tuple[RunCommand, ...]:
-    """Remove the locks of these packages, whatever their version; nothing for no targets."""
-    return _of(_UNLOCK[manager], [_name(target) for target in targets])
+    """Remove the locks of these packages, with dnf only those of their versions; nothing for no
+    targets. `dnf versionlock delete NAME` would also remove what an administrator excluded."""
+    if manager == "zypper":
+        return _of(_UNLOCK[manager], [_name(target) for target in targets])
+    ends = [(_entry(target), target.partition("=")[0].rpartition(".")[2]) for target in targets]
+    entries = [f"{entry}{end}" for entry, arch in ends for end in ("", ".*", f".{arch}")]
+    return _of(_UNLOCK[manager], entries)
 
 
 def is_lock(words: Sequence[str]) -> bool:
@@ -127,7 +128,7 @@ def sets(words: Sequence[str]) -> Expected | None:
 
 def restore(states: Sequence[State], actions: Sequence[RunCommand]) -> list[RunCommand]:
     """Install the versions of all states in one transaction, and restore their locks if the step
-    changed locks. `actions`: the step's.
+    changed locks; leave the step's other packages alone. `actions`: the step's.
 
     The versions come from the node's repositories. A package that the step removed then counts as
     installed by the user. Raises RestoreError.
@@ -135,10 +136,12 @@ def restore(states: Sequence[State], actions: Sequence[RunCommand]) -> list[RunC
     step = next(action.words for action in actions if manager_of(action.words))
     manager = manager_of(step)
     assert manager is not None  # noqa: S101 - for mypy: `next` found it
-    installed = {name: version for name, _, version in sets(step) or ()}
+    names = {state.resource.name for state in states}
+    installed = {name: version for name, _, version in sets(step) or () if name in names}
     before = {state.resource.name: _version(state) for state in states if state.exists}
     targets = [f"{name}={version}" for name, version in before.items()]
-    gone = [f"{name}={version}" for name, version in installed.items() if name not in before]
+    new = {name: f"{name}={version}" for name, version in installed.items() if version}
+    gone = [target for name, target in new.items() if name not in before]
     held = [
         f"{state.resource.name}={before[state.resource.name]}"
         for state in states
@@ -147,7 +150,7 @@ def restore(states: Sequence[State], actions: Sequence[RunCommand]) -> list[RunC
     has_locks = any(is_lock(action.words) for action in actions)
     return [
         RunCommand(words=("sh", "-c", _SINGLE, "rpm", *targets), seconds=SECONDS),
-        *(unlock(manager, [*targets, *gone]) if has_locks else ()),
+        *(unlock(manager, [*targets, *new.values()]) if has_locks else ()),
         replace(manager, targets, gone),
         *(lock(manager, held) if has_locks else ()),
     ]
@@ -169,5 +172,7 @@ def _name(target: str) -> str:
     return target.partition("=")[0].rpartition(".")[0]
 
 
-def _with_epoch(version: str) -> str:
-    return version if ":" in version else f"0:{version}"
+def _entry(target: str) -> str:
+    """A package at its version, as dnf's plugin versionlock names it, without an architecture."""
+    version = target.partition("=")[2]
+    return f"{_name(target)}-{version if ':' in version else f'0:{version}'}"

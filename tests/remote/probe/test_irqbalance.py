@@ -26,7 +26,8 @@ def collected(root: Path, **files: str) -> dict[str, object]:
 
 def test_a_package_and_nodevets_own_files_are_no_others(tmp_path: Path) -> None:
     own = f"{SITE}.d/90-nodevet-irq-affinity.conf"
-    files = {OPTIONS: "#IRQBALANCE_ARGS=--policyscript=x\n", own: "[Service]\nExecStart=x\n"}
+    options = "#IRQBALANCE_ARGS=--policyscript=x\nIRQBALANCE_BANNED_CPULIST=\n"
+    files = {OPTIONS: options, own: "[Service]\nExecStart=x\n"}
     assert collected(tmp_path, **files) == {
         "exec_start": "/usr/sbin/irqbalance --foreground $IRQBALANCE_ARGS",
         "others": [],
@@ -40,7 +41,12 @@ def test_a_package_and_nodevets_own_files_are_no_others(tmp_path: Path) -> None:
     [
         (OPTIONS, '\nIRQBALANCE_ARGS="--policyscript=/x"\n', 2),
         (OPTIONS, 'IRQBALANCE_ARGS="-l /x"\n', 1),
+        (OPTIONS, "#\nIRQBALANCE_BANNED_CPULIST=0-3\n", 2),
+        ("etc/sysconfig/irqbalance", 'IRQBALANCE_BANNED_CPUS="f"\n', 1),
+        (OPTIONS, 'IRQBALANCE_ARGS="--banirq=24"\n', 1),
+        (OPTIONS, "IRQBALANCE_ARGS=-i 24\n", 1),
         (SITE, PACKAGED, 3),
+        (f"{SITE}.d/site.conf", "[Service]\nEnvironmentFile=/etc/site\n", 2),
         (f"{SITE}.d/site.conf", "[Service]\nExecStart=\nExecStart=/x\n", 3),
         (f"{SITE}.d/site.conf", "[Service]\nEnvironment=IRQBALANCE_ARGS=--policyscript=/x\n", 2),
     ],

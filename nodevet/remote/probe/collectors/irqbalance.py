@@ -19,7 +19,10 @@ OPTIONS = (
 )
 ENFORCE = "/sys/fs/selinux/enforce"
 EXEC = re.compile(r"\s*ExecStart\s*=\s*(\S.*)")
-POLICY = re.compile(r"[^#;].*(?:--policyscript|[\s\"'=]-l\b)")
+DROP_IN = re.compile(r"\s*(?:ExecStart|EnvironmentFile)\s*=\s*\S")
+POLICY = re.compile(
+    r"[^#;].*(?:--policyscript|--ban|[\s\"'=]-[lim]\b|BANNED_CPU(?:S|LIST)\s*=\s*[\"']?[^\s\"'])"
+)
 OWN = re.compile(r"(?:[0-9]+-)?nodevet-")
 MOST = 64  # places
 
@@ -43,7 +46,8 @@ def exec_start(root: str, path: str) -> str:
 
 
 def others(root: str) -> "Iterator[str]":
-    """The places of other commands and of policy scripts. Raises OSError, ValueError."""
+    """The places of other commands and policy scripts, and of the CPUs and interrupts that the site
+    keeps away from irqbalance. Raises OSError, ValueError."""
     folders = [folder + UNIT + ".d" for folder in SITE + PACKAGE]
     drop_ins = [
         "{}/{}".format(folder, name)
@@ -51,8 +55,10 @@ def others(root: str) -> "Iterator[str]":
         for name in names_or_empty(root, folder)
         if name.endswith(".conf") and not OWN.match(name)
     ]
-    for path in [folder + UNIT for folder in SITE] + drop_ins:
+    for path in [folder + UNIT for folder in SITE]:
         yield from matching(root, path, EXEC)
+    for path in drop_ins:
+        yield from matching(root, path, DROP_IN)
     for path in list(OPTIONS) + drop_ins:
         yield from matching(root, path, POLICY)
 
