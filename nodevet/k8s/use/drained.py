@@ -149,7 +149,7 @@ def _why_held(cluster: Cluster, pod: Pod) -> str:
 
 def _require_plan(plan: str) -> None:
     if not PLAN_ID.fullmatch(plan):
-        raise ClusterError("NODEVET_PLAN names no plan: apply sets it when it calls this hook")
+        raise ClusterError("NODEVET_PLAN is not a plan id; nodevet apply sets it for this hook")
 
 
 def _require_movable(node: ClusterNode, pods: list[Pod], allowed: Allowed) -> None:
