@@ -20,19 +20,8 @@ from nodevet.checking.catalog import Catalog
 from nodevet.checking.params import params_of
 from nodevet.evidence.document import Evidence, decode
 from nodevet.evidence.sections import sections as records
-from nodevet.model import (
-    Applies,
-    Baseline,
-    Finding,
-    GpuMatch,
-    Host,
-    HostReport,
-    Run,
-    Severity,
-    Status,
-    Subject,
-    Verdict,
-)
+from nodevet.model import Finding, Host, HostReport, Run, Severity, Status, Subject, Verdict
+from nodevet.model.baseline import Applies, Baseline, GpuMatch
 from nodevet.vet import formats
 
 pytestmark = pytest.mark.timeout(600)

@@ -12,17 +12,15 @@ from nodevet.checking.judge import LATE, MOST, judge
 from nodevet.evidence.document import Evidence, decode
 from nodevet.model import (
     MORE,
-    Baseline,
     CheckParams,
-    Expectation,
     Finding,
     HostReport,
     Severity,
     Status,
     Verdict,
-    Waiver,
     exit_code,
 )
+from nodevet.model.baseline import Baseline, Expectation, Waiver
 
 CHECK = """
 from nodevet.model import Check, CheckParams, fail, ok, Subject

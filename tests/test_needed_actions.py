@@ -12,17 +12,8 @@ from nodevet.checking.catalog import Catalog
 from nodevet.checking.judge import MOST, judge
 from nodevet.checking.recovery import ACTIONS, Remedy
 from nodevet.evidence.document import decode
-from nodevet.model import (
-    MORE,
-    Baseline,
-    CheckParams,
-    Expectation,
-    Finding,
-    NeededAction,
-    Severity,
-    Verdict,
-    Waiver,
-)
+from nodevet.model import MORE, CheckParams, Finding, NeededAction, Severity, Verdict
+from nodevet.model.baseline import Baseline, Expectation, Waiver
 from nodevet.sheet.json import encode
 from nodevet.vet.command_fixes import read_fix
 

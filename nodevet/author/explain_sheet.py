@@ -10,7 +10,8 @@ from nodevet.baseline import Resolved, Statement, provenance
 from nodevet.baseline.param_fields import ParamField, examples, param_fields
 from nodevet.checking.catalog import Catalog
 from nodevet.checking.needed import advised_actions, usual_action
-from nodevet.model import Check, Expectation, HostReport, NeededAction, show
+from nodevet.model import Check, HostReport, NeededAction, show
+from nodevet.model.baseline import Expectation
 from nodevet.sheet.model import AnyBlock, GroupBlock, ListBlock, ListItem, Medium, ProseBlock, Sheet
 from nodevet.vet.findings.needs import needs_of
 

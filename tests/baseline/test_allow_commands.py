@@ -12,7 +12,7 @@ from nodevet.baseline import BaselineErrors, load
 from nodevet.baseline.library import shipped
 from nodevet.checking.catalog import Catalog
 from nodevet.evidence.files import Files
-from nodevet.model import Baseline
+from nodevet.model.baseline import Baseline
 from nodevet.vet.use.asks import AskError, asks
 from nodevet.vet.use.context import open_context
 

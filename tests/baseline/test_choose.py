@@ -7,7 +7,8 @@ from nodevet.baseline import choose
 from nodevet.baseline.choose import detected_gpus
 from nodevet.evidence.core import SCHEMA
 from nodevet.evidence.document import Evidence, decode
-from nodevet.model import Applies, Baseline, GpuMatch, Host
+from nodevet.model import Host
+from nodevet.model.baseline import Applies, Baseline, GpuMatch
 
 H100, A100 = "10de:2330", "10de:20b2"
 B400, B500 = "10de:1463", "10de:147f"

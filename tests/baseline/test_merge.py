@@ -7,7 +7,8 @@ from msgspec.structs import fields
 
 from nodevet.baseline import available, load, load_resolved, provenance
 from nodevet.checking.catalog import Catalog
-from nodevet.model import Applies, GpuMatch, Severity
+from nodevet.model import Severity
+from nodevet.model.baseline import Applies, GpuMatch
 
 
 def wants(baseline):

@@ -48,7 +48,8 @@ from nodevet.fix.rollout.session import NodeSession, SessionTerms
 from nodevet.fix.settings import Rollout
 from nodevet.fleet.executor import LockedError, WorkError
 from nodevet.fleet.protocol.framing import ActResult
-from nodevet.model import Baseline, Expectation, Host, Severity, Verdict
+from nodevet.model import Host, Severity, Verdict
+from nodevet.model.baseline import Baseline, Expectation
 from nodevet.resource import Resource, RunCommand, State, to_stored
 from nodevet.resource.file import WriteFile
 from nodevet.resource.kernel import WriteKernel

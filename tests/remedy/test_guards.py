@@ -14,7 +14,7 @@ from nodevet.fix.rollout import preconditions
 from nodevet.fix.rollout.clearance import Clearance, RefusedError
 from nodevet.fix.rollout.drain_hook import DrainHook
 from nodevet.fixing.model import Risk
-from nodevet.model import Baseline
+from nodevet.model.baseline import Baseline
 from nodevet.resource.running_process import EndProcess
 
 PLANNED = PlannedNode(machine_id="m", boot_id="b", baseline="base")

@@ -21,19 +21,8 @@ from nodevet.fix.plan.render import View
 from nodevet.fix.use.plan import warning
 from nodevet.fixing.model import FixError, PlannedChange, Risk
 from nodevet.fleet.protocol.answers import RunningAgent
-from nodevet.model import (
-    Baseline,
-    Expectation,
-    Finding,
-    HostReport,
-    Severity,
-    Status,
-    Subject,
-    Verdict,
-    fail,
-    ok,
-    unknown,
-)
+from nodevet.model import Finding, HostReport, Severity, Status, Subject, Verdict, fail, ok, unknown
+from nodevet.model.baseline import Baseline, Expectation
 from nodevet.resource import Action, Resource, RunCommand, State
 from nodevet.resource.file import WriteFile
 from nodevet.resource.kernel import WriteKernel

@@ -11,16 +11,8 @@ from msgspec.structs import replace
 from nodevet.checking.catalog import Catalog
 from nodevet.checking.judge import LATE
 from nodevet.fleet import Visit
-from nodevet.model import (
-    Applies,
-    Baseline,
-    CheckParams,
-    Expectation,
-    Host,
-    Severity,
-    Status,
-    Verdict,
-)
+from nodevet.model import CheckParams, Host, Severity, Status, Verdict
+from nodevet.model.baseline import Applies, Baseline, Expectation
 from nodevet.vet.use import vet
 from nodevet.vet.use.context import VetContext, open_context
 from nodevet.vet.use.saved import keep, replay

@@ -11,7 +11,7 @@ from nodevet.evidence.processes import Process, Processes, service_of
 from nodevet.fix.model import Plan, PlannedNode, Step
 from nodevet.fix.plan.holders import MONITORS, harmless_pids, monitor, needs_free_gpus
 from nodevet.fixing.model import Risk
-from nodevet.model import Baseline
+from nodevet.model.baseline import Baseline
 from nodevet.resource import unit
 from nodevet.resource.running_process import EndProcess
 

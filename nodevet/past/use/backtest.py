@@ -13,7 +13,8 @@ from nodevet.base.errors import UserError
 from nodevet.base.last_few import LastFew
 from nodevet.base.processes import KilledProcess, batches, cores, spread
 from nodevet.evidence.document import EvidenceError
-from nodevet.model import Baseline, Host, Severity, Status
+from nodevet.model import Host, Severity, Status
+from nodevet.model.baseline import Baseline
 from nodevet.past.backtest import Backtest, Judged, PastFailures, Tally
 from nodevet.past.use.host_nights import HostFailures, HostNights
 from nodevet.past.use.nights import usual_series

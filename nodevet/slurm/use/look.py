@@ -6,7 +6,8 @@ from zlib import crc32
 
 from msgspec.structs import replace
 
-from nodevet.model import Baseline, Expectation, Host, Run, Severity
+from nodevet.model import Host, Run, Severity
+from nodevet.model.baseline import Baseline, Expectation
 from nodevet.vet.quick import REACH
 from nodevet.vet.use.context import VetContext
 from nodevet.vet.use.reach import fleet_options
