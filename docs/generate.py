@@ -32,18 +32,14 @@ from nodevet.fixing.result import HostResult, Outcome, Result, StepResult
 from nodevet.model import (
     Area,
     CheckParams,
-    Ended,
     Finding,
     HostReport,
     NeededAction,
-    Run,
-    RunNews,
     Severity,
-    StandingTrouble,
     Status,
-    Suspicion,
     Verdict,
 )
+from nodevet.model.run import Ended, Run, RunNews, StandingTrouble, Suspicion
 from nodevet.vet import formats
 from nodevet.vet.use import heartbeat
 from nodevet_sim.faults import FAULTS, describe

@@ -20,8 +20,9 @@ from nodevet.checking.catalog import Catalog
 from nodevet.checking.params import params_of
 from nodevet.evidence.document import Evidence, decode
 from nodevet.evidence.sections import sections as records
-from nodevet.model import Finding, Host, HostReport, Run, Severity, Status, Subject, Verdict
+from nodevet.model import Finding, Host, HostReport, Severity, Status, Subject, Verdict
 from nodevet.model.baseline import Applies, Baseline, GpuMatch
+from nodevet.model.run import Run
 from nodevet.vet import formats
 
 pytestmark = pytest.mark.timeout(600)

@@ -10,17 +10,9 @@ import pytest
 from nodevet.checking.catalog import Catalog
 from nodevet.checking.judge import LATE, MOST, judge
 from nodevet.evidence.document import Evidence, decode
-from nodevet.model import (
-    MORE,
-    CheckParams,
-    Finding,
-    HostReport,
-    Severity,
-    Status,
-    Verdict,
-    exit_code,
-)
+from nodevet.model import MORE, CheckParams, Finding, HostReport, Severity, Status, Verdict
 from nodevet.model.baseline import Baseline, Expectation, Waiver
+from nodevet.model.run import exit_code
 
 CHECK = """
 from nodevet.model import Check, CheckParams, fail, ok, Subject

@@ -10,7 +10,7 @@ from nodevet.fix import formats as fix_formats
 from nodevet.fix import model
 from nodevet.fix.plan import plan_file
 from nodevet.fixing.result import Result
-from nodevet.model import Run
+from nodevet.model.run import Run
 from nodevet.vet.formats import render
 
 ROOT = Path(__file__).parent.parent

@@ -12,17 +12,15 @@ from nodevet.model import (
     Finding,
     HostOutcome,
     HostReport,
-    Run,
     Severity,
     Status,
     Subject,
     Verdict,
     compare,
-    exit_code,
-    new_run_id,
     show,
     unknown,
 )
+from nodevet.model.run import Run, exit_code, new_run_id
 
 
 def host(*findings: tuple[Verdict, Severity], status: Status = Status.VETTED) -> HostReport:

@@ -16,7 +16,8 @@ from nodevet.base.errors import UserError
 from nodevet.base.project import Project
 from nodevet.baseline import load
 from nodevet.checking.catalog import Catalog, RefusedCodeError
-from nodevet.model import Finding, HostReport, Run, Status, Verdict
+from nodevet.model import Finding, HostReport, Status, Verdict
+from nodevet.model.run import Run
 from nodevet.vet import formats
 from nodevet.vet.use.context import open_context, open_project
 

@@ -5,7 +5,8 @@ from enum import Enum
 
 import msgspec
 
-from nodevet.model import Finding, HostReport, Run, Severity, Verdict
+from nodevet.model import Finding, HostReport, Severity, Verdict
+from nodevet.model.run import Run
 
 Key = tuple[str, str]  # host, Finding.key; without a key: the host as a whole
 

@@ -22,7 +22,8 @@ from nodevet.base.age import AHEAD, instant, seconds_of
 from nodevet.base.durations import coarse
 from nodevet.base.printable import brief
 from nodevet.inventory.cluster_objects import ClusterNode, NodeCondition
-from nodevet.model import HostReport, Run, Status, exit_code
+from nodevet.model import HostReport, Status
+from nodevet.model.run import Run, exit_code
 from nodevet.vet.findings.fold import Line, lines
 
 TYPE = "NodevetPassed"

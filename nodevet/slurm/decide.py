@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from nodevet.base.age import seconds_of
 from nodevet.base.printable import brief
-from nodevet.model import HostOutcome, HostReport, Run, Status, Verdict
+from nodevet.model import HostOutcome, HostReport, Status, Verdict
+from nodevet.model.run import Run
 from nodevet.slurm.nodes import ControllerNode
 from nodevet.slurm.reason import PLAN, VISIT, parse, reason_text, troubles_of
 

@@ -15,7 +15,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from nodevet.base.printable import brief
-from nodevet.model import HostReport, Run
+from nodevet.model import HostReport
+from nodevet.model.run import Run
 from nodevet.vet.findings.fold import Line, lines
 
 PREFIX = "nodevet:"

@@ -11,7 +11,7 @@ from nodevet.base.age import run_refusal
 from nodevet.base.errors import UserError
 from nodevet.cli import sheets
 from nodevet.cli.display import Display
-from nodevet.model import Run
+from nodevet.model.run import Run
 from nodevet.slurm.answer import answer
 from nodevet.slurm.decide import NodePlan
 from nodevet.slurm.sheet import nodes_sheet

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from nodevet.base.durations import elapsed
 from nodevet.base.printable import brief
 from nodevet.checking.changes import Marks
-from nodevet.model import Finding, HostOutcome, HostReport, Run, Severity, Subject, Verdict
+from nodevet.model import Finding, HostOutcome, HostReport, Severity, Subject, Verdict
+from nodevet.model.run import Run
 from nodevet.sheet.hunks import hunks
 from nodevet.sheet.model import (
     AnyBlock,

@@ -7,7 +7,8 @@ import msgspec
 
 from nodevet.base.durations import elapsed
 from nodevet.base.printable import brief, plain
-from nodevet.model import HostOutcome, Run, Severity
+from nodevet.model import HostOutcome, Severity
+from nodevet.model.run import Run
 from nodevet.sheet.model import (
     AnyBlock,
     Cell,

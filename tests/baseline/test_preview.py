@@ -10,7 +10,8 @@ from junitparser import JUnitXml
 
 from nodevet.author.preview import VerdictChange, preview
 from nodevet.author.preview_sheet import preview_junit, preview_sheet
-from nodevet.model import Finding, HostReport, Run, Severity, Status, Subject, Verdict
+from nodevet.model import Finding, HostReport, Severity, Status, Subject, Verdict
+from nodevet.model.run import Run
 from nodevet.sheet import render
 
 GPU = Subject(kind="gpu", id="3")

@@ -19,7 +19,7 @@ from nodevet.base.errors import UserError
 from nodevet.base.project import Project
 from nodevet.cli import nodevet
 from nodevet.document.schema_kinds import kinds
-from nodevet.model import Run
+from nodevet.model.run import Run
 from nodevet.store import open_store
 
 ANSIBLE = Path(sys.executable).parent / "ansible-playbook"

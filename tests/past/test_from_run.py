@@ -18,7 +18,8 @@ from nodevet.base.last_few import FEW, LastFew
 from nodevet.base.processes import KilledProcess
 from nodevet.evidence.document import opened
 from nodevet.fleet import Visit
-from nodevet.model import Host, HostReport, Run, Severity, Status, Verdict
+from nodevet.model import Host, HostReport, Severity, Status, Verdict
+from nodevet.model.run import Run
 from nodevet.sheet.packed import Packer
 from nodevet.store import open_store
 from nodevet.vet.use.asks import sections_of

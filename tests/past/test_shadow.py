@@ -18,8 +18,9 @@ from nodevet.baseline import load
 from nodevet.checking.catalog import Catalog
 from nodevet.fix.plan.candidates import Draft, Rules, VettedNode, draft
 from nodevet.fleet import Visit
-from nodevet.model import MORE, CheckParams, Host, Run, Severity, Status, Verdict
+from nodevet.model import MORE, CheckParams, Host, Severity, Status, Verdict
 from nodevet.model.baseline import Baseline, Expectation
+from nodevet.model.run import Run
 from nodevet.vet import formats
 from nodevet.vet.findings.fold import totals
 from nodevet.vet.findings.shadow import shadowed

@@ -7,7 +7,8 @@ from msgspec.structs import replace
 from remembered import remembered
 
 from nodevet.fleet import Visit
-from nodevet.model import CountedFindings, Host, Run, Severity, Status, Verdict, fail, ok
+from nodevet.model import CountedFindings, Host, Severity, Status, Verdict, fail, ok
+from nodevet.model.run import Run
 from nodevet.sheet.packed import PackedHosts
 from nodevet.vet import formats
 from nodevet.vet.findings.counted import counted, with_counts

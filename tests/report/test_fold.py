@@ -12,10 +12,7 @@ from nodevet.base.printable import cells, cut, plain
 from nodevet.model import (
     Finding,
     HostReport,
-    Run,
-    RunNews,
     Severity,
-    StandingTrouble,
     Status,
     Subject,
     Verdict,
@@ -23,6 +20,7 @@ from nodevet.model import (
     fail,
     unknown,
 )
+from nodevet.model.run import Run, RunNews, StandingTrouble
 from nodevet.sheet.text import cut_pair, name, nodeset, pad, wrap
 from nodevet.vet import formats
 from nodevet.vet.findings import fold, words

@@ -7,16 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from nodevet.model import (
-    Finding,
-    HostReport,
-    RunNews,
-    Severity,
-    StandingTrouble,
-    Status,
-    Subject,
-    Verdict,
-)
+from nodevet.model import Finding, HostReport, Severity, Status, Subject, Verdict
+from nodevet.model.run import RunNews, StandingTrouble
 from nodevet.vet import formats
 
 CASES = ("healthy", "mixed", "one", "empty", "interrupted", "hostile")

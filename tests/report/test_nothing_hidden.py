@@ -12,20 +12,8 @@ from msgspec import structs
 from remembered import remembered
 
 from nodevet.base.printable import cells
-from nodevet.model import (
-    NODE,
-    Finding,
-    HostFacts,
-    HostReport,
-    Run,
-    RunNews,
-    Severity,
-    StandingTrouble,
-    Status,
-    Subject,
-    Verdict,
-    exit_code,
-)
+from nodevet.model import NODE, Finding, HostFacts, HostReport, Severity, Status, Subject, Verdict
+from nodevet.model.run import Run, RunNews, StandingTrouble, exit_code
 from nodevet.sheet.text import nodeset
 from nodevet.vet import formats
 from nodevet.vet.findings.fold import lines, totals

@@ -7,7 +7,6 @@ from nodevet.base.printable import cells
 from nodevet.model import (
     Finding,
     HostReport,
-    Run,
     Severity,
     Status,
     Subject,
@@ -17,6 +16,7 @@ from nodevet.model import (
     ok,
     unknown,
 )
+from nodevet.model.run import Run
 from nodevet.sheet.model import Sheet
 from nodevet.sheet.terminal import render as drawn
 

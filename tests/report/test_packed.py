@@ -6,7 +6,8 @@ from itertools import islice
 import pytest
 from msgspec.structs import replace
 
-from nodevet.model import Severity, compare, exit_code
+from nodevet.model import Severity, compare
+from nodevet.model.run import exit_code
 from nodevet.sheet.packed import FEW, PackedHosts, PackedText
 from nodevet.vet import formats
 

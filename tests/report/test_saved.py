@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from nodevet.model import Finding, HostReport, Run, Severity, Status, Subject, Verdict
+from nodevet.model import Finding, HostReport, Severity, Status, Subject, Verdict
+from nodevet.model.run import Run
 from nodevet.sheet.errors import ReportError
 from nodevet.vet import formats
 from nodevet.vet.findings.counted import FINE

@@ -9,7 +9,8 @@ import pytest
 
 from nodevet.base.outputs import FileError
 from nodevet.fleet import Options, Visit
-from nodevet.model import Host, Run, Severity, Status
+from nodevet.model import Host, Severity, Status
+from nodevet.model.run import Run
 from nodevet.vet.use.context import VetContext
 from nodevet.vet.use.gate import Attempts, begin, gate, verdict_of
 

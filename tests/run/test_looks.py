@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from nodevet.base.errors import UserError
-from nodevet.model import Finding, Host, HostFacts, HostReport, Run, Status, Verdict
+from nodevet.model import Finding, Host, HostFacts, HostReport, Status, Verdict
+from nodevet.model.run import Run
 from nodevet.vet.use.gate import verdict_of
 from nodevet.vet.use.looks import AGAIN, Looks
 

@@ -20,7 +20,8 @@ from nodevet.fix.use.rollback import chosen
 from nodevet.fixing.model import Risk
 from nodevet.fleet import Visit
 from nodevet.inventory import InventoryError
-from nodevet.model import Host, HostReport, Run, Severity, Status
+from nodevet.model import Host, HostReport, Severity, Status
+from nodevet.model.run import Run
 from nodevet.vet.use import earlier, saved
 from nodevet.vet.use.context import VetContext, open_context, open_project
 from nodevet.vet.use.listener import VetListener

@@ -11,15 +11,8 @@ from far_processes import wait_for
 from msgspec.structs import replace
 from one_machine_slurm import Slurm
 
-from nodevet.model import (
-    Finding,
-    HostReport,
-    Run,
-    Status,
-    Subject,
-    Verdict,
-    new_run_id,
-)
+from nodevet.model import Finding, HostReport, Status, Subject, Verdict
+from nodevet.model.run import Run, new_run_id
 from nodevet.slurm.decide import DrainLimits, plan_drain, plan_resume
 from nodevet.slurm.nodes import ControllerNode, parse_nodes
 from nodevet.store import open_store

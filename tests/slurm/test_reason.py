@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from nodevet.model import new_run_id
+from nodevet.model.run import new_run_id
 from nodevet.slurm.decide import BUSY, MAINTAINED, why_not_drained
 from nodevet.slurm.nodes import parse_nodes
 from nodevet.slurm.reason import (

@@ -9,7 +9,7 @@ import pytest
 from recorded import ended, report, run
 from sqlalchemy import text
 
-from nodevet.model import Run
+from nodevet.model.run import Run
 from nodevet.store import Store, StoreHeldError, open_store, runs
 from nodevet.vet.terminal.output import Sinks
 from nodevet.vet.terminal.progress import watched

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from answering_fleet import HOSTS, AnsweringFleet
 
-from nodevet.model import HostReport, Run, Severity, Status
+from nodevet.model import HostReport, Severity, Status
+from nodevet.model.run import Run
 from nodevet.store import open_store
 from nodevet.vet.news import Before, news_of
 from nodevet.vet.suspicion import suspicions

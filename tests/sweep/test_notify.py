@@ -11,19 +11,8 @@ import pytest
 from answering_fleet import AnsweringFleet, capped
 
 from nodevet.base.errors import UserError
-from nodevet.model import (
-    Ended,
-    Finding,
-    HostReport,
-    Run,
-    RunNews,
-    Severity,
-    StandingTrouble,
-    Status,
-    Subject,
-    Suspicion,
-    Verdict,
-)
+from nodevet.model import Finding, HostReport, Severity, Status, Subject, Verdict
+from nodevet.model.run import Ended, Run, RunNews, StandingTrouble, Suspicion
 from nodevet.vet.use.notify import NewsFilter, addresses, message
 
 pytestmark = pytest.mark.timeout(300)

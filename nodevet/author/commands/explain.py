@@ -19,7 +19,8 @@ from nodevet.vet import options as vetting
 if TYPE_CHECKING:
     from nodevet.baseline import Resolved
     from nodevet.checking.catalog import Catalog
-    from nodevet.model import Host, HostReport, Run
+    from nodevet.model import Host, HostReport
+    from nodevet.model.run import Run
     from nodevet.sheet.model import AnyBlock
 
 WRITTEN = 100  # columns of the pages, and of what is not a terminal

@@ -13,7 +13,8 @@ from nodevet.inventory.settings import GROUP, name_problem
 from nodevet.model import Host, Verdict
 
 if TYPE_CHECKING:
-    from nodevet.model import HostReport, Run
+    from nodevet.model import HostReport
+    from nodevet.model.run import Run
 
 
 class VerdictSource(NamedTuple):

@@ -30,7 +30,8 @@ from nodevet.k8s.condition import (
     why_untried,
 )
 from nodevet.k8s.use.find import node_of
-from nodevet.model import HostReport, Run
+from nodevet.model import HostReport
+from nodevet.model.run import Run
 
 TRIES = 8  # writes, each repeated because somebody else changed the node meanwhile
 NEWER = "its condition comes from a later visit"

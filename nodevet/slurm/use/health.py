@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from nodevet.model import Finding, Host, Run, Severity, Verdict
+from nodevet.model import Finding, Host, Severity, Verdict
+from nodevet.model.run import Run
 from nodevet.slurm import kept, scontrol
 from nodevet.slurm.decide import BUSY, MAINTAINED, why_not_drained
 from nodevet.slurm.reason import LOCAL, reason_text, troubles_of

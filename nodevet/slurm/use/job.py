@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from nodevet.base.durations import elapsed
 from nodevet.evidence.transient import is_booting
-from nodevet.model import Host, Run
+from nodevet.model import Host
+from nodevet.model.run import Run
 from nodevet.slurm import kept
 from nodevet.slurm.reason import LOCAL, Trouble, reason_text, troubles_of
 from nodevet.slurm.use import notes

@@ -6,8 +6,9 @@ from zlib import crc32
 
 from msgspec.structs import replace
 
-from nodevet.model import Host, Run, Severity
+from nodevet.model import Host, Severity
 from nodevet.model.baseline import Baseline, Expectation
+from nodevet.model.run import Run
 from nodevet.vet.quick import REACH
 from nodevet.vet.use.context import VetContext
 from nodevet.vet.use.reach import fleet_options

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from nodevet.model import Finding, HostReport, Run, Severity, Subject, Verdict
+from nodevet.model import Finding, HostReport, Severity, Subject, Verdict
+from nodevet.model.run import Run
 from nodevet.slurm.decide import names_in_slurm
 
 if TYPE_CHECKING:

@@ -9,16 +9,8 @@ from typing import overload
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from nodevet.model import (
-    CountedFindings,
-    Finding,
-    HostReport,
-    HostSummary,
-    Run,
-    RunNews,
-    Severity,
-    Verdict,
-)
+from nodevet.model import CountedFindings, Finding, HostReport, HostSummary, Severity, Verdict
+from nodevet.model.run import Run, RunNews
 from nodevet.sheet.text import count
 
 FINE = (Verdict.OK, Verdict.NOT_APPLICABLE)

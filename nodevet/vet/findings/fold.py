@@ -10,17 +10,8 @@ import msgspec
 from nodevet.base.durations import elapsed
 from nodevet.base.printable import brief
 from nodevet.checking.changes import Marks
-from nodevet.model import (
-    Finding,
-    HostOutcome,
-    HostReport,
-    NeededAction,
-    Run,
-    Severity,
-    StandingTrouble,
-    Status,
-    Verdict,
-)
+from nodevet.model import Finding, HostOutcome, HostReport, NeededAction, Severity, Status, Verdict
+from nodevet.model.run import Run, StandingTrouble
 from nodevet.sheet.text import after_label, count
 from nodevet.vet.findings.ages import evidence_age, last_time
 from nodevet.vet.findings.causes import causes_of

@@ -1,7 +1,7 @@
 """The budget rule in words: what must be read before any single host. Pure."""
 
 from nodevet.base.printable import brief
-from nodevet.model import Run, Suspicion
+from nodevet.model.run import Run, Suspicion
 from nodevet.sheet.text import count, nodeset
 from nodevet.vet.findings.fold import listed
 

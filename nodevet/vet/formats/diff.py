@@ -13,7 +13,8 @@ import msgspec
 
 from nodevet.base.printable import plain
 from nodevet.checking.changes import Marks
-from nodevet.model import Finding, HostReport, Run, Severity, Verdict, show
+from nodevet.model import Finding, HostReport, Severity, Verdict, show
+from nodevet.model.run import Run
 from nodevet.sheet.hunks import Pair, labelled_hunks
 from nodevet.sheet.text import nodeset, wrap
 from nodevet.vet.findings.causes import causes_of

@@ -13,7 +13,8 @@ from junitparser import Error, Failure, Skipped, TestCase, TestSuite
 from junitparser.junitparser import FinalResult
 
 from nodevet.base.printable import plain
-from nodevet.model import Finding, HostReport, Run, StandingTrouble, Verdict
+from nodevet.model import Finding, HostReport, Verdict
+from nodevet.model.run import Run, StandingTrouble
 from nodevet.sheet import junit
 from nodevet.sheet.text import name
 from nodevet.vet.findings.ages import read_at

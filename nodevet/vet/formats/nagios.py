@@ -6,7 +6,8 @@ if `fail_on` lets a warning pass.
 
 from collections.abc import Iterator
 
-from nodevet.model import Run, Severity, Verdict
+from nodevet.model import Severity, Verdict
+from nodevet.model.run import Run
 from nodevet.sheet import plugin
 from nodevet.sheet.text import count, nodeset
 from nodevet.vet.findings.ages import evidence_age

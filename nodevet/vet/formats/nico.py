@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from itertools import islice
 
 from nodevet.base.printable import plain
-from nodevet.model import Run, Severity
+from nodevet.model import Severity
+from nodevet.model.run import Run
 from nodevet.sheet.text import count, nodeset
 from nodevet.vet.findings.fold import Line, lines, summary
 

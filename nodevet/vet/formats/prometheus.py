@@ -12,7 +12,8 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 
 from nodevet.base.age import seconds_of
 from nodevet.base.printable import brief, plain
-from nodevet.model import CountedFindings, Finding, HostReport, Run, RunNews, Severity, Verdict
+from nodevet.model import CountedFindings, Finding, HostReport, Severity, Verdict
+from nodevet.model.run import Run, RunNews
 from nodevet.sheet import metrics
 from nodevet.sheet.packed import PackedText
 from nodevet.sheet.text import name

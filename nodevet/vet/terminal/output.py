@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING, Any
 from nodevet.cli.display import Display, Screen
 from nodevet.cli.interrupts import Interrupts
 from nodevet.cli.speech import needs_output, say, silence, write
-from nodevet.model import Run
+from nodevet.model.run import Run
 from nodevet.sheet import render
 from nodevet.vet import formats as run_formats
 from nodevet.vet.use.reports import Reports, Sink

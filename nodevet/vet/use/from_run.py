@@ -16,7 +16,8 @@ from nodevet.base.processes import KilledProcess, batches, cores, spread
 from nodevet.checking.identity import HOSTNAME
 from nodevet.evidence.document import Evidence, EvidenceError, opened
 from nodevet.fleet import Visit
-from nodevet.model import Host, HostReport, Run, Severity, Status
+from nodevet.model import Host, HostReport, Severity, Status
+from nodevet.model.run import Run
 from nodevet.sheet.packed import PackedReport, Packer
 from nodevet.store.records.model import RecordedRun, RecordedVisit
 from nodevet.vet.use.asks import sections_of

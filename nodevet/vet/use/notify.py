@@ -11,7 +11,8 @@ from msgspec import Struct, structs
 from nodevet.base.errors import UserError
 from nodevet.base.files import read_input
 from nodevet.base.printable import brief, plain
-from nodevet.model import HostReport, Run, RunNews, Severity
+from nodevet.model import HostReport, Severity
+from nodevet.model.run import Run, RunNews
 from nodevet.sheet.text import count, nodeset
 from nodevet.vet.findings.fold import Line, lines, totals
 from nodevet.vet.findings.suspected import sentence

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field, structs
 
 from nodevet.base.errors import UserError
-from nodevet.model import Host, Run
+from nodevet.model import Host
+from nodevet.model.run import Run
 from nodevet.vet.use.context import VetContext
 from nodevet.vet.use.listener import VetListener
 from nodevet.vet.use.reports import Reports, Streaming
