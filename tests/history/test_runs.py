@@ -9,7 +9,7 @@ import pytest
 from nodevet.base.errors import UserError
 from nodevet.past import terminal as recalled
 from nodevet.past.listing import refs
-from nodevet.past.sheets.runs import diff_sheet
+from nodevet.past.sheets.diff import diff_sheet
 from nodevet.past.use.recall import find_diff
 from nodevet.sheet.terminal import render
 from nodevet.vet.use.stores import open_history

@@ -51,7 +51,7 @@ def command(
       0  compared, whatever differs
       2  usage or configuration error, no such run, or nothing to compare with
     """
-    from nodevet.past.sheets.runs import diff_sheet
+    from nodevet.past.sheets.diff import diff_sheet
     from nodevet.past.use.recall import find_diff
     from nodevet.vet.use.stores import open_history
 

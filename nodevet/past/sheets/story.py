@@ -6,9 +6,9 @@ from nodevet.base.age import seconds_of
 from nodevet.base.printable import brief, plain
 from nodevet.model import Finding, HostFacts, HostOutcome, Severity, Verdict
 from nodevet.past.passport import PartFault, Passport, Stay
+from nodevet.past.sheets.findings import span_table
 from nodevet.past.sheets.fixes import repairs, row_keys, tone, what_changed, words
 from nodevet.past.sheets.parts import KINDS, at_text, fold, short
-from nodevet.past.sheets.runs import span_table
 from nodevet.past.story import FixedSince, HostStory, Night, StoryEvent, StoryKind
 from nodevet.sheet.clock import Clock
 from nodevet.sheet.model import Cell, FactBlock, Sheet, TableBlock

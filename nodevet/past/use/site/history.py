@@ -3,7 +3,8 @@
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from nodevet.past.sheets.runs import diff_sheet, run_sheet, runs_sheet
+from nodevet.past.sheets.diff import diff_sheet
+from nodevet.past.sheets.runs import run_sheet, runs_sheet
 from nodevet.past.sheets.trend import check_sheet
 from nodevet.past.site import fleet, links, sheets
 from nodevet.past.site.clock import CLOCK
