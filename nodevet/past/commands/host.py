@@ -43,7 +43,8 @@ def command(
       2  usage or configuration error, or nothing is recorded of it
     """
     from nodevet.past.passport import Passport
-    from nodevet.past.sheets.story import passport_sheet, story_sheet
+    from nodevet.past.sheets.passport import passport_sheet
+    from nodevet.past.sheets.story import story_sheet
     from nodevet.past.use.story import find_story
     from nodevet.vet.use.stores import open_history
 

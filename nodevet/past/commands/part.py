@@ -43,7 +43,7 @@ def command(
       0  written
       2  usage or configuration error, no such part, or nothing recorded
     """
-    from nodevet.past.sheets.story import passport_sheet
+    from nodevet.past.sheets.passport import passport_sheet
     from nodevet.past.use.story import find_passport
     from nodevet.vet.use.stores import open_history
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from nodevet import __version__
 from nodevet.base.errors import UserError
 from nodevet.base.printable import plain
-from nodevet.past.sheets.story import passport_sheet
+from nodevet.past.sheets.passport import passport_sheet
 from nodevet.past.site import links, names, sheets
 from nodevet.past.site.clock import CLOCK
 from nodevet.past.site.folder import Manifest, SiteFolder, site_folder
