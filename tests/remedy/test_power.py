@@ -6,7 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from nodevet.base.errors import UserError
-from nodevet.fix.journal.records import HostBegin, RunBegin, state
+from nodevet.fix.journal.records import HostBegin, RunBegin
+from nodevet.fix.journal.state import state
 from nodevet.fix.next_steps import next_steps
 from nodevet.fix.settings import Rollout, rollout_text
 from nodevet.fix.use.power import powers_of, require_bmcs

@@ -14,7 +14,7 @@ from nodevet.fix import formats as fix_formats
 from nodevet.fix.formats import render as rendered
 from nodevet.fix.journal.account import account
 from nodevet.fix.journal.journal import read
-from nodevet.fix.journal.records import StepState
+from nodevet.fix.journal.state import StepState
 from nodevet.fix.model import Step
 from nodevet.fix.rollout.waits import pending_until
 from nodevet.fixing.model import Risk

@@ -11,15 +11,8 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from nodevet.fix.journal import records as journal
-from nodevet.fix.journal.records import (
-    HostEnd,
-    JournalRecord,
-    Proof,
-    RunEnd,
-    Stage,
-    StepEnd,
-    StepState,
-)
+from nodevet.fix.journal.records import HostEnd, JournalRecord, Proof, RunEnd, StepEnd
+from nodevet.fix.journal.state import Stage, StepState
 from nodevet.fix.model import Plan, Step
 from nodevet.fix.rollout.ledger import new_result
 from nodevet.fix.rollout.power import REBOOT

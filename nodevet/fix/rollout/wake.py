@@ -5,7 +5,7 @@ from datetime import datetime, timezone
 
 from nodevet.base.errors import UserError
 from nodevet.fix.events import Phase
-from nodevet.fix.journal.records import HostState, JournalState
+from nodevet.fix.journal.state import HostState, JournalState
 from nodevet.fix.rollout.clearance import Clearance, RefusedError, enter
 from nodevet.fix.rollout.power import ON, REBOOT
 from nodevet.fix.rollout.session import NodeSession
