@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from nodevet.fix.journal import records as journal
 from nodevet.fix.journal.records import HostEnd, JournalRecord, Proof, RunEnd, StepEnd
-from nodevet.fix.journal.state import Stage, StepState
+from nodevet.fix.journal.state import Stage, StepState, state
 from nodevet.fix.model import Plan, Step
 from nodevet.fix.rollout.ledger import new_result
 from nodevet.fix.rollout.power import REBOOT
@@ -109,7 +109,7 @@ class _Story:
 
     def __init__(self, plan: Plan, records: Sequence[JournalRecord]) -> None:
         self.plan = plan
-        self.state = journal.state(records)
+        self.state = state(records)
         if self.state.run is None:
             raise journal.JournalError("the journal has no record of a run")
         self.last = self.state.run

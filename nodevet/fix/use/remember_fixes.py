@@ -33,7 +33,7 @@ def meant(option: str | None, *, reaches: bool, told: Say) -> str | None:
     None: none. Raises StoreError for an invalid option; passes any other problem to `told`.
     """
     from nodevet.store import StoreError
-    from nodevet.store.engine import parse_url
+    from nodevet.store.urls import parse_url
 
     try:
         setting = settings().store_url if option is None and reaches else None

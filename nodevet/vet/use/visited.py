@@ -47,7 +47,7 @@ def open_memory(url: str | None, listener: VetListener, *, asked: bool) -> Itera
         yield RunMemory()
         return
     from nodevet.store import StoreError, open_store
-    from nodevet.store.engine import parse_url
+    from nodevet.store.urls import parse_url
 
     if url:
         parse_url(url)
