@@ -250,4 +250,4 @@ def _event(
 
 def why_untried(report: HostReport) -> str:
     """Why the report says nothing about its node; "" if it says something."""
-    return report.told if report.status in UNTRIED else ""
+    return report.why_unjudged if report.status in UNTRIED else ""

@@ -513,9 +513,9 @@ class HostReport(msgspec.Struct, frozen=True, kw_only=True):
         return self.summary.unjudged
 
     @property
-    def told(self) -> str:
+    def why_unjudged(self) -> str:
         """Like that of the summary."""
-        return self.summary.told
+        return self.summary.why_unjudged
 
     @property
     def outcome(self) -> HostOutcome:
@@ -588,7 +588,7 @@ class HostSummary(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return ""
 
     @property
-    def told(self) -> str:
+    def why_unjudged(self) -> str:
         """As `unjudged`, with how the first of two tries ended."""
         why, first = self.unjudged, self.first_try
         if not first or not why:

@@ -140,7 +140,7 @@ def _unproven(run: Run, report: HostReport, node: ControllerNode, before: str | 
     """Why a run does not prove that a node is repaired; "" if it does."""
     own = node.own
     if own is None or report.status is not Status.VETTED:
-        return f"it was not vetted: {brief(report.told)}"
+        return f"it was not vetted: {brief(report.why_unjudged)}"
     drained, read = seconds_of(node.since), seconds_of(report.arrived or run.started)
     if drained is None or read is None or read <= drained:
         return "the run read it before it was drained"

@@ -12,7 +12,7 @@ from nodevet.model.run import Run
 from nodevet.sheet.packed import PackedHosts
 from nodevet.vet import formats
 from nodevet.vet.findings.counted import counted, with_counts
-from nodevet.vet.findings.fold import totals
+from nodevet.vet.findings.totals import totals
 from nodevet.vet.news import marks_of
 from nodevet.vet.use.context import open_context
 from nodevet.vet.use.gate import verdict_of
@@ -35,10 +35,10 @@ def test_outcomes_totals_and_exit_code_stay(form, case, cases):
     back = saved(run, form)
     assert (back.exit_code, totals(back)) == (run.exit_code, totals(run))
     for whole, short in zip(run.hosts, back.hosts, strict=True):
-        assert (short.verdict, short.outcome, short.told) == (
+        assert (short.verdict, short.outcome, short.why_unjudged) == (
             whole.verdict,
             whole.outcome,
-            whole.told,
+            whole.why_unjudged,
         )
 
 

@@ -24,6 +24,7 @@ from nodevet.model.run import Run, RunNews, StandingTrouble
 from nodevet.sheet.text import cut_pair, name, nodeset, pad, wrap
 from nodevet.vet import formats
 from nodevet.vet.findings import fold, words
+from nodevet.vet.findings.totals import totals
 
 QUICK = settings(deadline=None, max_examples=50)
 NAMES = st.from_regex(
@@ -213,8 +214,8 @@ def test_values_that_are_not_equal_are_never_shown_alike():
 
 def test_totals_account_for_every_host(cases):
     for run in cases.values():
-        assert sum(fold.totals(run).hosts.values()) == len(run.hosts)
-        assert sum(fold.totals(run).findings.values()) == sum(len(h.findings) for h in run.hosts)
+        assert sum(totals(run).hosts.values()) == len(run.hosts)
+        assert sum(totals(run).findings.values()) == sum(len(h.findings) for h in run.hosts)
 
 
 def test_every_host_that_is_not_ok_has_a_line(cases):
@@ -225,9 +226,9 @@ def test_every_host_that_is_not_ok_has_a_line(cases):
 
 def test_all_ok_needs_a_host_and_every_host(make):
     ok = make.vetted("a", (compare(Subject(), check="c", expected=1, actual=1),))
-    assert fold.totals(make.run_of(ok)).all_ok
-    assert not fold.totals(make.run_of()).all_ok
-    assert not fold.totals(make.run_of(ok, make.vetted("b", ()))).all_ok
+    assert totals(make.run_of(ok)).all_ok
+    assert not totals(make.run_of()).all_ok
+    assert not totals(make.run_of(ok, make.vetted("b", ()))).all_ok
 
 
 def test_megabytes_in_a_reason_cost_one_line(make):

@@ -16,7 +16,8 @@ from nodevet.model import NODE, Finding, HostFacts, HostReport, Severity, Status
 from nodevet.model.run import Run, RunNews, StandingTrouble, exit_code
 from nodevet.sheet.text import nodeset
 from nodevet.vet import formats
-from nodevet.vet.findings.fold import lines, totals
+from nodevet.vet.findings.fold import lines
+from nodevet.vet.findings.totals import totals
 
 TROUBLE = (Verdict.FAIL, Verdict.UNKNOWN, Verdict.WAIVED)
 CHECKS = st.sampled_from(["gpu_lost", "xid", "gpu_count", "power_limit", "my_check"])

@@ -77,7 +77,7 @@ def command(
     from nodevet.slurm.use.health import health
     from nodevet.slurm.use.look import node_name, share_of, this_machine
     from nodevet.slurm.use.tag import reason_tag
-    from nodevet.vet.findings.fold import summary
+    from nodevet.vet.findings.totals import summary
     from nodevet.vet.use.context import open_context
     from nodevet.vet.use.keep_verdict import Keeping
     from nodevet.vet.use.looks import Looks

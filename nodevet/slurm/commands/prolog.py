@@ -42,7 +42,7 @@ def command(names: tuple[str, ...], max_age: float, fail_on: str, project: Proje
     from nodevet.slurm import kept
     from nodevet.slurm.use.job import prolog
     from nodevet.slurm.use.look import look, node_name, this_machine
-    from nodevet.vet.findings.fold import summary
+    from nodevet.vet.findings.totals import summary
     from nodevet.vet.use.context import open_context
     from nodevet.vet.use.keep_verdict import Keeping
 

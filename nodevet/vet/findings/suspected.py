@@ -3,7 +3,7 @@
 from nodevet.base.printable import brief
 from nodevet.model.run import Run, Suspicion
 from nodevet.sheet.text import count, nodeset
-from nodevet.vet.findings.fold import listed
+from nodevet.vet.findings.words import listed
 
 LONGEST = 400  # columns of the hosts of one
 FIRST = "suspect the rule, the controller or the site first"

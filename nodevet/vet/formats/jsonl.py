@@ -16,7 +16,7 @@ from nodevet.model import HostReport, Severity, Status
 from nodevet.model.run import Run, RunNews
 from nodevet.sheet.errors import ReportError
 from nodevet.sheet.json import encode
-from nodevet.vet.findings.fold import totals
+from nodevet.vet.findings.totals import totals
 from nodevet.vet.saved_schema import (
     UPGRADES,
     Schema,

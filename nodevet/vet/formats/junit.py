@@ -50,7 +50,7 @@ def _suite(report: HostReport, run: Run, known: ByHost) -> tuple[TestSuite, floa
 def _cases(report: HostReport, run: Run, known: ByHost) -> Iterator[TestCase]:
     host = name(report.host)
     standing = known.get(report.host, {})
-    if why := report.told:
+    if why := report.why_unjudged:
         case = TestCase("visit", classname=host)
         error = Error(plain(why), report.status.value)
         if stands := _stands(standing.get(-1), run):

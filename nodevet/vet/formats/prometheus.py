@@ -19,7 +19,7 @@ from nodevet.sheet.packed import PackedText
 from nodevet.sheet.text import name
 from nodevet.vet.findings.ages import read_at
 from nodevet.vet.findings.counted import kinds
-from nodevet.vet.findings.fold import totals
+from nodevet.vet.findings.totals import totals
 
 MOST_SAMPLES = 1000  # that are held before they are text
 RANK = {

@@ -60,7 +60,7 @@ class Sinks(Reports):
 
     def finish(self, run: Run, *, streamed: bool = True, shadow: bool = False) -> None:
         """As Reports; prints the totals and the files if every report went to a file."""
-        from nodevet.vet.findings.fold import summary
+        from nodevet.vet.findings.totals import summary
 
         super().finish(run, streamed=streamed, shadow=shadow)
         if not self.printed:
