@@ -93,7 +93,9 @@ def is_judged(report: HostReport) -> bool:
 
 def _findings(report: HostReport) -> Iterator[Finding]:
     if not is_judged(report):
-        yield Finding(verdict=Verdict.UNKNOWN, check="visit", why=report.why_unjudged or "nothing judged")
+        yield Finding(
+            verdict=Verdict.UNKNOWN, check="visit", why=report.why_unjudged or "nothing judged"
+        )
     yield from report.findings
 
 
