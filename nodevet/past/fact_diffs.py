@@ -13,7 +13,6 @@ from nodevet.evidence.memory import Memory
 from nodevet.evidence.nvme import Nvme
 
 CMDLINE = "kernel command line"
-
 MANY = 60  # facts of one host that are compared
 
 
