@@ -1,6 +1,6 @@
 """A new driver beside other steps of a node: from its installation to the reboot NVML is silent.
 
-The model of a node from conftest.py, with packages, and a library that refuses another module.
+The modelled nodes of tests/rigs have packages, and a library that refuses another module.
 """
 
 import json
