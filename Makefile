@@ -66,7 +66,7 @@ lint: .venv/ready ## style, types, import rules, Python 3.6 syntax of the probe
 		$(BIN)/python -m build --quiet --no-isolation --outdir build/dist $$project || exit; \
 	done
 	for wheel in build/dist/*.whl; do $(BIN)/python -m zipfile -e $$wheel build/wheel; done
-	cd build/wheel && ../../$(BIN)/lint-imports --no-cache --config ../../pyproject.toml
+	cd build/wheel && PYTHONPATH=../../.ci ../../$(BIN)/lint-imports --no-cache --config ../../pyproject.toml
 
 .PHONY: docs
 docs: .venv/ready ## write the generated pages, the man page and the scripts of shells again
