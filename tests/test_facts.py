@@ -106,5 +106,5 @@ def test_what_a_node_says_is_bounded_and_printable() -> None:
         ({}, {}),
     ],
 )
-def test_a_link_is_told_as_it_is_and_as_it_may_be(values: dict[str, int], link: object) -> None:
+def test_a_link_is_reported_as_it_is_and_as_it_may_be(values: dict[str, int], link: object) -> None:
     assert facts(gpu={"gpus": gpus(values)}).links == link

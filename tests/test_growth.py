@@ -216,7 +216,7 @@ def test_d1_choosing_a_baseline_grows_with_the_evidence() -> None:
     grows_with_size(lambda size: choose(several, evidence(size), Host(name="n")))
 
 
-def test_d1_a_node_of_many_kinds_of_gpus_is_told_in_a_sentence() -> None:
+def test_d1_a_node_of_many_kinds_of_gpus_is_reported_in_a_sentence() -> None:
     functions = [
         {
             "address": address(number),

@@ -169,7 +169,7 @@ CROWD = """
 """
 
 
-def test_d1_what_a_check_says_of_one_host_is_listed_as_far_as_somebody_reads(
+def test_d1_what_a_check_says_of_one_host_is_listed_as_far_as_someone_reads(
     tmp_path: Path,
 ) -> None:
     found = ask(tmp_path, CROWD.strip())

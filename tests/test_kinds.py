@@ -22,7 +22,7 @@ RESULT = Result(nodevet="0", plan="7f3a91c2", digest="", author="bob", started="
 
 
 @pytest.mark.parametrize("form", ["json", "jsonl"])
-def test_runs_and_results_are_told_apart(form: str) -> None:
+def test_runs_and_results_are_distinguished(form: str) -> None:
     assert recognize(render(form, RUN).encode()) is DocumentKind.RUN
     assert recognize(fix_formats.render(form, RESULT).encode()) is DocumentKind.RESULT
 

@@ -86,7 +86,7 @@ def test_a_way_back_leads_through_folders_that_count_as_well(file: Path, tmp_pat
     assert distrust(tmp_path / "to-top" / ".." / ".." / "open").startswith(f"{tmp_path}/open (")
 
 
-def test_links_in_a_circle_are_said(tmp_path: Path) -> None:
+def test_links_in_a_circle_are_reported(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to("b")
     (tmp_path / "b").symlink_to("a")
     assert "cannot be read: Too many levels of symbolic links" in distrust(tmp_path / "a")

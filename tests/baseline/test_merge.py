@@ -223,7 +223,7 @@ def test_a_want_is_whole_only_after_extends(shelf):
     assert problem.startswith("kid.yaml:3:24: expect.link.width: must be one of 1, 2, 4, 8, 16, 32")
 
 
-def test_an_error_in_an_inherited_value_is_told_once_and_where_it_stands(shelf):
+def test_an_error_in_an_inherited_value_is_reported_once_and_where_it_stands(shelf):
     shelf.write(
         base="nodevet: 1\nexpect:\n  number: 99\n",
         one="nodevet: 1\nextends: base\n",
@@ -303,7 +303,7 @@ def test_two_endings_of_one_name_are_no_choice_of_ours(shelf):
     assert "both" in problem and problem.endswith("have this name; rename one of them")
 
 
-def test_two_files_of_one_name_cannot_be_told_apart_in_a_report(shelf):
+def test_two_files_of_one_name_cannot_be_distinguished_in_a_report(shelf):
     shelf.write(a="nodevet: 1\n")
     (shelf.folder / "sub").mkdir()
     (shelf.folder / "sub" / "a.yaml").write_text("nodevet: 1\n")

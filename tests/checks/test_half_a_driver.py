@@ -54,7 +54,7 @@ def test_t6_what_is_something_else_stays_unknown(verdict, check, params, section
     assert verdict(check, params, section, modules).verdict is Verdict.UNKNOWN
 
 
-def test_t6_a_version_that_the_library_refuses_is_told_as_that(verdict):
+def test_t6_a_version_that_the_library_refuses_is_reported_as_that(verdict):
     why = "NVML_ERROR_LIB_RM_VERSION_MISMATCH: of different versions"
     found = verdict("driver_version", "550.*", {"status": "error", "why": why}, LOADED)
     assert (found.verdict, found.actual) == (

@@ -163,7 +163,7 @@ def test_what_the_library_lets_pass(line, told, told_of):
     assert any(told in each for each in told_of(line))
 
 
-def test_every_mistake_is_told_where_it_stands(told_of):
+def test_every_mistake_is_reported_where_it_stands(told_of):
     text = "services: {running: [a, b.service, c], stoped: [], enabled: 1}"
     assert [re.sub(r".*x.yaml:(\S+ \S+) .*", r"\1", each) for each in told_of(text)] == [
         "3:24: expect.services.running[0]:",

@@ -157,7 +157,7 @@ def test_d20_a_visit_keeps_when_it_came_in(call: Call) -> None:
 
 
 @pytest.mark.usefixtures("nodes")
-def test_d20_evidence_of_hosts_that_left_the_inventory_is_told(call: Call) -> None:
+def test_d20_evidence_of_hosts_that_left_the_inventory_is_reported(call: Call) -> None:
     Path("fleet.yaml").write_text("nodevet: 1\nhosts:\n  gpu[001-003]:\n")
     for host in ("gpu001", "gpu002", "gpu009"):
         kept(host, age=0)

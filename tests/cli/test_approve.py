@@ -235,7 +235,7 @@ def test_an_expired_plan_is_not_signed(nodevet: Run, project: Path, keys: Path) 
     assert sigs(project) == []
 
 
-def test_mistakes_of_the_user_are_said(nodevet: Run, project: Path, keys: Path) -> None:
+def test_mistakes_of_the_user_are_reported(nodevet: Run, project: Path, keys: Path) -> None:
     def said(*words: str | Path) -> str:
         done = nodevet("approve", *words, cwd=project)
         assert done.returncode == 2

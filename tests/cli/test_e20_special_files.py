@@ -53,7 +53,7 @@ def saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         f"{CHECK} --format html:SPECIAL",
     ],
 )
-def test_e20_what_is_no_regular_file_is_told_and_waited_for_by_no_command(
+def test_e20_what_is_no_regular_file_is_reported_and_waited_for_by_no_command(
     nodevet: Callable[..., Any], words: str, make: Callable[[Path], None]
 ) -> None:
     make(Path("special"))

@@ -101,5 +101,5 @@ def test_of_one_that_is_wrong_it_says_what(nodevet: Run, project: Path) -> None:
         ("a: [1, # one\n    2] # both\n", {1: "one", 2: "both"}),
     ],
 )
-def test_comments_are_told_from_text(text: str, found: dict[int, str]) -> None:
+def test_comments_are_distinguished_from_text(text: str, found: dict[int, str]) -> None:
     assert remarks(text) == found

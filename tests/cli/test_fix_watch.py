@@ -83,7 +83,7 @@ def test_the_batch_is_counted_and_what_is_rare_comes_first() -> None:
     assert "3 nodes failed, but only 2 may: no more hosts are started" in b.head(10)
 
 
-def test_the_pause_after_the_canary_is_told() -> None:
+def test_the_pause_after_the_canary_is_reported() -> None:
     b = board((0, RUN), (0, CANARY), (1, ended("gpu4", Outcome.CHANGED)), (1, Resting(seconds=60)))
     assert b.waiting and "pause after the canary, 30 s left" in b.head(31)
     b.take(HostBegun(host="n1"), 62)

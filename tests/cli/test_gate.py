@@ -142,7 +142,7 @@ def test_an_old_pass_does_not_survive_any_mistake(
     assert json.loads(verdict.read_text())["verdict"] == "pending"
 
 
-def test_a_verdict_that_cannot_be_written_is_told_before_any_host(
+def test_a_verdict_that_cannot_be_written_is_reported_before_any_host(
     nodevet: Run, tmp_path: Path
 ) -> None:
     for place in ("/no/folder/verdict", "/proc/verdict", "/dev/full"):

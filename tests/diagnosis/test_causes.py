@@ -60,7 +60,7 @@ def test_each_cause_is_told_of_its_node(cause: str) -> None:
     assert found.next_step in {NEXT[found.cause], *own}
 
 
-def test_a_mixture_is_told_as_one_the_strongest_first() -> None:
+def test_a_mixture_is_reported_as_one_the_strongest_first() -> None:
     busy = sections(
         [gpu(20, pcie_rx_kb_s=[60000000] * LOOKS)],
         [process(threads=[*BLOCKED]), *WORKERS],
@@ -203,7 +203,7 @@ HOT_GPU = gpu(97, event_reasons=[0x40] * LOOKS, clock_sm_mhz=[900] * LOOKS)
         (None, "(hardware thermal slowdown),"),
     ],
 )
-def test_since_when_it_is_slowed_is_told_where_the_driver_counts_it(
+def test_since_when_it_is_slowed_is_reported_where_the_driver_counts_it(
     counter: list[float] | None, said: str
 ) -> None:
     """The node booted 1000 s before it was watched: no counter can have more than that."""
@@ -262,7 +262,7 @@ def test_what_a_sleeping_thread_waits_for_is_known_by_the_kernels_function(wchan
     assert (cause is Cause.STORAGE) is WAITS_BY_KERNEL[wchan]
 
 
-def test_a_quota_that_is_used_up_is_told_with_its_cpus() -> None:
+def test_a_quota_that_is_used_up_is_reported_with_its_cpus() -> None:
     group = cgroup(cpu_quota=2.0, periods=[0, 100], throttled=[0, 90])
     found = told(sections(processes=[process(threads=[thread(10, 40)])], groups=[group]))
     assert found.cause is Cause.QUOTA

@@ -93,7 +93,7 @@ def test_g10_the_file_that_a_job_waits_for_is_named(quiet: JSON, slow: Path) -> 
     assert f"in pread64 of {slow} on {slow.parent}, fuse" in sentence, sentence
 
 
-def test_where_a_stuck_job_sleeps_is_told(quiet: JSON) -> None:
+def test_where_a_stuck_job_sleeps_is_reported(quiet: JSON) -> None:
     assert "asleep in futex_" in quiet["gpus"][list(QUIET).index("locked")]["sentence"]
 
 
@@ -106,7 +106,7 @@ def test_what_computes(machine: LoadedMachine, name: str) -> None:
     assert gpu["cause"] == expected, gpu["sentence"]
 
 
-def test_two_causes_are_told_as_a_mixture(machine: LoadedMachine, slow: Path) -> None:
+def test_two_causes_are_reported_as_a_mixture(machine: LoadedMachine, slow: Path) -> None:
     with machine.load("reads_and_transforms", slow):
         gpu = machine.diagnose()["gpus"][0]
     assert gpu["cause"] == "mixed", gpu["sentence"]

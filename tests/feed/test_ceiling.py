@@ -44,7 +44,7 @@ def measured(*runs: tuple[int, LoaderRun]) -> dict[str, Any]:
 GROWS = ((1, run(1, 185e6)), (2, run(2, 360e6)), (4, run(4, 640e6)), (8, run(8, 670e6)))
 
 
-def test_measuring_goes_on_until_it_no_longer_grows() -> None:
+def test_measuring_continues_until_it_no_longer_grows() -> None:
     assert [next_workers(GROWS[:count], 64) for count in range(5)] == [1, 2, 4, 8, None]
     assert next_workers(GROWS[:3], 4) is None
 

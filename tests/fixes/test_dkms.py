@@ -36,7 +36,7 @@ def test_each_kernel_without_the_module_gets_it(plan):
     assert (change.risk, change.effective, change.actions[0].seconds) == (Risk.DRAIN, "now", 1800)
 
 
-def test_a_kernel_that_has_it_is_left_alone(plan):
+def test_a_kernel_that_has_it_is_not_touched(plan):
     (change,) = plan("dkms", {}, node(build(OLD), headers=[NEW]))
     assert [each.label for each in change.actions] == [INSTALL.format(NEW)]
     assert plan("dkms", {}, node(build(OLD), build(NEW))) == []

@@ -223,7 +223,7 @@ def test_nothing_is_planned_where_nothing_is_wrong(plan, wrong, evidence):
         plan("driver_version", NEW, node(*three(NEW), gpu="550.1.1", module="550.1.1"), findings)
 
 
-def test_what_was_done_shows_and_is_put_back_exactly(plan):
+def test_what_was_done_shows_and_is_restored_exactly(plan):
     (change,) = plan("driver_version", NEW, node(*three(NEW, V)))
 
     def seen(version, held, *automatic):

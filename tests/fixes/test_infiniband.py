@@ -166,7 +166,7 @@ def test_what_was_not_read_plans_nothing(plan, sections, why):
 
 
 @pytest.mark.parametrize("carrier", ["ib0", "bond0"])
-def test_a_device_over_which_the_node_is_reached_is_left_alone(plan, carrier):
+def test_a_device_over_which_the_node_is_reached_is_not_touched(plan, carrier):
     sections = node(device("mlx5_0", DISABLED))
     sections["link_managers"]["carriers"] = ["ens9", carrier]
     with pytest.raises(FixError, match="it carries nodevet's session or a default route"):

@@ -84,7 +84,7 @@ def asked(evidence, wrong):
     return changes
 
 
-def test_a_service_is_bound_when_it_starts_anew(plan):
+def test_a_service_is_bound_when_it_starts_again(plan):
     (change,) = plan("numa_binding", True, node(process(100)))
     assert change == PlannedChange(
         expected={"cpus": "0-31,64-95"},
@@ -282,7 +282,7 @@ def test_a_plan_outlasts_json(asked):
         assert msgspec.json.decode(msgspec.json.encode(change), type=PlannedChange) == change
 
 
-def test_every_mode_can_be_put_back(asked):
+def test_every_mode_can_be_restored(asked):
     was = {"cpus": "0-127", "mems": "0", "started_s": 5.0, "threads": {"104": {"cpus": "3"}}}
     states = {
         "process": (True, was),

@@ -182,7 +182,7 @@ LOADED = ["nvidia", "kvm_intel", "kvm"]
         ({"functions": {ROOT: {"vendor": "80:6"}}}, f"{ROOT}: its vendor and device"),
     ],
 )  # fmt: skip
-def test_acs_is_left_alone_where_it_may_isolate_guests(plan, wrong, evidence, sections, reason):
+def test_acs_is_not_touched_where_it_may_isolate_guests(plan, wrong, evidence, sections, reason):
     findings = wrong("acs", False, evidence(node(port=REDIRECTS)))
     with pytest.raises(FixError) as caught:
         plan("acs", False, node(**{"port": REDIRECTS, **sections}), findings)

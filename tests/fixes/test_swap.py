@@ -120,7 +120,7 @@ ETC = {"name": "x.swap", "path": "/etc/systemd/system/x.swap", "what": "/x"}
         (node(swap_units=[UNIT | {"what": "/dev/zram1"}]), "x.swap belongs to zram"),
     ],
 )
-def test_what_is_left_alone(plan, sections, told):
+def test_steps_that_are_not_touched(plan, sections, told):
     with pytest.raises(FixError, match=re.escape(told)):
         plan("swap", "none", sections)
 

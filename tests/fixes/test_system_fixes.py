@@ -169,7 +169,7 @@ def test_refused_where_the_file_would_be_wrong(plan, params, other, told):
     assert told in str(refused.value)
 
 
-def test_a_parameter_of_several_numbers_can_be_put_back():
+def test_a_parameter_of_several_numbers_can_be_restored():
     resource = Resource(kind="kernel", name="/proc/sys/net/ipv4/tcp_rmem")
     actions = restore(State(resource=resource, exists=True, value="4096\t131072\t6291456"))
     assert actions == (WriteKernel(path=resource.name, value="4096 131072 6291456"),)
@@ -240,7 +240,7 @@ def test_a_unit(plan, params, now, actions, risk):
         ("disabled", {"file": "static"}, "it is static"),
     ],
 )
-def test_a_unit_that_is_left_alone(plan, params, shown, told):
+def test_a_unit_that_is_not_touched(plan, params, shown, told):
     with pytest.raises(FixError) as refused:
         plan("services", {params: ["a.service"]}, units(unit("a.service", **shown)))
     assert told in str(refused.value)

@@ -75,7 +75,7 @@ def test_a_host_of_two_sites_is_a_mistake_unless_they_are_reached_alike() -> Non
         ("dask://x:1", {}, {"@dc1": ["a", "b"]}, "one resource"),
     ],
 )
-def test_what_makes_no_sense_is_said(address, launchers, sites, why) -> None:
+def test_what_makes_no_sense_is_reported(address, launchers, sites, why) -> None:
     with pytest.raises(UserError, match=why):
         engine(address, launchers, sites)
 

@@ -148,7 +148,7 @@ def proof_of(fixed: RecordedFixRun, at: str) -> FixProof:
     )
 
 
-def test_e19_what_was_proved_is_told_without_names(say: Say, marked: str) -> None:
+def test_e19_what_was_proved_is_reported_without_names(say: Say, marked: str) -> None:
     told = " ".join(say("history", HOSTS[0], "--redact", "--store", marked).split())
     assert "by a plan, which verified it" in told and "Fixed by a plan at" in told
     plain = " ".join(say("history", HOSTS[0], "--store", marked).split())

@@ -111,7 +111,7 @@ def test_without_a_store_it_says_what_records_one() -> None:
         pass
 
 
-def test_runs_that_began_in_the_same_second_are_told_apart() -> None:
+def test_runs_that_began_in_the_same_second_are_distinguished() -> None:
     ids = ["20261120T020000.000Z-5f1c0005", "20261120T020000.700Z-00000000", "20261119T020000"]
     assert refs(ids) == {
         "20261119T020000": "20261119T020000",

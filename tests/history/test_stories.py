@@ -48,7 +48,7 @@ def test_a_gpu_changes_places_and_the_fault_goes_with_it(say: Say) -> None:
     ]
 
 
-def test_a_fix_is_told_and_a_night_without_an_answer_and_a_new_machine(say: Say) -> None:
+def test_a_fix_is_reported_and_a_night_without_an_answer_and_a_new_machine(say: Say) -> None:
     fixed = happened(say, "a100-02")
     assert fixed[2:5] == [
         "Nov 18 13:42 planned cpu_governor; plan 5f1c00aa of ann",
@@ -182,13 +182,13 @@ def test_the_trend_of_a_check_and_of_a_field(say: Say) -> None:
         (("trend", "gpu.count", "--host", "gpu999"), "the evidence of these 5 runs"),
     ],
 )
-def test_what_is_not_known_is_told(say: Say, words: tuple[str, ...], told: str) -> None:
+def test_what_is_not_known_is_reported(say: Say, words: tuple[str, ...], told: str) -> None:
     with pytest.raises(UserError) as refused:
         say(*words)
     assert told in str(refused.value)
 
 
-def test_what_a_baseline_said_that_judges_the_host_no_more_is_told_apart(
+def test_what_a_baseline_said_that_judges_the_host_no_more_is_distinguished(
     say: Say, tmp_path: Path
 ) -> None:
     url = f"sqlite:///{tmp_path}/renamed.sqlite"

@@ -103,7 +103,7 @@ def test_it_cordons_evicts_waits_and_gives_back(gpu1: ApiServer, hook: Hook) -> 
     assert gpu1.node("gpu1")["spec"] == {"podCIDR": "10.1.0.0/24"}
 
 
-def test_a_disruption_budget_holds_and_is_told_once(gpu1: ApiServer, hook: Hook) -> None:
+def test_a_disruption_budget_holds_and_is_reported_once(gpu1: ApiServer, hook: Hook) -> None:
     add_pod(gpu1, "etcd")
     gpu1.budgets["etcd"] = 0
 
@@ -207,7 +207,7 @@ def test_a_bare_pod_that_comes_after_the_cordon_is_refused(gpu1: ApiServer, hook
     assert pods(gpu1) == {"late"} and hook.said == ["offer undrain"]
 
 
-def test_the_cordon_of_somebody_else_is_kept(gpu1: ApiServer, hook: Hook) -> None:
+def test_the_cordon_of_someone_else_is_kept(gpu1: ApiServer, hook: Hook) -> None:
     cordon(gpu1)
     with pytest.raises(ClusterError, match="somebody else cordoned it"):
         hook.drain()
@@ -220,7 +220,7 @@ def test_the_cordon_of_somebody_else_is_kept(gpu1: ApiServer, hook: Hook) -> Non
     assert hook.said[-1] == "gpu1 is unchanged: somebody else cordoned it"
 
 
-def test_another_plan_is_left_alone(gpu1: ApiServer, hook: Hook) -> None:
+def test_another_plan_is_not_touched(gpu1: ApiServer, hook: Hook) -> None:
     hook.drain(P2)
     with pytest.raises(ClusterError, match=f"cordoned for plan {P2}"):
         hook.drain(P1, DrainRules(cordoned=True))
@@ -229,14 +229,14 @@ def test_another_plan_is_left_alone(gpu1: ApiServer, hook: Hook) -> None:
     assert hook.said[-1] == f"gpu1 is unchanged: it is cordoned for plan {P2}"
 
 
-def test_somebody_who_cordons_it_in_between_wins(gpu1: ApiServer, hook: Hook) -> None:
+def test_someone_who_cordons_it_in_between_wins(gpu1: ApiServer, hook: Hook) -> None:
     gpu1.before += [lambda: cordon(gpu1)]
     with pytest.raises(ClusterError, match="somebody else cordoned it"):
         hook.drain()
     assert PLAN not in gpu1.node("gpu1")["metadata"]["annotations"]
 
 
-def test_somebody_who_uncordons_it_while_it_waits_wins(gpu1: ApiServer, hook: Hook) -> None:
+def test_someone_who_uncordons_it_while_it_waits_wins(gpu1: ApiServer, hook: Hook) -> None:
     add_pod(gpu1, "train")
     gpu1.stay = True
     hook.meanwhile = lambda: uncordon(gpu1)

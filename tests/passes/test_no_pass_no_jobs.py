@@ -245,7 +245,7 @@ def test_a_pass_is_written_only_into_a_folder_of_root(
     assert '"verdict": "fail"' in verdict.read_text()
 
 
-def test_a_key_that_cannot_sign_is_said_and_the_gate_fails(node: SimulatedFleet) -> None:
+def test_a_key_that_cannot_sign_is_reported_and_the_gate_fails(node: SimulatedFleet) -> None:
     (node.project / "no-key").write_text("no key\n")
     done = gate(node, key="no-key")
     assert done.returncode == 1
@@ -289,7 +289,7 @@ def test_a_user_without_root_needs_sudo(node: SimulatedFleet) -> None:
     assert "n1: its old pass stays until it expires: only root may change" in done.stderr
 
 
-def test_a_reboot_voids_it_even_if_it_is_put_back(node: SimulatedFleet) -> None:
+def test_a_reboot_voids_it_even_if_it_is_restored(node: SimulatedFleet) -> None:
     passed(node)
     data = read(node)
     node.sim("reboot", "n1")

@@ -36,7 +36,7 @@ def sections(**data: object) -> dict[str, bytes]:
     }
 
 
-def test_values_are_told_by_their_place() -> None:
+def test_values_are_reported_by_their_place() -> None:
     before = sections(
         host={"kernel": "6.1", "names": ["a"]},
         installed={
@@ -95,7 +95,7 @@ def test_where_nothing_separates_nothing_is_blamed() -> None:
     assert shared({"a": frozenset({TUNED}), "b": frozenset(), "c": frozenset()}) == frozenset()
 
 
-def test_one_value_of_several_is_told() -> None:
+def test_one_value_of_several_is_reported() -> None:
     older = Change(TUNED.path, '"2.20"', '"2.24"')
     drifted = {"a": frozenset({TUNED}), "b": frozenset({older}), "c": frozenset({older})}
     elsewhere = [frozenset({Change(TUNED.path, '"2.20"', '"2.23"')})] * 6

@@ -66,7 +66,7 @@ def document(text: str, kind: str = "history") -> Any:
     ],
     ids=" ".join,
 )
-def test_what_is_told_is_the_same(both: tuple[str, str], words: tuple[str, ...]) -> None:
+def test_what_is_reported_is_the_same(both: tuple[str, str], words: tuple[str, ...]) -> None:
     one, other = (document(told(store, *words, "--format", "json")) for store in both)
     assert one == other and one
 

@@ -82,7 +82,9 @@ def test_it_does_not_matter_how_many_processes_judge(
     assert (spread.exit_code, spread.baselines) == (alone.exit_code, alone.baselines)
 
 
-def test_packed_reports_come_to_the_same_run_and_one_machine_under_three_names_is_told() -> None:
+def test_packed_reports_come_to_the_same_run_and_one_machine_under_three_names_is_reported() -> (
+    None
+):
     """Of a machine that answers to several names, each name says so, packed or not."""
     reports = [report for report, _ in five_nights.judged(5)]
     one = next(report for report in reports if report.boot_id)
@@ -235,7 +237,7 @@ def test_tomorrows_baseline_on_the_command_line(nodevet: Past, tighter: Path) ->
     assert "evidence_age" in old.stdout
 
 
-def test_what_nobody_read_then_is_told(nodevet: Past, tmp_path: Path) -> None:
+def test_what_nobody_read_then_is_reported(nodevet: Past, tmp_path: Path) -> None:
     asks = tmp_path / "asks.yaml"
     asks.write_text("nodevet: 1\nexpect: {sysctl: {vm.swappiness: 10}}\n")
     done = nodevet("check", "--from-run", "last", "-b", asks, "--max-age", "none", "gpu001")

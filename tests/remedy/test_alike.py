@@ -448,7 +448,7 @@ def test_of_commands_nothing_is_promised() -> None:
     )
 
 
-def test_what_cannot_be_undone_is_said_first() -> None:
+def test_what_cannot_be_undone_is_reported_first() -> None:
     action = EndProcess(pid=4711, started_s=1.0, uid=1000, name="python")
     more = one("n1", action, resources=(action.resource,))
     plan = hand_made({"n1": node("n1")}, [more])

@@ -506,7 +506,7 @@ def program(folder: Path, text: str) -> None:
         (None, "not on the PATH"),
     ],
 )
-def test_an_ssh_keygen_that_cannot_sign_is_said(
+def test_an_ssh_keygen_that_cannot_sign_is_reported(
     case: Case, text: str | None, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case.signed("bob")
@@ -543,7 +543,7 @@ def test_an_ssh_keygen_that_says_yes_to_everything_needs_more_than_that(
     assert "does not fit" in case.refused()[0]
 
 
-def test_a_key_that_cannot_sign_is_said(case: Case, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_key_that_cannot_sign_is_reported(case: Case, capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ApproveError, match="did not sign with"):
         sign(b"x", case.project / "none")
     assert "none" in capfd.readouterr().err

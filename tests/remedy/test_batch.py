@@ -107,7 +107,7 @@ def test_three_live_steps_take_one_wait_one_compare_each_and_two_probes(
     ), "nothing is verified before all is written"
 
 
-def test_a_step_that_reverts_within_the_settle_wait_is_taken_back_and_the_others_stay(
+def test_a_step_that_reverts_within_the_settle_wait_is_reverted_and_the_others_stay(
     three: Callable[[], World], monkeypatch: pytest.MonkeyPatch, world: Callable[..., World]
 ) -> None:
     w = three()
@@ -328,7 +328,7 @@ def test_a_resume_verifies_what_was_written_together(
     assert box.calls.count("act") == 0
 
 
-def test_what_somebody_set_while_no_controller_was_there_is_left_by_a_resume(
+def test_what_someone_set_while_no_controller_was_there_is_left_by_a_resume(
     three: Callable[[], World], world: Callable[..., World]
 ) -> None:
     w = three()

@@ -91,7 +91,7 @@ def test_d2_without_approval_for_reboots_nothing_is_rebooted(
     assert result.outcome is (Outcome.CHANGED if resume else Outcome.REFUSED)
 
 
-def test_d2_the_reboot_after_a_driver_was_put_back_asks_too(
+def test_d2_the_reboot_after_a_driver_was_restored_asks_too(
     world: Callable[..., World], tmp_path: Path
 ) -> None:
     w = world(ecc_mode=True)

@@ -63,7 +63,7 @@ def test_what_is_set_back_late_in_the_boot_does_not_persist(world: Callable[...,
     assert box.everything() == before
 
 
-def test_what_was_put_back_and_does_not_stay_is_half_done(world: Callable[..., World]) -> None:
+def test_what_was_restored_and_does_not_stay_is_half_done(world: Callable[..., World]) -> None:
     w = world()
     box, plan = w.boxes["n1"], w.plan()
     act, box.act = box.act, None

@@ -270,7 +270,7 @@ def test_a_part_of_a_file_that_a_crash_leaves_is_swept(node: Node, recorded: Rec
 # --- the node reboots ---------------------------------------------------------------------------
 
 
-def test_a_reboot_between_two_actions_is_put_back(node: Node) -> None:
+def test_a_step_with_a_reboot_between_two_actions_is_reverted(node: Node) -> None:
     plan = node.plan()
     result = node.apply(plan, Executor(node.worker, at_act(2), node.reboot))
     assert result.outcome is Outcome.FAILED, result
@@ -328,7 +328,7 @@ def test_a_second_file_that_cannot_be_written(node: Node, how: str, told: str) -
     assert node.state() == node.before
 
 
-def test_read_only_when_it_is_put_back(node: Node) -> None:
+def test_read_only_when_it_is_restored(node: Node) -> None:
     """The file is written, the unit cannot be enabled, and the file cannot be removed."""
     plan, folder = node.plan("power_limit"), str(Path(UNIT).parent)
     result = node.apply(
@@ -509,7 +509,7 @@ def test_a_unit_that_does_not_stay_is_as_it_was(stopped: Node, rows: str, told: 
     ],
     ids=["masked", "enabled", "started", "other-peers"],
 )
-def test_what_an_administrator_did_since_is_left_alone(
+def test_what_an_administrator_did_since_is_not_touched(
     stopped: Node, between: str, outcome: Outcome, told: str
 ) -> None:
     plan = stopped.plan("imex")
@@ -596,7 +596,7 @@ def test_exactly_the_process_of_the_plan_ends_and_nothing_brings_it_back(left: L
     assert left.lives(left.other)
 
 
-def test_another_process_of_the_gpu_since_is_left_alone(left: Left) -> None:
+def test_another_process_of_the_gpu_since_is_not_touched(left: Left) -> None:
     plan = left.plan()
     left.node.shell(f"kill -9 {left.pid}")
     newer = left.load("python", 1000)
@@ -613,7 +613,7 @@ def test_one_that_came_since_keeps_all_of_them(left: Left) -> None:
     assert left.lives(newer) and left.lives(left.pid)
 
 
-def test_what_is_started_again_is_said_and_cannot_be_undone(left: Left) -> None:
+def test_what_is_started_again_is_reported_and_cannot_be_undone(left: Left) -> None:
     """Something starts the process again: the step fails, and says what it has done."""
     plan = left.plan()
     result = left.node.apply(

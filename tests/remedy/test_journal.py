@@ -123,7 +123,7 @@ def test_a_cut_at_any_byte_gives_the_state_of_the_whole_lines(folder: Path) -> N
                 assert found.step(step).seen == (BEFORE,)
 
 
-def test_a_cut_journal_goes_on_from_its_whole_lines(folder: Path, tmp_path: Path) -> None:
+def test_a_cut_journal_continues_from_its_whole_lines(folder: Path, tmp_path: Path) -> None:
     data = told(folder, *RECORDS[:7]).read_bytes()
     path = tmp_path / NAME
     kept = path.with_name(f"{NAME}.torn")
@@ -190,7 +190,7 @@ def test_a_folder_keeps_one_run(folder: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(JournalError, match="cannot be made"):
         Journal.create(tmp_path / "file" / "run")

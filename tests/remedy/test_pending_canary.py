@@ -31,7 +31,7 @@ def test_e24_a_pending_canary_is_no_proof(ecc: Any) -> None:
     assert "nodevet apply --resume" in said.out and "n[2-3]" in said.out, said
 
 
-def test_e24_a_resumed_run_goes_on_once_the_canary_is_in_force(ecc: Any) -> None:
+def test_e24_a_resumed_run_continues_once_the_canary_is_in_force(ecc: Any) -> None:
     ecc.apply(canary=1, batch=2, drain_hook="true")
     said = ecc.resume()
     assert said.code == 1 and ecc.outcomes()["n2"] == "not_attempted", said

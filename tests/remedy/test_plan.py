@@ -688,5 +688,5 @@ def test_e22_what_works_on_a_host_is_named_in_each_of_its_steps(shop: Shop) -> N
     [(1800, "puppet runs every 30 min: it may set this again"),
      (None, "puppet runs on this host: it may set this again")],
 )  # fmt: skip
-def test_e22_how_often_it_runs_is_said_if_it_is_known(every_s: int | None, words: str) -> None:
+def test_e22_how_often_it_runs_is_reported_if_it_is_known(every_s: int | None, words: str) -> None:
     assert warning(RunningAgent(name="puppet", every_s=every_s)) == words

@@ -232,7 +232,7 @@ def rebooted(w: World) -> None:
 
 
 @pytest.mark.parametrize("change", [busy, owned, rebooted])
-def test_r15_where_a_fresh_look_does_not_allow_it_the_step_is_put_back(
+def test_r15_where_a_fresh_look_does_not_allow_it_the_step_is_restored(
     world: Callable[..., World], change: Callable[[World], None]
 ) -> None:
     w = world(pages={"mode": "never", "risk": "idle"})
@@ -248,7 +248,7 @@ def test_r15_where_a_fresh_look_does_not_allow_it_the_step_is_put_back(
 
 
 @pytest.mark.parametrize("number", range(3, 13))
-def test_r15_the_run_goes_on_after_an_interrupted_canary(
+def test_r15_the_run_continues_after_an_interrupted_canary(
     world: Callable[..., World], number: int
 ) -> None:
     w = world("n1", "n2", "n3")

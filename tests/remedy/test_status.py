@@ -125,7 +125,7 @@ def test_a_torn_last_line_is_left_where_it_is(rig: Callable[..., Any]) -> None:
         assert d("status", d.run).code == 3
 
 
-def test_a_run_that_goes_on_is_not_disturbed(rig: Callable[..., Any]) -> None:
+def test_a_running_run_is_not_disturbed(rig: Callable[..., Any]) -> None:
     """Its lock is held; the status neither needs nor takes it, and a resume still can."""
     d = rig("n1", "n2")
     assert d.apply(batch=1).code == 0

@@ -207,7 +207,7 @@ def test_every_report_accounts_for_every_node(story: Story) -> None:
             assert all(words in text for text in told.texts.values())
 
 
-def test_a_resume_with_a_larger_budget_goes_on_with_the_rest(story: Story) -> None:
+def test_a_resume_with_a_larger_budget_continues_with_the_rest(story: Story) -> None:
     assert story.stopped is not None
     told = story.resumed
     assert told is not None and told.code == 1 and told.report["stopped"] == "", told

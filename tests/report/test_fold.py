@@ -264,7 +264,7 @@ def test_one_reason_over_several_checks_is_one_line():
         ((), ""),
     ],
 )
-def test_labels_with_numbers_are_said_as_ranges(labels, said):
+def test_labels_with_numbers_are_reported_as_ranges(labels, said):
     assert words.in_ranges(labels) == said
 
 
@@ -334,7 +334,7 @@ def came_back(make, *plans):
     return replace(make.run_of(*hosts), news=news)
 
 
-def test_e19_what_came_back_after_a_fix_is_told_with_the_plan(make):
+def test_e19_what_came_back_after_a_fix_is_reported_with_the_plan(make):
     (line,) = fold.lines(came_back(make, "5f1c00aa", "5f1c00aa"))
     assert (line.new, line.remark) == (2, "came back after the fix by plan 5f1c00aa")
     (line,) = fold.lines(came_back(make, "5f1c00aa", "", "0b2d"))
@@ -404,7 +404,7 @@ def test_a_range_of_reasons(make):
     assert line.remark == "79 LOST ×1 to 5; at 5 addresses"
 
 
-def test_numbers_of_subjects_with_names_are_told_apart(make):
+def test_numbers_of_subjects_with_names_are_distinguished(make):
     hosts = [
         make.vetted(f"n{n}", (fail(Subject(kind="sysctl", id=f"a.{n % 2}"), expected=9, actual=n),))
         for n in range(10)

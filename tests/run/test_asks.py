@@ -104,7 +104,7 @@ def test_what_cannot_be_asked(context: Write, own: str, words: str) -> None:
         asks(context({"own": {}}, own=own))
 
 
-def test_a_shard_is_told() -> None:
+def test_a_shard_is_named() -> None:
     told = {"sysctl": ("vm.swappiness",), "services": ("a.service",)}
     (order,) = orders([Host(name="gpu1")], Options(asks=told), 1)
     (again,) = framing.read_order(framing.read_frame(framing.write_order(order))).asks
@@ -184,7 +184,7 @@ def test_hosts_that_are_asked_the_same_share_it(several: VetContext) -> None:
         assert len(order.asks) == 1 and {target.asks for target in order.targets} == {0}
 
 
-def test_what_cannot_be_asked_is_said_before_any_host_is(context: Write) -> None:
+def test_what_cannot_be_asked_is_reported_before_any_host_is(context: Write) -> None:
     with pytest.raises(AskError):
         asks_each(context({"own": {}}, own="1 / 0"))
 

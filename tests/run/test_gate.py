@@ -46,7 +46,7 @@ def ok(run: Run) -> bool:
     return verdict_of(run).verdict == "pass"
 
 
-def test_a_host_is_tried_again_until_it_passes_and_those_that_passed_are_left_alone(
+def test_a_host_is_tried_again_until_it_passes_and_those_that_passed_are_not_touched(
     tried: Any, vetted: Vetted
 ) -> None:
     away = Visit("a", Status.UNREACHABLE, "no route")

@@ -107,7 +107,7 @@ def test_a_bundle_that_is_written_through_a_link_is_its_owners_alone(tmp_path: P
     assert (tmp_path / "link").is_symlink()
 
 
-def test_a_bundle_that_could_not_be_written_is_told_before_a_host_is_watched(
+def test_a_bundle_that_could_not_be_written_is_reported_before_a_host_is_watched(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "nowhere/bundle.json"

@@ -192,7 +192,7 @@ def test_a_fix_without_a_check_stops_the_rest(project: Path) -> None:
     assert found.startswith("fixes/warm.py: a fix has the name of its check, and no check is named")
 
 
-def test_files_by_name_are_told_apart(project: Path) -> None:
+def test_files_by_name_are_distinguished(project: Path) -> None:
     """As pre-commit calls it: with whatever changed."""
     write(
         project,
@@ -251,7 +251,7 @@ SIGNERS = [
 
 
 @pytest.mark.parametrize(("line", "told"), SIGNERS)
-def test_e21_a_line_of_allowed_signers_that_ssh_keygen_skips_is_told(
+def test_e21_a_line_of_allowed_signers_that_ssh_keygen_skips_is_reported(
     project: Path, line: str, told: str
 ) -> None:
     (project / "allowed_signers").write_text(f"ann {KEY}\n# who else\n{line}\n")

@@ -138,7 +138,7 @@ def test_a_run_that_may_leave_out_hosts_says_so() -> None:
     assert not Targets(inventories=("x",)).narrowed
 
 
-def test_what_evidence_was_never_asked_for_is_told_once(tmp_path: Path) -> None:
+def test_what_evidence_was_never_asked_for_is_reported_once(tmp_path: Path) -> None:
     (tmp_path / "b.yaml").write_text("nodevet: 1\nexpect: {sysctl: {vm.swappiness: 10}}\n")
     judged = open_context(tmp_path, [str(tmp_path / "b.yaml")])
     sections = {"sysctl": {"status": "ok", "data": {"parameters": []}}}
@@ -163,7 +163,7 @@ def test_a_saved_run_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         earlier.read_run(tmp_path / "run", most=1)
 
 
-def test_a_file_that_cannot_be_written_is_told_before(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_is_reported_before(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="does not exist"):
         try_out(tmp_path / "none" / "file")
     with pytest.raises(FileError, match="it is a folder"):
@@ -225,7 +225,7 @@ def test_a_rollback_takes_the_hosts_of_its_run_alone() -> None:
         chosen(("gpu[1-",), everything)
 
 
-def test_what_a_baseline_expects_is_told_without_a_warning(tmp_path: Path) -> None:
+def test_what_a_baseline_expects_is_reported_without_a_warning(tmp_path: Path) -> None:
     """A warning is an error here."""
     catalog, folders = open_project(tmp_path)
     for one in resolve(("nvidia-h100-sxm", "generic", "nvidia-t4"), folders, catalog):

@@ -69,7 +69,7 @@ def test_what_was_removed_is_seen(disk: Disk) -> None:
     assert disk.listing() == {"/etc/hosts": None}
 
 
-def test_changes_are_told_with_what_was_and_what_is(disk: Disk) -> None:
+def test_changes_are_reported_with_what_was_and_what_is(disk: Disk) -> None:
     disk.write("etc/own", "one\n")
     first = disk.listing()
     assert changes(first, first, disk.below) == []

@@ -68,7 +68,7 @@ for line in ("gpu.0.power_limit_mw = {more["watts"]}", "this is no line"):
     assert "not `key = value`" in complaint
 
 
-def test_a_state_that_cannot_be_read_is_said(nvml, tmp_path):
+def test_a_state_that_cannot_be_read_is_reported(nvml, tmp_path):
     path = tmp_path / "node.state"
     program = "try: n.nvmlInit()\nexcept n.NVMLError as error: print(error.value)"
     assert run(nvml, path, program)[0] == ["999"]

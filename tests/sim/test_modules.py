@@ -61,7 +61,7 @@ def test_a_scenario_says_what_becomes_of_a_module(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("modules", ["{nouveau: loaded}", "{'a b': boot}", "{nouveau: null}"])
-def test_a_mistake_is_told(tmp_path: Path, modules: str) -> None:
+def test_a_mistake_is_reported(tmp_path: Path, modules: str) -> None:
     with pytest.raises(ScenarioError, match=r"modules"):
         node(tmp_path, f"gpus: none, modules: {modules}")
 

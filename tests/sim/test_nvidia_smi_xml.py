@@ -380,7 +380,7 @@ def test_what_the_manifest_says_of_others(gpus_of):
     assert unhealthy.fabric.health_mask >> shift & 3 == 1
 
 
-def test_more_gpus_attached_than_in_the_file_is_told():
+def test_more_gpus_attached_than_in_the_file_is_reported():
     node = read(capture("telegraf-a100-sxm4-v12"))
     assert (node.attached_gpus, len(node.gpus)) == (4, 1)
     assert node.machine().device_nodes[0] == "/dev/nvidia1"

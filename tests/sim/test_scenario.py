@@ -250,14 +250,14 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("text", "words"), WRONG)
-def test_what_is_wrong_is_told_with_its_place(text: str, words: str, write: Write) -> None:
+def test_what_is_wrong_is_reported_with_its_place(text: str, words: str, write: Write) -> None:
     with pytest.raises(ScenarioError) as caught:
         load(write(text))
     assert words in str(caught.value)
     assert all(str(problem).count("site.yaml") for problem in caught.value.problems)
 
 
-def test_every_problem_is_told_at_once(write: Write) -> None:
+def test_every_problem_is_reported_at_once(write: Write) -> None:
     text = "sim: 1\nnodes:\n  n1: {gpus: h100, cores: x}\n  n2: {gpu: t4}\n"
     with pytest.raises(ScenarioError) as caught:
         load(write(text))
@@ -279,7 +279,7 @@ def test_a_template_is_below_its_nodes(write: Write) -> None:
     assert lost == ["1", "0"]
 
 
-def test_a_template_that_is_wrong_is_told_where_it_stands(write: Write) -> None:
+def test_a_template_that_is_wrong_is_reported_where_it_stands(write: Write) -> None:
     template = "  t: {gpus: t4,\n      faults: [{xid: {gpu: 9}}]}\n"
     text = f"sim: 1\ntemplates:\n{template}nodes: {{a: {{template: t}}}}\n"
     with pytest.raises(ScenarioError, match=r"site.yaml:4:16: a.faults\[0\]: there is no GPU 9"):

@@ -207,7 +207,9 @@ def test_what_a_program_says_is_found_and_nothing_else(
     assert not [each for _, each in findings if each.verdict is Verdict.UNKNOWN]
 
 
-def test_what_a_watch_of_dcgm_says_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_watch_of_dcgm_says_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     findings = judge_output(dcgm, DCGMI, "dcgm-warning", tmp_path, monkeypatch)
     (warning,) = [each for _, each in findings if each.verdict is Verdict.FAIL]
     assert warning.actual == "Warning" and "replays" in warning.why

@@ -107,9 +107,7 @@ def test_a_run_gives_signs_of_life_while_its_hosts_take_their_time(
     store.free("nightly")
 
 
-def test_a_run_that_is_refused_leaves_the_report_of_the_one_that_goes_on(
-    store: Store, tmp_path: Path
-) -> None:
+def test_a_refused_run_keeps_the_report_of_the_running_one(store: Store, tmp_path: Path) -> None:
     file, seen = tmp_path / "hosts.jsonl", run(1)
     file.write_text("theirs\n")
     goes = Run(id=seen.id, nodevet="0", started=seen.started, seconds=0.0)

@@ -168,7 +168,7 @@ def test_a_second_try_leaves_no_part_or_point_twice(store: Store):
     assert [point.value for point in store.points()] == [3]
 
 
-def test_a_field_is_told_visit_by_visit(store: Store):
+def test_a_field_is_reported_visit_by_visit(store: Store):
     for night in range(2):
         said = node("GPU-a", "GPU-b", celsius=40 + night)
         record(store, night, report(night=night), evidence=said)

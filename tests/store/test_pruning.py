@@ -25,7 +25,7 @@ def test_of_a_week_and_of_a_month_the_first_visit_stays():
     assert list(thinned([(1, 0.0)], policy, NOW)) == [], "the last of a host always stays"
 
 
-def test_pruning_keeps_what_is_told(store: Store):
+def test_pruning_keeps_what_is_reported(store: Store):
     for night in range(20):
         begun = run(night)
         recorder = store.begin(begun)

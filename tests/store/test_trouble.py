@@ -221,7 +221,7 @@ def test_what_is_no_store_is_said_to_be_none(tmp_path: Path):
         assert "secret" not in str(told.value)
 
 
-def test_a_server_that_is_not_there_is_told_without_its_password():
+def test_a_server_that_is_not_there_is_reported_without_its_password():
     with pytest.raises(StoreError) as told:
         open_store("postgresql://nodevet:secret@127.0.0.1:1/none")
     assert "postgresql://nodevet:***@127.0.0.1:1/none" in str(told.value)
@@ -254,7 +254,7 @@ def test_postgresql_restarted_in_the_middle(postgres: Postgres):
         assert store.run().visited == HOSTS
 
 
-def test_a_newer_schema_is_left_alone(url: str):
+def test_a_newer_schema_is_not_touched(url: str):
     from sqlalchemy import text
 
     with open_store(url) as store, store._database.engine.begin() as connection:
@@ -377,6 +377,6 @@ def test_a_folder_that_may_not_be_read_is_said_to_be(tmp_path: Path):
             pytest.fail("there is none")
 
 
-def test_a_damaged_piece_is_told():
+def test_a_damaged_piece_is_reported():
     with pytest.raises(StoreError, match="does not unpack"):
         unpack(b"nonsense", 100)

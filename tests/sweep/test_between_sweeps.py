@@ -16,7 +16,7 @@ pytestmark = pytest.mark.timeout(300)
 SITE = ("-i", "fleet.yaml", "-b", "site.yaml")
 
 
-def test_what_was_fixed_by_hand_is_told_by_the_next_sweep(fleet: AnsweringFleet) -> None:
+def test_what_was_fixed_by_hand_is_reported_by_the_next_sweep(fleet: AnsweringFleet) -> None:
     fleet.run("sweep")
     fleet.night({"gpu003": capped, "gpu004": capped})
     fleet.run("sweep")

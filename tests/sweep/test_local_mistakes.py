@@ -49,7 +49,7 @@ def mistaken(fleet: AnsweringFleet, *hosts: str, by: Callable[..., None]) -> str
 
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda each: each.__name__)
-def test_e19_a_mistake_of_this_machine_is_told_and_not_recorded(
+def test_e19_a_mistake_of_this_machine_is_reported_and_not_recorded(
     fleet: AnsweringFleet, mistake: Callable[..., None]
 ) -> None:
     fleet.run("sweep")

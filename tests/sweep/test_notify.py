@@ -52,7 +52,7 @@ def inbox() -> Iterator[Inbox]:
     box.server.server_close()
 
 
-def test_nights_are_told_if_something_changed(fleet: AnsweringFleet, inbox: Inbox) -> None:
+def test_nights_are_reported_if_something_changed(fleet: AnsweringFleet, inbox: Inbox) -> None:
     (fleet.folder / "people").write_text(f"# the pager\n{inbox.url}\n")
     told = 'urls = ["file:people", "env:PAGER"]\nlink = "https://reports.example/last"\n'
     fleet.settings('outputs = { json = "last.json" }\n', head=f"[notify]\n{told}")

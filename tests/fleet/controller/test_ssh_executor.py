@@ -227,7 +227,7 @@ def test_evidence_is_the_probe_s_with_what_was_asked_for(host: Host) -> None:
     assert b"kernel.ostype" in document
 
 
-def test_a_lost_connection_is_told_and_stays_lost_until_it_is_opened(
+def test_a_lost_connection_is_reported_and_stays_lost_until_it_is_opened(
     worker: SshExecutor, server: Sshd, tmp_path: Path
 ) -> None:
     begun = tmp_path / "begun"
@@ -309,7 +309,7 @@ def test_hosts_work_at_the_same_time_and_one_host_s_commands_do_not(
         assert all(done.values())
 
 
-def test_who_cannot_be_reached_is_told(host: Host) -> None:
+def test_who_cannot_be_reached_is_reported(host: Host) -> None:
     gone = replace(host, name="gone", port=1)
     tree = Host(name="@local", local=True, root="/srv/tree")
     with SshExecutor([gone, tree], options()) as worker:
@@ -441,7 +441,7 @@ def test_worker_child_in_the_place_of_one_that_died_knows_who_needs_a_lock(host:
 
 
 @pytest.mark.usefixtures("own_worker")
-def test_worker_child_that_cannot_be_started_again_is_told(
+def test_worker_child_that_cannot_be_started_again_is_reported(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with SshExecutor([host], options()) as worker:
@@ -616,7 +616,7 @@ def test_a_drop_in_brings_its_folder_and_takes_it_along(there: SshExecutor) -> N
 
 
 @pytest.mark.timeout(300)
-def test_the_kernel_s_and_the_driver_s_refusals_are_told(there: SshExecutor) -> None:
+def test_the_kernel_s_and_the_driver_s_refusals_are_reported(there: SshExecutor) -> None:
     path = "/sys/devices/system/cpu/cpufreq/policy0/scaling_governor"
     before = see(there, "kernel", path).value
     done = there.act("n1", WriteKernel(path=path, value="warp"))

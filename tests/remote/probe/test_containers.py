@@ -128,7 +128,7 @@ def test_what_a_specification_names_and_is_not_there(tmp_path: Path, check: Chec
     assert spec.driver_version == "550.90.07"
 
 
-def test_e06_each_path_that_is_missing_is_told(tmp_path: Path, check: Check) -> None:
+def test_e06_each_path_that_is_missing_is_reported(tmp_path: Path, check: Check) -> None:
     mounts = [{"hostPath": f"/usr/lib/{number:03d}.so"} for number in range(300)]
     for number in (40, 300):
         edits = {"mounts": mounts[:number]}

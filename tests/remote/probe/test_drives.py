@@ -147,7 +147,7 @@ VALUES = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from([*SATA, *SAS]), VALUES))
-def test_whatever_is_told_is_typed_or_refused(told: dict[str, Any]) -> None:
+def test_whatever_is_reported_is_typed_or_refused(told: dict[str, Any]) -> None:
     try:
         found = parse_drive(json.dumps(told), 0)
     except ValueError:
@@ -237,7 +237,7 @@ def test_without_smartctl_or_an_answer_drives_are_unknown(
     assert one.why("health") == "smartctl is not on this node"
 
 
-def test_a_smartctl_without_json_is_told_as_too_old(
+def test_a_smartctl_without_json_is_reported_as_too_old(
     smartctl: Path, monkeypatch: pytest.MonkeyPatch, check: Check
 ) -> None:
     monkeypatch.setattr(drives, "disks", lambda root: ["sda"])

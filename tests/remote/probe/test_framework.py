@@ -66,7 +66,7 @@ def test_what_torch_says_is_read_from_among_what_it_prints(
         ("import os; os.kill(os.getpid(), 9)", "no message", ""),
     ],
 )
-def test_an_interpreter_that_fails_is_told(
+def test_an_interpreter_that_fails_is_reported(
     python: Callable[[str], str], check: Check, torch: str, failed: str, why: str
 ) -> None:
     path = python(torch.replace("'nodevet:{}')", "'nodevet:{}', flush=True)"))

@@ -495,7 +495,7 @@ def test_a_fabric_of_an_older_version_and_one_not_complete(node):
     assert fabric.why("cluster_uuid") == "the fabric state is IN_PROGRESS"
 
 
-def test_deprecated_is_said(node):
+def test_deprecated_is_reported(node):
     gpu = node.gpus(state("h200-sxm", 1)).gpus[0]
     assert gpu.why("app_clock_graphics_mhz") == "NVML_ERROR_DEPRECATED"
 

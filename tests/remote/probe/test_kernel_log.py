@@ -222,7 +222,7 @@ def test_only_what_the_kernel_wrote_counts(tmp_path: Path, check: Check) -> None
         ([BOOT, b"6,1,0,-;" + b"x" * (1 << 17) + b"\n"], "kmsg: a row is longer than 64 KiB"),
     ],
 )
-def test_what_is_missing_is_said(
+def test_what_is_missing_is_reported(
     tmp_path: Path, check: Check, records: list[bytes], why: str
 ) -> None:
     found = check("kernel_log", kernel_log.collect(kmsg(tmp_path, *records), {}))

@@ -80,7 +80,7 @@ def test_what_is_below_another_mount_is_not_mounted(look: Callable[..., Any]) ->
     assert "/mnt/data" not in [each.name for each in look(text).others]
 
 
-def test_an_automount_that_was_not_used_is_told_apart(look: Callable[..., Any]) -> None:
+def test_an_automount_that_was_not_used_is_distinguished(look: Callable[..., Any]) -> None:
     direct = "30 20 0:40 / /data rw - autofs systemd-1 rw,fd=44,timeout=0\n"
     indirect = "31 20 0:41 / /home rw - autofs /etc/auto.home rw,fd=6\n"
     used = f"32 30 0:42 / /data rw - nfs4 {NFS}\n"

@@ -51,7 +51,7 @@ def test_options_and_counts_of_a_mount(look: Callable[..., Any]) -> None:
     assert (mount.connections, mount.connects, mount.sends, mount.backlog) == (2, 4, 12855, 30)
 
 
-def test_one_file_system_mounted_twice_is_told_once(look: Callable[..., Any]) -> None:
+def test_one_file_system_mounted_twice_is_reported_once(look: Callable[..., Any]) -> None:
     twice = MOUNT.format(point="/home", rtt=1) + MOUNT.format(point="/pods/home", rtt=1)
     found = look(twice + MOUNT.format(point="/data", rtt=2))
     assert [mount.point for mount in found.mounts] == ["/home", "/data"]

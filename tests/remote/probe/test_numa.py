@@ -19,7 +19,9 @@ def tree(tmp_path):
     return tmp_path / "root"
 
 
-def test_d21_nodes_of_memory_alone_are_told_from_those_with_offline_cpus(tree, check) -> None:
+def test_d21_nodes_of_memory_alone_are_distinguished_from_those_with_offline_cpus(
+    tree, check
+) -> None:
     (tree / f"{NODES}/node1/cpulist").write_text("\n")  # its links cpu<N> stay
     found: Numa = check("numa", numa.collect(str(tree), {}))
     assert found.nodes is not None

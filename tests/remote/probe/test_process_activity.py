@@ -248,7 +248,9 @@ def processes_file(root: Path, pid: int, parent: int, started: int) -> None:
 
 
 @pytest.mark.parametrize(("parent", "left_out"), [(7, 1), (1, 0)])
-def test_a_number_that_a_descendant_got_is_told(tmp_path: Path, parent: int, left_out: int) -> None:
+def test_a_number_that_a_descendant_got_is_reported(
+    tmp_path: Path, parent: int, left_out: int
+) -> None:
     processes_file(tmp_path, 7, 1, 99)
     processes_file(tmp_path, 8, 7, 99)
     gpus = {"gpu": {"data": {"gpus": [{"index": 0, "processes": [{"pid": 7}]}]}}}
