@@ -93,7 +93,7 @@ def test_folders(tmp_path: Path) -> None:
     )
 
 
-def test_what_is_missing_or_unknown_is_not_mistaken(tmp_path: Path) -> None:
+def test_missing_and_unknown_values_are_not_confused(tmp_path: Path) -> None:
     other = tmp_path / "other.txt"
     other.write_text("hello")
     assert wrong_kind_text(tmp_path / "gone.json", DocumentKind.RUN) == ""

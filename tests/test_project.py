@@ -245,7 +245,7 @@ def test_e01_links_in_a_circle_are_refused_in_words(tmp_path: Path) -> None:
     assert "loop.yaml" in Project(tmp_path, named=True).refusal()
 
 
-def test_e01_what_lies_outside_of_a_named_project_is_to_be_copied_into_it(tmp_path: Path) -> None:
+def test_e01_files_outside_of_a_named_project_must_be_copied_into_it(tmp_path: Path) -> None:
     """`--project .` was advised to who had typed it."""
     there, project = tmp_path / "there", tmp_path / "project"
     (there / "baselines").mkdir(parents=True)

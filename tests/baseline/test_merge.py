@@ -155,7 +155,7 @@ def test_provenance_tells_what_was_overridden_and_by_which_line(shelf):
     ]
 
 
-def test_of_several_the_later_one_wins_and_a_shared_base_counts_once(shelf):
+def test_the_later_of_several_bases_wins_and_a_shared_base_counts_once(shelf):
     shelf.write(
         base="nodevet: 1\nexpect: {number: 1, switch: true}\n",
         left="nodevet: 1\nextends: base\nexpect: {number: 2}\n",
@@ -223,7 +223,7 @@ def test_a_want_is_whole_only_after_extends(shelf):
     assert problem.startswith("kid.yaml:3:24: expect.link.width: must be one of 1, 2, 4, 8, 16, 32")
 
 
-def test_an_error_in_an_inherited_value_is_reported_once_and_where_it_stands(shelf):
+def test_an_error_in_an_inherited_value_is_reported_once_with_its_place(shelf):
     shelf.write(
         base="nodevet: 1\nexpect:\n  number: 99\n",
         one="nodevet: 1\nextends: base\n",
@@ -335,7 +335,7 @@ def test_a_name_that_finds_nothing(shelf, name, message):
     assert shelf.problems(name) == [message]
 
 
-def test_a_value_by_alias_stands_where_it_was_written(shelf):
+def test_a_value_by_alias_has_the_place_where_it_was_written(shelf):
     shelf.write(
         x="""\
         nodevet: 1

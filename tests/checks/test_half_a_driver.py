@@ -50,7 +50,7 @@ def test_t6_a_loaded_module_without_its_library_is_wrong(verdict, check, params)
         ({"status": "error", "why": "NVML_ERROR_DRIVER_NOT_LOADED: not loaded"}, LOADED),
     ],
 )
-def test_t6_what_is_something_else_stays_unknown(verdict, check, params, section, modules):
+def test_t6_other_errors_stay_unknown(verdict, check, params, section, modules):
     assert verdict(check, params, section, modules).verdict is Verdict.UNKNOWN
 
 

@@ -159,7 +159,7 @@ def test_refused(check, value, words, told_of):
         ("gpu_model: '10de:2330\n\n  '", "must be a PCI id"),
     ],
 )
-def test_what_the_library_lets_pass(line, told, told_of):
+def test_values_that_the_library_accepts(line, told, told_of):
     assert any(told in each for each in told_of(line))
 
 

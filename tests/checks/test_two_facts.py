@@ -198,7 +198,7 @@ def hidden(check_id: str, own: list[Any], ask: Any, make_params: Any) -> tuple[i
     return count, wrong
 
 
-def test_e06_who_accepts_one_fact_of_a_part_accepts_no_other(
+def test_e06_a_waiver_for_one_fact_of_a_part_covers_no_other(
     check_id: str, own_cases: list[Any], ask: Any, make_params: Any
 ) -> None:
     count, wrong = hidden(check_id, own_cases, ask, make_params)

@@ -103,7 +103,7 @@ def test_d20_how_old_evidence_may_be(
     assert done.exit_code == code, done.output
 
 
-def test_d20_what_probe_prints_has_the_nodes_clock(call: Call) -> None:
+def test_d20_output_of_probe_has_the_nodes_clock(call: Call) -> None:
     Path("gpu001.json").write_bytes(document(clock_s=time.time() - 100 * DAY))
     assert call("check", "--evidence", "gpu001.json").exit_code == 3
     Path("gpu001.json").write_bytes(document(clock_s=time.time()))

@@ -139,7 +139,7 @@ def test_all_that_will_run_is_shown_and_escaped(nodevet: Run, project: Path, key
     assert "/sys/gpu1/one" not in done.stdout
 
 
-def test_what_counts_at_night_comes_first(nodevet: Run, project: Path, keys: Path) -> None:
+def test_serious_findings_come_first(nodevet: Run, project: Path, keys: Path) -> None:
     save(project, Risk.DRAIN)
     approve = ("approve", "plan.json", "--yes", "--key", keys / "bob")
     done = nodevet(*approve, cwd=project)

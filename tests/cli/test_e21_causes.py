@@ -51,7 +51,7 @@ def test_e21_the_address_of_a_pool_without_its_scheme_is_reported_with_it(
 
 
 @pytest.mark.parametrize("given", ["", " "])
-def test_e21_an_empty_store_is_no_wish_for_the_default(
+def test_e21_an_empty_store_option_does_not_mean_the_default(
     nodevet: Callable[..., Any], given: str
 ) -> None:
     done = nodevet("runs", "--store", given)

@@ -90,7 +90,7 @@ def test_the_pause_after_the_canary_is_reported() -> None:
     assert "pause" not in b.head(62)
 
 
-def test_a_log_has_a_line_for_each_host_and_for_what_goes_on(
+def test_a_log_has_a_line_for_each_host_and_each_event(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     err = io.StringIO()
@@ -169,7 +169,7 @@ cli.main()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_who_waits_for_a_reader_at_the_end_can_be_interrupted(number: signal.Signals) -> None:
+def test_waiting_for_a_reader_can_be_interrupted(number: signal.Signals) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", HANGS], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )

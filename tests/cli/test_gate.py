@@ -178,7 +178,7 @@ def test_a_mistake_in_the_command_leaves_no_old_pass(
 @pytest.mark.parametrize(
     "text", ["", "not JSON", "[]", '{"verdict": "guilty"}', '{"id": "run"}', "\x00" * 99]
 )
-def test_what_is_no_verdict_file_is_left_as_it_is(nodevet: Run, verdict: Path, text: str) -> None:
+def test_other_files_are_not_replaced_by_a_verdict(nodevet: Run, verdict: Path, text: str) -> None:
     verdict.write_text(text)
     done = nodevet("gate", "--setle", "--verdict", verdict)
     assert done.returncode == 2 and verdict.read_text() == text

@@ -114,7 +114,7 @@ def test_two_distributions_with_one_command_are_distinguished(install: Install, 
     )
 
 
-def test_what_nobody_defines_is_unknown(run: Run) -> None:
+def test_an_undefined_name_is_unknown(run: Run) -> None:
     done = run("greet")
     assert done.returncode == 2
     assert "no such command 'greet'" in done.stderr

@@ -63,7 +63,7 @@ def quiet(machine: LoadedMachine, slow: Path) -> JSON:
 
 
 @pytest.mark.parametrize("name", QUIET)
-def test_what_waits_beside_others(quiet: JSON, name: str) -> None:
+def test_jobs_that_wait_have_their_cause(quiet: JSON, name: str) -> None:
     gpu = quiet["gpus"][list(QUIET).index(name)]
     assert gpu["cause"] in QUIET[name], gpu["sentence"]
     assert len(gpu["jobs"]) == 1
@@ -98,7 +98,7 @@ def test_where_a_stuck_job_sleeps_is_reported(quiet: JSON) -> None:
 
 
 @pytest.mark.parametrize("name", HOT)
-def test_what_computes(machine: LoadedMachine, name: str) -> None:
+def test_jobs_that_compute_have_their_cause(machine: LoadedMachine, name: str) -> None:
     with machine.load(name):
         gpu = machine.diagnose()["gpus"][0]
     is_starved = figures(gpu)["cpu_starved"]["value"] >= 20  # by others of this machine

@@ -49,7 +49,7 @@ def test_measuring_continues_until_it_no_longer_grows() -> None:
     assert next_workers(GROWS[:3], 4) is None
 
 
-def test_where_it_no_longer_grows_is_the_ceiling_as_a_range_with_latency_and_concurrency() -> None:
+def test_the_ceiling_is_a_range_with_latency_and_concurrency() -> None:
     found = measured(*GROWS)
     assert found["storage_read"] == "640 MB/s to 670 MB/s"
     assert found["storage_latency"] == "2.43 ms", "it worked for a tenth of the time"

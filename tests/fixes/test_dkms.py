@@ -57,7 +57,7 @@ def test_a_kernel_that_has_it_is_not_touched(plan):
         ({"name": "-m x"}, "is not NAME/VERSION/KERNEL"),
     ],
 )
-def test_whatever_is_in_doubt_is_refused(plan, given, why):
+def test_unknown_states_are_refused(plan, given, why):
     with pytest.raises(FixError, match=why.replace("$", r"\$")):
         plan("dkms", {}, node(build(OLD), **given))
 
@@ -67,7 +67,7 @@ def test_files_that_are_gone_are_not_restored(plan):
         plan("dkms", {}, node(build(OLD), build(NEW, missing=2)))
 
 
-def test_what_was_not_read_plans_nothing(plan, wrong, evidence):
+def test_unread_values_plan_nothing(plan, wrong, evidence):
     findings = wrong("dkms", {}, evidence(node()))
     section = node()
     for field in ("headers", "modules"):

@@ -144,7 +144,7 @@ def rig(boot: Boot) -> Rig:
     return Rig(fleet)
 
 
-def test_wrong_pending_rebooted_ok_and_restored(rig: Rig) -> None:
+def test_a_pending_fix_is_rebooted_and_rolled_back(rig: Rig) -> None:
     before = rig.on(STATE)
     stopped_before_it_changes_another(rig)
     assert rig.on(STATE) == before

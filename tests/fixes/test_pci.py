@@ -130,7 +130,7 @@ STRICT = {"relaxed_ordering": False}
         (WISH, node({NIC: {"device": None}}, nic=SMALL), "its vendor and device"),
     ],
 )  # fmt: skip
-def test_what_nodevet_may_not_set_is_refused(plan, wish, sections, reason):
+def test_settings_outside_nodevets_reach_are_refused(plan, wish, sections, reason):
     if reason is None:
         assert plan("pcie_settings", wish, sections)
         return

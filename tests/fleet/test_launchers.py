@@ -22,7 +22,7 @@ HOSTS = [
         ("docker exec -i c /opt/n/bin/nodevet-shard", "docker exec -i c /opt/n/bin/nodevet-shard"),
     ],
 )
-def test_the_program_stands_behind_what_starts_it(text: str, command: str) -> None:
+def test_the_program_follows_its_launcher(text: str, command: str) -> None:
     assert list(launcher("x", text).command) == command.split()
 
 

@@ -155,7 +155,7 @@ def test_e19_what_was_proved_is_reported_without_names(say: Say, marked: str) ->
     assert "came back after the fix by plan zqplan" in plain
 
 
-def test_a_kernel_command_line_is_said_to_differ(say: Say, marked: str) -> None:
+def test_a_different_kernel_command_line_is_reported(say: Say, marked: str) -> None:
     told = " ".join(say("diff", "--redact", "--store", marked).split())
     assert 'kernel command line left out → left out "host 2", "host 3"' in told
 

@@ -48,7 +48,7 @@ def test_a_run_says_what_is_wrong_since_when(say: Say) -> None:
     assert "UNREACHABLE no answer on port 22 within 10 s a100-04" in lost
 
 
-def test_what_changed_last_night_and_since_a_day(say: Say) -> None:
+def test_changes_since_last_night_and_since_a_day(say: Say) -> None:
     told = squeezed(say("diff"))
     assert told[1] == (
         "20261119T020000 → 20261120T020000 · new: 1 · no longer judged: 1 · still: 41"

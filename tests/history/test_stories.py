@@ -118,7 +118,7 @@ def test_a_passport_has_what_an_rma_asks_for(say: Say) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
-def test_what_leaves_the_site_names_none_of_it(
+def test_redacted_documents_name_nothing_of_the_site(
     say: Say, words: tuple[str, ...], stays: str
 ) -> None:
     for form in ("table", "json", "markdown", "html"):
@@ -188,7 +188,7 @@ def test_what_is_not_known_is_reported(say: Say, words: tuple[str, ...], told: s
     assert told in str(refused.value)
 
 
-def test_what_a_baseline_said_that_judges_the_host_no_more_is_distinguished(
+def test_failures_of_a_baseline_that_no_longer_applies_are_listed_apart(
     say: Say, tmp_path: Path
 ) -> None:
     url = f"sqlite:///{tmp_path}/renamed.sqlite"
@@ -203,7 +203,7 @@ def test_what_a_baseline_said_that_judges_the_host_no_more_is_distinguished(
     assert "What baseline baseline 2 said" in redacted and "site" not in redacted
 
 
-def test_what_left_with_the_machine_is_not_fixed(tmp_path: Path) -> None:
+def test_faults_that_left_with_the_machine_are_not_fixed(tmp_path: Path) -> None:
     with open_store(f"sqlite:///{tmp_path}/replaced.sqlite") as store:
         nobody: dict[str, Any] = {"machine_id": None, "boot_id": None}
         record(store, 0, report(findings={"governor": "fail"}))

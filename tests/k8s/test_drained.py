@@ -171,7 +171,7 @@ def test_a_pod_of_a_namespace_that_ends_is_waited_for(gpu1: ApiServer, hook: Hoo
     assert hook.pauses == 1 and pods(gpu1) == set()
 
 
-def test_what_does_not_leave_in_time_is_named(gpu1: ApiServer, hook: Hook) -> None:
+def test_pods_that_do_not_leave_in_time_are_named(gpu1: ApiServer, hook: Hook) -> None:
     add_pod(gpu1, "etcd")
     add_pod(gpu1, "slow")
     gpu1.budgets["etcd"], gpu1.stay = 0, True
@@ -295,7 +295,7 @@ def test_a_node_of_an_operator_of_slurm_is_left_to_it(
         hook.drain()
 
 
-def test_a_label_that_only_looks_like_theirs_is_nobodys(gpu1: ApiServer, hook: Hook) -> None:
+def test_a_label_that_only_looks_like_theirs_is_ignored(gpu1: ApiServer, hook: Hook) -> None:
     add_pod(gpu1, "x", labels={"notslinky.slurm.net/a": "", "app": "slinky.slurm.net"})
     hook.drain()
     assert pods(gpu1) == set()

@@ -32,7 +32,7 @@ def in_doubt(rig: CommandRig, *, nagios: int = 2) -> None:
         assert told in said.out or told.upper() in said.out or run_is, (form, said.out)
 
 
-def test_r2_what_is_reported_at_the_end_is_what_the_journal_says(
+def test_r2_the_final_report_agrees_with_the_journal(
     rig: Callable[..., CommandRig],
 ) -> None:
     d = rig("n1", "n2", "n3")
@@ -135,7 +135,7 @@ def test_r2_a_report_of_a_rollback_lists_its_steps(rig: Callable[..., CommandRig
             assert "/etc/tmpfiles.d/nodevet-pages.conf" in said.out, (form, said.out)
 
 
-def test_r6_a_node_that_apply_never_had_is_reported_as_that(rig: Callable[..., CommandRig]) -> None:
+def test_r6_a_node_that_apply_never_reached_is_reported(rig: Callable[..., CommandRig]) -> None:
     """Killed before n2 began, and the inventory at hand does not name it."""
     d = rig("n1", "n2")
     assert d.apply(batch=1).code == 0

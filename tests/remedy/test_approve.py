@@ -173,7 +173,7 @@ def test_the_risk_that_asks_for_most_decides(case: Case) -> None:
     assert "needs 3 approvals" in case.signed("bob", "carol").refused()[-1]
 
 
-def test_what_cannot_be_undone_needs_two_people_unless_the_project_says_less(case: Case) -> None:
+def test_irreversible_actions_need_two_people_by_default(case: Case) -> None:
     action = EndProcess(pid=4711, started_s=1.0, uid=1000, name="python")
     ends = replace(step(risk=Risk.IDLE), actions=(action,), resources=(action.resource,))
     case.plan = plan(ends)
@@ -217,7 +217,7 @@ def test_a_plan_that_is_not_that_of_the_bytes_is_a_fault(case: Case) -> None:
 
 
 @pytest.mark.parametrize("junk", [b"", b"junk", b"-----BEGIN SSH SIGNATURE-----\nAAAA\n", b"\0"])
-def test_what_is_no_signature_does_not_count(case: Case, junk: bytes) -> None:
+def test_an_invalid_signature_does_not_count(case: Case, junk: bytes) -> None:
     case.found.append(Signature(name="junk.sig", data=junk))
     assert case.refused()[0].startswith("junk.sig: does not fit this plan")
     outcome = case.signed("bob").check()
@@ -329,7 +329,7 @@ def test_a_reboot_takes_the_approvals_of_a_reboot_whatever_the_plan_says(case: C
     assert case.signed("carol").approved(reboot=True) == ["bob@x", "carol@x"]
 
 
-def test_an_author_whom_nobody_knows_could_be_anybody(case: Case) -> None:
+def test_an_unknown_author_counts_as_every_person(case: Case) -> None:
     case.plan = plan(step(risk=Risk.REBOOT), author="root@ctl")
     (said,) = case.signed("bob", "carol").refused()
     assert said.startswith("the author, root@ctl, is not in ")

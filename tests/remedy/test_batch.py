@@ -196,7 +196,7 @@ def test_a_plan_that_closes_in_the_middle_leaves_what_was_written_verified(
     assert box.writes == 5
 
 
-def test_one_that_is_right_already_splits_no_batch(
+def test_a_host_that_is_right_already_splits_no_batch(
     three: Callable[[], World], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     w = three()
@@ -464,7 +464,7 @@ def outside(box: Any, path: str, resets: Mapping[str, str]) -> None:
     box.act = acting
 
 
-def test_e23_what_a_step_cannot_write_is_not_blamed_on_it(
+def test_e23_a_step_is_not_blamed_for_resources_it_cannot_write(
     three: Callable[[], World], world: Callable[..., World]
 ) -> None:
     """A sysctl of vm cannot set the mode of huge pages, however soon after it that moves."""

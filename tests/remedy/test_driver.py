@@ -112,7 +112,7 @@ def outcomes(result: HostResult) -> list[Outcome]:
 WAITING = [Outcome.CHANGED, Outcome.PENDING, Outcome.PENDING]
 
 
-def test_what_cannot_be_judged_before_the_reboot_is_not_restored(node: Any) -> None:
+def test_a_step_that_cannot_be_judged_before_the_reboot_is_not_restored(node: Any) -> None:
     w, plan = node
     box, before = w.boxes["n1"], w.boxes["n1"].everything()
     result = w.node(plan, w.journal())
@@ -221,7 +221,7 @@ def test_what_one_boot_tried_is_kept_before_the_reboot_without_the_driver(trial:
     ]
 
 
-def test_what_one_boot_did_not_bring_goes_with_the_driver(trial: Any) -> None:
+def test_a_driver_that_one_boot_did_not_load_is_reverted(trial: Any) -> None:
     w, plan = trial
     box, before = w.boxes["n1"], w.boxes["n1"].everything()
     box.broken, boot = True, box.reboot

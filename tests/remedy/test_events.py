@@ -79,7 +79,7 @@ def test_a_step_that_is_reverted_and_a_host_that_is_lost_are_reported(
 
 
 @pytest.mark.parametrize("error", [OSError("gone"), ValueError("closed"), RuntimeError("odd")])
-def test_who_watches_cannot_disturb_a_run(world: Callable[..., World], error: Exception) -> None:
+def test_watching_cannot_disturb_a_run(world: Callable[..., World], error: Exception) -> None:
     w = world("n1", "n2", "n3")
 
     def heard(event: Event) -> None:

@@ -78,7 +78,7 @@ def users(uuids: tuple[str, ...], *, nvml: bool = True, **sections: Any) -> list
     return list(preconditions.users(evidence(**sections), uuids, nvml=nvml))
 
 
-def test_nobody() -> None:
+def test_without_a_user_the_node_is_free() -> None:
     assert users(()) == users(("GPU-0",)) == []
 
 

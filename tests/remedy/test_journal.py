@@ -230,7 +230,7 @@ def test_the_end_of_a_long_output_is_kept(folder: Path) -> None:
     assert odd.output == "not UTF-8: \\udcff"
 
 
-def test_what_is_no_json_is_refused_before_it_is_written(folder: Path) -> None:
+def test_invalid_json_is_refused_before_it_is_written(folder: Path) -> None:
     with Journal.create(folder) as journal:
         journal.write(RUN)
         with pytest.raises(JournalError, match="cannot be written as JSON"):
@@ -416,7 +416,7 @@ def test_a_record_of_a_later_nodevet_with_more_fields_is_read(folder: Path) -> N
 
 
 @pytest.mark.parametrize("name", [NAME, "plan.json"])
-def test_what_is_no_file_is_not_waited_for(tmp_path: Path, name: str) -> None:
+def test_nothing_waits_for_a_special_file(tmp_path: Path, name: str) -> None:
     os.mkfifo(tmp_path / name)
     with pytest.raises((JournalError, RunError), match="not a regular file"):
         read(tmp_path) if name == NAME else RunFolder(tmp_path).plan()

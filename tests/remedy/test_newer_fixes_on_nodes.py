@@ -295,7 +295,7 @@ def test_a_node_without_the_device_of_idle_states_keeps_no_file_of_its_name(node
         ),
     ],
 )
-def test_what_a_person_did_since_the_plan_is_not_touched(
+def test_changes_by_a_person_since_the_plan_are_not_touched(
     node: Node, fix: str, change: str, outcome: Outcome, told: str
 ) -> None:
     before, plan = node.before, node.plan(fix)

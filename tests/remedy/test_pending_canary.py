@@ -90,7 +90,7 @@ def test_e24_a_host_that_was_pending_before_has_shown_nothing(ecc: Any) -> None:
     assert found["n1"]["outcome"] == "pending" and found["n2"]["canary"], said
 
 
-def test_e24_one_host_alone_is_stopped_by_nothing(rig: Any) -> None:
+def test_e24_a_plan_for_one_host_needs_no_canary(rig: Any) -> None:
     d = rig("n1", ecc_mode=True).by_bob()
     said = d.apply(canary=1, drain_hook="true")
     assert said.code == 0 and not d.told()["stopped"], said

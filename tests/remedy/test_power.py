@@ -44,7 +44,7 @@ def begin(boot: str, asked: str = "", at: str = "") -> HostBegin:
         ([begin("a", "on", "1"), begin("b"), begin("b", "reboot", "2")], ("reboot", "2")),
     ],
 )
-def test_what_a_boot_was_asked_for_is_known_until_the_next_boot(records: Any, asked: Any) -> None:
+def test_requests_of_a_boot_are_known_until_the_next_boot(records: Any, asked: Any) -> None:
     host = state([RUN, *records]).hosts["gpu1"]
     assert ((host.asked, host.asked_at) if host.asked else "") == asked
 

@@ -201,7 +201,7 @@ def test_a_full_store_costs_a_run_of_fixes_nothing(rig: Rig, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("how", ["variable", "settings"])
-def test_a_store_that_is_named_wrongly_is_reported_and_nothing_else(
+def test_a_wrong_name_of_a_store_is_the_only_error(
     rig: Rig, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     d = rig("n1")
@@ -223,7 +223,7 @@ def test_no_store_is_no_store(rig: Rig, tmp_path: Path, monkeypatch: pytest.Monk
     assert not (tmp_path / "h.sqlite").exists()
 
 
-def test_e25_what_failed_in_runs_kept_elsewhere_is_not_planned_again(
+def test_e25_failures_in_runs_kept_elsewhere_are_not_planned_again(
     rig: Rig, url: str, tmp_path: Path
 ) -> None:
     d = rig("n1", "n2")

@@ -190,7 +190,7 @@ def test_pending_is_done_after_a_reboot_of_its_own(serving: Any) -> None:
 
 
 @pytest.mark.parametrize("why", ["deaf", "disabled"])
-def test_pending_is_restored_where_a_reboot_does_not_make_it_right(serving: Any, why: str) -> None:
+def test_a_pending_step_is_restored_if_a_reboot_does_not_fix_it(serving: Any, why: str) -> None:
     """Also where the service does not start: the check then says nothing of it."""
     w = serving()
     plan, box = w.plan(), w.boxes["n1"]
@@ -204,7 +204,7 @@ def test_pending_is_restored_where_a_reboot_does_not_make_it_right(serving: Any,
     assert box.files == files
 
 
-def test_what_runs_is_bound_now_and_let_go_again(serving: Any) -> None:
+def test_running_processes_are_bound_now_and_released_on_rollback(serving: Any) -> None:
     w = serving()
     plan, box = w.plan("now"), w.boxes["n1"]
     (step,) = plan.steps
@@ -226,7 +226,7 @@ def test_another_process_of_the_same_number_is_never_bound(serving: Any) -> None
     assert "process 101 is " in result.why and not box.writes
 
 
-def test_nor_is_it_restored_after_a_reboot(serving: Any) -> None:
+def test_it_is_not_restored_after_a_reboot(serving: Any) -> None:
     w = serving()
     plan, box = w.plan("now"), w.boxes["n1"]
     assert w.node(plan, w.journal()).outcome is Outcome.CHANGED
@@ -239,7 +239,7 @@ def test_nor_is_it_restored_after_a_reboot(serving: Any) -> None:
     assert DROP_IN.format(JOB) not in box.files and jobs(box) == {JOB: (101, "0-1")}
 
 
-def test_nor_is_it_restored_where_the_step_does_not_outlast_one(serving: Any) -> None:
+def test_it_is_not_restored_where_the_step_does_not_outlast_a_reboot(serving: Any) -> None:
     w = serving()
     plan, box = w.plan("now"), w.boxes["n1"]
     box.next, box.deaf = 100, True

@@ -57,7 +57,7 @@ def test_it_says_what_it_found_and_what_it_left(world: Callable[..., World]) -> 
     assert (was["kernel"].value, now["kernel"].value) == ("never", "always")
 
 
-def test_what_does_not_stay_restored_is_reported(
+def test_a_setting_that_does_not_stay_restored_is_reported(
     world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Looked at once more, after one pause for all that was put back."""
@@ -127,7 +127,7 @@ def test_also_after_a_reboot(world: Callable[..., World]) -> None:
     assert w.boxes["n1"].everything() == before
 
 
-def test_what_someone_changed_since_is_left_and_said(world: Callable[..., World]) -> None:
+def test_changes_since_are_kept_and_reported(world: Callable[..., World]) -> None:
     w, plan, before = applied(world)
     box = w.boxes["n1"]
     box.kernel[world.thp] = "madvise"
@@ -142,7 +142,7 @@ def test_what_someone_changed_since_is_left_and_said(world: Callable[..., World]
     assert box.everything() == before
 
 
-def test_a_file_that_someone_changed_since_is_left(world: Callable[..., World]) -> None:
+def test_a_file_that_someone_changed_since_is_not_touched(world: Callable[..., World]) -> None:
     w, plan, _ = applied(world)
     w.boxes["n1"].files[CONF] = ("mine\n", 0o644)
     result = w.back(plan)
@@ -219,7 +219,7 @@ def test_a_busy_gpu(world: Callable[..., World]) -> None:
 
 @pytest.mark.parametrize("number", range(1, 16))
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_of_a_run_that_was_killed_at_any_point(
+def test_the_store_is_whole_after_a_run_was_killed_at_any_point(
     world: Callable[..., World], number: int, when: str
 ) -> None:
     w = world()

@@ -231,7 +231,7 @@ def test_d7_a_resumed_run_keeps_its_limits(rig: Callable[..., RolloutRig]) -> No
     assert (options["batch"], options["max_fail"], options["overrides"]) == (1, 1, [])
 
 
-def test_d7_what_an_override_changed_is_resumed_too(rig: Callable[..., RolloutRig]) -> None:
+def test_d7_changes_under_an_override_are_resumed_too(rig: Callable[..., RolloutRig]) -> None:
     d = rig("n1", "n2")
     d.plan()
     d.killed("n1", "act", "--max-fail", "2", "--override")

@@ -107,7 +107,7 @@ def test_d23_all_of_how_it_is_carried_out_is_shown() -> None:
     )
 
 
-def test_of_one_host_nothing_is_said_that_is_about_several() -> None:
+def test_texts_about_one_host_do_not_speak_of_several() -> None:
     told = folded(replace(plan(step()), rollout=Rollout(canary=2, pause=60.0)))
     assert told.splitlines()[-1] == "applied by nodevet 0.1: settle 5s · no drain-hook"
 

@@ -254,7 +254,7 @@ def glance(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("view", [View.DIFF, View.FULL])
-def test_e27_what_looks_alike_is_distinguished_or_refused(look: Any, view: View) -> None:
+def test_e27_texts_that_look_alike_are_distinguished_or_refused(look: Any, view: View) -> None:
     seen = glance(look(ALONE, view))
     hidden = []
     for where, document in look_alikes(ALONE):

@@ -167,7 +167,7 @@ class After(datetime):
         return datetime.now(timezone.utc) + timedelta(days=1)
 
 
-def test_r13_how_nodes_are_reached_is_reported_again_where_others_could_write_it(
+def test_r13_options_of_reach_are_given_again_if_others_could_write_the_file(
     rig: Callable[..., CommandRig],
 ) -> None:
     """No node is visited, and no command of the stored ssh_config runs; -i replaces all of it."""

@@ -172,7 +172,7 @@ def test_the_budget_stops_the_run(story: Story) -> None:
     assert untouched == NAMES[NAMES.index(untouched[0]) :]
 
 
-def test_what_was_not_begun_is_untouched(story: Story) -> None:
+def test_steps_that_did_not_begin_are_not_attempted(story: Story) -> None:
     assert story.stopped is not None
     outcomes = story.stopped.outcomes
     assert story.begun == {name for name in NAMES if outcomes[name] != "not_attempted"}

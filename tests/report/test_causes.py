@@ -76,7 +76,7 @@ def test_other_reports_name_a_missing_driver_once(make, form, times):
     assert formats.render(form, run).count("NVML_ERROR_DRIVER_NOT_LOADED") == times
 
 
-def test_json_keeps_all_and_what_follows_says_so(make):
+def test_json_keeps_every_finding_and_names_causes(make):
     run = make.run_of(make.vetted("gpu1", without_a_driver()))
     (host,) = msgspec.json.decode(formats.render("json", run))["hosts"]
     assert len(host["findings"]) == 7

@@ -74,7 +74,7 @@ def test_news_find_their_findings_at_their_new_places(form, cases, previous):
     assert "NEW" in formats.render("table", back)
 
 
-def test_what_passed_in_shadow_is_counted_too(make):
+def test_passed_shadow_checks_are_counted_too(make):
     tried = tuple(
         replace(each, severity=Severity.SHADOW)
         for each in (ok(check="tried"), fail(check="tried", actual=1, expected=2))

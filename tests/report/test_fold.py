@@ -299,7 +299,7 @@ def test_a_lost_gpu_is_one_line_with_what_follows_from_it(make):
     assert set(line.checks) == {"gpu_lost", "gpu_count", "xid", "ecc_mode", "power_limit"}
 
 
-def test_what_follows_from_nothing_that_fails_stands_by_itself(make):
+def test_a_finding_without_a_failing_cause_has_its_own_line(make):
     found = lost_gpu()
     elsewhere = Subject(kind="gpu", id="5")
     cases = [
@@ -314,7 +314,7 @@ def test_what_follows_from_nothing_that_fails_stands_by_itself(make):
         assert len(fold.lines(make.run_of(make.vetted("gpu1", findings)))) == number
 
 
-def test_what_is_new_does_not_follow_from_what_is_old(make):
+def test_a_new_finding_does_not_follow_from_an_old_one(make):
     run = make.run_of(make.vetted("gpu1", lost_gpu()))
     standing = (StandingTrouble(host="gpu1", place=3, new=True),)
     told = replace(run, news=RunNews(since="2026-11-21T02:00:00Z", standing=standing))

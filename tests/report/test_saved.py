@@ -142,7 +142,7 @@ def test_lone_surrogates_become_visible(make):
         ('{"record": "run", "schema": 3}\n', "run, line 1: Object missing"),
     ],
 )
-def test_what_is_no_saved_run_is_refused(text, message):
+def test_a_file_that_is_not_a_saved_run_is_refused(text, message):
     with pytest.raises(ReportError, match=message):
         formats.read(text)
 

@@ -190,7 +190,7 @@ def test_networkmanager_loads_a_profile_again_that_is_as_before() -> None:
     assert restore(before[1], actions=(load, mtu)) == (mtu,)
 
 
-def test_what_was_touched_last_is_restored_first() -> None:
+def test_the_last_change_is_restored_first() -> None:
     one, two = seen("kernel", "/sys/epp", "balance"), seen("kernel", "/sys/governor", "powersave")
     assert [getattr(action, "path", "") for action in restore(one, two)] == [
         "/sys/governor",
@@ -301,7 +301,7 @@ def test_a_package_that_cannot_be_restored_is_refused(before: State, message: st
         (seen("firmware", "x"), "a firmware cannot be restored"),
     ],
 )
-def test_what_cannot_be_restored_is_refused(before: State, message: str) -> None:
+def test_a_change_that_cannot_be_restored_is_refused(before: State, message: str) -> None:
     with pytest.raises(RestoreError) as caught:
         restore(before)
     assert message in str(caught.value)

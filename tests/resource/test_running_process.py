@@ -73,7 +73,7 @@ def test_a_process_ends_by_term(start: Start) -> None:
     assert do(action).returncode == 0, "the second time it has ended already"
 
 
-def test_one_that_its_parent_does_not_wait_for_has_ended(start: Start) -> None:
+def test_a_zombie_has_ended(start: Start) -> None:
     process = start()
     action = ending(process.pid)
     assert do(action).returncode == 0

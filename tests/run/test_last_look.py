@@ -72,7 +72,7 @@ def judged(context: VetContext, look: LastLook, document: bytes, name: str = "n"
     ]
 
 
-def test_what_was_there_is_past_and_what_came_since_is_not(
+def test_old_lines_are_past_and_later_ones_are_not(
     context: VetContext, save: Callable[..., Path]
 ) -> None:
     look = LastLook([save(BEFORE)])

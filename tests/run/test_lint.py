@@ -275,7 +275,7 @@ ann@x,ann {KEY} the key of ann
     assert lint("allowed_signers").found == ()
 
 
-def test_e21_of_a_private_key_nothing_but_its_head_is_shown(project: Path) -> None:
+def test_e21_only_the_first_line_of_a_private_key_is_shown(project: Path) -> None:
     head, body = "-----BEGIN OPENSSH PRIVATE KEY-----", "c2VjcmV0"
     (project / "allowed_signers").write_text(f"{head}\n{body}\n{body}\n")
     linted = lint("allowed_signers")

@@ -49,7 +49,9 @@ class Heard(VetListener):
         self.told.append(f"ended {len(run.hosts)}")
 
 
-def test_a_run_is_told_from_its_beginning_to_its_end(context: VetContext, vetted: Vetted) -> None:
+def test_a_run_is_reported_from_its_beginning_to_its_end(
+    context: VetContext, vetted: Vetted
+) -> None:
     hosts = (Host(name="b"), Host(name="a"))
     heard = Heard()
     visits = [vetted("a", machine_id="1"), vetted("b", machine_id="2")]
@@ -151,7 +153,7 @@ def test_what_evidence_was_never_asked_for_is_reported_once(tmp_path: Path) -> N
     assert "visit the host again" in told[0]
 
 
-def test_evidence_may_be_a_week_old_unless_it_is_said_otherwise() -> None:
+def test_evidence_may_be_a_week_old_by_default() -> None:
     week, hour = saved.limit_of(None), saved.limit_of(3600)
     assert week and hour and (week.most, hour.most) == (7 * 86400, 3600)
     assert saved.limit_of(math.inf) is None
@@ -209,7 +211,7 @@ def test_the_rules_of_a_plan_are_those_that_were_asked_for(
     assert rules.rollout(20).canary == 1
 
 
-def test_whoever_became_root_by_sudo_is_the_author(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_sudo_user_is_the_author(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SUDO_USER", "bob")
     assert (author(None), author("ann")) == ("bob", "ann")
 

@@ -55,7 +55,7 @@ def test_a_run_that_is_ended_leaves_no_older_evidence_of_the_hosts_it_missed(
     assert statuses == {"a": Status.VETTED, "b": Status.INTERRUPTED}
 
 
-def test_what_probe_wrote_is_of_the_host_that_the_file_is_named_after(tmp_path: Path) -> None:
+def test_a_file_of_probe_is_named_after_its_host(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_bytes(EMPTY)
     ((visit, host),) = replay([tmp_path])
     assert (visit.status, visit.evidence, host) == (

@@ -177,7 +177,7 @@ except n.NVMLError as error: print(error.value)
     assert run(nvml, path, program)[0] == ["999", "999", "2"]
 
 
-def test_what_a_live_process_did_is_what_its_gpu_did(nvml, tmp_path):
+def test_a_live_process_is_charged_with_the_work_of_its_gpu(nvml, tmp_path):
     """`recent` of processes.c; the samples are of a sixth of a second each."""
     path = tmp_path / "node.state"
     path.write_text(state("h100-sxm", 2))

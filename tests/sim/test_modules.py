@@ -187,7 +187,7 @@ def test_modprobe_loads_what_is_needed_and_unloads_what_nothing_uses(
         (("modprobe",), "modprobe: ERROR: missing parameters. See -h."),
     ],
 )
-def test_what_modprobe_refuses(
+def test_modules_that_modprobe_refuses(
     mounted: Path, call: Modprobe, words: tuple[str, ...], said: str
 ) -> None:
     code, text = call(*words)

@@ -194,7 +194,7 @@ ASKED: dict[str, tuple[str, Any]] = {
         (slurm, SCONTROL, "slurm-gpus-other", ("slurm_node", "GPUs")),
     ],
 )
-def test_what_a_program_says_is_found_and_nothing_else(
+def test_only_the_output_of_the_program_is_used(
     module: ModuleType,
     program: str,
     fault: str,

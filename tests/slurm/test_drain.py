@@ -122,7 +122,7 @@ def test_a_tag_of_the_site_is_in_slurm_and_hides_no_reason_of_ours(
 
 
 @pytest.mark.other_slurm
-def test_what_fails_is_drained_and_what_others_drained_is_left(
+def test_failing_nodes_are_drained_and_others_keep_their_reasons(
     cluster: Slurm, nodevet: Nodevet, save: Callable[..., str]
 ) -> None:
     drain(cluster, "gpu2", "bad PSU")

@@ -77,7 +77,7 @@ def new_run_id_text() -> str:
 @pytest.mark.parametrize(
     "text", ["nodevet:", "nodevet: xid", "nodevet:x xid 79", "nodevet:local", "nodevet:local 7up"]
 )
-def test_what_a_person_wrote_is_no_reason_of_ours(text: str) -> None:
+def test_a_reason_that_a_person_wrote_is_not_nodevets(text: str) -> None:
     assert parse(text) is None
 
 

@@ -39,7 +39,7 @@ def begins_when_told(url: str, night: int, told: int, over: int) -> int:
     return child
 
 
-def test_of_those_that_begin_at_once_one_begins(url: str) -> None:
+def test_only_one_of_several_sweeps_that_start_at_once_runs(url: str) -> None:
     open_store(url).close()
     (told, tell), (over, end) = os.pipe(), os.pipe()
     children = {begins_when_told(url, night, told, over) for night in range(MANY)}

@@ -65,7 +65,7 @@ def url(folder: Path, authority: Authority) -> Iterator[str]:
         server.stop()
 
 
-def test_what_the_server_asks_for(url: str) -> None:
+def test_the_server_asks_for_these_methods(url: str) -> None:
     """It takes sessions with TLS alone."""
     with pytest.raises(StoreError, match="no encryption"):
         open_store(f"{url}?sslmode=disable")

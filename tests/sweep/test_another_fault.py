@@ -44,7 +44,7 @@ def found(expected: Any, actual: Any) -> Finding:
     return replace(fail(GPU, expected=expected, actual=actual), check="it")
 
 
-def test_what_names_another_fault_begins(tmp_path: Path) -> None:
+def test_a_finding_that_names_another_fault_is_new(tmp_path: Path) -> None:
     with open_store(f"sqlite:///{tmp_path}/h.sqlite") as store:
         for night in (0, 1):
             told = record(

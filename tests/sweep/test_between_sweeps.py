@@ -56,7 +56,7 @@ def test_another_user_of_the_same_store_waits(fleet: AnsweringFleet) -> None:
     assert fleet.run("sweep", *store, "--limit", "gpu001", **other).returncode == 0
 
 
-def test_what_counts_is_when_a_host_was_seen_not_when_a_run_began(fleet: AnsweringFleet) -> None:
+def test_the_time_of_a_visit_counts_not_the_start_of_the_run(fleet: AnsweringFleet) -> None:
     """A check by hand began before a sweep, and comes to a host after it."""
     fleet.run("sweep")
     late = waits_for(fleet, "gpu003", "go")

@@ -131,7 +131,7 @@ def test_what_is_suspicious_is_one_line() -> None:
     assert len(told.body.splitlines()) == 2
 
 
-def test_what_is_not_asked_for_is_not_told() -> None:
+def test_unrequested_values_are_not_reported() -> None:
     run = run_of(2)
     assert message(run, "n", NewsFilter(new=False)) is None
     ended = (Ended(host="h1", check="c", severity=Severity.INFO),)

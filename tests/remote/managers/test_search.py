@@ -583,7 +583,7 @@ FREE = [
 
 
 @pytest.mark.parametrize(("files", "resource"), FREE)
-def test_what_sets_nothing_is_no_owner(
+def test_a_manager_that_sets_nothing_is_not_an_owner(
     tree: Callable[[dict[str, str]], Path], files: dict[str, str], resource: str
 ) -> None:
     if files.get(UNITS + "site.service", "").startswith("-> "):

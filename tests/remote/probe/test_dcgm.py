@@ -110,7 +110,7 @@ def test_a_part_without_a_watch_is_an_incident() -> None:
     ["", "Error: Health watches not enabled. Please enable watches. \n", "[]", "{}", '{"body": {}}',
      '{"body": {"Overall Health": "Healthy"}}', "{" * 5000],
 )  # fmt: skip
-def test_what_is_no_report_is_refused(text: str) -> None:
+def test_a_file_that_is_not_a_report_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         parse_health(text)
 

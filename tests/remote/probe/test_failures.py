@@ -260,7 +260,7 @@ def test_a_process_whose_files_cannot_be_read_makes_the_list_incomplete(
     assert (job.gpu_minors, job.why("gpu_minors")) == (None, "ENOENT")
 
 
-def test_without_the_first_process_nobody_knows_what_else_there_is(node: Path) -> None:
+def test_without_the_first_process_the_others_are_unknown(node: Path) -> None:
     shutil.rmtree(node / "proc/1")
     assert processes.collect(str(node), {})["complete"] is False
 

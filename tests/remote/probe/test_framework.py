@@ -83,7 +83,7 @@ def test_e06_the_line_of_a_failure_is_told_whole(
     assert found.failed == f"ImportError: {text}"
 
 
-def test_what_is_no_interpreter_is_unread(check: Check, tmp_path: Path) -> None:
+def test_a_program_that_is_not_an_interpreter_is_unread(check: Check, tmp_path: Path) -> None:
     found = asked(check, "/no/such/python", "python3", "/opt/../bin/sh")
     assert "ENOENT" in found["/no/such/python"].errors["failed"]
     for path in ("python3", "/opt/../bin/sh"):

@@ -192,7 +192,7 @@ def test_a_gpu_that_is_lost_meanwhile_moved_no_known_number_of_bytes() -> None:
     assert told["errors"]["pcie_rx_b"] == "NVML_ERROR_GPU_IS_LOST"
 
 
-def test_counters_that_are_reported() -> None:
+def test_counters_are_reported_by_name() -> None:
     told = watched(
         {"nvmlDeviceGetFieldValues": counters(9)}, {"nvmlDeviceGetFieldValues": counters(12)}
     )

@@ -164,7 +164,7 @@ def test_rpm_is_run_once_for_all_names(
         collect("/", "nvidia-*")
 
 
-def test_of_this_machine(check: Check) -> None:
+def test_explain_reads_this_machine(check: Check) -> None:
     if not Path(installed.DPKG).is_file():
         pytest.skip("dpkg keeps nothing here")
     (found,) = check("installed", collect("/", "dpkg")).packages[0].found

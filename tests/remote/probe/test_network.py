@@ -88,7 +88,7 @@ def test_a_virtual_function_is_distinguished_from_the_nic(
     assert found.why("driver") == "ENOENT"
 
 
-def test_what_is_made_of_a_nic_is_distinguished_from_it(
+def test_virtual_interfaces_are_distinguished_from_their_nic(
     root: Path, tree: Any, check: Check
 ) -> None:
     interface(tree, "ib0.8001", NIC, parent="ib0")

@@ -63,7 +63,7 @@ def test_t7_masks_are_read_where_there_are_no_lists(tree, request, check) -> Non
 
 
 @pytest.mark.parametrize("text", ["", "g", "0x1", "123456789", "1,", "-1", ",".join("1" * 257)])
-def test_t7_what_is_not_a_mask_is_an_error(text) -> None:
+def test_t7_an_invalid_mask_is_an_error(text) -> None:
     with pytest.raises(ValueError, match="not a valid CPU mask"):
         cpulist.parse_mask(text)
 

@@ -123,7 +123,7 @@ def test_a_thread_that_runs_again_is_not_one_that_the_kernel_hides(
     assert told["waits"] == {} and "waits" not in told["errors"]
 
 
-def test_a_thread_that_always_runs_again_is_said_to(
+def test_a_thread_that_always_runs_again_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = looked_at(tmp_path, monkeypatch, "SSRS", itertools.repeat(STATUS % ("R (running)", 5)))
@@ -357,7 +357,7 @@ def test_a_process_that_becomes_another_program_keeps_its_counts(
     assert one.user and one.user[1] - one.user[0] >= 15 and one.ended_s is None
 
 
-def test_nobody_is_said_to_hold_a_gpu_that_is_not_visible() -> None:
+def test_no_process_is_named_for_an_invisible_gpu() -> None:
     found = collected(request({4_000_000: [0]}))
     assert (found.complete, found.processes) == (False, ())
 
