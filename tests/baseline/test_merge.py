@@ -415,7 +415,7 @@ def test_null_that_would_leave_the_default_is_refused(limited):
     shelf = limited
     shelf.write(x="nodevet: 1\nexpect: {limit: {least: null}}\n")
     assert shelf.lint("x") == [
-        "x.yaml:2:18: expect.limit.least: null would leave its default, 3: it has no off; "
+        "x.yaml:2:18: expect.limit.least: null would leave its default, 3: it cannot be off; "
         "give a value, or leave the check out: `limit: null`"
     ]
     shelf.write(base="nodevet: 1\nexpect: {limit: {least: 9}}\n")

@@ -206,12 +206,12 @@ def test_a_file_that_is_not_one_plain_mapping(problems_of, text, message):
         ),
         (
             b"nodevet: 1\ntitle: a\0b\n",
-            "x.yaml:2:9: a NUL byte may not stand here; "
+            "x.yaml:2:9: a NUL byte is not allowed here; "
             'remove it; in double quotes it may be written as an escape, such as "\\t"',
         ),
         (
             b"nodevet: 1\r\ntitle: a\x1b[31m\r\n",
-            "x.yaml:2:9: the character U+001B may not stand here; "
+            "x.yaml:2:9: the character U+001B is not allowed here; "
             'remove it; in double quotes it may be written as an escape, such as "\\t"',
         ),
     ],

@@ -196,11 +196,11 @@ def test_failures_of_a_baseline_that_no_longer_applies_are_listed_apart(
         record(store, 0, report(findings={"governor": "fail"}))
         record(store, 1, report(findings={"pages": "fail"}, baseline="site-2", night=1))
     told = say("history", "gpu001", "--store", url)
-    now, said = told.partition("What baseline site said, which judged it last Nov 1 04:00")[::2]
+    now, said = told.partition("Failures by baseline site, last judged Nov 1 04:00")[::2]
     assert "What is wrong now" in now and "pages" in now and "governor" not in now
     assert "governor" in said.partition("What happened")[0]
     redacted = say("history", "gpu001", "--store", url, "--redact")
-    assert "What baseline baseline 2 said" in redacted and "site" not in redacted
+    assert "Failures by baseline baseline 2" in redacted and "site" not in redacted
 
 
 def test_faults_that_left_with_the_machine_are_not_fixed(tmp_path: Path) -> None:

@@ -209,7 +209,7 @@ def test_a_bare_pod_that_comes_after_the_cordon_is_refused(gpu1: ApiServer, hook
 
 def test_the_cordon_of_someone_else_is_kept(gpu1: ApiServer, hook: Hook) -> None:
     cordon(gpu1)
-    with pytest.raises(ClusterError, match="somebody else cordoned it"):
+    with pytest.raises(ClusterError, match="someone else cordoned it"):
         hook.drain()
     assert hook.said == []
     add_pod(gpu1, "train")
@@ -217,7 +217,7 @@ def test_the_cordon_of_someone_else_is_kept(gpu1: ApiServer, hook: Hook) -> None
     assert pods(gpu1) == set()
     hook.undrain()
     assert is_cordoned(gpu1)
-    assert hook.said[-1] == "gpu1 is unchanged: somebody else cordoned it"
+    assert hook.said[-1] == "gpu1 is unchanged: someone else cordoned it"
 
 
 def test_another_plan_is_not_touched(gpu1: ApiServer, hook: Hook) -> None:
@@ -231,7 +231,7 @@ def test_another_plan_is_not_touched(gpu1: ApiServer, hook: Hook) -> None:
 
 def test_someone_who_cordons_it_in_between_wins(gpu1: ApiServer, hook: Hook) -> None:
     gpu1.before += [lambda: cordon(gpu1)]
-    with pytest.raises(ClusterError, match="somebody else cordoned it"):
+    with pytest.raises(ClusterError, match="someone else cordoned it"):
         hook.drain()
     assert PLAN not in gpu1.node("gpu1")["metadata"]["annotations"]
 
@@ -240,7 +240,7 @@ def test_someone_who_uncordons_it_while_it_waits_wins(gpu1: ApiServer, hook: Hoo
     add_pod(gpu1, "train")
     gpu1.stay = True
     hook.meanwhile = lambda: uncordon(gpu1)
-    with pytest.raises(ClusterError, match="stopped draining gpu1: somebody uncordoned it"):
+    with pytest.raises(ClusterError, match="stopped draining gpu1: someone uncordoned it"):
         hook.drain()
     hook.undrain()  # only the annotation is left to remove
     assert PLAN not in gpu1.node("gpu1")["metadata"]["annotations"]

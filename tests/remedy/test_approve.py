@@ -342,7 +342,7 @@ def test_a_pattern_is_no_person(case: Case) -> None:
     case.allow(alice="alice@x", bob="*@x")
     said = case.signed("bob").refused()
     assert "stands in" in said[0]
-    assert "for *@x, a pattern, so nobody can tell who signed" in said[0]
+    assert "for *@x, a pattern, so nodevet cannot tell who signed" in said[0]
 
 
 # --- certificates, and how long keys hold --------------------------------------------------

@@ -37,10 +37,10 @@ PASSING = frozenset({Refusal.LOCKED, Refusal.UNREACHABLE})
 """Refusals for a reason that may pass; a resumed run looks at them again."""
 
 UNKNOWN = frozenset({Outcome.ROLLBACK_FAILED, Outcome.UNKNOWN})
-KILLED = "the controller ended while it worked on the node; nobody knows how far it got"
+KILLED = "the controller ended while it worked on the node; how far it got is unknown"
 SWITCHING = "the last request to its BMC was `{}`: if the power is off, a resume switches it on"
 BEFORE_WRITING = "the controller ended before it wrote anything there"
-STRANGE = f"the journal says so, and the plan does not: {BY_HAND}"
+STRANGE = f"the journal contradicts the plan: {BY_HAND}"
 NOT_ATTEMPTED = "not attempted: the run changed nothing there, so there is nothing to roll back"
 CLOSED = "the run was rolled back: plan again"
 

@@ -56,7 +56,7 @@ def _cycled(session: NodeSession, clearance: Clearance, host: HostState) -> str:
     ):
         raise RefusedError(Refusal.PRECONDITION, why)
     clearance.approved(reboot=True)
-    if session.is_rebooted(host.boot_id):  # meanwhile somebody else brought it back
+    if session.is_rebooted(host.boot_id):  # meanwhile someone else brought it back
         return ""
     if why := session.cycle_power(host.boot_id, session.planned.ids, runs=False):
         return why

@@ -24,7 +24,7 @@ PLAN = "nodevet.io/plan"
 """The annotation of a node that nodevet cordoned; its value is the id of the plan."""
 PLAN_ID = re.compile(r"[A-Za-z0-9]{8,16}")
 PAUSE, HELD = 1.0, 5.0  # seconds between reads of the pods; HELD if a budget protects one
-TRIES = 8  # writes, each repeated because somebody else changed the node meanwhile
+TRIES = 8  # writes, each repeated because someone else changed the node meanwhile
 Tell = Callable[[str], None]
 Pause = Callable[[float], None]
 
@@ -33,7 +33,7 @@ class DrainRules(NamedTuple):
     """What a drain may do."""
 
     allowed: Allowed = Allowed()
-    cordoned: bool = False  # also drain a node that somebody else cordoned
+    cordoned: bool = False  # also drain a node that someone else cordoned
     seconds: float = 1500.0  # how long the pods may take to leave
 
 
@@ -84,7 +84,7 @@ def _cordon(cluster: Cluster, node: ClusterNode, plan: str, limits: DrainRules) 
 def _changed(
     cluster: Cluster, node: ClusterNode, changes: Callable[[ClusterNode], Mapping[str, Any] | None]
 ) -> ClusterNode:
-    """Write `changes` of the node, and return the node as it was before. If somebody else changed
+    """Write `changes` of the node, and return the node as it was before. If someone else changed
     it meanwhile, read it and compute `changes` again. Raises ClusterError."""
     tries = TRIES
     while wanted := changes(node):
@@ -170,18 +170,18 @@ def _require_ours(node: ClusterNode, plan: str, limits: DrainRules) -> None:
         raise ClusterError(f"refused to drain {node.name}: {_standing(node)}")
     if node.spec.unschedulable and not own and not limits.cordoned:
         raise ClusterError(
-            f"refused to drain {node.name}: somebody else cordoned it; --cordoned drains it anyway"
+            f"refused to drain {node.name}: someone else cordoned it; --cordoned drains it anyway"
         )
 
 
 def _require_drained(node: ClusterNode, plan: str, limits: DrainRules) -> None:
     _require_ours(node, plan, limits)
     if not node.spec.unschedulable:
-        raise ClusterError(f"stopped draining {node.name}: somebody uncordoned it")
+        raise ClusterError(f"stopped draining {node.name}: someone uncordoned it")
 
 
 def _standing(node: ClusterNode) -> str:
     plan = node.metadata.annotations.get(PLAN)
     if plan:
         return f"it is cordoned for plan {brief(plan)}"
-    return "somebody else cordoned it" if node.spec.unschedulable else "it is not cordoned"
+    return "someone else cordoned it" if node.spec.unschedulable else "it is not cordoned"

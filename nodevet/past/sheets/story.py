@@ -87,7 +87,7 @@ def _wrong(
         if name_of != baseline:
             last = max((span.last.at for span in group), key=lambda at: seconds_of(at) or 0.0)
             when = at_text(last, clock)
-            title = f"What baseline {plain(name_of)} said, which judged it last {when}"
+            title = f"Failures by baseline {plain(name_of)}, last judged {when}"
         if table := span_table(title, run, group, clock):
             yield table
 
