@@ -120,7 +120,7 @@ def test_a_report_offers_the_fix_for_what_it_repairs(wrong, evidence, port, acti
 
 def test_an_ethernet_port_is_its_interfaces(plan):
     port = {**DISABLED, "link_layer": "Ethernet"}
-    with pytest.raises(FixError, match="no InfiniBand port: of an Ethernet port set its interface"):
+    with pytest.raises(FixError, match="not an InfiniBand port: for an Ethernet port, set its"):
         plan("infiniband", {"count": 1, "link_layer": "Ethernet"}, node(device("mlx5_0", port)))
 
 

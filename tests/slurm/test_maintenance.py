@@ -73,7 +73,7 @@ def test_the_hook_takes_a_node_in_maintenance_only_by_the_name_of_the_reservatio
     reserve("later", start="now+2hours")
     code, told = call("drain")
     assert code == 2, told
-    assert "is in the maintenance reservation fw; if that is yours, see --reservation" in told
+    assert "the maintenance reservation fw; if this reservation is yours, name it" in told
     assert reason(slurm) == ""
     assert call("drain", *by_name)[0] == 0
     assert reason(slurm) == TAKEN
