@@ -36,8 +36,8 @@ test: .venv/ready ## run all tests
 OF_CHECK = $(wildcard checks/$(CHECK).py fixes/$(CHECK).py tests/checks/test_$(CHECK)*.py)
 
 .PHONY: check
-check: .venv/ready ## make check CHECK=xid: lint one check, write its page and run its tests
-	$(BIN)/python docs/generate.py $(CHECK)
+check: .venv/ready ## make check CHECK=xid: lint one check, write its pages and run its tests
+	$(BIN)/python docs/generate.py
 	$(BIN)/ruff check $(OF_CHECK)
 	$(BIN)/ruff format --check $(OF_CHECK)
 	$(BIN)/pytest -q tests/checks --check $(CHECK)
