@@ -106,7 +106,7 @@ def _params(check: Check, name: str) -> Iterator[str]:
 def if_it_fails(check: str, catalog: Catalog) -> str:
     """What a failure of a check needs, as a sentence. Raises CatalogError."""
     usual = usual_action(check, catalog)
-    advised = [each for each in advised_actions(check, catalog) if each is not usual]
+    advised = [action for action in advised_actions(check, catalog) if action is not usual]
     usual_words = f"it {'is ' if usual.words.startswith('fixable') else ''}{usual.words}"
     if not advised:
         return f"**If it fails** {usual_words}."

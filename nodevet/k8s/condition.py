@@ -108,8 +108,8 @@ def is_recent(read: float, now: float, most: float) -> bool:
 
 def is_of_other_boot(condition: NodeCondition, node: ClusterNode) -> bool:
     """Whether the condition names another boot than the current one of the node."""
-    found, now = BOOT.search(condition.message), _in_boot(node.status.node_info.boot_id)
-    return bool(found and now and found[0] != now)
+    boot, now = BOOT.search(condition.message), _in_boot(node.status.node_info.boot_id)
+    return bool(boot and now and boot[0] != now)
 
 
 def is_newer(old: NodeCondition | None, verdict: NodeVerdict, now: float) -> bool:

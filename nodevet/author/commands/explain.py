@@ -175,12 +175,12 @@ def _resolved(
     if host and len(names) != 1:
         target = _one_host(host, inventories)
         others = partial(fallback_baselines, names, folders, catalog)
-        found = fitting(
+        matches = fitting(
             resolved, target, fleet_options(engine=engine_for([target]), **reach), others
         )
-        resolved = (found.resolved,)
-        if found.doubt:
-            say(found.doubt)
+        resolved = (matches.resolved,)
+        if matches.doubt:
+            say(matches.doubt)
     return resolved
 
 

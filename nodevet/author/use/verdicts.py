@@ -52,8 +52,8 @@ def _saved(source: str, max_age: float) -> tuple[str, VerdictSource]:
         for report in run.hosts
     }
     hosts = tuple(_host(source, report.host, report.groups) for report in run.hosts)
-    found = RunVerdicts(run=run.id, hosts=verdicts, doubt=_doubt(run))
-    return run.started, VerdictSource(found, hosts, tuple(notes))
+    recorded = RunVerdicts(run=run.id, hosts=verdicts, doubt=_doubt(run))
+    return run.started, VerdictSource(recorded, hosts, tuple(notes))
 
 
 def _doubt(run: "Run") -> str:
@@ -92,7 +92,7 @@ def _host(source: str, name: str, groups: Iterable[str]) -> Host:
 
 
 def _failing(report: "HostReport") -> tuple[str, ...]:
-    return _sorted(each.check for each in report.findings if each.verdict is Verdict.FAIL)
+    return _sorted(finding.check for finding in report.findings if finding.verdict is Verdict.FAIL)
 
 
 def _sorted(checks: Iterable[str]) -> tuple[str, ...]:

@@ -169,7 +169,7 @@ def command(
     hosts = Targets(
         names=targets, inventories=inventories, limit=limit, expect_hostname=expect_hostname
     ).hosts()
-    url = meant(store, reaches=any(not host.local for host in hosts), told=say)
+    url = meant(store, reaches=any(not host.local for host in hosts), say=say)
     with watched(len(hosts)) as listener:
         reached = fleet_options(context=context, choosing=True, fixes=True, **reach)
         proposal = propose(hosts, context, reached, rules, listener)

@@ -113,7 +113,9 @@ def ended_pids(steps: Iterable[Step], evidence: Evidence) -> frozenset[int]:
         if isinstance(action, EndProcess)
     }
     processes = (data.processes if (data := evidence[Processes].data) else None) or ()
-    return frozenset(each.pid for each in processes if (each.pid, each.started_s) in ends)
+    return frozenset(
+        process.pid for process in processes if (process.pid, process.started_s) in ends
+    )
 
 
 def services_of(steps: Iterable[Step]) -> frozenset[str]:

@@ -38,8 +38,8 @@ def _woken(session: NodeSession, clearance: Clearance, host: HostState) -> str:
         return str(error)
     if not (was_switched or session.terms.power_cycle):
         return f"{REQUESTED} earlier{session.power_text()}"
-    left = _seconds_left(session, host)
-    why = _came_back(session, host.boot_id, left) if left else "it did not come back in time"
+    seconds = _seconds_left(session, host)
+    why = _came_back(session, host.boot_id, seconds) if seconds else "it did not come back in time"
     if not why:
         return ""
     if host.asked == ON or not session.terms.power_cycle:

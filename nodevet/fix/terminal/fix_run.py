@@ -68,7 +68,7 @@ def recorded(
     only noted."""
     from nodevet.fix.use.remember_fixes import FixRecording, meant
 
-    url = meant(store, reaches=any(not host.local for host in reach.hosts), told=say)
+    url = meant(store, reaches=any(not host.local for host in reach.hosts), say=say)
     if url is None:
         yield lambda listener: listener
         return

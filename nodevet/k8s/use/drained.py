@@ -87,9 +87,9 @@ def _changed(
     """Write `changes` of the node, and return the node as it was before. If someone else changed
     it meanwhile, read it and compute `changes` again. Raises ClusterError."""
     tries = TRIES
-    while wanted := changes(node):
+    while patch := changes(node):
         try:
-            cluster.patch_node(node, wanted)
+            cluster.patch_node(node, patch)
             return node
         except ClusterError as error:
             tries -= 1
@@ -105,27 +105,27 @@ def _evict(
     """Evict pods until all that must leave are gone. It ends before apply kills the hook, so its
     error can name the pods."""
     end = time.monotonic() + limits.seconds
-    told: set[str] = set()
+    reported: set[str] = set()
     while True:
         try:
             _require_drained(cluster.node(name), plan, limits)
-            left = leaving(cluster.pods_on(name))
+            pods = leaving(cluster.pods_on(name))
         except ApiSilentError as error:
             if time.monotonic() > end:
                 raise
             say(f"still waiting for {name}: {error}")
             pause(HELD)
             continue
-        if not left:
+        if not pods:
             return
-        if why := listed(refusals(left, limits.allowed)):
+        if why := listed(refusals(pods, limits.allowed)):
             raise ClusterError(f"stopped draining {name}: {why}")
-        held = {pod.label: why for pod in left if (why := _why_held(cluster, pod))}
-        for label in held.keys() - told:
+        held = {pod.label: why for pod in pods if (why := _why_held(cluster, pod))}
+        for label in held.keys() - reported:
             say(f"cannot evict {brief(label)} yet: {held[label]}")
-        told |= held.keys()
+        reported |= held.keys()
         if time.monotonic() > end:
-            texts = (f"{brief(pod.label)} ({held.get(pod.label, 'terminating')})" for pod in left)
+            texts = (f"{brief(pod.label)} ({held.get(pod.label, 'terminating')})" for pod in pods)
             raise ClusterError(f"after {elapsed(limits.seconds)}, {name} still has {listed(texts)}")
         pause(HELD if held else PAUSE)
 

@@ -50,10 +50,10 @@ def command(
 
     clock = recalled.clock()
     with open_history(store, fixes=True) as history:
-        found = find_story(history, what)
-        found = recalled.redacted(found, history) if redact else found
-    if isinstance(found, Passport):
-        sheet = passport_sheet(found, clock, kind="history")
+        story = find_story(history, what)
+        story = recalled.redacted(story, history) if redact else story
+    if isinstance(story, Passport):
+        sheet = passport_sheet(story, clock, kind="history")
     else:
-        sheet = story_sheet(found, clock)
-    sheets.show(found, sheet, form, display)
+        sheet = story_sheet(story, clock)
+    sheets.show(story, sheet, form, display)

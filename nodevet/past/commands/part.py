@@ -48,6 +48,6 @@ def command(
     from nodevet.vet.use.stores import open_history
 
     with open_history(store) as history:
-        found = find_passport(history, part)
-        found = recalled.redacted(found, history) if redact else found
-    sheets.show(found, passport_sheet(found, recalled.clock()), form, display)
+        passport = find_passport(history, part)
+        passport = recalled.redacted(passport, history) if redact else passport
+    sheets.show(passport, passport_sheet(passport, recalled.clock()), form, display)

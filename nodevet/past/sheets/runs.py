@@ -26,11 +26,11 @@ STATES = {RunState.COMPLETE: "quiet", RunState.RUNNING: "warning", RunState.INCO
 
 def runs_sheet(lines: Sequence[RunLine], store: str, clock: Clock, more: bool) -> Sheet:
     """The list of runs, the newest first."""
-    has_series = len({each.run.series for each in lines}) > 1 or any(e.run.series for e in lines)
+    has_series = len({line.run.series for line in lines}) > 1 or any(e.run.series for e in lines)
     names = ("run", *(("series",) if has_series else ()), "started", "took", "hosts")
-    resolved = any(each.resolved for each in lines)
+    resolved = any(line.resolved for line in lines)
     heads: tuple[str, ...] = (*names, "outcomes", "new", "fixed", *(["resolved"] * resolved))
-    if any(each.run.state is not RunState.COMPLETE for each in lines):
+    if any(line.run.state is not RunState.COMPLETE for line in lines):
         heads = (*heads, "state")
     return Sheet(
         title=count(len(lines), "run") + (f" in {plain(store)}" if store else ""),
@@ -38,7 +38,7 @@ def runs_sheet(lines: Sequence[RunLine], store: str, clock: Clock, more: bool) -
         blocks=(
             TableBlock(
                 heads=heads,
-                rows=tuple(_run_row(each, clock, has_series, resolved) for each in lines),
+                rows=tuple(_run_row(line, clock, has_series, resolved) for line in lines),
             ),
         ),
         end="there are earlier runs: -n 100 shows more" if more else "",

@@ -166,16 +166,16 @@ def _start_judge(
         for visit, kept in store.nights(host, places, sections):
             if visit.status is Status.INTERRUPTED:
                 continue
-            found = _failures(memory, visit, kept)
+            failures = _failures(memory, visit, kept)
             at = age.seconds_of(visit.arrived) or starts[visit.run]
             judged = Judged(
                 run=places[visit.run],
                 host=host,
                 at=at,
-                known=found is not None,
+                known=failures is not None,
                 pruned=visit.status is Status.VETTED and kept is None,
-                gpus=found.gpus if found else 0,
-                fails=found.fails if found else (),
+                gpus=failures.gpus if failures else 0,
+                fails=failures.fails if failures else (),
                 then=past_failures.at(host, at, visit.baseline, nights.fail_on),
             )
             visits.append(judged)

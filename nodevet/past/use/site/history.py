@@ -98,8 +98,8 @@ class SiteHistory:
     @cached_property
     def runs_sheet(self) -> Sheet:
         """The list of the newest runs."""
-        found = find_runs(self.store, series=None, most=MOST_RUNS, after=None)
-        return runs_sheet(found.runs, "", CLOCK, more=False)
+        runs = find_runs(self.store, series=None, most=MOST_RUNS, after=None)
+        return runs_sheet(runs.runs, "", CLOCK, more=False)
 
 
 def sheet_of_run(found: RunFound) -> Sheet:
