@@ -278,7 +278,8 @@ class _Story:
 
     def _power_text(self, host: str) -> str:
         """What the BMC of a node was asked for last, in this boot; empty if nothing."""
-        asked = state.asked if (state := self.state.host(host)) else ""
+        host_state = self.state.host(host)
+        asked = host_state.asked if host_state else ""
         is_of_bmc = asked not in ("", REBOOT)
         return f"; {SWITCHING.format(asked)}" if is_of_bmc else ""
 

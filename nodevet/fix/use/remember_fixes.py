@@ -28,7 +28,7 @@ PATIENCE = 2.0  # seconds before a note says that nodevet waits for the store
 Say = Callable[[str], None]
 
 
-def meant(option: str | None, *, reaches: bool, say: Say) -> str | None:
+def intended_store(option: str | None, *, reaches: bool, say: Say) -> str | None:
     """The URL of the store to record in, by the rules of `nodevet check`; empty: the user's own;
     None: none. Raises StoreError for an invalid option; passes any other problem to `say`.
     """
