@@ -36,8 +36,8 @@ test: .venv/ready ## run all tests
 OF_CHECK = $(wildcard checks/$(CHECK).py fixes/$(CHECK).py tests/checks/test_$(CHECK)*.py)
 
 .PHONY: check
-check: .venv/ready ## make check CHECK=xid: lint one check, write its page and run its tests
-	$(BIN)/python docs/generate.py $(CHECK)
+check: .venv/ready ## make check CHECK=xid: lint one check, write its pages and run its tests
+	$(BIN)/python docs/generate.py
 	$(BIN)/ruff check $(OF_CHECK)
 	$(BIN)/ruff format --check $(OF_CHECK)
 	$(BIN)/pytest -q tests/checks --check $(CHECK)
@@ -66,7 +66,7 @@ lint: .venv/ready ## style, types, import rules, Python 3.6 syntax of the probe
 		$(BIN)/python -m build --quiet --no-isolation --outdir build/dist $$project || exit; \
 	done
 	for wheel in build/dist/*.whl; do $(BIN)/python -m zipfile -e $$wheel build/wheel; done
-	cd build/wheel && ../../$(BIN)/lint-imports --no-cache --config ../../pyproject.toml
+	cd build/wheel && PYTHONPATH=../../.ci ../../$(BIN)/lint-imports --no-cache --config ../../pyproject.toml
 
 .PHONY: docs
 docs: .venv/ready ## write the generated pages, the man page and the scripts of shells again

@@ -9,7 +9,8 @@ from contenders import BenchmarkError
 from nodevet.checking.judge import judge
 from nodevet.evidence.document import Evidence, opened
 from nodevet.fleet import Visit
-from nodevet.model import Baseline, Host
+from nodevet.model import Host
+from nodevet.model.baseline import Baseline
 from nodevet.vet.use.context import VetContext, open_context
 from nodevet.vet.use.saved import replay
 from nodevet.vet.use.vet import Vetted, judge_visit

@@ -59,10 +59,10 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         not_read = not_applicable if section.status == "absent" else unknown
         yield not_read(why=section.why)
         return
-    found = match_in(evidence)
-    if found.is_own is None:
-        yield unknown(why=found.text, advice=PROVE)
-    elif found.is_own:
+    match = match_in(evidence)
+    if match.is_own is None:
+        yield unknown(why=match.text, advice=PROVE)
+    elif match.is_own:
         yield ok()
     else:
         ids = node_ids(evidence).uuid, ids_of_bmc(section.data).uuid

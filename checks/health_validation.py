@@ -75,13 +75,13 @@ def judge(section: HealthValidation, evidence: Evidence, params: Params) -> Iter
 
 def judge_severity(evidence: Evidence, severity: str, params: Params) -> Iterator[Finding]:
     own = tuple(gpu_lost.judge(evidence, gpu_lost.Params()))
-    told = {"expected": params.worst, "actual": severity}
+    values = {"expected": params.worst, "actual": severity}
     if RANKS.index(severity) <= RANKS.index(params.worst):
-        yield ok(VERDICT, **told)
+        yield ok(VERDICT, **values)
     else:
         is_alone = severity == CRITICAL and {finding.verdict for finding in own} == {Verdict.OK}
         why = "nodevet finds every GPU usable" if is_alone else ""
-        yield fail(VERDICT, **told, why=why, advice=RUN)
+        yield fail(VERDICT, **values, why=why, advice=RUN)
     if severity != CRITICAL:
         yield from contradictions(own, severity)
 

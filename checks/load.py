@@ -43,8 +43,8 @@ class Params(CheckParams):
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    found = values_at(evidence, (Kernel, f"load_{params.minutes}"), (Cpu, "threads"))
-    yield found if isinstance(found, Finding) else judge_load(params, *found)
+    values = values_at(evidence, (Kernel, f"load_{params.minutes}"), (Cpu, "threads"))
+    yield values if isinstance(values, Finding) else judge_load(params, *values)
 
 
 def judge_load(params: Params, load: float, cpus: int) -> Finding:

@@ -18,7 +18,8 @@ from nodevet.baseline import available, choose, load, params_of
 from nodevet.checking.catalog import Catalog
 from nodevet.checking.judge import judge
 from nodevet.evidence.document import Evidence
-from nodevet.model import Baseline, Expectation, Finding, Host, Verdict
+from nodevet.model import Finding, Host, Verdict
+from nodevet.model.baseline import Baseline, Expectation
 from nodevet.vet.findings.words import difference
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "rigs"))

@@ -5,7 +5,6 @@ a sweep, docs/schemas.md from the documents that nodevet stores.
 
 .venv/bin/python docs/generate.py           # write it
 .venv/bin/python docs/generate.py --check   # exit 1 where it is not current
-.venv/bin/python docs/generate.py xid       # write the page of one check
 """
 
 import re
@@ -32,18 +31,14 @@ from nodevet.fixing.result import HostResult, Outcome, Result, StepResult
 from nodevet.model import (
     Area,
     CheckParams,
-    Ended,
     Finding,
     HostReport,
     NeededAction,
-    Run,
-    RunNews,
     Severity,
-    StandingTrouble,
     Status,
-    Suspicion,
     Verdict,
 )
+from nodevet.model.run import Ended, Run, RunNews, StandingTrouble, Suspicion
 from nodevet.vet import formats
 from nodevet.vet.use import heartbeat
 from nodevet_sim.faults import FAULTS, describe
@@ -60,17 +55,6 @@ one, change the check's docstring.
 
 
 def main() -> int:
-    match sys.argv[1:]:
-        case [] | ["--check"]:
-            return write_or_compare()
-        case [name] if name in Catalog().ids:
-            (FOLDER / "checks" / f"{name}.md").write_text(page(Catalog(), name), encoding="utf-8")
-            return 0
-    sys.stderr.write("usage: generate.py [--check | the id of a check]\n")
-    return 2
-
-
-def write_or_compare() -> int:
     pages = check_pages(Catalog())
     stale = set((FOLDER / "checks").glob("*.md")) - set(pages)
     pages[FOLDER / "faults.md"] = faults_page()

@@ -62,7 +62,7 @@ def change(done: Sequence[tuple[Finding, SetInfinibandPort]]) -> PlannedChange:
         actions=tuple(action for _, action in done),
         resources=tuple(action.resource for _, action in done),
         risk=Risk.DRAIN,
-        note="somebody disabled it: ask why before you approve",
+        note="someone disabled it: ask why before you approve",
     )
 
 
@@ -93,7 +93,7 @@ def port_of(evidence: Evidence, name: str) -> tuple[RdmaDevice, RdmaPort]:
 def require_disabled(device: RdmaDevice, port: RdmaPort) -> None:
     """Raises FixError unless it is a disabled InfiniBand port of this machine's own adapter."""
     if port.link_layer != "InfiniBand":
-        raise FixError("it is no InfiniBand port: of an Ethernet port set its interface up")
+        raise FixError("not an InfiniBand port: for an Ethernet port, set its interface up")
     if port.phys_state is None:
         raise FixError(f"phys_state: {port.why('phys_state')}")
     if port.phys_state == "Polling":

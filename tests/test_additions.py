@@ -445,6 +445,21 @@ def command(hosts, form, display: Display) -> None:
     rack = rack_of(hosts)
     sheets.show(rack, rack_sheet(rack), form, display)
 ''',
+    "schemas": '''\
+"""The JSON Schema of a rack."""
+
+from nodevet.document.schema_kinds import SchemaKind
+
+
+def _rack(project):
+    from nodevet.document.json_schema import of_answers
+    from nodevet.racks.use import Rack
+
+    return of_answers("rack", "The hosts of a rack", {Rack: ("rack",)})
+
+
+SCHEMAS = {"rack": SchemaKind("a rack", _rack, ("racks",))}
+''',
 }
 
 
@@ -461,3 +476,4 @@ def test_a_command(tree: Tree) -> None:
     assert found == {"kind": "rack", "name": "r1", "hosts": ["r1n1", "r1n2"]}
     assert tree.nodevet(*words, "--format", "markdown").startswith("#")
     assert "<title>Rack r1" in tree.nodevet(*words, "--format", "html")
+    assert "hosts" in tree.nodevet("schema", "rack")

@@ -224,7 +224,7 @@ def test_rpc_history_is_no_event(nodes: dict[str, captures.CapturedNode]) -> Non
     assert (event.kind, event.code, event.bus_id, event.count) == ("xid", 119, "0000:9b:00.0", 5)
 
 
-def test_what_an_application_did_is_no_fault(nodes: dict[str, captures.CapturedNode]) -> None:
+def test_xids_of_an_application_are_no_fault(nodes: dict[str, captures.CapturedNode]) -> None:
     name = "dmesg/gpud-xid13.iso.log"
     xids = [each for each in events(nodes, name) if each.kind == "xid"]
     assert [(each.code, each.bus_id, each.count) for each in xids] == [

@@ -180,7 +180,7 @@ def test_what_a_fix_comes_after_must_be_a_fix(ordered: Callable[..., Catalog]) -
 
 
 @pytest.mark.parametrize("text", ["5", '"swap"', "(5,)"])
-def test_what_is_not_a_tuple_of_names_is_said_of_the_file(
+def test_what_is_not_a_tuple_of_names_is_reported_of_the_file(
     ordered: Callable[..., Catalog], text: str
 ) -> None:
     with pytest.raises(CatalogError, match=r"a\.py: its `after` .* is not a tuple of names"):

@@ -360,7 +360,7 @@ $ printed
 """
 
 
-def test_what_differs_from_run_to_run_is_alike(tmp_path: Path) -> None:
+def test_values_that_differ_between_runs_are_masked(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(PAGE)
     (block,) = blocks(page)
@@ -370,7 +370,7 @@ def test_what_differs_from_run_to_run_is_alike(tmp_path: Path) -> None:
     assert not alike(block.commands[0].shown, PRINTED + "one line more\n")
 
 
-def test_what_comes_out_is_written_into_the_page(tmp_path: Path) -> None:
+def test_the_output_is_written_into_the_page(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(PAGE)
     (block,) = blocks(page)

@@ -2,6 +2,8 @@
 nor for its types alone."""
 
 from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from runpy import run_path
 
 import grimp
 import pytest
@@ -31,3 +33,18 @@ def test_a_cycle_is_named() -> None:
         ["b", "a", "c", "b"],
         ["c", "b", "a", "c"],
     )
+
+
+def test_a_feature_that_others_import_is_named() -> None:
+    """As `make lint` calls the contract in .ci/import_contracts.py."""
+    contracts = run_path(str(Path(__file__).parents[1] / ".ci/import_contracts.py"))
+    contract = contracts["FeaturesContract"]("", {}, {"package": "n", "shared": ["n.vet"]})
+    graph = grimp.ImportGraph()
+    for name in ("n", *(f"n.{each}" for each in ("base", "vet", "vet.command", "a", "a.commands"))):
+        graph.add_module(name)
+    graph.add_import(importer="n.a.commands", imported="n.vet.command")
+    graph.add_import(importer="n.a", imported="n.a.commands")
+    assert contract.check(graph, verbose=False).kept
+    graph.add_import(importer="n.base", imported="n.a")
+    check = contract.check(graph, verbose=False)
+    assert (check.kept, check.metadata["imports"]) == (False, ["n.base imports n.a"])

@@ -60,7 +60,7 @@ def test_a_whole_host_is_eight_lines() -> None:
     }
 
 
-def test_what_was_not_read_is_not_said() -> None:
+def test_unread_values_are_not_shown() -> None:
     found = facts()
     assert found == HostFacts()
     assert rows(found) == []
@@ -106,5 +106,7 @@ def test_what_a_node_says_is_bounded_and_printable() -> None:
         ({}, {}),
     ],
 )
-def test_a_link_is_told_as_it_is_and_as_it_may_be(values: dict[str, int], link: object) -> None:
+def test_a_link_is_reported_with_its_present_and_its_best_speed(
+    values: dict[str, int], link: object
+) -> None:
     assert facts(gpu={"gpus": gpus(values)}).links == link

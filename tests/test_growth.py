@@ -20,19 +20,9 @@ from nodevet.checking.catalog import Catalog
 from nodevet.checking.params import params_of
 from nodevet.evidence.document import Evidence, decode
 from nodevet.evidence.sections import sections as records
-from nodevet.model import (
-    Applies,
-    Baseline,
-    Finding,
-    GpuMatch,
-    Host,
-    HostReport,
-    Run,
-    Severity,
-    Status,
-    Subject,
-    Verdict,
-)
+from nodevet.model import Finding, Host, HostReport, Severity, Status, Subject, Verdict
+from nodevet.model.baseline import Applies, Baseline, GpuMatch
+from nodevet.model.run import Run
 from nodevet.vet import formats
 
 pytestmark = pytest.mark.timeout(600)
@@ -226,7 +216,7 @@ def test_d1_choosing_a_baseline_grows_with_the_evidence() -> None:
     grows_with_size(lambda size: choose(several, evidence(size), Host(name="n")))
 
 
-def test_d1_a_node_of_many_kinds_of_gpus_is_told_in_a_sentence() -> None:
+def test_d1_a_node_of_many_kinds_of_gpus_is_reported_in_a_sentence() -> None:
     functions = [
         {
             "address": address(number),

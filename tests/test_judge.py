@@ -10,19 +10,9 @@ import pytest
 from nodevet.checking.catalog import Catalog
 from nodevet.checking.judge import LATE, MOST, judge
 from nodevet.evidence.document import Evidence, decode
-from nodevet.model import (
-    MORE,
-    Baseline,
-    CheckParams,
-    Expectation,
-    Finding,
-    HostReport,
-    Severity,
-    Status,
-    Verdict,
-    Waiver,
-    exit_code,
-)
+from nodevet.model import MORE, CheckParams, Finding, HostReport, Severity, Status, Verdict
+from nodevet.model.baseline import Baseline, Expectation, Waiver
+from nodevet.model.run import exit_code
 
 CHECK = """
 from nodevet.model import Check, CheckParams, fail, ok, Subject
@@ -99,7 +89,7 @@ def test_a_subject_may_have_a_severity_of_its_own(
     assert all(words in each.why for each, (_, _, words) in zip(findings, found, strict=True))
 
 
-def test_what_is_not_listed_is_as_severe_as_the_most_severe_of_it(tmp_path: Path) -> None:
+def test_unlisted_findings_have_the_highest_severity_of_their_kind(tmp_path: Path) -> None:
     body = f"yield from (ok(Subject(kind='rule', id=str(n))) for n in range({MOST + 2}))"
     findings = ask(tmp_path, body, severities=f"{{'{MOST}': 'critical'}}")
     assert (findings[-1].subject, findings[-1].severity) == (MORE, Severity.CRITICAL)
@@ -179,7 +169,7 @@ CROWD = """
 """
 
 
-def test_d1_what_a_check_says_of_one_host_is_listed_as_far_as_somebody_reads(
+def test_d1_findings_of_one_check_and_host_are_limited_to_a_readable_number(
     tmp_path: Path,
 ) -> None:
     found = ask(tmp_path, CROWD.strip())
@@ -318,7 +308,7 @@ def test_d12_another_value_fails_and_says_what_the_waiver_covered(
     assert exit_code([report], Severity.INFO) == 1
 
 
-def test_d12_of_several_waivers_the_one_for_the_value_counts(tmp_path: Path) -> None:
+def test_d12_the_waiver_for_the_value_counts_among_several(tmp_path: Path) -> None:
     old, new = limited("x8"), limited("x4", until=date(2027, 1, 1))
     (finding,) = ask(tmp_path, "yield fail(expected='x16', actual='x8')", new, old)
     assert finding.waiver == "until 2026-11-20 (ops: riser on order)"

@@ -10,7 +10,7 @@ from nodevet.fix import formats as fix_formats
 from nodevet.fix import model
 from nodevet.fix.plan import plan_file
 from nodevet.fixing.result import Result
-from nodevet.model import Run
+from nodevet.model.run import Run
 from nodevet.vet.formats import render
 
 ROOT = Path(__file__).parent.parent
@@ -22,7 +22,7 @@ RESULT = Result(nodevet="0", plan="7f3a91c2", digest="", author="bob", started="
 
 
 @pytest.mark.parametrize("form", ["json", "jsonl"])
-def test_runs_and_results_are_told_apart(form: str) -> None:
+def test_runs_and_results_are_distinguished(form: str) -> None:
     assert recognize(render(form, RUN).encode()) is DocumentKind.RUN
     assert recognize(fix_formats.render(form, RESULT).encode()) is DocumentKind.RESULT
 
@@ -93,7 +93,7 @@ def test_folders(tmp_path: Path) -> None:
     )
 
 
-def test_what_is_missing_or_unknown_is_not_mistaken(tmp_path: Path) -> None:
+def test_missing_and_unknown_values_are_not_confused(tmp_path: Path) -> None:
     other = tmp_path / "other.txt"
     other.write_text("hello")
     assert wrong_kind_text(tmp_path / "gone.json", DocumentKind.RUN) == ""

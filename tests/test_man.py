@@ -66,7 +66,7 @@ def test_every_command_is_there_with_every_option() -> None:
     text = shown(80)
     for name, command in commands():
         section = re.search(rf"(?ms)^NODEVET {name.upper()}\n(.*?)^[A-Z]", text)
-        assert section, name
+        assert section, f"the man page lacks {name}: run make docs"
         for param in command.params:
             if isinstance(param, click.Option) and not param.hidden:
                 for word in (*param.opts, *param.secondary_opts):

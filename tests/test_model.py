@@ -12,17 +12,15 @@ from nodevet.model import (
     Finding,
     HostOutcome,
     HostReport,
-    Run,
     Severity,
     Status,
     Subject,
     Verdict,
     compare,
-    exit_code,
-    new_run_id,
     show,
     unknown,
 )
+from nodevet.model.run import Run, exit_code, new_run_id
 
 
 def host(*findings: tuple[Verdict, Severity], status: Status = Status.VETTED) -> HostReport:
@@ -208,7 +206,7 @@ def test_every_way_a_visit_ends_is_an_outcome() -> None:
     assert HostOutcome.PROBE_FAILED.words == "probe failed"
 
 
-def test_an_errno_in_a_reason_is_said_in_words() -> None:
+def test_an_errno_in_a_reason_is_reported_in_words() -> None:
     """Only where it is the whole of a clause, and one that the kernel has."""
     said = {
         "ENOENT": "no such file or directory (ENOENT)",

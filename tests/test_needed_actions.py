@@ -12,17 +12,8 @@ from nodevet.checking.catalog import Catalog
 from nodevet.checking.judge import MOST, judge
 from nodevet.checking.recovery import ACTIONS, Remedy
 from nodevet.evidence.document import decode
-from nodevet.model import (
-    MORE,
-    Baseline,
-    CheckParams,
-    Expectation,
-    Finding,
-    NeededAction,
-    Severity,
-    Verdict,
-    Waiver,
-)
+from nodevet.model import MORE, CheckParams, Finding, NeededAction, Severity, Verdict
+from nodevet.model.baseline import Baseline, Expectation, Waiver
 from nodevet.sheet.json import encode
 from nodevet.vet.command_fixes import read_fix
 
@@ -133,7 +124,7 @@ def test_a_check_with_other_actions_is_unknown(tmp_path: Path, actions: str) -> 
 
 
 @pytest.mark.parametrize("body", ["ok()", "unknown(why='EIO')", "not_applicable(why='no')"])
-def test_what_does_not_fail_needs_nothing_and_json_leaves_it_out(tmp_path: Path, body: str) -> None:
+def test_findings_that_do_not_fail_need_nothing(tmp_path: Path, body: str) -> None:
     (finding,) = ask(tmp_path, f"yield {body}", actions="{'': NeededAction.RMA}")
     assert finding.action is NeededAction.NONE
     assert "action" not in json.loads(encode(finding))
@@ -150,7 +141,7 @@ def test_a_waived_failure_needs_nothing(tmp_path: Path) -> None:
     assert (finding.verdict, finding.action) == (Verdict.WAIVED, NeededAction.NONE)
 
 
-def test_what_is_not_listed_needs_what_the_hardest_of_it_needs(tmp_path: Path) -> None:
+def test_unlisted_findings_need_the_hardest_action_of_their_kind(tmp_path: Path) -> None:
     count, last = MOST + 2, MOST + 1
     body = f"yield from (fail(advice='x' if n == {last} else '') for n in range({count}))"
     *_, more = ask(tmp_path, body, actions="{'x': NeededAction.RMA}", fix=risk("Risk.LIVE"))

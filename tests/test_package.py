@@ -125,7 +125,7 @@ def test_both_have_one_version_a_readme_and_the_license(built, name: str) -> Non
 
 
 @pytest.mark.parametrize("name", ["nodevet", "nodevet-sim"])
-def test_what_an_index_shows_of_it_leads_somewhere(built, name: str) -> None:
+def test_links_of_the_readme_exist(built, name: str) -> None:
     """Links of a README that lead into the repository lead nowhere on another page."""
     fields, _ = metadata(built[name].wheel)
     text = fields.get_payload()

@@ -119,6 +119,6 @@ def test_what_is_left_out_is_not_compared(
     assert sign(order(actual, wanted, manager)) == found
 
 
-def test_what_a_version_begins_with() -> None:
+def test_a_version_prefix_matches() -> None:
     assert begins("5:26.1.4-1", "26.1.") and begins("5:26.1.4-1", "5:26")
     assert not begins("5:26.1.4-1", "5") and not begins("26.10-1", "26.1.")

@@ -16,7 +16,8 @@ from nodevet.base.errors import UserError
 from nodevet.base.project import Project
 from nodevet.baseline import load
 from nodevet.checking.catalog import Catalog, RefusedCodeError
-from nodevet.model import Finding, HostReport, Run, Status, Verdict
+from nodevet.model import Finding, HostReport, Status, Verdict
+from nodevet.model.run import Run
 from nodevet.vet import formats
 from nodevet.vet.use.context import open_context, open_project
 
@@ -244,7 +245,7 @@ def test_e01_links_in_a_circle_are_refused_in_words(tmp_path: Path) -> None:
     assert "loop.yaml" in Project(tmp_path, named=True).refusal()
 
 
-def test_e01_what_lies_outside_of_a_named_project_is_to_be_copied_into_it(tmp_path: Path) -> None:
+def test_e01_files_outside_of_a_named_project_must_be_copied_into_it(tmp_path: Path) -> None:
     """`--project .` was advised to who had typed it."""
     there, project = tmp_path / "there", tmp_path / "project"
     (there / "baselines").mkdir(parents=True)

@@ -73,7 +73,9 @@ def test_the_golden_reports_are_runs_and_results(schemas: dict[str, Document]) -
         ({"started": None}, "$.started"),
     ],
 )
-def test_what_is_no_run(schemas: dict[str, Document], changes: Document, path: str) -> None:
+def test_the_schema_refuses_an_invalid_run(
+    schemas: dict[str, Document], changes: Document, path: str
+) -> None:
     document = json.loads((GOLDEN / "one.json").read_text())
     assert faults(schemas["run"], {**document, **changes}) == [path]
     del document["id"]
@@ -162,7 +164,7 @@ def test_a_comparison(schemas: dict[str, Document]) -> None:
     assert faults(schemas["comparison"], document)
 
 
-def test_what_a_pass_says(schemas: dict[str, Document]) -> None:
+def test_a_pass_shows_its_contents(schemas: dict[str, Document]) -> None:
     numbers = {"uptime": "60", "vetted": "1795000000", "expires": "1795003600"}
     values = {name: [numbers.get(name, f"a {name}")] for name in FIELDS}
     signed = text_of(values) + b"-----BEGIN SSH SIGNATURE-----\n"
@@ -174,7 +176,7 @@ def test_what_a_pass_says(schemas: dict[str, Document]) -> None:
     assert faults(schemas["pass"], document)
 
 
-def test_what_slurm_drained(schemas: dict[str, Document]) -> None:
+def test_the_answer_of_drain_fits_its_schema(schemas: dict[str, Document]) -> None:
     plans = [NodePlan("gpu1", "nodevet: xid"), NodePlan("gpu2", "nodevet: xid", "refused", True)]
     kind = nodes_sheet(plans, "drained", "r1", dry=False).kind
     document = printed(answer(plans, "drained", "r1", dry=False), kind)

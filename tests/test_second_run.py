@@ -63,7 +63,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
 
 
 @pytest.mark.parametrize(("options", "code"), [((), 0), (("--strict",), 1)])
-def test_what_passes_only_the_second_time_is_named(
+def test_a_test_that_passes_only_the_second_time_is_named(
     run: Run, options: tuple[str, ...], code: int
 ) -> None:
     ended, told = run(STEADY + UNSTEADY, *options)
@@ -77,13 +77,13 @@ def test_what_fails_twice_fails(run: Run) -> None:
     assert ended == 1
 
 
-def test_what_passes_runs_once(run: Run) -> None:
+def test_a_passing_test_runs_once(run: Run) -> None:
     ended, told = run(STEADY, "--strict")
     assert ended == 0
     assert "second time" not in told and "once more" not in told
 
 
-def test_what_is_ended_ends_what_its_tests_started(tmp_path: Path) -> None:
+def test_ending_the_suite_ends_what_its_tests_started(tmp_path: Path) -> None:
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     (tmp_path / "test_some.py").write_text(SLOW)
     words = [sys.executable, "-u", str(SCRIPT)]

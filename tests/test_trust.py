@@ -86,7 +86,7 @@ def test_a_way_back_leads_through_folders_that_count_as_well(file: Path, tmp_pat
     assert distrust(tmp_path / "to-top" / ".." / ".." / "open").startswith(f"{tmp_path}/open (")
 
 
-def test_links_in_a_circle_are_said(tmp_path: Path) -> None:
+def test_links_in_a_circle_are_reported(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to("b")
     (tmp_path / "b").symlink_to("a")
     assert "cannot be read: Too many levels of symbolic links" in distrust(tmp_path / "a")
@@ -115,7 +115,7 @@ def test_a_relative_path_is_judged_from_here(file: Path, monkeypatch: pytest.Mon
 
 
 @given(mode=st.integers(0, 0o777), of=st.sampled_from(["file", "folder"]))
-def test_whatever_others_may_write_is_distrusted(
+def test_files_that_others_may_write_are_distrusted(
     tmp_path_factory: pytest.TempPathFactory, mode: int, of: str
 ) -> None:
     folder = tmp_path_factory.mktemp("any")
@@ -128,7 +128,7 @@ def test_whatever_others_may_write_is_distrusted(
     assert bool(distrust(path)) == bool(writes)
 
 
-def test_a_group_of_ones_own_is_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_group_without_other_members_is_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
     """As Debian makes users: `ann` in the group `ann`, and a umask of 002."""
     users = {1000: ("ann", 1000), 1001: ("bob", 100)}
     groups = {

@@ -9,7 +9,8 @@ from nodevet.baseline.files import File
 from nodevet.baseline.notes import remarks
 from nodevet.checking.catalog import Catalog
 from nodevet.document.tree import Mapping as Tree
-from nodevet.model import Applies, Area, Expectation, Waiver, show
+from nodevet.model import Area, show
+from nodevet.model.baseline import Applies, Expectation, Waiver
 from nodevet.sheet.model import (
     AnyBlock,
     GroupBlock,

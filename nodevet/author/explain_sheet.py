@@ -10,7 +10,8 @@ from nodevet.baseline import Resolved, Statement, provenance
 from nodevet.baseline.param_fields import ParamField, examples, param_fields
 from nodevet.checking.catalog import Catalog
 from nodevet.checking.needed import advised_actions, usual_action
-from nodevet.model import Check, Expectation, HostReport, NeededAction, show
+from nodevet.model import Check, HostReport, NeededAction, show
+from nodevet.model.baseline import Expectation
 from nodevet.sheet.model import AnyBlock, GroupBlock, ListBlock, ListItem, Medium, ProseBlock, Sheet
 from nodevet.vet.findings.needs import needs_of
 
@@ -105,7 +106,7 @@ def _params(check: Check, name: str) -> Iterator[str]:
 def if_it_fails(check: str, catalog: Catalog) -> str:
     """What a failure of a check needs, as a sentence. Raises CatalogError."""
     usual = usual_action(check, catalog)
-    advised = [each for each in advised_actions(check, catalog) if each is not usual]
+    advised = [action for action in advised_actions(check, catalog) if action is not usual]
     usual_words = f"it {'is ' if usual.words.startswith('fixable') else ''}{usual.words}"
     if not advised:
         return f"**If it fails** {usual_words}."

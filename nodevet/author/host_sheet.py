@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from nodevet.base.printable import plain
-from nodevet.model import Finding, HostReport, Run, Severity, Status, Verdict
+from nodevet.model import Finding, HostReport, Severity, Status, Verdict
+from nodevet.model.run import Run
 from nodevet.sheet.model import (
     AnyBlock,
     Cell,

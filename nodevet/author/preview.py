@@ -5,7 +5,8 @@ from enum import Enum
 
 import msgspec
 
-from nodevet.model import Finding, HostReport, Run, Severity, Verdict
+from nodevet.model import Finding, HostReport, Severity, Verdict
+from nodevet.model.run import Run
 
 Key = tuple[str, str]  # host, Finding.key; without a key: the host as a whole
 
@@ -92,7 +93,9 @@ def is_judged(report: HostReport) -> bool:
 
 def _findings(report: HostReport) -> Iterator[Finding]:
     if not is_judged(report):
-        yield Finding(verdict=Verdict.UNKNOWN, check="visit", why=report.told or "nothing judged")
+        yield Finding(
+            verdict=Verdict.UNKNOWN, check="visit", why=report.why_unjudged or "nothing judged"
+        )
     yield from report.findings
 
 

@@ -29,10 +29,10 @@ def preview_sheet(found: Preview) -> Sheet:
     words = [f"{change.value}: {counts[change]:,}" for change in VerdictChange if counts[change]]
     still = f"as before: {found.still:,}" if found.still else ""
     unjudged = "no baseline judges any of them" if found.hosts and not found.judged else ""
-    told = " · ".join(filter(None, (*words, still, unjudged))) or "no verdict changes"
+    summary = " · ".join(filter(None, (*words, still, unjudged))) or "no verdict changes"
     rows = tuple(_rows(found))
     return Sheet(
-        title=f"{count(found.hosts, 'host')} · {told}",
+        title=f"{count(found.hosts, 'host')} · {summary}",
         kind="preview",
         blocks=(TableBlock(heads=("", "check", "what", "hosts", "parts"), rows=rows),)
         if rows

@@ -75,13 +75,13 @@ def _versions(_: Project) -> Document:
 SCHEMAS: Mapping[str, SchemaKind] = {
     "baseline": SchemaKind("what a project's baselines may hold (the default)", _baseline),
     "evidence": SchemaKind(
-        "what was read on a node: check --save, nodevet probe", _evidence, ("probe",)
+        "evidence of a node: check --save, nodevet probe", _evidence, ("probe",)
     ),
     "explained": SchemaKind(
         "a check, baselines or a host: nodevet explain --format json", _explained, ("explain",)
     ),
     "hosts": SchemaKind("selected hosts and their verdicts: list hosts --format json", _hosts),
-    "list": SchemaKind("what there is: nodevet list --format json", _list, ("list",)),
+    "list": SchemaKind("the rows of nodevet list --format json", _list, ("list",)),
     "preview": SchemaKind("the output of nodevet preview", _preview, ("preview",)),
     "problems": SchemaKind("problems of files: nodevet lint --format json", _problems, ("lint",)),
     "versions": SchemaKind(

@@ -9,7 +9,8 @@ import msgspec
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, Gpus
 from nodevet.evidence.pci import Pci, PciFunction
-from nodevet.model import Applies, Baseline, GpuMatch, Host
+from nodevet.model import Host
+from nodevet.model.baseline import Applies, Baseline, GpuMatch
 
 NAME_ONE = "name one with -b"
 ANY = "-b generic judges any GPU"

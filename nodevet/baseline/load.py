@@ -11,7 +11,8 @@ from nodevet.baseline.merge import Statement
 from nodevet.baseline.resolve import Resolved, resolve
 from nodevet.checking import params
 from nodevet.checking.catalog import Catalog
-from nodevet.model import Baseline, Check, Value
+from nodevet.model import Check, Value
+from nodevet.model.baseline import Baseline
 
 
 class BaselineErrors(Exception):  # noqa: N818  (it carries many)

@@ -161,7 +161,7 @@ class _Merger:
         path = join(join("expect", entry.key), inner.key)
         if field.default is None or field.required:
             return
-        message = f"null would leave its default, {as_yaml(field.default)}: it has no off"
+        message = f"null would leave its default, {as_yaml(field.default)}: it cannot be off"
         advice = f"give a value, or leave the check out: `{entry.key}: null`"
         self.problems.append(file.problem(inner.place, path, message, advice))
 

@@ -24,7 +24,8 @@ from nodevet.document.kinds import DocumentKind, wrong_kind_text
 from nodevet.document.text import display_path
 from nodevet.document.tree import Entry, Mapping, dotted
 from nodevet.document.typed import MisfitError, typed
-from nodevet.model import Applies, Baseline, Expectation, GpuMatch, Severity, Waiver
+from nodevet.model import Severity
+from nodevet.model.baseline import Applies, Baseline, Expectation, GpuMatch, Waiver
 from nodevet.remote.digest import sha256
 
 MAX_CHAIN = 32

@@ -16,9 +16,9 @@ def bmc_with(evidence: Evidence, field: str, noun: str) -> BmcInfo | Finding:
         return not_applicable(why=section.why)
     if bmc is None:
         return unknown(why=section.why)
-    items, found = getattr(bmc, field), getattr(bmc, f"{field}_found")
+    items, number = getattr(bmc, field), getattr(bmc, f"{field}_found")
     if items is None:
         return unknown(why=f"{field}: {bmc.why(field)}")
-    if len(items) != found:
-        return unknown(why=f"{len(items)} of {found} {noun} were read")
+    if len(items) != number:
+        return unknown(why=f"{len(items)} of {number} {noun} were read")
     return bmc

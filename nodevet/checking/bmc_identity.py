@@ -135,10 +135,10 @@ def match(node: MachineIds, bmc: MachineIds, *, kind: str | None) -> BmcMatch:
 def match_in(evidence: Evidence) -> BmcMatch:
     """Whether the BMC whose answer is in the evidence belongs to the node."""
     host, bmc = evidence[HostInfo], evidence[BmcInfo].data or BmcInfo()
-    found = match(ids_of_host(host.data), ids_of_bmc(bmc), kind=bmc.kind)
+    matched = match(ids_of_host(host.data), ids_of_bmc(bmc), kind=bmc.kind)
     why = host.data.errors.get("system_uuid") if host.data else host.why
-    is_explained = found.is_own is None and bool(why)
-    return BmcMatch(None, f"{found.text} ({brief(why, SHOWN)})") if is_explained else found
+    is_explained = matched.is_own is None and bool(why)
+    return BmcMatch(None, f"{matched.text} ({brief(why, SHOWN)})") if is_explained else matched
 
 
 def ids_of_bmc(bmc: BmcInfo) -> MachineIds:

@@ -5,7 +5,8 @@ from enum import Enum
 
 import msgspec
 
-from nodevet.model import Finding, Severity, StandingTrouble
+from nodevet.model import Finding, Severity
+from nodevet.model.run import StandingTrouble
 
 
 class Marks(msgspec.Struct, frozen=True, kw_only=True):

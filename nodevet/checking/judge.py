@@ -16,18 +16,8 @@ from nodevet.checking.catalog import Catalog
 from nodevet.checking.needed import needed
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.transient import transient
-from nodevet.model import (
-    CUT,
-    MORE,
-    Baseline,
-    Expectation,
-    Finding,
-    NeededAction,
-    Severity,
-    Verdict,
-    Waiver,
-    unknown,
-)
+from nodevet.model import MORE, Finding, NeededAction, Severity, Verdict, unknown
+from nodevet.model.baseline import CUT, Baseline, Expectation, Waiver
 
 MOST = 256  # findings of one check on one host; no machine has more GPUs
 LONGEST = 4096  # characters of a reason, of advice or of a detail

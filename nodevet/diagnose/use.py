@@ -25,7 +25,8 @@ from nodevet.evidence.host import HostInfo
 from nodevet.evidence.host_activity import HostActivity
 from nodevet.evidence.process_activity import ProcessActivities
 from nodevet.fleet import Options, Visit, visit
-from nodevet.model import Finding, Host, Verdict, new_run_id
+from nodevet.model import Finding, Host, Verdict
+from nodevet.model.run import new_run_id
 from nodevet.vet.use.context import VetContext
 from nodevet.vet.use.vet import judge_visit
 

@@ -89,7 +89,7 @@ def decode(data: bytes, name: str) -> str:
         char = "a NUL byte" if match[0] == "\0" else f"the character U+{ord(match[0]):04X}"
         raise _refuse(
             name,
-            f"{char} may not stand here",
+            f"{char} is not allowed here",
             'remove it; in double quotes it may be written as an escape, such as "\\t"',
             _place(text[: match.start()]),
         )

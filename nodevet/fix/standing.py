@@ -22,7 +22,7 @@ from nodevet.fix.journal.records import (
     StepReverting,
     StepVerified,
 )
-from nodevet.fix.journal.records import state as journal_state
+from nodevet.fix.journal.state import state as journal_state
 from nodevet.fix.model import Plan
 from nodevet.fix.moments import parse_time
 from nodevet.fixing.result import HostResult, Outcome, Result

@@ -249,17 +249,17 @@ def grub_of(evidence: Evidence, missing: Sequence[str], unwanted: Sequence[str])
 def loader_of(data: Bootloader) -> str:
     """The program or the file that sets the command line. Raises FixError unless it is one."""
     programs, files = data.programs or (), data.files or ()
-    found = [name for name in (GRUB, "kernelstub") if name in programs]
-    found += [name for name in FIRST if name in programs][:1]
-    if KERNEL_INSTALL in files and not set(found) & set(FIRST):
-        found.append(KERNEL_INSTALL)
-    if len(found) > 1:
+    loaders = [name for name in (GRUB, "kernelstub") if name in programs]
+    loaders += [name for name in FIRST if name in programs][:1]
+    if KERNEL_INSTALL in files and not set(loaders) & set(FIRST):
+        loaders.append(KERNEL_INSTALL)
+    if len(loaders) > 1:
         raise FixError(
-            f"the node has {' and '.join(found)}: nodevet cannot tell which one boots it"
+            f"the node has {' and '.join(loaders)}: nodevet cannot tell which one boots it"
         )
-    if not found or (found == [GRUB] and not data.entries):
+    if not loaders or (loaders == [GRUB] and not data.entries):
         raise FixError("the node has no boot loader that nodevet knows, or no entry for Linux")
-    return found[0]
+    return loaders[0]
 
 
 def by_hand(loader: str, missing: Sequence[str], unwanted: Sequence[str]) -> str:

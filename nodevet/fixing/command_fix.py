@@ -91,10 +91,10 @@ def _change(file: CommandFixFile, finding: Finding, subject: Subject) -> Planned
 def _commands(file: CommandFixFile, subject: Subject) -> SiteCommands:
     """Raises FixError if the file has none for this subject."""
     names = (OF_NODE,) if subject == NODE else (subject.id, ANY)
-    found = next((file.commands[name] for name in names if name in file.commands), None)
-    if found is None:
+    commands = next((file.commands[name] for name in names if name in file.commands), None)
+    if commands is None:
         raise FixError(f"{subject.label or 'the node'}: the fix has no commands for {names[0]!r}")
-    return found
+    return commands
 
 
 def _action(commands: SiteCommands, id: str) -> RunUndoable:

@@ -27,9 +27,9 @@ def manager_of(link: ManagedLink) -> LinkManager:
     if link.managers is None:
         raise FixError(f"nodevet could not read what configures it: {link.why('managers')}")
     if len(link.managers) != 1:
-        found = " and ".join(manager.manager for manager in link.managers)
+        managers = " and ".join(manager.manager for manager in link.managers)
         raise FixError(
-            f"{found} configure it: let only one do so" if found else
+            f"{managers} configure it: let only one do so" if managers else
             "neither NetworkManager, netplan, systemd-networkd nor ifupdown configures it"
         )  # fmt: skip
     return link.managers[0]

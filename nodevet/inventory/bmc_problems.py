@@ -22,10 +22,10 @@ def bmc_problems(entries: Iterable[HostEntry]) -> list[Problem]:
         own = {key: setting for key, setting in entry.settings.items() if key.startswith(PREFIX)}
         if not own:
             continue
-        found = _problem({key: one.value for key, one in own.items()})
-        found = found or _command_problem(own[SECRET]) or _shared(entry.name, own, owners)
-        if found:
-            key, text, advice = found
+        problem = _problem({key: one.value for key, one in own.items()})
+        problem = problem or _command_problem(own[SECRET]) or _shared(entry.name, own, owners)
+        if problem:
+            key, text, advice = problem
             place = own.get(key) or next(iter(own.values()))
             problems.append(Problem(place.where, key, f"{entry.name}: {text}", advice))
     return problems

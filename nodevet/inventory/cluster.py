@@ -121,7 +121,7 @@ class Cluster:
     ) -> list[Any]:
         """Every object of a list, read page by page; again from the first page if the list expires
         on the server meanwhile."""
-        found: list[Any] = []
+        items: list[Any] = []
         token = ""
         for _ in range(MAX_HOSTS // PAGE):
             words = {**query, "limit": str(PAGE), **({"continue": token} if token else {})}
@@ -130,12 +130,12 @@ class Cluster:
             except ClusterError as error:
                 if error.status != EXPIRED or not token:
                     raise
-                found, token = [], ""
+                items, token = [], ""
                 continue
-            found += page.items
+            items += page.items
             token = page.metadata.token
             if not token:
-                return found
+                return items
         raise ClusterError(f"{self.address}: more than {MAX_HOSTS:,} {right.resource}")
 
     def _ask(
@@ -226,10 +226,10 @@ def _refused(address: str, right: Right, status: int, data: bytes) -> ClusterErr
         refusal = typed.decode(data, ApiRefusal)
     except msgspec.DecodeError:
         refusal = ApiRefusal()
-    said = brief(refusal.message, SAID)
+    message = brief(refusal.message, SAID)
     causes = [cause.reason for cause in refusal.details.causes] if refusal.details else ()
     does = {
         UNKNOWN_USER: "does not accept the credentials of the kubeconfig or service account",
         FORBIDDEN: f"forbids it: the RBAC role needs the verb `{right.verb}` on `{right.resource}`",
     }.get(status, f"answers {right.verb} {right.resource} with {status}")
-    return ClusterError(f"{address} {does}{': ' if said else ''}{said}", status, causes)
+    return ClusterError(f"{address} {does}{': ' if message else ''}{message}", status, causes)

@@ -92,7 +92,9 @@ class ClusterNode(ApiObject, frozen=True, kw_only=True):
 
     def condition(self, kind: str) -> NodeCondition | None:
         """Its condition of this type, or None."""
-        return next((each for each in self.status.conditions if each.type == kind), None)
+        return next(
+            (condition for condition in self.status.conditions if condition.type == kind), None
+        )
 
 
 class Volume(ApiObject, frozen=True, kw_only=True):

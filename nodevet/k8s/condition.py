@@ -22,7 +22,8 @@ from nodevet.base.age import AHEAD, instant, seconds_of
 from nodevet.base.durations import coarse
 from nodevet.base.printable import brief
 from nodevet.inventory.cluster_objects import ClusterNode, NodeCondition
-from nodevet.model import HostReport, Run, Status, exit_code
+from nodevet.model import HostReport, Status
+from nodevet.model.run import Run, exit_code
 from nodevet.vet.findings.fold import Line, lines
 
 TYPE = "NodevetPassed"
@@ -107,8 +108,8 @@ def is_recent(read: float, now: float, most: float) -> bool:
 
 def is_of_other_boot(condition: NodeCondition, node: ClusterNode) -> bool:
     """Whether the condition names another boot than the current one of the node."""
-    found, now = BOOT.search(condition.message), _in_boot(node.status.node_info.boot_id)
-    return bool(found and now and found[0] != now)
+    boot, now = BOOT.search(condition.message), _in_boot(node.status.node_info.boot_id)
+    return bool(boot and now and boot[0] != now)
 
 
 def is_newer(old: NodeCondition | None, verdict: NodeVerdict, now: float) -> bool:
@@ -249,4 +250,4 @@ def _event(
 
 def why_untried(report: HostReport) -> str:
     """Why the report says nothing about its node; "" if it says something."""
-    return report.told if report.status in UNTRIED else ""
+    return report.why_unjudged if report.status in UNTRIED else ""

@@ -14,11 +14,11 @@ TONES = {"True": "ok", "False": "fail", "Unknown": "unknown"}
 def conditions_sheet(done: Sequence[WrittenCondition], *, dry: bool) -> Sheet:
     """The conditions of the nodes. `dry`: nodevet wrote none of them."""
     number = sum(not each.why_not for each in done)
-    left = len(done) - number
+    others = len(done) - number
     would = "would be " if dry else ""
     parts = [
         f"{TYPE} {would}written to {count(number, 'node')}",
-        f"{left:,} skipped" if left else "",
+        f"{others:,} skipped" if others else "",
     ]
     return Sheet(
         title=" · ".join(filter(None, parts)),

@@ -11,7 +11,8 @@ from nodevet.baseline import params_of
 from nodevet.checking.catalog import Catalog
 from nodevet.checking.judge import judge
 from nodevet.evidence.document import Evidence
-from nodevet.model import Baseline, Check, Expectation, Finding, Severity, Value
+from nodevet.model import Check, Finding, Severity, Value
+from nodevet.model.baseline import Baseline, Expectation
 
 SAYS_NOTHING = "the evidence has no value for it"
 NONSENSE = "the evidence has an impossible value for it"

@@ -6,7 +6,8 @@ from nodevet.base.printable import plain
 from nodevet.checking.catalog import Catalog
 from nodevet.document.flow import flow, scalar
 from nodevet.learn.agree import Agreement, Difference
-from nodevet.model import Applies, Area, Value
+from nodevet.model import Area, Value
+from nodevet.model.baseline import Applies
 from nodevet.sheet.text import nodeset, wrap
 
 WIDTH = 96

@@ -143,6 +143,6 @@ def _components(story: HostStory) -> dict[str, Component]:
     for place in story.parts:
         identifiers.setdefault(COMPONENTS[place.part.kind], []).append(place.part.id)
     return {
-        kind: Component(present=True, identifiers=tuple(found))
-        for kind, found in identifiers.items()
+        kind: Component(present=True, identifiers=tuple(values))
+        for kind, values in identifiers.items()
     }

@@ -6,7 +6,8 @@ from itertools import takewhile
 
 import msgspec
 
-from nodevet.model import Finding, HostReport, Run, Status, Verdict
+from nodevet.model import Finding, HostReport, Status, Verdict
+from nodevet.model.run import Run
 from nodevet.store.records.model import FindingSpan, RecordedRun, SpanEnd
 
 SHORTEST = 15  # characters of a run's id: its second

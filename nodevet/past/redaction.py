@@ -14,8 +14,9 @@ import msgspec
 
 from nodevet.evidence.telling import TELLING
 from nodevet.past.blame import ChangeLine
+from nodevet.past.fact_diffs import CMDLINE, FactDiff
 from nodevet.past.passport import Passport
-from nodevet.past.run_diff import CMDLINE, FactDiff, HostDiff
+from nodevet.past.run_diff import HostDiff
 from nodevet.past.story import StoryEvent, StoryKind
 from nodevet.store.records.model import (
     FindingSpan,

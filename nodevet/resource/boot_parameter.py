@@ -107,7 +107,7 @@ drop
 """
 )
 """The menu replaces the old one if it keeps entries without the words, and if nothing else is new:
-a setting that somebody changed meanwhile does not come into force. What remains of a menu that
+a setting that someone changed meanwhile does not come into force. What remains of a menu that
 boots once goes with the last file that asks for one."""
 PROGRAM, SPLIT = "update-grub", "--"
 

@@ -13,7 +13,7 @@ from nodevet.cli.groups import Group
     order=6,
     examples=(
         ("HealthCheckProgram: drain this node if it fails", "nodevet slurm health -b site.yaml"),
-        ("Drain what fails in the last sweep", "nodevet slurm drain --from last"),
+        ("Drain the nodes that fail in the last sweep", "nodevet slurm drain --from last"),
     ),
 )
 def command() -> None:

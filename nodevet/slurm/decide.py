@@ -1,4 +1,4 @@
-"""Which nodes are drained or resumed, and which are left as they are, and why. Pure."""
+"""Decides which nodes to drain or resume, and why not the others. Pure."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -6,12 +6,13 @@ from typing import NamedTuple
 
 from nodevet.base.age import seconds_of
 from nodevet.base.printable import brief
-from nodevet.model import HostOutcome, HostReport, Run, Status, Verdict
+from nodevet.model import HostOutcome, HostReport, Status, Verdict
+from nodevet.model.run import Run
 from nodevet.slurm.nodes import ControllerNode
 from nodevet.slurm.reason import PLAN, VISIT, parse, reason_text, troubles_of
 
-BUSY = "jobs run on it: the next look after they end drains it"
-MAINTAINED = "it is in maintenance: the next look after that drains it"
+BUSY = "jobs run on it; the next health check after they end drains it"
+MAINTAINED = "it is in maintenance; the next health check after that drains it"
 UNKNOWN_NODE = "Slurm has no node of this name"
 PASSING = (Verdict.OK, Verdict.WAIVED, Verdict.NOT_APPLICABLE)
 
@@ -19,28 +20,28 @@ PASSING = (Verdict.OK, Verdict.WAIVED, Verdict.NOT_APPLICABLE)
 class DrainLimits(NamedTuple):
     """How much of a cluster one run may take out of service."""
 
-    share: float  # of all nodes that nodevet may have drained, earlier runs included; at least one
+    share: float  # of all nodes: how many nodevet keeps drained at most, but at least one
     keep: int  # nodes of each partition that stay in service
 
 
 class NodePlan(NamedTuple):
-    """What is done with one node."""
+    """Whether to drain or resume one node."""
 
     node: str
-    reason: str  # to drain it with; of a node that is resumed: why it was drained
-    why_not: str = ""  # why it is left as it is; empty: it is drained or resumed
-    is_short: bool = False  # left only for a limit
+    reason: str  # why it is drained; for resume: why it was drained
+    why_not: str = ""  # why nothing is done; empty if it is drained or resumed
+    is_short: bool = False  # only a limit stops it
 
 
-def left_alone(node: ControllerNode, reason: str, *, will_look_again: bool = False) -> str:
-    """Why this node is not drained with this reason; "" if it is. `will_look_again`: its jobs, and
-    a maintenance, can end first."""
+def why_not_drained(node: ControllerNode, reason: str, *, will_look_again: bool = False) -> str:
+    """Why nodevet does not drain this node for this reason; "" if it does. `will_look_again`: a
+    later health check can drain it after its jobs or its maintenance end."""
     own, wished = node.own, parse(reason)
     if node.is_foreign:
         by = f" by {brief(node.user)}" if node.user else ""
-        return f"its reason stays: {brief(node.reason)!r}{by}"
+        return f"its reason is not nodevet's: {brief(node.reason)!r}{by}"
     if node.is_drained and own and wished and own.checks == wished.checks:
-        return f"it is drained for this already: {node.reason}"
+        return f"it is already drained for this: {node.reason}"
     if not will_look_again or node.is_drained:
         return ""
     if node.has_jobs:
@@ -51,7 +52,7 @@ def left_alone(node: ControllerNode, reason: str, *, will_look_again: bool = Fal
 def plan_drain(
     run: Run, nodes: Mapping[str, ControllerNode], limits: DrainLimits
 ) -> list[NodePlan]:
-    """What is done with each host that fails in a run, in its order."""
+    """A plan for each host that fails in a run, in the run's order."""
     return list(_planned(_failing(run), nodes, limits))
 
 
@@ -61,8 +62,8 @@ def plan_resume(
     machines: Mapping[tuple[str, str], str | None],
     of_plans: Collection[str] = (),
 ) -> list[NodePlan]:
-    """What is done with each node that nodevet drained. `machines`: machine ids by run and host.
-    `of_plans`: the ids of plans for which apply drained nodes that are resumed, too."""
+    """A plan for each node that nodevet drained. `machines`: machine ids by run and host.
+    `of_plans`: plan ids; nodes that apply drained for these plans are resumed, too."""
     reports = {name: report for report in run.hosts for name in names_in_slurm(report.host)}
     plans = []
     for node in nodes.values():
@@ -79,11 +80,11 @@ def plan_resume(
 
 
 def _kept_for_plan(run: str, plans: Collection[str]) -> str:
-    """Why a node stays drained that apply may be at work on; "" if it is not so."""
+    """Why a node stays drained because apply may still work on it; "" if apply does not."""
     plan = run.removeprefix(PLAN)
     if plan == run or plan in plans:
         return ""
-    return f"apply drained it for plan {plan}; if no run of that plan goes on: resume --plan {plan}"
+    return f"apply drained it for plan {plan}; if apply no longer runs: resume --plan {plan}"
 
 
 def _failing(run: Run) -> Iterator[tuple[str, str]]:
@@ -95,7 +96,7 @@ def _failing(run: Run) -> Iterator[tuple[str, str]]:
 
 
 def fails(report: HostReport, least: int) -> Iterator[str]:
-    """The checks that fail on a host at a severity of at `least` this rank."""
+    """The checks that fail on a host with a severity of rank `least` or above."""
     for finding in report.findings:
         if finding.verdict is Verdict.FAIL and finding.severity.rank >= least:
             yield finding.check
@@ -116,7 +117,7 @@ def _planned(
             yield NodePlan(host, reason, UNKNOWN_NODE)
             continue
         short = [part for part in node.partitions if serving[part] <= limits.keep]
-        why = left_alone(node, reason)
+        why = why_not_drained(node, reason)
         if why or node.is_out:
             yield NodePlan(node.name, reason, why)
         elif room < 1:
@@ -131,7 +132,7 @@ def _planned(
 
 
 def names_in_slurm(host: str) -> tuple[str, ...]:
-    """The names that a host may have in Slurm: its own, and without the domain."""
+    """The names that a host may have in Slurm: its own name, and that without the domain."""
     return tuple(dict.fromkeys((host, host.partition(".")[0])))
 
 
@@ -139,7 +140,7 @@ def _unproven(run: Run, report: HostReport, node: ControllerNode, before: str | 
     """Why a run does not prove that a node is repaired; "" if it does."""
     own = node.own
     if own is None or report.status is not Status.VETTED:
-        return f"it was not vetted: {brief(report.told)}"
+        return f"it was not vetted: {brief(report.why_unjudged)}"
     drained, read = seconds_of(node.since), seconds_of(report.arrived or run.started)
     if drained is None or read is None or read <= drained:
         return "the run read it before it was drained"
@@ -153,9 +154,9 @@ def _unproven(run: Run, report: HostReport, node: ControllerNode, before: str | 
     part = (
         "its reason does not name every check"
         if is_same
-        else "it may be another machine than the drained one"
+        else "it may not be the machine that was drained"
     )
-    return f"{part}, and not all of it is ok"
+    return f"{part}, and not every check is ok"
 
 
 def _passes(report: HostReport, check: str) -> bool:

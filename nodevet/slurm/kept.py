@@ -1,8 +1,8 @@
 """Answers `nodevet slurm health` and `prolog` from a kept pass. Imports next to nothing: Slurm asks
 before every job.
 
-Both share one pass if their options are alike. Notes of one node lie beside the kept passes: when a
-job began, and what a prolog or an epilog leaves for the next health check.
+Both share one pass if their options are the same. The folder of kept passes also has the notes of
+the node: when a job began, and what a prolog or an epilog found for the next health check.
 """
 
 import os
@@ -17,7 +17,7 @@ MOST_DIGITS = 20
 
 
 def answer(arguments: Sequence[str]) -> bytes | None:
-    """What to print if a kept pass still holds, with exit code 0. None: run the command."""
+    """The text to print, with exit code 0, if a kept pass still holds. None: run the command."""
     hook = arguments[1:2]
     if hook == ["prolog"]:
         note_job()
@@ -27,7 +27,7 @@ def answer(arguments: Sequence[str]) -> bytes | None:
 
 
 def shared_words(arguments: Sequence[str]) -> list[str]:
-    """The words that a pass is kept for."""
+    """The command line, the same for both commands, for which a pass is kept."""
     return ["slurm", *arguments[2:]]
 
 
@@ -37,13 +37,13 @@ def notes() -> str:
 
 
 def job() -> str:
-    """The job that a prolog or an epilog is run for; "" outside of one."""
+    """The id of the job whose prolog or epilog this is; "" outside of a job."""
     number = os.environ.get("SLURM_JOB_ID", "")
     return number if number.isascii() and number.isdigit() and len(number) < MOST_DIGITS else ""
 
 
 def note_job() -> None:
-    """Note that the job begins now; without the note, its epilog looks at less."""
+    """Note that the job begins now. Without the note, its epilog judges fewer Xids."""
     if number := job():
         with suppress(OSError, LookupError):
             folder = notes()

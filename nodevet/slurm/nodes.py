@@ -1,4 +1,4 @@
-"""Nodes as Slurm's controller has them: `scontrol show node -o`. Pure."""
+"""Parses `scontrol show node -o`, the nodes as Slurm's controller knows them. Pure."""
 
 import re
 from collections import Counter
@@ -62,15 +62,15 @@ class ControllerNode(NamedTuple):
 
     @property
     def is_foreign(self) -> bool:
-        """Whether someone else has given a reason that must stay. The reason of a node in service
-        is over: Slurm 24.11 keeps it when the node is resumed."""
+        """Whether someone else gave a reason that nodevet must not replace. A node in service has
+        none: Slurm 24.11 still shows the old reason after a node is resumed."""
         is_held = self.is_drained or self.is_rebooting or not OUT.isdisjoint(self.states)
         return is_held and bool(self.reason) and self.own is None and not self.hides_reason
 
 
 def parse_nodes(text: str) -> dict[str, ControllerNode]:
-    """The nodes by name; a reason or a comment may hold anything, even further lines. A name that
-    occurs twice is left out: one of the two is written by someone."""
+    """The nodes by name. A reason or a comment may hold anything, even further lines that look like
+    nodes. So a name that occurs twice is omitted: a person may have written one of the two."""
     rows = re.split(r"^(?=NodeName=)", text, flags=re.MULTILINE)
     nodes = [_node(row) for row in rows if row.startswith("NodeName=")]
     times = Counter(node.name for node in nodes)
@@ -101,8 +101,8 @@ def _node(row: str) -> ControllerNode:
 
 
 def _reason(written: str) -> tuple[str, str, str]:
-    """The reason, who gave it and when, of what people wrote. If words of theirs may be a part of
-    the reason, they all are, so that it is nobody's but theirs.
+    """The reason, who gave it and when, from the text that people wrote. If another text of theirs
+    may be a part of the reason, all of it counts as the reason, so that it is never nodevet's.
 
     >>> _reason("Reason=bad [bob@2026-11-24T17:01:24] Comment=x")
     ('bad', 'bob', '2026-11-24T17:01:24')

@@ -1,4 +1,4 @@
-"""What the hooks of Slurm have in common: their options, and that a mistake drains no node."""
+"""The options that Slurm's hooks share. A mistake in a job's hook drains no node."""
 
 from typing import Any, NoReturn
 
@@ -15,14 +15,14 @@ max_age = click.option(
     type=Duration(most=86400.0, bare=False),
     default="10m",
     show_default=True,
-    help="If a pass of this boot is younger than this, it is the answer, and nothing is read.",
+    help="Reuse a pass of this boot that is younger than this, without reading the machine.",
 )
 hook = options.apply(options.baselines, max_age)
 
 
 class JobHook(Command):
     """A command that Slurm runs around a job. Slurm drains a node whose prolog or epilog ends with
-    an exit code other than 0, so a mistake in the command ends with 0, and says so."""
+    an exit code other than 0, so after a mistake the command prints it and exits with 0."""
 
     def make_context(self, *words: Any, **extra: Any) -> click.Context:
         """As click does."""
@@ -46,7 +46,7 @@ class JobHook(Command):
     def _forgive(self, mistake: str) -> NoReturn:
         from nodevet.cli.speech import say
 
-        say(f"{mistake.rstrip('.')}; nothing was vetted, and the job goes on")
+        say(f"{mistake.rstrip('.')}; nodevet did not vet the node, and the job continues")
         raise SystemExit(0)
 
 
@@ -59,7 +59,7 @@ from_run = options.apply(
         help="A recorded run (its id, last, last~2 or a day), or a file that check --format json "
         "wrote.",
     ),
-    click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing."),
+    click.option("--dry-run", is_flag=True, help="Only show what would be done."),
     click.option(
         "--max-age",
         type=Duration(bare=False),
@@ -71,4 +71,4 @@ from_run = options.apply(
     sheets.formats(),
     display_options(),
 )
-"""The run to go by, and how the answer is shown."""
+"""The options that choose the run, and how its answer is shown."""

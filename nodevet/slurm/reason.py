@@ -1,4 +1,4 @@
-"""Why a node is drained, as Slurm keeps it: one line for people, and for programs to take apart.
+"""The reason of a drain: one line that people read and nodevet parses.
 
     nodevet:local power_limit 490 W, expected 700 W (GPU 0-7); cpu_governor
 
@@ -7,7 +7,7 @@ apply drained the node for. A part for each check follows, separated by `; `. A 
 fit is only the name of its check; if the names do not fit either, the line ends in `; ...`.
 
 A site may put a tag before each part, by which other programs know the reason: `[HC] nodevet:local
-xid; [HC] cpu_governor`. Slurm keeps the tags; everything here works on the reason without. Pure.
+xid; [HC] cpu_governor`. Slurm keeps the tags; this module works on reasons without tags. Pure.
 """
 
 import re
@@ -15,14 +15,15 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from nodevet.base.printable import brief
-from nodevet.model import HostReport, Run
+from nodevet.model import HostReport
+from nodevet.model.run import Run
 from nodevet.vet.findings.fold import Line, lines
 
 PREFIX = "nodevet:"
 LOCAL = "local"
 PLAN = "plan-"
-PROLOG_ERROR = "Prolog error"  # what Slurm itself says of a prolog that failed
-VISIT = "visit"  # in place of a check: the node could not be vetted at all
+PROLOG_ERROR = "Prolog error"  # the reason that Slurm gives if a prolog fails
+VISIT = "visit"  # instead of a check: nodevet could not vet the node at all
 MORE = "..."
 LONGEST = 200  # characters of a reason
 LONGEST_PART = 140
@@ -34,14 +35,14 @@ MARKS = str.maketrans({'"': "'", "`": "'"} | dict.fromkeys("$\\|[]&", "?"))
 
 
 class Trouble(NamedTuple):
-    """What fails, or cannot be judged, in one check of a node."""
+    """A check that fails or is unknown, and its difference in words."""
 
     check: str
     what: str
 
 
 class DrainReason(NamedTuple):
-    """A reason of nodevet's own, taken apart."""
+    """A parsed reason of nodevet."""
 
     run: str
     checks: frozenset[str]
@@ -79,7 +80,7 @@ def tagged(reason: str, tag: str) -> str:
 
 
 def untagged(text: str) -> str:
-    """A reason of nodevet's without its tags, whatever they are; another reason as it is.
+    """A reason of nodevet without its tags; any other reason unchanged.
 
     >>> untagged("[HC] nodevet:local xid 79 (GPU 3); [HC] power_limit")
     'nodevet:local xid 79 (GPU 3); power_limit'
@@ -109,7 +110,7 @@ def parse(text: str) -> DrainReason | None:
 
 
 def one_line(text: str, limit: int = LONGEST) -> str:
-    """Text that others wrote, harmless in a reason: no quotes, brackets, separators or `Key=`.
+    """A text made harmless for a reason: without quotes, brackets, separators and `Key=`.
 
     >>> one_line('x" State=RESUME; $(id)\\n')
     "x' State:RESUME, ?(id)?n"
@@ -119,7 +120,7 @@ def one_line(text: str, limit: int = LONGEST) -> str:
 
 
 def troubles_of(run: Run, report: HostReport) -> list[Trouble]:
-    """What counts against one host of a run, the worst first; failures alone if there are any."""
+    """The troubles of one host of a run, the worst first; only failures if there are any."""
     from msgspec import UNSET
     from msgspec.structs import replace
 

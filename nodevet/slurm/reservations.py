@@ -1,4 +1,4 @@
-"""Maintenance reservations as Slurm's controller has them: `scontrol show reservation -o`. Pure."""
+"""Parses maintenance reservations from `scontrol show reservation -o`. Pure."""
 
 import re
 from collections.abc import Iterator
@@ -32,5 +32,5 @@ def _is_active(values: dict[str, str]) -> bool:
 def _has(values: dict[str, str], node: str) -> bool:
     try:
         return node in expand(values.get("Nodes", ""))
-    except NodesetError:  # (null): it holds licenses, and no node
+    except NodesetError:  # (null): it holds licenses, not nodes
         return False

@@ -1,4 +1,4 @@
-"""The JSON Schema of what drain and resume did."""
+"""The JSON Schema of the answers of drain and resume."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Asks Slurm's controller, with a short deadline: if it is down, nothing waits for it."""
+"""Calls Slurm's controller with a short deadline, so that a dead controller blocks nothing."""
 
 import os
 import re
@@ -17,7 +17,7 @@ FOLDERS = "/usr/bin:/usr/sbin:/usr/local/bin:/opt/slurm/bin"  # slurmd gives its
 
 
 class SlurmError(UserError):
-    """Slurm's controller did not do what it was asked; the message says why."""
+    """Slurm's controller refused or did not answer; the message says why."""
 
 
 def read_nodes(names: Sequence[str] = ()) -> dict[str, ControllerNode]:
@@ -31,7 +31,7 @@ def read_node(name: str) -> ControllerNode:
     """One node. Raises SlurmError."""
     node = read_nodes([name]).get(name)
     if node is None:
-        raise SlurmError(f"scontrol shows no node {name}")
+        raise SlurmError(f"Slurm has no node {name}")
     return node
 
 
@@ -41,13 +41,13 @@ def maintenances(name: str) -> list[str]:
 
 
 def drain(names: Sequence[str], reason: str, tag: str = "") -> None:
-    """Let these nodes take no further job. `tag`: see nodevet.slurm.reason. Raises SlurmError."""
+    """Drain these nodes. `tag`: see nodevet.slurm.reason. Raises SlurmError."""
     text = f"Reason={tagged(reason, tag)}"
     _run("scontrol", "update", f"NodeName={','.join(names)}", "State=DRAIN", text)
 
 
 def resume(names: Sequence[str]) -> None:
-    """Give these nodes back to Slurm. Raises SlurmError."""
+    """Resume these nodes. Raises SlurmError."""
     _run("scontrol", "update", f"NodeName={','.join(names)}", "State=RESUME")
 
 
@@ -58,8 +58,8 @@ def reboots() -> bool:
 
 def has_reboot_program(config: str) -> bool:
     """Whether `scontrol show config` names a program."""
-    found = re.search(r"^RebootProgram *= *(.*?) *$", config, re.M)
-    return bool(found and found[1] not in ("", "(null)"))
+    match = re.search(r"^RebootProgram *= *(.*?) *$", config, re.M)
+    return bool(match and match[1] not in ("", "(null)"))
 
 
 def reboot(name: str) -> None:
@@ -69,12 +69,12 @@ def reboot(name: str) -> None:
 
 def _run(program: str, *words: str) -> str:
     path = os.pathsep.join(filter(None, (os.environ.get("PATH"), FOLDERS)))
-    found = shutil.which(program, path=path)
-    if found is None:
-        raise SlurmError(f"{program} is not on this machine")
+    executable = shutil.which(program, path=path)
+    if executable is None:
+        raise SlurmError(f"{program} is not installed on this machine")
     try:
         done = subprocess.run(
-            [found, *words],
+            [executable, *words],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=SECONDS,
@@ -83,8 +83,8 @@ def _run(program: str, *words: str) -> str:
     except subprocess.TimeoutExpired:
         raise SlurmError(f"{program} did not end within {SECONDS:.0f} s") from None
     except OSError as error:
-        raise SlurmError(f"{found} cannot be run: {error.strerror}") from error
+        raise SlurmError(f"cannot run {executable}: {error.strerror}") from error
     if done.returncode:
-        said = last_line(done.stderr or done.stdout) or f"exit status {done.returncode}"
-        raise SlurmError(f"{program} {words[0]}: {said}")
+        message = last_line(done.stderr or done.stdout) or f"exit status {done.returncode}"
+        raise SlurmError(f"{program} {words[0]}: {message}")
     return done.stdout.decode("utf-8", "backslashreplace")

@@ -1,4 +1,4 @@
-"""What was drained or resumed, as a sheet. Pure."""
+"""The sheet of drain and resume. Pure."""
 
 from collections.abc import Iterator, Sequence
 
@@ -11,11 +11,11 @@ LONGEST = 400
 
 
 def nodes_sheet(done: Sequence[NodePlan], verb: str, run: str, *, dry: bool) -> Sheet:
-    """`verb`: drained or resumed. `dry`: nothing was done."""
+    """`verb`: drained or resumed. `dry`: with --dry-run."""
     number = sum(not plan.why_not for plan in done)
-    left = len(done) - number
+    others = len(done) - number
     would = "would be " if dry else ""
-    parts = [f"{count(number, 'node')} {would}{verb}", f"{left:,} left" if left else ""]
+    parts = [f"{count(number, 'node')} {would}{verb}", f"{others:,} unchanged" if others else ""]
     return Sheet(
         title=" · ".join(filter(None, [*parts, f"run {plain(run)}"])),
         kind="slurm",
@@ -27,7 +27,7 @@ def _rows(done: Sequence[NodePlan], verb: str) -> Iterator[tuple[Cell, ...]]:
     groups: dict[tuple[str, str, str], list[str]] = {}
     for plan in done:
         word, tone = (
-            ("left", "unknown" if plan.is_short else "quiet") if plan.why_not else (verb, "ok")
+            ("unchanged", "unknown" if plan.is_short else "quiet") if plan.why_not else (verb, "ok")
         )
         groups.setdefault((word, tone, plan.why_not or plan.reason), []).append(plan.node)
     for (word, tone, text), names in groups.items():

@@ -1,4 +1,4 @@
-"""What `drain` and `resume` share: the run that they go by, and what they show."""
+"""What `drain` and `resume` share: how they read the run, and what they show."""
 
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -11,7 +11,7 @@ from nodevet.base.age import run_refusal
 from nodevet.base.errors import UserError
 from nodevet.cli import sheets
 from nodevet.cli.display import Display
-from nodevet.model import Run
+from nodevet.model.run import Run
 from nodevet.slurm.answer import answer
 from nodevet.slurm.decide import NodePlan
 from nodevet.slurm.sheet import nodes_sheet
@@ -22,8 +22,8 @@ Machines = Mapping[tuple[str, str], str | None]
 def run_of(
     source: str, store: str | None, max_age: float, own: Collection[tuple[str, str]] = ()
 ) -> tuple[Run, Machines]:
-    """A saved or recorded run, and the machine ids of nodevet's `own` drained nodes by run and
-    host. Raises UserError if it is too old."""
+    """A saved or recorded run, and the machine ids, by run and host, of the nodes that nodevet
+    drained (`own`). Raises UserError if the run is too old."""
     from nodevet.slurm.use.recorded import machines, recorded_run
     from nodevet.vet.terminal.saved_reports import read_run
     from nodevet.vet.use.stores import open_history
@@ -47,7 +47,7 @@ def finish(
     form: tuple[str, Path | None],
     display: Display,
 ) -> NoReturn:
-    """Show what was done, and end with the exit code."""
+    """Show the result, and exit."""
     sheet = nodes_sheet(done, verb, run, dry=dry)
     sheets.show(answer(done, verb, run, dry=dry), sheet, form, display)
     click.get_current_context().exit(int(any(plan.is_short for plan in done)))

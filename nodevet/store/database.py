@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, Select, Table, func, select
 from sqlalchemy.engine import URL, Engine
 
-from nodevet.store.engine import store_errors, url_text
+from nodevet.store.engine import store_errors
+from nodevet.store.urls import url_text
 
 PAGE = 1000  # rows in memory at once
 FREED_AT_ONCE = 2000  # pages of SQLite, 8 MB

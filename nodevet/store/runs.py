@@ -13,11 +13,11 @@ from nodevet.base import age, typed
 from nodevet.base.problems import did_you_mean
 from nodevet.model import HostOutcome, Severity
 from nodevet.store import schema as t
-from nodevet.store.engine import url_text
 from nodevet.store.errors import StoreError, StoreHeldError
 from nodevet.store.moments import DAY, instant
 from nodevet.store.records.model import RecordedRun, RunState
 from nodevet.store.rows import encoded, next_id, plain
+from nodevet.store.urls import url_text
 
 BEAT = 30.0  # seconds between two signs of life of the process that records a run
 QUIET = 300.0  # seconds of silence after which a process of another machine counts as gone

@@ -63,7 +63,7 @@ run = Table(
     "run",
     metadata,
     _id(),
-    Column("name", Text, nullable=False, unique=True),  # nodevet.model.new_run_id
+    Column("name", Text, nullable=False, unique=True),  # nodevet.model.run.new_run_id
     Column("series", Text, nullable=False),
     Column("started", Float(53), nullable=False),
     Column("began", Text, nullable=False),  # started as it was said, with its offset

@@ -25,7 +25,7 @@ from nodevet.store import (
 from nodevet.store import schema as t
 from nodevet.store.blobs import content
 from nodevet.store.database import Database
-from nodevet.store.engine import default_url, engine_of, parse_url, store_errors
+from nodevet.store.engine import engine_of, store_errors
 from nodevet.store.errors import StoreError
 from nodevet.store.evidence import KeptEvidence, of_visits
 from nodevet.store.moments import instant
@@ -48,6 +48,7 @@ from nodevet.store.records.model import (
 )
 from nodevet.store.records.retention import Pruned, Retention
 from nodevet.store.upgrade import upgrade
+from nodevet.store.urls import default_url, parse_url
 
 CHUNK = 64  # visits whose evidence is in memory at once
 

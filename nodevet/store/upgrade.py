@@ -2,9 +2,10 @@
 
 from sqlalchemy import Connection, Engine, inspect, text
 
-from nodevet.store.engine import foreign_tables_text, url_text
+from nodevet.store.engine import foreign_tables_text
 from nodevet.store.errors import StoreError
 from nodevet.store.schema import VERSION, VERSION_TABLE, metadata
+from nodevet.store.urls import url_text
 
 
 def upgrade(engine: Engine) -> None:

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from nodevet.base.durations import elapsed
 from nodevet.base.printable import brief
 from nodevet.checking.changes import Marks
-from nodevet.model import Finding, HostOutcome, HostReport, Run, Severity, Subject, Verdict
+from nodevet.model import Finding, HostOutcome, HostReport, Severity, Subject, Verdict
+from nodevet.model.run import Run
 from nodevet.sheet.hunks import hunks
 from nodevet.sheet.model import (
     AnyBlock,
@@ -28,7 +29,8 @@ from nodevet.vet.findings import facts
 from nodevet.vet.findings.ages import read_at
 from nodevet.vet.findings.causes import with_causes
 from nodevet.vet.findings.counted import FINE, with_stand_ins
-from nodevet.vet.findings.fold import came_back, totals
+from nodevet.vet.findings.fold import came_back
+from nodevet.vet.findings.totals import totals
 from nodevet.vet.findings.words import difference, in_ranges, values
 from nodevet.vet.formats.diff import value_lines
 from nodevet.vet.news import marks_of, since_words
@@ -277,7 +279,7 @@ def _row(host: _Host, run: Run, marks: Marks) -> MatrixRow:
         name=name(report.host),
         word=report.outcome.words,
         tone=_tone(report.outcome),
-        why=text(report.told),
+        why=text(report.why_unjudged),
         new=report.host in marks.hosts
         or any((report.host, place) in marks.findings for place in range(len(report.findings))),
         groups=tuple(text(group) for group in sorted(report.groups)),
@@ -290,7 +292,7 @@ def _row(host: _Host, run: Run, marks: Marks) -> MatrixRow:
 
 def _facts(report: HostReport) -> Iterator[tuple[str, str]]:
     """GPUs, driver, kernel and uptime of the host, as far as they were read, and its outcome."""
-    yield "why", text(report.told)
+    yield "why", text(report.why_unjudged)
     yield from facts.rows(report.facts) if report.facts else ()
     yield "baseline", text(report.baseline)
     yield "groups", ", ".join(text(group) for group in sorted(report.groups))

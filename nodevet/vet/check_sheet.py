@@ -7,7 +7,8 @@ import msgspec
 
 from nodevet.base.durations import elapsed
 from nodevet.base.printable import brief, plain
-from nodevet.model import HostOutcome, Run, Severity
+from nodevet.model import HostOutcome, Severity
+from nodevet.model.run import Run
 from nodevet.sheet.model import (
     AnyBlock,
     Cell,
@@ -25,11 +26,12 @@ from nodevet.sheet.text import count, name, nodeset
 from nodevet.vet.check_matrix import matrix
 from nodevet.vet.findings.ages import evidence_age
 from nodevet.vet.findings.facts import judged_by, of_one_host
-from nodevet.vet.findings.fold import Line, findings_in_words, lines, narrowing, summary, totals
+from nodevet.vet.findings.fold import Line, lines
 from nodevet.vet.findings.needs import needs_of, to_do
 from nodevet.vet.findings.passed import passed
 from nodevet.vet.findings.shadow import shadowed
 from nodevet.vet.findings.suspected import suspicions
+from nodevet.vet.findings.totals import findings_in_words, narrowing, summary, totals
 from nodevet.vet.findings.words import LIMIT, WHOLE
 from nodevet.vet.formats.diff import groups
 from nodevet.vet.news import again, fixed, flapping, resolved, words
@@ -171,7 +173,7 @@ def _facts(run: Run) -> Iterator[str]:
 def _document(run: Run, view: RunView) -> Iterator[AnyBlock]:
     """For an issue or a chat: the diffs of all hosts stand last."""
     yield TextBlock(text=summary(run), tone="strong")
-    if counts := totals(run).told:
+    if counts := totals(run).outcomes:
         rows = tuple((Cell(word), Cell(f"{number:,}", right=True)) for word, number in counts)
         yield TableBlock(heads=("outcome", "hosts"), rows=rows)
     yield from _to_do(differing := lines(run))

@@ -12,7 +12,8 @@ from typing import Any
 
 from msgspec import Struct, to_builtins
 
-from nodevet.model import Baseline, Severity
+from nodevet.model import Severity
+from nodevet.model.baseline import Baseline
 from nodevet.vet.defaults import DEADLINE
 from nodevet.vet.systemd_words import command_line, continued, escaped, quoted
 

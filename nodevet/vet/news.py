@@ -8,7 +8,8 @@ import msgspec
 from nodevet.base.age import seconds_of
 from nodevet.base.printable import brief
 from nodevet.checking.changes import FindingNews, HostNews, Marks, News
-from nodevet.model import NODE, Ended, HostReport, Run, RunNews, StandingTrouble, Status, Verdict
+from nodevet.model import NODE, HostReport, Status, Verdict
+from nodevet.model.run import Ended, Run, RunNews, StandingTrouble
 
 ByHost = Mapping[str, Mapping[int, StandingTrouble]]
 LONGEST = 200  # characters of what had been found
@@ -32,11 +33,11 @@ def news_of(run: Run, host_news: Iterable[HostNews], before: Before) -> RunNews:
     standing: list[StandingTrouble] = []
     ended: list[Ended] = []
     for place, summary in enumerate(run.summaries):
-        told = by_host.get(summary.host)
-        if told is None or not told.findings or summary.status is Status.INTERRUPTED:
+        previous = by_host.get(summary.host)
+        if previous is None or not previous.findings or summary.status is Status.INTERRUPTED:
             continue
         report = run.hosts[place]
-        for finding in told.findings:
+        for finding in previous.findings:
             if finding.news in (News.FIXED, News.GONE):
                 ended.append(_ended(finding, report))
             else:

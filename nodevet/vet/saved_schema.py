@@ -6,7 +6,7 @@ import msgspec
 
 from nodevet.base import typed
 from nodevet.base.upgrades import Document, Upgrades, can_upgrade, upgrade
-from nodevet.model import RUN_SCHEMA, Run
+from nodevet.model.run import RUN_SCHEMA, Run
 from nodevet.sheet.errors import ReportError
 
 UPGRADES: Upgrades = {}

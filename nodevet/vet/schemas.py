@@ -7,11 +7,11 @@ from nodevet.document.schema_kinds import Document, SchemaKind
 
 
 def _run(_: Project) -> Document:
-    from nodevet import model
     from nodevet.document.json_schema import of_struct
+    from nodevet.model.run import RUN_SCHEMA, Run
 
     about = "A run of checks, as --format json writes it"
-    return of_struct("run", about, model.Run, "schema", model.RUN_SCHEMA)
+    return of_struct("run", about, Run, "schema", RUN_SCHEMA)
 
 
 COMMANDS = ("check", "gate", "sweep", "report")

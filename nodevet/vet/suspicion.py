@@ -4,7 +4,8 @@ import ipaddress
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 
-from nodevet.model import HostReport, Run, RunNews, Status, Suspicion
+from nodevet.model import HostReport, Status
+from nodevet.model.run import Run, RunNews, Suspicion
 from nodevet.vet.news import Before
 
 PERCENT, LEAST = 20.0, 5

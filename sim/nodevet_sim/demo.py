@@ -55,7 +55,7 @@ def main() -> int:
         return 1
     print(
         f"\nexit code {code}: some nodes differ from their baseline, as intended here."
-        "\nThe nodes are down again. What they said and what was done is kept:"
+        "\nThe nodes are down again. Their evidence, the reports and the fix are kept:"
         f"\n  {FOLDER.resolve() / 'report.html'}, and after the fixes report-after.html"
     )
     for command, does in last_words():

@@ -12,7 +12,7 @@ from nodevet.baseline import BaselineErrors, lint, load
 from nodevet.checking.catalog import Catalog
 from nodevet.evidence.core import SCHEMA
 from nodevet.evidence.document import Evidence, decode
-from nodevet.model import Baseline
+from nodevet.model.baseline import Baseline
 
 CHECKS = {
     "link": '''

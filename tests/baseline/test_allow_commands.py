@@ -12,7 +12,7 @@ from nodevet.baseline import BaselineErrors, load
 from nodevet.baseline.library import shipped
 from nodevet.checking.catalog import Catalog
 from nodevet.evidence.files import Files
-from nodevet.model import Baseline
+from nodevet.model.baseline import Baseline
 from nodevet.vet.use.asks import AskError, asks
 from nodevet.vet.use.context import open_context
 
@@ -34,7 +34,7 @@ def read(tmp_path: Path) -> Load:
     return read
 
 
-def test_a_baseline_that_says_so(read: Load) -> None:
+def test_a_baseline_may_set_it(read: Load) -> None:
     assert read(x=f"{ALLOWED}\n{RULE}").allow_commands
     assert not read(x="expect: {gpu_count: 8}").allow_commands
 
@@ -58,7 +58,7 @@ def test_a_baseline_that_says_so(read: Load) -> None:
         ),
     ],
 )
-def test_what_it_extends_does_not_say_it_for_it(
+def test_only_the_baseline_itself_can_allow_commands(
     read: Load, files: dict[str, str], words: str
 ) -> None:
     with pytest.raises(BaselineErrors, match=words):
@@ -92,7 +92,7 @@ def project(folder: Path, text: str, check: str = "") -> Any:
     return open_context(folder, [])
 
 
-def test_what_the_probe_is_asked(tmp_path: Path) -> None:
+def test_the_probe_gets_these_questions(tmp_path: Path) -> None:
     rules = (
         "{a: {run: [id, -un], text: root, user: root, deadline_s: 3},"
         " b: {run: [x, --json], pattern: '^a', json: {path: 'a[0].b', value: 1}}}"
@@ -200,7 +200,7 @@ def test_a_path_by_which_a_file_would_not_be_there_is_refused(tmp_path: Path) ->
         project(tmp_path, "expect: {file: {old: {path: /etc/motd/, exists: false}}}")
 
 
-def test_what_only_learns_has_nothing_run(tmp_path: Path) -> None:
+def test_learning_runs_no_commands(tmp_path: Path) -> None:
     text = (
         f"{ALLOWED}\nexpect: {{command: {{a: {{run: [id]}}}}, framework_cuda: /opt/bin/python,"
         " sysctl: {vm.swappiness: 1}}"

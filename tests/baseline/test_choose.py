@@ -7,7 +7,8 @@ from nodevet.baseline import choose
 from nodevet.baseline.choose import detected_gpus
 from nodevet.evidence.core import SCHEMA
 from nodevet.evidence.document import Evidence, decode
-from nodevet.model import Applies, Baseline, GpuMatch, Host
+from nodevet.model import Host
+from nodevet.model.baseline import Applies, Baseline, GpuMatch
 
 H100, A100 = "10de:2330", "10de:20b2"
 B400, B500 = "10de:1463", "10de:147f"
@@ -172,7 +173,7 @@ def test_more_gpus_than_any_baseline_counts():
     assert choose([FOUR, ANY], node(8), HOST) is ANY
 
 
-def test_a_tie_is_told_and_not_broken():
+def test_a_tie_is_reported_and_not_broken():
     twin = baseline("twin", devices=(H100,))
     assert choose([BY_DEVICE, twin], node(8), HOST) == (
         "by-device, twin fit equally well; name one with -b, "
@@ -188,7 +189,7 @@ def test_a_baseline_wins_over_the_one_that_it_extends():
     assert isinstance(choose([EIGHT, smaller], node(4), HOST), str)
 
 
-def test_gpus_of_several_kinds_are_told():
+def test_gpus_of_several_kinds_are_reported():
     mixed = evidence(
         [gpu(i, A100 if i == 3 else H100) for i in range(4)],
         [function(i, A100 if i == 3 else H100) for i in range(4)],
@@ -293,7 +294,7 @@ def test_d13_virtual_functions_of_a_vgpu_host_count_for_nothing():
     assert len(detected_gpus(seen)) == 1
 
 
-def test_gpus_that_no_baseline_is_for_are_told_by_name_and_id():
+def test_gpus_that_no_baseline_is_for_are_reported_by_name_and_id():
     named = {**gpu(0, "10de:2204"), "name": "NVIDIA GeForce RTX 3090"}
     several = [msgspec.structs.replace(OTHER, name=f"b{n}", path=f"b{n}") for n in range(4)]
     told = choose(several, evidence([named], [function(0, "10de:2204")]), HOST)

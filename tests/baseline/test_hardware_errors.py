@@ -135,7 +135,7 @@ def test_t2_a_real_log_gives_no_alarm(baselines: Any, log: str, tmp_path: Path) 
     assert [finding.verdict.value for finding in found] == ["ok", "ok"]
 
 
-def test_t2_what_keeps_coming_is_wrong(baselines: Any, tmp_path: Path) -> None:
+def test_t2_errors_that_keep_coming_fail(baselines: Any, tmp_path: Path) -> None:
     many = ("EDAC MC0: 501 CE memory read error on CPU_SrcID#0_MC#0_Chan#1_DIMM#0 (channel:1)",)
     found = judged(baselines[0], tmp_path, many)
     assert [finding.verdict.value for finding in found] == ["fail", "ok"]

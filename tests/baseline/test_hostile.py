@@ -154,7 +154,7 @@ def test_a_nodeset(text, names):
 @pytest.mark.parametrize(
     "text", ["", " ", "a b", "*", "n?", "@group", "n[3-1]", "n[1-", "n]", "a&b"]
 )
-def test_what_is_no_nodeset(text):
+def test_an_invalid_nodeset_is_refused(text):
     with pytest.raises(ValueError, match=r"gpu\[001-128\]"):
         hosts(text)
 

@@ -48,7 +48,7 @@ def test_a_waiver_that_has_expired(shelf):
     ]
 
 
-def test_what_is_said_of_checks_that_are_not_asked_for(shelf):
+def test_what_is_reported_of_checks_that_are_not_asked_for(shelf):
     shelf.write(
         x="""\
         nodevet: 1

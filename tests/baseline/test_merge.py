@@ -7,7 +7,8 @@ from msgspec.structs import fields
 
 from nodevet.baseline import available, load, load_resolved, provenance
 from nodevet.checking.catalog import Catalog
-from nodevet.model import Applies, GpuMatch, Severity
+from nodevet.model import Severity
+from nodevet.model.baseline import Applies, GpuMatch
 
 
 def wants(baseline):
@@ -154,7 +155,7 @@ def test_provenance_tells_what_was_overridden_and_by_which_line(shelf):
     ]
 
 
-def test_of_several_the_later_one_wins_and_a_shared_base_counts_once(shelf):
+def test_the_later_of_several_bases_wins_and_a_shared_base_counts_once(shelf):
     shelf.write(
         base="nodevet: 1\nexpect: {number: 1, switch: true}\n",
         left="nodevet: 1\nextends: base\nexpect: {number: 2}\n",
@@ -222,7 +223,7 @@ def test_a_want_is_whole_only_after_extends(shelf):
     assert problem.startswith("kid.yaml:3:24: expect.link.width: must be one of 1, 2, 4, 8, 16, 32")
 
 
-def test_an_error_in_an_inherited_value_is_told_once_and_where_it_stands(shelf):
+def test_an_error_in_an_inherited_value_is_reported_once_with_its_place(shelf):
     shelf.write(
         base="nodevet: 1\nexpect:\n  number: 99\n",
         one="nodevet: 1\nextends: base\n",
@@ -302,7 +303,7 @@ def test_two_endings_of_one_name_are_no_choice_of_ours(shelf):
     assert "both" in problem and problem.endswith("have this name; rename one of them")
 
 
-def test_two_files_of_one_name_cannot_be_told_apart_in_a_report(shelf):
+def test_two_files_of_one_name_cannot_be_distinguished_in_a_report(shelf):
     shelf.write(a="nodevet: 1\n")
     (shelf.folder / "sub").mkdir()
     (shelf.folder / "sub" / "a.yaml").write_text("nodevet: 1\n")
@@ -334,7 +335,7 @@ def test_a_name_that_finds_nothing(shelf, name, message):
     assert shelf.problems(name) == [message]
 
 
-def test_a_value_by_alias_stands_where_it_was_written(shelf):
+def test_a_value_by_alias_has_the_place_where_it_was_written(shelf):
     shelf.write(
         x="""\
         nodevet: 1
@@ -414,7 +415,7 @@ def test_null_that_would_leave_the_default_is_refused(limited):
     shelf = limited
     shelf.write(x="nodevet: 1\nexpect: {limit: {least: null}}\n")
     assert shelf.lint("x") == [
-        "x.yaml:2:18: expect.limit.least: null would leave its default, 3: it has no off; "
+        "x.yaml:2:18: expect.limit.least: null would leave its default, 3: it cannot be off; "
         "give a value, or leave the check out: `limit: null`"
     ]
     shelf.write(base="nodevet: 1\nexpect: {limit: {least: 9}}\n")

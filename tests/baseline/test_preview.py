@@ -10,7 +10,8 @@ from junitparser import JUnitXml
 
 from nodevet.author.preview import VerdictChange, preview
 from nodevet.author.preview_sheet import preview_junit, preview_sheet
-from nodevet.model import Finding, HostReport, Run, Severity, Status, Subject, Verdict
+from nodevet.model import Finding, HostReport, Severity, Status, Subject, Verdict
+from nodevet.model.run import Run
 from nodevet.sheet import render
 
 GPU = Subject(kind="gpu", id="3")
@@ -81,7 +82,7 @@ def test_what_is_no_longer_judged_or_waived_is_no_passed_test(new: Verdict | Non
     assert (xml.tests, xml.failures, xml.errors, xml.skipped) == (1, 0, 0, 1)
 
 
-def test_what_does_not_count_is_ok_and_the_worst_of_a_part_counts() -> None:
+def test_ignored_events_are_ok_and_the_worst_of_a_part_counts() -> None:
     minor = found(FAIL, severity=Severity.WARNING)
     assert preview(run_of(found(OK)), run_of(minor, fail_on=Severity.CRITICAL)).changes == ()
     assert preview(run_of(found(OK)), run_of(found(FAIL, severity=Severity.SHADOW))).changes == ()

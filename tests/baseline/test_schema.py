@@ -116,7 +116,7 @@ def document(**keys):
         document(waivers=[WAIVER | {"accepts": "x8"}, WAIVER | {"any": True}]),
     ],
 )
-def test_what_loads_keeps_it(rule, good):
+def test_a_loading_program_keeps_its_settings(rule, good):
     assert valid(rule, good, rule)
 
 
@@ -144,7 +144,7 @@ def test_what_loads_keeps_it(rule, good):
         document(waivers=[WAIVER | {"accepts": 7, "check": "x"}]),
     ],
 )
-def test_what_does_not_load_breaks_it(rule, bad):
+def test_a_module_that_does_not_load_breaks_it(rule, bad):
     assert not valid(rule, bad, rule)
 
 

@@ -117,7 +117,7 @@ def test_only_the_common_parts_are_for_no_node(name):
         ("nvidia-rtx-6000-ada", "10de:26b1", "max", "max", "default", None),
     ],
 )
-def test_what_each_states(name, device, generation, width, watts, count):
+def test_each_shipped_baseline_states_its_board(name, device, generation, width, watts, count):
     assert baseline(name).applies.gpu.devices == (device,)
     assert params(name, "gpu_model").device == (device,)
     link = params(name, "pcie_link")
@@ -195,7 +195,7 @@ def test_links_of_nvlink_are_counted_where_the_board_decides_how_many(name, link
     assert params(name, "nvlink").active == links
 
 
-def test_what_only_hgx_boards_have_is_asked_of_these_alone():
+def test_parts_of_hgx_boards_are_required_only_there():
     for name in NAMES:
         checks = {one.check for one in baseline(name).expectations}
         hgx = "-sxm" in name or name in ("nvidia-hgx", "nvidia-b200", "nvidia-b300")

@@ -206,12 +206,12 @@ def test_a_file_that_is_not_one_plain_mapping(problems_of, text, message):
         ),
         (
             b"nodevet: 1\ntitle: a\0b\n",
-            "x.yaml:2:9: a NUL byte may not stand here; "
+            "x.yaml:2:9: a NUL byte is not allowed here; "
             'remove it; in double quotes it may be written as an escape, such as "\\t"',
         ),
         (
             b"nodevet: 1\r\ntitle: a\x1b[31m\r\n",
-            "x.yaml:2:9: the character U+001B may not stand here; "
+            "x.yaml:2:9: the character U+001B is not allowed here; "
             'remove it; in double quotes it may be written as an escape, such as "\\t"',
         ),
     ],
@@ -393,7 +393,7 @@ def test_a_key_of_the_file_that_is_wrong(problems_of, text, message):
     assert problems_of(text) == [f"x.yaml:{message}"]
 
 
-def test_each_value_that_a_rule_refuses_is_told(problems_of):
+def test_each_value_that_a_rule_refuses_is_reported(problems_of):
     text = f"{HEAD}applies: {{hosts: ['@all', n1, 'n['], groups: [' ']}}\n"
     assert [found.partition(": ")[0] for found in problems_of(text)] == [
         "x.yaml:2:19",
@@ -468,7 +468,7 @@ def test_d12_a_waiver_with_a_value_is_read(shelf, value):
     assert (waiver.accepts is not None, waiver.any) == (True, False)
 
 
-def test_every_problem_of_every_file_is_told_at_once(shelf):
+def test_every_problem_of_every_file_is_reported_at_once(shelf):
     shelf.write(
         base="nodevet: 1\nexpect: {switch: on, nubmer: 3}\n",
         one="nodevet: 1\nextends: base\ntitle: 3\n",

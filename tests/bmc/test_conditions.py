@@ -31,7 +31,7 @@ def test_a_wrong_password_over_ipmi(ipmi, read):
     assert why == "it refuses the session: the user, the password or the user's privilege is wrong"
 
 
-def test_a_certificate_that_nobody_trusts(redfish, read):
+def test_an_untrusted_certificate_is_refused(redfish, read):
     assert "its certificate is not trusted: self-signed certificate" in why_of(
         read(replace(redfish.bmc, ca=None))
     )
@@ -56,7 +56,7 @@ def test_a_ca_that_is_none(redfish, read, tmp_path, text, why):
     assert why in why_of(read(replace(redfish.bmc, ca=str(ca))))
 
 
-def test_nobody_listens(redfish, read):
+def test_a_port_without_a_listener_is_unreachable(redfish, read):
     nobody = replace(redfish.bmc, port=free_port(socket.SOCK_STREAM))
     assert why_of(read(nobody)) == "Connection refused"
 

@@ -156,7 +156,7 @@ def test_the_board_of_the_gpus_is_not_the_machine(redfish):
 
 
 @pytest.mark.parametrize("hostile", [None, 7, {"a": 1}, "x\x1b[2J\n" * 99_999, [str(OF_REDFISH)]])
-def test_what_is_no_id_proves_nothing(redfish, read, hostile):
+def test_an_invalid_id_proves_nothing(redfish, read, hostile):
     redfish.say({SYSTEM: {"UUID": hostile, "SerialNumber": hostile, "SKU": hostile}})
     found = power_of(redfish).identity(OTHER)
     assert found.is_own is None and found.text.isprintable() and len(found.text) < 400

@@ -70,7 +70,7 @@ def is_lost(fleet):
     return is_off
 
 
-def test_one_switches_off_and_the_other_on(boot, tmp_path_factory):
+def test_one_run_switches_off_and_the_other_on(boot, tmp_path_factory):
     fleet = boot("bmc", SCENARIO, BASELINE)
     with (
         ipmi_sim(tmp_path_factory.mktemp("ipmi"), fleet.name, "gpu1") as ipmi,

@@ -314,7 +314,7 @@ def test_nothing_is_asked_where_it_leaks(redfish):
     assert requests == [] == asked_of(redfish)
 
 
-def test_the_bmc_of_another_machine_is_told_by_its_power(bmc):
+def test_the_bmc_of_another_machine_is_reported_by_its_power(bmc):
     """A wrong address in the inventory: that machine may be off for a reason."""
     behave(bmc, power="0")
     node, requests = powers([Host(name="gpu1", bmc=bmc.bmc)], 4, 1)["gpu1"], []

@@ -24,7 +24,7 @@ def data(redfish, read):
     return of
 
 
-def test_what_the_emulator_has(data, redfish):
+def test_the_emulator_has_these_resources(data, redfish):
     found = data({})
     assert (found["kind"], found["power"], found["firmware"]) == ("redfish", "on", "1.00")
     assert found["inlet_c"] == 25.0

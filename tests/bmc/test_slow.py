@@ -78,7 +78,7 @@ def test_a_bmc_that_is_slower_than_its_limit_is_asked_for_nothing(redfish):
     assert requests == [] == asked_of(redfish)
 
 
-def test_a_request_that_was_not_sent_is_said_to_be(redfish):
+def test_a_request_that_was_not_sent_is_reported(redfish):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         mute = switch_of(replace(redfish.bmc, port=silent.getsockname()[1]), "x", HASTY)
         with pytest.raises(BmcError, match=r"^the request was not sent: no answer in time$"):

@@ -30,7 +30,7 @@ class Meanwhile:
         return state
 
 
-def test_a_node_that_another_run_switched_on_is_left_alone(bmc):
+def test_a_node_that_another_run_switched_on_is_not_touched(bmc):
     requests = []
     with pytest.raises(SwitchedElsewhereError, match="it reports on before this run asked for On"):
         cycle(Meanwhile(bmc, after=2), requests.append, TIMES)

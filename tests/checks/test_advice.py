@@ -42,7 +42,7 @@ def identified(document):
 
 
 @every_case
-def test_what_no_fix_answers_has_advice(case, catalog, make_params):
+def test_failures_without_a_fix_have_advice(case, catalog, make_params):
     case = case._replace(document=identified(case.document))
     for finding in left(catalog, case, case.said, make_params):
         assert finding.advice or case.check_id in LATER, (

@@ -53,7 +53,7 @@ def test_what_the_log_of_a_real_node_says(tmp_path, ask, make_params, make_docum
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_what_is_the_kernels_own_in_the_log_of_a_real_node(tmp_path, name):
+def test_kernel_lines_in_the_log_of_a_real_node(tmp_path, name):
     events = read(tmp_path, name)["events"]
     told = {}
     for event in events:

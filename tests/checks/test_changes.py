@@ -96,7 +96,7 @@ def test_a_changed_case_is_judged_as_its_table_says(check_id, find_case, make_pa
     assert not wrong, "\n".join(wrong)
 
 
-def test_what_is_learnt_of_a_case(check_id, catalog, find_case):
+def test_each_case_learns_this(check_id, catalog, find_case):
     for row in table(check_id).get("learnt", ()):
         document = with_changes(find_case(check_id, row["case"]).document, row.get("set", {}))
         learnt = catalog.check(check_id).learn(decode(msgspec.json.encode(document)))
@@ -111,7 +111,7 @@ def test_what_params_ask_for(check_id, catalog, make_params):
         assert msgspec.json.decode(msgspec.json.encode(answers)) | {"params": row["params"]} == row
 
 
-def test_what_a_baseline_may_say(check_id, make_params):
+def test_baselines_accept_these_values(check_id, make_params):
     for value in table(check_id).get("taken", ()):
         make_params(check_id, value)
     for value in table(check_id).get("refused", ()):

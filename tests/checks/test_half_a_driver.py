@@ -50,11 +50,11 @@ def test_t6_a_loaded_module_without_its_library_is_wrong(verdict, check, params)
         ({"status": "error", "why": "NVML_ERROR_DRIVER_NOT_LOADED: not loaded"}, LOADED),
     ],
 )
-def test_t6_what_is_something_else_stays_unknown(verdict, check, params, section, modules):
+def test_t6_other_errors_stay_unknown(verdict, check, params, section, modules):
     assert verdict(check, params, section, modules).verdict is Verdict.UNKNOWN
 
 
-def test_t6_a_version_that_the_library_refuses_is_told_as_that(verdict):
+def test_t6_a_version_that_the_library_refuses_is_reported_as_that(verdict):
     why = "NVML_ERROR_LIB_RM_VERSION_MISMATCH: of different versions"
     found = verdict("driver_version", "550.*", {"status": "error", "why": why}, LOADED)
     assert (found.verdict, found.actual) == (

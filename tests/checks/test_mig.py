@@ -46,7 +46,7 @@ def test_t7_a_part_without_errors_is_no_proof(say):
     assert "the counts of its MIG devices are volatile_uncorrected 0" in found.why
 
 
-def test_t7_nothing_told_by_mig_devices_either_is_said(say):
+def test_t7_values_that_mig_devices_lack_too_are_reported(say):
     assert [each.verdict for each in say(part())] == [Verdict.NOT_APPLICABLE]
     assert [each.verdict for each in say(errors=NOT_SUPPORTED)] == [Verdict.NOT_APPLICABLE]
 

@@ -29,7 +29,7 @@ def test_e18_a_port_of_a_state_that_is_not_known_is_unknown(
 
 
 @pytest.mark.parametrize("word", WORDS)
-def test_e18_what_is_down_is_down_whatever_else_is_not_known(
+def test_e18_a_link_that_is_down_fails_whatever_else_is_unread(
     word: str, ask: Any, make_params: Any, make_document: Any
 ) -> None:
     document = make_document(port(state="DOWN", phys_state=word))

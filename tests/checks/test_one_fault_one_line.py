@@ -8,7 +8,9 @@ import pytest
 from nodevet.checking.catalog import Catalog
 from nodevet.checking.judge import judge
 from nodevet.evidence.document import decode
-from nodevet.model import Baseline, Expectation, HostReport, Run, Status
+from nodevet.model import HostReport, Status
+from nodevet.model.baseline import Baseline, Expectation
+from nodevet.model.run import Run
 from nodevet.vet.findings import fold
 
 CATALOG = Catalog()

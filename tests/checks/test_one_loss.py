@@ -73,7 +73,7 @@ def test_t5_a_lost_gpu_has_one_name_and_one_count(
         )
 
 
-def test_t6_an_xid_line_that_cannot_be_read_is_told(ask, make_params, make_document):
+def test_t6_an_xid_line_that_cannot_be_read_is_reported(ask, make_params, make_document):
     event = {"kind": "xid", "bus_id": ADDRESS, "count": 1, "text": "NVRM: Xid (PCI:...): abc"}
     document = make_document(
         {

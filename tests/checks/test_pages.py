@@ -20,11 +20,13 @@ def test_docs_are_current():
 
 def test_the_page_of_what_can_be_fixed_has_each_check(check_id, catalog):
     page = (ROOT / "docs" / "fixable.md").read_text(encoding="utf-8")
-    (row,) = [row for row in page.splitlines() if row.startswith(f"| [{check_id}](")]
+    rows = [row for row in page.splitlines() if row.startswith(f"| [{check_id}](")]
+    assert len(rows) == 1, f"docs/fixable.md has no row for {check_id}: run make docs"
+    (row,) = rows
     _, _, repair, how, _ = (cell.strip() for cell in re.split(r"(?<!\\)\|", row))
     fix = catalog.fix(check_id)
     assert repair == f"**fix** ({fix.risk.value})" if fix else repair in ("task", "none")
-    assert len(how) > 20
+    assert len(how) > 20, f"{check_id}: say more under **To fix it** in the docstring"
 
 
 @pytest.mark.parametrize(
@@ -61,10 +63,11 @@ def test_every_shipped_check_is_about_an_area(check_id, catalog):
 
 def test_a_page_says_why_from_where_and_what_to_do(check_id, catalog):
     page = catalog.page(check_id)
-    title, blank, *rest = page.split("\n")
-    assert title.endswith(".") and blank == "" and len(title) <= 95
+    title, *rest = page.split("\n")
+    is_title = title.endswith(".") and len(title) <= 95 and rest[:1] in ([], [""])
+    assert is_title, f"{check_id}: the docstring begins with a sentence of at most 95 characters"
     for heading in ("**Why it matters.** ", "**Read from** ", "**To fix it** "):
-        assert f"\n{heading}" in page
+        assert f"\n{heading}" in page, f"{check_id}: the docstring has no {heading.strip()}"
     assert not any(line.startswith("#") for line in rest)
 
 

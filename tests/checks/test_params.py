@@ -159,11 +159,11 @@ def test_refused(check, value, words, told_of):
         ("gpu_model: '10de:2330\n\n  '", "must be a PCI id"),
     ],
 )
-def test_what_the_library_lets_pass(line, told, told_of):
+def test_values_that_the_library_accepts(line, told, told_of):
     assert any(told in each for each in told_of(line))
 
 
-def test_every_mistake_is_told_where_it_stands(told_of):
+def test_every_mistake_is_reported_where_it_stands(told_of):
     text = "services: {running: [a, b.service, c], stoped: [], enabled: 1}"
     assert [re.sub(r".*x.yaml:(\S+ \S+) .*", r"\1", each) for each in told_of(text)] == [
         "3:24: expect.services.running[0]:",

@@ -47,7 +47,7 @@ def test_a_state_is_what_it_is_whatever_was_there_before(case):
 
 
 @every_case
-def test_what_is_all_new_is_no_better_than_without_a_look(case):
+def test_counters_that_are_all_new_are_judged_as_without_a_look(case):
     """At the last look every counter was 0, and the log was read and empty."""
     document = without_look(case.document)
     then = zeroed(copy.deepcopy(document["sections"]))

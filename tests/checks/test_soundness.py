@@ -22,7 +22,8 @@ from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import LIKENESS
 from nodevet.evidence.lists import numbers, spans
 from nodevet.evidence.sections import key_paths, sections
-from nodevet.model import Verdict, Waiver, show
+from nodevet.model import Verdict, show
+from nodevet.model.baseline import Waiver
 from nodevet.vet.use.asks import ALWAYS
 from tests.checks.every_case import every_case
 

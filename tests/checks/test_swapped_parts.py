@@ -305,7 +305,7 @@ ROWS: dict[str, tuple[str, Any, Callable[[Sequence[int]], Sections]]] = {
 
 @pytest.mark.parametrize("many", [1, MANY])
 @pytest.mark.parametrize("row", ROWS)
-def test_e06_who_accepts_some_parts_accepts_no_other(
+def test_e06_a_waiver_for_some_parts_covers_no_other(
     row: str, many: int, ask: Any, make_params: Any, make_document: Any
 ) -> None:
     check, params, sections = ROWS[row]

@@ -45,7 +45,7 @@ TAIL = "\nCHECK = Check(params=Params, reads=(), judge=lambda evidence, params: 
         ("a: int = 0\nb: int", "Required field 'b' cannot follow optional fields"),
     ],
 )
-def test_it_is_said_what_is_wrong(tmp_path, lines, told):
+def test_the_message_names_the_problem(tmp_path, lines, told):
     body = "\n".join(f"    {line}" for line in lines.splitlines())
     (tmp_path / "mine.py").write_text(dedent(HEAD) + body + TAIL)
     with pytest.raises(CatalogError) as caught:

@@ -10,7 +10,8 @@ import pytest
 
 from nodevet.checking.judge import judge
 from nodevet.evidence.document import decode
-from nodevet.model import Baseline, Expectation, Finding, Severity, Verdict, Waiver
+from nodevet.model import Finding, Severity, Verdict
+from nodevet.model.baseline import Baseline, Expectation, Waiver
 from tests.checks.every_case import every_case
 
 

@@ -27,7 +27,7 @@ def test_every_xid_of_the_driver_has_its_name():
     assert names.keys() <= NAMES.keys()
 
 
-def test_what_needs_more_than_the_application_is_no_jobs_own():
+def test_xids_that_need_more_than_a_restart_are_not_the_jobs():
     grave = {"RESET_GPU", "RESTART_BM", "RESTART_VM", "CHECK_MECHANICALS", "WORKFLOW_XID_48"}
     for code, said in catalogue()["xid_error_catalog"].items():
         if said["action"] in grave:

@@ -103,7 +103,7 @@ def test_d20_how_old_evidence_may_be(
     assert done.exit_code == code, done.output
 
 
-def test_d20_what_probe_prints_has_the_nodes_clock(call: Call) -> None:
+def test_d20_output_of_probe_has_the_nodes_clock(call: Call) -> None:
     Path("gpu001.json").write_bytes(document(clock_s=time.time() - 100 * DAY))
     assert call("check", "--evidence", "gpu001.json").exit_code == 3
     Path("gpu001.json").write_bytes(document(clock_s=time.time()))
@@ -157,7 +157,7 @@ def test_d20_a_visit_keeps_when_it_came_in(call: Call) -> None:
 
 
 @pytest.mark.usefixtures("nodes")
-def test_d20_evidence_of_hosts_that_left_the_inventory_is_told(call: Call) -> None:
+def test_d20_evidence_of_hosts_that_left_the_inventory_is_reported(call: Call) -> None:
     Path("fleet.yaml").write_text("nodevet: 1\nhosts:\n  gpu[001-003]:\n")
     for host in ("gpu001", "gpu002", "gpu009"):
         kept(host, age=0)

@@ -139,7 +139,7 @@ def test_all_that_will_run_is_shown_and_escaped(nodevet: Run, project: Path, key
     assert "/sys/gpu1/one" not in done.stdout
 
 
-def test_what_counts_at_night_comes_first(nodevet: Run, project: Path, keys: Path) -> None:
+def test_serious_findings_come_first(nodevet: Run, project: Path, keys: Path) -> None:
     save(project, Risk.DRAIN)
     approve = ("approve", "plan.json", "--yes", "--key", keys / "bob")
     done = nodevet(*approve, cwd=project)
@@ -235,7 +235,7 @@ def test_an_expired_plan_is_not_signed(nodevet: Run, project: Path, keys: Path) 
     assert sigs(project) == []
 
 
-def test_mistakes_of_the_user_are_said(nodevet: Run, project: Path, keys: Path) -> None:
+def test_mistakes_of_the_user_are_reported(nodevet: Run, project: Path, keys: Path) -> None:
     def said(*words: str | Path) -> str:
         done = nodevet("approve", *words, cwd=project)
         assert done.returncode == 2

@@ -45,7 +45,7 @@ def test_nothing_is_written_if_a_host_cannot_be_read(
     assert not file.exists()
 
 
-def test_what_most_are_is_told_and_who_is_not(nodevet: Run, reach: list[str]) -> None:
+def test_what_most_are_is_reported_and_who_is_not(nodevet: Run, reach: list[str]) -> None:
     done = nodevet("compare", *reach)
     assert done.returncode == 1, done.stderr
     assert "cpu_governor  performance on 2 of 3; powersave on gpu3" in done.stdout

@@ -214,7 +214,9 @@ def test_what_is_new_since_an_earlier_run(nodevet: Run, reach: list[str], tmp_pa
         (["probe", "gpus"], "unknown section"),
     ],
 )
-def test_mistakes_are_told_on_one_screen(nodevet: Run, arguments: list[str], words: str) -> None:
+def test_mistakes_are_reported_on_one_screen(
+    nodevet: Run, arguments: list[str], words: str
+) -> None:
     done = nodevet(*arguments)
     assert done.returncode == 2
     assert done.stdout == ""
@@ -222,7 +224,7 @@ def test_mistakes_are_told_on_one_screen(nodevet: Run, arguments: list[str], wor
     assert len(done.stderr.splitlines()) < 12
 
 
-def test_every_mistake_in_a_baseline_is_told_at_once(
+def test_every_mistake_in_a_baseline_is_reported_at_once(
     nodevet: Run, reach: list[str], tmp_path: Path
 ) -> None:
     path = tmp_path / "site.yaml"

@@ -195,7 +195,7 @@ def test_words_are_those_that_bash_replaces(project: Path, line: str, words: lis
         "",
     ],
 )
-def test_what_is_wrong_with_the_line_is_not_said(project: Path, line: str) -> None:
+def test_the_invalid_line_is_not_quoted(project: Path, line: str) -> None:
     (project / "broken.yaml").write_text("hosts: [")
     (project / "script.py").write_text(
         "import pathlib; pathlib.Path('ran').touch(); hosts = ['x']\n"
@@ -216,7 +216,7 @@ def test_an_unknown_shell_is_answered_with_nothing(project: Path, instruction: s
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_the_script_is_one_that_the_shell_can_read(project: Path, shell: str) -> None:
+def test_the_shell_can_read_the_script(project: Path, shell: str) -> None:
     if shutil.which(shell) is None:
         pytest.skip(f"no {shell}")
     asked = subprocess.run(

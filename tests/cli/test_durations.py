@@ -34,7 +34,7 @@ def test_anything_else_is_refused_with_examples(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said"), [("59s", "59s is less than 1m"), ("31d", "31d is more than 30d")]
 )
-def test_limits_are_said_as_they_are_typed(text: str, said: str) -> None:
+def test_limits_are_reported_as_they_are_typed(text: str, said: str) -> None:
     with pytest.raises(click.BadParameter) as caught:
         Duration(60, 30 * 86400).convert(text, None, None)
     assert caught.value.message == said
@@ -66,5 +66,5 @@ def test_what_is_written_is_read_as_the_same(seconds: float) -> None:
         (12000 * 86400.0, "12,000 d"),
     ],
 )
-def test_what_passed_is_said_in_two_units(seconds: float, text: str) -> None:
+def test_what_passed_is_reported_in_two_units(seconds: float, text: str) -> None:
     assert elapsed(seconds) == text

@@ -53,7 +53,7 @@ def saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         f"{CHECK} --format html:SPECIAL",
     ],
 )
-def test_e20_what_is_no_regular_file_is_told_and_waited_for_by_no_command(
+def test_e20_no_command_waits_for_a_special_file(
     nodevet: Callable[..., Any], words: str, make: Callable[[Path], None]
 ) -> None:
     make(Path("special"))
@@ -81,7 +81,7 @@ def test_e20_what_is_no_regular_file_is_told_and_waited_for_by_no_command(
         (f"{NODEVET} check 127.0.0.9 -b site.yaml --ssh-config /dev/null", "UNREACHABLE"),
     ],
 )
-def test_e20_what_a_shell_gives_to_write_to_or_read_from_works(script: str, shown: str) -> None:
+def test_e20_pipes_of_a_shell_work(script: str, shown: str) -> None:
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=120)
     assert shown in done.stdout, done
 

@@ -62,7 +62,7 @@ def test_e20_a_broken_file_costs_its_own_host_alone(
 
 
 @pytest.mark.parametrize("command", ["capture", "compare"])
-def test_e20_what_learns_from_many_files_leaves_out_the_broken_one(
+def test_e20_learning_from_many_files_omits_a_broken_one(
     nodevet: Callable[..., Any], tmp_path: Path, command: str
 ) -> None:
     for name in ("n1", "n3", "n4"):

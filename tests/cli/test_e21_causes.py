@@ -38,7 +38,7 @@ def test_e21_an_inventory_of_ansible_or_a_list_of_names_is_read(
 
 
 @pytest.mark.parametrize(("given", "advice"), [("h:8786", "h:8786"), ("tcp://h:1", "h:1")])
-def test_e21_the_address_of_a_pool_without_its_scheme_is_told_with_it(
+def test_e21_the_address_of_a_pool_without_its_scheme_is_reported_with_it(
     nodevet: Callable[..., Any], tmp_path: Path, given: str, advice: str
 ) -> None:
     (tmp_path / "nodevet.toml").write_text(f'engine = "{given}"\n')
@@ -51,7 +51,7 @@ def test_e21_the_address_of_a_pool_without_its_scheme_is_told_with_it(
 
 
 @pytest.mark.parametrize("given", ["", " "])
-def test_e21_an_empty_store_is_no_wish_for_the_default(
+def test_e21_an_empty_store_option_does_not_mean_the_default(
     nodevet: Callable[..., Any], given: str
 ) -> None:
     done = nodevet("runs", "--store", given)

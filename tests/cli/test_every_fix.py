@@ -301,7 +301,7 @@ def test_it_was_wrong_and_planned(story: Story) -> None:
     assert planned == set(story.case.fixes)
 
 
-def test_it_was_done_and_what_waits_is_said(story: Story) -> None:
+def test_the_fix_was_applied_and_pending_steps_are_reported(story: Story) -> None:
     done, case = story.done["apply"], story.case
     assert done.returncode == 0, done
     outcomes = {step["fix"]: step["outcome"] for step in story.result["hosts"][0]["steps"]}
@@ -319,7 +319,7 @@ def test_it_is_right_after_a_reboot(story: Story) -> None:
     assert story.moments["rebooted"].wrong == {}
 
 
-def test_all_is_put_back(story: Story) -> None:
+def test_every_change_is_restored(story: Story) -> None:
     before, after = story.moments["fail"], story.moments["rolled back"]
     assert story.done["rollback"].returncode == 0, story.done["rollback"]
     assert after.disk == before.disk

@@ -44,7 +44,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_of_a_baseline_of_the_project(nodevet: Run, project: Path) -> None:
+def test_a_baseline_of_the_project_is_compared(nodevet: Run, project: Path) -> None:
     done = nodevet("explain", "site", cwd=project)
     assert (done.returncode, done.stderr) == (0, "")
     for told in (
@@ -84,7 +84,7 @@ def test_without_a_word_it_asks_for_one(nodevet: Run, project: Path) -> None:
     assert "name a check, a baseline or a host" in done.stderr
 
 
-def test_of_one_that_is_wrong_it_says_what(nodevet: Run, project: Path) -> None:
+def test_a_wrong_one_is_reported_with_its_difference(nodevet: Run, project: Path) -> None:
     (project / "bad.yaml").write_text("nodevet: 1\nexpect: {swop: none}\n")
     done = nodevet("explain", "./bad.yaml", cwd=project)
     assert done.returncode == 2
@@ -101,5 +101,5 @@ def test_of_one_that_is_wrong_it_says_what(nodevet: Run, project: Path) -> None:
         ("a: [1, # one\n    2] # both\n", {1: "one", 2: "both"}),
     ],
 )
-def test_comments_are_told_from_text(text: str, found: dict[int, str]) -> None:
+def test_comments_are_distinguished_from_text(text: str, found: dict[int, str]) -> None:
     assert remarks(text) == found

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nodevet.model import HostReport, Status, fail
-from nodevet.model import Run as Checks
+from nodevet.model.run import Run as Checks
 from nodevet.vet.formats import render
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -43,7 +43,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("file", ["last.json", "last.jsonl"])
-def test_of_a_saved_run(nodevet: Run, project: Path, file: str) -> None:
+def test_a_saved_run_is_read(nodevet: Run, project: Path, file: str) -> None:
     done = nodevet("explain", "gpu1", "--from", file, cwd=project)
     assert done.returncode == 0
     assert done.stdout.startswith("gpu1  FAIL  1 fail\n")
@@ -52,14 +52,14 @@ def test_of_a_saved_run(nodevet: Run, project: Path, file: str) -> None:
         assert f"  {part}\n" in done.stdout
 
 
-def test_of_saved_evidence_which_is_judged_again(nodevet: Run, project: Path) -> None:
+def test_saved_evidence_is_judged_again(nodevet: Run, project: Path) -> None:
     done = nodevet("explain", "gpu2", "--from", "saved", "-b", "./site.yaml", cwd=project)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("gpu2  UNKNOWN  1 unknown\n")
     assert "swap: UNKNOWN" in done.stdout and "from  site.yaml:2" in done.stdout
 
 
-def test_of_this_machine(nodevet: Run, project: Path) -> None:
+def test_explain_reads_this_machine(nodevet: Run, project: Path) -> None:
     inventory = project / "here.yaml"
     inventory.write_text('nodevet: 1\nhosts: "@local"\n')
     name = nodevet("list", "hosts", "-i", inventory).stdout.split()[0]
@@ -69,7 +69,7 @@ def test_of_this_machine(nodevet: Run, project: Path) -> None:
     assert "swap" in done.stdout and "read at" in done.stdout
 
 
-def test_what_a_check_said_of_a_host(nodevet: Run, project: Path) -> None:
+def test_the_verdicts_of_a_check_and_host_are_listed(nodevet: Run, project: Path) -> None:
     done = nodevet("explain", "swap", "--host", "gpu1", "--from", "last.json", cwd=project)
     assert done.stdout.startswith("The node has no swap") or "**Why it matters.**" in done.stdout
     assert done.stdout.endswith("  actual    8 GiB\n  from      site.yaml:3\n")

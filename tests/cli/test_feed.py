@@ -70,7 +70,9 @@ def test_the_example_is_as_the_schema_for_editors_says() -> None:
         (["--measure", "--plot"], "--plot is for a workload; leave it out with --measure"),
     ],
 )
-def test_what_cannot_be_asked(nodevet: Run, arguments: list[str], said: str) -> None:
+def test_questions_that_cannot_be_asked_are_refused(
+    nodevet: Run, arguments: list[str], said: str
+) -> None:
     done = nodevet("feed", EXAMPLE, *arguments)
     assert done.returncode == 2
     assert said in done.stderr

@@ -237,7 +237,7 @@ def test_a_run_is_taken_up_by_root_on_the_same_machine_alone(machine: Machine) -
         (("plan.json", "--fix", "swap"), "--fix goes with @local: a plan names its fixes"),
     ],
 )
-def test_what_does_not_go_with_this_machine_is_refused(
+def test_options_that_do_not_fit_this_machine_are_refused(
     nodevet: Run, words: tuple[str, ...], why: str
 ) -> None:
     done = nodevet("apply", *words)

@@ -83,14 +83,14 @@ def test_the_batch_is_counted_and_what_is_rare_comes_first() -> None:
     assert "3 nodes failed, but only 2 may: no more hosts are started" in b.head(10)
 
 
-def test_the_pause_after_the_canary_is_told() -> None:
+def test_the_pause_after_the_canary_is_reported() -> None:
     b = board((0, RUN), (0, CANARY), (1, ended("gpu4", Outcome.CHANGED)), (1, Resting(seconds=60)))
     assert b.waiting and "pause after the canary, 30 s left" in b.head(31)
     b.take(HostBegun(host="n1"), 62)
     assert "pause" not in b.head(62)
 
 
-def test_a_log_has_a_line_for_each_host_and_for_what_goes_on(
+def test_a_log_has_a_line_for_each_host_and_each_event(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     err = io.StringIO()
@@ -169,7 +169,7 @@ cli.main()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_who_waits_for_a_reader_at_the_end_can_be_interrupted(number: signal.Signals) -> None:
+def test_waiting_for_a_reader_can_be_interrupted(number: signal.Signals) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", HANGS], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )

@@ -142,7 +142,7 @@ def test_an_old_pass_does_not_survive_any_mistake(
     assert json.loads(verdict.read_text())["verdict"] == "pending"
 
 
-def test_a_verdict_that_cannot_be_written_is_told_before_any_host(
+def test_a_verdict_that_cannot_be_written_is_reported_before_any_host(
     nodevet: Run, tmp_path: Path
 ) -> None:
     for place in ("/no/folder/verdict", "/proc/verdict", "/dev/full"):
@@ -178,7 +178,7 @@ def test_a_mistake_in_the_command_leaves_no_old_pass(
 @pytest.mark.parametrize(
     "text", ["", "not JSON", "[]", '{"verdict": "guilty"}', '{"id": "run"}', "\x00" * 99]
 )
-def test_what_is_no_verdict_file_is_left_as_it_is(nodevet: Run, verdict: Path, text: str) -> None:
+def test_other_files_are_not_replaced_by_a_verdict(nodevet: Run, verdict: Path, text: str) -> None:
     verdict.write_text(text)
     done = nodevet("gate", "--setle", "--verdict", verdict)
     assert done.returncode == 2 and verdict.read_text() == text

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from nodevet.model import HostReport, Run, Severity, Status
+from nodevet.model import HostReport, Severity, Status
+from nodevet.model.run import Run
 from nodevet.vet.gate_unit import DECISION, GateUnit
 from nodevet.vet.use.gate import GateVerdict
 

@@ -349,7 +349,7 @@ def test_d4_an_inventory_says_which_host_name_is_expected(
 
 
 @pytest.mark.parametrize("value", ["3", "[a]", "'a b'", "'-x'"])
-def test_d4_a_host_name_that_is_none_is_told_with_its_place(call: Call, value: str) -> None:
+def test_d4_an_invalid_host_name_is_reported_with_its_place(call: Call, value: str) -> None:
     from nodevet.inventory import InventoryError
 
     Path("fleet.yaml").write_text(f"nodevet: 1\nhosts:\n  gpu001: {{expect_hostname: {value}}}\n")

@@ -19,7 +19,7 @@ from nodevet.base.errors import UserError
 from nodevet.base.project import Project
 from nodevet.cli import nodevet
 from nodevet.document.schema_kinds import kinds
-from nodevet.model import Run
+from nodevet.model.run import Run
 from nodevet.store import open_store
 
 ANSIBLE = Path(sys.executable).parent / "ansible-playbook"
@@ -129,7 +129,7 @@ def test_json_is_as_its_schema_says(listed: Listed, tmp_path: Path) -> None:
         (["--from", "none.json"], "no run has been recorded"),
     ],
 )
-def test_what_is_not_believed(
+def test_these_readings_are_not_believed(
     listed: Listed, tmp_path: Path, words: list[str], message: str
 ) -> None:
     made = {

@@ -146,7 +146,7 @@ def test_a_verdict_that_cannot_be_kept_is_given_and_said(
         (("--max-age", "5m", "--store", "sqlite:///s"), "writes no file"),
     ],
 )
-def test_what_cannot_be_given_again_is_refused(
+def test_options_that_a_kept_pass_excludes_are_refused(
     check: Check, baseline: Callable[[str], None], options: tuple[str, ...], said: str
 ) -> None:
     baseline(PASS)

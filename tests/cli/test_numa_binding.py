@@ -88,7 +88,7 @@ def test_while_it_runs(rig: Rig) -> None:
     assert rig.on(STATE) == before and rig.on(PID) == pid
 
 
-def test_when_it_starts_anew(rig: Rig) -> None:
+def test_when_it_starts_again(rig: Rig) -> None:
     before, pid = rig.on(STATE), rig.on(PID)
     planned = rig.plan()
     assert planned.returncode == 1 and "effective after a restart" in planned.stdout, planned

@@ -212,7 +212,7 @@ def test_the_same_file_twice_under_two_names(nodevet: Run, kept: list[str], tmp_
     assert "two formats for" in done.stderr
 
 
-def test_a_place_that_cannot_be_written_is_told_before_the_run(
+def test_a_place_that_cannot_be_written_is_reported_before_the_run(
     nodevet: Run, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("mine")

@@ -103,7 +103,7 @@ def test_a_command_of_nodevet_is_never_replaced(install: Install, run: Run) -> N
     assert "replaced" not in run("--help").stdout
 
 
-def test_two_distributions_with_one_command_are_told_apart(install: Install, run: Run) -> None:
+def test_two_distributions_with_one_command_are_distinguished(install: Install, run: Run) -> None:
     install("acme-tools", "greet", GOOD)
     install("other-tools", "greet", GOOD, "3.0")
     done = run("greet", "gpu001")
@@ -114,7 +114,7 @@ def test_two_distributions_with_one_command_are_told_apart(install: Install, run
     )
 
 
-def test_what_nobody_defines_is_unknown(run: Run) -> None:
+def test_an_undefined_name_is_unknown(run: Run) -> None:
     done = run("greet")
     assert done.returncode == 2
     assert "no such command 'greet'" in done.stderr

@@ -280,7 +280,7 @@ def test_a_busy_gpu(rig: Rig, plan: Path) -> None:
     rig.sim("set", "gpu1", "load=[]")
 
 
-def test_a_node_that_somebody_else_works_on(rig: Rig, plan: Path) -> None:
+def test_a_node_that_someone_else_works_on(rig: Rig, plan: Path) -> None:
     with SshExecutor(
         [rig.hosts["gpu1"]], Options(ssh_config=Path(os.devnull), deadline=60)
     ) as other:

@@ -104,7 +104,9 @@ def test_an_answer_of_feed_is_read_as_it_was_written(saved: Path) -> None:
         "report diagnosis.json",
     ],
 )
-def test_a_closed_standard_output_is_told_before_anything_is_done(saved: Path, words: str) -> None:
+def test_a_closed_standard_output_is_reported_before_anything_is_done(
+    saved: Path, words: str
+) -> None:
     script = ["sh", "-c", '"$@" >&-', "sh", *NODEVET, *words.split()]
     done = subprocess.run(script, capture_output=True, text=True, timeout=60, cwd=saved)
     assert done.returncode == 2

@@ -61,7 +61,7 @@ def test_a_node_that_is_as_its_site_wants_it(fleet: SimulatedFleet) -> None:
     assert set(found.values()) == {"ok"} and len(found) == 8
 
 
-def test_what_differs_fails_and_what_was_read_stays_on_the_node(fleet: SimulatedFleet) -> None:
+def test_a_difference_fails_and_the_text_stays_on_the_node(fleet: SimulatedFleet) -> None:
     fleet.on("n1", "chmod 666 /etc/motd; echo token=WRONG >/root/secret; touch /etc/cron.d/old")
     fleet.on("n1", 'echo \'{"gpus": [{"level": 2}]}\' >/etc/level.json')
     wrong = {"other", "banner", "secret", "gone", "level"}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nodevet.model import HostReport, Status, Subject, fail, not_applicable, ok
-from nodevet.model import Run as Checks
+from nodevet.model.run import Run as Checks
 from nodevet.vet.formats import render
 
 Run = Callable[..., subprocess.CompletedProcess[str]]

@@ -9,7 +9,7 @@ import pytest
 
 from nodevet.fix import model
 from nodevet.fix.plan import plan_file
-from nodevet.model import Run as Checks
+from nodevet.model.run import Run as Checks
 from nodevet.vet.formats import render
 
 Run = Callable[..., subprocess.CompletedProcess[str]]

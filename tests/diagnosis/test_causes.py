@@ -53,7 +53,7 @@ def told(found: dict[str, dict[str, object]]) -> GpuDiagnosis:
 
 
 @pytest.mark.parametrize("cause", CASES)
-def test_each_cause_is_told_of_its_node(cause: str) -> None:
+def test_each_cause_is_reported_for_its_node(cause: str) -> None:
     found = told(CASES[cause])
     assert found.cause.value == cause, found.sentence
     assert found.confidence is (Confidence.LOW if cause == NONE else found.confidence)
@@ -62,7 +62,7 @@ def test_each_cause_is_told_of_its_node(cause: str) -> None:
     assert found.next_step in {NEXT[found.cause], SLOW_STEP, *own}
 
 
-def test_a_mixture_is_told_as_one_the_strongest_first() -> None:
+def test_a_mixture_is_reported_as_one_the_strongest_first() -> None:
     busy = sections(
         [gpu(20, pcie_rx_kb_s=[60000000] * LOOKS)],
         [process(threads=[*BLOCKED]), *WORKERS],
@@ -205,7 +205,7 @@ HOT_GPU = gpu(97, event_reasons=[0x40] * LOOKS, clock_sm_mhz=[900] * LOOKS)
         (None, "(hardware thermal slowdown),"),
     ],
 )
-def test_since_when_it_is_slowed_is_told_where_the_driver_counts_it(
+def test_since_when_it_is_slowed_is_reported_where_the_driver_counts_it(
     counter: list[float] | None, said: str
 ) -> None:
     """The node booted 1000 s before it was watched: no counter can have more than that."""
@@ -264,14 +264,14 @@ def test_what_a_sleeping_thread_waits_for_is_known_by_the_kernels_function(wchan
     assert (cause is Cause.STORAGE) is WAITS_BY_KERNEL[wchan]
 
 
-def test_a_quota_that_is_used_up_is_told_with_its_cpus() -> None:
+def test_a_quota_that_is_used_up_is_reported_with_its_cpus() -> None:
     group = cgroup(cpu_quota=2.0, periods=[0, 100], throttled=[0, 90])
     found = told(sections(processes=[process(threads=[thread(10, 40)])], groups=[group]))
     assert found.cause is Cause.QUOTA
     assert "the job may use 2 CPUs (cgroup CPU quota)" in found.also
 
 
-def test_what_limits_nothing_is_not_told() -> None:
+def test_a_stage_that_limits_nothing_is_not_reported() -> None:
     """Every CPU of the machine is no limit, and no NFS is no fast NFS."""
     node = sections(processes=[process(cpus_allowed="0-31")])
     assert not any("may use" in line for line in told(node).also)
@@ -282,7 +282,7 @@ def test_what_limits_nothing_is_not_told() -> None:
     assert nfs == {"nfs_latency": None, "nfs_retransmitted": None}
 
 
-def test_who_pages_does_not_wait_for_storage_too() -> None:
+def test_a_paging_job_does_not_wait_for_storage_too() -> None:
     assert told(CASES["memory-pressure"]).causes == (Cause.MEMORY,)
 
 
@@ -310,14 +310,14 @@ def test_a_thread_that_is_hot_because_it_pages_does_not_submit_too_slowly(
 @pytest.mark.parametrize(
     ("stalled_us", "said"), [(7, "< 0.1 %"), (0, "0 %"), (200_000, "2 %"), (30_000, "0.3 %")]
 )
-def test_a_share_that_is_next_to_nothing_is_told_so(stalled_us: int, said: str) -> None:
+def test_a_tiny_share_is_reported_as_tiny(stalled_us: int, said: str) -> None:
     group = cgroup(memory_full_us=[0, stalled_us])
     found = told(sections(groups=[group]))
     stalled = next(each for each in found.figures if each.name == "job_memory_stalled")
     assert figure_text(stalled).endswith(f"(PSI) {said}")
 
 
-def test_a_job_that_is_not_seen_is_not_taken_for_one_that_does_nothing() -> None:
+def test_an_unseen_job_is_not_reported_as_idle() -> None:
     """NVML names it, and /proc does not show it: hidepid, or another namespace."""
     for busy in (0, 20):
         found = told(sections([gpu(busy)], []))
@@ -402,7 +402,7 @@ def test_without_a_series_it_is_the_same_or_less_certain(node: str) -> None:
     swapped=st.integers(0, 10_000),
 )
 @settings(max_examples=100, deadline=None)
-def test_what_does_not_wait_is_never_called_bound(
+def test_a_job_that_does_not_wait_is_never_called_bound(
     busy: int, threads: list[dict[str, object]], link: int, swapped: int
 ) -> None:
     node = sections(
@@ -463,7 +463,7 @@ DOUBTED = {
 
 
 @pytest.mark.parametrize("name", DOUBTED)
-def test_e30_what_a_figure_contradicts_is_medium_at_most_and_says_so(name: str) -> None:
+def test_e30_a_contradicted_cause_is_medium_at_most_with_the_reason(name: str) -> None:
     watched, cause, but = DOUBTED[name]
     found = told(watched)
     assert found.causes == (cause,), found.sentence
@@ -586,7 +586,7 @@ def test_g9_the_state_d_alone_is_not_storage(name: str) -> None:
     assert (found.confidence is Confidence.LOW) is (cause is Cause.UNCLEAR)
 
 
-def test_g9_what_is_in_d_for_an_unknown_reason_leaves_others_unsure() -> None:
+def test_g9_an_unknown_uninterruptible_sleep_lowers_confidence() -> None:
     hidden = thread(11, state="D", waits={UNKNOWN_LOCK: LOOKS}, switches=[5, 5])
     found = told(sections(processes=[process(threads=[*HOT, hidden])]))
     assert found.confidence is Confidence.LOW and "sleeps uninterruptibly" in str(found.figures)
@@ -640,7 +640,7 @@ def test_g10_the_file_of_who_waits_is_named_with_its_mount_and_disk() -> None:
     assert "disk" not in of_file("pread64", None).sentence, "NFS is on none"
 
 
-def test_g10_who_writes_is_not_told_to_read_and_large_reads_are_large() -> None:
+def test_g10_a_writing_job_is_not_told_to_read_and_large_reads_are_large() -> None:
     assert "checkpoints" in of_file("fsync", "nvme0n1").next_step
     large = of_file("read", "nvme0n1", 4 * 10**9)
     assert "its reads are large already" in large.next_step

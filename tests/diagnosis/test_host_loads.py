@@ -39,7 +39,7 @@ def sleepers(machine: LoadedMachine) -> JSON:
 
 
 @pytest.mark.parametrize("name", SLEEPERS)
-def test_g3_what_a_job_sleeps_for_decides(sleepers: JSON, name: str) -> None:
+def test_g3_the_reason_of_a_jobs_sleep_decides(sleepers: JSON, name: str) -> None:
     gpu = sleepers["gpus"][list(SLEEPERS).index(name)]
     assert f"{gpu['cause']} ({gpu['confidence']})" == SLEEPERS[name], gpu["sentence"]
     if not SLEEPERS[name].startswith(("waiting", "not")):
@@ -77,7 +77,7 @@ def neighbours(number: int) -> Iterator[str]:
         yield group.places[0].name
 
 
-def test_g5_who_has_the_cpus_that_a_job_waits_for(
+def test_g5_the_processes_that_hold_the_cpus_of_a_job_are_named(
     machine: LoadedMachine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LOAD_NICE", "0")

@@ -64,7 +64,7 @@ def quiet(machine: LoadedMachine, slow: Path) -> JSON:
 
 
 @pytest.mark.parametrize("name", QUIET)
-def test_what_waits_beside_others(quiet: JSON, name: str) -> None:
+def test_jobs_that_wait_have_their_cause(quiet: JSON, name: str) -> None:
     gpu = quiet["gpus"][list(QUIET).index(name)]
     assert gpu["cause"] in QUIET[name], gpu["sentence"]
     assert len(gpu["jobs"]) == 1
@@ -104,12 +104,12 @@ def test_g10_the_file_that_a_job_waits_for_is_named(quiet: JSON, slow: Path) -> 
     assert f"in pread64 of {slow} on {slow.parent}, fuse" in sentence, sentence
 
 
-def test_where_a_stuck_job_sleeps_is_told(quiet: JSON) -> None:
+def test_where_a_stuck_job_sleeps_is_reported(quiet: JSON) -> None:
     assert "asleep in futex_" in quiet["gpus"][list(QUIET).index("locked")]["sentence"]
 
 
 @pytest.mark.parametrize("name", HOT)
-def test_what_computes(machine: LoadedMachine, name: str) -> None:
+def test_jobs_that_compute_have_their_cause(machine: LoadedMachine, name: str) -> None:
     with machine.load(name):
         gpu = machine.diagnose()["gpus"][0]
     is_starved = figures(gpu)["cpu_starved"]["value"] >= 20  # by others of this machine
@@ -117,7 +117,7 @@ def test_what_computes(machine: LoadedMachine, name: str) -> None:
     assert gpu["cause"] == expected, gpu["sentence"]
 
 
-def test_two_causes_are_told_as_a_mixture(machine: LoadedMachine, slow: Path) -> None:
+def test_two_causes_are_reported_as_a_mixture(machine: LoadedMachine, slow: Path) -> None:
     with machine.load("reads_and_transforms", slow):
         gpu = machine.diagnose()["gpus"][0]
     assert gpu["cause"] == "mixed", gpu["sentence"]

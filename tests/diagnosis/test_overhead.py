@@ -110,7 +110,7 @@ def test_watching_takes_less_than_one_percent_of_a_core(nvml: Path) -> None:
         at_best(measure)
 
 
-def test_a_process_of_five_thousand_threads_costs_no_more_and_is_told_to_be_left_out(
+def test_a_process_of_five_thousand_threads_is_omitted_at_no_cost(
     nvml: Path,
 ) -> None:
     def measure() -> None:

@@ -40,7 +40,7 @@ JOBS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("kind", JOBS)
-def test_of_two_ranks_the_one_that_waits_for_something_else_is_named(kind: str) -> None:
+def test_the_rank_of_two_that_waits_for_something_else_is_named(kind: str) -> None:
     one, other = JOBS[kind]
     waiting, late = host("a", SPIN, **one), host("b", gpu(20), threads=BLOCKED, **other)
     (straggler,) = stragglers([waiting, late])
@@ -86,19 +86,19 @@ def test_the_same_command_is_one_job_if_nothing_says_more() -> None:
     assert named(*two) == [], "two servers have the same command, too"
 
 
-def test_who_waits_for_the_others_is_no_straggler() -> None:
+def test_a_rank_that_waits_for_the_others_is_not_a_straggler() -> None:
     late = [host(f"n{n}", gpu(20), threads=BLOCKED, job_id="Slurm 7") for n in range(3)]
     assert named(*late, host("early", SPIN, job_id="Slurm 7")) == []
     assert named(*late, host("early", BUSY, job_id="Slurm 7")) == []
 
 
-def test_of_two_that_wait_for_different_things_nobody_knows_which_is_late() -> None:
+def test_two_ranks_that_wait_for_different_things_leave_the_late_one_unknown() -> None:
     one = host("a", gpu(20), threads=BLOCKED, job_id="Slurm 7")
     other = host("b", gpu(20), threads=HOT, job_id="Slurm 7")
     assert named(one, other) == []
 
 
-def test_of_two_of_one_class_the_one_with_the_lower_clock_is_named() -> None:
+def test_the_gpu_with_the_lower_clock_of_two_alike_is_named() -> None:
     slower = gpu(97, clock_sm_mhz=[1640] * LOOKS)
     assert named(host("a", BUSY, job_id="Slurm 7"), host("b", slower, job_id="Slurm 7")) == ["b"]
 

@@ -33,7 +33,7 @@ def host(
     return HostDiagnosis(host=label, status=Status.VETTED, gpus=found, suspects=suspects)
 
 
-def test_the_one_that_is_throttled_is_named_with_the_setting_that_it_alone_has() -> None:
+def test_the_throttled_gpu_is_named_with_the_setting_that_only_it_has() -> None:
     others = [host(f"gpu00{n}") for n in range(1, 4)]
     (one,) = stragglers([*others, host("gpu007", 97, (LIMIT,), **SLOW)])
     assert (one.host, one.gpu) == ("gpu007", 0)
@@ -43,7 +43,7 @@ def test_the_one_that_is_throttled_is_named_with_the_setting_that_it_alone_has()
     assert told.endswith("`nodevet plan --fix power_limit`")
 
 
-def test_a_setting_that_most_of_them_have_is_nobodys_own() -> None:
+def test_a_setting_that_most_have_is_not_named_for_one() -> None:
     others = [host(f"gpu00{n}", 97, (LIMIT,)) for n in range(1, 4)]
     (one,) = stragglers([*others, host("gpu007", 97, (LIMIT,), **SLOW)])
     assert one.suspects == ()
@@ -54,7 +54,7 @@ def test_alike_hosts_have_no_straggler() -> None:
     assert stragglers([host(f"gpu00{n}", **SLOW) for n in range(1, 5)]) == ()
 
 
-def test_of_two_with_the_same_command_nobody_can_tell_which_is_the_odd_one() -> None:
+def test_two_processes_with_the_same_command_leave_the_odd_one_unknown() -> None:
     assert stragglers([host("gpu001"), host("gpu002", **SLOW)]) == ()
 
 
@@ -65,7 +65,7 @@ def test_gpus_of_another_model_and_idle_ones_are_not_compared() -> None:
     assert stragglers([*several, idle]) == ()
 
 
-def test_one_whose_clock_is_lower_is_late_though_it_does_the_same() -> None:
+def test_a_gpu_with_a_lower_clock_is_late_with_the_same_work() -> None:
     others = [host(f"gpu00{n}") for n in range(1, 4)]
     (one,) = stragglers([*others, host("gpu007", clock_sm_mhz=[1500] * LOOKS)])
     assert one.host == "gpu007"

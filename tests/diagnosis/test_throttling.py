@@ -24,7 +24,7 @@ def test_a_slowdown_is_throttled_however_busy_the_gpu_is(busy: int, bit: int) ->
     assert "slowed it 100 % of the time" in found.sentence
 
 
-def test_a_slowed_gpu_without_a_job_is_throttled_and_that_it_is_idle_is_said() -> None:
+def test_a_slowed_gpu_without_a_job_is_reported_as_throttled_and_idle() -> None:
     idle = gpu(0, event_reasons=[0x8] * LOOKS, processes=[], memory_used_b=[0] * LOOKS)
     found = gpu_diagnosis(sections([idle], []))
     assert found.causes == (Cause.THROTTLED,)

@@ -44,12 +44,12 @@ def measured(*runs: tuple[int, LoaderRun]) -> dict[str, Any]:
 GROWS = ((1, run(1, 185e6)), (2, run(2, 360e6)), (4, run(4, 640e6)), (8, run(8, 670e6)))
 
 
-def test_measuring_goes_on_until_it_no_longer_grows() -> None:
+def test_measuring_continues_until_it_no_longer_grows() -> None:
     assert [next_workers(GROWS[:count], 64) for count in range(5)] == [1, 2, 4, 8, None]
     assert next_workers(GROWS[:3], 4) is None
 
 
-def test_where_it_no_longer_grows_is_the_ceiling_as_a_range_with_latency_and_concurrency() -> None:
+def test_the_ceiling_is_a_range_with_latency_and_concurrency() -> None:
     found = measured(*GROWS)
     assert found["storage_read"] == "640 MB/s to 670 MB/s"
     assert found["storage_latency"] == "2.43 ms", "it worked for a tenth of the time"

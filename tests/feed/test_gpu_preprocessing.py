@@ -77,7 +77,7 @@ def test_the_advice_counts_both() -> None:
         ("", False),
     ],
 )
-def test_steps_of_another_gpu_model_are_said(model: str, said: bool) -> None:
+def test_steps_of_another_gpu_model_are_reported(model: str, said: bool) -> None:
     job = workload(gpu_model="A100")
     node = node_answer(job, FeedNode(gpus=1, gpu_model=model), ("gpu1",), 100)
     whole = answer(job, {}, {})

@@ -76,7 +76,7 @@ def test_a_workload_takes_the_block() -> None:
         ({"cpu_s": 0.0}, {"worker_rate"}, "worker_rate is not known"),
     ],
 )
-def test_what_could_not_be_told_is_left_out(changes, missing, said) -> None:
+def test_unknown_values_are_omitted(changes, missing, said) -> None:
     assert {"worker_rate", "sample_size", "storage_read"} - block(**changes).keys() == missing
     workers = changes.pop("workers", 4)
     assert said in written(LoaderRun(**{**RUN, **changes}), workers)

@@ -110,7 +110,7 @@ def test_a_pcie_link_is_a_range_between_what_it_moves_at_least_and_at_most(workl
     assert percent(found.utilization.high) == "36.7"
 
 
-def test_where_another_stage_begins_to_bind(workload) -> None:
+def test_the_rate_at_which_another_stage_binds(workload) -> None:
     (found,) = batch_crossovers(feed_of(workload(), None), [32, 64])
     assert (found.at, found.before, found.after) == (23, FeedStage.ACCELERATOR, FeedStage.TRANSFORM)
     assert not found.about
@@ -175,7 +175,7 @@ def test_utilization_is_a_share_and_its_inverse_the_slowdown(feed: Feed, batch: 
 
 @MANY
 @given(FEEDS, BATCHES)
-def test_what_binds_is_the_slowest(feed: Feed, batch: int) -> None:
+def test_the_slowest_stage_binds(feed: Feed, batch: int) -> None:
     found = outcome(feed, batch)
     times = {stage: found.time_of(stage) for stage in FeedStage}
     slowest = max(time.low for time in times.values())

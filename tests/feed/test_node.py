@@ -60,7 +60,7 @@ def test_an_idle_link_is_between_what_it_is_and_what_it_can_be(machine, evidence
     assert found.link_words == "Gen1 x16 while idle, up to Gen4"
 
 
-def test_a_link_that_trained_down_is_what_it_is(machine, evidence) -> None:
+def test_a_link_that_trained_down_is_rated_as_it_is(machine, evidence) -> None:
     sections = machine(gpus=1)
     sections["gpu"]["gpus"][0] |= {"pcie_generation": 3, "pcie_width": 8}
     found = feed_node(evidence(sections))
@@ -102,9 +102,7 @@ def test_what_was_not_read_is_unknown_and_says_why(
 
 
 @pytest.mark.parametrize("field", ["pcie_generation", "pcie_width"])
-def test_one_gpu_of_no_known_link_leaves_all_without_a_lower_bound(
-    machine, evidence, field
-) -> None:
+def test_one_gpu_with_an_unknown_link_removes_the_lower_bound(machine, evidence, field) -> None:
     sections = machine()
     sections["gpu"]["gpus"][1][field] = None
     found = feed_node(evidence(sections))

@@ -39,7 +39,7 @@ def test_amounts(reader, text, value) -> None:
 @pytest.mark.parametrize(
     ("text", "value"), [("250 MB/s", 500), ("500 samples/s", 500), ("2 ms", 500)]
 )
-def test_what_a_worker_does_is_said_in_three_ways(text, value) -> None:
+def test_what_a_worker_does_is_reported_in_three_ways(text, value) -> None:
     assert units.samples(text, 500e3) == pytest.approx(value)
 
 
@@ -60,7 +60,7 @@ def test_what_a_worker_does_is_said_in_three_ways(text, value) -> None:
         (units.rate, "2 Gbit", "Gbit is not a known unit; write Gbit/s"),
     ],
 )  # fmt: skip
-def test_what_is_no_amount_is_refused_by_name(reader, text, message) -> None:
+def test_an_invalid_amount_is_refused_by_name(reader, text, message) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         reader(text)
 

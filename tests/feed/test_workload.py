@@ -61,7 +61,7 @@ def test_a_rate_in_bytes_says_no_samples_without_their_size(workload) -> None:
 
 
 @pytest.mark.parametrize("case", MISTAKES, ids=[case["text"][:40] for case in MISTAKES])
-def test_what_is_wrong_is_told_with_its_place(tmp_path, case) -> None:
+def test_what_is_wrong_is_reported_with_its_place(tmp_path, case) -> None:
     assert problems(tmp_path, case["text"]) == case["told"]
 
 

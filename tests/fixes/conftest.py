@@ -11,7 +11,8 @@ from nodevet.checking.catalog import Catalog
 from nodevet.checking.params import params_of
 from nodevet.evidence.document import Evidence, decode
 from nodevet.fixing.model import PlannedChange
-from nodevet.model import Baseline, Expectation, Finding, Severity, Verdict
+from nodevet.model import Finding, Severity, Verdict
+from nodevet.model.baseline import Baseline, Expectation
 from nodevet.vet.use.asks import sections_to_fix
 from nodevet.vet.use.context import VetContext
 

@@ -76,7 +76,7 @@ def test_the_node_is_no_other_subject() -> None:
     assert planned({"node": WIDGET}, NODE)[0].subjects == ("",)
 
 
-def test_what_has_no_commands_is_in_the_note() -> None:
+def test_steps_without_commands_are_in_the_note() -> None:
     (change,) = planned({"a": WIDGET}, command("a"), command("b"))
     assert change.note == "not in the plan: command b: the fix has no commands for 'b'"
 

@@ -79,7 +79,7 @@ def widget(fleet: SimulatedFleet) -> str:
     return fleet.on("n1", "cat /etc/widget").strip()
 
 
-def test_it_is_set_and_put_back(fleet: SimulatedFleet) -> None:
+def test_it_is_set_and_restored(fleet: SimulatedFleet) -> None:
     done = plan(fleet)
     assert done.returncode == 1 and "n1 command widget" in done.stdout, done
     full = fleet.at("plan", *fleet.reach, "--format", "diff").stdout
@@ -101,7 +101,7 @@ def test_a_command_that_lies_is_rolled_back(fleet: SimulatedFleet) -> None:
     assert widget(fleet) == "medium", done
 
 
-def test_what_someone_set_meanwhile_is_left_alone(fleet: SimulatedFleet) -> None:
+def test_a_setting_that_someone_changed_meanwhile_is_not_touched(fleet: SimulatedFleet) -> None:
     plan(fleet)
     fleet.on("n1", "echo slow >/etc/widget")
     done, step = apply(fleet, "stale")
@@ -109,7 +109,7 @@ def test_what_someone_set_meanwhile_is_left_alone(fleet: SimulatedFleet) -> None
     assert "medium" in done.stdout and step["outcome"] == "not_attempted", done
 
 
-def test_what_cannot_be_undone_is_not_planned(fleet: SimulatedFleet) -> None:
+def test_irreversible_actions_are_not_planned(fleet: SimulatedFleet) -> None:
     fleet.on("n1", "echo --force >/etc/widget")
     done = plan(fleet)
     assert not (fleet.project / "plan.json").exists(), done

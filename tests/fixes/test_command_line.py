@@ -139,7 +139,7 @@ CLOUD = "/etc/default/grub.d/zzz-cloudimg.cfg"
         ({"present": ["pci=x"]}, node(entries="") | {"bootloader": {}}, "programs: not in the"),
     ],
 )
-def test_what_is_a_persons_stays_and_is_named(plan, wish, sections, why):
+def test_settings_of_a_person_stay_and_are_named(plan, wish, sections, why):
     with pytest.raises(FixError, match=why):
         plan("kernel_cmdline", wish, sections)
 

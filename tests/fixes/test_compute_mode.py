@@ -42,7 +42,7 @@ def test_a_gpu_without_modes(plan, h100, uuid):
     assert uuid(1) not in change.actions[0].content
 
 
-def test_persistence_mode_off_is_said(plan, h100):
+def test_persistence_mode_off_is_reported(plan, h100):
     gpu = {"compute_mode": "PROHIBITED", "persistence_mode": None}
     (change,) = plan("compute_mode", "DEFAULT", {"gpu": h100(gpu)})
     assert (

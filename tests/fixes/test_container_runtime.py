@@ -127,7 +127,7 @@ def test_without_the_packaged_toolkit_nothing_is_planned(plan, toolkit, why):
         plan("container_runtime", ENGINES, node(engine={}, toolkit=toolkit))
 
 
-def test_what_was_not_read_plans_nothing(plan, wrong, evidence):
+def test_unread_values_plan_nothing(plan, wrong, evidence):
     whole = node(engine={}, spec={})
     findings = wrong("container_runtime", ENGINES, evidence(whole))
     assert {finding.subject.kind for finding in findings} == {"runtime", "cdi"}
@@ -139,7 +139,7 @@ def test_what_was_not_read_plans_nothing(plan, wrong, evidence):
 
 
 @pytest.mark.parametrize("free", [True, False])
-def test_what_takes_room_leaves_no_file(tmp_path: Path, free: bool) -> None:
+def test_reserved_space_leaves_no_file(tmp_path: Path, free: bool) -> None:
     """Whoever kills it, and whatever a killed one left before."""
     folder, programs = tmp_path / "etc", tmp_path / "bin"
     folder.mkdir()

@@ -54,7 +54,7 @@ def test_what_performance_does_to_the_preference_is_kept_before_the_governor(pla
     assert names[1:] == ["energy_performance_preference"] * 2 + ["scaling_governor"] * 2
 
 
-def test_governors_that_differ_are_told_apart(plan):
+def test_governors_that_differ_are_distinguished(plan):
     sections = node(policies("0", "powersave"), policies("1", "ondemand"))
     (change,) = plan("cpu_governor", "performance", sections)
     assert change.actual == {"cpufreq 0": "powersave", "cpufreq 1": "ondemand"}

@@ -36,7 +36,7 @@ def test_each_kernel_without_the_module_gets_it(plan):
     assert (change.risk, change.effective, change.actions[0].seconds) == (Risk.DRAIN, "now", 1800)
 
 
-def test_a_kernel_that_has_it_is_left_alone(plan):
+def test_a_kernel_that_has_it_is_not_touched(plan):
     (change,) = plan("dkms", {}, node(build(OLD), headers=[NEW]))
     assert [each.label for each in change.actions] == [INSTALL.format(NEW)]
     assert plan("dkms", {}, node(build(OLD), build(NEW))) == []
@@ -57,7 +57,7 @@ def test_a_kernel_that_has_it_is_left_alone(plan):
         ({"name": "-m x"}, "is not NAME/VERSION/KERNEL"),
     ],
 )
-def test_whatever_is_in_doubt_is_refused(plan, given, why):
+def test_unknown_states_are_refused(plan, given, why):
     with pytest.raises(FixError, match=why.replace("$", r"\$")):
         plan("dkms", {}, node(build(OLD), **given))
 
@@ -67,7 +67,7 @@ def test_files_that_are_gone_are_not_restored(plan):
         plan("dkms", {}, node(build(OLD), build(NEW, missing=2)))
 
 
-def test_what_was_not_read_plans_nothing(plan, wrong, evidence):
+def test_unread_values_plan_nothing(plan, wrong, evidence):
     findings = wrong("dkms", {}, evidence(node()))
     section = node()
     for field in ("headers", "modules"):

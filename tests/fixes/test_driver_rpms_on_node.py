@@ -147,7 +147,7 @@ HELD = {
 """Commands that hold more than the package (the first in braces) and release it again."""
 
 
-def test_what_holds_more_than_the_package_is_said_before(
+def test_folders_with_more_than_the_package_are_reported_before(
     fleet: SimulatedFleet, manager: rpm.Manager
 ) -> None:
     for command, why in HELD[manager].items():
@@ -160,7 +160,7 @@ def test_what_holds_more_than_the_package_is_said_before(
         assert done.returncode == 3 and why in done.stdout, done.stdout + done.stderr
 
 
-def test_a_module_that_dkms_does_not_build_is_put_back_before_the_reboot(
+def test_a_module_that_dkms_does_not_build_is_restored_before_the_reboot(
     fleet: SimulatedFleet, manager: rpm.Manager
 ) -> None:
     fleet.on("n1", "touch /etc/dkms-fails")
@@ -174,7 +174,7 @@ def test_a_module_that_dkms_does_not_build_is_put_back_before_the_reboot(
     fleet.on("n1", "rm /etc/dkms-fails")
 
 
-def test_wrong_pending_rebooted_ok_and_put_back(
+def test_a_pending_fix_is_rebooted_and_rolled_back(
     fleet: SimulatedFleet, manager: rpm.Manager
 ) -> None:
     before = fleet.on("n1", f"{STATE}; touch /run/mark")

@@ -106,7 +106,7 @@ def test_a_fabric_manager_of_another_version_goes_along(plan):
     assert "--allow-downgrades" in words_of(change)
 
 
-def test_one_that_has_the_version_in_its_name(plan):
+def test_a_package_with_the_version_in_its_name(plan):
     stem = "nvidia-firmware-550-"
     there = package(stem + V, V, V)
     other = package(stem + NEW, None, NEW, held=None, automatic=None) | {
@@ -123,7 +123,7 @@ def test_one_that_has_the_version_in_its_name(plan):
         plan("driver_version", NEW, node(package(DRIVER, V, NEW, V), there))
 
 
-def test_what_is_nvidias_and_not_of_the_driver_stays(plan):
+def test_packages_of_nvidia_outside_the_driver_stay(plan):
     packages = (
         *three(NEW),
         package("libnvidia-container1", "1.16.1", "1.17.0", end="-1"),
@@ -223,7 +223,7 @@ def test_nothing_is_planned_where_nothing_is_wrong(plan, wrong, evidence):
         plan("driver_version", NEW, node(*three(NEW), gpu="550.1.1", module="550.1.1"), findings)
 
 
-def test_what_was_done_shows_and_is_put_back_exactly(plan):
+def test_changes_show_and_are_restored_exactly(plan):
     (change,) = plan("driver_version", NEW, node(*three(NEW, V)))
 
     def seen(version, held, *automatic):

@@ -144,7 +144,7 @@ def rig(boot: Boot) -> Rig:
     return Rig(fleet)
 
 
-def test_wrong_pending_rebooted_ok_and_put_back(rig: Rig) -> None:
+def test_a_pending_fix_is_rebooted_and_rolled_back(rig: Rig) -> None:
     before = rig.on(STATE)
     stopped_before_it_changes_another(rig)
     assert rig.on(STATE) == before
@@ -177,7 +177,7 @@ def test_wrong_pending_rebooted_ok_and_put_back(rig: Rig) -> None:
     assert rig.on(STATE) == before
 
 
-def test_a_driver_that_does_not_load_is_put_back_and_booted_and_the_rest_judged(rig: Rig) -> None:
+def test_a_driver_that_does_not_load_is_restored_and_booted_and_the_rest_judged(rig: Rig) -> None:
     rig.on(f"echo {NEW} >/etc/fails")
     before = rig.on(STATE)
     plan, run = rig.project / "fails.json", rig.project / "fails"

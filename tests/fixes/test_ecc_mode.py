@@ -29,7 +29,7 @@ def test_off_and_set_but_waiting_need_a_reboot(plan, h100, uuid):
     )
 
 
-def test_what_waits_wrongly_is_taken_back_at_no_risk(plan, h100, uuid):
+def test_a_wrong_pending_mode_is_reverted_at_no_risk(plan, h100, uuid):
     (change,) = plan("ecc_mode", True, {"gpu": h100({}, TO_GO)})
     assert (change.risk, change.effective) == (Risk.LIVE, "now")
     assert change.actions == (RunCommand(words=("nvidia-smi", "-i", uuid(1), "-e", "1")),)

@@ -59,7 +59,7 @@ def test_one_hopper_gpu_is_reset_alone(plan, h100, uuid):
     assert "default power limit, clocks, compute mode" in change.note
 
 
-def test_what_holds_the_gpus_stops_and_settings_come_back(plan, h100, uuid):
+def test_services_on_the_gpus_stop_and_settings_return(plan, h100, uuid):
     units = {
         DAEMON: RUNS,
         "nvidia-imex.service": RUNS,
@@ -271,7 +271,7 @@ def test_an_unknown_boot_is_not_rebooted(plan, h100):
 # --- on the node ------------------------------------------------------------------------
 
 
-def test_what_nvml_says_is_what_a_reset_is_for():
+def test_a_reset_clears_what_nvml_reports():
     gpu = {
         "uuid": "GPU-1",
         "errors": {"pstate": "NVML_ERROR_RESET_REQUIRED"},
@@ -362,7 +362,7 @@ def state(uuid, *needs):
     return State(resource=resource, exists=True, value={"needed_for": list(needs)})
 
 
-def test_what_a_reset_did(uuid):
+def test_a_reset_has_these_effects(uuid):
     reset, needed = ResetGpu(uuid=uuid(0)), state(uuid(0), "remapping.pending", "GPU_RESET")
     assert KIND.holds(reset, needed) is False
     assert KIND.holds(reset, state(uuid(0))) is True

@@ -87,7 +87,7 @@ def test_ports_that_are_not_disabled_are_named_in_the_note(plan):
         (DISABLED, {"fw_ver": "1"}, "repair firmware first: the check fails until then"),
     ],
 )
-def test_what_is_no_disabled_port_of_this_machine_is_refused(plan, port, fields, why):
+def test_only_disabled_ports_of_this_machine_are_accepted(plan, port, fields, why):
     expected = {"count": 1, "rate_gbps": 400, "firmware": "28.*"}
     with pytest.raises(FixError) as refused:
         plan("infiniband", expected, node(device("mlx5_0", port, **fields)))
@@ -120,7 +120,7 @@ def test_a_report_offers_the_fix_for_what_it_repairs(wrong, evidence, port, acti
 
 def test_an_ethernet_port_is_its_interfaces(plan):
     port = {**DISABLED, "link_layer": "Ethernet"}
-    with pytest.raises(FixError, match="no InfiniBand port: of an Ethernet port set its interface"):
+    with pytest.raises(FixError, match="not an InfiniBand port: for an Ethernet port, set its"):
         plan("infiniband", {"count": 1, "link_layer": "Ethernet"}, node(device("mlx5_0", port)))
 
 
@@ -159,14 +159,14 @@ def test_partition_keys_that_the_subnet_manager_gives_come_with_the_port(plan):
         ({"link_managers": {"carriers": None, "links": []}}, "which interface carries its session"),
     ],
 )
-def test_what_was_not_read_plans_nothing(plan, sections, why):
+def test_unread_values_plan_nothing(plan, sections, why):
     with pytest.raises(FixError) as refused:
         plan("infiniband", 1, node(device("mlx5_0", DISABLED), **sections))
     assert why in str(refused.value)
 
 
 @pytest.mark.parametrize("carrier", ["ib0", "bond0"])
-def test_a_device_over_which_the_node_is_reached_is_left_alone(plan, carrier):
+def test_a_device_over_which_the_node_is_reached_is_not_touched(plan, carrier):
     sections = node(device("mlx5_0", DISABLED))
     sections["link_managers"]["carriers"] = ["ens9", carrier]
     with pytest.raises(FixError, match="it carries nodevet's session or a default route"):

@@ -181,7 +181,7 @@ def test_a_run_that_is_killed_at_the_port_is_finished_later(fleet: SimulatedFlee
     assert look(fleet) == before
 
 
-def test_a_port_that_somebody_enabled_since_is_left_alone(fleet: SimulatedFleet) -> None:
+def test_a_port_that_someone_enabled_since_is_not_touched(fleet: SimulatedFleet) -> None:
     fleet.on("n1", DISABLE)
     look(fleet)
     _, host = apply(fleet, "stale", f"touch /run/no-partner; {PROGRAM} {ENABLE}")

@@ -69,7 +69,7 @@ MASKED = {"load_state": "masked", "active_state": "inactive", "file_state": "mas
         (node(address="0000:1a:00.0 /;reboot"), "is not the address of a PCI function"),
     ],
 )
-def test_interrupts_that_others_place_are_left_alone(plan, sections, reason):
+def test_interrupts_that_others_place_are_not_touched(plan, sections, reason):
     with pytest.raises(FixError) as caught:
         plan("irq_affinity", {}, sections)
     assert reason in str(caught.value)

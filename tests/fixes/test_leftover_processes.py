@@ -115,7 +115,7 @@ def test_nothing_is_ended_where_slurm_is_silent(plan, h100):
         plan("leftover_processes", {}, node(h100, process()) | {"services": {"status": "error"}})
 
 
-def test_a_gpu_that_would_not_be_free_is_left_alone(plan, h100):
+def test_a_gpu_that_would_not_be_free_is_not_touched(plan, h100):
     """One GPU is left, and the other is in the plan; without another one there is none."""
     daemon = process(8, uid=0)
     (change,) = plan("leftover_processes", {}, node(h100, process(), daemon, gpus=[[4711], [8]]))

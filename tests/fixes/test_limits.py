@@ -42,7 +42,7 @@ def test_a_drop_in_sets_every_limit_and_a_service_that_runs_is_restarted(plan, u
     assert [each.name for each in change.resources] == [DROP_IN, SLURMD][: 1 + (unit is RUNS)]
 
 
-def test_what_is_more_than_expected_is_not_lowered(plan):
+def test_a_value_above_the_expected_one_is_not_lowered(plan):
     sections = node(nofile=1 << 20)
     (change,) = plan("limits", {"of": [SLURMD], **MINIMA}, sections)
     assert "LimitNOFILE=1048576:infinity\n" in change.actions[0].content

@@ -85,7 +85,7 @@ def test_a_parent_is_mounted_before_what_is_in_it(plan):
         ({"read_only": True}, {"options": ["ro"]}),
     ],
 )
-def test_what_says_the_same_is_mounted(plan, expected, said):
+def test_equal_options_count_as_mounted(plan, expected, said):
     (change,) = plan("mounts", {"/scratch": expected}, node(said={**XFS, **said}))
     assert words(change) == [MOUNT]
 
@@ -196,7 +196,7 @@ def test_no_path_gets_into_a_command_as_anything_else(plan, path):
         plan("mounts", {path: "xfs"}, node(path=path))
 
 
-def test_what_was_not_read_plans_nothing(plan, wrong, evidence):
+def test_unread_values_plan_nothing(plan, wrong, evidence):
     findings = wrong("mounts", {"/scratch": "xfs"}, evidence(node()))
     for sections in ({}, {"mounts": {"status": "error", "why": "no"}}, node(said=None)):
         with pytest.raises(FixError, match=NOT_ASKED):

@@ -205,7 +205,7 @@ def test_a_keyfile_gets_its_mtu_in_the_group_of_ethernet(plan, text, then):
         (node(NETWORKD, of_nic={"max_mtu": None}), "max_mtu"),
     ],
 )
-def test_what_is_left_to_a_person(plan, sections, why):
+def test_interfaces_that_a_person_must_change_are_refused(plan, sections, why):
     with pytest.raises(FixError, match=f"^ens1: .*{why}"):
         plan("network_link", params(), sections)
 
@@ -259,7 +259,7 @@ def test_interfaces_of_one_file_are_changed_together_or_not_at_all(plan):
         plan("network_link", params(9000, "ens1", "ens2"), carried)
 
 
-def test_one_that_is_refused_is_a_note_of_the_others(plan):
+def test_a_refused_process_is_a_note_of_the_others(plan):
     other = (interface("ens2"), link("ens2"))
     (change,) = plan("network_link", params(9000, "ens1", "ens2"), node(NETWORKD, more=(other,)))
     assert change.subjects == ("interface ens1",)

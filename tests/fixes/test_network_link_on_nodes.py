@@ -203,7 +203,7 @@ def test_each_manager_sets_it_now_and_at_boot_and_a_rollback_is_exact(
     assert look() == before
 
 
-def test_the_way_to_the_node_and_what_ifupdown_configures_are_left_alone(
+def test_the_way_to_the_node_and_what_ifupdown_configures_are_not_touched(
     fleet: SimulatedFleet,
 ) -> None:
     fleet.baseline("others", BASELINE % entries(9000, "eth0", "nic3"))

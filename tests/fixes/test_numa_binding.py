@@ -84,7 +84,7 @@ def asked(evidence, wrong):
     return changes
 
 
-def test_a_service_is_bound_when_it_starts_anew(plan):
+def test_a_service_is_bound_when_it_starts_again(plan):
     (change,) = plan("numa_binding", True, node(process(100)))
     assert change == PlannedChange(
         expected={"cpus": "0-31,64-95"},
@@ -199,7 +199,7 @@ def test_a_service_of_several_nodes_is_not_bound_to_one(plan):
         ("a\n[Unit].service", "", "is not the name of a service"),
     ],
 )
-def test_what_is_no_service_of_the_system_is_bound_by_others(plan, unit, cgroup, why):
+def test_processes_outside_of_system_services_are_bound_by_others(plan, unit, cgroup, why):
     other = process(100, unit=unit, cgroup=cgroup)
     with pytest.raises(FixError, match=why):
         plan("numa_binding", True, node(other))
@@ -241,7 +241,7 @@ VALUES = (  # section, list in it, which, field
 
 
 @pytest.mark.parametrize("value", VALUES, ids=str)
-def test_what_was_not_read_is_never_built_on(plan, wrong, evidence, value):
+def test_no_plan_relies_on_unread_values(plan, wrong, evidence, value):
     """Whatever is taken away: the same actions, or none at all."""
     section, listed, which, field = value
 
@@ -282,7 +282,7 @@ def test_a_plan_outlasts_json(asked):
         assert msgspec.json.decode(msgspec.json.encode(change), type=PlannedChange) == change
 
 
-def test_every_mode_can_be_put_back(asked):
+def test_every_mode_can_be_restored(asked):
     was = {"cpus": "0-127", "mems": "0", "started_s": 5.0, "threads": {"104": {"cpus": "3"}}}
     states = {
         "process": (True, was),

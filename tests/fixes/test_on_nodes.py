@@ -238,7 +238,7 @@ def test_units_do_not_fail(lives: dict[str, Life], node: str) -> None:
 
 
 @pytest.mark.parametrize("node", WRONG)
-def test_what_was_is_put_back_exactly(lives: dict[str, Life], node: str) -> None:
+def test_the_earlier_state_is_restored_exactly(lives: dict[str, Life], node: str) -> None:
     moments = lives[node].moments
     assert moments["undone"].tree == moments["wrong"].tree
     assert moments["undone"].coming == moments["wrong"].coming

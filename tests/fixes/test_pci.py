@@ -130,7 +130,7 @@ STRICT = {"relaxed_ordering": False}
         (WISH, node({NIC: {"device": None}}, nic=SMALL), "its vendor and device"),
     ],
 )  # fmt: skip
-def test_what_nodevet_may_not_set_is_refused(plan, wish, sections, reason):
+def test_settings_outside_nodevets_reach_are_refused(plan, wish, sections, reason):
     if reason is None:
         assert plan("pcie_settings", wish, sections)
         return
@@ -182,7 +182,7 @@ LOADED = ["nvidia", "kvm_intel", "kvm"]
         ({"functions": {ROOT: {"vendor": "80:6"}}}, f"{ROOT}: its vendor and device"),
     ],
 )  # fmt: skip
-def test_acs_is_left_alone_where_it_may_isolate_guests(plan, wrong, evidence, sections, reason):
+def test_acs_is_not_touched_where_it_may_isolate_guests(plan, wrong, evidence, sections, reason):
     findings = wrong("acs", False, evidence(node(port=REDIRECTS)))
     with pytest.raises(FixError) as caught:
         plan("acs", False, node(**{"port": REDIRECTS, **sections}), findings)

@@ -161,7 +161,7 @@ def test_a_run_that_is_killed_at_the_write_is_finished_later(
     assert moment(fleet) == story.moments["wrong"]
 
 
-def test_a_register_that_changed_since_planning_is_left_alone(
+def test_a_register_that_changed_since_planning_is_not_touched(
     story: Story, fleet: SimulatedFleet
 ) -> None:
     change = "setpci -s 0000:1a:00.0 CAP_EXP+8.w=2000:7000"

@@ -101,7 +101,7 @@ def test_a_limit_that_something_else_holds_is_not_ours(plan, h100):
     assert "GPU 0: its limit is set as expected" in change.note
 
 
-def test_persistence_mode_off_is_said(plan, h100):
+def test_persistence_mode_off_is_reported(plan, h100):
     (change,) = plan("power_limit", 700, {"gpu": h100(LOW | {"persistence_mode": False}, LOW)})
     assert "persistence mode was not on (GPU 0)" in change.note
 

@@ -203,7 +203,7 @@ def test_a_program_that_does_nothing_is_not_believed(
     assert site.on(NOW) == wrong
 
 
-def test_what_an_administrator_mounted_since_is_left_alone(site: Site, wrong: str) -> None:
+def test_what_an_administrator_mounted_since_is_not_touched(site: Site, wrong: str) -> None:
     plan = site.plan("stale", "--fix", "mounts")
     site.on("mount -t tmpfs -o size=2m other /scratch")
     host = site.apply(plan, "run-stale")

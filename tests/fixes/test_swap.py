@@ -51,7 +51,7 @@ def off(name):
     return RunCommand(words=("swapoff", "--", name), seconds=900)
 
 
-def test_one_that_was_turned_on_by_hand(plan):
+def test_persistence_mode_turned_on_by_hand(plan):
     (change,) = plan("swap", "none", node())
     assert change.actions == (off("/swapfile"),)
     assert change.resources == (Resource(kind="swap", name="/swapfile"),)
@@ -120,7 +120,7 @@ ETC = {"name": "x.swap", "path": "/etc/systemd/system/x.swap", "what": "/x"}
         (node(swap_units=[UNIT | {"what": "/dev/zram1"}]), "x.swap belongs to zram"),
     ],
 )
-def test_what_is_left_alone(plan, sections, told):
+def test_steps_that_are_not_touched(plan, sections, told):
     with pytest.raises(FixError, match=re.escape(told)):
         plan("swap", "none", sections)
 
@@ -130,7 +130,7 @@ def test_half_of_the_memory_is_enough(plan):
     assert change.risk is Risk.DRAIN
 
 
-def test_nobody_says_which_may_stay(plan):
+def test_a_lower_limit_does_not_say_which_swap_may_stay(plan):
     with pytest.raises(
         FixError,
         match="the baseline allows 500 KiB, but does not say which swap may stay: reduce it",

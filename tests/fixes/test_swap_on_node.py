@@ -182,7 +182,7 @@ def test_none_is_left_now_and_after_a_reboot(life: Life, moment: str) -> None:
     assert "dev-sdb2.swap l 777 0:0 /dev/null" in state
 
 
-def test_it_is_put_back_as_it_was(life: Life) -> None:
+def test_it_is_restored_as_it_was(life: Life) -> None:
     assert life.state("done") != life.state("wrong")
     swaps, rest = life.state("undone").split("SwapTotal", 1)
     before, its = life.state("wrong").split("SwapTotal", 1)

@@ -169,7 +169,7 @@ def test_refused_where_the_file_would_be_wrong(plan, params, other, told):
     assert told in str(refused.value)
 
 
-def test_a_parameter_of_several_numbers_can_be_put_back():
+def test_a_parameter_of_several_numbers_can_be_restored():
     resource = Resource(kind="kernel", name="/proc/sys/net/ipv4/tcp_rmem")
     actions = restore(State(resource=resource, exists=True, value="4096\t131072\t6291456"))
     assert actions == (WriteKernel(path=resource.name, value="4096 131072 6291456"),)
@@ -240,7 +240,7 @@ def test_a_unit(plan, params, now, actions, risk):
         ("disabled", {"file": "static"}, "it is static"),
     ],
 )
-def test_a_unit_that_is_left_alone(plan, params, shown, told):
+def test_a_unit_that_is_not_touched(plan, params, shown, told):
     with pytest.raises(FixError) as refused:
         plan("services", {params: ["a.service"]}, units(unit("a.service", **shown)))
     assert told in str(refused.value)
@@ -259,12 +259,12 @@ def test_the_way_to_the_node_is_not_cut(plan, name):
 
 
 @pytest.mark.parametrize("name", ["poweroff.target", "systemd-reboot.service", "data.mount"])
-def test_what_ends_a_node_is_not_started(plan, name):
+def test_units_that_end_a_node_are_not_started(plan, name):
     with pytest.raises(FixError, match="does not change"):
         plan("services", {"running": [name]}, units(unit(name)))
 
 
-def test_one_that_cannot_be_put_right_does_not_keep_the_others(plan):
+def test_a_step_that_cannot_be_fixed_does_not_stop_the_others(plan):
     params = {"running": ["a.service", "b.service", "c.service"]}
     gone = unit("b.service", load="not-found", file="")
     found = plan("services", params, units(unit("a.service"), gone, unit("c.service")))
@@ -309,7 +309,7 @@ def test_what_the_command_line_keeps_out_is_not_loaded(plan):
     assert plan("kernel_modules", {"loaded": ["nvidia_uvm"]}, sections)
 
 
-def test_what_no_module_can_put_right(plan):
+def test_faults_that_no_module_can_fix(plan):
     with pytest.raises(FixError, match="nouveau is built into the kernel"):
         plan("kernel_modules", {"absent": ["nouveau"]}, modules([], ["nouveau"]))
     with pytest.raises(FixError, match="differ in version"):

@@ -91,7 +91,7 @@ def fleet(boot: Boot) -> SimulatedFleet:
     return boot("system", SCENARIO)
 
 
-def test_wrong_done_rebooted_and_put_back(fleet: SimulatedFleet) -> None:
+def test_a_fix_is_applied_rebooted_and_rolled_back(fleet: SimulatedFleet) -> None:
     def shell(command: str) -> str:
         return fleet.on("n1", command)
 

@@ -22,7 +22,7 @@ HOSTS = [
         ("docker exec -i c /opt/n/bin/nodevet-shard", "docker exec -i c /opt/n/bin/nodevet-shard"),
     ],
 )
-def test_the_program_stands_behind_what_starts_it(text: str, command: str) -> None:
+def test_the_program_follows_its_launcher(text: str, command: str) -> None:
     assert list(launcher("x", text).command) == command.split()
 
 
@@ -75,7 +75,7 @@ def test_a_host_of_two_sites_is_a_mistake_unless_they_are_reached_alike() -> Non
         ("dask://x:1", {}, {"@dc1": ["a", "b"]}, "one resource"),
     ],
 )
-def test_what_makes_no_sense_is_said(address, launchers, sites, why) -> None:
+def test_what_makes_no_sense_is_reported(address, launchers, sites, why) -> None:
     with pytest.raises(UserError, match=why):
         engine(address, launchers, sites)
 

@@ -15,7 +15,7 @@ from nodevet_sim.sshd import KeyPair, Sshd, known_hosts_line
 Go = Callable[..., dict[str, Visit]]
 
 
-def test_what_may_pass_is_tried_once_more_and_told_as_that(
+def test_a_transient_failure_is_tried_again_and_reported_as_a_second_try(
     sshd: Callable[..., Sshd], key: KeyPair, fake: dict[str, str], go: Go, tmp_path: Path
 ) -> None:
     """One host answers the second visit, and one never does."""

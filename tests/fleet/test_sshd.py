@@ -46,7 +46,7 @@ def test_addresses_that_it_cannot_take(
         Sshd(tmp_path, authorized_key="", **options)
 
 
-def test_a_wrong_configuration_is_said(tmp_path: Path, key: KeyPair) -> None:
+def test_a_wrong_configuration_is_reported(tmp_path: Path, key: KeyPair) -> None:
     node = Sshd(tmp_path / "node", authorized_key=key.public, extra=["NoSuchOption yes"])
     with (
         pytest.raises(SshdError, match=r"did not start on 127\.0\.0\.1: .*NoSuchOption"),

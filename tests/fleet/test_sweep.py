@@ -239,7 +239,9 @@ def swept(
 
 
 @pytest.mark.parametrize("name", [name for name in EXPECTED if name not in NOT_HERE])
-def test_each_bad_host_ends_as_what_it_is(swept: tuple[dict[str, Visit], float], name: str) -> None:
+def test_each_bad_host_gets_its_own_outcome(
+    swept: tuple[dict[str, Visit], float], name: str
+) -> None:
     status, why = EXPECTED[name]
     visit = swept[0][name]
     assert (visit.status, visit.why) == (status, visit.why)

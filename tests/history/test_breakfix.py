@@ -59,7 +59,7 @@ def test_parts_say_when_nodevet_last_saw_them(document: dict[str, Any], remember
     assert len(set(seen.values())) > 1
 
 
-def test_a_swapped_gpu_is_told_on_both_machines(document: dict[str, Any]) -> None:
+def test_a_swapped_gpu_is_reported_on_both_machines(document: dict[str, Any]) -> None:
     records = {one["machine_id"]: one["entries"] for one in document["records"]}
     parts = {one["machine_id"]: one["components"] for one in document["machines"]}
     gone, came = [e for e in records["gpu003"] if e["status"].startswith("part")]

@@ -58,7 +58,7 @@ def test_any_other_change_is_not_said_to_have(other: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("kind", ["rollback", "apply"])
-def test_nor_is_one_that_was_rolled_back_or_in_doubt_since(kind: str) -> None:
+def test_a_run_that_was_rolled_back_or_unknown_since_is_no_proof(kind: str) -> None:
     outcome = "rolled_back" if kind == "rollback" else "unknown"
     since = replace(ACTION, kind=kind, outcome=outcome, at="2026-11-18T21:00:00+00:00")
     assert fixed_by(SPAN, [ACTION, since]) is None
@@ -212,7 +212,7 @@ def test_e19_the_next_night_finds_it_fixed_by_the_plan(url: str) -> None:
     assert "not vetted since" not in shown(url, "history gpu001")
 
 
-def test_e19_what_is_called_otherwise_once_it_is_fixed_was_fixed(url: str) -> None:
+def test_e19_a_part_that_changes_its_name_when_fixed_was_fixed(url: str) -> None:
     """As groups of CPUs are: the next night says nothing of the old one."""
     fixed(url)
     with open_store(url) as store:

@@ -51,7 +51,9 @@ def url(tmp_path: Path) -> str:
         (["trend", "gpu.gpus[].power_limit_mw"], "700"),
     ],
 )
-def test_the_others_are_told_of(url: str, words: list[str], told: str) -> None:
+def test_hostile_evidence_is_shown_by_history_commands(
+    url: str, words: list[str], told: str
+) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "nodevet", *words, "--store", url],
         env={**os.environ, "COLUMNS": "100"},

@@ -148,14 +148,14 @@ def proof_of(fixed: RecordedFixRun, at: str) -> FixProof:
     )
 
 
-def test_e19_what_was_proved_is_told_without_names(say: Say, marked: str) -> None:
+def test_e19_what_was_proved_is_reported_without_names(say: Say, marked: str) -> None:
     told = " ".join(say("history", HOSTS[0], "--redact", "--store", marked).split())
     assert "by a plan, which verified it" in told and "Fixed by a plan at" in told
     plain = " ".join(say("history", HOSTS[0], "--store", marked).split())
     assert "came back after the fix by plan zqplan" in plain
 
 
-def test_a_kernel_command_line_is_said_to_differ(say: Say, marked: str) -> None:
+def test_a_different_kernel_command_line_is_reported(say: Say, marked: str) -> None:
     told = " ".join(say("diff", "--redact", "--store", marked).split())
     assert 'kernel command line left out → left out "host 2", "host 3"' in told
 

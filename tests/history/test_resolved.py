@@ -11,7 +11,8 @@ from recorded import record, report, run
 
 from nodevet.checking.changes import News
 from nodevet.cli import nodevet
-from nodevet.model import Finding, HostReport, Run, Severity, Subject, Verdict
+from nodevet.model import Finding, HostReport, Severity, Subject, Verdict
+from nodevet.model.run import Run
 from nodevet.store import Store, open_store
 from nodevet.store.records.model import SpanEnd
 from nodevet.vet.news import Before, fixed, news_of, resolved, words

@@ -9,7 +9,7 @@ import pytest
 from nodevet.base.errors import UserError
 from nodevet.past import terminal as recalled
 from nodevet.past.listing import refs
-from nodevet.past.sheets.runs import diff_sheet
+from nodevet.past.sheets.diff import diff_sheet
 from nodevet.past.use.recall import find_diff
 from nodevet.sheet.terminal import render
 from nodevet.vet.use.stores import open_history
@@ -48,7 +48,7 @@ def test_a_run_says_what_is_wrong_since_when(say: Say) -> None:
     assert "UNREACHABLE no answer on port 22 within 10 s a100-04" in lost
 
 
-def test_what_changed_last_night_and_since_a_day(say: Say) -> None:
+def test_changes_since_last_night_and_since_a_day(say: Say) -> None:
     told = squeezed(say("diff"))
     assert told[1] == (
         "20261119T020000 → 20261120T020000 · new: 1 · no longer judged: 1 · still: 41"
@@ -111,7 +111,7 @@ def test_without_a_store_it_says_what_records_one() -> None:
         pass
 
 
-def test_runs_that_began_in_the_same_second_are_told_apart() -> None:
+def test_runs_that_began_in_the_same_second_are_distinguished() -> None:
     ids = ["20261120T020000.000Z-5f1c0005", "20261120T020000.700Z-00000000", "20261119T020000"]
     assert refs(ids) == {
         "20261119T020000": "20261119T020000",

@@ -48,7 +48,7 @@ def test_a_gpu_changes_places_and_the_fault_goes_with_it(say: Say) -> None:
     ]
 
 
-def test_a_fix_is_told_and_a_night_without_an_answer_and_a_new_machine(say: Say) -> None:
+def test_a_fix_is_reported_and_a_night_without_an_answer_and_a_new_machine(say: Say) -> None:
     fixed = happened(say, "a100-02")
     assert fixed[2:5] == [
         "Nov 18 13:42 planned cpu_governor; plan 5f1c00aa of ann",
@@ -118,7 +118,7 @@ def test_a_passport_has_what_an_rma_asks_for(say: Say) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
-def test_what_leaves_the_site_names_none_of_it(
+def test_redacted_documents_name_nothing_of_the_site(
     say: Say, words: tuple[str, ...], stays: str
 ) -> None:
     for form in ("table", "json", "markdown", "html"):
@@ -182,13 +182,13 @@ def test_the_trend_of_a_check_and_of_a_field(say: Say) -> None:
         (("trend", "gpu.count", "--host", "gpu999"), "the evidence of these 5 runs"),
     ],
 )
-def test_what_is_not_known_is_told(say: Say, words: tuple[str, ...], told: str) -> None:
+def test_what_is_not_known_is_reported(say: Say, words: tuple[str, ...], told: str) -> None:
     with pytest.raises(UserError) as refused:
         say(*words)
     assert told in str(refused.value)
 
 
-def test_what_a_baseline_said_that_judges_the_host_no_more_is_told_apart(
+def test_failures_of_a_baseline_that_no_longer_applies_are_listed_apart(
     say: Say, tmp_path: Path
 ) -> None:
     url = f"sqlite:///{tmp_path}/renamed.sqlite"
@@ -196,14 +196,14 @@ def test_what_a_baseline_said_that_judges_the_host_no_more_is_told_apart(
         record(store, 0, report(findings={"governor": "fail"}))
         record(store, 1, report(findings={"pages": "fail"}, baseline="site-2", night=1))
     told = say("history", "gpu001", "--store", url)
-    now, said = told.partition("What baseline site said, which judged it last Nov 1 04:00")[::2]
+    now, said = told.partition("Failures by baseline site, last judged Nov 1 04:00")[::2]
     assert "What is wrong now" in now and "pages" in now and "governor" not in now
     assert "governor" in said.partition("What happened")[0]
     redacted = say("history", "gpu001", "--store", url, "--redact")
-    assert "What baseline baseline 2 said" in redacted and "site" not in redacted
+    assert "Failures by baseline baseline 2" in redacted and "site" not in redacted
 
 
-def test_what_left_with_the_machine_is_not_fixed(tmp_path: Path) -> None:
+def test_faults_that_left_with_the_machine_are_not_fixed(tmp_path: Path) -> None:
     with open_store(f"sqlite:///{tmp_path}/replaced.sqlite") as store:
         nobody: dict[str, Any] = {"machine_id": None, "boot_id": None}
         record(store, 0, report(findings={"governor": "fail"}))

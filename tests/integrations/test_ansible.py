@@ -20,16 +20,8 @@ from hypothesis import strategies as st
 from msgspec import to_builtins
 
 from nodevet import __version__
-from nodevet.model import (
-    RUN_SCHEMA,
-    CountedFindings,
-    Finding,
-    HostReport,
-    Severity,
-    Status,
-    Verdict,
-    exit_code,
-)
+from nodevet.model import CountedFindings, Finding, HostReport, Severity, Status, Verdict
+from nodevet.model.run import RUN_SCHEMA, exit_code
 
 REPO = Path(__file__).parents[2]
 COLLECTION = REPO / "integrations" / "ansible_collections" / "nodevet" / "nodevet"

@@ -20,7 +20,8 @@ import pytest
 import yaml
 from node_tools import ROOT
 
-from nodevet.model import Finding, HostReport, Run, RunNews, Severity, Status, Subject, Verdict
+from nodevet.model import Finding, HostReport, Severity, Status, Subject, Verdict
+from nodevet.model.run import Run, RunNews
 from nodevet.vet import formats
 from nodevet.vet.use import heartbeat
 

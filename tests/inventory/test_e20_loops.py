@@ -29,7 +29,7 @@ LOOPS = {
 
 
 @pytest.mark.parametrize(("text", "where", "why"), LOOPS.values(), ids=LOOPS)
-def test_e20_a_group_that_contains_itself_is_told_with_its_line(
+def test_e20_a_group_that_contains_itself_is_reported_with_its_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, where: str, why: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -41,7 +41,7 @@ def test_e20_a_group_that_contains_itself_is_told_with_its_line(
     assert "ansible-inventory" not in problem
 
 
-def test_e20_two_loops_are_told_together(tmp_path: Path) -> None:
+def test_e20_two_loops_are_reported_together(tmp_path: Path) -> None:
     groups = {"a": {"children": ["a"]}, "b": {"children": ["c"]}, "c": {"children": ["b"]}}
     document = {"_meta": {"hostvars": {"gpu1": {}}}, **groups}
     (tmp_path / "hosts.json").write_text(json.dumps(document))
@@ -62,7 +62,7 @@ def test_e20_groups_that_meet_again_below_contain_no_loop(tmp_path: Path) -> Non
     assert len(other.groups) == 5001
 
 
-def test_e20_a_priority_without_end_and_a_range_without_a_step_are_told(tmp_path: Path) -> None:
+def test_e20_a_priority_without_end_and_a_range_without_a_step_are_reported(tmp_path: Path) -> None:
     rank = '{"ansible_group_priority": 1e999}'
     (tmp_path / "hosts.json").write_text(
         '{"_meta": {"hostvars": {}}, "b": {"hosts": ["x"], "vars": {"ansible_user": "u"}},'

@@ -168,7 +168,7 @@ def test_a_file_of_neither_format_says_what_it_lacks(problems, fleet):
     ]
 
 
-def test_all_problems_are_told_at_once(problems, fleet):
+def test_all_problems_are_reported_at_once(problems, fleet):
     text = HEAD + "host: x\nhosts:\n  a: {prt: 1, sudo: on}\n  b c:\n"
     assert [line.split(": ")[0] for line in problems(files=fleet(text))] == [
         "fleet.yaml:2:1",

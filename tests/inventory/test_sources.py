@@ -113,7 +113,7 @@ def test_text_that_is_not_utf8_is_placed(problems, folder, suffix):
     assert problems(files=[f"f.{suffix}"]) == [f"f.{suffix}:2:4: not UTF-8 text; save it as UTF-8"]
 
 
-def test_problems_of_every_file_are_told(problems, folder):
+def test_problems_of_every_file_are_reported(problems, folder):
     (folder / "a.json").write_text("{")
     assert [line.split(":")[0] for line in problems(files=["a.json", "b.yaml"])] == [
         "a.json",

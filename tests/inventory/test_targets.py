@@ -91,7 +91,7 @@ def test_no_hosts_is_an_error(problems):
     ]
 
 
-def test_all_problems_are_told(problems):
+def test_all_problems_are_reported(problems):
     assert len(problems("a]", "-b", "@c")) == 3
 
 

@@ -103,7 +103,7 @@ def test_it_cordons_evicts_waits_and_gives_back(gpu1: ApiServer, hook: Hook) -> 
     assert gpu1.node("gpu1")["spec"] == {"podCIDR": "10.1.0.0/24"}
 
 
-def test_a_disruption_budget_holds_and_is_told_once(gpu1: ApiServer, hook: Hook) -> None:
+def test_a_disruption_budget_holds_and_is_reported_once(gpu1: ApiServer, hook: Hook) -> None:
     add_pod(gpu1, "etcd")
     gpu1.budgets["etcd"] = 0
 
@@ -171,7 +171,7 @@ def test_a_pod_of_a_namespace_that_ends_is_waited_for(gpu1: ApiServer, hook: Hoo
     assert hook.pauses == 1 and pods(gpu1) == set()
 
 
-def test_what_does_not_leave_in_time_is_named(gpu1: ApiServer, hook: Hook) -> None:
+def test_pods_that_do_not_leave_in_time_are_named(gpu1: ApiServer, hook: Hook) -> None:
     add_pod(gpu1, "etcd")
     add_pod(gpu1, "slow")
     gpu1.budgets["etcd"], gpu1.stay = 0, True
@@ -207,9 +207,9 @@ def test_a_bare_pod_that_comes_after_the_cordon_is_refused(gpu1: ApiServer, hook
     assert pods(gpu1) == {"late"} and hook.said == ["offer undrain"]
 
 
-def test_the_cordon_of_somebody_else_is_kept(gpu1: ApiServer, hook: Hook) -> None:
+def test_the_cordon_of_someone_else_is_kept(gpu1: ApiServer, hook: Hook) -> None:
     cordon(gpu1)
-    with pytest.raises(ClusterError, match="somebody else cordoned it"):
+    with pytest.raises(ClusterError, match="someone else cordoned it"):
         hook.drain()
     assert hook.said == []
     add_pod(gpu1, "train")
@@ -217,10 +217,10 @@ def test_the_cordon_of_somebody_else_is_kept(gpu1: ApiServer, hook: Hook) -> Non
     assert pods(gpu1) == set()
     hook.undrain()
     assert is_cordoned(gpu1)
-    assert hook.said[-1] == "gpu1 is unchanged: somebody else cordoned it"
+    assert hook.said[-1] == "gpu1 is unchanged: someone else cordoned it"
 
 
-def test_another_plan_is_left_alone(gpu1: ApiServer, hook: Hook) -> None:
+def test_another_plan_is_not_touched(gpu1: ApiServer, hook: Hook) -> None:
     hook.drain(P2)
     with pytest.raises(ClusterError, match=f"cordoned for plan {P2}"):
         hook.drain(P1, DrainRules(cordoned=True))
@@ -229,18 +229,18 @@ def test_another_plan_is_left_alone(gpu1: ApiServer, hook: Hook) -> None:
     assert hook.said[-1] == f"gpu1 is unchanged: it is cordoned for plan {P2}"
 
 
-def test_somebody_who_cordons_it_in_between_wins(gpu1: ApiServer, hook: Hook) -> None:
+def test_someone_who_cordons_it_in_between_wins(gpu1: ApiServer, hook: Hook) -> None:
     gpu1.before += [lambda: cordon(gpu1)]
-    with pytest.raises(ClusterError, match="somebody else cordoned it"):
+    with pytest.raises(ClusterError, match="someone else cordoned it"):
         hook.drain()
     assert PLAN not in gpu1.node("gpu1")["metadata"]["annotations"]
 
 
-def test_somebody_who_uncordons_it_while_it_waits_wins(gpu1: ApiServer, hook: Hook) -> None:
+def test_someone_who_uncordons_it_while_it_waits_wins(gpu1: ApiServer, hook: Hook) -> None:
     add_pod(gpu1, "train")
     gpu1.stay = True
     hook.meanwhile = lambda: uncordon(gpu1)
-    with pytest.raises(ClusterError, match="stopped draining gpu1: somebody uncordoned it"):
+    with pytest.raises(ClusterError, match="stopped draining gpu1: someone uncordoned it"):
         hook.drain()
     hook.undrain()  # only the annotation is left to remove
     assert PLAN not in gpu1.node("gpu1")["metadata"]["annotations"]
@@ -295,7 +295,7 @@ def test_a_node_of_an_operator_of_slurm_is_left_to_it(
         hook.drain()
 
 
-def test_a_label_that_only_looks_like_theirs_is_nobodys(gpu1: ApiServer, hook: Hook) -> None:
+def test_a_label_that_only_looks_like_theirs_is_ignored(gpu1: ApiServer, hook: Hook) -> None:
     add_pod(gpu1, "x", labels={"notslinky.slurm.net/a": "", "app": "slinky.slurm.net"})
     hook.drain()
     assert pods(gpu1) == set()
@@ -304,7 +304,7 @@ def test_a_label_that_only_looks_like_theirs_is_nobodys(gpu1: ApiServer, hook: H
 @pytest.mark.parametrize("plan", ["", "x", "../../../x", "plan 0001"])
 def test_without_a_plan_nothing_is_done(gpu1: ApiServer, hook: Hook, plan: str) -> None:
     for call in (hook.drain, hook.undrain):
-        with pytest.raises(ClusterError, match="names no plan"):
+        with pytest.raises(ClusterError, match="is not a plan id"):
             call(plan)
     assert gpu1.asked == []
 

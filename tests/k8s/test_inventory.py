@@ -117,7 +117,7 @@ def test_a_server_whose_pages_never_end_is_given_up(
         ("k8s:a b", "answers list nodes with 400: unable to parse requirement: a b"),
     ],
 )
-def test_what_is_wrong_is_said(api: ApiServer, inventory: str, message: str) -> None:
+def test_what_is_wrong_is_reported(api: ApiServer, inventory: str, message: str) -> None:
     add_node(api, "gpu1")
     with pytest.raises(InventoryError) as raised:
         hosts(inventory)

@@ -19,7 +19,8 @@ from nodevet.document.schema_kinds import kinds
 from nodevet.inventory.cluster import Cluster, ClusterError
 from nodevet.k8s.condition import WrittenCondition
 from nodevet.k8s.use.report import TRIES, Reporter, expire, report
-from nodevet.model import Finding, HostReport, Run, Severity, Status, Subject, Verdict
+from nodevet.model import Finding, HostReport, Severity, Status, Subject, Verdict
+from nodevet.model.run import Run
 from nodevet.vet import formats
 
 NOW = 1_790_000_000.0

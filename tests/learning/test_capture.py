@@ -52,7 +52,7 @@ def test_what_hosts_do_not_agree_on_is_a_comment_and_no_expectation(tmp_path: Pa
     assert "persistence_mode" in expected
 
 
-def test_of_a_check_the_fields_that_agree_are_kept(tmp_path: Path) -> None:
+def test_fields_of_a_check_that_agree_are_kept(tmp_path: Path) -> None:
     nodes = {"gpu1": node("gpu1"), "gpu2": node("gpu2", pages="always")}
     text = capture(nodes, CATALOG).text
     assert "# left out, since it is not the same: enabled: madvise on gpu1, always on gpu2" in text

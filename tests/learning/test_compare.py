@@ -45,7 +45,7 @@ def test_a_single_gpu_of_one_host_is_found() -> None:
     assert "gpu_lost" in table(found)
 
 
-def test_of_two_hosts_what_differs_is_told_and_neither_is_an_outlier() -> None:
+def test_two_hosts_that_differ_are_reported_without_an_outlier() -> None:
     nodes = {"gpu1": node("gpu1"), "gpu2": node("gpu2", **capped(500_000))}
     found = compare(nodes, CATALOG)
     assert found.outliers == ()
@@ -53,7 +53,7 @@ def test_of_two_hosts_what_differs_is_told_and_neither_is_an_outlier() -> None:
     assert "no majority: 700 on gpu1; 500 on gpu2" in table(found)
 
 
-def test_a_fault_on_one_of_two_is_told() -> None:
+def test_a_fault_on_one_of_two_is_reported() -> None:
     nodes = {"gpu1": node("gpu1"), "gpu2": node("gpu2", recovery_action="GPU_RESET")}
     assert "gpu_lost" in table(compare(nodes, CATALOG))
 

@@ -77,7 +77,7 @@ def test_a_node_without_the_driver_has_no_gpus() -> None:
         ({"gpu": {"gpus": [{"index": 0}]}}, "the UUID of a GPU was not read"),
     ],
 )
-def test_what_was_not_read_is_not_signed(sections: dict[str, Any], why: str) -> None:
+def test_unread_values_are_not_signed(sections: dict[str, Any], why: str) -> None:
     with pytest.raises(PassError, match=why):
         facts_of(visit(**sections))
 

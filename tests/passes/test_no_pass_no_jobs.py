@@ -245,7 +245,7 @@ def test_a_pass_is_written_only_into_a_folder_of_root(
     assert '"verdict": "fail"' in verdict.read_text()
 
 
-def test_a_key_that_cannot_sign_is_said_and_the_gate_fails(node: SimulatedFleet) -> None:
+def test_a_key_that_cannot_sign_is_reported_and_the_gate_fails(node: SimulatedFleet) -> None:
     (node.project / "no-key").write_text("no key\n")
     done = gate(node, key="no-key")
     assert done.returncode == 1
@@ -261,7 +261,7 @@ def test_a_pass_for_another_boot_is_not_written(node: SimulatedFleet) -> None:
 
 
 @pytest.mark.parametrize("trap", ["ln -s /etc/passwd", "mkfifo", "touch"])
-def test_what_lies_in_the_place_of_the_pass_is_replaced(node: SimulatedFleet, trap: str) -> None:
+def test_a_file_in_place_of_the_pass_is_replaced(node: SimulatedFleet, trap: str) -> None:
     before = node.on("n1", f"mkdir -p /run/nodevet; {trap} {PASS}; md5sum /etc/passwd")
     passed(node)
     assert node.on("n1", f"md5sum /etc/passwd; stat -c %F {PASS}") == f"{before}regular file\n"
@@ -289,7 +289,7 @@ def test_a_user_without_root_needs_sudo(node: SimulatedFleet) -> None:
     assert "n1: its old pass stays until it expires: only root may change" in done.stderr
 
 
-def test_a_reboot_voids_it_even_if_it_is_put_back(node: SimulatedFleet) -> None:
+def test_a_reboot_voids_a_pass_even_if_the_file_is_restored(node: SimulatedFleet) -> None:
     passed(node)
     data = read(node)
     node.sim("reboot", "n1")

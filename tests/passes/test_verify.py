@@ -44,7 +44,7 @@ def test_a_change_of_the_node_voids_it(node, refused: Refused, path, content, wh
 @pytest.mark.parametrize(
     "path", ["etc/machine-id", "proc/sys/kernel/random/boot_id", "proc/uptime"]
 )
-def test_what_cannot_be_read_voids_it(node, refused: Refused, path: str) -> None:
+def test_an_unreadable_file_voids_a_pass(node, refused: Refused, path: str) -> None:
     (node.root / path).unlink()
     assert f"cannot read {node.root / path}: No such file" in refused()
 
@@ -199,7 +199,7 @@ def test_a_key_in_an_agent_signs_by_its_public_half(node, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("content", ["", "# nobody\n", "c@example.com ssh-ed25519 AAAA\n", "\0\n"])
-def test_a_file_that_allows_nobody_allows_nobody(node, refused: Refused, content: str) -> None:
+def test_a_signers_file_without_keys_allows_no_one(node, refused: Refused, content: str) -> None:
     node.allowed.write_text(content)
     assert "does not allow" in refused()
 

@@ -103,7 +103,7 @@ def test_gpu_hours_run_to_the_next_visit_that_is_judged() -> None:
     assert (found.gpu_hours_then, found.gpu_hours) == (8 * 24, 0)
 
 
-def test_what_was_pruned_passed_nothing() -> None:
+def test_a_pruned_visit_passed_nothing() -> None:
     first, second = of(visit(1), visit(2, known=False)).nights
     assert (first.judged, first.pruned, second.judged, second.pruned) == (1, 0, 0, 1)
 
@@ -325,7 +325,7 @@ def test_a_rule_that_would_have_foreseen_a_failure(url: str, tmp_path: Path) -> 
     assert [each.check for each in found.checks] == ["ecc_errors"]
 
 
-def test_what_is_in_shadow_alarms_nobody(url: str, tmp_path: Path) -> None:
+def test_shadow_findings_alarm_no_one(url: str, tmp_path: Path) -> None:
     text = (five_nights.READ / "site-h100.yaml").read_text()
     (tmp_path / "b.yaml").write_text(text + "severity: {power_limit: shadow}\n")
     context = open_context(tmp_path, [str(tmp_path / "b.yaml")])

@@ -36,7 +36,7 @@ def sections(**data: object) -> dict[str, bytes]:
     }
 
 
-def test_values_are_told_by_their_place() -> None:
+def test_values_are_reported_by_place() -> None:
     before = sections(
         host={"kernel": "6.1", "names": ["a"]},
         installed={
@@ -89,13 +89,13 @@ def test_what_the_check_reads_itself_explains_nothing() -> None:
     assert line.own
 
 
-def test_where_nothing_separates_nothing_is_blamed() -> None:
+def test_without_a_separating_change_nothing_is_blamed() -> None:
     drifted = {f"g{n}": frozenset({TUNED}) for n in range(5)}
     assert separating(drifted, [frozenset({TUNED})] * 20, reads=()) == []
     assert shared({"a": frozenset({TUNED}), "b": frozenset(), "c": frozenset()}) == frozenset()
 
 
-def test_one_value_of_several_is_told() -> None:
+def test_one_value_of_several_is_reported() -> None:
     older = Change(TUNED.path, '"2.20"', '"2.24"')
     drifted = {"a": frozenset({TUNED}), "b": frozenset({older}), "c": frozenset({older})}
     elsewhere = [frozenset({Change(TUNED.path, '"2.20"', '"2.23"')})] * 6
@@ -140,7 +140,7 @@ def test_a_fault_that_moved_is_two_drifts(url: str) -> None:
     ]
 
 
-def test_who_always_failed_is_compared_with_nothing(url: str) -> None:
+def test_hosts_that_always_failed_are_not_compared(url: str) -> None:
     found = blamed(url, "cpu_governor")
     assert not found.groups
     assert [look.host for look in found.always] == ["a100-02"]
@@ -206,7 +206,7 @@ def uneven(tmp_path: Path) -> str:
     return url
 
 
-def test_what_every_host_got_while_one_was_away_is_not_blamed(uneven: str) -> None:
+def test_changes_that_every_host_got_while_one_was_away_are_not_blamed(uneven: str) -> None:
     found = blamed(uneven, "cpu_governor")
     assert [(each.hosts, each.good.run[:8], each.others) for each in found.groups] == [
         (("g6",), "20261102", 6),

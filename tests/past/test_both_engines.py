@@ -66,7 +66,7 @@ def document(text: str, kind: str = "history") -> Any:
     ],
     ids=" ".join,
 )
-def test_what_is_told_is_the_same(both: tuple[str, str], words: tuple[str, ...]) -> None:
+def test_both_engines_report_the_same(both: tuple[str, str], words: tuple[str, ...]) -> None:
     one, other = (document(told(store, *words, "--format", "json")) for store in both)
     assert one == other and one
 
@@ -80,7 +80,7 @@ def test_what_is_told_is_the_same(both: tuple[str, str], words: tuple[str, ...])
     ],
     ids=lambda words: words[0],
 )
-def test_what_is_judged_again_is_the_same(
+def test_judging_again_gives_the_same_findings(
     both: tuple[str, str], nodevet: Past, words: tuple[str, ...]
 ) -> None:
     said = []
@@ -94,7 +94,7 @@ def test_what_is_judged_again_is_the_same(
     assert said[0] == said[1] and said[0]
 
 
-def test_what_is_exported_is_the_same(both: tuple[str, str], tmp_path: Path) -> None:
+def test_exports_of_both_engines_are_equal(both: tuple[str, str], tmp_path: Path) -> None:
     tables = []
     for number, store in enumerate(both):
         folder = tmp_path / str(number)
@@ -125,5 +125,5 @@ def test_evidence_goes_in_both(both: tuple[str, str], postgres: Postgres, tmp_pa
     ],
     ids=["without more", "a point without what was counted", "of another kind", "of no kind"],
 )
-def test_what_is_no_document_of_the_history(wrong: dict[str, Any]) -> None:
+def test_documents_of_other_kinds_are_refused(wrong: dict[str, Any]) -> None:
     assert not schema("history").is_valid(wrong)

@@ -18,7 +18,8 @@ from nodevet.base.last_few import FEW, LastFew
 from nodevet.base.processes import KilledProcess
 from nodevet.evidence.document import opened
 from nodevet.fleet import Visit
-from nodevet.model import Host, HostReport, Run, Severity, Status, Verdict
+from nodevet.model import Host, HostReport, Severity, Status, Verdict
+from nodevet.model.run import Run
 from nodevet.sheet.packed import Packer
 from nodevet.store import open_store
 from nodevet.vet.use.asks import sections_of
@@ -81,7 +82,7 @@ def test_it_does_not_matter_how_many_processes_judge(
     assert (spread.exit_code, spread.baselines) == (alone.exit_code, alone.baselines)
 
 
-def test_packed_reports_come_to_the_same_run_and_one_machine_under_three_names_is_told() -> None:
+def test_packed_reports_give_the_same_run_and_report_one_machine_under_three_names() -> None:
     """Of a machine that answers to several names, each name says so, packed or not."""
     reports = [report for report, _ in five_nights.judged(5)]
     one = next(report for report in reports if report.boot_id)
@@ -137,7 +138,7 @@ def test_what_hosts_have_in_common_changes_no_byte_of_their_reports(
         assert encode(in_a_row) == encode(alone)
 
 
-def test_what_no_encoding_can_hold_comes_to_a_report(
+def test_text_that_no_encoding_can_hold_reaches_a_report(
     nodevet: Past, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str
 ) -> None:
     (tmp_path / "checks").mkdir()
@@ -187,7 +188,7 @@ def test_only_what_the_checks_read_is_fetched(tmp_path: Path, url: str) -> None:
     assert sections_of(open_context(tmp_path, [str(tmp_path / "one.yaml")])) is None
 
 
-def test_what_was_pruned_is_no_ok(url: str) -> None:
+def test_a_pruned_verdict_is_not_ok(url: str) -> None:
     with open_store(url) as store:
         (visit,) = store.visits("last", ["gpu001"])
     for thinned, why in ((True, "was pruned"), (False, "was not recorded")):
@@ -234,7 +235,7 @@ def test_tomorrows_baseline_on_the_command_line(nodevet: Past, tighter: Path) ->
     assert "evidence_age" in old.stdout
 
 
-def test_what_nobody_read_then_is_told(nodevet: Past, tmp_path: Path) -> None:
+def test_what_nobody_read_then_is_reported(nodevet: Past, tmp_path: Path) -> None:
     asks = tmp_path / "asks.yaml"
     asks.write_text("nodevet: 1\nexpect: {sysctl: {vm.swappiness: 10}}\n")
     done = nodevet("check", "--from-run", "last", "-b", asks, "--max-age", "none", "gpu001")
@@ -257,7 +258,9 @@ def test_what_nobody_read_then_is_told(nodevet: Past, tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_cannot_be_asked(nodevet: Past, words: tuple[str, ...], told: str) -> None:
+def test_questions_that_cannot_be_asked_are_refused(
+    nodevet: Past, words: tuple[str, ...], told: str
+) -> None:
     done = nodevet("check", *words)
     assert done.returncode == 2
     assert told in done.stderr

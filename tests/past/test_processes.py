@@ -31,7 +31,7 @@ def test_results_come_in_the_order_of_the_work() -> None:
 
 
 @pytest.mark.parametrize("always", [False, True])
-def test_what_a_killed_process_had_is_done_by_another(tmp_path: Path, always: bool) -> None:
+def test_another_process_does_the_work_of_a_killed_one(tmp_path: Path, always: bool) -> None:
     def begin() -> Callable[[int], int]:
         def task(job: int) -> int:
             if job == 7 and (always or not (tmp_path / "once").exists()):
@@ -58,7 +58,7 @@ def test_what_a_killed_process_had_is_done_by_another(tmp_path: Path, always: bo
     ]
 
 
-def test_what_a_job_raises_is_raised_here() -> None:
+def test_an_error_of_a_job_is_raised_in_the_caller() -> None:
     def begin() -> Callable[[int], int]:
         return lambda job: 1 // (job - 9)
 
@@ -67,7 +67,7 @@ def test_what_a_job_raises_is_raised_here() -> None:
     assert not multiprocessing.active_children()
 
 
-def test_who_stops_listening_leaves_no_process_behind() -> None:
+def test_a_reader_that_stops_leaves_no_process_behind() -> None:
     found = spread(doubled, JOBS, processes=2, on_killed=refuse, lost_result=lambda job: (0, 0))
     next(found)
     assert len(multiprocessing.active_children()) == 2

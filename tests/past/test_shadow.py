@@ -18,20 +18,12 @@ from nodevet.baseline import load
 from nodevet.checking.catalog import Catalog
 from nodevet.fix.plan.candidates import Draft, Rules, VettedNode, draft
 from nodevet.fleet import Visit
-from nodevet.model import (
-    MORE,
-    Baseline,
-    CheckParams,
-    Expectation,
-    Host,
-    Run,
-    Severity,
-    Status,
-    Verdict,
-)
+from nodevet.model import MORE, CheckParams, Host, Severity, Status, Verdict
+from nodevet.model.baseline import Baseline, Expectation
+from nodevet.model.run import Run
 from nodevet.vet import formats
-from nodevet.vet.findings.fold import totals
 from nodevet.vet.findings.shadow import shadowed
+from nodevet.vet.findings.totals import totals
 from nodevet.vet.use.context import VetContext
 from nodevet.vet.use.vet import judge_visit, vet_saved
 from planned_fleet import NOW, capped, evidence

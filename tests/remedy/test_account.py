@@ -32,7 +32,7 @@ def in_doubt(rig: CommandRig, *, nagios: int = 2) -> None:
         assert told in said.out or told.upper() in said.out or run_is, (form, said.out)
 
 
-def test_r2_what_is_told_at_the_end_is_what_the_journal_says(
+def test_r2_the_final_report_agrees_with_the_journal(
     rig: Callable[..., CommandRig],
 ) -> None:
     d = rig("n1", "n2", "n3")
@@ -104,7 +104,7 @@ def test_r2_a_node_that_a_rollback_could_not_reach_is_in_doubt(
 
 
 @pytest.mark.parametrize("way", ["gone", "locked"])
-def test_r12_what_was_in_doubt_stays_so_until_somebody_looked(
+def test_r12_what_was_in_doubt_stays_so_until_someone_looked(
     rig: Callable[..., CommandRig], way: str
 ) -> None:
     """A refused or unreachable node is no better off than before."""
@@ -135,7 +135,7 @@ def test_r2_a_report_of_a_rollback_lists_its_steps(rig: Callable[..., CommandRig
             assert "/etc/tmpfiles.d/nodevet-pages.conf" in said.out, (form, said.out)
 
 
-def test_r6_a_node_that_apply_never_had_is_told_as_that(rig: Callable[..., CommandRig]) -> None:
+def test_r6_a_node_that_apply_never_reached_is_reported(rig: Callable[..., CommandRig]) -> None:
     """Killed before n2 began, and the inventory at hand does not name it."""
     d = rig("n1", "n2")
     assert d.apply(batch=1).code == 0
@@ -194,7 +194,7 @@ def test_r11_a_resumed_run_says_that_it_was_rolled_back(rig: Callable[..., Comma
         assert d.report(form).code == 1, form
 
 
-def test_r11_a_resumed_run_goes_on_with_the_nodes_that_were_not_rolled_back(
+def test_r11_a_resumed_run_continues_with_the_nodes_that_were_not_rolled_back(
     rig: Callable[..., CommandRig],
 ) -> None:
     d = rig("n1", "n2")

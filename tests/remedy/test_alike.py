@@ -134,7 +134,7 @@ def changes(step: Step) -> Iterator[Step]:
     yield replace(step, expected=600)
 
 
-def test_what_one_of_500_hosts_does_otherwise_is_seen_with_its_name(fleet: Plan) -> None:
+def test_one_outlier_of_500_hosts_is_seen_with_its_name(fleet: Plan) -> None:
     before = shown(fleet)
     place = next(n for n, s in enumerate(fleet.steps) if s.id == "gpu250/power_limit/1")
     seen = set()
@@ -159,7 +159,7 @@ def test_another_order_of_steps_on_one_host_is_seen(fleet: Plan) -> None:
     assert heads[:2] == ["# cpu_governor on gpu001 (site)", "# power_limit on gpu001 (site)"]
 
 
-def test_a_word_that_is_said_to_be_a_gpu_is_shown_as_it_is() -> None:
+def test_a_word_in_place_of_a_gpu_is_shown_unchanged() -> None:
     nodes = {
         f"n{n}": PlannedNode(machine_id="m", boot_id=f"{n}", baseline="b", gpus=("reboot", "now"))
         for n in (1, 2)
@@ -299,7 +299,7 @@ def test_what_settings_are_now_is_listed_with_the_hosts(tmp_path: Path) -> None:
     assert f"-{thp}: always on n[1,3-5]; never on n2\n+{thp}: madvise\n" in text
 
 
-def test_of_very_many_present_values_the_rest_is_counted(tmp_path: Path) -> None:
+def test_very_many_present_values_are_counted(tmp_path: Path) -> None:
     hosts = {f"n{n:03}": [capped(400_000 + 1000 * n)] for n in range(1, 101)}
     text = shown(proposal(tmp_path, hosts).plan)
     assert "; 412 W on n012; 88 other values on 88 other hosts, which --full shows\n" in text
@@ -426,7 +426,7 @@ def test_nothing_is_folded_into_nothing() -> None:
     assert same_steps(hand_made({}, [])) == ()
 
 
-def test_of_commands_nothing_is_promised() -> None:
+def test_commands_have_no_promises() -> None:
     standing = Standing(risk=Risk.LIVE, needed=1, people=(), may=())
     now = datetime(2026, 11, 21, 1, tzinfo=timezone.utc)
 
@@ -448,7 +448,7 @@ def test_of_commands_nothing_is_promised() -> None:
     )
 
 
-def test_what_cannot_be_undone_is_said_first() -> None:
+def test_irreversible_actions_are_reported_first() -> None:
     action = EndProcess(pid=4711, started_s=1.0, uid=1000, name="python")
     more = one("n1", action, resources=(action.resource,))
     plan = hand_made({"n1": node("n1")}, [more])

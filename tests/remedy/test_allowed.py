@@ -69,7 +69,7 @@ author_approves: false
     assert all(policy.forbids_own(risk) for risk in Risk)
 
 
-def test_every_mistake_is_told_at_once(project: Path) -> None:
+def test_every_mistake_is_reported_at_once(project: Path) -> None:
     assert wrong(
         project,
         """\
@@ -141,7 +141,7 @@ def test_a_rules_file_that_leads_nowhere_is_no_missing_one(project: Path) -> Non
         load(Project(project))
 
 
-def test_the_mistakes_of_both_files_are_told_at_once(project: Path) -> None:
+def test_the_mistakes_of_both_files_are_reported_at_once(project: Path) -> None:
     (project / SIGNERS).write_bytes(b"\xff")
     said = wrong(project, "nodevet: 2\n")
     assert [line.split(":")[0] for line in said] == ["allowed_signers", "approval.yaml"]

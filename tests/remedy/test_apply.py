@@ -32,7 +32,7 @@ def test_a_step_is_done_when_the_check_says_so(world: Callable[..., World]) -> N
     assert w.kept == [("n1", "before"), ("n1", "after")]
 
 
-def test_what_is_right_already_is_not_written(world: Callable[..., World]) -> None:
+def test_correct_settings_are_not_written(world: Callable[..., World]) -> None:
     w = world()
     plan = w.plan()
     w.boxes["n1"].kernel[world.thp] = "never"
@@ -140,7 +140,7 @@ def test_drain_needs_the_hook(world: Callable[..., World], hook: str) -> None:
         "/sys/kernel/mm/transparent_hugepage/enabled",
     ],
 )
-def test_what_the_node_refuses_is_put_back(world: Callable[..., World], key: str) -> None:
+def test_what_the_node_refuses_is_restored(world: Callable[..., World], key: str) -> None:
     w = world()
     box, plan = w.boxes["n1"], w.plan()
     box.refused[key] = "No space left on device"
@@ -159,7 +159,7 @@ def test_what_the_node_refuses_is_put_back(world: Callable[..., World], key: str
     assert box.everything() == before
 
 
-def test_a_setting_that_reverts_by_itself_is_put_back(world: Callable[..., World]) -> None:
+def test_a_setting_that_reverts_by_itself_is_restored(world: Callable[..., World]) -> None:
     w = world()
     box, plan = w.boxes["n1"], w.plan()
     before = box.everything()
@@ -175,7 +175,7 @@ def test_a_setting_that_reverts_by_itself_is_put_back(world: Callable[..., World
     assert box.everything() == before
 
 
-def test_what_cannot_be_put_back_is_told_loudly(world: Callable[..., World]) -> None:
+def test_a_failed_rollback_is_reported_loudly(world: Callable[..., World]) -> None:
     w = world()
     box, plan = w.boxes["n1"], w.plan()
 
@@ -340,7 +340,7 @@ def rebooting(w: World) -> None:
     w.terms = msgspec.structs.replace(w.terms, drain_hook="true")
 
 
-def test_persists_is_said_after_a_reboot(world: Callable[..., World]) -> None:
+def test_persistence_is_reported_after_a_reboot(world: Callable[..., World]) -> None:
     w = world()
     rebooting(w)
     result = w.node(w.plan(), w.journal(), reboot=True)
@@ -348,7 +348,7 @@ def test_persists_is_said_after_a_reboot(world: Callable[..., World]) -> None:
     assert w.boxes["n1"].boots == 2
 
 
-def test_what_does_not_persist_is_put_back(world: Callable[..., World]) -> None:
+def test_a_setting_that_does_not_persist_is_restored(world: Callable[..., World]) -> None:
     w = world()
     rebooting(w)
     box, plan = w.boxes["n1"], w.plan()

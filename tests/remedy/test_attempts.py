@@ -94,7 +94,7 @@ def test_attempts_one_run_is_one_whether_it_is_resumed_or_rolled_back() -> None:
     assert found == [("n1", "a"), ("n1", "c")]
 
 
-def test_attempts_a_run_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_attempts_a_run_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
     keep(tmp_path / "good", begun("n1"), ended("n1", a=Outcome.FAILED))
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / "journal.jsonl").write_text('{"is": "nothing"}\n')

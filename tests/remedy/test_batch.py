@@ -107,7 +107,7 @@ def test_three_live_steps_take_one_wait_one_compare_each_and_two_probes(
     ), "nothing is verified before all is written"
 
 
-def test_a_step_that_reverts_within_the_settle_wait_is_taken_back_and_the_others_stay(
+def test_a_step_that_reverts_within_the_settle_wait_is_reverted_and_the_others_stay(
     three: Callable[[], World], monkeypatch: pytest.MonkeyPatch, world: Callable[..., World]
 ) -> None:
     w = three()
@@ -196,7 +196,7 @@ def test_a_plan_that_closes_in_the_middle_leaves_what_was_written_verified(
     assert box.writes == 5
 
 
-def test_one_that_is_right_already_splits_no_batch(
+def test_a_host_that_is_right_already_splits_no_batch(
     three: Callable[[], World], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     w = three()
@@ -328,7 +328,7 @@ def test_a_resume_verifies_what_was_written_together(
     assert box.calls.count("act") == 0
 
 
-def test_what_somebody_set_while_no_controller_was_there_is_left_by_a_resume(
+def test_what_someone_set_while_no_controller_was_there_is_left_by_a_resume(
     three: Callable[[], World], world: Callable[..., World]
 ) -> None:
     w = three()
@@ -464,7 +464,7 @@ def outside(box: Any, path: str, resets: Mapping[str, str]) -> None:
     box.act = acting
 
 
-def test_e23_what_a_step_cannot_write_is_not_blamed_on_it(
+def test_e23_a_step_is_not_blamed_for_resources_it_cannot_write(
     three: Callable[[], World], world: Callable[..., World]
 ) -> None:
     """A sysctl of vm cannot set the mode of huge pages, however soon after it that moves."""

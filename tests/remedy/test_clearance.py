@@ -38,7 +38,7 @@ def hooked(w: World, folder: Path, script: str = "") -> Path:
     return notes
 
 
-def test_d2_what_was_pending_before_is_rebooted_through_the_drain_hook_alone(
+def test_d2_a_node_that_was_pending_is_rebooted_only_through_the_drain_hook(
     world: Callable[..., World], tmp_path: Path
 ) -> None:
     w = world(ecc_mode=True)
@@ -91,7 +91,7 @@ def test_d2_without_approval_for_reboots_nothing_is_rebooted(
     assert result.outcome is (Outcome.CHANGED if resume else Outcome.REFUSED)
 
 
-def test_d2_the_reboot_after_a_driver_was_put_back_asks_too(
+def test_d2_the_reboot_after_a_driver_was_restored_asks_too(
     world: Callable[..., World], tmp_path: Path
 ) -> None:
     w = world(ecc_mode=True)
@@ -181,7 +181,7 @@ def test_d16_a_plan_that_expires_while_a_node_is_drained_changes_nothing(
     assert not w.boxes["n1"].writes
 
 
-def test_d16_what_was_begun_is_looked_at_after_the_plan_expired(
+def test_d16_a_step_that_was_begun_is_read_after_the_plan_expired(
     world: Callable[..., World],
 ) -> None:
     """And completed only where nothing more is to be written for that."""

@@ -85,7 +85,7 @@ def test_a_content_that_was_altered_cut_or_removed_is_not_taken(tmp_path: Path) 
         store.get("../../etc/passwd")
 
 
-def test_what_an_earlier_plan_kept_goes(tmp_path: Path) -> None:
+def test_files_kept_by_an_earlier_plan_are_removed(tmp_path: Path) -> None:
     store = ContentStore(tmp_path / "c")
     old, new = store.put(b"old"), store.put(b"new")
     store.hold({new: b"new"})

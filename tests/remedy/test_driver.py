@@ -1,6 +1,6 @@
 """A new driver beside other steps of a node: from its installation to the reboot NVML is silent.
 
-The model of a node from conftest.py, with packages, and a library that refuses another module.
+The modelled nodes of tests/rigs have packages, and a library that refuses another module.
 """
 
 import json
@@ -112,7 +112,7 @@ def outcomes(result: HostResult) -> list[Outcome]:
 WAITING = [Outcome.CHANGED, Outcome.PENDING, Outcome.PENDING]
 
 
-def test_what_cannot_be_judged_before_the_reboot_is_not_put_back(node: Any) -> None:
+def test_a_step_that_cannot_be_judged_before_the_reboot_is_not_restored(node: Any) -> None:
     w, plan = node
     box, before = w.boxes["n1"], w.boxes["n1"].everything()
     result = w.node(plan, w.journal())
@@ -146,7 +146,7 @@ def test_a_driver_that_does_not_come_up_is_not_right(node: Any) -> None:
     assert all(each["version"] == f"{OLD}-1" for each in w.boxes["n1"].packages.values())
 
 
-def test_a_driver_that_is_put_back_after_a_reboot_is_in_force_after_another(node: Any) -> None:
+def test_a_driver_that_is_restored_after_a_reboot_is_in_force_after_another(node: Any) -> None:
     w, plan = node
     box, before = w.boxes["n1"], w.boxes["n1"].everything()
     box.broken = True
@@ -221,7 +221,7 @@ def test_what_one_boot_tried_is_kept_before_the_reboot_without_the_driver(trial:
     ]
 
 
-def test_what_one_boot_did_not_bring_goes_with_the_driver(trial: Any) -> None:
+def test_a_driver_that_one_boot_did_not_load_is_reverted(trial: Any) -> None:
     w, plan = trial
     box, before = w.boxes["n1"], w.boxes["n1"].everything()
     box.broken, boot = True, box.reboot

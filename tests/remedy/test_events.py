@@ -53,7 +53,7 @@ def test_each_host_tells_what_is_done_there(world: Callable[..., World]) -> None
     assert Resting(seconds=0.01) in heard[:rest]
 
 
-def test_a_step_that_is_reverted_and_a_host_that_is_lost_are_told(
+def test_a_step_that_is_reverted_and_a_host_that_is_lost_are_reported(
     world: Callable[..., World],
 ) -> None:
     w, heard = world("n1", "n2"), list[Event]()
@@ -79,7 +79,7 @@ def test_a_step_that_is_reverted_and_a_host_that_is_lost_are_told(
 
 
 @pytest.mark.parametrize("error", [OSError("gone"), ValueError("closed"), RuntimeError("odd")])
-def test_who_watches_cannot_disturb_a_run(world: Callable[..., World], error: Exception) -> None:
+def test_watching_cannot_disturb_a_run(world: Callable[..., World], error: Exception) -> None:
     w = world("n1", "n2", "n3")
 
     def heard(event: Event) -> None:
@@ -103,7 +103,7 @@ def test_a_command_names_its_run_first_then_each_host(rig: Callable[..., Any]) -
     assert {"n1  started", "n1  rolled back"} <= {*lines}
 
 
-def test_what_is_next_is_said_on_standard_error_if_the_report_is_no_table(
+def test_what_is_next_is_reported_on_standard_error_if_the_report_is_no_table(
     rig: Callable[..., Any], world: Any
 ) -> None:
     d = rig("n1", "n2")

@@ -47,7 +47,7 @@ def test_a_failed_node_says_which_of_its_steps_stay(world: Callable[..., World])
     assert result.why.endswith("; n1/pages/1 is changed, and stays")
 
 
-def test_what_is_set_back_late_in_the_boot_does_not_persist(world: Callable[..., World]) -> None:
+def test_a_setting_reset_late_in_the_boot_does_not_persist(world: Callable[..., World]) -> None:
     w = world()
     w.terms = msgspec.structs.replace(w.terms, drain_hook="true")
     box, plan = w.boxes["n1"], w.plan()
@@ -63,7 +63,7 @@ def test_what_is_set_back_late_in_the_boot_does_not_persist(world: Callable[...,
     assert box.everything() == before
 
 
-def test_what_was_put_back_and_does_not_stay_is_half_done(world: Callable[..., World]) -> None:
+def test_a_failed_rollback_is_reported_as_failed(world: Callable[..., World]) -> None:
     w = world()
     box, plan = w.boxes["n1"], w.plan()
     act, box.act = box.act, None
@@ -84,7 +84,7 @@ def test_what_was_put_back_and_does_not_stay_is_half_done(world: Callable[..., W
     assert "is madvise, and was always" in result.why
 
 
-def test_what_a_crash_left_beside_a_file_is_swept(world: Callable[..., World]) -> None:
+def test_leftovers_of_a_crash_are_removed(world: Callable[..., World]) -> None:
     """The node went down in the middle of a write: the file is not there, a part of it is."""
     w = world()
     box, plan = w.boxes["n1"], w.plan()

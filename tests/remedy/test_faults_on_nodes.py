@@ -242,7 +242,7 @@ def test_a_node_that_stays_away_is_in_doubt_until_it_is_looked_at(
     assert node.touched() == ([plan.steps[0].id] if again.outcome is Outcome.CHANGED else [])
 
 
-def test_an_action_that_outlives_its_session_strikes_nobody_later(
+def test_an_action_that_outlives_its_session_harms_no_later_process(
     node: Node, recorded: Recorded
 ) -> None:
     """Its file is put in place long after the controller came back to look."""
@@ -270,7 +270,7 @@ def test_a_part_of_a_file_that_a_crash_leaves_is_swept(node: Node, recorded: Rec
 # --- the node reboots ---------------------------------------------------------------------------
 
 
-def test_a_reboot_between_two_actions_is_put_back(node: Node) -> None:
+def test_a_step_with_a_reboot_between_two_actions_is_reverted(node: Node) -> None:
     plan = node.plan()
     result = node.apply(plan, Executor(node.worker, at_act(2), node.reboot))
     assert result.outcome is Outcome.FAILED, result
@@ -328,7 +328,7 @@ def test_a_second_file_that_cannot_be_written(node: Node, how: str, told: str) -
     assert node.state() == node.before
 
 
-def test_read_only_when_it_is_put_back(node: Node) -> None:
+def test_the_setting_is_read_only_when_it_is_restored(node: Node) -> None:
     """The file is written, the unit cannot be enabled, and the file cannot be removed."""
     plan, folder = node.plan("power_limit"), str(Path(UNIT).parent)
     result = node.apply(
@@ -414,7 +414,7 @@ done' >/dev/null 2>&1 </dev/null & echo $!
 
 
 @pytest.mark.parametrize("seconds", [0.5, 3])
-def test_what_reverts_within_seconds_is_not_done(node: Node, seconds: float) -> None:
+def test_a_setting_that_reverts_within_seconds_failed(node: Node, seconds: float) -> None:
     """By the settle time that users have."""
     plan = node.plan("cpu_governor")
     loop = int(node.shell(LOOP.replace("SECONDS", str(seconds))))
@@ -434,7 +434,7 @@ def test_another_owner_that_came_since_is_named(node: Node) -> None:
     assert "unit site-power.service" in result.why
 
 
-def test_what_reverts_at_boot_does_not_persist(node: Node) -> None:
+def test_a_setting_that_reverts_at_boot_does_not_persist(node: Node) -> None:
     """Its owner is none that can be seen: a script that does not name what it sets."""
     unit = "/etc/systemd/system/site.service"
     plan = node.plan("cpu_governor")
@@ -509,7 +509,7 @@ def test_a_unit_that_does_not_stay_is_as_it_was(stopped: Node, rows: str, told: 
     ],
     ids=["masked", "enabled", "started", "other-peers"],
 )
-def test_what_an_administrator_did_since_is_left_alone(
+def test_what_an_administrator_did_since_is_not_touched(
     stopped: Node, between: str, outcome: Outcome, told: str
 ) -> None:
     plan = stopped.plan("imex")
@@ -596,7 +596,7 @@ def test_exactly_the_process_of_the_plan_ends_and_nothing_brings_it_back(left: L
     assert left.lives(left.other)
 
 
-def test_another_process_of_the_gpu_since_is_left_alone(left: Left) -> None:
+def test_another_process_of_the_gpu_since_is_not_touched(left: Left) -> None:
     plan = left.plan()
     left.node.shell(f"kill -9 {left.pid}")
     newer = left.load("python", 1000)
@@ -605,7 +605,7 @@ def test_another_process_of_the_gpu_since_is_left_alone(left: Left) -> None:
     assert left.lives(newer) and left.lives(left.other) and left.node.touched() == []
 
 
-def test_one_that_came_since_keeps_all_of_them(left: Left) -> None:
+def test_a_process_that_came_since_keeps_all_of_them(left: Left) -> None:
     """It may be a job's: the GPUs are not those of the plan any more."""
     plan, newer = left.plan(), left.load("train", 1001)
     result = left.node.apply(plan)
@@ -613,7 +613,7 @@ def test_one_that_came_since_keeps_all_of_them(left: Left) -> None:
     assert left.lives(newer) and left.lives(left.pid)
 
 
-def test_what_is_started_again_is_said_and_cannot_be_undone(left: Left) -> None:
+def test_what_is_started_again_is_reported_and_cannot_be_undone(left: Left) -> None:
     """Something starts the process again: the step fails, and says what it has done."""
     plan = left.plan()
     result = left.node.apply(

@@ -104,7 +104,9 @@ def test_d6_space_is_checked_before_the_first_write(
     assert not d.run.exists() and not d.reached
 
 
-def test_d6_what_is_set_aside_is_for_the_nodes_in_hand(rig: Callable[..., CommandRig]) -> None:
+def test_d6_reserved_disk_space_serves_the_nodes_in_progress(
+    rig: Callable[..., CommandRig],
+) -> None:
     d = rig("n1", "n2", "n3")
     plan = d.w.plan()
     one, two = space.reserve_bytes(plan, 1), space.reserve_bytes(plan, 2)

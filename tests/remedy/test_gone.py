@@ -70,7 +70,7 @@ def test_d8_a_resumed_run_looks_for_it_until_it_is_back(ecc: Any) -> None:
     assert result.outcome in (Outcome.CHANGED, Outcome.VERIFIED_AFTER_REBOOT), result
 
 
-def test_d8_one_that_goes_while_its_step_is_verified_is_in_doubt(ecc: Any) -> None:
+def test_d8_a_gpu_that_vanishes_while_its_step_is_verified_leaves_it_unknown(ecc: Any) -> None:
     w, plan = ecc
     box = w.boxes["n1"]
     box.revert = lambda box: box.gpus.__delitem__(slice(1 if box.looks == 3 else 2, None))
@@ -79,7 +79,7 @@ def test_d8_one_that_goes_while_its_step_is_verified_is_in_doubt(ecc: Any) -> No
     assert box.writes == 2, "nothing is put back"
 
 
-def test_d8_what_is_gone_before_its_step_is_refused(ecc: Any) -> None:
+def test_d8_a_step_of_a_missing_resource_is_refused(ecc: Any) -> None:
     w, plan = ecc
     del w.boxes["n1"].gpus[1]
     result = w.node(plan, w.journal())

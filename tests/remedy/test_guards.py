@@ -14,7 +14,7 @@ from nodevet.fix.rollout import preconditions
 from nodevet.fix.rollout.clearance import Clearance, RefusedError
 from nodevet.fix.rollout.drain_hook import DrainHook
 from nodevet.fixing.model import Risk
-from nodevet.model import Baseline
+from nodevet.model.baseline import Baseline
 from nodevet.resource.running_process import EndProcess
 
 PLANNED = PlannedNode(machine_id="m", boot_id="b", baseline="base")
@@ -78,7 +78,7 @@ def users(uuids: tuple[str, ...], *, nvml: bool = True, **sections: Any) -> list
     return list(preconditions.users(evidence(**sections), uuids, nvml=nvml))
 
 
-def test_nobody() -> None:
+def test_without_a_user_the_node_is_free() -> None:
     assert users(()) == users(("GPU-0",)) == []
 
 

@@ -159,7 +159,7 @@ def test_d22_dcgm_is_stopped_and_started_around_the_step_and_the_plan_says_so(no
     assert box.everything() == before and box.watching
 
 
-def test_d22_what_fails_in_between_ends_with_dcgm_running(node: Any) -> None:
+def test_d22_after_a_failure_in_between_dcgm_runs_again(node: Any) -> None:
     w = node()
     plan, box = planned(w), w.boxes["n1"]
     before, act, said = box.everything(), box.act, [0]
@@ -229,7 +229,9 @@ def test_d22_no_other_use_passes_for_monitoring(node: Any, change: Any) -> None:
     assert "in use by" in result.why and not box.writes
 
 
-def test_d22_one_that_came_after_the_plan_is_not_stopped_without_approval(node: Any) -> None:
+def test_d22_a_monitor_that_started_after_the_plan_is_not_stopped_without_approval(
+    node: Any,
+) -> None:
     w = node()
     box = w.boxes["n1"]
     box.units[DCGM]["active"] = "inactive"

@@ -9,7 +9,7 @@ from nodevet.fix.journal.journal import RunBegin, read
 NAMES = ("n1", "n2", "n3", "n4")
 
 
-def test_only_the_chosen_hosts_are_visited_and_the_others_are_said(
+def test_only_the_chosen_hosts_are_visited_and_the_others_are_reported(
     rig: Callable[..., Any],
 ) -> None:
     d = rig(*NAMES)

@@ -123,7 +123,7 @@ def test_a_cut_at_any_byte_gives_the_state_of_the_whole_lines(folder: Path) -> N
                 assert found.step(step).seen == (BEFORE,)
 
 
-def test_a_cut_journal_goes_on_from_its_whole_lines(folder: Path, tmp_path: Path) -> None:
+def test_a_cut_journal_continues_from_its_whole_lines(folder: Path, tmp_path: Path) -> None:
     data = told(folder, *RECORDS[:7]).read_bytes()
     path = tmp_path / NAME
     kept = path.with_name(f"{NAME}.torn")
@@ -190,7 +190,7 @@ def test_a_folder_keeps_one_run(folder: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(JournalError, match="cannot be made"):
         Journal.create(tmp_path / "file" / "run")
@@ -230,7 +230,7 @@ def test_the_end_of_a_long_output_is_kept(folder: Path) -> None:
     assert odd.output == "not UTF-8: \\udcff"
 
 
-def test_what_is_no_json_is_refused_before_it_is_written(folder: Path) -> None:
+def test_invalid_json_is_refused_before_it_is_written(folder: Path) -> None:
     with Journal.create(folder) as journal:
         journal.write(RUN)
         with pytest.raises(JournalError, match="cannot be written as JSON"):
@@ -416,7 +416,7 @@ def test_a_record_of_a_later_nodevet_with_more_fields_is_read(folder: Path) -> N
 
 
 @pytest.mark.parametrize("name", [NAME, "plan.json"])
-def test_what_is_no_file_is_not_waited_for(tmp_path: Path, name: str) -> None:
+def test_nothing_waits_for_a_special_file(tmp_path: Path, name: str) -> None:
     os.mkfifo(tmp_path / name)
     with pytest.raises((JournalError, RunError), match="not a regular file"):
         read(tmp_path) if name == NAME else RunFolder(tmp_path).plan()

@@ -125,7 +125,7 @@ def test_what_the_boot_does_not_bring_is_never_kept(trial: Callable[[], World]) 
     assert box.everything() == before and later_boots(w) == {"always"}
 
 
-def test_what_cannot_be_kept_is_reverted(trial: Callable[[], World]) -> None:
+def test_a_change_that_cannot_be_kept_is_reverted(trial: Callable[[], World]) -> None:
     w = trial()
     plan, box = w.plan(), w.boxes["n1"]
     before = box.everything()

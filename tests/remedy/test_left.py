@@ -54,7 +54,7 @@ def test_d5_a_unit_whose_file_an_admin_wrote_since_is_left_running(
     assert not result.outcome.good and CONF not in box.files
 
 
-def test_d5_what_an_admin_changed_under_an_interrupted_step_is_left(
+def test_d5_settings_that_an_admin_changed_under_an_interrupted_step_are_not_touched(
     world: Callable[..., World],
 ) -> None:
     for killed_at in range(6, 13):

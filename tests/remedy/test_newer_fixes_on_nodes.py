@@ -295,7 +295,7 @@ def test_a_node_without_the_device_of_idle_states_keeps_no_file_of_its_name(node
         ),
     ],
 )
-def test_what_a_person_did_since_the_plan_is_left_alone(
+def test_changes_by_a_person_since_the_plan_are_not_touched(
     node: Node, fix: str, change: str, outcome: Outcome, told: str
 ) -> None:
     before, plan = node.before, node.plan(fix)
@@ -676,7 +676,7 @@ def test_a_process_that_ignores_sigterm_is_killed(left: tuple[Node, int]) -> Non
 
 
 @pytest.mark.parametrize("when", ["before", "during"])
-def test_a_process_that_a_job_took_over_is_left_alone(left: tuple[Node, int], when: str) -> None:
+def test_a_process_that_a_job_took_over_is_not_touched(left: tuple[Node, int], when: str) -> None:
     """In the control group of a running job: before the run, or right before it is ended."""
     node, pid = left
     plan = node.plan("leftover_processes")
@@ -694,7 +694,7 @@ def test_a_process_that_a_job_took_over_is_left_alone(left: tuple[Node, int], wh
     assert result.outcome is expected, result
 
 
-def test_another_process_with_the_same_number_is_left_alone(
+def test_another_process_with_the_same_number_is_not_touched(
     left: tuple[Node, int], fleet: SimulatedFleet
 ) -> None:
     node, pid = left
@@ -711,7 +711,7 @@ def test_another_process_with_the_same_number_is_left_alone(
 
 
 @pytest.mark.parametrize("step", [0, 2])
-def test_lost_power_at_any_action_is_put_back_or_resumed(node: Node, step: int) -> None:
+def test_after_lost_power_at_any_action_a_run_is_reverted_or_resumed(node: Node, step: int) -> None:
     """Limits, huge pages and frequencies at once; the cut comes at the first action of one."""
     plan = node.plan(*KILLED)
     first = 1 + sum(len(each.actions) for each in plan.steps[:step])

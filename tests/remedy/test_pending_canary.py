@@ -31,7 +31,7 @@ def test_e24_a_pending_canary_is_no_proof(ecc: Any) -> None:
     assert "nodevet apply --resume" in said.out and "n[2-3]" in said.out, said
 
 
-def test_e24_a_resumed_run_goes_on_once_the_canary_is_in_force(ecc: Any) -> None:
+def test_e24_a_resumed_run_continues_once_the_canary_is_in_force(ecc: Any) -> None:
     ecc.apply(canary=1, batch=2, drain_hook="true")
     said = ecc.resume()
     assert said.code == 1 and ecc.outcomes()["n2"] == "not_attempted", said
@@ -90,7 +90,7 @@ def test_e24_a_host_that_was_pending_before_has_shown_nothing(ecc: Any) -> None:
     assert found["n1"]["outcome"] == "pending" and found["n2"]["canary"], said
 
 
-def test_e24_one_host_alone_is_stopped_by_nothing(rig: Any) -> None:
+def test_e24_a_plan_for_one_host_needs_no_canary(rig: Any) -> None:
     d = rig("n1", ecc_mode=True).by_bob()
     said = d.apply(canary=1, drain_hook="true")
     assert said.code == 0 and not d.told()["stopped"], said

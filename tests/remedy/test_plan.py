@@ -21,19 +21,8 @@ from nodevet.fix.plan.render import View
 from nodevet.fix.use.plan import warning
 from nodevet.fixing.model import FixError, PlannedChange, Risk
 from nodevet.fleet.protocol.answers import RunningAgent
-from nodevet.model import (
-    Baseline,
-    Expectation,
-    Finding,
-    HostReport,
-    Severity,
-    Status,
-    Subject,
-    Verdict,
-    fail,
-    ok,
-    unknown,
-)
+from nodevet.model import Finding, HostReport, Severity, Status, Subject, Verdict, fail, ok, unknown
+from nodevet.model.baseline import Baseline, Expectation
 from nodevet.resource import Action, Resource, RunCommand, State
 from nodevet.resource.file import WriteFile
 from nodevet.resource.kernel import WriteKernel
@@ -376,7 +365,7 @@ def test_two_fixes_of_one_thing_are_conflicts_both(shop: Shop) -> None:
         assert each.advice == "one after another: --fix a then --fix b"
 
 
-def test_of_two_fixes_that_do_the_same_one_is_planned(shop: Shop) -> None:
+def test_one_of_two_fixes_that_do_the_same_is_planned(shop: Shop) -> None:
     shop.add("a", "b")
     wishes = [wish(check, kernel("/sys/same")) for check in ("a", "b")]
     proposal = plan(shop, node("n1", wishes, [finding("a"), finding("b")]))
@@ -527,7 +516,9 @@ def test_a_fault_in_a_fix_costs_no_other(shop: Shop) -> None:
         (kernel("../a"), '"kernel ../a", which is not a plain path'),
     ],
 )
-def test_what_no_plan_can_hold_costs_no_other(shop: Shop, change: Any, words: str) -> None:
+def test_a_proposal_that_no_plan_can_hold_costs_no_other(
+    shop: Shop, change: Any, words: str
+) -> None:
     shop.add("a")
     proposal = plan(shop, node("n1", [wish("a", change)], [finding("a")]), simple("n2", "a"))
     assert [step.host for step in proposal.plan.steps] == ["n2"]
@@ -633,7 +624,7 @@ SERVING: dict[str, Any] = {
 
 @pytest.mark.parametrize("options", [(), ("restart",)])
 @pytest.mark.parametrize("serves", [True, False])
-def test_r15_what_wants_idle_gpus_is_not_planned_beside_a_service_that_must_run(
+def test_r15_a_fix_that_needs_idle_gpus_is_not_planned_beside_a_service_that_must_run(
     options: tuple[str, ...], serves: bool
 ) -> None:
     """swap with numa_binding: with the service running the one is refused, without it the other."""
@@ -708,5 +699,5 @@ def test_e22_what_works_on_a_host_is_named_in_each_of_its_steps(shop: Shop) -> N
     [(1800, "puppet runs every 30 min: it may set this again"),
      (None, "puppet runs on this host: it may set this again")],
 )  # fmt: skip
-def test_e22_how_often_it_runs_is_said_if_it_is_known(every_s: int | None, words: str) -> None:
+def test_e22_how_often_it_runs_is_reported_if_it_is_known(every_s: int | None, words: str) -> None:
     assert warning(RunningAgent(name="puppet", every_s=every_s)) == words

@@ -6,7 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from nodevet.base.errors import UserError
-from nodevet.fix.journal.records import HostBegin, RunBegin, state
+from nodevet.fix.journal.records import HostBegin, RunBegin
+from nodevet.fix.journal.state import state
 from nodevet.fix.next_steps import next_steps
 from nodevet.fix.settings import Rollout, rollout_text
 from nodevet.fix.use.power import powers_of, require_bmcs
@@ -43,7 +44,7 @@ def begin(boot: str, asked: str = "", at: str = "") -> HostBegin:
         ([begin("a", "on", "1"), begin("b"), begin("b", "reboot", "2")], ("reboot", "2")),
     ],
 )
-def test_what_a_boot_was_asked_for_is_known_until_the_next_boot(records: Any, asked: Any) -> None:
+def test_requests_of_a_boot_are_known_until_the_next_boot(records: Any, asked: Any) -> None:
     host = state([RUN, *records]).hosts["gpu1"]
     assert ((host.asked, host.asked_at) if host.asked else "") == asked
 

@@ -117,7 +117,7 @@ def test_e28_status_of_an_expired_plan_says_that_no_step_is_begun(
     assert "the plan has expired, so no more steps start" in said.out, said
 
 
-def test_e28_what_was_reverted_is_not_to_be_undone(rig: Any) -> None:
+def test_e28_a_reverted_run_offers_no_rollback(rig: Any) -> None:
     d = rig("n1", pages="never")
     d.w.boxes["n1"].refused["nodevet-pages.service"] = "no"
     said = d.apply()

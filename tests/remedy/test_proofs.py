@@ -114,7 +114,9 @@ def test_e19_a_node_that_was_lost_proves_nothing(world: Callable[..., World]) ->
     assert applied(w, reboot=True) == (Outcome.UNKNOWN, {})
 
 
-def test_e19_what_was_right_already_proves_nothing_of_the_plan(world: Callable[..., World]) -> None:
+def test_e19_a_setting_that_was_right_already_proves_nothing_of_the_plan(
+    world: Callable[..., World],
+) -> None:
     w = world()
     plan = w.plan()
     w.boxes["n1"].kernel[world.thp] = "never"  # type: ignore[attr-defined]
@@ -233,7 +235,7 @@ def test_e19_a_killed_run_proves_nothing_before_it_is_resumed(rig: Rig, url: str
     assert proved(url) == [("n1", ()), ("n1", ("pages/node",))] and wrong_now(d, url) == (0, 1)
 
 
-def test_e19_what_a_baseline_of_another_name_judged_stands(rig: Rig, url: str) -> None:
+def test_e19_verdicts_of_a_baseline_of_another_name_are_kept(rig: Rig, url: str) -> None:
     d = rig("n1")
     night(url, d, -1)
     assert d.apply("--store", url).code == 0

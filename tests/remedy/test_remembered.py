@@ -82,7 +82,7 @@ def test_what_was_changed_and_rolled_back_is_in_the_history(rig: Rig, url: str) 
     assert "1 failed and rolled back, 1 refused, 1 changed" in " ".join(listed.out.split()), listed
 
 
-def test_a_run_that_was_killed_is_told_by_its_journal(rig: Rig, url: str) -> None:
+def test_a_run_that_was_killed_is_reported_by_its_journal(rig: Rig, url: str) -> None:
     d = rig("n1", "n2")
     assert d.apply(batch=1).code == 0  # nothing is recorded
     lines = (d.run / "journal.jsonl").read_text().splitlines()
@@ -201,7 +201,7 @@ def test_a_full_store_costs_a_run_of_fixes_nothing(rig: Rig, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("how", ["variable", "settings"])
-def test_a_store_that_is_named_wrongly_is_told_and_nothing_else(
+def test_a_wrong_name_of_a_store_is_the_only_error(
     rig: Rig, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     d = rig("n1")
@@ -223,7 +223,7 @@ def test_no_store_is_no_store(rig: Rig, tmp_path: Path, monkeypatch: pytest.Monk
     assert not (tmp_path / "h.sqlite").exists()
 
 
-def test_e25_what_failed_in_runs_kept_elsewhere_is_not_planned_again(
+def test_e25_failures_in_runs_kept_elsewhere_are_not_planned_again(
     rig: Rig, url: str, tmp_path: Path
 ) -> None:
     d = rig("n1", "n2")

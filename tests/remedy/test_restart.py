@@ -155,7 +155,7 @@ def test_without_a_restart_it_is_pending_and_nothing_that_runs_is_touched(servin
     assert box.everything() == before and jobs(box) == ran
 
 
-def test_what_was_pending_and_is_gone_is_said_when_the_run_is_resumed(serving: Any) -> None:
+def test_what_was_pending_and_is_gone_is_reported_when_the_run_is_resumed(serving: Any) -> None:
     w = serving()
     plan, box = w.plan(), w.boxes["n1"]
     before, ran = box.everything(), jobs(box)
@@ -166,7 +166,7 @@ def test_what_was_pending_and_is_gone_is_said_when_the_run_is_resumed(serving: A
     assert box.everything() == before and jobs(box) == ran
 
 
-def test_what_starts_anew_is_right_and_leaves_nothing_to_plan(serving: Any) -> None:
+def test_what_starts_again_is_right_and_leaves_nothing_to_plan(serving: Any) -> None:
     w = serving()
     box = w.boxes["n1"]
     assert w.node(w.plan(), w.journal()).outcome is Outcome.PENDING
@@ -190,7 +190,7 @@ def test_pending_is_done_after_a_reboot_of_its_own(serving: Any) -> None:
 
 
 @pytest.mark.parametrize("why", ["deaf", "disabled"])
-def test_pending_is_put_back_where_a_reboot_does_not_make_it_right(serving: Any, why: str) -> None:
+def test_a_pending_step_is_restored_if_a_reboot_does_not_fix_it(serving: Any, why: str) -> None:
     """Also where the service does not start: the check then says nothing of it."""
     w = serving()
     plan, box = w.plan(), w.boxes["n1"]
@@ -204,7 +204,7 @@ def test_pending_is_put_back_where_a_reboot_does_not_make_it_right(serving: Any,
     assert box.files == files
 
 
-def test_what_runs_is_bound_now_and_let_go_again(serving: Any) -> None:
+def test_running_processes_are_bound_now_and_released_on_rollback(serving: Any) -> None:
     w = serving()
     plan, box = w.plan("now"), w.boxes["n1"]
     (step,) = plan.steps
@@ -226,7 +226,7 @@ def test_another_process_of_the_same_number_is_never_bound(serving: Any) -> None
     assert "process 101 is " in result.why and not box.writes
 
 
-def test_nor_is_it_put_back_after_a_reboot(serving: Any) -> None:
+def test_it_is_not_restored_after_a_reboot(serving: Any) -> None:
     w = serving()
     plan, box = w.plan("now"), w.boxes["n1"]
     assert w.node(plan, w.journal()).outcome is Outcome.CHANGED
@@ -239,7 +239,7 @@ def test_nor_is_it_put_back_after_a_reboot(serving: Any) -> None:
     assert DROP_IN.format(JOB) not in box.files and jobs(box) == {JOB: (101, "0-1")}
 
 
-def test_nor_is_it_put_back_where_the_step_does_not_outlast_one(serving: Any) -> None:
+def test_it_is_not_restored_where_the_step_does_not_outlast_a_reboot(serving: Any) -> None:
     w = serving()
     plan, box = w.plan("now"), w.boxes["n1"]
     box.next, box.deaf = 100, True
@@ -277,7 +277,7 @@ def test_a_container_may_not_pass_for_the_service(serving: Any) -> None:
     assert w.node(plan, w.journal()).refusal is Refusal.PRECONDITION and not box.writes
 
 
-def test_a_restart_that_does_not_bind_is_put_back_with_another_one(serving: Any) -> None:
+def test_a_restart_that_does_not_bind_is_restored_with_another_one(serving: Any) -> None:
     w = serving()
     plan, box = w.plan("restart"), w.boxes["n1"]
     box.deaf = True

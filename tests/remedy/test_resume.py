@@ -76,7 +76,7 @@ def test_r5_an_inventory_that_lost_a_node_in_hand_is_no_end_of_it(
     assert "the inventory does not name it" in said.out
 
 
-def test_r5_what_was_locked_or_away_is_taken_up_by_a_resume(
+def test_r5_a_resume_continues_with_nodes_that_were_locked_or_away(
     rig: Callable[..., CommandRig],
 ) -> None:
     d = rig("n1", "n2")
@@ -127,7 +127,7 @@ def test_r8_the_wait_for_systemd_comes_before_the_check(world: Callable[..., Wor
     assert box.calls == ["open", "lock", "probe", "act", "probe", "probe"]
 
 
-def test_r8_what_is_late_has_until_boot_settle(world: Callable[..., World]) -> None:
+def test_r8_late_settings_have_until_boot_settle(world: Callable[..., World]) -> None:
     w = world()
     w.terms = msgspec.structs.replace(w.terms, boot_settle=30)
     plan, box, probes = w.plan(), w.boxes["n1"], [0]
@@ -232,7 +232,7 @@ def rebooted(w: World) -> None:
 
 
 @pytest.mark.parametrize("change", [busy, owned, rebooted])
-def test_r15_where_a_fresh_look_does_not_allow_it_the_step_is_put_back(
+def test_r15_a_step_is_restored_if_a_fresh_look_does_not_allow_it(
     world: Callable[..., World], change: Callable[[World], None]
 ) -> None:
     w = world(pages={"mode": "never", "risk": "idle"})
@@ -248,7 +248,7 @@ def test_r15_where_a_fresh_look_does_not_allow_it_the_step_is_put_back(
 
 
 @pytest.mark.parametrize("number", range(3, 13))
-def test_r15_the_run_goes_on_after_an_interrupted_canary(
+def test_r15_the_run_continues_after_an_interrupted_canary(
     world: Callable[..., World], number: int
 ) -> None:
     w = world("n1", "n2", "n3")

@@ -14,7 +14,7 @@ from nodevet.fix import formats as fix_formats
 from nodevet.fix.formats import render as rendered
 from nodevet.fix.journal.account import account
 from nodevet.fix.journal.journal import read
-from nodevet.fix.journal.records import StepState
+from nodevet.fix.journal.state import StepState
 from nodevet.fix.model import Step
 from nodevet.fix.rollout.waits import pending_until
 from nodevet.fixing.model import Risk
@@ -57,7 +57,7 @@ def test_it_says_what_it_found_and_what_it_left(world: Callable[..., World]) -> 
     assert (was["kernel"].value, now["kernel"].value) == ("never", "always")
 
 
-def test_what_does_not_stay_put_back_is_said(
+def test_a_setting_that_does_not_stay_restored_is_reported(
     world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Looked at once more, after one pause for all that was put back."""
@@ -127,7 +127,7 @@ def test_also_after_a_reboot(world: Callable[..., World]) -> None:
     assert w.boxes["n1"].everything() == before
 
 
-def test_what_somebody_changed_since_is_left_and_said(world: Callable[..., World]) -> None:
+def test_changes_since_are_kept_and_reported(world: Callable[..., World]) -> None:
     w, plan, before = applied(world)
     box = w.boxes["n1"]
     box.kernel[world.thp] = "madvise"
@@ -142,7 +142,7 @@ def test_what_somebody_changed_since_is_left_and_said(world: Callable[..., World
     assert box.everything() == before
 
 
-def test_a_file_that_somebody_changed_since_is_left(world: Callable[..., World]) -> None:
+def test_a_file_that_someone_changed_since_is_not_touched(world: Callable[..., World]) -> None:
     w, plan, _ = applied(world)
     w.boxes["n1"].files[CONF] = ("mine\n", 0o644)
     result = w.back(plan)
@@ -219,7 +219,7 @@ def test_a_busy_gpu(world: Callable[..., World]) -> None:
 
 @pytest.mark.parametrize("number", range(1, 16))
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_of_a_run_that_was_killed_at_any_point(
+def test_the_store_is_whole_after_a_run_was_killed_at_any_point(
     world: Callable[..., World], number: int, when: str
 ) -> None:
     w = world()
@@ -304,7 +304,7 @@ def ecc(world: Callable[..., World]) -> tuple[World, Any, Any]:
     return w, plan, w.boxes["n1"]
 
 
-def test_r3_a_mode_that_came_into_force_is_pending_once_it_is_put_back(
+def test_r3_a_mode_that_came_into_force_is_pending_once_it_is_restored(
     world: Callable[..., World],
 ) -> None:
     w, plan, box = ecc(world)

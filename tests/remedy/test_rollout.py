@@ -167,7 +167,7 @@ def test_d23_other_limits_than_the_approved_ones_are_refused(
     assert d.result["options"]["overrides"] == []
 
 
-def test_d23_an_override_is_told_in_the_report_and_the_journal(
+def test_d23_an_override_is_reported_in_the_report_and_the_journal(
     rig: Callable[..., RolloutRig],
 ) -> None:
     d = rig("n1", "n2")
@@ -231,7 +231,7 @@ def test_d7_a_resumed_run_keeps_its_limits(rig: Callable[..., RolloutRig]) -> No
     assert (options["batch"], options["max_fail"], options["overrides"]) == (1, 1, [])
 
 
-def test_d7_what_an_override_changed_is_resumed_too(rig: Callable[..., RolloutRig]) -> None:
+def test_d7_changes_under_an_override_are_resumed_too(rig: Callable[..., RolloutRig]) -> None:
     d = rig("n1", "n2")
     d.plan()
     d.killed("n1", "act", "--max-fail", "2", "--override")
@@ -263,7 +263,7 @@ def test_r15_a_hook_must_be_executable_where_a_risk_needs_it(tmp_path: Path) -> 
     assert not missing_hook([Risk.DRAIN], care) and os.access(hook, os.X_OK)
 
 
-def test_d23_somebody_elses_run_is_rolled_back_with_approvals_alone(
+def test_d23_someone_elses_run_is_rolled_back_with_approvals_alone(
     rig: Callable[..., RolloutRig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from nodevet.fix.journal import folder
@@ -308,7 +308,7 @@ def test_d23_whoever_applied_a_run_rolls_it_back_at_once(rig: Callable[..., Roll
     assert said.code == 0 and d.world.boxes["n1"].everything() == before, said
 
 
-def test_d16_a_rollback_by_somebody_else_ends_where_its_approval_is_revoked(
+def test_d16_a_rollback_by_someone_else_ends_where_its_approval_is_revoked(
     rig: Callable[..., RolloutRig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from nodevet.fix.journal import folder

@@ -107,12 +107,12 @@ def test_d23_all_of_how_it_is_carried_out_is_shown() -> None:
     )
 
 
-def test_of_one_host_nothing_is_said_that_is_about_several() -> None:
+def test_texts_about_one_host_do_not_speak_of_several() -> None:
     told = folded(replace(plan(step()), rollout=Rollout(canary=2, pause=60.0)))
     assert told.splitlines()[-1] == "applied by nodevet 0.1: settle 5s · no drain-hook"
 
 
-def test_when_it_is_in_force_and_what_to_know_is_said() -> None:
+def test_when_it_is_in_force_and_what_to_know_is_reported() -> None:
     one = step(fix="ecc_mode", expected=True, actual=False, unit="", risk=Risk.DRAIN)
     told = folded(
         plan(
@@ -127,7 +127,7 @@ def test_when_it_is_in_force_and_what_to_know_is_said() -> None:
     assert "3 steps on 1 host · risk reboot" in told
 
 
-def test_conflicts_are_told_once_with_their_hosts() -> None:
+def test_conflicts_are_reported_once_with_their_hosts() -> None:
     found = tuple(
         Conflict(host=host, fix="cpu_governor", why="managed by tuned", advice="disable it there")
         for host in ("gpu001", "gpu002")
@@ -226,7 +226,7 @@ def test_a_new_file_with_a_mode_of_its_own_says_so() -> None:
     assert shown == ["--- /dev/null", "+++ /x", "+/x: mode 4755, owner 0, group 0"]
 
 
-def test_content_that_is_not_text_is_said() -> None:
+def test_content_that_is_not_text_is_reported() -> None:
     binary = seen("file", "/x", {"content": "//4=", "mode": 0o644, "owner": 0, "group": 0})
     assert (
         lines(WriteFile(path="/x", content="a\n"), binary)[0] == "--- /x  (its content is not text)"
@@ -325,7 +325,7 @@ def finding(check: str, identity: str, **more: Any) -> Finding:
     return fail(Subject(kind="gpu", id=identity), check=check, expected="x16", actual="x8", **more)
 
 
-def test_what_is_not_planned_is_told_with_its_reason() -> None:
+def test_what_is_not_planned_is_reported_with_its_reason() -> None:
     proposal = Proposal(
         plan=plan(),
         left=tuple(
@@ -411,7 +411,7 @@ def test_a_risk_that_ends_jobs_is_coloured(risk: Risk, code: str) -> None:
     assert re.sub(r"\x1b\[[0-9]*m", "", colour) == plain
 
 
-def test_what_to_add_to_which_baseline_is_said() -> None:
+def test_what_to_add_to_which_baseline_is_reported() -> None:
     withheld = tuple(
         Withheld(host=host, fix=fix, findings=1, baseline=baseline)
         for host, fix, baseline in (("a", "x", "site"), ("b", "y", "site"), ("c", "z", "h100"))

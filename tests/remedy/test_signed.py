@@ -176,7 +176,7 @@ LITERAL, ESCAPE = "\\x1b", "\x1b"
 
 @pytest.mark.parametrize("view", [View.DIFF, View.FULL])
 @pytest.mark.parametrize(("action", "key"), [(0, "content"), (2, "value"), (3, "words")])
-def test_e27_an_escape_is_told_from_the_characters_that_show_it(
+def test_e27_an_escape_is_distinguished_from_the_characters_that_show_it(
     look: Any, view: View, action: int, key: str
 ) -> None:
     seen = []
@@ -254,7 +254,7 @@ def glance(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("view", [View.DIFF, View.FULL])
-def test_e27_what_looks_alike_is_told_apart_or_refused(look: Any, view: View) -> None:
+def test_e27_texts_that_look_alike_are_distinguished_or_refused(look: Any, view: View) -> None:
     seen = glance(look(ALONE, view))
     hidden = []
     for where, document in look_alikes(ALONE):

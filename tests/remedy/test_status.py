@@ -78,7 +78,7 @@ def test_a_run_that_ended(rig: Callable[..., Any]) -> None:
     assert "undo" not in said.out
 
 
-def test_what_failed_says_what_is_next(rig: Callable[..., Any], world: Any) -> None:
+def test_a_failure_names_the_next_step(rig: Callable[..., Any], world: Any) -> None:
     d = rig("n1", "n2")
     d.w.boxes["n1"].refused[world.thp] = "Invalid argument"
     assert d.apply(canary=1).code == 1
@@ -115,7 +115,7 @@ def test_a_run_that_was_killed_says_where_and_how_to_go_on(rig: Callable[..., An
 
 
 @pytest.mark.usefixtures("killed")
-def test_a_torn_last_line_is_left_where_it_is(rig: Callable[..., Any]) -> None:
+def test_a_torn_last_line_is_not_touched(rig: Callable[..., Any]) -> None:
     d = rig("n1")
     assert d.apply().code == 0
     d.cut(4)
@@ -125,7 +125,7 @@ def test_a_torn_last_line_is_left_where_it_is(rig: Callable[..., Any]) -> None:
         assert d("status", d.run).code == 3
 
 
-def test_a_run_that_goes_on_is_not_disturbed(rig: Callable[..., Any]) -> None:
+def test_a_running_run_is_not_disturbed(rig: Callable[..., Any]) -> None:
     """Its lock is held; the status neither needs nor takes it, and a resume still can."""
     d = rig("n1", "n2")
     assert d.apply(batch=1).code == 0
@@ -206,7 +206,9 @@ def test_without_a_name_it_is_the_newest_run(rig: Callable[..., Any], tmp_path: 
     assert said.err == "nodevet: runs/one: has no end either: nodevet status runs/one\n"
 
 
-def test_who_is_at_a_run(rig: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_controller_of_a_run_is_known(
+    rig: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     d = rig("n1")
     assert d.apply().code == 0
     file = d.run / journal.NAME

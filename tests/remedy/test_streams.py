@@ -156,7 +156,7 @@ def test_r1_a_second_ctrl_c_ends_it_and_a_hang_up_does_not_count(slow: CommandRi
     assert not ended(slow.run) and slow.report().code == 3
 
 
-def test_r1_a_rollback_whose_reader_is_gone_goes_on(slow: CommandRig) -> None:
+def test_r1_a_rollback_whose_reader_is_gone_continues(slow: CommandRig) -> None:
     assert slow.apply().code == 0
     words = ["rollback", slow.run, "--settle", "0", "--parallel", "1"]
     with started(words, terminal=True) as (pid, reading):

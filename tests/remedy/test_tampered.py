@@ -95,7 +95,7 @@ def test_r13_a_rollback_restores_only_what_the_signed_plan_says_was_there(
         {"is": "host-end", "host": "n9", "outcome": "changed"},
     ],
 )
-def test_r13_what_the_plan_does_not_know_is_told_and_never_dropped(
+def test_r13_what_the_plan_does_not_know_is_reported_and_never_dropped(
     rig: Callable[..., CommandRig], row: dict[str, Any]
 ) -> None:
     d = rig("n1", "n2")
@@ -167,7 +167,7 @@ class After(datetime):
         return datetime.now(timezone.utc) + timedelta(days=1)
 
 
-def test_r13_how_nodes_are_reached_is_said_anew_where_others_could_write_it(
+def test_r13_options_of_reach_are_given_again_if_others_could_write_the_file(
     rig: Callable[..., CommandRig],
 ) -> None:
     """No node is visited, and no command of the stored ssh_config runs; -i replaces all of it."""

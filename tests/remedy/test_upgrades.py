@@ -76,7 +76,7 @@ def older(lines: list[bytes], schema: int) -> bytes:
     return b"".join(line + b"\n" for line in told)
 
 
-def test_a_journal_of_the_schema_before_goes_on_in_that_of_today(
+def test_a_journal_of_the_earlier_schema_continues_in_the_current_one(
     world: Callable[..., World],
 ) -> None:
     w = world()

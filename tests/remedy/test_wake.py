@@ -11,7 +11,7 @@ import pytest
 from nodevet.base.errors import UserError
 from nodevet.checking.bmc_identity import BmcMatch, MachineIds
 from nodevet.fix.journal.account import account
-from nodevet.fix.journal.records import HostState
+from nodevet.fix.journal.state import HostState
 from nodevet.fix.rollout.session import NodeSession
 from nodevet.fix.rollout.wake import _seconds_left
 from nodevet.fix.standing import in_hand

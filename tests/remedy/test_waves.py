@@ -39,7 +39,7 @@ def test_a_canary_that_fails_stops_the_run_whatever_the_budget(outcome: Outcome)
 
 
 @pytest.mark.parametrize("outcome", [Outcome.REFUSED, Outcome.UNCHANGED])
-def test_what_proves_nothing_is_no_canary(outcome: Outcome) -> None:
+def test_a_host_that_proves_nothing_is_not_a_canary(outcome: Outcome) -> None:
     limits = Limits(canary=1, batch=9)
     assert room(limits, ended(RolloutProgress(), outcome)) == 1
 

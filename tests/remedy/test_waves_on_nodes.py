@@ -172,7 +172,7 @@ def test_the_budget_stops_the_run(story: Story) -> None:
     assert untouched == NAMES[NAMES.index(untouched[0]) :]
 
 
-def test_what_was_not_begun_is_untouched(story: Story) -> None:
+def test_steps_that_did_not_begin_are_not_attempted(story: Story) -> None:
     assert story.stopped is not None
     outcomes = story.stopped.outcomes
     assert story.begun == {name for name in NAMES if outcomes[name] != "not_attempted"}
@@ -207,7 +207,7 @@ def test_every_report_accounts_for_every_node(story: Story) -> None:
             assert all(words in text for text in told.texts.values())
 
 
-def test_a_resume_with_a_larger_budget_goes_on_with_the_rest(story: Story) -> None:
+def test_a_resume_with_a_larger_budget_continues_with_the_rest(story: Story) -> None:
     assert story.stopped is not None
     told = story.resumed
     assert told is not None and told.code == 1 and told.report["stopped"] == "", told

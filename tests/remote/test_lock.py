@@ -64,9 +64,7 @@ def test_a_second_taker_is_told_who_holds_it(take: Take, tmp_path: Path) -> None
     assert take("bob")["held"] is True
 
 
-def test_nobody_gets_the_lock_before_all_that_an_action_began_has_ended(
-    take: Take, tmp_path: Path
-) -> None:
+def test_the_lock_is_held_until_all_processes_of_an_action_end(take: Take, tmp_path: Path) -> None:
     taken = take("ann", "first")
     action = act(taken, "first", "sleep 60 >/dev/null 2>&1 & echo $!")
     said, complaint = action.communicate(timeout=120)

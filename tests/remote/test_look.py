@@ -26,7 +26,7 @@ def test_a_file_is_seen_with_what_it_takes_to_write_it_again(ask: Ask, tmp_path:
     }
 
 
-def test_what_is_no_small_regular_file_is_never_taken_for_one(ask: Ask, tmp_path: Path) -> None:
+def test_only_small_regular_files_are_read(ask: Ask, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("/etc/passwd")
     (tmp_path / "dir").mkdir()
     os.mkfifo(tmp_path / "fifo")
@@ -91,7 +91,7 @@ def test_modules_swap_and_processes(ask: Ask, tree: Callable[[dict[str, str]], P
     assert found[7]["why"] and found[8]["why"]
 
 
-def test_what_is_of_another_machine_is_not_guessed(ask: Ask, tmp_path: Path) -> None:
+def test_settings_of_another_machine_are_not_guessed(ask: Ask, tmp_path: Path) -> None:
     found = ask("look", "unit x.service", "package bash", "gpu GPU-1:x", "wish y", root=tmp_path)
     assert all(each["why"] and each["value"] is None for each in found)
 

@@ -15,7 +15,6 @@ from nodevet.model import (
     Finding,
     HostReport,
     NeededAction,
-    Run,
     Severity,
     Status,
     Subject,
@@ -25,6 +24,7 @@ from nodevet.model import (
     not_applicable,
     unknown,
 )
+from nodevet.model.run import Run
 from nodevet.resource import Resource, RunCommand, State
 
 GOLDEN = Path(__file__).parent / "golden"

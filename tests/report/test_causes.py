@@ -10,6 +10,7 @@ from nodevet.model import NODE, Severity, Subject, Verdict, fail, unknown
 from nodevet.vet import formats
 from nodevet.vet.findings import fold
 from nodevet.vet.findings.causes import causes_of, follows_from
+from nodevet.vet.findings.totals import totals
 from nodevet.vet.formats import diff
 
 DRIVER = Subject(kind="module", id="nvidia")
@@ -44,7 +45,7 @@ def test_a_missing_driver_is_one_line_whatever_follows_from_it(make):
 
 def test_what_follows_counts_as_before(make):
     run = make.run_of(make.vetted("gpu1", without_a_driver()))
-    found = fold.totals(run).findings
+    found = totals(run).findings
     assert (found[Verdict.FAIL], found[Verdict.UNKNOWN], run.exit_code) == (5, 2, 1)
     only_unknown = without_a_driver()[:2]
     assert make.run_of(make.vetted("gpu1", only_unknown)).exit_code == 3
@@ -75,7 +76,7 @@ def test_other_reports_name_a_missing_driver_once(make, form, times):
     assert formats.render(form, run).count("NVML_ERROR_DRIVER_NOT_LOADED") == times
 
 
-def test_json_keeps_all_and_what_follows_says_so(make):
+def test_json_keeps_every_finding_and_names_causes(make):
     run = make.run_of(make.vetted("gpu1", without_a_driver()))
     (host,) = msgspec.json.decode(formats.render("json", run))["hosts"]
     assert len(host["findings"]) == 7

@@ -7,11 +7,12 @@ from msgspec.structs import replace
 from remembered import remembered
 
 from nodevet.fleet import Visit
-from nodevet.model import CountedFindings, Host, Run, Severity, Status, Verdict, fail, ok
+from nodevet.model import CountedFindings, Host, Severity, Status, Verdict, fail, ok
+from nodevet.model.run import Run
 from nodevet.sheet.packed import PackedHosts
 from nodevet.vet import formats
 from nodevet.vet.findings.counted import counted, with_counts
-from nodevet.vet.findings.fold import totals
+from nodevet.vet.findings.totals import totals
 from nodevet.vet.news import marks_of
 from nodevet.vet.use.context import open_context
 from nodevet.vet.use.gate import verdict_of
@@ -34,10 +35,10 @@ def test_outcomes_totals_and_exit_code_stay(form, case, cases):
     back = saved(run, form)
     assert (back.exit_code, totals(back)) == (run.exit_code, totals(run))
     for whole, short in zip(run.hosts, back.hosts, strict=True):
-        assert (short.verdict, short.outcome, short.told) == (
+        assert (short.verdict, short.outcome, short.why_unjudged) == (
             whole.verdict,
             whole.outcome,
-            whole.told,
+            whole.why_unjudged,
         )
 
 
@@ -73,7 +74,7 @@ def test_news_find_their_findings_at_their_new_places(form, cases, previous):
     assert "NEW" in formats.render("table", back)
 
 
-def test_what_passed_in_shadow_is_counted_too(make):
+def test_passed_shadow_checks_are_counted_too(make):
     tried = tuple(
         replace(each, severity=Severity.SHADOW)
         for each in (ok(check="tried"), fail(check="tried", actual=1, expected=2))

@@ -43,7 +43,7 @@ def test_one_host(form: str, golden: Callable[[str, str], None]) -> None:
     golden(f"diagnosis{ENDINGS[form]}", rendered(form, diagnoses.one()))
 
 
-def test_rules_are_told_with_their_margins_if_that_is_asked_for() -> None:
+def test_rules_are_reported_with_their_margins_on_request() -> None:
     told = rendered("table", diagnoses.one(), rules=True)
     assert "[holds by 1.2] submission-bound: one thread is hot: SM busy 20 % (at most 85)" in told
     assert "[does not hold by 0.23] GPU-bound: the GPU is busy: SM busy 20 % (at least 85)" in told
@@ -60,7 +60,7 @@ def test_every_format_names_every_host_and_cause(form: str) -> None:
     assert "connection refused" in text and "the others are submission-bound" in text
 
 
-def test_gpus_of_which_the_same_is_said_are_told_together() -> None:
+def test_gpus_with_the_same_text_share_a_line() -> None:
     for form in ("table", "markdown", "html"):
         text = rendered(form, diagnoses.fleet())
         assert len(re.findall("GPUs 0-7", text)) >= 1, form
@@ -86,7 +86,7 @@ def test_json_of_another_schema_is_refused() -> None:
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_what_others_wrote_is_never_live(form: str, hostile: Diagnosis) -> None:
+def test_foreign_text_is_never_markup(form: str, hostile: Diagnosis) -> None:
     text = rendered(form, hostile)
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b\u2028-\u202e\u2066\ufeff]", text)
     text.encode()

@@ -69,7 +69,7 @@ def test_every_format_says_the_same(form: str) -> None:
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_what_others_wrote_is_never_live(form: str) -> None:
+def test_foreign_text_is_never_markup(form: str) -> None:
     text = rendered(form, hostile())
     assert "\x1b" not in text and "\u202e" not in text
     if form == "html":

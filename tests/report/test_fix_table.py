@@ -272,7 +272,7 @@ def test_a_rollback_that_is_not_done_is_gone_on_with(outcome: Outcome) -> None:
         assert step.command in ("", "nodevet rollback runs/x-1 --host n1")
 
 
-def test_what_cannot_be_undone_blames_nobody() -> None:
+def test_irreversible_actions_blame_no_one() -> None:
     ended = "end process 4711 (python, uid 1000): cannot be undone"
     one = run([host("n1", Outcome.PARTIAL, why=f"{ended}; {ended}")], kind="rollback")
     assert next_steps(one, "runs/x-1") == []

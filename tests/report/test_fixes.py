@@ -348,7 +348,7 @@ def test_html_is_well_formed_and_tells_each_way_to_end() -> None:
     assert ("warning", "failed and rolled back", "gpu3") in ended
 
 
-def test_settings_are_told_in_the_units_that_people_say() -> None:
+def test_settings_are_reported_in_the_units_that_people_say() -> None:
     many = ("GPU-1", "GPU-2")
     policies = [f"/sys/devices/system/cpu/cpufreq/policy{n}/scaling_governor" for n in range(32)]
     done = step(

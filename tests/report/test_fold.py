@@ -12,10 +12,7 @@ from nodevet.base.printable import cells, cut, plain
 from nodevet.model import (
     Finding,
     HostReport,
-    Run,
-    RunNews,
     Severity,
-    StandingTrouble,
     Status,
     Subject,
     Verdict,
@@ -23,9 +20,11 @@ from nodevet.model import (
     fail,
     unknown,
 )
+from nodevet.model.run import Run, RunNews, StandingTrouble
 from nodevet.sheet.text import cut_pair, name, nodeset, pad, wrap
 from nodevet.vet import formats
 from nodevet.vet.findings import fold, words
+from nodevet.vet.findings.totals import totals
 
 QUICK = settings(deadline=None, max_examples=50)
 NAMES = st.from_regex(
@@ -215,8 +214,8 @@ def test_values_that_are_not_equal_are_never_shown_alike():
 
 def test_totals_account_for_every_host(cases):
     for run in cases.values():
-        assert sum(fold.totals(run).hosts.values()) == len(run.hosts)
-        assert sum(fold.totals(run).findings.values()) == sum(len(h.findings) for h in run.hosts)
+        assert sum(totals(run).hosts.values()) == len(run.hosts)
+        assert sum(totals(run).findings.values()) == sum(len(h.findings) for h in run.hosts)
 
 
 def test_every_host_that_is_not_ok_has_a_line(cases):
@@ -227,9 +226,9 @@ def test_every_host_that_is_not_ok_has_a_line(cases):
 
 def test_all_ok_needs_a_host_and_every_host(make):
     ok = make.vetted("a", (compare(Subject(), check="c", expected=1, actual=1),))
-    assert fold.totals(make.run_of(ok)).all_ok
-    assert not fold.totals(make.run_of()).all_ok
-    assert not fold.totals(make.run_of(ok, make.vetted("b", ()))).all_ok
+    assert totals(make.run_of(ok)).all_ok
+    assert not totals(make.run_of()).all_ok
+    assert not totals(make.run_of(ok, make.vetted("b", ()))).all_ok
 
 
 def test_megabytes_in_a_reason_cost_one_line(make):
@@ -265,7 +264,7 @@ def test_one_reason_over_several_checks_is_one_line():
         ((), ""),
     ],
 )
-def test_labels_with_numbers_are_said_as_ranges(labels, said):
+def test_labels_with_numbers_are_reported_as_ranges(labels, said):
     assert words.in_ranges(labels) == said
 
 
@@ -300,7 +299,7 @@ def test_a_lost_gpu_is_one_line_with_what_follows_from_it(make):
     assert set(line.checks) == {"gpu_lost", "gpu_count", "xid", "ecc_mode", "power_limit"}
 
 
-def test_what_follows_from_nothing_that_fails_stands_by_itself(make):
+def test_a_finding_without_a_failing_cause_has_its_own_line(make):
     found = lost_gpu()
     elsewhere = Subject(kind="gpu", id="5")
     cases = [
@@ -315,7 +314,7 @@ def test_what_follows_from_nothing_that_fails_stands_by_itself(make):
         assert len(fold.lines(make.run_of(make.vetted("gpu1", findings)))) == number
 
 
-def test_what_is_new_does_not_follow_from_what_is_old(make):
+def test_a_new_finding_does_not_follow_from_an_old_one(make):
     run = make.run_of(make.vetted("gpu1", lost_gpu()))
     standing = (StandingTrouble(host="gpu1", place=3, new=True),)
     told = replace(run, news=RunNews(since="2026-11-21T02:00:00Z", standing=standing))
@@ -335,7 +334,7 @@ def came_back(make, *plans):
     return replace(make.run_of(*hosts), news=news)
 
 
-def test_e19_what_came_back_after_a_fix_is_told_with_the_plan(make):
+def test_e19_what_came_back_after_a_fix_is_reported_with_the_plan(make):
     (line,) = fold.lines(came_back(make, "5f1c00aa", "5f1c00aa"))
     assert (line.new, line.remark) == (2, "came back after the fix by plan 5f1c00aa")
     (line,) = fold.lines(came_back(make, "5f1c00aa", "", "0b2d"))
@@ -405,7 +404,7 @@ def test_a_range_of_reasons(make):
     assert line.remark == "79 LOST ×1 to 5; at 5 addresses"
 
 
-def test_numbers_of_subjects_with_names_are_told_apart(make):
+def test_numbers_of_subjects_with_names_are_distinguished(make):
     hosts = [
         make.vetted(f"n{n}", (fail(Subject(kind="sysctl", id=f"a.{n % 2}"), expected=9, actual=n),))
         for n in range(10)

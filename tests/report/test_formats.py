@@ -144,7 +144,7 @@ def test_an_unknown_format_is_refused_with_a_suggestion(cases):
         formats.render("excel", cases["empty"])
 
 
-def test_what_formats_share_is_no_format(cases):
+def test_shared_code_of_formats_is_not_a_format(cases):
     with pytest.raises(ReportError):
         formats.render("parts", cases["empty"])
 

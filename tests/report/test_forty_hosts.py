@@ -14,7 +14,8 @@ from nodevet.baseline import load_resolved
 from nodevet.checking.catalog import Catalog
 from nodevet.checking.judge import judge
 from nodevet.evidence.document import decode
-from nodevet.model import HostReport, Run, Status, Verdict
+from nodevet.model import HostReport, Status, Verdict
+from nodevet.model.run import Run
 from nodevet.vet import formats
 
 REPO = Path(__file__).parents[2]

@@ -581,7 +581,7 @@ COLOUR = "getComputedStyle(document.querySelector('{}')).color.match(/\\d+/g).ma
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_what_is_expected_is_green_and_what_is_there_red(scheme, page, browser):
+def test_expected_values_are_green_and_actual_ones_red(scheme, page, browser):
     emulated = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", emulated)
     for which, good, bad in (

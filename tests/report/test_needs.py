@@ -76,7 +76,7 @@ def test_words_stay_where_the_command_has_no_room():
     assert "needs a new part\n" in text
 
 
-def test_the_word_stands_before_the_advice():
+def test_the_word_precedes_the_advice():
     run = run_with(failure(NeededAction.RMA, "have it replaced"))
     assert "needs a new part: have it replaced: `nodevet" in formats.render("table", run)
     assert "- `site`: needs a new part: `have it replaced`" in formats.render("markdown", run)

@@ -7,16 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from nodevet.model import (
-    Finding,
-    HostReport,
-    RunNews,
-    Severity,
-    StandingTrouble,
-    Status,
-    Subject,
-    Verdict,
-)
+from nodevet.model import Finding, HostReport, Severity, Status, Subject, Verdict
+from nodevet.model.run import RunNews, StandingTrouble
 from nodevet.vet import formats
 
 CASES = ("healthy", "mixed", "one", "empty", "interrupted", "hostile")
@@ -77,7 +69,7 @@ def test_a_failure_names_its_finding_and_the_worst_severity(make) -> None:
     assert result.findings[0].message.startswith("490 W, expected 700 W GPU 3 gpu001")
 
 
-def test_what_is_unknown_is_an_error_and_no_pass(make) -> None:
+def test_an_unknown_finding_is_an_error_and_not_a_pass(make) -> None:
     unknown = Finding(verdict=Verdict.UNKNOWN, check="xid", why="denied")
     down = HostReport(host="gpu001", status=Status.UNREACHABLE, why="connection refused")
     for run in (make.run_of(vetted(unknown)), make.run_of(down), make.run_of()):

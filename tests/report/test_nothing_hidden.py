@@ -12,23 +12,12 @@ from msgspec import structs
 from remembered import remembered
 
 from nodevet.base.printable import cells
-from nodevet.model import (
-    NODE,
-    Finding,
-    HostFacts,
-    HostReport,
-    Run,
-    RunNews,
-    Severity,
-    StandingTrouble,
-    Status,
-    Subject,
-    Verdict,
-    exit_code,
-)
+from nodevet.model import NODE, Finding, HostFacts, HostReport, Severity, Status, Subject, Verdict
+from nodevet.model.run import Run, RunNews, StandingTrouble, exit_code
 from nodevet.sheet.text import nodeset
 from nodevet.vet import formats
-from nodevet.vet.findings.fold import lines, totals
+from nodevet.vet.findings.fold import lines
+from nodevet.vet.findings.totals import totals
 
 TROUBLE = (Verdict.FAIL, Verdict.UNKNOWN, Verdict.WAIVED)
 CHECKS = st.sampled_from(["gpu_lost", "xid", "gpu_count", "power_limit", "my_check"])
@@ -120,7 +109,7 @@ def test_every_host_and_every_check_that_is_not_ok_has_a_row(run: Run) -> None:
 
 @settings(deadline=None, max_examples=80)
 @given(runs(), runs())
-def test_every_trouble_that_is_new_has_a_row_that_says_so(before: Run, after: Run) -> None:
+def test_every_new_trouble_has_a_marked_row(before: Run, after: Run) -> None:
     told = remembered(after, structs.replace(before, started="2026-11-21T02:00:00Z"))
     rows = [line for line in lines(told) if line.new]
     assert told.news
@@ -177,7 +166,7 @@ def test_quiet_shows_what_alone_is_unknown_of_a_host() -> None:
     assert formats.render("table", run, quiet=True).startswith("UNKNOWN  c  not read  a  info\n")
 
 
-def test_what_a_host_is_goes_on_below_if_it_has_no_room() -> None:
+def test_facts_of_a_host_continue_below_if_there_is_no_room() -> None:
     facts = HostFacts(links={"Gen5 x16": 7, "Gen5 x8 now, up to Gen5 x16": 1}, driver="580.105.08")
     host = HostReport(host="a", status=Status.VETTED, facts=facts)
     run = Run(id="r", started="2026-11-22", nodevet="0", seconds=1.0, hosts=(host,))

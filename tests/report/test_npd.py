@@ -3,16 +3,8 @@
 import msgspec
 import pytest
 
-from nodevet.model import (
-    Finding,
-    HostReport,
-    RunNews,
-    Severity,
-    StandingTrouble,
-    Status,
-    Subject,
-    Verdict,
-)
+from nodevet.model import Finding, HostReport, Severity, Status, Subject, Verdict
+from nodevet.model.run import RunNews, StandingTrouble
 from nodevet.vet import formats
 from nodevet.vet.formats import npd
 

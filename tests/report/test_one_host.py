@@ -7,7 +7,6 @@ from nodevet.base.printable import cells
 from nodevet.model import (
     Finding,
     HostReport,
-    Run,
     Severity,
     Status,
     Subject,
@@ -17,6 +16,7 @@ from nodevet.model import (
     ok,
     unknown,
 )
+from nodevet.model.run import Run
 from nodevet.sheet.model import Sheet
 from nodevet.sheet.terminal import render as drawn
 
@@ -104,7 +104,7 @@ N/A  mig_mode  the GPU has no MIG
     )
 
 
-def test_a_baseline_that_only_stands_in_is_told_as_that() -> None:
+def test_a_baseline_that_only_stands_in_is_reported_as_that() -> None:
     none = unknown(check="baseline", why="none fits; until then judged by the shipped h100")
     host = HostReport(host="a", status=Status.VETTED, baseline="h100", findings=(none,))
     assert "\n  baseline  h100 (provisional)\n" in render(RUN, host)

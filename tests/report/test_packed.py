@@ -6,7 +6,8 @@ from itertools import islice
 import pytest
 from msgspec.structs import replace
 
-from nodevet.model import Severity, compare, exit_code
+from nodevet.model import Severity, compare
+from nodevet.model.run import exit_code
 from nodevet.sheet.packed import FEW, PackedHosts, PackedText
 from nodevet.vet import formats
 
@@ -47,7 +48,7 @@ def test_few_hosts_are_a_tuple(make):
     assert PackedHosts(few).ordered([host.host for host in few]) == few
 
 
-def test_what_cannot_be_packed_is_kept_as_it_is(make):
+def test_data_that_cannot_be_packed_is_kept_unchanged(make):
     odd = [
         compare(make.gpu(0), expected=1, actual=value) for value in ("\ud800", 1 << 70, object())
     ]

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from nodevet.model import Finding, HostReport, Run, Severity, Status, Subject, Verdict
+from nodevet.model import Finding, HostReport, Severity, Status, Subject, Verdict
+from nodevet.model.run import Run
 from nodevet.sheet.errors import ReportError
 from nodevet.vet import formats
 from nodevet.vet.findings.counted import FINE
@@ -141,7 +142,7 @@ def test_lone_surrogates_become_visible(make):
         ('{"record": "run", "schema": 3}\n', "run, line 1: Object missing"),
     ],
 )
-def test_what_is_no_saved_run_is_refused(text, message):
+def test_a_file_that_is_not_a_saved_run_is_refused(text, message):
     with pytest.raises(ReportError, match=message):
         formats.read(text)
 

@@ -3,7 +3,8 @@
 import pytest
 
 from nodevet.author.host_sheet import host_sheet
-from nodevet.model import Finding, HostReport, Run, Status, Verdict
+from nodevet.model import Finding, HostReport, Status, Verdict
+from nodevet.model.run import Run
 from nodevet.sheet.terminal import render
 from nodevet.vet import formats
 

@@ -31,7 +31,7 @@ PLAIN = (
 
 
 @pytest.mark.parametrize("text", LIVE)
-def test_text_that_markdown_makes_something_of_stands_in_a_code_span(text: str) -> None:
+def test_text_that_markdown_would_format_is_in_a_code_span(text: str) -> None:
     blocks = (TextBlock(text=text), FactBlock(rows=((text, "x"),)))
     table = TableBlock(heads=(text, "b"), rows=((Cell(text, right=True), Cell("x")),))
     made = markdown.render(Sheet(title=text, kind="test", facts=(text,), blocks=(*blocks, table)))

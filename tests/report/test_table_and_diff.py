@@ -24,7 +24,7 @@ def test_width_is_kept_and_no_host_is_lost(width, cases):
     assert told == {h.host for h in cases["mixed"].hosts if h.verdict is not Verdict.OK}
 
 
-def test_a_long_host_list_goes_on_over_more_lines(make):
+def test_a_long_host_list_continues_over_more_lines(make):
     hosts = [
         make.vetted(f"gpu{n * 7}", (fail(check="c", expected=1, actual=2),)) for n in range(200)
     ]
@@ -69,7 +69,7 @@ def test_all_ok_is_one_line_below_the_baseline(cases):
     assert formats.render("table", cases["healthy"], quiet=True) == total
 
 
-def test_below_fail_on_and_an_expired_waiver_are_said(cases):
+def test_below_fail_on_and_an_expired_waiver_are_reported(cases):
     assert "info: below fail-on warning" in formats.render("table", cases["one"])
     assert "waiver expired 2026-06-30" in formats.render("table", cases["mixed"])
 
@@ -187,7 +187,7 @@ def test_the_head_says_what_each_host_is_judged_by(make):
     assert text.startswith("baseline: h100 gpu[001-005], none gpu[006-008]\n\n")
 
 
-def test_a_warning_is_told_from_a_failure_without_colour(make):
+def test_a_warning_is_distinguished_from_a_failure_without_colour(make):
     findings = [
         fail(check=check, expected=1, actual=2, severity=severity)
         for check, severity in (("a", Severity.CRITICAL), ("b", Severity.WARNING))

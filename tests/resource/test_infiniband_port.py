@@ -105,7 +105,7 @@ def test_a_plan_shows_the_port() -> None:
         (DISABLE, "3: Disabled", []),
     ],
 )
-def test_a_port_that_is_as_wanted_is_left_alone(
+def test_a_port_that_is_as_wanted_is_not_touched(
     tmp_path: Path, action: SetInfinibandPort, before: str, calls: list[str]
 ) -> None:
     """`enable` would train a link again that is up."""

@@ -112,11 +112,11 @@ def smi(*words: str) -> RunCommand:
         ),
     ],
 )
-def test_one_touch_is_put_back_by_one_action(before: State, action: Action) -> None:
+def test_one_touch_is_restored_by_one_action(before: State, action: Action) -> None:
     assert restore(before) == (action,)
 
 
-def test_clocks_that_one_command_sets_are_put_back_by_one() -> None:
+def test_clocks_that_one_command_sets_are_restored_by_one() -> None:
     locked = [
         gpu("locked_clock_graphics_min_mhz", 210),
         gpu("locked_clock_graphics_max_mhz", 1980),
@@ -190,7 +190,7 @@ def test_networkmanager_loads_a_profile_again_that_is_as_before() -> None:
     assert restore(before[1], actions=(load, mtu)) == (mtu,)
 
 
-def test_what_was_touched_last_is_put_back_first() -> None:
+def test_the_last_change_is_restored_first() -> None:
     one, two = seen("kernel", "/sys/epp", "balance"), seen("kernel", "/sys/governor", "powersave")
     assert [getattr(action, "path", "") for action in restore(one, two)] == [
         "/sys/governor",
@@ -229,7 +229,7 @@ CHANGE_HELD = "--allow-change-held-packages"
 APT = (RunCommand(words=("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "install", "a=2")),)
 
 
-def test_packages_are_put_back_at_once_and_held_as_they_were() -> None:
+def test_packages_are_restored_at_once_and_held_as_they_were() -> None:
     before = (
         package("b", {"version": "1:550.90.07-0ubuntu1~22.04", "held": False}),
         package("a", {"version": "1.0", "held": True, "automatic": True}),
@@ -256,7 +256,7 @@ def test_packages_are_put_back_at_once_and_held_as_they_were() -> None:
         (seen("package", "a", why="dpkg-query hangs"), "dpkg-query hangs"),
     ],
 )
-def test_a_package_that_cannot_be_put_back_is_refused(before: State, message: str) -> None:
+def test_a_package_that_cannot_be_restored_is_refused(before: State, message: str) -> None:
     with pytest.raises(RestoreError) as caught:
         restore(before, actions=APT)
     assert message in str(caught.value)
@@ -301,7 +301,7 @@ def test_a_package_that_cannot_be_put_back_is_refused(before: State, message: st
         (seen("firmware", "x"), "a firmware cannot be restored"),
     ],
 )
-def test_what_cannot_be_put_back_is_refused(before: State, message: str) -> None:
+def test_a_change_that_cannot_be_restored_is_refused(before: State, message: str) -> None:
     with pytest.raises(RestoreError) as caught:
         restore(before)
     assert message in str(caught.value)

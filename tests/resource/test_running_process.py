@@ -73,7 +73,7 @@ def test_a_process_ends_by_term(start: Start) -> None:
     assert do(action).returncode == 0, "the second time it has ended already"
 
 
-def test_one_that_its_parent_does_not_wait_for_has_ended(start: Start) -> None:
+def test_a_zombie_has_ended(start: Start) -> None:
     process = start()
     action = ending(process.pid)
     assert do(action).returncode == 0
@@ -88,7 +88,7 @@ def test_a_process_that_ignores_term_ends_by_kill(start: Start) -> None:
 
 
 @pytest.mark.parametrize("by", [0.01, -0.01, 100])
-def test_another_process_of_the_pid_is_left_alone(start: Start, by: float) -> None:
+def test_another_process_of_the_pid_is_not_touched(start: Start, by: float) -> None:
     process = start()
     action = ending(process.pid)
     done = do(replace(action, started_s=action.started_s + by))
@@ -96,7 +96,7 @@ def test_another_process_of_the_pid_is_left_alone(start: Start, by: float) -> No
     assert KIND.holds(replace(action, started_s=action.started_s + by), seen(process.pid))
 
 
-def test_a_process_of_another_user_is_left_alone(start: Start) -> None:
+def test_a_process_of_another_user_is_not_touched(start: Start) -> None:
     process = start()
     done = do(replace(ending(process.pid), uid=OTHER))
     assert done.returncode == 1 and "its user is another one now" in done.stderr
@@ -104,7 +104,7 @@ def test_a_process_of_another_user_is_left_alone(start: Start) -> None:
 
 
 @pytest.mark.parametrize(("by", "ends"), [(0, True), (1, False), (None, False)])
-def test_a_process_of_another_job_is_left_alone(start: Start, by: int | None, ends: bool) -> None:
+def test_a_process_of_another_job_is_not_touched(start: Start, by: int | None, ends: bool) -> None:
     process = start()
     action, job = ending(process.pid), process.pid
     group = next(each for each in CGROUPS if (each / "cgroup.procs").exists()) / f"job_{job}"
@@ -121,7 +121,7 @@ def test_a_process_of_another_job_is_left_alone(start: Start, by: int | None, en
         group.rmdir()
 
 
-def test_a_thread_of_the_kernel_is_left_alone() -> None:
+def test_a_thread_of_the_kernel_is_not_touched() -> None:
     """Where the machine shows its kernel's threads."""
     named = {int(path.parent.name): path.read_text() for path in Path("/proc").glob("[0-9]*/stat")}
     threads = [

@@ -31,7 +31,8 @@ from nodevet import __version__
 from nodevet.baseline import load
 from nodevet.checking.catalog import Catalog
 from nodevet.fleet import Visit
-from nodevet.model import Host, HostReport, Run, Severity, Status
+from nodevet.model import Host, HostReport, Severity, Status
+from nodevet.model.run import Run
 from nodevet.store.records.model import (
     FixHost,
     RecordedAction,

@@ -99,12 +99,12 @@ def test_a_check_does_not_ask_for_what_only_a_plan_reads(context: Write) -> None
         ('{"sysctl": ["a." + str(n) for n in range(501)]}', "name 501 kernel parameters"),
     ],
 )
-def test_what_cannot_be_asked(context: Write, own: str, words: str) -> None:
+def test_questions_that_cannot_be_asked_are_refused(context: Write, own: str, words: str) -> None:
     with pytest.raises(AskError, match=words):
         asks(context({"own": {}}, own=own))
 
 
-def test_a_shard_is_told() -> None:
+def test_a_shard_is_named() -> None:
     told = {"sysctl": ("vm.swappiness",), "services": ("a.service",)}
     (order,) = orders([Host(name="gpu1")], Options(asks=told), 1)
     (again,) = framing.read_order(framing.read_frame(framing.write_order(order))).asks
@@ -171,7 +171,7 @@ def test_a_host_is_not_asked_for_a_baseline_that_cannot_be_chosen_for_it(
     assert named(fleet_options(**reached, context=several).asked(hosts[0])) == (every, every)
 
 
-def test_of_one_baseline_for_all_hosts_everything_is_asked(several: VetContext) -> None:
+def test_one_baseline_for_all_hosts_asks_for_all_its_sections(several: VetContext) -> None:
     one = open_context(Path(several.baselines[0].path).parents[1], ["host"])
     assert named(asks_each(one)(Host(name="gpu9"))) == ({"host"}, {"host"})
 
@@ -184,7 +184,7 @@ def test_hosts_that_are_asked_the_same_share_it(several: VetContext) -> None:
         assert len(order.asks) == 1 and {target.asks for target in order.targets} == {0}
 
 
-def test_what_cannot_be_asked_is_said_before_any_host_is(context: Write) -> None:
+def test_what_cannot_be_asked_is_reported_before_any_host_is(context: Write) -> None:
     with pytest.raises(AskError):
         asks_each(context({"own": {}}, own="1 / 0"))
 

@@ -148,7 +148,7 @@ def test_a_rule_file_that_cannot_be_followed_is_one_all_the_same(tmp_path: Path)
         confirmed.project_refusal(Project(tmp_path))
 
 
-def test_who_confirmed_is_who_became_root_by_sudo(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_confirming_user_is_the_one_who_used_sudo(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "getuid", lambda: 0)
     monkeypatch.setenv("SUDO_USER", "ann")
     monkeypatch.setenv("SUDO_UID", "1000")

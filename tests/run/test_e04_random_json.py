@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from random_json import mangled
 
 from nodevet.fleet import Visit
-from nodevet.model import Finding, Host, HostReport, Run, Severity, Status, Subject, Verdict
+from nodevet.model import Finding, Host, HostReport, Severity, Status, Subject, Verdict
+from nodevet.model.run import Run
 from nodevet.sheet.errors import ReportError
 from nodevet.vet import formats
 from nodevet.vet.use.context import VetContext

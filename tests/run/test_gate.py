@@ -9,7 +9,8 @@ import pytest
 
 from nodevet.base.outputs import FileError
 from nodevet.fleet import Options, Visit
-from nodevet.model import Host, Run, Severity, Status
+from nodevet.model import Host, Severity, Status
+from nodevet.model.run import Run
 from nodevet.vet.use.context import VetContext
 from nodevet.vet.use.gate import Attempts, begin, gate, verdict_of
 
@@ -45,7 +46,7 @@ def ok(run: Run) -> bool:
     return verdict_of(run).verdict == "pass"
 
 
-def test_a_host_is_tried_again_until_it_passes_and_those_that_passed_are_left_alone(
+def test_a_host_is_tried_again_until_it_passes_and_those_that_passed_are_not_touched(
     tried: Any, vetted: Vetted
 ) -> None:
     away = Visit("a", Status.UNREACHABLE, "no route")

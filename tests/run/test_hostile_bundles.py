@@ -54,7 +54,7 @@ def test_nor_the_folder_of_all(tmp_path: Path) -> None:
     assert good.evidence
 
 
-def test_nor_one_that_is_nested_too_deeply_to_be_redacted(tmp_path: Path) -> None:
+def test_a_document_nested_too_deeply_to_redact_is_refused(tmp_path: Path) -> None:
     deep = GOOD.replace(b"{}}", b'{"host": ' + b"[" * 900 + b"]" * 900 + b"}}")
     visits = [(Visit(name, Status.VETTED, "", sent), Host(name=name))
               for name, sent in {"bad": deep, "good": GOOD}.items()]  # fmt: skip
@@ -80,7 +80,7 @@ def test_a_redacted_bundle_has_no_fstab_and_no_swap_file(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
-def test_what_is_no_file_is_named(tmp_path: Path, make: Callable[[Path], None]) -> None:
+def test_a_path_that_is_not_a_file_is_named(tmp_path: Path, make: Callable[[Path], None]) -> None:
     make(tmp_path / "bundle.json")
     with pytest.raises(SavedEvidenceError, match=r"bundle\.json: cannot be read: "):
         incident.read(tmp_path / "bundle.json")
@@ -107,7 +107,7 @@ def test_a_bundle_that_is_written_through_a_link_is_its_owners_alone(tmp_path: P
     assert (tmp_path / "link").is_symlink()
 
 
-def test_a_bundle_that_could_not_be_written_is_told_before_a_host_is_watched(
+def test_a_bundle_that_could_not_be_written_is_reported_before_a_host_is_watched(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "nowhere/bundle.json"

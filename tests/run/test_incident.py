@@ -184,7 +184,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_what_is_no_bundle_is_named(tmp_path: Path, mistake: str) -> None:
+def test_a_file_that_is_not_a_bundle_is_named(tmp_path: Path, mistake: str) -> None:
     write, message = MISTAKES[mistake]
     path = tmp_path / "i.json"
     write(path)

@@ -72,7 +72,7 @@ def judged(context: VetContext, look: LastLook, document: bytes, name: str = "n"
     ]
 
 
-def test_what_was_there_is_past_and_what_came_since_is_not(
+def test_old_lines_are_past_and_later_ones_are_not(
     context: VetContext, save: Callable[..., Path]
 ) -> None:
     look = LastLook([save(BEFORE)])
@@ -115,7 +115,7 @@ def test_evidence_that_is_not_of_this_boot_of_this_machine_counts_for_nothing(
         (b"\xff\xfe", "not an evidence document"),
     ],
 )  # fmt: skip
-def test_evidence_that_cannot_be_read_is_told_and_counts_for_nothing(
+def test_evidence_that_cannot_be_read_is_reported_and_counts_for_nothing(
     text: bytes, why: str, context: VetContext, save: Callable[..., Path]
 ) -> None:
     folder = save(BEFORE)
@@ -220,7 +220,7 @@ def test_a_file_is_of_the_host_that_it_says(
     assert look.ignored == {Ignored(NOTHING): ("other",)}
 
 
-def test_hosts_of_which_nothing_was_recorded_are_told_once(
+def test_hosts_of_which_nothing_was_recorded_are_reported_once(
     context: VetContext, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     look = LastLook([tmp_path / "first-night"])

@@ -192,7 +192,7 @@ def test_a_fix_without_a_check_stops_the_rest(project: Path) -> None:
     assert found.startswith("fixes/warm.py: a fix has the name of its check, and no check is named")
 
 
-def test_files_by_name_are_told_apart(project: Path) -> None:
+def test_files_by_name_are_distinguished(project: Path) -> None:
     """As pre-commit calls it: with whatever changed."""
     write(
         project,
@@ -251,7 +251,7 @@ SIGNERS = [
 
 
 @pytest.mark.parametrize(("line", "told"), SIGNERS)
-def test_e21_a_line_of_allowed_signers_that_ssh_keygen_skips_is_told(
+def test_e21_a_line_of_allowed_signers_that_ssh_keygen_skips_is_reported(
     project: Path, line: str, told: str
 ) -> None:
     (project / "allowed_signers").write_text(f"ann {KEY}\n# who else\n{line}\n")
@@ -275,7 +275,7 @@ ann@x,ann {KEY} the key of ann
     assert lint("allowed_signers").found == ()
 
 
-def test_e21_of_a_private_key_nothing_but_its_head_is_shown(project: Path) -> None:
+def test_e21_only_the_first_line_of_a_private_key_is_shown(project: Path) -> None:
     head, body = "-----BEGIN OPENSSH PRIVATE KEY-----", "c2VjcmV0"
     (project / "allowed_signers").write_text(f"{head}\n{body}\n{body}\n")
     linted = lint("allowed_signers")

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from nodevet.base.errors import UserError
-from nodevet.model import Finding, Host, HostFacts, HostReport, Run, Status, Verdict
+from nodevet.model import Finding, Host, HostFacts, HostReport, Status, Verdict
+from nodevet.model.run import Run
 from nodevet.vet.use.gate import verdict_of
 from nodevet.vet.use.looks import AGAIN, Looks
 
@@ -38,7 +39,7 @@ def test_e14_a_failure_counts_at_once() -> None:
     assert codes(run(FAIL), run(FAIL, UNKNOWN), run(FAIL, PASSING)) == [1, 1, 1]
 
 
-def test_e14_what_is_unknown_counts_after_some_looks_in_a_row() -> None:
+def test_e14_unknown_checks_count_after_some_looks_in_a_row() -> None:
     assert codes(*[run(UNKNOWN)] * 4) == [AGAIN, AGAIN, 3, 3]
 
 
@@ -49,7 +50,7 @@ def test_e14_another_answer_between_begins_the_row_again(between: tuple[Finding,
     assert codes(run(UNKNOWN)) == [3]
 
 
-def test_e14_what_passes_by_itself_never_counts_and_hides_nothing_else() -> None:
+def test_e14_a_transient_state_never_counts_and_hides_nothing_else() -> None:
     assert codes(*[run(PASSING)] * 9) == [AGAIN] * 9
     assert codes(*[run(PASSING, UNKNOWN)] * 3) == [AGAIN, AGAIN, 3]
 

@@ -46,7 +46,9 @@ def test_a_bundle_is_in_the_history_of_its_host(
         assert store.bundle(incident) == b"all of it"
 
 
-def test_a_store_that_is_none_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_not_a_store_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "bundle").write_bytes(b"")
     (tmp_path / "text").write_text("no database, and long enough to be looked at" * 9)
     monkeypatch.setenv("NODEVET_STORE", f"sqlite:///{tmp_path}/text")

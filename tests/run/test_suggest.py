@@ -30,7 +30,7 @@ def test_without_gpus_it_is_held_against_any_node(tmp_path: Path) -> None:
     assert found.like == "generic"
 
 
-def test_what_can_be_pasted_means_the_same() -> None:
+def test_pasted_commands_mean_the_same() -> None:
     for baseline in load([name for name, _ in available([])], catalog=CATALOG):
         for wish in baseline.expectations:
             again = params_of(CATALOG.check(wish.check), as_written(wish))

@@ -20,7 +20,8 @@ from nodevet.fix.use.rollback import chosen
 from nodevet.fixing.model import Risk
 from nodevet.fleet import Visit
 from nodevet.inventory import InventoryError
-from nodevet.model import Host, HostReport, Run, Severity, Status
+from nodevet.model import Host, HostReport, Severity, Status
+from nodevet.model.run import Run
 from nodevet.vet.use import earlier, saved
 from nodevet.vet.use.context import VetContext, open_context, open_project
 from nodevet.vet.use.listener import VetListener
@@ -48,7 +49,9 @@ class Heard(VetListener):
         self.told.append(f"ended {len(run.hosts)}")
 
 
-def test_a_run_is_told_from_its_beginning_to_its_end(context: VetContext, vetted: Vetted) -> None:
+def test_a_run_is_reported_from_its_beginning_to_its_end(
+    context: VetContext, vetted: Vetted
+) -> None:
     hosts = (Host(name="b"), Host(name="a"))
     heard = Heard()
     visits = [vetted("a", machine_id="1"), vetted("b", machine_id="2")]
@@ -137,7 +140,7 @@ def test_a_run_that_may_leave_out_hosts_says_so() -> None:
     assert not Targets(inventories=("x",)).narrowed
 
 
-def test_what_evidence_was_never_asked_for_is_told_once(tmp_path: Path) -> None:
+def test_what_evidence_was_never_asked_for_is_reported_once(tmp_path: Path) -> None:
     (tmp_path / "b.yaml").write_text("nodevet: 1\nexpect: {sysctl: {vm.swappiness: 10}}\n")
     judged = open_context(tmp_path, [str(tmp_path / "b.yaml")])
     sections = {"sysctl": {"status": "ok", "data": {"parameters": []}}}
@@ -150,7 +153,7 @@ def test_what_evidence_was_never_asked_for_is_told_once(tmp_path: Path) -> None:
     assert "visit the host again" in told[0]
 
 
-def test_evidence_may_be_a_week_old_unless_it_is_said_otherwise() -> None:
+def test_evidence_may_be_a_week_old_by_default() -> None:
     week, hour = saved.limit_of(None), saved.limit_of(3600)
     assert week and hour and (week.most, hour.most) == (7 * 86400, 3600)
     assert saved.limit_of(math.inf) is None
@@ -162,7 +165,7 @@ def test_a_saved_run_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         earlier.read_run(tmp_path / "run", most=1)
 
 
-def test_a_file_that_cannot_be_written_is_told_before(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_is_reported_before(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="does not exist"):
         try_out(tmp_path / "none" / "file")
     with pytest.raises(FileError, match="it is a folder"):
@@ -208,7 +211,7 @@ def test_the_rules_of_a_plan_are_those_that_were_asked_for(
     assert rules.rollout(20).canary == 1
 
 
-def test_whoever_became_root_by_sudo_is_the_author(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_sudo_user_is_the_author(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SUDO_USER", "bob")
     assert (author(None), author("ann")) == ("bob", "ann")
 
@@ -224,7 +227,7 @@ def test_a_rollback_takes_the_hosts_of_its_run_alone() -> None:
         chosen(("gpu[1-",), everything)
 
 
-def test_what_a_baseline_expects_is_told_without_a_warning(tmp_path: Path) -> None:
+def test_what_a_baseline_expects_is_reported_without_a_warning(tmp_path: Path) -> None:
     """A warning is an error here."""
     catalog, folders = open_project(tmp_path)
     for one in resolve(("nvidia-h100-sxm", "generic", "nvidia-t4"), folders, catalog):

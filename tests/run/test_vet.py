@@ -11,16 +11,8 @@ from msgspec.structs import replace
 from nodevet.checking.catalog import Catalog
 from nodevet.checking.judge import LATE
 from nodevet.fleet import Visit
-from nodevet.model import (
-    Applies,
-    Baseline,
-    CheckParams,
-    Expectation,
-    Host,
-    Severity,
-    Status,
-    Verdict,
-)
+from nodevet.model import CheckParams, Host, Severity, Status, Verdict
+from nodevet.model.baseline import Applies, Baseline, Expectation
 from nodevet.vet.use import vet
 from nodevet.vet.use.context import VetContext, open_context
 from nodevet.vet.use.saved import keep, replay
@@ -63,7 +55,7 @@ def test_a_run_that_is_ended_leaves_no_older_evidence_of_the_hosts_it_missed(
     assert statuses == {"a": Status.VETTED, "b": Status.INTERRUPTED}
 
 
-def test_what_probe_wrote_is_of_the_host_that_the_file_is_named_after(tmp_path: Path) -> None:
+def test_a_file_of_probe_is_named_after_its_host(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_bytes(EMPTY)
     ((visit, host),) = replay([tmp_path])
     assert (visit.status, visit.evidence, host) == (

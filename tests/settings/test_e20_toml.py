@@ -15,7 +15,7 @@ HOSTILE = {
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("data", "why"), HOSTILE.values(), ids=HOSTILE)
-def test_e20_a_hostile_file_of_settings_is_told_at_once(data: bytes, why: str) -> None:
+def test_e20_a_hostile_file_of_settings_is_reported_at_once(data: bytes, why: str) -> None:
     with pytest.raises(SettingsError, match=why):
         decode(data, "nodevet.toml")
 

@@ -48,7 +48,7 @@ def test_a_whole_file(tmp_path: Path) -> None:
         (b"[budget]\npercent = 0\n", "n:2:1: budget.percent: must be more than 0"),
     ],
 )
-def test_a_slip_is_told_where_it_stands(text: bytes, said: str) -> None:
+def test_a_mistake_is_reported_with_its_place(text: bytes, said: str) -> None:
     with pytest.raises(SettingsError) as caught:
         decode(text, "n")
     assert said in str(caught.value)

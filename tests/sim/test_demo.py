@@ -15,7 +15,7 @@ from nodevet_sim.nspawn.needs import missing
 DEMO = [sys.executable, "-m", "nodevet_sim.demo"]
 
 
-def test_what_is_missing_is_told_in_a_sentence(tmp_path: Path) -> None:
+def test_what_is_missing_is_reported_in_a_sentence(tmp_path: Path) -> None:
     done = subprocess.run(
         DEMO, cwd=tmp_path, env={"PATH": str(tmp_path)}, capture_output=True, text=True
     )
@@ -25,7 +25,7 @@ def test_what_is_missing_is_told_in_a_sentence(tmp_path: Path) -> None:
     assert done.stderr.count("\n") == 1
 
 
-def test_without_root_it_says_so(tmp_path: Path) -> None:
+def test_missing_root_rights_are_reported(tmp_path: Path) -> None:
     # a user namespace without a mapping: nobody's number, and this checkout can still be read
     script = "import os; assert os.geteuid() != 0; import nodevet.cli; nodevet.cli.main()"
     done = subprocess.run(

@@ -43,7 +43,7 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
 ONE = "2c8b08da5ce60398e1f19af0e5dccc744df274b826abe585eaba68c525434806"  # printf 'one\n'
 
 
-def test_what_was_only_copied_up_is_no_change(disk: Disk) -> None:
+def test_a_file_that_was_only_copied_up_is_unchanged(disk: Disk) -> None:
     disk.write("etc/hosts", "one\n")
     assert disk.listing() == {}
 
@@ -63,13 +63,13 @@ def test_content_mode_kind_and_target_are_seen(disk: Disk) -> None:
     assert set(found) == {"/etc/hosts", "/etc/new", "/etc/link", "/pipe"}
 
 
-def test_what_was_removed_is_seen(disk: Disk) -> None:
+def test_a_removed_part_is_seen(disk: Disk) -> None:
     disk.write("etc/hosts", "the whiteout of an overlay", disk.upper)
     (disk.root / "etc/hosts").unlink()
     assert disk.listing() == {"/etc/hosts": None}
 
 
-def test_changes_are_told_with_what_was_and_what_is(disk: Disk) -> None:
+def test_changes_are_reported_with_both_values(disk: Disk) -> None:
     disk.write("etc/own", "one\n")
     first = disk.listing()
     assert changes(first, first, disk.below) == []

@@ -306,7 +306,7 @@ def describe_text(described: SimulatedNode) -> str:
         ([{"device-node-missing": {"path": "/dev/nvidia9"}}], "the node has no /dev/nvidia9"),
     ],
 )
-def test_what_cannot_be_is_refused(faults: list[object], words: str) -> None:
+def test_impossible_values_are_refused(faults: list[object], words: str) -> None:
     with pytest.raises(ScenarioError) as caught:
         node(faults=faults)
     assert words in str(caught.value)
@@ -339,7 +339,7 @@ def test_a_machine_without_the_part_cannot_have_the_fault(
     assert words in str(caught.value)
 
 
-def test_what_hardware_cannot_say() -> None:
+def test_faults_outside_of_the_hardware_are_set() -> None:
     assert node(faults="sshd-hang").sshd == "hangs"
     assert node(faults="slow").delay_s == 120
     assert node(faults={"clock-skew": {"seconds": -60}}).clock_offset_s == -60

@@ -233,7 +233,7 @@ WRITES = [
 ]  # fmt: skip
 
 
-def test_what_a_write_leads_to(node):
+def test_a_write_has_these_effects(node):
     node.start(manifest({}, {}))
     wrong = []
     for path, others, boot, text, expected in WRITES:
@@ -395,7 +395,7 @@ def test_the_lower_frequency_limit_yields(node):
     assert (node.read(MIN), node.read(MAX)) == ("2000000\n", "3800000\n")
 
 
-def test_what_is_no_file_beside_one_changes_nothing(node):
+def test_other_entries_beside_a_file_change_nothing(node):
     node.start(
         f"{GOVERNOR}\tf\t644\tgovernor performance powersave\tpowersave\\n\n"
         f"{EPP}\td\t755\t-\tperformance\\n\n"
@@ -504,7 +504,7 @@ def test_counters_that_rise_are_more_at_each_look(node):
         node.write(path, "0\n")
 
 
-def test_a_hanging_file_holds_up_nobody_else(node):
+def test_a_hanging_file_delays_no_other_reader(node):
     node.start(manifest({f"{GPU}/vendor": UnreadableFile("hang"), f"{GPU}/device": "0x2330\n"}, {}))
     stuck = [subprocess.Popen(["cat", node / f"{GPU}/vendor"]) for _ in range(3)]
     try:

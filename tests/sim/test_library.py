@@ -68,7 +68,7 @@ for line in ("gpu.0.power_limit_mw = {more["watts"]}", "this is no line"):
     assert "not `key = value`" in complaint
 
 
-def test_a_state_that_cannot_be_read_is_said(nvml, tmp_path):
+def test_a_state_that_cannot_be_read_is_reported(nvml, tmp_path):
     path = tmp_path / "node.state"
     program = "try: n.nvmlInit()\nexcept n.NVMLError as error: print(error.value)"
     assert run(nvml, path, program)[0] == ["999"]
@@ -177,7 +177,7 @@ except n.NVMLError as error: print(error.value)
     assert run(nvml, path, program)[0] == ["999", "999", "2"]
 
 
-def test_what_a_live_process_did_is_what_its_gpu_did(nvml, tmp_path):
+def test_a_live_process_is_charged_with_the_work_of_its_gpu(nvml, tmp_path):
     """`recent` of processes.c; the samples are of a sixth of a second each."""
     path = tmp_path / "node.state"
     path.write_text(state("h100-sxm", 2))

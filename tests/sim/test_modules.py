@@ -61,7 +61,7 @@ def test_a_scenario_says_what_becomes_of_a_module(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("modules", ["{nouveau: loaded}", "{'a b': boot}", "{nouveau: null}"])
-def test_a_mistake_is_told(tmp_path: Path, modules: str) -> None:
+def test_a_mistake_is_reported(tmp_path: Path, modules: str) -> None:
     with pytest.raises(ScenarioError, match=r"modules"):
         node(tmp_path, f"gpus: none, modules: {modules}")
 
@@ -187,7 +187,7 @@ def test_modprobe_loads_what_is_needed_and_unloads_what_nothing_uses(
         (("modprobe",), "modprobe: ERROR: missing parameters. See -h."),
     ],
 )
-def test_what_modprobe_refuses(
+def test_modules_that_modprobe_refuses(
     mounted: Path, call: Modprobe, words: tuple[str, ...], said: str
 ) -> None:
     code, text = call(*words)

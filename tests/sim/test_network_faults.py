@@ -212,7 +212,7 @@ def test_a_gid_of_roce_v2_is_missing_whatever_its_index(judged: Judged) -> None:
     assert (finding.subject.id, finding.actual) == ("mlx5_3", {"GID": "IB/RoCE v1"})
 
 
-def test_what_a_port_its_interface_and_the_bus_say_agrees(
+def test_port_interface_and_bus_agree(
     probed: Callable[..., Evidence],
 ) -> None:
     evidence = probed([])

@@ -396,7 +396,7 @@ def await_state(fleet: str, node: str, wanted: str) -> str:
     return states(fleet)[node]
 
 
-def test_a_node_that_is_off_is_said_to_be_and_reboot_starts_it(fleet: str) -> None:
+def test_a_node_that_is_off_is_reported_and_reboot_starts_it(fleet: str) -> None:
     nodevet("sim", "ssh", "--fleet", fleet, "ws001", "systemctl", "poweroff", code=None)
     assert await_state(fleet, "ws001", "off") == "off"
     assert "is off; start it" in nodevet("sim", "ssh", "--fleet", fleet, "ws001", code=2).stderr

@@ -380,7 +380,7 @@ def test_what_the_manifest_says_of_others(gpus_of):
     assert unhealthy.fabric.health_mask >> shift & 3 == 1
 
 
-def test_more_gpus_attached_than_in_the_file_is_told():
+def test_more_gpus_attached_than_in_the_file_is_reported():
     node = read(capture("telegraf-a100-sxm4-v12"))
     assert (node.attached_gpus, len(node.gpus)) == (4, 1)
     assert node.machine().device_nodes[0] == "/dev/nvidia1"
@@ -575,7 +575,7 @@ def test_a_gpu_that_is_lost_while_nvidia_smi_reads_it(gpus_of, written):
     assert read(path).gpus[0].minor_number == 0
 
 
-def test_one_err_is_that_value_alone_and_nothing_but_errs_is_a_lost_gpu(gpus_of, written):
+def test_one_err_loses_one_value_and_only_errs_mean_a_lost_gpu(gpus_of, written):
     nothing = "<uuid>GPU-1</uuid><performance_state>ERR!</performance_state>"
     path = written(log(V10.replace("31.27 W", "ERR!"), nothing))
     assert [gpu.lost for gpu in read(path).gpus] == [False, True]
@@ -612,7 +612,7 @@ PROCESS = "<process_info><pid>%s</pid><type>C</type></process_info>"
         (f"<processes>{PROCESS % 123456 * 50}</processes>", 1, "50 compute processes, but"),
     ],
 )  # fmt: skip
-def test_what_a_state_cannot_say_is_an_error_with_its_place(written, content, line, message):
+def test_an_invalid_state_is_an_error_with_its_place(written, content, line, message):
     path = written(log(content))
     with pytest.raises(StateError) as caught:
         read(path)
@@ -796,7 +796,7 @@ def test_t7_the_virtualization_is_that_of_the_file(gpus_of, written, tmp_path, m
     assert host.collect(str(tmp_path / "node"), {})["virtualization"] == virtual
 
 
-def test_t7_a_made_up_port_has_no_maximum_that_nobody_told(written, tmp_path):
+def test_t7_a_virtual_port_has_no_invented_maximum(written, tmp_path):
     node = read(written(log(V10)))
     (gpu,) = node.machine().gpus
     assert gpu.link.width_max == 16

@@ -36,7 +36,7 @@ def test_what_others_keep_there_stays(folders: tuple[Path, Path]) -> None:
     assert not top.exists()
 
 
-def test_what_was_compiled_stays_where_somebody_keeps_it(folders: tuple[Path, Path]) -> None:
+def test_what_was_compiled_stays_where_someone_keeps_it(folders: tuple[Path, Path]) -> None:
     top, cache = folders
     with place.kept():
         with place.kept():

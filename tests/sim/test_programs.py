@@ -525,7 +525,7 @@ def test_a_refusal_says_what_nvidia_smi_says(node, extra, words, code, said):
         ("--query-gpu=name", "--format=csv,pretty"),
     ],
 )
-def test_what_is_no_command_line(node, words):
+def test_an_invalid_command_line_is_refused(node, words):
     node.smi(*words, code=2)
     assert "# set since boot" not in node.path.read_text()
 

@@ -250,14 +250,14 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("text", "words"), WRONG)
-def test_what_is_wrong_is_told_with_its_place(text: str, words: str, write: Write) -> None:
+def test_what_is_wrong_is_reported_with_its_place(text: str, words: str, write: Write) -> None:
     with pytest.raises(ScenarioError) as caught:
         load(write(text))
     assert words in str(caught.value)
     assert all(str(problem).count("site.yaml") for problem in caught.value.problems)
 
 
-def test_every_problem_is_told_at_once(write: Write) -> None:
+def test_every_problem_is_reported_at_once(write: Write) -> None:
     text = "sim: 1\nnodes:\n  n1: {gpus: h100, cores: x}\n  n2: {gpu: t4}\n"
     with pytest.raises(ScenarioError) as caught:
         load(write(text))
@@ -279,7 +279,7 @@ def test_a_template_is_below_its_nodes(write: Write) -> None:
     assert lost == ["1", "0"]
 
 
-def test_a_template_that_is_wrong_is_told_where_it_stands(write: Write) -> None:
+def test_a_wrong_template_is_reported_with_its_place(write: Write) -> None:
     template = "  t: {gpus: t4,\n      faults: [{xid: {gpu: 9}}]}\n"
     text = f"sim: 1\ntemplates:\n{template}nodes: {{a: {{template: t}}}}\n"
     with pytest.raises(ScenarioError, match=r"site.yaml:4:16: a.faults\[0\]: there is no GPU 9"):
@@ -375,7 +375,7 @@ def test_the_numa_node_of_a_gpu_is_that_of_the_tree(
     assert (files["local_cpulist"], files["local_cpus"]) == ("2-3\n", "c\n")
 
 
-def test_what_the_tree_gives_is_not_given_twice(
+def test_values_of_the_tree_are_not_repeated(
     captures: Path, spec: Callable[[str], NodeSpec]
 ) -> None:
     path = (captures / "sysfs/hwloc/32em64t-2n8c+dax+nvme+mic+dimms.tar.bz2").resolve()
@@ -485,7 +485,7 @@ class TestChanged:
         assert (other.delay_s, other.clock_offset_s) == (0, 300)
         assert describe(changed(node, "faults", "[]")).delay_s == 0
 
-    def test_what_is_logged_comes_last_and_now(self, node: NodeSpec) -> None:
+    def test_log_lines_come_last_and_at_once(self, node: NodeSpec) -> None:
         first = changed(node, "kernel_log", "NVRM: Xid (PCI:0000:19:00): 63, a: b")
         second = changed(first, "fault", "mce")
         last = changed(second, "kernel_log", "end")
@@ -533,7 +533,9 @@ class TestChanged:
             ("kernel_log", "\x1b[2J", "not one line"),
         ],
     )
-    def test_what_cannot_be(self, key: str, value: str, words: str, node: NodeSpec) -> None:
+    def test_impossible_values_are_refused(
+        self, key: str, value: str, words: str, node: NodeSpec
+    ) -> None:
         with pytest.raises(ScenarioError) as caught:
             changed(node, key, value)
         assert words in str(caught.value)
@@ -551,7 +553,7 @@ class TestChanged:
             ("/etc/passwd", "x", "is not below /sys or /proc"),
         ],
     )
-    def test_what_this_node_cannot_have(
+    def test_settings_that_this_node_cannot_have_are_refused(
         self, key: str, value: str, words: str, node: NodeSpec
     ) -> None:
         with pytest.raises(ScenarioError) as caught:

@@ -242,7 +242,7 @@ def test_each_setter_fails_as_its_getter_does(node):
 
 
 @needs_root
-def test_what_hardware_cannot(node):
+def test_settings_that_hardware_lacks_are_refused(node):
     node.describe("t4")
     assert node.ask(
         ("SetMigMode", "gpu", 1),
@@ -435,7 +435,7 @@ def test_a_reset(node):
     ("cleared_by", "reset", "booted"),
     [("reset", 0, 0), ("reboot", 1, 0), ("power", 1, 1)],
 )
-def test_what_ends_a_fault(node, cleared_by, reset, booted):
+def test_these_events_end_a_fault(node, cleared_by, reset, booted):
     faults = {"remapping.pending": 1, "recovery_action": "GPU_RESET", "cleared_by": cleared_by}
     faults["utilization_gpu_percent"] = "NVML_ERROR_RESET_REQUIRED"
     node.describe(**{f"gpu.*.{key}": value for key, value in faults.items()})
@@ -508,7 +508,7 @@ FORGOT = [700000, 700000, 0, 345, 1980, [1, 0]]
 
 @needs_root
 @pytest.mark.parametrize("how", [None, signal.SIGKILL])
-def test_what_is_forgotten_with_the_last_client(node, how):
+def test_the_last_client_resets_these_settings(node, how):
     node.describe(**{"gpu.0.persistence_mode": 0})
     first, second = node.client(), node.client()
     for client in (first, node.client(index=1)):

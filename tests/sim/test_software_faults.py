@@ -194,7 +194,7 @@ ASKED: dict[str, tuple[str, Any]] = {
         (slurm, SCONTROL, "slurm-gpus-other", ("slurm_node", "GPUs")),
     ],
 )
-def test_what_a_program_says_is_found_and_nothing_else(
+def test_only_the_output_of_the_program_is_used(
     module: ModuleType,
     program: str,
     fault: str,
@@ -207,7 +207,9 @@ def test_what_a_program_says_is_found_and_nothing_else(
     assert not [each for _, each in findings if each.verdict is Verdict.UNKNOWN]
 
 
-def test_what_a_watch_of_dcgm_says_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_watch_of_dcgm_says_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     findings = judge_output(dcgm, DCGMI, "dcgm-warning", tmp_path, monkeypatch)
     (warning,) = [each for _, each in findings if each.verdict is Verdict.FAIL]
     assert warning.actual == "Warning" and "replays" in warning.why

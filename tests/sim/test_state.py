@@ -115,7 +115,7 @@ def test_overrides_win_and_bus_ids_are_given(gpus_of):
         (("t4", 2), {"bus_ids": ["0000:01:00.0"] * 2}, "different bus ids"),
     ],
 )
-def test_what_no_library_would_understand_is_refused(arguments, overrides, words):
+def test_settings_that_the_library_lacks_are_refused(arguments, overrides, words):
     with pytest.raises(StateError, match=re.escape(words)):
         state(*arguments, **overrides)
 

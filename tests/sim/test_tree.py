@@ -251,7 +251,7 @@ def run(*command: object) -> str:
     ).stdout
 
 
-def test_what_is_there_is_not_written_over(tmp_path: Path) -> None:
+def test_existing_files_are_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "precious").touch()
     with pytest.raises(FileExistsError, match="is not empty"):
         write(workstation("desk"), tmp_path)

@@ -11,15 +11,8 @@ from far_processes import wait_for
 from msgspec.structs import replace
 from one_machine_slurm import Slurm
 
-from nodevet.model import (
-    Finding,
-    HostReport,
-    Run,
-    Status,
-    Subject,
-    Verdict,
-    new_run_id,
-)
+from nodevet.model import Finding, HostReport, Status, Subject, Verdict
+from nodevet.model.run import Run, new_run_id
 from nodevet.slurm.decide import DrainLimits, plan_drain, plan_resume
 from nodevet.slurm.nodes import ControllerNode, parse_nodes
 from nodevet.store import open_store
@@ -121,7 +114,7 @@ def test_a_tag_of_the_site_is_in_slurm_and_hides_no_reason_of_ours(
     link = f"[HC] nodevet:{name} pcie_link 490 W, expected 700 W (GPU 0)"
     shown = cluster.says("scontrol", "show", "node", "-o", "gpu1")
     assert f"Reason={link}; [HC] power_limit 490 W, expected 700 W (GPU 0) [" in shown
-    assert "drained for this already" in run(nodevet, "drain", *SHARE).stdout
+    assert "already drained for this" in run(nodevet, "drain", *SHARE).stdout
     (tmp_path / "nodevet.toml").unlink()
     save(gpu1=(OK, replace(OK, check="pcie_link")), gpu2=(OK,))
     assert "1 node resumed" in run(nodevet, "resume").stdout
@@ -129,7 +122,7 @@ def test_a_tag_of_the_site_is_in_slurm_and_hides_no_reason_of_ours(
 
 
 @pytest.mark.other_slurm
-def test_what_fails_is_drained_and_what_others_drained_is_left(
+def test_failing_nodes_are_drained_and_others_keep_their_reasons(
     cluster: Slurm, nodevet: Nodevet, save: Callable[..., str]
 ) -> None:
     drain(cluster, "gpu2", "bad PSU")
@@ -138,7 +131,7 @@ def test_what_fails_is_drained_and_what_others_drained_is_left(
     hosts = {f"gpu{number}": (POWER,) for number in (1, 2, 3, 4)}
     name = save(**hosts, gpu5=(OK,), gpu6=(OTHER,), elsewhere=(POWER,))
     dry = run(nodevet, "drain", "--dry-run", *SHARE)
-    assert "2 nodes would be drained · 3 left" in dry.stdout
+    assert "2 nodes would be drained · 3 unchanged" in dry.stdout
     assert "gpu1" not in drained(cluster)
     done = run(nodevet, "drain", *SHARE)
     assert done.returncode == 0, done
@@ -186,7 +179,7 @@ def test_what_is_repaired_is_resumed_and_nothing_else(
     save(**hosts)
     done = run(nodevet, "resume")
     assert done.returncode == 0, done
-    for told in ("not all of it is ok", "power_limit fails", "xid is not ok", "not in the run"):
+    for told in ("not every check is ok", "power_limit fails", "xid is not ok", "not in the run"):
         assert told in done.stdout
     assert before.keys() - drained(cluster).keys() == {"gpu1"}
 
@@ -200,7 +193,7 @@ def test_the_store_knows_whether_it_is_the_same_machine(
     assert (done.returncode, set(drained(cluster))) == (0, {"gpu1", "gpu2"}), done
     record(url, -3, gpu1=("a", (OK, OTHER)), gpu2=("c", (OK, OTHER)))
     done = nodevet("slurm", "resume", "--from", "last", "--store", url)
-    assert "it may be another machine than the drained one" in done.stdout, done
+    assert "it may not be the machine that was drained" in done.stdout, done
     assert set(drained(cluster)) == {"gpu2"}
 
 
@@ -243,7 +236,7 @@ def test_a_node_in_maintenance_is_drained_and_is_not_counted_as_in_service() -> 
 
 @pytest.mark.parametrize(
     ("end", "why"),
-    [("", ""), ("; ...", "its reason does not name every check, and not all of it is ok")],
+    [("", ""), ("; ...", "its reason does not name every check, and not every check is ok")],
 )
 def test_a_reason_that_names_not_all_checks_needs_all_of_them(end: str, why: str) -> None:
     reason = f"nodevet:local power_limit 490 W, expected 700 W{end}"

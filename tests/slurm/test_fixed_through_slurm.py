@@ -1,7 +1,7 @@
 """From a sweep to a node back in service: three simulated nodes, each with a real slurmd.
 
 sweep -> slurm drain -> plan -> apply waits for the job -> fix -> Slurm reboots -> vet -> resume;
-the drain of a second admin is left alone throughout.
+the drain of a second admin stays throughout.
 """
 
 import json
@@ -104,7 +104,7 @@ def test_a_sweep_drains_apply_waits_slurm_reboots_and_a_vet_resumes(
 
     vet()
     done = fleet.nodevet("slurm", "drain", "--from", "last", "--max-drain", "100%", *store)
-    assert "1 node drained · 1 left" in done.stdout, done
+    assert "1 node drained · 1 unchanged" in done.stdout, done
     swept = node(slurm, "gpu2").reason
     assert swept.startswith("nodevet:2") and "power_limit" in swept
     fleet.sim("set", "gpu3", "fault=power-capped")  # nobody drained it: the hook does

@@ -55,7 +55,7 @@ def test_it_takes_a_node_waits_for_its_job_and_gives_it_back(
 
 
 @pytest.mark.parametrize("foreign", ["bad PSU", "slurm-operator: x", "nodevet:plan-x $(id); a=b"])
-def test_the_drain_of_someone_else_is_left_alone(
+def test_the_hook_refuses_the_drain_of_someone_else(
     slurm: Slurm, nodevet: Nodevet, foreign: str
 ) -> None:
     drain(slurm, foreign)
@@ -78,7 +78,7 @@ def test_a_node_that_was_drained_before_is_used_and_stays_drained(
         assert reason(slurm) == own
 
 
-def test_a_second_admin_who_comes_while_it_waits_is_left_alone(
+def test_the_hook_stops_if_someone_else_drains_while_it_waits(
     slurm: Slurm, nodevet: Nodevet
 ) -> None:
     slurm.says("sbatch", "-o", os.devnull, "--wrap", "sleep 300")
@@ -90,7 +90,7 @@ def test_a_second_admin_who_comes_while_it_waits_is_left_alone(
     drain(slurm, "mine now")
     waiting.join(60)
     assert ended and ended[0].returncode == 2, ended
-    assert "its reason stays: 'mine now' by root" in ended[0].stderr
+    assert "its reason is not nodevet's: 'mine now' by root" in ended[0].stderr
     assert call(nodevet, slurm, "undrain").returncode == 0
     assert reason(slurm) == "mine now"
 
@@ -179,8 +179,8 @@ def test_a_controller_that_goes_away_while_it_waits_is_asked_again(
 @pytest.mark.parametrize(
     ("last", "why"),
     [
-        (IDLE, "was changed meanwhile"),  # the drain did not take
-        (FREE._replace(reason="bad PSU", user="bob"), "was changed meanwhile: idle"),
+        (IDLE, "did not keep the drain"),  # the drain did not take
+        (FREE._replace(reason="bad PSU", user="bob"), "did not keep the drain of n1: idle"),
         ("half an answer", "half an answer"),
     ],
 )
@@ -196,11 +196,11 @@ def test_a_drain_that_cannot_be_seen_is_a_refusal(
     ("node", "why"),
     [
         (FREE._replace(reason=""), "gave no reason"),
-        (IDLE._replace(states=("down",), reason="Not responding"), "its reason stays"),
+        (IDLE._replace(states=("down",), reason="Not responding"), "its reason is not nodevet's"),
         (FREE._replace(states=("down", "drain", "reboot_issued")), "is being rebooted"),
     ],
 )
-def test_who_else_is_at_work_is_left_alone(
+def test_the_hook_refuses_a_node_in_someone_elses_hands(
     monkeypatch: pytest.MonkeyPatch, node: ControllerNode, why: str
 ) -> None:
     asked = Controller(monkeypatch, node)

@@ -68,7 +68,7 @@ def test_a_mistake_in_a_hook_stops_no_job(slurm: Slurm, hooks: Path) -> None:
     (hooks / "site.yaml").unlink(missing_ok=True)
     slurm.says("sbatch", "-W", "-o", os.devnull, "--wrap", f"touch {hooks}/ran")
     assert (hooks / "ran").exists()
-    wait_for(lambda: "nothing was vetted" in (hooks / "epilog.err").read_text())
+    wait_for(lambda: "did not vet the node" in (hooks / "epilog.err").read_text())
     assert reason(slurm) == ""
 
 

@@ -41,7 +41,7 @@ def test_health_waits_for_the_end_of_a_maintenance(
     reserve("fw")
     done = nodevet("slurm", "health", "-b", "site.yaml")
     assert (done.returncode, reason(slurm)) == (1, ""), done
-    assert "it is in maintenance: the next look after that drains it" in done.stderr
+    assert "it is in maintenance; the next health check after that drains it" in done.stderr
     slurm.says("scontrol", "delete", "ReservationName=fw")
     wait_for(lambda: "MAINT" not in shown(slurm))
     nodevet("slurm", "health", "-b", "site.yaml")
@@ -73,7 +73,7 @@ def test_the_hook_takes_a_node_in_maintenance_only_by_the_name_of_the_reservatio
     reserve("later", start="now+2hours")
     code, told = call("drain")
     assert code == 2, told
-    assert "is in the maintenance reservation fw; if that is yours, see --reservation" in told
+    assert "the maintenance reservation fw; if this reservation is yours, name it" in told
     assert reason(slurm) == ""
     assert call("drain", *by_name)[0] == 0
     assert reason(slurm) == TAKEN
@@ -91,7 +91,7 @@ def test_what_a_person_drained_in_maintenance_stays(
     reserve("fw")
     drain(slurm, "bad PSU")
     assert "IDLE+DRAIN+MAINTENANCE+RESERVED" in shown(slurm)
-    assert "its reason stays" in nodevet("slurm", "health", "-b", "site.yaml").stderr
+    assert "its reason is not nodevet's" in nodevet("slurm", "health", "-b", "site.yaml").stderr
     assert reason(slurm) == "bad PSU"
 
 

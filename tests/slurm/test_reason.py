@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from nodevet.model import new_run_id
-from nodevet.slurm.decide import BUSY, MAINTAINED, left_alone
+from nodevet.model.run import new_run_id
+from nodevet.slurm.decide import BUSY, MAINTAINED, why_not_drained
 from nodevet.slurm.nodes import parse_nodes
 from nodevet.slurm.reason import (
     LOCAL,
@@ -77,7 +77,7 @@ def new_run_id_text() -> str:
 @pytest.mark.parametrize(
     "text", ["nodevet:", "nodevet: xid", "nodevet:x xid 79", "nodevet:local", "nodevet:local 7up"]
 )
-def test_what_a_person_wrote_is_no_reason_of_ours(text: str) -> None:
+def test_a_reason_that_a_person_wrote_is_not_nodevets(text: str) -> None:
     assert parse(text) is None
 
 
@@ -97,18 +97,18 @@ def test_hostile_words_become_harmless() -> None:
         ("MIXED+DRAIN", "Prolog error", 4, ""),
         ("IDLE+DRAIN", "Prolog error", 0, ""),
         ("IDLE", "bad PSU", 0, ""),  # Slurm 24.11 keeps it after a resume
-        ("MIXED+REBOOT_REQUESTED", "kernel", 0, "its reason stays"),
-        ("IDLE+FAIL", "bad PSU", 0, "its reason stays"),
-        ("IDLE+DRAIN", "bad PSU", 0, "its reason stays"),
-        ("DOWN*", "Not responding", 0, "its reason stays"),
-        ("IDLE+DRAIN", "slurm-operator: xid 79", 0, "its reason stays"),
-        ("IDLE+DRAIN", OURS, 0, "drained for this already"),
+        ("MIXED+REBOOT_REQUESTED", "kernel", 0, "its reason is not nodevet's"),
+        ("IDLE+FAIL", "bad PSU", 0, "its reason is not nodevet's"),
+        ("IDLE+DRAIN", "bad PSU", 0, "its reason is not nodevet's"),
+        ("DOWN*", "Not responding", 0, "its reason is not nodevet's"),
+        ("IDLE+DRAIN", "slurm-operator: xid 79", 0, "its reason is not nodevet's"),
+        ("IDLE+DRAIN", OURS, 0, "already drained for this"),
         ("IDLE", OURS, 0, ""),
         ("IDLE+DRAIN", "nodevet:local dkms", 0, ""),
     ],
 )
 def test_who_is_drained(state: str, reason: str, cpus: int, why: str) -> None:
-    told = left_alone(node(state, reason, cpus), OURS, will_look_again=True)
+    told = why_not_drained(node(state, reason, cpus), OURS, will_look_again=True)
     assert why in told
     assert bool(told) == bool(why)
 
@@ -142,4 +142,4 @@ def test_a_comment_sets_no_state_and_no_node() -> None:
     nodes = parse_nodes(row.format("n1", comment) + row.format("n2", "x"))
     assert list(nodes) == ["n1"]
     assert (nodes["n1"].states, nodes["n1"].own) == (("idle", "drain"), None)
-    assert left_alone(nodes["n1"], OURS)
+    assert why_not_drained(nodes["n1"], OURS)

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from nodevet.model import Finding, Host, HostReport, Run, Severity, Status, Verdict, new_run_id
+from nodevet.model import Finding, Host, HostReport, Severity, Status, Verdict
+from nodevet.model.run import Run, new_run_id
 from nodevet.slurm import scontrol
 from nodevet.slurm.decide import DrainLimits, plan_drain, plan_resume
 from nodevet.slurm.nodes import ControllerNode

@@ -9,7 +9,7 @@ import pytest
 from recorded import ended, report, run
 from sqlalchemy import text
 
-from nodevet.model import Run
+from nodevet.model.run import Run
 from nodevet.store import Store, StoreHeldError, open_store, runs
 from nodevet.vet.terminal.output import Sinks
 from nodevet.vet.terminal.progress import watched
@@ -39,7 +39,7 @@ def begins_when_told(url: str, night: int, told: int, over: int) -> int:
     return child
 
 
-def test_of_those_that_begin_at_once_one_begins(url: str) -> None:
+def test_only_one_of_several_sweeps_that_start_at_once_runs(url: str) -> None:
     open_store(url).close()
     (told, tell), (over, end) = os.pipe(), os.pipe()
     children = {begins_when_told(url, night, told, over) for night in range(MANY)}
@@ -107,9 +107,7 @@ def test_a_run_gives_signs_of_life_while_its_hosts_take_their_time(
     store.free("nightly")
 
 
-def test_a_run_that_is_refused_leaves_the_report_of_the_one_that_goes_on(
-    store: Store, tmp_path: Path
-) -> None:
+def test_a_refused_run_keeps_the_report_of_the_running_one(store: Store, tmp_path: Path) -> None:
     file, seen = tmp_path / "hosts.jsonl", run(1)
     file.write_text("theirs\n")
     goes = Run(id=seen.id, nodevet="0", started=seen.started, seconds=0.0)

@@ -81,7 +81,7 @@ DOCUMENTS = st.fixed_dictionaries(
 @settings(max_examples=150, deadline=None)
 @example({"sections": {}, "earlier": {}})
 @example({"sections": {"gpu": {"seconds": 1, "data": {"gpus": [{"index": 0, "pstate": 1}, {}]}}}})
-def test_what_was_taken_apart_is_put_together(document: dict[str, Any]):
+def test_a_split_document_is_joined_again(document: dict[str, Any]):
     text = json.dumps(document).encode()
     found = documents.split_document(text)
     if found is not None:
@@ -91,9 +91,7 @@ def test_what_was_taken_apart_is_put_together(document: dict[str, Any]):
 
 @given(st.lists(DOCUMENTS, min_size=2, max_size=4), st.data())
 @settings(max_examples=60, deadline=None)
-def test_what_is_alike_is_put_together_once_and_is_the_same(
-    several: list[dict[str, Any]], data: st.DataObject
-):
+def test_alike_documents_are_joined_once(several: list[dict[str, Any]], data: st.DataObject):
     listed = data.draw(st.lists(st.sampled_from(several), min_size=2, max_size=6))
     alike = LastFew()
     for document in listed:
@@ -113,7 +111,7 @@ SOME = tuple(name for name in NAMES if name in sections())
 @given(st.lists(DOCUMENTS, min_size=1, max_size=4))
 @settings(max_examples=150, deadline=None)
 @example([five_nights.document("gpu001", night) for night in (1, 2)])
-def test_what_is_opened_split_is_what_is_opened_joined(several: list[dict[str, Any]]):
+def test_split_and_joined_documents_open_alike(several: list[dict[str, Any]]):
     alike = LastFew()
     for document in several:
         text = json.dumps({**document, "schema": SCHEMA, "probe": "1"}).encode()
@@ -168,7 +166,7 @@ def typed_values(value: Any) -> Any:
         b'{"sections": ' + b"[" * 5000 + b"]" * 5000 + b"}",
     ],
 )
-def test_what_is_not_as_the_probe_sends_it_is_kept_whole(text: bytes):
+def test_unusual_evidence_is_kept_whole(text: bytes):
     assert documents.split_document(text) is None
 
 

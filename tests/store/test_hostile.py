@@ -61,7 +61,7 @@ def test_a_slip_in_an_address_shows_no_password():
         ("sqlite:///nodevet?password=hunter2", "names no file"),
     ],
 )
-def test_a_slip_in_an_address_is_told_without_what_is_secret(address: str, told: str):
+def test_a_mistake_in_an_address_is_reported_without_secrets(address: str, told: str):
     with pytest.raises(StoreError) as said:
         open_store(address)
     assert told in str(said.value)
@@ -80,7 +80,7 @@ def test_a_slip_in_an_address_is_told_without_what_is_secret(address: str, told:
         ("sqlite:///~/history.sqlite", "sqlite:////home/ann/history.sqlite"),
     ],
 )
-def test_e21_a_path_for_a_store_is_told_with_the_url_to_type(
+def test_e21_a_path_for_a_store_is_reported_with_the_url_to_type(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, url: str
 ):
     monkeypatch.chdir(tmp_path)
@@ -90,7 +90,7 @@ def test_e21_a_path_for_a_store_is_told_with_the_url_to_type(
     assert str(said.value).endswith(f"is a path, but a URL is needed: type {url}")
 
 
-def test_e21_what_is_no_path_is_not_told_to_be_one():
+def test_e21_a_text_that_is_not_a_path_is_not_called_one():
     for given in ("mysql://db/x", "postgresql:/db", "db:5432/x", "sqlite://srv/x", ":memory:"):
         with pytest.raises(StoreError) as said:
             open_store(given)

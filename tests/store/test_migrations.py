@@ -13,8 +13,9 @@ from recorded import document, record, report
 from sqlalchemy import MetaData, Table, inspect
 
 from nodevet.store import Store, open_store, upgrade
-from nodevet.store.engine import engine_of, parse_url
+from nodevet.store.engine import engine_of
 from nodevet.store.schema import VERSION, VERSION_TABLE, metadata
+from nodevet.store.urls import parse_url
 
 GPU = document(gpu={"gpus": [{"index": 0, "uuid": "GPU-5f1c", "serial": "1655"}]})
 

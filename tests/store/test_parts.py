@@ -137,7 +137,7 @@ def test_a_counter_has_points_where_it_moved(store: Store):
 
 
 @pytest.mark.parametrize("between", ["not as a probe sends it", "not judged"])
-def test_what_was_not_looked_at_is_nothing_to_compare_with(store: Store, between: str):
+def test_an_unread_state_is_not_compared(store: Store, between: str):
     first, second = node("GPU-a", ecc=1, replays=1), node("GPU-b", ecc=2, replays=2)
     record(store, 0, report(), evidence=first)
     if between == "not judged":
@@ -168,7 +168,7 @@ def test_a_second_try_leaves_no_part_or_point_twice(store: Store):
     assert [point.value for point in store.points()] == [3]
 
 
-def test_a_field_is_told_visit_by_visit(store: Store):
+def test_a_field_is_reported_visit_by_visit(store: Store):
     for night in range(2):
         said = node("GPU-a", "GPU-b", celsius=40 + night)
         record(store, night, report(night=night), evidence=said)

@@ -173,7 +173,7 @@ def test_e19_a_host_that_could_not_be_judged_meanwhile_came_back_too(store: Stor
     ],
     ids=str,
 )
-def test_e19_what_was_not_proved_stands_still(store: Store, other: dict[str, Any]) -> None:
+def test_e19_a_failure_without_proof_remains(store: Store, other: dict[str, Any]) -> None:
     record(store, 0, failing(0), failing(0, "gpu002"))
     proved(store, replace(PROOF, **other))
     (told,) = news(record(store, 1, failing(1)))

@@ -16,7 +16,7 @@ from nodevet.store.records.retention import DAY, Retention, thinned
 NOW = datetime(2026, 11, 22, tzinfo=timezone.utc).timestamp()
 
 
-def test_of_a_week_and_of_a_month_the_first_visit_stays():
+def test_the_first_visit_of_each_week_and_month_is_kept():
     policy = Retention(daily=7, weekly=4, monthly=3)
     visits = [(day, NOW - day * DAY) for day in range(150)]
     gone = set(thinned(visits, policy, NOW))
@@ -25,7 +25,7 @@ def test_of_a_week_and_of_a_month_the_first_visit_stays():
     assert list(thinned([(1, 0.0)], policy, NOW)) == [], "the last of a host always stays"
 
 
-def test_pruning_keeps_what_is_told(store: Store):
+def test_pruning_keeps_what_is_reported(store: Store):
     for night in range(20):
         begun = run(night)
         recorder = store.begin(begun)
@@ -66,7 +66,7 @@ def test_pruning_keeps_what_is_told(store: Store):
     assert text is not None
 
 
-def test_what_is_deleted_is_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deleted_space_is_freed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "FREED_AT_ONCE", 100)  # pages
     file = tmp_path / "history.sqlite"
     with open_store(f"sqlite:///{file}") as store:

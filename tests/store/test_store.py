@@ -81,7 +81,7 @@ def test_a_finding_is_a_span(store: Store):
     assert (whole.first.run[:8], whole.last.run[:8], whole.end) == (*2 * ("20261104",), "ok")
 
 
-def test_another_machine_begins_anew(store: Store):
+def test_another_machine_starts_a_new_history(store: Store):
     record(store, 0, report(findings={"governor": "fail"}))
     (news,) = record(store, 1, report(findings={"governor": "fail"}, night=1, machine_id="other"))
     assert news.replaced and news.new[0].since[:10] == "2026-11-02"

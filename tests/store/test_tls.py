@@ -65,7 +65,7 @@ def url(folder: Path, authority: Authority) -> Iterator[str]:
         server.stop()
 
 
-def test_what_the_server_asks_for(url: str) -> None:
+def test_the_server_asks_for_these_methods(url: str) -> None:
     """It takes sessions with TLS alone."""
     with pytest.raises(StoreError, match="no encryption"):
         open_store(f"{url}?sslmode=disable")
@@ -104,6 +104,6 @@ def test_a_certificate_of_another_name_is_refused(url: str, authority: Authority
         ("sslmode=require&sslcert=/etc/hostname", r"/etc/hostname: cannot load certificates"),
     ],
 )
-def test_mistakes_are_told(told: str, why: str) -> None:
+def test_mistakes_are_reported(told: str, why: str) -> None:
     with pytest.raises(StoreError, match=why):
         open_store(f"postgresql://nodevet@127.0.0.1:1/store?{told}")

@@ -179,7 +179,7 @@ def night_of_rest_of_a_dead(url: str) -> None:
         is_whole(store, range(2))
 
 
-def test_a_locked_store_is_said_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_locked_store_is_reported_as_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(engine, "WAIT", 0.2)
     url = f"sqlite:///{tmp_path}/h.sqlite"
     with open_store(url) as store:
@@ -192,7 +192,7 @@ def test_a_locked_store_is_said_to_be(tmp_path: Path, monkeypatch: pytest.Monkey
         assert "another process has been writing to it for too long" in str(recorder.broken)
 
 
-def test_what_is_no_store_is_said_to_be_none(tmp_path: Path):
+def test_a_file_that_is_not_a_store_is_reported_as_such(tmp_path: Path):
     (tmp_path / "text").write_text("no database at all, but a text of some length\n" * 40)
     with pytest.raises(StoreError, match=r"text: not a store of nodevet"):
         open_store(f"sqlite:///{tmp_path}/text")
@@ -221,7 +221,7 @@ def test_what_is_no_store_is_said_to_be_none(tmp_path: Path):
         assert "secret" not in str(told.value)
 
 
-def test_a_server_that_is_not_there_is_told_without_its_password():
+def test_a_server_that_is_not_there_is_reported_without_its_password():
     with pytest.raises(StoreError) as told:
         open_store("postgresql://nodevet:secret@127.0.0.1:1/none")
     assert "postgresql://nodevet:***@127.0.0.1:1/none" in str(told.value)
@@ -254,7 +254,7 @@ def test_postgresql_restarted_in_the_middle(postgres: Postgres):
         assert store.run().visited == HOSTS
 
 
-def test_a_newer_schema_is_left_alone(url: str):
+def test_a_newer_schema_is_not_touched(url: str):
     from sqlalchemy import text
 
     with open_store(url) as store, store._database.engine.begin() as connection:
@@ -352,7 +352,7 @@ def locked() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("name", ["history.sqlite", "nodevet/history.sqlite"])
-def test_a_folder_that_may_not_be_written_is_said_to_be(locked: Path, name: str, tmp_path: Path):
+def test_a_folder_that_may_not_be_written_is_reported(locked: Path, name: str, tmp_path: Path):
     urls = (f"sqlite:///{tmp_path}/own.sqlite", f"sqlite:///{locked / name}")
     done = subprocess.run(
         [sys.executable, "-c", OPEN, *urls], capture_output=True, text=True, cwd="/"
@@ -362,7 +362,7 @@ def test_a_folder_that_may_not_be_written_is_said_to_be(locked: Path, name: str,
     assert not list(locked.iterdir())
 
 
-def test_a_folder_that_may_not_be_read_is_said_to_be(tmp_path: Path):
+def test_a_folder_that_may_not_be_read_is_reported(tmp_path: Path):
     loop = tmp_path / "loop"
     loop.symlink_to(loop)
     for place in (loop / "h.sqlite", tmp_path / ("x" * 300)):
@@ -377,6 +377,6 @@ def test_a_folder_that_may_not_be_read_is_said_to_be(tmp_path: Path):
             pytest.fail("there is none")
 
 
-def test_a_damaged_piece_is_told():
+def test_a_damaged_piece_is_reported():
     with pytest.raises(StoreError, match="does not unpack"):
         unpack(b"nonsense", 100)

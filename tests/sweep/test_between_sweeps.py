@@ -16,7 +16,7 @@ pytestmark = pytest.mark.timeout(300)
 SITE = ("-i", "fleet.yaml", "-b", "site.yaml")
 
 
-def test_what_was_fixed_by_hand_is_told_by_the_next_sweep(fleet: AnsweringFleet) -> None:
+def test_what_was_fixed_by_hand_is_reported_by_the_next_sweep(fleet: AnsweringFleet) -> None:
     fleet.run("sweep")
     fleet.night({"gpu003": capped, "gpu004": capped})
     fleet.run("sweep")
@@ -56,7 +56,7 @@ def test_another_user_of_the_same_store_waits(fleet: AnsweringFleet) -> None:
     assert fleet.run("sweep", *store, "--limit", "gpu001", **other).returncode == 0
 
 
-def test_what_counts_is_when_a_host_was_seen_not_when_a_run_began(fleet: AnsweringFleet) -> None:
+def test_the_time_of_a_visit_counts_not_the_start_of_the_run(fleet: AnsweringFleet) -> None:
     """A check by hand began before a sweep, and comes to a host after it."""
     fleet.run("sweep")
     late = waits_for(fleet, "gpu003", "go")

@@ -48,7 +48,7 @@ def test_a_sweep_of_some_hosts_tells_nothing_of_the_others(fleet: AnsweringFleet
     assert fleet.run("sweep", "--fail-on", "new").returncode == 0
 
 
-def test_what_a_killed_run_saw_was_told_to_nobody(fleet: AnsweringFleet) -> None:
+def test_findings_of_a_killed_run_count_as_new(fleet: AnsweringFleet) -> None:
     fleet.run(*BY_HAND)
     fleet.night({"gpu003": capped})
     fleet.run(*BY_HAND)
@@ -98,7 +98,7 @@ def test_a_resumed_run_fails_what_a_baseline_of_today_finds(fleet: AnsweringFlee
     assert done.returncode == 1
 
 
-def test_what_no_report_could_be_written_of_was_told_to_nobody(fleet: AnsweringFleet) -> None:
+def test_findings_without_a_written_report_count_as_new(fleet: AnsweringFleet) -> None:
     (fleet.folder / "reports").mkdir()
     fleet.settings('outputs = { json = "reports/last.json" }\n')
     fleet.run("sweep")
@@ -114,7 +114,7 @@ def test_what_no_report_could_be_written_of_was_told_to_nobody(fleet: AnsweringF
     assert fleet.run("sweep", "--fail-on", "new").returncode == 0
 
 
-def test_what_was_shown_to_nobody_is_new(fleet: AnsweringFleet) -> None:
+def test_unreported_findings_are_new(fleet: AnsweringFleet) -> None:
     """Killed after all is recorded, while the report waits for someone who reads it."""
     fleet.run(*BY_HAND)
     fleet.night({"gpu003": capped})

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from answering_fleet import HOSTS, AnsweringFleet
 
-from nodevet.model import HostReport, Run, Severity, Status
+from nodevet.model import HostReport, Severity, Status
+from nodevet.model.run import Run
 from nodevet.store import open_store
 from nodevet.vet.news import Before, news_of
 from nodevet.vet.suspicion import suspicions
@@ -48,7 +49,7 @@ def mistaken(fleet: AnsweringFleet, *hosts: str, by: Callable[..., None]) -> str
 
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda each: each.__name__)
-def test_e19_a_mistake_of_this_machine_is_told_and_not_recorded(
+def test_e19_a_mistake_of_this_machine_is_reported_and_not_recorded(
     fleet: AnsweringFleet, mistake: Callable[..., None]
 ) -> None:
     fleet.run("sweep")

@@ -11,19 +11,8 @@ import pytest
 from answering_fleet import AnsweringFleet, capped
 
 from nodevet.base.errors import UserError
-from nodevet.model import (
-    Ended,
-    Finding,
-    HostReport,
-    Run,
-    RunNews,
-    Severity,
-    StandingTrouble,
-    Status,
-    Subject,
-    Suspicion,
-    Verdict,
-)
+from nodevet.model import Finding, HostReport, Severity, Status, Subject, Verdict
+from nodevet.model.run import Ended, Run, RunNews, StandingTrouble, Suspicion
 from nodevet.vet.use.notify import NewsFilter, addresses, message
 
 pytestmark = pytest.mark.timeout(300)
@@ -63,7 +52,7 @@ def inbox() -> Iterator[Inbox]:
     box.server.server_close()
 
 
-def test_nights_are_told_if_something_changed(fleet: AnsweringFleet, inbox: Inbox) -> None:
+def test_nights_are_reported_if_something_changed(fleet: AnsweringFleet, inbox: Inbox) -> None:
     (fleet.folder / "people").write_text(f"# the pager\n{inbox.url}\n")
     told = 'urls = ["file:people", "env:PAGER"]\nlink = "https://reports.example/last"\n'
     fleet.settings('outputs = { json = "last.json" }\n', head=f"[notify]\n{told}")
@@ -142,7 +131,7 @@ def test_what_is_suspicious_is_one_line() -> None:
     assert len(told.body.splitlines()) == 2
 
 
-def test_what_is_not_asked_for_is_not_told() -> None:
+def test_unrequested_values_are_not_reported() -> None:
     run = run_of(2)
     assert message(run, "n", NewsFilter(new=False)) is None
     ended = (Ended(host="h1", check="c", severity=Severity.INFO),)

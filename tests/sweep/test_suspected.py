@@ -13,7 +13,7 @@ def planned(fleet: AnsweringFleet, *options: str) -> tuple[int, str, str]:
     return done.returncode, " ".join(done.stdout.split()), done.stderr
 
 
-def test_what_many_began_to_fail_in_one_night_is_not_planned(fleet: AnsweringFleet) -> None:
+def test_checks_that_many_hosts_began_to_fail_are_not_planned(fleet: AnsweringFleet) -> None:
     fleet.run("sweep")
     fleet.night(dict.fromkeys(HOSTS[:5], capped))
     assert "SUSPICIOUS: 5 of 6" in fleet.run("sweep").stdout
@@ -38,7 +38,7 @@ def test_what_many_began_to_fail_in_one_night_is_not_planned(fleet: AnsweringFle
     assert HEAD not in planned(fleet)[1]
 
 
-def test_what_few_or_strangers_began_to_fail_is_planned(fleet: AnsweringFleet) -> None:
+def test_failures_of_few_or_different_hosts_are_planned(fleet: AnsweringFleet) -> None:
     fleet.night(dict.fromkeys(HOSTS, capped))
     assert HEAD not in planned(fleet)[1]  # there is no store
     fleet.run("sweep")

@@ -29,7 +29,7 @@ def test_all_lists_what_passed_in_the_files_of_a_sweep_and_a_gate(fleet: Answeri
             assert sum(each["count"] for each in host.get("counted", ())) == counted
 
 
-def test_what_is_new_stands_and_is_fixed(fleet: AnsweringFleet) -> None:
+def test_new_findings_stand_and_are_fixed(fleet: AnsweringFleet) -> None:
     fleet.settings('outputs = { json = "last.json", prometheus = "n.prom", junit = "j.xml" }\n')
     first = fleet.run("sweep", "--fail-on", "new")
     told = "nodevet: nightly: the first recorded sweep; nothing is marked as new\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from answering_fleet import AnsweringFleet, capped
 
-from nodevet.model import Run
+from nodevet.model.run import Run
 from nodevet.settings import settings
 from nodevet.store import open_store, preparing
 from nodevet.vet.use.listener import VetListener

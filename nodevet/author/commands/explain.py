@@ -19,7 +19,8 @@ from nodevet.vet import options as vetting
 if TYPE_CHECKING:
     from nodevet.baseline import Resolved
     from nodevet.checking.catalog import Catalog
-    from nodevet.model import Host, HostReport, Run
+    from nodevet.model import Host, HostReport
+    from nodevet.model.run import Run
     from nodevet.sheet.model import AnyBlock
 
 WRITTEN = 100  # columns of the pages, and of what is not a terminal
@@ -174,12 +175,12 @@ def _resolved(
     if host and len(names) != 1:
         target = _one_host(host, inventories)
         others = partial(fallback_baselines, names, folders, catalog)
-        found = fitting(
+        matches = fitting(
             resolved, target, fleet_options(engine=engine_for([target]), **reach), others
         )
-        resolved = (found.resolved,)
-        if found.doubt:
-            say(found.doubt)
+        resolved = (matches.resolved,)
+        if matches.doubt:
+            say(matches.doubt)
     return resolved
 
 

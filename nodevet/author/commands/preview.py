@@ -84,7 +84,7 @@ def command(
     from nodevet.vet.use.targets import Targets
 
     tell_doubts("EVIDENCE", evidence)
-    found = preview_saved(
+    answer = preview_saved(
         evidence,
         names,
         Project(folder=base, named=True, code=project.code),
@@ -94,7 +94,7 @@ def command(
         fail_on=Severity(fail_on),
     )
     if form[0] == "junit":
-        sheets.write(preview_junit(found), form)
+        sheets.write(preview_junit(answer), form)
     else:
-        sheets.show(found, preview_sheet(found), form, display)
-    click.get_current_context().exit(found.exit_code)
+        sheets.show(answer, preview_sheet(answer), form, display)
+    click.get_current_context().exit(answer.exit_code)

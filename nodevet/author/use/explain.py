@@ -26,7 +26,8 @@ from nodevet.checking.identity import in_words, judge_hostname
 from nodevet.document.kinds import DocumentKind, kind_of
 from nodevet.evidence.document import decode
 from nodevet.fleet import Options, visit
-from nodevet.model import Host, HostReport, Run, Severity
+from nodevet.model import Host, HostReport, Severity
+from nodevet.model.run import Run
 from nodevet.sheet.text import count
 from nodevet.vet.use.context import candidates, open_context
 from nodevet.vet.use.earlier import DAY, read_run

@@ -9,7 +9,8 @@ from nodevet.author.preview import Preview, preview
 from nodevet.base.errors import UserError
 from nodevet.base.printable import brief
 from nodevet.base.project import Project
-from nodevet.model import Run, Severity
+from nodevet.model import Severity
+from nodevet.model.run import Run
 from nodevet.vet.use import saved
 from nodevet.vet.use.context import VetContext, open_context
 from nodevet.vet.use.targets import Targets

@@ -10,7 +10,8 @@ from nodevet.baseline import BaselineErrors, available, load
 from nodevet.baseline.library import ENDINGS
 from nodevet.checking.catalog import Catalog
 from nodevet.document.flow import flow
-from nodevet.model import Baseline, CheckParams, Expectation, Value
+from nodevet.model import CheckParams, Value
+from nodevet.model.baseline import Baseline, Expectation
 from nodevet.vet.use.context import candidates, open_project
 
 GENERIC = "generic"

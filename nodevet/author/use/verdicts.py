@@ -13,7 +13,8 @@ from nodevet.inventory.settings import GROUP, name_problem
 from nodevet.model import Host, Verdict
 
 if TYPE_CHECKING:
-    from nodevet.model import HostReport, Run
+    from nodevet.model import HostReport
+    from nodevet.model.run import Run
 
 
 class VerdictSource(NamedTuple):
@@ -51,8 +52,8 @@ def _saved(source: str, max_age: float) -> tuple[str, VerdictSource]:
         for report in run.hosts
     }
     hosts = tuple(_host(source, report.host, report.groups) for report in run.hosts)
-    found = RunVerdicts(run=run.id, hosts=verdicts, doubt=_doubt(run))
-    return run.started, VerdictSource(found, hosts, tuple(notes))
+    recorded = RunVerdicts(run=run.id, hosts=verdicts, doubt=_doubt(run))
+    return run.started, VerdictSource(recorded, hosts, tuple(notes))
 
 
 def _doubt(run: "Run") -> str:
@@ -91,7 +92,7 @@ def _host(source: str, name: str, groups: Iterable[str]) -> Host:
 
 
 def _failing(report: "HostReport") -> tuple[str, ...]:
-    return _sorted(each.check for each in report.findings if each.verdict is Verdict.FAIL)
+    return _sorted(finding.check for finding in report.findings if finding.verdict is Verdict.FAIL)
 
 
 def _sorted(checks: Iterable[str]) -> tuple[str, ...]:

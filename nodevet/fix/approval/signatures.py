@@ -118,8 +118,8 @@ def _signer(
     principal = brief(names[0])
     if any(char in word for word in names for char in "*?!\ufffd"):
         return (
-            f"{name}: key {fingerprint} stands in {policy.shown} for {principal}, a pattern, so "
-            "nobody can tell who signed; write the person's name there; patterns are for "
+            f"{name}: {policy.shown} lists key {fingerprint} for {principal}, a pattern, so "
+            "nodevet cannot tell who signed; write the person's name there; patterns are for "
             "cert-authority"
         )
     valid = sshsig.keygen(

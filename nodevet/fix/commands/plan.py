@@ -151,7 +151,7 @@ def command(
         write,
     )
     from nodevet.fix.use.power import with_identities
-    from nodevet.fix.use.remember_fixes import meant, remember_plan
+    from nodevet.fix.use.remember_fixes import intended_store, remember_plan
     from nodevet.fixing.model import Risk
     from nodevet.sheet import terminal
     from nodevet.vet.terminal.progress import watched
@@ -169,7 +169,7 @@ def command(
     hosts = Targets(
         names=targets, inventories=inventories, limit=limit, expect_hostname=expect_hostname
     ).hosts()
-    url = meant(store, reaches=any(not host.local for host in hosts), told=say)
+    url = intended_store(store, reaches=any(not host.local for host in hosts), say=say)
     with watched(len(hosts)) as listener:
         reached = fleet_options(context=context, choosing=True, fixes=True, **reach)
         proposal = propose(hosts, context, reached, rules, listener)

@@ -11,15 +11,8 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from nodevet.fix.journal import records as journal
-from nodevet.fix.journal.records import (
-    HostEnd,
-    JournalRecord,
-    Proof,
-    RunEnd,
-    Stage,
-    StepEnd,
-    StepState,
-)
+from nodevet.fix.journal.records import HostEnd, JournalRecord, Proof, RunEnd, StepEnd
+from nodevet.fix.journal.state import Stage, StepState, state
 from nodevet.fix.model import Plan, Step
 from nodevet.fix.rollout.ledger import new_result
 from nodevet.fix.rollout.power import REBOOT
@@ -44,10 +37,10 @@ PASSING = frozenset({Refusal.LOCKED, Refusal.UNREACHABLE})
 """Refusals for a reason that may pass; a resumed run looks at them again."""
 
 UNKNOWN = frozenset({Outcome.ROLLBACK_FAILED, Outcome.UNKNOWN})
-KILLED = "the controller ended while it worked on the node; nobody knows how far it got"
+KILLED = "the controller ended while it worked on the node; how far it got is unknown"
 SWITCHING = "the last request to its BMC was `{}`: if the power is off, a resume switches it on"
 BEFORE_WRITING = "the controller ended before it wrote anything there"
-STRANGE = f"the journal says so, and the plan does not: {BY_HAND}"
+STRANGE = f"the journal contradicts the plan: {BY_HAND}"
 NOT_ATTEMPTED = "not attempted: the run changed nothing there, so there is nothing to roll back"
 CLOSED = "the run was rolled back: plan again"
 
@@ -116,7 +109,7 @@ class _Story:
 
     def __init__(self, plan: Plan, records: Sequence[JournalRecord]) -> None:
         self.plan = plan
-        self.state = journal.state(records)
+        self.state = state(records)
         if self.state.run is None:
             raise journal.JournalError("the journal has no record of a run")
         self.last = self.state.run
@@ -285,7 +278,8 @@ class _Story:
 
     def _power_text(self, host: str) -> str:
         """What the BMC of a node was asked for last, in this boot; empty if nothing."""
-        asked = state.asked if (state := self.state.host(host)) else ""
+        host_state = self.state.host(host)
+        asked = host_state.asked if host_state else ""
         is_of_bmc = asked not in ("", REBOOT)
         return f"; {SWITCHING.format(asked)}" if is_of_bmc else ""
 

@@ -32,22 +32,18 @@ from nodevet.fix.journal.records import (
     ActionUnknown,
     HostBegin,
     HostEnd,
-    HostState,
     JournalError,
     JournalRecord,
-    JournalState,
     RunBegin,
     RunEnd,
-    Stage,
     StepEnd,
     StepFailed,
     StepLooked,
     StepReverted,
     StepReverting,
-    StepState,
     StepVerified,
-    state,
 )
+from nodevet.fix.journal.state import HostState, JournalState, Stage, StepState, state
 from nodevet.fix.upgrades import JOURNAL, UpgradeError, upgraded
 
 __all__ = [

@@ -15,7 +15,8 @@ from nodevet.fix.plan import holders
 from nodevet.fix.plan.contradictions import EFFECTIVE
 from nodevet.fix.settings import Rollout
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
-from nodevet.model import MORE, Baseline, Expectation, Finding, HostReport, Status, Verdict
+from nodevet.model import MORE, Finding, HostReport, Status, Verdict
+from nodevet.model.baseline import Baseline, Expectation
 from nodevet.resource import Resource, kind_of, undeclared, unused
 
 

@@ -78,7 +78,9 @@ def _step_problems(step: Step) -> Iterator[str]:
     if not step.actions:
         yield "it does nothing"
     elif unused_resources := unused(step.all_actions, step.resources):
-        labels = ", ".join(quoted(each.label) for each in unused_resources[:SHOWN])
+        labels = ", ".join(
+            quoted(unused_resource.label) for unused_resource in unused_resources[:SHOWN]
+        )
         yield f"no action names {len(unused_resources)} of its resources: {labels}"
     if why := holders_problem(step):
         yield why

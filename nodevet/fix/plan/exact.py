@@ -77,7 +77,7 @@ def _is_mixed(word: str) -> bool:
 
 def _described(word: str) -> str:
     characters = dict.fromkeys(each for each in word if not each.isascii() and each not in _OWN)
-    names = (f"U+{ord(each):04X} {unicodedata.name(each, '')}".rstrip() for each in characters)
+    names = (f"U+{ord(char):04X} {unicodedata.name(char, '')}".rstrip() for char in characters)
     return f"{brief(word)} ({brief(', '.join(names))})"
 
 

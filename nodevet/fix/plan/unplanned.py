@@ -7,7 +7,8 @@ from nodevet import __version__
 from nodevet.base.printable import LONGEST, cells, plain
 from nodevet.fix.plan.candidates import UnfixedFinding, Withheld
 from nodevet.fix.plan.planner import Proposal
-from nodevet.model import Finding, HostReport, Run, Status
+from nodevet.model import Finding, HostReport, Status
+from nodevet.model.run import Run
 from nodevet.sheet.model import AnyBlock, HostRow, HostRowBlock, TextBlock
 from nodevet.sheet.text import count, nodeset
 from nodevet.vet.findings.fold import Line, lines

@@ -39,7 +39,7 @@ from nodevet.fix.rollout.power import Powers
 from nodevet.fix.rollout.session import NodeSession, SessionTerms
 from nodevet.fixing.result import LEFT_OUT, NO_FURTHER, HostResult, Outcome, Refusal
 from nodevet.fleet.executor import Executor
-from nodevet.model import Baseline
+from nodevet.model.baseline import Baseline
 
 Work = Callable[[str, bool], HostResult]
 """(host, whether it is a canary) -> its result. Runs in a thread of its own."""

@@ -15,7 +15,8 @@ from nodevet.fix.model import Step
 from nodevet.fix.plan.holders import with_stopped
 from nodevet.fix.rollout.subjects import gone_subjects_text
 from nodevet.fixing.model import FixError, PlannedChange
-from nodevet.model import Baseline, Finding, Severity, Verdict
+from nodevet.model import Finding, Severity, Verdict
+from nodevet.model.baseline import Baseline
 from nodevet.resource import after_reset
 from nodevet.resource.core import canonical
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpus
-from nodevet.fix.journal.records import StepState
+from nodevet.fix.journal.state import StepState
 from nodevet.fix.model import PlannedNode, Step
 from nodevet.fixing.result import Outcome, Ran, StepResult
 from nodevet.resource import kind_of

@@ -35,7 +35,7 @@ class Revertible(msgspec.Struct, frozen=True, kw_only=True):
     unknown: tuple[str, ...]  # resources that cannot be read, in words
 
     @property
-    def told(self) -> tuple[str, ...]:
+    def not_restored(self) -> tuple[str, ...]:
         return (*self.foreign, *self.unknown)
 
 

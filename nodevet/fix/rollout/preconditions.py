@@ -11,7 +11,7 @@ from nodevet.evidence.processes import Process, Processes, service_of
 from nodevet.fix.model import Plan, PlannedNode, Step
 from nodevet.fix.plan.holders import MONITORS, harmless_pids, monitor, needs_free_gpus
 from nodevet.fixing.model import Risk
-from nodevet.model import Baseline
+from nodevet.model.baseline import Baseline
 from nodevet.resource import unit
 from nodevet.resource.running_process import EndProcess
 
@@ -113,7 +113,9 @@ def ended_pids(steps: Iterable[Step], evidence: Evidence) -> frozenset[int]:
         if isinstance(action, EndProcess)
     }
     processes = (data.processes if (data := evidence[Processes].data) else None) or ()
-    return frozenset(each.pid for each in processes if (each.pid, each.started_s) in ends)
+    return frozenset(
+        process.pid for process in processes if (process.pid, process.started_s) in ends
+    )
 
 
 def services_of(steps: Iterable[Step]) -> frozenset[str]:

@@ -88,7 +88,7 @@ class NodeResume:
             if gone_text := steps.context.gone(step, evidence):
                 why = f"{ENDED}; {gone_text}"
                 results[step.id] = replace(result, outcome=Outcome.UNKNOWN, why=why)
-            elif problem or revertible_part(step, state, current).told:
+            elif problem or revertible_part(step, state, current).not_restored:
                 why = f"{ENDED}; {problem}" if problem else ENDED
                 results[step.id] = steps.revert(step, result, why, state)
             else:

@@ -173,9 +173,9 @@ class NodeRollback:
         for way in ways:
             resources = [state.resource for state in way.parts.ours]
             failing = [differences[resource] for resource in resources if resource in differences]
-            failing += [*dict.fromkeys((*way.told, *problems))] if failing else []
-            told = (*way.parts.told, *way.parts.one_way, *failing, blind_reason)
-            why = "; ".join(filter(None, told))
+            failing += [*dict.fromkeys((*way.failed_actions, *problems))] if failing else []
+            reasons = (*way.parts.not_restored, *way.parts.one_way, *failing, blind_reason)
+            why = "; ".join(filter(None, reasons))
             outcome = way.outcome(failing, blind_reason)
             current = tuple(after.get(state.resource, state) for state in way.found if after)
             record = StepReverted(step=way.step.id, ok=not why, why=why, seen=current)
@@ -232,7 +232,7 @@ class NodeRollback:
             step=step,
             found=current,
             parts=parts,
-            told=problems,
+            failed_actions=problems,
         )
 
 
@@ -270,7 +270,7 @@ class StepRollback(msgspec.Struct, frozen=True, kw_only=True):
     step: Step
     found: tuple[State, ...]  # states when the rollback began
     parts: Revertible
-    told: list[str]  # actions that failed; the state may be right by now
+    failed_actions: list[str]  # in words; the state may be right by now
 
     def outcome(self, failing: Sequence[str], blind: str) -> Outcome:
         if blind or self.parts.unknown:

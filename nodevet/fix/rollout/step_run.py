@@ -228,7 +228,7 @@ class Steps:
             states = self.session.steadily(lambda: self.session.look(step.resources))
         except BlindError:
             return True
-        return bool(revertible_part(step, record, states).told)
+        return bool(revertible_part(step, record, states).not_restored)
 
     def revert(
         self,
@@ -271,7 +271,11 @@ class Steps:
         current = self.session.look(step.resources)
         parts = revertible_part(step, record, current)
         gone = missing(step.actions, record.seen, current)
-        return [*parts.told, *gone.values(), *self.session.restore(parts.ours, parts.actions)]
+        return [
+            *parts.not_restored,
+            *gone.values(),
+            *self.session.restore(parts.ours, parts.actions),
+        ]
 
     def _restore_all(self, step: Step, before: tuple[State, ...]) -> list[str]:
         """Restore a step's resources to these states. Returns the remaining differences, and what
@@ -322,7 +326,7 @@ class Steps:
         if (
             record is not None
             and record.seen is not None
-            and revertible_part(step, record, current).told
+            and revertible_part(step, record, current).not_restored
         ):
             return self.revert(step, result, why, record), evidence
         remaining = [number for number in range(len(step.actions)) if number not in done]

@@ -5,7 +5,7 @@ from datetime import datetime, timezone
 
 from nodevet.base.errors import UserError
 from nodevet.fix.events import Phase
-from nodevet.fix.journal.records import HostState, JournalState
+from nodevet.fix.journal.state import HostState, JournalState
 from nodevet.fix.rollout.clearance import Clearance, RefusedError, enter
 from nodevet.fix.rollout.power import ON, REBOOT
 from nodevet.fix.rollout.session import NodeSession
@@ -38,8 +38,8 @@ def _woken(session: NodeSession, clearance: Clearance, host: HostState) -> str:
         return str(error)
     if not (was_switched or session.terms.power_cycle):
         return f"{REQUESTED} earlier{session.power_text()}"
-    left = _seconds_left(session, host)
-    why = _came_back(session, host.boot_id, left) if left else "it did not come back in time"
+    seconds = _seconds_left(session, host)
+    why = _came_back(session, host.boot_id, seconds) if seconds else "it did not come back in time"
     if not why:
         return ""
     if host.asked == ON or not session.terms.power_cycle:
@@ -56,7 +56,7 @@ def _cycled(session: NodeSession, clearance: Clearance, host: HostState) -> str:
     ):
         raise RefusedError(Refusal.PRECONDITION, why)
     clearance.approved(reboot=True)
-    if session.is_rebooted(host.boot_id):  # meanwhile somebody else brought it back
+    if session.is_rebooted(host.boot_id):  # meanwhile someone else brought it back
         return ""
     if why := session.cycle_power(host.boot_id, session.planned.ids, runs=False):
         return why

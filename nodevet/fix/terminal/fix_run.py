@@ -66,9 +66,9 @@ def recorded(
     """Records a run of fixes while it goes on and at its end. Yields a function that wraps the
     run's listener. Raises StoreError for an invalid --store; any other problem with the store is
     only noted."""
-    from nodevet.fix.use.remember_fixes import FixRecording, meant
+    from nodevet.fix.use.remember_fixes import FixRecording, intended_store
 
-    url = meant(store, reaches=any(not host.local for host in reach.hosts), told=say)
+    url = intended_store(store, reaches=any(not host.local for host in reach.hosts), say=say)
     if url is None:
         yield lambda listener: listener
         return

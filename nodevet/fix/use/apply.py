@@ -33,7 +33,7 @@ from nodevet.fix.use.power import powers_of
 from nodevet.fix.use.rollout import carried_out
 from nodevet.fixing.result import NAMED, ONLY, Approval, Result, hosts_given
 from nodevet.fleet.controller import ssh_executor
-from nodevet.model import Baseline
+from nodevet.model.baseline import Baseline
 from nodevet.sheet.text import count, nodeset
 from nodevet.vet.use.context import VetContext
 from nodevet.vet.use.reach import fixed_alone, fleet_options

@@ -47,12 +47,14 @@ def with_identities(plan: Plan, hosts: Sequence[Host]) -> Plan:
     powers = powers_of([host for host in hosts if host.name in todo], Rollout(), ())
     with ThreadPoolExecutor(min(READERS, len(todo))) as pool:
         texts = pool.map(lambda host: _identity_text(powers[host], own[host]), todo)
-        found = dict(zip(todo, texts, strict=True))
-    if problems := [f"{host}: {why}" for host, (_, why) in found.items() if why]:
+        texts_by_host = dict(zip(todo, texts, strict=True))
+    if problems := [f"{host}: {why}" for host, (_, why) in texts_by_host.items() if why]:
         rest = [f"and {len(problems) - MOST_TOLD} more"] if len(problems) > MOST_TOLD else []
         raise UserError("\n".join([*problems[:MOST_TOLD], *rest]))
     nodes = {
-        host: replace(node, ids=own[host], bmc=found[host][0] if host in found else node.bmc)
+        host: replace(
+            node, ids=own[host], bmc=texts_by_host[host][0] if host in texts_by_host else node.bmc
+        )
         for host, node in plan.nodes.items()
     }
     return replace(plan, nodes=nodes)
@@ -62,25 +64,29 @@ def _identity_text(power: NodePower, node: MachineIds) -> tuple[str, str]:
     """How the BMC is proven to be the node's, or why it is not; and why no plan may switch the node
     by it, else empty."""
     try:
-        found = power.identity(node)
+        identity = power.identity(node)
     except UserError as error:
         return brief(f"{NOT_COMPARED}: {error}", 300), ""
-    return (found.text if found.is_own else f"{UNPROVEN}: {found.text}"), power.refusal(found)
+    return (identity.text if identity.is_own else f"{UNPROVEN}: {identity.text}"), power.refusal(
+        identity
+    )
 
 
 def require_bmcs(hosts: Sequence[Host], todo: Collection[str]) -> None:
     """Raises UserError if nodevet could not switch one of these hosts off and on."""
     if local := [host.name for host in hosts if host.name in todo and host.local]:
         raise UserError(f"{local[0]}: --power-cycle cannot switch off this machine")
-    wanted = {host.name: (host.bmc.address, host.bmc.port) for host in hosts if host.bmc}
-    if missing := [name for name in todo if name not in wanted]:
+    addresses = {host.name: (host.bmc.address, host.bmc.port) for host in hosts if host.bmc}
+    if missing := [name for name in todo if name not in addresses]:
         raise UserError(
             f"{nodeset(missing)}: --power-cycle needs the BMC of each host, and the inventory "
             "names none for these; add `bmc` there (see docs/inventories.md)"
         )
     for name in todo:
-        if others := [other for other in wanted if other != name and wanted[other] == wanted[name]]:
+        if others := [
+            other for other in addresses if other != name and addresses[other] == addresses[name]
+        ]:
             raise UserError(
                 f"{nodeset([name, *others])}: --power-cycle needs a BMC of its own for each host, "
-                f"and the inventory names {wanted[name][0]} for all of these"
+                f"and the inventory names {addresses[name][0]} for all of these"
             )

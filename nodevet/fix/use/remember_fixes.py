@@ -28,12 +28,12 @@ PATIENCE = 2.0  # seconds before a note says that nodevet waits for the store
 Say = Callable[[str], None]
 
 
-def meant(option: str | None, *, reaches: bool, told: Say) -> str | None:
+def intended_store(option: str | None, *, reaches: bool, say: Say) -> str | None:
     """The URL of the store to record in, by the rules of `nodevet check`; empty: the user's own;
-    None: none. Raises StoreError for an invalid option; passes any other problem to `told`.
+    None: none. Raises StoreError for an invalid option; passes any other problem to `say`.
     """
     from nodevet.store import StoreError
-    from nodevet.store.engine import parse_url
+    from nodevet.store.urls import parse_url
 
     try:
         setting = settings().store_url if option is None and reaches else None
@@ -43,7 +43,7 @@ def meant(option: str | None, *, reaches: bool, told: Say) -> str | None:
     except (SettingsError, StoreError) as error:
         if option is not None:
             raise
-        told(f"nothing is recorded: {error}")
+        say(f"nothing is recorded: {error}")
         return None
     return url
 
@@ -102,14 +102,14 @@ class FixRecording:
         """A listener that passes everything on, and wakes the recording."""
         return _Waking(listener, self._woken)
 
-    def end(self, told: Say) -> str:
+    def end(self, say: Say) -> str:
         """Why not everything is recorded; empty if it is. Ctrl-C ends the wait for the store."""
         self._over.set()
         self._woken.set()
         try:
             self._thread.join(PATIENCE)
             if self._thread.is_alive():
-                told("waiting for the store, to record this run of fixes; Ctrl-C leaves it out")
+                say("waiting for the store, to record this run of fixes; Ctrl-C leaves it out")
             self._thread.join()
         except KeyboardInterrupt:
             return "interrupted"

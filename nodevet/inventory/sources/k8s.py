@@ -69,7 +69,9 @@ def _name(path: Path) -> str:
 
 
 def _address(node: ClusterNode) -> str | None:
-    addresses = (each.address for each in node.status.addresses if each.type == "InternalIP")
+    addresses = (
+        address.address for address in node.status.addresses if address.type == "InternalIP"
+    )
     return next(addresses, None)
 
 

@@ -43,7 +43,7 @@ from nodevet.cli.help import Command
 @click.option(
     "--cordoned",
     is_flag=True,
-    help="Also drain a node that somebody else cordoned; it stays cordoned afterwards.",
+    help="Also drain a node that someone else cordoned; it stays cordoned afterwards.",
 )
 @click.option(
     "--timeout",
@@ -60,7 +60,7 @@ def command(
 
     It cordons the node, writes the plan's id into the annotation nodevet.io/plan, evicts the pods,
     and waits until they are gone. If a PodDisruptionBudget protects a pod, it tries again every 5
-    seconds. Pods of DaemonSets and mirror pods stay. It refuses a node that somebody else cordoned,
+    seconds. Pods of DaemonSets and mirror pods stay. It refuses a node that someone else cordoned,
     and a node that a Slurm operator manages.
 
     It needs the verbs get and patch on nodes, list on pods, and create on pods/eviction.

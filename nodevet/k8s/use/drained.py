@@ -24,7 +24,7 @@ PLAN = "nodevet.io/plan"
 """The annotation of a node that nodevet cordoned; its value is the id of the plan."""
 PLAN_ID = re.compile(r"[A-Za-z0-9]{8,16}")
 PAUSE, HELD = 1.0, 5.0  # seconds between reads of the pods; HELD if a budget protects one
-TRIES = 8  # writes, each repeated because somebody else changed the node meanwhile
+TRIES = 8  # writes, each repeated because someone else changed the node meanwhile
 Tell = Callable[[str], None]
 Pause = Callable[[float], None]
 
@@ -33,7 +33,7 @@ class DrainRules(NamedTuple):
     """What a drain may do."""
 
     allowed: Allowed = Allowed()
-    cordoned: bool = False  # also drain a node that somebody else cordoned
+    cordoned: bool = False  # also drain a node that someone else cordoned
     seconds: float = 1500.0  # how long the pods may take to leave
 
 
@@ -84,12 +84,12 @@ def _cordon(cluster: Cluster, node: ClusterNode, plan: str, limits: DrainRules) 
 def _changed(
     cluster: Cluster, node: ClusterNode, changes: Callable[[ClusterNode], Mapping[str, Any] | None]
 ) -> ClusterNode:
-    """Write `changes` of the node, and return the node as it was before. If somebody else changed
+    """Write `changes` of the node, and return the node as it was before. If someone else changed
     it meanwhile, read it and compute `changes` again. Raises ClusterError."""
     tries = TRIES
-    while wanted := changes(node):
+    while patch := changes(node):
         try:
-            cluster.patch_node(node, wanted)
+            cluster.patch_node(node, patch)
             return node
         except ClusterError as error:
             tries -= 1
@@ -105,27 +105,27 @@ def _evict(
     """Evict pods until all that must leave are gone. It ends before apply kills the hook, so its
     error can name the pods."""
     end = time.monotonic() + limits.seconds
-    told: set[str] = set()
+    reported: set[str] = set()
     while True:
         try:
             _require_drained(cluster.node(name), plan, limits)
-            left = leaving(cluster.pods_on(name))
+            pods = leaving(cluster.pods_on(name))
         except ApiSilentError as error:
             if time.monotonic() > end:
                 raise
             say(f"still waiting for {name}: {error}")
             pause(HELD)
             continue
-        if not left:
+        if not pods:
             return
-        if why := listed(refusals(left, limits.allowed)):
+        if why := listed(refusals(pods, limits.allowed)):
             raise ClusterError(f"stopped draining {name}: {why}")
-        held = {pod.label: why for pod in left if (why := _why_held(cluster, pod))}
-        for label in held.keys() - told:
+        held = {pod.label: why for pod in pods if (why := _why_held(cluster, pod))}
+        for label in held.keys() - reported:
             say(f"cannot evict {brief(label)} yet: {held[label]}")
-        told |= held.keys()
+        reported |= held.keys()
         if time.monotonic() > end:
-            texts = (f"{brief(pod.label)} ({held.get(pod.label, 'terminating')})" for pod in left)
+            texts = (f"{brief(pod.label)} ({held.get(pod.label, 'terminating')})" for pod in pods)
             raise ClusterError(f"after {elapsed(limits.seconds)}, {name} still has {listed(texts)}")
         pause(HELD if held else PAUSE)
 
@@ -149,7 +149,7 @@ def _why_held(cluster: Cluster, pod: Pod) -> str:
 
 def _require_plan(plan: str) -> None:
     if not PLAN_ID.fullmatch(plan):
-        raise ClusterError("NODEVET_PLAN names no plan: apply sets it when it calls this hook")
+        raise ClusterError("NODEVET_PLAN is not a plan id; nodevet apply sets it for this hook")
 
 
 def _require_movable(node: ClusterNode, pods: list[Pod], allowed: Allowed) -> None:
@@ -170,18 +170,18 @@ def _require_ours(node: ClusterNode, plan: str, limits: DrainRules) -> None:
         raise ClusterError(f"refused to drain {node.name}: {_standing(node)}")
     if node.spec.unschedulable and not own and not limits.cordoned:
         raise ClusterError(
-            f"refused to drain {node.name}: somebody else cordoned it; --cordoned drains it anyway"
+            f"refused to drain {node.name}: someone else cordoned it; --cordoned drains it anyway"
         )
 
 
 def _require_drained(node: ClusterNode, plan: str, limits: DrainRules) -> None:
     _require_ours(node, plan, limits)
     if not node.spec.unschedulable:
-        raise ClusterError(f"stopped draining {node.name}: somebody uncordoned it")
+        raise ClusterError(f"stopped draining {node.name}: someone uncordoned it")
 
 
 def _standing(node: ClusterNode) -> str:
     plan = node.metadata.annotations.get(PLAN)
     if plan:
         return f"it is cordoned for plan {brief(plan)}"
-    return "somebody else cordoned it" if node.spec.unschedulable else "it is not cordoned"
+    return "someone else cordoned it" if node.spec.unschedulable else "it is not cordoned"

@@ -30,9 +30,10 @@ from nodevet.k8s.condition import (
     why_untried,
 )
 from nodevet.k8s.use.find import node_of
-from nodevet.model import HostReport, Run
+from nodevet.model import HostReport
+from nodevet.model.run import Run
 
-TRIES = 8  # writes, each repeated because somebody else changed the node meanwhile
+TRIES = 8  # writes, each repeated because someone else changed the node meanwhile
 NEWER = "its condition comes from a later visit"
 FATAL = frozenset({0, UNKNOWN_USER, FORBIDDEN})  # statuses of errors that every node would cause
 Judge = Callable[[ClusterNode], NodeVerdict | None]
@@ -113,7 +114,7 @@ def _guarded(name: str, write: Callable[[], WrittenCondition]) -> WrittenConditi
 
 
 def _written(reporter: Reporter, node: ClusterNode, judge: Judge, run: str) -> WrittenCondition:
-    """Write the verdict that `judge` returns about the node. If somebody changed the node
+    """Write the verdict that `judge` returns about the node. If someone changed the node
     meanwhile, read and judge it again. Raises ClusterError."""
     cluster, tries = reporter.cluster, TRIES
     while True:

@@ -18,7 +18,7 @@ from nodevet.evidence.document import Evidence
 from nodevet.learn.agree import Agreement, group_by_hardware, unanimous
 from nodevet.learn.learn import learn
 from nodevet.learn.text import baseline_text
-from nodevet.model import Applies, GpuMatch
+from nodevet.model.baseline import Applies, GpuMatch
 from nodevet.sheet.text import nodeset
 
 STEM = "captured"

@@ -52,9 +52,9 @@ def _times(values: Pass, root: str) -> str:
     behind = int(values["vetted"][0]) - time.time()
     if behind > SKEW:
         return f"the clock is {behind:.0f} s behind the pass: correct the clock, then gate again"
-    left = seconds_left(values, root)
-    if left <= 0:
-        return f"it expired {-left:.0f} s ago"
+    seconds = seconds_left(values, root)
+    if seconds <= 0:
+        return f"it expired {-seconds:.0f} s ago"
     if _uptime(root) < int(values["uptime"][0]):
         return "the node has been up for less time than when it was vetted"
     return ""

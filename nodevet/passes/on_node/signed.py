@@ -80,16 +80,16 @@ def _signer(text: bytes, signature: bytes, signers: bytes, allowed: str) -> str:
     files = [_memory(content) for content in (text, signature, signers)]
     try:
         words = ("-s", f"/proc/self/fd/{files[1]}", "-f", f"/proc/self/fd/{files[2]}")
-        code, found, why = _keygen(("find-principals", *words), files[0])
+        code, principals, why = _keygen(("find-principals", *words), files[0])
         if any(complaint in why.lower() for complaint in TOO_OLD):
             raise PassError("this node's ssh-keygen is too old; OpenSSH 8.2 or later is needed")
         if code != 0:
             raise PassError(f"it is signed by a key that {allowed} does not allow ({_line(why)})")
-        name = found.split("\n")[0]
+        name = principals.split("\n")[0]
         if not name or not name.isprintable() or any(char in name for char in SPECIAL):
             raise PassError(f"{allowed} lists the key under a pattern; write a name there")
-        code, said, why = _keygen(("verify", "-n", NAMESPACE, "-I", name, *words), files[0])
-        if code != 0 or not said.startswith(f'Good "{NAMESPACE}" signature for {name} with '):
+        code, output, why = _keygen(("verify", "-n", NAMESPACE, "-I", name, *words), files[0])
+        if code != 0 or not output.startswith(f'Good "{NAMESPACE}" signature for {name} with '):
             options = f"{allowed} does not let {name} sign it"
             raise PassError(f"it was changed after it was signed, or {options} ({_line(why)})")
         return name
@@ -106,16 +106,16 @@ def _keygen(words: tuple[str, ...], stdin: int) -> tuple[int, str, str]:
         why = "install OpenSSH's client (openssh-client or openssh-clients)"
         raise PassError(f"this node has no ssh-keygen to verify it with; {why}")
     os.lseek(stdin, 0, os.SEEK_SET)
-    said, errors = _memory(b""), _memory(b"")
+    output, errors = _memory(b""), _memory(b"")
     try:
-        ends = ((stdin, 0), (said, 1), (errors, 2))
+        ends = ((stdin, 0), (output, 1), (errors, 2))
         actions = [(os.POSIX_SPAWN_DUP2, file, number) for file, number in ends]
         argv = (program, "-Y", *words)
         child = os.posix_spawn(program, argv, {"LC_ALL": "C"}, file_actions=actions)
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        return code, _text(said), _text(errors)
+        return code, _text(output), _text(errors)
     finally:
-        os.close(said)
+        os.close(output)
         os.close(errors)
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from nodevet.base.printable import brief
 from nodevet.base.sshsig import SigningError, sign
 from nodevet.fleet import Options, Visit
-from nodevet.model import Host, HostReport, Run, Severity, Status, exit_code
+from nodevet.model import Host, HostReport, Severity, Status
+from nodevet.model.run import Run, exit_code
 from nodevet.passes.document import FILE, NAMESPACE, PassError, text_of
 from nodevet.passes.use.looks import Facts, facts_of
 from nodevet.passes.use.on_nodes import LONGEST, WITHDRAWN, Done, on_nodes, put, remove

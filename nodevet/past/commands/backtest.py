@@ -110,5 +110,5 @@ def command(
         within_days=within,
     )
     context = open_context(project, names)
-    found = run_backtest(asked, context, killed=tell_killed, watched=watched)
-    sheets.show(found, backtest_sheet(found, recalled.clock()), form, display)
+    result = run_backtest(asked, context, killed=tell_killed, watched=watched)
+    sheets.show(result, backtest_sheet(result, recalled.clock()), form, display)

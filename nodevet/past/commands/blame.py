@@ -57,8 +57,8 @@ def command(
     those = frozenset(name for word in hosts for name in expand(word)) if hosts else None
     with open_history(store):  # which says what is wrong with it
         pass
-    found = blame(read_from(store), check, those, catalog, killed=tell_killed)
+    answer = blame(read_from(store), check, those, catalog, killed=tell_killed)
     if redact:
         with open_history(store) as history:
-            found = recalled.redacted(found, history)
-    sheets.show(found, blame_sheet(found, recalled.clock()), form, display)
+            answer = recalled.redacted(answer, history)
+    sheets.show(answer, blame_sheet(answer, recalled.clock()), form, display)

@@ -46,9 +46,9 @@ def command(
 
     clock = recalled.clock()
     with open_history(store, fixes=True) as history:
-        found = (
+        records = (
             find_break_fix(history, hosts, lambda story: recalled.redacted(story, history))
             if redact
             else find_break_fix(history, hosts)
         )
-    sheets.show(found, break_fix_sheet(found, clock), form, display)
+    sheets.show(records, break_fix_sheet(records, clock), form, display)

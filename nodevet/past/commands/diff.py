@@ -51,12 +51,14 @@ def command(
       0  compared, whatever differs
       2  usage or configuration error, no such run, or nothing to compare with
     """
-    from nodevet.past.sheets.runs import diff_sheet
+    from nodevet.past.sheets.diff import diff_sheet
     from nodevet.past.use.recall import find_diff
     from nodevet.vet.use.stores import open_history
 
     with open_history(store) as history:
-        found = find_diff(history, before, after)
-        found = recalled.redacted(found, history) if redact else found
-        sheet = diff_sheet(found.diff, found.refs, recalled.clock(), newer=found.newer)
-        sheets.show(found.diff, sheet, form, display)
+        difference = find_diff(history, before, after)
+        difference = recalled.redacted(difference, history) if redact else difference
+        sheet = diff_sheet(
+            difference.diff, difference.refs, recalled.clock(), newer=difference.newer
+        )
+        sheets.show(difference.diff, sheet, form, display)

@@ -58,5 +58,5 @@ def command(
     from nodevet.vet.use.stores import open_history
 
     with open_history(store, fixes=True) as history:
-        found = export(history, folder, after=since, redact=redact)
-    sheets.show(found, export_sheet(found.folder, found.rows), form, display)
+        exported = export(history, folder, after=since, redact=redact)
+    sheets.show(exported, export_sheet(exported.folder, exported.rows), form, display)

@@ -43,16 +43,17 @@ def command(
       2  usage or configuration error, or nothing is recorded of it
     """
     from nodevet.past.passport import Passport
-    from nodevet.past.sheets.story import passport_sheet, story_sheet
+    from nodevet.past.sheets.passport import passport_sheet
+    from nodevet.past.sheets.story import story_sheet
     from nodevet.past.use.story import find_story
     from nodevet.vet.use.stores import open_history
 
     clock = recalled.clock()
     with open_history(store, fixes=True) as history:
-        found = find_story(history, what)
-        found = recalled.redacted(found, history) if redact else found
-    if isinstance(found, Passport):
-        sheet = passport_sheet(found, clock, kind="history")
+        story = find_story(history, what)
+        story = recalled.redacted(story, history) if redact else story
+    if isinstance(story, Passport):
+        sheet = passport_sheet(story, clock, kind="history")
     else:
-        sheet = story_sheet(found, clock)
-    sheets.show(found, sheet, form, display)
+        sheet = story_sheet(story, clock)
+    sheets.show(story, sheet, form, display)

@@ -43,11 +43,11 @@ def command(
       0  written
       2  usage or configuration error, no such part, or nothing recorded
     """
-    from nodevet.past.sheets.story import passport_sheet
+    from nodevet.past.sheets.passport import passport_sheet
     from nodevet.past.use.story import find_passport
     from nodevet.vet.use.stores import open_history
 
     with open_history(store) as history:
-        found = find_passport(history, part)
-        found = recalled.redacted(found, history) if redact else found
-    sheets.show(found, passport_sheet(found, recalled.clock()), form, display)
+        passport = find_passport(history, part)
+        passport = recalled.redacted(passport, history) if redact else passport
+    sheets.show(passport, passport_sheet(passport, recalled.clock()), form, display)

@@ -68,5 +68,5 @@ def command(
 
     policy = policy_of(daily, weekly, monthly)
     with open_history(store) as history:
-        found = prune(history, policy, recalled.now().timestamp(), dry_run=dry_run)
-    click.echo(json.dumps(found.document) if form == "json" else found.words)
+        pruned = prune(history, policy, recalled.now().timestamp(), dry_run=dry_run)
+    click.echo(json.dumps(pruned.document) if form == "json" else pruned.words)

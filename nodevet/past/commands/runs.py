@@ -68,10 +68,10 @@ def command(
             sheet = fix_runs_sheet(listed.fix_runs, listed.store, clock, more=listed.more)
             sheets.show(listed, sheet, form, display)
         elif run is None:
-            found = find_runs(history, series=series, most=most, after=since)
-            found = recalled.redacted(found, history) if redact else found
-            sheet = runs_sheet(found.runs, found.store, clock, more=found.more)
-            sheets.show(found, sheet, form, display)
+            runs = find_runs(history, series=series, most=most, after=since)
+            runs = recalled.redacted(runs, history) if redact else runs
+            sheet = runs_sheet(runs.runs, runs.store, clock, more=runs.more)
+            sheets.show(runs, sheet, form, display)
         else:
             one = find_run(history, run)
             one = recalled.redacted(one, history) if redact else one

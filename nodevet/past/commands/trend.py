@@ -69,12 +69,12 @@ def command(
 
     catalog, _ = open_project(project)
     with open_history(store) as history:
-        found = find_trend(history, what, catalog, host=host, name=series, most=most)
-        if redact and isinstance(found, FieldTrend) and is_identifying(found.field):
+        values = find_trend(history, what, catalog, host=host, name=series, most=most)
+        if redact and isinstance(values, FieldTrend) and is_identifying(values.field):
             raise UserError(f"--redact: {what} identifies a machine or its parts")
-        found = recalled.redacted(found, history) if redact else found
+        values = recalled.redacted(values, history) if redact else values
     clock = recalled.clock()
-    if isinstance(found, CheckTrend):
-        sheets.show(found, check_sheet(found, clock), form, display)
+    if isinstance(values, CheckTrend):
+        sheets.show(values, check_sheet(values, clock), form, display)
     else:
-        sheets.show(found, field_sheet(found, clock), form, display)
+        sheets.show(values, field_sheet(values, clock), form, display)

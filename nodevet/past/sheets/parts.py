@@ -5,8 +5,8 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import TypeVar
 
 from nodevet.base.printable import brief, plain
+from nodevet.past.fact_diffs import FactDiff
 from nodevet.past.moves import PartMove
-from nodevet.past.run_diff import FactDiff
 from nodevet.sheet.clock import Clock
 from nodevet.sheet.model import Cell, TableBlock
 from nodevet.sheet.text import count, nodeset

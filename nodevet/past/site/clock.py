@@ -14,7 +14,7 @@ class PageClock(Clock, frozen=True, kw_only=True):
         return f"{moment:%Y-%m-%d %H:%M}" if moment else "unknown"
 
     def ago(self, at: str) -> str:
-        """An empty text, because nodevet does not know when somebody reads the page."""
+        """An empty text, because nodevet does not know when someone reads the page."""
         return ""
 
 

@@ -13,7 +13,8 @@ from nodevet.base.errors import UserError
 from nodevet.base.last_few import LastFew
 from nodevet.base.processes import KilledProcess, batches, cores, spread
 from nodevet.evidence.document import EvidenceError
-from nodevet.model import Baseline, Host, Severity, Status
+from nodevet.model import Host, Severity, Status
+from nodevet.model.baseline import Baseline
 from nodevet.past.backtest import Backtest, Judged, PastFailures, Tally
 from nodevet.past.use.host_nights import HostFailures, HostNights
 from nodevet.past.use.nights import usual_series
@@ -165,16 +166,16 @@ def _start_judge(
         for visit, kept in store.nights(host, places, sections):
             if visit.status is Status.INTERRUPTED:
                 continue
-            found = _failures(memory, visit, kept)
+            failures = _failures(memory, visit, kept)
             at = age.seconds_of(visit.arrived) or starts[visit.run]
             judged = Judged(
                 run=places[visit.run],
                 host=host,
                 at=at,
-                known=found is not None,
+                known=failures is not None,
                 pruned=visit.status is Status.VETTED and kept is None,
-                gpus=found.gpus if found else 0,
-                fails=found.fails if found else (),
+                gpus=failures.gpus if failures else 0,
+                fails=failures.fails if failures else (),
                 then=past_failures.at(host, at, visit.baseline, nights.fail_on),
             )
             visits.append(judged)

@@ -163,7 +163,7 @@ def _visits(store: "Store", after: str | None) -> Iterator[Row]:
 def _findings(store: "Store", after: str | None) -> Iterator[Row]:
     for span in store.spans(after=after):
         finding = span.finding
-        told = finding is not None
+        has_finding = finding is not None
         yield {
             "host": span.host,
             "baseline": span.baseline,
@@ -173,8 +173,8 @@ def _findings(store: "Store", after: str | None) -> Iterator[Row]:
             "subject": finding.subject.stable_id if finding else None,
             "verdict": span.verdict.value,
             "severity": span.severity.value,
-            "expected": finding.text(finding.expected) if told and finding else None,
-            "actual": finding.text(finding.actual) if told and finding else None,
+            "expected": finding.text(finding.expected) if has_finding and finding else None,
+            "actual": finding.text(finding.actual) if has_finding and finding else None,
             "why": (finding.why if finding else "") or span.why,
             **_moment("first", span.first),
             **_moment("last", span.last),

@@ -18,7 +18,8 @@ from nodevet.base.last_few import LastFew
 from nodevet.checking.facts import facts_of
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.sections import sections
-from nodevet.model import Baseline, Finding, Host, Severity, Verdict
+from nodevet.model import Finding, Host, Severity, Verdict
+from nodevet.model.baseline import Baseline
 from nodevet.store.documents import EARLIER, OpenSplit
 from nodevet.store.evidence import KeptEvidence
 from nodevet.vet.use.asks import ALWAYS

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from nodevet.evidence.document import EvidenceError, opened
+from nodevet.past.fact_diffs import fact_diffs, facts
 from nodevet.past.fixed_by import fixed_by
 from nodevet.past.listing import RunLine, refs, run_lines
 from nodevet.past.moves import Key, PartMove, Places, part_moves
-from nodevet.past.run_diff import READS, RunDiff, RunRecords, fact_diffs, facts, run_diff
+from nodevet.past.run_diff import READS, RunDiff, RunRecords, run_diff
 from nodevet.past.use.nights import MOST, last_after, last_two, night_before
 from nodevet.store.records.model import FindingSpan, RecordedFixRun, RecordedRun, RecordedVisit
 from nodevet.store.records.parts import SECTIONS, held

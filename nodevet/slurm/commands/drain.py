@@ -1,4 +1,4 @@
-"""`nodevet slurm drain`: drain what fails in a run."""
+"""`nodevet slurm drain`: drain the nodes that fail in a run."""
 
 from pathlib import Path
 from typing import Any
@@ -38,8 +38,8 @@ class Share(click.ParamType):  # type: ignore[type-arg, unused-ignore]
     default="5%",
     show_default=True,
     metavar="PERCENT",
-    help="Of all nodes, nodevet has at most this share drained, earlier runs included; at least "
-    "one.",
+    help="Keep at most this share of all nodes drained, including those of earlier runs; nodevet "
+    "may always drain one.",
 )
 @click.option(
     "--keep",
@@ -61,12 +61,12 @@ def command(
 ) -> None:
     """Drain the nodes that fail in a run. Run it where scontrol may drain nodes.
 
-    Running jobs finish normally. A node that someone else drained keeps its reason; `Prolog error`,
-    which Slurm itself gives, is replaced by what it hides.
+    Running jobs finish normally. A node that someone else drained keeps its reason. nodevet
+    replaces only `Prolog error`, which Slurm itself gives, by the real reason.
 
     \b
     Exit codes:
-      0  every node that fails is drained, or has the reason of someone else
+      0  every node that fails is drained, by nodevet or by someone else
       1  a limit left a node in service, or Slurm refused
       2  usage or configuration error, no such run, or Slurm's controller does not answer
     """

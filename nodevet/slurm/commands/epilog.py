@@ -16,13 +16,13 @@ from nodevet.slurm.options import JobHook
 @options.baselines
 @options.project
 def command(names: tuple[str, ...], project: Project) -> None:
-    """Look at what a job left behind. For Epilog of slurm.conf; it never calls Slurm.
+    """Check what a job left behind. For Epilog of slurm.conf; it never calls Slurm.
 
-    It judges processes that are left over, GPU memory that was not freed, and Xids since the job
-    began: as the baseline has leftover_processes and xid, or else by their defaults. What it finds
-    fails no epilog. nodevet notes it for the next health check, which drains the node if it is
-    still so. On standard output stands a line for the user whose job it was, on standard error one
-    for the administrator.
+    It judges leftover processes, GPU memory that was not freed, and Xids since the job began, with
+    leftover_processes and xid as in the baseline, or else with their defaults. The epilog succeeds
+    even if it finds a fault. nodevet notes the fault, and the next health check drains the node if
+    the fault is still there. It prints a line for the user of the job on standard output and a line
+    for the administrator on standard error.
 
     The exit code is always 0.
     """

@@ -22,7 +22,7 @@ MOST_JITTER = 30.0  # seconds; slurmd kills a health check after 60
     examples=(
         ("What HealthCheckProgram runs", "nodevet slurm health -b /etc/nodevet/site.yaml"),
         (
-            "Spread over ten seconds; serious failures alone drain",
+            "Spread over ten seconds; drain only for critical failures",
             "nodevet slurm health -b /etc/nodevet/site.yaml --jitter 10s --fail-on critical",
         ),
     ),
@@ -35,13 +35,13 @@ MOST_JITTER = 30.0  # seconds; slurmd kills a health check after 60
     default=3,
     show_default=True,
     metavar="N",
-    help="Drain on what is unknown after N looks in a row.",
+    help="Drain the node if something is unknown in N looks in a row.",
 )
 @click.option(
     "--jitter",
     type=Duration(most=MOST_JITTER),
     default=0.0,
-    help="Wait up to this long before reading the machine; each node has a time of its own.",
+    help="Wait up to this long before reading the machine; each node waits for a different time.",
 )
 @options.project
 def command(
@@ -54,11 +54,12 @@ def command(
 ) -> None:
     """Drain this node if it fails its baseline. For HealthCheckProgram of slurm.conf.
 
-    A failure drains the node at once, something unknown after --looks in a row. A node that has
-    just booted, or whose unknown findings pass by themselves, is not drained. While jobs run on it,
-    during its maintenance, and inside a job, nodevet does not drain it; the next look after that
-    does. The reason of someone else stays. If the node passed in this boot less than --max-age ago,
-    health repeats that result without a look.
+    nodevet drains the node at once if a check fails, or if checks are unknown in --looks looks in a
+    row. It does not drain a node that has just booted, or whose unknown findings pass by
+    themselves. While jobs run on the node, during its maintenance, and inside a job, nodevet does
+    not drain it; the next health check after that does. It never changes the reason of someone
+    else. If the node passed in this boot less than --max-age ago, health repeats that result
+    without reading the node.
 
     \b
     Exit codes:
@@ -76,7 +77,7 @@ def command(
     from nodevet.slurm.use.health import health
     from nodevet.slurm.use.look import node_name, share_of, this_machine
     from nodevet.slurm.use.tag import reason_tag
-    from nodevet.vet.findings.fold import summary
+    from nodevet.vet.findings.totals import summary
     from nodevet.vet.use.context import open_context
     from nodevet.vet.use.keep_verdict import Keeping
     from nodevet.vet.use.looks import Looks

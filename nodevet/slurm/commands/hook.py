@@ -42,9 +42,9 @@ from nodevet.cli.help import Command
 def command(host: str, what: str, plan: str, reservation: str) -> None:
     """Drain HOST for a plan, and give it back. For --drain-hook of plan and apply.
 
-    It drains the node and waits until its jobs have ended. A node that nodevet drained before stays
-    drained afterwards. The hook refuses a node that someone else drained, or that is in
-    maintenance, and leaves it alone. If slurm.conf has a RebootProgram, Slurm reboots the node,
+    It drains the node and waits until its jobs have ended. A node that nodevet had drained before
+    stays drained afterwards. The hook refuses a node that someone else drained, or that is in
+    maintenance, and does not change it. If slurm.conf has a RebootProgram, Slurm reboots the node,
     which stays drained meanwhile.
 
     \b

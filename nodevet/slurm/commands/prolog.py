@@ -21,17 +21,18 @@ from nodevet.vet.options import fail_on as fail_on_option
 def command(names: tuple[str, ...], max_age: float, fail_on: str, project: Project) -> None:
     """Let a job start only if this node passes. For Prolog of slurm.conf; it never calls Slurm.
 
-    A pass of this boot younger than --max-age, of a prolog or a health check with the same options,
-    is the answer. Otherwise nodevet reads the machine. If the prolog fails, Slurm drains the node
-    with the reason `Prolog error`; the next health check puts the reason in its place. On standard
-    output stands a line for the user whose job it is, on standard error one for the administrator.
+    If a prolog or a health check with the same options passed in this boot less than --max-age ago,
+    the prolog repeats that result. Otherwise it reads the machine. If the prolog fails, Slurm
+    drains the node with the reason `Prolog error`; the next health check writes the real reason.
+    The prolog prints a line for the user of the job on standard output and a line for the
+    administrator on standard error.
 
-    What is unknown fails no prolog, nor does a node that has just booted, nor processes that other
-    jobs may own.
+    The job also starts if checks are unknown, if the node has just booted, or if the only failure
+    is processes that other jobs may own.
 
     \b
     Exit codes:
-      0  the job may start; also after a mistake in the command or a missing file
+      0  the job may start, also after a mistake in the command or a missing file
       1  the node fails, and the job must not start on it
     """
     import sys
@@ -41,7 +42,7 @@ def command(names: tuple[str, ...], max_age: float, fail_on: str, project: Proje
     from nodevet.slurm import kept
     from nodevet.slurm.use.job import prolog
     from nodevet.slurm.use.look import look, node_name, this_machine
-    from nodevet.vet.findings.fold import summary
+    from nodevet.vet.findings.totals import summary
     from nodevet.vet.use.context import open_context
     from nodevet.vet.use.keep_verdict import Keeping
 

@@ -1,4 +1,4 @@
-"""`nodevet slurm resume`: resume what a run proves to be repaired."""
+"""`nodevet slurm resume`: resume the nodes that a run proves to be repaired."""
 
 from pathlib import Path
 
@@ -34,14 +34,14 @@ def command(
 ) -> None:
     """Resume nodes that nodevet drained and a later run found repaired.
 
-    Every check that the reason names must be ok, and nothing may fail. If nodevet cannot tell that
-    it is still the same machine (it was replaced, or its own health check drained it), nothing may
-    be unknown either. Nodes that others drained stay drained. So do nodes that apply drained for a
-    plan, until apply or --plan gives them back.
+    Every check that the reason names must be ok, and nothing may fail. If nodevet cannot tell
+    whether it is still the same machine (it was replaced, or its own health check drained it),
+    nothing may be unknown either. Nodes that others drained stay drained. So do nodes that apply
+    drained for a plan, until apply or --plan gives them back.
 
     \b
     Exit codes:
-      0  done; also if nodes stay drained since they are not repaired
+      0  done, also if nodes stay drained because they are not repaired
       1  Slurm refused
       2  usage or configuration error, no such run, or Slurm's controller does not answer
     """

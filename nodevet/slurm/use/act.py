@@ -1,28 +1,28 @@
-"""Drains and resumes nodes as planned; each is read again right before, and compared after."""
+"""Drains and resumes nodes as planned. It reads each node again right before and right after."""
 
 from collections.abc import Callable, Iterable, Sequence
 
 from nodevet.slurm import scontrol
-from nodevet.slurm.decide import NodePlan, left_alone
+from nodevet.slurm.decide import NodePlan, why_not_drained
 from nodevet.slurm.nodes import ControllerNode
 
 AT_ONCE = 200  # nodes in one command
-CHANGED = "it has changed since nodevet read it"
+CHANGED = "its state in Slurm has just changed"
 
 
 def drain(plans: Sequence[NodePlan], tag: str = "") -> list[NodePlan]:
-    """The plans as they came out; `why_not` says what went wrong. `tag`: see nodevet.slurm.reason.
-    Raises SlurmError if nothing could be done at all."""
+    """Carry the plans out and return them; `why_not` is set if one failed. `tag`: see
+    nodevet.slurm.reason."""
     return _in_groups(
         plans,
-        lambda node, plan: left_alone(node, plan.reason),
+        lambda node, plan: why_not_drained(node, plan.reason),
         lambda names, reason: scontrol.drain(names, reason, tag),
         lambda node, plan: node.is_drained and node.reason == plan.reason,
     )
 
 
 def resume(plans: Sequence[NodePlan]) -> list[NodePlan]:
-    """As `drain`."""
+    """Like `drain`."""
     return _in_groups(
         plans,
         lambda node, plan: "" if node.is_drained and node.reason == plan.reason else CHANGED,
@@ -37,7 +37,7 @@ def _in_groups(
     act: Callable[[Sequence[str], str], None],
     is_done: Callable[[ControllerNode, NodePlan], bool],
 ) -> list[NodePlan]:
-    """Nodes with one reason are one group, so that a large cluster costs few commands."""
+    """Nodes with the same reason are one group, so that a large cluster needs few commands."""
     ended = {plan.node: plan for plan in plans}
     groups: dict[str, list[NodePlan]] = {}
     for plan in plans:
@@ -73,6 +73,6 @@ def _one_group(
     for plan in group:
         why = refused[plan.node]
         if not why and not is_done(after[plan.node], plan):
-            why = f"it was changed meanwhile: {'+'.join(after[plan.node].states)}"
+            why = f"Slurm did not keep this: its state is {'+'.join(after[plan.node].states)}"
         ended[plan.node] = plan._replace(why_not=why, is_short=bool(why))
     return ended

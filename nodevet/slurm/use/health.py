@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from nodevet.model import Finding, Host, Run, Severity, Verdict
+from nodevet.model import Finding, Host, Severity, Verdict
+from nodevet.model.run import Run
 from nodevet.slurm import kept, scontrol
-from nodevet.slurm.decide import BUSY, MAINTAINED, left_alone
+from nodevet.slurm.decide import BUSY, MAINTAINED, why_not_drained
 from nodevet.slurm.reason import LOCAL, reason_text, troubles_of
 from nodevet.slurm.use import notes
 from nodevet.slurm.use.look import after_job, look
@@ -24,7 +25,7 @@ class HealthLook(NamedTuple):
 
     run: Run
     code: int
-    is_done: bool  # whether nothing is left for the next look
+    is_done: bool  # whether the next health check has nothing more to do
 
 
 def health(
@@ -36,8 +37,8 @@ def health(
     say: Say,
     tag: str = "",
 ) -> HealthLook:
-    """Look at this machine, and drain its node if that must be. `tag`: see nodevet.slurm.reason.
-    Raises UserError and OSError."""
+    """Vet this machine, and drain its node if it fails. `tag`: see nodevet.slurm.reason. Raises
+    UserError and OSError."""
     run = look(hosts, context, fail_on)
     code, why = looks.code(run, run.exit_code)
     if why:
@@ -57,7 +58,7 @@ def health(
 
 
 def since_job(hosts: Sequence[Host], context: VetContext, began: float | None) -> Run | None:
-    """What a job left behind; None if nothing fails. Xids count only from when it `began`."""
+    """A run of what a job left behind; None if nothing fails. Only Xids since it `began` count."""
     run = look(hosts, after_job(context), Severity.INFO)
     (report,) = run.hosts
     failed = tuple(
@@ -75,38 +76,39 @@ def _is_since(finding: Finding, began: float | None) -> bool:
 
 
 def _after_job(hosts: Sequence[Host], context: VetContext) -> str:
-    """The reason if what an epilog found is still so; "" if not, and its note is removed then."""
+    """The reason, if the fault that an epilog noted is still there. Otherwise "", and the note is
+    removed."""
     note = notes.read(notes.EPILOG)
     if not note:
         return ""
-    left = since_job(hosts, context, float(note))
-    if left is None:
+    run = since_job(hosts, context, float(note))
+    if run is None:
         notes.remove(notes.EPILOG)
         return ""
-    return reason_text(LOCAL, troubles_of(left, left.hosts[0]))
+    return reason_text(LOCAL, troubles_of(run, run.hosts[0]))
 
 
 def _drain(name: str, reason: str, hidden: str, say: Say, tag: str) -> bool:
-    """Drain the node with a reason, or replace the one of Slurm that hides what its prolog found.
-    Returns whether the next look has nothing to do for this."""
+    """Drain the node with a reason, or replace Slurm's `Prolog error` by the `hidden` one. Returns
+    whether the next health check has nothing more to do for it."""
     if job := kept.job():
-        say(f"inside job {job} nothing is drained: {reason or hidden}")
+        say(f"inside job {job}, nodevet drains no node: {reason or hidden}")
         return False
     try:
         node = scontrol.read_node(name)
         wished = reason or hidden
         if not reason and not node.hides_reason:
             return True
-        if why := left_alone(node, wished, will_look_again=True):
-            say(f"{name} is left as it is, {why}")
+        if why := why_not_drained(node, wished, will_look_again=True):
+            say(f"{name} is unchanged in Slurm: {why}")
             return why not in (BUSY, MAINTAINED)
         scontrol.drain([name], wished, tag)
         now = scontrol.read_node(name)
     except scontrol.SlurmError as error:
-        say(f"{name} is not drained yet, the next look tries again: {error}; {reason or hidden}")
+        say(f"cannot drain {name}: {error}; the next health check tries again: {reason or hidden}")
         return False
     if now.reason != wished:
-        say(f"{name} has got another reason meanwhile: {now.reason!r}")
+        say(f"someone has just changed the reason of {name}: {now.reason!r}")
     else:
         say(f"{name} is drained: {wished}")
     return True

@@ -6,26 +6,26 @@ from collections.abc import Callable, Sequence
 
 from nodevet.base.printable import brief
 from nodevet.slurm import scontrol
-from nodevet.slurm.decide import left_alone, names_in_slurm
+from nodevet.slurm.decide import names_in_slurm, why_not_drained
 from nodevet.slurm.nodes import ControllerNode
 from nodevet.slurm.reason import PLAN, VISIT, Trouble, reason_text
 from nodevet.slurm.scontrol import SlurmError
 
 PAUSES = (1.0, 2.0, 5.0, 10.0)  # seconds between looks; the last one repeats
 PLAN_ID = re.compile(r"[A-Za-z0-9]{8,16}")
-Tell = Callable[[str], None]
+Say = Callable[[str], None]
 
 
 def drain(
-    host: str, plan: str, checks: Sequence[str], offer: Tell, say: Tell, reservation: str = ""
+    host: str, plan: str, checks: Sequence[str], offer: Say, say: Say, reservation: str = ""
 ) -> None:
-    """Drain a node for a plan, unless nodevet has drained it already or Slurm did for a failed
-    prolog, and wait until its jobs have ended. `offer` gets what the hook can do later.
-    `reservation`: the maintenance that the node has to be in. Raises SlurmError."""
+    """Drain a node for a plan, and wait until its jobs have ended. It may be drained already, by
+    nodevet or by Slurm for a failed prolog. `offer` gets the names of what the hook can do later.
+    `reservation`: the maintenance that must hold the node. Raises SlurmError."""
     node = _node(host)
     if reservation and reservation not in scontrol.maintenances(node.name):
-        named = brief(reservation)
-        raise SlurmError(f"{node.name} is not in the maintenance reservation {named} now")
+        name = brief(reservation)
+        raise SlurmError(f"{node.name} is not in the maintenance reservation {name} now")
     troubles = [Trouble(check, "is being fixed") for check in checks]
     reason = reason_text(run_of(plan), troubles or [Trouble(VISIT, "is being fixed")])
     _require_ours(node, reservation)
@@ -34,7 +34,7 @@ def drain(
         scontrol.drain([node.name], reason)
         node = scontrol.read_node(node.name)
         if not node.is_drained or node.reason != reason:
-            raise SlurmError(f"{node.name} was changed meanwhile: {_standing(node)}")
+            raise SlurmError(f"Slurm did not keep the drain of {node.name}: {_state_text(node)}")
     _until(
         node,
         lambda node: not node.has_jobs,
@@ -55,23 +55,23 @@ def reboot(host: str, reservation: str = "") -> None:
     scontrol.reboot(node.name)
 
 
-def undrain(host: str, plan: str, say: Tell) -> None:
-    """Give a node back if `drain` took it for this plan; what others drained, and what nodevet
-    drained for another reason, stays. Raises SlurmError."""
+def undrain(host: str, plan: str, say: Say) -> None:
+    """Resume a node if `drain` drained it for this plan. A node that others drained, or nodevet for
+    another reason, stays drained. Raises SlurmError."""
     node = _until(_node(host), lambda node: not node.is_rebooting, lambda node: None, say)
     if not node.is_drained or node.own is None or node.own.run != run_of(plan):
-        say(f"{node.name} is left as it is: {_standing(node)}")
+        say(f"not resuming {node.name}, which this plan did not drain: {_state_text(node)}")
         return
     scontrol.resume([node.name])
     node = scontrol.read_node(node.name)
     if node.is_drained:
-        raise SlurmError(f"{node.name} is drained again: {_standing(node)}")
+        raise SlurmError(f"{node.name} is drained again: {_state_text(node)}")
 
 
 def run_of(plan: str) -> str:
-    """The word for a plan in a reason. Raises SlurmError."""
+    """The first word of a reason for this plan. Raises SlurmError."""
     if not PLAN_ID.fullmatch(plan):
-        raise SlurmError("NODEVET_PLAN names no plan: nodevet apply calls this hook and sets it")
+        raise SlurmError("NODEVET_PLAN is not a plan id; nodevet apply sets it for this hook")
     return f"{PLAN}{plan}"
 
 
@@ -83,22 +83,22 @@ def _node(host: str) -> ControllerNode:
 
 
 def _require_ours(node: ControllerNode, reservation: str) -> None:
-    """Raises SlurmError if someone else is at work on the node."""
+    """Raises SlurmError if someone else is working on the node."""
     if node.is_rebooting:
-        raise SlurmError(f"{node.name} is being rebooted: {_standing(node)}")
+        raise SlurmError(f"{node.name} is being rebooted: {_state_text(node)}")
     if node.is_drained and not node.reason:
         raise SlurmError(f"someone drained {node.name} and gave no reason")
     if node.is_foreign:
-        raise SlurmError(f"{node.name} is left alone, {left_alone(node, '')}")
+        raise SlurmError(f"refused to drain {node.name}: {why_not_drained(node, '')}")
     _require_no_other_maintenance(node, reservation)
 
 
 def _require_no_other_maintenance(node: ControllerNode, reservation: str) -> None:
-    """Raises SlurmError if a maintenance reservation holds the node that is not the named one."""
+    """Raises SlurmError if another maintenance reservation than the named one holds the node."""
     others = set(scontrol.maintenances(node.name)) - {reservation} if node.is_maintained else set()
     if others:
-        named = f"{node.name} is in the maintenance reservation {brief(min(others))}"
-        raise SlurmError(f"{named}; if that is yours, see --reservation")
+        place = f"{node.name} is in the maintenance reservation {brief(min(others))}"
+        raise SlurmError(f"{place}; if this reservation is yours, name it with --reservation")
 
 
 def _require_drained(node: ControllerNode, reservation: str) -> None:
@@ -111,10 +111,10 @@ def _until(
     node: ControllerNode,
     is_done: Callable[[ControllerNode], bool],
     require: Callable[[ControllerNode], None],
-    say: Tell,
+    say: Say,
 ) -> ControllerNode:
-    """Look at a node until it `is_done`; a controller that does not answer is asked again. apply
-    ends a hook that takes too long. Raises what `require` raises."""
+    """Read a node until it `is_done`, also while the controller does not answer. apply ends a hook
+    that takes too long. Raises what `require` raises."""
     looks = 0
     while True:
         require(node)
@@ -128,7 +128,7 @@ def _until(
             say(f"still waiting for {node.name}: {error}")
 
 
-def _standing(node: ControllerNode) -> str:
+def _state_text(node: ControllerNode) -> str:
     reason = f", {brief(node.reason)!r}" if node.reason else ""
     by = f" by {brief(node.user)}" if node.user else ""
     return f"{'+'.join(node.states)}{reason}{by}"

@@ -6,7 +6,9 @@ from zlib import crc32
 
 from msgspec.structs import replace
 
-from nodevet.model import Baseline, Expectation, Host, Run, Severity
+from nodevet.model import Host, Severity
+from nodevet.model.baseline import Baseline, Expectation
+from nodevet.model.run import Run
 from nodevet.vet.quick import REACH
 from nodevet.vet.use.context import VetContext
 from nodevet.vet.use.reach import fleet_options
@@ -18,7 +20,9 @@ AFTER_JOB: Mapping[str, Mapping[str, bool]] = {
     "leftover_processes": {"ignore_jobs": True},
     "xid": {},
 }
-"""What an epilog judges, and how unless the baseline says it. Other jobs may run."""
+"""The checks of an epilog, with the params they have if the baseline sets none. Other jobs may
+run.
+"""
 
 
 def this_machine() -> tuple[Host, ...]:
@@ -32,7 +36,7 @@ def node_name() -> str:
 
 
 def share_of(name: str) -> float:
-    """A number from 0 to 1 that is always the same for this name, and another for most others."""
+    """A number from 0 to 1, always the same for this name and different for most other names."""
     return crc32(os.fsencode(name)) / 0xFFFFFFFF
 
 
@@ -44,7 +48,7 @@ def look(hosts: Sequence[Host], context: VetContext, fail_on: Severity) -> Run:
 
 
 def after_job(context: VetContext) -> VetContext:
-    """The context with the checks for the end of a job alone, as the named baseline has them."""
+    """The context with only the checks of an epilog, with the params of the named baseline."""
     named = context.chosen.expectations if context.chosen else ()
     own = {expectation.check: expectation for expectation in named}
     expectations = tuple(

@@ -1,4 +1,4 @@
-"""Notes that hooks of one node leave for its next health check. A reboot ends them."""
+"""Notes that the hooks of a node write for its next health check. They hold until a reboot."""
 
 import os
 import time
@@ -11,8 +11,8 @@ from nodevet.base.last_verdict import BOOT_ID
 from nodevet.base.trust import distrust
 from nodevet.slurm import kept
 
-PROLOG = "prolog"  # the reason with which a prolog failed
-EPILOG = "epilog"  # when the job began whose epilog found something
+PROLOG = "prolog"  # the reason of a failed prolog
+EPILOG = "epilog"  # when the job began whose epilog found a fault
 LONGEST = 1000  # bytes
 LONGEST_JOB = 30 * 86400.0  # seconds; older notes of jobs are removed
 
@@ -26,7 +26,7 @@ def read(name: str) -> str:
 
 
 def write(name: str, text: str) -> None:
-    """Leave a note. Raises OSError."""
+    """Write a note. Raises OSError."""
     _path(name).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     path = _path(name)  # others may have made the folder meanwhile
     write_whole(path, f"{_boot()}\n{text}\n".encode(), durable=False, mode=0o600)
@@ -38,8 +38,8 @@ def remove(*names: str) -> None:
 
 
 def job_began() -> float | None:
-    """When the job of this epilog began, seconds since 1970; its note is removed. None: nobody
-    noted it."""
+    """When the job of this epilog began, in seconds since 1970; removes its note. None if there is
+    no note."""
     given = os.environ.get("SLURM_JOB_START_TIME", "")  # not from Slurm 22.05
     if given.isascii() and given.isdigit():
         return float(given)
@@ -54,7 +54,7 @@ def job_began() -> float | None:
 
 
 def _remove_old_jobs(path: Path) -> None:
-    """Remove the note of an ended job, and those of jobs that had no epilog."""
+    """Remove the note of an ended job, and old notes of jobs that had no epilog."""
     for other in path.parent.glob("job-*"):
         with suppress(FileNotFoundError):
             if other == path or time.time() - other.stat().st_mtime > LONGEST_JOB:

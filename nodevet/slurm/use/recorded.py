@@ -1,11 +1,12 @@
-"""A run to drain and resume by: of the store, or a saved one."""
+"""The recorded run by which nodes are drained and resumed."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from nodevet.model import Finding, HostReport, Run, Severity, Subject, Verdict
+from nodevet.model import Finding, HostReport, Severity, Subject, Verdict
+from nodevet.model.run import Run
 from nodevet.slurm.decide import names_in_slurm
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def recorded_run(store: "Store", ref: str, passed: Iterable[str] | None) -> Run:
-    """A recorded run. `passed`: the hosts whose passed checks are read, too; the others have none.
+    """A recorded run, without the checks that passed. `passed`: the hosts that have those, too.
     Raises StoreError."""
     run = store.run(ref)
     findings: dict[str, list[Finding]] = {}
@@ -55,7 +56,7 @@ def recorded_run(store: "Store", ref: str, passed: Iterable[str] | None) -> Run:
 def machines(
     store: "Store", asked: Iterable[tuple[str, str]]
 ) -> Mapping[tuple[str, str], str | None]:
-    """The machine ids of these hosts in these runs, as far as the store has them."""
+    """The machine ids of these hosts in these runs; pairs that the store lacks are omitted."""
     from nodevet.store import StoreError
 
     known: dict[tuple[str, str], str | None] = {}

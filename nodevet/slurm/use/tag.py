@@ -4,6 +4,6 @@ from nodevet.settings import settings
 
 
 def reason_tag() -> str:
-    """The word before each check of a reason (nodevet.slurm.reason); "" if the site has none.
+    """The tag before each check of a reason (nodevet.slurm.reason); "" if the site sets none.
     Raises SettingsError."""
     return settings().settings.slurm.reason_tag

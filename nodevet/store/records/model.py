@@ -22,7 +22,7 @@ class RunState(str, Enum):
 class RecordedRun(msgspec.Struct, frozen=True, kw_only=True):
     """One recorded run."""
 
-    id: str  # nodevet.model.new_run_id
+    id: str  # nodevet.model.run.new_run_id
     series: str  # the name of the sweep; empty: a check by hand
     started: str  # ISO 8601 with offset
     seconds: float | None  # None: it has not ended

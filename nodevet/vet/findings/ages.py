@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from nodevet.base.age import instant, seconds_of
 from nodevet.base.durations import coarse
-from nodevet.model import HostReport, HostSummary, Run, Status
+from nodevet.model import HostReport, HostSummary, Status
+from nodevet.model.run import Run
 from nodevet.sheet.text import count
 
 

@@ -9,16 +9,8 @@ from typing import overload
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from nodevet.model import (
-    CountedFindings,
-    Finding,
-    HostReport,
-    HostSummary,
-    Run,
-    RunNews,
-    Severity,
-    Verdict,
-)
+from nodevet.model import CountedFindings, Finding, HostReport, HostSummary, Severity, Verdict
+from nodevet.model.run import Run, RunNews
 from nodevet.sheet.text import count
 
 FINE = (Verdict.OK, Verdict.NOT_APPLICABLE)
@@ -46,7 +38,7 @@ def counted(report: HostReport) -> HostReport:
 
 def kinds(findings: Iterable[Finding]) -> Iterator[CountedFindings]:
     """How many findings of each check have each verdict and severity."""
-    numbers = Counter((each.check, each.verdict, each.severity) for each in findings)
+    numbers = Counter((finding.check, finding.verdict, finding.severity) for finding in findings)
     for (check, verdict, severity), number in numbers.items():
         yield CountedFindings(check=check, verdict=verdict, severity=severity, count=number)
 
@@ -64,8 +56,8 @@ def with_stand_ins(report: HostReport) -> HostReport:
         )
         for each in report.counted
     ]
-    shown = (each for each in findings if each.severity is not Severity.SHADOW)
-    shadow = (each for each in findings if each.severity is Severity.SHADOW)
+    shown = (finding for finding in findings if finding.severity is not Severity.SHADOW)
+    shadow = (finding for finding in findings if finding.severity is Severity.SHADOW)
     return replace(
         report,
         findings=(*report.findings, *shown),

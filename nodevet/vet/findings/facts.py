@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping
 
 from nodevet.base.durations import elapsed
 from nodevet.base.printable import brief
-from nodevet.model import HostFacts, HostReport, Run, Status, Verdict
+from nodevet.model import HostFacts, HostReport, Status, Verdict
+from nodevet.model.run import Run
 from nodevet.sheet.text import count, nodeset
 
 CHOICE = "baseline"  # nodevet.baseline.choose.CHECK: a finding under it says that none was chosen

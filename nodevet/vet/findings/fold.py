@@ -7,27 +7,24 @@ from typing import Any
 
 import msgspec
 
-from nodevet.base.durations import elapsed
 from nodevet.base.printable import brief
 from nodevet.checking.changes import Marks
-from nodevet.model import (
-    Finding,
-    HostOutcome,
-    HostReport,
-    NeededAction,
-    Run,
-    Severity,
-    StandingTrouble,
-    Status,
-    Verdict,
-)
+from nodevet.model import Finding, HostOutcome, HostReport, NeededAction, Severity, Verdict
+from nodevet.model.run import Run, StandingTrouble
 from nodevet.sheet.text import after_label, count
-from nodevet.vet.findings.ages import evidence_age, last_time
+from nodevet.vet.findings.ages import last_time
 from nodevet.vet.findings.causes import causes_of
 from nodevet.vet.findings.ranges import shape, spanned
-from nodevet.vet.findings.words import ADVICE, LIMIT, SENTENCE, difference, subjects_of, values
+from nodevet.vet.findings.words import (
+    ADVICE,
+    LIMIT,
+    SENTENCE,
+    difference,
+    listed,
+    subjects_of,
+    values,
+)
 from nodevet.vet.news import marks_of, since_words
-from nodevet.vet.news import words as news_in_words
 
 ORDER = tuple(outcome.words.upper() for outcome in HostOutcome if outcome is not HostOutcome.OK)
 """The labels of the lines, worst first."""
@@ -75,94 +72,6 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
         return "; ".join(filter(None, (self.remark, advice)))
 
 
-class Totals(msgspec.Struct, frozen=True, kw_only=True):
-    """A run in numbers. The values of `hosts` add up to the hosts of the run."""
-
-    hosts: Mapping[HostOutcome, int]
-    findings: Mapping[Verdict, int]
-
-    @property
-    def judged(self) -> int:
-        """Findings that say something about the node: neither unknown nor not applicable."""
-        unsaid = self.findings.get(Verdict.UNKNOWN, 0) + self.findings.get(
-            Verdict.NOT_APPLICABLE, 0
-        )
-        return sum(self.findings.values()) - unsaid
-
-    @property
-    def all_ok(self) -> bool:
-        """Every host, and at least one."""
-        return 0 < self.hosts[HostOutcome.OK] == sum(self.hosts.values())
-
-    @property
-    def told(self) -> list[tuple[str, int]]:
-        """The outcomes that hosts had, in words, with how many had them."""
-        return [(outcome.words, number) for outcome, number in self.hosts.items() if number]
-
-
-def totals(run: Run) -> Totals:
-    hosts = run.summaries
-    outcomes = Counter(host.outcome for host in hosts)
-    verdicts: Counter[Verdict] = Counter()
-    for host in hosts:
-        for verdict, _, number in host.findings:
-            verdicts[verdict] += number
-    return Totals(
-        hosts={outcome: outcomes[outcome] for outcome in HostOutcome},
-        findings={verdict: verdicts[verdict] for verdict in Verdict},
-    )
-
-
-def summary(run: Run) -> str:
-    """The totals line: `128 hosts: 84 ok, 44 fail · new since last run: 1 · 4.1 s`."""
-    run_totals = totals(run)
-    parts = [findings_in_words(run_totals)]
-    if not run.hosts:
-        head = "No hosts: nothing was vetted"
-        parts = []
-    elif run_totals.all_ok:
-        word = "Ok as far as judged" if narrowing(run) else "All ok"
-        head = f"{word}: {count(len(run.hosts), 'host')}"
-    else:
-        counts = [f"{number:,} {word}" for word, number in run_totals.told]
-        head = f"{count(len(run.hosts), 'host')}: {', '.join(counts)}"
-        parts = []
-    parts += [
-        narrowing(run),
-        news_in_words(run),
-        second_tries(run),
-        evidence_age(run),
-        elapsed(run.seconds),
-    ]
-    parts.append("the run was interrupted" if run.interrupted else "")
-    return " · ".join(part for part in (head, *parts) if part)
-
-
-def narrowing(run: Run) -> str:
-    """`only pcie_link judged`, `xid not judged`; empty if no check was left out."""
-    parts = (
-        f"only {listed(run.only)} judged" if run.only else "",
-        f"{listed(run.skip)} not judged" if run.skip else "",
-    )
-    return ", ".join(filter(None, parts))
-
-
-def second_tries(run: Run) -> str:
-    """`second try: 42 hosts, 40 of them vetted`; empty if there was none."""
-    again = [host for host in run.summaries if host.first_try]
-    vetted = sum(host.status is Status.VETTED for host in again)
-    return f"second try: {count(len(again), 'host')}, {vetted:,} of them vetted" if again else ""
-
-
-def findings_in_words(run_totals: Totals) -> str:
-    """`1,920 findings judged, 3 unknown, 40 not applicable`."""
-    not_applicable = run_totals.findings.get(Verdict.NOT_APPLICABLE, 0)
-    unknown = run_totals.findings.get(Verdict.UNKNOWN, 0)
-    words = f"{count(run_totals.judged, 'finding')} judged"
-    words += f", {unknown:,} unknown" if unknown else ""
-    return words + (f", {not_applicable:,} not applicable" if not_applicable else "")
-
-
 def lines(run: Run, limit: int = LIMIT) -> tuple[Line, ...]:
     """Every difference and every host that could not be judged, worst first. A value has at most
     `limit` columns.
@@ -202,13 +111,6 @@ def _joined(group: list[Line]) -> Line:
     )
 
 
-def listed(names: Iterable[str], most: int = 8) -> str:
-    """`a, b, c and 5 more`, printable."""
-    shown = [brief(name, LIMIT) for name in names]
-    more = f" and {len(shown) - most + 1} more" if len(shown) > most else ""
-    return ", ".join(shown[: most - 1] if more else shown) + more
-
-
 def _worst_first(line: Line) -> tuple[Any, ...]:
     return (
         ORDER.index(line.label),
@@ -223,7 +125,7 @@ def _worst_first(line: Line) -> tuple[Any, ...]:
 def _about_hosts(run: Run, marks: Marks) -> Iterator[Line]:
     groups: dict[tuple[str, str], list[str]] = {}
     for host in run.summaries:
-        if why := host.told:
+        if why := host.why_unjudged:
             groups.setdefault((host.outcome.words.upper(), why), []).append(host.host)
     for (label, why), hosts in groups.items():
         since, again = _standing([marks.standing.get((host, -1)) for host in hosts], run)

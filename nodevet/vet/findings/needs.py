@@ -21,7 +21,9 @@ def to_do(rows: Iterable[Line]) -> str:
     """How many failures need what: `fixable now: 3, after draining: 2 · needs a person: 1`; empty
     without such a failure."""
     numbers: Counter[NeededAction] = sum((Counter(row.actions) for row in rows), Counter())
-    return _joined((each.words, f": {numbers[each]:,}") for each in sorted(numbers, key=_rank))
+    return _joined(
+        (action.words, f": {numbers[action]:,}") for action in sorted(numbers, key=_rank)
+    )
 
 
 def _rank(action: NeededAction) -> int:

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping
 
 from nodevet.base.printable import brief, cells
-from nodevet.model import Finding, Run, Verdict, show
+from nodevet.model import Finding, Verdict, show
+from nodevet.model.run import Run
 from nodevet.vet.findings.counted import with_stand_ins
 from nodevet.vet.findings.fold import ALIKE, Line
 from nodevet.vet.findings.ranges import shape, spanned

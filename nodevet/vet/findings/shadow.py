@@ -3,7 +3,8 @@
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from nodevet.model import Run, Severity, Status
+from nodevet.model import Severity, Status
+from nodevet.model.run import Run
 from nodevet.vet.findings.counted import with_stand_ins
 from nodevet.vet.findings.fold import Line, lines
 from nodevet.vet.findings.passed import passed

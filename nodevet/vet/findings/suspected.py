@@ -1,9 +1,9 @@
 """The budget rule in words: what must be read before any single host. Pure."""
 
 from nodevet.base.printable import brief
-from nodevet.model import Run, Suspicion
+from nodevet.model.run import Run, Suspicion
 from nodevet.sheet.text import count, nodeset
-from nodevet.vet.findings.fold import listed
+from nodevet.vet.findings.words import listed
 
 LONGEST = 400  # columns of the hosts of one
 FIRST = "suspect the rule, the controller or the site first"

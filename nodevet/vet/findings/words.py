@@ -157,3 +157,10 @@ def _ranges(numbers: list[int]) -> str:
         else:
             runs.append((number, number))
     return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in runs)
+
+
+def listed(names: Iterable[str], most: int = 8) -> str:
+    """`a, b, c and 5 more`, printable."""
+    shown = [brief(name, LIMIT) for name in names]
+    more = f" and {len(shown) - most + 1} more" if len(shown) > most else ""
+    return ", ".join(shown[: most - 1] if more else shown) + more

@@ -19,7 +19,7 @@ from nodevet.sheet import ENDINGS
 from nodevet.sheet.errors import ReportError
 
 if TYPE_CHECKING:
-    from nodevet.model import Run
+    from nodevet.model.run import Run
 
 
 @cache

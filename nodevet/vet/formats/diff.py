@@ -13,13 +13,15 @@ import msgspec
 
 from nodevet.base.printable import plain
 from nodevet.checking.changes import Marks
-from nodevet.model import Finding, HostReport, Run, Severity, Verdict, show
+from nodevet.model import Finding, HostReport, Severity, Verdict, show
+from nodevet.model.run import Run
 from nodevet.sheet.hunks import Pair, labelled_hunks
 from nodevet.sheet.text import nodeset, wrap
 from nodevet.vet.findings.causes import causes_of
 from nodevet.vet.findings.counted import FINE
-from nodevet.vet.findings.fold import lines, listed, summary
-from nodevet.vet.findings.words import values
+from nodevet.vet.findings.fold import lines
+from nodevet.vet.findings.totals import summary
+from nodevet.vet.findings.words import listed, values
 
 CONTEXT = 1  # unchanged lines around a difference
 ROOM = 96  # columns of a line of advice

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from nodevet.base.upgrades import Document, Upgrades
-from nodevet.model import Run
+from nodevet.model.run import Run
 from nodevet.sheet.json import indented
 from nodevet.vet.saved_schema import (
     UPGRADES,

@@ -12,10 +12,11 @@ from msgspec.structs import replace
 
 from nodevet.base import typed
 from nodevet.base.upgrades import Document, Upgrades
-from nodevet.model import HostReport, Run, RunNews, Severity, Status
+from nodevet.model import HostReport, Severity, Status
+from nodevet.model.run import Run, RunNews
 from nodevet.sheet.errors import ReportError
 from nodevet.sheet.json import encode
-from nodevet.vet.findings.fold import totals
+from nodevet.vet.findings.totals import totals
 from nodevet.vet.saved_schema import (
     UPGRADES,
     Schema,

@@ -13,7 +13,8 @@ from junitparser import Error, Failure, Skipped, TestCase, TestSuite
 from junitparser.junitparser import FinalResult
 
 from nodevet.base.printable import plain
-from nodevet.model import Finding, HostReport, Run, StandingTrouble, Verdict
+from nodevet.model import Finding, HostReport, Verdict
+from nodevet.model.run import Run, StandingTrouble
 from nodevet.sheet import junit
 from nodevet.sheet.text import name
 from nodevet.vet.findings.ages import read_at
@@ -49,7 +50,7 @@ def _suite(report: HostReport, run: Run, known: ByHost) -> tuple[TestSuite, floa
 def _cases(report: HostReport, run: Run, known: ByHost) -> Iterator[TestCase]:
     host = name(report.host)
     standing = known.get(report.host, {})
-    if why := report.told:
+    if why := report.why_unjudged:
         case = TestCase("visit", classname=host)
         error = Error(plain(why), report.status.value)
         if stands := _stands(standing.get(-1), run):

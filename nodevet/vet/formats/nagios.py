@@ -6,12 +6,14 @@ if `fail_on` lets a warning pass.
 
 from collections.abc import Iterator
 
-from nodevet.model import Run, Severity, Verdict
+from nodevet.model import Severity, Verdict
+from nodevet.model.run import Run
 from nodevet.sheet import plugin
 from nodevet.sheet.text import count, nodeset
 from nodevet.vet.findings.ages import evidence_age
-from nodevet.vet.findings.fold import Totals, findings_in_words, lines, second_tries, totals
+from nodevet.vet.findings.fold import lines
 from nodevet.vet.findings.suspected import suspicions
+from nodevet.vet.findings.totals import Totals, findings_in_words, second_tries, totals
 from nodevet.vet.news import count_new, fixed, words
 
 
@@ -41,7 +43,7 @@ def pieces(run: Run) -> Iterator[str]:
 
 
 def _headline(run: Run, run_totals: Totals) -> str:
-    counts = [f"{number:,} {word}" for word, number in run_totals.told]
+    counts = [f"{number:,} {word}" for word, number in run_totals.outcomes]
     if not counts:
         return "no hosts: nothing was vetted"
     hosts = count(len(run.hosts), "host")

@@ -10,9 +10,11 @@ from collections.abc import Iterator
 from itertools import islice
 
 from nodevet.base.printable import plain
-from nodevet.model import Run, Severity
+from nodevet.model import Severity
+from nodevet.model.run import Run
 from nodevet.sheet.text import count, nodeset
-from nodevet.vet.findings.fold import Line, lines, summary
+from nodevet.vet.findings.fold import Line, lines
+from nodevet.vet.findings.totals import summary
 
 MOST_FINDINGS = 100
 LARGEST = 64 * 1024  # bytes of the file

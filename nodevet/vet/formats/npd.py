@@ -7,7 +7,7 @@ exit code 0 as no problem, 1 as a problem, and others as unknown, unlike Nagios.
 from collections.abc import Iterator
 
 from nodevet.base.printable import plain
-from nodevet.model import Run
+from nodevet.model.run import Run
 from nodevet.sheet.text import nodeset
 from nodevet.vet.findings.fold import Line, lines
 

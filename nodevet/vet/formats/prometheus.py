@@ -12,13 +12,14 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 
 from nodevet.base.age import seconds_of
 from nodevet.base.printable import brief, plain
-from nodevet.model import CountedFindings, Finding, HostReport, Run, RunNews, Severity, Verdict
+from nodevet.model import CountedFindings, Finding, HostReport, Severity, Verdict
+from nodevet.model.run import Run, RunNews
 from nodevet.sheet import metrics
 from nodevet.sheet.packed import PackedText
 from nodevet.sheet.text import name
 from nodevet.vet.findings.ages import read_at
 from nodevet.vet.findings.counted import kinds
-from nodevet.vet.findings.fold import totals
+from nodevet.vet.findings.totals import totals
 
 MOST_SAMPLES = 1000  # that are held before they are text
 RANK = {
@@ -66,8 +67,8 @@ class _Series:
         for each in numbers:
             if each.severity is Severity.SHADOW and each.verdict in OPEN:
                 found[each.check, each.verdict] += each.count
-        for (check, verdict), number in found.items():
-            self.add([host, plain(check), verdict.value], number)
+        for (check, verdict), counted in found.items():
+            self.add([host, plain(check), verdict.value], counted)
 
     def pieces(self) -> Iterator[str]:
         self._pack()
@@ -193,8 +194,8 @@ def _about_hosts(run: Run) -> Iterator[_Series]:
         seconds.add([host], report.seconds)
         if (at := seconds_of(read_at(report))) is not None:
             read.add([host], at)
-    told = [report for report in (read, tries) if not report.empty]
-    yield from (status, verdict, seconds, *told)
+    reports = [report for report in (read, tries) if not report.empty]
+    yield from (status, verdict, seconds, *reports)
 
 
 def _about_findings(run: Run) -> tuple[Metric, tuple[_Series, ...]]:
@@ -270,17 +271,17 @@ def _numbers(report: HostReport) -> tuple[CountedFindings, ...]:
 
 def _by_verdict(numbers: Iterable[CountedFindings]) -> Counter[Verdict]:
     found: Counter[Verdict] = Counter()
-    for each in numbers:
-        if each.severity is not Severity.SHADOW:
-            found[each.verdict] += each.count
+    for number in numbers:
+        if number.severity is not Severity.SHADOW:
+            found[number.verdict] += number.count
     return found
 
 
 def _worst(numbers: Iterable[CountedFindings]) -> dict[str, Verdict]:
     """The worst verdict of each check."""
     worst: dict[str, Verdict] = {}
-    for each in numbers:
-        if each.severity is not Severity.SHADOW:
-            before = worst.get(each.check, each.verdict)
-            worst[each.check] = max(before, each.verdict, key=RANK.__getitem__)
+    for number in numbers:
+        if number.severity is not Severity.SHADOW:
+            before = worst.get(number.check, number.verdict)
+            worst[number.check] = max(before, number.verdict, key=RANK.__getitem__)
     return worst

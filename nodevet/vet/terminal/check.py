@@ -13,7 +13,8 @@ from nodevet.cli.speech import say
 
 if TYPE_CHECKING:
     from nodevet.fleet import Options
-    from nodevet.model import Host, Run
+    from nodevet.model import Host
+    from nodevet.model.run import Run
     from nodevet.settings.model import FailOn
     from nodevet.vet.terminal.output import Sinks
     from nodevet.vet.use.context import VetContext

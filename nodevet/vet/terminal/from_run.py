@@ -9,7 +9,8 @@ from msgspec import structs
 from nodevet.base.errors import UserError
 from nodevet.base.processes import KilledProcess
 from nodevet.cli.speech import say
-from nodevet.model import Run, Severity
+from nodevet.model import Severity
+from nodevet.model.run import Run
 from nodevet.sheet.text import nodeset
 from nodevet.vet.terminal.progress import watched
 from nodevet.vet.terminal.replayed import tell_left_out, tell_not_asked

@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING, Any
 from nodevet.cli.display import Display, Screen
 from nodevet.cli.interrupts import Interrupts
 from nodevet.cli.speech import needs_output, say, silence, write
-from nodevet.model import Run
+from nodevet.model.run import Run
 from nodevet.sheet import render
 from nodevet.vet import formats as run_formats
 from nodevet.vet.use.reports import Reports, Sink
@@ -60,7 +60,7 @@ class Sinks(Reports):
 
     def finish(self, run: Run, *, streamed: bool = True, shadow: bool = False) -> None:
         """As Reports; prints the totals and the files if every report went to a file."""
-        from nodevet.vet.findings.fold import summary
+        from nodevet.vet.findings.totals import summary
 
         super().finish(run, streamed=streamed, shadow=shadow)
         if not self.printed:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from nodevet.cli.display import Display, display_of
 from nodevet.cli.speech import say, silence
-from nodevet.model import Run
+from nodevet.model.run import Run
 from nodevet.vet.terminal.output import Sinks
 from nodevet.vet.use.listener import VetListener
 from nodevet.vet.use.reports import Streaming

@@ -9,7 +9,8 @@ from msgspec import structs
 from nodevet.base.printable import brief
 from nodevet.base.trust import distrust
 from nodevet.cli.speech import say
-from nodevet.model import Run, Severity
+from nodevet.model import Severity
+from nodevet.model.run import Run
 from nodevet.sheet.text import count, nodeset
 from nodevet.vet.terminal.progress import watched
 from nodevet.vet.use import saved

@@ -8,7 +8,7 @@ from typing import Any
 from nodevet.base.age import run_refusal
 from nodevet.base.errors import UserError
 from nodevet.cli.speech import say
-from nodevet.model import Run
+from nodevet.model.run import Run
 from nodevet.vet import formats
 from nodevet.vet.use import earlier
 

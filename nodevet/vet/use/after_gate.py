@@ -10,7 +10,8 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from nodevet.fleet import Options, Visit
-from nodevet.model import Host, Run
+from nodevet.model import Host
+from nodevet.model.run import Run
 from nodevet.vet.use.gate import GateVerdict
 from nodevet.vet.use.vet import Save
 

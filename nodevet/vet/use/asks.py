@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from nodevet.base import typed
 from nodevet.baseline.choose import may_fit
 from nodevet.checking.catalog import Catalog
-from nodevet.model import Baseline, Check, Expectation, Host
+from nodevet.model import Check, Host
+from nodevet.model.baseline import Baseline, Expectation
 from nodevet.vet.use.context import VetContext
 
 ASKS = 500  # that the probe takes in one request

@@ -12,7 +12,7 @@ from nodevet.base.errors import UserError
 from nodevet.base.project import Project
 from nodevet.baseline import available, load
 from nodevet.checking.catalog import Catalog
-from nodevet.model import Baseline
+from nodevet.model.baseline import Baseline
 from nodevet.vet.use.max_age import MaxAge
 
 if TYPE_CHECKING:  # a run without --since or fixes does not pay for it

@@ -11,7 +11,7 @@ from nodevet.base.features import feature_modules
 from nodevet.base.files import read_input
 from nodevet.base.printable import brief
 from nodevet.document.kinds import DocumentKind, recognize, wrong_kind_text
-from nodevet.model import Run
+from nodevet.model.run import Run
 from nodevet.sheet.errors import ReportError
 from nodevet.sheet.model import Sheet
 from nodevet.vet import formats

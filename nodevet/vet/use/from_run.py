@@ -16,7 +16,8 @@ from nodevet.base.processes import KilledProcess, batches, cores, spread
 from nodevet.checking.identity import HOSTNAME
 from nodevet.evidence.document import Evidence, EvidenceError, opened
 from nodevet.fleet import Visit
-from nodevet.model import Host, HostReport, Run, Severity, Status
+from nodevet.model import Host, HostReport, Severity, Status
+from nodevet.model.run import Run
 from nodevet.sheet.packed import PackedReport, Packer
 from nodevet.store.records.model import RecordedRun, RecordedVisit
 from nodevet.vet.use.asks import sections_of
@@ -121,7 +122,7 @@ def _reports(
     try:
         for batch in judged:
             if isinstance(how.context.since, RecordedLook):
-                how.context.since.told(batch.ignored)
+                how.context.since.add_ignored(batch.ignored)
             yield from batch.reports
     finally:
         judged.close()
@@ -148,13 +149,13 @@ def _judging(asked: RecordedHosts, how: Rejudge) -> Callable[[Sequence[str]], _J
     def judge(names: Sequence[str]) -> _Judged:
         look = RecordedLook(store, asked.run.id) if how.context.since is not None else None
         context = replace(how.context, since=look)
-        found = {
+        evidence = {
             visit.host: (visit, kept)
             for visit, kept in store.kept(asked.run.id, hosts=names, sections=sections)
         }
         reports = []
         for name in names:
-            report = _judged_again(found.get(name), hosts[name], context, alike)
+            report = _judged_again(evidence.get(name), hosts[name], context, alike)
             reports.append(pack(report))
         return _Judged(tuple(reports), look.by_host if look else {})
 
@@ -217,6 +218,6 @@ class RecordedLook(LastLook):
     def by_host(self) -> Mapping[str, tuple[Ignored, ...]]:
         return self._ignored
 
-    def told(self, ignored: Mapping[str, tuple[Ignored, ...]]) -> None:
+    def add_ignored(self, ignored: Mapping[str, tuple[Ignored, ...]]) -> None:
         """Add what another process ignored."""
         self._ignored |= ignored

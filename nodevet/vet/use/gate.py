@@ -18,7 +18,8 @@ from nodevet.base.printable import brief
 from nodevet.document.kinds import DocumentKind, recognize, wrong_kind_text
 from nodevet.evidence.host import HostInfo
 from nodevet.fleet import Options
-from nodevet.model import Host, HostReport, Run, Severity, Status, exit_code
+from nodevet.model import Host, HostReport, Severity, Status
+from nodevet.model.run import Run, exit_code
 from nodevet.vet.findings.counted import with_counts
 from nodevet.vet.findings.fold import lines
 from nodevet.vet.use.beside import RawSection, visit_beside

@@ -9,7 +9,8 @@ import nodevet
 from nodevet.base import last_verdict
 from nodevet.base.errors import UserError
 from nodevet.baseline.library import ENDINGS, shipped
-from nodevet.model import Host, Run
+from nodevet.model import Host
+from nodevet.model.run import Run
 from nodevet.vet.use.context import VetContext
 
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from nodevet.evidence.document import Evidence
-from nodevet.model import HostReport, Run
+from nodevet.model import HostReport
+from nodevet.model.run import Run
 
 _UPTIME = re.compile(r"\bup for [^,]*")
 

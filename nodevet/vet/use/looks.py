@@ -13,7 +13,8 @@ from nodevet.base.errors import UserError
 from nodevet.base.files import open_regular, state_folder, write_whole
 from nodevet.base.trust import distrust
 from nodevet.evidence.transient import is_booting
-from nodevet.model import Host, Run
+from nodevet.model import Host
+from nodevet.model.run import Run
 
 AGAIN = 75  # exit code: look again; sysexits.h's EX_TEMPFAIL
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")

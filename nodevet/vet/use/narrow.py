@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from nodevet.base.errors import UserError
 from nodevet.base.problems import did_you_mean
-from nodevet.model import Baseline
+from nodevet.model.baseline import Baseline
 from nodevet.vet.use.context import VetContext
 
 

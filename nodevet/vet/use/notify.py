@@ -11,10 +11,12 @@ from msgspec import Struct, structs
 from nodevet.base.errors import UserError
 from nodevet.base.files import read_input
 from nodevet.base.printable import brief, plain
-from nodevet.model import HostReport, Run, RunNews, Severity
+from nodevet.model import HostReport, Severity
+from nodevet.model.run import Run, RunNews
 from nodevet.sheet.text import count, nodeset
-from nodevet.vet.findings.fold import Line, lines, totals
+from nodevet.vet.findings.fold import Line, lines
 from nodevet.vet.findings.suspected import sentence
+from nodevet.vet.findings.totals import totals
 from nodevet.vet.news import again, fixed, resolved
 
 SECONDS = 30.0  # for all that are told, together
@@ -55,7 +57,7 @@ def message(run: Run, name: str, wanted: NewsFilter) -> Notice | None:
         return None
     rows += [*new, *ended]
     run_totals = totals(run)
-    counts = ", ".join(f"{number:,} {word}" for word, number in run_totals.told)
+    counts = ", ".join(f"{number:,} {word}" for word, number in run_totals.outcomes)
     heads = [f"{len(new):,} new" if new else "", f"{len(ended):,} fixed" if ended else ""]
     heads.insert(0, "SUSPICIOUS" if news.suspicions else "")
     title = f"nodevet {plain(name)}: {', '.join(filter(None, heads))}"

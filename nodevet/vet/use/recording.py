@@ -9,7 +9,8 @@ from msgspec import Struct, structs
 from nodevet.checking.changes import FindingNews, HostNews, News
 from nodevet.evidence.document import Evidence
 from nodevet.fleet import Visit
-from nodevet.model import Host, HostOutcome, HostReport, Run, Severity, Status, Verdict
+from nodevet.model import Host, HostOutcome, HostReport, Severity, Status, Verdict
+from nodevet.model.run import Run
 from nodevet.store.records.model import FindingSpan, RecordedRun, RunState, SpanEnd
 from nodevet.vet.news import Before, news_of
 from nodevet.vet.suspicion import suspicions

@@ -11,7 +11,8 @@ import msgspec
 
 from nodevet.base.errors import UserError
 from nodevet.base.outputs import file_errors, open_to_append, replace, try_out
-from nodevet.model import Host, HostReport, Run
+from nodevet.model import Host, HostReport
+from nodevet.model.run import Run
 from nodevet.vet import formats as run_formats
 from nodevet.vet.findings.counted import counted, with_counts
 from nodevet.vet.use.listener import VetListener, Waiting

@@ -20,7 +20,8 @@ from nodevet.document.kinds import DocumentKind, wrong_kind_text
 from nodevet.evidence.core import NOT_ASKED
 from nodevet.evidence.document import EvidenceError, check_envelope
 from nodevet.fleet import Visit
-from nodevet.model import Host, Run, Status, Verdict
+from nodevet.model import Host, Status, Verdict
+from nodevet.model.run import Run
 from nodevet.vet.use.max_age import MaxAge
 from nodevet.vet.use.targets import Targets, any_hostname
 

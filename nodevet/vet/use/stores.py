@@ -52,7 +52,8 @@ def open_history(url: str | None, *, fixes: bool = False) -> Iterator["Store"]:
     """A store that holds at least one run; with `fixes`, one of fixes or a plan will do. Raises
     NothingRecordedError and StoreError."""
     from nodevet.store import open_store
-    from nodevet.store.engine import default_url, is_there, parse_url, url_text
+    from nodevet.store.engine import is_there
+    from nodevet.store.urls import default_url, parse_url, url_text
 
     url_asked = read_from(url) or default_url()
     place = parse_url(url_asked)

@@ -11,7 +11,8 @@ from msgspec import Struct, structs
 from nodevet.base.durations import elapsed
 from nodevet.base.errors import UserError
 from nodevet.fleet.model import OnSteps
-from nodevet.model import Run, Status
+from nodevet.model import Status
+from nodevet.model.run import Run
 from nodevet.vet.use.after_run import act_all
 from nodevet.vet.use.context import open_context
 from nodevet.vet.use.listener import VetListener

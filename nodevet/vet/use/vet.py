@@ -20,17 +20,9 @@ from nodevet.checking.judge import judge
 from nodevet.evidence.document import Evidence, EvidenceError, opened
 from nodevet.evidence.host import HostInfo
 from nodevet.fleet import Options, Visit
-from nodevet.model import (
-    Baseline,
-    Finding,
-    Host,
-    HostReport,
-    Run,
-    Severity,
-    Status,
-    new_run_id,
-    unknown,
-)
+from nodevet.model import Finding, Host, HostReport, Severity, Status, unknown
+from nodevet.model.baseline import Baseline
+from nodevet.model.run import Run, new_run_id
 from nodevet.sheet.packed import FEW, PackedHosts, PackedReport
 from nodevet.vet.use.beside import visit_beside
 from nodevet.vet.use.context import VetContext

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field, structs
 
 from nodevet.base.errors import UserError
-from nodevet.model import Host, Run
+from nodevet.model import Host
+from nodevet.model.run import Run
 from nodevet.vet.use.context import VetContext
 from nodevet.vet.use.listener import VetListener
 from nodevet.vet.use.reports import Reports, Streaming
@@ -46,7 +47,7 @@ def open_memory(url: str | None, listener: VetListener, *, asked: bool) -> Itera
         yield RunMemory()
         return
     from nodevet.store import StoreError, open_store
-    from nodevet.store.engine import parse_url
+    from nodevet.store.urls import parse_url
 
     if url:
         parse_url(url)

@@ -211,7 +211,7 @@ def test_no_hosts_is_no_visit(go: Callable[..., dict[str, Visit]]) -> None:
     assert go([]) == {}
 
 
-def test_a_full_disk_is_told_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     def full() -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

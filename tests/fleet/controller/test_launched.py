@@ -100,7 +100,7 @@ def test_a_bastion_without_the_keys_says_so_of_each_host(
     assert all("permission denied for root" in one.why for one in visits.values())
 
 
-def test_one_is_killed_in_the_middle_and_another_takes_over(
+def test_another_shard_takes_over_from_a_killed_one(
     bastion: Callable[..., Launcher], hosts: Callable[..., list[Host]], tools: Tools
 ) -> None:
     killed, other = bastion("killed"), bastion("other")
@@ -120,7 +120,7 @@ def test_one_is_killed_in_the_middle_and_another_takes_over(
     assert tools["children"]() == before
 
 
-def test_one_is_cut_off_in_the_middle_and_is_heard_no_more(
+def test_a_shard_that_is_cut_off_is_not_heard_again(
     bastion: Callable[..., Launcher],
     hosts: Callable[..., list[Host]],
     monkeypatch: pytest.MonkeyPatch,
@@ -300,7 +300,7 @@ def test_what_no_shard_writes_ends_the_launcher_and_costs_no_host(
         assert one.why.isprintable() and not one.first
 
 
-def test_what_may_pass_is_tried_once_more_by_a_launcher(
+def test_a_launcher_tries_a_transient_failure_again(
     bastion: Callable[..., Launcher], hosts: Callable[..., list[Host]], node: Sshd, go: Go
 ) -> None:
     one = bastion("second-try")
@@ -367,7 +367,7 @@ def test_what_a_login_shell_prints_before_is_skipped(
     assert {(one.status, one.why) for one in visits.values()} == {(Status.VETTED, "")}
 
 
-def test_a_slow_one_holds_up_nobody(
+def test_a_slow_shard_delays_no_other(
     bastion: Callable[..., Launcher], hosts: Callable[..., list[Host]], go: Go, tmp_path: Path
 ) -> None:
     begun = tmp_path / "begun"
@@ -463,7 +463,7 @@ def test_what_is_started_ends_with_its_input(relay: subprocess.Popen[bytes]) -> 
     assert complaint == b""
 
 
-def test_what_is_killed_over_there_leaves_nothing_running(
+def test_a_shard_ends_with_its_reader(
     relay: subprocess.Popen[bytes],
     hosts: Callable[..., list[Host]],
     node: Sshd,

@@ -121,9 +121,7 @@ def test_a_file_that_cannot_be_written_stays_as_it_was(worker: SshExecutor, tmp_
     assert not [entry for entry in tmp_path.iterdir() if ".nodevet." in entry.name]
 
 
-def test_what_a_crash_left_beside_a_file_goes_with_the_next_write(
-    worker: SshExecutor, tmp_path: Path
-) -> None:
+def test_the_next_write_removes_leftovers_of_a_crash(worker: SshExecutor, tmp_path: Path) -> None:
     (tmp_path / ".f.nodevet.abcdef").write_text("half")
     assert worker.act("n1", file(tmp_path / "f")).ok
     assert {entry.name for entry in tmp_path.iterdir()} == {"f", "known_hosts"}
@@ -227,7 +225,7 @@ def test_evidence_is_the_probe_s_with_what_was_asked_for(host: Host) -> None:
     assert b"kernel.ostype" in document
 
 
-def test_a_lost_connection_is_told_and_stays_lost_until_it_is_opened(
+def test_a_lost_connection_is_reported_and_stays_lost_until_it_is_opened(
     worker: SshExecutor, server: Sshd, tmp_path: Path
 ) -> None:
     begun = tmp_path / "begun"
@@ -309,7 +307,7 @@ def test_hosts_work_at_the_same_time_and_one_host_s_commands_do_not(
         assert all(done.values())
 
 
-def test_who_cannot_be_reached_is_told(host: Host) -> None:
+def test_unreachable_services_are_reported(host: Host) -> None:
     gone = replace(host, name="gone", port=1)
     tree = Host(name="@local", local=True, root="/srv/tree")
     with SshExecutor([gone, tree], options()) as worker:
@@ -428,7 +426,7 @@ def test_worker_child_that_dies_before_a_host_is_opened_costs_it_nothing(host: H
 
 
 @pytest.mark.usefixtures("own_worker")
-def test_worker_child_in_the_place_of_one_that_died_knows_who_needs_a_lock(host: Host) -> None:
+def test_a_new_worker_child_knows_who_needs_a_lock(host: Host) -> None:
     with SshExecutor([host], options()) as worker:
         worker.open("n1")
         with suppress(WorkError, LockedError):
@@ -441,7 +439,7 @@ def test_worker_child_in_the_place_of_one_that_died_knows_who_needs_a_lock(host:
 
 
 @pytest.mark.usefixtures("own_worker")
-def test_worker_child_that_cannot_be_started_again_is_told(
+def test_worker_child_that_cannot_be_started_again_is_reported(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with SshExecutor([host], options()) as worker:
@@ -616,7 +614,7 @@ def test_a_drop_in_brings_its_folder_and_takes_it_along(there: SshExecutor) -> N
 
 
 @pytest.mark.timeout(300)
-def test_the_kernel_s_and_the_driver_s_refusals_are_told(there: SshExecutor) -> None:
+def test_the_kernel_s_and_the_driver_s_refusals_are_reported(there: SshExecutor) -> None:
     path = "/sys/devices/system/cpu/cpufreq/policy0/scaling_governor"
     before = see(there, "kernel", path).value
     done = there.act("n1", WriteKernel(path=path, value="warp"))
@@ -773,7 +771,7 @@ echo > /run/ended
 
 
 @pytest.mark.timeout(300)
-def test_nobody_gets_the_lock_while_a_command_of_a_dead_controller_runs(
+def test_the_lock_is_held_while_a_command_of_a_dead_controller_runs(
     there: SshExecutor, node: Node
 ) -> None:
     def exists(path: str) -> bool:

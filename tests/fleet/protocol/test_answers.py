@@ -131,7 +131,7 @@ def test_r13_an_odd_answer_of_a_node_is_a_work_error_and_costs_no_session(node: 
     ],
     ids=range(9),
 )
-def test_r13_what_is_not_valid_json_of_a_node_is_a_work_error(node: Fake, text: bytes) -> None:
+def test_r13_invalid_json_from_a_node_is_a_work_error(node: Fake, text: bytes) -> None:
     with pytest.raises(WorkError, match="malformed response") as told:
         node.says_bytes(text).look("n1", [UNIT])
     assert told.value.status == "failed"

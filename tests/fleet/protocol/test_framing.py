@@ -99,7 +99,7 @@ def test_a_head_without_an_end_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("text", [b"", write_frame({})[:-1], write_frame({}) * 2])
-def test_what_is_not_one_frame_is_not_read_as_one(text: bytes) -> None:
+def test_an_invalid_frame_is_refused(text: bytes) -> None:
     with pytest.raises(FrameError, match="must be one"):
         read_frame(text)
 

@@ -40,7 +40,7 @@ def slimmer() -> tuple[str, types.ModuleType, set[str]]:
     return text, found, asked
 
 
-def test_what_is_asked_for_is_there(slimmer: tuple[str, types.ModuleType, set[str]]) -> None:
+def test_requested_sections_are_present(slimmer: tuple[str, types.ModuleType, set[str]]) -> None:
     _, found, asked = slimmer
     assert {name for name in asked & vars(pynvml).keys() if not hasattr(found, name)} == set()
     assert "nvmlDeviceGetHandleByIndex_v2" in vars(found) or "nvmlDeviceGetHandleByIndex" in asked
@@ -78,7 +78,7 @@ def test_no_name_is_made_of_less_than_its_first_two_words() -> None:
     assert [found[0] for text in sources for found in short.finditer(text)] == []
 
 
-def test_what_stays_finds_all_that_it_names(
+def test_kept_documents_have_all_their_parts(
     slimmer: tuple[str, types.ModuleType, set[str]],
 ) -> None:
     text, found, _ = slimmer
@@ -133,7 +133,7 @@ def asked(
 """
 
 
-def test_what_nobody_names_goes() -> None:
+def test_unnamed_files_are_removed() -> None:
     gone = ("def lonely():\n    return ONE\n\n", "import lonely_module\n\n", "ONE = 1\n")
     rest = SOURCE
     for text in (*gone, "TWO = (\n    2,\n)\n"):

@@ -141,7 +141,7 @@ def test_d3_a_key_that_cannot_be_kept_is_not_trusted(tmp_path: Path) -> None:
     assert path.read_text() == "gpu1 ssh-ed25519 AAAA\n"
 
 
-def test_d3_a_lock_that_somebody_keeps_costs_its_own_time_only(tmp_path: Path) -> None:
+def test_d3_a_lock_that_someone_keeps_costs_its_own_time_only(tmp_path: Path) -> None:
     path = tmp_path / "known_hosts"
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -48,7 +48,7 @@ def judge(text: str, *, kind: str = ED, key: str = A, names: tuple[str, ...] = (
         (f"|1|not|base64! {ED} {A}\ngpu7 {ED} {A}", Trust.KNOWN),
     ],
 )
-def test_what_is_known_of_a_key(text: str, trust: Trust) -> None:
+def test_a_key_has_these_facts(text: str, trust: Trust) -> None:
     assert judge(text) is trust
 
 
@@ -59,7 +59,7 @@ def test_the_name_without_its_port_confirms_and_never_condemns() -> None:
     assert hosts.judge(names, portless, ED, B).trust is Trust.UNKNOWN
 
 
-def test_where_points_at_the_line() -> None:
+def test_the_place_names_the_line() -> None:
     hosts = KnownHosts(parse(f"# mine\n\ngpu7 {ED} {B}\n", "/home/me/kh"))
     assert hosts.judge(("gpu7",), (), ED, A).where == "/home/me/kh:3"
 

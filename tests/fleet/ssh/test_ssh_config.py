@@ -337,9 +337,7 @@ def resolve(tmp_path: Path, text: str, **given: object) -> HostConfig:
         ("Include a\\x", "a path with a backslash is not supported"),
     ],
 )
-def test_d9_what_is_not_supported_is_refused_with_that_word(
-    tmp_path: Path, text: str, word: str
-) -> None:
+def test_d9_an_unsupported_setting_is_refused_by_name(tmp_path: Path, text: str, word: str) -> None:
     with pytest.raises(SshConfigError, match=word):
         resolve(tmp_path, text)
 

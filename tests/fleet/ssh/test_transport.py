@@ -217,7 +217,7 @@ def test_a_key_known_under_the_inventory_name_counts(
 
 
 @pytest.mark.parametrize("name", ["ssh_config", "known_hosts"])
-def test_a_file_that_is_not_there_is_said_before_any_visit(tmp_path: Path, name: str) -> None:
+def test_a_file_that_is_not_there_is_reported_before_any_visit(tmp_path: Path, name: str) -> None:
     with pytest.raises(FleetError, match=f"{name} .*/nowhere: no such file"):
         list(visit([Host(name="gpu1")], Options(**{name: tmp_path / "nowhere"})))
 

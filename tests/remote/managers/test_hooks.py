@@ -486,7 +486,7 @@ def test_e22_what_a_service_runs_is_seen(
 
 
 @pytest.mark.parametrize("files", FREE)
-def test_e22_what_does_not_run_is_no_manager(tree: Tree, files: dict[str, str]) -> None:
+def test_e22_a_stopped_service_is_not_a_manager(tree: Tree, files: dict[str, str]) -> None:
     root = planted(tree, files)
     assert managers_of(POWER, root) == [] == managers_of(GOVERNOR, root)
 

@@ -475,7 +475,7 @@ def test_r14_scripts_that_call_one_another_end(
     assert managers_of(POWER, tree({"/etc/rc.local": "#!/bin/sh\n/opt/s0\n", **files})) == []
 
 
-def test_r14_more_scripts_than_are_looked_into_are_told(
+def test_r14_more_scripts_than_are_looked_into_are_reported(
     tree: Callable[[dict[str, str]], Path],
 ) -> None:
     calls = "".join(f"/opt/s{n}\n" for n in range(100))
@@ -583,7 +583,7 @@ FREE = [
 
 
 @pytest.mark.parametrize(("files", "resource"), FREE)
-def test_what_sets_nothing_is_no_owner(
+def test_a_manager_that_sets_nothing_is_not_an_owner(
     tree: Callable[[dict[str, str]], Path], files: dict[str, str], resource: str
 ) -> None:
     if files.get(UNITS + "site.service", "").startswith("-> "):

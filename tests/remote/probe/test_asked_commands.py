@@ -172,7 +172,7 @@ def test_no_shell_reads_its_words() -> None:
 
 
 @pytest.mark.parametrize("name", ["no-such-program", "/no/such/program", "/etc/passwd"])
-def test_what_cannot_be_run_says_so(name: str) -> None:
+def test_a_command_that_cannot_run_gives_a_reason(name: str) -> None:
     (found,) = ask(wish(name, contains=["x"], json=[["a"]]))
     assert found["exit"] is None and found["errors"]["exit"]
     assert found["matches"][0]["found"] is None and found["values"][0]["there"] is None
@@ -184,7 +184,7 @@ def test_under_another_root_nothing_is_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not ROOT, reason="only root can be another user")
-def test_root_runs_it_as_nobody_who_can_become_nobody_else() -> None:
+def test_root_runs_it_as_the_user_nobody_without_a_way_back() -> None:
     found = sh("id -un; id -G; grep NoNewPrivs /proc/self/status", equals=[""])
     name, groups, barred = found["text"].splitlines()
     assert name == found["user"] == "nobody" and "0" not in groups.split()

@@ -65,7 +65,7 @@ def test_a_pattern_without_end_costs_its_own_answer_only(root: Path) -> None:
     assert signal.getitimer(signal.ITIMER_VIRTUAL) == (0.0, 0.0)
 
 
-def test_what_was_not_asked_is_not_told(root: Path) -> None:
+def test_unasked_values_are_not_reported(root: Path) -> None:
     motd = ask(root, {"path": "/etc/motd"})["/etc/motd"]
     assert "Authorised" not in str(motd)
     assert motd["sha256"] is None and motd["errors"] == {"sha256": files.NOT_ASKED}
@@ -167,7 +167,7 @@ def test_e02_the_text_of_a_file_that_not_everyone_may_read_is_not_asked(
     assert unanswered(ask(root, {**question, "private": True})[name]) == set()
 
 
-def test_e02_of_several_who_ask_each_must_be_allowed_to(root: Path) -> None:
+def test_e02_each_of_several_users_who_ask_must_be_allowed(root: Path) -> None:
     question = {"path": "/etc/motd", **QUESTION}
     assert unanswered(ask(root, {**question, "private": True}, question)["/etc/motd"])
     assert unanswered(ask(root, {**question, "private": 1})["/etc/motd"])

@@ -66,13 +66,13 @@ def test_a_boot_without_a_shutdown_before_it_is_not_clean(
     assert (found.since_s, found.whole) == (100, True)
 
 
-def test_what_was_rotated_away_goes_before(collect: Callable[..., Any]) -> None:
+def test_rotated_lines_come_first(collect: Callable[..., Any]) -> None:
     found = collect(wtmp_1=login(50) + boot(100) + shutdown(190), wtmp=boot(200))
     assert [(each.at_s, each.clean) for each in found.boots] == [(100, None), (200, True)]
     assert (found.since_s, found.whole) == (50, False)
 
 
-def test_of_a_long_file_its_end_is_read(
+def test_the_end_of_a_long_file_is_read(
     collect: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(boots, "LIMIT", 1000)

@@ -104,7 +104,7 @@ def test_a_specification_in_json_says_the_same() -> None:
         assert cdi.parse(json.dumps(yaml.safe_load(text))) == cdi.parse(text)
 
 
-def test_what_a_specification_names_and_is_not_there(tmp_path: Path, check: Check) -> None:
+def test_missing_files_of_a_specification_are_named(tmp_path: Path, check: Check) -> None:
     root = put(tmp_path, dict.fromkeys(PATHS[:2] + PATHS[3:], ""))
     put(
         tmp_path,
@@ -128,7 +128,7 @@ def test_what_a_specification_names_and_is_not_there(tmp_path: Path, check: Chec
     assert spec.driver_version == "550.90.07"
 
 
-def test_e06_each_path_that_is_missing_is_told(tmp_path: Path, check: Check) -> None:
+def test_e06_each_path_that_is_missing_is_reported(tmp_path: Path, check: Check) -> None:
     mounts = [{"hostPath": f"/usr/lib/{number:03d}.so"} for number in range(300)]
     for number in (40, 300):
         edits = {"mounts": mounts[:number]}
@@ -147,7 +147,7 @@ def test_e06_more_driver_versions_than_one_names_are_not_told(tmp_path: Path, ch
         assert spec.driver_version == version
 
 
-def test_what_may_not_be_looked_at_is_not_missing(
+def test_a_path_without_access_is_not_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, check: Check
 ) -> None:
     def closed(root: str, path: str) -> bool:
@@ -249,9 +249,7 @@ def test_engines_that_know_nothing_of_nvidia(tmp_path: Path, check: Check) -> No
     assert found["crio"] == found["podman"] == (False, False, False, True, False)
 
 
-def test_what_containerd_imports_is_read_and_what_it_does_not_is_not(
-    tmp_path: Path, check: Check
-) -> None:
+def test_only_imported_files_of_containerd_are_read(tmp_path: Path, check: Check) -> None:
     root = put(
         tmp_path,
         {

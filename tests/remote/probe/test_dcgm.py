@@ -93,7 +93,7 @@ def test_a_healthy_report() -> None:
 
 
 @pytest.mark.parametrize("parts", [INSIDE, CHILDREN])
-def test_every_incident_is_told(parts: dict[str, Any]) -> None:
+def test_every_incident_is_reported(parts: dict[str, Any]) -> None:
     text = json.dumps({"body": {"Overall Health": {"value": "Failure"}, **parts}})
     why = "Detected more than 8; PCIe replays per minute"
     assert parse_health(text) == ("Failure", [("GPU 0", "PCIe system", "Warning", why)])
@@ -110,7 +110,7 @@ def test_a_part_without_a_watch_is_an_incident() -> None:
     ["", "Error: Health watches not enabled. Please enable watches. \n", "[]", "{}", '{"body": {}}',
      '{"body": {"Overall Health": "Healthy"}}', "{" * 5000],
 )  # fmt: skip
-def test_what_is_no_report_is_refused(text: str) -> None:
+def test_a_file_that_is_not_a_report_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         parse_health(text)
 
@@ -132,7 +132,7 @@ def test_results_of_the_newer_and_the_older_form() -> None:
     assert found["serials"] == ["1650", "1651"]
 
 
-def test_a_summary_that_did_not_pass_is_told_if_nothing_else_says_so() -> None:
+def test_a_summary_that_did_not_pass_is_reported_if_nothing_else_says_so() -> None:
     result = {"entity_group": "GPU", "entity_id": 0, "status": "Pass"}
     test = {"name": "nvlink", "results": [result], "test_summary": {"status": "Fail"}}
     whole = {"DCGM Diagnostic": {"test_categories": [{"category": "Hardware", "tests": [test]}]}}

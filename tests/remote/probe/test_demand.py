@@ -60,7 +60,7 @@ def test_read_what_cannot_be_loaded_is_not_on_demand(tree, found, breaks):
     assert found() == ()
 
 
-def test_read_an_index_of_modules_that_cannot_be_read_is_told(tree, check):
+def test_read_an_index_of_modules_that_cannot_be_read_is_reported(tree, check):
     (tree / f"lib/modules/{RELEASE}/modules.dep").unlink()
     told = check("modules", modules.collect(str(tree), {}))
     assert (told.on_demand, told.why("on_demand")) == (None, "ENOENT")

@@ -35,7 +35,7 @@ def node(root: Path, config: str | None, upstream: str | None = None) -> str:
         (None, None, (), ()),
     ],
 )
-def test_what_the_files_say(
+def test_servers_of_resolv_conf_are_read(
     tmp_path: Path,
     check: Check,
     config: str | None,

@@ -132,7 +132,7 @@ def test_what_a_sas_drive_tells() -> None:
         ("smartctl 6.6", 1, "not JSON"),
     ],
 )
-def test_what_is_no_answer_of_a_drive(text: str, code: int, why: str) -> None:
+def test_an_invalid_answer_of_a_drive_is_unknown(text: str, code: int, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         parse_drive(text, code)
 
@@ -147,7 +147,7 @@ VALUES = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from([*SATA, *SAS]), VALUES))
-def test_whatever_is_told_is_typed_or_refused(told: dict[str, Any]) -> None:
+def test_every_answer_is_typed_or_refused(told: dict[str, Any]) -> None:
     try:
         found = parse_drive(json.dumps(told), 0)
     except ValueError:
@@ -237,7 +237,7 @@ def test_without_smartctl_or_an_answer_drives_are_unknown(
     assert one.why("health") == "smartctl is not on this node"
 
 
-def test_a_smartctl_without_json_is_told_as_too_old(
+def test_a_smartctl_without_json_is_reported_as_too_old(
     smartctl: Path, monkeypatch: pytest.MonkeyPatch, check: Check
 ) -> None:
     monkeypatch.setattr(drives, "disks", lambda root: ["sda"])
@@ -249,5 +249,5 @@ def test_a_smartctl_without_json_is_told_as_too_old(
     assert one.why("health") == "smartctl ended with 4: 'no such bus'"
 
 
-def test_of_this_machine(check: Check) -> None:
+def test_explain_reads_this_machine(check: Check) -> None:
     assert check("drives", drives.collect("/", ASKED)).found >= 0

@@ -38,7 +38,7 @@ def put(root: Path, files: dict[str, str]) -> str:
     return str(root.resolve())
 
 
-def test_what_is_set_is_told_with_its_place(tmp_path: Path, check: Check) -> None:
+def test_what_is_set_is_reported_with_its_place(tmp_path: Path, check: Check) -> None:
     data = check("environment", environment.collect(put(tmp_path, FILES), {}))
     told = {(each.name, each.value, each.place) for each in data.variables}
     assert told == {
@@ -59,7 +59,7 @@ def test_what_is_set_is_told_with_its_place(tmp_path: Path, check: Check) -> Non
     assert data.unread == ""
 
 
-def test_what_cannot_be_read_is_told(tmp_path: Path, check: Check) -> None:
+def test_what_cannot_be_read_is_reported(tmp_path: Path, check: Check) -> None:
     root = put(tmp_path, {})
     (tmp_path / "etc/environment").mkdir(parents=True)
     (tmp_path / "etc/nccl.conf").write_bytes(b"\0" * (1 << 20) + b"..")
@@ -111,7 +111,7 @@ def test_a_long_row_is_read_in_time() -> None:
         environment.assignments(letter * (environment.LONGEST // len(letter)))
 
 
-def test_a_row_that_is_too_long_is_told(tmp_path: Path, check: Check) -> None:
+def test_a_row_that_is_too_long_is_reported(tmp_path: Path, check: Check) -> None:
     root = put(tmp_path, {"/etc/environment": "A=" + "b" * 5000 + "\nNCCL_DEBUG=WARN\n"})
     data = check("environment", environment.collect(root, {}))
     assert [each.name for each in data.variables] == ["NCCL_DEBUG"]

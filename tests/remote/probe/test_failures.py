@@ -260,7 +260,7 @@ def test_a_process_whose_files_cannot_be_read_makes_the_list_incomplete(
     assert (job.gpu_minors, job.why("gpu_minors")) == (None, "ENOENT")
 
 
-def test_without_the_first_process_nobody_knows_what_else_there_is(node: Path) -> None:
+def test_without_the_first_process_the_others_are_unknown(node: Path) -> None:
     shutil.rmtree(node / "proc/1")
     assert processes.collect(str(node), {})["complete"] is False
 
@@ -288,7 +288,7 @@ def test_device_nodes_of_a_tree_are_plain_files_and_say_so(node: Path, check: Ch
     assert nodes["/dev/nvidia7"].why("openable") == "ENOENT"
 
 
-def test_mig_instances_are_told_with_their_device_nodes(node: Path, check: Check) -> None:
+def test_mig_instances_are_reported_with_their_device_nodes(node: Path, check: Check) -> None:
     found = check("modules", modules.collect(str(node), {}))
     assert found.why("mig_capabilities") == "ENOENT"
     place = node / "proc/driver/nvidia/capabilities"
@@ -312,13 +312,13 @@ def test_mig_instances_are_told_with_their_device_nodes(node: Path, check: Check
     assert (cap.path, cap.mode, cap.openable) == ("/dev/nvidia-caps/nvidia-cap30", "0444", True)
 
 
-def test_a_driver_built_into_the_kernel_is_told_from_a_module(node: Path) -> None:
+def test_a_driver_built_into_the_kernel_is_distinguished_from_a_module(node: Path) -> None:
     (node / "sys/module/nouveau").mkdir()
     found = modules.collect(str(node), {})
     assert found["builtin"] == ["nouveau"] and "nouveau" not in found["loaded"]
 
 
-def test_every_built_in_module_is_told(node: Path) -> None:
+def test_every_built_in_module_is_reported(node: Path) -> None:
     (node / "sys/module/xe").mkdir()
     (node / "sys/module/ib_core").mkdir()
     found = modules.collect(str(node), {})

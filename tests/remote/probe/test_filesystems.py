@@ -25,7 +25,7 @@ server:/home /home nfs4 rw,vers=4.2 0 0
 """
 
 
-def test_of_two_mounts_on_a_point_the_last_is_seen() -> None:
+def test_the_last_of_two_mounts_on_a_point_is_seen() -> None:
     mounts = filesystems.parse_mounts(MOUNTS)
     assert filesystems.mount_of(mounts, "/tmp") == ("ext4", ["rw", "relatime"])
     assert filesystems.mount_of(mounts, "/home/anna/data")[0] == "nfs4"
@@ -39,7 +39,7 @@ def test_of_two_mounts_on_a_point_the_last_is_seen() -> None:
      ("ext4", False),
      ("fuse.fuse-overlayfs", False), ("fuseblk", False), ("overlay", False), ("tmpfs", False)],
 )  # fmt: skip
-def test_what_is_on_the_network(kind: str, remote: bool) -> None:
+def test_remote_file_systems_are_recognized(kind: str, remote: bool) -> None:
     assert filesystems.is_remote(kind) is remote
 
 
@@ -48,7 +48,7 @@ def test_what_is_on_the_network(kind: str, remote: bool) -> None:
     [("squashfs", "rw", True), ("overlay", "ro,lowerdir=/a::/b,metacopy=on", True),
      ("overlay", "ro,lowerdir=/a,upperdir=/b,workdir=/c", False), ("ext4", "ro", False)],
 )  # fmt: skip
-def test_what_nobody_can_write(kind: str, options: str, immutable: bool) -> None:
+def test_immutable_file_systems_are_recognized(kind: str, options: str, immutable: bool) -> None:
     assert filesystems.is_immutable(kind, options.split(",")) is immutable
 
 

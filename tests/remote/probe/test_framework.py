@@ -66,7 +66,7 @@ def test_what_torch_says_is_read_from_among_what_it_prints(
         ("import os; os.kill(os.getpid(), 9)", "no message", ""),
     ],
 )
-def test_an_interpreter_that_fails_is_told(
+def test_an_interpreter_that_fails_is_reported(
     python: Callable[[str], str], check: Check, torch: str, failed: str, why: str
 ) -> None:
     path = python(torch.replace("'nodevet:{}')", "'nodevet:{}', flush=True)"))
@@ -83,7 +83,7 @@ def test_e06_the_line_of_a_failure_is_told_whole(
     assert found.failed == f"ImportError: {text}"
 
 
-def test_what_is_no_interpreter_is_unread(check: Check, tmp_path: Path) -> None:
+def test_a_program_that_is_not_an_interpreter_is_unread(check: Check, tmp_path: Path) -> None:
     found = asked(check, "/no/such/python", "python3", "/opt/../bin/sh")
     assert "ENOENT" in found["/no/such/python"].errors["failed"]
     for path in ("python3", "/opt/../bin/sh"):

@@ -301,7 +301,7 @@ gpu.1.peers.read = CHIPSET_NOT_SUPPORTED
 """
 
 
-def test_what_gpus_can_do_with_one_another(node):
+def test_peer_access_of_gpus_is_read(node):
     gpus = node.gpus(full_state(3) + PEERS).gpus
     told = {(gpu.index, peer.index): (peer.read, peer.nvlink) for gpu in gpus for peer in gpu.peers}
     chipset, no_link = ("CHIPSET_NOT_SUPPORTED", "OK"), ("OK", "NOT_SUPPORTED")
@@ -318,7 +318,7 @@ def test_a_pair_that_does_not_answer_costs_itself_alone(node):
     assert (peer.read, peer.why("read")) == (None, NOT_SUPPORTED)
 
 
-def test_of_too_many_gpus_pairs_are_not_asked(node):
+def test_pairs_of_too_many_gpus_are_not_read(node):
     gpus = node.gpus(full_state(17) + PEERS).gpus
     assert {gpu.why("peers") for gpu in gpus} == {"more than 16 GPUs: not asked"}
 
@@ -495,7 +495,7 @@ def test_a_fabric_of_an_older_version_and_one_not_complete(node):
     assert fabric.why("cluster_uuid") == "the fabric state is IN_PROGRESS"
 
 
-def test_deprecated_is_said(node):
+def test_a_deprecated_name_is_reported(node):
     gpu = node.gpus(state("h200-sxm", 1)).gpus[0]
     assert gpu.why("app_clock_graphics_mhz") == "NVML_ERROR_DEPRECATED"
 

@@ -161,7 +161,7 @@ def test_shares_without_a_clock_to_tell_them_by() -> None:
     assert told["processes"][0]["sm_percent"] is None
 
 
-def test_processes_of_mig_devices_are_told_and_their_share_is_not_known() -> None:
+def test_processes_of_mig_devices_are_reported_and_their_share_is_not_known() -> None:
     """A GPU in MIG mode has no utilization; a process stands there once for each of its devices."""
 
     def of_devices(_: Any) -> Any:
@@ -192,7 +192,7 @@ def test_a_gpu_that_is_lost_meanwhile_moved_no_known_number_of_bytes() -> None:
     assert told["errors"]["pcie_rx_b"] == "NVML_ERROR_GPU_IS_LOST"
 
 
-def test_counters_that_are_told() -> None:
+def test_counters_are_reported_by_name() -> None:
     told = watched(
         {"nvmlDeviceGetFieldValues": counters(9)}, {"nvmlDeviceGetFieldValues": counters(12)}
     )

@@ -46,7 +46,7 @@ def test_a_node_with_neither(tmp_path: Path, check: Check) -> None:
     assert found.nvidia_fs_version == found.gdrdrv_version == found.gdrdrv_device == ""
 
 
-def test_a_device_node_is_told_by_its_permissions(tmp_path: Path, check: Check) -> None:
+def test_a_device_node_is_reported_with_its_permissions(tmp_path: Path, check: Check) -> None:
     assert gpudirect.device("/", "/dev/null") == "0666"
     root = put(tmp_path, {"/dev/gdrdrv": ""})
     found = check("gpudirect", gpudirect.collect(root, {}))

@@ -71,7 +71,7 @@ def test_disks_without_partitions_and_unused_ones(collected: Callable[..., Any])
     assert sda.busy_ms == (9, 9)
 
 
-def test_of_thousands_of_disks_the_busiest_are_told() -> None:
+def test_the_busiest_of_thousands_of_disks_are_reported() -> None:
     fields = host_activity.DISK_FIELDS
     made = [{"name": f"sd{n}", **{key: [0, n] for key in fields}} for n in range(2000)]
     told, left_out = host_activity.busiest(made, fields)

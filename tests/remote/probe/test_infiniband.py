@@ -188,6 +188,6 @@ def test_rates(text: str, rate: tuple[float, int, str]) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "400", "400 Gb/sec", "fast (4X NDR)", "4e9 Gb/sec (4X NDR)"])
-def test_what_is_not_a_rate(text: str) -> None:
+def test_a_text_that_is_not_a_rate_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not a rate"):
         infiniband.parse_rate(text)

@@ -93,7 +93,7 @@ def test_packages_are_found_by_name_by_architecture_and_by_pattern(
     assert told(data, "a b") == told(data, "--root") == "not a valid package name"
 
 
-def test_what_dpkg_says_oddly_is_told(tmp_path: Path, check: Check) -> None:
+def test_what_dpkg_says_oddly_is_reported(tmp_path: Path, check: Check) -> None:
     (odd,) = check("installed", collect(tree(tmp_path), "odd")).packages[0].found
     assert (odd.state, odd.version, odd.held) == (None, None, None)
     assert odd.errors["state"] == "not a valid status: 'installed'"
@@ -111,7 +111,7 @@ def test_a_name_that_stands_for_too_many_is_not_cut(tmp_path: Path, check: Check
     assert len(told(data, "p1")) == 1
 
 
-def test_while_dpkg_is_at_work_nothing_is_told(tmp_path: Path) -> None:
+def test_nothing_is_reported_while_dpkg_works(tmp_path: Path) -> None:
     root = tree(tmp_path)
     (tmp_path / "var/lib/dpkg/updates").mkdir()
     assert told_of(root) == 1
@@ -164,7 +164,7 @@ def test_rpm_is_run_once_for_all_names(
         collect("/", "nvidia-*")
 
 
-def test_of_this_machine(check: Check) -> None:
+def test_explain_reads_this_machine(check: Check) -> None:
     if not Path(installed.DPKG).is_file():
         pytest.skip("dpkg keeps nothing here")
     (found,) = check("installed", collect("/", "dpkg")).packages[0].found

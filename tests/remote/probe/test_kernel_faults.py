@@ -107,12 +107,12 @@ def test_e11_an_rdma_device_that_its_driver_did_not_take_is_an_event(
         "mlx5_core 0000:17:00.0: mlx5_init_one failed with error code -16 a",
     ],
 )
-def test_e11_what_is_like_a_failed_probe_is_none(text: str) -> None:
+def test_e11_lines_that_resemble_a_failed_probe_are_none(text: str) -> None:
     assert classify(text) is None
 
 
 @pytest.mark.parametrize("text", ALIVE)
-def test_e11_what_else_a_network_cards_driver_logs_is_none(text: str) -> None:
+def test_e11_other_lines_of_a_network_driver_are_no_failed_probe(text: str) -> None:
     assert classify(text) is None
 
 
@@ -191,7 +191,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("text", "said"), FAULTS)
-def test_what_a_line_says(text: str, said: Any) -> None:
+def test_the_reader_parses_each_line(text: str, said: Any) -> None:
     found = classify(text)
     assert (found and (found.kind, found.detail)) == said
 
@@ -260,7 +260,7 @@ def test_a_node_that_keeps_no_records_of_crashes_has_none(tmp_path: Path) -> Non
 XID = "NVRM: Xid (PCI:0000:19:00): 79, GPU has fallen off the bus"
 
 
-def test_of_several_boots_in_one_file_the_last_counts(tmp_path: Path) -> None:
+def test_the_last_of_several_boots_in_one_file_counts(tmp_path: Path) -> None:
     rows = [
         "[    0.000000] Linux version 6.8.0",
         f"[ 9000.000000] {XID}",

@@ -124,7 +124,7 @@ def test_lines_of_several_cpus_may_be_out_of_order() -> None:
     assert outages(BOOT, (1.0, UP), (5.0001, DOWN), (5.0, UP)) == [(5.0001, 5.0001)]
 
 
-def test_a_line_without_a_time_is_said() -> None:
+def test_a_line_without_a_time_is_reported() -> None:
     log = kernel_log.Log("kmsg", Events())
     for text in (BOOT[1], DOWN):
         log.take(None, True, text)
@@ -144,7 +144,7 @@ def test_a_link_that_flaps_a_million_times_takes_no_room() -> None:
     assert len(found.links_by_address[MLX5].opening) == 1
 
 
-def test_more_outages_than_are_kept_are_said() -> None:
+def test_more_outages_than_are_kept_are_reported() -> None:
     found, at = LoggedLinks(), 0.0
     for length in range(OUTAGES + 1, 0, -1):
         found.take(at, UP)
@@ -156,7 +156,7 @@ def test_more_outages_than_are_kept_are_said() -> None:
     assert link["errors"]["outages"] == "there are too many that no later one outlasts"
 
 
-def test_more_cards_than_any_machine_has_are_said() -> None:
+def test_more_cards_than_any_machine_has_are_reported() -> None:
     found = LoggedLinks()
     for at in range(MOST + 1):
         found.take(1.0, UP.replace("0000:", f"{at:04x}:"))

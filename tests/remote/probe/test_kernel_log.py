@@ -135,7 +135,7 @@ SAID = [
 
 
 @pytest.mark.parametrize(("text", "said"), SAID)
-def test_what_a_line_says(text: str, said: Any) -> None:
+def test_the_reader_parses_each_line(text: str, said: Any) -> None:
     kept: list[Any] = []
     reader = LogReader(lambda *one: kept.append(one[0]))
     reader.add(1.0, text)
@@ -222,7 +222,7 @@ def test_only_what_the_kernel_wrote_counts(tmp_path: Path, check: Check) -> None
         ([BOOT, b"6,1,0,-;" + b"x" * (1 << 17) + b"\n"], "kmsg: a row is longer than 64 KiB"),
     ],
 )
-def test_what_is_missing_is_said(
+def test_what_is_missing_is_reported(
     tmp_path: Path, check: Check, records: list[bytes], why: str
 ) -> None:
     found = check("kernel_log", kernel_log.collect(kmsg(tmp_path, *records), {}))
@@ -250,7 +250,7 @@ def test_more_different_events_than_are_kept_make_it_incomplete(
     assert found.errors["complete"] == "kmsg: there are more than 1000 different events"
 
 
-def test_what_dmesg_prints(tmp_path: Path, check: Check) -> None:
+def test_output_of_dmesg_is_read(tmp_path: Path, check: Check) -> None:
     rows = """\
         <5>[    0.000000] Linux version 6.8.0-45-generic (buildd@lcy02)
         [   61.500000] NVRM: Xid (PCI:0000:19:00): 79, pid=1
@@ -310,7 +310,7 @@ def test_an_overrun_is_not_the_end() -> None:
     assert (log.rows, log.losses) == (2, ["records were overwritten while they were read"])
 
 
-def test_one_that_never_ends_is_left() -> None:
+def test_a_process_that_never_ends_is_abandoned() -> None:
     log = kernel_log.Log("kmsg", Events())
     row = b"6,1,0,-;" + b"x" * 8000 + b"\n"
     assert sum(1 for _ in kernel_log.rows_of(lambda: row * 1000, log)) >= 8000
@@ -409,7 +409,7 @@ def test_the_journal(journal: Callable[..., Any], check: Check) -> None:
         entry("Missed 5 kernel messages", 9, "journal"),
     ],
 )
-def test_e13_what_a_user_writes_into_the_journal_is_no_gap(
+def test_e13_text_that_a_user_writes_into_the_journal_is_no_gap(
     journal: Callable[..., Any], forged: str
 ) -> None:
     found = kernel_log.section_of(journal(FIRST, forged, entry(XID, 60)))
@@ -590,7 +590,7 @@ def as_dmesg(messages: list[str], head: str = "[{:12.6f}] ", moved: bool = True)
         as_dmesg(MESSAGES, "2025-01-21T04:41:{:02d},283302+00:00 "),
     ],
 )
-def test_t1_a_message_of_several_lines_is_one(tmp_path: Path, check: Check, text: bytes) -> None:
+def test_t1_a_message_of_several_lines_is_joined(tmp_path: Path, check: Check, text: bytes) -> None:
     found = check("kernel_log", kernel_log.collect(kmsg(tmp_path, text), {}))
     assert facts(found) == TOLD
     assert (found.complete, found.lines_read) == (True, len(MESSAGES)), found.errors
@@ -673,7 +673,7 @@ CONTINUED = [
 
 
 @pytest.mark.parametrize("records", CONTINUED)
-def test_t1_a_continued_line_is_one(tmp_path: Path, check: Check, records: list[bytes]) -> None:
+def test_t1_a_continued_line_is_joined(tmp_path: Path, check: Check, records: list[bytes]) -> None:
     found = check("kernel_log", kernel_log.collect(kmsg(tmp_path, BOOT, *records), {}))
     assert facts(found) == [("off_bus", None, "0000:18:00.0", None, 1)]
     assert found.complete is True

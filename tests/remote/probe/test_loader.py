@@ -64,7 +64,7 @@ def test_at_the_end_of_its_time_it_is_ended_with_all_that_it_started(tmp_path: P
         )
 
 
-def test_whoever_asked_is_killed_and_nothing_of_it_is_left(tmp_path: Path) -> None:
+def test_nothing_is_left_of_a_killed_asker(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     asker = os.fork()
     if not asker:

@@ -402,7 +402,7 @@ def test_a_request_that_is_not_valid_is_refused_in_one_line(request_: bytes, why
     assert done.stderr.count(b"\n") == 1
 
 
-def test_nobody_takes_the_answer() -> None:
+def test_an_answer_without_a_reader_is_dropped() -> None:
     reader, writer = os.pipe()
     os.close(reader)
     try:
@@ -426,7 +426,7 @@ def collect(root, request):
 """
 
 
-def test_nobody_waits_for_the_answer_any_more() -> None:
+def test_a_late_answer_is_dropped() -> None:
     """What reads ends with whoever asked, and not with the deadline."""
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(PYTHON, **pipes) as ask:

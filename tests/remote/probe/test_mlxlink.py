@@ -61,7 +61,7 @@ def test_a_rate_of_no_errors_in_any_spelling() -> None:
         assert mlxlink.parse_ber(text) < 1e-200
 
 
-def test_what_a_link_that_is_down_does_not_say(told: Callable[..., Any]) -> None:
+def test_values_of_a_link_that_is_down_are_unread(told: Callable[..., Any]) -> None:
     counters = {
         "Effective Physical BER": "N/A",
         "Raw Physical BER": "much",
@@ -103,7 +103,7 @@ def test_it_is_run_on_the_running_machine_alone(told: Callable[..., Any], tmp_pa
         told("", *(f"mlx5_{number}" for number in range(40)))
 
 
-def test_without_the_program_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_program_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mlxlink, "names", lambda root, path: ["mlx5_0"])
     with pytest.raises(SectionError, match="neither mlxlink nor mstlink"):
         mlxlink.collect("/", {"asks": {"mlxlink": ["*"]}})

@@ -35,7 +35,7 @@ def only(found: Any) -> Mount:
     return mount
 
 
-def test_what_is_mounted_and_what_is_not(look: Callable[..., Any]) -> None:
+def test_mounted_and_missing_entries_are_found(look: Callable[..., Any]) -> None:
     text = ROOT + "30 20 9:0 / /scratch rw,noatime shared:2 master:1 - xfs /dev/md0 rw,noquota\n"
     found = look(text, "/scratch/", "/data", "/scratch/jobs", "/")
     told = {each.name: (each.mounted, each.type, each.source) for each in found.mounts}
@@ -60,7 +60,7 @@ def test_e06_options_are_told_whole_or_not_at_all(look: Callable[..., Any]) -> N
     assert many.errors["super_options"] == "more than 128 options, or a longer one"
 
 
-def test_of_mounts_on_top_of_each_other_the_topmost_counts(look: Callable[..., Any]) -> None:
+def test_the_topmost_of_stacked_mounts_counts(look: Callable[..., Any]) -> None:
     # the kernel lists them by age, and the older one may be on top
     text = (
         ROOT
@@ -80,7 +80,7 @@ def test_what_is_below_another_mount_is_not_mounted(look: Callable[..., Any]) ->
     assert "/mnt/data" not in [each.name for each in look(text).others]
 
 
-def test_an_automount_that_was_not_used_is_told_apart(look: Callable[..., Any]) -> None:
+def test_an_automount_that_was_not_used_is_distinguished(look: Callable[..., Any]) -> None:
     direct = "30 20 0:40 / /data rw - autofs systemd-1 rw,fd=44,timeout=0\n"
     indirect = "31 20 0:41 / /home rw - autofs /etc/auto.home rw,fd=6\n"
     used = f"32 30 0:42 / /data rw - nfs4 {NFS}\n"
@@ -233,7 +233,7 @@ def test_a_fix_is_told_what_files_say(
         ("/changed", "file", "/etc/systemd/system/changed.mount.d changes its unit"),
     ],
 )
-def test_what_is_not_told_of_a_file_has_a_reason(
+def test_an_unread_value_of_a_file_has_a_reason(
     configured: Callable[[str], Any], path: str, field: str, why: str
 ) -> None:
     record = configured(path)

@@ -76,7 +76,9 @@ def test_an_interface_that_is_off_says_what_the_kernel_still_says(root: Path, ch
     assert found.why("speed_mbps") == "the kernel does not know it: -1"
 
 
-def test_a_virtual_function_is_told_from_the_nic(root: Path, tree: Any, check: Check) -> None:
+def test_a_virtual_function_is_distinguished_from_the_nic(
+    root: Path, tree: Any, check: Check
+) -> None:
     place = "sys/devices/pci0000:17/0000:17:01.0/0000:1a:00.2"
     interface(tree, "ens1f0v0", place)
     tree.link(f"{place}/net/ens1f0v0/device", place)
@@ -86,7 +88,9 @@ def test_a_virtual_function_is_told_from_the_nic(root: Path, tree: Any, check: C
     assert found.why("driver") == "ENOENT"
 
 
-def test_what_is_made_of_a_nic_is_told_from_it(root: Path, tree: Any, check: Check) -> None:
+def test_virtual_interfaces_are_distinguished_from_their_nic(
+    root: Path, tree: Any, check: Check
+) -> None:
     interface(tree, "ib0.8001", NIC, parent="ib0")
     interface(tree, "pf0hpf", NIC, phys_port_name="pf0hpf")
     for number in range(3):

@@ -51,7 +51,7 @@ def test_options_and_counts_of_a_mount(look: Callable[..., Any]) -> None:
     assert (mount.connections, mount.connects, mount.sends, mount.backlog) == (2, 4, 12855, 30)
 
 
-def test_one_file_system_mounted_twice_is_told_once(look: Callable[..., Any]) -> None:
+def test_one_file_system_mounted_twice_is_reported_once(look: Callable[..., Any]) -> None:
     twice = MOUNT.format(point="/home", rtt=1) + MOUNT.format(point="/pods/home", rtt=1)
     found = look(twice + MOUNT.format(point="/data", rtt=2))
     assert [mount.point for mount in found.mounts] == ["/home", "/data"]
@@ -72,7 +72,7 @@ def test_a_counter_that_wrapped_costs_itself_alone(look: Callable[..., Any]) -> 
     assert "wrapped" in mount.errors["rtt_ms"]
 
 
-def test_what_a_mount_does_not_say_is_named(look: Callable[..., Any]) -> None:
+def test_options_that_a_mount_lacks_are_named(look: Callable[..., Any]) -> None:
     (mount,) = look("device filer:/x mounted on /x with fstype nfs\n\tage:\tlong\n").mounts
     assert mount.errors["options"] == "no opts: in mountstats"
     assert mount.errors["age_s"] == "not a number: 'long'"
@@ -91,7 +91,7 @@ def test_more_file_systems_than_anyone_mounts(look: Callable[..., Any]) -> None:
     assert found.errors["mounts"] == "more than 128 NFS file systems are mounted"
 
 
-def test_what_another_tool_makes_of_the_same_file(
+def test_node_exporter_reads_the_same_file_alike(
     capture: Callable[[str], str], captures: Path, look: Callable[..., Any]
 ) -> None:
     root = Path(capture("sysfs/node_exporter-proc-ethtool.tar.gz"))

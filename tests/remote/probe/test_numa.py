@@ -19,7 +19,9 @@ def tree(tmp_path):
     return tmp_path / "root"
 
 
-def test_d21_nodes_of_memory_alone_are_told_from_those_with_offline_cpus(tree, check) -> None:
+def test_d21_nodes_of_memory_alone_are_distinguished_from_those_with_offline_cpus(
+    tree, check
+) -> None:
     (tree / f"{NODES}/node1/cpulist").write_text("\n")  # its links cpu<N> stay
     found: Numa = check("numa", numa.collect(str(tree), {}))
     assert found.nodes is not None
@@ -61,7 +63,7 @@ def test_t7_masks_are_read_where_there_are_no_lists(tree, request, check) -> Non
 
 
 @pytest.mark.parametrize("text", ["", "g", "0x1", "123456789", "1,", "-1", ",".join("1" * 257)])
-def test_t7_what_is_not_a_mask_is_an_error(text) -> None:
+def test_t7_an_invalid_mask_is_an_error(text) -> None:
     with pytest.raises(ValueError, match="not a valid CPU mask"):
         cpulist.parse_mask(text)
 

@@ -190,7 +190,7 @@ def test_numbers_as_programs_write_them(written: Any, number: int | None) -> Non
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "null", '{"smartctl": 5}', "{" * 10000, "NaN"])
-def test_what_is_no_health_log(text: str) -> None:
+def test_an_invalid_health_log_is_unknown(text: str) -> None:
     with pytest.raises(ValueError, match=r"JSON|no health log"):
         parse_log(text)
 

@@ -59,7 +59,7 @@ def test_a_link_of_the_machine_stays_within_it(nvml: Path, tmp_path: Path) -> No
     assert loaded(tmp_path / "host")[-1] == str(file)
 
 
-def test_without_a_driver_it_says_so(tmp_path: Path) -> None:
+def test_a_missing_driver_is_reported(tmp_path: Path) -> None:
     (first, maps) = loaded(tmp_path)
     if maps:
         pytest.skip("this machine has a driver")

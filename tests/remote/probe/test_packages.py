@@ -164,7 +164,9 @@ def test_names_and_versions_that_are_none_go_no_further(node: Install, check: Ch
     ]
 
 
-def test_of_rpm(node: Install, check: Check, tmp_path: Path, monkeypatch: Any) -> None:
+def test_packages_of_rpm_are_read(
+    node: Install, check: Check, tmp_path: Path, monkeypatch: Any
+) -> None:
     rows = (
         "bash.x86_64\t5.2-1\nnvidia-driver.x86_64\t3:550.54.14-1.el9\n"
         "kmod-nvidia.x86_64\t1-1\nkmod-nvidia.x86_64\t2-1\n"
@@ -185,7 +187,7 @@ def test_of_rpm(node: Install, check: Check, tmp_path: Path, monkeypatch: Any) -
         collect("550.90.07")
 
 
-def test_nobody_looks_where_it_is_not_needed(node: Install, check: Check, tmp_path: Path) -> None:
+def test_nothing_is_read_without_need(node: Install, check: Check, tmp_path: Path) -> None:
     node(dpkg_query="exit 1")
     assert check("packages", collect()).why("packages") == packages.NOT_ASKED
     as_wanted = check("packages", collect(">=550,<560", V))

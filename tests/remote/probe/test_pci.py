@@ -42,7 +42,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path.resolve()
 
 
-def test_t4_who_is_told_of_errors_is_read(root: Path, check: Callable[..., Any]) -> None:
+def test_t4_the_receiver_of_error_messages_is_read(root: Path, check: Callable[..., Any]) -> None:
     found = check("pci", pci.collect(str(root), {}))
     assert (found.aer_ports, found.firmware_sources, found.errors) == ((PORT,), 2, {})
     assert [each.aer.correctable for each in found.functions] == [0, 0]
@@ -53,7 +53,7 @@ def test_t4_who_is_told_of_errors_is_read(root: Path, check: Callable[..., Any])
     assert (found.aer_ports, found.firmware_sources) == ((), 0)
 
 
-def test_t4_counters_that_nobody_raises_are_no_ok(
+def test_t4_counters_that_no_driver_raises_are_not_ok(
     root: Path, check: Callable[..., Any], judged: Callable[..., Any]
 ) -> None:
     assert judged(root) == ["ok"]
@@ -104,7 +104,7 @@ def test_e18_the_target_speed_of_a_port_is_read(
     assert gpu.why("link_gts_target") == "not a port"
 
 
-def test_e18_who_may_not_read_the_registers_is_told_no_target_speed(
+def test_e18_without_access_to_the_registers_no_target_speed_is_reported(
     root: Path, check: Callable[..., Any]
 ) -> None:
     space = bytearray(64)

@@ -123,7 +123,7 @@ def test_a_thread_that_runs_again_is_not_one_that_the_kernel_hides(
     assert told["waits"] == {} and "waits" not in told["errors"]
 
 
-def test_a_thread_that_always_runs_again_is_said_to(
+def test_a_thread_that_always_runs_again_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = looked_at(tmp_path, monkeypatch, "SSRS", itertools.repeat(STATUS % ("R (running)", 5)))
@@ -248,7 +248,9 @@ def processes_file(root: Path, pid: int, parent: int, started: int) -> None:
 
 
 @pytest.mark.parametrize(("parent", "left_out"), [(7, 1), (1, 0)])
-def test_a_number_that_a_descendant_got_is_told(tmp_path: Path, parent: int, left_out: int) -> None:
+def test_a_number_that_a_descendant_got_is_reported(
+    tmp_path: Path, parent: int, left_out: int
+) -> None:
     processes_file(tmp_path, 7, 1, 99)
     processes_file(tmp_path, 8, 7, 99)
     gpus = {"gpu": {"data": {"gpus": [{"index": 0, "processes": [{"pid": 7}]}]}}}
@@ -355,7 +357,7 @@ def test_a_process_that_becomes_another_program_keeps_its_counts(
     assert one.user and one.user[1] - one.user[0] >= 15 and one.ended_s is None
 
 
-def test_nobody_is_said_to_hold_a_gpu_that_is_not_visible() -> None:
+def test_no_process_is_named_for_an_invisible_gpu() -> None:
     found = collected(request({4_000_000: [0]}))
     assert (found.complete, found.processes) == (False, ())
 

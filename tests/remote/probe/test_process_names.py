@@ -338,7 +338,7 @@ def test_e13_a_real_xid_is_read_whatever_the_process_is_called(name: str) -> Non
     ["NVRM: Xid (PCI[42] bad frame in rt_sigreturn frame:0 ip:0 sp:0 orax:f", "NVRM: Xid (invalid): x",
      "NVRM: Xid (PCI:0000:66:00): abc, pid=2280636", "nvidia-nvswitch[42]: segfault in x: SXid[0+1]"],
 )  # fmt: skip
-def test_e13_what_is_no_xid_is_dropped_and_counted_apart(tmp_path: Path, line: str) -> None:
+def test_e13_lines_that_only_resemble_an_xid_are_counted_apart(tmp_path: Path, line: str) -> None:
     (tmp_path / "dev").mkdir()
     rows = ("Linux version 6.8.0", line)
     text = "".join(f"4,{n},{n},-;{row}\n" for n, row in enumerate(rows))

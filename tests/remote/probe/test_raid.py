@@ -59,7 +59,7 @@ def test_neither_md_nor_zfs(tmp_path: Path, check: Check) -> None:
         (HEAD + "".join(f"md{at} : active raid0 sda[0]\n" for at in range(300)), "more than 256"),
     ],
 )
-def test_what_is_no_mdstat(look: Callable[..., Any], text: str, why: str) -> None:
+def test_an_invalid_mdstat_is_unknown(look: Callable[..., Any], text: str, why: str) -> None:
     found = look(text)
     assert found.arrays is None
     assert why in found.errors["arrays"]

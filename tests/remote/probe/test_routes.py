@@ -116,7 +116,7 @@ def test_a_kernel_without_ipv6_has_no_such_routes(root: Path, check: Check) -> N
     assert found.default_ipv6 == () and found.interfaces[0].addresses == ("10.1.0.7/16",)
 
 
-def test_of_an_interface_with_very_many_addresses_the_first_are_listed() -> None:
+def test_only_the_first_addresses_of_an_interface_are_listed() -> None:
     pairs = [("kube-ipvs0", f"10.0.{at // 256}.{at % 256}/32") for at in range(3000)]
     (found,) = routes.by_interface([*pairs])
     assert (len(found["addresses"]), found["count"]) == (64, 3000)
@@ -127,7 +127,7 @@ def test_a_tree_without_routes_says_so(tmp_path: Path) -> None:
         routes.collect(str(tmp_path), {})
 
 
-def test_of_the_running_kernel(check: Check) -> None:
+def test_values_of_the_running_kernel_are_read(check: Check) -> None:
     check("routes", routes.collect("/", {}))
     assert ("lo", "127.0.0.1/8") in netlink.addresses()
 

@@ -105,7 +105,9 @@ def test_no_answer(script: str, why: str, systemctl: Callable[[str], None]) -> N
         collect("a.service")
 
 
-def test_one_that_hangs(systemctl: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_systemctl_that_hangs_times_out(
+    systemctl: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     systemctl("exec sleep 60")
     monkeypatch.setattr(systemd, "SECONDS", 0.2)
     with pytest.raises(SectionError, match=r"timed out after 0\.2 s"):
@@ -117,7 +119,7 @@ def test_systemctl_is_not_run_for_nothing(systemctl: Callable[[str], None], chec
     assert check("services", collect()).units == ()
 
 
-def test_where_there_is_no_systemctl(
+def test_without_systemctl_units_are_unknown(
     systemctl: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     systemctl("")
@@ -126,7 +128,7 @@ def test_where_there_is_no_systemctl(
         collect("a.service")
 
 
-def test_where_systemd_does_not_run(tmp_path: Path) -> None:
+def test_systemd_does_not_run(tmp_path: Path) -> None:
     with pytest.raises(Absent, match="a running machine only"):
         services.collect(str(tmp_path), {"asks": {"services": ["a.service"]}})
     if not Path(services.RUNNING).is_dir():

@@ -99,7 +99,7 @@ def test_read_a_node_that_is_booting_is_looked_at_again_in_the_same_visit(visits
     assert found["cpu"]["status"] == "absent"  # as the first look found it
 
 
-def test_read_a_gpu_that_does_not_come_is_told_in_time(visits: Any) -> None:
+def test_read_a_gpu_that_does_not_come_is_reported_in_time(visits: Any) -> None:
     found, calls, seconds = visits(sections(gpus=1))
     assert len(found["gpu"]["data"]["gpus"]) == 1
     assert 2 < len(calls) < 20

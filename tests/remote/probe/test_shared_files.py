@@ -59,14 +59,18 @@ def test_one_policy_that_differs_is_found(
 
 
 @pytest.mark.parametrize("name", ["scaling_driver", "scaling_available_governors", PREFERENCES])
-def test_what_all_policies_share_is_read_of_one(name: str, tmp_path: Path, check: Check) -> None:
+def test_values_that_all_policies_share_are_read_once(
+    name: str, tmp_path: Path, check: Check
+) -> None:
     write(tmp_path, 0)
     (write(tmp_path, 1) / name).unlink()
     assert [policy.policies for policy in policies(tmp_path, check)] == ["0-1"]
 
 
 @pytest.mark.parametrize("name", ["scaling_driver", "scaling_available_governors", PREFERENCES])
-def test_what_one_policy_does_not_say_another_does(name: str, tmp_path: Path, check: Check) -> None:
+def test_missing_values_of_one_policy_come_from_another(
+    name: str, tmp_path: Path, check: Check
+) -> None:
     (write(tmp_path, 0) / name).unlink()
     write(tmp_path, 1)
     assert [policy.policies for policy in policies(tmp_path, check)] == ["0", "1"]

@@ -119,7 +119,7 @@ def test_no_more_sleeps_of_a_thread_are_kept_than_that(monkeypatch: pytest.Monke
     assert len(log.sleeps) == sleeps.MOST
 
 
-def test_what_may_not_be_read_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_may_not_be_read_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: str) -> bytes:
         raise PermissionError(13, "Permission denied")
 

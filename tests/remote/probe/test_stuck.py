@@ -75,7 +75,7 @@ def test_what_never_runs_is_stuck(
     ],
     ids=["awake", "ran", "another", "gone", "nonsense"],
 )
-def test_what_ran_in_between_is_not(
+def test_processes_that_ran_in_between_are_not_counted(
     node: Path,
     check: Check,
     monkeypatch: pytest.MonkeyPatch,
@@ -86,7 +86,7 @@ def test_what_ran_in_between_is_not(
     assert [process.pid for process in found.blocked] == [4242]
 
 
-def test_what_cannot_be_told_to_have_run_stays_suspect(
+def test_an_action_that_may_have_run_stays_unknown(
     node: Path, check: Check, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slept(monkeypatch, lambda: (node / "proc/4243/status").write_text(""))

@@ -42,7 +42,7 @@ def read(check: Check, root: str) -> Any:
     return check("memory", memory.collect(root, {}))
 
 
-def test_what_is_active(node: Callable[[dict[str, str]], str], check: Check) -> None:
+def test_active_swaps_are_found(node: Callable[[dict[str, str]], str], check: Check) -> None:
     found = read(check, node({}))
     assert [
         (each.name, each.kind, each.size_kb, each.used_kb, each.priority) for each in found.swaps

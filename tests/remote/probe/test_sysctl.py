@@ -53,7 +53,7 @@ def test_nothing_is_read_that_was_not_asked_for(check: Check) -> None:
     assert check("sysctl", sysctl.collect("/", {})).parameters == ()
 
 
-def test_of_the_running_kernel() -> None:
+def test_values_of_the_running_kernel_are_read() -> None:
     (found,) = sysctl.collect("/", {"asks": {"sysctl": ["kernel.ostype"]}})["parameters"]
     assert found == {"name": "kernel.ostype", "value": "Linux", "errors": {}}
 

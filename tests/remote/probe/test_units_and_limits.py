@@ -144,7 +144,7 @@ def test_the_last_row_of_everybody_counts(tmp_path: Path, check: Check) -> None:
     assert login.memlock_b == 65536
 
 
-def test_what_limits_conf_does_not_say_the_session_has(
+def test_limits_that_limits_conf_lacks_come_from_the_session(
     monkeypatch: pytest.MonkeyPatch, check: Check
 ) -> None:
     monkeypatch.setattr(limits, "configured_limits", lambda root: {"memlock": "unlimited"})

@@ -103,7 +103,7 @@ def test_the_tree_of_another_machine_cannot_be_watched(tmp_path: Any) -> None:
         watch.Watch("s", str(tmp_path), {})
 
 
-def test_what_was_not_read_is_no_zero() -> None:
+def test_an_unread_counter_is_not_zero() -> None:
     series = watch.Series(("a", "b", "c"))
     series.take({"a": 1}, {"b": "EACCES"})
     series.take({"a": None, "c": 3})

@@ -102,7 +102,7 @@ def test_pressure_that_the_kernel_was_booted_without(monkeypatch: pytest.MonkeyP
     assert set(why.values()) <= {"EOPNOTSUPP", "ENOTSUP"}
 
 
-def test_of_more_interfaces_than_are_told_the_number_is(tmp_path: Path) -> None:
+def test_the_number_of_further_interfaces_is_reported(tmp_path: Path) -> None:
     for number in range(600):
         place = tmp_path / f"sys/class/net/eth{number}"
         (place / "device").mkdir(parents=True)

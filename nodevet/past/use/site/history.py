@@ -3,7 +3,8 @@
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from nodevet.past.sheets.runs import diff_sheet, run_sheet, runs_sheet
+from nodevet.past.sheets.diff import diff_sheet
+from nodevet.past.sheets.runs import run_sheet, runs_sheet
 from nodevet.past.sheets.trend import check_sheet
 from nodevet.past.site import fleet, links, sheets
 from nodevet.past.site.clock import CLOCK
@@ -97,8 +98,8 @@ class SiteHistory:
     @cached_property
     def runs_sheet(self) -> Sheet:
         """The list of the newest runs."""
-        found = find_runs(self.store, series=None, most=MOST_RUNS, after=None)
-        return runs_sheet(found.runs, "", CLOCK, more=False)
+        runs = find_runs(self.store, series=None, most=MOST_RUNS, after=None)
+        return runs_sheet(runs.runs, "", CLOCK, more=False)
 
 
 def sheet_of_run(found: RunFound) -> Sheet:

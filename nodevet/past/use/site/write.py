@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from nodevet import __version__
 from nodevet.base.errors import UserError
 from nodevet.base.printable import plain
-from nodevet.past.sheets.story import passport_sheet
+from nodevet.past.sheets.passport import passport_sheet
 from nodevet.past.site import links, names, sheets
 from nodevet.past.site.clock import CLOCK
 from nodevet.past.site.folder import Manifest, SiteFolder, site_folder
@@ -135,15 +135,15 @@ class _SiteWriter:
         had_diff = diff in self._folder.before.pages
         if self._folder.has(path, mark) and (not had_diff or self._folder.has(diff, mark)):
             return
-        found = self._history.run(run)
+        recorded = self._history.run(run)
         tiles: list[page.Tile] = []
-        sheet = self._history.diff_sheet(found)
-        if found.before is not None and sheet is not None:
-            pair = [found.before.run, run]
+        sheet = self._history.diff_sheet(recorded)
+        if recorded.before is not None and sheet is not None:
+            pair = [recorded.before.run, run]
             crumbs = [(sheets.run_title(one), names.run_page(one.id)) for one in pair]
             self._folder.write(diff, self._pages.render(diff, sheet, by_name, crumbs), mark)
-            tiles = news_tiles(found.run, diff)
-        text = self._pages.render(path, sheet_of_run(found), by_name, tiles=tiles)
+            tiles = news_tiles(recorded.run, diff)
+        text = self._pages.render(path, sheet_of_run(recorded), by_name, tiles=tiles)
         self._folder.write(path, text, mark)
         self._history.forget(run)
 

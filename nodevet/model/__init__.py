@@ -1,15 +1,14 @@
-"""The nouns, in the order data meets them. Imports nothing of ours; does no I/O.
+"""The nouns of a check and of a host, in the order data meets them. No I/O.
 
-Every noun is a frozen value. Nouns that leave the process (findings, host
-reports, runs) are msgspec structs, so they have one JSON form.
+Every noun is a frozen value. Nouns that leave the process (findings, host reports, runs) are
+msgspec structs, so they have one JSON form.
 """
 
 import errno
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import date, datetime, timezone
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote
@@ -401,116 +400,6 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
         return read.union(self.explains)
 
 
-class Expectation(msgspec.Struct, frozen=True, kw_only=True):
-    """One check with what a baseline expects of it."""
-
-    check: str
-    params: Any  # the check's own Params
-    severity: Severity
-    origin: str  # file:line
-    fix: bool = False
-    origins: Mapping[str, str] = {}  # field of the params -> file:line
-
-
-CUT = "…"
-"""The end of a reason that was too long."""
-
-
-class Waiver(msgspec.Struct, frozen=True, kw_only=True):
-    """A failed finding that a named person accepted until a date (inclusive).
-
-    It holds for the value that was accepted, not for a worse one that comes later.
-    """
-
-    check: str
-    owner: str
-    reason: str
-    until: date
-    accepts: Value = None  # what was found when it was accepted; None: nothing, or `any`
-    any: bool = False  # every value
-    hosts: frozenset[str] | None = None  # None: every host
-    subject: str | None = None  # a Subject label, UUID or bus id; None: every subject
-    origin: str = ""
-
-    def covers(self, host: str, finding: Finding) -> bool:
-        """Whether it covers this finding, expired or not, with any value."""
-        if finding.check != self.check or (self.hosts is not None and host not in self.hosts):
-            return False
-        subject = finding.subject
-        names = {name for name in (subject.label, subject.uuid, subject.bus_id) if name}
-        return self.subject is None or self.subject in names
-
-    def admits(self, finding: Finding) -> bool:
-        """Whether the finding has the accepted value; for a finding without values, the accepted
-        reason, if it is complete.
-        """
-        if self.any or self.accepts is None:
-            return self.any
-        if finding.expected is finding.actual is None:
-            return show(self.accepts) == finding.why and not finding.why.endswith(CUT)
-        return _admits(self.accepts, finding.actual, finding.expected, finding.unit)
-
-
-def _admits(accepted: Value, actual: Value, expected: Value, unit: str) -> bool:
-    """Whether an actual value is the accepted one, as data or as reports show it.
-
-    The order of a list is of no account. In a mapping, values that are not accepted must be as
-    expected.
-    """
-    if isinstance(actual, Mapping) and isinstance(accepted, Mapping):
-        return all(
-            _admits(accepted[key], item, None, unit)
-            if key in accepted
-            else _same(item, expected.get(key) if isinstance(expected, Mapping) else expected)
-            for key, item in actual.items()
-        )
-    if isinstance(actual, (list, tuple)) and isinstance(accepted, (list, tuple)):
-        return sorted(map(show, actual)) == sorted(map(show, accepted))
-    return show(accepted) in (show(actual), f"{show(actual)} {unit}")
-
-
-def _same(one: Value, other: Value) -> bool:
-    """Whether two values are equal and of one type: 1 is not true."""
-    return type(one) is type(other) and bool(one == other)
-
-
-class GpuMatch(msgspec.Struct, frozen=True, kw_only=True):
-    """Which GPUs a baseline is for. Ids as `10de:2330`; an empty tuple matches any."""
-
-    devices: tuple[str, ...] = ()
-    subsystems: tuple[str, ...] = ()
-    count: int | None = None
-
-
-class Applies(msgspec.Struct, frozen=True, kw_only=True):
-    """Which nodes a baseline is for. Every part that is given must match."""
-
-    hosts: frozenset[str] | None = None
-    groups: frozenset[str] | None = None
-    gpu: GpuMatch | None = None
-
-
-class Baseline(msgspec.Struct, frozen=True, kw_only=True):
-    """A baseline after `extends`: what is expected of a node, each part with its origin."""
-
-    name: str
-    path: str
-    title: str = ""
-    sha256: str = ""  # over every file that went into it
-    applies: Applies | None = None
-    expectations: tuple[Expectation, ...] = ()
-    allow_commands: bool = False  # whether its checks may have commands run, `Check.runs`
-    allow_file_text: bool = False  # whether rules may ask about the text of private files
-    waivers: tuple[Waiver, ...] = ()
-    lineage: tuple[str, ...] = ()  # paths of the files that it extends
-    replaces: str = ""  # its file, if it has the name of a shipped baseline; ./: of the project
-
-    @property
-    def label(self) -> str:
-        """Its name in reports; with its file if a shipped baseline has the same name."""
-        return f"{self.name} ({self.replaces})" if self.replaces else self.name
-
-
 class Bmc(msgspec.Struct, frozen=True, kw_only=True):
     """The management controller of a node, and how to reach it. It holds no secret."""
 
@@ -624,9 +513,9 @@ class HostReport(msgspec.Struct, frozen=True, kw_only=True):
         return self.summary.unjudged
 
     @property
-    def told(self) -> str:
+    def why_unjudged(self) -> str:
         """Like that of the summary."""
-        return self.summary.told
+        return self.summary.why_unjudged
 
     @property
     def outcome(self) -> HostOutcome:
@@ -699,7 +588,7 @@ class HostSummary(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return ""
 
     @property
-    def told(self) -> str:
+    def why_unjudged(self) -> str:
         """As `unjudged`, with how the first of two tries ended."""
         why, first = self.unjudged, self.first_try
         if not first or not why:
@@ -711,172 +600,3 @@ class HostSummary(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """How the host came out: its verdict, or why it was not vetted."""
         vetted = self.status is Status.VETTED
         return HostOutcome(self.verdict.value if vetted else self.status.value)
-
-
-RUN_SCHEMA = 3
-"""The version of the stored form of a run: 3 added `id`."""
-
-
-def new_run_id(started: datetime) -> str:
-    """A name for a run that begins now: `20261122T040012.345Z-1f3a9c2e`.
-
-    UTC to the millisecond and 32 random bits. Sorts as text by time; safe as a file name.
-    Raises ValueError if `started` has no time zone.
-    """
-    if started.tzinfo is None:
-        raise ValueError("a run starts at a time with a time zone")
-    at = started.astimezone(timezone.utc)
-    return f"{at:%Y%m%dT%H%M%S}.{at.microsecond // 1000:03d}Z-{os.urandom(4).hex()}"
-
-
-class StandingTrouble(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A problem of a run and its history: since when it exists."""
-
-    host: str
-    place: int = -1  # of the finding among the host's; -1: the host as a whole is not vetted
-    check: str = ""
-    verdict: Verdict = Verdict.FAIL
-    severity: Severity = Severity.CRITICAL
-    new: bool = False  # it began since the run before
-    changed: bool = False  # it stood before, with other values
-    since: str = ""  # when this verdict began, ISO 8601
-    began: int = 0  # it is flapping: so often did it begin in the last ten judged visits
-    after_plan: str = ""  # it came back after a run of this plan had proved it fixed
-
-
-class Ended(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A trouble that the run before had and this one has not."""
-
-    host: str
-    check: str = ""  # empty: the host as a whole was not vetted
-    subject: Subject = NODE
-    severity: Severity = Severity.CRITICAL
-    verdict: Verdict = Verdict.FAIL  # that it was: fail, or unknown
-    fixed: bool = True  # the check says ok; else it is waived, not applicable, not asked, replaced
-    since: str = ""  # when it had begun, ISO 8601
-    began: int = 0  # it is flapping
-    what: str = ""  # what had been found, in words
-
-
-class Suspicion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Many hosts begin to fail one check at once: the rule, the controller or the site may be at
-    fault, not the hosts.
-    """
-
-    checks: tuple[str, ...] = ()  # empty: they are not vetted
-    hosts: tuple[str, ...]  # on which it begins
-    judged: int  # hosts, of the run
-    changed: tuple[str, ...] = ()  # what else is not as it was in the run before
-
-
-class RunNews(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A run compared with the history: what is new, what is fixed, and since when each problem
-    exists.
-    """
-
-    since: str = ""  # when the run before started, ISO 8601; empty: there is none
-    run: str = ""  # its id
-    standing: tuple[StandingTrouble, ...] = ()
-    ended: tuple[Ended, ...] = ()
-    appeared: tuple[str, ...] = ()  # hosts that were never met before
-    vanished: tuple[str, ...] = ()  # hosts of the run before, of the same sweep, alone
-    replaced: tuple[str, ...] = ()  # another machine, or re-imaged: nothing goes on
-    suspicions: tuple[Suspicion, ...] = ()
-    not_notified: tuple[str, ...] = ()  # who should have been told of this, and was not
-
-
-class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """One sweep: what every report format renders and `report` reads back."""
-
-    schema: int = RUN_SCHEMA
-    id: str  # see new_run_id; the same in every format and in every copy
-    nodevet: str
-    started: str  # ISO 8601 with offset
-    seconds: float
-    fail_on: Severity = Severity.WARNING
-    interrupted: bool = False
-    replayed: bool = False  # saved evidence was judged; no host was visited
-    baselines: Mapping[str, str] = {}  # name -> sha256
-    fail_on_new: bool | msgspec.UnsetType = msgspec.UNSET  # only what began since the run before
-    only: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET  # no other check was judged
-    skip: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET  # these were not
-    news: RunNews | msgspec.UnsetType = msgspec.UNSET  # unset: nothing is remembered
-    hosts: Sequence[HostReport] = ()  # a tuple, or of many hosts a nodevet.sheet.packed.PackedHosts
-
-    def __post_init__(self) -> None:
-        if isinstance(self.hosts, list):
-            msgspec.structs.force_setattr(self, "hosts", tuple(self.hosts))
-
-    @property
-    def summaries(self) -> Sequence[HostSummary]:
-        """The summaries of all hosts; code that needs no findings uses these, which takes no
-        decoding.
-        """
-        host_summaries: Sequence[HostSummary] | None = getattr(self.hosts, "summaries", None)
-        return [host.summary for host in self.hosts] if host_summaries is None else host_summaries
-
-    @property
-    def exit_code(self) -> int:
-        """0 all ok; 1 a failure at or above `fail_on`; 3 something could not be judged. 1 wins.
-
-        With `fail_on_new` a failure counts unless it is known from before; without an earlier run,
-        all failures are new.
-        """
-        compared = self.fail_on_new and self.news and self.news.since
-        old = bool(compared and self.news and not self._fails_anew(self.news))
-        return self._code(failures=not old)
-
-    @property
-    def state_code(self) -> int:
-        """Like `exit_code`, but `--fail-on new` has no effect: known failures count, too."""
-        return self._code(failures=True)
-
-    def _code(self, *, failures: bool) -> int:
-        code = exit_code(self.summaries, self.fail_on, failures=failures)
-        return code or (3 if self.interrupted else 0)
-
-    def _fails_anew(self, news: RunNews) -> bool:
-        """Whether a host fails something that is not known from before."""
-        least = self.fail_on.rank
-        old = Counter(
-            standing.host
-            for standing in news.standing
-            if standing.verdict is Verdict.FAIL
-            and standing.severity.rank >= least
-            and standing.place >= 0
-            and not standing.new
-        )
-        failing = (
-            (host.host, verdict, severity, number)
-            for host in self.summaries
-            for verdict, severity, number in host.findings
-        )
-        now: Counter[str] = Counter()
-        for name, verdict, severity, number in failing:
-            if verdict is Verdict.FAIL and severity.rank >= least:
-                now[name] += number
-        return any(number > old[name] for name, number in now.items())
-
-
-def exit_code(
-    hosts: "Iterable[HostReport | HostSummary]", fail_on: Severity, *, failures: bool = True
-) -> int:
-    """The exit code of a run over these hosts; see `Run.exit_code`. `failures`: whether they
-    count."""
-    code, seen = 0, False
-    for each in hosts:
-        seen = True
-        host = each.summary if isinstance(each, HostReport) else each
-        if host.status is not Status.VETTED or host.verdicts <= {
-            Verdict.UNKNOWN,
-            Verdict.NOT_APPLICABLE,
-        }:
-            code = 3
-        for verdict, severity, _ in host.findings:
-            if severity.rank < fail_on.rank:
-                continue
-            if verdict is Verdict.FAIL and failures:
-                return 1
-            if verdict is Verdict.UNKNOWN:
-                code = 3
-    return code if seen else 3
