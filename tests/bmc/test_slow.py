@@ -51,7 +51,7 @@ def test_a_power_cycle_by_a_slow_bmc_ends(slow):
     assert requests == ["soft off", "on"] and is_on(slow)
 
 
-def test_a_bmc_that_is_slower_than_its_limit_is_asked_for_nothing(redfish):
+def test_a_bmc_that_is_slower_than_its_limit_gets_no_request(redfish):
     behave(redfish)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         bmc = replace(redfish.bmc, port=silent.getsockname()[1], timeout=0.2)
