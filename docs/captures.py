@@ -41,13 +41,13 @@ LONGEST = 200  # characters of a line
 HEAD = """\
 # Real machines
 
-Outputs and trees of real machines, read by the probe as those of a live node and judged: by the
-shipped baseline that fits, else by `generic`, and by every other check that needs no value of the
-site. Where all that a check could say depends on such a value, the page gives one: 400 Gb/s and no
-link that went down for the ports of H100 nodes, 12 NVLinks for A100, no packet that EC2 held back,
-512 bytes of MaxReadReq and no ACS redirection. What could not be read of a capture, since it
-holds a part of a machine only, is unknown; what does not apply to it is not counted. Some files
-were put together for tests of other programs, with faults in them.
+This page has outputs and trees of real machines. The probe read them like those of a live node.
+The shipped baseline that fits judged them, or else `generic`, and so did every other check that
+needs no value of the site. Some checks need such a value to say anything, so the page gives one:
+400 Gb/s and no link that went down for the ports of H100 nodes, 12 NVLinks for A100, no packet
+that EC2 held back, 512 bytes of MaxReadReq and no ACS redirection. A capture holds only a part of
+a machine; what it lacks is unknown, and what does not apply to it is not counted. Some files were
+made for tests of other programs, with faults in them.
 """
 KINDS = {
     "nvidia-smi-xml": "`nvidia-smi -q -x`, as NVML would answer it on a made-up host",

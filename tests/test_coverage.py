@@ -14,7 +14,7 @@ BY_HAND = 28
 OF_OTHER_TOOLS = 158
 
 
-def test_no_row_is_left_out() -> None:
+def test_no_row_is_omitted() -> None:
     by_hand = [row for group in GROUPS[:2] for row in group["rows"]]
     others = [group for group in GROUPS if group["title"].startswith("What other tools check")]
     assert len(by_hand) == BY_HAND

@@ -38,12 +38,17 @@ def test_a_cycle_is_named() -> None:
 def test_a_feature_that_others_import_is_named() -> None:
     """As `make lint` calls the contract in .ci/import_contracts.py."""
     contracts = run_path(str(Path(__file__).parents[1] / ".ci/import_contracts.py"))
-    contract = contracts["FeaturesContract"]("", {}, {"package": "n", "shared": ["n.vet"]})
+    options = {"package": "n", "shared": ["n.vet"], "importers": ["n.main"]}
+    contract = contracts["FeaturesContract"]("", {}, options)
     graph = grimp.ImportGraph()
-    for name in ("n", *(f"n.{each}" for each in ("base", "vet", "vet.command", "a", "a.commands"))):
-        graph.add_module(name)
-    graph.add_import(importer="n.a.commands", imported="n.vet.command")
-    graph.add_import(importer="n.a", imported="n.a.commands")
+    graph.add_module("n")
+    for name in ("base", "base.commands", "main", "vet.command", "a.commands", "a.commands.x"):
+        graph.add_module(f"n.{name}")
+    graph.add_module("n.a")
+    graph.add_module("n.vet")
+    for importer, imported in (("a.commands.x", "vet.command"), ("a", "a.commands"), ("main", "a")):
+        graph.add_import(importer=f"n.{importer}", imported=f"n.{imported}")
+    graph.add_import(importer="n.vet.command", imported="n.base.commands")  # no folder: no feature
     assert contract.check(graph, verbose=False).kept
     graph.add_import(importer="n.base", imported="n.a")
     check = contract.check(graph, verbose=False)

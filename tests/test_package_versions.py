@@ -113,7 +113,7 @@ def test_an_order_is_an_order(one: str, two: str, three: str) -> None:
         ("3:550.90.07-1.el9", "550.100", "rpm", -1),
     ],
 )
-def test_what_is_left_out_is_not_compared(
+def test_what_is_omitted_is_not_compared(
     actual: str, wanted: str, manager: str, found: int
 ) -> None:
     assert sign(order(actual, wanted, manager)) == found

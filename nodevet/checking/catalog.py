@@ -306,7 +306,7 @@ def _declared_risk(tree: ast.Module) -> str:
 
 
 def source(path: Path) -> bytes:
-    """The text of a check or fix. Raises CatalogError if it is no regular file or larger than
+    """The text of a check or fix. Raises CatalogError if it is not a regular file or larger than
     LARGEST bytes."""
     try:
         with open_regular(path) as file:

@@ -27,7 +27,7 @@ class Tree(msgspec.Struct, frozen=True):
 
 def parse(source: Source, max_nodes: int = MAX_NODES, *, loose: bool = False) -> Tree:
     """The one document in `source`. `loose`: a word on which YAML readers disagree is text, and a
-    tag is no problem; its value is broken, and has the tag."""
+    tag is not a problem; its value is broken, and has the tag."""
     builder = _Builder(source.shown, max_nodes, loose=loose)
     try:
         directive = _directive(source.text)

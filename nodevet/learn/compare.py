@@ -173,7 +173,7 @@ def _odd_part(finding: Finding, effects: int) -> _OddPart:
 
 
 def _roots(agreement: Agreement, host: str) -> list[tuple[Finding, int]]:
-    """The findings of a host that are no effects, each with the number of its effects."""
+    """The findings of a host that are not effects, each with the number of its effects."""
     findings = tuple(
         finding
         for expected in agreement.expected

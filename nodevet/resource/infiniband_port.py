@@ -76,7 +76,7 @@ class InfinibandPortKind(Kind):
         return "" if NAME.fullmatch(name) else "is not a port as mlx5_0/1"
 
     def is_same(self, before: State, current: State) -> bool:
-        """A link that goes up or down is no other setting."""
+        """A link that goes up or down keeps its setting."""
         return before.exists == current.exists and is_disabled(before) == is_disabled(current)
 
     def holds(self, action: Action, state: State) -> bool | None:

@@ -382,6 +382,6 @@ def _of_host(query: Select[Any], host: str | None) -> Select[Any]:
 
 
 def _unix_time(at: str) -> float:
-    """Seconds since 1970 of a time in a plan or journal; now if the text is no time."""
+    """Seconds since 1970 of a time in a plan or journal; now if the text is not a time."""
     seconds = age.seconds_of(at)
     return time.time() if seconds is None else seconds

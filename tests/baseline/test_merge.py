@@ -242,7 +242,7 @@ def test_nothing_is_called_missing_while_a_base_is_unusable(shelf):
     assert problem.startswith("base.yaml:3:1: is not YAML")
 
 
-def test_a_circle_of_extends_is_shown_as_a_chain(shelf):
+def test_a_cycle_of_extends_is_shown_as_a_chain(shelf):
     shelf.write(
         a="nodevet: 1\nextends: b\n",
         b="nodevet: 1\nextends:\n  - c\n",

@@ -49,7 +49,7 @@ def test_insecure_asks_for_no_certificate(redfish, read):
 
 
 @pytest.mark.parametrize(("text", "why"), [(None, "No such file or directory"), ("x", "in PEM")])
-def test_a_ca_that_is_none(redfish, read, tmp_path, text, why):
+def test_an_invalid_ca_is_refused(redfish, read, tmp_path, text, why):
     ca = tmp_path / "ca.pem"
     if text:
         ca.write_text(text)

@@ -68,7 +68,7 @@ def test_a_handshake_that_outlasts_the_limit_is_not_followed_by_a_request(slow, 
         switch_of(slow.bmc, PASSWORD, with_times(TIMES, answer=EACH - 1)).power()
 
 
-def test_a_bmc_that_is_slower_than_its_limit_is_asked_for_nothing(redfish):
+def test_a_bmc_that_is_slower_than_its_limit_gets_no_request(redfish):
     behave(redfish)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         bmc = replace(redfish.bmc, port=silent.getsockname()[1], timeout=0.2)

@@ -38,7 +38,7 @@ def test_a_look_that_read_nothing_says_nothing(case):
 
 
 @every_case
-def test_a_state_is_what_it_is_whatever_was_there_before(case):
+def test_a_state_is_judged_without_the_last_look(case):
     if case.check_id in COUNTED:
         return
     document = without_look(case.document)

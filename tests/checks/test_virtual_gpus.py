@@ -81,7 +81,7 @@ def test_d13_whether_a_function_is_virtual_must_be_known(host, ask, make_params)
     assert "physfn: permission denied (EACCES)" in found[0].why
 
 
-def test_d13_gpus_kept_for_virtual_machines_are_left_out_of_a_count_without_them(
+def test_d13_gpus_kept_for_virtual_machines_are_omitted_of_a_count_without_them(
     host, ask, make_params
 ):
     document = host("nvidia", nvml=3)

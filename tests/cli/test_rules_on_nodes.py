@@ -75,7 +75,7 @@ def test_a_difference_fails_and_the_text_stays_on_the_node(fleet: SimulatedFleet
         fleet.on("n1", GOOD)
 
 
-def test_e02_root_answers_nothing_on_a_private_file_without_leave(fleet: SimulatedFleet) -> None:
+def test_e02_root_reads_no_private_file_without_permission(fleet: SimulatedFleet) -> None:
     told = BASELINE.replace("allow_file_text: true\n", "")
     (fleet.project / "guess.yaml").write_text(told)
     there = ("-i", str(fleet.place.inventory), "--deadline", "150", "--accept-new")

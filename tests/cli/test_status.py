@@ -37,7 +37,7 @@ def until(seen: Callable[[], bool], seconds: float = 120) -> None:
         time.sleep(0.01)
 
 
-def test_a_run_is_followed_killed_and_gone_on_with(fleet: SimulatedFleet) -> None:
+def test_a_run_is_followed_killed_and_continued(fleet: SimulatedFleet) -> None:
     planned = fleet.at(
         *("plan", *fleet.reach, "--author", "ann", "--settle", "20s", "-o", "plan.json")
     )

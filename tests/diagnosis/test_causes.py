@@ -232,7 +232,7 @@ def test_low_clocks_of_a_gpu_that_is_seldom_busy_or_at_its_power_limit_are_its_o
     assert capped.cause is Cause.GPU and "MHz" not in capped.sentence
 
 
-def test_a_process_whose_threads_were_left_out_leaves_its_job_unclear() -> None:
+def test_a_process_whose_threads_were_omitted_leaves_its_job_unclear() -> None:
     left_out = process(20, parent=10, threads_total=700, errors={"threads": "too many threads"})
     del left_out["threads"]
     found = told(sections(processes=[process(threads=HOT), left_out]))
@@ -343,7 +343,7 @@ def test_a_thread_whose_sleep_is_not_shown_may_wait_for_storage() -> None:
     assert "where it sleeps" in found.sentence
 
 
-def test_processes_that_were_left_out_leave_a_job_unclear() -> None:
+def test_processes_that_were_omitted_leave_a_job_unclear() -> None:
     node = sections([gpu(0)], [process(threads=[LOCKED])])
     assert told(node).cause is Cause.STUCK
     node["process_activity"]["left_out"] = 1

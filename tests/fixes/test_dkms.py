@@ -83,7 +83,7 @@ def test_unread_values_plan_nothing(plan, wrong, evidence):
 @pytest.mark.parametrize(
     ("value", "verb"), [("added", "unbuild"), ("built", "uninstall"), ("installed", "")]
 )
-def test_a_rollback_takes_back_what_was_done(value, verb):
+def test_a_rollback_reverts_the_changes(value, verb):
     resource = Resource(kind="dkms", name=f"nvidia/{VERSION}/{OLD}")
     before = State(resource=resource, exists=True, value=value)
     if not verb:

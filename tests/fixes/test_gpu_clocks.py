@@ -74,7 +74,7 @@ def test_refused_where_a_clock_is_not_known(plan, h100, params, gpu, told):
     assert f"GPU 0: {told}" in str(refused.value) or told in str(refused.value)
 
 
-def test_a_gpu_without_application_clocks_is_left_out(plan, h100, uuid):
+def test_a_gpu_without_application_clocks_is_omitted(plan, h100, uuid):
     params = {"graphics": "default", "memory": "default"}
     (change,) = plan("gpu_clocks", params, {"gpu": h100(SLOW, GONE)})
     assert uuid(1) not in change.actions[0].content

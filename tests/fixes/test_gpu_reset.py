@@ -133,7 +133,7 @@ def test_a_peer_that_no_reset_reaches(plan, h100):
         plan("row_remapping", {}, node(h100, V100 | PENDING, V100 | lost))
 
 
-def test_a_board_to_replace_is_left_out(plan, h100):
+def test_a_board_to_replace_is_omitted(plan, h100):
     failed = {"remapping": {"pending": False, "failure": True}}
     (change,) = plan("row_remapping", {}, node(h100, PENDING, failed))
     assert change.subjects == ("GPU 0",)

@@ -106,7 +106,7 @@ def test_persistence_mode_off_is_reported(plan, h100):
     assert "persistence mode was not on (GPU 0)" in change.note
 
 
-def test_a_gpu_without_a_limit_is_left_out(plan, h100, uuid):
+def test_a_gpu_without_a_limit_is_omitted(plan, h100, uuid):
     none = {
         "pci_device": "10de:1eb8",  # another model: those of one model have the same features
         "power_limit_mw": None,

@@ -345,7 +345,7 @@ def test_no_plan_without_a_fault_or_without_its_evidence(
 
 
 @pytest.mark.parametrize(("check", "params", "bad", "good"), CASES)
-def test_every_action_is_a_command_and_outlasts_json(plan, check, params, bad, good):
+def test_every_action_is_a_command_and_survives_json(plan, check, params, bad, good):
     for change in plan(check, params, bad):
         assert len(list(perform(change.actions))) == len(change.actions)
         assert msgspec.json.decode(msgspec.json.encode(change), type=type(change)) == change

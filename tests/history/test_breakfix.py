@@ -69,7 +69,7 @@ def test_a_swapped_gpu_is_reported_on_both_machines(document: dict[str, Any]) ->
     assert len(parts["gpu003"]["gpu"]["identifiers"]) == 8
 
 
-def test_what_nodevet_does_not_know_has_no_field(document: dict[str, Any]) -> None:
+def test_unknown_values_have_no_field(document: dict[str, Any]) -> None:
     text = json.dumps(document)
     for word in ("ticket", "account", "handover", "chassis", "baseboard", '"cpu"', "null", '""'):
         assert word not in text

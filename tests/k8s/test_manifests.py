@@ -158,7 +158,7 @@ def test_the_role_of_the_hook_is_just_enough(api: ApiServer, cluster: Cluster) -
     assert set(api.asked) == api.allowed
 
 
-def test_every_binding_names_a_role_and_an_account_that_are_there() -> None:
+def test_every_binding_names_an_existing_role_and_account() -> None:
     accounts = {each["metadata"]["name"] for each in named("ServiceAccount")}
     for kind in ("Role", "ClusterRole"):
         roles = {each["metadata"]["name"] for each in named(kind)}

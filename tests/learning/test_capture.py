@@ -72,7 +72,7 @@ def test_without_a_host_there_is_nothing() -> None:
         capture({}, CATALOG)
 
 
-def test_a_fault_is_not_captured_as_what_is_expected(tmp_path: Path) -> None:
+def test_a_fault_is_not_captured_as_an_expectation(tmp_path: Path) -> None:
     """Its check fails by whatever is learnt, so it is left out, and the file says why."""
     text = capture({"gpu1": node("gpu1", recovery_action="GPU_RESET")}, CATALOG).text
     assert "gpu_lost" not in {wish.check for wish in loaded(text, tmp_path).expectations}

@@ -217,7 +217,7 @@ def test_changes_that_every_host_got_while_one_was_away_are_not_blamed(uneven: s
         assert all(each.is_sole(line) for line in each.changes)
 
 
-def test_what_a_node_says_is_shown_as_text(uneven: str, nodevet: Past) -> None:
+def test_text_of_a_node_is_shown_as_text(uneven: str, nodevet: Past) -> None:
     shown = {
         form: nodevet("blame", "cpu_governor", "--store", uneven, "--format", form).stdout
         for form in ("table", "markdown", "html", "json")

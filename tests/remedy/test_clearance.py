@@ -343,9 +343,7 @@ def test_a_hook_that_is_killed_after_it_began_to_drain_gives_back(
     assert taken(w) == []
 
 
-def test_a_reboot_that_the_hook_does_not_order_is_no_reboot(
-    world: Callable[..., World], tmp_path: Path
-) -> None:
+def test_only_a_reboot_by_the_hook_counts(world: Callable[..., World], tmp_path: Path) -> None:
     w = world()
     plan, box = w.plan(), w.boxes["n1"]
     offering(w, tmp_path, "test $NODEVET_HOOK != reboot")

@@ -26,7 +26,7 @@ def test_only_the_chosen_hosts_are_visited_and_the_others_are_reported(
     assert rolled.code == 0 and d.reached == {"n2", "n3"}, rolled
 
 
-def test_what_fails_among_the_chosen_counts(rig: Callable[..., Any], world: Any) -> None:
+def test_failures_of_the_chosen_hosts_count(rig: Callable[..., Any], world: Any) -> None:
     d = rig(*NAMES)
     d.w.boxes["n2"].refused[world.thp] = "Invalid argument"
     said = d.apply("--host", "n2", "--host", "n3", canary=1)

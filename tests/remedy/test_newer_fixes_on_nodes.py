@@ -619,7 +619,7 @@ def test_two_clients_are_a_persons_choice(timesyncd: Node) -> None:
         ("timesyncd", "the check says: not synchronised"),
     ],
 )
-def test_a_client_that_reaches_no_server_is_stopped_again(
+def test_a_time_client_without_a_server_is_stopped_again(
     request: pytest.FixtureRequest, client: str, told: str
 ) -> None:
     node: Node = request.getfixturevalue(client)

@@ -260,7 +260,7 @@ def test_hosts_whose_names_are_not_found_need_an_inventory() -> None:
 
 
 @pytest.mark.parametrize("outcome", Outcome)
-def test_a_rollback_that_is_not_done_is_gone_on_with(outcome: Outcome) -> None:
+def test_a_rollback_that_is_not_done_continues(outcome: Outcome) -> None:
     one = run([host("n1", outcome)], kind="rollback")
     found = next_steps(one, "runs/x-1")
     done = outcome in (

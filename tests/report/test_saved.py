@@ -86,7 +86,7 @@ def test_jsonl_reads_back(run):
 @pytest.mark.parametrize("form", ["json", "jsonl"])
 @QUICK
 @given(run=RUNS)
-def test_without_all_nothing_but_what_passed_is_left_out(form, run):
+def test_without_all_nothing_but_what_passed_is_omitted(form, run):
     back, notes = formats.read(formats.render(form, run))
     assert notes == ()
     assert troubles(back) == troubles(run)

@@ -84,7 +84,7 @@ def test_hosts_must_be_named() -> None:
     assert host.expect_hostname is False
 
 
-def test_evidence_of_hosts_that_are_not_asked_for_is_left_out(
+def test_evidence_of_hosts_that_are_not_asked_for_is_omitted(
     tmp_path: Path, vetted: Vetted
 ) -> None:
     for name in ("a", "b"):

@@ -99,7 +99,7 @@ def test_changes_are_reported_with_both_values(disk: Disk) -> None:
         ("/var/lib/systemd/linger", False),
     ],
 )
-def test_what_systemd_writes_is_left_out(disk: Disk, path: str, out: bool) -> None:
+def test_what_systemd_writes_is_omitted(disk: Disk, path: str, out: bool) -> None:
     assert left_out(path) is out
     disk.write(f"{path[1:]}/file", "x")
     assert (f"{path}/file" not in disk.listing()) is out

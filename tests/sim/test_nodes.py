@@ -294,7 +294,7 @@ def test_faults_come_and_go_while_the_node_runs(fleet: str, on: Callable[[str, s
         ("governor", "KEY=VALUE"),
     ],
 )
-def test_a_change_that_is_none_is_refused_with_a_hint(fleet: str, change: str, told: str) -> None:
+def test_an_invalid_change_is_refused_with_a_hint(fleet: str, change: str, told: str) -> None:
     done = nodevet("sim", "set", "--fleet", fleet, "gpu001", change, code=2)
     assert told in done.stderr and done.stderr.count("\n") <= 3
 

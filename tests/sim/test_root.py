@@ -186,7 +186,7 @@ def test_nothing_else_of_the_machine_shows(machine: Path, tmp_path: Path, busy: 
     assert tree(machine) == before
 
 
-def test_configuration_that_was_edited_is_left_out(machine: Path, tmp_path: Path) -> None:
+def test_configuration_that_was_edited_is_omitted(machine: Path, tmp_path: Path) -> None:
     (machine / "etc/skel/.bashrc").write_text("exec fish\n")
     found = tree(build(tmp_path / "cache", machine))
     assert "etc/bash.bashrc" in found and "etc/skel/.bashrc" not in found
@@ -212,7 +212,7 @@ def test_it_stays_as_it_is_while_dpkg_replaces_files(machine: Path, tmp_path: Pa
     assert build(tmp_path / "cache", machine) == root
 
 
-def test_a_file_that_dpkg_has_just_removed_is_left_out(machine: Path, tmp_path: Path) -> None:
+def test_a_file_that_dpkg_has_just_removed_is_omitted(machine: Path, tmp_path: Path) -> None:
     (machine / "usr/bin/gawk").unlink()
     found = tree(build(tmp_path / "cache", machine))
     assert "usr/bin/gawk" not in found and "usr/bin/awk" in found

@@ -75,7 +75,7 @@ def test_the_time_of_a_visit_counts_not_the_start_of_the_run(fleet: AnsweringFle
     assert fleet.run("sweep", "--fail-on", "new").returncode == 0
 
 
-def test_a_clock_that_was_set_back_hides_nothing_and_tells_nothing_twice(
+def test_a_clock_that_was_set_back_hides_nothing_and_repeats_nothing(
     fleet: AnsweringFleet,
 ) -> None:
     def back() -> None:

@@ -115,6 +115,6 @@ def _suggest(names: tuple[str, ...], project: Project) -> None:
             click.echo(f"{plain(one.baseline)}: asks for all that {one.like} does")
             continue
         checks = count(len(one.missing), "check")
-        click.echo(f"{plain(one.baseline)}: {checks} that {one.like} asks for, and it does not:")
+        click.echo(f"{plain(one.baseline)}: {checks} that only {one.like} asks for:")
         for line in columns([[f"  {plain(check.line)}", check.title] for check in one.missing]):
             click.echo(line)

@@ -199,7 +199,7 @@ class _PyinfraReader:
         return InventoryHosts(tuple(entries), frozenset(groups))
 
     def group(self, name: str, value: Any) -> PyinfraGroup | None:
-        """The group of a variable; None if it is no group to pyinfra."""
+        """The group of a variable; None if pyinfra does not take it for a group."""
         data: Any = {}
         if isinstance(value, tuple):
             if len(value) != 2 or not isinstance(value[0], (list, tuple)):

@@ -34,7 +34,7 @@ def verify(path: str = FILE, allowed: str = ALLOWED, wait: float = 0.0) -> int:
 
 def look(path: str = FILE, allowed: str = ALLOWED, root: str = "/") -> tuple[int, str]:
     """The exit code, and one line that says why. The signature is verified first: what an unsigned
-    text says is no reason."""
+    text says is not believed."""
     try:
         text, signer = signed_text(path, allowed)
         values = parse(text)

@@ -95,7 +95,7 @@ def _content(file: Path, size: int) -> bytes | None:
 @contextmanager
 def site_folder(folder: Path) -> Iterator[SiteFolder]:
     """Lock the folder of a site for this process; create it if needed. Raises OSError, and
-    UserError if others may change the folder, or if it has files but is no site."""
+    UserError if others may change the folder, or if it has files but is not a site."""
     folder.mkdir(exist_ok=True)
     if why := distrust(folder, must_exist=True):
         raise UserError(f"site: {why}: correct that, or name another folder")

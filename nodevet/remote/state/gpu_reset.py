@@ -44,5 +44,5 @@ def needs(gpu: "dict[str, Any]") -> "Iterator[str]":
 
 
 def patterns(root: str, uuid: str) -> "Patterns":
-    """Nothing else manages it: a reset is no setting."""
+    """Nothing else manages it: a reset is not a setting."""
     return Patterns()

@@ -27,5 +27,5 @@ def look(root: str, pid: str) -> "dict[str, object]":
 
 
 def patterns(root: str, name: str) -> "Patterns":
-    """Nothing else manages it: a service that would start it again is no setting."""
+    """Nothing else manages it: a service that would start it again is not a setting."""
     return Patterns()

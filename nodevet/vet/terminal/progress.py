@@ -123,7 +123,7 @@ def _whole() -> Iterator[None]:
 
 
 def _while_written(draw: Callable[[], object]) -> bool:
-    """Draw on standard error; False, and never again, if that is gone."""
+    """Draw on standard error. False if it is closed; nothing is drawn after that."""
     try:
         draw()
     except OSError:

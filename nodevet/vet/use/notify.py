@@ -172,7 +172,7 @@ def notify(urls: Sequence[str], notice: Notice) -> tuple[str, ...]:
 
 
 def _kind(url: str) -> str:
-    """`slack`: all of an address that is no secret."""
+    """`slack`: the part of an address that is not secret."""
     kind = url.partition("://")[0]
     return kind if kind.isalnum() and len(kind) < 20 else "?"
 

@@ -23,7 +23,7 @@ LOOKED = 50  # runs
 
 
 def resumed(store: "Store", ref: str, context: VetContext, hosts: Sequence[Host]) -> TakenUp:
-    """Take up a run again. Raises UserError if there is none to go on with, and StoreError."""
+    """Continue an interrupted run. Raises UserError if there is none, and StoreError."""
     if ref == LAST:
         unfinished = [run for run in store.runs(limit=LOOKED) if run.state is not RunState.COMPLETE]
         if not unfinished:

@@ -87,7 +87,7 @@ def test_kept_documents_have_all_their_parts(
     assert named & known - vars(found).keys() - vars(builtins).keys() == set()
 
 
-def test_it_is_much_less(slimmer: tuple[str, types.ModuleType, set[str]]) -> None:
+def test_the_payload_is_much_smaller(slimmer: tuple[str, types.ModuleType, set[str]]) -> None:
     text, _, _ = slimmer
     assert 10_000 < len(text) < 0.3 * Path(pynvml.__file__).stat().st_size
 

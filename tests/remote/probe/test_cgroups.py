@@ -101,7 +101,7 @@ def test_a_version_2_group_may_be_called_memory(make: Make) -> None:
     assert make("0::/memory\n", **{"memory/cpu.max": "100000 100000"}).cpu_quota() == 1.0
 
 
-def test_a_controller_that_is_not_there_is_an_error(make: Make) -> None:
+def test_a_missing_controller_is_an_error(make: Make) -> None:
     with pytest.raises(ValueError, match="has the controller cpu"):
         make("4:memory:/a\n", **{"memory/a/x": ""}).cpu_quota()
     with pytest.raises(ValueError, match="not mounted"):

@@ -133,7 +133,7 @@ def test_one_policy_that_differs_is_a_record_of_its_own(node: Path, check: Check
     ]
 
 
-def test_a_policy_without_an_online_cpu_is_left_out(
+def test_a_policy_without_an_online_cpu_is_omitted(
     node: Path, check: Check, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: Any = files.read
@@ -148,7 +148,7 @@ def test_a_policy_without_an_online_cpu_is_left_out(
     assert [each.policies for each in found.policies] == ["0-6"]
 
 
-def test_d14_a_policy_that_affects_no_cpu_is_left_out_whatever_its_files_say(
+def test_d14_a_policy_that_affects_no_cpu_is_omitted_whatever_its_files_say(
     node: Path, check: Check
 ) -> None:
     """Before Linux 5.19 only affected_cpus of it is empty."""

@@ -150,7 +150,7 @@ def test_no_sample_of_a_process_is_no_work_only_of_a_gpu_that_did_none(
     assert watched(first, later)["processes"][0]["sm_percent"] == share
 
 
-def test_shares_without_a_clock_to_tell_them_by() -> None:
+def test_shares_are_known_without_a_clock() -> None:
     """As of a GPU in MIG mode: none of its samples, and an answer of before the watch."""
     told = watched(
         {

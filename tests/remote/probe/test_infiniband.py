@@ -165,7 +165,7 @@ def test_the_empty_end_of_a_table_is_not_read(root: Path, monkeypatch: pytest.Mo
     assert len(read) == infiniband.EMPTY
 
 
-def test_without_its_class_the_kernel_has_no_device(tmp_path: Path, check: Check) -> None:
+def test_without_the_class_folder_no_device_is_read(tmp_path: Path, check: Check) -> None:
     with pytest.raises(Absent, match="no /sys/class"):
         infiniband.collect(str(tmp_path), {})
     (tmp_path / "sys/class").mkdir(parents=True)

@@ -308,7 +308,7 @@ def test_t4_a_healthy_log_tells_nothing() -> None:
 
 @pytest.mark.parametrize("node", ["laptop-gtx850m-nodriver", "x570-rtx3090-xid56",
                                   "x99-titanx-driver352"])  # fmt: skip
-def test_t4_the_logs_of_real_nodes_tell_no_hardware_error(captures: Path, node: str) -> None:
+def test_t4_the_logs_of_real_nodes_have_no_hardware_error(captures: Path, node: str) -> None:
     text = (captures / "node-bundle" / node / "log/dmesg-filtered.txt").read_bytes()
     log = kernel_log.Log("dmesg", Events())
     for row in text.split(b"\n"):

@@ -164,7 +164,7 @@ def test_more_cards_than_any_machine_has_are_reported() -> None:
         found.records(True)
 
 
-def test_a_card_without_a_network_interface_is_left_out() -> None:
+def test_a_card_without_a_network_interface_is_omitted() -> None:
     assert links(BOOT, (9.0, TAKEN)) == []
 
 

@@ -91,7 +91,7 @@ def test_the_gpu_operators_driver_is_seen(tmp_path: Path, check: Check) -> None:
     assert check("libraries", libraries.collect(root, {})).driver_in_container is True
 
 
-def test_a_cache_that_is_none_is_an_error(tmp_path: Path) -> None:
+def test_an_invalid_cache_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/ld.so.cache").write_bytes(b"ld.so-1.7.0\0" + bytes(100))
     with pytest.raises(SectionError, match="not a cache of glibc's loader"):

@@ -241,7 +241,7 @@ def test_an_unread_value_of_a_file_has_a_reason(
     assert "hunter2" not in repr(record)
 
 
-def test_a_pseudo_file_system_is_left_out_even_if_it_is_private(look: Callable[..., Any]) -> None:
+def test_a_pseudo_file_system_is_omitted_even_if_it_is_private(look: Callable[..., Any]) -> None:
     rows = "30 20 0:5 / /proc rw - proc proc rw\n31 20 9:0 / /data rw - xfs /dev/md0 rw\n"
     assert [each.name for each in look(ROOT + rows).others] == ["/", "/data"]
 

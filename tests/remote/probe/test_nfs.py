@@ -58,7 +58,7 @@ def test_one_file_system_mounted_twice_is_reported_once(look: Callable[..., Any]
     assert found.found == 2
 
 
-def test_volumes_of_containers_are_left_out(look: Callable[..., Any]) -> None:
+def test_volumes_of_containers_are_omitted(look: Callable[..., Any]) -> None:
     pods = "/var/lib/kubelet/pods/{}/volumes/kubernetes.io~nfs/pv"
     text = "".join(MOUNT.format(point=pods.format(at), rtt=at) for at in range(200))
     found = look(text + MOUNT.format(point="/home", rtt=1))

@@ -111,7 +111,7 @@ def test_read_a_node_that_has_been_up_is_looked_at_once(visits: Any) -> None:
     assert len(calls) == 1
 
 
-def test_e14_what_passes_by_itself_is_read_again_within_the_deadline(visits: Any) -> None:
+def test_e14_a_transient_state_is_read_again_within_the_deadline(visits: Any) -> None:
     passing = {"status": "error", "why": "the package manager is at work", "transient": True}
     quiet = sections(uptime=86400.0)
     found, calls, _ = visits({**quiet, "cpu": passing}, {**quiet, "cpu": passing}, quiet)

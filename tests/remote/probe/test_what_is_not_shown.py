@@ -53,7 +53,7 @@ def as_nobody(pid: int, *before: str) -> dict[str, Any]:
     return found
 
 
-def test_a_process_that_hidepid_hides_is_missing_and_said_to_be(of_root: int) -> None:
+def test_a_process_that_hidepid_hides_is_reported_as_missing(of_root: int) -> None:
     hidden = as_nobody(of_root, "unshare", "--mount", "sh", "-c", HIDDEN, "sh")
     assert (hidden["processes"], hidden["complete"]) == ([], False)
 

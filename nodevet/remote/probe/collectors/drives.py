@@ -56,7 +56,7 @@ def disks(root: str) -> "list[str]":
 
 
 def is_fixed(root: str, place: str) -> bool:
-    """Whether it is no card reader, USB stick or virtual medium of the BMC."""
+    """Whether it is not a card reader, a USB stick or a virtual medium of the BMC."""
     removable, size = (attempt(line, root, place + file)[0] for file in ("/removable", "/size"))
     path = attempt(resolve, root, place)[0] or ""
     return removable != "1" and size != "0" and "/usb" not in path
