@@ -92,6 +92,8 @@ def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Itera
         boot[path] = {path: value}
         if "" in labels:
             now[path] = value
+        if params.turbo and "" in labels and not any(path.endswith(MAXIMUM) for path in now):
+            boot.pop(MAXIMUM, None)  # turbo may raise the highest frequency, which is not known yet
     if not now:
         raise FixError("the findings do not come from this evidence")
     change = PlannedChange(

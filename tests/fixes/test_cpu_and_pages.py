@@ -71,10 +71,21 @@ def test_every_policy_that_fails_is_set_and_the_rule_names_all(plan):
 
 
 def test_boost_is_the_switch_without_intel_pstate(plan):
+    """With it off, the highest frequency may be lower: the rule must not set that at boot."""
     sections = cpufreq(policies("0-3"), no_turbo=None, boost=False, errors={"no_turbo": "ENOENT"})
-    (change,) = plan("cpu_frequency", {"turbo": True, "uncapped": False}, sections)
+    (change,) = plan("cpu_frequency", {"turbo": True}, sections)
     assert files(change) == ([f"w {CPU}/cpufreq/boost - - - - 1"], {"cpufreq/boost": "1"})
     assert plan("cpu_frequency", {"turbo": False}, sections) == []
+
+
+def test_a_limit_of_every_cpu_is_lifted(plan):
+    (change,) = plan("cpu_frequency", {}, cpufreq(policies("0-3"), max_perf_pct=60))
+    rule, now = files(change)
+    assert rule == [
+        f"w {CPU}/cpufreq/policy*/scaling_max_freq - - - - 3800000",
+        f"w {CPU}/intel_pstate/max_perf_pct - - - - 100",
+    ]
+    assert now == {"intel_pstate/max_perf_pct": "100"}
 
 
 def test_a_policy_whose_cpus_are_offline_is_in_no_line(plan):
