@@ -8,7 +8,6 @@ from nodevet.evidence.document import Evidence
 from nodevet.evidence.lists import spans
 from nodevet.evidence.process_activity import FlightGroup, ProcessActivities, ProcessActivity
 
-
 GROUPS = 3  # process groups of a rank that are shown
 
 
