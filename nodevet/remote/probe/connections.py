@@ -5,17 +5,14 @@ which takes 5 to 10 ms. sock_diag(7), tcp(7): one query for each connection, aft
 the network namespace of the process: setns(2) moves one thread there. A query changes nothing.
 """
 
-import ctypes
 import os
-import socket
 import struct
-import threading
 
 from nodevet.remote.probe.files import Reading, attempt, path_under, read_bytes
-from nodevet.remote.probe.netlink import NLM_F_REQUEST, NLMSG, NLMSG_ERROR, attributes, messages
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import socket
     from typing import Any, Callable
 
 CALLS = ("recvfrom", "recvmsg", "sendto", "sendmsg", "read", "readv", "write", "writev")
@@ -23,6 +20,7 @@ MOST = 64  # connections
 LARGEST = 1 << 20  # bytes of one table of the kernel: 7,000 connections
 NETLINK_SOCK_DIAG, SOCK_DIAG_BY_FAMILY = 4, 20
 INET_DIAG_INFO = 2
+AF_INET, AF_INET6, IPPROTO_TCP = 2, 10, 6  # the module socket is slow to import
 CLONE_NEWNET = 0x40000000
 REQUEST = struct.Struct("=BBBBI")  # family, protocol, extensions, padding, states
 ADDRESSES = struct.Struct(">HH16s16s")  # ports and addresses: this side, the peer
@@ -45,6 +43,8 @@ INFO = (
 def parse_reply(body: bytes, inode: int) -> "Reading":
     """The JSON form of nodevet.evidence.process_activity.TcpConnection of an inet_diag_msg. Raises
     ValueError."""
+    from nodevet.remote.probe.netlink import attributes
+
     if len(body) < ANSWER.size:
         raise ValueError("a truncated answer about a socket")
     to_read, to_send, own_inode = ANSWER.unpack_from(body)
@@ -69,15 +69,19 @@ def end_of(text: str) -> "tuple[bytes, int]":
 
 def request(words: "list[str]") -> bytes:
     """The query for one row of /proc/net/tcp. Raises ValueError."""
+    from nodevet.remote.probe.netlink import NLM_F_REQUEST, NLMSG
+
     (own, own_port), (peer, peer_port) = end_of(words[1]), end_of(words[2])
-    family = socket.AF_INET if len(own) == 4 else socket.AF_INET6
-    body = REQUEST.pack(family, socket.IPPROTO_TCP, 1 << (INET_DIAG_INFO - 1), 0, 0xFFFFFFFF)
+    family = AF_INET if len(own) == 4 else AF_INET6
+    body = REQUEST.pack(family, IPPROTO_TCP, 1 << (INET_DIAG_INFO - 1), 0, 0xFFFFFFFF)
     body += ADDRESSES.pack(own_port, peer_port, own, peer) + ANY
     return NLMSG.pack(NLMSG.size + len(body), SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST, 1, 0) + body
 
 
 def ask(channel: "socket.socket", words: "list[str]") -> "Reading":
     """The state of one connection. Raises OSError, ValueError."""
+    from nodevet.remote.probe.netlink import NLMSG_ERROR, messages
+
     channel.send(request(words))
     for kind, body in messages(channel.recv(BUFFER)):
         if kind == NLMSG_ERROR:
@@ -89,6 +93,8 @@ def ask(channel: "socket.socket", words: "list[str]") -> "Reading":
 
 
 def open_channel() -> "socket.socket":
+    import socket
+
     channel = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_SOCK_DIAG)
     channel.settimeout(SECONDS)
     return channel
@@ -96,6 +102,9 @@ def open_channel() -> "socket.socket":
 
 def in_namespace(path: str, work: "Callable[[], Any]") -> "Any":
     """What `work` returns in a thread in this network namespace. Raises OSError, ValueError."""
+    import ctypes
+    import threading
+
     results: "list[tuple[Any, Any]]" = []
     libc = ctypes.CDLL(None, use_errno=True)
     folder = os.open(path, os.O_RDONLY)
