@@ -556,9 +556,13 @@ def test_a_new_manifest_changes_what_it_changes(node):
     node.write(swappiness, "1")
     node.write(ratio, "1")
     vendor = os.open(node / f"{GPU}/vendor", os.O_RDONLY)
-    contents = {swappiness: "60\n", ratio: "30\n", "sys/class/new/file": "new\n", f"{GPU}": "x"}
+    new = "sys/class/new/file"
+    assert not (node / new).exists()
+    assert node.names("sys") == ["devices", "link"]
+    contents = {swappiness: "60\n", ratio: "30\n", new: "new\n", f"{GPU}": "x"}
     node.reload(manifest(contents, {"sys/link": "class"}))
-    assert node.read("sys/class/new/file") == "new\n"
+    until(lambda: node.names("sys") == ["class", "devices", "link"])
+    until(lambda: (node / new).exists() and node.read(new) == "new\n")
     assert node.read(swappiness) == "1\n"
     assert node.read(ratio) == "30\n"
     with refused("ENODEV"):

@@ -6,6 +6,7 @@
 #include "files.h"
 #include "kmsg.h"
 #include "manifest.h"
+#include "notices.h"
 #include "rules.h"
 
 #include <errno.h>
@@ -20,10 +21,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#define CACHED_S 1.0 /* how long the kernel may go on seeing a file that is gone */
+#define CACHED_S 600.0 /* how long the kernel keeps names and attributes; see notices.h */
 #define SYSFS_SIZE 4096
 
 static time_t started;
+static bool caches_folders;
 
 static struct node *node_of(fuse_ino_t inode)
 {
@@ -58,19 +60,32 @@ static struct stat stat_of(const struct node *node)
     stat.st_nlink = S_ISDIR(node->mode) ? 2 : 1;
     stat.st_size = size_of(node);
     stat.st_atime = stat.st_mtime = stat.st_ctime = started;
+    if (node->changed.tv_sec)
+        stat.st_mtim = stat.st_ctim = node->changed;
     return stat;
+}
+
+/* How long the kernel keeps a node's attributes. A module is there, or gone, as soon as it is
+ * loaded or unloaded. */
+static double cached(const struct node *node)
+{
+    return modules_are_in(node) || modules_are_in(node->parent) ? 0 : CACHED_S;
 }
 
 static void lookup(fuse_req_t request, fuse_ino_t folder, const char *name)
 {
     struct node *node = child_of(node_of(folder), name);
-    if (!node || !node_of(folder)->present) {
+    if (!node_of(folder)->present) {
         fuse_reply_err(request, ENOENT);
         return;
     }
-    double cached = modules_are_in(node_of(folder)) ? 0 : CACHED_S;
-    struct fuse_entry_param entry = {.ino = (uintptr_t)node, .attr = stat_of(node),
-                                     .attr_timeout = cached, .entry_timeout = cached};
+    struct fuse_entry_param entry = {.entry_timeout =
+                                         modules_are_in(node_of(folder)) ? 0 : CACHED_S};
+    if (node) {
+        entry.ino = (uintptr_t)node;
+        entry.attr = stat_of(node);
+        entry.attr_timeout = cached(node);
+    }
     fuse_reply_entry(request, &entry);
 }
 
@@ -79,7 +94,7 @@ static void getattr(fuse_req_t request, fuse_ino_t inode, struct fuse_file_info 
     (void)info;
     struct stat stat = stat_of(node_of(inode));
     if (node_of(inode)->present)
-        fuse_reply_attr(request, &stat, CACHED_S);
+        fuse_reply_attr(request, &stat, cached(node_of(inode)));
     else
         fuse_reply_err(request, ENOENT);
 }
@@ -132,6 +147,16 @@ static void readdir_of(fuse_req_t request, fuse_ino_t inode, size_t size, off_t 
     }
     fuse_reply_buf(request, entries, used);
     free(entries);
+}
+
+/* ENOSYS: the kernel opens directories by itself from now on, and keeps what they hold. */
+static void open_folder(fuse_req_t request, fuse_ino_t inode, struct fuse_file_info *info)
+{
+    (void)inode;
+    if (caches_folders)
+        fuse_reply_err(request, ENOSYS);
+    else
+        fuse_reply_open(request, info);
 }
 
 static void open_file(fuse_req_t request, fuse_ino_t inode, struct fuse_file_info *info)
@@ -194,11 +219,13 @@ static void init(void *unused, struct fuse_conn_info *connection)
     (void)unused;
     connection->want &= ~(unsigned int)(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE |
                                         FUSE_CAP_SPLICE_MOVE | FUSE_CAP_ASYNC_DIO);
+    connection->want |= connection->capable & FUSE_CAP_CACHE_SYMLINKS;
+    caches_folders = connection->capable & FUSE_CAP_NO_OPENDIR_SUPPORT;
 }
 
 static const struct fuse_lowlevel_ops operations = {
     .init = init, .lookup = lookup, .getattr = getattr, .setattr = setattr,
-    .readlink = readlink_of, .readdir = readdir_of, .open = open_file, .release = file_release,
+    .readlink = readlink_of, .opendir = open_folder, .readdir = readdir_of, .open = open_file, .release = file_release,
     .read = file_read, .write = file_write, .poll = file_poll, .lseek = file_lseek,
     .create = refuse_create, .mknod = refuse_mknod, .mkdir = refuse_mkdir,
     .unlink = refuse_remove, .rmdir = refuse_remove, .symlink = refuse_symlink,
@@ -208,19 +235,21 @@ static const struct fuse_lowlevel_ops operations = {
 /* Until SIGTERM, SIGINT or the end of the mount. */
 static void serve(struct fuse_session *session, int signals, const char *manifest)
 {
+    bool ends = false;
     struct pollfd ready[] = {{.fd = fuse_session_fd(session), .events = POLLIN},
                              {.fd = signals, .events = POLLIN}};
     struct fuse_buf buffer = {.mem = NULL};
     /* A request may be withdrawn between poll and read. */
     fcntl(ready[0].fd, F_SETFL, fcntl(ready[0].fd, F_GETFL) | O_NONBLOCK);
-    while (!fuse_session_exited(session)) {
+    while (!fuse_session_exited(session) && !(ends && !notices_wait())) {
         struct signalfd_siginfo signal;
-        if (poll(ready, 2, -1) < 0 && errno != EINTR)
+        if (poll(ready, 2, ends ? 1 : -1) < 0 && errno != EINTR)
             break;
         if (ready[1].revents && read(signals, &signal, sizeof signal) == sizeof signal) {
-            if (signal.ssi_signo != SIGHUP)
-                break;
-            manifest_load(manifest, false);
+            if (signal.ssi_signo == SIGHUP)
+                manifest_load(manifest, false);
+            else
+                ends = true;
         }
         if (ready[0].revents && fuse_session_receive_buf(session, &buffer) > 0)
             fuse_session_process_buf(session, &buffer);
@@ -237,10 +266,11 @@ static int run(const char *manifest, const char *mountpoint, int signals)
     fuse_opt_free_args(&args);
     if (!session)
         return 1;
-    int failed = fuse_session_mount(session, mountpoint);
+    int failed = !notices_start(session) || fuse_session_mount(session, mountpoint);
     if (!failed) {
         serve(session, signals, manifest);
         files_close();
+        notices_end();
         fuse_session_unmount(session);
     }
     fuse_session_destroy(session);

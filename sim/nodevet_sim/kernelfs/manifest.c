@@ -248,10 +248,10 @@ static struct node *place(const struct line *line, mode_t type, unsigned int loa
         if (!last) {
             next[-1] = '/';
             if (node->loaded != loaded)
-                node->mode = S_IFDIR |
-                    (strncmp(line->text[PATH], "proc/", strlen("proc/")) ? 0755 : 0555);
+                set_mode(node, S_IFDIR | (strncmp(line->text[PATH], "proc/", strlen("proc/"))
+                                              ? 0755 : 0555));
             node->loaded = loaded;
-            node->present = true;
+            set_present(node, true);
         }
     }
     return node;
@@ -262,10 +262,10 @@ static void apply(const struct line *line, unsigned int loaded)
     mode_t type = *line->text[KIND] == 'd' ? S_IFDIR : *line->text[KIND] == 'l' ? S_IFLNK : S_IFREG;
     struct node *node = place(line, type, loaded);
     node->loaded = loaded;
-    node->mode = type | line->mode;
+    set_mode(node, type | line->mode);
     if (node->present && node->line == line->hash)
         return;
-    node->present = true;
+    set_present(node, true);
     node->line = line->hash;
     node->rule = line->rule;
     node->low = line->low;
@@ -282,7 +282,7 @@ static void sweep(struct node *folder, unsigned int loaded)
 {
     for (struct node *node = folder->children; node; node = node->next_child) {
         if (node->loaded != loaded)
-            node->present = false;
+            set_present(node, false);
         sweep(node, loaded);
     }
 }

@@ -81,8 +81,8 @@ static void show(void)
         show_rows(rows);
     for (const struct module *module = modules; folder && module; module = module->next) {
         struct node *own = node_make(folder, module->name, S_IFDIR);
-        own->mode = S_IFDIR | 0755;
-        own->present = module->live;
+        set_mode(own, S_IFDIR | 0755);
+        set_present(own, module->live);
     }
 }
 

@@ -1,6 +1,8 @@
 /* See tree.h. */
 #include "tree.h"
 
+#include "notices.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -91,7 +93,7 @@ static void forget(struct node *node)
     while (*at != node)
         at = &(*at)->next_in_bucket;
     *at = node->next_in_bucket;
-    node->present = false;
+    set_present(node, false);
 }
 
 struct node *node_make(struct node *folder, const char *name, mode_t type)
@@ -114,10 +116,29 @@ struct node *node_make(struct node *folder, const char *name, mode_t type)
     return node;
 }
 
+void set_present(struct node *node, bool present)
+{
+    if (node->present == present)
+        return;
+    node->present = present;
+    clock_gettime(CLOCK_REALTIME, &node->parent->changed);
+    notice_name(node);
+}
+
+void set_mode(struct node *node, mode_t mode)
+{
+    if (node->mode == mode)
+        return;
+    node->mode = mode;
+    notice_content(node);
+}
+
 void set_value(struct node *node, struct blob *value)
 {
     blob_drop(node->value);
     node->value = value;
+    if (S_ISLNK(node->mode))
+        notice_content(node);
 }
 
 void set_text(struct node *node, const char *text, size_t size)

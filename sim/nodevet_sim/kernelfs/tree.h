@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+#include <time.h>
 
 /* Wide enough for every integer that the kernel takes, signed or not. */
 typedef __int128 number;
@@ -33,6 +34,7 @@ struct node {
     struct blob *held;   /* what the kernel remembers besides, NULL when nothing */
     uint64_t line;       /* hash of the line of the manifest that set it */
     bool present;        /* false: gone, as by hot-unplug */
+    struct timespec changed; /* of a directory: when a child came or went; 0: never */
     bool offline;        /* a directory cpuN */
     unsigned int loaded; /* the last load of the manifest that had it */
 };
@@ -54,6 +56,8 @@ struct node *node_at(const char *path);
 /* A child of that type, made where there was none or one of another type. */
 struct node *node_make(struct node *folder, const char *name, mode_t type);
 
+void set_present(struct node *node, bool present);
+void set_mode(struct node *node, mode_t mode);                   /* of the same type */
 void set_value(struct node *node, struct blob *value);           /* takes the blob */
 void set_text(struct node *node, const char *text, size_t size); /* with a newline after it */
 

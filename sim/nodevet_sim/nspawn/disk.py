@@ -87,6 +87,7 @@ IDLE = (  # generators that find nothing in a container
     "systemd-run-generator",
     "systemd-ssh-generator",
     "systemd-system-update-generator",
+    "systemd-sysv-generator",
     "systemd-tpm2-generator",
     "systemd-veritysetup-generator",
 )
