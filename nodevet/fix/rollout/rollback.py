@@ -173,7 +173,7 @@ class NodeRollback:
         for way in ways:
             resources = [state.resource for state in way.parts.ours]
             failing = [differences[resource] for resource in resources if resource in differences]
-            failing += [*dict.fromkeys((*way.told, *problems))] if failing else []
+            failing = [*dict.fromkeys((*way.told, *problems, *failing))] if failing else []
             told = (*way.parts.told, *way.parts.one_way, *failing, blind_reason)
             why = "; ".join(filter(None, told))
             outcome = way.outcome(failing, blind_reason)
