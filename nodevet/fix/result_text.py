@@ -83,7 +83,7 @@ def action_text(action: "Ran") -> str:
         return f"{plain(action.action.label)}: its end is not known"
     if action.ok:
         return plain(action.action.label)
-    return brief(f"{action.action.label}: {ending_text(action.code, action.output)}", LONGEST)
+    return brief(f"{action.action.short_label}: {ending_text(action.code, action.output)}", LONGEST)
 
 
 def verdicts(step: "StepResult") -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from nodevet.base import typed
-from nodevet.base.printable import plain
+from nodevet.base.printable import brief, plain
 from nodevet.evidence.document import Evidence
 from nodevet.model import show
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _ON = ("1", "true", "on", "yes", "enabled", "active", "loaded")
 _OFF = ("0", "false", "off", "no", "disabled", "inactive", "failed", "unloaded")
 
+SHORT = 80  # characters of a command in an error
 Integer = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 
 
@@ -80,6 +81,11 @@ class Action(msgspec.Struct, frozen=True, kw_only=True, tag_field="do"):
         raise NotImplementedError
 
     @property
+    def short_label(self) -> str:
+        """The label within an error, in which the reason follows it."""
+        return self.label
+
+    @property
     def restarts(self) -> str:
         """The unit that it restarts; empty if none."""
         return ""
@@ -120,6 +126,12 @@ class RunCommand(Action, frozen=True, kw_only=True, omit_defaults=True, tag="run
     @property
     def label(self) -> str:
         return " ".join(self.words)
+
+    @property
+    def short_label(self) -> str:
+        """`dnf nvidia-driver.x86_64=3:570...`: a script only by its name and its arguments."""
+        is_script = self.words[:2] == ("sh", "-c") and len(self.words) > 3
+        return brief(" ".join(self.words[3:]) if is_script else self.label, SHORT)
 
     @property
     def longest(self) -> int | None:

@@ -8,7 +8,15 @@ from msgspec import Meta
 from nodevet.base.bounds import NumberList
 from nodevet.evidence.lists import numbers
 from nodevet.remote.pci_names import ADDRESS
-from nodevet.resource.core import Action, ActionError, Kind, Resource, RestoreError, State
+from nodevet.resource.core import (
+    Action,
+    ActionError,
+    Kind,
+    Resource,
+    RestoreError,
+    State,
+    Traces,
+)
 
 if TYPE_CHECKING:
     from pyinfra.api.command import StringCommand
@@ -66,6 +74,13 @@ class InterruptsKind(Kind):
     def has_ended(self, before: State, current: State) -> bool:
         """Whether the function has other interrupts by now: its driver was loaded again."""
         return len(before.value or ()) != len(current.value or ())
+
+    def is_of_step(self, traces: Traces, current: State) -> bool | None:
+        """Each interrupt may be as before or as the step left it, if a revert ended midway."""
+        known = [each.value or () for each in (traces.before, traces.after) if each is not None]
+        places = zip(current.value or (), *known, strict=False)
+        is_known = len({len(current.value or ()), *map(len, known)}) == 1
+        return (is_known and all(now in others for now, *others in places)) or None
 
     def restore(
         self, before: State, siblings: Sequence[State], actions: Sequence[Action]

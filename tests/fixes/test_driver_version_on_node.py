@@ -6,6 +6,10 @@ simulated driver at boot. While they are installed the library begins to refuse 
 """
 
 import json
+import os
+import subprocess
+import sys
+import time
 
 import pytest
 
@@ -65,6 +69,7 @@ END
         ln -s ../simulated-module.service $u/multi-user.target.wants/
         cat >$d/DEBIAN/postinst <<'END'
 #!/bin/sh
+echo $PPID >/run/dpkg; while [ -e /run/post-waits ]; do sleep 0.1; done
 [ -z "$2" ] || echo 'init = NVML_ERROR_LIB_RM_VERSION_MISMATCH' >>/run/nodevet-sim/nvml.state
 END
         chmod 755 $d/DEBIAN/postinst
@@ -196,6 +201,34 @@ def test_a_driver_that_does_not_load_is_restored_and_booted_and_the_rest_judged(
     assert rig.at("rollback", run).returncode == 0
     assert rig.on(STATE) == before
     rig.on("rm /etc/fails")
+
+
+KILL = """\
+read -r dpkg </run/dpkg; set -- $(grep ^PPid: /proc/$dpkg/status); kill -9 $2 $dpkg
+rm /run/post-waits; while [ -e /proc/$dpkg ]; do sleep 0.1; done
+"""
+
+
+def test_a_transaction_that_was_killed_with_its_controller_is_restored(rig: Rig) -> None:
+    before, plan, run = rig.on(STATE), rig.project / "killed.json", rig.project / "killed"
+    assert rig.at("plan", *rig.reach, "--author", "ann", *CARE, "-o", plan).returncode == 1
+    assert rig.at("approve", plan, "--key", rig.project / "bob", "--yes").returncode == 0
+    rig.on("rm -f /run/dpkg; touch /run/post-waits")
+    words = map(str, ("apply", plan, *rig.reach, "--run", run, "--project", rig.project))
+    env = {**os.environ, "HOME": str(rig.project), "NODEVET_STORE": "none"}
+    with subprocess.Popen([sys.executable, "-m", "nodevet", *words], env=env) as controller:
+        while not rig.on("cat /run/dpkg 2>/dev/null || true"):
+            assert controller.poll() is None
+            time.sleep(0.2)
+        controller.kill()
+    rig.on(KILL)
+    assert "iF " in rig.on("dpkg-query -W -f '${db:Status-Abbrev} ${Package}\\n'")
+    done = rig.at("rollback", run)
+    assert f"{OLD} → {NEW}: rolled back" in done.stdout, done.stdout + done.stderr
+    rig.reboot()  # now NVML answers again, and the power limit can be restored
+    done = rig.at("rollback", run)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert rig.on(STATE) == before
 
 
 def stopped_before_it_changes_another(rig: Rig) -> None:

@@ -8,7 +8,16 @@ import pytest
 
 from nodevet.fixing.model import FixError, Risk
 from nodevet.remote.look import look
-from nodevet.resource import ActionError, Resource, State, has_ended, holds, restore
+from nodevet.resource import (
+    ActionError,
+    Resource,
+    State,
+    Traces,
+    has_ended,
+    holds,
+    kind_of,
+    restore,
+)
 from nodevet.resource.interrupts import PlaceInterrupts
 from nodevet_sim.tree import hgx, write
 
@@ -199,6 +208,16 @@ def test_each_interrupt_gets_its_own_cpus_back(tree):
     assert restore(seen(tree, "0000:ff:00.0")) == ()
     fewer = State(resource=before.resource, exists=True, value=["0", "1"])
     assert has_ended(before, fewer) and not has_ended(before, before)
+
+
+def test_interrupts_that_a_killed_rollback_left_midway_are_the_steps():
+    def of(*cpus):
+        return State(resource=Resource(kind="interrupts", name=NIC), exists=True, value=[*cpus])
+
+    traces = Traces(before=of("0", "1"), after=of("2", "3"), actions=(), effective="now")
+    kind = kind_of(traces.before.resource)
+    assert kind.is_of_step(traces, of("0", "3")) is True
+    assert kind.is_of_step(traces, of("1", "3")) is kind.is_of_step(traces, of("0")) is None
 
 
 @pytest.mark.parametrize(("address", "cpus"), [("0000:1a:00.0;reboot", "0"), (NIC, "0;reboot")])

@@ -42,7 +42,7 @@ expect:
   network_link: {interfaces: {nic2: {state: any, mtu: 9000}}}
 fix: [mounts, dkms, container_runtime, pcie_settings, acs, network_link]
 """
-FIXES = ("container_runtime", "dkms", "network_link", "acs", "pcie_settings")
+FIXES = ("dkms", "acs", "pcie_settings", "network_link", "container_runtime")
 NETWORK = """
 real=$(mktemp -d); mount -t sysfs sysfs $real; mount --bind $real/class/net /sys/class/net
 umount $real; rmdir $real
@@ -64,6 +64,7 @@ systemctl show -p Id,UnitFileState,ActiveState docker data.mount; cat /sys/class
 systemctl list-units --failed --no-legend
 """
 """Without DKMS's own folder for builds, where it leaves the log of one that failed."""
+READ_ONLY, WRITABLE = "mount --bind /etc /etc; mount -o remount,bind,ro /etc", "umount -l /etc"
 FILL = "cat /dev/zero >/full 2>/dev/null; printf x >/x && exit 1; rm -f /x"
 
 
@@ -84,7 +85,7 @@ def difference(now: str, before: str) -> set[str]:
     return set(now.splitlines()) ^ set(before.splitlines())
 
 
-@pytest.mark.parametrize("fix", FIXES)
+@pytest.mark.parametrize("fix", FIXES[:-1])
 def test_a_full_disk_leaves_the_node_as_it_was(node: Node, fix: str) -> None:
     before, plan = node.state(), node.plan(fix)
     node.shell(FILL)
@@ -104,4 +105,33 @@ def test_mounts_write_nothing_to_the_disk(node: Node) -> None:
     assert node.apply(plan).outcome is Outcome.CHANGED
     assert node.rollback(plan).outcome is Outcome.ROLLED_BACK
     node.shell("rm /full")
+    assert difference(node.state(), before) == set()
+
+
+@pytest.mark.parametrize(
+    ("block", "unblock", "why"),
+    [
+        (READ_ONLY, WRITABLE, "Read-only file system"),
+        (FILL, "rm /full", "No space left on device"),
+    ],
+    ids=["read-only", "full"],
+)
+def test_a_disk_that_takes_nothing_stops_a_step_and_delays_its_rollback(
+    node: Node, block: str, unblock: str, why: str
+) -> None:
+    before, plan = node.state(), node.plan("container_runtime")
+    node.shell(block)
+    result = node.apply(plan)
+    node.shell(unblock)
+    assert result.outcome in (Outcome.FAILED, Outcome.REFUSED), result
+    assert why in result.why and "/etc" in result.why, result
+    assert difference(node.state(), before) == set() and node.touched() == []
+
+    assert node.apply(plan).outcome is Outcome.CHANGED
+    node.shell(block)
+    result = node.rollback(plan)
+    node.shell(unblock)
+    assert result.outcome is Outcome.ROLLBACK_FAILED and why in result.why, result
+    result = node.rollback(plan)
+    assert result.outcome is Outcome.ROLLED_BACK, result
     assert difference(node.state(), before) == set()

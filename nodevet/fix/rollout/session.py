@@ -390,7 +390,9 @@ class NodeSession:
             for action in restoring:
                 acted = self.act(action)
                 if not acted.ok:
-                    failures.append(f"{action.label}: {ending_text(acted.code, acted.output)}")
+                    failures.append(
+                        f"{action.short_label}: {ending_text(acted.code, acted.output)}"
+                    )
             current = self.look(resources)
             if not (differing := _changed_states(before, current)):
                 break
@@ -398,7 +400,7 @@ class NodeSession:
             time.sleep(self.terms.settle)
             current = self.look(resources)
         differences = _differences(before, current)
-        return [*differences.values(), *(failures if differences else ())]
+        return [*(failures if differences else ()), *differences.values()]
 
     def unkept(self, steps: Iterable[StepState]) -> str:
         """Why these steps cannot be reverted: a kept content is missing or changed; empty if they

@@ -104,7 +104,7 @@ class Steps:
             ran = Ran(action=action, ok=acted.ok, code=acted.code, output=acted.output)
             result = replace(result, ran=(*result.ran, ran))
             if not acted.ok:
-                why = f"{action.label}: {ending_text(acted.code, acted.output)}"
+                why = f"{action.short_label}: {ending_text(acted.code, acted.output)}"
                 reasons = (why, next_resort(step.actions[:number]))
                 reverted = self.revert(step, result, "; ".join(filter(None, reasons)))
                 return Written(step=step, result=reverted, evidence=evidence, ended=True)
@@ -197,7 +197,7 @@ class Steps:
             try:
                 acted = self.session.steadily(partial(self.session.act, action))
             except BlindError as error:
-                why = f"{action.label}: {error}"
+                why = f"{action.short_label}: {error}"
                 journal.write(ActionUnknown(step=step.id, action=number, why=why))
                 break
             ran = Ran(action=action, ok=acted.ok, code=acted.code, output=acted.output)
@@ -207,11 +207,11 @@ class Steps:
             )
             journal.write(end)
             if not acted.ok:
-                why = f"{action.label}: {ending_text(acted.code, acted.output)}"
+                why = f"{action.short_label}: {ending_text(acted.code, acted.output)}"
                 break
         after = self.left(step)
         why = why or "; ".join(
-            f"{action.label}: it did not take effect"
+            f"{action.short_label}: it did not take effect"
             for action in step.keep
             if holds(action, after) is False
         )
@@ -339,7 +339,7 @@ class Steps:
             )
         ]
         if missing:
-            labels = ", ".join(step.actions[number].label for number in missing)
+            labels = ", ".join(step.actions[number].short_label for number in missing)
             reason, again = f"{why} before all was done: {labels}", record is not None
             return self.revert(step, result, reason, record, again=again), evidence
         complete = replace(result, why=f"{why}; all of it was done")
