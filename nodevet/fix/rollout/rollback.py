@@ -173,7 +173,8 @@ class NodeRollback:
         for way in ways:
             resources = [state.resource for state in way.parts.ours]
             failing = [differences[resource] for resource in resources if resource in differences]
-            failing = [*dict.fromkeys((*way.failed_actions, *problems, *failing))] if failing else []
+            if failing:
+                failing = [*dict.fromkeys((*way.failed_actions, *problems, *failing))]
             reasons = (*way.parts.not_restored, *way.parts.one_way, *failing, blind_reason)
             why = "; ".join(filter(None, reasons))
             outcome = way.outcome(failing, blind_reason)
