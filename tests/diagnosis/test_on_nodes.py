@@ -4,6 +4,7 @@ import json
 
 import pytest
 from gpu_load import JSON, LOADS
+from slurm_on_node import Cluster
 
 from simulated_fleet import Boot, SimulatedFleet
 
@@ -24,17 +25,21 @@ NODES = ("n1", "n2", "n3")
 STATE = "/run/nodevet-sim/nvml.state"
 
 
-def started(fleet: SimulatedFleet, node: str, name: str, *properties: str) -> None:
-    """A load as a unit of a node."""
+def carried() -> str:
+    """A script that writes the loads onto a node."""
     files = "".join(
         f"cat >/run/load/{file.name} <<'END'\n{file.read_text()}END\n"
         for file in LOADS.glob("*.py")
     )
+    return f"mkdir -p /run/load {STATE}.processes; {files}"
+
+
+def started(fleet: SimulatedFleet, node: str, name: str, *properties: str) -> None:
+    """A load as a unit of a node."""
     words = " ".join(f"-p {each}" for each in properties)
     fleet.on(
         node,
-        f"mkdir -p /run/load {STATE}.processes; {files}"
-        f"systemctl --quiet stop load.service 2>/dev/null;"
+        f"{carried()} systemctl --quiet stop load.service 2>/dev/null;"
         f"systemd-run --quiet --unit load --setenv NODEVET_SIM_STATE={STATE} {words}"
         f" python3 /run/load/load.py {name} &&"
         f" until ls {STATE}.processes | grep -qx '[0-9]*'; do sleep 0.1; done",
@@ -42,7 +47,9 @@ def started(fleet: SimulatedFleet, node: str, name: str, *properties: str) -> No
 
 
 def diagnosed(fleet: SimulatedFleet, *words: str) -> JSON:
-    done = fleet.nodevet("diagnose", *words, *fleet.reach, "--format", "json", "--duration", "5s")
+    conf = {"SLURM_CONF": str(fleet.project / "slurm.conf")}
+    options = ("--format", "json", "--duration", "5s")
+    done = fleet.nodevet("diagnose", *words, *fleet.reach, *options, env=conf)
     assert done.returncode in (0, 1, 3), done
     found: JSON = json.loads(done.stdout)
     return found
@@ -82,3 +89,46 @@ def test_g1_near_or_with_a_few_ticks_it_is_not(fleet: SimulatedFleet, load: str,
     started(fleet, "n1", load, f"CPUAffinity={cpu}")
     (host,) = diagnosed(fleet, "--limit", "n1")["hosts"]
     assert host["gpus"][0]["cause"] != "NUMA-remote", host["gpus"][0]["sentence"]
+
+
+JOB = f"""#!/bin/sh
+#SBATCH --nodes=3 --ntasks=3 --output=/srv/job.log --chdir=/
+export NODEVET_SIM_STATE={STATE}
+srun --overlap --mpi=none python3 /run/load/load.py steady
+"""
+
+
+def test_the_rank_of_a_slurm_job_that_the_others_wait_for(fleet: SimulatedFleet) -> None:
+    conf = fleet.project / "slurm.conf"
+    slurm = Cluster(fleet, NODES, conf)
+    for node in NODES:
+        fleet.on(node, f"systemctl --quiet stop load.service 2>/dev/null; {carried()}")
+    (fleet.project / "job.sh").write_text(JOB)
+    number = slurm.says("sbatch", "--parsable", str(fleet.project / "job.sh"))
+    on_gpu = f"until ls {STATE}.processes | grep -qx '[0-9]*'; do sleep 0.1; done"
+    for node in NODES:
+        fleet.on(node, on_gpu)
+    job = diagnosed(fleet, "--job", number)["job"]
+    assert [(rank["number"], rank["host"]) for rank in job["ranks"]] == [
+        *((0, "n1"), (1, "n2"), (2, "n3")),
+    ]
+    assert job["late"] == [2] and job["size"] == 3, job["sentence"]
+    assert "rank 2 on n3: throttled" in job["sentence"] and job["confidence"] == "medium"
+
+    fleet.on("n1", "pkill -STOP -f load.py")
+    found = diagnosed(fleet, "--job", f"{number}.0", "--limit", "n1,n3")
+    job = found["job"]
+    assert job["ranks"][0]["state"] == "stopped" and 0 in job["late"], job
+    assert [rank["host"] for rank in job["ranks"] if rank["state"] == "not seen"] == ["n2"]
+    assert job["confidence"] == "low" and "n2 was not seen" in " ".join(job["doubts"])
+    fleet.on("n1", "pkill -CONT -f load.py")
+
+    ranks = fleet.project / "ranks.txt"
+    ranks.write_text("n1:gpu0 0\nn2 1  # everything there\n")
+    job = diagnosed(fleet, "--ranks", str(ranks))["job"]
+    assert [rank["number"] for rank in job["ranks"]] == [0, 1] and job["late"] == []
+
+    slurm.says("scancel", number)
+    slurm.wait("squeue", "-h", "-j", number, "-t", "RUNNING,COMPLETING", "-o", "%T", until="")
+    done = fleet.nodevet("diagnose", "--job", number, *fleet.reach, env={"SLURM_CONF": str(conf)})
+    assert done.returncode == 2 and "does not run: CANCELLED" in done.stderr

@@ -112,7 +112,7 @@ def copy_programs(root: Path, *, other: bool = False) -> None:
     if other:
         other_slurm.copy_to_node(root)
         return
-    for name in ("slurmctld", "slurmd", "slurmstepd", "scontrol", "sinfo"):
+    for name in ("slurmctld", "slurmd", "slurmstepd", "scontrol", "sinfo", "srun"):
         found = shutil.which(name)
         if found is None:
             raise NoSlurmError(f"no {name}")
