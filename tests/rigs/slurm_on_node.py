@@ -1,25 +1,27 @@
-"""A real Slurm on a simulated node: the controller, and the daemon of this one node; or on several
-nodes, the first of which has the controller."""
+"""A real Slurm on a simulated node: the controller, and the daemon of this one node; or of several
+nodes, whose controller runs on this machine, because nodes do not reach one another."""
 
 import os
+import shutil
+import socket
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from nodevet_on_node import write
-from one_machine_slurm import CONF, NoSlurmError, copy_programs
+from one_machine_slurm import CONF, NoSlurmError, free_ports, copy_programs
 from shown_folders import leader
 
 from simulated_fleet import SimulatedFleet
 
 START = """
 mkdir -p /srv/slurm/state /srv/slurm/spool
-for daemon in ${DAEMONS:-slurmctld slurmd}; do
+for daemon in slurmctld slurmd; do
   setsid $daemon -D -f /srv/slurm.conf </dev/null >/srv/$daemon.log 2>&1 &
 done
-[ -n "$DAEMONS" ] && exit
 for try in $(seq 300); do
   [ "$(sinfo -h -o %t 2>/dev/null)" = idle ] && break; sleep 0.2
 done
@@ -45,36 +47,56 @@ def with_slurm(fleet: SimulatedFleet, node: str, script: str) -> str:
 
 
 class Cluster:
-    """A Slurm of several nodes. Its commands run on this machine."""
+    """Slurm's commands on this machine, for a Slurm of several nodes."""
 
-    def __init__(self, fleet: SimulatedFleet, nodes: Sequence[str], conf: Path) -> None:
-        """`conf`: where its slurm.conf is written. The test is skipped if this machine has none."""
-        self._env = {**os.environ, "SLURM_CONF": str(conf)}
-        first, *others = nodes
-        ports = (6817, 6818)
-        address = {node: fleet.hosts[node].address for node in nodes}
-        text = CONF.format(host=first, folder="/srv/slurm", address=address[first], ports=ports)
-        text = text.replace("NodeAddr=127.0.0.1", f"NodeAddr={address[first]}")
-        text += "".join(f"NodeName={node} NodeAddr={address[node]} CPUs=8\n" for node in others)
-        conf.write_text(text)
-        for node in nodes:
-            try:
-                copy_programs(Path("/proc", str(leader(fleet.name, node)), "root"))
-            except NoSlurmError as error:
-                pytest.skip(f"this machine starts no Slurm: {error}")
-            daemons = "slurmctld slurmd" if node == first else "slurmd"
-            named = "".join(f"{address[each]} {each}\n" for each in nodes)
-            fleet.on(node, write("/srv/slurm.conf", text) + "\n" + f"printf '{named}' >>/etc/hosts")
-            with_slurm(fleet, node, f"export DAEMONS='{daemons}'; {START}")
-        self.wait("sinfo", "-h", "-t", "idle", "-o", "%D", until=str(len(nodes)))
+    def __init__(self, conf: Path) -> None:
+        self.conf = conf
+        self.env = {**os.environ, "SLURM_CONF": str(conf)}
 
     def says(self, *argv: str) -> str:
         """What one of Slurm's programs prints."""
-        done = subprocess.run(argv, capture_output=True, text=True, env=self._env)
+        done = subprocess.run(argv, capture_output=True, text=True, env=self.env)
         return done.stdout.strip()
 
     def wait(self, *argv: str, until: str) -> None:
         end = time.monotonic() + 120
         while (told := self.says(*argv)) != until:
             assert time.monotonic() < end, told
-            time.sleep(0.3)
+            time.sleep(0.2)
+
+
+@contextmanager
+def slurm_of_nodes(fleet: SimulatedFleet, nodes: Sequence[str], folder: Path) -> Iterator[Cluster]:
+    """It runs meanwhile. The test is skipped if this machine has no Slurm."""
+    if shutil.which("slurmctld") is None:
+        pytest.skip("this machine starts no Slurm: no slurmctld")
+    address = {node: str(fleet.hosts[node].address) for node in nodes}
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
+        way.connect((address[nodes[0]], 9))
+        ours = way.getsockname()[0]
+    ports = (free_ports(1)[0], 6818)
+    text = CONF.format(
+        host=socket.gethostname().split(".")[0], folder=folder, address=ours, ports=ports
+    )
+    text = "".join(row for row in text.splitlines(True) if not row.startswith("NodeName="))
+    text += "".join(f"NodeName={node} NodeAddr={address[node]} CPUs=8\n" for node in nodes)
+    cluster = Cluster(folder / "slurm.conf")
+    cluster.conf.write_text(text)
+    (folder / "state").mkdir()
+    for node in nodes:
+        copy_programs(Path("/proc", str(leader(fleet.name, node)), "root"))
+        there = text.replace(str(folder), "/srv/slurm")
+        fleet.on(node, f"mkdir -p /srv/slurm/spool; {write('/srv/slurm.conf', there)}")
+    with (folder / "slurmctld.log").open("wb") as log:
+        controller = subprocess.Popen(["slurmctld", "-D"], stdout=log, stderr=log, env=cluster.env)
+    try:
+        start = "setsid slurmd -D -f /srv/slurm.conf </dev/null >/srv/slurmd.log 2>&1 &"
+        for node in nodes:
+            with_slurm(fleet, node, start)
+        cluster.wait("sinfo", "-h", "-t", "idle", "-o", "%D", until=str(len(nodes)))
+        yield cluster
+    finally:
+        for node in nodes:
+            fleet.on(node, "pkill slurmd", check=False)
+        controller.terminate()
+        controller.wait()
