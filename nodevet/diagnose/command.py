@@ -143,7 +143,6 @@ def command(
       3  a host was not watched, no cause is clear, or a GPU is busy or spins
          (1 wins over 3; with --watch, of the last round)
     """
-    from nodevet.base.errors import UserError
     from nodevet.base.outputs import try_out
     from nodevet.cli.speech import say
     from nodevet.diagnose import incident, jobs
@@ -158,20 +157,20 @@ def command(
     from nodevet.vet.use.reports import distinct
     from nodevet.vet.use.targets import Targets
 
-    if redact and not capture:
-        raise UserError("--redact goes with --capture FILE")
     named = job_name or ranks_file
-    if bundle and (capture or targets or inventories or limit or named):
-        raise UserError(
-            "--from reads one bundle: leave out hosts, -i, --limit, --capture, --job and --ranks"
-        )
-    if watch and (bundle or capture or formats or rules or named):
-        raise UserError(
+    _refuse_pairs(
+        (redact and not capture, "--redact goes with --capture FILE"),
+        (
+            bundle and (capture or targets or inventories or limit or named),
+            "--from reads one bundle: leave out hosts, -i, --limit, --capture, --job and --ranks",
+        ),
+        (
+            watch and (bundle or capture or formats or rules or named),
             "--watch shows hosts only: leave out --from, --capture, --format, --rules, --job and "
-            "--ranks"
-        )
-    if job_name and ranks_file:
-        raise UserError("--job and --ranks exclude each other")
+            "--ranks",
+        ),
+        (job_name and ranks_file, "--job and --ranks exclude each other"),
+    )
     sinks = Sinks(formats, display=display, known=FORMATS)
     if capture:
         distinct(capture, sinks.sinks)
@@ -183,8 +182,7 @@ def command(
         diagnosis = diagnose_visits(visits, context, job=job)
     else:
         chosen = Targets(names=targets, inventories=inventories, limit=limit)
-        job = jobs.listed_job(ranks_file) if ranks_file else None
-        job = jobs.find_job(job_name) if job_name else job
+        job = jobs.named_job(job_name, ranks_file)
         hosts = jobs.hosts_of(job, chosen) if job else chosen.hosts()
         reached = fleet_options(context=context, commands=False, engine=engine_for(hosts), **reach)
         look = partial(diagnose_hosts, hosts, context, reached, seconds=duration, interval=interval)
@@ -204,3 +202,12 @@ def command(
     if capture and (why := incident.remember(diagnosis, capture)):
         say(f"the bundle is not recorded: {why}")
     click.get_current_context().exit(diagnosis.exit_code)
+
+
+def _refuse_pairs(*pairs: tuple[object, str]) -> None:
+    """Raises UserError with the text of the first pair of options that is given."""
+    from nodevet.base.errors import UserError
+
+    for is_given, text in pairs:
+        if is_given:
+            raise UserError(text)

@@ -23,7 +23,7 @@ from nodevet.evidence.lists import spans
 from nodevet.evidence.process_activity import ProcessActivities, ProcessActivity
 
 HELD_UP = (*(cause for cause in OWN if cause is not Cause.STUCK), Cause.STARVED, Cause.QUOTA)
-STATES = {
+STATES: Mapping[Cause, RankState] = {
     **dict.fromkeys(HELD_UP, RankState.HELD_UP),
     Cause.GPU: RankState.COMPUTES,
     Cause.SPINNING: RankState.WAITS,
@@ -178,7 +178,8 @@ def _neighbours(
     mine: Container[int],
 ) -> tuple[list[str], list[str]]:
     """Those that share a GPU with the job, and those on other GPUs."""
-    shared, others = [], []
+    shared: list[str] = []
+    others: list[str] = []
     for process in processes:
         if process.pid in mine or not gpus.get(process.pid):
             continue

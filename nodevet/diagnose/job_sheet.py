@@ -76,9 +76,7 @@ def alike(job: JobDiagnosis) -> list[list[Rank]]:
     return list(groups.values())
 
 
-def _row(
-    job: JobDiagnosis, group: Sequence[Rank], course: Course, axis: Axis
-) -> tuple[Cell, ...]:
+def _row(job: JobDiagnosis, group: Sequence[Rank], course: Course, axis: Axis) -> tuple[Cell, ...]:
     is_late = group[0] in [job.ranks[place] for place in job.late]
     tone = "fail" if is_late else "unknown" if group[0].state is RankState.UNSEEN else ""
     bars = sparkline(_of(group, course, axis), CELLS, (0.0, axis[1]))

@@ -32,6 +32,13 @@ LISTED = re.compile(r"([^\s:]+)(?::(?:gpu([0-9]{1,3})|([0-9]{1,10})))?\s+([0-9]{
 FORM = "write HOST RANK, HOST:gpuN RANK or HOST:PID RANK"
 
 
+def named_job(name: str | None, ranks: Path | None) -> JobTarget | None:
+    """The job of --job or --ranks, if one of them is given."""
+    if ranks:
+        return listed_job(ranks)
+    return find_job(name) if name else None
+
+
 def find_job(name: str) -> JobTarget:
     """The job of this name. Raises UserError, InventoryError and ClusterError."""
     if found := SLURM.fullmatch(name):

@@ -244,7 +244,9 @@ def _nobody(seen: Sequence[Rank]) -> str:
     if states[RankState.COMPUTES] * 2 > len(seen):
         return "no rank waits for one other: most of them compute"
     if states[RankState.HELD_UP] * 2 > len(seen):
-        causes = Counter(rank.cause for rank in seen if rank.state is RankState.HELD_UP and rank.cause)
+        causes = Counter(
+            rank.cause for rank in seen if rank.state is RankState.HELD_UP and rank.cause
+        )
         listed = ", ".join(f"{cause.value} {times}" for cause, times in causes.most_common())
         return f"no rank waits for one other: most of them are held up by themselves ({listed})"
     return f"all {len(seen)} ranks wait, and none is seen to be late"

@@ -41,7 +41,14 @@ UNDECIDED = (Cause.UNCLEAR, Cause.SPINNING)
 """Whether such a GPU waits is not known."""
 ORDER = (
     *(Cause.LOST, Cause.STUCK, Cause.THROTTLED, Cause.MEMORY, Cause.STORAGE, Cause.TRANSFER),
-    *(Cause.COLLECTIVE, Cause.QUOTA, Cause.STARVED, Cause.NETWORK, Cause.PREPROCESSING, Cause.SUBMISSION),
+    *(
+        Cause.COLLECTIVE,
+        Cause.QUOTA,
+        Cause.STARVED,
+        Cause.NETWORK,
+        Cause.PREPROCESSING,
+        Cause.SUBMISSION,
+    ),
     *(Cause.NUMA, Cause.MIXED, *UNDECIDED, Cause.GPU, Cause.REQUESTS, Cause.IDLE),
 )
 """The worst first."""

@@ -103,9 +103,7 @@ def diagnose_hosts(
         interrupted = True
     looked.job = job and again(job)
     return incident(
-        name_twins(
-            [by_host[host.name] for host in hosts if host.name in by_host], looked.machines
-        ),
+        name_twins([by_host[host.name] for host in hosts if host.name in by_host], looked.machines),
         seconds=seconds,
         started=started,
         interrupted=interrupted,
@@ -179,9 +177,7 @@ def incident(
 NOT_KNOWN = "it is not among the hosts that -i or the targets name"
 
 
-def of_job(
-    diagnosis: Diagnosis, target: JobTarget, ranks: Mapping[str, HostRanks]
-) -> Diagnosis:
+def of_job(diagnosis: Diagnosis, target: JobTarget, ranks: Mapping[str, HostRanks]) -> Diagnosis:
     """The diagnosis with its ranks, and of the job alone."""
     watched = {host.host: host for host in diagnosis.hosts}
     unseen = {
@@ -192,7 +188,9 @@ def of_job(
     seen = {name: found for name, found in ranks.items() if name not in unseen}
     apart = (diagnosis.apart_s or 0.0) / (diagnosis.seconds or 1.0)
     job = job_diagnosis(target, diagnosis.hosts, seen, unseen, apart)
-    late = {(rank.host, gpu) for place in job.late for rank in [job.ranks[place]] for gpu in rank.gpus}
+    late = {
+        (rank.host, gpu) for place in job.late for rank in [job.ranks[place]] for gpu in rank.gpus
+    }
     never = [
         HostDiagnosis(host=name, status=Status.NOT_VISITED, why=why)
         for name, why in unseen.items()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from nodevet_on_node import write
-from one_machine_slurm import CONF, NoSlurmError, free_ports, copy_programs
+from one_machine_slurm import CONF, NoSlurmError, copy_programs, free_ports
 from shown_folders import leader
 
 from simulated_fleet import SimulatedFleet
@@ -97,6 +97,6 @@ def slurm_of_nodes(fleet: SimulatedFleet, nodes: Sequence[str], folder: Path) ->
         yield cluster
     finally:
         for node in nodes:
-            fleet.on(node, "pkill slurmd", check=False)
+            fleet.on(node, "while pkill -KILL '^slurm'; do sleep 0.1; done", check=False)
         controller.terminate()
         controller.wait()

@@ -77,7 +77,8 @@ def test_a_job_its_steps_and_the_tasks_of_an_array(conf: Slurm) -> None:
     assert {job for each in found for job in each.ids} == {f"Slurm {one}" for one in raw}
     assert len(raw) == 2 and all(each.runs and each.hosts == (conf.node,) for each in found)
     assert found[0].uid == os.getuid()
-    assert (step := find_job(f"{number}_3.0")).step == "0" and step.hosts == (conf.node,)
+    step = find_job(f"{number}_3.0")
+    assert step.step == "0" and step.hosts == (conf.node,)
     with pytest.raises(UserError, match=f"job {number} is an array: name one task, such as --job"):
         find_job(number)
     assert [host.name for host in hosts_of(step, Targets())] == [conf.node]
@@ -86,8 +87,10 @@ def test_a_job_its_steps_and_the_tasks_of_an_array(conf: Slurm) -> None:
     assert asked_again(step).changed == ""
     conf.says("scancel", number)
     wait_for(lambda: not conf.jobs)
-    assert re.search("ended while it was watched: C(OMPLETING|ANCEL)", asked_again(found[0]).changed)
-    with pytest.raises(UserError, match="does not run: C(OMPLETING|ANCELLED)"):
+    assert re.search(
+        "ended while it was watched: C(OMPLETING|ANCEL)", asked_again(found[0]).changed
+    )
+    with pytest.raises(UserError, match=r"does not run: C(OMPLETING|ANCELLED)"):
         hosts_of(find_job(f"{number}_3"), Targets())
 
 
