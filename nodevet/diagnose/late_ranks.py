@@ -156,8 +156,6 @@ def _confidence(
     late: Sequence[Rank], ranks: Sequence[Rank], size: int | None, doubts: Sequence[str]
 ) -> tuple[Confidence, list[str]]:
     """How certain it is, and what else lowers it."""
-    waiting = [rank for rank in ranks if rank not in late and rank.state in POLLS]
-    others = [rank for rank in ranks if rank not in late]
     why = []
     if size is None:
         why.append("how many ranks it has was not read")
@@ -165,13 +163,19 @@ def _confidence(
         why.append("not every rank number is known")
     if len({(rank.state, rank.cause) for rank in late}) > 1:
         why.append("several ranks are late, each for another reason")
-    if late and len(waiting) * 2 <= len(others):
+    if late and not are_waiting(late, ranks):
         why.append("most of the others are not seen to wait")
     if doubts or any(rank.state is RankState.UNSEEN for rank in late):
         return Confidence.LOW, why
     if not late or why or not all(_is_fact(rank) for rank in late):
         return Confidence.MEDIUM, why
     return Confidence.HIGH, why
+
+
+def are_waiting(late: Sequence[Rank], ranks: Sequence[Rank]) -> bool:
+    """Whether most of the others were seen to wait, for whatever it is."""
+    others = [rank.state in POLLS for rank in ranks if rank not in late]
+    return sum(others) * 2 > len(others)
 
 
 def _is_fact(rank: Rank) -> bool:
@@ -214,6 +218,8 @@ def _sentence(late: Sequence[Rank], ranks: Sequence[Rank]) -> str:
     others = [rank for rank in seen if rank not in late]
     groups = "; ".join(f"{label(group)}: {_what(group)}" for group in grouped(late))
     start = f"{label(others)} wait{'s' if len(others) == 1 else ''} for {label(late)}"
+    if not are_waiting(late, ranks):
+        start = f"{label(late)} {'is' if len(late) == 1 else 'are'} slower than {label(others)}"
     if host := one_host(late, ranks):
         return f"{start}: every rank on {name(host)} is late, so look at that host first: {groups}"
     return f"{start}: {groups}" if len(grouped(late)) > 1 else f"{start}: {_what(late)}"

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from nodevet.base.printable import brief, plain
+from nodevet.diagnose.late_ranks import are_waiting
 from nodevet.diagnose.late_ranks import label as rank_label
 from nodevet.diagnose.model import (
     FINE,
@@ -160,7 +161,12 @@ def headline(incident: Diagnosis) -> str:
 
 def job_headline(job: JobDiagnosis) -> str:
     late = [job.ranks[place] for place in job.late]
-    who = f"the others wait for {rank_label(late)}" if late else "no rank is late"
+    if not late:
+        who = "no rank is late"
+    elif are_waiting(late, job.ranks):
+        who = f"the others wait for {rank_label(late)}"
+    else:
+        who = f"{rank_label(late)} may hold up the others"
     return f"Job {brief(job.name)}: {who}"
 
 
