@@ -6,6 +6,7 @@ from nodevet.base.printable import brief, cut, plain
 from nodevet.base.printable import cells as cells_of
 from nodevet.diagnose import phrases as words
 from nodevet.diagnose.model import (
+    ORDER,
     UNDECIDED,
     Cause,
     Diagnosis,
@@ -22,12 +23,6 @@ LONGEST = 30  # columns of a host's name
 MOST_SAID = 4  # lines of the sentence
 CAUSE = 2  # the place of it among the cells
 LEAST_ROWS = 3  # GPUs that are shown however low the terminal is
-ORDER = (
-    *(Cause.LOST, Cause.STUCK, Cause.THROTTLED, Cause.MEMORY, Cause.STORAGE, Cause.TRANSFER),
-    *(Cause.QUOTA, Cause.STARVED, Cause.NETWORK, Cause.PREPROCESSING, Cause.SUBMISSION),
-    *(Cause.NUMA, Cause.MIXED, *UNDECIDED, Cause.GPU, Cause.REQUESTS, Cause.IDLE),
-)
-"""The worst first."""
 WIDTH = 100  # columns, if the terminal has none
 COLOURS = {
     **{Cause.GPU: GREEN, Cause.IDLE: BOLD, Cause.REQUESTS: BOLD},
@@ -92,19 +87,20 @@ def _busy(host: HostDiagnosis, gpu: GpuDiagnosis) -> str:
     return f"{pad(course, CELLS)} {value}".rstrip()
 
 
-def sparkline(points: Points, cells: int) -> str:
+def sparkline(points: Points, cells: int, ends: tuple[float, float] | None = None) -> str:
     """Percent over time in so many cells; a moment without a value has the value before it.
+    `ends`: the first and the last moment, by default of the points.
 
     >>> sparkline(((0.0, 0.0), (1.0, 50.0), (2.0, 100.0)), 3)
     '▁▅█'
     """
     if not points:
         return ""
-    first, last = points[0][0], points[-1][0]
+    first, last = ends or (points[0][0], points[-1][0])
     binned: list[list[float]] = [[] for _ in range(cells)]
     for at, value in points:
         share = (at - first) / (last - first) if last > first else 0.0
-        binned[min(cells - 1, int(share * cells))].append(value)
+        binned[max(0, min(cells - 1, int(share * cells)))].append(value)
     bars, bar = "", BARS[0]
     for values in binned:
         if values:

@@ -22,8 +22,8 @@ from nodevet.vet import options as vetting
     examples=(
         ("Why is this machine's GPU slow?", "nodevet diagnose @local"),
         (
-            "The nodes of a job, watched at the same time: which one is slow?",
-            "nodevet diagnose -i fleet.yaml gpu[001-008] --duration 30s",
+            "Which rank of a job do the others wait for?",
+            "nodevet diagnose -i fleet.yaml --job 12345 --duration 30s",
         ),
         (
             "For a ticket, and a page with charts over time",
@@ -54,6 +54,21 @@ from nodevet.vet import options as vetting
     default="1s",
     show_default=True,
     help="Time between two looks; longer if looking would cost more than 1 % of a core.",
+)
+@click.option(
+    "--job",
+    "job_name",
+    metavar="JOB",
+    help="Watch the hosts of a job, and say which rank the others wait for: 12345, 12345_7 or "
+    "12345.0 of Slurm; NAMESPACE/NAME of a pod or job of Kubernetes.",
+)
+@click.option(
+    "--ranks",
+    "ranks_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="The same for ranks that a file lists, a line each: HOST RANK, HOST:gpuN RANK or "
+    "HOST:PID RANK.",
 )
 @click.option(
     "--format",
@@ -99,6 +114,8 @@ def command(
     targets: tuple[str, ...],
     inventories: tuple[str, ...],
     limit: tuple[str, ...],
+    job_name: str | None,
+    ranks_file: Path | None,
     duration: float,
     interval: float,
     formats: tuple[str, ...],
@@ -121,15 +138,14 @@ def command(
     \b
     Exit codes:
       0  every GPU is busy, idle or waits for requests
-      1  a GPU waits for anything else, is slowed down, stuck or lost
+      1  a GPU waits for anything else, is slowed down, stuck or lost, or ranks wait for a rank
       2  usage or configuration error
       3  a host was not watched, no cause is clear, or a GPU is busy or spins
          (1 wins over 3; with --watch, of the last round)
     """
-    from nodevet.base.errors import UserError
     from nodevet.base.outputs import try_out
     from nodevet.cli.speech import say
-    from nodevet.diagnose import incident
+    from nodevet.diagnose import incident, jobs
     from nodevet.diagnose.sheet import diagnosis_sheet
     from nodevet.diagnose.use import diagnose_hosts, diagnose_visits
     from nodevet.sheet import FORMATS
@@ -141,12 +157,20 @@ def command(
     from nodevet.vet.use.reports import distinct
     from nodevet.vet.use.targets import Targets
 
-    if redact and not capture:
-        raise UserError("--redact goes with --capture FILE")
-    if bundle and (capture or targets or inventories or limit):
-        raise UserError("--from reads one bundle: leave out hosts, -i, --limit and --capture")
-    if watch and (bundle or capture or formats or rules):
-        raise UserError("--watch shows hosts only: leave out --from, --capture, --format, --rules")
+    named = job_name or ranks_file
+    _refuse_pairs(
+        (redact and not capture, "--redact goes with --capture FILE"),
+        (
+            bundle and (capture or targets or inventories or limit or named),
+            "--from reads one bundle: leave out hosts, -i, --limit, --capture, --job and --ranks",
+        ),
+        (
+            watch and (bundle or capture or formats or rules or named),
+            "--watch shows hosts only: leave out --from, --capture, --format, --rules, --job and "
+            "--ranks",
+        ),
+        (job_name and ranks_file, "--job and --ranks exclude each other"),
+    )
     sinks = Sinks(formats, display=display, known=FORMATS)
     if capture:
         distinct(capture, sinks.sinks)
@@ -154,11 +178,15 @@ def command(
     context = open_context(project, names)
     captured = incident.IncidentCapture()
     if bundle:
-        diagnosis = diagnose_visits(incident.read(bundle), context)
+        visits, job = incident.read_bundle(bundle)
+        diagnosis = diagnose_visits(visits, context, job=job)
     else:
-        hosts = Targets(names=targets, inventories=inventories, limit=limit).hosts()
+        chosen = Targets(names=targets, inventories=inventories, limit=limit)
+        job = jobs.named_job(job_name, ranks_file)
+        hosts = jobs.hosts_of(job, chosen) if job else chosen.hosts()
         reached = fleet_options(context=context, commands=False, engine=engine_for(hosts), **reach)
         look = partial(diagnose_hosts, hosts, context, reached, seconds=duration, interval=interval)
+        look = partial(look, job=job, again=jobs.asked_again)
         if watch:
             from nodevet.diagnose.watch import watch_rounds
 
@@ -170,7 +198,16 @@ def command(
         sinks.show(diagnosis, lambda: diagnosis_sheet(diagnosis, rules=rules))
     finally:  # neither file is lost because the other cannot be written
         if capture:
-            captured.write(capture, redact=redact)
+            captured.write(capture, job, redact=redact)
     if capture and (why := incident.remember(diagnosis, capture)):
         say(f"the bundle is not recorded: {why}")
     click.get_current_context().exit(diagnosis.exit_code)
+
+
+def _refuse_pairs(*pairs: tuple[object, str]) -> None:
+    """Raises UserError with the text of the first pair of options that is given."""
+    from nodevet.base.errors import UserError
+
+    for is_given, text in pairs:
+        if is_given:
+            raise UserError(text)

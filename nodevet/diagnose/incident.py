@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from nodevet import __version__
 from nodevet.base import typed
 from nodevet.base.errors import UserError
 from nodevet.base.files import open_regular
 from nodevet.base.outputs import file_errors, replace_data
-from nodevet.diagnose.model import Diagnosis, HostDiagnosis
+from nodevet.diagnose.model import Diagnosis, HostDiagnosis, JobTarget
 from nodevet.document.kinds import DocumentKind, wrong_kind_text
 from nodevet.evidence.telling import TELLING
 from nodevet.fleet import Visit
@@ -49,6 +50,7 @@ class IncidentBundle(msgspec.Struct, frozen=True, kw_only=True):
     nodevet: str = ""
     redact_visit: bool = False
     hosts: tuple[KeptVisit, ...]
+    job: JobTarget | None = None  # if the hosts were watched for it
 
 
 class IncidentCapture:
@@ -60,21 +62,27 @@ class IncidentCapture:
     def keep(self, visit: Visit, host: Host) -> None:
         self._kept.append((visit, host))
 
-    def write(self, path: Path, *, redact: bool) -> None:
+    def write(self, path: Path, job: JobTarget | None, *, redact: bool) -> None:
         """See `write`."""
-        write(path, self._kept, redact=redact)
+        write(path, self._kept, job, redact=redact)
 
 
-def write(path: Path, visits: Iterable[tuple[Visit, Host]], *, redact: bool) -> None:
+def write(
+    path: Path,
+    visits: Iterable[tuple[Visit, Host]],
+    job: JobTarget | None = None,
+    *,
+    redact: bool,
+) -> None:
     """Write a bundle, readable by its owner only. Raises FileError, and UserError beyond
     LARGEST."""
     code = coder(os.urandom(16))
     documents: list[Mapping[str, Any]] = [document_of(visit, host) for visit, host in visits]
     if redact:
         documents = [redact_visit(document, code) for document in documents]
-    text = msgspec.json.encode(
-        {"nodevet_incident": SCHEMA, "nodevet": __version__, "redacted": redact, "hosts": documents}
-    )
+        job = job and redact_job(job, code)
+    head = {"nodevet_incident": SCHEMA, "nodevet": __version__, "redacted": redact}
+    text = msgspec.json.encode({**head, "hosts": documents, "job": job})
     if len(text) > LARGEST:
         raise UserError(
             f"{path}: the bundle would have {len(text) >> 20} MiB, and the limit is "
@@ -87,6 +95,11 @@ def write(path: Path, visits: Iterable[tuple[Visit, Host]], *, redact: bool) -> 
 
 def read(path: Path) -> Sequence[tuple[Visit, Host]]:
     """The visits of a bundle. Raises SavedEvidenceError if it is unreadable or not a bundle."""
+    return read_bundle(path)[0]
+
+
+def read_bundle(path: Path) -> tuple[Sequence[tuple[Visit, Host]], JobTarget | None]:
+    """The same, and the job for which the hosts were watched."""
     try:
         with open_regular(path) as file:
             data = file.read(LARGEST + 1)
@@ -108,7 +121,7 @@ def read(path: Path) -> Sequence[tuple[Visit, Host]]:
             f"{path}: an incident bundle of schema {bundle.nodevet_incident}; "
             f"this nodevet reads {SCHEMA}"
         )
-    return [visit_of(document, path) for document in bundle.hosts]
+    return [visit_of(document, path) for document in bundle.hosts], bundle.job
 
 
 def unpacked(data: bytes, path: Path) -> bytes:
@@ -157,6 +170,20 @@ def redact_visit(visit: Mapping[str, Any], code: Code) -> Mapping[str, Any]:
         return {**cleared, "status": Status.PROBE_FAILED, "why": why, "evidence": None}
     cleared["evidence"] = {**document, "sections": sections, "earlier": None}
     return cleared
+
+
+def redact_job(job: JobTarget, code: Code) -> JobTarget:
+    """A job without names; the owner's uid is in no redacted evidence either."""
+    return replace(
+        job,
+        name=code(job.name),
+        hosts=tuple(map(code, job.hosts)),
+        ids=tuple(map(code, job.ids)),
+        uid=None,
+        missing=("redacted",) * len(job.missing),
+        changed=job.changed and "it changed while it was watched",
+        listed=tuple(replace(row, host=code(row.host)) for row in job.listed),
+    )
 
 
 def redact_value(value: Any, code: Code) -> Any:

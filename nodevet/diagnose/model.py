@@ -28,6 +28,7 @@ class Cause(str, Enum):
     NUMA = "NUMA-remote"
     NETWORK = "network-bound"
     STUCK = "stuck"
+    COLLECTIVE = "waits for a rank"
     REQUESTS = "waiting for requests"
     IDLE = "idle"
     MIXED = "mixed"
@@ -38,6 +39,19 @@ FINE = (Cause.GPU, Cause.IDLE, Cause.REQUESTS)
 """The causes for which nobody needs to act."""
 UNDECIDED = (Cause.UNCLEAR, Cause.SPINNING)
 """Whether such a GPU waits is not known."""
+ORDER = (
+    *(Cause.LOST, Cause.STUCK, Cause.THROTTLED, Cause.MEMORY, Cause.STORAGE, Cause.TRANSFER),
+    *(
+        Cause.COLLECTIVE,
+        Cause.QUOTA,
+        Cause.STARVED,
+        Cause.NETWORK,
+        Cause.PREPROCESSING,
+        Cause.SUBMISSION,
+    ),
+    *(Cause.NUMA, Cause.MIXED, *UNDECIDED, Cause.GPU, Cause.REQUESTS, Cause.IDLE),
+)
+"""The worst first."""
 
 
 class Confidence(str, Enum):
@@ -152,6 +166,73 @@ class Straggler(Struct, frozen=True, kw_only=True):
     suspects: tuple[str, ...] = ()  # what only this GPU or host has
 
 
+class ListedRank(Struct, frozen=True):
+    """A line of --ranks: everything on a host, on one of its GPUs, or one process."""
+
+    host: str
+    rank: int
+    gpu: int | None = None
+    pid: int | None = None
+
+
+class JobTarget(Struct, frozen=True, kw_only=True):
+    """The job that is to be watched, as its scheduler or a file describes it."""
+
+    name: str
+    hosts: tuple[str, ...]
+    ids: tuple[str, ...] = ()  # as the evidence names them: `Slurm 12`, `pod UID`
+    step: str = ""  # of Slurm; empty: all
+    uid: int | None = None  # of its owner
+    runs: bool = True
+    states: tuple[str, ...] = ()  # the scheduler's words: RUNNING, Succeeded
+    missing: tuple[str, ...] = ()  # what no host can show: a pod that ended, or has no node
+    changed: str = ""  # how it was no longer the same after it was watched
+    listed: tuple[ListedRank, ...] = ()
+
+
+class RankState(str, Enum):
+    """What a rank did."""
+
+    UNSEEN = "not seen"
+    ENDED = "ended"
+    STOPPED = "stopped"
+    NO_GPU = "uses no GPU"
+    HELD_UP = "held up"  # by a cause of its own
+    QUIET = "its GPU is not busy"
+    COMPUTES = "computes"
+    WAITS = "waits"
+
+
+class Rank(Struct, frozen=True, kw_only=True):
+    """One process of a job, or what should be one."""
+
+    number: int | None = None
+    size: int | None = None  # how many ranks its job has, as it was told
+    host: str = ""  # empty: not known
+    pid: int | None = None
+    command: str = ""
+    gpus: tuple[int, ...] = ()
+    state: RankState
+    cause: Cause | None = None
+    confidence: Confidence = Confidence.LOW
+    text: str  # a sentence about it
+    next_step: str = ""
+
+
+class JobDiagnosis(Struct, frozen=True, kw_only=True):
+    """The ranks of a job, watched at one moment, and those that the others wait for."""
+
+    name: str
+    size: int | None = None  # ranks that it has, as far as its processes agree
+    ranks: tuple[Rank, ...] = ()
+    late: tuple[int, ...] = ()  # places in `ranks`
+    confidence: Confidence
+    sentence: str
+    next_step: str
+    doubts: tuple[str, ...] = ()  # what lowers the confidence
+    notes: tuple[str, ...] = ()
+
+
 class Diagnosis(Struct, frozen=True, kw_only=True):
     """Hosts that were watched at the same time, and what each of their GPUs waits for."""
 
@@ -163,11 +244,15 @@ class Diagnosis(Struct, frozen=True, kw_only=True):
     apart_s: float | None = None  # the first and the last began so many seconds apart
     hosts: tuple[HostDiagnosis, ...] = ()
     stragglers: tuple[Straggler, ...] = ()
+    job: JobDiagnosis | None = None
     interrupted: bool = False
 
     @property
     def exit_code(self) -> int:
-        """1 if a GPU waits, is slowed, stuck or lost; else 3 if one may or is unclear; else 0."""
+        """1 if a GPU waits, is slowed, stuck or lost, or a job for a rank; else 3 if one may or is
+        unclear; else 0."""
+        if self.job and self.job.late and self.job.confidence is not Confidence.LOW:
+            return 1
         causes = [gpu.cause for host in self.hosts for gpu in host.gpus]
         if any(cause not in (*FINE, *UNDECIDED) for cause in causes):
             return 1

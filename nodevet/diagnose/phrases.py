@@ -2,7 +2,9 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from nodevet.base.printable import plain
+from nodevet.base.printable import brief, plain
+from nodevet.diagnose.late_ranks import are_waiting
+from nodevet.diagnose.late_ranks import label as rank_label
 from nodevet.diagnose.model import (
     FINE,
     Cause,
@@ -12,6 +14,7 @@ from nodevet.diagnose.model import (
     GpuDiagnosis,
     HostDiagnosis,
     Job,
+    JobDiagnosis,
     Ruling,
 )
 from nodevet.diagnose.suspects import MOST, SuspectLine, rank_suspects
@@ -134,7 +137,9 @@ def fix(host: HostDiagnosis, line: SuspectLine) -> str:
 
 
 def headline(incident: Diagnosis) -> str:
-    """`3 of 8 GPUs: storage-bound or stuck`, `No GPU waits`."""
+    """`3 of 8 GPUs: storage-bound or stuck`, `No GPU waits`; of a job, which rank is late."""
+    if incident.job:
+        return job_headline(incident.job)
     gpus = [gpu for host in incident.hosts for gpu in host.gpus]
     if not gpus:
         return "No GPU could be watched"
@@ -152,6 +157,17 @@ def headline(incident: Diagnosis) -> str:
     if idle == len(gpus):
         return "Every GPU is idle" if idle > 1 else "The GPU is idle"
     return "No GPU waits" if len(gpus) > 1 else "The GPU does not wait"
+
+
+def job_headline(job: JobDiagnosis) -> str:
+    late = [job.ranks[place] for place in job.late]
+    if not late:
+        who = "no rank is late"
+    elif are_waiting(late, job.ranks):
+        who = f"the others wait for {rank_label(late)}"
+    else:
+        who = f"{rank_label(late)} may hold up the others"
+    return f"Job {brief(job.name)}: {who}"
 
 
 def cause_list(causes: Iterable[Cause]) -> str:

@@ -5,6 +5,8 @@ from itertools import groupby
 
 from nodevet.base.printable import brief, plain
 from nodevet.diagnose import phrases
+from nodevet.diagnose.axis import Axis
+from nodevet.diagnose.job_sheet import job_blocks, of_late_ranks
 from nodevet.diagnose.model import (
     FINE,
     UNDECIDED,
@@ -59,10 +61,18 @@ def diagnosis_sheet(incident: Diagnosis, *, rules: bool = False) -> Sheet:
     hosts = [
         _host(host, f"h{place}", axis, rules, few) for place, host in enumerate(incident.hosts)
     ]
+    if incident.job:
+        hosts = of_late_ranks(hosts, incident, incident.job)
     return Sheet(
         title=phrases.headline(incident),
         kind="diagnose",
-        blocks=(*_about(incident), *_overview(incident), *_stragglers(incident), *hosts),
+        blocks=(
+            *_about(incident),
+            *(job_blocks(incident, incident.job, axis) if incident.job else ()),
+            *_overview(incident),
+            *_stragglers(incident),
+            *hosts,
+        ),
         end=phrases.closing(incident),
         more="more hosts",
     )
@@ -119,7 +129,7 @@ def _stragglers(incident: Diagnosis) -> Iterator[ListBlock]:
         yield ListBlock(title="Stragglers", items=tuple(items))
 
 
-def _host(host: HostDiagnosis, anchor: str, axis: "Axis", rules: bool, few: bool) -> GroupBlock:
+def _host(host: HostDiagnosis, anchor: str, axis: Axis, rules: bool, few: bool) -> GroupBlock:
     title = brief(name(host.host), LONGEST)
     if not host.gpus:
         why = brief(phrases.no_diagnosis(host), LONGEST)
@@ -142,7 +152,7 @@ def _gpus(
     host: HostDiagnosis,
     group: Sequence[GpuDiagnosis],
     anchor: str,
-    axis: "Axis",
+    axis: Axis,
     rules: bool,
     few: bool,
 ) -> GroupBlock:
@@ -254,26 +264,6 @@ def _unread(host: HostDiagnosis) -> Iterator[ListBlock]:
     )
     if items:
         yield ListBlock(title="Not read", media=Medium.DOCUMENT, items=items)
-
-
-class Axis(tuple[float, float]):
-    """(when the first host began, seconds until the last ended): all charts share it."""
-
-    @classmethod
-    def of(cls, incident: Diagnosis) -> "Axis":
-        began = [host.began_s for host in incident.hosts if host.began_s is not None]
-        axis = cls((min(began, default=0.0), 0.0))
-        ends = [
-            axis.later(host) + at
-            for host in incident.hosts
-            for line in host.timelines
-            for at, _ in line.points[-1:]
-        ]
-        return cls((axis[0], max(ends, default=0.0) or incident.seconds or 1.0))
-
-    def later(self, host: HostDiagnosis) -> float:
-        """The seconds between the first host's beginning and this one's."""
-        return max(0.0, (host.began_s or self[0]) - self[0])
 
 
 def _course(

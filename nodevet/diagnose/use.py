@@ -12,8 +12,11 @@ from msgspec.structs import replace
 from nodevet import __version__
 from nodevet.checking.identity import machine_in, several_names
 from nodevet.checking.machines import Machine
+from nodevet.diagnose import phrases
 from nodevet.diagnose.classify import diagnose
-from nodevet.diagnose.model import Diagnosis, HostDiagnosis, Suspect
+from nodevet.diagnose.job_ranks import HostRanks, host_ranks
+from nodevet.diagnose.late_ranks import job_diagnosis, with_waits
+from nodevet.diagnose.model import Diagnosis, HostDiagnosis, JobTarget, Suspect
 from nodevet.diagnose.stragglers import stragglers
 from nodevet.diagnose.suspects import suspect
 from nodevet.diagnose.timelines import timelines
@@ -25,7 +28,7 @@ from nodevet.evidence.host import HostInfo
 from nodevet.evidence.host_activity import HostActivity
 from nodevet.evidence.process_activity import ProcessActivities
 from nodevet.fleet import Options, Visit, visit
-from nodevet.model import Finding, Host, Verdict
+from nodevet.model import Finding, Host, Status, Verdict
 from nodevet.model.run import new_run_id
 from nodevet.vet.use.context import VetContext
 from nodevet.vet.use.vet import judge_visit
@@ -35,13 +38,21 @@ TOGETHER_S = 8.0  # from now until several hosts begin: to connect, and to read 
 
 
 def watch_options(
-    options: Options, seconds: float, interval: float, *, together: bool, now: float
+    options: Options,
+    seconds: float,
+    interval: float,
+    *,
+    together: bool,
+    now: float,
+    job: JobTarget | None = None,
 ) -> Options:
     """The same visit, in which the node is watched for so many seconds too.
 
     `together`: at the same moment as others, a few seconds after `now`, by the nodes' clocks.
+    `job`: the processes of this job that use no GPU are watched as well.
     """
     wish: dict[str, Any] = {"seconds": seconds, "interval": interval, "at_s": None}
+    wish["job_ids"] = list(job.ids) if job else []
     longer = seconds
     if together:
         wish["at_s"] = round(now + TOGETHER_S, 3)
@@ -67,15 +78,18 @@ def diagnose_hosts(
     interval: float = 1.0,
     save: Callable[[Visit, Host], None] | None = None,
     done: Callable[[], None] = lambda: None,
+    job: JobTarget | None = None,
+    again: Callable[[JobTarget], JobTarget] = lambda job: job,
 ) -> Diagnosis:
-    """Watch the hosts, all of them at the same time, and diagnose each."""
+    """Watch the hosts, all of them at the same time, and diagnose each. `again` returns the job
+    with how it has changed meanwhile."""
     started = datetime.now().astimezone()
     fleet_options = watch_options(
-        options, seconds, interval, together=len(hosts) > 1, now=time.time()
+        options, seconds, interval, together=len(hosts) > 1, now=time.time(), job=job
     )
     by_name = {host.name: host for host in hosts}
     by_host: dict[str, HostDiagnosis] = {}
-    machines: list[Machine] = []
+    looked = Looked(job)
     interrupted = False
     try:
         with closing(visit(hosts, fleet_options)) as visits:
@@ -83,30 +97,51 @@ def diagnose_hosts(
                 if save:
                     save(answer, by_name[answer.host])
                 by_host[answer.host] = host_diagnosis(
-                    answer, by_name[answer.host], context, machines.append
+                    answer, by_name[answer.host], context, looked.record
                 )
                 done()
     except KeyboardInterrupt:
         interrupted = True
+    looked.job = job and again(job)
     return incident(
-        name_twins([by_host[host.name] for host in hosts if host.name in by_host], machines),
+        name_twins([by_host[host.name] for host in hosts if host.name in by_host], looked.machines),
         seconds=seconds,
         started=started,
         interrupted=interrupted,
+        looked=looked,
     )
 
 
+class Looked:
+    """What the evidence of all hosts shows together."""
+
+    def __init__(self, job: JobTarget | None = None) -> None:
+        self.job = job
+        self.machines: list[Machine] = []
+        self.ranks: dict[str, HostRanks] = {}
+
+    def record(self, evidence: Evidence, host: HostDiagnosis) -> None:
+        self.machines.append(machine_in(host.host, evidence))
+        if self.job:
+            self.ranks[host.host] = host_ranks(evidence, host, self.job)
+
+
 def diagnose_visits(
-    visits: Iterable[tuple[Visit, Host]], context: VetContext, *, started: datetime | None = None
+    visits: Iterable[tuple[Visit, Host]],
+    context: VetContext,
+    *,
+    started: datetime | None = None,
+    job: JobTarget | None = None,
 ) -> Diagnosis:
     """Diagnose a saved incident bundle."""
-    machines: list[Machine] = []
-    hosts = [host_diagnosis(answer, host, context, machines.append) for answer, host in visits]
-    hosts = name_twins(hosts, machines)
+    looked = Looked(job)
+    hosts = [host_diagnosis(answer, host, context, looked.record) for answer, host in visits]
+    hosts = name_twins(hosts, looked.machines)
     longest = max((host.seconds for host in hosts), default=0.0)
     began = min((host.began_s for host in hosts if host.began_s), default=None)
     when = started or _moment(began)
-    return incident(hosts, seconds=longest, started=when or datetime.now().astimezone())
+    when = when or datetime.now().astimezone()
+    return incident(hosts, seconds=longest, started=when, looked=looked)
 
 
 def _moment(seconds: float | None) -> datetime | None:
@@ -123,10 +158,11 @@ def incident(
     seconds: float,
     started: datetime,
     interrupted: bool = False,
+    looked: Looked | None = None,
 ) -> Diagnosis:
-    """All hosts together, with the stragglers among them."""
+    """All hosts together, with the stragglers among them, or the ranks of one job."""
     starts = [host.began_s for host in hosts if host.began_s is not None]
-    return Diagnosis(
+    diagnosis = Diagnosis(
         id=new_run_id(started),
         nodevet=__version__,
         started=started.isoformat(timespec="seconds"),
@@ -135,6 +171,37 @@ def incident(
         hosts=tuple(hosts),
         stragglers=stragglers(hosts),
         interrupted=interrupted,
+    )
+    return of_job(diagnosis, looked.job, looked.ranks) if looked and looked.job else diagnosis
+
+
+NOT_KNOWN = "it is not among the hosts that -i or the targets name"
+
+
+def of_job(diagnosis: Diagnosis, target: JobTarget, ranks: Mapping[str, HostRanks]) -> Diagnosis:
+    """The diagnosis with its ranks, and of the job alone."""
+    watched = {host.host: host for host in diagnosis.hosts}
+    unseen = {
+        name: phrases.no_diagnosis(watched[name]) if name in watched else NOT_KNOWN
+        for name in target.hosts
+        if name not in watched or not watched[name].gpus
+    }
+    seen = {name: found for name, found in ranks.items() if name not in unseen}
+    apart = (diagnosis.apart_s or 0.0) / (diagnosis.seconds or 1.0)
+    job = job_diagnosis(target, diagnosis.hosts, seen, unseen, apart)
+    late = {
+        (rank.host, gpu) for place in job.late for rank in [job.ranks[place]] for gpu in rank.gpus
+    }
+    never = [
+        HostDiagnosis(host=name, status=Status.NOT_VISITED, why=why)
+        for name, why in unseen.items()
+        if name not in watched
+    ]
+    return replace(
+        diagnosis,
+        hosts=(*(with_waits(host, job) for host in diagnosis.hosts), *never),
+        stragglers=tuple(odd for odd in diagnosis.stragglers if (odd.host, odd.gpu) in late),
+        job=job,
     )
 
 
@@ -153,17 +220,16 @@ def host_diagnosis(
     answer: Visit,
     host: Host,
     context: VetContext,
-    record_machine: Callable[[Machine], None] = lambda _: None,
+    record: Callable[[Evidence, HostDiagnosis], None] = lambda *_: None,
 ) -> HostDiagnosis:
     """One host: what its GPUs wait for, and which of its settings differ from the baseline.
 
-    `record_machine` is called with the machine, if there is evidence of it."""
+    `record` is called with the evidence, if there is any, and with the diagnosis."""
     vetted = judge_visit(answer, host, context)
     report = vetted.report
     blank = HostDiagnosis(host=answer.host, status=report.status, why=report.why)
     if vetted.evidence is None:
         return blank
-    record_machine(machine_in(answer.host, vetted.evidence))
     result = diagnose(vetted.evidence)
     looks = _looks(vetted.evidence)
     failed = [
@@ -182,11 +248,13 @@ def host_diagnosis(
         timelines=timelines(vetted.evidence),
         overhead=_overhead(looks),
     )
-    return (
+    diagnosis = (
         replace(diagnosis, why=result)
         if isinstance(result, str)
         else replace(diagnosis, gpus=result)
     )
+    record(vetted.evidence, diagnosis)
+    return diagnosis
 
 
 def _looks(evidence: Evidence) -> list[Look]:

@@ -132,7 +132,9 @@ class ProcessActivity(Record, frozen=True, kw_only=True):
     # of a process on a GPU: the job by its cgroup and environ, `Slurm 12` or `pod UID`
     job_id: Text | None = None
     master: Text | None = None  # MASTER_ADDR:MASTER_PORT, where the ranks of a job meet
-    rank: int | None = None  # RANK
+    step: Text | None = None  # of Slurm: `0`, `batch`
+    rank: int | None = None  # RANK, or what another launcher calls it
+    ranks: int | None = None  # that the job has: WORLD_SIZE, ...
     flight: FlightDump | None = None  # of a rank that has written one
     # where its first thread sleeps, innermost first; of a process that did not run: stack
     stack: Annotated[tuple[Text, ...], STACK] | None = None

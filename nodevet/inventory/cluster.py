@@ -80,6 +80,10 @@ class Cluster:
         query = {"fieldSelector": f"spec.nodeName={node}"}
         return self._all(Right("list", "pods"), "/api/v1/pods", PodList, query)
 
+    def pods_in(self, namespace: str) -> list[Pod]:
+        """The pods of a namespace."""
+        return self._all(Right("list", "pods"), f"{_namespace_path(namespace)}/pods", PodList, {})
+
     def patch_node(self, node: ClusterNode, changes: Mapping[str, Any]) -> None:
         """Change a node. Status 409 if anyone has changed it since nodevet read it."""
         body = _as_read(node, changes)

@@ -107,6 +107,7 @@ class PodSpec(ApiObject, frozen=True, kw_only=True):
     """spec of a pod."""
 
     volumes: tuple[Volume, ...] = ()
+    node_name: str = ""
 
 
 class PodStatus(ApiObject, frozen=True, kw_only=True):

@@ -1,9 +1,13 @@
 """The nodes of a job, watched at the same time over SSH: real processes on booted nodes."""
 
 import json
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 from gpu_load import JSON, LOADS
+from slurm_on_node import Cluster, slurm_of_nodes
 
 from simulated_fleet import Boot, SimulatedFleet
 
@@ -24,25 +28,30 @@ NODES = ("n1", "n2", "n3")
 STATE = "/run/nodevet-sim/nvml.state"
 
 
-def started(fleet: SimulatedFleet, node: str, name: str, *properties: str) -> None:
-    """A load as a unit of a node."""
+def carried() -> str:
+    """A script that writes the loads onto a node."""
     files = "".join(
         f"cat >/run/load/{file.name} <<'END'\n{file.read_text()}END\n"
         for file in LOADS.glob("*.py")
     )
+    return f"mkdir -p /run/load {STATE}.processes; {files}"
+
+
+def started(fleet: SimulatedFleet, node: str, name: str, *properties: str) -> None:
+    """A load as a unit of a node."""
     words = " ".join(f"-p {each}" for each in properties)
     fleet.on(
         node,
-        f"mkdir -p /run/load {STATE}.processes; {files}"
-        f"systemctl --quiet stop load.service 2>/dev/null;"
+        f"{carried()} systemctl --quiet stop load.service 2>/dev/null;"
         f"systemd-run --quiet --unit load --setenv NODEVET_SIM_STATE={STATE} {words}"
         f" python3 /run/load/load.py {name} &&"
         f" until ls {STATE}.processes | grep -qx '[0-9]*'; do sleep 0.1; done",
     )
 
 
-def diagnosed(fleet: SimulatedFleet, *words: str) -> JSON:
-    done = fleet.nodevet("diagnose", *words, *fleet.reach, "--format", "json", "--duration", "5s")
+def diagnosed(fleet: SimulatedFleet, *words: str, env: Mapping[str, str] | None = None) -> JSON:
+    options = ("--format", "json", "--duration", "5s")
+    done = fleet.nodevet("diagnose", *words, *fleet.reach, *options, env=env)
     assert done.returncode in (0, 1, 3), done
     found: JSON = json.loads(done.stdout)
     return found
@@ -82,3 +91,49 @@ def test_g1_near_or_with_a_few_ticks_it_is_not(fleet: SimulatedFleet, load: str,
     started(fleet, "n1", load, f"CPUAffinity={cpu}")
     (host,) = diagnosed(fleet, "--limit", "n1")["hosts"]
     assert host["gpus"][0]["cause"] != "NUMA-remote", host["gpus"][0]["sentence"]
+
+
+def test_the_rank_of_a_slurm_job_that_the_others_wait_for(
+    fleet: SimulatedFleet, tmp_path: Path
+) -> None:
+    with slurm_of_nodes(fleet, NODES, tmp_path) as slurm:
+        for node in NODES:
+            fleet.on(node, f"systemctl --quiet stop load.service 2>/dev/null; {carried()}")
+        words = ("srun", "-N3", "-n3", "--mpi=none", "--chdir=/", "-J", "steps")
+        load = ("python3", "/run/load/load.py", "steady")
+        job = subprocess.Popen([*words, *load], env={**slurm.env, "NODEVET_SIM_STATE": STATE})
+        try:
+            look_at_job(fleet, slurm)
+        finally:
+            slurm.says("scancel", "--name", "steps")
+            job.wait(60)
+
+
+def look_at_job(fleet: SimulatedFleet, slurm: Cluster) -> None:
+    """Its ranks 0, 1 and 2 are on n1, n2 and n3; the GPU of n3 is throttled."""
+    for node in NODES:
+        fleet.on(node, f"until ls {STATE}.processes | grep -qx '[0-9]*'; do sleep 0.1; done")
+    number = slurm.says("squeue", "-h", "-n", "steps", "-o", "%i")
+    conf = {"SLURM_CONF": str(slurm.conf)}
+    job = diagnosed(fleet, "--job", number, env=conf)["job"]
+    ranks = [(rank["number"], rank["host"]) for rank in job["ranks"]]
+    assert ranks == [(0, "n1"), (1, "n2"), (2, "n3")] and job["size"] == 3
+    assert job["late"] == [2] and "rank 2 on n3: throttled" in job["sentence"], job
+
+    fleet.on("n1", "pkill -STOP -f load.py")
+    found = diagnosed(fleet, "--job", f"{number}.0", "--limit", "n1,n3", env=conf)
+    job = found["job"]
+    assert job["ranks"][0]["state"] == "stopped" and 0 in job["late"], job
+    assert [rank["host"] for rank in job["ranks"] if rank["state"] == "not seen"] == ["n2"]
+    assert job["confidence"] == "low" and "n2 was not seen" in " ".join(job["doubts"])
+    fleet.on("n1", "pkill -CONT -f load.py")
+
+    listed = fleet.project / "ranks.txt"
+    listed.write_text("n1:gpu0 0\nn2 1  # everything there\n")
+    job = diagnosed(fleet, "--ranks", str(listed))["job"]
+    assert [rank["number"] for rank in job["ranks"]] == [0, 1] and job["late"] == [], job
+
+    slurm.says("scancel", number)
+    slurm.wait("squeue", "-h", "-j", number, "-t", "RUNNING,COMPLETING", "-o", "%T", until="")
+    done = fleet.nodevet("diagnose", "--job", number, *fleet.reach, env=conf)
+    assert done.returncode == 2 and "does not run: CANCELLED" in done.stderr, done

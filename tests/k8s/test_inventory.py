@@ -11,9 +11,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from kubernetes_api import TOKEN, ApiServer, api_server
 
+from nodevet.base.errors import UserError
+from nodevet.diagnose.jobs import asked_again, find_job, hosts_of
 from nodevet.inventory import InventoryError, read
 from nodevet.inventory.cluster import Cluster, ClusterError, connect
 from nodevet.model import Host
+from nodevet.vet.use.targets import Targets
 
 H100 = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.present": "true"}
 
@@ -201,3 +204,36 @@ def test_in_a_pod_it_is_the_service_account(
         (tmp_path / "other/ca.crt").replace(tmp_path / "ca.crt")
         with pytest.raises(ClusterError, match="certificate"):
             connect().nodes()
+
+
+def add_pod(api: ApiServer, name: str, node: str, phase: str, **labels: str) -> None:
+    spec = {"nodeName": node} if node else {}
+    api.add("pods", name, "ml", metadata={"labels": labels}, spec=spec, status={"phase": phase})
+
+
+def test_the_pods_of_a_job_and_their_nodes(api: ApiServer) -> None:
+    """For `nodevet diagnose --job NAMESPACE/NAME`."""
+    for number in (1, 2, 3):
+        add_node(api, f"gpu{number}", f"10.0.0.{number}")
+    for number, (node, phase) in enumerate(
+        [("gpu1", "Running"), ("gpu2", "Running"), ("gpu3", "Failed"), ("", "Pending")]
+    ):
+        named = {"batch.kubernetes.io/job-name": "train"}
+        add_pod(api, f"train-{number}", node, phase, **named)
+    add_pod(api, "other", "gpu3", "Running")
+    job = find_job("ml/train")
+    assert job.hosts == ("gpu1", "gpu2") and job.ids == ("pod uid-train-0", "pod uid-train-1")
+    assert job.missing == ("pod train-2 on gpu3: Failed", "pod train-3 on no node: Pending")
+    assert [(host.name, host.address) for host in hosts_of(job, Targets())] == [
+        *(("gpu1", "10.0.0.1"), ("gpu2", "10.0.0.2")),
+    ]
+    assert find_job("ml/other").hosts == ("gpu3",)
+    assert asked_again(job).changed == ""
+    api.objects["pods", "ml", "train-1"]["status"]["phase"] = "Failed"
+    assert asked_again(job).changed == "its hosts or pods changed while it was watched"
+    with pytest.raises(UserError, match="its pods have no node yet"):
+        find_job("ml/train-3")
+    with pytest.raises(UserError, match="no pod there has this name"):
+        find_job("default/train")
+    with pytest.raises(UserError, match="does not run: Failed"):
+        hosts_of(find_job("ml/train-2"), Targets())

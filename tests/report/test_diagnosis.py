@@ -56,7 +56,7 @@ def test_every_format_names_every_host_and_cause(form: str) -> None:
     for name in (f"gpu00{n}" for n in range(6)):
         assert name in text
     for cause in Cause:
-        assert cause.value in text or cause is Cause.MIXED
+        assert cause.value in text or cause in (Cause.MIXED, Cause.COLLECTIVE)
     assert "connection refused" in text and "the others are submission-bound" in text
 
 
@@ -156,6 +156,7 @@ def test_every_reason_is_of_a_check_and_every_cause_but_the_idle_has_some() -> N
     assert set(REASONS) <= checks
     causes = {cause for reason in REASONS.values() for cause in reason.causes}
     expected = {Cause.IDLE, Cause.REQUESTS, Cause.QUOTA, Cause.MIXED, Cause.UNCLEAR}
+    expected |= {Cause.COLLECTIVE}
     assert set(Cause) - causes == expected
 
 

@@ -58,7 +58,7 @@ class Slurm:
             (folder / name).mkdir()
         host = socket.gethostname().split(".")[0]
         self.node = host
-        conf = CONF.format(host=host, folder=folder, address=address, ports=_free_ports(2))
+        conf = CONF.format(host=host, folder=folder, address=address, ports=free_ports(2))
         self.conf.write_text(conf + more)
         self._daemons = [self._start("slurmctld"), self._start("slurmd")]
         end = time.monotonic() + STARTING
@@ -99,7 +99,7 @@ class Slurm:
             return subprocess.Popen([name, "-D", *more], stdout=log, stderr=log, env=env)
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     found = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [each.getsockname()[1] for each in found]
     for each in found:

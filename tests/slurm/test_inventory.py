@@ -1,14 +1,18 @@
 """Hosts from a real Slurm: `-i @slurmpart:gpu`."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
 from far_processes import wait_for
 from one_machine_slurm import Slurm
 
+from nodevet.base.errors import UserError
+from nodevet.diagnose.jobs import asked_again, find_job, hosts_of
 from nodevet.inventory import InventoryError, read
 from nodevet.inventory.sources import slurm as source
+from nodevet.vet.use.targets import Targets
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -58,6 +62,45 @@ def test_the_nodes_of_a_running_job(conf: Slurm) -> None:
     assert names(f"@slurmjob:{job}") == conf.node
     assert names(f"@slurmstate:mixed&@slurmjob:{job}") == conf.node
     conf.says("scancel", job)
+
+
+@pytest.mark.other_slurm
+def test_a_job_its_steps_and_the_tasks_of_an_array(conf: Slurm) -> None:
+    """For `nodevet diagnose --job`: ids as they are on the nodes, which an array does not show."""
+    script = ("-o", os.devnull, "--wrap", "srun --overlap --mpi=none sleep 300")
+    words = ("sbatch", "--parsable", "-w", conf.node, "--chdir=/")
+    number = conf.says(*words, "--array=3-4", *script)
+    wait_for(lambda: len(conf.jobs) == 2)
+    wait_for(lambda: conf.says("squeue", "-h", "-s", "-o", "%i").count(".0") == 2)
+    raw = {conf.says("squeue", "-h", "-j", f"{number}_{task}", "-o", "%A") for task in (3, 4)}
+    found = [find_job(f"{number}_{task}") for task in (3, 4)]
+    assert {job for each in found for job in each.ids} == {f"Slurm {one}" for one in raw}
+    assert len(raw) == 2 and all(each.runs and each.hosts == (conf.node,) for each in found)
+    assert found[0].uid == os.getuid()
+    step = find_job(f"{number}_3.0")
+    assert step.step == "0" and step.hosts == (conf.node,)
+    with pytest.raises(UserError, match=f"job {number} is an array: name one task, such as --job"):
+        find_job(number)
+    assert [host.name for host in hosts_of(step, Targets())] == [conf.node]
+    with pytest.raises(UserError, match="-i or the targets name none of it"):
+        hosts_of(step, Targets(names=("other1",)))
+    assert asked_again(step).changed == ""
+    conf.says("scancel", number)
+    wait_for(lambda: not conf.jobs)
+    assert re.search(
+        "ended while it was watched: C(OMPLETING|ANCEL)", asked_again(found[0]).changed
+    )
+    with pytest.raises(UserError, match=r"does not run: C(OMPLETING|ANCELLED)"):
+        hosts_of(find_job(f"{number}_3"), Targets())
+
+
+@pytest.mark.parametrize("name", ["12x", "-1", "12;id", "$(id)", "", "12.x", "A/b", "a/b/c"])
+def test_a_jobs_name_is_checked_before_any_program_is_run(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source.programs, "output", lambda *_: pytest.fail("a program was run"))
+    with pytest.raises(UserError, match="name a job of Slurm"):
+        find_job(name)
 
 
 def test_another_inventory_says_how_they_are_reached(tmp_path: Path) -> None:

@@ -13,9 +13,16 @@ if TYPE_CHECKING:
     from typing import Iterable, Mapping
 
 ENVIRON = 1 << 18  # bytes
-VARIABLES = ("SLURM_JOB_ID", "MASTER_ADDR", "MASTER_PORT", "RANK")
+RANKS = (  # torchrun, Open MPI, PMI of MPICH and Slurm, srun; number, how many there are
+    ("RANK", "WORLD_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMI_RANK", "PMI_SIZE"),
+    ("SLURM_PROCID", "SLURM_NTASKS"),
+)
+VARIABLES = ("SLURM_JOB_ID", "SLURM_STEP_ID", "MASTER_ADDR", "MASTER_PORT") + sum(RANKS, ())
+NUMBER = re.compile("[0-9]{1,6}\\Z")
+SLURM_CGROUP = re.compile("slurm.*/job_([0-9]+)(?:/step_([0-9a-z]+))?(?:/|$)")
 LONGEST = 256  # characters of a value
-SLURM_CGROUP = re.compile("slurm.*/job_([0-9]+)(?:/|$)")
 POD_CGROUP = re.compile("kubepods.*pod([0-9a-f_-]{32,36})")
 
 
@@ -37,6 +44,25 @@ def job_id(cgroup: str, variables: "Mapping[str, str]") -> "str | None":
         return "Slurm " + number
     pod = POD_CGROUP.search(cgroup)
     return "pod " + pod.group(1).replace("_", "-") if pod else None
+
+
+def step_id(cgroup: str, variables: "Mapping[str, str]") -> "str | None":
+    """The step of Slurm that started the process: `0`, `batch`."""
+    in_slurm = SLURM_CGROUP.search(cgroup)
+    return in_slurm.group(2) if in_slurm else variables.get("SLURM_STEP_ID")
+
+
+def rank_of(variables: "Mapping[str, str]") -> "tuple[int | None, int | None]":
+    """(rank, how many ranks the job has) by the first launcher that sets a rank; srun comes last,
+    because it may have started another launcher. A number that cannot be right is None."""
+    for name, total in RANKS:
+        if name in variables:
+            rank, ranks = (
+                int(text) if NUMBER.match(text) else None
+                for text in (variables[name], variables.get(total, ""))
+            )
+            return (rank if ranks is None or (rank or 0) < ranks else None), ranks
+    return None, None
 
 
 def master(variables: "Mapping[str, str]") -> "str | None":

@@ -51,6 +51,7 @@ class Watch(object):
             )
         options = (request.get("asks", {}).get(name) or [{}])[0]
         options = options if isinstance(options, dict) else {}
+        self.options = options
         self.share = share
         self.duration_s = number(options, "seconds", 10.0, LONGEST)
         interval = number(options, "interval", 1.0, LONGEST) / looks_per_interval

@@ -29,7 +29,7 @@ from nodevet.remote.probe.files import (
     read_bytes,
 )
 from nodevet.remote.probe.flight import dump
-from nodevet.remote.probe.job_names import job_id, job_variables, master
+from nodevet.remote.probe.job_names import job_id, job_variables, master, rank_of, step_id
 from nodevet.remote.probe.others import Others, stats
 from nodevet.remote.probe.sleeps import SleepingProcess, Tables, sleepers
 from nodevet.remote.probe.threads import (
@@ -43,7 +43,7 @@ from nodevet.remote.probe.watch import Watch, cpu_s, put_counts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Iterable
+    from typing import Any, Container, Iterable, Sequence
 
 ASKED = True
 ALONE = True
@@ -163,6 +163,10 @@ class WatchedProcess(SleepingProcess):
         self.pages: "tuple[dict[str, int] | None, Any]" = (None, "it was not read")
         self.status: "tuple[dict[str, str] | None, Any]" = (None, "it ended")
         self.cgroup = attempt(lambda: Cgroup(root, read(root, self.node_folder + "cgroup")))
+        self.variables: "tuple[dict[str, str] | None, Any]" = ({}, None)
+        self.is_rank = bool(gpus)  # or a process of the job that was asked for
+        if gpus:  # now, because a process that ends has none
+            self.variables = attempt(job_variables, root, self.node_folder)
 
     def count(self, seconds: float = 0.0) -> bool:
         """Read its counters; False if it has ended."""
@@ -269,17 +273,18 @@ class WatchedProcess(SleepingProcess):
         record["cgroup"] = cgroup.path if cgroup else None
         if why:
             record["errors"]["cgroup"] = why
-        if self.gpus and self.ended_s is None:
+        if self.is_rank:
             self.tell_job(record)
         return record
 
     def tell_job(self, record: "Reading") -> None:
-        variables, why = attempt(job_variables, self.root, self.node_folder)
-        record["job_id"] = job_id(record["cgroup"] or "", variables or {})
+        variables, why = self.variables
+        for field, tell in (("job_id", job_id), ("step", step_id)):
+            record[field] = tell(record["cgroup"] or "", variables or {})
         record["master"] = master(variables or {})
-        record.take("rank", lambda: integer((variables or {})["RANK"]))
+        record["rank"], record["ranks"] = rank_of(variables or {})
         if why:
-            record.fail("master", why)
+            record.fail_all(("master", "rank"), why)
         if record["rank"] is not None:
             record.take("flight", self.flight, record["uid"])
 
@@ -372,7 +377,8 @@ class WatchedCgroup(object):
 class Watched(object):
     """All watched processes and cgroups."""
 
-    def __init__(self, root: str, results: "dict[str, Any]") -> None:
+    def __init__(self, root: str, results: "dict[str, Any]", jobs: "Sequence[str]" = ()) -> None:
+        """`jobs`: processes of these jobs with a rank are watched even if they use no GPU."""
         self.root = root
         gpus = gpus_of_pids(results)
         self.newest = newest(root)
@@ -383,6 +389,8 @@ class Watched(object):
         pids = with_descendants(gpus, parent_of)
         self.complete = set(gpus) <= set(pids) and len(pids) <= PROCESSES
         self.processes = [WatchedProcess(root, pid, gpus.get(pid, [])) for pid in pids[:PROCESSES]]
+        if jobs:
+            self.processes += ranks_without_gpu(root, parent_of.keys() - set(pids), jobs)
         self.groups: "dict[str, WatchedCgroup]" = {}
         self.births = self.deaths = 0
         self.left_out = max(0, len(pids) - PROCESSES)
@@ -552,6 +560,22 @@ class Watched(object):
         return sum(process.heir in watched for process in processes)
 
 
+def ranks_without_gpu(
+    root: str, pids: "Iterable[int]", jobs: "Container[str]"
+) -> "list[WatchedProcess]":
+    """Those of these processes that have a rank in one of the jobs; the newest come last."""
+    ranks: "list[WatchedProcess]" = []
+    for pid in sorted(pids):
+        variables, why = attempt(job_variables, root, "/proc/{}/".format(pid))
+        if variables and rank_of(variables)[0] is not None and len(ranks) < PROCESSES:
+            process = WatchedProcess(root, pid, [])
+            cgroup, _ = process.cgroup
+            if job_id(cgroup.path if cgroup else "", variables) in jobs:
+                process.variables, process.is_rank = (variables, why), True
+                ranks.append(process)
+    return ranks
+
+
 def look_again(thread: "WatchedThread", seconds: float) -> None:
     """Look at a thread that this look had skipped."""
     del thread.states[-1], thread.ticks[-1]
@@ -571,7 +595,7 @@ def delays_counted(root: str) -> bool:
 
 def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     watch = Watch("process_activity", root, request, LOOKS_PER_INTERVAL, SHARE)
-    watched = Watched(root, request.get("found", {}))
+    watched = Watched(root, request.get("found", {}), watch.options.get("job_ids") or ())
     watch.wait()
     uptime, _ = attempt(lambda: float(line(root, "/proc/uptime").split()[0]))
     last_search = 0.0
