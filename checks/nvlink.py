@@ -149,6 +149,12 @@ def links_of(gpu: Gpu) -> Links:
     return Links(tuple(active), tuple(down), tuple(unread))
 
 
+def link_count(gpu: Gpu) -> int:
+    """The number of links of a GPU, as in `links_of`."""
+    links = gpu.nvlinks or ()
+    return 0 if all(unsupported(link, "active") for link in links) else len(links)
+
+
 class NodeLinks(NamedTuple):
     """The links of a node's GPUs together."""
 
@@ -219,7 +225,7 @@ def expected_among(
 ) -> int | Finding:
     """Like `expected_of`; unknown if it equals the active links and another GPU may have more."""
     links = links_of(gpu)
-    possible = max(sum(map(len, links_of(other))) for other in gpus if alike(other, gpu))
+    possible = max(link_count(other) for other in gpus if alike(other, gpu))
     expected = expected_of(gpu, links, possible, node, params)
     doubt = unlisted_links(gpu, every) if params.active is None else None
     return doubt if doubt and expected == len(links.active) else expected

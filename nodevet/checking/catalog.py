@@ -9,7 +9,7 @@ import ast
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from heapq import heappop, heappush
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING
 
 import nodevet.checks
 import nodevet.fixes
+from nodevet.base import typed
 from nodevet.base.files import open_regular
 from nodevet.base.problems import did_you_mean
 from nodevet.base.project import Project
 from nodevet.evidence.sections import unknown_path
-from nodevet.model import Check
+from nodevet.model import Check, NeededAction
 
 if TYPE_CHECKING:
     from nodevet.fixing.model import Fix
@@ -62,6 +63,7 @@ class Catalog:
         CatalogError if a name is taken."""
         self.project = project = project or Project()
         self._found: dict[str, Check] = {}
+        self._actions: dict[str, Mapping[str, NeededAction]] = {}
         self._risks: dict[str, str] = {}
         checks = ("check", "give yours another name")
         self._checks = _Directory(nodevet.checks, folders, *checks, project)
@@ -113,6 +115,14 @@ class Catalog:
                     raise CatalogError(f"{self.path(check)}: {problem}")
             self._found[check] = candidate
         return self._found[check]
+
+    def actions(self, check: str) -> Mapping[str, NeededAction]:
+        """What a failure needs, by a text of the check's advice. Raises CatalogError like `module`,
+        and msgspec.ValidationError for a check of the user's that has something else."""
+        if check not in self._actions:
+            declared = self.check(check).actions
+            self._actions[check] = typed.convert(declared, dict[str, NeededAction])
+        return self._actions[check]
 
     def title(self, check: str) -> str:
         """The first line of a check's page."""

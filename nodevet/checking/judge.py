@@ -63,9 +63,8 @@ def _stamped(
     actions: Mapping[str, NeededAction] = {}
     findings = _ask(evidence, wish, catalog, late)
     try:
-        definition = catalog.check(check)
-        actions = typed.convert(definition.actions, dict[str, NeededAction])
-        if severities := definition.severities:
+        actions = catalog.actions(check)
+        if severities := catalog.check(check).severities:
             own = typed.convert(severities(wish.params), dict[str, Severity])
     except (Exception, SystemExit) as error:
         findings = iter((_failed(error),))

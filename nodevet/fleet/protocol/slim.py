@@ -3,8 +3,8 @@
 Most of the time to import pynvml on a node is compiling it, and the probe uses a tenth of it.
 """
 
-import ast
 import re
+from bisect import bisect
 from collections.abc import Iterable, Iterator
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
@@ -24,6 +24,7 @@ def slim(source: str, wanted_names: Iterable[str]) -> str:
         defined.setdefault(name, []).append(part)
     queue = [word for part in defined.pop("", ()) for word in _WORD.findall(part)]
     queue += wanted_names
+    names = sorted(defined)
     used = {""}
     while queue:
         word = queue.pop()
@@ -33,10 +34,10 @@ def slim(source: str, wanted_names: Iterable[str]) -> str:
             used.add(word)
             queue += [other for part in defined[word] for other in _WORD.findall(part)]
         elif _BEGINNING.fullmatch(word):
-            queue += [name for name in defined if name.startswith(word)]
+            queue += names[bisect(names, word) : bisect(names, f"{word}~")]
     slimmer = "".join(part for name, part in parts if name in used)
     try:
-        ast.parse(slimmer)
+        compile(slimmer, "slimmer", "exec", dont_inherit=True)  # faster than ast.parse
     except SyntaxError:  # the source has another layout
         return source
     return slimmer

@@ -162,12 +162,12 @@ def read_bytes(
             raise ValueError("not a regular file")
         if look:
             look(file)
-        data = os.read(file, min(limit, size))
-        chunk = data
+        chunk = os.read(file, min(limit, size))
+        data = bytearray(chunk)
         while len(chunk) >= last and len(data) < limit:
             chunk = os.read(file, min(limit - len(data), size))
             data += chunk
-        return data
+        return bytes(data)
     finally:
         os.close(file)
 
