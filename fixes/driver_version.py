@@ -30,10 +30,12 @@ update`, `dnf makecache`, `zypper refresh`). It does not change to another branc
 are named after the branch (nvidia-driver-550, nvidia-driver-560). It does not change what NVIDIA's
 .run installer installed. It plans nothing if Ubuntu's modules for one kernel
 (linux-modules-nvidia-*) are installed: change them with that kernel's packages. It plans nothing if
-one entry of dnf or zypper locks or excludes several of the packages. With yum and dnf 5 it plans
-nothing: it prints the commands, which a person runs. nodevet must be root on the node to ask dnf
-and zypper for versions: it runs them as nobody, with an empty /var/tmp and without a network, on
-the lists of the last update, so that they leave nothing on the node.
+one entry of dnf or zypper locks or excludes several of the packages, or if rpm keeps several
+versions of one (`multiversion(kernel)`, `installonlypkg(...)`), as of SUSE's kernel modules: the
+new version would be installed beside the old one. With yum and dnf 5 it plans nothing: it prints
+the commands, which a person runs. nodevet must be root on the node to ask dnf and zypper for
+versions: it runs them as nobody, with an empty /var/tmp and without a network, on the lists of the
+last update, so that they leave nothing on the node.
 """
 
 import re

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from driver_rpms import KERNEL, NEW, OLD, PUT, SUSE
+from driver_rpms import KERNEL, NEW, OLD, PARTLY, PUT, SUSE
 from node_tools import put_on_node
 
 from nodevet.fleet import Options
@@ -135,16 +135,29 @@ def test_a_transaction_that_was_killed_is_restored(
 
 
 LOCKED = "the lock 'nvidia-driver*' is not of this package and version alone"
+BESIDE = {
+    f"rpm {{-i /srv/repo/x86_64/nvidia-kmp-{OLD}-1.x86_64.rpm,-e nvidia-kmp}}": (
+        "nvidia-kmp.x86_64: offers: a new version is installed beside this one"
+    )
+}
 HELD = {
     "dnf": {
+        f"dnf -q -C versionlock {{exclude --raw,delete}} nvidia-driver-3:{NEW}-1.el9.x86_64": (
+            f"the repositories offer {PARTLY}, but not for nvidia-fabric-manager.x86_64"
+        ),
         "dnf -q -C versionlock {add --raw,delete} 'nvidia-driver*'": LOCKED,
         "sed -i {/main/aexcludepkgs=nvidia-driver,/^exclude/d} /etc/dnf/dnf.conf": (
             "/etc/dnf/dnf.conf excludes it"
         ),
+        "sed -i {/baseurl/aexcludepkgs=nvidia-driver,/^exclude/d} /etc/yum.repos.d/cuda.repo": (
+            "but not for nvidia-driver.x86_64"
+        ),
+        **BESIDE,
     },
-    "zypper": {"zypper -n {addlock,removelock} 'nvidia-driver*'": LOCKED},
+    "zypper": {"zypper -n {addlock,removelock} 'nvidia-driver*'": LOCKED, **BESIDE},
 }
-"""Commands that hold more than the package (the first in braces) and release it again."""
+"""Commands that hold more than the package, or install one that is never replaced (the first in
+braces), and release it again."""
 
 
 def test_folders_with_more_than_the_package_are_reported_before(

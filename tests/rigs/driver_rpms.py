@@ -98,12 +98,14 @@ sed 's/nvidia-settings/nvlsm/; s/%{v}/1/; /?/d' settings.spec >nvlsm.spec
 sed 's/nvidia-settings/nvidia-xconfig/; s/%{v}/1/; /?/d' settings.spec >xconfig.spec
 sed 's/nvidia-settings/shell/; s/%{v}/1/; s:^%{?needs.*:Provides\: /bin/sh:; /?/d' \
     settings.spec >shell.spec
+sed 's/nvidia-settings/nvidia-kmp/; s/%{v}/@OLD@/; /?/d
+    /^License/aProvides: multiversion(kernel)' settings.spec >kmp.spec
 build() {
     rpmbuild -bb --target x86_64 -D '_rpmdir /srv/repo' -D '_topdir /tmp/build' \
         -D '_binary_payload w0.gzdio' -D '_build_id_links none' "$@" >log 2>&1 && return
     cat log >&2; exit 1
 }
-build @OLD@.spec @NEW@.spec @PARTLY@.spec nvlsm.spec xconfig.spec shell.spec
+build @OLD@.spec @NEW@.spec @PARTLY@.spec nvlsm.spec xconfig.spec shell.spec kmp.spec
 build -D 'v 1' settings.spec; build -D 'v 2' -D 'needs 1' settings.spec
 build -D 'v 3' -D 'takes 1' settings.spec
 cd /srv/repo; createrepo_c -q .

@@ -10,8 +10,24 @@ import os
 import re
 
 from nodevet.remote.probe.driver_names import is_of_driver
-from nodevet.remote.probe.files import Reading, SectionError, TransientError, quote, read
-from nodevet.remote.probe.holds import CONFIG, DNF5, holds, is_true, main_section, with_epoch
+from nodevet.remote.probe.files import (
+    Reading,
+    SectionError,
+    TransientError,
+    attempt,
+    quote,
+    read,
+)
+from nodevet.remote.probe.holds import (
+    CONFIG,
+    DNF5,
+    dnf4_entries,
+    dnf4_lock,
+    holds,
+    is_true,
+    main_section,
+    with_epoch,
+)
 from nodevet.remote.probe.holds import PLUGIN as VERSIONLOCK
 from nodevet.remote.probe.package_manager import BUSY, is_busy
 from nodevet.remote.probe.patterns import Pattern
@@ -44,6 +60,8 @@ NO_MANAGER = "nodevet asks dnf 4 and zypper for packages, and the node has neith
 NOT_ROOT = "only root can ask {} without leaving files on the node"
 SEVERAL = "several versions are installed"
 OTHER_LOCK = "the lock {} is not of this package and version alone"
+BESIDE = "a new version is installed beside this one, not in its place: change it by hand"
+KEPT_BESIDE = ("multiversion(kernel)", "installonlypkg(kernel-module)", "installonlypkg(kernel)")
 EXCLUDED = "{} excludes it".format(CONFIG)
 ALONE = (
     "mount -t tmpfs -o size=64m nodevet /var/tmp && cd / && "
@@ -80,6 +98,8 @@ def read_rpms(running: "str | None") -> "Reading":
     for record in records.values():
         record.take("held", dnf_holds if name == "dnf" else zypper_holds, record)
     section["packages"] = list(records.values()) + take_offers(records, running, name)
+    for each in kept_beside() & set(records):
+        records[each].fail("offers", BESIDE)
     if name == "zypper":
         section.update(can_lock=True, streams=[], profiles="")
         return section
@@ -109,6 +129,14 @@ def installed(running: "str | None") -> "dict[str, Reading]":
     return records
 
 
+def kept_beside() -> "set[str]":
+    """name.architecture of packages that zypper and dnf never replace: several versions of them are
+    installed. Raises SectionError."""
+    words = ("-q", "--queryformat", "%{NAME}.%{ARCH}\\n", "--whatprovides") + KEPT_BESIDE
+    _, text, _ = run((find_program("rpm"),) + words, SECONDS, OUTPUT)
+    return set(text.split("\n"))
+
+
 # --- locks ------------------------------------------------------------------------------
 
 
@@ -129,8 +157,10 @@ def dnf_holds(record: "Reading") -> bool:
 
 def has_versionlock() -> bool:
     """Whether dnf's plugin versionlock is there and enabled."""
-    plugin = main_section("/", VERSIONLOCK)
-    return plugin is not None and is_true(plugin.get("enabled", "1")) and "locklist" in plugin
+    plugin, config = main_section("/", VERSIONLOCK), main_section("/", CONFIG) or {}
+    if plugin is None or not is_true(config.get("plugins", "1")):
+        return False
+    return is_true(plugin.get("enabled", "1")) and "locklist" in plugin
 
 
 def zypper_holds(record: "Reading") -> bool:
@@ -195,13 +225,25 @@ def collected(rows: "Iterator[Sequence[str]]") -> "dict[str, list[str]]":
 
 
 def dnf_offers(globs: "Sequence[str]") -> "dict[str, list[str]]":
-    """{name.architecture: versions}, also of module streams that are not enabled, and of excluded
-    packages. Raises SectionError."""
+    """{name.architecture: versions}, also of module streams that are not enabled, and of packages
+    that dnf.conf excludes, but not what a repository or `dnf versionlock exclude` excludes. Raises
+    SectionError."""
     words = ("repoquery", "--disable-modular-filtering", "--qf", OFFER_ROW, "--") + tuple(globs)
-    argv = alone("dnf", "-q", "-C", "--noplugins", "--disableexcludes=all", *words)
+    argv = alone("dnf", "-q", "-C", "--noplugins", "--disableexcludes=main", *words)
     text = output_of(argv, SECONDS, OUTPUT)
     rows = (row.split("|") for row in text.splitlines())
-    return collected(row for row in rows if len(row) == 2)
+    refused = [
+        dnf4_lock(entry[1:]) for entry in attempt(dnf4_entries, "/")[0] or () if entry[0] == "!"
+    ]
+    return collected(
+        row
+        for row in rows
+        if len(row) == 2
+        and not any(
+            about(row[0].rpartition(".")[0]) and with_epoch(row[1]) in versions
+            for about, versions, _ in refused
+        )
+    )
 
 
 def zypper_offers(globs: "Sequence[str]") -> "dict[str, list[str]]":

@@ -91,10 +91,14 @@ def dnf4_lock(entry: str) -> "Lock":
     return about, versions, entry
 
 
-def dnf4_locks(text: str) -> "list[Lock]":
-    """The locks of the plugin's list; an entry with ! only excludes a version."""
-    entries = [row.strip() for row in text.splitlines() if row.strip() and row[0] != "#"]
-    return [dnf4_lock(entry) for entry in entries if entry[0] != "!"]
+def dnf4_entries(root: str) -> "list[str]":
+    """The entries of the plugin's list; one with ! only excludes a version. Raises OSError,
+    ValueError."""
+    plugin = main_section(root, PLUGIN)
+    if plugin is None or not is_true(plugin.get("enabled", "1")) or not plugin.get("locklist"):
+        return []
+    rows = read(root, plugin["locklist"].strip()).splitlines()
+    return [row.strip() for row in rows if row.strip() and row[0] != "#"]
 
 
 def dnf5_locks(text: str) -> "list[Lock]":
@@ -157,7 +161,5 @@ def holds(root: str) -> "Holds":
             return Holds(excluded, dnf5_locks(read(root, LOCKS)))
         except FileNotFoundError:
             return Holds(excluded, [])
-    plugin = main_section(root, PLUGIN) if is_true(config.get("plugins", "1")) else None
-    if plugin is None or not is_true(plugin.get("enabled", "1")) or not plugin.get("locklist"):
-        return Holds(excluded, [])
-    return Holds(excluded, dnf4_locks(read(root, plugin["locklist"].strip())))
+    entries = dnf4_entries(root) if is_true(config.get("plugins", "1")) else []
+    return Holds(excluded, [dnf4_lock(entry) for entry in entries if entry[0] != "!"])

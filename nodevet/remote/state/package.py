@@ -6,8 +6,8 @@ from nodevet.remote.look import absent, present, require_this_machine, unknown
 from nodevet.remote.managers.patterns import Patterns
 from nodevet.remote.probe.collectors.packages import automatic_packages, has_dpkg
 from nodevet.remote.probe.driver_rpms import manager, without_epoch_0
-from nodevet.remote.probe.files import attempt, exists, read
-from nodevet.remote.probe.holds import PLUGIN, main_section
+from nodevet.remote.probe.files import attempt, read
+from nodevet.remote.probe.holds import dnf4_entries
 from nodevet.remote.probe.zypper_locks import LOCKS, locked_names
 from nodevet.remote.program import find_program, run
 
@@ -59,9 +59,7 @@ def versionlocked(root: str, name: str) -> bool:
     """Whether dnf's versionlock list names a package: [epoch:]name-version-release. Raises OSError,
     ValueError."""
     entry = re.compile(r"(?:[0-9]+:)?{}-[^-]+-[^-]+\Z".format(re.escape(name)))
-    path = (main_section(root, PLUGIN) or {}).get("locklist", "").strip()
-    text = read(root, path) if path and exists(root, path) else ""
-    return any(entry.match(row.strip()) for row in text.splitlines())
+    return any(map(entry.match, dnf4_entries(root)))
 
 
 def patterns(root: str, name: str) -> "Patterns":
