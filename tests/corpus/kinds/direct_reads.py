@@ -20,7 +20,7 @@ KIND = Kind(
 def run(path):
     gpu = SimulatedGpu()
     file = os.open(path, os.O_RDONLY | os.O_DIRECT)
-    pages, page = os.stat(path).st_size // 65536, mmap.mmap(-1, 65536)
+    pages, page = os.fstat(file).st_size // 65536, mmap.mmap(-1, 65536)
     while True:
         os.preadv(file, [page], random.randrange(pages) * 65536)
         gpu.run(0.004)

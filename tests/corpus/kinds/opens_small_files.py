@@ -2,6 +2,7 @@
 
 import os
 import random
+from pathlib import Path
 
 from gpu import SimulatedGpu
 
@@ -18,7 +19,7 @@ KIND = Kind(
 
 def run(path):
     gpu = SimulatedGpu()
-    pages = os.stat(path).st_size // 4096
+    pages = Path(path).stat().st_size // 4096
     while True:
         file = os.open(path, os.O_RDONLY)
         os.pread(file, 4096, random.randrange(pages) * 4096)

@@ -1,6 +1,7 @@
 """Reads large pieces of a slow file, one after the other."""
 
 import os
+from pathlib import Path
 
 from gpu import SimulatedGpu
 
@@ -17,7 +18,7 @@ KIND = Kind(
 
 def run(path):
     gpu = SimulatedGpu()
-    file, at, size = os.open(path, os.O_RDONLY), 0, os.stat(path).st_size
+    file, at, size = os.open(path, os.O_RDONLY), 0, Path(path).stat().st_size
     while True:
         os.pread(file, 1 << 20, at)
         at = (at + (1 << 20)) % size

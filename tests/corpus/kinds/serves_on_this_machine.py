@@ -15,11 +15,12 @@ KIND = Kind(
     kept_out=is_drawn(__name__),
 )
 
+UNIX = socket.AF_UNIX
+
 
 def run(_):
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
-        with socket.socket(socket.AF_UNIX) as server:
-            server.bind(f"{folder}/socket")
-            server.listen()
-            SimulatedGpu(memory_mb=HELD)
-            server.accept()
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder, socket.socket(UNIX) as server:
+        server.bind(f"{folder}/socket")
+        server.listen()
+        SimulatedGpu(memory_mb=HELD)
+        server.accept()

@@ -3,6 +3,7 @@
 import fcntl
 import tempfile
 import time
+from pathlib import Path
 
 from gpu import SimulatedGpu
 from hosts import HELD, elsewhere
@@ -18,7 +19,7 @@ KIND = Kind(
 
 
 def hold(name):
-    with open(name, "rb") as file:
+    with Path(name).open("rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         while True:
             time.sleep(1)
