@@ -23,7 +23,7 @@ from nodevet.evidence.gpu import Gpus
 from nodevet.evidence.gpu_activity import GpuActivities
 from nodevet.evidence.host import HostInfo
 from nodevet.evidence.host_activity import HostActivity
-from nodevet.evidence.process_activity import ProcessActivities
+from nodevet.evidence.process_activity import ProcessActivities, WatchCost
 from nodevet.fleet import Options, Visit, visit
 from nodevet.model import Finding, Host, Verdict, new_run_id
 from nodevet.vet.use.context import VetContext
@@ -179,7 +179,7 @@ def host_diagnosis(
         began_s=_began(answer, vetted.evidence, looks),
         seconds=max((look.seconds for look in looks), default=0.0),
         timelines=timelines(vetted.evidence),
-        overhead=_overhead(looks),
+        **_costs(vetted.evidence, looks),
     )
     return (
         replace(diagnosis, why=result)
@@ -198,10 +198,18 @@ def _looks(evidence: Evidence) -> list[Look]:
     return [look for look in looks if look is not None]
 
 
-def _overhead(looks: Sequence[Look]) -> float | None:
-    """The cost of watching, in percent of one core."""
+def _costs(evidence: Evidence, looks: Sequence[Look]) -> dict[str, float | None]:
+    """The CPU time of the visit, in parts; only that of the looks if the probe counted no more."""
     seconds = max((look.seconds for look in looks), default=0.0)
-    return round(100 * sum(look.cost_s for look in looks) / seconds, 2) if seconds else None
+    if not seconds:
+        return {}
+    spent = sum(look.cost_s for look in looks)
+    data = evidence[ProcessActivities].data
+    cost = (data.cost if data else None) or WatchCost()
+    rest = None if cost.probe_s is None else max(0.0, cost.probe_s - spent)
+    parts = {"looks_s": spent, "login_s": cost.login_s, "rest_s": rest}
+    whole = sum(part for part in parts.values() if part is not None)
+    return {**parts, "overhead": round(100 * whole / seconds, 2)}
 
 
 def _began(answer: Visit, evidence: Evidence, looks: Sequence[Look]) -> float | None:

@@ -67,6 +67,7 @@ class Watch(object):
         self.cost_s = 0.0
         self.spent = 0.0  # CPU time of this process at the first look
         self.first_cost_s = 0.0
+        self.once_s = 0.0  # of the first look's CPU time; the last look does not take it
         self.is_last = False
 
     def spare_s(self) -> float:
@@ -80,7 +81,7 @@ class Watch(object):
 
     def between_s(self) -> float:
         """CPU time for all looks between the first and the last."""
-        return self.share * self.duration_s - 2 * self.first_cost_s
+        return self.share * self.duration_s - 2 * self.first_cost_s + self.once_s
 
     def wait(self) -> None:
         """Wait until at_s."""
