@@ -13,9 +13,10 @@ from nodevet import __version__
 from nodevet.checking.identity import machine_in, several_names
 from nodevet.checking.machines import Machine
 from nodevet.diagnose.classify import diagnose
+from nodevet.diagnose.incident import NEEDED
 from nodevet.diagnose.model import Diagnosis, HostDiagnosis, Suspect
 from nodevet.diagnose.stragglers import stragglers
-from nodevet.diagnose.suspects import suspect
+from nodevet.diagnose.suspects import REASONS, suspect
 from nodevet.diagnose.timelines import timelines
 from nodevet.evidence.activity import Look
 from nodevet.evidence.document import Evidence
@@ -26,6 +27,7 @@ from nodevet.evidence.host_activity import HostActivity
 from nodevet.evidence.process_activity import ProcessActivities, WatchCost
 from nodevet.fleet import Options, Visit, visit
 from nodevet.model import Finding, Host, Verdict, new_run_id
+from nodevet.vet.use.asks import sections_of
 from nodevet.vet.use.context import VetContext
 from nodevet.vet.use.vet import judge_visit
 
@@ -57,6 +59,15 @@ def watch_options(
     )
 
 
+def judged_alone(options: Options, context: VetContext) -> Options:
+    """The options of a visit whose evidence nobody keeps: the probe compiles and reads only the
+    sections of a diagnosis, and of the checks that can name a suspect."""
+    read = sections_of(context, REASONS)
+    if read is None:
+        return options
+    return changed(options, sections=tuple(sorted({*read, *NEEDED})))
+
+
 def diagnose_hosts(
     hosts: Sequence[Host],
     context: VetContext,
@@ -70,7 +81,10 @@ def diagnose_hosts(
     """Watch the hosts, all of them at the same time, and diagnose each."""
     started = datetime.now().astimezone()
     fleet_options = watch_options(
-        options, seconds, interval, together=len(hosts) > 1, now=time.time()
+        options if save else judged_alone(options, context),
+        *(seconds, interval),
+        together=len(hosts) > 1,
+        now=time.time(),
     )
     by_name = {host.name: host for host in hosts}
     by_host: dict[str, HostDiagnosis] = {}

@@ -123,7 +123,13 @@ def test_g5_an_unread_throttling_is_not_none(periods: tuple[int, int] | None) ->
 
 def test_a_cgroup_that_was_not_read_is_not_one_without_limits() -> None:
     both = [process(), process(20, parent=10, cgroup="/other")]
-    unread = {**UNREAD, "cpu_quota": 1.0, "memory_limit_b": 1, "memory_events_max": None}
+    unread = {
+        **UNREAD,
+        "periods": None,
+        "cpu_quota": 1.0,
+        "memory_limit_b": 1,
+        "memory_events_max": None,
+    }
     groups = [cgroup(), cgroup(path="/other", **unread)]
     found = told(sections(processes=both, groups=groups))
     assert (value_of(found, "quota_throttled"), value_of(found, "limit_hits")) == (None, None)

@@ -1,8 +1,8 @@
 """What a watch costs the node: the CPU time of the login, of the probe and of all its children.
 
-sshd is an ancestor of the probe. Its processes of this session began a moment before the probe; the
-one that listens for all sessions began earlier. What follows is not counted: the answer is sent,
-and the session ends.
+sshd is an ancestor of the probe. Its processes of this session began a moment before the probe, and
+their titles name the user; the one that listens for all sessions is none of them. What follows is
+not counted: the answer is sent, and the session ends.
 """
 
 import os
@@ -15,7 +15,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-SSHD = ("sshd", "sshd-session")
+TITLES = (b"sshd: ", b"sshd-session: ")
+LISTENS = b"[listener]"
 MOMENT = 30  # seconds from the login to the start of the probe
 HZ = os.sysconf("SC_CLK_TCK")
 WITH_CHILDREN = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
@@ -47,9 +48,15 @@ def session() -> "list[dict[str, Any]]":
         if start - row["started"] > MOMENT * HZ:
             break
         found.append(row)
-        if row["name"] in SSHD:
+        if is_session(row["pid"]):
             last = len(found)
     return found[:last]
+
+
+def is_session(pid: int) -> bool:
+    """Whether it is an sshd of one session. Raises OSError."""
+    title = read_small("/proc/{}/cmdline".format(pid))
+    return title.startswith(TITLES) and LISTENS not in title
 
 
 def ancestor(pid: int) -> "dict[str, Any]":

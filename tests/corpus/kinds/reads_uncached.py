@@ -21,11 +21,12 @@ def run(_):
         for _piece in range(128):
             file.write(os.urandom(1 << 20))
         file.flush()
-        os.fsync(file.fileno())
-        gpu, place = SimulatedGpu(), file.fileno()
+        place = file.fileno()
+        os.fsync(place)
         os.posix_fadvise(place, 0, 0, os.POSIX_FADV_RANDOM)
+        gpu = SimulatedGpu()
         while True:
-            page = random.randrange(1 << 15) << 12
-            os.pread(place, 4096, page)
-            os.posix_fadvise(place, page, 4096, os.POSIX_FADV_DONTNEED)
-            gpu.run(0.00003)
+            os.posix_fadvise(place, 0, 0, os.POSIX_FADV_DONTNEED)  # a part of a folio stays
+            for _page in range(2000):
+                os.pread(place, 4096, random.randrange(1 << 15) << 12)
+                gpu.run(0.00003)

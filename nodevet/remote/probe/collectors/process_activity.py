@@ -36,7 +36,7 @@ from nodevet.remote.probe.threads import (
     run_times,
     threads_of,
 )
-from nodevet.remote.probe.watch import Watch, cpu_s, put_counts
+from nodevet.remote.probe.watch import Watch, budget_s, cpu_s, put_counts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -214,7 +214,9 @@ class WatchedProcess(SleepingProcess):
 
     def find_threads(self, most: int) -> int:
         """Add its new threads if they are at most `most`; returns how many it added."""
+        self.has_more = self.has_more or (self.last.get("threads") or 0) > max(1, most)
         if self.has_more:
+            self.no_threads = LEFT_OUT if not self.threads else None
             return 0
         known_ids = {thread.tid for thread in self.threads}
         born_s = None if not self.seen_s else self.seen_s
@@ -601,7 +603,7 @@ def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     last_search = 0.0
     for seconds in watch.looks():
         if len(watch.times) == 1:
-            watched.begin(watch, watch.duration_s * SHARE * FIRST)
+            watched.begin(watch, budget_s(SHARE, watch.duration_s) * FIRST)
             continue
         watched.look(watch, watch.is_last)
         if watch.is_last:
