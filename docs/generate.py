@@ -23,8 +23,11 @@ from nodevet.base.project import Project
 from nodevet.baseline.param_fields import examples, param_fields
 from nodevet.checking.catalog import Catalog
 from nodevet.checking.needed import advised_actions
-from nodevet.diagnose.rules import RULES
+from nodevet.diagnose.classify import figures
+from nodevet.diagnose.rules import RULES, Threshold
 from nodevet.document.schema_kinds import kinds
+from nodevet.evidence.document import decode
+from nodevet.evidence.gpu_activity import GpuActivity
 from nodevet.fix import formats as fix_formats
 from nodevet.fixing.model import Risk
 from nodevet.fixing.result import HostResult, Outcome, Result, StepResult
@@ -190,18 +193,26 @@ if a figure is unknown and no other condition fails. `docs/generate.py` writes t
 def rules_page() -> str:
     """The whole of docs/diagnosis-rules.md."""
     parts = [RULES_HEAD]
+    blank = figures(decode('{"schema": 1, "probe": "", "sections": {}}'), GpuActivity(index=0))
     for cause in dict.fromkeys(rule.cause for rule in RULES):
         parts.append(
             f"## {cause.value}\n\n| rule | figure | threshold | source |\n|---|---|---|---|"
         )
         for rule in (each for each in RULES if each.cause is cause):
             for at, each in enumerate(rule.thresholds):
-                sign = "at least" if each.at_least else "at most"
+                figure = blank[each.figure]
                 source = each.source.replace("|", "\\|")
                 name = "" if at else rule.name
-                parts.append(f"| {name} | {each.figure} | {sign} {each.value:g} | {source} |")
+                limit = limit_text(each, figure.unit)
+                parts.append(f"| {name} | {figure.what} | {limit} | {source} |")
         parts.append("")
     return "\n".join(parts)
+
+
+def limit_text(threshold: Threshold, unit: str) -> str:
+    """`at least 85 %`."""
+    sign = "at least" if threshold.at_least else "at most"
+    return f"{sign} {threshold.value:g} {unit}".rstrip()
 
 
 METRICS_HEAD = """\

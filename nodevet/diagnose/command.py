@@ -44,7 +44,7 @@ from nodevet.vet import options as vetting
 @click.option(
     "--duration",
     type=Duration(1, 600),
-    default="10s",
+    default="30s",
     show_default=True,
     help="How long to watch.",
 )

@@ -1,10 +1,9 @@
 """What the hot threads of the processes on a GPU do: submit, compute, take turns (pure)."""
 
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Iterator
 
 from nodevet.diagnose.model import Figure
-from nodevet.diagnose.series import grown
+from nodevet.diagnose.series import grown, percent
 from nodevet.evidence.process_activity import ProcessActivity, ThreadActivity
 
 NAMES = {
@@ -16,44 +15,35 @@ NAMES = {
 ACTIVE = 10.0  # percent of a core
 
 
-class HotThread(NamedTuple):
-    """A thread and the CPU time that it used."""
-
-    user: int
-    system: int
-    switches: int | None
-
-    @property
-    def ticks(self) -> int:
-        return self.user + self.system
+Share = tuple[float, ProcessActivity, ThreadActivity]
+"""Percent of a core, and the thread that used it."""
+Shares = list[Share]
 
 
-def hot_thread(thread: ThreadActivity) -> HotThread | None:
+def hottest(shares: Shares) -> Share | None:
+    """The thread with the largest share; None without threads."""
+    return max(shares, key=lambda share: share[0], default=None)
+
+
+def ticks_used(thread: ThreadActivity | ProcessActivity) -> int | None:
+    """Ticks of CPU time."""
     user, system = grown(thread.user), grown(thread.system)
-    if user is None or system is None:
-        return None
-    return HotThread(user, system, grown(thread.switches))
+    return None if user is None or system is None else user + system
 
 
-def hot_figures(processes: Iterable[ProcessActivity], hz: int, seconds: float) -> Iterator[Figure]:
-    """Of the processes on a GPU, without their helpers."""
-    by_process = [
-        [found for thread in process.threads or () if (found := hot_thread(thread))]
-        for process in processes
-    ]
-    top = max(
-        (thread for threads in by_process for thread in threads),
-        default=None,
-        key=lambda thread: thread.ticks,
-    )
-    share = 100.0 * top.system / top.ticks if top and top.ticks else 0.0
-    yield _figure("thread_system", share)
-    least = ACTIVE / 100 * hz * seconds
-    crowds = [[each for each in threads if each.ticks >= least] for threads in by_process]
-    crowd = max(crowds, key=len, default=[])
+def hot_figures(shares: Shares, seconds: float) -> Iterator[Figure]:
+    """Of the threads of the processes on a GPU, without their helpers."""
+    top = hottest(shares)
+    used = percent(grown(top[2].system), ticks_used(top[2])) if top else None
+    yield _figure("thread_system", used or 0.0)
+    crowds: dict[int, Shares] = {}
+    for share in shares:
+        if share[0] >= ACTIVE:
+            crowds.setdefault(share[1].pid, []).append(share)
+    crowd = max(crowds.values(), key=len, default=[])
     yield _figure("turns", float(len(crowd)))
-    yield _figure("turns_cpus", sum(each.ticks for each in crowd) / hz / seconds)
-    switches = [each.switches for each in crowd]
+    yield _figure("turns_cpus", sum(share for share, _, _ in crowd) / 100)
+    switches = [grown(thread.switches) for _, _, thread in crowd]
     unread = "the context switches of a thread were not read"
     counts = [count for count in switches if count is not None]
     is_known = len(counts) == len(switches)

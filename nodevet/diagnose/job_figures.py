@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from nodevet.diagnose import connections, delays, hot, waiting
 from nodevet.diagnose.cpu_time import cpu_ticks, io_count
+from nodevet.diagnose.hot import ticks_used
 from nodevet.diagnose.model import Figure, Job
 from nodevet.diagnose.series import grown, known, percent, rate, total
 from nodevet.evidence.cpu import Cpu
@@ -222,12 +223,6 @@ def _figure(name: str, value: float | None, why: str = "", note: str = "") -> Fi
     return Figure(name, value, unit, what, why if value is None else "", note)
 
 
-def ticks_used(thread: ThreadActivity | ProcessActivity) -> int | None:
-    """Ticks of CPU time."""
-    user, system = grown(thread.user), grown(thread.system)
-    return None if user is None or system is None else user + system
-
-
 def _cpu(job: WatchedJob, evidence: Evidence) -> Iterator[Figure]:
     why = "the CPU time of a process is not known"
     user = cpu_ticks(job.processes, "user", job.seconds)
@@ -269,24 +264,20 @@ def needed_percent(thread: ThreadActivity, job: WatchedJob) -> float | None:
     return ran + (rate(thread.waited_ns, job.seconds) or 0.0) / 1e7
 
 
-Shares = list[tuple[float, ProcessActivity, ThreadActivity]]
-"""Percent of a core, and the thread that used it."""
-
-
 def _threads(job: WatchedJob) -> Iterator[Figure]:
-    shares: Shares = []
+    shares: hot.Shares = []
     if why := _unread(job):
         for name in (*OF_THREADS, *hot.NAMES):
             yield _figure(name, None, why)
         return
-    on_gpu = [process for process in job.processes if process.pid in job.on_gpu]
-    yield from hot.hot_figures(on_gpu, job.hz, job.seconds)
     for process in job.processes:
         for thread in process.threads or ():
             share = needed_percent(thread, job)
             if share is not None:
                 shares.append((share, process, thread))
-    yield from _hottest(job, shares)
+    ran = [(_percent(ticks_used(thread), job), process, thread) for _, process, thread in shares]
+    yield from _hottest(job, shares, ran)
+    yield from hot.hot_figures(of_kind(ran, job, is_helper=False), job.seconds)
     yield _figure("hot_threads", _at_once(shares, HOT, job))
     yield _figure("active_threads", _at_once(shares, ACTIVE, job))
     switches = [
@@ -298,7 +289,7 @@ def _threads(job: WatchedJob) -> Iterator[Figure]:
         sum(counts) / job.seconds if counts or not shares else None,
         "status was not read",
     )
-    top = max(shares, key=lambda entry: entry[0], default=None)
+    top = hot.hottest(shares)
     yield _starved(job, top[1], top[2]) if top else _figure("cpu_starved", 0.0)
 
 
@@ -315,10 +306,17 @@ def _starved(job: WatchedJob, process: ProcessActivity, thread: ThreadActivity) 
 def quota_held_percent(job: WatchedJob, process: ProcessActivity) -> float | None:
     """Percent of the time for which the quota of a process's cgroup held it; None if not known."""
     group = next((group for group in job.cgroups if group.path == process.cgroup), None)
-    if group is None or not grown(group.throttled):
+    if group is None:
+        return None
+    if grown(group.throttled) == 0 or has_no_quota(group):
         return 0.0
     held = rate(group.throttled_us, job.seconds)
     return None if held is None else held / 1e4
+
+
+def has_no_quota(group: CgroupActivity) -> bool:
+    """Whether nodevet read that a cgroup has no CPU quota."""
+    return bool(group.version) and group.cpu_quota is None and "cpu_quota" not in group.errors
 
 
 def _others(evidence: Evidence) -> Figure:
@@ -341,7 +339,7 @@ def other_text(other: OtherProcess) -> str:
     return f"{other.command or '?'} {other.pid}{owner}{place}"
 
 
-def _at_once(shares: Shares, least: float, job: WatchedJob) -> float:
+def _at_once(shares: hot.Shares, least: float, job: WatchedJob) -> float:
     """How many threads took so much of a core at the same time; a thread that started or ended
     meanwhile counts for its share of the time.
     """
@@ -364,7 +362,12 @@ OF_THREADS = (
 MORE = "threads that were not watched, or ended, did more"
 
 
-def _hottest(job: WatchedJob, shares: Shares) -> Iterator[Figure]:
+def of_kind(shares: hot.Shares, job: WatchedJob, *, is_helper: bool) -> hot.Shares:
+    """Those of helpers, or those of the processes on the GPU."""
+    return [share for share in shares if (share[1].pid not in job.on_gpu) is is_helper]
+
+
+def _hottest(job: WatchedJob, shares: hot.Shares, ran: hot.Shares) -> Iterator[Figure]:
     """For the processes on the GPU, whose threads submit its work, and for their helpers: the share
     of a core that one thread had, and the share that it would have had with its own core. For
     helpers that ended, one after the other, only the CPU time is known."""
@@ -372,17 +375,14 @@ def _hottest(job: WatchedJob, shares: Shares) -> Iterator[Figure]:
         ("hottest_thread", "thread_wants", False),
         ("hottest_helper", "helper_wants", True),
     ):
-        of_kind = [share for share in shares if (share[1].pid not in job.on_gpu) is is_helper]
-        ran = [
-            (_percent(ticks_used(thread), job), process, thread) for _, process, thread in of_kind
-        ]
-        yield _top(has, ran, job, is_helper)
-        yield _top(wants, of_kind, job, is_helper)
+        wanted = of_kind(shares, job, is_helper=is_helper)
+        yield _top(has, of_kind(ran, job, is_helper=is_helper), job, is_helper)
+        yield _top(wants, wanted, job, is_helper)
         if is_helper:
             ended_ticks = _of_ended(job)
             ended_share = None if ended_ticks is None else _percent(ended_ticks, job)
             # of a helper that ended it is not known how long it waited for a CPU
-            present_share = sum(share for share, process, _ in of_kind if process.ended_s is None)
+            present_share = sum(share for share, process, _ in wanted if process.ended_s is None)
             both = total((ended_share, present_share))
             unsure = both is not None and both < HOT and _is_more(HOT, job, is_helper)
             yield _figure("helpers_want", None if unsure else both, MORE)
@@ -393,11 +393,11 @@ def _percent(ticks: float | None, job: WatchedJob) -> float:
     return 100.0 * (ticks or 0) / job.hz / job.seconds
 
 
-def _top(name: str, shares: Shares, job: WatchedJob, is_helper: bool) -> Figure:
+def _top(name: str, shares: hot.Shares, job: WatchedJob, is_helper: bool) -> Figure:
     """The largest share with its thread; None if something that was not watched may have had a
     larger one.
     """
-    top = max(shares, key=lambda entry: entry[0], default=None)
+    top = hot.hottest(shares)
     share = top[0] if top else 0.0
     if share < HOT and _is_more(HOT - share, job, is_helper):
         return _figure(name, None, MORE)
@@ -445,8 +445,11 @@ def cpus_allowed(job: WatchedJob, evidence: Evidence) -> tuple[float | None, str
     online = numbers(data.online) if data is not None else None
     if online:
         limits.append((float(len(online)), ""))
-    allowed = [numbers(process.cpus_allowed) for process in job.processes]
-    if allowed and all(entry is not None for entry in allowed):
+    alive = [process for process in job.processes if process.ended_s is None]
+    allowed = [numbers(process.cpus_allowed) for process in alive]
+    if None in allowed or any("cpu_quota" in group.errors for group in job.cgroups):
+        return None, ""
+    if allowed:
         union = frozenset[int]().union(*(entry for entry in allowed if entry is not None))
         limits.append((float(len(union)), "affinity" if online else ""))  # a limit, if not all
     quotas = [group.cpu_quota for group in job.cgroups]
@@ -457,7 +460,8 @@ def cpus_allowed(job: WatchedJob, evidence: Evidence) -> tuple[float | None, str
 
 def _waits(job: WatchedJob) -> Iterator[Figure]:
     """The thread that waited for storage at most looks; the rest of a job waits for it."""
-    worst, note, looked, hidden = 0.0, "", False, ""
+    worst, note, looked = 0.0, "", False
+    hidden = waiting.unwatched_why(job.processes)
     for process in job.processes:
         for thread in process.threads or ():
             if "waits" in thread.errors and process.ended_s is None:
@@ -562,18 +566,17 @@ def reads_pipe(process: ProcessActivity) -> bool:
     )
 
 
+def _throttled(group: CgroupActivity) -> float | None:
+    """Percent of the periods in which a cgroup used up its quota; None if not known."""
+    if grown(group.periods) == 0:
+        return 0.0
+    share = percent(grown(group.throttled), grown(group.periods))
+    return 0.0 if share is None and has_no_quota(group) else share
+
+
 def _limits(job: WatchedJob) -> Iterator[Figure]:
-    worst: float | None = None
-    for group in job.cgroups:
-        share = percent(grown(group.throttled), grown(group.periods))
-        if grown(group.periods) == 0:
-            share = 0.0
-        if share is not None and (worst is None or share > worst):
-            worst = share
-    if worst is None and job.cgroups and all(group.version for group in job.cgroups):
-        limited = [group for group in job.cgroups if group.cpu_quota is not None]
-        readable = all("cpu_quota" not in group.errors for group in job.cgroups)
-        worst = 0.0 if readable and not limited else None
+    shares = [_throttled(group) for group in job.cgroups]
+    worst = None if None in shares else max(known(shares), default=None)
     if not job.processes:
         worst = 0.0
     yield _figure("quota_throttled", worst, "cpu.stat of the cgroup was not read")
@@ -584,12 +587,8 @@ def _limits(job: WatchedJob) -> Iterator[Figure]:
         shares = known(rate(getattr(group, field), job.seconds) for group in job.cgroups)
         why = job.cgroups[0].why(field) if job.cgroups else "its cgroup was not read"
         yield _figure(name, max(shares, default=0.0) / 1e4 if shares else None, why)
-    hits = known(rate(group.memory_events_max, job.seconds) for group in job.cgroups)
-    unlimited = all(
-        group.memory_limit_b is None and "memory_limit_b" not in group.errors
-        for group in job.cgroups
-    )
-    most = max(hits, default=0.0 if unlimited and job.cgroups else None)
+    hits = [_limit_hits(group, job.seconds) for group in job.cgroups]
+    most = None if None in hits else max(known(hits), default=None)
     yield _figure("limit_hits", 0.0 if not job.processes else most, "memory.events was not read")
     faults = total(grown(process.major_faults) for process in job.processes)
     value = None if faults is None else faults / job.seconds
@@ -597,6 +596,13 @@ def _limits(job: WatchedJob) -> Iterator[Figure]:
     system = cpu_ticks(job.processes, "system", job.seconds)
     each_us = 1e6 * system / job.hz / faults if system is not None and faults else None
     yield _figure("fault_time", each_us, "stat was not read" if faults is None else "it read none")
+
+
+def _limit_hits(group: CgroupActivity, seconds: float) -> float | None:
+    """How often a second a cgroup reached its memory limit; None if not known."""
+    hits = rate(group.memory_events_max, seconds)
+    has_no_limit = group.memory_limit_b is None and "memory_limit_b" not in group.errors
+    return 0.0 if hits is None and has_no_limit else hits
 
 
 def _places(job: WatchedJob, evidence: Evidence, gpu: GpuActivity) -> Iterator[Figure]:

@@ -154,7 +154,10 @@ class HostDiagnosis(Struct, frozen=True, kw_only=True):
     began_s: float | None = None  # by this machine's clock, seconds since 1970 UTC
     seconds: float = 0.0  # for which it was watched
     timelines: tuple[Timeline, ...] = ()
-    overhead: float | None = None  # percent of one core that watching took
+    overhead: float | None = None  # percent of one core that the visit took, with its login
+    looks_s: float | None = None  # CPU time of the looks alone
+    login_s: float | None = None  # CPU time of the login
+    rest_s: float | None = None  # CPU time to start the probe and to read every section
 
 
 class Straggler(Struct, frozen=True, kw_only=True):

@@ -53,9 +53,14 @@ def job_text(job: Job) -> str:
 
 
 def watched_text(host: HostDiagnosis) -> str:
-    """`watched for 10 s, which took 0.3 % of one core`."""
-    over = "" if host.overhead is None else f", which took {number(host.overhead)} % of one core"
-    return f"watched for {number(host.seconds)} s{over}"
+    """`watched for 30 s, which took 0.8 % of one core: login 0.02 s, start 0.2 s, looks 0.1 s`."""
+    text = f"watched for {number(host.seconds)} s"
+    if host.overhead is None:
+        return text
+    parts = (("login", host.login_s), ("start", host.rest_s), ("looks", host.looks_s))
+    texts = [f"{part} {number(seconds)} s" for part, seconds in parts if seconds is not None]
+    listed = f": {', '.join(texts)}" if host.rest_s is not None else ""
+    return f"{text}, which took {number(host.overhead)} % of one core{listed}"
 
 
 def no_diagnosis(host: HostDiagnosis) -> str:

@@ -14,11 +14,12 @@ from nodevet.checking.identity import machine_in, several_names
 from nodevet.checking.machines import Machine
 from nodevet.diagnose import phrases
 from nodevet.diagnose.classify import diagnose
+from nodevet.diagnose.incident import NEEDED
 from nodevet.diagnose.job_ranks import HostRanks, host_ranks
 from nodevet.diagnose.late_ranks import job_diagnosis, with_waits
 from nodevet.diagnose.model import Diagnosis, HostDiagnosis, JobTarget, Suspect
 from nodevet.diagnose.stragglers import stragglers
-from nodevet.diagnose.suspects import suspect
+from nodevet.diagnose.suspects import REASONS, suspect
 from nodevet.diagnose.timelines import timelines
 from nodevet.evidence.activity import Look
 from nodevet.evidence.document import Evidence
@@ -26,10 +27,11 @@ from nodevet.evidence.gpu import Gpus
 from nodevet.evidence.gpu_activity import GpuActivities
 from nodevet.evidence.host import HostInfo
 from nodevet.evidence.host_activity import HostActivity
-from nodevet.evidence.process_activity import ProcessActivities
+from nodevet.evidence.process_activity import ProcessActivities, WatchCost
 from nodevet.fleet import Options, Visit, visit
 from nodevet.model import Finding, Host, Status, Verdict
 from nodevet.model.run import new_run_id
+from nodevet.vet.use.asks import sections_of
 from nodevet.vet.use.context import VetContext
 from nodevet.vet.use.vet import judge_visit
 
@@ -69,6 +71,15 @@ def watch_options(
     )
 
 
+def judged_alone(options: Options, context: VetContext) -> Options:
+    """The options of a visit whose evidence nobody keeps: the probe compiles and reads only the
+    sections of a diagnosis, and of the checks that can name a suspect."""
+    read = sections_of(context, REASONS)
+    if read is None:
+        return options
+    return changed(options, sections=tuple(sorted({*read, *NEEDED})))
+
+
 def diagnose_hosts(
     hosts: Sequence[Host],
     context: VetContext,
@@ -85,7 +96,11 @@ def diagnose_hosts(
     with how it has changed meanwhile."""
     started = datetime.now().astimezone()
     fleet_options = watch_options(
-        options, seconds, interval, together=len(hosts) > 1, now=time.time(), job=job
+        options if save else judged_alone(options, context),
+        *(seconds, interval),
+        together=len(hosts) > 1,
+        now=time.time(),
+        job=job,
     )
     by_name = {host.name: host for host in hosts}
     by_host: dict[str, HostDiagnosis] = {}
@@ -246,7 +261,7 @@ def host_diagnosis(
         began_s=_began(answer, vetted.evidence, looks),
         seconds=max((look.seconds for look in looks), default=0.0),
         timelines=timelines(vetted.evidence),
-        overhead=_overhead(looks),
+        **_costs(vetted.evidence, looks),
     )
     diagnosis = (
         replace(diagnosis, why=result)
@@ -267,10 +282,18 @@ def _looks(evidence: Evidence) -> list[Look]:
     return [look for look in looks if look is not None]
 
 
-def _overhead(looks: Sequence[Look]) -> float | None:
-    """The cost of watching, in percent of one core."""
+def _costs(evidence: Evidence, looks: Sequence[Look]) -> dict[str, float | None]:
+    """The CPU time of the visit, in parts; only that of the looks if the probe counted no more."""
     seconds = max((look.seconds for look in looks), default=0.0)
-    return round(100 * sum(look.cost_s for look in looks) / seconds, 2) if seconds else None
+    if not seconds:
+        return {}
+    spent = sum(look.cost_s for look in looks)
+    data = evidence[ProcessActivities].data
+    cost = (data.cost if data else None) or WatchCost()
+    rest = None if cost.probe_s is None else max(0.0, cost.probe_s - spent)
+    parts = {"looks_s": spent, "login_s": cost.login_s, "rest_s": rest}
+    whole = sum(part for part in parts.values() if part is not None)
+    return {**parts, "overhead": round(100 * whole / seconds, 2)}
 
 
 def _began(answer: Visit, evidence: Evidence, looks: Sequence[Look]) -> float | None:

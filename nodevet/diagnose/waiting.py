@@ -174,14 +174,21 @@ def wait_figures(
     why = unknown_why(listed)
     waits = job_waits(listed, seconds)
     own = [each for each in waits if each.process.pid in pids]
+    partly = why or unwatched_why(listed)
     asked = [each for each in own if each.waiting.kind is SleepKind.REQUESTS]
-    yield _worst("serving", asked, why or unread_why(own))
+    yield _worst("serving", asked, partly or unread_why(own))
     at_network = [each for each in waits if is_at_network(each)]
-    yield _worst("network", at_network, why or unread_why(at_network))
+    yield _worst("network", at_network, partly or unread_why(at_network))
     top = _top(at_network)
     yield connection_figure(top.waiting.sleep) if top else Figure("lost_segments", 0.0, "%", WHAT)
     yield _frozen([each for each in own if each.is_first], listed, pids, why)
     yield _spinning([each for each in listed if each.pid in pids], seconds)
+
+
+def unwatched_why(processes: Iterable[ProcessActivity]) -> str:
+    """Why some threads of these were not watched; empty if all were."""
+    partly = [each for each in processes if each.threads and "threads" in each.errors]
+    return partly[0].why("threads") if partly else ""
 
 
 def unread_why(waits: Iterable[JobWait]) -> str:

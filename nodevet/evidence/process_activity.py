@@ -170,12 +170,22 @@ class OtherProcess(Record, frozen=True, kw_only=True):
     cgroup: Text | None = None
 
 
+class WatchCost(Record, frozen=True, kw_only=True):
+    """CPU time that the visit took on the node, in seconds."""
+
+    probe_s: Real | None = None  # of the probe and all that it started: every section
+    login_s: Real | None = None  # of the sshd of this session; none on this machine
+
+
 class ProcessActivities(SectionRecord, frozen=True, kw_only=True):
     """`complete` is False if a process was left out, or could not be watched."""
 
     unique = ("processes[].pid", "others[].pid", "cgroups[].path", "processes[].threads[].tid")
     plural = "processes"
-    volatile = ("look", "times_s", "uptime_s", "complete", "processes", "others", "cgroups")
+    volatile = (
+        *("look", "times_s", "uptime_s", "complete", "processes", "others", "cgroups"),
+        "cost",
+    )
 
     look: Look | None = None
     times_s: Times | None = None
@@ -190,3 +200,4 @@ class ProcessActivities(SectionRecord, frozen=True, kw_only=True):
     processes: Annotated[tuple[ProcessActivity, ...], WATCHED] | None = None
     others: Annotated[tuple[OtherProcess, ...], OTHERS] | None = None  # only if the job waited
     cgroups: Annotated[tuple[CgroupActivity, ...], WATCHED] | None = None
+    cost: WatchCost | None = None

@@ -31,13 +31,13 @@ from tests.corpus.kind import (
     LENGTHS,
     MACHINE,
     QUOTA,
-    Kind,
     bundle,
     kind,
     names,
 )
 
 HOG = "while True: pass"
+HOGS = 2 * (os.cpu_count() or 1)  # of the loaded background
 FAILURES = (AssertionError, OSError, subprocess.TimeoutExpired)
 MEMORY_LIMIT = str(100 << 20)
 QUOTAS = (
@@ -99,8 +99,13 @@ def note_busy(path: Path, percent: float) -> None:
     MACHINE.write_text(json.dumps(noted, indent=0, sort_keys=True) + "\n", encoding="utf-8")
 
 
-def record(name: str, known: Kind, background: str, seconds: int, library: Path) -> None:
-    """One bundle. Raises Skipped where this machine cannot run it."""
+@contextmanager
+def running(
+    name: str, background: str, library: Path, hogs: int = HOGS
+) -> Iterator[tuple[LoadedMachine, float]]:
+    """The load on a machine, while it runs, and how busy the CPUs were before it. Raises Skipped
+    where this machine cannot run it."""
+    known = kind(name)
     lines = "".join(f"gpu.0.{field} = {value}\n" for field, value in known.gpu.items())
     with ExitStack() as stack:
         machine = stack.enter_context(loaded_machine(library, 2, lines))
@@ -120,13 +125,19 @@ def record(name: str, known: Kind, background: str, seconds: int, library: Path)
             stack.enter_context(machine.load("steady", gpu=1))
             before = 1
         if background == "loaded":
-            for _ in range(2 * (os.cpu_count() or 1)):
+            for _ in range(hogs):
                 stack.enter_context(started([sys.executable, "-c", HOG], {}))
         busy = busy_percent()
         command = command_of(name, file, group, contained=background == "container")
         job = stack.enter_context(started(command, {**machine.variables, "LOAD_GPU": "0"}))
         if known.has_process:
             wait_for_load(machine, job, before)
+        yield machine, busy
+
+
+def record(name: str, background: str, seconds: int, library: Path) -> None:
+    """One bundle. Raises Skipped where this machine cannot run it."""
+    with running(name, background, library) as (machine, busy):
         target = bundle(name, background, seconds)
         target.unlink(missing_ok=True)
         machine.diagnose("--duration", f"{seconds}s", "--capture", str(target), "--redact")
@@ -158,7 +169,7 @@ def main() -> None:
                     if bundle(name, background, seconds).exists() and not chosen.again:
                         continue
                     try:
-                        record(name, known, background, seconds, library)
+                        record(name, background, seconds, library)
                         end = ""
                     except (pytest.skip.Exception, *FAILURES) as why:
                         end = f": not recorded: {str(why)[:300]}"

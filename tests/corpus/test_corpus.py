@@ -1,6 +1,7 @@
 """The corpus of incidents: labels, and the tables of docs/diagnosis.md."""
 
 import dataclasses
+from collections import Counter
 
 import pytest
 
@@ -16,8 +17,10 @@ from tests.corpus.calibrate import (
     wilson,
 )
 from tests.corpus.kind import BACKGROUNDS, BUNDLES, kind, names, parts
+from tests.corpus.repeat import flips
 
 LARGEST = 2_000_000  # bytes of all bundles
+UNCLEAR = Cause.UNCLEAR.value
 CAUSES = {cause.value for cause in Cause} - {Cause.MIXED.value}
 
 
@@ -83,6 +86,12 @@ def test_the_tables_count_what_was_kept_out_apart() -> None:
     text = tables([CASE, held])
     assert "| **all high** (aim 95 %) | 2 | 1 | 0 | 9-91 % | 1 | 0 | 0 | 0-79 % |" in text
     assert "| `maps` | quiet | stuck, high | storage-bound | larger reads |" in text
+
+
+def test_only_two_confident_answers_with_different_causes_are_a_flip() -> None:
+    unsure = Counter({("storage-bound", "high"): 3, ("stuck", "low"): 9, (UNCLEAR, "low"): 1})
+    assert not flips(unsure)
+    assert flips(unsure + Counter({("stuck", "medium"): 1}))
 
 
 @pytest.mark.parametrize(

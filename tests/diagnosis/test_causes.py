@@ -106,7 +106,37 @@ def test_g5_a_quota_is_not_others() -> None:
     held = {"cpu_quota": 0.2, "periods": [0, 100], "throttled": [0, 95]}
     found = starving(**held, throttled_us=[0, 7_300_000])
     assert found.causes == (Cause.QUOTA,), found.sentence
-    assert {figure.name: figure.value for figure in found.figures}["cpu_starved"] == 2.0
+    assert value_of(found, "cpu_starved") == 2.0
+
+
+def value_of(found: GpuDiagnosis, name: str) -> float | None:
+    return {figure.name: figure.value for figure in found.figures}[name]
+
+
+UNREAD = {"throttled": None, "throttled_us": None, "errors": {"throttled": "EACCES"}}
+
+
+@pytest.mark.parametrize("periods", [None, (0, 100)])
+def test_g5_an_unread_throttling_is_not_none(periods: tuple[int, int] | None) -> None:
+    found = starving(cpu_quota=0.2, periods=periods, **UNREAD)
+    assert (value_of(found, "cpu_starved"), value_of(found, "quota_throttled")) == (None, None)
+    assert found.confidence is Confidence.LOW
+
+
+def test_a_cgroup_that_was_not_read_is_not_one_without_limits() -> None:
+    both = [process(), process(20, parent=10, cgroup="/other")]
+    unread = {
+        **UNREAD,
+        "periods": None,
+        "cpu_quota": 1.0,
+        "memory_limit_b": 1,
+        "memory_events_max": None,
+    }
+    groups = [cgroup(), cgroup(path="/other", **unread)]
+    found = told(sections(processes=both, groups=groups))
+    assert (value_of(found, "quota_throttled"), value_of(found, "limit_hits")) == (None, None)
+    groups = [cgroup(), cgroup(path="/other", errors={"cpu_quota": "EACCES"})]
+    assert value_of(told(sections(processes=both, groups=groups)), "cpus_allowed") is None
 
 
 def test_g5_threads_of_one_job_that_wait_for_one_another_are_not_others() -> None:

@@ -69,6 +69,10 @@ def test_the_straggler_of_a_job_is_named_with_what_it_alone_has(fleet: Simulated
     causes = {host["host"]: host["gpus"][0]["cause"] for host in found["hosts"]}
     assert causes == {"n1": "GPU-bound", "n2": "GPU-bound", "n3": "throttled"}
     assert found["apart_s"] < 1
+    for host in found["hosts"]:  # the login is sshd's, and no part of the rest
+        assert 0 < host["login_s"] < 1 and host["rest_s"] > 0.02, host
+        whole = host["login_s"] + host["rest_s"] + host["looks_s"]
+        assert host["overhead"] == pytest.approx(100 * whole / host["seconds"], abs=0.01)
     (straggler,) = found["stragglers"]
     assert (straggler["host"], straggler["gpu"]) == ("n3", 0)
     (suspect,) = straggler["suspects"]

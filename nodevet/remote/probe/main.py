@@ -49,6 +49,11 @@ def probe(request: "dict[str, Any]") -> "dict[str, Any]":
         last = max(result.get("began", 0.0) for result in earlier.values())
         pause(max(0.0, min(last + sample, end) - time.monotonic()), request)
     results = read_all(sections, root, request, end)
+    watched = results.get("process_activity", {}).get("data")
+    if watched is not None:
+        from nodevet.remote.probe.cost import cost
+
+        watched["cost"] = cost()
     if sample:
         document["earlier"] = {
             name: earlier_section(result, results[name]) for name, result in earlier.items()

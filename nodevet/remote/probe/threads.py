@@ -229,6 +229,19 @@ class WatchedThread(object):
         return MISSED if self.missed > max(1, MOST_MISSED * self.sights) else None
 
 
+def run_times(root: str, pid: int) -> "dict[int, int]":
+    """{tid: nanoseconds that it ran} of every thread of a process: schedstat is the cheapest file
+    of a thread. Raises OSError, ValueError."""
+    folder = path_under(root, "/proc/{}/task".format(pid)) + "/"
+    ran = {}
+    for name in names(root, "/proc/{}/task".format(pid)):
+        try:
+            ran[int(name)] = int(read_small(folder + name + "/schedstat").split(None, 1)[0])
+        except (OSError, ValueError, LookupError):
+            continue  # it ended
+    return ran
+
+
 def threads_of(
     root: str, pid: int, known_ids: "Container[int]" = (), born_s: "float | None" = None
 ) -> "list[WatchedThread]":

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 SHARE = 0.003  # of one core, for the looks of a section
+PAID_S = 10.0  # seconds of a watch from which on its looks get no more, until it lasts FREE_S:
+FREE_S = 30.0  # a longer watch takes at most 1 % of a core with its login and its start
 LONGEST = 600.0  # seconds
 SHORTEST = 0.1  # seconds between looks
 LOOKS = 2048  # with the first and the last, nodevet/base/bounds.py
@@ -30,6 +32,11 @@ def cpu_s() -> float:
     """User and system CPU time of this process."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
+
+
+def budget_s(share: float, duration_s: float) -> float:
+    """CPU time for all looks of a section: `share` of a core, but of 30 s as much as of 10 s."""
+    return share * (min(duration_s, PAID_S) + max(0.0, duration_s - FREE_S))
 
 
 class Watch(object):
@@ -68,6 +75,7 @@ class Watch(object):
         self.cost_s = 0.0
         self.spent = 0.0  # CPU time of this process at the first look
         self.first_cost_s = 0.0
+        self.once_s = 0.0  # of the first look's CPU time; the last look does not take it
         self.is_last = False
 
     def spare_s(self) -> float:
@@ -81,7 +89,7 @@ class Watch(object):
 
     def between_s(self) -> float:
         """CPU time for all looks between the first and the last."""
-        return self.share * self.duration_s - 2 * self.first_cost_s
+        return budget_s(self.share, self.duration_s) - 2 * self.first_cost_s + self.once_s
 
     def wait(self) -> None:
         """Wait until at_s."""

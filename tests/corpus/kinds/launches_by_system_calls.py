@@ -21,4 +21,4 @@ def run(_):
     while True:
         for _ in range(400):
             os.pread(null, 32768, 0)
-        gpu.run(0.0004)
+        gpu.run(0.0001)

@@ -10,6 +10,7 @@ KIND = Kind(
     action="a higher limit, fewer workers",
     needs="memory limit",
     backgrounds=("quiet", "loaded", "other job"),
+    by_background={"loaded": ("memory-pressure + CPUs taken by others", "memory-pressure")},
 )
 
 

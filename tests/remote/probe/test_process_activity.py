@@ -365,20 +365,25 @@ def test_no_process_is_named_for_an_invisible_gpu() -> None:
 def test_more_threads_than_are_watched(
     program: Callable[[str], Program], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Those that ran most are."""
     text = (
         "import threading\nmay = threading.Event()\n"
-        "for _ in range(40): threading.Thread(target=may.wait, daemon=True).start()\n"
-        "print('born', flush=True)\nmay.wait()"
+        "for _ in range(39): threading.Thread(target=may.wait, daemon=True).start()\n"
+        "hot = threading.Thread(target=lambda: sum(range(1 << 60)), daemon=True)\n"
+        "hot.start()\nprint(hot.native_id, flush=True)\nmay.wait()"
     )
     one = program(text)
     assert one.process.stdout is not None
-    assert one.process.stdout.readline() == "born\n"
+    hot = int(one.process.stdout.readline())
     monkeypatch.setattr(process_activity, "THREADS", 10)
     found = collected(request({one.process.pid: [0]}))
     assert found.complete is False
     assert found.processes is not None
-    assert found.processes[0].threads_total == 41
-    assert len(found.processes[0].threads or ()) <= 10
+    process = found.processes[0]
+    assert process.threads_total == 41
+    tids = [thread.tid for thread in process.threads or ()]
+    assert len(tids) == 10 and {hot, one.process.pid} <= set(tids)
+    assert process.errors["threads"] == "31 of its threads were not watched"
 
 
 def test_descendants_come_after_their_parents_and_loops_end() -> None:

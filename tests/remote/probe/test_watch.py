@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from nodevet.remote.probe import watch
+from nodevet.remote.probe.collectors import host_activity, process_activity
 from nodevet.remote.probe.files import Absent, Reading, SectionError
 
 
@@ -48,9 +49,19 @@ def test_looks_cost_no_more_than_their_share(monkeypatch: pytest.MonkeyPatch, co
     assert found.times[-1] >= 60.0
     assert found.times == sorted(set(found.times))
     assert found.look()["cost_s"] == pytest.approx(cost * looks, abs=1e-4)
-    assert cost * looks <= max(watch.SHARE * 60, 2 * cost) + 1e-9
+    budget_s = (
+        watch.budget_s(watch.SHARE, 60) + cost
+    )  # of one look more: its cost is not known before
+    assert cost * looks <= max(budget_s, 2 * cost) + 1e-9
     if cost == 0.0:
         assert looks == 121
+
+
+@pytest.mark.parametrize(("seconds", "used_s"), [(5, 0.045), (10, 0.09), (30, 0.09), (60, 0.36)])
+def test_the_looks_of_a_longer_watch_pay_for_its_start(seconds: float, used_s: float) -> None:
+    """From 30 s on, 0.21 s are left for the login and all sections within 1 % of a core."""
+    shares = (watch.SHARE, host_activity.SHARE, process_activity.SHARE)
+    assert sum(watch.budget_s(share, seconds) for share in shares) == pytest.approx(used_s)
 
 
 def test_never_more_looks_than_evidence_may_have(monkeypatch: pytest.MonkeyPatch) -> None:

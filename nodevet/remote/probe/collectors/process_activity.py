@@ -37,9 +37,10 @@ from nodevet.remote.probe.threads import (
     WatchedThread,
     parse_stat_row,
     read_small,
+    run_times,
     threads_of,
 )
-from nodevet.remote.probe.watch import Watch, cpu_s, put_counts
+from nodevet.remote.probe.watch import Watch, budget_s, cpu_s, put_counts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,6 +56,9 @@ CALLS = 16  # threads at a look whose system call is read; at the first and last
 SHARE = 0.005  # of one core; five hundred threads take all of it in ten seconds
 FIRST = 0.45  # of that share for the first look; the last takes as much
 ALWAYS_WATCHED = 64  # threads that are watched in any case
+SAMPLED = 32  # threads of a process that has too many: those that used most CPU time
+THREAD_S = 40e-6  # CPU time to look at a thread at the first look
+SAMPLE_S = 7e-6  # CPU time to read how long a thread ran
 LEFT_OUT = "too many threads for the time: watch for longer"
 SMALL_KB = 1 << 21  # resident memory above which numa_maps is not read
 ARGUMENTS = 1000  # characters
@@ -160,6 +164,7 @@ class WatchedProcess(SleepingProcess):
         self.name_before: "str | None" = None  # its name before it became another program
         self.no_threads: "str | None" = "it ended"
         self.has_more = False  # threads than those
+        self.ran: "dict[int, int]" = {}  # thread: nanoseconds that it had run at the last sample
         self.pages: "tuple[dict[str, int] | None, Any]" = (None, "it was not read")
         self.status: "tuple[dict[str, str] | None, Any]" = (None, "it ended")
         self.cgroup = attempt(lambda: Cgroup(root, read(root, self.node_folder + "cgroup")))
@@ -217,6 +222,10 @@ class WatchedProcess(SleepingProcess):
 
     def find_threads(self, most: int) -> int:
         """Add its new threads if they are at most `most`; returns how many it added."""
+        self.has_more = self.has_more or (self.last.get("threads") or 0) > max(1, most)
+        if self.has_more:
+            self.no_threads = LEFT_OUT if not self.threads else None
+            return 0
         known_ids = {thread.tid for thread in self.threads}
         born_s = None if not self.seen_s else self.seen_s
         threads, why = attempt(threads_of, self.root, self.pid, known_ids, born_s)
@@ -232,6 +241,29 @@ class WatchedProcess(SleepingProcess):
         self.threads += threads
         self.no_threads = None
         return len(threads)
+
+    def sample(self, most: int = SAMPLED) -> "list[WatchedThread]":
+        """Add the first thread and those that ran most since the last sample; returns them."""
+        ran, why = attempt(run_times, self.root, self.pid)
+        if not ran:
+            self.no_threads = why if not self.threads else self.no_threads
+            return []
+        known_ids = {thread.tid for thread in self.threads}
+        grown = {tid: ran[tid] - self.ran.get(tid, 0) for tid in ran}
+        listed = sorted(grown, key=lambda tid: (tid != self.pid, -grown[tid]))[:most]
+        self.ran, self.no_threads = ran, None
+        task_folder = path_under(self.root, self.node_folder + "task") + "/"
+        new = [WatchedThread(task_folder, tid) for tid in listed if tid not in known_ids]
+        self.threads += new
+        return new
+
+    def sample_s(self) -> float:
+        """CPU time that a sample takes."""
+        return SAMPLE_S * float(self.last.get("threads") or 0)
+
+    def unwatched_text(self) -> str:
+        count = (self.last.get("threads") or 0) - len(self.threads)
+        return "{} of its threads were not watched".format(max(1, count))
 
     def read_pages(self) -> None:
         if self.last.get("resident_pages", 0) * os.sysconf("SC_PAGE_SIZE") >> 10 > SMALL_KB:
@@ -266,6 +298,8 @@ class WatchedProcess(SleepingProcess):
         else:
             tables = Tables(self.root, self.pid, connections)
             record["threads"] = [self.thread_record(each, looks, tables) for each in self.threads]
+            if self.has_more:
+                record["errors"]["threads"] = self.unwatched_text()
         record["pages"], why = self.pages
         if why:
             record["errors"]["pages"] = why
@@ -409,7 +443,8 @@ class Watched(object):
         return None
 
     def begin(self, watch: "Watch", allowed_s: float) -> None:
-        """The first look; watches all threads of a process, or none, as the time allows."""
+        """The first look; watches all threads of a process, those that ran most, or none, as the
+        time allows."""
         self.find_births(watch, True)
         for process in self.processes:
             process.count()
@@ -419,9 +454,14 @@ class Watched(object):
         end, threads_left = cpu_s() + allowed_s, THREADS
         for process in self.processes:
             always_left = max(0, ALWAYS_WATCHED - (THREADS - threads_left))
+            affordable = int((end - cpu_s()) / THREAD_S)
             threads_left -= process.find_threads(
-                threads_left if cpu_s() <= end else min(threads_left, always_left) or -1
+                min(threads_left, max(affordable, always_left)) or -1
             )
+            began_s = cpu_s()
+            if process.has_more and began_s + process.sample_s() <= end + allowed_s:
+                threads_left -= len(process.sample(min(SAMPLED, threads_left)))
+                watch.once_s += cpu_s() - began_s
             for thread in process.threads:
                 thread.look(True)
         self.read_calls(4 * CALLS)
@@ -466,7 +506,7 @@ class Watched(object):
             if number % ROUND == 0 and watch.spare_s() <= 0:
                 return
             self.next_process = (self.next_process + 1) % len(turns)
-            self.look_closer(turns[self.next_process], seconds)
+            self.look_closer(turns[self.next_process], seconds, watch.spare_s())
         resting = [
             thread
             for p in turns
@@ -479,8 +519,9 @@ class Watched(object):
             self.next_thread = (self.next_thread + 1) % len(resting)
             look_again(resting[self.next_thread], seconds)
 
-    def look_closer(self, process: "WatchedProcess", seconds: float) -> None:
-        """Look at a process's new threads, and at all if resting ones used CPU time."""
+    def look_closer(self, process: "WatchedProcess", seconds: float, spare_s: float) -> None:
+        """Look at a process's new threads, and at all if resting ones used CPU time; of too many
+        threads, at those that used most."""
         if not process.count(seconds):
             return
         process_ticks = process.last["user"] + process.last["system"]
@@ -495,6 +536,9 @@ class Watched(object):
             for thread in process.threads:
                 if thread.last_look_s != seconds:
                     look_again(thread, seconds)
+            if process.ran and process.sample_s() <= spare_s:
+                for thread in process.sample():
+                    thread.look(True, seconds)
 
     def add_threads(self, process: "WatchedProcess", seconds: float) -> None:
         """Add new threads of a process."""
@@ -601,7 +645,7 @@ def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     last_search = 0.0
     for seconds in watch.looks():
         if len(watch.times) == 1:
-            watched.begin(watch, watch.duration_s * SHARE * FIRST)
+            watched.begin(watch, budget_s(SHARE, watch.duration_s) * FIRST)
             continue
         watched.look(watch, watch.is_last)
         if watch.is_last:

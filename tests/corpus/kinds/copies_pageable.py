@@ -1,0 +1,23 @@
+"""Its main thread copies pageable memory to the GPU."""
+
+import ctypes
+
+from gpu import SimulatedGpu
+
+from tests.corpus.kind import Kind, is_drawn
+
+KIND = Kind(
+    label="transfer-bound",
+    second="preprocessing-bound",
+    action="pin the memory",
+    kept_out=is_drawn(__name__),
+    by_background={"loaded": ("CPUs taken by others", "transfer-bound")},
+)
+
+
+def run(_):
+    gpu = SimulatedGpu(rx_kb_s=6000000)
+    source, target = (ctypes.create_string_buffer(64 << 20) for _buffer in range(2))
+    while True:
+        ctypes.memmove(target, source, 64 << 20)
+        gpu.run(0.004)
