@@ -15,11 +15,11 @@ from nodevet.checking.feeding.model import Feed, FeedStage, outcome
 from nodevet.checking.feeding.units import amount_text
 from nodevet.checking.feeding.workload import StepTime, WorkloadFields, encoded, workload_of
 from nodevet.diagnose.gpu_figures import link_capacity
+from nodevet.diagnose.hot import ticks_used
 from nodevet.diagnose.job_figures import (
     ACTIVE,
     WatchedJob,
     needed_percent,
-    ticks_used,
     watched_job,
 )
 from nodevet.diagnose.model import Cause, Figure

@@ -584,9 +584,9 @@ def _limits(job: WatchedJob) -> Iterator[Figure]:
         ("job_io_stalled", "io_full_us"),
         ("job_memory_stalled", "memory_full_us"),
     ):
-        shares = known(rate(getattr(group, field), job.seconds) for group in job.cgroups)
+        stalls = known(rate(getattr(group, field), job.seconds) for group in job.cgroups)
         why = job.cgroups[0].why(field) if job.cgroups else "its cgroup was not read"
-        yield _figure(name, max(shares, default=0.0) / 1e4 if shares else None, why)
+        yield _figure(name, max(stalls, default=0.0) / 1e4 if stalls else None, why)
     hits = [_limit_hits(group, job.seconds) for group in job.cgroups]
     most = None if None in hits else max(known(hits), default=None)
     yield _figure("limit_hits", 0.0 if not job.processes else most, "memory.events was not read")

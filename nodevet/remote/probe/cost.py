@@ -67,7 +67,7 @@ def ancestor(pid: int) -> "dict[str, Any]":
 def used_s(row: "dict[str, Any]") -> float:
     """CPU time of a process and of its children that ended: its own by schedstat if the kernel has
     it, as stat counts in ticks of 10 ms."""
-    ended = (row["children_user"] + row["children_system"]) / float(HZ)
+    ended: float = (row["children_user"] + row["children_system"]) / float(HZ)
     path = "/proc/{}/schedstat".format(row["pid"])
     ran, _ = attempt(lambda: integer(read_small(path).split()[0].decode()) / 1e9)
     return ended + ((row["user"] + row["system"]) / float(HZ) if ran is None else ran)
