@@ -69,7 +69,7 @@ def test_more_digits_than_python_takes_cost_only_their_section(sign: str) -> Non
     assert section.status == "error" and "no counter has the value" in section.why
 
 
-def test_a_long_number_in_nested_lists_ends_nothing() -> None:
+def test_a_long_number_in_nested_lists_does_not_stop_a_report() -> None:
     for depth in range(1100):  # at some depths, only one of two decoders gives up
         with suppress(EvidenceError):  # of the whole document
             assert unread("[" * depth + "9" * 60 + "]" * depth).status == "error"

@@ -85,7 +85,7 @@ def test_a_node_that_becomes_right_in_time_passes(
     assert re.fullmatch(told, stderr), "one line, for it waited for one thing"
 
 
-def test_what_a_gate_waits_for_is_not_said_if_quiet(nodevet: Run, reach: list[str]) -> None:
+def test_a_quiet_gate_does_not_say_what_it_waits_for(nodevet: Run, reach: list[str]) -> None:
     words = ("gate", "gpu[2,4]", *reach, *H100, "--interval", "0.5", "--wait", "3")
     told = nodevet(*words).stderr
     assert "waiting for 2 of 2 hosts: gpu2: power_limit: 500 W" in told

@@ -109,7 +109,7 @@ def test_r13_what_the_plan_does_not_know_is_reported_and_never_dropped(
     assert d.outcomes()[host] == "unknown"
 
 
-def test_r13_a_journal_hangs_on_its_plan(rig: Callable[..., CommandRig]) -> None:
+def test_r13_a_journal_belongs_to_its_plan(rig: Callable[..., CommandRig]) -> None:
     d = rig("n1")
     assert d.apply().code == 0
     rows = lines(d)

@@ -10,7 +10,7 @@ from typing import Any
 Ask = Callable[..., Any]
 
 
-def test_a_file_is_seen_with_what_it_takes_to_write_it_again(ask: Ask, tmp_path: Path) -> None:
+def test_a_file_is_read_with_all_that_restores_it(ask: Ask, tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"\xff\0x")
     (tmp_path / "f").chmod(0o4751)
     (found,) = ask("look", "file /f", root=tmp_path)

@@ -162,7 +162,7 @@ def begin(**options: Any) -> RunBegin:
     return RunBegin(plan="", path="", controller="", pid=1, options=options)
 
 
-def test_only_a_journal_that_says_so_is_of_a_confirmed_run() -> None:
+def test_only_a_marked_journal_is_of_a_confirmed_run() -> None:
     assert not confirmed.before([])
     assert not confirmed.before([begin(canary=1)])
     assert confirmed.before([begin(canary=1), begin(confirmed={"user": "ann", "uid": 1000})])

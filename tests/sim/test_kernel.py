@@ -671,7 +671,7 @@ def test_links_lead_where_they_lead_in_a_node(node):
     assert f"{vendor}\n" == again + "\n" == node.read(f"{place[1:]}/vendor")
 
 
-def test_many_at_once(node):
+def test_many_requests_at_once(node):
     contents = {**GOVERNORS, GOVERNOR: "powersave\n"}
     contents |= {f"sys/many/file{number}": f"{number}\n" * number for number in range(200)}
     node.start(manifest(contents, {}))

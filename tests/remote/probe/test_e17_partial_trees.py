@@ -84,7 +84,7 @@ def verdicts(evidence: Evidence) -> Iterator[tuple[str, Verdict]]:
             yield name, finding.verdict
 
 
-def test_e17_no_check_fails_or_passes_a_machine_of_which_a_bundle_holds_nothing(
+def test_e17_an_empty_bundle_neither_fails_nor_passes_a_check(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "etc").mkdir()

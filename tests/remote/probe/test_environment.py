@@ -38,7 +38,7 @@ def put(root: Path, files: dict[str, str]) -> str:
     return str(root.resolve())
 
 
-def test_what_is_set_is_reported_with_its_place(tmp_path: Path, check: Check) -> None:
+def test_variables_are_reported_with_their_place(tmp_path: Path, check: Check) -> None:
     data = check("environment", environment.collect(put(tmp_path, FILES), {}))
     told = {(each.name, each.value, each.place) for each in data.variables}
     assert told == {

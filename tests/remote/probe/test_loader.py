@@ -111,7 +111,7 @@ def test_bytes_that_are_read_count_of_those_that_ended_too(tmp_path: Path) -> No
         (["no-such-program-here"], 127, "not found"),
     ],
 )
-def test_how_it_failed(words, exit_code, said) -> None:
+def test_the_reason_of_a_failed_loader_is_reported(words, exit_code, said) -> None:
     found = run(words)
     assert (found["exit"], found["ended"]) == (exit_code, True)
     assert said in found["complaint"]
