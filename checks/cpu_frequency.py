@@ -143,14 +143,14 @@ def why_unread(policies: CpufreqPolicies, *fields: str) -> str:
 
 
 def share(evidence: Evidence) -> int | str:
-    """The percentage to which intel_pstate limits every CPU, 100 without it; or why it is unknown.
-    Older evidence lacks it."""
+    """The percentage to which intel_pstate limits every CPU, 100 without it; or why it is
+    unknown."""
     data = evidence[Cpufreq].data
     if data is None:
         return 100
     if data.max_perf_pct is not None:
         return data.max_perf_pct
-    is_absent = data.errors.get("max_perf_pct", NO_SWITCH) == NO_SWITCH
+    is_absent = data.errors.get("max_perf_pct") == NO_SWITCH
     return 100 if is_absent else f"max_perf_pct: {data.why('max_perf_pct')}"
 
 

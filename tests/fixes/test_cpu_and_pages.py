@@ -27,7 +27,7 @@ def policies(cpus, **fields):
 
 
 def cpufreq(*groups, online="0-3", **fields):
-    switches = {"no_turbo": False, "boost": None, "errors": {"boost": "ENOENT"}}
+    switches = {"no_turbo": False, "boost": None, "errors": {"max_perf_pct": "ENOENT"}}
     return {
         "cpufreq": {"policies": list(groups), **switches, **fields},
         "cpu": {"online": online},
