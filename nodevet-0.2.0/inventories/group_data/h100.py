@@ -1,0 +1,3 @@
+# Data of the group h100.
+
+_sudo = True

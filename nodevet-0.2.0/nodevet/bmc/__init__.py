@@ -1,0 +1,1 @@
+"""The management controllers of nodes: nodevet reads them while it visits the nodes."""

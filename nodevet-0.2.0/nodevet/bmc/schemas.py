@@ -1,0 +1,19 @@
+"""The JSON Schema of what BMCs report."""
+
+from collections.abc import Mapping
+
+from nodevet.base.project import Project
+from nodevet.document.schema_kinds import Document, SchemaKind
+
+
+def _bmc(_: Project) -> Document:
+    from nodevet.bmc.use import BmcAnswer
+    from nodevet.document.json_schema import of_answers
+
+    about = "What the BMCs of nodes report: the output of `nodevet bmc show`"
+    return of_answers("bmc", about, {BmcAnswer: ("bmc",)})
+
+
+SCHEMAS: Mapping[str, SchemaKind] = {
+    "bmc": SchemaKind("what BMCs report: nodevet bmc show --format json", _bmc, ("bmc show",))
+}

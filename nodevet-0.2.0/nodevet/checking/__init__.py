@@ -1,0 +1,1 @@
+"""What several checks share: templates, and how they read and compare evidence."""

@@ -1,0 +1,150 @@
+"""Figures that contradict a cause whose rule holds; confidence is then at most medium. Pure.
+
+The same figures can have another reason; until the rules have more conditions, the sentence says
+so.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+
+from msgspec.structs import replace
+
+from nodevet.diagnose.link_figures import BY_MEANS
+from nodevet.diagnose.model import FINE, Cause, Figure, Ruling
+from nodevet.diagnose.rules import HELD_LOW, POLLING, RULES
+from nodevet.diagnose.waiting import SILENT
+from nodevet.diagnose.words import figure_sentence, number, value_text
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.process_activity import ProcessActivities
+
+FEW_TICKS = 0.1  # CPUs
+POWER_CAPPED = 10.0  # percent of the time: the power limit is the reason for a low clock
+FULL_LINK = 70.0  # percent: the link is full whatever the GPU does
+MUCH_READ = 50.0  # MB/s: copying them out of the page cache takes some percent of a core
+LONG = 30.0  # seconds of a watch, below which a pause between two phases looks like the end
+Figures = Mapping[str, Figure]
+
+
+def doubts(
+    causes: Collection[Cause],
+    figures: Figures,
+    rulings: Sequence[Ruling],
+    evidence: Evidence,
+    phase: str = "",
+) -> Mapping[Cause, str]:
+    """Each of these causes that a figure contradicts -> that figure, in words. `phase`: what the
+    job may be doing only for a while; the last cause that it can explain names it."""
+    reasons = {
+        Cause.GPU: ", and ".join(filter(None, (_power(figures), _low_clock(figures)))),
+        Cause.SPINNING: COLLECTIVE,
+        Cause.TRANSFER: _by_means(figures),
+        Cause.SUBMISSION: _submission(figures),
+        Cause.NUMA: _far(figures),
+        Cause.STUCK: _stuck(figures, evidence),
+        Cause.NETWORK: _network(figures),
+        Cause.STARVED: _starved(figures),
+        Cause.REQUESTS: _requests(figures),
+    }
+    found = {}
+    in_phase = [cause for cause in causes if cause not in STEADY][-1:]  # a sentence says it once
+    for cause in causes:
+        texts = [_of_rules(cause, rulings) or reasons.get(cause, "")]
+        texts.append(phase if cause in in_phase else "")
+        found[cause] = "; and ".join(text for text in texts if text)
+    return {cause: why for cause, why in found.items() if why}
+
+
+STEADY = (*FINE, Cause.LOST, Cause.THROTTLED)
+"""The causes that a phase of the job does not explain."""
+
+
+def _of_rules(cause: Cause, rulings: Sequence[Ruling]) -> str:
+    """What looks the same as a cause, if every rule for it that holds has such a doubt."""
+    names = {ruling.rule for ruling in rulings if ruling.holds and ruling.cause is cause}
+    texts = [rule.doubt for rule in RULES if rule.cause is cause and rule.name in names]
+    return texts[0] if texts and all(texts) else ""
+
+
+def _power(figures: Figures) -> str:
+    power = figures["power"]
+    if power.value is None:
+        return "its power was not read, and kernels that only poll keep a GPU as busy"
+    if power.value >= POLLING:
+        return ""
+    return f"it draws {value_text(power)} of its power limit, like a GPU whose kernels only poll"
+
+
+COLLECTIVE = (
+    "a collective that waits for another rank looks like this, and so do kernels that use little "
+    "of the GPU"
+)
+
+
+def _low_clock(figures: Figures) -> str:
+    clock, capped = figures["clock"], figures["power_capped"]
+    if clock.value is None or clock.value > HELD_LOW or (capped.value or 0) > POWER_CAPPED:
+        return ""
+    return f"its SM clock is {value_text(clock)} of its maximum, and no reason was read"
+
+
+def _by_means(figures: Figures) -> str:
+    if figures["idle_link"].note != BY_MEANS or (figures["link"].value or 0) >= FULL_LINK:
+        return ""
+    return "only mean values say so: no look met the GPU while it computed nothing"
+
+
+def _submission(figures: Figures) -> str:
+    read = figures["read_rate"]
+    if read.value is None or read.value < MUCH_READ:
+        return ""
+    return f"it reads {value_text(read)}, which takes system time as well"
+
+
+def _far(figures: Figures) -> str:
+    """A job whose CPUs are far, but not its memory, or the other way round, is slower by little."""
+    memory, cpus = figures["remote_memory"], figures["remote_cpus"]
+    if memory.value is None:
+        return "where its memory is was not read"
+    if memory.value < MOSTLY:
+        return f"only {figure_sentence(replace(memory, note=''))}"
+    if cpus.value is not None and cpus.value < MOSTLY:
+        return f"only {figure_sentence(replace(cpus, note=''))}"
+    return ""
+
+
+MOSTLY = 50.0  # percent
+
+
+def _stuck(figures: Figures, evidence: Evidence) -> str:
+    data = evidence[ProcessActivities].data
+    seconds = data.look.seconds if data and data.look else 0.0
+    if seconds >= LONG:
+        return ""
+    return f"it was watched for {number(seconds)} s only, and may just pause: --duration 60s"
+
+
+def _starved(figures: Figures) -> str:
+    own, others = figures["own_share"], figures["others_cpus"]
+    if own.value is not None and own.value >= OWN:
+        return f"{figure_sentence(own)}, so its own threads may be in one another's way"
+    if others.value is None:
+        return "which processes take them was not read"
+    if others.value < FEW_TICKS:
+        return "nodevet saw no process that takes them"
+    return ""
+
+
+OWN = 50.0  # percent of the CPUs that a job may use
+
+
+def _network(figures: Figures) -> str:
+    if SILENT in figures["network"].note:
+        return "its peer sent nothing while nodevet watched, and may have nothing to send"
+    if " in poll" in figures["network"].note or " in select" in figures["network"].note:
+        return "it sleeps in poll, so it may wait for something else"
+    return ""
+
+
+def _requests(figures: Figures) -> str:
+    if " thread " in figures["serving"].note:
+        return "its first thread waits for something else, so it may be a stuck job that listens"
+    return ""

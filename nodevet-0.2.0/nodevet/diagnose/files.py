@@ -1,0 +1,80 @@
+"""Which file a job waits for, on which mount and disk, and whether it reads or writes (pure)."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from nodevet.diagnose.host_figures import busy_disk, nfs_mount
+from nodevet.diagnose.job_figures import FILE_CALLS, WatchedJob, blocked_percent
+from nodevet.diagnose.model import Figure
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.host_activity import HostActivity
+from nodevet.evidence.process_activity import Sleep
+
+WRITES = ("write", "pwrite64", "writev", "pwritev", "fsync", "fdatasync")
+LARGE = 1000.0  # kB of a read: from here on the number of requests no longer matters
+HALF = 50.0  # percent
+WRITE_STEP = (
+    "it writes: save checkpoints in the background (torch.distributed.checkpoint.async_save) or to "
+    "a local disk first, and call fsync less often; iostat -xz 1 and nfsiostat 1 show the device"
+)
+LARGE_STEP = (
+    "its reads are large already: read more files at the same time, stripe them over more disks or "
+    "servers, or cache them on a local NVMe; iostat -xz 1 and nfsiostat 1 show the device"
+)
+
+
+def waited_file(job: WatchedJob) -> Sleep | None:
+    """The file for which the job's busiest waiter waits."""
+    waiters = [
+        (share, sleep)
+        for process in job.processes
+        for thread in process.threads or ()
+        if (share := blocked_percent(thread)[0])
+        if (sleep := most_of_file(thread.sleeps or ())) is not None
+    ]
+    return max(waiters, key=lambda waiter: waiter[0])[1] if waiters else None
+
+
+def most_of_file(sleeps: Iterable[Sleep]) -> Sleep | None:
+    files = [each for each in sleeps if each.path and each.call in FILE_CALLS]
+    return max(files, key=lambda each: each.looks, default=None)
+
+
+def file_figures(job: WatchedJob | str, evidence: Evidence) -> Iterator[Figure]:
+    """The file, its disk instead of the busiest one, and its mount instead of the slowest."""
+    what = "looks at which the job waited in a call that writes"
+    sleep = None if isinstance(job, str) else waited_file(job)
+    if sleep is None:
+        why = job if isinstance(job, str) else "no file that a thread waited for was seen"
+        yield Figure("waits_writing", None, "%", what, why)
+        return
+    share = 100.0 if sleep.call in WRITES else 0.0
+    yield Figure("waits_writing", share, "%", what, note=file_text(sleep))
+    data = evidence[HostActivity].data
+    if data is None or sleep.filesystem is None:
+        return
+    yield busy_disk(
+        data, disk_of(sleep, data), f"{sleep.point} ({sleep.filesystem}) is on no local disk"
+    )
+    yield nfs_mount(data, sleep.point or "")
+
+
+def disk_of(sleep: Sleep, data: HostActivity) -> str | None:
+    """The disk of the file system; for a device file, the device or the disk that it is part of."""
+    folder, _, device = (sleep.path or "").rpartition("/")
+    if folder != "/dev":
+        return sleep.disk
+    names = [disk.name for disk in data.disks or () if device.startswith(disk.name)]
+    return max(names, key=len, default=sleep.disk)
+
+
+def file_text(sleep: Sleep) -> str:
+    """`pread64 of /data/a.bin on /data, ext4, nvme0n1`."""
+    place = [sleep.point, sleep.filesystem, sleep.disk]
+    return f"{sleep.call} of {sleep.path} on " + ", ".join(each for each in place if each)
+
+
+def storage_step(figures: Mapping[str, Figure]) -> str:
+    """The next step for a job that writes or reads in large pieces; empty for any other."""
+    if (figures["waits_writing"].value or 0.0) >= HALF:
+        return WRITE_STEP
+    return LARGE_STEP if (figures["read_size"].value or 0.0) >= LARGE else ""

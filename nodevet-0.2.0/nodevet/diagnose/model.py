@@ -1,0 +1,178 @@
+"""The nouns of a diagnosis, in the order in which data meets them."""
+
+from enum import Enum
+
+from msgspec import Struct
+
+from nodevet.model import Finding, Status
+
+SCHEMA = 1
+Points = tuple[tuple[float, float], ...]
+"""(seconds since the first look, value), in the order of time."""
+
+
+class Cause(str, Enum):
+    """The cause: what a GPU waits for, or that it does not wait."""
+
+    GPU = "GPU-bound"
+    SPINNING = "busy or spinning"
+    LOST = "lost"
+    THROTTLED = "throttled"
+    SUBMISSION = "submission-bound"
+    PREPROCESSING = "preprocessing-bound"
+    STARVED = "CPUs taken by others"
+    QUOTA = "CPU quota used up"
+    STORAGE = "storage-bound"
+    TRANSFER = "transfer-bound"
+    MEMORY = "memory-pressure"
+    NUMA = "NUMA-remote"
+    NETWORK = "network-bound"
+    STUCK = "stuck"
+    REQUESTS = "waiting for requests"
+    IDLE = "idle"
+    MIXED = "mixed"
+    UNCLEAR = "not enough evidence"
+
+
+FINE = (Cause.GPU, Cause.IDLE, Cause.REQUESTS)
+"""The causes for which nobody needs to act."""
+UNDECIDED = (Cause.UNCLEAR, Cause.SPINNING)
+"""Whether such a GPU waits is not known."""
+
+
+class Confidence(str, Enum):
+    """How far the evidence rules out every other cause."""
+
+    HIGH = "high"  # by a clear margin, and every other rule could be decided
+    MEDIUM = "medium"  # by a small margin
+    LOW = "low"  # a rule that could have held too could not be decided
+
+
+class Figure(Struct, frozen=True):
+    """A number that a rule needs; None, with the reason, if the evidence lacks it."""
+
+    name: str
+    value: float | None
+    unit: str
+    what: str  # in words: SM busy
+    why: str = ""
+    note: str = ""  # of what, in this sample: `python 4711 thread 4712`
+
+
+class Condition(Struct, frozen=True):
+    """One threshold of a rule, compared with its figure."""
+
+    figure: Figure
+    at_least: bool  # else at most
+    threshold: float
+    source: str
+    holds: bool | None  # None: the figure is not known
+    margin: float | None  # how far beyond its threshold, 1: at it; below 1 it does not hold
+
+
+class Ruling(Struct, frozen=True):
+    """One rule, compared with the figures: `holds` only if each of its conditions does."""
+
+    cause: Cause
+    rule: str
+    holds: bool | None
+    margin: float | None  # the least of its conditions'
+    conditions: tuple[Condition, ...]
+
+
+class Job(Struct, frozen=True, kw_only=True):
+    """A process that uses a GPU, as a person would name it."""
+
+    pid: int
+    command: str
+    memory_b: int | None = None
+    helpers: int = 0  # processes that descend from it
+
+
+class GpuDiagnosis(Struct, frozen=True, kw_only=True):
+    """What one GPU waits for."""
+
+    index: int
+    uuid: str | None = None
+    name: str | None = None
+    cause: Cause
+    causes: tuple[Cause, ...] = ()  # of a mixture, the strongest first; else the cause alone
+    confidence: Confidence
+    sentence: str
+    next_step: str
+    also: tuple[str, ...] = ()  # what else stands out, a sentence each
+    figures: tuple[Figure, ...] = ()
+    rulings: tuple[Ruling, ...] = ()
+    jobs: tuple[Job, ...] = ()
+    group: str = ""  # the job whose ranks are compared, or the command
+    group_is_job: bool = False
+    group_on_host: bool = False  # the name says nothing on another host
+
+
+class Suspect(Struct, frozen=True, kw_only=True):
+    """A setting that differs from the baseline, and can make a GPU slow."""
+
+    finding: Finding
+    gpu: int | None = None  # of one GPU alone: its index
+    fixable: bool = False  # whether `nodevet plan --fix CHECK` has a fix for it
+
+
+class Timeline(Struct, frozen=True, kw_only=True):
+    """One line: for a GPU, or for the whole host."""
+
+    name: str
+    unit: str
+    gpu: int | None = None
+    most: float | None = None  # what the value can be at most
+    points: Points
+
+
+class HostDiagnosis(Struct, frozen=True, kw_only=True):
+    """One host while it was watched."""
+
+    host: str
+    status: Status
+    why: str = ""  # there is no diagnosis
+    gpus: tuple[GpuDiagnosis, ...] = ()
+    suspects: tuple[Suspect, ...] = ()
+    others: int = 0  # differences from the baseline that make no GPU slow
+    baseline: str = ""  # the suspects are by it
+    began_s: float | None = None  # by this machine's clock, seconds since 1970 UTC
+    seconds: float = 0.0  # for which it was watched
+    timelines: tuple[Timeline, ...] = ()
+    overhead: float | None = None  # percent of one core that the visit took, with its login
+    looks_s: float | None = None  # CPU time of the looks alone
+    login_s: float | None = None  # CPU time of the login
+    rest_s: float | None = None  # CPU time to start the probe and to read every section
+
+
+class Straggler(Struct, frozen=True, kw_only=True):
+    """A GPU that is not like the others that do the same."""
+
+    host: str
+    gpu: int
+    sentence: str
+    suspects: tuple[str, ...] = ()  # what only this GPU or host has
+
+
+class Diagnosis(Struct, frozen=True, kw_only=True):
+    """Hosts that were watched at the same time, and what each of their GPUs waits for."""
+
+    schema: int = SCHEMA
+    id: str
+    nodevet: str
+    started: str  # ISO 8601
+    seconds: float  # for which they were to be watched
+    apart_s: float | None = None  # the first and the last began so many seconds apart
+    hosts: tuple[HostDiagnosis, ...] = ()
+    stragglers: tuple[Straggler, ...] = ()
+    interrupted: bool = False
+
+    @property
+    def exit_code(self) -> int:
+        """1 if a GPU waits, is slowed, stuck or lost; else 3 if one may or is unclear; else 0."""
+        causes = [gpu.cause for host in self.hosts for gpu in host.gpus]
+        if any(cause not in (*FINE, *UNDECIDED) for cause in causes):
+            return 1
+        lost = any(not host.gpus for host in self.hosts) or self.interrupted
+        return 3 if lost or not causes or set(UNDECIDED) & set(causes) else 0

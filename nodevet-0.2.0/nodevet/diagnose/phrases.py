@@ -1,0 +1,190 @@
+"""The texts of a diagnosis that all formats share. Pure."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from nodevet.base.printable import plain
+from nodevet.diagnose.model import (
+    FINE,
+    Cause,
+    Condition,
+    Diagnosis,
+    Figure,
+    GpuDiagnosis,
+    HostDiagnosis,
+    Job,
+    Ruling,
+)
+from nodevet.diagnose.suspects import MOST, SuspectLine, rank_suspects
+from nodevet.diagnose.words import PROOF, figure_text, number, value_text
+from nodevet.evidence.lists import spans
+from nodevet.sheet.text import count, name
+
+PROOF_HEADS = ("what", "value", "of what")
+
+
+def alike(gpus: Sequence[GpuDiagnosis]) -> list[list[GpuDiagnosis]]:
+    """Groups of GPUs whose texts are the same."""
+    groups: dict[tuple[object, ...], list[GpuDiagnosis]] = {}
+    for gpu in gpus:
+        key = (gpu.cause, gpu.causes, gpu.confidence, gpu.sentence, gpu.also)
+        groups.setdefault(key, []).append(gpu)
+    return list(groups.values())
+
+
+def label(group: Sequence[GpuDiagnosis]) -> str:
+    """`GPU 3`, `GPUs 0-2,5`."""
+    return ("GPU " if len(group) == 1 else "GPUs ") + spans(gpu.index for gpu in group)
+
+
+def cause_text(gpu: GpuDiagnosis) -> str:
+    """`storage-bound`; of a mixture all of its causes."""
+    mixed = gpu.cause is Cause.MIXED
+    return " + ".join(one_cause.value for one_cause in gpu.causes) if mixed else gpu.cause.value
+
+
+def job_text(job: Job) -> str:
+    """`python 4711, 19.5 GiB, 4 helper processes`."""
+    helpers = f", {count(job.helpers, 'helper process')}" if job.helpers else ""
+    memory = f", {job.memory_b / 2**30:.1f} GiB" if job.memory_b else ""
+    return f"{plain(job.command) or '?'} {job.pid}{memory}{helpers}"
+
+
+def watched_text(host: HostDiagnosis) -> str:
+    """`watched for 30 s, which took 0.8 % of one core: login 0.02 s, start 0.2 s, looks 0.1 s`."""
+    text = f"watched for {number(host.seconds)} s"
+    if host.overhead is None:
+        return text
+    parts = (("login", host.login_s), ("start", host.rest_s), ("looks", host.looks_s))
+    texts = [f"{part} {number(seconds)} s" for part, seconds in parts if seconds is not None]
+    listed = f": {', '.join(texts)}" if host.rest_s is not None else ""
+    return f"{text}, which took {number(host.overhead)} % of one core{listed}"
+
+
+def no_diagnosis(host: HostDiagnosis) -> str:
+    """Why a host has none."""
+    return plain(host.why) or host.status.value.replace("_", " ")
+
+
+def proof_figures(gpu: GpuDiagnosis) -> list[Figure]:
+    """The figures that prove its causes, each once."""
+    causes = gpu.causes or (gpu.cause,)
+    names = dict.fromkeys(
+        figure_name for cause_ in causes for figure_name in PROOF.get(cause_, ("sm_busy",))
+    )
+    by_name = {figure.name: figure for figure in gpu.figures}
+    return [
+        by_name[figure_name]
+        for figure_name in names
+        if figure_name in by_name and by_name[figure_name].value is not None
+    ]
+
+
+def ruling_state(ruling: Ruling) -> str:
+    return {True: "holds", False: "does not hold", None: "undecided"}[ruling.holds]
+
+
+def margin(ruling: Ruling) -> str:
+    """By what margin it holds or does not; empty if that is not known, or a count decides."""
+    beyond = ruling.holds is False and (ruling.margin or 0) >= 1
+    return "" if ruling.margin is None or beyond else number(ruling.margin)
+
+
+def ruling_text(ruling: Ruling) -> str:
+    """A rule and the figures it was compared with: `[holds 1.4] storage-bound: …`."""
+    by = f" by {margin(ruling)}" if margin(ruling) else ""
+    conditions = "; ".join(map(condition_text, ruling.conditions))
+    return f"[{ruling_state(ruling)}{by}] {ruling.cause.value}: {ruling.rule}: {conditions}"
+
+
+def condition_text(condition: Condition) -> str:
+    """`SM busy 20 % (at most 85)`."""
+    side = "at least" if condition.at_least else "at most"
+    return f"{figure_text(condition.figure)} ({side} {number(condition.threshold)})"
+
+
+def unread(gpus: Iterable[GpuDiagnosis]) -> list[tuple[str, str, str]]:
+    """(why, GPUs, figures) that could not be read; equal entries of several GPUs are merged."""
+    by_gpu: dict[tuple[str, tuple[str, ...]], list[int]] = {}
+    for gpu in gpus:
+        by_why: dict[str, list[str]] = {}
+        for figure in gpu.figures:
+            if figure.value is None:
+                by_why.setdefault(plain(figure.why) or "not known", []).append(figure.what)
+        for why, names in by_why.items():
+            by_gpu.setdefault((why, tuple(names)), []).append(gpu.index)
+    return [
+        (why, f"GPU{'s' if len(places) > 1 else ''} {spans(places)}", ", ".join(names))
+        for (why, names), places in by_gpu.items()
+    ]
+
+
+def suspects(host: HostDiagnosis) -> tuple[list[SuspectLine], str]:
+    """The likeliest, and where the others are: `and 3 more: nodevet check gpu007`."""
+    lines = rank_suspects(host.suspects, host.gpus)
+    hidden = len(lines) - MOST
+    others = count(host.others, "difference") if host.others else ""
+    slow = "slows" if host.others == 1 else "slow"
+    texts = [
+        f"{hidden} more" if hidden > 0 else "",
+        f"{others} that {slow} no GPU" if others else "",
+    ]
+    parts = [text for text in texts if text]
+    rest = f"and {' and '.join(parts)}: nodevet check {name(host.host)}" if parts else ""
+    return lines[:MOST], rest if lines else ""
+
+
+def fix(host: HostDiagnosis, line: SuspectLine) -> str:
+    """The command that plans the fix of a suspect; empty if there is none."""
+    return f"nodevet plan --fix {line.check} {name(host.host)}" if line.fixable else ""
+
+
+def headline(incident: Diagnosis) -> str:
+    """`3 of 8 GPUs: storage-bound or stuck`, `No GPU waits`."""
+    gpus = [gpu for host in incident.hosts for gpu in host.gpus]
+    if not gpus:
+        return "No GPU could be watched"
+    bad = sum(gpu.cause not in (*FINE, Cause.UNCLEAR) for gpu in gpus)
+    unclear = sum(gpu.cause is Cause.UNCLEAR for gpu in gpus)
+    if bad and len(gpus) == 1:
+        return f"1 GPU: {cause_text(gpus[0])}"
+    if bad:
+        causes = dict.fromkeys(gpu.cause for gpu in gpus if gpu.cause not in (*FINE, Cause.UNCLEAR))
+        causes_text = cause_list(causes) if len(causes) < 3 else "held up"
+        return f"{bad:,} of {count(len(gpus), 'GPU')}: {causes_text}"
+    if unclear:
+        return f"{unclear:,} of {count(len(gpus), 'GPU')}: the cause is not clear"
+    idle = sum(gpu.cause in (Cause.IDLE, Cause.REQUESTS) for gpu in gpus)
+    if idle == len(gpus):
+        return "Every GPU is idle" if idle > 1 else "The GPU is idle"
+    return "No GPU waits" if len(gpus) > 1 else "The GPU does not wait"
+
+
+def cause_list(causes: Iterable[Cause]) -> str:
+    return " or ".join(item.value for item in causes)
+
+
+def closing(incident: Diagnosis) -> str:
+    """The number of GPUs for each cause."""
+    return " · ".join(_closing(incident))
+
+
+def _closing(incident: Diagnosis) -> Iterator[str]:
+    gpus = [gpu for host in incident.hosts for gpu in host.gpus]
+    yield f"{count(len(gpus), 'GPU')} on {count(len(incident.hosts), 'host')}"
+    counts = {cause_text: sum(gpu.cause is cause_text for gpu in gpus) for cause_text in Cause}
+    yield from (
+        f"{number_of_gpus} {cause_text.value}"
+        for cause_text, number_of_gpus in counts.items()
+        if number_of_gpus
+    )
+    if lost := sum(not host.gpus for host in incident.hosts):
+        yield f"{count(lost, 'host')} without a diagnosis"
+    if incident.apart_s is not None:
+        yield f"started within {incident.apart_s:.1f} s of one another"
+    if incident.interrupted:
+        yield "interrupted"
+
+
+def proof_row(figure: Figure) -> tuple[str, str, str]:
+    """As PROOF_HEADS say."""
+    return plain(figure.what), plain(value_text(figure)), plain(figure.note)

@@ -1,0 +1,508 @@
+"""Every threshold of a diagnosis, and where it comes from. Nothing else decides a cause.
+
+A rule holds if all its conditions do. Several rules may lead to one cause.
+"""
+
+from msgspec import Struct
+
+from nodevet.diagnose.model import Cause
+
+NVML_BUSY = (
+    "nvmlUtilization_t: the share of time in which a kernel ran, however much of the GPU it used"
+)
+ONE_HOT = "mpstat: one hot core with system time is the thread that launches"
+MAIN_HOT = "pidstat -t: a thread that launches spends time in the driver's ioctl and in waits"
+GIL = "CPython: one thread of a process runs Python at a time, and gives the lock up every 5 ms"
+PAGEABLE = "cudaMemcpy of pageable memory: a thread copies it to a pinned buffer, 3 to 12 GB/s"
+MANY_HOT = "mpstat: many cores hot in user time are the transforms"
+ONE_HELPER = "top -H: a loader at 100 % while the process on the GPU sleeps means too few loaders"
+STARVED = "schedstat: the time in which a thread was ready to run and had no CPU"
+PAGING = "vmstat: tens of us of system time for each page read back is the cost of the faults"
+ROUND_TRIPS = "pidstat -w: 10 us of CPU a switch, so 10000/s take a tenth of a core by themselves"
+IOSTAT = "iostat and ps: threads in D, or asleep in a file system, wait for storage"
+LIMIT = "Documentation/admin-guide/cgroup-v2.rst: memory.events max, memory.failcnt of version 1"
+LINK = (
+    "PCIe base specification: 128b/130b encoding and packet headers leave about 85 % of the "
+    "line rate"
+)
+TURNS = "nvmlDeviceGetSamples beside nvmlDeviceGetPcieThroughput: bytes that move in the gaps alone"
+REASONS = "nvmlDeviceGetCurrentClocksEventReasons, NVML_FI_DEV_CLOCKS_EVENT_REASON_*"
+FULL = "nvmlDeviceGetMaxClockInfo: a busy GPU runs near its maximum clock unless something slows it"
+SLEEPER = (
+    "ps: a process that sleeps and holds GPU memory waits at a barrier, for a lock, or for "
+    "a dead loader"
+)
+CALL = "proc_pid_syscall(5), tcp(7): the call in which a thread sleeps, and its connection"
+UNMOVED = "proc_pid_status(5): a thread that never woke has as many context switches as before"
+SPINNING = "sched(7): a thread that polls is always ready to run, and gives up no CPU by itself"
+CFS = "Documentation/scheduler/sched-bwc.rst: nr_throttled of nr_periods"
+REMOTE = "numastat and lstopo: another socket's memory has more latency and less bandwidth"
+SWAPPING = "vmstat: swap-in while a job runs means that its working set does not fit"
+
+BUSY = 85.0  # percent: from here on a GPU does not wait
+SET_LOW = 60.0  # percent of the maximum: below every clock that a board is sold to run at
+SET_LOW_WHILE_BUSY = 75.0  # percent of the maximum: NVML cannot read a locked clock
+HELD_LOW = 80.0  # percent of the maximum: a setting that holds the clock below costs a fifth
+FEW_TICKS = 0.1  # CPUs: a job that uses less waits for something else than its CPUs
+QUIET = 1.0  # percent: below, it does nothing
+
+
+POLLING = 45.0  # percent of the power limit: an RTX 3090 that only polls draws 43 % (sglang #10489)
+QUIET_MEMORY = 5.0  # percent of the time in which the memory of a GPU that only polls is busy
+AT_WORK = (
+    f"NCCL #968, sglang #10489: a kernel that polls keeps an SM busy, draws at most {POLLING:g} % "
+    "of the power limit and hardly uses the memory"
+)
+LOST = "nvmlReturn_t: NVML_ERROR_GPU_IS_LOST, NVML_ERROR_RESET_REQUIRED"
+HELD = "nvmlDeviceGetCurrentClocksEventReasons, nvidia-smi -lgc and -ac: a setting holds the clock"
+
+
+class Threshold(Struct, frozen=True):
+    """`figure` at least, or at most, `value`. A count either holds or does not: it has no
+    margin.
+    """
+
+    figure: str
+    at_least: bool
+    value: float
+    source: str
+    is_count: bool = False
+
+
+class CauseRule(Struct, frozen=True):
+    """Conditions which together lead to a cause."""
+
+    cause: Cause
+    name: str
+    thresholds: tuple[Threshold, ...]
+    next_step: str = ""  # instead of the one of its cause
+    doubt: str = ""  # what looks the same, so that the cause is not certain by this rule alone
+
+
+def _least(figure: str, value: float, source: str) -> Threshold:
+    return Threshold(figure, True, value, source)
+
+
+def _most(figure: str, value: float, source: str) -> Threshold:
+    return Threshold(figure, False, value, source)
+
+
+WAITS = _most("sm_busy", BUSY, NVML_BUSY)
+WORKS = _least("sm_busy", QUIET, NVML_BUSY)
+RUNNING = "nvmlDeviceGetComputeRunningProcesses"
+USED = Threshold("processes", True, 1.0, RUNNING, is_count=True)
+UNUSED = Threshold("processes", False, 0.0, RUNNING, is_count=True)
+READS = _most("blocked", 30.0, IOSTAT)
+RESET_CLOCKS = (
+    "reset its clocks unless the site set them: nvidia-smi -rgc -i N resets locked clocks, "
+    "nvidia-smi -rac -i N application clocks, and without -i both act on every GPU; a service or "
+    "a job's prolog may set them again"
+)
+
+
+def _waiting(
+    cause: Cause, name: str, *thresholds: Threshold, next_step: str = "", doubt: str = ""
+) -> CauseRule:
+    """A rule for a GPU that is in use and waits."""
+    return CauseRule(cause, name, (WAITS, USED, *thresholds), next_step, doubt)
+
+
+RULES = (
+    CauseRule(
+        Cause.GPU,
+        "the GPU is busy, and nothing slows it down",
+        (
+            _least("sm_busy", BUSY, NVML_BUSY),
+            _least("at_work", 1.0, AT_WORK),
+            _most("slowed", 10.0, REASONS),
+        ),
+    ),
+    CauseRule(
+        Cause.SPINNING,
+        "the GPU is busy, draws little power and hardly uses its memory",
+        (
+            _least("sm_busy", BUSY, NVML_BUSY),
+            _most("at_work", 1.0, AT_WORK),
+        ),
+    ),
+    CauseRule(
+        Cause.LOST,
+        "the driver says that the GPU is lost, or must be reset",
+        (_least("lost", 50.0, LOST),),
+    ),
+    CauseRule(
+        Cause.THROTTLED,
+        "heat or the power brake lowers the clocks",
+        (_least("slowed", 10.0, REASONS),),
+    ),
+    CauseRule(
+        Cause.THROTTLED,
+        "a setting holds the clocks below the maximum",
+        (
+            WORKS,
+            _most("held_clock", HELD_LOW, HELD),
+            _most("slowed", 10.0, REASONS),
+            _most("power_capped", 10.0, REASONS),
+        ),
+        "with sync boost, look at the slowest GPU of the group, which sets the clocks of all; "
+        f"otherwise {RESET_CLOCKS}",
+    ),
+    CauseRule(
+        Cause.THROTTLED,
+        "a power limit below the board's default lowers the clocks",
+        (
+            _least("power_capped", 50.0, REASONS),
+            _most(
+                "limit",
+                95.0,
+                "nvmlDeviceGetPowerManagementDefaultLimit: the limit that the board is sold with",
+            ),
+            _most("clock", 90.0, FULL),
+        ),
+        "restore its power limit: nvidia-smi -q -d POWER shows the limit and the board's default, "
+        "`nodevet check` compares it with the baseline",
+    ),
+    CauseRule(
+        Cause.THROTTLED,
+        "a busy GPU stays below its maximum clock, and neither heat nor power is the reason",
+        (
+            _least("sm_busy", BUSY, NVML_BUSY),
+            _most("clock", SET_LOW_WHILE_BUSY, FULL),
+            _most("slowed", 10.0, REASONS),
+            _most("power_capped", 10.0, REASONS),
+        ),
+        RESET_CLOCKS,
+    ),
+    CauseRule(
+        Cause.THROTTLED,
+        "clocks are set far below the maximum",
+        (
+            _least("sm_busy", 50.0, NVML_BUSY),
+            _most("clock", SET_LOW, FULL),
+            _most("slowed", 10.0, REASONS),
+            _most("power_capped", 10.0, REASONS),
+        ),
+        RESET_CLOCKS,
+    ),
+    CauseRule(
+        Cause.SUBMISSION,
+        "one thread is hot, and the GPU works in short bursts",
+        (
+            WAITS,
+            WORKS,
+            USED,
+            _least("thread_wants", 80.0, ONE_HOT),
+            _least("thread_system", 5.0, ONE_HOT),
+            _most("hot_threads", 2.0, ONE_HOT),
+            _most("link", 70.0, LINK),
+            READS,
+        ),
+    ),
+    CauseRule(
+        Cause.SUBMISSION,
+        "the process on the GPU calls another process for each small step",
+        (
+            WAITS,
+            WORKS,
+            USED,
+            _least("thread_wants", 30.0, ONE_HOT),
+            _least("switches", 10000.0, ROUND_TRIPS),
+            _least("job_system", 30.0, ROUND_TRIPS),
+            READS,
+        ),
+    ),
+    _waiting(
+        Cause.PREPROCESSING,
+        "all CPUs that the job may use are busy in user time",
+        _least("saturation", 75.0, MANY_HOT),
+        _least("active_threads", 3.0, MANY_HOT),
+        _least("job_user", 60.0, MANY_HOT),
+    ),
+    CauseRule(
+        Cause.PREPROCESSING,
+        "the thread that submits is hot in user time, and copies little",
+        (
+            *(WAITS, WORKS, USED),
+            _least("thread_wants", 80.0, MAIN_HOT),
+            Threshold("thread_system", False, 5.0, MAIN_HOT, is_count=True),
+            Threshold("hot_threads", False, 2.0, MAIN_HOT, is_count=True),
+            Threshold("link", False, 3.0, PAGEABLE, is_count=True),
+            READS,
+        ),
+        "look what it computes (py-spy top --pid PID): decoding and transforms go to loader "
+        "workers (num_workers above 0) or to the GPU (DALI); calls of small kernels need larger "
+        "batches or CUDA graphs",
+        "a program that calls many small kernels is hot in user time, too",
+    ),
+    _waiting(
+        Cause.PREPROCESSING,
+        "threads of one process take turns on one core, as Python's do",
+        _least("turns", 3.0, GIL),
+        Threshold("turns_cpus", True, 0.8, GIL, is_count=True),
+        Threshold("turns_cpus", False, 1.2, GIL, is_count=True),
+        _least("turns_switches", 50.0, GIL),
+        _most("hot_threads", 2.0, GIL),
+        next_step="use processes instead of threads (multiprocessing, loader workers), or "
+        "transforms that release the GIL; py-spy dump --pid PID shows which thread holds it",
+        doubt="threads that wait for one another's locks take turns as well",
+    ),
+    _waiting(
+        Cause.PREPROCESSING,
+        "many threads are hot in user time",
+        _least("hot_threads", 4.0, MANY_HOT),
+        _least("job_user", 60.0, MANY_HOT),
+    ),
+    _waiting(
+        Cause.PREPROCESSING,
+        "a helper is hot, and the process on the GPU is not",
+        _least("helper_wants", 80.0, ONE_HELPER),
+        _most("thread_wants", 50.0, ONE_HELPER),
+        _least("job_user", 60.0, MANY_HOT),
+    ),
+    _waiting(
+        Cause.PREPROCESSING,
+        "helpers that begin and end are hot, and the process on the GPU is not",
+        _least("ended_helpers", 80.0, ONE_HELPER),
+        _most("thread_wants", 50.0, ONE_HELPER),
+        _least("job_user", 60.0, MANY_HOT),
+    ),
+    _waiting(
+        Cause.PREPROCESSING,
+        "its helpers wait for one another, and for CPUs that others use",
+        _least("helpers_want", 80.0, ONE_HELPER),
+        _least("cpu_starved", 30.0, STARVED),
+        _most("thread_wants", 50.0, ONE_HELPER),
+        _least("job_user", 60.0, MANY_HOT),
+    ),
+    _waiting(
+        Cause.QUOTA,
+        "its cgroup's CPU quota is used up",
+        _least("quota_throttled", 25.0, CFS),
+    ),
+    _waiting(
+        Cause.STARVED,
+        "its hottest thread waits for a CPU, and the job does not fill those that it may use",
+        _least("cpu_starved", 20.0, STARVED),
+        _most("own_share", 75.0, STARVED),
+    ),
+    _waiting(
+        Cause.STORAGE,
+        "the job's threads wait for storage",
+        _least("blocked", 30.0, IOSTAT),
+    ),
+    _waiting(
+        Cause.NETWORK,
+        "a thread of the job waits for a TCP peer",
+        _least("network", 50.0, CALL),
+    ),
+    _waiting(
+        Cause.TRANSFER,
+        "the PCIe link is saturated",
+        _least("link", 70.0, LINK),
+    ),
+    CauseRule(
+        Cause.TRANSFER,
+        "copies and kernels take turns: the link is full whenever the GPU computes nothing",
+        (
+            WAITS,
+            WORKS,
+            USED,
+            _least("link", 15.0, TURNS),
+            _least("idle_link", 70.0, TURNS),
+        ),
+        "overlap copies with kernels: pinned memory, non_blocking=True and a prefetching loader; "
+        "smaller transfers (uint8, GPU-side decode); nsys shows copies and kernels in turn",
+    ),
+    CauseRule(
+        Cause.TRANSFER,
+        "one thread is hot in user time while the link carries what a core can copy",
+        (
+            *(WAITS, WORKS, USED),
+            _least("thread_wants", 80.0, PAGEABLE),
+            Threshold("thread_system", False, 10.0, PAGEABLE, is_count=True),
+            Threshold("hot_threads", False, 2.0, PAGEABLE, is_count=True),
+            Threshold("link", True, 3.0, PAGEABLE, is_count=True),
+            Threshold("link", False, 70.0, PAGEABLE, is_count=True),
+            READS,
+        ),
+        "pin the memory (pin_memory=True, non_blocking=True): perf top -t TID shows memcpy if its "
+        "copies are pageable; if it shows decoding, move that to loader workers",
+        "transforms in the thread that copies look the same",
+    ),
+    _waiting(
+        Cause.MEMORY,
+        "the job's cgroup is at its memory limit, and its pages are read back",
+        _least("limit_hits", 5.0, LIMIT),
+        _least("job_major_faults", 50.0, SWAPPING),
+    ),
+    _waiting(
+        Cause.MEMORY,
+        "the job's pages are read back from swap",
+        _least("swapped_in", 100.0, SWAPPING),
+        _least("job_major_faults", 50.0, SWAPPING),
+    ),
+    CauseRule(
+        Cause.NUMA,
+        "the job runs far from its GPU",
+        (
+            WAITS,
+            WORKS,
+            USED,
+            _least("remote_cpus", 80.0, REMOTE),
+            _least("job_cpus", FEW_TICKS, REMOTE),
+        ),
+        "start it on CPUs of the GPU's NUMA node: numactl --cpunodebind=N, or Slurm's "
+        "--gpu-bind=closest; compare the time of a step before and after",
+    ),
+    CauseRule(
+        Cause.NUMA,
+        "the job's memory is far from its GPU",
+        (
+            WAITS,
+            WORKS,
+            USED,
+            _least("remote_memory", 80.0, REMOTE),
+            _least("job_cpus", FEW_TICKS, REMOTE),
+        ),
+    ),
+    CauseRule(
+        Cause.STUCK,
+        "the job holds GPU memory, and sleeps on a lock or in the driver without ever waking",
+        (
+            _most("sm_busy", QUIET, NVML_BUSY),
+            USED,
+            _least("memory_used", 20.0, SLEEPER),
+            _most("job_cpus", 0.02, SLEEPER),
+            _least("frozen", 100.0, UNMOVED),
+            _most("serving", 50.0, CALL),
+            READS,
+        ),
+    ),
+    CauseRule(
+        Cause.STUCK,
+        "the job holds GPU memory, and its thread polls for a GPU that does nothing",
+        (
+            _most("sm_busy", QUIET, NVML_BUSY),
+            USED,
+            _least("memory_used", 20.0, SLEEPER),
+            _least("spinning", 95.0, SPINNING),
+            _most("hot_threads", 2.0, SPINNING),
+            _most("read_rate", 0.1, SPINNING),
+        ),
+        "look for an Xid in dmesg, and where it spins (py-spy dump --native --pid PID): in a "
+        "synchronization with the GPU, that GPU or another rank hangs; anywhere else the CPU "
+        "works: wait for it",
+        "a thread that computes without the GPU, as before its first step, looks the same",
+    ),
+    CauseRule(
+        Cause.REQUESTS,
+        "the job holds GPU memory, and waits for clients",
+        (
+            _most("sm_busy", QUIET, NVML_BUSY),
+            USED,
+            _least("memory_used", 20.0, SLEEPER),
+            _most("job_cpus", 0.1, SLEEPER),
+            _least("serving", 80.0, CALL),
+        ),
+    ),
+    CauseRule(
+        Cause.IDLE,
+        "no process uses the GPU",
+        (
+            _most("sm_busy", QUIET, NVML_BUSY),
+            UNUSED,
+        ),
+    ),
+    CauseRule(
+        Cause.IDLE,
+        "its processes hold little memory, and do nothing",
+        (
+            _most("sm_busy", QUIET, NVML_BUSY),
+            USED,
+            _most("memory_used", 20.0, SLEEPER),
+            _most("job_cpus", 0.02, SLEEPER),
+            READS,
+        ),
+        "nothing to fix; if nobody needs its job any more, ask the owner to end it, which frees "
+        "the GPU",
+    ),
+)
+CLEAR = 1.2  # the margin from which a rule holds clearly
+
+WEAK = (Cause.NUMA, Cause.IDLE)
+"""Causes that say where a job runs, or that there is none: reported next to another cause."""
+
+
+class Effect(Struct, frozen=True):
+    """The causes that a cause entails, if these hold too."""
+
+    cause: Cause
+    thresholds: tuple[Threshold, ...] = ()
+
+
+HOT_BY_WAITS = (
+    Effect(Cause.PREPROCESSING),
+    Effect(Cause.SUBMISSION, (_most("hottest_thread", 80.0, STARVED),)),
+)
+EXPLAINS = {
+    Cause.MEMORY: (
+        Effect(Cause.STORAGE),
+        Effect(
+            Cause.SUBMISSION,
+            (_least("job_system", 50.0, PAGING), _most("fault_time", 500.0, PAGING)),
+        ),
+    ),
+    Cause.THROTTLED: (Effect(Cause.GPU), Effect(Cause.SPINNING)),
+    Cause.QUOTA: (Effect(Cause.STARVED), *HOT_BY_WAITS),
+    Cause.STARVED: HOT_BY_WAITS,
+}
+"""A cause and the causes that it entails: a process that pages waits for the disk that holds the
+pages, or is hot in the kernel that fetches them; a GPU with lowered clocks is busier, and draws
+less power; a thread that may not run looks hot by its waits.
+"""
+
+NEXT = {
+    Cause.GPU: "nothing to fix on this node; if the job is slow all the same, profile its kernels "
+    "(nsys, then ncu): it needs faster kernels, larger batches or a faster GPU",
+    Cause.SPINNING: "look at the other ranks of its job at the same moment (diagnose all hosts of "
+    "the job together): the others wait for the rank that is idle, throttled or waits itself; "
+    "py-spy dump --pid PID shows whether this one is in a collective; a pipeline server without "
+    "requests spins too, and needs nothing",
+    Cause.LOST: "drain the node, then stop the jobs of this GPU; dmesg names the Xid; reset it "
+    "(nvidia-smi -r -i N: without -i, every GPU is reset) or power-cycle the node; if it is lost "
+    "again, replace it",
+    Cause.THROTTLED: "if heat slows it, check airflow, fans and inlet temperature; if the power "
+    "brake does, check the power supplies and the BMC's event log; `nodevet check` compares the "
+    "power limit with the baseline",
+    Cause.SUBMISSION: "larger batches, fused kernels or CUDA graphs; take logging, .item() and "
+    "synchronizing calls out of the step; perf top -p PID shows cuLaunchKernel if this is the "
+    "cause",
+    Cause.PREPROCESSING: "more loader workers if there are CPUs to run them, otherwise transform "
+    "on the GPU (DALI), or store transformed data; `nodevet feed` computes "
+    "how many it takes",
+    Cause.STARVED: "see who takes the CPUs (top), and ask the owner before you stop anything; give "
+    "the job CPUs of its own with cpusets or weights (CPUWeight=, Slurm's --cpus-per-task with "
+    "task/cgroup); then watch it again, because another cause may show",
+    Cause.QUOTA: "raise the quota (cpu.max, Kubernetes' limits.cpu), or start fewer threads than "
+    "it allows: it stops all of them until the next period",
+    Cause.STORAGE: "see whether the storage is slow: iostat -xz 1 shows disks, nfsiostat 1 NFS, ls "
+    "-l /proc/PID/fd the open files; otherwise the job needs larger reads (pack samples into "
+    "shards), more of them at the same time, or a local NVMe cache",
+    Cause.TRANSFER: "pinned memory and overlapping copies; smaller transfers (uint8, GPU-side "
+    "decode); check the link's generation and width",
+    Cause.MEMORY: "fewer workers, less prefetch and pinned memory, or a higher memory limit",
+    Cause.NUMA: "start it bound to the GPU's NUMA node: numactl --cpunodebind=N --membind=N, or "
+    "Slurm's --gpu-bind=closest",
+    Cause.NETWORK: "look at the peer and the way to it: ss -tinp shows its silence (lastrcv) and "
+    "retransmissions; fetch over more connections at once and ahead, or keep a local copy",
+    Cause.REQUESTS: "nothing to fix, and no reason to stop it: it is a server without requests; "
+    "ask its load balancer or its queue if it should have some",
+    Cause.STUCK: "look where it sleeps (py-spy dump --pid PID; cat /proc/PID/stack) and at the "
+    "other ranks: a barrier, a lock, or a loader that died; then its owner can restart it",
+    Cause.IDLE: "nothing to fix: give it work, or ask the scheduler why it has none",
+    Cause.MIXED: "change one thing at a time, and watch again after each",
+    Cause.UNCLEAR: "watch it for longer (--duration 60s), as root, while the job is slow; py-spy "
+    "dump --pid PID shows what it does now, or the process that it waits for; for a trace, start "
+    "it under nsys profile",
+}
+"""What to do next, by cause."""

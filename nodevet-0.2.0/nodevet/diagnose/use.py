@@ -1,0 +1,250 @@
+"""Diagnose: hosts watched at the same time, and what each of their GPUs waits for."""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace as changed
+from datetime import datetime
+from typing import Any
+
+from msgspec.structs import replace
+
+from nodevet import __version__
+from nodevet.checking.identity import machine_in, several_names
+from nodevet.checking.machines import Machine
+from nodevet.diagnose.classify import diagnose
+from nodevet.diagnose.incident import NEEDED
+from nodevet.diagnose.model import Diagnosis, HostDiagnosis, Suspect
+from nodevet.diagnose.stragglers import stragglers
+from nodevet.diagnose.suspects import REASONS, suspect
+from nodevet.diagnose.timelines import timelines
+from nodevet.evidence.activity import Look
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.gpu import Gpus
+from nodevet.evidence.gpu_activity import GpuActivities
+from nodevet.evidence.host import HostInfo
+from nodevet.evidence.host_activity import HostActivity
+from nodevet.evidence.process_activity import ProcessActivities, WatchCost
+from nodevet.fleet import Options, Visit, visit
+from nodevet.model import Finding, Host, Verdict, new_run_id
+from nodevet.vet.use.asks import sections_of
+from nodevet.vet.use.context import VetContext
+from nodevet.vet.use.vet import judge_visit
+
+SECTIONS = ("gpu_activity", "host_activity", "process_activity")
+TOGETHER_S = 8.0  # from now until several hosts begin: to connect, and to read what they are
+
+
+def watch_options(
+    options: Options, seconds: float, interval: float, *, together: bool, now: float
+) -> Options:
+    """The same visit, in which the node is watched for so many seconds too.
+
+    `together`: at the same moment as others, a few seconds after `now`, by the nodes' clocks.
+    """
+    wish: dict[str, Any] = {"seconds": seconds, "interval": interval, "at_s": None}
+    longer = seconds
+    if together:
+        wish["at_s"] = round(now + TOGETHER_S, 3)
+        longer += TOGETHER_S
+    asks: Mapping[str, Sequence[Any]] = {
+        **options.asks,
+        **dict.fromkeys(SECTIONS, (wish,)),
+    }
+    return changed(
+        options,
+        asks=asks,
+        deadline=options.deadline + longer,
+        probe_deadline=options.probe_seconds + longer,
+    )
+
+
+def judged_alone(options: Options, context: VetContext) -> Options:
+    """The options of a visit whose evidence nobody keeps: the probe compiles and reads only the
+    sections of a diagnosis, and of the checks that can name a suspect."""
+    read = sections_of(context, REASONS)
+    if read is None:
+        return options
+    return changed(options, sections=tuple(sorted({*read, *NEEDED})))
+
+
+def diagnose_hosts(
+    hosts: Sequence[Host],
+    context: VetContext,
+    options: Options,
+    *,
+    seconds: float,
+    interval: float = 1.0,
+    save: Callable[[Visit, Host], None] | None = None,
+    done: Callable[[], None] = lambda: None,
+) -> Diagnosis:
+    """Watch the hosts, all of them at the same time, and diagnose each."""
+    started = datetime.now().astimezone()
+    fleet_options = watch_options(
+        options if save else judged_alone(options, context),
+        *(seconds, interval),
+        together=len(hosts) > 1,
+        now=time.time(),
+    )
+    by_name = {host.name: host for host in hosts}
+    by_host: dict[str, HostDiagnosis] = {}
+    machines: list[Machine] = []
+    interrupted = False
+    try:
+        with closing(visit(hosts, fleet_options)) as visits:
+            for answer in visits:
+                if save:
+                    save(answer, by_name[answer.host])
+                by_host[answer.host] = host_diagnosis(
+                    answer, by_name[answer.host], context, machines.append
+                )
+                done()
+    except KeyboardInterrupt:
+        interrupted = True
+    return incident(
+        name_twins([by_host[host.name] for host in hosts if host.name in by_host], machines),
+        seconds=seconds,
+        started=started,
+        interrupted=interrupted,
+    )
+
+
+def diagnose_visits(
+    visits: Iterable[tuple[Visit, Host]], context: VetContext, *, started: datetime | None = None
+) -> Diagnosis:
+    """Diagnose a saved incident bundle."""
+    machines: list[Machine] = []
+    hosts = [host_diagnosis(answer, host, context, machines.append) for answer, host in visits]
+    hosts = name_twins(hosts, machines)
+    longest = max((host.seconds for host in hosts), default=0.0)
+    began = min((host.began_s for host in hosts if host.began_s), default=None)
+    when = started or _moment(began)
+    return incident(hosts, seconds=longest, started=when or datetime.now().astimezone())
+
+
+def _moment(seconds: float | None) -> datetime | None:
+    """A time by a node's clock, which may be wrong; None if it is not a valid time."""
+    try:
+        return datetime.fromtimestamp(seconds).astimezone() if seconds else None
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def incident(
+    hosts: Sequence[HostDiagnosis],
+    *,
+    seconds: float,
+    started: datetime,
+    interrupted: bool = False,
+) -> Diagnosis:
+    """All hosts together, with the stragglers among them."""
+    starts = [host.began_s for host in hosts if host.began_s is not None]
+    return Diagnosis(
+        id=new_run_id(started),
+        nodevet=__version__,
+        started=started.isoformat(timespec="seconds"),
+        seconds=seconds,
+        apart_s=round(max(starts) - min(starts), 3) if len(starts) > 1 else None,
+        hosts=tuple(hosts),
+        stragglers=stragglers(hosts),
+        interrupted=interrupted,
+    )
+
+
+def name_twins(hosts: Iterable[HostDiagnosis], machines: Iterable[Machine]) -> list[HostDiagnosis]:
+    """The same hosts; hosts that are one machine under several names say only that."""
+    twice = several_names(machines)
+    return [
+        HostDiagnosis(host=host.host, status=host.status, why=twice[host.host])
+        if host.host in twice
+        else host
+        for host in hosts
+    ]
+
+
+def host_diagnosis(
+    answer: Visit,
+    host: Host,
+    context: VetContext,
+    record_machine: Callable[[Machine], None] = lambda _: None,
+) -> HostDiagnosis:
+    """One host: what its GPUs wait for, and which of its settings differ from the baseline.
+
+    `record_machine` is called with the machine, if there is evidence of it."""
+    vetted = judge_visit(answer, host, context)
+    report = vetted.report
+    blank = HostDiagnosis(host=answer.host, status=report.status, why=report.why)
+    if vetted.evidence is None:
+        return blank
+    record_machine(machine_in(answer.host, vetted.evidence))
+    result = diagnose(vetted.evidence)
+    looks = _looks(vetted.evidence)
+    failed = [
+        finding
+        for finding in report.findings
+        if finding.verdict is Verdict.FAIL and not finding.cause
+    ]
+    suspects = tuple(_suspects(failed, vetted.evidence, context))
+    diagnosis = replace(
+        blank,
+        baseline=report.baseline,
+        suspects=suspects,
+        others=len(failed) - len(suspects),
+        began_s=_began(answer, vetted.evidence, looks),
+        seconds=max((look.seconds for look in looks), default=0.0),
+        timelines=timelines(vetted.evidence),
+        **_costs(vetted.evidence, looks),
+    )
+    return (
+        replace(diagnosis, why=result)
+        if isinstance(result, str)
+        else replace(diagnosis, gpus=result)
+    )
+
+
+def _looks(evidence: Evidence) -> list[Look]:
+    gpus, host, processes = (
+        evidence[GpuActivities].data,
+        evidence[HostActivity].data,
+        evidence[ProcessActivities].data,
+    )
+    looks = [data.look for data in (gpus, host, processes) if data is not None]
+    return [look for look in looks if look is not None]
+
+
+def _costs(evidence: Evidence, looks: Sequence[Look]) -> dict[str, float | None]:
+    """The CPU time of the visit, in parts; only that of the looks if the probe counted no more."""
+    seconds = max((look.seconds for look in looks), default=0.0)
+    if not seconds:
+        return {}
+    spent = sum(look.cost_s for look in looks)
+    data = evidence[ProcessActivities].data
+    cost = (data.cost if data else None) or WatchCost()
+    rest = None if cost.probe_s is None else max(0.0, cost.probe_s - spent)
+    parts = {"looks_s": spent, "login_s": cost.login_s, "rest_s": rest}
+    whole = sum(part for part in parts.values() if part is not None)
+    return {**parts, "overhead": round(100 * whole / seconds, 2)}
+
+
+def _began(answer: Visit, evidence: Evidence, looks: Sequence[Look]) -> float | None:
+    """When watching began, by this machine's clock, because the node's may be wrong."""
+    if not looks:
+        return None
+    began = min(look.began_s for look in looks)
+    data = evidence[HostInfo].data
+    if data is None or data.clock_s is None or data.asked_s is None:
+        return began
+    return began - (data.clock_s - data.asked_s)
+
+
+def _suspects(
+    failed: Iterable[Finding], evidence: Evidence, context: VetContext
+) -> Iterable[Suspect]:
+    """The findings that can make a GPU slow."""
+    data = evidence[Gpus].data
+    numbers = {gpu.uuid: gpu.index for gpu in (data.gpus if data else None) or () if gpu.uuid}
+    for finding in failed:
+        gpu = numbers.get(finding.subject.stable_id)
+        fixable = finding.check in context.catalog.fixes
+        if line := suspect(finding, gpu=gpu, fixable=fixable):
+            yield line

@@ -1,0 +1,27 @@
+"""Section slurm: what Slurm's controller reports about this node."""
+
+from typing import Annotated
+
+from nodevet.base import bounds
+from nodevet.base.bounds import Text
+from nodevet.evidence.core import Record, SectionRecord
+
+
+class SlurmNode(Record, frozen=True, kw_only=True):
+    """`scontrol show node -o`."""
+
+    volatile = ("state",)
+
+    name: Text  # as it was asked for: self, or a NodeName
+    node: Text | None = None  # the NodeName that Slurm was asked for
+    state: Text | None = None  # IDLE, MIXED+DRAIN, DOWN*, ...
+    reason: Text | None = None  # why it was drained, by whom and when; "" without
+    gpus: int | None = None  # gres/gpu of CfgTRES
+
+
+class Slurm(SectionRecord, frozen=True, kw_only=True):
+    """The node under the requested name."""
+
+    unique = ("nodes[].name",)
+
+    nodes: Annotated[tuple[SlurmNode, ...], bounds.ASKED] | None = None

@@ -1,0 +1,1 @@
+"""Can a node feed its GPUs? `nodevet feed` answers, by nodevet.checking.feeding."""

@@ -1,0 +1,1 @@
+"""Apply approved fixes: plan (pure), approve, apply, roll back."""

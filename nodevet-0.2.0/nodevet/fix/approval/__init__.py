@@ -1,0 +1,1 @@
+"""Who approves a plan, who may, and whether it is approved."""

@@ -1,0 +1,1 @@
+"""Applies an approved plan, proves it, and rolls it back."""

@@ -1,0 +1,1 @@
+"""What fixes consist of: their types, and helpers that several fixes share."""

@@ -1,0 +1,1 @@
+"""SSH: ssh_config(5), keys, host keys, and transports."""

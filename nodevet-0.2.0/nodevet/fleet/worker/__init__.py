@@ -1,0 +1,1 @@
+"""The child side: the processes that hold the SSH sessions."""

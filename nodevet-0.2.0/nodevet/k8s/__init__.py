@@ -1,0 +1,1 @@
+"""Write verdicts to Kubernetes nodes as conditions, and drain nodes for fixes."""

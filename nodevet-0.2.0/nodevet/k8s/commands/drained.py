@@ -1,0 +1,86 @@
+"""`nodevet k8s drained`: a command for --drain-hook."""
+
+import click
+
+from nodevet.cli.durations import Duration
+from nodevet.cli.help import Command
+
+
+@click.command(
+    "drained",
+    cls=Command,
+    order=3,
+    examples=(
+        (
+            "Plan fixes that need drained nodes",
+            'nodevet plan -i k8s:pool=gpu --max-risk reboot --drain-hook "nodevet k8s drained"',
+        ),
+    ),
+)
+@click.argument("host")
+@click.option(
+    "--do",
+    "what",
+    type=click.Choice(["drain", "undrain"]),
+    envvar="NODEVET_HOOK",
+    required=True,
+    help="Drain or undrain the node; apply and rollback set NODEVET_HOOK.",
+)
+@click.option(
+    "--plan",
+    envvar="NODEVET_PLAN",
+    default="",
+    metavar="ID",
+    help="Id of the plan that needs the drain; apply and rollback set NODEVET_PLAN.",
+)
+@click.option("--force", "bare", is_flag=True, help="Also evict pods that no controller restarts.")
+@click.option(
+    "--delete-emptydir-data",
+    "empty_dir",
+    is_flag=True,
+    help="Also evict pods with an emptyDir, whose data is lost.",
+)
+@click.option(
+    "--cordoned",
+    is_flag=True,
+    help="Also drain a node that somebody else cordoned; it stays cordoned afterwards.",
+)
+@click.option(
+    "--timeout",
+    type=Duration(1),
+    default="25m",
+    show_default=True,
+    help="How long the pods may take to leave. Give less than --drain-timeout of apply, after "
+    "which apply kills the hook.",
+)
+def command(
+    host: str, what: str, plan: str, bare: bool, empty_dir: bool, cordoned: bool, timeout: float
+) -> None:
+    """Drain HOST for a plan, or uncordon it afterwards. For --drain-hook of plan.
+
+    It cordons the node, writes the plan's id into the annotation nodevet.io/plan, evicts the pods,
+    and waits until they are gone. If a PodDisruptionBudget protects a pod, it tries again every 5
+    seconds. Pods of DaemonSets and mirror pods stay. It refuses a node that somebody else cordoned,
+    and a node that a Slurm operator manages.
+
+    It needs the verbs get and patch on nodes, list on pods, and create on pods/eviction.
+
+    \b
+    Exit codes:
+      0  done
+      2  refused, the pods did not leave in time, or the API server does not answer
+    """
+    from nodevet.cli.speech import say, tell
+    from nodevet.inventory.cluster import connect
+    from nodevet.k8s.pods import Allowed
+    from nodevet.k8s.use import drained
+
+    def offer(words: str) -> None:
+        tell(f"nodevet-hook: {words}")
+
+    cluster = connect()
+    if what == "drain":
+        limits = drained.DrainRules(Allowed(bare, empty_dir), cordoned, timeout)
+        drained.drain(cluster, host, plan, limits, offer, say)
+    else:
+        drained.undrain(cluster, host, plan, say)

@@ -1,0 +1,37 @@
+"""The written conditions as a sheet. Pure."""
+
+from collections.abc import Iterator, Sequence
+
+from nodevet.base.printable import brief, plain
+from nodevet.k8s.condition import TYPE, WrittenCondition
+from nodevet.sheet.model import Cell, Sheet, TableBlock
+from nodevet.sheet.text import count, nodeset
+
+LONGEST = 400
+TONES = {"True": "ok", "False": "fail", "Unknown": "unknown"}
+
+
+def conditions_sheet(done: Sequence[WrittenCondition], *, dry: bool) -> Sheet:
+    """The conditions of the nodes. `dry`: nodevet wrote none of them."""
+    number = sum(not each.why_not for each in done)
+    left = len(done) - number
+    would = "would be " if dry else ""
+    parts = [
+        f"{TYPE} {would}written to {count(number, 'node')}",
+        f"{left:,} skipped" if left else "",
+    ]
+    return Sheet(
+        title=" · ".join(filter(None, parts)),
+        kind="k8s",
+        blocks=(TableBlock(rows=tuple(_rows(done))),) if done else (),
+    )
+
+
+def _rows(done: Sequence[WrittenCondition]) -> Iterator[tuple[Cell, ...]]:
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    for each in done:
+        word = "skipped" if each.why_not else each.status
+        tone = TONES.get(word, "unknown" if each.is_short else "quiet")
+        groups.setdefault((word, tone, each.why_not or each.message), []).append(each.node)
+    for (word, tone, text), names in groups.items():
+        yield Cell(plain(word), tone), Cell(nodeset(names)), Cell(brief(text, LONGEST))

@@ -1,0 +1,1 @@
+"""The use cases of `nodevet k8s`, which ask the API server."""

@@ -1,0 +1,1 @@
+"""Learn from good nodes: capture them as a baseline, or compare them."""

@@ -1,0 +1,1 @@
+"""What the commands and `nodevet gate` do with passes."""

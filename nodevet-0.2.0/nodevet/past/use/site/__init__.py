@@ -1,0 +1,1 @@
+"""Write the history as a folder of linked pages."""

@@ -1,0 +1,1 @@
+"""Reads the evidence of a node, and never writes."""

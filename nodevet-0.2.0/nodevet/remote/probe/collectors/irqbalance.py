@@ -1,0 +1,69 @@
+"""How irqbalance starts: its unit, the drop-ins of that unit, and the files with its options."""
+
+import re
+
+from nodevet.remote.probe.files import LINE, Absent, Reading, exists, line, names_or_empty, read
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Iterator
+
+ASKED = True
+UNIT = "irqbalance.service"
+PACKAGE = ("/usr/lib/systemd/system/", "/lib/systemd/system/")
+SITE = ("/etc/systemd/system/", "/run/systemd/system/")
+OPTIONS = (
+    "/usr/lib/irqbalance/defaults.env",
+    "/etc/default/irqbalance",
+    "/etc/sysconfig/irqbalance",
+)
+ENFORCE = "/sys/fs/selinux/enforce"
+EXEC = re.compile(r"\s*ExecStart\s*=\s*(\S.*)")
+POLICY = re.compile(r"[^#;].*(?:--policyscript|[\s\"'=]-l\b)")
+OWN = re.compile(r"(?:[0-9]+-)?nodevet-")
+MOST = 64  # places
+
+
+def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
+    units = [folder + UNIT for folder in PACKAGE if exists(root, folder + UNIT)]
+    if not units:
+        raise Absent("irqbalance is not installed")
+    section = Reading()
+    section.take("exec_start", exec_start, root, units[0])
+    section.take("others", lambda: list(others(root))[:MOST])
+    section.take("selinux_enforcing", enforcing, root)
+    return section
+
+
+def exec_start(root: str, path: str) -> str:
+    """Raises OSError, ValueError."""
+    rows = [EXEC.match(row) for row in read(root, path).splitlines()]
+    texts = [match.group(1).strip() for match in rows if match]
+    return texts[0][:LINE] if len(texts) == 1 else ""
+
+
+def others(root: str) -> "Iterator[str]":
+    """The places of other commands and of policy scripts. Raises OSError, ValueError."""
+    folders = [folder + UNIT + ".d" for folder in SITE + PACKAGE]
+    drop_ins = [
+        "{}/{}".format(folder, name)
+        for folder in folders
+        for name in names_or_empty(root, folder)
+        if name.endswith(".conf") and not OWN.match(name)
+    ]
+    for path in [folder + UNIT for folder in SITE] + drop_ins:
+        yield from matching(root, path, EXEC)
+    for path in list(OPTIONS) + drop_ins:
+        yield from matching(root, path, POLICY)
+
+
+def matching(root: str, path: str, pattern: "re.Pattern[str]") -> "Iterator[str]":
+    rows = read(root, path).splitlines() if exists(root, path) else []
+    for number, row in enumerate(rows, 1):
+        if pattern.match(row):
+            yield "{}:{}".format(path, number)
+
+
+def enforcing(root: str) -> bool:
+    """Raises OSError, ValueError."""
+    return exists(root, ENFORCE) and line(root, ENFORCE) == "1"

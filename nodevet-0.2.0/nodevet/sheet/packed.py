@@ -1,0 +1,166 @@
+"""The reports of a run over many hosts, compressed until they are read: ten thousand hosts take
+tens of megabytes, not a gigabyte. Pure.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import NamedTuple, overload
+
+import msgspec
+
+from nodevet.base import typed
+from nodevet.model import HostReport, HostSummary
+
+FEW = 32  # hosts whose reports stay uncompressed: decoding them costs more than their memory
+LEVEL = 1  # of zstd
+BLOCK = 1 << 18  # characters of text that are compressed at once
+
+
+class PackedReport(NamedTuple):
+    """A packed report and its summary, as one process passes them to another."""
+
+    summary: HostSummary
+    data: HostReport | bytes
+
+
+class PackedHosts(Sequence[HostReport]):
+    """The reports of hosts by name, in the order of their arrival; of each host the latest.
+
+    Every access decodes a report again: read `summaries` where they are enough.
+    """
+
+    def __init__(self, reports: Iterable[HostReport] = ()) -> None:
+        self._packed: dict[str, HostReport | bytes] = {}
+        self._summaries: dict[str, HostSummary] = {}
+        self._lists_cache: tuple[list[HostReport | bytes], list[HostSummary]] | None = None
+        for report in reports:
+            self.put(report)
+
+    def put(self, report: HostReport) -> None:
+        """Add a report, in place of an earlier one of the host."""
+        self._lists_cache = None
+        self._summaries[report.host] = report.summary
+        packs = len(self._packed) >= FEW
+        self._packed[report.host] = self._packer.compress(report) if packs else report
+
+    def keep(self, packed: PackedReport) -> None:
+        """Add a packed report, in place of an earlier one of the host."""
+        self._lists_cache = None
+        self._summaries[packed.summary.host] = packed.summary
+        self._packed[packed.summary.host] = packed.data
+
+    def unpack(self, packed: PackedReport) -> HostReport:
+        return self._unpack(packed.data)
+
+    def get(self, host: str) -> HostReport | None:
+        """The report of a host, or None."""
+        packed = self._packed.get(host)
+        return self._unpack(packed) if packed is not None else None
+
+    @property
+    def names(self) -> Iterable[str]:
+        return self._packed.keys()
+
+    @property
+    def summaries(self) -> Sequence[HostSummary]:
+        """The summary of every report."""
+        return self._lists[1]
+
+    def ordered(self, names: Iterable[str]) -> Sequence[HostReport]:
+        """The reports of these hosts in this order; a tuple if they are few."""
+        subset = PackedHosts()
+        for name in names:
+            if name in self._packed:
+                subset._packed[name] = self._packed[name]
+                subset._summaries[name] = self._summaries[name]
+        return tuple(subset) if len(subset) <= FEW else subset
+
+    @property
+    def _lists(self) -> tuple[list[HostReport | bytes], list[HostSummary]]:
+        if self._lists_cache is None:
+            self._lists_cache = [*self._packed.values()], [*self._summaries.values()]
+        return self._lists_cache
+
+    @cached_property
+    def _packer(self) -> "Packer":
+        return Packer()
+
+    def _unpack(self, packed: HostReport | bytes) -> HostReport:
+        return packed if isinstance(packed, HostReport) else self._packer.unpack(packed)
+
+    def __len__(self) -> int:
+        return len(self._packed)
+
+    def __iter__(self) -> Iterator[HostReport]:
+        return map(self._unpack, self._packed.values())
+
+    @overload
+    def __getitem__(self, place: int) -> HostReport: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[HostReport, ...]: ...
+    def __getitem__(self, place: int | slice) -> HostReport | tuple[HostReport, ...]:
+        packed = self._lists[0][place]
+        if isinstance(packed, list):
+            return tuple(map(self._unpack, packed))
+        return self._unpack(packed)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sequence) or len(self) != len(other):
+            return NotImplemented
+        return all(first == second for first, second in zip(self, other, strict=True))
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class Packer:
+    """Packs reports as compressed MessagePack, and unpacks them."""
+
+    def __init__(self) -> None:
+        from nodevet.base import zstd  # a check of one host does not pay for it
+
+        self._encoder = msgspec.msgpack.Encoder()
+        self._decoder = typed.unpacker(HostReport)
+        self._zstd = zstd
+
+    def pack(self, report: HostReport) -> PackedReport:
+        """A report to pass to another process."""
+        return PackedReport(report.summary, self.compress(report))
+
+    def compress(self, report: HostReport) -> HostReport | bytes:
+        """The report itself if no encoding can hold it, such as half a surrogate pair."""
+        try:
+            return self._zstd.compress(self._encoder.encode(report), LEVEL)
+        except (UnicodeEncodeError, OverflowError, TypeError, ValueError, RecursionError):
+            return report
+
+    def unpack(self, packed: bytes) -> HostReport:
+        report: HostReport = self._decoder.decode(self._zstd.decompress(packed))
+        return report
+
+
+class PackedText:
+    """A long text that arrives in pieces, and is written only after they are all known."""
+
+    def __init__(self) -> None:
+        self._blocks: list[bytes] = []
+        self._open: list[str] = []
+        self._size = 0
+
+    def add(self, text: str) -> None:
+        self._open.append(text)
+        self._size += len(text)
+        if self._size >= BLOCK:
+            from nodevet.base import zstd  # a short text does not pay for it
+
+            data = "".join(self._open).encode("utf-8", "surrogatepass")
+            self._blocks.append(zstd.compress(data, LEVEL))
+            self._open, self._size = [], 0
+
+    def __iter__(self) -> Iterator[str]:
+        if self._blocks:
+            from nodevet.base import zstd
+
+            yield from (
+                zstd.decompress(block).decode("utf-8", "surrogatepass") for block in self._blocks
+            )
+        yield "".join(self._open)

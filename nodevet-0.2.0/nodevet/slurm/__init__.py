@@ -1,0 +1,1 @@
+"""Slurm: vet nodes from its hooks, drain what fails, and resume what was repaired."""

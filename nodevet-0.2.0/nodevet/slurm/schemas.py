@@ -1,0 +1,23 @@
+"""The JSON Schema of what drain and resume did."""
+
+from collections.abc import Mapping
+
+from nodevet.base.project import Project
+from nodevet.document.schema_kinds import Document, SchemaKind
+
+
+def _slurm(_: Project) -> Document:
+    from nodevet.document.json_schema import of_answers
+    from nodevet.slurm.answer import SlurmAnswer
+
+    about = "What `nodevet slurm drain` and `nodevet slurm resume` did"
+    return of_answers("slurm", about, {SlurmAnswer: ("slurm",)})
+
+
+SCHEMAS: Mapping[str, SchemaKind] = {
+    "slurm": SchemaKind(
+        "what slurm drain and resume did, with --format json",
+        _slurm,
+        ("slurm drain", "slurm resume"),
+    )
+}

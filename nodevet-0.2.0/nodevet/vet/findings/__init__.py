@@ -1,0 +1,1 @@
+"""Findings in words: what differs, what follows from what, equal differences folded. Pure."""
