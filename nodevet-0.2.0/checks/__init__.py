@@ -1,1 +1,0 @@
-"""The shipped checks: one file is one check, and its name is its id everywhere."""

@@ -1,1 +1,0 @@
-"""The shipped fixes: one file is one fix, named after the check it repairs."""

@@ -1,3 +1,0 @@
-# Data of the group h100.
-
-_sudo = True

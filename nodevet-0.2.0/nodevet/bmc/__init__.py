@@ -1,1 +1,0 @@
-"""The management controllers of nodes: nodevet reads them while it visits the nodes."""

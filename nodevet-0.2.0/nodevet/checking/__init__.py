@@ -1,1 +1,0 @@
-"""What several checks share: templates, and how they read and compare evidence."""

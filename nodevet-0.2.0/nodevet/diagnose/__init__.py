@@ -1,1 +1,0 @@
-"""Why a GPU waits: one cause and its proof, from evidence of some seconds (pure)."""

@@ -1,1 +1,0 @@
-"""Apply approved fixes: plan (pure), approve, apply, roll back."""

@@ -1,1 +1,0 @@
-"""Who approves a plan, who may, and whether it is approved."""

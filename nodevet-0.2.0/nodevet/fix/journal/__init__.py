@@ -1,1 +1,0 @@
-"""The journal of a run, written before each action, and the result that follows from it."""

@@ -1,1 +1,0 @@
-"""From findings to a plan. Pure."""

@@ -1,1 +1,0 @@
-"""Applies an approved plan, proves it, and rolls it back."""

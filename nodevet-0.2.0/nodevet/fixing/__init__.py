@@ -1,1 +1,0 @@
-"""What fixes consist of: their types, and helpers that several fixes share."""

@@ -1,1 +1,0 @@
-"""The parent side: it starts the child processes, reads their answers and loses no host."""

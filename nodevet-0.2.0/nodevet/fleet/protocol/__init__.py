@@ -1,1 +1,0 @@
-"""The wire: the program that is sent to a node, its commands and answers, and frames."""

@@ -1,1 +1,0 @@
-"""SSH: ssh_config(5), keys, host keys, and transports."""

@@ -1,1 +1,0 @@
-"""The child side: the processes that hold the SSH sessions."""

@@ -1,1 +1,0 @@
-"""Write verdicts to Kubernetes nodes as conditions, and drain nodes for fixes."""

@@ -1,1 +1,0 @@
-"""The use cases of `nodevet k8s`, which ask the API server."""

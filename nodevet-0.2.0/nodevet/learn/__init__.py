@@ -1,1 +1,0 @@
-"""Learn from good nodes: capture them as a baseline, or compare them."""

@@ -1,1 +1,0 @@
-"""What runs on the node that has a pass."""

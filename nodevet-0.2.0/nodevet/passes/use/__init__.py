@@ -1,1 +1,0 @@
-"""What the commands and `nodevet gate` do with passes."""

@@ -1,1 +1,0 @@
-"""The history as a folder of linked pages that any web server can serve."""

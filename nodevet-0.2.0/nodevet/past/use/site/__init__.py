@@ -1,1 +1,0 @@
-"""Write the history as a folder of linked pages."""

@@ -1,1 +1,0 @@
-"""Reads the evidence of a node, and never writes."""

@@ -1,9 +1,0 @@
-"""The errors of the store."""
-
-
-class StoreError(Exception):
-    """One sentence: which store, what happened, and what to do next."""
-
-
-class StoreHeldError(StoreError):
-    """Another process records a run of this sweep. The message names it, and since when it runs."""

@@ -1,1 +1,0 @@
-"""Findings in words: what differs, what follows from what, equal differences folded. Pure."""
