@@ -575,8 +575,8 @@ def _throttled(group: CgroupActivity) -> float | None:
 
 
 def _limits(job: WatchedJob) -> Iterator[Figure]:
-    shares = [_throttled(group) for group in job.cgroups]
-    worst = None if None in shares else max(known(shares), default=None)
+    throttled = [_throttled(group) for group in job.cgroups]
+    worst = None if None in throttled else max(known(throttled), default=None)
     if not job.processes:
         worst = 0.0
     yield _figure("quota_throttled", worst, "cpu.stat of the cgroup was not read")

@@ -140,10 +140,13 @@ def record(name: str, background: str, seconds: int, library: Path) -> None:
     with running(name, background, library) as (machine, busy):
         target = bundle(name, background, seconds)
         target.unlink(missing_ok=True)
-        machine.diagnose("--duration", f"{seconds}s", "--capture", str(target), "--redact")
-        if [visit.evidence is None for visit, _ in read(target)] != [False]:
-            target.unlink()
-            raise AssertionError("the bundle has no evidence")
+        try:
+            machine.diagnose("--duration", f"{seconds}s", "--capture", str(target), "--redact")
+            evidence = [visit.evidence for visit, _ in read(target)]
+            assert len(evidence) == 1 and evidence[0] is not None, "the bundle has no evidence"
+        except BaseException:  # interrupted, too
+            target.unlink(missing_ok=True)
+            raise
         target.chmod(0o644)
         note_busy(target, busy)
 

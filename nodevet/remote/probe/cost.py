@@ -70,4 +70,5 @@ def used_s(row: "dict[str, Any]") -> float:
     ended: float = (row["children_user"] + row["children_system"]) / float(HZ)
     path = "/proc/{}/schedstat".format(row["pid"])
     ran, _ = attempt(lambda: integer(read_small(path).split()[0].decode()) / 1e9)
-    return ended + ((row["user"] + row["system"]) / float(HZ) if ran is None else ran)
+    own = float(row["user"] + row["system"]) / HZ if ran is None else ran
+    return float(ended + own)
