@@ -138,7 +138,7 @@ def command(
     \b
     Exit codes:
       0  every GPU is busy, idle or waits for requests
-      1  a GPU waits for anything else, is slowed down, stuck or lost, or ranks wait for a rank
+      1  a GPU waits for anything else, is slowed down, stuck or lost
       2  usage or configuration error
       3  a host was not watched, no cause is clear, or a GPU is busy or spins
          (1 wins over 3; with --watch, of the last round)

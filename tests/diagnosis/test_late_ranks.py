@@ -127,12 +127,7 @@ CASES: Mapping[str, tuple[str, list[int], Confidence, str]] = {
     "it sleeps": ("spins spins sleeps", [2], MEDIUM, "rank 2 on a: stuck"),
     "it downloads": ("spins downloads spins", [1], MEDIUM, "network-bound"),
     "the others sleep": ("sleeps sleeps throttled sleeps", [2], HIGH, "rank 2 on a: throttled"),
-    "the others compute": (
-        "computes computes throttled",
-        [2],
-        MEDIUM,
-        "rank 2 on a is slower than",
-    ),
+    "the others compute": ("computes computes throttled", [2], MEDIUM, "rank 2 on a is slower"),
     "two of one kind": ("spins throttled throttled spins", [1, 2], HIGH, "ranks 1-2 on a"),
     "two candidates": ("spins spins reads throttled", [2, 3], MEDIUM, "each for another reason"),
     "all wait on the GPU": ("spins spins spins", [], MEDIUM, "all 3 ranks wait, and none"),

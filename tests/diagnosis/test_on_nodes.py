@@ -122,7 +122,7 @@ def look_at_job(fleet: SimulatedFleet, slurm: Cluster) -> None:
     job = diagnosed(fleet, "--job", number, env=conf)["job"]
     ranks = [(rank["number"], rank["host"]) for rank in job["ranks"]]
     assert ranks == [(0, "n1"), (1, "n2"), (2, "n3")] and job["size"] == 3
-    assert job["late"] == [2] and "rank 2 on n3: throttled" in job["sentence"], job
+    assert job["late"] == [2] and "rank 2 on n3 is slower" in job["sentence"], job
 
     fleet.on("n1", "pkill -STOP -f load.py")
     found = diagnosed(fleet, "--job", f"{number}.0", "--limit", "n1,n3", env=conf)
