@@ -86,20 +86,28 @@ class SetUnit(Action, frozen=True, kw_only=True, tag="unit"):
         )
 
     def command(self, *, seconds: float) -> "StringCommand":
-        """Reload systemd, then set mask, enablement and state; show the unit's log if that fails.
+        """Set mask and enablement, reload systemd, then set the state; show the unit's log if that
+        fails.
 
         A unit that does not exist is neither enabled nor running, so nothing is done to disable or
-        stop it.
+        stop it; systemd knows that after a reload.
         """
         from pyinfra.api.command import QuoteString, StringCommand
 
         if not SETTABLE.fullmatch(require_printable(self.name, "unit")):
             raise ActionError(f"{self.name!r} is not the name of a unit")
         name = QuoteString(self.name)
-        bits: list[str | StringCommand | QuoteString] = ["export LC_ALL=C; systemctl daemon-reload"]
-        if not (self.enabled or self.running or self.masked is not None):
+        bits: list[str | StringCommand | QuoteString] = ["export LC_ALL=C;"]
+        if self.enabled or self.running or self.masked is not None:
+            for verb in self._file_verbs():
+                bits += ["systemctl --quiet --no-reload", verb, "--", name, "&&"]
+            bits += ["systemctl daemon-reload"]
+        else:
             absent = StringCommand("systemctl show -p LoadState --", name)
-            bits += ["&& case $(", absent, ") in LoadState=not-found) exit 0;; esac"]
+            bits += ["systemctl daemon-reload && case $(", absent]
+            bits += [") in LoadState=not-found) exit 0;; esac"]
+            for verb in self._file_verbs():
+                bits += ["&& systemctl --quiet", verb, "--", name]
         for verb in self._verbs(seconds):
             bits += ["&&", verb, "--", name]
         status = StringCommand("systemctl status --no-pager --full --lines=0 --", name)
@@ -109,11 +117,13 @@ class SetUnit(Action, frozen=True, kw_only=True, tag="unit"):
         bits += ["|| { c=$?;", status, ";", log, "; exit $c; } >&2"]
         return StringCommand(*bits)
 
-    def _verbs(self, seconds: float) -> Iterator[str]:
+    def _file_verbs(self) -> Iterator[str]:
         if self.masked is False:
-            yield "systemctl --quiet unmask"
+            yield "unmask"
         if self.enabled is not None:
-            yield f"systemctl --quiet {'enable' if self.enabled else 'disable'}"
+            yield "enable" if self.enabled else "disable"
+
+    def _verbs(self, seconds: float) -> Iterator[str]:
         if self.running is False:
             state = "stop"
         elif self.running:

@@ -179,3 +179,11 @@ def test_peermem_is_loaded_now_and_at_boot(plan):
 def test_peermem_that_cannot_or_may_not_be_loaded_is_refused(plan, params, evidence, why):
     with pytest.raises(FixError, match=why):
         plan("gpudirect", params, evidence)
+
+
+def test_systemd_reads_its_files_once_between_enablement_and_start() -> None:
+    unit = SetUnit(name="a.service", enabled=True, running=True, masked=False)
+    words = str(unit.command(seconds=9)).partition("||")[0]
+    verbs = ["unmask", "enable", "daemon-reload", "start"]
+    assert [word for word in words.split() if word in verbs] == verbs
+    assert words.count("--no-reload") == 2

@@ -63,6 +63,7 @@ LOADER = """
 import sys
 from importlib.machinery import ModuleSpec
 MARK = "nodevet payload "
+PACKAGES = {name.rpartition(".")[0] for name in SOURCES}
 class Sources(object):
     def __init__(self, path):
         if not path.startswith(MARK):
@@ -80,7 +81,7 @@ class Sources(object):
     def exec_module(self, module):
         exec(compile(SOURCES[module.__name__], "<string>", "exec"), module.__dict__)
     def is_package(self, name):
-        return any(other.startswith(name + ".") for other in SOURCES)
+        return name in PACKAGES
     def get_source(self, name):
         return SOURCES[name]
     def iter_modules(self, prefix=""):

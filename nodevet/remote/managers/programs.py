@@ -20,6 +20,8 @@ LOCAL = ("/usr/local/sbin", "/usr/local/bin")  # a site's programs, called by na
 SHELL = re.compile(r"(?:/\S*/)?(?:(?:ba|da|z|k|a)?sh|python[0-9.]*|perl|source|\.)\Z")
 RUN_PARTS = re.compile(r"(?:/\S*/)?run-parts\Z")
 OUTPUT_FILE = re.compile(r"[0-9]*>>?\s*[^\s;|&]+")  # a command only writes to it
+PATH_BEGINS = re.compile(r"""(?:\A|[\s;|&()`$"'\\])/""")
+QUOTING = re.compile(r"""["'\\]""")
 UDEV = re.compile(r'(?:RUN|PROGRAM|IMPORT)(?:\{[a-z]+\})?\s*(?:\+|:|=)?=\s*e?"((?:[^"\\]|\\.)*)"')
 UDEV_FOLDERS = ("/etc/udev/", "/usr/lib/udev/", "/lib/udev/")
 
@@ -57,6 +59,10 @@ class Programs(object):
     def named_scripts(self, line: str) -> "list[str]":
         """Paths of the scripts that a line calls, by path or by name in /usr/local."""
         line = OUTPUT_FILE.sub(" ", line)
+        if not PATH_BEGINS.search(line):  # few lines have a path, and shlex is slow
+            text = QUOTING.sub("", line)
+            if not any(name in text for name in self.local):
+                return []
         try:
             words = shlex.split(line)
         except ValueError:

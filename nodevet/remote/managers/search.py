@@ -42,6 +42,7 @@ AFTER = "90-nodevet-"  # overrides a vendor's sysctl.d file that sorts before it
 VENDORS = ("/usr/lib/", "/lib/", "/usr/local/lib/")
 MOST = 20  # managers of one resource
 QUOTES = re.compile("[\"']")
+GLOB = re.compile(r"[*?[]")
 BINDING = re.compile(r"^\s*(?:CPUAffinity|NUMAPolicy|NUMAMask|AllowedCPUs|AllowedMemoryNodes)\s*=")
 
 
@@ -272,6 +273,6 @@ def without_escapes(word: str) -> str:
 
 def names_path(word: str, path: str) -> bool:
     """Whether a path or pattern names a kernel file, or its name in another cpufreq folder."""
-    if fnmatch.fnmatchcase(path, word):
+    if word == path or (GLOB.search(word) and fnmatch.fnmatchcase(path, word)):
         return True
     return "/cpufreq/" in path and word.endswith("/" + path.rpartition("/")[2])
