@@ -209,6 +209,7 @@ RULES = (
             _least("switches", 10000.0, ROUND_TRIPS),
             _least("job_system", 30.0, ROUND_TRIPS),
             READS,
+            _most("disk_busy", 50.0, IOSTAT),  # many short writes to a disk switch as often
         ),
     ),
     _waiting(
