@@ -36,6 +36,14 @@ def nodes():
 def test_slow():
     sleep(1)
 """
+UNLIKE = """
+import os
+import pytest
+
+@pytest.mark.parametrize("worker", [os.getpid()])
+def test_unlike(worker):
+    pass
+"""
 BROKEN = "def test_broken():\n    assert False\n"
 
 
@@ -53,7 +61,9 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
     monkeypatch.chdir(tmp_path)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
 
-    def of(tests: str, *options: str) -> tuple[int, str]:
+    def of(tests: str, *options: str, workers: int = 0) -> tuple[int, str]:
+        if workers:
+            monkeypatch.setattr(script, "ALL", ("-n", str(workers)))
         (tmp_path / "test_some.py").write_text(tests)
         monkeypatch.setattr("sys.argv", [str(SCRIPT), *options])
         code = script.main()
@@ -75,6 +85,12 @@ def test_what_fails_twice_fails(run: Run) -> None:
     ended, told = run(STEADY + UNSTEADY + BROKEN)
     assert "passed only the second time: test_some.py::test_unsteady\n" in told
     assert ended == 1
+
+
+def test_workers_that_collect_other_tests_end_the_run(run: Run) -> None:
+    ended, output = run(UNLIKE, workers=2)
+    assert ended == 1
+    assert "Different tests were collected" in output and "once more" not in output
 
 
 def test_a_passing_test_runs_once(run: Run) -> None:
