@@ -395,6 +395,75 @@ def test_a_host_engine_of_older_packages_is_restarted_by_its_own_name(node: Node
     )
 
 
+# --- the clock -----------------------------------------------------------------------------------
+# Before what reboots the node: an unsynchronised clock is unknown in the first minutes.
+
+TIMESYNCD = "systemctl mask -q chrony; systemctl unmask -q systemd-timesyncd"
+CHRONY = """\
+systemctl disable -q --now systemd-timesyncd chrony
+systemctl unmask -q chrony; systemctl mask -q systemd-timesyncd
+"""
+
+
+@pytest.fixture
+def timesyncd(node: Node) -> Iterator[Node]:
+    """A node with timesyncd in place of chrony."""
+    before = node.before
+    node.shell(TIMESYNCD)
+    node.before = node.state()
+    yield node
+    node.shell(CHRONY)
+    node.before = before
+
+
+@pytest.fixture
+def server(node: Node) -> Node:
+    """A node with an NTP server in reach."""
+    node.shell(SERVER)
+    return node
+
+
+def test_chrony_synchronises_the_clock_and_is_stopped_again(server: Node) -> None:
+    plan = server.plan("time_sync")
+    assert server.apply(plan).outcome is Outcome.CHANGED
+    assert server.shell(f"cut -d' ' -f1 {CLOCK}").strip() == "0"
+    assert "Leap status     : Normal" in server.shell("chronyc tracking")
+    assert server.rollback(plan).outcome is Outcome.ROLLED_BACK and is_as_before(server)
+
+
+def test_timesyncd_does_it_too_and_is_stopped_again(timesyncd: Node, server: Node) -> None:
+    plan = timesyncd.plan("time_sync")
+    assert plan.steps[0].resources[0].name == "systemd-timesyncd.service"
+    result = timesyncd.apply(plan, terms=replace(timesyncd.terms, boot_settle=30))
+    assert result.outcome is Outcome.CHANGED, result
+    assert timesyncd.rollback(plan).outcome is Outcome.ROLLED_BACK and is_as_before(timesyncd)
+
+
+def test_two_clients_are_a_persons_choice(timesyncd: Node) -> None:
+    timesyncd.shell("systemctl unmask -q chrony")
+    timesyncd.shell("systemctl enable -q --now chrony systemd-timesyncd")
+    said = conflict(timesyncd.proposal("time_sync"))
+    assert "chrony and systemd-timesyncd are installed: mask or remove all but one" in said
+    running = timesyncd.shell("systemctl is-active chrony systemd-timesyncd").split()
+    assert running == ["active", "active"], "systemd lets them fight"
+
+
+@pytest.mark.parametrize(
+    ("client", "told"),
+    [
+        ("node", "chronyc waitsync 30 0 0 2: ended with 1"),
+        ("timesyncd", "the check says: not synchronised"),
+    ],
+)
+def test_a_time_client_without_a_server_is_stopped_again(
+    request: pytest.FixtureRequest, client: str, told: str
+) -> None:
+    node: Node = request.getfixturevalue(client)
+    result = node.apply(node.plan("time_sync"))
+    assert result.outcome is Outcome.FAILED and told in result.why, result
+    assert is_as_before(node)
+
+
 # --- real managers -------------------------------------------------------------------------------
 
 PROFILE = """\
@@ -564,74 +633,6 @@ def test_the_advice_for_tuned_sets_the_value(tuned: Node) -> None:
     tuned.shell(TUNED.format(shlex.quote("[main]\ninclude=latency-performance\n")))
     tuned.shell(f"printf %s {shlex.quote(profile)} >/etc/tuned/site/tuned.conf")
     tuned.shell(f"tuned-adm --async profile site; until grep -q 0 {TURBO}; do sleep 0.1; done")
-
-
-# --- the clock -----------------------------------------------------------------------------------
-
-TIMESYNCD = "systemctl mask -q chrony; systemctl unmask -q systemd-timesyncd"
-CHRONY = """\
-systemctl disable -q --now systemd-timesyncd chrony
-systemctl unmask -q chrony; systemctl mask -q systemd-timesyncd
-"""
-
-
-@pytest.fixture
-def timesyncd(node: Node) -> Iterator[Node]:
-    """A node with timesyncd in place of chrony."""
-    before = node.before
-    node.shell(TIMESYNCD)
-    node.before = node.state()
-    yield node
-    node.shell(CHRONY)
-    node.before = before
-
-
-@pytest.fixture
-def server(node: Node) -> Node:
-    """A node with an NTP server in reach."""
-    node.shell(SERVER)
-    return node
-
-
-def test_chrony_synchronises_the_clock_and_is_stopped_again(server: Node) -> None:
-    plan = server.plan("time_sync")
-    assert server.apply(plan).outcome is Outcome.CHANGED
-    assert server.shell(f"cut -d' ' -f1 {CLOCK}").strip() == "0"
-    assert "Leap status     : Normal" in server.shell("chronyc tracking")
-    assert server.rollback(plan).outcome is Outcome.ROLLED_BACK and is_as_before(server)
-
-
-def test_timesyncd_does_it_too_and_is_stopped_again(timesyncd: Node, server: Node) -> None:
-    plan = timesyncd.plan("time_sync")
-    assert plan.steps[0].resources[0].name == "systemd-timesyncd.service"
-    result = timesyncd.apply(plan, terms=replace(timesyncd.terms, boot_settle=30))
-    assert result.outcome is Outcome.CHANGED, result
-    assert timesyncd.rollback(plan).outcome is Outcome.ROLLED_BACK and is_as_before(timesyncd)
-
-
-def test_two_clients_are_a_persons_choice(timesyncd: Node) -> None:
-    timesyncd.shell("systemctl unmask -q chrony")
-    timesyncd.shell("systemctl enable -q --now chrony systemd-timesyncd")
-    said = conflict(timesyncd.proposal("time_sync"))
-    assert "chrony and systemd-timesyncd are installed: mask or remove all but one" in said
-    running = timesyncd.shell("systemctl is-active chrony systemd-timesyncd").split()
-    assert running == ["active", "active"], "systemd lets them fight"
-
-
-@pytest.mark.parametrize(
-    ("client", "told"),
-    [
-        ("node", "chronyc waitsync 30 0 0 2: ended with 1"),
-        ("timesyncd", "the check says: not synchronised"),
-    ],
-)
-def test_a_time_client_without_a_server_is_stopped_again(
-    request: pytest.FixtureRequest, client: str, told: str
-) -> None:
-    node: Node = request.getfixturevalue(client)
-    result = node.apply(node.plan("time_sync"))
-    assert result.outcome is Outcome.FAILED and told in result.why, result
-    assert is_as_before(node)
 
 
 # --- processes that a job left -------------------------------------------------------------------

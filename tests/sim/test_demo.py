@@ -74,7 +74,7 @@ def test_the_demo_vets_eight_nodes_and_leaves_a_report(tmp_path: Path) -> None:
     assert (tmp_path / "demo" / "fixed" / "journal.jsonl").stat().st_size > 0
     assert f"demo{demo.pid}" not in place.fleets()
     codes = {"check": 1, "report": 0}  # `sim up demo` is run by tests/test_console_blocks.py
-    last = done.stdout.partition("is kept:\n")[2]
+    last = done.stdout.partition(" are kept:\n")[2]
     said = [shlex.split(line) for line in last.splitlines() if " nodevet" in line.replace("/", " ")]
     assert [words[1] for words in said] == [*codes, "sim"]
     for words in said[:2]:
