@@ -369,7 +369,8 @@ def test_more_threads_than_are_watched(
     text = (
         "import threading\nmay = threading.Event()\n"
         "for _ in range(39): threading.Thread(target=may.wait, daemon=True).start()\n"
-        "hot = threading.Thread(target=lambda: sum(range(1 << 60)), daemon=True)\n"
+        "def spin():\n    while True: sum(range(1000))\n"  # which lets other threads run
+        "hot = threading.Thread(target=spin, daemon=True)\n"
         "hot.start()\nprint(hot.native_id, flush=True)\nmay.wait()"
     )
     one = program(text)
