@@ -60,7 +60,7 @@ def of_late_ranks(
     hosts: Sequence[GroupBlock], incident: Diagnosis, job: JobDiagnosis
 ) -> list[GroupBlock]:
     """The hosts; a terminal shows only those of late ranks, if there are any."""
-    late = {job.ranks[place].host for place in job.late}
+    late = {rank.host for rank in job.late_ranks}
     return [
         replace(group, media=Medium.DOCUMENT) if late and host.host not in late else group
         for group, host in zip(hosts, incident.hosts, strict=True)
@@ -77,7 +77,7 @@ def alike(job: JobDiagnosis) -> list[list[Rank]]:
 
 
 def _row(job: JobDiagnosis, group: Sequence[Rank], course: Course, axis: Axis) -> tuple[Cell, ...]:
-    is_late = group[0] in [job.ranks[place] for place in job.late]
+    is_late = group[0] in job.late_ranks
     tone = "fail" if is_late else "unknown" if group[0].state is RankState.UNSEEN else ""
     bars = sparkline(_of(group, course, axis), CELLS, (0.0, axis[1]))
     hosts = brief(nodeset({rank.host for rank in group if rank.host}), LONGEST)
@@ -85,7 +85,7 @@ def _row(job: JobDiagnosis, group: Sequence[Rank], course: Course, axis: Axis) -
 
 
 def _word(job: JobDiagnosis, rank: Rank) -> str:
-    late = [job.ranks[place] for place in job.late]
+    late = job.late_ranks
     if late and rank not in late and rank.state in POLLS:
         return brief(f"waits for {label(late)}", LONGEST)
     own = rank.state in (RankState.HELD_UP, RankState.COMPUTES, *POLLS) and rank.cause
@@ -109,7 +109,7 @@ def _course(incident: Diagnosis, axis: Axis) -> Course:
 
 
 def _of(group: Sequence[Rank], course: Course, axis: Axis) -> Points:
-    """The mean of all GPUs of these ranks, at so many moments."""
+    """The mean of all GPUs of these ranks, at MOMENTS points in time."""
     binned: dict[int, list[float]] = {}
     for place in {(rank.host, gpu) for rank in group for gpu in rank.gpus}:
         for at, value in course.get(place, ()):

@@ -272,7 +272,7 @@ def _next(late: Sequence[Rank], ranks: Sequence[Rank]) -> str:
 
 def with_waits(host: HostDiagnosis, job: JobDiagnosis) -> HostDiagnosis:
     """The host with the GPUs of the job alone; one that waits for a late rank says only that."""
-    late = [job.ranks[place] for place in job.late]
+    late = job.late_ranks
     mine = [rank for rank in job.ranks if rank.host == host.host and rank.gpus]
     used = {index for rank in mine for index in rank.gpus}
     busy = {

@@ -210,7 +210,7 @@ class Rank(Struct, frozen=True, kw_only=True):
     """One process of a job, or what should be one."""
 
     number: int | None = None
-    size: int | None = None  # how many ranks its job has, as it was told
+    size: int | None = None  # how many ranks its job has, by its environment
     host: str = ""  # empty: not known
     pid: int | None = None
     command: str = ""
@@ -234,6 +234,11 @@ class JobDiagnosis(Struct, frozen=True, kw_only=True):
     next_step: str
     doubts: tuple[str, ...] = ()  # what lowers the confidence
     notes: tuple[str, ...] = ()
+
+    @property
+    def late_ranks(self) -> list[Rank]:
+        """The ranks that the others wait for."""
+        return [self.ranks[place] for place in self.late]
 
 
 class Diagnosis(Struct, frozen=True, kw_only=True):

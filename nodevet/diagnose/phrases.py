@@ -165,7 +165,7 @@ def headline(incident: Diagnosis) -> str:
 
 
 def job_headline(job: JobDiagnosis) -> str:
-    late = [job.ranks[place] for place in job.late]
+    late = job.late_ranks
     if not late:
         who = "no rank is late"
     elif are_waiting(late, job.ranks):

@@ -204,9 +204,7 @@ def of_job(diagnosis: Diagnosis, target: JobTarget, ranks: Mapping[str, HostRank
     seen = {name: found for name, found in ranks.items() if name not in unseen}
     apart = (diagnosis.apart_s or 0.0) / (diagnosis.seconds or 1.0)
     job = job_diagnosis(target, diagnosis.hosts, seen, unseen, apart)
-    late = {
-        (rank.host, gpu) for place in job.late for rank in [job.ranks[place]] for gpu in rank.gpus
-    }
+    late = {(rank.host, gpu) for rank in job.late_ranks for gpu in rank.gpus}
     never = [
         HostDiagnosis(host=name, status=Status.NOT_VISITED, why=why)
         for name, why in unseen.items()

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from nodevet.diagnose.classify import diagnose
 from nodevet.diagnose.model import (
@@ -74,16 +75,7 @@ def node(name: str, kinds: str, first: int = 0, size: int | None = None, **more:
 def watched(*nodes: JSON, target: JobTarget = SLURM, later: float = 0.0) -> Diagnosis:
     """`later`: when the last host began."""
     if not target.hosts:
-        target = JobTarget(
-            name="12",
-            hosts=tuple(each["name"] for each in nodes),
-            ids=target.ids,
-            uid=target.uid,
-            step=target.step,
-            missing=target.missing,
-            changed=target.changed,
-            listed=target.listed,
-        )
+        target = replace(target, name="12", hosts=tuple(each["name"] for each in nodes))
     looked, hosts = Looked(target), []
     for each in nodes:
         seen = evidence(each["sections"])
@@ -111,7 +103,7 @@ def job(found: Diagnosis) -> JobDiagnosis:
 
 
 def late(found: Diagnosis) -> list[int | None]:
-    return [job(found).ranks[place].number for place in job(found).late]
+    return [rank.number for rank in job(found).late_ranks]
 
 
 HIGH, MEDIUM, LOW = Confidence
@@ -169,7 +161,7 @@ def test_a_host_that_was_not_watched_may_have_the_late_rank() -> None:
     hosts = ("a", "b", "c")
     target = JobTarget(name="12", hosts=hosts, ids=("Slurm 12",))
     found = watched(node("a", "spins spins", 0, 4), target=target)
-    assert [job(found).ranks[place].host for place in job(found).late] == ["b", "c"]
+    assert [rank.host for rank in job(found).late_ranks] == ["b", "c"]
     assert job(found).confidence is LOW and found.exit_code == 3
     assert "b was not seen: it is not among the hosts" in job(found).doubts[0]
     assert [host.host for host in found.hosts if not host.gpus] == ["b", "c"]
