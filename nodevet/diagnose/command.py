@@ -140,7 +140,7 @@ def command(
       0  every GPU is busy, idle or waits for requests
       1  a GPU waits for anything else, is slowed down, stuck or lost
       2  usage or configuration error
-      3  a host was not watched, no cause is clear, or a GPU is busy or spins
+      3  a host or rank was not seen, no cause is clear, or a GPU is busy or spins
          (1 wins over 3; with --watch, of the last round)
     """
     from nodevet.base.outputs import try_out

@@ -258,11 +258,12 @@ class Diagnosis(Struct, frozen=True, kw_only=True):
     @property
     def exit_code(self) -> int:
         """1 if a GPU waits, is slowed, stuck or lost, or a job for a rank; else 3 if one may or is
-        unclear; else 0."""
-        if self.job and self.job.late and self.job.confidence is not Confidence.LOW:
+        unclear, or if not all of the job was seen; else 0."""
+        is_partial = self.job is not None and self.job.confidence is Confidence.LOW
+        if self.job and self.job.late and not is_partial:
             return 1
         causes = [gpu.cause for host in self.hosts for gpu in host.gpus]
         if any(cause not in (*FINE, *UNDECIDED) for cause in causes):
             return 1
         lost = any(not host.gpus for host in self.hosts) or self.interrupted
-        return 3 if lost or not causes or set(UNDECIDED) & set(causes) else 0
+        return 3 if is_partial or lost or not causes or set(UNDECIDED) & set(causes) else 0

@@ -9,6 +9,7 @@ from nodevet.diagnose.model import (
     FINE,
     Cause,
     Condition,
+    Confidence,
     Diagnosis,
     Figure,
     GpuDiagnosis,
@@ -167,7 +168,8 @@ def headline(incident: Diagnosis) -> str:
 def job_headline(job: JobDiagnosis) -> str:
     late = job.late_ranks
     if not late:
-        who = "no rank is late"
+        is_partial = job.confidence is Confidence.LOW
+        who = f"no rank {'that was seen ' if is_partial else ''}is late"
     elif are_waiting(late, job.ranks):
         who = f"the others wait for {rank_label(late)}"
     else:

@@ -182,6 +182,21 @@ def test_a_rank_that_no_host_shows_is_missing() -> None:
     assert far_more.late == () and "not seen: ranks 2-899 of 900" in far_more.doubts
 
 
+@pytest.mark.parametrize(
+    ("size", "target"),
+    [
+        (4, SLURM),
+        (2, replace(SLURM, missing=("pod b: Failed",))),
+        (2, replace(SLURM, changed="the job ended while it was watched: COMPLETED")),
+    ],
+)
+def test_a_job_that_was_not_seen_whole_is_not_called_busy(size: int, target: JobTarget) -> None:
+    found = watched(node("a", "computes computes", size=size), target=target)
+    assert job(found).confidence is LOW and late(found) == [] and found.exit_code == 3
+    assert diagnosis_sheet(found).title == "Job 12: no rank that was seen is late"
+    assert watched(node("a", "computes computes", size=2)).exit_code == 0
+
+
 def test_a_process_of_the_job_that_uses_no_gpu_is_the_missing_rank() -> None:
     one = node("a", "spins spins", 0, 3)
     shell = process(90, job_id="Slurm 12", rank=2, ranks=3, command="bash", uid=1000)
