@@ -10,6 +10,7 @@ import resource
 
 from nodevet.remote.probe.files import Reading, attempt, integer
 from nodevet.remote.probe.threads import parse_stat_row, read_small
+from nodevet.remote.probe.watch import HZ
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 TITLES = (b"sshd: ", b"sshd-session: ")
 LISTENS = b"[listener]"
 MOMENT = 30  # seconds from the login to the start of the probe
-HZ = os.sysconf("SC_CLK_TCK")
 WITH_CHILDREN = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
 
 

@@ -24,7 +24,6 @@ VARIABLES = (
 LONGEST = 4096  # characters of a path
 GROUPS = 16  # process groups of a dump
 MOST_S = 1.0  # of CPU time for all dumps; one of 2,000 entries takes 0.3 s
-SPENT = [0.0]
 LARGEST_NUMBER = 1 << 53
 SEQUENCE = "collective_seq_id"
 DONE = "completed"
@@ -47,35 +46,46 @@ def paths(variables: "dict[str, str]") -> "Iterator[str]":
             yield prefix + rank
 
 
-def dump(folder: str, uid: int, began: float) -> "Reading":
-    """The JSON form of nodevet.evidence.process_activity.FlightDump for the process in this folder
-    of /proc, of this user, that began at a time since 1970. Raises OSError, ValueError."""
-    variables = job_variables("/", folder, VARIABLES, LONGEST)
-    if "RANK" not in variables:
-        raise ValueError("it has no RANK")
-    root = folder + "root"
-    why = "no dump of the flight recorder"
-    times: "list[float]" = []
-    for path in paths(variables):
-        try:
-            data = read_bytes(
-                root, path, LARGEST + 1, lambda file: times.append(written(file, uid))
-            )
-        except FileNotFoundError:
-            continue
-        if times[-1] < began:
-            why = "the dump is older than the process"
-            continue
-        record = Reading(path=path, age_s=round(max(0.0, time.time() - times[-1]), 1))
-        if SPENT[0] > MOST_S:
+class Dumps(object):
+    """The dumps of all ranks, which share the time."""
+
+    def __init__(self) -> None:
+        self.spent_s = 0.0
+
+    def read(self, folder: str, uid: int, began: float) -> "Reading":
+        """The JSON form of nodevet.evidence.process_activity.FlightDump for the process in this
+        folder of /proc, of this user, that began at a time since 1970. Raises OSError,
+        ValueError."""
+        variables = job_variables("/", folder, VARIABLES, LONGEST)
+        if "RANK" not in variables:
+            raise ValueError("it has no RANK")
+        root = folder + "root"
+        why = "no dump of the flight recorder"
+        times: "list[float]" = []
+        for path in paths(variables):
+            try:
+                data = read_bytes(
+                    root, path, LARGEST + 1, lambda file: times.append(written(file, uid))
+                )
+            except FileNotFoundError:
+                continue
+            if times[-1] < began:
+                why = "the dump is older than the process"
+                continue
+            record = Reading(path=path, age_s=round(max(0.0, time.time() - times[-1]), 1))
+            record["groups"] = self.groups_in(data)
+            return record
+        raise ValueError(why)
+
+    def groups_in(self, data: bytes) -> "list[Reading]":
+        """The process groups of a dump. Raises ValueError, also if the time is used up."""
+        if self.spent_s > MOST_S:
             raise ValueError("reading the dumps of other ranks took too long")
         before = cpu_s()
         try:
-            record["groups"] = groups(plain_value(data))
+            return groups(plain_value(data))
         finally:
-            SPENT[0] += cpu_s() - before
-        return record
-    raise ValueError(why)
+            self.spent_s += cpu_s() - before
 
 
 def written(file: int, uid: int) -> float:

@@ -18,6 +18,7 @@ from nodevet.remote.probe.files import (
     read,
 )
 from nodevet.remote.probe.threads import parse_stat_row, read_small
+from nodevet.remote.probe.watch import HZ
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ MOST = 5  # other processes that are listed
 LEAST = 0.02  # of a core
 LARGEST = 4096  # processes; more are not read again
 WAITED = 0.1  # share of the time in which a thread was ready to run and had no CPU
-HZ = os.sysconf("SC_CLK_TCK")
 
 
 def stats(root: str, most: int) -> "dict[int, dict[str, Any]]":

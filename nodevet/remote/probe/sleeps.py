@@ -7,9 +7,8 @@ here asks a file system: a mount that hangs cannot hold nodevet up.
 
 import os
 import re
-import struct
 
-from nodevet.remote.probe.connections import CALLS, Connections
+from nodevet.remote.probe.connections import CALLS, Connections, end_of
 from nodevet.remote.probe.files import Reading, attempt, integer, path_under, read_bytes
 from nodevet.remote.probe.threads import read_small
 
@@ -264,11 +263,9 @@ def address(text: str) -> str:
     """`10.0.0.5:443` of an address of /proc/net/tcp. Raises ValueError."""
     import socket
 
-    host, _, port = text.partition(":")
-    words = [int(host[at : at + 8], 16) for at in range(0, len(host), 8)]
-    data = struct.pack("={}I".format(len(words)), *words)
+    data, port = end_of(text)
     if len(data) == 16 and data[:12] == b"\0" * 10 + b"\xff\xff":
         data = data[12:]
     family = socket.AF_INET if len(data) == 4 else socket.AF_INET6
     name = socket.inet_ntop(family, data)
-    return ("{}:{}" if len(data) == 4 else "[{}]:{}").format(name, int(port, 16))
+    return ("{}:{}" if len(data) == 4 else "[{}]:{}").format(name, port)

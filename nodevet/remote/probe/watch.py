@@ -5,6 +5,7 @@ looks), at_s (the controller's time to begin, the same for several hosts; null: 
 """
 
 import math
+import os
 import resource
 import time
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
+HZ = os.sysconf("SC_CLK_TCK")  # of the counters of CPU time
 SHARE = 0.003  # of one core, for the looks of a section
 PAID_S = 10.0  # seconds of a watch from which on its looks get no more, until it lasts FREE_S:
 FREE_S = 30.0  # a longer watch takes at most 1 % of a core with its login and its start

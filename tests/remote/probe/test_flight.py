@@ -116,7 +116,7 @@ def process(tmp_path: Path, environ: str) -> str:
 def test_the_dump_of_a_rank_in_its_container(tmp_path: Path) -> None:
     folder = process(tmp_path, "RANK=3 HOME=/root")
     (tmp_path / "proc/7/root/tmp/nccl_trace_rank_3").write_bytes(pickle.dumps(DUMP, 2))
-    record = flight.dump(folder, os.geteuid(), time.time() - 60)
+    record = flight.Dumps().read(folder, os.geteuid(), time.time() - 60)
     assert record["path"] == "/tmp/nccl_trace_rank_3" and record["age_s"] < 60
     (group,) = record["groups"]
     assert group == {
@@ -130,7 +130,7 @@ def test_the_path_of_the_jobs_environment(name: str, tmp_path: Path) -> None:
     folder = process(tmp_path, f"RANK=0 {name}=/tmp/own/dump_")
     (tmp_path / "proc/7/root/tmp/own").mkdir()
     (tmp_path / "proc/7/root/tmp/own/dump_0").write_bytes(pickle.dumps(DUMP, 2))
-    assert flight.dump(folder, os.geteuid(), 0.0)["path"] == "/tmp/own/dump_0"
+    assert flight.Dumps().read(folder, os.geteuid(), 0.0)["path"] == "/tmp/own/dump_0"
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_a_dump_that_is_not_believed(
     folder = process(tmp_path, environ)
     (tmp_path / "proc/7/root/tmp/nccl_trace_rank_3").write_bytes(pickle.dumps(DUMP, 2))
     with pytest.raises(ValueError, match=why):
-        flight.dump(folder, uid, began)
+        flight.Dumps().read(folder, uid, began)
 
 
 def test_a_link_out_of_the_container_and_a_pipe_are_not_followed(tmp_path: Path) -> None:
@@ -159,8 +159,8 @@ def test_a_link_out_of_the_container_and_a_pipe_are_not_followed(tmp_path: Path)
     inside = tmp_path / "proc/7/root/tmp/nccl_trace_rank_3"
     inside.symlink_to(outside)
     with pytest.raises(ValueError, match="no dump"):
-        flight.dump(folder, os.geteuid(), 0.0)
+        flight.Dumps().read(folder, os.geteuid(), 0.0)
     inside.unlink()
     os.mkfifo(inside)
     with pytest.raises(ValueError, match="not a regular file"):
-        flight.dump(folder, os.geteuid(), 0.0)
+        flight.Dumps().read(folder, os.geteuid(), 0.0)

@@ -20,7 +20,7 @@ from nodevet.remote.probe.files import (
     pick,
     read,
 )
-from nodevet.remote.probe.watch import Series, Watch, put_counts
+from nodevet.remote.probe.watch import HZ, Series, Watch, put_counts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -63,7 +63,6 @@ INTERRUPTS = re.compile(r"nvidia|nvme|mlx|ib|eth|en[ops]|ice|i40e|bnxt|virtio|en
 INTERRUPTS_MOST = 1024
 BUSIEST = 512  # disks, and networks
 SHARE = 0.001  # of one core
-HZ = os.sysconf("SC_CLK_TCK")
 
 
 def cpu_ticks(words: "list[str]") -> "dict[str, int]":

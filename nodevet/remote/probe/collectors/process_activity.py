@@ -28,7 +28,7 @@ from nodevet.remote.probe.files import (
     read,
     read_bytes,
 )
-from nodevet.remote.probe.flight import dump
+from nodevet.remote.probe.flight import Dumps
 from nodevet.remote.probe.job_names import job_id, job_variables, master, rank_of, step_id
 from nodevet.remote.probe.others import Others, stats
 from nodevet.remote.probe.sleeps import SleepingProcess, Tables, sleepers
@@ -40,7 +40,7 @@ from nodevet.remote.probe.threads import (
     run_times,
     threads_of,
 )
-from nodevet.remote.probe.watch import Watch, budget_s, cpu_s, put_counts
+from nodevet.remote.probe.watch import HZ, Watch, budget_s, cpu_s, put_counts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,7 +62,6 @@ SAMPLE_S = 7e-6  # CPU time to read how long a thread ran
 LEFT_OUT = "too many threads for the time: watch for longer"
 SMALL_KB = 1 << 21  # resident memory above which numa_maps is not read
 ARGUMENTS = 1000  # characters
-HZ = os.sysconf("SC_CLK_TCK")
 BRIEF = 10  # ticks of CPU time: a shorter new process counts for its parent only
 ROUND = 8  # threads or processes between two checks of the time
 WOKEN = 0.1  # of a core, used by resting threads
@@ -319,14 +318,12 @@ class WatchedProcess(SleepingProcess):
         record["rank"], record["ranks"] = rank_of(variables or {})
         if why:
             record.fail_all(("master", "rank"), why)
-        if record["rank"] is not None:
-            record.take("flight", self.flight, record["uid"])
 
-    def flight(self, uid: "int | None") -> "Reading":
+    def flight(self, dumps: "Dumps", uid: "int | None") -> "Reading":
         """The dump of its flight recorder. Raises OSError, ValueError."""
         uptime = float(line(self.root, "/proc/uptime").split()[0])
         age_s = uptime - self.last["started"] / float(HZ)
-        return dump(self.folder, -1 if uid is None else uid, time.time() - age_s)
+        return dumps.read(self.folder, -1 if uid is None else uid, time.time() - age_s)
 
     def thread_record(self, thread: "WatchedThread", looks: int, tables: "Tables") -> "Reading":
         record, log = thread.record(looks), self.sleeps.get(thread.tid)
@@ -675,6 +672,10 @@ def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     section["born"], section["ended"] = watched.births, watched.deaths + ended
     connections = Connections(root)
     section["processes"] = [each.to_record(looks, connections) for each in watched.processes]
+    dumps = Dumps()
+    for process, record in zip(watched.processes, section["processes"]):
+        if record.get("rank") is not None:
+            record.take("flight", process.flight, dumps, record["uid"])
     section.put("others", watched.others.records, watched.others.why)
     section["cgroups"] = [watched.groups[path].to_record() for path in sorted(watched.groups)]
     return section
