@@ -87,7 +87,7 @@ class BmcPower:
         return ids
 
     def _require_same(self, ids: MachineIds, what: str) -> None:
-        """Raises BmcError if another machine's BMC has the address by now. A node that is off gets
+        """Raises BmcError if another machine's BMC now has the address. A node that is off gets
         its On even if the BMC does not say whose it is."""
         try:
             now = self._switch.machine()
@@ -97,8 +97,8 @@ class BmcPower:
             raise
         if ids.uuid and now.uuid not in ("", None, ids.uuid):
             raise BmcError(
-                f"not asked for `{what}`: the BMC of another machine ({now.uuid}) has "
-                "its address by now"
+                f"not asked for `{what}`: the BMC of another machine ({now.uuid}) "
+                "now has its address"
             )
 
     def cycle(

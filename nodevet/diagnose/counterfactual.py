@@ -136,7 +136,7 @@ def best_change(stage: FeedStage, figures: Figures, feed: Feed) -> FeedChange | 
         return change("half", "half as many bytes over the link", before, outcome(half, BATCH))
     if (figures["idle_link"].value or 0.0) >= FULL_LINK:
         return change("overlap", "copies that overlap with kernels", before, before)
-    return None  # a thread that copies: nobody knows how fast pinned copies would be
+    return None  # a thread that copies: the rate of pinned copies was not measured
 
 
 def seen_feed(
@@ -185,8 +185,8 @@ def _link(percent: float | None, capacity_b_s: float | None) -> tuple[float, Int
 
 
 def _worker_rate(stage: FeedStage, figures: Figures, workers: float) -> Interval | None:
-    """Samples a second of one worker with a core of its own, if a GPU has so many workers; None if
-    they do not share the work equally.
+    """Samples a second of one worker with a core of its own. `workers`: of one GPU. None if they do
+    not share the work equally.
 
     If the transform binds, all workers together make one sample in the second that was watched;
     otherwise it takes at most as long as the hottest thread works.
