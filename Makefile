@@ -75,8 +75,9 @@ docs: .venv/ready ## write the generated pages, the man page and the scripts of 
 	$(BIN)/nodevet schema --project docs > baselines/nodevet.schema.json
 
 .PHONY: incidents
-incidents: .venv/ready ## record the loads of tests/corpus/kinds that have no recording yet
+incidents: .venv/ready ## record the loads of tests/corpus/kinds and jobs that have no recording yet
 	$(BIN)/python -m tests.corpus.record $(KINDS)
+	$(BIN)/python -m tests.corpus.record_job $(JOBS)
 
 .PHONY: calibrate
 calibrate: .venv/ready ## judge the recordings again and write the tables of docs/diagnosis.md

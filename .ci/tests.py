@@ -24,7 +24,7 @@ SOURCES = ("nodevet", "checks", "fixes", "sim", "tests/rigs")
 FAILED = CACHE / "v" / "cache" / "lastfailed"
 ALL = ("-n", "4", "--dist", "loadscope", "--no-loadscope-reorder")
 """Tests on nodes wait for boots and until settings settle: three at once leave two CPUs idle for a
-quarter of the time. A worker takes 16 s of CPU time to collect the tests, and 400 MB of memory."""
+quarter of the time. A worker takes 7 s of CPU time to collect the tests, and 400 MB of memory."""
 AGAIN = ("-v", "--last-failed", "--last-failed-no-failures", "none")
 SOME_FAILED = 1  # of pytest's exit codes; the others are no test's fault
 

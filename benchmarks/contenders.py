@@ -198,7 +198,8 @@ def install_peers() -> Path:
 
 
 def on_the_node(folder: Path) -> list[Contender]:
-    """An empty Python, a check of this machine, and one that is answered by the last verdict.
+    """An empty Python, a check of this machine by one baseline and by all shipped ones, one that is
+    recorded, and one that is answered by the last verdict.
 
     All of them in an environment as users have it: nodevet is a wheel, compiled. An editable
     install makes an empty Python twice as slow, and so every ratio half as large.
@@ -210,11 +211,16 @@ def on_the_node(folder: Path) -> list[Contender]:
     entry.write_text("from nodevet.__main__ import main\nmain()\n", encoding="utf-8")
     asked = [*python, str(entry), "check", "@local"]
     report = folder / "local.json"
-    full = [*asked, "-b", "generic", "--format", f"json:{report}"]
+    chosen = [*asked, "--format", f"json:{report}"]
+    full = [*chosen, "-b", "generic"]
+    recorded = [*full, "--store", f"sqlite:///{folder / 'store' / 'history.sqlite'}"]
     project = folder / "project"
     project.mkdir()
     (project / "pass.yaml").write_text("nodevet: 1\nexpect: {disk_space: 1%}\n", encoding="utf-8")
     kept = [*asked, "-b", str(project / "pass.yaml"), "--max-age", "1h", "--project", str(project)]
+
+    def prove_checked(done: subprocess.CompletedProcess[str]) -> None:
+        prove_vetted(done, report, 1)
 
     def prove_kept(done: subprocess.CompletedProcess[str]) -> None:
         prove_success(done)
@@ -226,7 +232,9 @@ def on_the_node(folder: Path) -> list[Contender]:
     prove_success(subprocess.run(kept, env=own, capture_output=True, text=True))
     return [
         Contender("python3 -c pass", 1, [*python, "-c", "pass"], prove_success, env),
-        Contender("nodevet check @local", 1, full, lambda done: prove_vetted(done, report, 1), env),
+        Contender("nodevet check @local -b generic", 1, full, prove_checked, env),
+        Contender("nodevet check @local", 1, chosen, prove_checked, env),
+        Contender("nodevet check @local -b generic, recorded", 1, recorded, prove_checked, env),
         Contender("nodevet check @local --max-age 1h", 1, kept, prove_kept, own),
     ]
 

@@ -8,13 +8,15 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import yaml
 from contenders import HERE, BenchmarkError
 from saved_nodes import nodevet
 
 from nodevet.fleet import Options
-from nodevet.fleet.protocol.payload import payload, request
+from nodevet.fleet.protocol import payload
+from nodevet.fleet.protocol.exchange import request
 from nodevet.vet.use.asks import asks
 from nodevet.vet.use.context import open_context
 from nodevet.vet.use.reach import judged_alone
@@ -53,7 +55,7 @@ def measure(folder: Path, rounds: int, profile: str) -> list[ProbeCost]:
         put(node, f"/tmp/{ON_NODE}", (HERE / ON_NODE).read_bytes())
         found = []
         for asked, wish in wishes(folder, PROFILES[profile]).items():
-            put(node, "/tmp/payload", payload() + wish)
+            put(node, "/tmp/payload", wish)
             said = ask(node, f"python3 -I /tmp/{ON_NODE} {rounds} /tmp/payload")
             found.append(ProbeCost(**json.loads(said), asked=asked))
         return found
@@ -62,15 +64,28 @@ def measure(folder: Path, rounds: int, profile: str) -> list[ProbeCost]:
 
 
 def wishes(folder: Path, baseline: str) -> dict[str, bytes]:
-    """Requests of a run without a baseline, with this one, and with it if nothing is recorded."""
+    """Programs and requests of a run without a baseline, with this one, and with it if nothing is
+    recorded; the last one also for a node with another version of Python."""
     context = open_context(folder, [baseline])
     judged = judged_alone(Options(), context).sections
+    rest: dict[str, Any] = {"asks": asks(context), "sections": judged}
     wished: dict[str, dict[str, Any]] = {
         "no baseline": {},
         f"{baseline}, recorded": {"asks": asks(context)},
-        f"{baseline}, not recorded": {"asks": asks(context), "sections": judged},
+        f"{baseline}, not recorded": rest,
     }
-    return {asked: request(**REQUEST, **rest) for asked, rest in wished.items()}
+    messages = {asked: message(rest) for asked, rest in wished.items()}
+    with patch.object(payload, "MAGIC_NUMBER", b"another"):
+        payload._probe_payload.cache_clear()
+        messages[f"{baseline}, not recorded, another Python"] = message(rest)
+    payload._probe_payload.cache_clear()
+    return messages
+
+
+def message(rest: dict[str, Any]) -> bytes:
+    """A request with these fields, and its program."""
+    program = payload.probe_payload(rest.get("sections", ()), [rest.get("asks", {})])
+    return program + request(**REQUEST, **rest)
 
 
 def put(node: str, path: str, data: bytes) -> None:

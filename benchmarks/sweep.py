@@ -239,10 +239,11 @@ def probed(folder: Path, options: argparse.Namespace) -> str:
     return f"""{table}
 
 A simulated node (h100-sxm) with the simulated NVML, and a node without GPUs. CPU of the process and
-its children, the least of {LEAST} rounds: the program is unpacked, compiled, and reads every
-section, but if nothing is recorded only those that the checks of the baseline need. A baseline asks
-for more than the probe reads without one. A file of the simulated /sys costs several times as much
-as one of the kernel: each goes through FUSE.
+its children, the least of {LEAST} rounds: the program is unpacked and reads every section, but if
+nothing is recorded only those that the checks of the baseline need. A baseline asks for more than
+the probe reads without one. A node with another version of Python than the controller also compiles
+the program. A file of the simulated /sys costs twice as much as one of the kernel: each goes
+through FUSE.
 """
 
 
@@ -275,7 +276,8 @@ def local(folder: Path, options: argparse.Namespace) -> str:
     return f"""{table}
 
 CPU is user and system time of the whole process and its children; nodevet is an installed wheel,
-not this tree. `--max-age` reuses a younger verdict: see
+not this tree. Without `-b`, nodevet chooses among all shipped baselines, so the probe reads every
+section; it does so too if the run is recorded. `--max-age` reuses a younger verdict: see
 [local.md](local.md#ask-every-minute).
 """
 

@@ -30,12 +30,12 @@ from msgspec import UNSET, Meta
 
 from nodevet.checking.aspects import each_fact
 from nodevet.checking.named import READ_AGAIN, reads_of
-from nodevet.checking.versions import is_version
 from nodevet.evidence.across import DRIVER_FAULT
 from nodevet.evidence.core import NOT_ASKED, unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.libraries import LIBRARY_NAME, Libraries, Library
 from nodevet.evidence.modules import Modules
+from nodevet.evidence.versions import is_version
 from nodevet.model import (
     Area,
     Check,

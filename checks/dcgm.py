@@ -14,7 +14,8 @@ If no result passed, or the numbers of results do not add up, the diagnostic is 
 NVML count different numbers of GPUs, the check fails. Results of another driver, of other GPUs or
 older than `maximum_age_days` say nothing about the node as it is now: they are unknown. With this
 limit, results in a file that is dated more than 5 minutes in the future are unknown, too. So are
-health watches that are not enabled: `dcgmi health -s a` enables them.
+results in a file that an ordinary user owns or that everyone may write, and health watches that are
+not enabled: `dcgmi health -s a` enables them.
 
 **To fix it** `dcgmi health -c` and the texts of the results name the part. If DCGM does not count
 as many GPUs as NVML, restart nvidia-dcgm.service. After a repair, run the diagnostic again on a

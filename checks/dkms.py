@@ -30,10 +30,10 @@ from nodevet.checking.aspects import (
     unread_aspect,
 )
 from nodevet.checking.named import reads_of
-from nodevet.checking.versions import dpkg_order
 from nodevet.evidence.core import unread
 from nodevet.evidence.dkms import Dkms, DkmsBuild, DkmsModule
 from nodevet.evidence.document import Evidence
+from nodevet.evidence.versions import dpkg_order
 from nodevet.model import (
     Area,
     Check,

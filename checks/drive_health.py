@@ -142,7 +142,7 @@ def judge_drive(
 
 
 def is_member(drive: ScsiDrive) -> bool:
-    """Whether it is behind a RAID controller, so that only smartctl lists it."""
+    """Whether a drive is behind a RAID controller, so that only smartctl lists it."""
     return drive.name.startswith("/dev/")
 
 

@@ -15,8 +15,8 @@ without the library, the version is unknown.
 
 **To fix it** install the expected version of every installed driver package, and of the fabric
 manager's, then reboot, or unload and load the modules while nothing uses a GPU. Hold the packages
-so that an unattended upgrade does not change them. If an upgrade left the old module loaded,
-reboot.
+(`apt-mark hold`, `dnf versionlock`) so that an unattended upgrade does not change them. If an
+upgrade left the old module loaded, reboot.
 """
 
 import re

@@ -19,9 +19,9 @@ are only a part. With `--since`, a volatile count above its limit is ok if no er
 last look: the aggregate count, which no reset clears, has not moved, and no memory repair is
 pending.
 
-**To fix it** drain the node and reset the GPU, or reboot; `row_remapping` says whether a row remap
-is pending. If errors come back, run the vendor's field diagnostics. If the SRAM has passed its
-threshold, have the board replaced.
+**To fix it** drain the node and reset the GPU (`nvidia-smi --gpu-reset -i GPU`), or reboot;
+`row_remapping` says whether a row remap is pending. If errors come back, run `dcgmi diag -r 3` and
+the vendor's field diagnostics. If the SRAM has passed its threshold, have the board replaced.
 """
 
 from collections.abc import Iterator, Sequence

@@ -6,8 +6,9 @@ driver's start, monitoring, the fabric manager. systemd keeps the list, but no o
 **Read from** systemd: `systemctl --failed`.
 
 **Verdicts.** Every failed unit is a finding of its own, except the units that `ignore` names; `*`
-stands for any characters. If the node is still starting, nodevet looks again for 45 s; if no unit
-has failed by then, the result is unknown. Without systemd everything is unknown.
+stands for any characters. Any user can make `user@UID.service` fail: `ignore: [user@*.service]`. If
+the node is still starting, nodevet looks again for 45 s; if no unit has failed by then, the result
+is unknown. Without systemd everything is unknown.
 
 **To fix it** `journalctl -b -u UNIT` says why the unit failed; fix the cause and start it again.
 `systemctl reset-failed UNIT` clears a failure that no longer matters, until the unit fails again.

@@ -54,7 +54,7 @@ from nodevet.model import (
 Hash = Annotated[str, Meta(pattern="^[0-9a-f]{64}$", title="a SHA-256 of 64 hex digits")]
 Mode = Annotated[str, Meta(pattern="^0?[0-7]{3,4}$", title='permissions in octal: "0644"')]
 Owner = Annotated[str, Meta(min_length=1, max_length=256)] | Annotated[int, Meta(ge=0)]
-SAID = ("text", "contains", "pattern", "sha256", "mode", "owner", "group")
+JUDGED_FIELDS = ("text", "contains", "pattern", "sha256", "mode", "owner", "group")
 OTHERWISE = {"text": "another text", "contains": "not in it", "pattern": "not found"}
 ADVICE = "correct it with the tool that manages this file; `ls -l` shows when it changed"
 
@@ -82,7 +82,7 @@ class FileRule(SiteRule, frozen=True, kw_only=True):
             raise FieldError("must be an absolute path", "path")
         if self.path.endswith("/") and self.path != "/":  # such a path of a file does not exist
             raise FieldError("must not end with a slash", "path")
-        fields = [field for field in SAID if getattr(self, field) not in (None, ())]
+        fields = [field for field in JUDGED_FIELDS if getattr(self, field) not in (None, ())]
         if fields and not self.exists:
             raise FieldError("a file that must not exist cannot have this", fields[0])
         check_texts(self)

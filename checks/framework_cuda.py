@@ -31,11 +31,11 @@ from nodevet.checking.aspects import (
     unread_aspect,
 )
 from nodevet.checking.named import READ_AGAIN, reads_of
-from nodevet.checking.versions import is_version
 from nodevet.evidence.core import NOT_ASKED, unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.framework import Frameworks, Interpreter
 from nodevet.evidence.gpu import Gpus
+from nodevet.evidence.versions import is_version
 from nodevet.model import Area, Check, CheckParams, Finding, Subject, fail, unknown
 
 Version = Annotated[str, Meta(pattern=r"^[0-9][0-9A-Za-z.+]{0,60}$")]

@@ -22,7 +22,7 @@ again, power the node off, and reseat the GPU or have it replaced. If /dev nodes
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, ClassVar
 
 import msgspec
@@ -157,7 +157,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         yield from one_sided(located(evidence), on_pci(evidence), for_guests)
     if isinstance(numbers, frozenset):
         yield from without_node(every_gpu(evidence), numbers)
-    yield from same_serials(every_gpu(evidence))
+    yield from same_serials([gpu for gpu in every_gpu(evidence) if gpu not in lost_gpus])
 
 
 def without_library(evidence: Evidence, finding: Finding) -> Finding:
@@ -345,11 +345,12 @@ def without_node(gpus: tuple[Gpu, ...], numbers: frozenset[int]) -> Iterator[Fin
             yield fail(subject_of(gpu), expected=f"/dev/nvidia{number}", actual=None, advice=advice)
 
 
-def same_serials(gpus: tuple[Gpu, ...]) -> Iterator[Finding]:
-    """The findings about GPUs that should have serial numbers of their own and share one."""
+def same_serials(gpus: Iterable[Gpu]) -> Iterator[Finding]:
+    """The findings about GPUs that should have serial numbers of their own and share one. `gpus`:
+    without lost ones."""
     by_serial: dict[str, list[Gpu]] = {}
     for gpu in gpus:
-        if gpu.serial and is_id(gpu.serial) and gpu.virtualization_mode != "VGPU" and not lost(gpu):
+        if gpu.serial and is_id(gpu.serial) and gpu.virtualization_mode != "VGPU":
             by_serial.setdefault(gpu.serial, []).append(gpu)
     sizes = {len(sharing) for sharing in by_serial.values()}
     if len(by_serial) > 1 and len(sizes) == 1:

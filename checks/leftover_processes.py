@@ -9,16 +9,17 @@ command, user, control group and start time of each process that computes on a G
 
 **Verdicts.** Use this check when the node is idle, in a gate or a scheduler's epilog: it does not
 know which jobs should run. With `ignore_jobs` the check ignores processes in a Slurm job or a
-Kubernetes pod; other processes fail. A process that computes on a GPU fails unless its command is
-in `allow`, its user is in `allow_uids`, or it is an NVIDIA monitoring daemon under a system user.
-The check also fails if more than `maximum_mib` is in use beyond the memory of these processes: a
-context leaked, or NVML does not list a process. If a display server has the GPU open, memory is not
-applicable. If NVML names a process and /proc does not show it, the finding is unknown: the process
-may be in another container or may have just ended.
+Kubernetes pod, by the control groups that Slurm and Kubernetes created; other processes fail. A
+process that computes on a GPU fails unless its command is in `allow`, its user is in `allow_uids`,
+or it is an NVIDIA monitoring daemon under a system user. The check also fails if more than
+`maximum_mib` is in use beyond the memory of these processes: a context leaked, or NVML does not
+list a process. If a display server has the GPU open, memory is not applicable. If NVML names a
+process and /proc does not show it, the finding is unknown: the process may be in another container
+or may have just ended.
 
 **To fix it** end the process (`kill PID`, then `kill -9`), and let the scheduler clean up by
 control group: Slurm with `proctrack/cgroup`. If no process holds the memory, drain the node and
-reset the GPU.
+reset the GPU (`nvidia-smi --gpu-reset -i GPU`).
 """
 
 import re
@@ -35,7 +36,7 @@ from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, GpuProcess, board, subject_of
 from nodevet.evidence.host import HostInfo, at_uptime, boot_time
 from nodevet.evidence.peers import LACKING
-from nodevet.evidence.processes import Process, Processes
+from nodevet.evidence.processes import Process, Processes, given_cgroup
 from nodevet.model import (
     Area,
     Check,
@@ -88,7 +89,8 @@ class Params(CheckParams):
     """`leftover_processes: {}` or `leftover_processes: {allow: [site-agent], ignore_jobs: true}`"""
 
     allow: tuple[str, ...] = ()
-    """Commands that may compute on a GPU at any time, as `ps -o comm` prints them."""
+    """Commands that may compute on a GPU at any time, as `ps -o comm` prints them. A process of any
+    user can take such a name; `allow_uids` cannot be forged."""
     allow_uids: tuple[Annotated[int, Meta(ge=0)], ...] = ()
     """Numbers of the users whose processes may compute on a GPU at any time."""
     ignore_jobs: bool = False
@@ -162,7 +164,7 @@ def is_allowed(process: Process | None, params: Params) -> bool | str:
         process.command in listed
         or process.uid in params.allow_uids
         or is_daemon(process)
-        or (params.ignore_jobs and JOB.search(process.cgroup or "") is not None)
+        or (params.ignore_jobs and JOB.search(given_cgroup(process)) is not None)
     )
 
 

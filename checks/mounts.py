@@ -28,8 +28,8 @@ from nodevet.checking.aspects import (
     Aspect,
     aspect_findings,
     aspect_if,
+    text_aspects,
     unknown_aspect,
-    unread_aspect,
 )
 from nodevet.checking.expected import Words, matches, words_text
 from nodevet.checking.named import each_named, judge_each, reads_of
@@ -124,7 +124,7 @@ def judge_mount(subject: Subject, mount: Mount, expected_mount: ExpectedMount) -
         yield unknown(subject, why=f"mounted: {mount.why('mounted')}")
     elif mount.mounted:
         aspects = (
-            *texts(mount, expected_mount),
+            *text_aspects(mount, type=expected_mount.type, source=expected_mount.source),
             *access(mount, expected_mount),
             *named_options(mount, expected_mount),
         )
@@ -152,17 +152,6 @@ def advice(bad: list[str], expected: ExpectedMount) -> str:
         "correct its line in /etc/fstab or the automounter's map; `mount -o remount` changes "
         "most options; NFS options change only after a new mount"
     )
-
-
-def texts(mount: Mount, expected_mount: ExpectedMount) -> Iterator[Aspect]:
-    for name, words, actual in (
-        ("type", expected_mount.type, mount.type),
-        ("source", expected_mount.source, mount.source),
-    ):
-        if words is not None and actual is None:
-            yield unread_aspect(mount, name)
-        elif words is not None and actual is not None:
-            yield aspect_if(name, matches(actual, words), expected=words_text(words), actual=actual)
 
 
 def why_unread(mount: Mount) -> str:

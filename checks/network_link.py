@@ -1,12 +1,13 @@
-"""Network interfaces are up, as fast as expected, with the expected MTU.
+"""Network interfaces are up, as fast as expected, with the expected MTU and ring sizes.
 
 **Why it matters.** If a NIC falls back to a tenth of its speed, a bond loses half of its links, or
 one interface has an MTU of 1500 among jumbo frames, the node still answers, but storage,
-checkpoints and NCCL over TCP crawl or hang at large messages.
+checkpoints and NCCL over TCP crawl or hang at large messages. Small receive rings overflow in
+bursts: the NIC drops packets (rx_missed_errors, rx_out_of_buffer), and TCP slows down.
 
 **Read from** `/sys/class/net/*/{operstate,carrier,speed,duplex,mtu,master,statistics}`,
-carrier_changes, and the driver of the device; the kernel log since boot; the drivers of NICs in
-`/sys/bus/pci/devices`.
+carrier_changes, and the driver of the device; the driver's ring sizes by the ioctl of `ethtool -g`;
+the kernel log since boot; the drivers of NICs in `/sys/bus/pci/devices`.
 
 **Verdicts.** A key of `interfaces` is a name or a pattern (`ens*`), which at least one interface
 must match; a key of `drivers` stands for all physical interfaces of a kernel driver, without
@@ -31,6 +32,12 @@ With `--since` the check judges the growth since the last look like the growth d
 counter of an interface went back, all its counters began again at 0. If another NIC has the name
 now, the earlier counters are not used.
 
+`ring_rx` and `ring_tx` are numbers of descriptors, or `maximum`: as many as the driver allows. A
+driver may round a number up, often to a power of two: write the number that `ethtool -g` then
+shows. No number is right for every NIC: Red Hat's networking guide advises larger rings if a NIC
+drops packets. In Linux, mlx5_core begins with 1024 and allows 8192 (its `en.h` and `en_ethtool.c`).
+If the driver does not report ring sizes, they are unknown.
+
 `maximum_outage_s` limits how long a link was down before it came back, by its driver's lines in the
 kernel log since boot; with `--since` only outages that ended since the last look count. NVIDIA's
 Health Validation fails a link that was down for 30 s. Training while the driver loads is not an
@@ -44,7 +51,9 @@ says when the log begins, as `xid` does.
 
 **To fix it** down: check cable, transceiver and switch port, then `ip link set NAME up`. Slow:
 `ethtool NAME` shows what both ends offer. MTU: set it in netplan, NetworkManager or
-systemd-networkd, the same on all hosts and switches of the network. If the carrier still changes,
+systemd-networkd, the same on all hosts and switches of the network. Rings: `ethtool -G NAME rx N tx
+N` until the next boot; then `ethtool.ring-rx` of NetworkManager's profile, or `RxBufferSize=` in a
+.link file of systemd. If the carrier still changes,
 reseat or replace the cable.
 """
 
@@ -55,7 +64,13 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct
 
-from nodevet.checking.aspects import Aspect, aspect_findings, aspect_if, unread_aspect
+from nodevet.checking.aspects import (
+    Aspect,
+    aspect_findings,
+    aspect_if,
+    unknown_aspect,
+    unread_aspect,
+)
 from nodevet.checking.counts import Counted, CountWish, counted, counts
 from nodevet.checking.named import reads_of
 from nodevet.checking.one_value import values_at
@@ -102,6 +117,11 @@ SLOW = (
     "settings"
 )
 MTU = "set it where the interface is configured (netplan, NetworkManager, systemd-networkd, udev)"
+RINGS = (
+    "`ethtool -G NAME rx N tx N` sets it until the next boot; then ethtool.ring-rx of "
+    "NetworkManager or RxBufferSize= of a .link file"
+)
+TOO_LARGE = "its driver allows fewer: `ethtool -g NAME`"
 MISSING = "`ip -d link` and `dmesg` show the interfaces: a driver, a NIC or a name may be missing"
 COUNTS = (
     "it counts since the interface was created: see whether it still grows (`ip -s link show "
@@ -127,6 +147,7 @@ Count = Annotated[int, Meta(ge=0)]
 Name = Annotated[
     str, Meta(pattern=r"^[^/\s]{1,64}$", title="the name of a network interface, such as ens1f0")
 ]
+RingSize = Annotated[int, Meta(ge=1, le=1 << 20)] | Literal["maximum"]
 Word = Annotated[str, Meta(min_length=1, max_length=128)]
 
 
@@ -137,6 +158,8 @@ class LinkWish(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     speed_gbps: Annotated[float, Meta(gt=0, le=1e5)] | None = None
     duplex: Literal["full", "half"] | None = None
     mtu: Annotated[int, Meta(ge=LOWEST_MTU, le=HIGHEST_MTU)] | None = None
+    ring_rx: RingSize | None = None  # descriptors of each receive ring
+    ring_tx: RingSize | None = None  # of each transmit ring
     members: Number | None = None  # of a bond that must be up
     count: Number | None = None  # interfaces of the pattern or the driver
     maximum: Mapping[Word, Count] = {}
@@ -148,6 +171,7 @@ class Params(CheckParams):
     """`network_link: {interfaces: {bond0: {speed_gbps: 200, mtu: 9000, members: 2}}}` or
     `network_link: {drivers: {mlx5_core: {count: 8, speed_gbps: 400, mtu: 9000}}}` or
     `network_link: {interfaces: {"eno*": {speed_gbps: 1}, eno4: {state: any}}}` or
+    `network_link: {drivers: {mlx5_core: {ring_rx: 8192, ring_tx: maximum}}}` or
     `network_link: {drivers: {mlx5_core: {maximum_outage_s: 30}}}` or
     `network_link: {}`"""
 
@@ -341,6 +365,7 @@ def aspects_of(
         else:
             right = interface.mtu == wish.mtu
             yield aspect_if("mtu", right, expected=wish.mtu, actual=interface.mtu, advice=MTU)
+    yield from ring_sizes(interface, wish)
     if wish.members is not None:
         yield members(data, interface, wish.members)
     if wish.maximum_outage_s is not None:
@@ -418,6 +443,23 @@ def unread_or_virtual(evidence: Evidence, interface: Interface, field: str) -> A
     return unread_aspect(interface, field)
 
 
+def ring_sizes(interface: Interface, wish: LinkWish) -> Iterator[Aspect]:
+    """Whether the rings have as many descriptors as expected."""
+    for name, field, wanted in (("ring_rx", "rx", wish.ring_rx), ("ring_tx", "tx", wish.ring_tx)):
+        if wanted is None:
+            continue
+        if interface.rings is None:
+            yield unread_aspect(interface, "rings")
+            continue
+        size, most = getattr(interface.rings, field), getattr(interface.rings, f"{field}_max")
+        if not size or not most:
+            yield unknown_aspect(name, f"{name}: its driver reports no such ring")
+            continue
+        expected = most if wanted == "maximum" else wanted
+        advice = RINGS if expected <= most else TOO_LARGE
+        yield aspect_if(name, size == expected, expected=expected, actual=size, advice=advice)
+
+
 def members(data: Network, interface: Interface, required: int) -> Aspect:
     """Whether at least `required` interfaces of a bond are up."""
     if interface.lower is None:
@@ -477,6 +519,10 @@ def learn(evidence: Evidence) -> Value:
         mtus = {interface.mtu or 0 for interface in of_driver}
         if len(mtus) == 1 and LOWEST_MTU <= min(mtus) <= HIGHEST_MTU:
             by_driver[driver]["mtu"] = min(mtus)
+        for field in ("rx", "tx"):
+            sizes = {getattr(interface.rings, field, None) or 0 for interface in of_driver}
+            if len(sizes) == 1 and min(sizes) > 0:
+                by_driver[driver][f"ring_{field}"] = min(sizes)
     return {"drivers": by_driver} if by_driver else None
 
 
@@ -494,6 +540,7 @@ CHECK = Check(
         *reads_of("network.interfaces[].counters[]", "name", "value"),
         *reads_of("network.interfaces[]", "driver", "duplex", "kind", "lower[]", "mtu", "name"),
         *reads_of("network.interfaces[]", "operstate", "speed_mbps"),
+        *reads_of("network.interfaces[].rings", "rx", "rx_max", "tx", "tx_max"),
         *reads_of("pci.functions[]", "address", "class_code", "device", "driver", "physfn"),
         "pci.functions[].vendor",
     ),

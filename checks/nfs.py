@@ -57,7 +57,6 @@ from nodevet.model import (
 )
 
 FEW = 1000  # operations
-BYTES = ("rsize", "wsize")
 Path = Annotated[str, Meta(pattern=r"^/", max_length=256, title="a path that begins with /")]
 Positive = Annotated[int, Meta(ge=1)]
 Limit = Annotated[float, Meta(ge=0)]

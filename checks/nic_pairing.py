@@ -37,7 +37,6 @@ from nodevet.evidence.gpu import Gpu, Gpus, subject_of
 from nodevet.evidence.pci import Pci, PciFunction
 from nodevet.model import Area, Check, CheckParams, Finding, Value, Verdict, fail, ok, unknown
 
-MOST_GPUS = 256
 MOST = 128  # NICs of one node; no server has a hundred physical ones
 ADVICE = (
     "compare the slots of NIC and GPU with the chassis manual: both belong below one switch; if a "

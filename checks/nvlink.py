@@ -31,8 +31,13 @@ replay. A vGPU, a GPU in MIG mode and a GPU without NVLink are not applicable; a
 fails if `active` is set.
 
 **To fix it** on a node with NVSwitch, see `fabric`, `journalctl -u nvidia-fabricmanager` and SXid
-in the kernel log; reset all GPUs together, or power cycle. With bridges, power off and reseat them.
-If a link stays down or its errors return, replace bridge, GPU or baseboard.
+in the kernel log (`dmesg | grep SXid`); drain the node and reset all GPUs together (`nvidia-smi
+--gpu-reset`), or power cycle it (`ipmitool chassis power cycle`). With bridges, power off and
+reseat them. If a link stays down or its errors return, replace bridge, GPU or baseboard. From
+Hopper on, NVML can also reduce the bandwidth of NVLink and set when links save power
+(nvmlSystemSetNvlinkBwMode, nvmlDeviceSetNvLinkDeviceLowPowerThreshold); `nvidia-smi nvlink --help`
+lists the options for both. nodevet reads neither, so it cannot tell that one is wrong, and sets
+neither.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -192,10 +197,10 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
             yield gpu
         elif why_not := exemption(gpu):
             yield why_not
-        elif not any(links_of(gpu)):
+        elif not any(links := links_of(gpu)):
             yield without_links(gpu, params, node, with_links(gpu, gpus))
         else:
-            links, expected = links_of(gpu), expected_among(gpu, gpus, node, params, every)
+            expected = expected_among(gpu, links, gpus, node, params, every)
             if isinstance(expected, int) and len(links.active) < expected:
                 short.add(gpu.index)
             cause = cause_of(gpu, firsts.get(gpu.index), short)
@@ -221,13 +226,20 @@ def cause_of(gpu: Gpu, first: Gpu | None, short: Collection[int]) -> str:
 
 
 def expected_among(
-    gpu: Gpu, gpus: Iterable[Gpu], node: NodeLinks, params: Params, every: Iterable[Gpu]
+    gpu: Gpu,
+    links: Links,
+    gpus: Iterable[Gpu],
+    node: NodeLinks,
+    params: Params,
+    every: Iterable[Gpu],
 ) -> int | Finding:
-    """Like `expected_of`; unknown if it equals the active links and another GPU may have more."""
-    links = links_of(gpu)
+    """Like `expected_of`, unless the baseline says it; unknown if it equals the active links and
+    another GPU may have more."""
+    if params.active is not None:
+        return params.active
     possible = max(link_count(other) for other in gpus if alike(other, gpu))
-    expected = expected_of(gpu, links, possible, node, params)
-    doubt = unlisted_links(gpu, every) if params.active is None else None
+    expected = expected_of(gpu, links, possible, node)
+    doubt = unlisted_links(gpu, every)
     return doubt if doubt and expected == len(links.active) else expected
 
 
@@ -271,13 +283,9 @@ def without_links(gpu: Gpu, params: Params, node: NodeLinks, like: Gpu | None) -
     )
 
 
-def expected_of(
-    gpu: Gpu, links: Links, possible: int, node: NodeLinks, params: Params
-) -> int | Finding:
+def expected_of(gpu: Gpu, links: Links, possible: int, node: NodeLinks) -> int | Finding:
     """How many links must be active, or the finding if this is unknown. `possible`: the most links
     of a GPU of its model."""
-    if params.active is not None:
-        return params.active
     now = len(links.active)
     first, second = node.most
     most = min(second if now == first else first, possible)  # another model may have more links

@@ -32,10 +32,11 @@ from nodevet.checking.aspects import (
     Aspect,
     aspect_findings,
     aspect_if,
+    text_aspects,
     unknown_aspect,
     unread_aspect,
 )
-from nodevet.checking.expected import Words, matches, words_text
+from nodevet.checking.expected import Words
 from nodevet.checking.named import reads_of
 from nodevet.checking.temperatures import DEGREES
 from nodevet.evidence.across import is_virtual
@@ -185,7 +186,7 @@ def is_for_kernel(function: PciFunction) -> bool:
 def judge_drive(drive: NvmeController, evidence: Evidence, params: Params) -> Iterator[Finding]:
     subject = subject_of(drive)
     details = details_of(drive)
-    aspects = [*texts(drive, params)]
+    aspects = [*text_aspects(drive, model=params.model, firmware=params.firmware)]
     is_dead = drive.state not in (None, "live")
     if drive.state is None:
         aspects.append(unread_aspect(drive, "state"))
@@ -224,17 +225,6 @@ def subject_of(drive: NvmeController) -> Subject:
 def details_of(drive: NvmeController) -> Mapping[str, str]:
     texts_shown = {"model": drive.model, "serial": drive.serial, "firmware": drive.firmware}
     return {name: text for name, text in texts_shown.items() if text}
-
-
-def texts(drive: NvmeController, params: Params) -> Iterator[Aspect]:
-    for name, words, actual in (
-        ("model", params.model, drive.model),
-        ("firmware", params.firmware, drive.firmware),
-    ):
-        if words is not None and actual is None:
-            yield unread_aspect(drive, name)
-        elif words is not None and actual is not None:
-            yield aspect_if(name, matches(actual, words), expected=words_text(words), actual=actual)
 
 
 def log_aspects(log: NvmeHealthLog, params: Params) -> Iterator[Aspect]:

@@ -14,8 +14,9 @@ there are device nodes, their number must match the bus. A node without NVSwitch
 applicable if `count` is not set, and so is a virtual machine, because the host has the NVSwitches.
 Blackwell's NVSwitches are not on the PCI bus: see `fabric`.
 
-**To fix it** look for SXid and PCIe errors in the kernel log; drain the node and power cycle it,
-because no GPU reset reaches a switch. If the switch stays missing, have the baseboard replaced.
+**To fix it** look for SXid and PCIe errors in the kernel log; drain the node and power cycle it
+(`ipmitool chassis power cycle`), because no GPU reset reaches a switch. If the switch stays
+missing, have the baseboard replaced.
 """
 
 import re

@@ -4,17 +4,19 @@
 that work with it, and an unattended upgrade of one of them breaks every job of the node. Two nodes
 that should be equal differ in a package more often than in anything else.
 
-**Read from** /var/lib/dpkg/status, or on nodes with rpm from `rpm -qa` and /etc/dnf; only the
-packages that the baseline names. A name may have `*`: `nvidia-fabricmanager-*`, and after a colon
-dpkg's architecture: `libnccl2:amd64`.
+**Read from** /var/lib/dpkg/status, or on nodes with rpm from `rpm -qa`, /etc/dnf, the .repo files
+and, with dnf5, /usr/share/dnf5; only the packages that the baseline names. A name may have `*`:
+`nvidia-fabricmanager-*`, and after a colon dpkg's architecture: `libnccl2:amd64`.
 
 **Verdicts.** Versions compare in dpkg's or rpm's own order. If the baseline leaves out a part of a
 version, the check does not compare that part: `550.90.07` allows every release and epoch of it,
 `550.90.07-1` one release. A package that is not configured counts as not installed. If several
 packages have one name (kernels, architectures), each must match. With rpm a package is held if
-dnf.conf excludes it, or if dnf's versionlock allows only the installed version. A lock that allows
-other versions is unknown, and so is `held` without dnf. All packages are unknown while dpkg runs,
-or after it was interrupted.
+dnf.conf or each enabled repository excludes it (`excludepkgs`, `includepkgs`, without what
+`disable_excludes` turns off), or if dnf's versionlock allows only the installed version. A lock
+that allows other versions is unknown, and so are a package that only some enabled repositories
+exclude, and `held` without dnf. All packages are unknown while dpkg runs, or after it was
+interrupted.
 
 **To fix it** `apt-get install NAME=VERSION` or `dnf install NAME-VERSION`; `apt-mark hold` holds
 the package (`dnf versionlock` with rpm), `apt-get purge` removes it. If it is half installed, run
@@ -28,7 +30,6 @@ from msgspec import Meta, Struct
 
 from nodevet.checking.aspects import each_fact
 from nodevet.checking.named import each_named, judge_each, reads_of
-from nodevet.checking.versions import begins, order
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.installed import (
@@ -37,6 +38,7 @@ from nodevet.evidence.installed import (
     InstalledPackage,
     InstalledPackages,
 )
+from nodevet.evidence.versions import begins, order
 from nodevet.model import Area, Check, CheckParams, Finding, Severity, Subject, fail, ok, unknown
 
 INSTALLED_STATES = ("installed", "triggers-awaited", "triggers-pending")

@@ -218,6 +218,9 @@ def is_old(function: PciFunction, events: Sequence[KernelEvent], node: Node) -> 
 
 def faults_of(errors: Iterable[Errors], node: Node) -> Iterator[Finding]:
     for entry in errors:
+        aer = entry.function.aer
+        if not (entry.events or aer.correctable or aer.nonfatal or aer.fatal):
+            continue
         if above := [*uncorrected_above(entry, node.params), *corrected_above(entry, node)]:
             yield fault(entry, node, above)
 

@@ -24,22 +24,10 @@ from nodevet.checking.named import READ_AGAIN, reads_of
 from nodevet.checking.nvml_count import as_nvml_counts
 from nodevet.evidence.core import NOT_ASKED, unread
 from nodevet.evidence.document import Evidence
-from nodevet.evidence.slurm import Slurm, SlurmNode
+from nodevet.evidence.slurm import Slurm, SlurmNode, states_of
 from nodevet.model import Area, Check, CheckParams, Finding, Severity, Subject, fail, ok, unknown
 
 SELF = "self"
-FLAGS = {
-    "*": "not_responding",
-    "~": "powered_down",
-    "#": "powering_up",
-    "%": "powering_down",
-    "!": "powering_down",
-    "$": "maint",
-    "@": "reboot",
-    "^": "reboot",
-    "-": "planned",
-}
-
 State = Annotated[str, Meta(pattern=r"^[a-z_]{2,40}$")]
 
 
@@ -76,18 +64,6 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         if params.gpus and node.gpus != 0:
             subject = Subject(kind="slurm", id="GPUs")
             yield as_nvml_counts(evidence, subject, node, advice=GRES)
-
-
-def states_of(text: str) -> tuple[str, ...]:
-    """
-    >>> states_of("MIXED+DRAIN"), states_of("DOWN*")
-    (('mixed', 'drain'), ('down', 'not_responding'))
-    """
-    names: list[str] = []
-    for part in text.lower().split("+"):
-        bare = part.rstrip("".join(FLAGS))
-        names += [bare, *(FLAGS[mark] for mark in part[len(bare) :])]
-    return tuple(dict.fromkeys(names))
 
 
 def judge_state(node: SlurmNode, params: Params) -> Finding:

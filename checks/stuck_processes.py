@@ -10,11 +10,12 @@ for as long as the baseline sets. A process is blocked only if it was in D at ev
 never scheduled in between.
 
 **Verdicts.** Each blocked process has its own finding, with the kernel function in which it waits;
-processes that were frozen on purpose are skipped. If a process waits for NFS and `storage_errors`
-fails for one server, that finding is its cause. The check counts zombies and names their parents.
-It does not judge kernel threads: many of them wait in D by design. It reads only the first thread
-of a process; the kernel logs any thread that hangs for two minutes, see `kernel_faults`. Inside a
-container the check is unknown, because it cannot see every process.
+processes that were frozen on purpose are skipped, and those of users that wait for a child of
+vfork(2). If a process waits for NFS and `storage_errors` fails for one server, that finding is its
+cause. The check counts zombies and names their parents. It does not judge kernel threads: many of
+them wait in D by design. It reads only the first thread of a process; the kernel logs any thread
+that hangs for two minutes, see `kernel_faults`. Inside a container the check is unknown, because it
+cannot see every process.
 
 **To fix it** the kernel function shows the cause: nfs or rpc, the file server; blk, nvme or xfs,
 the disk; nvidia or uvm, the driver. Then drain the node and reboot it.
@@ -52,6 +53,9 @@ WAITS = (
 FROZEN = ("__refrigerator", "do_freezer_trap", "refrigerator")
 """Functions in which a process waits that was frozen on purpose: a paused container, a suspended
 job."""
+FORKED = ("kernel_clone", "_do_fork", "do_fork", "wait_for_vfork_done")
+"""Functions in which a parent waits for its child of vfork(2): any user may make such a pair, and
+SIGKILL ends it, so only root's count. If the child hangs, that is another finding."""
 FOR_SERVER = re.compile(r"_*(?:nfs|rpc|xprt)")
 """Functions in which a process waits for an NFS server: rpc_wait_bit_killable,
 nfs_wait_bit_killable."""
@@ -73,7 +77,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         yield unread_section(section, "stuck")
         return
     data = section.data
-    blocked = [process for process in data.blocked or () if process.wchan not in FROZEN]
+    blocked = [process for process in data.blocked or () if not is_meant(process)]
     server = silent_server(evidence)
     for process in blocked:
         yield judge_blocked(process, server)
@@ -83,6 +87,11 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         yield finding
     elif not blocked:
         yield ok(Subject(kind="processes", id="blocked"), expected="none", actual="none")
+
+
+def is_meant(process: StuckProcess) -> bool:
+    """Whether somebody blocked the process on purpose, or any user may have done so."""
+    return process.wchan in FROZEN or (process.wchan in FORKED and bool(process.uid))
 
 
 def silent_server(evidence: Evidence) -> str:
@@ -152,7 +161,7 @@ CHECK = Check(
     area=Area.KERNEL,
     reads=(
         *reads_of("stuck", "watched_s", "complete", "blocked_count"),
-        *reads_of("stuck.blocked[]", "pid", "wchan"),
+        *reads_of("stuck.blocked[]", "pid", "uid", "wchan"),
         "stuck.zombie_count",
     ),
     explains=("kernel_log",),

@@ -12,8 +12,8 @@ baseline's maximum; between two corrections the possible error grows by half a m
 second. On a node that booted less than five minutes ago an unsynchronised clock is unknown. chrony
 reports to the kernel only with `rtcsync` in its configuration, which every distribution sets.
 
-**To fix it** `chronyc tracking` or `timedatectl timesync-status` shows whether the node reaches a
-server; `systemctl enable --now chronyd` (Debian and Ubuntu: chrony) starts the service.
+**To fix it** `chronyc tracking`, `timedatectl timesync-status` or `ntpq -p` shows whether the node
+reaches a server; `systemctl enable --now chronyd` (Debian and Ubuntu: chrony) starts the service.
 """
 
 from collections.abc import Iterator

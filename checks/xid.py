@@ -262,6 +262,8 @@ def at_addresses(
     Xid for it, or else to the only GPU that is lost to NVML or to the PCI bus."""
     at = by_address(event for event in log.events or () if event.kind in ("xid", "off_bus"))
     lines = [event for event in at.get("", []) if event.kind == "off_bus"]
+    if not lines:
+        return at
     where = {
         address
         for address, own in at.items()
@@ -269,7 +271,7 @@ def at_addresses(
     }
     if not where and all(function.revision for function in gpu_functions(evidence)):
         where = {gpu.bus_id or "" for gpu in gpus if lost(gpu)} | off_the_bus(evidence)
-    if lines and len(where) == 1 and "" not in where:
+    if len(where) == 1 and "" not in where:
         at.setdefault(where.pop(), []).extend(lines)
         at[""] = [event for event in at[""] if event not in lines]
     return at

@@ -20,12 +20,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from nodevet.author.explain_sheet import if_it_fails
 from nodevet.base.project import Project
+from nodevet.base.schema_kinds import kinds
 from nodevet.baseline.param_fields import examples, param_fields
 from nodevet.checking.catalog import Catalog
 from nodevet.checking.needed import advised_actions
 from nodevet.diagnose.classify import figures
 from nodevet.diagnose.rules import RULES, Threshold
-from nodevet.document.schema_kinds import kinds
 from nodevet.evidence.document import decode
 from nodevet.evidence.gpu_activity import GpuActivity
 from nodevet.fix import formats as fix_formats
@@ -87,9 +87,9 @@ COVERAGE_HEAD = """\
 # What is covered
 
 What operators look at by hand, what other tools for GPU nodes check and what buyers of GPU clouds
-ask for, row by row, with the checks that judge it. Where no check does, the last column says why a
-look at a node cannot, or what else of nodevet does. The rows stand in `docs/coverage.yaml`; this
-page is written by `docs/generate.py`.
+ask for: each row names the checks that judge it. If no check does, the last column says why a visit
+to a node cannot judge it, or which other part of nodevet does. `docs/generate.py` writes this page
+from `docs/coverage.yaml`.
 """
 
 
@@ -269,7 +269,7 @@ def metrics_page() -> str:
     runs = {
         "A run of checks": formats.render("prometheus", checks),
         "A run of fixes": fix_formats.render("prometheus", fixes),
-        "A sweep": heartbeat.text("nightly", dict.fromkeys(heartbeat.METRICS, 0.0)),
+        "A sweep": heartbeat.text({"nightly": dict.fromkeys(heartbeat.METRICS, 0.0)}),
     }
     blocks = [METRICS_HEAD.rstrip()]
     for title, text in runs.items():
@@ -298,7 +298,7 @@ STORED = {
     "workload": "A job and the data that its GPUs need, in YAML that a person writes: "
     "[feed.md](feed.md).",
     "run": "A run of checks: `check --format json`, and the `run` of a verdict file.",
-    "plan": "What fixes would change: `plan -o`. Its bytes are what is signed.",
+    "plan": "What fixes would change: `plan -o`. People sign its bytes.",
     "result": "How a run of fixes ended: `result.json` of its folder.",
     "status": "The state of a run of fixes: `nodevet status --format json`.",
     "evidence": "What was read on a node: `check --save`, `nodevet probe`. Each section has data "

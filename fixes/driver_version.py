@@ -52,7 +52,7 @@ from nodevet.evidence.host import HostInfo
 from nodevet.evidence.modules import Modules
 from nodevet.evidence.packages import Package, Packages
 from nodevet.fixing import driver_apt, driver_rpm
-from nodevet.fixing.driver_packages import SAID, Target, choose, of_driver, offers_of, some
+from nodevet.fixing.driver_packages import SHOWN, Target, choose, of_driver, offers_of, some
 from nodevet.fixing.model import EVERY, Fix, FixError, PlannedChange, Risk, join_notes
 from nodevet.model import Finding
 from nodevet.remote.probe.collectors.packages import NAME, NOT_INSTALLED, VERSION
@@ -203,7 +203,7 @@ def rpm_commands(listed: Sequence[Package], running: str, params: Params, os_id:
         package.name.rpartition(".")[0]
         for package in listed
         if RPM_NAME.fullmatch(package.name) and driver_version_in(package.version or "") == running
-    ][:SAID] or ["NAME"]
+    ][:SHOWN] or ["NAME"]
     version = EXACT.fullmatch(params.version.strip())
     wanted, words = version[1] if version else "VERSION", " ".join(names)
     if os_id and os_id.startswith(("sle", "opensuse")):

@@ -26,16 +26,19 @@ action that nodevet does not know. No test has reset a real GPU.
 
 from collections.abc import Iterator, Sequence
 
+from msgspec.structs import replace
+
 from nodevet.checking.recovery import Remedy
 from nodevet.checks.gpu_lost import REMEDIES, Params
 from nodevet.evidence.document import Evidence
 from nodevet.fixing import gpu_reset
 from nodevet.fixing import reboot as node_reboot
-from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
+from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk, join_notes
 from nodevet.model import Finding
 
 REBOOTS = (Remedy.RESET, Remedy.REBOOT, Remedy.POWER)
 BOOTED, ERROR = ("off the bus",), "NVML_ERROR_"
+UNREACHABLE = "no reset reaches a GPU that is lost or off the bus"
 
 
 def plan(
@@ -58,15 +61,22 @@ def is_resettable(finding: Finding) -> bool:
 
 def reboot_change(evidence: Evidence, failed: Sequence[Finding]) -> PlannedChange:
     """The reboot of a node on which it may help every GPU that fails. Raises FixError."""
+    signs = [(finding, sign) for finding in failed for sign in signs_of(finding)]
+    lost = [sign for _, sign in signs if is_out_of_reach(sign)]
     other = [
         f"{finding.subject.label}: {sign}"
-        for finding in failed
-        for sign in signs_of(finding)
-        if not (sign in BOOTED or sign.startswith(ERROR) or REMEDIES.get(sign) in REBOOTS)
+        for finding, sign in signs
+        if not (is_out_of_reach(sign) or REMEDIES.get(sign) in REBOOTS)
     ]
     if other:
         raise FixError(f"the driver asks for neither a reset nor a reboot: {other[0]}")
-    return node_reboot.change(evidence, failed)
+    change = node_reboot.change(evidence, failed)
+    return replace(change, note=join_notes(UNREACHABLE if lost else "", change.note))
+
+
+def is_out_of_reach(sign: str) -> bool:
+    """Whether a sign says that the GPU does not answer, so that no reset reaches it."""
+    return sign in BOOTED or (sign.startswith(ERROR) and sign not in REMEDIES)
 
 
 def signs_of(finding: Finding) -> list[str]:

@@ -21,14 +21,15 @@ irqbalance restarts as it was before.
 
 **What it cannot do.** It plans nothing if the site gives irqbalance a policy script or a command of
 its own, if the site keeps CPUs or interrupts away from irqbalance (`IRQBALANCE_BANNED_CPULIST`,
-`--banirq`, `--banmod`), if SELinux is enforcing, or if irqbalance starts at boot and does not run:
-then a person changes the policy script. It also plans nothing if a script places interrupts
-(`set_irq_affinity`, `RUN_AFFINITY_TUNER` of OFED, tuned), or if the kernel command line keeps CPUs
-free of interrupts (isolcpus, nohz_full, irqaffinity). The kernel refuses writes to interrupts that
-it manages itself: then the step fails, and nodevet rolls it back. On machines without interrupt
-remapping, an interrupt moves only when it occurs again; if that takes too long, the check still
-fails. If a driver is loaded again or an interface is configured again, its interrupts may go to the
-earlier CPUs until the next boot. No test has moved the interrupts of real hardware.
+`--banirq`, `--banmod`), if SELinux is enforcing, if irqbalance starts at boot and does not run, or
+if it is masked and still runs: then a person changes the policy script. It also plans nothing if a
+script places interrupts (`set_irq_affinity`, `RUN_AFFINITY_TUNER` of OFED, tuned), or if the kernel
+command line keeps CPUs free of interrupts (isolcpus, nohz_full, irqaffinity). The kernel refuses
+writes to interrupts that it manages itself: then the step fails, and nodevet rolls it back. On
+machines without interrupt remapping, an interrupt moves only when it occurs again; if that takes
+too long, the check still fails. If a driver is loaded again or an interface is configured again,
+its interrupts may go to the earlier CPUs until the next boot. No test has moved the interrupts of
+real hardware.
 """
 
 import re

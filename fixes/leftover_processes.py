@@ -29,7 +29,7 @@ from nodevet.checks.leftover_processes import JOB, Params, is_allowed
 from nodevet.evidence.across import each_gpu
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, subject_of
-from nodevet.evidence.processes import Process, Processes
+from nodevet.evidence.processes import Process, Processes, given_cgroup
 from nodevet.evidence.slurm import Slurm
 from nodevet.fixing.gpus import common_value
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk, with_refusals
@@ -114,13 +114,15 @@ def end(process: Process, evidence: Evidence) -> EndProcess:
         if getattr(process, field) is None:
             raise FixError(f"pid {process.pid}: {field}: {process.why(field)}")
     name = f"{process.command} (pid {process.pid})"
-    uid, cgroup = process.uid or 0, process.cgroup or ""
+    uid, cgroup = process.uid or 0, given_cgroup(process)
     if uid < FIRST_USER:
         raise FixError(f"{name} belongs to system user {uid}: end it by hand")
     job = OF_SLURM.search(cgroup)
     if job and not slurm_state(evidence):
         raise FixError(f"{name} is in job {job[1]}, and Slurm does not say whether that runs")
-    in_session = SESSIONS.fullmatch(process.unit or "") and not CONTAINER.search(cgroup)
+    in_session = SESSIONS.fullmatch(process.unit or "") and not CONTAINER.search(
+        process.cgroup or ""
+    )
     if not job and (JOB.search(cgroup) or not in_session):
         raise FixError(f"{name} belongs to {process.unit or cgroup[:80]}: end that")
     return EndProcess(

@@ -92,7 +92,7 @@ def change_of_logins(finding: Finding, values: Mapping[str, int]) -> PlannedChan
         actions=(conf(LOGINS, rows),),
         resources=(Resource(kind="file", name=LOGINS),),
         risk=Risk.LIVE,
-        note="new sessions have them",
+        note="new sessions get the new limits",
     )
 
 

@@ -32,6 +32,7 @@ from posixpath import basename
 
 from msgspec.structs import replace
 
+from nodevet.checking.aspects import text_aspects
 from nodevet.checks.mounts import (
     ABSENT,
     ExpectedMount,
@@ -39,7 +40,6 @@ from nodevet.checks.mounts import (
     access,
     has_option,
     named_options,
-    texts,
 )
 from nodevet.evidence.core import NOT_ASKED
 from nodevet.evidence.document import Evidence
@@ -133,7 +133,7 @@ def require_agreement(said: ConfiguredMount, expected: ExpectedMount) -> None:
     )
     of_type = replace(expected, type=None) if said.type in UNTOLD else expected
     aspects = (
-        *texts(as_mounted, of_type),
+        *text_aspects(as_mounted, type=of_type.type, source=of_type.source),
         *access(as_mounted, expected),
         *named_options(as_mounted, expected),
     )

@@ -19,18 +19,20 @@ import preloaded
 import pytest
 from xdist.workermanage import NodeManager
 
-pytest_plugins = ["left_behind", "postgres", "simulated_fleet", "simulated_nvml"]
+pytest_plugins = ["both_stores", "left_behind", "postgres", "simulated_fleet", "simulated_nvml"]
 PROGRAMS = Path(__file__).parents[1] / ".ci" / "programs"
 MAY_SKIP = re.compile(
     "no nvidia-smi, so no GPU|this machine has a (GPU|driver)|no (such )?captures?\\b"
     "|the captures of real machines are not here"
-    "|this machine has no cgroup to give|this machine gives no (loop device|swap)\\b"
+    "|this machine has no cgroup to give"
+    "|this machine gives no (loop device|swap|/dev/cpu_dma_latency)\\b"
     "|Chromium comes as a snap on Ubuntu|no container builder|this machine starts no Slurm"
     "|this machine gives no network namespace|this machine shows no thread of the kernel"
 )
 """Why a test may be skipped on a machine that is set up: no GPU there, no captures beside it, no
-cgroup that may be written, no loop device or swap, no image that `make image` built, no Slurm
-that starts as Debian's does, no network namespace, or a container without the kernel's threads."""
+cgroup that may be written, no loop device or swap, no device for the wake-up time of idle CPUs, no
+image that `make image` built, no Slurm that starts as Debian's does, no network namespace, or a
+container without the kernel's threads."""
 
 
 def listed() -> frozenset[str]:
@@ -155,6 +157,16 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
             report.outcome = "failed"
             report.longrepr = f"skipped where `make test` has set up everything: {reason}"
     return report
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection() -> Any:
+    """No garbage collection looks at what is being collected: it stays, all of it."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 KEEPS_NO_BYTECODE = sys.dont_write_bytecode

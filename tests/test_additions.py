@@ -254,10 +254,8 @@ def test_a_section_of_the_evidence(tree: Tree) -> None:
     (tree.folder / "root/etc/rack").write_text("r2")
     told = json.loads(tree.nodevet("probe", "--root", str(tree.folder / "root"), NAME))
     assert told["sections"][NAME]["data"]["rack"] == "r2"
-    sent = "import sys, zlib; from nodevet.fleet.protocol.payload import payload"
-    sent += "; program = zlib.decompressobj(); program.decompress(payload().split(b'\\n', 1)[1])"
-    sent += "; sys.stdout.write(zlib.decompress(program.unused_data).decode())"
-    assert f"nodevet.remote.probe.collectors.{NAME}" in tree.python("-c", sent)
+    sent = "from nodevet.fleet.protocol.payload import PROBE, sources; print(*sources(PROBE))"
+    assert f"nodevet.remote.probe.collectors.{NAME}" in tree.python("-c", sent).split()
     tree.add(f"checks/{NAME}.py", OF_SECTION)
     (found,) = judged(tree, {NAME: "r1"}, **{NAME: {"rack": "r2"}})
     assert (found["verdict"], found["expected"], found["actual"]) == ("fail", "r1", "r2")
@@ -336,10 +334,10 @@ class LabelKind(Kind):
 KIND = LabelKind()
 '''
 USES = """\
-import sys, zlib
+import sys
 import msgspec
 from nodevet import resource
-from nodevet.fleet.protocol.payload import REMOTE, payload
+from nodevet.fleet.protocol.payload import REMOTE, sources
 from nodevet.remote.look import look
 from nodevet.resource import AnyAction, Resource, State
 from nodevet.resource.site_rule import SetLabel
@@ -354,9 +352,7 @@ assert back == SetLabel(name="rack", text="r2"), back
 assert msgspec.json.decode(msgspec.json.encode(action), type=AnyAction) == action
 assert resource.undeclared((action,), ()) == [label]
 assert "+label rack r1" in list(resource.diff((action,), (state,)))
-program = zlib.decompressobj()
-program.decompress(payload(REMOTE).split(b"\\n", 1)[1])
-assert b"nodevet.remote.state.site_rule" in zlib.decompress(program.unused_data)
+assert "nodevet.remote.state.site_rule" in sources(REMOTE)
 """
 
 
@@ -448,11 +444,11 @@ def command(hosts, form, display: Display) -> None:
     "schemas": '''\
 """The JSON Schema of a rack."""
 
-from nodevet.document.schema_kinds import SchemaKind
+from nodevet.base.schema_kinds import SchemaKind
 
 
 def _rack(project):
-    from nodevet.document.json_schema import of_answers
+    from nodevet.base.json_schema import of_answers
     from nodevet.racks.use import Rack
 
     return of_answers("rack", "The hosts of a rack", {Rack: ("rack",)})

@@ -13,11 +13,14 @@ import captured_machines
 import kernel_records
 import live_machine
 import pytest
+from msgspec.structs import replace
 
+from nodevet.evidence.core import Record
 from nodevet.evidence.dcgm import Dcgm
 from nodevet.evidence.gpu import Gpu, Gpus
 from nodevet.evidence.infiniband import Infiniband
 from nodevet.evidence.kernel_log import KernelEvent, KernelLog
+from nodevet.evidence.network import Network
 from nodevet.evidence.nvme import Nvme
 from nodevet.evidence.pci import Pci, PciFunction
 from nodevet.evidence.sections import sections
@@ -29,6 +32,7 @@ sys.path.insert(0, str(REPO / "docs"))
 import captures  # noqa: E402  the script that writes the page
 
 pytestmark = [
+    pytest.mark.timeout(1500),  # the first test unpacks all captures
     pytest.mark.skipif(not captures.FOLDER.is_dir(), reason=f"no captures at {captures.FOLDER}"),
     pytest.mark.skipif(
         not live_machine.can_be_made(), reason="needs root and unshare, for mounts of its own"
@@ -360,7 +364,17 @@ def test_a_tree_is_read_in_its_folder_as_on_a_live_machine(tmp_path: Path, name:
     lived = live_machine.evidence(tmp_path, KERNEL_FILES)
     for section in KERNEL_FILES:
         record = sections()[section]
-        assert (lived[record].status, lived[record].data) == (
+        assert (lived[record].status, without_rings(lived[record].data)) == (
             apart[record].status,
-            apart[record].data,
+            without_rings(apart[record].data),
         ), section
+
+
+def without_rings(record: Record | None) -> Record | None:
+    """A driver reports ring sizes; no file holds them."""
+    if not isinstance(record, Network) or record.interfaces is None:
+        return record
+    interfaces = tuple(
+        replace(each, rings=None, errors={**each.errors, "rings": ""}) for each in record.interfaces
+    )
+    return replace(record, interfaces=interfaces)

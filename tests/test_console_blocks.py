@@ -56,6 +56,7 @@ SOONER = (  # what pages leave at its default, and how long is printed, which is
         "nodevet check --connect-timeout 5s -i fleet.yaml",
     ),
 )
+PLAIN = re.compile(r"nodevet( +([\w./:=,@%+-]+|'[^'\n]*'))+ *(#[^\n]*)?")
 WORKSTATION = """\
 sim: 1
 nodes:
@@ -239,8 +240,8 @@ class World:
 
 def _words(text: str) -> list[str]:
     """What runs a command: bash, unless it would only start nodevet with plain words."""
-    if re.fullmatch(r"nodevet( [\w./:=,@%+-]+)+ *", text):
-        return [sys.executable, "-m", *text.split()]
+    if PLAIN.fullmatch(text):
+        return [sys.executable, "-m", *shlex.split(text, comments=True)]
     return ["bash", "-o", "pipefail", "-c", text]
 
 

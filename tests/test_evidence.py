@@ -160,6 +160,12 @@ def test_d1_a_document_larger_than_any_probe_sends_is_not_read() -> None:
         decode(text.ljust(bounds.DOCUMENT + 1))
 
 
+def test_d1_more_objects_than_a_section_can_have_are_not_even_made() -> None:
+    """A list has a limit, too, but a decoder first makes all of its items."""
+    found = section("gpu", {"gpus": [{"index": 0}] * bounds.OBJECTS})
+    assert found.why == f"the probe's answer is not valid: more than {bounds.OBJECTS:,} objects"
+
+
 def test_d1_a_list_that_repeats_its_numbers_is_no_list_of_the_kernel() -> None:
     every = f"0-{bounds.HIGHEST_CPU}"
     assert len(numbers(every) or ()) == bounds.HIGHEST_CPU + 1

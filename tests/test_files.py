@@ -13,6 +13,7 @@ import pytest
 
 from nodevet.base import files
 from nodevet.base.files import write_whole
+from nodevet.base.outputs import open_to_append
 
 OLD, NEW = b"old" * 100_000, b"new" * 200_000
 
@@ -87,9 +88,10 @@ def test_no_umask_lets_others_write_to_the_file(tmp_path: Path, mask: int, mode:
     before = os.umask(mask)
     try:
         write_whole(tmp_path / "plan.json", NEW, durable=True)
+        open_to_append(tmp_path / "hosts.jsonl").close()
     finally:
         os.umask(before)
-    assert stat.S_IMODE((tmp_path / "plan.json").stat().st_mode) == mode
+    assert {stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()} == {mode}
 
 
 def full_disk(*args: object) -> None:

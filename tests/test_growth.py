@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
+from nodevet.base import typed
 from nodevet.baseline.choose import choose
 from nodevet.checking.catalog import Catalog
 from nodevet.checking.params import params_of
@@ -273,3 +274,14 @@ RUNS = {(size, shift): run_of(size, shift) for size in (1, TIMES) for shift in (
 @pytest.mark.parametrize("name", formats.formats())
 def test_d1_a_report_grows_with_its_findings(name: str) -> None:
     grows_with_size(lambda size: formats.render(name, RUNS[size, 0]))
+
+
+def test_the_search_for_a_key_that_an_object_has_twice() -> None:
+    """Of the last keys, so that all the others are compared with them."""
+
+    def search(size: int) -> None:
+        keys = [f'"{number}":0' for number in range(4000 * size)]
+        text = "{" + ",".join([*keys, *keys[-1:]]) + "}"
+        assert typed.repeated_key(text.encode()) == keys[-1].split('"')[1]
+
+    grows_with_size(search)

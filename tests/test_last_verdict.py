@@ -99,8 +99,23 @@ def test_another_day_is_a_doubt_since_waivers_end(
 ) -> None:
     keep()
     later(20)
-    monkeypatch.setattr(time, "strftime", lambda form: "2099-01-01")
+    monkeypatch.setattr(time, "strftime", lambda form, at: "2099-01-01")
     assert recall(ASKED) is None
+
+
+@pytest.mark.parametrize(("began", "text"), [(-120.0, None), (-30.0, TEXT)])
+def test_a_check_that_began_before_midnight_is_no_verdict_of_the_new_day(
+    keep: Keep, monkeypatch: pytest.MonkeyPatch, began: float, text: bytes | None
+) -> None:
+    ahead = (60 - int(time.time())) % 86400  # midnight was a minute ago
+    monkeypatch.setenv("TZ", f"LOC-{ahead // 3600}:{ahead // 60 % 60}:{ahead % 60}")
+    time.tzset()
+    try:
+        assert keep(Path(os.__file__), began=began)
+        assert recall(ASKED) == text
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 @pytest.mark.parametrize("which", ["BOOT_ID", "MACHINE_ID"])

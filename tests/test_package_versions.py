@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodevet.checking.versions import begins, dpkg_order, order, rpm_order
+from nodevet.evidence.versions import begins, dpkg_order, order, rpm_order
 
 SIGNS = {-1: "lt", 0: "eq", 1: "gt"}
 NUMBERS = st.text(alphabet="019ab.+~", min_size=1, max_size=7).map(lambda text: f"1{text}")

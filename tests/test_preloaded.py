@@ -1,21 +1,28 @@
 """A nodevet that begins as a copy of a preloaded one does what it does in a process of its own."""
 
 import fcntl
+import json
 import os
 import select
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import preloaded
+import preloaded_supervisor
 import preloaded_workers
 import pytest
 
 from nodevet.fleet.controller.child import ChildProcess
+from nodevet_sim.nspawn import supervisor
+from nodevet_sim.nspawn.needs import missing
 
 NODEVET = [sys.executable, "-m", "nodevet"]
+MOUNTS = Path("/proc/self/ns/mnt")
+of_threads = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 
 
 @pytest.fixture
@@ -140,3 +147,77 @@ def test_a_worker_and_who_holds_its_number_end_together(held: bool) -> None:
     assert child.end().code == -signal.SIGKILL
     while copy in copies_of_workers():
         pass
+
+
+# --- supervisors ---
+
+
+@pytest.fixture
+def supervised(tmp_path: Path) -> Callable[..., tuple[int, str]]:
+    """Starts the supervisor of a fleet that has no folder; how it ended, and what it wrote."""
+    if missing():
+        pytest.skip("; ".join(missing()))
+
+    def start(lock: int) -> tuple[int, str]:
+        log = tmp_path / "log"
+        with log.open("wb") as written:
+            process = subprocess.Popen(
+                [*preloaded_supervisor.WORDS, "no-such-fleet", str(lock)],
+                stdin=subprocess.DEVNULL,
+                stdout=written,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                cwd="/",
+                pass_fds=(lock,),
+            )
+        return process.wait(), log.read_text()
+
+    return start
+
+
+@pytest.fixture
+def lock(tmp_path: Path) -> Iterator[int]:
+    with (tmp_path / "lock").open("wb") as held:
+        yield held.fileno()
+
+
+@of_threads
+def test_a_supervisor_that_is_a_copy_ends_as_one_of_its_own_process(
+    supervised: Callable[..., tuple[int, str]], lock: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = supervised(lock)
+    monkeypatch.setattr(subprocess.Popen, "_execute_child", subprocess.Popen._execute_child)
+    preloaded_supervisor.use()
+    assert supervised(lock) == own
+    assert own[0] == 1 and "no-such-fleet" in own[1]
+
+
+@of_threads
+def test_a_supervisor_that_is_a_copy_has_its_own_session_mounts_and_files(
+    supervised: Callable[..., tuple[int, str]], lock: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subprocess.Popen, "_execute_child", subprocess.Popen._execute_child)
+    monkeypatch.setattr(supervisor, "main", tell_of_itself)
+    preloaded_supervisor.use()
+    code, text = supervised(lock)
+    assert text.startswith("{"), text
+    told = json.loads(text)
+    assert code == 7 and told["words"] == ["no-such-fleet", str(lock)] and told["folder"] == "/"
+    assert told["files"] == [0, 1, 2, lock]
+    assert told["session"] == told["pid"] != os.getpid()
+    assert told["mounts"] != str(MOUNTS.readlink())
+    assert not told["shared"], "what it mounts shows elsewhere"
+
+
+def tell_of_itself() -> int:
+    told = {
+        "words": sys.argv[1:],
+        "folder": str(Path.cwd()),
+        "files": sorted(n for n in range(256) if Path(f"/proc/self/fd/{n}").is_symlink()),
+        "pid": os.getpid(),
+        "session": os.getsid(0),
+        "mounts": str(MOUNTS.readlink()),
+        "shared": " shared:" in Path("/proc/self/mountinfo").read_text(),
+    }
+    os.write(1, json.dumps(told).encode())
+    return 7

@@ -12,10 +12,10 @@ import pytest
 from msgspec import Struct, to_builtins
 
 from nodevet.base.project import Project
+from nodevet.base.schema_kinds import kinds as schema_kinds
 from nodevet.bmc.sheet import bmc_sheet
 from nodevet.bmc.use import BmcAnswer
 from nodevet.checking.catalog import Catalog
-from nodevet.document.schema_kinds import kinds as schema_kinds
 from nodevet.evidence.bmc import BmcInfo
 from nodevet.evidence.core import Section
 from nodevet.evidence.document import opened

@@ -34,7 +34,7 @@ def nodes():
     Path("ended").touch()
 
 def test_slow():
-    sleep(1)
+    sleep(100)
 """
 UNLIKE = """
 import os

@@ -143,7 +143,8 @@ def lock_a_sweep(state: Path) -> None:
 
 
 def leave_a_note(state: Path) -> None:
-    notes.write(notes.PROLOG, "GPU 3 is lost")
+    if lost := notes.write(notes.PROLOG, "GPU 3 is lost"):
+        raise UserError(lost)
 
 
 def open_a_store(state: Path) -> None:

@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 
-from nodevet.document.json_schema import REFERENCE, annotate, with_title
-from nodevet.document.schema_kinds import Document
+from nodevet.base.json_schema import REFERENCE, annotate, with_title
+from nodevet.base.schema_kinds import Document
 from nodevet.evidence import core
 from nodevet.evidence.core import Section
 from nodevet.evidence.sections import sections

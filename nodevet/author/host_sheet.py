@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from nodevet.base.printable import plain
+from nodevet.base.ranges import in_ranges
 from nodevet.model import Finding, HostReport, Severity, Status, Verdict
 from nodevet.model.run import Run
 from nodevet.sheet.model import (
@@ -27,7 +28,7 @@ from nodevet.vet.findings.causes import with_causes
 from nodevet.vet.findings.counted import with_stand_ins
 from nodevet.vet.findings.facts import baseline_of, rows
 from nodevet.vet.findings.passed import passed
-from nodevet.vet.findings.words import in_ranges, values
+from nodevet.vet.findings.words import values
 
 WORST = (Verdict.FAIL, Verdict.UNKNOWN, Verdict.WAIVED)
 

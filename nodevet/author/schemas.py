@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from nodevet.base.project import Project
-from nodevet.document.schema_kinds import Document, SchemaKind
+from nodevet.base.schema_kinds import Document, SchemaKind
 
 
 def _baseline(project: Project) -> Document:
@@ -24,7 +24,7 @@ def _evidence(_: Project) -> Document:
 
 def _hosts(_: Project) -> Document:
     from nodevet.author.host_list import HOST_LIST_SCHEMA, HostList
-    from nodevet.document.json_schema import of_struct
+    from nodevet.base.json_schema import of_struct
 
     about = (
         "Hosts that words, inventories and verdicts select, as list hosts --format json lists them"
@@ -35,7 +35,7 @@ def _hosts(_: Project) -> Document:
 def _preview(_: Project) -> Document:
     """The JSON output of `nodevet preview`."""
     from nodevet.author.preview import Preview
-    from nodevet.document.json_schema import of_answers
+    from nodevet.base.json_schema import of_answers
 
     about = "Whose verdict changes: the JSON output of nodevet preview"
     return of_answers("preview", about, {Preview: ("preview",)})
@@ -45,7 +45,7 @@ def _explained(_: Project) -> Document:
     from nodevet.author.baseline_sheet import ExplainedBaselines
     from nodevet.author.explain_sheet import CheckOnHost, ExplainedCheck
     from nodevet.author.host_sheet import HostAnswer
-    from nodevet.document.json_schema import of_answers
+    from nodevet.base.json_schema import of_answers
 
     about = "A check, baselines or a host: the output of `nodevet explain`"
     kinds = (CheckOnHost, ExplainedCheck, ExplainedBaselines, HostAnswer)
@@ -54,20 +54,20 @@ def _explained(_: Project) -> Document:
 
 def _list(_: Project) -> Document:
     from nodevet.author.listed_row import ListedRow
-    from nodevet.document.json_schema import of_type
+    from nodevet.base.json_schema import of_type
 
     return of_type("list", "What there is: the output of `nodevet list`", tuple[ListedRow, ...])
 
 
 def _problems(_: Project) -> Document:
     from nodevet.author.lint_formats import LintAnswer
-    from nodevet.document.json_schema import of_type
+    from nodevet.base.json_schema import of_type
 
     return of_type("problems", "Problems of files: the output of `nodevet lint`", LintAnswer)
 
 
 def _versions(_: Project) -> Document:
-    from nodevet.document.json_schema import of_type
+    from nodevet.base.json_schema import of_type
 
     return of_type("versions", "Versions by name: the output of `nodevet version`", dict[str, str])
 

@@ -5,6 +5,7 @@ own, which the evidence holds. The controller's counts if it is known: a node's 
 which the check `clock_skew` reports.
 """
 
+import sys
 from datetime import datetime, timezone
 
 from nodevet.base.durations import coarse
@@ -42,7 +43,8 @@ def instant(seconds: float | None) -> str:
     if seconds is None:
         return ""
     try:
-        return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="seconds")
+        at = datetime.fromtimestamp(seconds, timezone.utc)
+        return sys.intern(at.isoformat(timespec="seconds"))  # of many hosts in one second
     except (OverflowError, ValueError, OSError):
         return ""
 

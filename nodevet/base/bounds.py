@@ -17,6 +17,7 @@ def at_most(number: int) -> Meta:
 
 NUMBER = 1 << 128  # integers are below it, whatever their sign: NVMe's counters have 128 bits
 DOCUMENT = 16 << 20  # bytes, or characters; of evidence as a whole, as the probe's own limit
+OBJECTS = 1 << 18  # of one section; a decoder makes all of them before it looks at a list's limit
 FIELDS = at_most(256)  # of one record
 GPUS = at_most(256)  # minor numbers of /dev/nvidia<N>: 0 to 254, and 255 is nvidiactl
 PROCESSES = at_most(1 << 16)  # that use a GPU; the kernel has 32,768 of all by default

@@ -26,6 +26,7 @@ ENVIRONMENT = ("COLUMNS", "FORCE_COLOR", "HOME", "LANG", "NO_COLOR", "PATH", "TE
 PREFIXES = ("LC_", "LD_", "NODEVET_", "PYTHON")
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 MACHINE_ID = "/etc/machine-id"
+ABSENT = b"absent"
 
 
 def is_asked(arguments: Sequence[str]) -> bool:
@@ -62,16 +63,16 @@ def remember(
 
     entries = []
     for path in files:
-        identity, changed = _identity(path)
+        identity, changed = identity_of(path)
         if changed > began[0] - STEP or "\0" in path:
             return False
         entries += [os.fsencode(path), identity]
     listing = b"\0".join(entries)
-    key = _key(arguments)
+    key = _key(arguments, began[0])
     sizes = (len(key), len(listing), len(text))
     head = b"%s %d %d %d %d %r %r %r\n" % (FORM, *sizes, show_age, max_age, *began)
     folder = prepare()
-    if _identity(f"{folder}/{FORGET_MARK}")[1] > began[0] - STEP:
+    if identity_of(f"{folder}/{FORGET_MARK}")[1] > began[0] - STEP:
         return False
     _limit_records(folder)
     record = head + key + listing + text
@@ -116,7 +117,7 @@ def _recall(arguments: Sequence[str]) -> bytes | None:
     key = _key(arguments)
     folder = records_folder()
     check_folder(folder)
-    head, _, rest = _read(_path(folder, key)).partition(b"\n")
+    head, _, rest = read_own(_path(folder, key)).partition(b"\n")
     if not head.startswith(FORM + b" "):
         return None
     key_size, listing_size, size, show_age, max_age, wall, boot = head[len(FORM) :].split()
@@ -132,7 +133,7 @@ def _recall(arguments: Sequence[str]) -> bytes | None:
         return None
     listing = rest[sizes[0] : end].split(b"\0")
     for path, identity in zip(listing[::2], listing[1::2], strict=True):
-        if _identity(os.fsdecode(path))[0] != identity:
+        if identity_of(os.fsdecode(path))[0] != identity:
             return None
     text = rest[end:]
     if len(text) != sizes[2]:
@@ -142,8 +143,9 @@ def _recall(arguments: Sequence[str]) -> bytes | None:
     return text
 
 
-def _key(arguments: Sequence[str]) -> bytes:
-    """Everything that a verdict depends on besides files."""
+def _key(arguments: Sequence[str], at: float | None = None) -> bytes:
+    """Everything that a verdict depends on besides files, on the day of `at` in seconds since 1970,
+    by default today: waivers end at midnight, maybe during the check."""
     terminal = "x".join(map(str, os.get_terminal_size(1))) if os.isatty(1) else "-"
     variables = sorted(
         f"{name}={value}"
@@ -159,7 +161,7 @@ def _key(arguments: Sequence[str]) -> bytes:
         os.uname().nodename,
         _line(BOOT_ID),
         _line(MACHINE_ID),
-        time.strftime("%Y-%m-%d"),
+        time.strftime("%Y-%m-%d", time.localtime(at)),
         terminal,
         *variables,
         "",
@@ -170,7 +172,7 @@ def _key(arguments: Sequence[str]) -> bytes:
 
 def _line(path: str) -> str:
     """A file's text. Raises OSError, and ValueError if it is empty."""
-    text = _read(path, own=False).strip().decode("ascii")
+    text = _read(path).strip().decode("ascii")
     if not text:
         raise ValueError(path)
     return text
@@ -178,12 +180,21 @@ def _line(path: str) -> str:
 
 def records_folder() -> str:
     """Raises LookupError if the user has none."""
+    return state_of_user() + "/verdicts"
+
+
+def state_of_user() -> str:
+    """Where nodevet keeps what checks of this machine leave. Raises LookupError if the user has no
+    home.
+
+    Not /var/lib/nodevet for root: there it belongs to the user nodevet, whom root does not believe.
+    """
     state = os.environ.get("XDG_STATE_HOME", "")
     if not state.startswith("/"):
-        state = "/var/lib" if os.geteuid() == 0 else os.environ["HOME"] + "/.local/state"
+        state = "/var/cache" if os.geteuid() == 0 else os.environ["HOME"] + "/.local/state"
     if not state.startswith("/"):
         raise LookupError("no home")
-    return state + "/nodevet/verdicts"
+    return state + "/nodevet"
 
 
 def _path(folder: str, key: bytes) -> str:
@@ -192,9 +203,13 @@ def _path(folder: str, key: bytes) -> str:
     return f"{folder}/{crc32(key):08x}"
 
 
-def _read(path: str, *, own: bool = True) -> bytes:
-    """A file's content. `own`: it must be this user's, and nobody else's to read or write.
-    Raises OSError, and ValueError if it is too large."""
+def read_own(path: str) -> bytes:
+    """The content of a file of this user that nobody else may read or write. Raises OSError, and
+    ValueError if it is too large."""
+    return _read(path, own=True)
+
+
+def _read(path: str, *, own: bool = False) -> bytes:
     link = os.O_NOFOLLOW if own else 0
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | link)
     try:
@@ -242,13 +257,13 @@ def _check_own(status: os.stat_result, others: int) -> None:
         raise PermissionError("not this user's own")
 
 
-def _identity(path: str) -> tuple[bytes, float]:
+def identity_of(path: str) -> tuple[bytes, float]:
     """A file's identity (device, inode, mode, size, times), and when it last changed, in seconds
     since 1970. Raises OSError."""
     try:
         status = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
-        return b"absent", 0.0
+        return ABSENT, 0.0
     values = (status.st_dev, status.st_ino, status.st_mode, status.st_size)
     times = (status.st_mtime_ns, status.st_ctime_ns)
     return b"%d %d %d %d %d %d" % (*values, *times), max(times) / 1e9

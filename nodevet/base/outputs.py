@@ -84,7 +84,10 @@ def _in_place(path: Path) -> bool:
 
 def open_to_append(path: Path) -> BinaryIO:
     """A file, a device or a pipe, opened to append lines. Raises OSError."""
-    return _open_in_place(path) if _in_place(path) else path.open("ab")
+    if _in_place(path):
+        return _open_in_place(path)
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+    return os.fdopen(os.open(path, flags, MODE), "ab")
 
 
 def _open_in_place(path: Path) -> BinaryIO:

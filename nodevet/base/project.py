@@ -5,10 +5,9 @@ A file that other users may change is used only if the command line accepts it: 
 """
 
 import os
-import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from nodevet.base.trust import distrust, shared_folder
 
@@ -18,8 +17,7 @@ RULES = ("allowed_signers", "approval.yaml")
 ENDINGS = (".py", ".yaml", ".yml")
 
 
-@dataclass(frozen=True, slots=True)
-class Project:
+class Project(NamedTuple):
     """The folder, and what the command line accepts even if other users may change it."""
 
     folder: Path = Path()
@@ -102,4 +100,6 @@ class Project:
 
 
 def _typed(folder: Path) -> str:
+    import shlex  # only for refusals
+
     return shlex.quote(str(folder))

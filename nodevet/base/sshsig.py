@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from nodevet.base.programs import running
+
 PATIENCE = 30.0  # seconds for ssh-keygen if it asks no one
 HUMAN_PATIENCE = 300.0  # seconds for a passphrase, or a touch of a security key
 
@@ -50,13 +52,14 @@ def _sign_files(files: Sequence[Path], key: Path, namespace: str, option: str) -
     patience = HUMAN_PATIENCE + PATIENCE * (len(files) - 1)
     try:
         # its stdin and stderr are ours: without a terminal there, it would not ask
-        process = subprocess.run(words, stdout=subprocess.DEVNULL, timeout=patience, check=False)
+        with running(words, stdout=subprocess.DEVNULL) as process:
+            code = process.wait(patience)
     except subprocess.TimeoutExpired as error:
         raise SigningError(
             f"ssh-keygen waited {patience:.0f} seconds for the passphrase or a touch of "
             f"{key}; nothing is signed"
         ) from error
-    if process.returncode != 0:
+    if code != 0:
         raise SigningError(
             f"ssh-keygen did not sign with {key}, and says why above; {option} names a private "
             "key, or a public one whose private half is in the agent (ssh-add -l)"

@@ -62,9 +62,11 @@ class _RepeatedKeyError(Exception):
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> None:
-    if len({key for key, _ in pairs}) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise _RepeatedKeyError(next(key for key in keys if keys.count(key) > 1))
+    known: set[str] = set()
+    for key, _ in pairs:
+        if key in known:
+            raise _RepeatedKeyError(key)
+        known.add(key)
 
 
 def convert(value: object, kind: type[Typed]) -> Typed:

@@ -89,7 +89,7 @@ def choose(baselines: Sequence[Baseline], evidence: Evidence, host: Host) -> Bas
 
 
 def none_fits(baselines: Sequence[Baseline], evidence: Evidence, host: Host) -> bool:
-    """Whether it is certain that none of these is for the node, so that another may replace it."""
+    """Whether certainly none of these baselines fits the node, so that another may replace them."""
     gpus = detected_gpus(evidence)
     candidates = [baseline for baseline in baselines if baseline.applies is not None]
     return all(_fits(baseline, gpus, host) is False for baseline in candidates)

@@ -1,6 +1,6 @@
 """One baseline file: read, parsed and checked by itself, before `extends` is followed."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -8,7 +8,6 @@ import msgspec
 from nodevet.base.problems import Place, Problem, did_you_mean, quoted
 from nodevet.baseline.format import VERSION, FilePart
 from nodevet.checking.catalog import Catalog
-from nodevet.document.parse import parse
 from nodevet.document.text import Source, UnreadableError, read
 from nodevet.document.tree import (
     Broken,
@@ -17,11 +16,14 @@ from nodevet.document.tree import (
     Node,
     Scalar,
     Sequence,
+    Tree,
     dotted,
     follow,
     join,
 )
 from nodevet.document.typed import typed_or_problems
+
+Parse = Callable[[Source], Tree]
 
 
 class File(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,7 +68,16 @@ class File(msgspec.Struct, frozen=True, kw_only=True):
         return entry.value if entry else None
 
 
-def open_file(path: Path, catalog: Catalog) -> tuple[File | None, tuple[Problem, ...]]:
+def parse(source: Source) -> Tree:
+    """The tree of a text."""
+    from nodevet.document.parse import parse as parse_now  # kept trees need no PyYAML
+
+    return parse_now(source)
+
+
+def open_file(
+    path: Path, catalog: Catalog, parse: Parse = parse
+) -> tuple[File | None, tuple[Problem, ...]]:
     """The file, or None if nothing in it can be used; and its problems."""
     try:
         source = read(path)

@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import Meta
 
-from nodevet.baseline.nodesets import check_size, hosts
+from nodevet.base.nodeset import MAX_HOSTS
+from nodevet.baseline.nodesets import hosts
 from nodevet.checking.params import PciIds, no_pci_ids
 from nodevet.model import FieldError, Severity, refuse
 
@@ -39,16 +40,15 @@ def blank_names(part: msgspec.Struct, *fields: str) -> Iterator[FieldError]:
 
 def nodeset_errors(field: str, texts: tuple[str, ...]) -> Iterator[FieldError]:
     """An error for each invalid nodeset of a field."""
-    try:
-        check_size(texts)
-    except ValueError as error:
-        yield FieldError(str(error), field)
-        return
+    number = 0
     for place, text in enumerate(texts):
         try:
-            hosts(text)
+            number += len(hosts(text))
         except ValueError as error:
             yield FieldError(str(error), field, place)
+        if number > MAX_HOSTS:
+            yield FieldError(f"names more than {MAX_HOSTS:,} hosts; check the range", field)
+            return
 
 
 class YamlPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -107,7 +107,7 @@ class WaiverPart(YamlPart, frozen=True, kw_only=True):
     """Every value is accepted"""
     hosts: SomeNames = ()
     """Host names as a nodeset; left out: every host"""
-    subject: Text | None = None
+    subject: Text = ""
     """A GPU's "GPU 4", UUID or bus id, or another subject; left out: all"""
 
     def __post_init__(self) -> None:

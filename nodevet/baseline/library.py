@@ -7,7 +7,6 @@ from pathlib import Path
 import nodevet.baselines
 from nodevet.base.printable import brief
 from nodevet.base.problems import did_you_mean, nearest
-from nodevet.document.kinds import DocumentKind, wrong_kind_text
 
 ENDINGS = (".yaml", ".yml")
 
@@ -61,7 +60,7 @@ def find(name: str, folders: Sequence[Path], *, extending: Path | None = None) -
             )
         if paths:
             return paths[0]
-    if (extending is None) and (wrong := wrong_kind_text(Path(name), DocumentKind.BASELINE)):
+    if extending is None and (wrong := other_kind_text(Path(name))):
         raise NotFoundError(wrong, "")
     advice = "`nodevet list baselines` names them"
     if extending is None and os.path.isdir(name):  # noqa: PTH112
@@ -74,6 +73,14 @@ def find(name: str, folders: Sequence[Path], *, extending: Path | None = None) -
         other_name for other_name, path in available((*own, *folders)) if not _same(path, extending)
     ]
     raise NotFoundError("no baseline has this name", did_you_mean(name, names, advice))
+
+
+def other_kind_text(path: Path) -> str:
+    """`this is an inventory; use it with -i fleet.yaml`; "" if the file is a baseline, or not one
+    of nodevet's."""
+    from nodevet.document.kinds import DocumentKind, wrong_kind_text  # only for problems
+
+    return wrong_kind_text(path, DocumentKind.BASELINE)
 
 
 def identity(path: Path) -> Path:

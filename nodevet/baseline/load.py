@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from nodevet.base.problems import Problem
+from nodevet.baseline.files import Parse, parse
 from nodevet.baseline.merge import Statement
 from nodevet.baseline.resolve import Resolved, resolve
 from nodevet.checking import params
@@ -24,22 +25,30 @@ class BaselineErrors(Exception):  # noqa: N818  (it carries many)
 
 
 def load(
-    names: Sequence[str], *, folders: Sequence[Path] = (), catalog: Catalog
+    names: Sequence[str],
+    *,
+    folders: Sequence[Path] = (),
+    catalog: Catalog,
+    parse: Parse = parse,
 ) -> tuple[Baseline, ...]:
     """The named baselines, each once. Raises BaselineErrors with every problem.
 
     A name is a path (it contains / or ends in .yaml or .yml), or the stem of a file in one of
-    `folders` or of a shipped baseline.
+    `folders` or of a shipped baseline. `parse`: what makes trees of their texts.
     """
-    loaded = load_resolved(names, folders=folders, catalog=catalog)
+    loaded = load_resolved(names, folders=folders, catalog=catalog, parse=parse)
     return tuple(resolved.baseline for resolved in loaded)
 
 
 def load_resolved(
-    names: Sequence[str], *, folders: Sequence[Path] = (), catalog: Catalog
+    names: Sequence[str],
+    *,
+    folders: Sequence[Path] = (),
+    catalog: Catalog,
+    parse: Parse = parse,
 ) -> tuple[Resolved, ...]:
     """Like `load`, with the files and statements behind each baseline."""
-    resolution = resolve(names, folders=folders, catalog=catalog)
+    resolution = resolve(names, folders=folders, catalog=catalog, parse=parse)
     if resolution.problems:
         raise BaselineErrors(resolution.problems)
     return resolution.resolved

@@ -104,6 +104,8 @@ class _Merger:
         if self.requests.pop(entry.key, None) is None:
             message = "removes nothing: no baseline that this one extends asks for it"
             self._tell(file, entry, message, "remove the line", warning=True)
+        else:
+            self._warn_if_empty(file, entry, join("expect", entry.key))
         self._state(file, entry.place, entry.key, "", None, whole=True)
 
     def _replace(self, file: File, entry: Entry, check: Check) -> None:
@@ -141,6 +143,8 @@ class _Merger:
                 del fields[inner.key]
             else:
                 self._nothing_removed(file, entry, inner, check)
+            if null:
+                self._warn_if_empty(file, inner, join(join("expect", entry.key), inner.key))
             off = null and has_off(check.params, inner.key)
             self._state(file, inner.place, entry.key, inner.key, plain(inner.value), off=off)
         if not value.entries and earlier is None:
@@ -152,6 +156,13 @@ class _Merger:
             place=entry.place,
             broken=earlier is not None and earlier.broken,
         )
+
+    def _warn_if_empty(self, file: File, entry: Entry, path: str) -> None:
+        """Warn about a null that is an empty value, which may be forgotten."""
+        if isinstance(entry.value, Scalar) and not entry.value.text:
+            message = "has no value, which removes what is inherited, or switches it off"
+            advice = "give a value, or write ~ if that is meant"
+            self.problems.append(file.problem(entry.place, path, message, advice, warning=True))
 
     def _nothing_removed(self, file: File, entry: Entry, inner: Entry, check: Check) -> None:
         """Report a null for a field that no file sets and that cannot be off."""

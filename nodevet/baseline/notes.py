@@ -8,7 +8,6 @@ from functools import lru_cache
 from itertools import pairwise
 
 import msgspec
-import yaml
 
 
 def field_notes(model: type[msgspec.Struct]) -> Mapping[str, str]:
@@ -48,6 +47,8 @@ def remarks(text: str) -> Mapping[int, str]:
     >>> remarks("# quiet\\na: 1 # at most\\nb: 'x # y'\\n")
     {2: 'quiet at most'}
     """
+    import yaml  # merging baselines uses only the other notes
+
     ends: dict[int, int] = {}  # by line, the end of its content
     for token in yaml.scan(text, Loader=yaml.SafeLoader):
         for inner in range(token.start_mark.line, token.end_mark.line):

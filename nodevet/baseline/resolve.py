@@ -1,13 +1,14 @@
 """Resolve names to baselines: follow `extends`, validate settings, collect every problem."""
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 import msgspec
 
 from nodevet.base.printable import brief, sentence
 from nodevet.base.problems import Place, Problem
-from nodevet.baseline.files import File, open_file
+from nodevet.baseline.files import File, Parse, open_file, parse
 from nodevet.baseline.format import AppliesPart, as_tuple
 from nodevet.baseline.library import (
     NotFoundError,
@@ -15,18 +16,17 @@ from nodevet.baseline.library import (
     has_shipped,
     identity,
     is_file_name,
+    other_kind_text,
     shipped,
 )
 from nodevet.baseline.merge import CheckRequest, Statement, mark_overridden, merge
 from nodevet.baseline.nodesets import hosts
 from nodevet.checking.catalog import Catalog
-from nodevet.document.kinds import DocumentKind, wrong_kind_text
-from nodevet.document.text import display_path
+from nodevet.document.text import digest, display_path
 from nodevet.document.tree import Entry, Mapping, dotted
 from nodevet.document.typed import MisfitError, typed
 from nodevet.model import Severity
 from nodevet.model.baseline import Applies, Baseline, Expectation, GpuMatch, Waiver
-from nodevet.remote.digest import sha256
 
 MAX_CHAIN = 32
 
@@ -47,9 +47,11 @@ class Resolution(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[Problem, ...]
 
 
-def resolve(names: Sequence[str], *, folders: Sequence[Path], catalog: Catalog) -> Resolution:
+def resolve(
+    names: Sequence[str], *, folders: Sequence[Path], catalog: Catalog, parse: Parse = parse
+) -> Resolution:
     """Load every name and what it extends; never raises for a file's content."""
-    reader = _Reader(folders, catalog)
+    reader = _Reader(folders, catalog, parse)
     resolved: dict[Path, Resolved] = {}
     for name in names:
         try:
@@ -58,10 +60,10 @@ def resolve(names: Sequence[str], *, folders: Sequence[Path], catalog: Catalog) 
             reader.problems.append(Problem(Place(file=name), "", error.message, error.advice))
             continue
         if is_file_name(name):
-            reader.accepted.add(identity(path))  # the user named this very file
+            reader.accepted.add(reader.identity(path))  # the user named this very file
         chain = reader.chain(path)
-        if chain and identity(path) not in resolved:
-            resolved[identity(path)] = reader.make_baseline(path, chain)
+        if chain and reader.identity(path) not in resolved:
+            resolved[reader.identity(path)] = reader.make_baseline(path, chain)
     reader.problems.extend(_same_names(tuple(resolved.values())))
     problems = _in_order(reader.problems)
     return Resolution(
@@ -94,23 +96,25 @@ def _same_names(resolved: Sequence[Resolved]) -> Iterator[Problem]:
 class _Reader:
     """Reads each file once, and collects all problems."""
 
-    def __init__(self, folders: Sequence[Path], catalog: Catalog) -> None:
+    def __init__(self, folders: Sequence[Path], catalog: Catalog, parse: Parse) -> None:
         self.problems: list[Problem] = []
         self.accepted: set[Path] = set()
         self._folders = folders
         self._catalog = catalog
+        self._parse = parse
+        self.identity = cache(identity)  # of a file that is extended often
         self._files: dict[Path, File | None] = {}
         self._incomplete: set[Path] = set()  # files that extend an unusable one
 
     def file(self, path: Path) -> File | None:
-        key = identity(path)
+        key = self.identity(path)
         if key not in self._files:
             if why := self._refused(path):
                 self.problems.append(Problem(Place(file=display_path(path)), "", why))
                 self._files[key] = None
                 return None
-            file, problems = open_file(path, self._catalog)
-            if problems and (wrong := wrong_kind_text(path, DocumentKind.BASELINE)):
+            file, problems = open_file(path, self._catalog, self._parse)
+            if problems and (wrong := other_kind_text(path)):
                 file, problems = None, (Problem(Place(file=display_path(path)), "", wrong),)
             self._files[key] = file
             self.problems.extend(problems)
@@ -118,7 +122,8 @@ class _Reader:
 
     def _refused(self, path: Path) -> str:
         """Why a file is not used that the user did not name and nodevet does not ship, or ""."""
-        if identity(path) in self.accepted or identity(path.parent) == identity(shipped()):
+        is_shipped = self.identity(path.parent) == self.identity(shipped())
+        if is_shipped or self.identity(path) in self.accepted:
             return ""
         return self._catalog.project.data_refusal(path)
 
@@ -127,12 +132,12 @@ class _Reader:
         order: dict[Path, File] = {}
         complete = self._visit(path, (), order)
         if not complete:
-            self._incomplete.add(identity(path))
-        return tuple(order.values()) if identity(path) in order else ()
+            self._incomplete.add(self.identity(path))
+        return tuple(order.values()) if self.identity(path) in order else ()
 
     def _visit(self, path: Path, above: tuple[Path, ...], order: dict[Path, File]) -> bool:
         """Add a file after the files that it extends; False if one of them is unusable."""
-        key = identity(path)
+        key = self.identity(path)
         if key in order:
             return True
         file = self.file(path)
@@ -147,9 +152,9 @@ class _Reader:
                 self._tell(file, place, f'"{brief(name)}": {error.message}', error.advice)
                 continue
             line = (*above, key)
-            if identity(parent) in line:
+            if self.identity(parent) in line:
                 complete = False
-                circle = (*line[line.index(identity(parent)) :], identity(parent))
+                circle = (*line[line.index(self.identity(parent)) :], self.identity(parent))
                 names = " → ".join(display_path(step) for step in circle)
                 self._tell(file, place, f"extends itself: {names}", "break it at one place")
             elif len(line) > MAX_CHAIN:
@@ -170,7 +175,7 @@ class _Reader:
         severity, fix, statements = _overrides(chain)
         part = chain[-1].part
         allowed = part is not None and part.allow_commands  # not inherited
-        complete = identity(path) not in self._incomplete
+        complete = self.identity(path) not in self._incomplete
         expectations = []
         for check, request in merged.requests.items():
             params = self._params(check, request, complete=complete)
@@ -195,7 +200,7 @@ class _Reader:
                 name=path.stem,
                 path=chain[-1].source.shown,
                 title=_title(chain),
-                sha256=sha256("".join(file.source.sha256 for file in chain).encode()).hexdigest(),
+                sha256=digest("".join(file.source.sha256 for file in chain).encode()),
                 applies=_applies(chain),
                 expectations=tuple(expectations),
                 allow_commands=allowed,
@@ -348,6 +353,6 @@ def _waivers(file: File) -> Iterator[Waiver]:
             accepts=part.accepts,
             any=part.any,
             hosts=_hosts(part.hosts),
-            subject=part.subject,
+            subject=part.subject or None,
             origin=file.origin(file.place("waivers", number)),
         )

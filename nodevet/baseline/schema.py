@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 from msgspec.json import schema_components
 
+from nodevet.base.json_schema import DIALECT, structs
 from nodevet.baseline.format import FilePart
 from nodevet.baseline.notes import field_notes
 from nodevet.checking.catalog import Catalog
-from nodevet.document.json_schema import DIALECT, structs
 from nodevet.model import CheckParams
 
 EITHER = [{"required": ["accepts"]}, {"required": ["any"]}]  # of a waiver

@@ -28,7 +28,7 @@ class RecordFields(dict[str, Any]):
         return self[name]
 
     def fail(self, name: str, why: str) -> None:
-        """The field is not known, or does not say all."""
+        """Record why a field is unknown or incomplete."""
         self[name] = None
         self.setdefault("errors", {})[name] = why
 

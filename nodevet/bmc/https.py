@@ -112,7 +112,7 @@ class Redfish:
         except ssl.SSLCertVerificationError as error:
             raise FatalError(_distrusted(error)) from None
         except ssl.SSLError as error:
-            raise FatalError(f"no TLS: {brief(error.reason or error)}") from None
+            raise FatalError(f"TLS failed: {brief(error.reason or error)}") from None
         except (OSError, HTTPException, ValueError) as error:
             if time.monotonic() >= self._end or isinstance(error, TimeoutError):
                 raise FatalError(TOO_LATE) from None
@@ -165,6 +165,9 @@ class Redfish:
             raise BmcError(f"its answer is not JSON but {kind}; is it the BMC?") from None
         if not isinstance(document, dict):
             raise BmcError("its answer is not a JSON object")
+        error = document.get("error")
+        if isinstance(error, dict) and "@odata.id" not in document:  # DSP0266, with status 200
+            raise BmcError(f"it answers an error: {brief(error.get('message') or error)}")
         return document
 
     def _shut(self) -> None:
@@ -185,7 +188,7 @@ def _tls(bmc: Bmc) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=bmc.ca)
     except ssl.SSLError:
-        raise FatalError(f"ca {bmc.ca}: no certificates in PEM") from None
+        raise FatalError(f"ca {bmc.ca}: has no PEM certificates") from None
     except OSError as error:
         raise FatalError(f"ca {bmc.ca}: {error.strerror}") from None
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # `ca` may be the BMC's own certificate

@@ -11,6 +11,7 @@ from datetime import datetime, timezone
 from uuid import UUID
 
 from nodevet.base.printable import last_line
+from nodevet.bmc.ages import SLACK, least_ages
 from nodevet.bmc.errors import BmcError, FatalError, RefusedLoginError
 from nodevet.bmc.fields import (
     FULL_LOG,
@@ -31,6 +32,7 @@ ORDERING_S = 10  # for its answer
 SLOW_S = 60  # with a longer `timeout` a BMC is slow: ipmitool then waits this long for an answer
 SLOW = ("-R", "1", "-N", str(SLOW_S))
 MOST_BYTES = 4 << 20
+ZONES = 15 * 3600  # seconds; the clock of a SEL may be in any time zone
 SET = 0x20000000  # IPMI: a smaller time counts from the BMC's start: its clock was never set
 HEALTHS = {"ok": "ok", "nc": "warning", "cr": "critical", "nr": "critical"}
 DISCRETE = re.compile(r"(.*?),([0-9A-Fa-f]+h),(\w+),([\d.]+),(.*)")
@@ -130,7 +132,7 @@ class Ipmi:
         except subprocess.TimeoutExpired:
             raise FatalError("no answer in time") from None
         except OSError as error:
-            raise FatalError(f"ipmitool cannot be run here: {error.strerror}") from None
+            raise FatalError(f"cannot run ipmitool here: {error.strerror}") from None
 
 
 def read(service: Ipmi) -> RecordFields:
@@ -145,13 +147,13 @@ def read(service: Ipmi) -> RecordFields:
     fields["events_total"] = total
     if is_full:
         fields.fail("events_total", FULL_LOG)
-    fields.take("events", lambda: _events(service, total))
-    fields["events_found"] = min(total or 0, MOST_EVENTS)
     fields.take("power_limit_w", lambda: power_limit(service.run("dcmi", "power", "get_limit")))
     lines = fields.take("parts", lambda: _sensors(service)) or []
     fields["parts"] = renamed([*parts(lines)]) if fields["parts"] is not None else None
     fields["parts_found"] = sum(not ABSENT.search(line) for line in lines)
     fields["inlet_c"] = inlet(fields["parts"] or [])
+    fields.take("events", lambda: _events(service, total))  # last: a long log takes minutes
+    fields["events_found"] = min(total or 0, MOST_EVENTS)
     fields.setdefault("errors", {})["attributes"] = "IPMI has no BIOS attributes"
     return fields
 
@@ -210,7 +212,8 @@ def _events(service: Ipmi, total: int | None) -> list[RecordFields] | None:
     if not total:
         return None if total is None else []
     now = clock(service.run("raw", "0x0a", "0x48"))
-    return events(service.run("sel", "elist", "last", str(min(total, MOST_EVENTS))), now)
+    lines = service.run("sel", "elist", "last", str(min(total, MOST_EVENTS)))
+    return events(lines, now, time.time())
 
 
 def clock(output: str) -> int | None:
@@ -225,8 +228,10 @@ def clock(output: str) -> int | None:
     return int.from_bytes(bytes.fromhex("".join(digits)), "little")
 
 
-def events(output: str, now: int | None) -> list[RecordFields]:
-    """The entries of `sel elist`, the newest first, with the time of the BMC's clock."""
+def events(output: str, now: int | None, here: float) -> list[RecordFields]:
+    """The entries of `sel elist`, the newest first. Ages are by the BMC's clock `now`; an entry is
+    no older than the one before it, even if the clock was years behind when it was logged, and
+    `least_s` says how young it may be then. `here`: the time of this machine."""
     ended: set[tuple[str, str]] = set()
     entries = []
     for line in reversed(output.splitlines()):
@@ -249,6 +254,19 @@ def events(output: str, now: int | None) -> list[RecordFields]:
                 ended=direction != "Asserted" or (part, words) in ended,
             )
         )
+    logged = entries[::-1]
+    ahead = 0.0 if now is None or now - here < ZONES else now - here
+    youngest: int | None = None
+    for entry, least in zip(
+        logged, least_ages([entry["age_s"] for entry in logged], ahead), strict=True
+    ):
+        age = entry["age_s"]
+        if age is not None and age < -SLACK:
+            age = youngest
+        if age is not None and youngest is not None:
+            age = min(age, youngest)
+        entry |= {"age_s": age, "least_s": least}
+        youngest = age if age is not None and age >= 0 else youngest
     return entries
 
 

@@ -190,10 +190,10 @@ def _allowed(service: Redfish, reset: Document) -> frozenset[str]:
         parameters = service.get(info).get("Parameters")
         values = [
             value
-            for one in (parameters if isinstance(parameters, list) else ())
-            if isinstance(one, dict)
-            and one.get("Name") == "ResetType"
-            and isinstance(found := one.get("AllowableValues"), list)
+            for parameter in (parameters if isinstance(parameters, list) else ())
+            if isinstance(parameter, dict)
+            and parameter.get("Name") == "ResetType"
+            and isinstance(found := parameter.get("AllowableValues"), list)
             for value in found
         ]
     if not isinstance(values, list) or not values:

@@ -1,10 +1,11 @@
 """The power of the hosts of one run: `powering` of a feature, for nodevet.fix.use.power."""
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from nodevet.base.errors import NothingDoneError, UserError
@@ -15,12 +16,14 @@ from nodevet.bmc.errors import BmcError, SwitchedElsewhereError
 from nodevet.bmc.power import PowerTimes, Switch
 from nodevet.bmc.secrets import Secrets, read_secrets, secret_of
 from nodevet.checking.bmc_identity import BmcMatch, MachineIds, match
-from nodevet.fixing.result import POWER_SAID
+from nodevet.fixing.result import POWER_TEXT
 from nodevet.model import Bmc, Host
 
 UNPROVEN = "unproven"  # of `bmc.identity` in an inventory
 CORRECT = "correct `bmc` in the inventory"
-PROVE = "if you know that it is, write `bmc: {identity: unproven}` for this host into the inventory"
+PROVE = (
+    "if you know that it does, write `bmc: {identity: unproven}` for this host into the inventory"
+)
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,7 @@ class BmcPower:
     def text(self) -> str:
         """The power state that the BMC reports, or why nodevet does not know it."""
         try:
-            return f"{POWER_SAID} {brief(self._switch.power(), 40)}"
+            return f"{POWER_TEXT} {brief(self._switch.power(), 40)}"
         except BmcError as error:
             return brief(f"its power is not known: BMC {self.bmc.address}: {error}", 300)
 
@@ -76,7 +79,7 @@ class BmcPower:
         if found.is_own is False:
             why = f"it is the BMC of another machine: {found.text}; {CORRECT}"
         elif found.is_own is None and self.bmc.identity != UNPROVEN:
-            why = f"nothing proves that it is the node's: {found.text}; {PROVE}"
+            why = f"nothing proves that it belongs to the node: {found.text}; {PROVE}"
         return f"BMC {self.bmc.address}: {why}" if why else ""
 
     def _own(self, node: MachineIds) -> MachineIds:
@@ -154,14 +157,18 @@ class BmcPower:
             raise UserError(f"BMC {self.bmc.address}: {error}") from error
 
 
-def powers(hosts: Iterable[Host], most: int, shutdown_s: float) -> Mapping[str, BmcPower]:
+def powers(
+    hosts: Iterable[Host], most: int, shutdown_s: float, on_s: float = math.inf
+) -> Mapping[str, BmcPower]:
     """The power of each host that has a BMC and is not this machine. `most`: nodes that may be
-    switched off and on at once. `shutdown_s`: to shut down, before the power goes off."""
+    switched off and on at once. `shutdown_s`: to shut down, before the power goes off. `on_s`: for
+    the power to come on, if that is less than nodevet waits anyway."""
+    times = PowerTimes(soft=shutdown_s, on=min(on_s, PowerTimes.on))
     bmcs = {host.name: host.bmc for host in hosts if host.bmc is not None and not host.local}
     groups = {bmc.power_group: threading.Lock() for bmc in bmcs.values() if bmc.power_group}
     turns = Turns(threading.Semaphore(max(1, most)), groups)
     secrets = once(lambda: read_secrets(bmcs.values()))  # each source is read once, if at all
     return {
-        name: BmcPower(bmc, secrets, turns, PowerTimes(soft=shutdown_s, answer=bmc.timeout))
+        name: BmcPower(bmc, secrets, turns, replace(times, answer=bmc.timeout))
         for name, bmc in bmcs.items()
     }

@@ -4,12 +4,14 @@ Paths are the service's own links. Newer resources come first, then those that D
 PowerSubsystem and Power, ThermalSubsystem and Thermal.
 """
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from itertools import starmap
 from typing import Any
 
 from nodevet.base.printable import brief
+from nodevet.bmc.ages import SLACK, least_ages_of_log
 from nodevet.bmc.errors import BmcError, MissingResourceError
 from nodevet.bmc.fields import FULL_LOG, MOST_EVENTS, RecordFields, inlet, number, renamed, text
 from nodevet.bmc.https import Document, Redfish
@@ -40,29 +42,35 @@ def read(service: Redfish, attributes: Sequence[str] = ()) -> RecordFields:
     fields["bios"] = None if settings is None else _some(settings)
     fields.take("attributes", lambda: _attributes(settings, attributes))
     fields.take("firmware", lambda: _firmware(_members(service, MANAGERS)))
-    events = fields.take("events", lambda: _events(service, system)) or []
-    kept = events[:MOST_EVENTS]
-    critical = sum(event["severity"] == "critical" for event in events)
-    fields["events"] = kept if fields["events"] is not None else None
-    fields["events_found"] = len(kept)
-    fields.take("events_total", lambda: _total(service, system, max(critical, len(kept))))
     parts = fields.take("parts", lambda: _parts(service)) or []
     fields["parts_found"] = len(parts)
     fields["parts"] = renamed(parts) if fields["parts"] is not None else None
     fields.take("power_limit_w", lambda: _power(service, "PowerLimit", "LimitInWatts"))
     fields.take("power_w", lambda: _power(service, "PowerConsumedWatts"))
     fields["inlet_c"] = inlet(fields["parts"] or [])
+    _take_events(fields, service, system)  # last: a long log takes minutes
     return fields
+
+
+def _take_events(fields: RecordFields, service: Redfish, system: Document) -> None:
+    events = fields.take("events", lambda: _events(service, system)) or []
+    kept = events[:MOST_EVENTS]
+    critical = sum(event["severity"] == "critical" for event in events)
+    fields["events"] = kept if fields["events"] is not None else None
+    fields["events_found"] = len(kept)
+    fields.take("events_total", lambda: _total(service, system, max(critical, len(kept))))
 
 
 def the_system(service: Redfish) -> Document:
     """The node itself: not the board of its GPUs, which some services list as another system.
     Raises BmcError if several may be it."""
     systems = _members(service, f"{ROOT}/Systems")
-    nodes = [one for one in systems if not str(one.get("Id", "")).upper().startswith("HGX_")]
+    nodes = [
+        system for system in systems if not str(system.get("Id", "")).upper().startswith("HGX_")
+    ]
     if len(nodes) != 1:
-        names = ", ".join(filter(None, (text(one.get("Id")) for one in nodes))) or "none"
-        raise BmcError(f"it should list one system, and lists: {names}")
+        names = ", ".join(filter(None, (text(system.get("Id")) for system in nodes))) or "none"
+        raise BmcError(f"it should list exactly one system, but lists: {names}")
     return nodes[0]
 
 
@@ -78,9 +86,11 @@ def _members(service: Redfish, path: str) -> list[Document]:
 def _links(collection: Document) -> list[str]:
     """All members of a collection. Raises BmcError if it does not show them all."""
     links = [link for link in map(_link, _inside(collection, "Members")) if link]
-    count = collection.get("Members@odata.count")
-    if len(links) > MOST_MEMBERS or (isinstance(count, int) and count > len(links)):
-        raise BmcError(f"it shows {len(links):,} of {count} members of a collection")
+    count, further = (collection.get(f"Members@odata.{name}") for name in ("count", "nextLink"))
+    is_more = isinstance(count, int) and count > len(links)
+    if len(links) > MOST_MEMBERS or is_more or further:
+        total = count if is_more else "the"
+        raise BmcError(f"it shows {len(links):,} of {total} members of a collection")
     return links
 
 
@@ -137,20 +147,41 @@ def _attribute(settings: Document, name: str) -> RecordFields:
 
 
 def _firmware(managers: Sequence[Document]) -> str | None:
-    return next(filter(None, (text(one, "FirmwareVersion") for one in managers)), None)
+    return next(filter(None, (text(manager, "FirmwareVersion") for manager in managers)), None)
 
 
 def _events(service: Redfish, system: Document) -> list[RecordFields]:
     """The entries of all hardware logs. Vendors keep them at the system, manager or chassis."""
-    owners = _owners(service, system)
-    logs = dict.fromkeys(log for owner in owners for log in _logs(service, owner))
-    if not logs:
+    clocks: dict[str, datetime | None] = {}  # of the logs
+    now: datetime | None = None
+    for owner in _owners(service, system):
+        clock = _time(owner.get("DateTime"))
+        now = now or clock
+        for log in _logs(service, owner):
+            clocks[log] = clocks.get(log) or clock
+    if not clocks:
         raise BmcError("it has no log of hardware events")
-    now = next((at for owner in owners if (at := _time(owner.get("DateTime")))), None)
-    entries = [(log, entry) for log in logs for entry in _entries(service, log)]
-    entries.sort(key=lambda item: str(item[1].get("Created") or ""), reverse=True)
-    events = [_event(log, entry, now) for log, entry in entries]
-    return sorted(events, key=lambda event: event["severity"] != "critical")
+    logs = [_log_events(log, _entries(service, log), clock or now) for log, clock in clocks.items()]
+    events = [event for log_events in logs for event in log_events]
+    return sorted(events, key=lambda event: (event["severity"] != "critical", _youngest(event)))
+
+
+def _log_events(log: str, entries: list[Document], now: datetime | None) -> list[RecordFields]:
+    """The entries of one log. A wrong clock may have dated them: `least_s` says how young they may
+    be."""
+    events = [_event(log, entry, now) for entry in entries]
+    ages = [event["age_s"] for event in events]
+    ahead = now.timestamp() - time.time() if now else 0.0
+    ids = [str(entry.get("Id", "")) for entry in entries]
+    for event, least in zip(events, least_ages_of_log(ids, ages, ahead), strict=True):
+        event["least_s"] = least
+        if event["age_s"] is not None and event["age_s"] < -SLACK:
+            event["age_s"] = None
+    return events
+
+
+def _youngest(event: RecordFields) -> int:
+    return int(event["age_s"] if event["least_s"] is None else event["least_s"])
 
 
 def _owners(service: Redfish, system: Document) -> list[Document]:
@@ -210,10 +241,10 @@ def _event(log: str, entry: Document, now: datetime | None) -> RecordFields:
 def _time(value: Any) -> datetime | None:
     """A time with a zone; a BMC that never had its clock set says 1970."""
     try:
-        time = datetime.fromisoformat(str(value).replace("Z", "+00:00"))
+        moment = datetime.fromisoformat(str(value).replace("Z", "+00:00"))
     except ValueError:
         return None
-    return time if time.tzinfo and time.year > 2000 else None
+    return moment if moment.tzinfo and moment.year > 2000 else None
 
 
 Finder = Callable[[Redfish, Document], Iterator[tuple[str, Document]]]
@@ -221,7 +252,9 @@ Finder = Callable[[Redfish, Document], Iterator[tuple[str, Document]]]
 
 def _parts(service: Redfish) -> list[RecordFields]:
     chassis = _members(service, CHASSIS)
-    items = (item for one in chassis for finder in FINDERS for item in finder(service, one))
+    items = (
+        item for enclosure in chassis for finder in FINDERS for item in finder(service, enclosure)
+    )
     return [part for part in starmap(_part, items) if part["state"] != "Absent"]
 
 
@@ -250,7 +283,7 @@ def _power_parts(service: Redfish, chassis: Document) -> Iterator[tuple[str, Doc
     for supply in _of(service, newer, "PowerSupplies") or _inside(older, "PowerSupplies"):
         yield "psu", supply
     redundancies = _inside(newer, "PowerSupplyRedundancy") or _inside(older, "Redundancy")
-    yield from (("redundancy", each) for each in redundancies)
+    yield from (("redundancy", redundancy) for redundancy in redundancies)
 
 
 def _thermal_parts(service: Redfish, chassis: Document) -> Iterator[tuple[str, Document]]:
@@ -262,9 +295,9 @@ def _thermal_parts(service: Redfish, chassis: Document) -> Iterator[tuple[str, D
     inlet = (metrics or {}).get("TemperatureSummaryCelsius", {})
     if isinstance(inlet, dict) and isinstance(inlet.get("Intake"), dict):
         yield "temperature", {"Name": "Inlet", **inlet["Intake"]}
-    yield from (("temperature", each) for each in _inside(older, "Temperatures"))
+    yield from (("temperature", temperature) for temperature in _inside(older, "Temperatures"))
     leaks = _required(service, newer, "LeakDetection") if newer else None
-    yield from (("leak", each) for each in _of(service, leaks, "LeakDetectors"))
+    yield from (("leak", detector) for detector in _of(service, leaks, "LeakDetectors"))
 
 
 def _required(service: Redfish, owner: Document, name: str) -> Document | None:
@@ -279,8 +312,8 @@ def leak_detectors(service: Redfish) -> list[RecordFields]:
     """The leak detectors of all chassis; empty if it links to none. Raises BmcError if one cannot
     be read, also if a link is invalid or leads nowhere."""
     detectors = []
-    for one in map(service.get, _every_link(service.get(CHASSIS))):
-        here: Document = one
+    for chassis in map(service.get, _every_link(service.get(CHASSIS))):
+        here: Document = chassis
         for name in ("ThermalSubsystem", "LeakDetection", "LeakDetectors"):
             if here.get(name) is not None and not _link(here[name]):
                 raise BmcError(f"its {name} is not a link")
@@ -313,14 +346,14 @@ def _inside(owner: Document | None, name: str) -> list[Document]:
 
 def _power(service: Redfish, *path: str) -> float | None:
     """A value of the chassis' power control, in watts."""
-    for one in _members(service, CHASSIS):
-        for control in _inside(_linked(service, one, "Power"), "PowerControl"):
+    for chassis in _members(service, CHASSIS):
+        for control in _inside(_linked(service, chassis, "Power"), "PowerControl"):
             value: Any = control
             for name in path:
                 value = value.get(name) if isinstance(value, dict) else None
             if number(value) is not None:
                 return number(value)
-        metrics = _linked(service, one, "EnvironmentMetrics") or {}
+        metrics = _linked(service, chassis, "EnvironmentMetrics") or {}
         sensor = metrics.get("PowerLimitWatts" if len(path) > 1 else "PowerWatts")
         value = sensor.get("SetPoint", sensor.get("Reading")) if isinstance(sensor, dict) else None
         if number(value) is not None:

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 
 from nodevet.base.project import Project
-from nodevet.document.schema_kinds import Document, SchemaKind
+from nodevet.base.schema_kinds import Document, SchemaKind
 
 
 def _bmc(_: Project) -> Document:
+    from nodevet.base.json_schema import of_answers
     from nodevet.bmc.use import BmcAnswer
-    from nodevet.document.json_schema import of_answers
 
     about = "What the BMCs of nodes report: the output of `nodevet bmc show`"
     return of_answers("bmc", about, {BmcAnswer: ("bmc",)})

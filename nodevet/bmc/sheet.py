@@ -82,6 +82,7 @@ def _part(name: str, part: BmcPart) -> tuple[Cell, ...]:
 
 def _event(name: str, event: BmcEvent) -> tuple[Cell, ...]:
     when = "clock not set" if event.age_s is None else f"{coarse(max(0, event.age_s))} ago"
+    when = when if event.age_s is None or event.least_s is None else "clock was wrong"
     says = ": ".join(filter(None, (event.severity, event.text)))
     tone = TONES.get(event.severity or "", "")
     return (

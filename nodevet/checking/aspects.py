@@ -7,9 +7,22 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from nodevet.checking.expected import Words, matches, words_text
 from nodevet.checking.named import READ_AGAIN
 from nodevet.evidence.core import NOT_ASKED, Record
-from nodevet.model import Finding, Subject, Value, Verdict, fail, not_applicable, ok, unknown
+from nodevet.model import (
+    FAIL,
+    OK,
+    UNKNOWN,
+    Finding,
+    Subject,
+    Value,
+    Verdict,
+    fail,
+    not_applicable,
+    ok,
+    unknown,
+)
 
 
 class Aspect(NamedTuple):
@@ -26,17 +39,29 @@ class Aspect(NamedTuple):
 def aspect_if(
     name: str, right: bool, *, expected: Value, actual: Value, advice: str = ""
 ) -> Aspect:
-    verdict = Verdict.OK if right else Verdict.FAIL
+    verdict = OK if right else FAIL
     return Aspect(verdict, name, expected, actual, advice="" if right else advice)
 
 
 def unknown_aspect(name: str, why: str) -> Aspect:
     """The aspect of a fact that is not known."""
-    return Aspect(Verdict.UNKNOWN, name, why=why)
+    return Aspect(UNKNOWN, name, why=why)
 
 
 def unread_aspect(record: Record, field: str) -> Aspect:
     return unknown_aspect(field, f"{field}: {record.why(field)}")
+
+
+def text_aspects(record: Record, **allowed: Words | None) -> Iterator[Aspect]:
+    """Texts of a record: whether each field of these names has an allowed value. None: any."""
+    for field, words in allowed.items():
+        actual = getattr(record, field)
+        if words is not None and actual is None:
+            yield unread_aspect(record, field)
+        elif words is not None:
+            yield aspect_if(
+                field, matches(actual, words), expected=words_text(words), actual=actual
+            )
 
 
 def aspect_findings(
@@ -88,8 +113,8 @@ def each_fact(facts: Iterable[Finding]) -> Iterator[Finding]:
     """The findings about a part: each failure on its own, and one finding for all unknown facts. If
     all facts are ok, the last one."""
     listed = list(facts)
-    doubtful = [fact for fact in listed if fact.verdict is Verdict.UNKNOWN]
-    wrong = [fact for fact in listed if fact.verdict not in (Verdict.OK, Verdict.UNKNOWN)]
+    doubtful = [fact for fact in listed if fact.verdict is UNKNOWN]
+    wrong = [fact for fact in listed if fact.verdict not in (OK, UNKNOWN)]
     if doubtful:
         wrong.append(replace(doubtful[0], why=reasons_text(aspect.why for aspect in doubtful)))
     yield from wrong or listed[-1:]
@@ -100,11 +125,11 @@ def _by_verdict(aspects: Iterable[Aspect]) -> tuple[list[Aspect], ...]:
     groups: tuple[list[Aspect], ...] = ([], [], [], [])
     bad, doubtful, inapplicable, good = groups
     for aspect in aspects:
-        if aspect.verdict is Verdict.OK:
+        if aspect.verdict is OK:
             good.append(aspect)
-        elif aspect.verdict is Verdict.FAIL:
+        elif aspect.verdict is FAIL:
             bad.append(aspect)
-        elif aspect.verdict is Verdict.UNKNOWN:
+        elif aspect.verdict is UNKNOWN:
             doubtful.append(aspect)
         else:
             inapplicable.append(aspect)

@@ -10,7 +10,6 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from heapq import heappop, heappush
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -170,6 +169,7 @@ class Catalog:
         Raises CatalogError for a name that no fix has, and for fixes that wait for one another.
         """
         from graphlib import CycleError, TopologicalSorter
+        from heapq import heappop, heappush
 
         known: dict[str, Fix | None] = {}
         wanted_fixes = set(fixes)

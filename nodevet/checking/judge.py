@@ -16,13 +16,24 @@ from nodevet.checking.catalog import Catalog
 from nodevet.checking.needed import needed
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.transient import transient
-from nodevet.model import MORE, Finding, NeededAction, Severity, Verdict, unknown
+from nodevet.model import (
+    FAIL,
+    MORE,
+    SHADOW,
+    UNKNOWN,
+    Finding,
+    NeededAction,
+    Severity,
+    Verdict,
+    unknown,
+)
 from nodevet.model.baseline import CUT, Baseline, Expectation, Waiver
 
 MOST = 256  # findings of one check on one host; no machine has more GPUs
 LONGEST = 4096  # characters of a reason, of advice or of a detail
 MOST_DETAILS = 32
 LATE = "judging this host took too long, so nodevet stopped it"
+NO_ACTION = NeededAction.NONE
 WORST = (Verdict.FAIL, Verdict.UNKNOWN, Verdict.WAIVED, Verdict.OK, Verdict.NOT_APPLICABLE)
 
 
@@ -70,11 +81,10 @@ def _stamped(
         findings = iter((_failed(error),))
     for finding in findings:
         severity = own.get(finding.subject.id, usual) if own else usual
-        fails = finding.verdict is Verdict.FAIL
-        action = needed(finding, check, actions, catalog) if fails else NeededAction.NONE
+        fails = finding.verdict is FAIL
+        action = needed(finding, check, actions, catalog) if fails else NO_ACTION
         stamped = replace(finding, check=check, severity=severity, origin=origin, action=action)
-        passes = transient(finding, evidence)
-        if passes:
+        if finding.verdict is UNKNOWN and (passes := transient(finding, evidence)):
             stamped = replace(stamped, why=f"{finding.why}, {passes}", transient=True)
         yield stamped
 
@@ -86,7 +96,7 @@ def _add_causes(findings: list[Finding], catalog: Catalog) -> None:
     failed = [
         place
         for place, finding in enumerate(findings)
-        if finding.verdict is Verdict.FAIL and finding.severity is not Severity.SHADOW
+        if finding.verdict is FAIL and finding.severity is not SHADOW
     ]
     parts = {(findings[place].check, findings[place].subject) for place in failed}
     for place in failed:

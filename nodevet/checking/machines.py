@@ -90,11 +90,14 @@ def _without_machine_id(same: Sequence[Machine]) -> Sequence[Machine]:
 
 def _alike(machines: Iterable[Machine], key: Key) -> Iterator[Sequence[Machine]]:
     """The groups of machines that share a key, one group for each key."""
+    listed = tuple(machines)
+    times = Counter(value for host in listed for value in key(host))  # most values are of one host
     by_key: dict[object, list[Machine]] = {}
-    for host in machines:
+    for host in listed:
         for value in key(host):
-            by_key.setdefault(value, []).append(host)
-    return (same for same in by_key.values() if len(same) > 1)
+            if times[value] > 1:
+                by_key.setdefault(value, []).append(host)
+    return iter(by_key.values())
 
 
 def _joined(

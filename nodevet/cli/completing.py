@@ -82,15 +82,6 @@ def among(words: Iterable[str], incomplete: str) -> Items:
     return offered((Suggestion(word) for word in words), incomplete)
 
 
-def sweeps(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
-    """The sweeps of nodevet.toml."""
-    return offered(completion.sweeps(ctx.params.get("config")), incomplete)
-
-
-def sections(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
-    return offered(completion.sections(), incomplete)
-
-
 checks = names(completion.checks)
 fixes = names(completion.fixes)
 checks_and_baselines = names(

@@ -36,7 +36,7 @@ class FolderParam(click.Path):
 
 
 class RunFolderParam(FolderParam):
-    """The folder of a run of fixes; the error says what another folder or file is."""
+    """The folder of a run of fixes. For any other folder or file, the error says what it is."""
 
     def convert(
         self,

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TextIO
 
 from nodevet.base.errors import UserError
+from nodevet.base.printable import block
 
 
 def say(text: str) -> None:
-    """One line of nodevet's own on standard error."""
-    tell(f"nodevet: {text}", err=True)
+    """Lines of nodevet's own on standard error, which may repeat what a node says."""
+    tell(f"nodevet: {block(text)}", err=True)
 
 
 def tell(text: str, *, err: bool = False, nl: bool = True) -> bool:

@@ -51,13 +51,6 @@ def baselines(project: Path) -> Iterator[Suggestion]:
             yield Suggestion(path.name)
 
 
-def sections() -> Iterator[Suggestion]:
-    """Every section of the evidence."""
-    from nodevet.remote.probe.sections import names
-
-    yield from map(Suggestion, names())
-
-
 def plans() -> Iterator[Suggestion]:
     """The plans in this folder."""
     for path in _listed(Path()):
@@ -78,14 +71,6 @@ def runs(project: Path) -> Iterator[Suggestion]:
     folders = [path for path in _listed(folder, files=False) if (path / "journal.jsonl").exists()]
     for path in sorted(folders, key=lambda path: path.stat().st_mtime, reverse=True):
         yield Suggestion(str(path))
-
-
-def sweeps(config: Path | None) -> Iterator[Suggestion]:
-    """Every sweep of nodevet.toml, with its inventories."""
-    from nodevet.settings import settings
-
-    for name, sweep in settings(config).settings.sweep.items():
-        yield Suggestion(name, ", ".join(sweep.inventory))
 
 
 def hosts(inventories: Sequence[str]) -> Iterator[Suggestion]:

@@ -19,5 +19,5 @@ class Axis(tuple[float, float]):
         return cls((axis[0], max(ends, default=0.0) or incident.seconds or 1.0))
 
     def later(self, host: HostDiagnosis) -> float:
-        """The seconds between the first host's beginning and this one's."""
+        """How many seconds after the first host this host began."""
         return max(0.0, (host.began_s or self[0]) - self[0])

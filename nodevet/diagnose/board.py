@@ -20,7 +20,7 @@ from nodevet.sheet.text import BOLD, GAP, GREEN, RED, YELLOW, column, count, nam
 BARS = "▁▂▃▄▅▆▇█"
 CELLS = 20  # of a course of SM busy
 LONGEST = 30  # columns of a host's name
-MOST_SAID = 4  # lines of the sentence
+MOST_LINES = 4  # lines of the sentence
 CAUSE = 2  # the place of it among the cells
 LEAST_ROWS = 3  # GPUs that are shown however low the terminal is
 WIDTH = 100  # columns, if the terminal has none
@@ -38,12 +38,22 @@ def board(
     room = width or WIDTH
     gpus = [(host, gpu) for host in incident.hosts for gpu in host.gpus]
     closing_lines = list(_closing_lines(incident, min(gpus, key=_rank, default=None), room))
-    most = len(gpus) if height is None else max(LEAST_ROWS, height - len(closing_lines) - 1)
+    missing_lines = list(_missing_lines(incident, room))
+    rest = len(closing_lines) + len(missing_lines) + 1
+    most = len(gpus) if height is None else max(LEAST_ROWS, height - rest)
     shown = gpus
     if len(gpus) > most:
         shown = sorted(gpus, key=_rank)[: most - 1]
         closing_lines.insert(0, f"and {count(len(gpus) - len(shown), 'more GPU')}")
-    return [*_rows(shown, colour, room), *closing_lines]
+    return [*missing_lines, *_rows(shown, colour, room), *closing_lines]
+
+
+def _missing_lines(incident: Diagnosis, room: int) -> Iterator[str]:
+    """A line for each host with missing GPUs."""
+    for host in incident.hosts:
+        labels = ", ".join(map(words.missing_label, host.missing))
+        if labels:
+            yield cut(f"{name(host.host)}: missing: {plain(labels)}", room)
 
 
 def _rank(watched: WatchedGpu) -> int:
@@ -88,7 +98,7 @@ def _busy(host: HostDiagnosis, gpu: GpuDiagnosis) -> str:
 
 
 def sparkline(points: Points, cells: int, ends: tuple[float, float] | None = None) -> str:
-    """Percent over time in so many cells; a moment without a value has the value before it.
+    """Percent over time as `cells` bars; a moment without a value shows the value before it.
     `ends`: the first and the last moment, by default of the points.
 
     >>> sparkline(((0.0, 0.0), (1.0, 50.0), (2.0, 100.0)), 3)
@@ -119,5 +129,5 @@ def _closing_lines(incident: Diagnosis, worst: WatchedGpu | None, room: int) -> 
         host, gpu = worst
         label = f"{name(host.host)} GPU {gpu.index}"
         yield ""
-        yield from wrap(f"{label} {plain(gpu.sentence)}", room)[:MOST_SAID]
-        yield from wrap(f"next: {gpu.next_step}", room)[:MOST_SAID]
+        yield from wrap(f"{label} {plain(gpu.sentence)}", room)[:MOST_LINES]
+        yield from wrap(f"next: {words.next_text([gpu])}", room)[:MOST_LINES]

@@ -1,20 +1,34 @@
 """From figures to a cause: compares every rule with the figures (pure)."""
 
-from collections.abc import Collection, Container, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 
-from nodevet.diagnose.connections import network_step
+from nodevet.diagnose.claims import claim, proofs_of, sentence
 from nodevet.diagnose.counterfactual import gain_text, worker_figures
-from nodevet.diagnose.doubts import STEADY, doubts
-from nodevet.diagnose.files import file_figures, storage_step
+from nodevet.diagnose.doubts import doubts
+from nodevet.diagnose.files import file_figures
 from nodevet.diagnose.flight import flight_lines
 from nodevet.diagnose.gpu_figures import gpu_figures
 from nodevet.diagnose.host_figures import host_figures
 from nodevet.diagnose.job_figures import job_figures, jobs, watched_job
+from nodevet.diagnose.kernel_lines import address_of, log_facts
+from nodevet.diagnose.link_figures import full_link
+from nodevet.diagnose.lookalikes import lookalikes
 from nodevet.diagnose.model import Cause, Condition, Confidence, Figure, GpuDiagnosis, Ruling
-from nodevet.diagnose.phases import phase_step, phase_text
+from nodevet.diagnose.phases import JobPhase, phase_of
 from nodevet.diagnose.ranks import rank_group
-from nodevet.diagnose.rules import CLEAR, EXPLAINS, NEXT, RULES, WEAK, CauseRule, Threshold
-from nodevet.diagnose.words import also_lines, sentence
+from nodevet.diagnose.rules import (
+    CLEAR,
+    EXPLAINS,
+    HOT,
+    QUOTA_HOLDS,
+    QUOTA_MAY_HOLD,
+    RULES,
+    WEAK,
+    CauseRule,
+    Threshold,
+)
+from nodevet.diagnose.steps import next_step
+from nodevet.diagnose.words import also_lines
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu_activity import GpuActivities, GpuActivity
 from nodevet.evidence.process_activity import ProcessActivities
@@ -23,14 +37,15 @@ HALF, WHOLE = 50.0, 100.0  # percent
 MOST = 1000.0  # a margin beyond which it makes no difference
 
 
-def diagnose(evidence: Evidence) -> tuple[GpuDiagnosis, ...] | str:
-    """The diagnosis of every GPU, or why there is none."""
+def diagnose(evidence: Evidence, began_s: float | None = None) -> tuple[GpuDiagnosis, ...] | str:
+    """The diagnosis of every GPU, or why there is none. `began_s`: when watching began, seconds
+    since 1970."""
     section = evidence[GpuActivities]
     if section.data is None:
         return section.why
     if section.data.gpus is None:
         return section.data.why("gpus")
-    return tuple(diagnose_gpu(evidence, gpu) for gpu in section.data.gpus)
+    return tuple(diagnose_gpu(evidence, gpu, began_s) for gpu in section.data.gpus)
 
 
 def figures(evidence: Evidence, gpu: GpuActivity) -> Mapping[str, Figure]:
@@ -44,7 +59,9 @@ def figures(evidence: Evidence, gpu: GpuActivity) -> Mapping[str, Figure]:
     return {figure.name: figure for figure in listed}
 
 
-def diagnose_gpu(evidence: Evidence, gpu: GpuActivity) -> GpuDiagnosis:
+def diagnose_gpu(
+    evidence: Evidence, gpu: GpuActivity, began_s: float | None = None
+) -> GpuDiagnosis:
     """One GPU's cause, with all rules and figures."""
     named_figures = figures(evidence, gpu)
     rulings = tuple(ruling_of(rule, named_figures) for rule in RULES)
@@ -53,19 +70,26 @@ def diagnose_gpu(evidence: Evidence, gpu: GpuActivity) -> GpuDiagnosis:
     cause = strongest[0] if len(strongest) == 1 else Cause.MIXED if strongest else Cause.UNCLEAR
     jobs_on_gpu = jobs(evidence, gpu)
     group = rank_group(evidence, gpu)
-    job_phase = phase(evidence, gpu)
-    reasons = doubts(strongest, named_figures, rulings, evidence, job_phase)
+    job_phase = phase(evidence, gpu, began_s)
+    pids = [job.pid for job in jobs_on_gpu]
+    reasons = doubts(strongest, named_figures, rulings, evidence, job_phase.doubt, pids)
+    claim_text = claim(cause, named_figures, rulings, jobs_on_gpu)
+    proofs = proofs_of(strongest, named_figures, rulings, jobs_on_gpu, evidence, reasons)
+    gain = gain_text(strongest, named_figures, evidence, gpu)
     return GpuDiagnosis(
         index=gpu.index,
         uuid=gpu.uuid,
         name=gpu.name,
         cause=cause,
         causes=strongest,
-        confidence=confidence(rulings, strongest, reasons),
-        sentence=sentence(cause, strongest, named_figures, rulings, jobs_on_gpu, evidence, reasons)
-        + gain_text(strongest, named_figures, evidence, gpu),
-        next_step=next_step(strongest, rulings, named_figures, job_phase),
+        confidence=confidence(rulings, strongest, reasons, lookalikes(strongest, named_figures)),
+        sentence=sentence(claim_text, proofs, gain),
+        claim=claim_text,
+        proofs=proofs,
+        gain=gain,
+        next_step=next_step(strongest, rulings, named_figures, job_phase.step),
         also=(
+            *fault_facts(strongest, evidence, gpu),
             *also_lines(cause, strongest, named_figures, rulings, explained),
             *dict.fromkeys(flight_lines(watched_job(evidence, gpu), evidence)),
         ),
@@ -75,42 +99,29 @@ def diagnose_gpu(evidence: Evidence, gpu: GpuActivity) -> GpuDiagnosis:
         group=group.name,
         group_is_job=group.is_job,
         group_on_host=group.on_host,
+        group_rank=group.rank,
     )
 
 
-def phase(evidence: Evidence, gpu: GpuActivity) -> str:
+def fault_facts(causes: Collection[Cause], evidence: Evidence, gpu: GpuActivity) -> Iterator[str]:
+    """Facts about a GPU that may be faulty: its address if it is lost, its lines in the kernel log,
+    and whether its link is as fast as it can be."""
+    address = address_of(evidence, gpu)
+    if Cause.LOST in causes and address:
+        yield f"it is the GPU at {address}"
+    if not {Cause.LOST, Cause.STUCK}.isdisjoint(causes):
+        yield from log_facts(evidence, address)
+    if Cause.TRANSFER in causes and (full := full_link(evidence, gpu)):
+        name, is_less = full
+        yield f"the GPU and its slot allow {name}{', which its link does not reach' * is_less}"
+
+
+def phase(evidence: Evidence, gpu: GpuActivity, began_s: float | None = None) -> JobPhase:
     """A phase that the job on a GPU will leave by itself; empty if it shows none."""
     job, data = watched_job(evidence, gpu), evidence[ProcessActivities].data
-    return "" if isinstance(job, str) or data is None else phase_text(job, data.uptime_s)
-
-
-def next_step(
-    causes: tuple[Cause, ...],
-    rulings: Collection[Ruling],
-    figures_by_name: Mapping[str, Figure],
-    job_phase: str,
-) -> str:
-    """What to do for each of these causes, the strongest first."""
-    if not causes:
-        return NEXT[Cause.UNCLEAR]
-    steps = {cause: step_of(cause, rulings, figures_by_name) for cause in causes}
-    first = "" if steps.keys() <= set(STEADY) else phase_step(job_phase)
-    if len(causes) == 1:
-        return first + steps[causes[0]]
-    listed = [f"({n}) {cause.value}: {steps[cause]}" for n, cause in enumerate(causes, 1)]
-    return f"{first}{NEXT[Cause.MIXED]}: {'; '.join(listed)}"
-
-
-def step_of(cause: Cause, rulings: Iterable[Ruling], figures_by_name: Mapping[str, Figure]) -> str:
-    """The advice of the rule that holds most clearly, or else of its cause."""
-    if cause is Cause.STORAGE and (step := storage_step(figures_by_name)):
-        return step
-    if cause is Cause.NETWORK and (step := network_step(figures_by_name)):
-        return step
-    holding = [ruling for ruling in rulings if ruling.holds and ruling.cause is cause]
-    clearest = max(holding, key=lambda each: each.margin or 0.0, default=None)
-    own = {rule.name: rule.next_step for rule in RULES}
-    return (own[clearest.rule] if clearest else "") or NEXT[cause]
+    if isinstance(job, str) or data is None:
+        return JobPhase()
+    return phase_of(job, data.uptime_s, began_s)
 
 
 def ruling_of(rule: CauseRule, figures_by_name: Mapping[str, Figure]) -> Ruling:
@@ -119,10 +130,10 @@ def ruling_of(rule: CauseRule, figures_by_name: Mapping[str, Figure]) -> Ruling:
     conditions = tuple(
         condition(threshold, figures_by_name[threshold.figure]) for threshold in rule.thresholds
     )
-    answers = [each.holds for each in conditions]
+    answers = [compared.holds for compared in conditions]
     holds = False if False in answers else None if None in answers else True
-    margins = [each.margin for each in conditions if each.margin is not None]
-    known = all(each.holds is not None for each in conditions)
+    margins = [compared.margin for compared in conditions if compared.margin is not None]
+    known = all(compared.holds is not None for compared in conditions)
     return Ruling(
         cause=rule.cause,
         rule=rule.name,
@@ -198,14 +209,38 @@ def decide_causes(rulings: Iterable[Ruling], explained: Container[Cause]) -> tup
 
 
 def confidence(
-    rulings: Iterable[Ruling], causes: tuple[Cause, ...], reasons: Collection[Cause] = ()
+    rulings: Iterable[Ruling],
+    causes: tuple[Cause, ...],
+    reasons: Collection[Cause] = (),
+    looks_same: Collection[Cause] = (),
 ) -> Confidence:
-    """How far the figures rule out every other cause; at most medium if a figure contradicts."""
+    """How far the figures rule out every other cause; at most medium if a figure contradicts, low
+    if something else looks the same."""
     listed = list(rulings)
     if Cause.LOST in causes:  # the driver says so, whatever else could be read
         return Confidence.HIGH
     if not causes or any(ruling.holds is None for ruling in listed):
         return Confidence.LOW
+    if Cause.STUCK in causes and len(causes) > 1:  # a job that does nothing waits for nothing else
+        return Confidence.LOW
+    is_hot = any(cause in HOT for cause in causes)
+    if is_hot and (Cause.STARVED in causes or may_be_quota(listed)):
+        return Confidence.LOW  # it is not clear which of them holds the job up
+    held = {ruling.rule for ruling in listed if ruling.holds}
+    if looks_same or any(rule.is_unsure for rule in RULES if rule.name in held):
+        return Confidence.LOW
     clear = {ruling.cause for ruling in listed if ruling.holds and (ruling.margin or 0) >= CLEAR}
     sure = set(causes) <= clear and not reasons
     return Confidence.HIGH if sure else Confidence.MEDIUM
+
+
+def may_be_quota(rulings: Iterable[Ruling]) -> bool:
+    """Whether a quota stops the job in some periods, too few to be its cause."""
+    shares = (
+        condition.figure.value or 0.0
+        for ruling in rulings
+        if ruling.cause is Cause.QUOTA
+        for condition in ruling.conditions
+        if condition.figure.name == "quota_throttled"
+    )
+    return any(QUOTA_MAY_HOLD <= share < QUOTA_HOLDS for share in shares)

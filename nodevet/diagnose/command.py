@@ -67,7 +67,7 @@ from nodevet.vet import options as vetting
     "ranks_file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="The same for ranks that a file lists, a line each: HOST RANK, HOST:gpuN RANK or "
+    help="As --job, for ranks that a file lists, one on each line: HOST RANK, HOST:gpuN RANK or "
     "HOST:PID RANK.",
 )
 @click.option(
@@ -138,9 +138,10 @@ def command(
     \b
     Exit codes:
       0  every GPU is busy, idle or waits for requests
-      1  a GPU waits for anything else, is slowed down, stuck or lost
+      1  a GPU waits for anything else, is slowed down, stuck, lost or missing
       2  usage or configuration error
-      3  a host or rank was not seen, no cause is clear, or a GPU is busy or spins
+      3  a host or rank was not seen, no cause is clear, a GPU is busy or spins,
+         or a GPU that waits for requests may be stuck
          (1 wins over 3; with --watch, of the last round)
     """
     from nodevet.base.outputs import try_out

@@ -11,8 +11,8 @@ WHAT = "segments of the connection that were resent or came out of order"
 UNREAD = "the connection's retransmissions and queues were not read"
 LOSSY = 1.0  # percent: TCP's rate falls with the root of the share that is lost (RFC 5348)
 LOST_STEP = (
-    "packets are lost on the way to the peer: ethtool -S and `nodevet check` show the errors of "
-    "this node's NIC, mtr the way; the peer itself may be well"
+    "packets are lost on the way to the peer: ethtool -S shows the errors of this node's NIC, mtr "
+    "the way; the peer itself may be well"
 )
 SLOW_STEP = (
     "nothing is lost on the way, so look at the peer: its load, its own storage and its limits; "
@@ -21,7 +21,7 @@ SLOW_STEP = (
 
 
 def connection_figure(sleep: Sleep | None) -> Figure:
-    """The share of segments that are lost or late on the connection for which the job waits."""
+    """The share of lost or late segments on the connection that the job waits for."""
     tcp = sleep.tcp if sleep else None
     if tcp is None:
         why = sleep.errors.get("tcp") if sleep else ""
@@ -43,7 +43,7 @@ def state_text(tcp: TcpConnection) -> str:
         texts.append(f"{tcp.out_of_order} of {tcp.received} came out of order")
     if tcp.resends_now:
         texts.append(f"{tcp.resends_now} resends without an answer")
-    texts = texts or ["nothing resent"]
+    texts = texts or ["nothing was resent"]
     if tcp.silent_ms is not None and tcp.silent_ms >= SILENT_MS:
         texts.append(f"no data for {elapsed(tcp.silent_ms / 1000)}")
     if tcp.receive_queue_b:

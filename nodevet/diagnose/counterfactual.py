@@ -1,5 +1,5 @@
-"""What one change would gain, by the arithmetic of `nodevet feed` with the figures that were just
-seen (pure).
+"""What one change would gain, by the arithmetic of `nodevet feed` with the figures of the watch
+(pure).
 
 A step is one second of the watch. The GPU takes its busy share of that second, and the stage that
 binds takes all of it. Of the other stages only bounds are known, so most answers are ranges.
@@ -43,7 +43,7 @@ NO_TIME = 0.001  # percent: in its place, as a rate is an amount in some time
 LEAST = 1.0  # percent busy: below, there are no steps to compute with
 GAIN = 0.02  # of the time: a smaller gain is not worth a word
 BATCH = 1
-UNREAD = "what a helper of the job did was not read"
+UNREAD = "nodevet could not read what a helper of the job did"
 NO_WORKLOAD = workload_of(WorkloadFields(step={str(BATCH): "1 s"}), "")
 NAMES = {
     "workers": ("", "loader workers: helpers that want at least a tenth of a core"),
@@ -73,12 +73,12 @@ def _workers(job: WatchedJob) -> list[tuple[float, float]] | str:
         shares = known(needed_percent(thread, job) for thread in helper.threads or ())
         ticks = ticks_used(helper)
         if helper.ended_s is not None:
-            return "helpers ended while it was watched"
+            return "helpers ended during the watch"
         waits = [thread.waited_ns for thread in helper.threads or ()]
         if ticks is None or len(shares) < len(waits) or not waits or None in waits:
             return UNREAD
         if helper.born_s is not None and sum(shares) >= ACTIVE:
-            return "helpers began while it was watched"
+            return "helpers began during the watch"
         if sum(shares) >= ACTIVE:
             workers.append((min(100.0, sum(shares)), 100.0 * ticks / job.hz / job.seconds))
     return workers
@@ -87,8 +87,8 @@ def _workers(job: WatchedJob) -> list[tuple[float, float]] | str:
 def gain_text(
     causes: Sequence[Cause], figures: Figures, evidence: Evidence, gpu: GpuActivity
 ) -> str:
-    """`; by feed's arithmetic, 6 workers for each GPU instead of 2: GPU busy 33 → 81–100 %`; empty
-    if the cause is no stage of feeding, or if nothing can be said."""
+    """`6 workers for each GPU instead of 2: GPU busy 33 → 81–100 %`; empty if the cause is no stage
+    of feeding, or if the gain cannot be computed."""
     busy = (figures["sm_busy"].value or 0.0) / 100
     stage = STAGES.get(causes[0]) if len(causes) == 1 else None
     job = watched_job(evidence, gpu)
@@ -105,7 +105,7 @@ def gain_text(
         note = f" instead of {amount_text(feed.storage_read.low, 'B/s')}"
     if best.name == "half" or (stage is FeedStage.STORAGE and not figures["workers"].value):
         after = _in_turn(busy, after, 0.5 if best.name == "half" else busy)
-    return f"; by feed's arithmetic, {best.text}{note}: {_range_text(busy, after)}"
+    return f"{best.text}{note}: {_range_text(busy, after)}"
 
 
 def _in_turn(busy: float, after: Interval, least_s: float) -> Interval:
@@ -125,12 +125,12 @@ def _range_text(busy: float, after: Interval) -> str:
 
 
 def best_change(stage: FeedStage, figures: Figures, feed: Feed) -> FeedChange | None:
-    """The change to the stage that binds, with its outcome; None if nothing can be said."""
+    """The change to the stage that binds, with its outcome; None if it cannot be computed."""
     before = outcome(feed, BATCH)
     if stage is not FeedStage.LINK:
         name = "workers" if stage is FeedStage.TRANSFORM else "storage"
         listed = changes(feed, NO_WORKLOAD, None, BATCH)
-        return next((each for each in listed if each.name == name), None)
+        return next((candidate for candidate in listed if candidate.name == name), None)
     if (figures["link"].value or 0.0) >= FULL_LINK:
         half = msgspec.structs.replace(feed, tensor_b=(feed.tensor_b or 0.0) / 2)
         return change("half", "half as many bytes over the link", before, outcome(half, BATCH))
@@ -142,7 +142,7 @@ def best_change(stage: FeedStage, figures: Figures, feed: Feed) -> FeedChange | 
 def seen_feed(
     stage: FeedStage, figures: Figures, job: WatchedJob, evidence: Evidence, gpu: GpuActivity
 ) -> Feed | None:
-    """The input of the arithmetic, as it was seen; None if the stage that binds is not known."""
+    """The input of the arithmetic, from the watch; None if the stage that binds is not known."""
     on_gpu = [process for process in job.processes if process.pid in job.on_gpu]
     gpus = max(1, len({gpu for process in on_gpu for gpu in process.gpus}))
     workers = int(figures["workers"].value or 0)
@@ -236,7 +236,7 @@ def _read_b(job: WatchedJob) -> float:
 
 
 def contradiction(causes: Collection[Cause], figures: Figures) -> Mapping[Cause, str]:
-    """The cause that the arithmetic contradicts, because another stage takes longer -> how."""
+    """By cause: why the arithmetic contradicts it, because another stage takes longer."""
     workers, wants = figures["workers"], figures["workers_want"]
     blocked = figures["blocked"].value or 0.0
     if len(causes) != 1:
@@ -252,7 +252,7 @@ def contradiction(causes: Collection[Cause], figures: Figures) -> Mapping[Cause,
         }
     if cause is Cause.STORAGE and want > max(blocked, IDLE_WORKERS):
         return {
-            cause: f"its loader workers want {want:.0f} % of a core each, longer than the "
+            cause: f"its loader workers want {want:.0f} % of a core each, more than the "
             f"{blocked:.0f} % that it waits for storage: by feed's arithmetic the transform binds"
         }
     return {}

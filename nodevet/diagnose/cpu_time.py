@@ -1,4 +1,4 @@
-"""What a job used while it was watched, processes included that started or ended then (pure).
+"""What a job used during the watch, including processes that started or ended then (pure).
 
 For a process that ended, the last look shows what it did until then; the process that waited for it
 has the whole time, together with its earlier use: proc_pid_stat(5), wait(2).
@@ -89,7 +89,7 @@ def has_reaped(process: ProcessActivity, ended: Iterable[ProcessActivity]) -> bo
 def ended_children(
     processes: Sequence[ProcessActivity],
 ) -> Mapping[int, Sequence[ProcessActivity]]:
-    """pid -> its children that ended while watched."""
+    """By pid: its children that ended during the watch."""
     pids = {process.pid for process in processes}
     by_parent: dict[int, list[ProcessActivity]] = {}
     for process in processes:

@@ -35,7 +35,7 @@ def io_delayed(
         return None, "the kernel's count of I/O delays was not read"
     if not any(last for _, last in counters) and not data.delays_counted:
         return None, OFF if data.delays_counted is False else data.why("delays_counted")
-    ticks = max(grown(each) or 0 for each in counters)
+    ticks = max(grown(counter) or 0 for counter in counters)
     return min(100.0, 100.0 * ticks / data.tick_hz / seconds), ""
 
 
@@ -46,7 +46,7 @@ def delay_doubt(figures: Mapping[str, Figure]) -> str:
         return ""
     delayed = figures["io_delayed"]
     if delayed.value is None:
-        return f"only the states of its threads say so: {delayed.why}"
+        return f"only the states of its threads show this: {delayed.why}"
     if delayed.value < LEAST:
-        return "the kernel counted next to no delay of its threads by block I/O"
+        return "the kernel counted almost no delay of its threads by block I/O"
     return ""

@@ -10,16 +10,17 @@ from msgspec.structs import replace
 
 from nodevet.diagnose.counterfactual import contradiction
 from nodevet.diagnose.delays import delay_doubt
-from nodevet.diagnose.gpm import gpm_doubt, spinning_doubt
+from nodevet.diagnose.gpm import gpm_doubt, spinning_doubts
 from nodevet.diagnose.link_figures import BY_MEANS
+from nodevet.diagnose.lookalikes import lookalikes
 from nodevet.diagnose.model import FINE, Cause, Figure, Ruling
+from nodevet.diagnose.places import AT_LEAST
 from nodevet.diagnose.rules import HELD_LOW, POLLING, RULES
-from nodevet.diagnose.waiting import SILENT
+from nodevet.diagnose.waiting import SILENT, place_text
 from nodevet.diagnose.words import figure_sentence, number, value_text
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.process_activity import ProcessActivities
 
-FEW_TICKS = 0.1  # CPUs
 POWER_CAPPED = 10.0  # percent of the time: the power limit is the reason for a low clock
 FULL_LINK = 70.0  # percent: the link is full whatever the GPU does
 MUCH_READ = 50.0  # MB/s: copying them out of the page cache takes some percent of a core
@@ -33,30 +34,32 @@ def doubts(
     rulings: Sequence[Ruling],
     evidence: Evidence,
     phase: str = "",
-) -> Mapping[Cause, str]:
-    """Each of these causes that a figure contradicts -> that figure, in words. `phase`: what the
-    job may be doing only for a while; the last cause that it can explain names it."""
+    pids: Collection[int] = (),
+) -> Mapping[Cause, tuple[str, ...]]:
+    """By cause: the figures that contradict it, in words. `phase`: what the
+    job may be doing only for a while; the last cause that it can explain names it. `pids`: of the
+    job's processes on the GPU."""
     reasons = {
-        Cause.GPU: ", and ".join(
-            filter(None, (_power(figures), _low_clock(figures), gpm_doubt(figures)))
-        ),
-        Cause.SPINNING: spinning_doubt(figures, COLLECTIVE),
-        Cause.TRANSFER: _by_means(figures),
-        Cause.SUBMISSION: _submission(figures),
-        Cause.NUMA: _far(figures),
-        Cause.STUCK: _stuck(figures, evidence),
-        Cause.NETWORK: _network(figures),
-        Cause.STORAGE: delay_doubt(figures),
-        Cause.STARVED: _starved(figures),
-        Cause.REQUESTS: _requests(figures),
+        Cause.GPU: (_power(figures), _low_clock(figures), gpm_doubt(figures)),
+        Cause.SPINNING: spinning_doubts(figures, COLLECTIVE),
+        Cause.TRANSFER: (_by_means(figures),),
+        Cause.SUBMISSION: (_submission(figures),),
+        Cause.NUMA: (_far(figures),),
+        Cause.STUCK: (_stuck(figures, evidence),),
+        Cause.NETWORK: (_network(figures),),
+        Cause.STORAGE: (delay_doubt(figures),),
+        Cause.STARVED: (_starved(figures),),
+        Cause.REQUESTS: (_requests(figures, evidence, pids),),
     }
-    by_arithmetic = contradiction(causes, figures)
+    by_arithmetic, same = contradiction(causes, figures), lookalikes(causes, figures)
     found = {}
     in_phase = [cause for cause in causes if cause not in STEADY][-1:]  # a sentence says it once
     for cause in causes:
-        texts = [_of_rules(cause, rulings) or reasons.get(cause, ""), by_arithmetic.get(cause, "")]
-        texts.append(phase if cause in in_phase else "")
-        found[cause] = "; and ".join(text for text in texts if text)
+        of_rules = _of_rules(cause, rulings)
+        own = (of_rules,) if of_rules else reasons.get(cause, ())
+        texts = (*own, same.get(cause, ""), by_arithmetic.get(cause, ""))
+        texts = (*texts, phase if cause in in_phase else "")
+        found[cause] = tuple(filter(None, texts))
     return {cause: why for cause, why in found.items() if why}
 
 
@@ -74,7 +77,9 @@ def _of_rules(cause: Cause, rulings: Sequence[Ruling]) -> str:
 def _power(figures: Figures) -> str:
     power = figures["power"]
     if power.value is None:
-        return "its power was not read, and kernels that only poll keep a GPU as busy"
+        return (
+            "nodevet could not read its power, and kernels that only poll keep a GPU just as busy"
+        )
     if power.value >= POLLING:
         return ""
     return f"it draws {value_text(power)} of its power limit, like a GPU whose kernels only poll"
@@ -90,13 +95,13 @@ def _low_clock(figures: Figures) -> str:
     clock, capped = figures["clock"], figures["power_capped"]
     if clock.value is None or clock.value > HELD_LOW or (capped.value or 0) > POWER_CAPPED:
         return ""
-    return f"its SM clock is {value_text(clock)} of its maximum, and no reason was read"
+    return f"its SM clock is {value_text(clock)} of its maximum, and the driver gave no reason"
 
 
 def _by_means(figures: Figures) -> str:
     if figures["idle_link"].note != BY_MEANS or (figures["link"].value or 0) >= FULL_LINK:
         return ""
-    return "only mean values say so: no look met the GPU while it computed nothing"
+    return "only mean values show this: nodevet never saw the GPU while it computed nothing"
 
 
 def _submission(figures: Figures) -> str:
@@ -109,8 +114,8 @@ def _submission(figures: Figures) -> str:
 def _far(figures: Figures) -> str:
     """A job whose CPUs are far, but not its memory, or the other way round, is slower by little."""
     memory, cpus = figures["remote_memory"], figures["remote_cpus"]
-    if memory.value is None:
-        return "where its memory is was not read"
+    if memory.value is None or (memory.value < MOSTLY and AT_LEAST in memory.note):
+        return "nodevet could not read where its memory is"
     if memory.value < MOSTLY:
         return f"only {figure_sentence(replace(memory, note=''))}"
     if cpus.value is not None and cpus.value < MOSTLY:
@@ -126,7 +131,7 @@ def _stuck(figures: Figures, evidence: Evidence) -> str:
     seconds = data.look.seconds if data and data.look else 0.0
     if seconds >= LONG:
         return ""
-    return f"it was watched for {number(seconds)} s only, and may just pause: --duration 60s"
+    return f"nodevet watched it for only {number(seconds)} s, and it may just pause: --duration 60s"
 
 
 def _starved(figures: Figures) -> str:
@@ -134,9 +139,7 @@ def _starved(figures: Figures) -> str:
     if own.value is not None and own.value >= OWN:
         return f"{figure_sentence(own)}, so its own threads may be in one another's way"
     if others.value is None:
-        return "which processes take them was not read"
-    if others.value < FEW_TICKS:
-        return "nodevet saw no process that takes them"
+        return "nodevet could not read which processes take them"
     return ""
 
 
@@ -149,11 +152,20 @@ def _network(figures: Figures) -> str:
     if " in poll" in figures["network"].note or " in select" in figures["network"].note:
         return "it sleeps in poll, so it may wait for something else"
     if figures["lost_segments"].value is None:
-        return "whether its peer is slow or packets are lost was not read"
+        return "nodevet could not read whether its peer is slow or packets are lost"
     return ""
 
 
-def _requests(figures: Figures) -> str:
-    if " thread " in figures["serving"].note:
-        return "its first thread waits for something else, so it may be a stuck job that listens"
-    return ""
+def _requests(figures: Figures, evidence: Evidence, pids: Collection[int]) -> str:
+    if not listens_beside(figures):
+        return ""
+    data = evidence[ProcessActivities].data
+    seconds = data.look.seconds if data and data.look else 0.0
+    place = place_text((data.processes if data else None) or (), pids, seconds)
+    where = f" ({place})" if place else ""
+    return f"its first thread waits for something else{where}, so it may be stuck"
+
+
+def listens_beside(figures: Figures) -> bool:
+    """Whether another thread than the first waits for requests."""
+    return " thread " in figures["serving"].note

@@ -36,8 +36,8 @@ def waited_file(job: WatchedJob) -> Sleep | None:
 
 
 def most_of_file(sleeps: Iterable[Sleep]) -> Sleep | None:
-    files = [each for each in sleeps if each.path and each.call in FILE_CALLS]
-    return max(files, key=lambda each: each.looks, default=None)
+    files = [sleep for sleep in sleeps if sleep.path and sleep.call in FILE_CALLS]
+    return max(files, key=lambda sleep: sleep.looks, default=None)
 
 
 def file_figures(job: WatchedJob | str, evidence: Evidence) -> Iterator[Figure]:
@@ -45,7 +45,7 @@ def file_figures(job: WatchedJob | str, evidence: Evidence) -> Iterator[Figure]:
     what = "looks at which the job waited in a call that writes"
     sleep = None if isinstance(job, str) else waited_file(job)
     if sleep is None:
-        why = job if isinstance(job, str) else "no file that a thread waited for was seen"
+        why = job if isinstance(job, str) else "nodevet saw no file that a thread waited for"
         yield Figure("waits_writing", None, "%", what, why)
         return
     share = 100.0 if sleep.call in WRITES else 0.0
@@ -69,7 +69,7 @@ def disk_of(sleep: Sleep, data: HostActivity) -> str | None:
 def file_text(sleep: Sleep) -> str:
     """`pread64 of /data/a.bin on /data, ext4, nvme0n1`."""
     place = [sleep.point, sleep.filesystem, sleep.disk]
-    return f"{sleep.call} of {sleep.path} on " + ", ".join(each for each in place if each)
+    return f"{sleep.call} of {sleep.path} on " + ", ".join(part for part in place if part)
 
 
 def storage_step(figures: Mapping[str, Figure]) -> str:

@@ -5,15 +5,16 @@ A collective that waits keeps some SMs busy, and neither tensor cores nor memory
 
 from collections.abc import Iterator, Mapping
 
-from nodevet.diagnose.model import Figure
-from nodevet.diagnose.series import known
+from nodevet.diagnose.model import AS_POLLING, Figure
 from nodevet.diagnose.words import number
 from nodevet.evidence.gpu_activity import GpuActivity
 
 FEW_SMS = 25.0  # percent: NCCL uses at most 32 channels, a block each, of 132 SMs
 UNUSED = 1.0  # percent of the tensor cores' time
 QUIET_MEMORY = 5.0  # percent of the memory's bandwidth
-UNREAD = "what its SMs did was not read, though the driver measures it"
+UNREAD = "nodevet could not read what its SMs did, though the driver measures it"
+UNASKED = "nodevet could not read what its SMs did, and the driver may measure it"
+NO_GPM = ("NVML_ERROR_NOT_SUPPORTED", "NVML_ERROR_FUNCTION_NOT_FOUND")  # drivers before R520
 WHAT = {
     "sm_active": ("sm_percent", "SMs that were busy"),
     "tensor_active": ("tensor_percent", "time in which the tensor cores were busy"),
@@ -22,17 +23,28 @@ WHAT = {
 
 
 def gpm_figures(gpu: GpuActivity) -> Iterator[Figure]:
-    """The busiest GPU instance, or the whole GPU."""
+    """Of the busiest GPU instance, which the note names, or of the whole GPU."""
     for name, (field, what) in WHAT.items():
-        values = known(getattr(part, field) for part in gpu.gpm or ())
-        why = gpu.why("gpm") if not gpu.gpm else gpu.gpm[0].why(field)
-        if gpu.gpm_supported and not values:
-            why = UNREAD
-        yield Figure(name, max(values, default=None), "%", what, "" if values else why)
+        parts = [part for part in gpu.gpm or () if getattr(part, field) is not None]
+        if not parts:
+            yield Figure(name, None, "%", what, _why(gpu, field))
+            continue
+        busiest = max(parts, key=lambda part: getattr(part, field))
+        note = "" if busiest.instance is None else f"GPU instance {busiest.instance}"
+        yield Figure(name, getattr(busiest, field), "%", what, note=note)
+
+
+def _why(gpu: GpuActivity, field: str) -> str:
+    """Why no instance has this value: UNREAD or UNASKED unless the driver does not measure it."""
+    if gpu.gpm_supported:
+        return UNREAD
+    if gpu.gpm_supported is None and gpu.why("gpm_supported") not in NO_GPM:
+        return UNASKED
+    return gpu.gpm[0].why(field) if gpu.gpm else gpu.why("gpm")
 
 
 def polls(figures: Mapping[str, Figure]) -> bool | None:
-    """Whether the GPU does what a collective that waits does; None if that was not read."""
+    """Whether the GPU looks like a collective that waits; None if nodevet could not read that."""
     sms, tensor, memory = (figures[name].value for name in WHAT)
     if sms is None:
         return None
@@ -41,9 +53,9 @@ def polls(figures: Mapping[str, Figure]) -> bool | None:
 
 def gpm_doubt(figures: Mapping[str, Figure]) -> str:
     """Why a GPU that seems to work may poll; empty if nothing says so."""
-    if figures["sm_active"].why == UNREAD:
-        return UNREAD
-    return f"{parts_text(figures)}, as in a collective that waits" if polls(figures) else ""
+    if (why := figures["sm_active"].why) in (UNREAD, UNASKED):
+        return why
+    return f"{parts_text(figures)}{AS_POLLING}" if polls(figures) else ""
 
 
 def parts_text(figures: Mapping[str, Figure]) -> str:
@@ -55,11 +67,13 @@ def parts_text(figures: Mapping[str, Figure]) -> str:
     return ", ".join(texts)
 
 
-def spinning_doubt(figures: Mapping[str, Figure], collective: str) -> str:
+def spinning_doubts(figures: Mapping[str, Figure], collective: str) -> tuple[str, ...]:
     """What a GPU that seems to poll may do instead, by its SMs if they were read."""
     is_polling = polls(figures)
     if is_polling is None:
-        return collective
+        return (collective,)
     if is_polling:
-        return f"{collective}; {parts_text(figures)}"
-    return f"its SMs, tensor cores or memory are busier than in one, but {collective}"
+        return collective, parts_text(figures)
+    return (
+        f"its SMs, tensor cores or memory are busier than in such a collective, but {collective}",
+    )

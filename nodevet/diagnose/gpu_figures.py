@@ -4,13 +4,15 @@ from collections.abc import Iterator
 
 from nodevet.base.durations import elapsed
 from nodevet.diagnose.gpm import gpm_figures
-from nodevet.diagnose.link_figures import idle_link
+from nodevet.diagnose.job_figures import users
+from nodevet.diagnose.link_figures import idle_link, settings_of
 from nodevet.diagnose.model import Figure
 from nodevet.diagnose.rules import HELD_LOW, POLLING, QUIET_MEMORY
 from nodevet.diagnose.series import grown, known, mean, percent, rate
+from nodevet.evidence.across import off_the_bus
 from nodevet.evidence.activity import Counted, Numbers
 from nodevet.evidence.document import Evidence
-from nodevet.evidence.gpu import Gpu, Gpus
+from nodevet.evidence.gpu import LOST, NO_HANDLE, Gpu
 from nodevet.evidence.gpu_activity import GpuActivities, GpuActivity
 from nodevet.evidence.host import HostInfo
 from nodevet.evidence.process_activity import ProcessActivities
@@ -23,12 +25,14 @@ SLOWDOWNS = {
     0x40: "hardware thermal slowdown",
     0x80: "power brake",
 }
+LOCKED = "locked at"
+APPLICATION = "application clock"
+SYNC_BOOST = "sync boost: limited to the slowest GPU of its group"
 SETTINGS = {
     0x2: "the driver names application clocks as the reason",
-    0x10: "sync boost: limited to the slowest GPU of its group",
+    0x10: SYNC_BOOST,
     0x100: "the driver names display clocks as the reason",
 }
-GONE = ("NVML_ERROR_GPU_IS_LOST", "NVML_ERROR_RESET_REQUIRED")
 QUIET = 5  # percent: a sample in which the GPU did next to nothing
 NEAR = 0.05  # of the maximum: a clock so near to a setting is held by it
 LINE_B_S = {1: 250e6, 2: 500e6, 3: 984.6e6, 4: 1969e6, 5: 3938e6, 6: 7563e6}
@@ -42,7 +46,7 @@ def gpu_figures(evidence: Evidence, gpu: GpuActivity) -> Iterator[Figure]:
     look = section.data.look if section.data else None
     seconds = look.seconds if look else None
     busy = samples_of(gpu)
-    yield _lost(gpu)
+    yield _lost(evidence, gpu)
     yield Figure("sm_busy", mean(busy), "%", "SM busy", _why(gpu, "samples", "utilization_percent"))
     yield Figure(
         "quiet", _share(busy, QUIET), "%", "time in which it did nothing", _why(gpu, "samples")
@@ -54,24 +58,23 @@ def gpu_figures(evidence: Evidence, gpu: GpuActivity) -> Iterator[Figure]:
     yield _held_clock(evidence, gpu)
     power = percent(mean(gpu.power_mw), gpu.power_limit_mw)
     why = _why(gpu, "power_mw", "power_limit_mw")
-    yield Figure("power", power, "%", "power of its limit", why)
-    yield _at_work(gpu, power, memory_busy)
+    yield Figure("power", power, "%", "power draw (of its limit)", why)
+    yield _at_work(evidence, gpu, memory_busy)
+    yield _polling(evidence, gpu)
     yield from gpm_figures(gpu)
     yield _limit(evidence, gpu)
     since = _uptime(evidence)
     yield _slowed(gpu, seconds, since)
     yield _power_capped(gpu, seconds, since)
-    used = known(gpu.memory_used_b)
-    yield Figure(
-        "memory_used",
-        percent(max(used, default=None), gpu.memory_total_b),
-        "%",
-        "GPU memory in use",
-        _why(gpu, "memory_used_b", "memory_total_b"),
-    )
-    running = None if gpu.processes is None else float(len(gpu.processes))
+    used = percent(max(known(gpu.memory_used_b), default=None), gpu.memory_total_b)
+    why = _why(gpu, "memory_used_b", "memory_total_b")
+    yield Figure("memory_used", used, "%", "GPU memory in use", why)
+    running = None if gpu.processes is None else float(len(users(evidence, gpu)))
     yield Figure("processes", running, "", "processes on the GPU", gpu.why("processes"))
-    yield _link(gpu, seconds)
+    has_none = used is None and why == "NVML_ERROR_NOT_SUPPORTED"  # it shares that of the CPUs
+    unowned = 0.0 if running or has_none else used
+    yield Figure("unowned", unowned, "%", "GPU memory in use by no process", why)
+    yield from _link(gpu, seconds)
     yield idle_link(gpu, (section.data.times_s if section.data else None) or (), link_capacity(gpu))
 
 
@@ -104,27 +107,19 @@ def _while_busy(gpu: GpuActivity, values: Numbers | None) -> list[int | None]:
     return while_busy or listed
 
 
-def _settings(evidence: Evidence, gpu: GpuActivity) -> Gpu | None:
-    """The GPU's record in the section gpu."""
-    data = evidence[Gpus].data
-    return next(
-        (entry for entry in (data.gpus if data else None) or () if entry.index == gpu.index), None
-    )
-
-
 def _clock(evidence: Evidence, gpu: GpuActivity) -> Figure:
     """The SM clock while the GPU is busy; if it is far below the maximum, with what sets it."""
     value = percent(mean(_while_busy(gpu, gpu.clock_sm_mhz)), gpu.max_clock_sm_mhz)
     why = _why(gpu, "clock_sm_mhz", "max_clock_sm_mhz")
     is_low = value is not None and value <= HELD_LOW and not _held_down(gpu)
-    note = _what_sets(_settings(evidence, gpu), gpu) if is_low else ""
-    return Figure("clock", value, "%", "SM clock of its maximum", why, note)
+    note = _what_sets(settings_of(evidence, gpu), gpu) if is_low else ""
+    return Figure("clock", value, "%", "SM clock (of its maximum)", why, note)
 
 
 def _held_clock(evidence: Evidence, gpu: GpuActivity) -> Figure:
     """The SM clock of a GPU whose clock a setting holds; 100 % if none does."""
-    what = "SM clock of its maximum that a setting holds"
-    clock, own = _clock(evidence, gpu), _settings(evidence, gpu)
+    what = "SM clock that a setting holds (of its maximum)"
+    clock, own = _clock(evidence, gpu), settings_of(evidence, gpu)
     if clock.value is None or clock.value > HELD_LOW or clock.note:
         return Figure("held_clock", clock.value, "%", what, clock.why, clock.note)
     if gpu.event_reasons is None and own is None:
@@ -144,9 +139,9 @@ def _what_sets(own: Gpu | None, gpu: GpuActivity) -> str:
     locked = own.locked_clock_graphics_max_mhz if own else None
     application = own.app_clock_graphics_mhz if own else None
     if locked and abs(locked - clock) <= NEAR * highest:
-        return f"locked at {locked} MHz"
+        return f"{LOCKED} {locked} MHz"
     if application and abs(application - clock) <= NEAR * highest:
-        return f"application clock {application} MHz"
+        return f"{APPLICATION} {application} MHz"
     masks = [int(mask) for mask in known(_while_busy(gpu, gpu.event_reasons))]
     for bit, name in SETTINGS.items():
         if masks and 2 * sum(bool(mask & bit) for mask in masks) >= len(masks):
@@ -154,10 +149,12 @@ def _what_sets(own: Gpu | None, gpu: GpuActivity) -> str:
     return ""
 
 
-def _at_work(gpu: GpuActivity, power: float | None, memory: float | None) -> Figure:
+def _at_work(evidence: Evidence, gpu: GpuActivity, memory: float | None) -> Figure:
     """How much more power, or memory activity, it has than a GPU whose kernels only poll; one of
-    them is enough to show that it works."""
-    what = "power or memory activity, of a GPU that only polls"
+    them is enough to show that it works. A limit that was lowered does not lower what polling
+    draws."""
+    what = "power or memory activity (relative to a GPU that only polls)"
+    power = percent(mean(gpu.power_mw), _full_limit(evidence, gpu))
     signs = known((_of(power, POLLING), _of(memory, QUIET_MEMORY)))
     most = max(signs, default=0.0)
     if len(signs) < 2 and most < 1:
@@ -166,25 +163,52 @@ def _at_work(gpu: GpuActivity, power: float | None, memory: float | None) -> Fig
     return Figure("at_work", most, "", what)
 
 
+def _full_limit(evidence: Evidence, gpu: GpuActivity) -> int | None:
+    """The power limit in mW, or the board's default if that is higher."""
+    own, limit = settings_of(evidence, gpu), gpu.power_limit_mw
+    return limit and max(limit, (own.power_limit_default_mw if own else None) or 0)
+
+
+def _polling(evidence: Evidence, gpu: GpuActivity) -> Figure:
+    """A GPU that works and polls in turn has the means of one that works."""
+    looks = zip(gpu.power_mw or (), gpu.memory_utilization_percent or (), strict=False)
+    limit = _full_limit(evidence, gpu)
+    polls = [
+        power < POLLING / 100 * limit and memory < QUIET_MEMORY
+        for power, memory in looks
+        if power is not None and memory is not None and limit
+    ]
+    what = "looks at which its power and memory activity were those of a GPU that only polls"
+    return Figure("polling", percent(sum(polls), len(polls)) or 0.0, "%", what)
+
+
 def _of(value: float | None, whole: float) -> float | None:
     return None if value is None else value / whole
 
 
-def _lost(gpu: GpuActivity) -> Figure:
-    """Whether an NVML call answered that the GPU is lost."""
-    what = "the driver says that it is lost"
-    error = next((name for name in GONE if any(name in why for why in gpu.errors.values())), "")
-    return Figure("lost", 100.0 if error else 0.0, "%", what, note=error)
+def _lost(evidence: Evidence, gpu: GpuActivity) -> Figure:
+    """Whether an NVML call answered that the GPU is lost, or it left the PCI bus."""
+    error = next(
+        (name for name in sorted(LOST) if any(name in why for why in gpu.errors.values())), ""
+    )
+    if (handle := gpu.errors.get("handle")) in NO_HANDLE:
+        error = error or handle
+    note = f"NVML answers {error}" if error else ""
+    if gpu.bus_id in off_the_bus(evidence):
+        note = note or "it no longer answers on the PCI bus"
+    return Figure("lost", 100.0 if note else 0.0, "%", "it is lost", note=note)
 
 
 def _limit(evidence: Evidence, gpu: GpuActivity) -> Figure:
     """The power limit of the board's default."""
-    what = "power limit of the board's default"
-    own = _settings(evidence, gpu)
+    what = "power limit (of the board's default)"
+    own = settings_of(evidence, gpu)
     default = own.power_limit_default_mw if own else None
     value = percent(gpu.power_limit_mw, default)
     why = "the default limit was not read" if default is None else gpu.why("power_limit_mw")
-    return Figure("limit", value, "%", what, "" if value is not None else why)
+    watts = [f"{limit / 1000:.0f} W" for limit in known((gpu.power_limit_mw, default))]
+    note = " of ".join(watts) if value is not None else ""
+    return Figure("limit", value, "%", what, "" if value is not None else why, note)
 
 
 def _uptime(evidence: Evidence) -> float | None:
@@ -254,21 +278,25 @@ def link_capacity(gpu: GpuActivity) -> float | None:
     return None if lane is None or not gpu.pcie_width else lane * gpu.pcie_width
 
 
-def _link(gpu: GpuActivity, seconds: float | None) -> Figure:
-    """The busier direction of the PCIe link, as a share of what the negotiated link can carry."""
-    what = "PCIe of what its link carries"
-    capacity = link_capacity(gpu)
-    if capacity is None:
-        return Figure("link", None, "%", what, _why(gpu, "pcie_generation", "pcie_width"))
+def _link(gpu: GpuActivity, seconds: float | None) -> Iterator[Figure]:
+    """The busier direction of the PCIe link, also as a share of what the negotiated link can
+    carry."""
+    what = "PCIe traffic (of the link's capacity)"
     moved = [
         _either(rate(gpu.pcie_rx_b, seconds), mean(gpu.pcie_rx_kb_s)),
         _either(rate(gpu.pcie_tx_b, seconds), mean(gpu.pcie_tx_kb_s)),
     ]
-    most = max(known(moved), default=None)
-    if most is None or None in moved:
-        return Figure("link", None, "%", what, _why(gpu, "pcie_rx_kb_s", "pcie_tx_kb_s"))
+    most = None if None in moved else max(known(moved))
+    why = _why(gpu, "pcie_rx_kb_s", "pcie_tx_kb_s") if most is None else ""
+    yield Figure("link_rate", None if most is None else most / 1e9, "GB/s", "PCIe", why)
+    capacity = link_capacity(gpu)
+    if capacity is None:
+        why = _why(gpu, "pcie_generation", "pcie_width")
+    if most is None or capacity is None:
+        yield Figure("link", None, "%", what, why)
+        return
     note = f"{most / 1e9:.1f} GB/s on gen {gpu.pcie_generation} x{gpu.pcie_width}"
-    return Figure("link", percent(most, capacity), "%", what, note=note)
+    yield Figure("link", percent(most, capacity), "%", what, note=note)
 
 
 def _either(bytes_s: float | None, kb_s: float | None) -> float | None:

@@ -9,6 +9,7 @@ from nodevet.evidence.host_activity import CpuTotals, DiskActivity, HostActivity
 
 TIMES = ("user", "system", "idle", "iowait", "irq", "steal")
 DATA = ("READ", "WRITE")
+SHORT_MS = 0.1  # of a request, below which its time says nothing
 LEAST = 10  # requests of a disk, or operations of a mount, below which a mean says nothing
 
 
@@ -67,24 +68,29 @@ def _disk(data: HostActivity, seconds: float | None, why: str) -> Figure:
 def busy_disk(
     data: HostActivity, name: str | None, why: str, what: str = "disk of its file"
 ) -> Figure:
-    """One disk: the share of the time in which a request was in progress; `why` there is none."""
+    """One disk: the share of the time in which a request was in progress. `why`: why there
+    is no disk."""
     disk = next((disk for disk in data.disks or () if disk.name == name), None)
     seconds = data.look.seconds if data.look else None
     share = percent(grown(disk.busy_ms), seconds * 1000) if disk and seconds else None
     if disk is None or share is None:
         return Figure("disk_busy", None, "%", what, why or "its disk was not read")
     wait = latency_ms(disk)
-    note = disk.name + (f", {wait:.1f} ms a request" if wait is not None else "")
+    note = disk.name + (f", {_wait_text(wait)} a request" if wait is not None else "")
     return Figure("disk_busy", min(100.0, share), "%", what, note=note)
+
+
+def _wait_text(wait_ms: float) -> str:
+    return f"{wait_ms:.1f} ms" if wait_ms >= SHORT_MS else f"under {SHORT_MS:g} ms"
 
 
 def nfs_mount(data: HostActivity, point: str) -> Figure:
     """The mount of a file: the time of one of its requests for data."""
     mount = next((mount for mount in data.nfs or () if mount.point == point), None)
     times = [
-        _operation_ms(each)
-        for each in (mount.operations if mount else None) or ()
-        if each.name in DATA
+        _operation_ms(operation)
+        for operation in (mount.operations if mount else None) or ()
+        if operation.name in DATA
     ]
     slowest = max(known(times), default=None)
     why = "" if slowest is not None else "its file is on no NFS mount"

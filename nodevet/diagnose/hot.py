@@ -1,6 +1,7 @@
 """What the hot threads of the processes on a GPU do: submit, compute, take turns (pure)."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from nodevet.diagnose.model import Figure
 from nodevet.diagnose.series import grown, percent
@@ -29,6 +30,19 @@ def ticks_used(thread: ThreadActivity | ProcessActivity) -> int | None:
     """Ticks of CPU time."""
     user, system = grown(thread.user), grown(thread.system)
     return None if user is None or system is None else user + system
+
+
+def ticks_by_cpu(thread: ThreadActivity) -> Iterator[tuple[int, int]]:
+    """(CPU, ticks of CPU time there). Those between two looks count for the CPU of the later look:
+    a thread that sleeps keeps its CPU."""
+    if thread.cpu is not None:
+        yield thread.cpu, ticks_used(thread) or 0
+        return
+    looks = zip(thread.ticks or (), thread.cpus or (), strict=False)
+    read = [(ticks, cpu) for ticks, cpu in looks if ticks is not None]
+    for (before, _), (after, cpu) in pairwise(read):
+        if cpu is not None:
+            yield cpu, after - before
 
 
 def hot_figures(shares: Shares, seconds: float) -> Iterator[Figure]:

@@ -1,4 +1,4 @@
-"""Incident bundles: what was watched on some hosts, in one file, to be diagnosed again.
+"""Incident bundles: one file with everything that nodevet watched on some hosts, to diagnose again.
 
 `nodevet diagnose --capture FILE` writes one, gzipped if its name ends in .gz. With `--redact` it
 holds what a diagnosis needs, with codes instead of the names of people, paths and machines; within
@@ -12,17 +12,20 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from msgspec.structs import replace
 
 from nodevet import __version__
 from nodevet.base import typed
+from nodevet.base.bounds import at_most
 from nodevet.base.errors import UserError
 from nodevet.base.files import open_regular
 from nodevet.base.outputs import file_errors, replace_data
 from nodevet.diagnose.model import Diagnosis, HostDiagnosis, JobTarget
+from nodevet.diagnose.phrases import missing_label
+from nodevet.diagnose.ranks import is_local
 from nodevet.document.kinds import DocumentKind, wrong_kind_text
 from nodevet.evidence.telling import TELLING
 from nodevet.fleet import Visit
@@ -31,6 +34,7 @@ from nodevet.vet.use.saved import KeptVisit, SavedEvidenceError, document_of, vi
 from nodevet.vet.use.stores import NoHistoryError, NothingRecordedError, open_history
 
 SCHEMA = 1
+MOST_HOSTS = at_most(1 << 16)  # a gzip of 1 MiB can hold millions that say nothing
 LARGEST = 256 << 20  # bytes of a bundle, unpacked
 MODE = 0o600  # it names users, programs and paths
 NEEDED = (
@@ -48,8 +52,8 @@ class IncidentBundle(msgspec.Struct, frozen=True, kw_only=True):
 
     nodevet_incident: int
     nodevet: str = ""
-    redact_visit: bool = False
-    hosts: tuple[KeptVisit, ...]
+    redacted: bool = False  # names are codes; for who reads the file
+    hosts: Annotated[tuple[KeptVisit, ...], MOST_HOSTS]
     job: JobTarget | None = None  # if the hosts were watched for it
 
 
@@ -181,7 +185,7 @@ def redact_job(job: JobTarget, code: Code) -> JobTarget:
         ids=tuple(map(code, job.ids)),
         uid=None,
         missing=("redacted",) * len(job.missing),
-        changed=job.changed and "it changed while it was watched",
+        changed=job.changed and "it changed during the watch",
         listed=tuple(replace(row, host=code(row.host)) for row in job.listed),
     )
 
@@ -200,6 +204,8 @@ def redact_value(value: Any, code: Code) -> Any:
             result[key] = first_word(item)
         elif key in LEFT_OUT:
             result[key] = None
+        elif key == "master" and is_local(item):
+            result[key] = item  # else those of all hosts would look like one
         elif key in TELLING:
             result[key] = code_names(item, code)
         else:
@@ -245,6 +251,7 @@ def remember(diagnosis: Diagnosis, path: Path) -> str:
 
 
 def diagnosis_text(host: HostDiagnosis) -> str:
-    """`GPU 0: throttled; GPU 1: idle`, or why there is no diagnosis."""
-    causes = "; ".join(f"GPU {gpu.index}: {gpu.cause.value}" for gpu in host.gpus)
-    return causes or host.why or "no GPU was seen"
+    """`missing: GPU at 0000:41:00.0; GPU 0: throttled`, or why there is no diagnosis."""
+    absent = [f"missing: {missing_label(gpu)}" for gpu in host.missing]
+    causes = [f"GPU {gpu.index}: {gpu.cause.value}" for gpu in host.gpus]
+    return "; ".join([*absent, *causes]) or host.why or "no GPU was seen"

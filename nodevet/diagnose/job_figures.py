@@ -1,19 +1,18 @@
 """The figures of the job on a GPU: the processes that NVML names on it, and their descendants."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from nodevet.diagnose import connections, delays, hot, waiting
+from nodevet.diagnose import connections, delays, hot, places, waiting
 from nodevet.diagnose.cpu_time import cpu_ticks, io_count
 from nodevet.diagnose.hot import ticks_used
 from nodevet.diagnose.model import Figure, Job
+from nodevet.diagnose.owners import is_contained, owner_of, who_text
 from nodevet.diagnose.series import grown, known, percent, rate, total
 from nodevet.evidence.cpu import Cpu
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu_activity import GpuActivity
 from nodevet.evidence.lists import numbers
-from nodevet.evidence.numa import Numa
-from nodevet.evidence.pci import Pci
 from nodevet.evidence.process_activity import (
     CgroupActivity,
     OtherProcess,
@@ -24,6 +23,7 @@ from nodevet.evidence.process_activity import (
 
 HOT = 50.0  # percent of a core: a thread that could be what others wait for
 ACTIVE = 10.0  # percent of a core: a thread that works
+LEAST_RAN = 0.1  # percent of a core: what a thread that never ran is taken to have run
 LEAST = 3  # looks at a thread below which its states say nothing
 STORAGE_WAITS = (  # how the kernel's functions are called in which a thread waits for storage
     # pages and buffers: sleep_on_* up to 3.15, wait_on_page* up to 5.15, folio_* since
@@ -44,7 +44,6 @@ STORAGE_WAITS = (  # how the kernel's functions are called in which a thread wai
     *("p9_client_rpc", "v9fs_", "gfs2_", "ocfs2_", "gpfs", "cxiWaitEventWait", "kxcopen"),
     *("cl_", "ll_", "lov_", "mdc_", "osc_", "vvp_", "ptlrpc", "ldlm_", "obd_", "nvfs_"),
 )
-LOCAL = 10  # the distance of a NUMA node to itself, by ACPI
 
 
 class WatchedJob(NamedTuple):
@@ -71,8 +70,9 @@ def watched_job(evidence: Evidence, gpu: GpuActivity) -> WatchedJob | str:
         return gpu.why("processes")
     paths = {process.cgroup for process in own}
     groups = tuple(group for group in data.cgroups or () if group.path in paths)
-    on_gpu = _named(gpu) | {each.pid for each in own if gpu.index in each.gpus}
-    unseen = _unseen(_named(gpu) - {each.pid for each in own}, data.left_out or 0)
+    named = _named(data.processes, gpu)
+    on_gpu = named | {process.pid for process in own if gpu.index in process.gpus}
+    unseen = _unseen(named - {process.pid for process in own}, data.left_out or 0)
     unseen = unseen or _orphans(data.processes)
     return WatchedJob(own, on_gpu, groups, data.look.seconds, data.tick_hz, unseen)
 
@@ -80,39 +80,65 @@ def watched_job(evidence: Evidence, gpu: GpuActivity) -> WatchedJob | str:
 def _unseen(missing: frozenset[int], left_out: int) -> str:
     if missing:
         return (
-            f"process {min(missing)} was not watched: it started meanwhile, or /proc hides it "
-            f"here (hidepid, a container); run nodevet as root on the host to see it"
+            f"nodevet did not watch process {min(missing)}: it started meanwhile, or /proc hides "
+            f"it here (hidepid, a container); run nodevet as root on the host to see it"
         )
-    return "some of its processes were not watched: too many, or too brief" if left_out else ""
+    return (
+        "nodevet did not watch some of its processes: they were too many, or too brief"
+        if left_out
+        else ""
+    )
 
 
 def _orphans(processes: Iterable[ProcessActivity]) -> str:
     """A process that may belong to the job, because its parent is not known."""
-    pid = next((each.pid for each in processes if each.parent is None and not each.gpus), None)
-    return "" if pid is None else f"whose child process {pid} is was not read"
+    pid = next(
+        (process.pid for process in processes if process.parent is None and not process.gpus), None
+    )
+    return "" if pid is None else f"nodevet could not read whose child process {pid} is"
 
 
-def _named(gpu: GpuActivity) -> frozenset[int]:
-    """The processes on a GPU, as NVML names them."""
-    return frozenset(process.pid for process in gpu.processes or ())
+def _named(processes: Iterable[ProcessActivity], gpu: GpuActivity) -> frozenset[int]:
+    """The processes on a GPU, as NVML names them. MPS's server only passes on its clients' work."""
+    servers = {process.pid for process in processes if is_mps(process)}
+    return frozenset(process.pid for process in gpu.processes or ()) - servers
+
+
+def is_mps(process: ProcessActivity) -> bool:
+    """Whether it is nvidia-cuda-mps-server: Linux keeps 15 characters of a name."""
+    return process.command == "nvidia-cuda-mps"
+
+
+def users(evidence: Evidence, gpu: GpuActivity) -> tuple[int, ...]:
+    """The processes on a GPU: those that NVML names, and those that hold its device open, as NVML
+    names none in a container."""
+    data = evidence[ProcessActivities].data
+    processes = (data.processes if data else None) or ()
+    holding = {
+        each.pid
+        for each in processes
+        if gpu.index in each.gpus and each.ended_s is None and not is_mps(each)
+    }
+    return tuple(sorted(_named(processes, gpu) | holding))
 
 
 def _own(
-    processes: Iterable[ProcessActivity], gpu: GpuActivity
+    processes: Sequence[ProcessActivity], gpu: GpuActivity
 ) -> tuple[ProcessActivity, ...] | None:
     """The processes on a GPU and all that descend from them."""
     if gpu.processes is None and not any(gpu.index in process.gpus for process in processes):
         return None
-    named = _named(gpu)
+    listed = [each for each in processes if not is_mps(each)]
+    named = _named(processes, gpu)
     family: dict[int, ProcessActivity] = {}
-    for process in processes:  # parents come before their children
+    for process in listed:  # parents come before their children
         if process.pid in named or gpu.index in process.gpus or process.parent in family:
             family[process.pid] = process
     # what a helper did that ended is counted with its parent's, see proc_pid_stat(5) and wait(2)
     return tuple(
-        each
-        for each in family.values()
-        if each.pid in named or gpu.index in each.gpus or not has_ended(each)
+        process
+        for process in family.values()
+        if process.pid in named or gpu.index in process.gpus or not has_ended(process)
     )
 
 
@@ -125,14 +151,16 @@ def jobs(evidence: Evidence, gpu: GpuActivity) -> tuple[Job, ...]:
     """The processes on a GPU as people name them."""
     job = watched_job(evidence, gpu)
     own = {} if isinstance(job, str) else {process.pid: process for process in job.processes}
+    used = {process.pid: process.memory_used_b for process in gpu.processes or ()}
     return tuple(
         Job(
-            pid=process.pid,
-            command=(own[process.pid].command or "") if process.pid in own else "",
-            memory_b=process.memory_used_b,
-            helpers=_helpers(process.pid, own),
+            pid=pid,
+            command=(own[pid].command or "") if pid in own else "",
+            memory_b=used.get(pid),
+            helpers=_helpers(pid, own),
+            owner=owner_of(evidence, pid),
         )
-        for process in gpu.processes or ()
+        for pid in users(evidence, gpu)
     )
 
 
@@ -164,7 +192,7 @@ def _of_job(job: WatchedJob, evidence: Evidence, gpu: GpuActivity) -> Iterator[F
     yield _figure("io_delayed", *counted)
     yield from _reads(job)
     yield from _limits(job)
-    yield from _places(job, evidence, gpu)
+    yield from places.place_figures(job.processes, job.cgroups, evidence, gpu, _unread(job))
 
 
 OF_CGROUP = ("quota_throttled", "job_io_stalled", "job_memory_stalled", "limit_hits")
@@ -172,11 +200,11 @@ NAMES = (
     ("born", "", "processes of the job that started while it was watched"),
     ("ended", "", "processes of the job that ended while it was watched"),
     ("job_cpus", "", "CPUs that the job uses"),
-    ("job_user", "%", "user time of the job's CPU time"),
-    ("job_system", "%", "system time of the job's CPU time"),
+    ("job_user", "%", "user time (of the job's CPU time)"),
+    ("job_system", "%", "system time (of the job's CPU time)"),
     ("cpus_allowed", "", "CPUs that the job may use"),
-    ("saturation", "%", "CPUs that it uses or waits for, of its allowed CPUs"),
-    ("own_share", "%", "CPUs that it uses, of its allowed CPUs"),
+    ("saturation", "%", "CPUs that it uses or waits for (of its allowed CPUs)"),
+    ("own_share", "%", "CPUs that it uses (of its allowed CPUs)"),
     ("others_cpus", "", "CPUs that the busiest processes of others use"),
     ("hottest_thread", "%", "hottest thread of the GPU's processes, of one core"),
     ("hottest_helper", "%", "hottest thread of the job's helpers, of one core"),
@@ -193,11 +221,13 @@ NAMES = (
     ("active_threads", "", f"threads above {ACTIVE:g} % of a core"),
     ("switches", "/s", "context switches of the job"),
     ("cpu_starved", "%", "time in which its hottest thread waited for a CPU that others used"),
+    ("starved_ratio", "x", "that wait, relative to the time for which this thread ran"),
     ("blocked", "%", "time in which the job's busiest waiter waited for storage"),
     *((wait_name, "%", what) for wait_name, what in waiting.NAMES.items()),
     ("lost_segments", "%", connections.WHAT),
     ("io_delayed", "%", delays.WHAT),
     ("read_rate", "MB/s", "read by the job"),
+    ("write_rate", "MB/s", "written by the job"),
     ("read_size", "kB", "bytes of one read"),
     ("quota_throttled", "%", "periods in which its cgroup used up its CPU quota"),
     ("job_io_stalled", "%", "time in which all of the cgroup waited for I/O (PSI)"),
@@ -205,8 +235,7 @@ NAMES = (
     ("limit_hits", "/s", "times its cgroup reached its memory limit"),
     ("job_major_faults", "/s", "pages that the job's faults read in"),
     ("fault_time", "us", "system time of the job for each page that its faults read in"),
-    ("remote_cpus", "%", "CPU time of the job far from its GPU"),
-    ("remote_memory", "%", "memory of the job far from its GPU"),
+    *((place_name, "%", what) for place_name, what in places.NAMES.items()),
 )
 
 
@@ -290,17 +319,22 @@ def _threads(job: WatchedJob) -> Iterator[Figure]:
         "status was not read",
     )
     top = hot.hottest(shares)
-    yield _starved(job, top[1], top[2]) if top else _figure("cpu_starved", 0.0)
+    starved = _starved(job, top[1], top[2]) if top else 0.0
+    why = "the kernel does not count it"
+    yield _figure("cpu_starved", starved, why)
+    ran_percent = _percent(ticks_used(top[2]), job) if top else 0.0
+    ratio = None if starved is None else starved / max(ran_percent, LEAST_RAN)
+    yield _figure("starved_ratio", ratio, why)
 
 
-def _starved(job: WatchedJob, process: ProcessActivity, thread: ThreadActivity) -> Figure:
-    """The wait of a thread for a CPU, less the time for which its cgroup's quota held it: schedstat
-    counts both."""
+def _starved(job: WatchedJob, process: ProcessActivity, thread: ThreadActivity) -> float | None:
+    """Percent of the time for which a thread waited for a CPU, less the time for which its cgroup's
+    quota held it: schedstat counts both. None if the kernel does not count it."""
     waited = rate(thread.waited_ns, job.seconds)
     held = quota_held_percent(job, process)
     if waited is None or held is None:
-        return _figure("cpu_starved", None, "the kernel does not count it")
-    return _figure("cpu_starved", max(0.0, min(100.0, waited / 1e7) - held))
+        return None
+    return max(0.0, min(100.0, waited / 1e7) - held)
 
 
 def quota_held_percent(job: WatchedJob, process: ProcessActivity) -> float | None:
@@ -332,11 +366,12 @@ OTHERS = 2  # other processes that a sentence names
 
 
 def other_text(other: OtherProcess) -> str:
-    """`stress 4711 of user 1000 in backup.service`."""
-    owner = "" if other.uid is None else f" of user {other.uid}"
+    """`stress 4711 of alice (uid 1000) in backup.service`."""
+    login = "" if is_contained(other.cgroup or "") else other.login or ""
+    who = who_text(other.uid, login)
     unit = (other.cgroup or "").rstrip("/").rpartition("/")[2]
     place = f" in {unit}" if unit else ""
-    return f"{other.command or '?'} {other.pid}{owner}{place}"
+    return f"{other.command or '?'} {other.pid}{f' of {who}' if who else ''}{place}"
 
 
 def _at_once(shares: hot.Shares, least: float, job: WatchedJob) -> float:
@@ -355,7 +390,7 @@ def life_share(process: ProcessActivity, thread: ThreadActivity, job: WatchedJob
 
 
 OF_THREADS = (
-    *("hot_threads", "active_threads", "switches", "cpu_starved"),
+    *("hot_threads", "active_threads", "switches", "cpu_starved", "starved_ratio"),
     *("hottest_thread", "thread_wants", "hottest_helper", "helper_wants"),
     *("helpers_want", "ended_helpers"),
 )
@@ -363,7 +398,7 @@ MORE = "threads that were not watched, or ended, did more"
 
 
 def of_kind(shares: hot.Shares, job: WatchedJob, *, is_helper: bool) -> hot.Shares:
-    """Those of helpers, or those of the processes on the GPU."""
+    """The shares of helpers, or of the processes on the GPU."""
     return [share for share in shares if (share[1].pid not in job.on_gpu) is is_helper]
 
 
@@ -470,6 +505,8 @@ def _waits(job: WatchedJob) -> Iterator[Figure]:
             if share is None:
                 continue
             looked = True
+            # the kernel counts for how long it ran or waited for a CPU: then it was not asleep
+            share = min(share, max(0.0, 100.0 - (needed_percent(thread, job) or 0.0)))
             unsure = unexplained_percent(process, thread, job.seconds)
             if unsure >= waiting.SOME:
                 hidden = hidden or f"{process.command or '?'} {process.pid} {UNEXPLAINED}"
@@ -479,7 +516,7 @@ def _waits(job: WatchedJob) -> Iterator[Figure]:
     unseen = not looked or not all(p.threads or p.ended_s is not None for p in job.processes)
     unread = _unread(job)
     if unread or (job.processes and unseen) or (hidden and worst < HOT):
-        why = unread or hidden or "neither states nor wchan of the threads were read"
+        why = unread or hidden or "nodevet could read neither the states nor wchan of the threads"
         yield _figure("blocked", None, why)
     else:
         yield _figure("blocked", worst, note=note)
@@ -526,7 +563,7 @@ FILE_CALLS = (
 
 
 def is_at_file(thread: ThreadActivity) -> bool:
-    """Whether it slept most in a call of a file system."""
+    """Whether a thread slept mostly in a call of a file system."""
     sleep = (thread.sleeps or (None,))[0]
     if sleep is None or sleep.call not in FILE_CALLS:
         return False
@@ -538,7 +575,7 @@ def unexplained_percent(process: ProcessActivity, thread: ThreadActivity, second
     starts explains it."""
     states = thread.states or ""
     found = waiting.waiting(process, thread, seconds)
-    known = (waiting.SleepKind.DRIVER, waiting.SleepKind.SPAWN)
+    known = (waiting.SleepKind.DRIVER, waiting.SleepKind.SPAWN, waiting.SleepKind.HELD)
     if is_at_file(thread) or (found is not None and found.kind in known):
         return 0.0
     number = states.count("D") - sum(storage_waits(thread).values())
@@ -549,6 +586,9 @@ def _reads(job: WatchedJob) -> Iterator[Figure]:
     read_b = io_count(job.processes, "read_b", job.seconds)
     why = "/proc/<pid>/io was not read"
     yield _figure("read_rate", None if read_b is None else read_b / job.seconds / 1e6, why)
+    written_b = io_count(job.processes, "storage_written_b", job.seconds)
+    rate_mb = None if written_b is None else written_b / job.seconds / 1e6
+    yield _figure("write_rate", rate_mb, why)
     if any(reads_pipe(process) for process in job.processes):
         yield _figure("read_size", None, "it reads pipes or sockets, which Linux counts as well")
         return
@@ -558,7 +598,7 @@ def _reads(job: WatchedJob) -> Iterator[Figure]:
 
 
 def reads_pipe(process: ProcessActivity) -> bool:
-    """Whether nodevet saw a thread of it in a read of a pipe or socket."""
+    """Whether nodevet saw a thread of the process read a pipe or socket."""
     return any(
         sleep.call in ("read", "readv") and not sleep.path
         for thread in process.threads or ()
@@ -603,64 +643,3 @@ def _limit_hits(group: CgroupActivity, seconds: float) -> float | None:
     hits = rate(group.memory_events_max, seconds)
     has_no_limit = group.memory_limit_b is None and "memory_limit_b" not in group.errors
     return 0.0 if hits is None and has_no_limit else hits
-
-
-def _places(job: WatchedJob, evidence: Evidence, gpu: GpuActivity) -> Iterator[Figure]:
-    near = near_cpus(evidence, gpu)
-    if isinstance(near, str):
-        yield _figure("remote_cpus", None, near)
-        yield _figure("remote_memory", None, near)
-        return
-    node, cpus = near
-    near_ticks = far_ticks = 0
-    for process in job.processes:
-        for thread in process.threads or ():
-            ticks = ticks_used(thread)
-            if ticks and thread.cpu is not None:
-                near_ticks, far_ticks = (
-                    (near_ticks + ticks, far_ticks)
-                    if thread.cpu in cpus
-                    else (near_ticks, far_ticks + ticks)
-                )
-    note = f"its GPU is on NUMA node {node}"
-    unread = _unread(job)
-    share = None if unread else percent(far_ticks, near_ticks + far_ticks) or 0.0
-    yield _figure("remote_cpus", share, unread, note)
-    pages = _pages(job)
-    all_pages = sum(pages.values())
-    far = all_pages - pages.get(str(node), 0)
-    value = percent(far, all_pages) if all_pages else None
-    yield _figure("remote_memory", value, "where its pages are was not read", note)
-
-
-def _pages(job: WatchedJob) -> dict[str, int]:
-    """NUMA node -> how much; of the processes, else of their cgroups."""
-    by_node: dict[str, int] = {}
-    listed = [process.pages for process in job.processes]
-    if not listed or any(pages is None for pages in listed):
-        listed = [group.pages_b for group in job.cgroups]
-    for pages in listed:
-        for node, number in (pages or {}).items():
-            by_node[node] = by_node.get(node, 0) + number
-    return by_node
-
-
-def near_cpus(evidence: Evidence, gpu: GpuActivity) -> tuple[int, frozenset[int]] | str:
-    """(the GPU's NUMA node, its CPUs), or why that is not known. On a machine with one node,
-    everything is near.
-    """
-    numa = evidence[Numa]
-    if numa.data is None or numa.data.nodes is None:
-        return numa.why or "the NUMA nodes were not read"
-    with_cpus = [node for node in numa.data.nodes if node.cpulist]
-    if len(with_cpus) == 1:
-        return with_cpus[0].id, numbers(with_cpus[0].cpulist) or frozenset()
-    pci = evidence[Pci].data
-    function = next(
-        (f for f in (pci.functions if pci else None) or () if f.address == gpu.bus_id), None
-    )
-    if function is None or function.numa_node is None or function.numa_node < 0:
-        return "the NUMA node of the GPU is not known"
-    own = next((node for node in numa.data.nodes if node.id == function.numa_node), None)
-    cpus = numbers(own.cpulist) if own else None
-    return (function.numa_node, cpus) if cpus else "the CPUs near the GPU are not known"

@@ -2,14 +2,16 @@
 
 from collections.abc import Iterator, Sequence
 from statistics import mean
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from nodevet.base.printable import brief
 from nodevet.diagnose.axis import Axis
 from nodevet.diagnose.board import CELLS, sparkline
-from nodevet.diagnose.late_ranks import POLLS, label
-from nodevet.diagnose.model import Diagnosis, JobDiagnosis, Points, Rank, RankState
+from nodevet.diagnose.late_ranks import label
+from nodevet.diagnose.model import POLLS, Diagnosis, JobDiagnosis, Points, Rank, RankState
+from nodevet.diagnose.phrases import folded, steps
 from nodevet.evidence.lists import spans
 from nodevet.sheet.model import (
     AnyBlock,
@@ -34,21 +36,22 @@ Course = dict[tuple[str, int], Points]
 
 def job_blocks(incident: Diagnosis, job: JobDiagnosis, axis: Axis) -> Iterator[AnyBlock]:
     """What the ranks wait for, how certain that is, and a row for those that do the same."""
-    yield TextBlock(text=brief(job.sentence, LONGEST))
+    yield TextBlock(text=brief(job.claim or job.sentence, LONGEST))
     rows = [
+        *(("why", brief(text, LONGEST)) for text in job.reasons),
         ("confidence", job.confidence.value),
         *(("but", brief(text, LONGEST)) for text in job.doubts),
         *(("also", brief(text, LONGEST)) for text in job.notes),
-        ("next", brief(job.next_step, LONGEST)),
+        *(("next", brief(text, LONGEST)) for text in steps(job.next_step)),
     ]
-    yield FactBlock(rows=tuple(rows))
+    yield FactBlock(rows=tuple(folded(rows)))
     course = _course(incident, axis)
     groups = alike(job)
-    yield TableBlock(heads=HEADS, rows=tuple(_row(job, group, course, axis) for group in groups))
+    yield TableBlock(heads=HEADS, rows=tuple(_row(group, course, axis) for group in groups))
     lines = [
-        TimeLine(name=_numbers(group), unit="%", points=points, most=100.0)
+        TimeLine(name=_numbers(group.ranks), unit="%", points=points, most=100.0)
         for group in groups
-        if (points := _of(group, course, axis))
+        if (points := _of(group.ranks, course, axis))
     ]
     if lines:
         strip = TimeStrip(title="SM busy", unit="%", lines=tuple(lines[:LINES]))
@@ -67,27 +70,39 @@ def of_late_ranks(
     ]
 
 
-def alike(job: JobDiagnosis) -> list[list[Rank]]:
+class AlikeRanks(NamedTuple):
+    """Ranks that are alike."""
+
+    word: str  # what they do
+    is_late: bool
+    ranks: list[Rank]
+
+
+def alike(job: JobDiagnosis) -> list[AlikeRanks]:
     """The late ranks first, by host; then the others by what they do."""
-    groups: dict[object, list[Rank]] = {}
-    for place, rank in sorted(enumerate(job.ranks), key=lambda each: each[0] not in job.late):
-        host = rank.host if place in job.late else ""
-        groups.setdefault((place in job.late, host, rank.state, _word(job, rank)), []).append(rank)
+    late = frozenset(job.late)
+    waits = brief(f"waits for {label(job.late_ranks)}", LONGEST) if late else ""
+    groups: dict[object, AlikeRanks] = {}
+    for place, rank in sorted(enumerate(job.ranks), key=lambda placed: placed[0] not in late):
+        is_late = place in late
+        word = _word(rank, "" if is_late else waits)
+        key = (is_late, rank.host if is_late else "", rank.state, word)
+        groups.setdefault(key, AlikeRanks(word, is_late, [])).ranks.append(rank)
     return list(groups.values())
 
 
-def _row(job: JobDiagnosis, group: Sequence[Rank], course: Course, axis: Axis) -> tuple[Cell, ...]:
-    is_late = group[0] in job.late_ranks
-    tone = "fail" if is_late else "unknown" if group[0].state is RankState.UNSEEN else ""
-    bars = sparkline(_of(group, course, axis), CELLS, (0.0, axis[1]))
-    hosts = brief(nodeset({rank.host for rank in group if rank.host}), LONGEST)
-    return Cell(_numbers(group)), Cell(hosts), Cell(_word(job, group[0]), tone), Cell(bars)
+def _row(group: AlikeRanks, course: Course, axis: Axis) -> tuple[Cell, ...]:
+    is_unseen = group.ranks[0].state is RankState.UNSEEN
+    tone = "fail" if group.is_late else "unknown" if is_unseen else ""
+    bars = sparkline(_of(group.ranks, course, axis), CELLS, (0.0, axis[1]))
+    hosts = brief(nodeset({rank.host for rank in group.ranks if rank.host}), LONGEST)
+    return Cell(_numbers(group.ranks)), Cell(hosts), Cell(group.word, tone), Cell(bars)
 
 
-def _word(job: JobDiagnosis, rank: Rank) -> str:
-    late = job.late_ranks
-    if late and rank not in late and rank.state in POLLS:
-        return brief(f"waits for {label(late)}", LONGEST)
+def _word(rank: Rank, waits: str) -> str:
+    """`waits`: what it says of a rank that waits for the late ones."""
+    if waits and rank.state in POLLS:
+        return waits
     own = rank.state in (RankState.HELD_UP, RankState.COMPUTES, *POLLS) and rank.cause
     return rank.cause.value if own and rank.cause else rank.state.value
 

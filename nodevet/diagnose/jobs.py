@@ -7,13 +7,13 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from nodevet.base.errors import UserError
+from nodevet.base.nodeset import NodesetError, expand
 from nodevet.base.printable import brief
 from nodevet.diagnose.model import JobTarget, ListedRank
 from nodevet.inventory import InventoryError, cluster, programs
 from nodevet.inventory.cluster_objects import Pod
 from nodevet.inventory.documents import MAX_BYTES, decode
 from nodevet.inventory.errors import shorten
-from nodevet.inventory.nodeset import NodesetError, expand
 from nodevet.model import Host
 from nodevet.vet.use.targets import Targets
 
@@ -155,7 +155,9 @@ def hosts_of(job: JobTarget, targets: Targets) -> tuple[Host, ...]:
     hosts = tuple(host for host in targets.hosts() if host.name in job.hosts)
     if not hosts:
         names = shorten(job.hosts)
-        raise UserError(f"job {brief(job.name)} runs on {names}: -i or the targets name none of it")
+        raise UserError(
+            f"job {brief(job.name)} runs on {names}: neither -i nor the targets name any of them"
+        )
     return hosts
 
 
@@ -170,6 +172,6 @@ def _change(job: JobTarget) -> str:
     except (UserError, InventoryError) as error:
         return f"nodevet could not ask for the job again: {brief(error)}"
     if not now.runs:
-        return f"the job ended while it was watched: {brief(', '.join(now.states))}"
+        return f"the job ended during the watch: {brief(', '.join(now.states))}"
     same = (now.ids, now.hosts, now.missing) == (job.ids, job.hosts, job.missing)
-    return "" if same else "its hosts or pods changed while it was watched"
+    return "" if same else "its hosts or pods changed during the watch"

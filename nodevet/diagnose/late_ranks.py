@@ -1,17 +1,20 @@
 """Which ranks of a job the others wait for, and how certain that is (pure).
 
-In a job that synchronizes, a rank that arrived polls or sleeps in a collective until the last one
-comes. So the last one is who does anything else.
+In a job that synchronizes, a rank that entered a collective polls or sleeps until the last rank
+enters it. So a rank that does anything else is late.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
 from nodevet.base.printable import plain
 from nodevet.diagnose.job_ranks import HostRanks
+from nodevet.diagnose.late_dumps import MISMATCH_STEP, with_dumps
 from nodevet.diagnose.model import (
+    DOWN,
+    POLLS,
     Cause,
     Confidence,
     GpuDiagnosis,
@@ -21,17 +24,21 @@ from nodevet.diagnose.model import (
     Rank,
     RankState,
 )
+from nodevet.diagnose.shared_cpus import with_own_causes
+from nodevet.diagnose.slow_clock import with_slow_clocks
+from nodevet.diagnose.unsure import is_mixed, unsure
 from nodevet.evidence.lists import spans
 from nodevet.sheet.text import count, name, nodeset
 
-DOWN = (RankState.ENDED, RankState.STOPPED)
-POLLS = (RankState.WAITS, RankState.QUIET, RankState.NO_GPU)
 MOST = 100_000  # ranks
 SKEW = 0.2  # of the watch: hosts that began further apart were not seen at one moment
 HANG = (
     "py-spy dump --native --pid PID on any rank shows the collective; a hang or a slow network "
-    "between the hosts looks like this: compare InfiniBand counters and links with `nodevet check`"
+    "between the hosts looks like this: see whether a suspect below is a port or a link"
 )
+NEVER_SEEN = "nodevet saw no process of it: it ended, or never began"
+NEVER_ON_GPU = "nodevet saw no process of it on a GPU: it ended, never began, or uses no GPU"
+"""Of a list: of a scheduler's job, nodevet watches the processes without a GPU, too."""
 WATCH_ALL = "watch the hosts that were not seen, too: -i must name them, and they must answer"
 
 
@@ -46,10 +53,10 @@ def job_diagnosis(
     began, as a share of the watch."""
     shown = [found[host.host] for host in hosts if host.host in found]
     doubts = [f"{name(host)} was not seen: {plain(why)}" for host, why in unseen.items()]
-    ranks, refused = _without_twins([rank for each in shown for rank in each.ranks])
+    ranks, refused = _without_twins([rank for host_ranks in shown for rank in host_ranks.ranks])
     doubts += refused
     size = _size(target, ranks, doubts)
-    others = [rank for each in shown for rank in each.others]
+    others = [rank for host_ranks in shown for rank in host_ranks.others]
     ranks += _absent(target, ranks, others, size, doubts, is_partial=bool(unseen))
     ranks.sort(key=lambda rank: (rank.number is None, rank.number or 0, rank.host, rank.gpus))
     ranks += [
@@ -57,21 +64,32 @@ def job_diagnosis(
         for host, why in unseen.items()
     ]
     doubts += [*target.missing, *filter(None, [target.changed])]
-    doubts += [text for each in shown for text in each.doubts]
+    doubts += [text for host_ranks in shown for text in host_ranks.doubts]
     if apart > SKEW:
-        doubts.append("the hosts did not begin at one moment")
-    late = late_ranks(ranks)
-    confidence, why = _confidence(late, ranks, size, doubts)
+        doubts.append("the watch did not begin at the same time on all hosts")
+    ranks, late, mismatch, more, contradiction, notes = with_dumps(
+        ranks, late_ranks(ranks), found, size
+    )
+    ranks, late, unclear = with_own_causes(ranks, late, hosts, found)
+    if not mismatch:
+        ranks, late = with_slow_clocks(ranks, late, hosts)
+    among = frozenset(late)
+    doubts += [*more, *unclear]
+    confidence, why = _confidence(late, ranks, size, doubts, contradiction)
+    claim, reasons = _claim(late, ranks, mismatch), _reasons(late)
     return JobDiagnosis(
         name=target.name,
         size=size,
         ranks=tuple(ranks),
-        late=tuple(place for place, rank in enumerate(ranks) if rank in late),
+        late=tuple(place for place, rank in enumerate(ranks) if rank in among),
+        mismatch=mismatch,
         confidence=confidence,
-        sentence=_sentence(late, ranks),
-        next_step=_next(late, ranks),
+        sentence=f"{claim}: {'; '.join(reasons)}" if reasons else claim,
+        claim=claim,
+        reasons=reasons,
+        next_step=MISMATCH_STEP if mismatch else _next(late, ranks),
         doubts=(*doubts, *why),
-        notes=tuple(text for each in shown for text in each.notes),
+        notes=(*(text for host_ranks in shown for text in host_ranks.notes), *notes),
     )
 
 
@@ -80,7 +98,7 @@ def _without_twins(ranks: Iterable[Rank]) -> tuple[list[Rank], list[str]]:
     listed = list(ranks)
     claims = Counter(rank.number for rank in listed if rank.number is not None)
     twins = {number for number, claimed in claims.items() if claimed > 1}
-    texts = [f"several processes say that they are {_ranks(twins)}: none is believed"]
+    texts = [f"several processes claim to be {_ranks(twins)}, so nodevet believes none of them"]
     return (
         [replace(rank, number=None) if rank.number in twins else rank for rank in listed],
         texts if twins else [],
@@ -94,7 +112,7 @@ def _size(target: JobTarget, ranks: Iterable[Rank], doubts: list[str]) -> int | 
     if len(sizes) == 1 and max(sizes) <= MOST:
         return sizes.pop()
     if sizes:
-        doubts.append(f"its processes say that it has {spans(sizes)} ranks: none is believed")
+        doubts.append(f"its processes disagree about its number of ranks: {spans(sizes)}")
     return None
 
 
@@ -111,7 +129,11 @@ def _absent(
     number; far more than were seen are a wrong size. `is_partial`: a host was not seen."""
     expected = {row.rank for row in target.listed} or set(range(size or 0))
     missing = expected - {rank.number for rank in ranks}
-    if not missing or any(rank.number is None for rank in ranks):
+    if any(rank.number is None for rank in ranks):
+        if len(ranks) < len(expected):
+            doubts.append(f"not seen: {len(expected) - len(ranks)} of {len(expected)} ranks")
+        return
+    if not missing:
         return
     is_listed = bool(target.listed)
     # a launcher has a number of its own among others; children come after their parents
@@ -122,59 +144,83 @@ def _absent(
         return
     doubts.append(f"not seen: {_ranks(missing)} of {size}")
     if len(missing) <= len(ranks) and not is_partial:
-        text = "no process of it was seen: it ended, or it never began"
-        yield from (Rank(number=each, state=RankState.UNSEEN, text=text) for each in missing)
+        text = NEVER_ON_GPU if is_listed else NEVER_SEEN
+        yield from (Rank(number=number, state=RankState.UNSEEN, text=text) for number in missing)
 
 
 def late_ranks(ranks: Sequence[Rank]) -> list[Rank]:
-    """Those that the others wait for; none if all do the same, or most are held up."""
+    """The ranks that the others wait for; none if all do the same, or most are held up."""
     seen = [rank for rank in ranks if rank.state is not RankState.UNSEEN]
-    down = [rank for rank in seen if rank.state in DOWN or rank.cause is Cause.LOST]
-    causes = Counter(rank.cause for rank in seen)
-    held = [
-        rank
-        for rank in seen
-        if rank.state is RankState.HELD_UP
-        and rank not in down
-        and causes[rank.cause] * 2 <= len(seen)
-    ]
+    down = [rank for rank in seen if _is_down(rank)]
+    held = _held_up(seen)
     if (down or held) and len(down) < len(seen):
         return [*down, *held] if len(held) * 2 <= len(seen) else down
     of = {state: [rank for rank in seen if rank.state is state] for state in RankState}
+    if len(of[RankState.HELD_UP]) * 2 > len(seen):
+        return []
     asleep = [*of[RankState.NO_GPU], *of[RankState.QUIET]]
-    polls = of[RankState.WAITS]
-    few, waiting = (
-        (of[RankState.COMPUTES], [*asleep, *polls]) if of[RankState.COMPUTES] else (asleep, polls)
-    )
-    if few and waiting and len(few) * 2 <= len(seen):
-        return few
+    polls, computes = of[RankState.WAITS], of[RankState.COMPUTES]
+    apart = [rank for rank in asleep if rank.cause in (Cause.UNCLEAR, Cause.STUCK)]
+    first = [*computes, *asleep] if polls else computes
+    able = len(polls) + len(asleep) + len(computes)
+    for few in (first, asleep, apart):
+        if few and len(few) < able and len(few) * 2 <= len(seen):
+            return few
     is_all = len(asleep) + len(polls) == len(seen)
     return [rank for rank in ranks if rank.state is RankState.UNSEEN] if is_all else []
 
 
+def _held_up(seen: Sequence[Rank]) -> list[Rank]:
+    """Those that a cause of their own holds up, which most do not have. Of a mixture, all causes
+    are their own, or one is a fact."""
+    causes_of = {rank: set(rank.causes or (rank.cause,)) for rank in seen}
+    times = Counter(cause for causes in causes_of.values() for cause in causes)
+    common = {cause for cause in times if times[cause] * 2 > len(seen)}
+    return [
+        rank
+        for rank in seen
+        if rank.state is RankState.HELD_UP and not _is_down(rank)
+        if not causes_of[rank] & common or Cause.THROTTLED in causes_of[rank] - common
+    ]
+
+
+def _is_down(rank: Rank) -> bool:
+    return rank.state in DOWN or rank.cause is Cause.LOST
+
+
 def _confidence(
-    late: Sequence[Rank], ranks: Sequence[Rank], size: int | None, doubts: Sequence[str]
+    late: Sequence[Rank],
+    ranks: Sequence[Rank],
+    size: int | None,
+    doubts: Sequence[str],
+    contradiction: str,
 ) -> tuple[Confidence, list[str]]:
-    """How certain it is, and what else lowers it."""
-    why = []
+    """How certain it is, and what else lowers it. A contradiction outweighs what is no fact."""
+    why = [contradiction] if contradiction else []
     if size is None:
-        why.append("how many ranks it has was not read")
+        why.append("nodevet could not read how many ranks it has")
     if any(rank.number is None for rank in ranks):
         why.append("not every rank number is known")
     if len({(rank.state, rank.cause) for rank in late}) > 1:
-        why.append("several ranks are late, each for another reason")
+        why.append("several ranks are late, for different reasons")
     if late and not are_waiting(late, ranks):
-        why.append("most of the others are not seen to wait")
+        why.append("nodevet did not see most of the others wait")
+    is_fact = all(_is_fact(rank) for rank in late)
+    if more := list(unsure(late, ranks)):
+        return Confidence.LOW, [*why, *more]
     if doubts or any(rank.state is RankState.UNSEEN for rank in late):
         return Confidence.LOW, why
-    if not late or why or not all(_is_fact(rank) for rank in late):
+    if contradiction and not is_fact:
+        return Confidence.LOW, why
+    if not late or why or not is_fact:
         return Confidence.MEDIUM, why
     return Confidence.HIGH, why
 
 
 def are_waiting(late: Sequence[Rank], ranks: Sequence[Rank]) -> bool:
     """Whether most of the others were seen to wait, for whatever it is."""
-    others = [rank.state in POLLS for rank in ranks if rank not in late]
+    among = frozenset(late)
+    others = [rank.state in POLLS for rank in ranks if rank not in among]
     return sum(others) * 2 > len(others)
 
 
@@ -209,20 +255,31 @@ def one_host(late: Sequence[Rank], ranks: Sequence[Rank]) -> str:
     return hosts.pop() if len(hosts) == 1 and 1 < len(late) == len(everybody) else ""
 
 
-def _sentence(late: Sequence[Rank], ranks: Sequence[Rank]) -> str:
+def _claim(late: Sequence[Rank], ranks: Sequence[Rank], mismatch: str) -> str:
+    """Who waits for whom."""
+    if mismatch:
+        return f"no rank is late: by the dumps of the flight recorder, {mismatch}"
     seen = [rank for rank in ranks if rank.state is not RankState.UNSEEN]
     if not seen:
         return "no rank was seen"
     if not late:
         return _nobody(seen)
-    others = [rank for rank in seen if rank not in late]
-    groups = "; ".join(f"{label(group)}: {_what(group)}" for group in grouped(late))
-    start = f"{label(others)} wait{'s' if len(others) == 1 else ''} for {label(late)}"
+    among = frozenset(late)
+    others = [rank for rank in seen if rank not in among]
+    text = f"{label(others)} wait{'s' if len(others) == 1 else ''} for {label(late)}"
     if not are_waiting(late, ranks):
-        start = f"{label(late)} {'is' if len(late) == 1 else 'are'} slower than {label(others)}"
+        text = f"{label(late)} {'is' if len(late) == 1 else 'are'} slower than {label(others)}"
     if host := one_host(late, ranks):
-        return f"{start}: every rank on {name(host)} is late, so look at that host first: {groups}"
-    return f"{start}: {groups}" if len(grouped(late)) > 1 else f"{start}: {_what(late)}"
+        return f"{text}: every rank on {name(host)} is late, so look at that host first"
+    return text
+
+
+def _reasons(late: Sequence[Rank]) -> tuple[str, ...]:
+    """What the late ranks do: a text for those of one host that do the same."""
+    groups = grouped(late)
+    if len(groups) < 2:
+        return tuple(map(_what, groups))
+    return tuple(f"{label(group)}: {_what(group)}" for group in groups)
 
 
 def grouped(ranks: Iterable[Rank]) -> list[list[Rank]]:
@@ -243,19 +300,21 @@ def _what(group: Sequence[Rank]) -> str:
 
 def _nobody(seen: Sequence[Rank]) -> str:
     if len(seen) == 1:
-        return f"only {label(seen)} was seen: there is nothing to compare it with"
+        return f"nodevet saw only {label(seen)}, and has nothing to compare it with"
     states = Counter(rank.state for rank in seen)
     if states <= Counter(dict.fromkeys(DOWN, len(seen))):
-        return f"no rank runs: {', '.join(f'{each.value} {states[each]}' for each in states)}"
+        return f"no rank runs: {', '.join(f'{state.value} {states[state]}' for state in states)}"
     if states[RankState.COMPUTES] * 2 > len(seen):
-        return "no rank waits for one other: most of them compute"
+        return "no single rank is late: most of them compute"
     if states[RankState.HELD_UP] * 2 > len(seen):
         causes = Counter(
             rank.cause for rank in seen if rank.state is RankState.HELD_UP and rank.cause
         )
         listed = ", ".join(f"{cause.value} {times}" for cause, times in causes.most_common())
-        return f"no rank waits for one other: most of them are held up by themselves ({listed})"
-    return f"all {len(seen)} ranks wait, and none is seen to be late"
+        return f"no single rank is late: most of them have a cause of their own ({listed})"
+    if is_mixed(seen):
+        return "it is not clear which rank waits for which"
+    return f"all {len(seen)} ranks wait, and nodevet saw no late one"
 
 
 def _next(late: Sequence[Rank], ranks: Sequence[Rank]) -> str:
@@ -266,44 +325,84 @@ def _next(late: Sequence[Rank], ranks: Sequence[Rank]) -> str:
         return WATCH_ALL
     states = {rank.state for rank in ranks}
     if late:
-        return "look for its end in its log, and for an Xid or the OOM killer in dmesg"
+        return "read the end of its log, and look for an Xid or the OOM killer in dmesg"
     return HANG if states <= {*POLLS} else "nothing to do for one rank: see each GPU's cause"
 
 
-def with_waits(host: HostDiagnosis, job: JobDiagnosis) -> HostDiagnosis:
-    """The host with the GPUs of the job alone; one that waits for a late rank says only that."""
-    late = job.late_ranks
-    mine = [rank for rank in job.ranks if rank.host == host.host and rank.gpus]
-    used = {index for rank in mine for index in rank.gpus}
-    busy = {
-        index for rank in mine if rank in late or rank.state not in POLLS for index in rank.gpus
-    }
-    down = {index: rank for rank in mine if rank.state in DOWN for index in rank.gpus}
+def with_waits(hosts: Iterable[HostDiagnosis], job: JobDiagnosis) -> list[HostDiagnosis]:
+    """The hosts with the GPUs of the job alone; one that waits for a late rank says only that."""
+    late = frozenset(job.late_ranks)
     known = any(rank.state is not RankState.UNSEEN for rank in late)
-    gpus = tuple(
-        _down(gpu, down[gpu.index])
-        if gpu.index in down
-        else _waiting(gpu, job, late)
-        if known and gpu.index not in busy
-        else gpu
-        for gpu in host.gpus
-        if gpu.index in used
-    )
-    why = "" if gpus else host.why or "no process of the job uses a GPU there"
-    return replace(host, gpus=gpus, why=why)
+    whom = label(job.late_ranks) if known else ""
+    by_host: dict[str, list[Rank]] = {}
+    for rank in job.ranks:
+        by_host.setdefault(rank.host, []).append(rank)
+    return [_on_host(host, by_host.get(host.host, ()), job, late, whom) for host in hosts]
+
+
+def _on_host(
+    host: HostDiagnosis,
+    ranks: Iterable[Rank],
+    job: JobDiagnosis,
+    late: Container[Rank],
+    whom: str,
+) -> HostDiagnosis:
+    """`whom`: the late ranks in words; empty if no rank is seen to be late."""
+    by_gpu: dict[int, list[Rank]] = {}
+    for rank in ranks:
+        for index in rank.gpus:
+            by_gpu.setdefault(index, []).append(rank)
+    gpus = []
+    for gpu in host.gpus:
+        mine = by_gpu.get(gpu.index, ())
+        if down := next((rank for rank in reversed(mine) if rank.state in DOWN), None):
+            gpus.append(_down(gpu, down))
+        elif whom and all(rank not in late and rank.state in POLLS for rank in mine):
+            gpus.append(_waiting(gpu, job, whom))
+        elif mixed := next((rank for rank in mine if rank.causes not in ((), gpu.causes)), None):
+            gpus.append(_mixed(gpu, mixed))
+        else:
+            gpus.append(gpu)
+    used = tuple(gpu for gpu in gpus if gpu.index in by_gpu)
+    why = "" if used else host.why or "no process of the job uses a GPU there"
+    return replace(host, gpus=used, why=why)
 
 
 def _down(gpu: GpuDiagnosis, rank: Rank) -> GpuDiagnosis:
-    text = f"belongs to a process that does not run: {rank.text}; by itself it {gpu.sentence}"
-    return replace(gpu, sentence=text, next_step=rank.next_step)
+    text = f"belongs to a process that does not run: {rank.text}"
+    return replace(_claiming(gpu, text), next_step=rank.next_step)
 
 
-def _waiting(gpu: GpuDiagnosis, job: JobDiagnosis, late: Sequence[Rank]) -> GpuDiagnosis:
+def _mixed(gpu: GpuDiagnosis, rank: Rank) -> GpuDiagnosis:
     return replace(
         gpu,
+        cause=Cause.MIXED if len(rank.causes) > 1 else rank.causes[0],
+        causes=rank.causes,
+        confidence=rank.confidence,
+        sentence=rank.text,
+        claim=rank.text,
+        proofs=(),
+        gain="",
+        next_step=rank.next_step,
+    )
+
+
+def _waiting(gpu: GpuDiagnosis, job: JobDiagnosis, whom: str) -> GpuDiagnosis:
+    return replace(
+        _claiming(gpu, f"waits in a collective for {whom}"),
         cause=Cause.COLLECTIVE,
         causes=(Cause.COLLECTIVE,),
         confidence=job.confidence,
-        sentence=f"waits in a collective for {label(late)}; by itself it {gpu.sentence}",
-        next_step=f"nothing to do here: look at {label(late)}",
+        next_step=f"nothing to do here: look at {whom}",
     )
+
+
+def _claiming(gpu: GpuDiagnosis, text: str) -> GpuDiagnosis:
+    """The GPU with this claim; its own one is the first of its facts."""
+    own = f"by itself it {gpu.claim}"
+    proofs = [
+        replace(proof, facts=(own, *proof.facts) if place == 0 else proof.facts)
+        for place, proof in enumerate(gpu.proofs)
+    ]
+    sentence = f"{text}; by itself it {gpu.sentence}"
+    return replace(gpu, sentence=sentence, claim=text, proofs=tuple(proofs))

@@ -1,4 +1,4 @@
-"""The PCIe link in time: how full it is while the GPU computes nothing (pure).
+"""The PCIe link over time: how full it is while the GPU computes nothing (pure).
 
 Copies that do not overlap with kernels fill the link in the gaps, though its mean is far from full.
 """
@@ -8,13 +8,15 @@ from collections.abc import Iterator
 from nodevet.diagnose.model import Figure
 from nodevet.diagnose.series import known, mean, percent
 from nodevet.evidence.activity import Numbers, Times
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.gpu import Gpu, Gpus
 from nodevet.evidence.gpu_activity import GpuActivity
 
 IDLE = 5.0  # percent busy: a look at which the GPU computed nothing
 LEAST = 3  # looks at an idle GPU, below which only the means can tell
 OVERFULL = 115.0  # percent of the link: more than it carries did not move in the gaps alone
 BY_MEANS = "computed from mean values"
-WHAT = "PCIe of what its link carries, while the GPU computes nothing"
+WHAT = "PCIe traffic while the GPU computes nothing (of the link's capacity)"
 
 
 def idle_link(gpu: GpuActivity, times: Times, capacity_b_s: float | None) -> Figure:
@@ -32,6 +34,26 @@ def idle_link(gpu: GpuActivity, times: Times, capacity_b_s: float | None) -> Fig
     if seen or most > OVERFULL:
         return Figure("idle_link", min(most, 100.0) if seen else 0.0, "%", WHAT)
     return Figure("idle_link", min(most, 100.0), "%", WHAT, note=BY_MEANS)
+
+
+def settings_of(evidence: Evidence, gpu: GpuActivity) -> Gpu | None:
+    """The GPU's record in the section gpu."""
+    data = evidence[Gpus].data
+    return next(
+        (entry for entry in (data.gpus if data else None) or () if entry.index == gpu.index), None
+    )
+
+
+def full_link(evidence: Evidence, gpu: GpuActivity) -> tuple[str, bool] | None:
+    """(`gen 5 x16`, whether the link is slower): the most that the GPU and its slot allow; None if
+    that was not read."""
+    own = settings_of(evidence, gpu)
+    most = (own.pcie_generation_max, own.pcie_width_max) if own else (None, None)
+    now = (gpu.pcie_generation, gpu.pcie_width)
+    if None in (*most, *now):
+        return None
+    is_less = any(here < full for here, full in zip(known(now), known(most), strict=True))
+    return f"gen {most[0]} x{most[1]}", is_less
 
 
 def _unknown(why: str) -> Figure:

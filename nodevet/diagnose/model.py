@@ -1,4 +1,4 @@
-"""The nouns of a diagnosis, in the order in which data meets them."""
+"""The types of a diagnosis, in the order in which data passes through them."""
 
 from enum import Enum
 
@@ -54,6 +54,10 @@ ORDER = (
 """The worst first."""
 
 
+AS_POLLING = ", as in a collective that waits"
+"""The end of the doubt about a busy GPU whose SMs do little."""
+
+
 class Confidence(str, Enum):
     """How far the evidence rules out every other cause."""
 
@@ -94,6 +98,19 @@ class Ruling(Struct, frozen=True):
     conditions: tuple[Condition, ...]
 
 
+class JobOwner(Struct, frozen=True, kw_only=True):
+    """The owner of a process, as far as the node shows."""
+
+    uid: int | None = None
+    login: str = ""
+    job: str = ""  # `Slurm 12`, `pod UID`
+    step: str = ""  # of Slurm
+    partition: str = ""  # of Slurm
+    pod: str = ""  # namespace/name
+    container: str = ""  # the beginning of its id
+    unit: str = ""  # of systemd, without a job and a container
+
+
 class Job(Struct, frozen=True, kw_only=True):
     """A process that uses a GPU, as a person would name it."""
 
@@ -101,6 +118,15 @@ class Job(Struct, frozen=True, kw_only=True):
     command: str
     memory_b: int | None = None
     helpers: int = 0  # processes that descend from it
+    owner: JobOwner = JobOwner()
+
+
+class CauseProof(Struct, frozen=True, kw_only=True):
+    """What proves one cause, and what speaks against it; each text is one fact."""
+
+    cause: Cause
+    facts: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
 
 
 class GpuDiagnosis(Struct, frozen=True, kw_only=True):
@@ -112,7 +138,10 @@ class GpuDiagnosis(Struct, frozen=True, kw_only=True):
     cause: Cause
     causes: tuple[Cause, ...] = ()  # of a mixture, the strongest first; else the cause alone
     confidence: Confidence
-    sentence: str
+    sentence: str  # the claim with its proofs and the gain
+    claim: str = ""  # what it waits for
+    proofs: tuple[CauseProof, ...] = ()  # of a mixture, one for each cause
+    gain: str = ""  # what one change would bring
     next_step: str
     also: tuple[str, ...] = ()  # what else stands out, a sentence each
     figures: tuple[Figure, ...] = ()
@@ -121,6 +150,24 @@ class GpuDiagnosis(Struct, frozen=True, kw_only=True):
     group: str = ""  # the job whose ranks are compared, or the command
     group_is_job: bool = False
     group_on_host: bool = False  # the name says nothing on another host
+    group_rank: int | None = None  # of its processes in their job, if they say so
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether it waits for requests, or perhaps for something that needs somebody; or is busy,
+        and its SMs do as little as in a collective."""
+        doubts = [doubt for proof in self.proofs for doubt in proof.doubts]
+        may_poll = self.cause is Cause.GPU and any(each.endswith(AS_POLLING) for each in doubts)
+        return may_poll or (self.cause is Cause.REQUESTS and self.confidence is not Confidence.HIGH)
+
+
+class MissingGpu(Struct, frozen=True, kw_only=True):
+    """A GPU that the node has or should have, and that NVML does not list."""
+
+    bus_id: str = ""  # empty: only their number is known
+    count: int = 1
+    facts: tuple[str, ...]  # how nodevet knows, and since when
+    next_step: str
 
 
 class Suspect(Struct, frozen=True, kw_only=True):
@@ -142,12 +189,13 @@ class Timeline(Struct, frozen=True, kw_only=True):
 
 
 class HostDiagnosis(Struct, frozen=True, kw_only=True):
-    """One host while it was watched."""
+    """The diagnosis of one host."""
 
     host: str
     status: Status
     why: str = ""  # there is no diagnosis
     gpus: tuple[GpuDiagnosis, ...] = ()
+    missing: tuple[MissingGpu, ...] = ()
     suspects: tuple[Suspect, ...] = ()
     others: int = 0  # differences from the baseline that make no GPU slow
     baseline: str = ""  # the suspects are by it
@@ -161,7 +209,7 @@ class HostDiagnosis(Struct, frozen=True, kw_only=True):
 
 
 class Straggler(Struct, frozen=True, kw_only=True):
-    """A GPU that is not like the others that do the same."""
+    """A GPU that differs from the others that do the same work."""
 
     host: str
     gpu: int
@@ -179,7 +227,7 @@ class ListedRank(Struct, frozen=True):
 
 
 class JobTarget(Struct, frozen=True, kw_only=True):
-    """The job that is to be watched, as its scheduler or a file describes it."""
+    """The job to watch, as its scheduler or a file describes it."""
 
     name: str
     hosts: tuple[str, ...]
@@ -202,12 +250,18 @@ class RankState(str, Enum):
     NO_GPU = "uses no GPU"
     HELD_UP = "held up"  # by a cause of its own
     QUIET = "its GPU is not busy"
+    BEHIND = "has not entered a collective"  # in which the others wait, by the dumps
     COMPUTES = "computes"
     WAITS = "waits"
 
 
+DOWN = (RankState.ENDED, RankState.STOPPED)
+POLLS = (RankState.WAITS, RankState.QUIET, RankState.NO_GPU)
+"""The states of ranks that may wait for another one."""
+
+
 class Rank(Struct, frozen=True, kw_only=True):
-    """One process of a job, or what should be one."""
+    """One process of a job, or a rank without a process."""
 
     number: int | None = None
     size: int | None = None  # how many ranks its job has, by its environment
@@ -217,20 +271,24 @@ class Rank(Struct, frozen=True, kw_only=True):
     gpus: tuple[int, ...] = ()
     state: RankState
     cause: Cause | None = None
+    causes: tuple[Cause, ...] = ()  # of a mixture that only the other ranks show
     confidence: Confidence = Confidence.LOW
     text: str  # a sentence about it
     next_step: str = ""
 
 
 class JobDiagnosis(Struct, frozen=True, kw_only=True):
-    """The ranks of a job, watched at one moment, and those that the others wait for."""
+    """The ranks of a job, watched at the same time, and those that the others wait for."""
 
     name: str
     size: int | None = None  # ranks that it has, as far as its processes agree
     ranks: tuple[Rank, ...] = ()
     late: tuple[int, ...] = ()  # places in `ranks`
+    mismatch: str = ""  # which ranks call different collectives, by the dumps; then none is late
     confidence: Confidence
-    sentence: str
+    sentence: str  # the claim with its reasons
+    claim: str = ""  # who waits for whom
+    reasons: tuple[str, ...] = ()  # what the late ranks do
     next_step: str
     doubts: tuple[str, ...] = ()  # what lowers the confidence
     notes: tuple[str, ...] = ()
@@ -239,6 +297,17 @@ class JobDiagnosis(Struct, frozen=True, kw_only=True):
     def late_ranks(self) -> list[Rank]:
         """The ranks that the others wait for."""
         return [self.ranks[place] for place in self.late]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nodevet saw the whole job."""
+        return self.size is not None and self.confidence is not Confidence.LOW
+
+    @property
+    def runs(self) -> bool:
+        """Whether not all of several ranks wait, ended or are stopped."""
+        states = {rank.state for rank in self.ranks}
+        return len(self.ranks) < 2 or not states <= {*POLLS, *DOWN}
 
 
 class Diagnosis(Struct, frozen=True, kw_only=True):
@@ -256,14 +325,22 @@ class Diagnosis(Struct, frozen=True, kw_only=True):
     interrupted: bool = False
 
     @property
+    def missing(self) -> int:
+        """How many GPUs are missing."""
+        return sum(gpu.count for host in self.hosts for gpu in host.missing)
+
+    @property
     def exit_code(self) -> int:
-        """1 if a GPU waits, is slowed, stuck or lost, or a job for a rank; else 3 if one may or is
-        unclear, or if not all of the job was seen; else 0."""
-        is_partial = self.job is not None and self.job.confidence is Confidence.LOW
-        if self.job and self.job.late and not is_partial:
+        """1 if a GPU waits, is slowed, stuck, lost or missing, or a job for a rank; else 3 if one
+        may or is unclear, or if not all of the job was seen; else 0."""
+        found = self.job and (self.job.late or self.job.mismatch)
+        if self.job and found and self.job.confidence is not Confidence.LOW:
             return 1
-        causes = [gpu.cause for host in self.hosts for gpu in host.gpus]
-        if any(cause not in (*FINE, *UNDECIDED) for cause in causes):
+        gpus = [gpu for host in self.hosts for gpu in host.gpus]
+        causes = {gpu.cause for gpu in gpus}
+        if any(cause not in (*FINE, *UNDECIDED) for cause in causes) or self.missing:
             return 1
+        unsure = any(gpu.cause in UNDECIDED or gpu.is_doubtful for gpu in gpus)
         lost = any(not host.gpus for host in self.hosts) or self.interrupted
-        return 3 if is_partial or lost or not causes or set(UNDECIDED) & set(causes) else 0
+        unsure = unsure or (self.job is not None and not (self.job.is_whole and self.job.runs))
+        return 3 if lost or not causes or unsure else 0

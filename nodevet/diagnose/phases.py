@@ -1,7 +1,10 @@
 """Phases of a job in which its GPU may wait though nothing is wrong: start, compilation (pure)."""
 
+import math
 from collections.abc import Iterable
+from typing import NamedTuple
 
+from nodevet.base.age import instant
 from nodevet.diagnose.job_figures import WatchedJob
 from nodevet.evidence.process_activity import ProcessActivity
 
@@ -13,32 +16,49 @@ COMPILERS = (
 
 
 COMPILES = "it compiles"
-UNREAD = "how long the job has run, or what its helpers are, was not read"
+UNREAD = "nodevet could not read how long the job has run, or what its helpers are"
 
 
-def phase_text(job: WatchedJob, uptime_s: float | None) -> str:
-    """The phase that the job seems to be in, as a reason to doubt; empty without one."""
-    commands = [each.command for each in helpers(job)]
+class JobPhase(NamedTuple):
+    """A phase that the job will leave by itself."""
+
+    doubt: str = ""
+    step: str = ""  # what to do before the next step of a cause
+
+
+def phase_of(job: WatchedJob, uptime_s: float | None, began_s: float | None) -> JobPhase:
+    """The phase that the job seems to be in; empty without one. `uptime_s` and `began_s`: since
+    boot and since 1970, at the first look."""
+    commands = [helper.command for helper in helpers(job)]
     compiler = next((command for command in commands if command in COMPILERS), None)
     if compiler:
-        return f"{COMPILES} ({compiler}), which ends by itself unless each step does it"
-    started = [each.started_s for each in job.processes if each.pid in job.on_gpu]
+        return JobPhase(
+            f"{COMPILES} ({compiler}), which ends by itself unless each step does it", AGAIN
+        )
+    started = [process.started_s for process in job.processes if process.pid in job.on_gpu]
     ages = [uptime_s - at for at in started if at is not None and uptime_s is not None]
     if None in commands or len(ages) < len(started):
-        return UNREAD
+        return JobPhase(UNREAD)
     if not ages or max(ages) >= START:
-        return ""
-    return f"the job is only {max(0.0, *ages):.0f} s old, and may still be starting up"
+        return JobPhase()
+    age = max(0.0, *ages)
+    return JobPhase(
+        f"the job began only {age:.0f} s before the watch, and may still be starting up",
+        _again(None if began_s is None else began_s + START - age),
+    )
 
 
-def phase_step(phase: str) -> str:
-    """What to do before the next step of a cause; empty if no phase was seen."""
-    if phase in ("", UNREAD):
-        return ""
-    if phase.startswith(COMPILES):
-        return "watch again when that ends; if each step compiles, build the kernels before; else: "
-    return "watch again when that phase is over; if nothing changed: "
+AGAIN = (
+    "watch again when that ends; if each step compiles, build the kernels in advance; otherwise: "
+)
+
+
+def _again(at_s: float | None) -> str:
+    """`at_s`: when the job is as old as START."""
+    when = instant(None if at_s is None else math.ceil(at_s)).replace("T", " ")
+    after = f" after {when}," if when else ""
+    return f"watch again{after} when the job is {START / 60:.0f} min old; if it says the same: "
 
 
 def helpers(job: WatchedJob) -> Iterable[ProcessActivity]:
-    return (each for each in job.processes if each.pid not in job.on_gpu)
+    return (process for process in job.processes if process.pid not in job.on_gpu)

@@ -16,8 +16,10 @@ from nodevet.diagnose.model import (
     HostDiagnosis,
     Job,
     JobDiagnosis,
+    MissingGpu,
     Ruling,
 )
+from nodevet.diagnose.owners import owner_text
 from nodevet.diagnose.suspects import MOST, SuspectLine, rank_suspects
 from nodevet.diagnose.words import PROOF, figure_text, number, value_text
 from nodevet.evidence.lists import spans
@@ -27,9 +29,9 @@ PROOF_HEADS = ("what", "value", "of what")
 
 
 def alike(gpus: Sequence[GpuDiagnosis]) -> list[list[GpuDiagnosis]]:
-    """Groups of GPUs whose texts are the same."""
+    """Groups of GPUs whose texts are the same; the lost ones come first."""
     groups: dict[tuple[object, ...], list[GpuDiagnosis]] = {}
-    for gpu in gpus:
+    for gpu in sorted(gpus, key=lambda gpu: gpu.cause is not Cause.LOST):
         key = (gpu.cause, gpu.causes, gpu.confidence, gpu.sentence, gpu.also)
         groups.setdefault(key, []).append(gpu)
     return list(groups.values())
@@ -46,11 +48,76 @@ def cause_text(gpu: GpuDiagnosis) -> str:
     return " + ".join(one_cause.value for one_cause in gpu.causes) if mixed else gpu.cause.value
 
 
+def claim(gpu: GpuDiagnosis) -> str:
+    """What a GPU waits for, without the proof. A diagnosis of an earlier nodevet has only the whole
+    sentence."""
+    return gpu.claim or gpu.sentence
+
+
+def proof_rows(gpu: GpuDiagnosis) -> Iterator[tuple[str, str]]:
+    """Each fact that proves a cause, what speaks against it, and what a change would bring."""
+    shown: set[str] = set()
+    for proof in gpu.proofs:
+        label = proof.cause.value if len(gpu.proofs) > 1 else "seen"
+        yield from ((label, fact) for fact in proof.facts if fact not in shown)
+        yield from (("but", doubt) for doubt in proof.doubts)
+        shown.update(proof.facts)
+    if gpu.gain:
+        yield "what if", gpu.gain
+
+
+def folded(rows: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """The rows, without each label that the row above already has."""
+    above = ""
+    for label_text, text in rows:
+        yield "" if label_text == above else label_text, text
+        above = label_text
+
+
+def next_text(group: Sequence[GpuDiagnosis]) -> str:
+    """The next step, with the number of the GPU and the process in its commands if there is only
+    one."""
+    gpu, step = group[0], group[0].next_step
+    if len(group) > 1:
+        return step
+    if len(gpu.jobs) == 1:
+        step = step.replace("PID", str(gpu.jobs[0].pid))
+    slurm = {job.owner.job.removeprefix("Slurm ") for job in gpu.jobs if job.owner.job}
+    number = slurm.pop() if len(slurm) == 1 else ""
+    if number.isdigit():
+        step = step.replace("--job JOB", f"--job {number}")
+    return step.replace("-i N", f"-i {gpu.index}")
+
+
+def steps(text: str) -> list[str]:
+    """The single steps of a next step."""
+    return text.split("; ")
+
+
 def job_text(job: Job) -> str:
-    """`python 4711, 19.5 GiB, 4 helper processes`."""
+    """`python 4711, 19.5 GiB of GPU memory, 4 helper processes`."""
     helpers = f", {count(job.helpers, 'helper process')}" if job.helpers else ""
-    memory = f", {job.memory_b / 2**30:.1f} GiB" if job.memory_b else ""
+    memory = f", {job.memory_b / 2**30:.1f} GiB of GPU memory" if job.memory_b else ""
     return f"{plain(job.command) or '?'} {job.pid}{memory}{helpers}"
+
+
+MOST_OWNERS = 4
+
+
+def owner_texts(group: Sequence[GpuDiagnosis]) -> list[str]:
+    """Who owns the jobs of these GPUs; with the processes of each if there are several owners."""
+    names: dict[str, list[str]] = {}
+    for job in [job for gpu in group for job in gpu.jobs]:
+        names.setdefault(owner_text(job.owner), []).append(f"{job.command or '?'} {job.pid}")
+    if len(names) < 2:
+        return list(filter(None, names))
+    listed = [
+        f"{text or 'not known'}: {', '.join(own[:MOST_OWNERS])}"
+        f"{f' and {len(own) - MOST_OWNERS} more' * (len(own) > MOST_OWNERS)}"
+        for text, own in names.items()
+    ]
+    more = len(listed) - MOST_OWNERS
+    return [*listed[:MOST_OWNERS], *([f"and {count(more, 'more owner')}"] if more > 0 else [])]
 
 
 def watched_text(host: HostDiagnosis) -> str:
@@ -65,7 +132,7 @@ def watched_text(host: HostDiagnosis) -> str:
 
 
 def no_diagnosis(host: HostDiagnosis) -> str:
-    """Why a host has none."""
+    """Why a host has no diagnosis."""
     return plain(host.why) or host.status.value.replace("_", " ")
 
 
@@ -88,7 +155,7 @@ def ruling_state(ruling: Ruling) -> str:
 
 
 def margin(ruling: Ruling) -> str:
-    """By what margin it holds or does not; empty if that is not known, or a count decides."""
+    """The margin by which a rule holds or not; empty if it is unknown, or if a count decides."""
     beyond = ruling.holds is False and (ruling.margin or 0) >= 1
     return "" if ruling.margin is None or beyond else number(ruling.margin)
 
@@ -123,7 +190,7 @@ def unread(gpus: Iterable[GpuDiagnosis]) -> list[tuple[str, str, str]]:
 
 
 def suspects(host: HostDiagnosis) -> tuple[list[SuspectLine], str]:
-    """The likeliest, and where the others are: `and 3 more: nodevet check gpu007`."""
+    """The likeliest suspects, and a hint to the others: `and 3 more: nodevet check gpu007`."""
     lines = rank_suspects(host.suspects, host.gpus)
     hidden = len(lines) - MOST
     others = count(host.others, "difference") if host.others else ""
@@ -142,34 +209,58 @@ def fix(host: HostDiagnosis, line: SuspectLine) -> str:
     return f"nodevet plan --fix {line.check} {name(host.host)}" if line.fixable else ""
 
 
+def missing_label(gpu: MissingGpu) -> str:
+    """`GPU at 0000:41:00.0`, `3 GPUs`."""
+    return f"GPU at {gpu.bus_id}" if gpu.bus_id else count(gpu.count, "GPU")
+
+
 def headline(incident: Diagnosis) -> str:
-    """`3 of 8 GPUs: storage-bound or stuck`, `No GPU waits`; of a job, which rank is late."""
-    if incident.job:
-        return job_headline(incident.job)
+    """`3 of 8 GPUs: storage-bound or stuck`, `No GPU waits`; of a job, which rank is late. Missing
+    GPUs come first."""
+    text = job_headline(incident.job) if incident.job else _headline(incident)
+    if not incident.missing:
+        return text
+    watched = sum(len(host.gpus) for host in incident.hosts)
+    where = [host.host for host in incident.hosts if host.missing]
+    of = "" if incident.job else f" of {watched + incident.missing:,}"
+    on = f" on {brief(name(where[0]))}" if len(where) == 1 else ""
+    noun = "GPU" if (watched + incident.missing if of else incident.missing) == 1 else "GPUs"
+    verb = "is" if incident.missing == 1 else "are"
+    return f"{incident.missing:,}{of} {noun} {verb} missing{on} · {text}"
+
+
+def _headline(incident: Diagnosis) -> str:
     gpus = [gpu for host in incident.hosts for gpu in host.gpus]
     if not gpus:
         return "No GPU could be watched"
+    other = "other " if incident.missing else ""
     bad = sum(gpu.cause not in (*FINE, Cause.UNCLEAR) for gpu in gpus)
     unclear = sum(gpu.cause is Cause.UNCLEAR for gpu in gpus)
-    if bad and len(gpus) == 1:
-        return f"1 GPU: {cause_text(gpus[0])}"
     if bad:
-        causes = dict.fromkeys(gpu.cause for gpu in gpus if gpu.cause not in (*FINE, Cause.UNCLEAR))
+        listed = [gpu for gpu in gpus if gpu.cause not in (*FINE, Cause.UNCLEAR)]
+        perhaps = "perhaps " if all(gpu.confidence is Confidence.LOW for gpu in listed) else ""
+        if len(gpus) == 1:
+            return f"1 GPU: {perhaps}{cause_text(gpus[0])}"
+        causes = dict.fromkeys(gpu.cause for gpu in listed)
         causes_text = cause_list(causes) if len(causes) < 3 else "held up"
-        return f"{bad:,} of {count(len(gpus), 'GPU')}: {causes_text}"
+        return f"{bad:,} of {count(len(gpus), 'GPU')}: {perhaps}{causes_text}"
     if unclear:
         return f"{unclear:,} of {count(len(gpus), 'GPU')}: the cause is not clear"
     idle = sum(gpu.cause in (Cause.IDLE, Cause.REQUESTS) for gpu in gpus)
     if idle == len(gpus):
-        return "Every GPU is idle" if idle > 1 else "The GPU is idle"
-    return "No GPU waits" if len(gpus) > 1 else "The GPU does not wait"
+        asking = [gpu for gpu in gpus if gpu.cause is Cause.REQUESTS]
+        verb = "may wait" if any(gpu.is_doubtful for gpu in asking) else "waits"
+        asked = f" or {verb} for requests" if asking else ""
+        return f"{'Every' if idle > 1 else 'The'} {other}GPU is idle{asked}"
+    return f"No {other}GPU waits" if len(gpus) > 1 else f"The {other}GPU does not wait"
 
 
 def job_headline(job: JobDiagnosis) -> str:
     late = job.late_ranks
-    if not late:
-        is_partial = job.confidence is Confidence.LOW
-        who = f"no rank {'that was seen ' if is_partial else ''}is late"
+    if job.mismatch:
+        who = "its ranks call different collectives"
+    elif not late:
+        who = f"no rank {'' if job.is_whole else 'that was seen '}is late"
     elif are_waiting(late, job.ranks):
         who = f"the others wait for {rank_label(late)}"
     else:
@@ -189,6 +280,8 @@ def closing(incident: Diagnosis) -> str:
 def _closing(incident: Diagnosis) -> Iterator[str]:
     gpus = [gpu for host in incident.hosts for gpu in host.gpus]
     yield f"{count(len(gpus), 'GPU')} on {count(len(incident.hosts), 'host')}"
+    if incident.missing:
+        yield f"{incident.missing:,} missing"
     counts = {cause_text: sum(gpu.cause is cause_text for gpu in gpus) for cause_text in Cause}
     yield from (
         f"{number_of_gpus} {cause_text.value}"

@@ -11,6 +11,11 @@ NVML_BUSY = (
     "nvmlUtilization_t: the share of time in which a kernel ran, however much of the GPU it used"
 )
 ONE_HOT = "mpstat: one hot core with system time is the thread that launches"
+WRITES = "write(2), fsync(2): the kernel copies what a checkpoint writes, in that thread's time"
+SHORT = (
+    "nvmlDeviceGetSamples: a thread that launches too slowly leaves gaps of less than a "
+    "millisecond, and no sample of 1/6 s without work"
+)
 MAIN_HOT = "pidstat -t: a thread that launches spends time in the driver's ioctl and in waits"
 GIL = "CPython: one thread of a process runs Python at a time, and gives the lock up every 5 ms"
 PAGEABLE = "cudaMemcpy of pageable memory: a thread copies it to a pinned buffer, 3 to 12 GB/s"
@@ -28,6 +33,7 @@ LINK = (
 TURNS = "nvmlDeviceGetSamples beside nvmlDeviceGetPcieThroughput: bytes that move in the gaps alone"
 REASONS = "nvmlDeviceGetCurrentClocksEventReasons, NVML_FI_DEV_CLOCKS_EVENT_REASON_*"
 FULL = "nvmlDeviceGetMaxClockInfo: a busy GPU runs near its maximum clock unless something slows it"
+UNOWNED = "nvidia-smi: memory without a process is that of another PID namespace, or never freed"
 SLEEPER = (
     "ps: a process that sleeps and holds GPU memory waits at a barrier, for a lock, or for "
     "a dead loader"
@@ -43,17 +49,24 @@ BUSY = 85.0  # percent: from here on a GPU does not wait
 SET_LOW = 60.0  # percent of the maximum: below every clock that a board is sold to run at
 SET_LOW_WHILE_BUSY = 75.0  # percent of the maximum: NVML cannot read a locked clock
 HELD_LOW = 80.0  # percent of the maximum: a setting that holds the clock below costs a fifth
+LITTLE = 5.0  # percent of a GPU's memory: a CUDA context with its libraries takes 0.3 to 1 GB
 FEW_TICKS = 0.1  # CPUs: a job that uses less waits for something else than its CPUs
 QUIET = 1.0  # percent: below, it does nothing
+QUOTA_HOLDS = 25.0  # percent of the periods: from here on a quota is why a GPU waits
+QUOTA_MAY_HOLD = 5.0  # and from here on it may be, when others leave the job its CPUs
 
 
 POLLING = 45.0  # percent of the power limit: an RTX 3090 that only polls draws 43 % (sglang #10489)
+POLLS = 25.0  # percent of the looks: fewer may each fall into the same short phase of a step
 QUIET_MEMORY = 5.0  # percent of the time in which the memory of a GPU that only polls is busy
 AT_WORK = (
     f"NCCL #968, sglang #10489: a kernel that polls keeps an SM busy, draws at most {POLLING:g} % "
     "of the power limit and hardly uses the memory"
 )
-LOST = "nvmlReturn_t: NVML_ERROR_GPU_IS_LOST, NVML_ERROR_RESET_REQUIRED"
+LOST = (
+    "nvmlReturn_t: NVML_ERROR_GPU_IS_LOST, NVML_ERROR_RESET_REQUIRED, an error instead of a "
+    "handle; a revision of ff on the PCI bus: it no longer answers"
+)
 HELD = "nvmlDeviceGetCurrentClocksEventReasons, nvidia-smi -lgc and -ac: a setting holds the clock"
 
 
@@ -77,6 +90,7 @@ class CauseRule(Struct, frozen=True):
     thresholds: tuple[Threshold, ...]
     next_step: str = ""  # instead of the one of its cause
     doubt: str = ""  # what looks the same, so that the cause is not certain by this rule alone
+    is_unsure: bool = False  # so much the same that the confidence is low
 
 
 def _least(figure: str, value: float, source: str) -> Threshold:
@@ -114,6 +128,7 @@ RULES = (
         (
             _least("sm_busy", BUSY, NVML_BUSY),
             _least("at_work", 1.0, AT_WORK),
+            _most("polling", POLLS, AT_WORK),
             _most("slowed", 10.0, REASONS),
         ),
     ),
@@ -126,8 +141,16 @@ RULES = (
         ),
     ),
     CauseRule(
+        Cause.SPINNING,
+        "the GPU is busy, and for a part of the time draws little power and hardly uses its memory",
+        (
+            _least("sm_busy", BUSY, NVML_BUSY),
+            _least("polling", POLLS, AT_WORK),
+        ),
+    ),
+    CauseRule(
         Cause.LOST,
-        "the driver says that the GPU is lost, or must be reset",
+        "the driver says that the GPU is lost or must be reset, or the GPU left the PCI bus",
         (_least("lost", 50.0, LOST),),
     ),
     CauseRule(
@@ -144,8 +167,7 @@ RULES = (
             _most("slowed", 10.0, REASONS),
             _most("power_capped", 10.0, REASONS),
         ),
-        "with sync boost, look at the slowest GPU of the group, which sets the clocks of all; "
-        f"otherwise {RESET_CLOCKS}",
+        RESET_CLOCKS,
     ),
     CauseRule(
         Cause.THROTTLED,
@@ -159,8 +181,20 @@ RULES = (
             ),
             _most("clock", 90.0, FULL),
         ),
-        "restore its power limit: nvidia-smi -q -d POWER shows the limit and the board's default, "
-        "`nodevet check` compares it with the baseline",
+        "restore its power limit unless the site lowered it: nvidia-smi -i N -pl WATTS; a service "
+        "or a job's prolog may lower it again",
+    ),
+    CauseRule(
+        Cause.THROTTLED,
+        "the power limit lowers the clocks, and the GPU draws far less than its limit",
+        (
+            _least("sm_busy", BUSY, NVML_BUSY),
+            _least("power_capped", 50.0, REASONS),
+            _most("clock", SET_LOW, FULL),
+            _most("power", 80.0, REASONS),
+        ),
+        "see which limit it is: nvidia-smi -q -d POWER -i N shows those of the module and the "
+        "chassis, too; then check the power supplies and the BMC's event log",
     ),
     CauseRule(
         Cause.THROTTLED,
@@ -193,9 +227,12 @@ RULES = (
             USED,
             _least("thread_wants", 80.0, ONE_HOT),
             _least("thread_system", 5.0, ONE_HOT),
+            Threshold("thread_system", False, 80.0, MAIN_HOT, is_count=True),
+            Threshold("quiet", False, 30.0, SHORT, is_count=True),
             _most("hot_threads", 2.0, ONE_HOT),
             _most("link", 70.0, LINK),
             READS,
+            Threshold("write_rate", False, 50.0, WRITES, is_count=True),
         ),
     ),
     CauseRule(
@@ -208,6 +245,7 @@ RULES = (
             _least("thread_wants", 30.0, ONE_HOT),
             _least("switches", 10000.0, ROUND_TRIPS),
             _least("job_system", 30.0, ROUND_TRIPS),
+            Threshold("read_rate", False, 50.0, ROUND_TRIPS, is_count=True),
             READS,
             _most("disk_busy", 50.0, IOSTAT),  # many short writes to a disk switch as often
         ),
@@ -230,10 +268,10 @@ RULES = (
             Threshold("link", False, 3.0, PAGEABLE, is_count=True),
             READS,
         ),
-        "look what it computes (py-spy top --pid PID): decoding and transforms go to loader "
+        "see what it computes (py-spy top --pid PID): decoding and transforms go to loader "
         "workers (num_workers above 0) or to the GPU (DALI); calls of small kernels need larger "
         "batches or CUDA graphs",
-        "a program that calls many small kernels is hot in user time, too",
+        "a program that calls many small kernels is also hot in user time",
     ),
     _waiting(
         Cause.PREPROCESSING,
@@ -278,7 +316,7 @@ RULES = (
     _waiting(
         Cause.QUOTA,
         "its cgroup's CPU quota is used up",
-        _least("quota_throttled", 25.0, CFS),
+        _least("quota_throttled", QUOTA_HOLDS, CFS),
     ),
     _waiting(
         Cause.STARVED,
@@ -312,7 +350,7 @@ RULES = (
             _least("idle_link", 70.0, TURNS),
         ),
         "overlap copies with kernels: pinned memory, non_blocking=True and a prefetching loader; "
-        "smaller transfers (uint8, GPU-side decode); nsys shows copies and kernels in turn",
+        "use smaller transfers (uint8, GPU-side decode); nsys shows copies and kernels in turn",
     ),
     CauseRule(
         Cause.TRANSFER,
@@ -372,7 +410,7 @@ RULES = (
         (
             _most("sm_busy", QUIET, NVML_BUSY),
             USED,
-            _least("memory_used", 20.0, SLEEPER),
+            _least("memory_used", LITTLE, SLEEPER),
             _most("job_cpus", 0.02, SLEEPER),
             _least("frozen", 100.0, UNMOVED),
             _most("serving", 50.0, CALL),
@@ -390,10 +428,12 @@ RULES = (
             _most("hot_threads", 2.0, SPINNING),
             _most("read_rate", 0.1, SPINNING),
         ),
-        "look for an Xid in dmesg, and where it spins (py-spy dump --native --pid PID): in a "
+        "see where it spins (py-spy dump --native --pid PID): in a "
         "synchronization with the GPU, that GPU or another rank hangs; anywhere else the CPU "
         "works: wait for it",
-        "a thread that computes without the GPU, as before its first step, looks the same",
+        "a thread that computes without the GPU, as before its first step, and a server that polls "
+        "for requests look the same",
+        is_unsure=True,
     ),
     CauseRule(
         Cause.REQUESTS,
@@ -401,7 +441,7 @@ RULES = (
         (
             _most("sm_busy", QUIET, NVML_BUSY),
             USED,
-            _least("memory_used", 20.0, SLEEPER),
+            _least("memory_used", LITTLE, SLEEPER),
             _most("job_cpus", 0.1, SLEEPER),
             _least("serving", 80.0, CALL),
         ),
@@ -412,6 +452,7 @@ RULES = (
         (
             _most("sm_busy", QUIET, NVML_BUSY),
             UNUSED,
+            _most("unowned", 20.0, UNOWNED),
         ),
     ),
     CauseRule(
@@ -420,8 +461,9 @@ RULES = (
         (
             _most("sm_busy", QUIET, NVML_BUSY),
             USED,
-            _most("memory_used", 20.0, SLEEPER),
+            _most("memory_used", LITTLE, SLEEPER),
             _most("job_cpus", 0.02, SLEEPER),
+            _least("resting", 80.0, CALL),
             READS,
         ),
         "nothing to fix; if nobody needs its job any more, ask the owner to end it, which frees "
@@ -431,7 +473,7 @@ RULES = (
 CLEAR = 1.2  # the margin from which a rule holds clearly
 
 WEAK = (Cause.NUMA, Cause.IDLE)
-"""Causes that say where a job runs, or that there is none: reported next to another cause."""
+"""Causes that say where a job runs, or that there is no job: reported next to another cause."""
 
 
 class Effect(Struct, frozen=True):
@@ -441,9 +483,30 @@ class Effect(Struct, frozen=True):
     thresholds: tuple[Threshold, ...] = ()
 
 
+MORE, LESS = 1.4, 0.5  # in between, the next watch may find the other one longer
+OTHERS_MOST = _least("starved_ratio", MORE, STARVED)
+ITSELF_MOST = Effect(Cause.STARVED, (_most("starved_ratio", LESS, STARVED),))
+HOT = (Cause.PREPROCESSING, Cause.SUBMISSION, Cause.TRANSFER)
+"""The causes that a hot thread shows."""
+HOT_BY_OTHERS = (
+    Effect(Cause.PREPROCESSING, (OTHERS_MOST,)),
+    Effect(Cause.SUBMISSION, (OTHERS_MOST,)),
+    Effect(
+        Cause.TRANSFER,
+        (OTHERS_MOST, _most("link", 70.0, LINK), _most("idle_link", 70.0, TURNS)),
+    ),
+)
 HOT_BY_WAITS = (
     Effect(Cause.PREPROCESSING),
     Effect(Cause.SUBMISSION, (_most("hottest_thread", 80.0, STARVED),)),
+    Effect(
+        Cause.TRANSFER,
+        (
+            _most("hottest_thread", 80.0, STARVED),
+            _most("link", 70.0, LINK),
+            _most("idle_link", 70.0, TURNS),
+        ),
+    ),
 )
 EXPLAINS = {
     Cause.MEMORY: (
@@ -455,55 +518,81 @@ EXPLAINS = {
     ),
     Cause.THROTTLED: (Effect(Cause.GPU), Effect(Cause.SPINNING)),
     Cause.QUOTA: (Effect(Cause.STARVED), *HOT_BY_WAITS),
-    Cause.STARVED: HOT_BY_WAITS,
+    Cause.STARVED: HOT_BY_OTHERS,
+    **dict.fromkeys(HOT, (ITSELF_MOST,)),
 }
 """A cause and the causes that it entails: a process that pages waits for the disk that holds the
 pages, or is hot in the kernel that fetches them; a GPU with lowered clocks is busier, and draws
-less power; a thread that may not run looks hot by its waits.
+less power; a thread that may not run looks hot by its waits, unless it is hot without them; a full
+link needs no hot thread. A thread that waits for a CPU for much longer than it runs is hot by
+others; one that runs for much longer than it waits is late by its own work.
 """
 
+GIVE_CPUS = (
+    "give the job CPUs of its own with cpusets or weights (CPUWeight=, Slurm's --cpus-per-task "
+    "with task/cgroup); then watch it again, because another cause may show"
+)
+COOL = "if heat slows it, check airflow, fans and inlet temperature"
+SUPPLY = "check the power supplies and the BMC's event log"
 NEXT = {
     Cause.GPU: "nothing to fix on this node; if the job is slow all the same, profile its kernels "
     "(nsys, then ncu): it needs faster kernels, larger batches or a faster GPU",
-    Cause.SPINNING: "look at the other ranks of its job at the same moment (diagnose all hosts of "
-    "the job together): the others wait for the rank that is idle, throttled or waits itself; "
-    "py-spy dump --pid PID shows whether this one is in a collective; a pipeline server without "
-    "requests spins too, and needs nothing",
-    Cause.LOST: "drain the node, then stop the jobs of this GPU; dmesg names the Xid; reset it "
-    "(nvidia-smi -r -i N: without -i, every GPU is reset) or power-cycle the node; if it is lost "
-    "again, replace it",
-    Cause.THROTTLED: "if heat slows it, check airflow, fans and inlet temperature; if the power "
-    "brake does, check the power supplies and the BMC's event log; `nodevet check` compares the "
-    "power limit with the baseline",
-    Cause.SUBMISSION: "larger batches, fused kernels or CUDA graphs; take logging, .item() and "
+    Cause.SPINNING: "watch all ranks of its job at the same moment: nodevet diagnose -i INVENTORY "
+    "--job JOB; the others wait for the rank that is idle, throttled or waiting; "
+    "py-spy dump --nonblocking --pid PID shows whether this one is in a collective; a server of "
+    "one stage of a model also spins while it has no requests, and needs no action",
+    Cause.LOST: "let no new job start on the node (Slurm: drain, Kubernetes: cordon), and have the "
+    "owners end the jobs of this GPU; reset it (nvidia-smi -r -i N: without -i, every GPU is reset "
+    "and GPUs of one NVLink system reset only together), or power-cycle the node after its last "
+    "job; if it is lost again, replace it",
+    Cause.THROTTLED: f"{COOL}; if the power brake does, {SUPPLY}",
+    Cause.SUBMISSION: "use larger batches, fused kernels or CUDA graphs; take logging, .item() and "
     "synchronizing calls out of the step; perf top -p PID shows cuLaunchKernel if this is the "
     "cause",
-    Cause.PREPROCESSING: "more loader workers if there are CPUs to run them, otherwise transform "
-    "on the GPU (DALI), or store transformed data; `nodevet feed` computes "
-    "how many it takes",
-    Cause.STARVED: "see who takes the CPUs (top), and ask the owner before you stop anything; give "
-    "the job CPUs of its own with cpusets or weights (CPUWeight=, Slurm's --cpus-per-task with "
-    "task/cgroup); then watch it again, because another cause may show",
+    Cause.PREPROCESSING: "start more loader workers if there are CPUs to run them: `nodevet feed` "
+    "computes how many it takes; otherwise transform on the GPU (DALI), or store transformed data",
+    Cause.STARVED: "see in top who takes the CPUs, and ask the owner before you stop anything; "
+    f"{GIVE_CPUS}",
     Cause.QUOTA: "raise the quota (cpu.max, Kubernetes' limits.cpu), or start fewer threads than "
     "it allows: it stops all of them until the next period",
     Cause.STORAGE: "see whether the storage is slow: iostat -xz 1 shows disks, nfsiostat 1 NFS, ls "
-    "-l /proc/PID/fd the open files; otherwise the job needs larger reads (pack samples into "
+    "-l /proc/PID/fd the open files; if it is not, the job needs larger reads (pack samples into "
     "shards), more of them at the same time, or a local NVMe cache",
-    Cause.TRANSFER: "pinned memory and overlapping copies; smaller transfers (uint8, GPU-side "
-    "decode); check the link's generation and width",
-    Cause.MEMORY: "fewer workers, less prefetch and pinned memory, or a higher memory limit",
+    Cause.TRANSFER: "move fewer bytes (uint8 samples, decoding on the GPU), and copy pinned memory "
+    "while the GPU computes",
+    Cause.MEMORY: "use fewer workers, less prefetch and pinned memory, or raise the memory limit",
     Cause.NUMA: "start it bound to the GPU's NUMA node: numactl --cpunodebind=N --membind=N, or "
     "Slurm's --gpu-bind=closest",
     Cause.NETWORK: "look at the peer and the way to it: ss -tinp shows its silence (lastrcv) and "
     "retransmissions; fetch over more connections at once and ahead, or keep a local copy",
     Cause.REQUESTS: "nothing to fix, and no reason to stop it: it is a server without requests; "
     "ask its load balancer or its queue if it should have some",
-    Cause.STUCK: "look where it sleeps (py-spy dump --pid PID; cat /proc/PID/stack) and at the "
-    "other ranks: a barrier, a lock, or a loader that died; then its owner can restart it",
+    Cause.STUCK: "see where it sleeps (py-spy dump --nonblocking --pid PID, cat /proc/PID/stack), "
+    "and look at the other ranks: a barrier, a lock, or a loader that died; then its owner can "
+    "restart it",
     Cause.IDLE: "nothing to fix: give it work, or ask the scheduler why it has none",
     Cause.MIXED: "change one thing at a time, and watch again after each",
-    Cause.UNCLEAR: "watch it for longer (--duration 60s), as root, while the job is slow; py-spy "
-    "dump --pid PID shows what it does now, or the process that it waits for; for a trace, start "
-    "it under nsys profile",
+    Cause.UNCLEAR: "watch it for longer (--duration 60s), as root; py-spy dump --nonblocking --pid "
+    "PID shows what it does now: if it waits for another process, look at that one; if it is only "
+    "slow, nsys profile shows what its steps consist of",
 }
 """What to do next, by cause."""
+SLOWED = {
+    "thermal slowdown": "check airflow, fans and inlet temperature: heat slows it",
+    "power brake": f"{SUPPLY}: the power brake slows it",
+}
+"""Instead, by the reason that slows a GPU."""
+ASK_OWNERS = f"ask the owner of these processes before you stop any; {GIVE_CPUS}"
+"""Instead, if nodevet saw which processes take the CPUs."""
+LET_RUN = (
+    "ask who stopped it (a debugger, a snapshot, an operator); `kill -CONT PID` lets it go on; "
+    "cgroup.freeze or freezer.state shows whether its cgroup is frozen"
+)
+"""Instead, if the first thread of a stuck job is stopped or frozen."""
+MAY_BE_STUCK = (
+    "see what its first thread waits for (py-spy dump --nonblocking --pid PID): for work "
+    "(queue.get) or the thread that serves (join), then it is a server without requests, and needs "
+    "no action; for a barrier or another rank, then it is stuck; stop nothing before its owner "
+    "says so"
+)
+"""Instead, if one thread of a job waits for requests or work, and the first one for a lock."""

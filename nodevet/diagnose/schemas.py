@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 
 from nodevet.base.project import Project
-from nodevet.document.schema_kinds import Document, SchemaKind
+from nodevet.base.schema_kinds import Document, SchemaKind
 
 
 def _diagnosis(_: Project) -> Document:
+    from nodevet.base.json_schema import of_struct
     from nodevet.diagnose.model import SCHEMA, Diagnosis
-    from nodevet.document.json_schema import of_struct
 
     about = "What GPUs wait for: the output of `nodevet diagnose`"
     return of_struct("diagnosis", about, Diagnosis, "schema", SCHEMA)

@@ -15,9 +15,11 @@ from nodevet.diagnose.model import (
     Figure,
     GpuDiagnosis,
     HostDiagnosis,
+    MissingGpu,
     Ruling,
     Timeline,
 )
+from nodevet.diagnose.suspects import SuspectLine
 from nodevet.sheet.model import (
     AnyBlock,
     Cell,
@@ -68,6 +70,7 @@ def diagnosis_sheet(incident: Diagnosis, *, rules: bool = False) -> Sheet:
         kind="diagnose",
         blocks=(
             *_about(incident),
+            *_missing(incident),
             *(job_blocks(incident, incident.job, axis) if incident.job else ()),
             *_overview(incident),
             *_stragglers(incident),
@@ -88,16 +91,39 @@ def _about(incident: Diagnosis) -> Iterator[FactBlock]:
     yield FactBlock(media=Medium.DOCUMENT, rows=rows)
 
 
+def _missing(incident: Diagnosis) -> Iterator[GroupBlock]:
+    """GPUs that should be there, before everything else."""
+    blocks = tuple(
+        GroupBlock(
+            title=brief(f"{name(host.host)}: {phrases.missing_label(gpu)}", LONGEST),
+            tag=Cell("missing", "fail"),
+            blocks=(FactBlock(rows=tuple(phrases.folded(_missing_rows(gpu)))),),
+        )
+        for host in incident.hosts
+        for gpu in host.missing
+    )
+    if blocks:
+        yield GroupBlock(title="Missing GPUs", blocks=blocks)
+
+
+def _missing_rows(gpu: MissingGpu) -> Iterator[tuple[str, str]]:
+    yield from (("seen", brief(fact, LONGEST)) for fact in gpu.facts)
+    yield from (("next", brief(step, LONGEST)) for step in phrases.steps(gpu.next_step))
+
+
 def _overview(incident: Diagnosis) -> Iterator[TableBlock]:
     """If there are several hosts or GPUs: a row for each, with a link to it."""
     rows = [row for place, host in enumerate(incident.hosts) for row in _rows(host, f"h{place}")]
     if len(rows) > 1:
-        heads = ("host", "GPUs", "cause", "what was seen")
+        heads = ("host", "GPUs", "cause", "what it does")
         yield TableBlock(media=Medium.PAGE, heads=heads, rows=tuple(rows))
 
 
 def _rows(host: HostDiagnosis, anchor: str) -> Iterator[tuple[Cell, ...]]:
     host_cell = Cell(brief(name(host.host), LONGEST), link=anchor)
+    for missing in host.missing:
+        label, fact = brief(phrases.missing_label(missing)), brief(missing.facts[0], LONGEST)
+        yield host_cell, Cell(label), Cell("missing", "fail"), Cell(fact)
     if not host.gpus:
         why = brief(phrases.no_diagnosis(host), LONGEST)
         yield host_cell, Cell(""), Cell("no diagnosis", "unreached"), Cell(why)
@@ -107,7 +133,7 @@ def _rows(host: HostDiagnosis, anchor: str) -> Iterator[tuple[Cell, ...]]:
             host_cell if place == 0 else Cell(""),
             Cell(phrases.label(group), link=f"{anchor}g{place}"),
             Cell(phrases.cause_text(gpu), _tone(gpu)),
-            Cell(brief(gpu.sentence, LONGEST)),
+            Cell(brief(phrases.claim(gpu), LONGEST)),
         )
 
 
@@ -115,18 +141,18 @@ def _tone(gpu: GpuDiagnosis) -> str:
     return TONES.get(gpu.cause, "fail" if gpu.cause in GRAVE else "warning")
 
 
-def _stragglers(incident: Diagnosis) -> Iterator[ListBlock]:
+def _stragglers(incident: Diagnosis) -> Iterator[FactBlock]:
     """GPUs that are not like the others which do the same."""
-    items = [
-        ListItem(
-            brief(f"{name(straggler.host)} GPU {straggler.gpu}: {straggler.sentence}", LONGEST),
-            brief("; ".join(f"only here: {suspect}" for suspect in straggler.suspects), LONGEST),
-            strong=True,
+    rows = [
+        (brief(f"{name(odd.host)} GPU {odd.gpu}"), brief(text, LONGEST))
+        for odd in incident.stragglers
+        for text in (
+            *phrases.steps(odd.sentence),
+            *(f"only here: {suspect}" for suspect in odd.suspects),
         )
-        for straggler in incident.stragglers
     ]
-    if items:
-        yield ListBlock(title="Stragglers", items=tuple(items))
+    if rows:
+        yield FactBlock(title="Stragglers", rows=tuple(phrases.folded(rows)))
 
 
 def _host(host: HostDiagnosis, anchor: str, axis: Axis, rules: bool, few: bool) -> GroupBlock:
@@ -165,8 +191,8 @@ def _gpus(
         tag=Cell(phrases.cause_text(gpu), _tone(gpu)),
         note=f"confidence {gpu.confidence.value}",
         blocks=(
-            TextBlock(text=brief(gpu.sentence, LONGEST)),
-            FactBlock(rows=tuple(_facts(group))),
+            TextBlock(text=brief(phrases.claim(gpu), LONGEST)),
+            *_facts(group),
             *_proof(gpu),
             *_open_rules(gpu),
             *_rules(gpu, rules),
@@ -179,12 +205,23 @@ def _gpus(
     )
 
 
-def _facts(group: Sequence[GpuDiagnosis]) -> Iterator[tuple[str, str]]:
+def _facts(group: Sequence[GpuDiagnosis]) -> Iterator[FactBlock]:
+    """Of a mixture in two blocks: the names of its causes are wider than other labels."""
+    proofs = [(label, brief(text, LONGEST)) for label, text in phrases.proof_rows(group[0])]
+    rest = list(_about_gpus(group))
+    parts = (proofs, rest) if group[0].cause is Cause.MIXED else ([*proofs, *rest],)
+    yield from (FactBlock(rows=tuple(phrases.folded(rows))) for rows in parts)
+
+
+def _about_gpus(group: Sequence[GpuDiagnosis]) -> Iterator[tuple[str, str]]:
+    """Whose jobs they have, what else stands out, and what to do."""
     gpu = group[0]
     for member in group if len(group) == 1 else ():
         yield from (("job", brief(phrases.job_text(job), LONGEST)) for job in member.jobs)
+    yield from (("owner", brief(text, LONGEST)) for text in phrases.owner_texts(group))
     yield from (("also", brief(line, LONGEST)) for line in gpu.also)
-    yield "next", gpu.next_step
+    steps = phrases.steps(phrases.next_text(group))
+    yield from (("next", brief(step, LONGEST)) for step in steps)
 
 
 def _proof(gpu: GpuDiagnosis) -> Iterator[TableBlock]:
@@ -233,20 +270,16 @@ def _nearness(ruling: Ruling) -> float:
 
 
 def _suspects(host: HostDiagnosis) -> Iterator[AnyBlock]:
-    """Settings that differ from the baseline and can make a GPU slow, the likeliest first."""
+    """Settings that differ from the baseline and can make a GPU slow: first those that can lead to
+    a cause that was found."""
     suspects, rest = phrases.suspects(host)
-    items = tuple(
-        ListItem(
-            brief(line.text, LONGEST),
-            line.reason,
-            brief(phrases.fix(host, line), LONGEST),
-            strong=line.likely,
-        )
-        for line in suspects
-    )
-    if items:
-        yield ListBlock(title="Suspects, the likeliest first", label="suspect", items=items)
-    else:
+    likely = tuple(_suspect(host, line) for line in suspects if line.likely)
+    others = tuple(_suspect(host, line) for line in suspects if not line.likely)
+    if likely:
+        yield ListBlock(title="Suspects", label="suspect", items=likely)
+    if others:
+        yield ListBlock(title="Differences with another effect", label="differs", items=others)
+    if not suspects:
         yield TextBlock(
             media=Medium.PAGE,
             tone="quiet",
@@ -254,6 +287,11 @@ def _suspects(host: HostDiagnosis) -> Iterator[AnyBlock]:
         )
     if rest:
         yield TextBlock(text=brief(rest, LONGEST), tone="quiet")
+
+
+def _suspect(host: HostDiagnosis, line: SuspectLine) -> ListItem:
+    text, fix = brief(line.text, LONGEST), brief(phrases.fix(host, line), LONGEST)
+    return ListItem(text, line.reason, fix, strong=line.likely)
 
 
 def _unread(host: HostDiagnosis) -> Iterator[ListBlock]:
@@ -273,7 +311,7 @@ def _course(
     drawn = tuple(strips(line for line in host.timelines if line.gpu == gpu))
     if drawn:
         block = TimeBlock(strips=drawn, seconds=axis[1], later=axis.later(host))
-        heading = f"{title} while it was watched"
+        heading = f"{title} during the watch"
         yield GroupBlock(title=heading, media=Medium.PAGE, folded=folded, blocks=(block,))
 
 

@@ -7,18 +7,24 @@ input comes later, while the others wait for it.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 
-from nodevet.diagnose.model import Cause, Figure, GpuDiagnosis, HostDiagnosis, Straggler, Suspect
+from nodevet.diagnose.job_ranks import STATES
+from nodevet.diagnose.late_ranks import late_ranks
+from nodevet.diagnose.model import (
+    Cause,
+    Figure,
+    GpuDiagnosis,
+    HostDiagnosis,
+    Rank,
+    RankState,
+    Straggler,
+    Suspect,
+)
+from nodevet.diagnose.slow_clock import slow_clocks
 from nodevet.diagnose.words import number
 
 LEAST = 3  # GPUs with the same command: two of them may be two servers
-OWN = (
-    *(Cause.LOST, Cause.THROTTLED, Cause.SUBMISSION, Cause.PREPROCESSING, Cause.STORAGE),
-    *(Cause.TRANSFER, Cause.MEMORY, Cause.NUMA, Cause.MIXED, Cause.STUCK),
-)
-"""A rank with one of these causes is late by itself."""
-WAITING = (Cause.GPU, Cause.SPINNING)
-"""A rank that waits for the late one may have one of these."""
-COMPARED = {"clock": 10.0, "sm_busy": 20.0, "slowed": 10.0, "link": 30.0}
+BY_COMMAND = "nothing but the command says that they are ranks of one job"
+COMPARED = {"clock": 5.0, "sm_busy": 20.0, "slowed": 10.0, "link": 30.0}
 """Figures by which a GPU may differ from the median of the others, and by how much at least."""
 
 Member = tuple[HostDiagnosis, GpuDiagnosis]
@@ -30,7 +36,7 @@ def stragglers(hosts: Iterable[HostDiagnosis]) -> tuple[Straggler, ...]:
     groups: dict[RankKey, list[Member]] = {}
     for host in hosts:
         for gpu in host.gpus:
-            if gpu.cause not in (Cause.IDLE, Cause.REQUESTS) or gpu.group_is_job:
+            if gpu.group and (gpu.cause not in (Cause.IDLE, Cause.REQUESTS) or gpu.group_is_job):
                 groups.setdefault(_key(host, gpu), []).append((host, gpu))
     return tuple(straggler for members in groups.values() for straggler in _odd_ones(members))
 
@@ -40,45 +46,53 @@ def _key(host: HostDiagnosis, gpu: GpuDiagnosis) -> RankKey:
 
 
 def _odd_ones(members: Sequence[Member]) -> Iterator[Straggler]:
-    if len(members) < (2 if members[0][1].group_is_job else LEAST):
+    is_job = members[0][1].group_is_job
+    if len(members) < (2 if is_job else LEAST) or _are_several_jobs(members):
         return
-    causes = [gpu.cause for _, gpu in members]
-    for host, gpu in members:
-        others = [member for member in members if member[1] is not gpu]
-        differences = list(_differences(gpu, [other for _, other in others]))
-        shared = _common([other.cause for _, other in others])
-        alone = _is_late(gpu.cause, causes)
-        slower = gpu.cause is shared and _is_slowest(gpu, [other for _, other in others])
-        if not alone and not slower:
+    ranks = [_rank(host, gpu) for host, gpu in members]
+    late = frozenset(late_ranks(ranks)) or _slow(ranks, members)
+    for rank, (host, gpu) in zip(ranks, members, strict=True):
+        if rank not in late:
             continue
+        others = [member for member in members if member[1] is not gpu]
+        shared = _common([other.cause for _, other in others])
         are = "the others are" if len(others) > 1 else "the other is"
         cause = f"{gpu.cause.value}, {are} {shared.value}" if shared else gpu.cause.value
+        differences = _differences(gpu, [other for _, other in others])
         yield Straggler(
             host=host.host,
             gpu=gpu.index,
-            sentence="; ".join([cause, *differences]),
+            sentence="; ".join([cause, *differences, *([] if is_job else [BY_COMMAND])]),
             suspects=tuple(_own(host, gpu, others)),
         )
 
 
-def _is_late(cause: Cause, causes: Sequence[Cause]) -> bool:
-    """Whether the others may wait for a rank with this cause: it differs from most of them, or,
-    without a majority, it is late by itself and another one is not."""
-    shared = _common(causes)
-    if shared:
-        return cause is not shared and not (cause in WAITING and shared in OWN)
-    if set(causes) <= {Cause.GPU, Cause.SPINNING}:
-        return cause is Cause.GPU
-    return cause in OWN and not set(causes) <= set(OWN)
+def _are_several_jobs(members: Sequence[Member]) -> bool:
+    """Whether different processes say that they are the same rank."""
+    claims = {
+        (gpu.group_rank, host.host, tuple(job.pid for job in gpu.jobs))
+        for host, gpu in members
+        if gpu.group_rank is not None
+    }
+    return len(claims) > len({number for number, *_ in claims})
 
 
-def _is_slowest(gpu: GpuDiagnosis, others: Sequence[GpuDiagnosis]) -> bool:
-    """Whether its clock is clearly lower than the clock of every other GPU."""
-    clocks = [_figures(compared)["clock"].value for compared in (gpu, *others)]
-    mine, *theirs = clocks
-    if mine is None or None in theirs:
-        return False
-    return mine <= min(value for value in theirs if value is not None) - COMPARED["clock"]
+def _rank(host: HostDiagnosis, gpu: GpuDiagnosis) -> Rank:
+    return Rank(
+        host=host.host,
+        gpus=(gpu.index,),
+        state=STATES.get(gpu.cause, RankState.QUIET),
+        cause=gpu.cause,
+        causes=gpu.causes,
+        text=gpu.claim,
+    )
+
+
+def _slow(ranks: Sequence[Rank], members: Sequence[Member]) -> frozenset[Rank]:
+    """Those whose clocks are lower than all others', if all have the same cause."""
+    gpus = [gpu for _, gpu in members]
+    is_same = len({gpu.cause for gpu in gpus}) == 1
+    return frozenset(ranks[place] for place in slow_clocks(gpus)) if is_same else frozenset()
 
 
 def _common(causes: Sequence[Cause]) -> Cause | None:

@@ -8,7 +8,7 @@ from nodevet.diagnose.model import Cause, GpuDiagnosis, Suspect
 from nodevet.evidence.lists import spans
 from nodevet.model import Finding
 
-MOST = 5  # that are told of one host; `nodevet check` tells all
+MOST = 5  # shown for one host; `nodevet check` shows all
 NAMED = 4  # parts that are named before they are counted
 
 
@@ -22,6 +22,7 @@ class Reason(NamedTuple):
 SLOW_CPU = (Cause.SUBMISSION, Cause.PREPROCESSING)
 SLOW_GPU = (Cause.THROTTLED, Cause.GPU)
 BETWEEN_GPUS = (Cause.TRANSFER, Cause.STUCK, Cause.SPINNING, Cause.GPU)
+NO_WORK = (Cause.LOST, Cause.STUCK, Cause.IDLE)
 REASONS: Mapping[str, Reason] = {
     "power_limit": Reason(SLOW_GPU, "less power, lower clocks"),
     "thermal": Reason(SLOW_GPU, "a hot GPU lowers its clocks"),
@@ -32,7 +33,7 @@ REASONS: Mapping[str, Reason] = {
     "cpu_governor": Reason(SLOW_CPU, "the CPU stays below its highest clock"),
     "cpu_frequency": Reason(SLOW_CPU, "the CPU stays below its highest clock"),
     "cpu_idle_states": Reason(SLOW_CPU, "a CPU that sleeps deeply wakes late"),
-    "cpu_topology": Reason(SLOW_CPU, "fewer CPUs to prepare input with"),
+    "cpu_topology": Reason(SLOW_CPU, "fewer CPUs prepare the input"),
     "smt": Reason(SLOW_CPU, "the number of CPUs differs"),
     "load": Reason((*SLOW_CPU, Cause.STARVED), "others use the CPUs too"),
     "leftover_processes": Reason((*SLOW_CPU, Cause.STARVED), "they use CPUs and memory too"),
@@ -82,6 +83,9 @@ REASONS: Mapping[str, Reason] = {
     "limits": Reason((Cause.MEMORY, Cause.TRANSFER), "less memory can be pinned"),
     "xid": Reason((Cause.LOST, Cause.STUCK), "the GPU or its driver reported a fault"),
     "gpu_lost": Reason((Cause.LOST, Cause.STUCK), "a rank that lost its GPU holds up all others"),
+    "ecc_errors": Reason(NO_WORK, "an uncorrected error ends the jobs of its GPU"),
+    "row_remapping": Reason(NO_WORK, "jobs that reach the bad row end"),
+    "gpu_repair": Reason(NO_WORK, "the GPU asks for a repair, and jobs on it may end"),
     "gsp_firmware": Reason((Cause.STUCK,), "the driver waits for the GPU's own processor"),
     "kernel_faults": Reason((Cause.STUCK,), "a task of the kernel hangs or died"),
     "stuck_processes": Reason((Cause.STUCK, Cause.STORAGE), "it waits in the kernel, for storage"),

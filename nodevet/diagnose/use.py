@@ -1,15 +1,17 @@
-"""Diagnose: hosts watched at the same time, and what each of their GPUs waits for."""
+"""Watch hosts at the same time, and diagnose what each of their GPUs waits for."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace as changed
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
 from nodevet import __version__
+from nodevet.baseline.library import shipped
 from nodevet.checking.identity import machine_in, several_names
 from nodevet.checking.machines import Machine
 from nodevet.diagnose import phrases
@@ -17,6 +19,7 @@ from nodevet.diagnose.classify import diagnose
 from nodevet.diagnose.incident import NEEDED
 from nodevet.diagnose.job_ranks import HostRanks, host_ranks
 from nodevet.diagnose.late_ranks import job_diagnosis, with_waits
+from nodevet.diagnose.missing import missing_gpus
 from nodevet.diagnose.model import Diagnosis, HostDiagnosis, JobTarget, Suspect
 from nodevet.diagnose.stragglers import stragglers
 from nodevet.diagnose.suspects import REASONS, suspect
@@ -73,11 +76,12 @@ def watch_options(
 
 def judged_alone(options: Options, context: VetContext) -> Options:
     """The options of a visit whose evidence nobody keeps: the probe compiles and reads only the
-    sections of a diagnosis, and of the checks that can name a suspect."""
+    sections of a diagnosis, and of the checks that can name a suspect; the kernel log, because it
+    tells of lost GPUs."""
     read = sections_of(context, REASONS)
     if read is None:
         return options
-    return changed(options, sections=tuple(sorted({*read, *NEEDED})))
+    return changed(options, sections=tuple(sorted({*read, *NEEDED, "kernel_log"})))
 
 
 def diagnose_hosts(
@@ -104,7 +108,7 @@ def diagnose_hosts(
     )
     by_name = {host.name: host for host in hosts}
     by_host: dict[str, HostDiagnosis] = {}
-    looked = Looked(job)
+    observations = Observations(job)
     interrupted = False
     try:
         with closing(visit(hosts, fleet_options)) as visits:
@@ -112,23 +116,25 @@ def diagnose_hosts(
                 if save:
                     save(answer, by_name[answer.host])
                 by_host[answer.host] = host_diagnosis(
-                    answer, by_name[answer.host], context, looked.record
+                    answer, by_name[answer.host], context, observations.record
                 )
                 done()
     except KeyboardInterrupt:
         interrupted = True
-    looked.job = job and again(job)
+    observations.job = job and again(job)
     return incident(
-        name_twins([by_host[host.name] for host in hosts if host.name in by_host], looked.machines),
+        name_twins(
+            [by_host[host.name] for host in hosts if host.name in by_host], observations.machines
+        ),
         seconds=seconds,
         started=started,
         interrupted=interrupted,
-        looked=looked,
+        observations=observations,
     )
 
 
-class Looked:
-    """What the evidence of all hosts shows together."""
+class Observations:
+    """Machines and ranks that the evidence of all hosts shows."""
 
     def __init__(self, job: JobTarget | None = None) -> None:
         self.job = job
@@ -149,14 +155,14 @@ def diagnose_visits(
     job: JobTarget | None = None,
 ) -> Diagnosis:
     """Diagnose a saved incident bundle."""
-    looked = Looked(job)
-    hosts = [host_diagnosis(answer, host, context, looked.record) for answer, host in visits]
-    hosts = name_twins(hosts, looked.machines)
+    observations = Observations(job)
+    hosts = [host_diagnosis(answer, host, context, observations.record) for answer, host in visits]
+    hosts = name_twins(hosts, observations.machines)
     longest = max((host.seconds for host in hosts), default=0.0)
     began = min((host.began_s for host in hosts if host.began_s), default=None)
     when = started or _moment(began)
     when = when or datetime.now().astimezone()
-    return incident(hosts, seconds=longest, started=when, looked=looked)
+    return incident(hosts, seconds=longest, started=when, observations=observations)
 
 
 def _moment(seconds: float | None) -> datetime | None:
@@ -173,7 +179,7 @@ def incident(
     seconds: float,
     started: datetime,
     interrupted: bool = False,
-    looked: Looked | None = None,
+    observations: Observations | None = None,
 ) -> Diagnosis:
     """All hosts together, with the stragglers among them, or the ranks of one job."""
     starts = [host.began_s for host in hosts if host.began_s is not None]
@@ -187,10 +193,14 @@ def incident(
         stragglers=stragglers(hosts),
         interrupted=interrupted,
     )
-    return of_job(diagnosis, looked.job, looked.ranks) if looked and looked.job else diagnosis
+    return (
+        of_job(diagnosis, observations.job, observations.ranks)
+        if observations and observations.job
+        else diagnosis
+    )
 
 
-NOT_KNOWN = "it is not among the hosts that -i or the targets name"
+NOT_KNOWN = "neither -i nor the targets name it"
 
 
 def of_job(diagnosis: Diagnosis, target: JobTarget, ranks: Mapping[str, HostRanks]) -> Diagnosis:
@@ -212,7 +222,7 @@ def of_job(diagnosis: Diagnosis, target: JobTarget, ranks: Mapping[str, HostRank
     ]
     return replace(
         diagnosis,
-        hosts=(*(with_waits(host, job) for host in diagnosis.hosts), *never),
+        hosts=(*with_waits(diagnosis.hosts, job), *never),
         stragglers=tuple(odd for odd in diagnosis.stragglers if (odd.host, odd.gpu) in late),
         job=job,
     )
@@ -229,6 +239,9 @@ def name_twins(hosts: Iterable[HostDiagnosis], machines: Iterable[Machine]) -> l
     ]
 
 
+NO_GPU = "NVML lists no GPU"
+
+
 def host_diagnosis(
     answer: Visit,
     host: Host,
@@ -243,31 +256,46 @@ def host_diagnosis(
     blank = HostDiagnosis(host=answer.host, status=report.status, why=report.why)
     if vetted.evidence is None:
         return blank
-    result = diagnose(vetted.evidence)
     looks = _looks(vetted.evidence)
+    began = _began(answer, vetted.evidence, looks)
+    result = diagnose(vetted.evidence, began)
     failed = [
         finding
         for finding in report.findings
         if finding.verdict is Verdict.FAIL and not finding.cause
     ]
     suspects = tuple(_suspects(failed, vetted.evidence, context))
+    counts = says_how_many(report.baseline, context)
+    missing = missing_gpus(vetted.evidence, report.findings, counts=counts)
     diagnosis = replace(
         blank,
         baseline=report.baseline,
+        missing=missing,
         suspects=suspects,
         others=len(failed) - len(suspects),
-        began_s=_began(answer, vetted.evidence, looks),
+        began_s=began,
         seconds=max((look.seconds for look in looks), default=0.0),
         timelines=timelines(vetted.evidence),
         **_costs(vetted.evidence, looks),
     )
     diagnosis = (
-        replace(diagnosis, why=result)
-        if isinstance(result, str)
+        replace(diagnosis, why=result or NO_GPU)
+        if isinstance(result, str) or not result
         else replace(diagnosis, gpus=result)
     )
     record(vetted.evidence, diagnosis)
     return diagnosis
+
+
+def says_how_many(label: str, context: VetContext) -> bool:
+    """Whether a site wrote or chose this baseline. A shipped one that nodevet chose by the model of
+    the GPUs has the number of the usual board; a virtual machine may hold a part of one."""
+    if context.chosen is not None:
+        return True
+    used = (
+        Path(baseline.path).absolute() for baseline in context.baselines if baseline.label == label
+    )
+    return any(path.parent != shipped() for path in used)
 
 
 def _looks(evidence: Evidence) -> list[Look]:

@@ -19,20 +19,27 @@ LIBRARIES = ("cuda", "NCCL", "pt_", "nvtx", "jemalloc")
 """How the names of threads begin that a library starts, and that wait all the time."""
 DRIVER = ("nvidia", "nv_", "uvm_", "_nv", "rm_", "os_acquire")
 DRIVER_FILE = "/dev/nvidia"
+TERMINALS = ("/dev/tty", "/dev/pts/", "/dev/console")
+FREEZER = ("__refrigerator", "do_freezer_trap")
 
 
 class SleepKind(str, Enum):
     """What a thread sleeps for, in words."""
 
     REQUESTS = "requests"
+    RANKS = "requests, or the other ranks of its job"
     NETWORK = "the network"
     LOCK = "a lock, or another thread"
+    SHARED = "a lock that processes share, or a thread to end"
     DRIVER = "the driver"
     POLL = "one of several things"
     PIPE = "another process"
     CHILD = "a child to end"
     SPAWN = "a child to start its program (vfork)"
-    PAUSE = "time to pass"
+    FILE_LOCK = "a lock on a file (lslocks shows who holds it)"
+    PAUSE = "a timer of its own"
+    TERMINAL = "its user, at a terminal"
+    HELD = "whoever froze its cgroup, to let it run on"
     OTHER = "something else"
 
 
@@ -42,6 +49,8 @@ CALLS = {
     **dict.fromkeys(("poll", "ppoll", "select", "pselect6"), SleepKind.POLL),
     **dict.fromkeys(("recvfrom", "recvmsg", "sendto", "sendmsg"), SleepKind.NETWORK),
     "futex": SleepKind.LOCK,
+    "shared futex": SleepKind.SHARED,
+    **dict.fromkeys(("flock", "fcntl"), SleepKind.FILE_LOCK),
     **dict.fromkeys(("wait4", "waitid"), SleepKind.CHILD),
     **dict.fromkeys(("vfork", "clone", "clone3"), SleepKind.SPAWN),
     **dict.fromkeys(("nanosleep", "clock_nanosleep"), SleepKind.PAUSE),
@@ -51,6 +60,7 @@ PLACES = (  # how the kernel's functions begin
     (("ep_poll", "do_epoll", "poll_", "do_select", "do_sys_poll", "do_poll"), SleepKind.POLL),
     (("sk_wait_data", "sk_stream_wait", "wait_woken", "tcp_", "inet_wait"), SleepKind.NETWORK),
     (("futex_",), SleepKind.LOCK),
+    (("flock_lock", "posix_lock", "locks_lock"), SleepKind.FILE_LOCK),
     (("kernel_clone", "_do_fork", "wait_for_vfork"), SleepKind.SPAWN),
     (DRIVER, SleepKind.DRIVER),
     (("pipe_", "anon_pipe", "unix_stream"), SleepKind.PIPE),
@@ -87,6 +97,8 @@ def waiting(process: ProcessActivity, thread: ThreadActivity, seconds: float) ->
     if not place and sleep is None:
         return None
     kind = kind_of(place, sleep, process.stack or () if thread.tid == process.pid else ())
+    if kind is SleepKind.REQUESTS and is_rank(process):  # whichever of two ranks connected
+        kind = SleepKind.NETWORK if sleep and is_receive(sleep) else SleepKind.RANKS
     return ThreadWait(kind, 100.0 * asleep / looks, place, sleep, rate(thread.switches, seconds))
 
 
@@ -98,6 +110,8 @@ def kind_of(place: str, sleep: Sleep | None, stack: Iterable[str] = ()) -> Sleep
     >>> kind_of("rwsem_down_read_slowpath", None, ["rwsem_down_read_slowpath", "uvm_ioctl"])
     <SleepKind.DRIVER: 'the driver'>
     """
+    if place.startswith(FREEZER):  # whatever call it was in
+        return SleepKind.HELD
     if any(name.startswith(DRIVER) for name in stack):
         return SleepKind.DRIVER
     by_place = next((kind for names, kind in PLACES if place.startswith(names)), SleepKind.OTHER)
@@ -105,6 +119,8 @@ def kind_of(place: str, sleep: Sleep | None, stack: Iterable[str] = ()) -> Sleep
         return by_place
     if sleep.call == "ioctl" and (sleep.path or "").startswith(DRIVER_FILE):
         return SleepKind.DRIVER
+    if (sleep.path or "").startswith(TERMINALS):
+        return SleepKind.TERMINAL
     kind = CALLS.get(sleep.call, by_place)
     if kind is SleepKind.NETWORK and not sleep.connections and sleep.connections is not None:
         return SleepKind.PIPE  # of the same machine
@@ -116,8 +132,18 @@ def kind_of(place: str, sleep: Sleep | None, stack: Iterable[str] = ()) -> Sleep
 
 
 def is_poll(sleep: Sleep | None) -> bool:
-    """Whether it may wait for any file that its process has open: the kernel shows none."""
+    """Whether a sleep may wait for any open file of its process: the kernel does not show which."""
     return sleep is not None and sleep.call in ("poll", "ppoll", "select", "pselect6")
+
+
+def is_receive(sleep: Sleep) -> bool:
+    """Whether it waits in a call for one peer."""
+    return CALLS.get(sleep.call) is SleepKind.NETWORK
+
+
+def is_rank(process: ProcessActivity) -> bool:
+    """Whether it says that it is one of several ranks."""
+    return process.master is not None if process.ranks is None else process.ranks > 1
 
 
 class JobWait(NamedTuple):
@@ -137,11 +163,14 @@ class JobWait(NamedTuple):
         sleep = self.waiting.sleep
         call = sleep.call if sleep and not sleep.call.isdigit() else self.waiting.place
         peer = f" from {sleep.peer}" if sleep and sleep.peer and not sleep.listens else ""
+        name = f"{self.process.command or '?'} {self.process.pid}"
+        if self.waiting.kind is SleepKind.HELD:
+            return f"{name} in a frozen cgroup"
         if self.waiting.kind is SleepKind.DRIVER:
             call += " of the driver"
         thread = "" if self.is_first else f" thread {self.thread.tid}"
         silent = SILENT if peer and self.waiting.moved == 0 else ""
-        return f"{self.process.command or '?'} {self.process.pid}{thread} in {call}{peer}{silent}"
+        return f"{name}{thread} in {call}{peer}{silent}"
 
 
 def job_waits(processes: Iterable[ProcessActivity], seconds: float) -> list[JobWait]:
@@ -161,8 +190,13 @@ NAMES = {
     "serving": "time in which a thread of the GPU's processes waited for requests",
     "network": "time in which a thread of the job waited for the network",
     "frozen": "time in which the first threads of the GPU's processes slept on a lock or in the "
-    "driver and never woke",
+    "driver and never woke, or were halted",
     "spinning": "time in which a thread of the GPU's processes ran without ever waiting",
+    "resting": "time in which the first threads of the GPU's processes waited for a time to pass, "
+    "requests or a user",
+    "paced": "time in which the first threads of the GPU's processes slept for a time of their "
+    "own, too long to poll for data",
+    "may_go_on": "time in which another thread waited for what lets the job go on",
 }
 
 
@@ -173,39 +207,48 @@ def wait_figures(
     listed, pids = list(processes), frozenset(on_gpu)
     why = unknown_why(listed)
     waits = job_waits(listed, seconds)
-    own = [each for each in waits if each.process.pid in pids]
+    own = [wait for wait in waits if wait.process.pid in pids]
     partly = why or unwatched_why(listed)
-    asked = [each for each in own if each.waiting.kind is SleepKind.REQUESTS]
-    yield _worst("serving", asked, partly or unread_why(own))
-    at_network = [each for each in waits if is_at_network(each)]
+    alive = [process for process in listed if process.pid in pids and process.ended_s is None]
+    asked = [wait for wait in own if wait.waiting.kind is SleepKind.REQUESTS]
+    served = {wait.process.pid for wait in asked}
+    all_serve = served.issuperset(process.pid for process in alive)
+    yield _worst("serving", asked if all_serve else [], partly or unread_why(own))
+    at_network = [wait for wait in waits if is_at_network(wait, pids)]
     yield _worst("network", at_network, partly or unread_why(at_network))
     top = _top(at_network)
     yield connection_figure(top.waiting.sleep) if top else Figure("lost_segments", 0.0, "%", WHAT)
-    yield _frozen([each for each in own if each.is_first], listed, pids, why)
-    yield _spinning([each for each in listed if each.pid in pids], seconds)
+    first = [wait for wait in own if wait.is_first]
+    yield _frozen(first, listed, pids, why)
+    yield _resting(first, alive, why)
+    yield _worst("paced", [wait for wait in first if is_paced(wait)], why)
+    yield _worst("may_go_on", [wait for wait in waits if may_go_on(wait, pids)], why)
+    yield _spinning([process for process in listed if process.pid in pids], seconds)
 
 
 def unwatched_why(processes: Iterable[ProcessActivity]) -> str:
     """Why some threads of these were not watched; empty if all were."""
-    partly = [each for each in processes if each.threads and "threads" in each.errors]
+    partly = [process for process in processes if process.threads and "threads" in process.errors]
     return partly[0].why("threads") if partly else ""
 
 
 def unread_why(waits: Iterable[JobWait]) -> str:
     """Why nodevet cannot say whether one of these waits for requests or a peer; else empty."""
     is_unread = any(
-        each.waiting.kind in (SleepKind.POLL, SleepKind.NETWORK)
-        and each.waiting.share >= SOME
-        and (each.waiting.sleep is None or each.waiting.sleep.listens is None)
-        for each in waits
+        wait.waiting.kind in (SleepKind.POLL, SleepKind.NETWORK)
+        and wait.waiting.share >= SOME
+        and (wait.waiting.sleep is None or wait.waiting.sleep.listens is None)
+        for wait in waits
     )
     return UNREAD if is_unread else ""
 
 
-def is_at_network(wait: JobWait) -> bool:
-    """Whether it waits for the network and the job may wait for it. A thread that is not the first
-    counts only if it wakes now and then: threads of libraries sleep in recv all the time."""
-    is_at_work = wait.is_first or (wait.waiting.moved or 0.0) >= MOVES
+def is_at_network(wait: JobWait, pids: frozenset[int]) -> bool:
+    """Whether it waits for the network and the job may wait for it. Only the first thread of a
+    process on the GPU counts without waking now and then: threads of libraries and idle helpers
+    sleep in recv all the time, and loaders that wait in poll have the sockets of their parent."""
+    is_own = wait.is_first and wait.process.pid in pids and not is_poll(wait.waiting.sleep)
+    is_at_work = is_own or (wait.waiting.moved or 0.0) >= MOVES
     return wait.waiting.kind is SleepKind.NETWORK and is_at_work
 
 
@@ -220,6 +263,12 @@ def unknown_why(processes: Iterable[ProcessActivity]) -> str:
     return ""
 
 
+def is_held(wait: JobWait) -> bool:
+    """Whether it is a first thread that slept on a lock, in the driver or in a frozen cgroup, and
+    never woke."""
+    return wait.is_first and wait.waiting.kind in STUCK_IN and wait.waiting.is_frozen
+
+
 def _worst(name: str, waits: list[JobWait], why: str) -> Figure:
     top = _top(waits)
     if top is None or why:
@@ -229,24 +278,65 @@ def _worst(name: str, waits: list[JobWait], why: str) -> Figure:
 
 def _top(waits: list[JobWait]) -> JobWait | None:
     """A first thread that waits, or else the one that waits most."""
-    return max(waits, key=lambda each: (each.is_first, each.waiting.share), default=None)
+    return max(waits, key=lambda wait: (wait.is_first, wait.waiting.share), default=None)
 
 
 def _frozen(
     first: list[JobWait], processes: list[ProcessActivity], pids: frozenset[int], why: str
 ) -> Figure:
     """100 if each first thread slept on a lock or in the driver, and never woke."""
-    alive = [each for each in processes if each.pid in pids and each.ended_s is None]
-    if any(each.waiting.moved is None for each in first):
+    alive = [process for process in processes if process.pid in pids and process.ended_s is None]
+    if any(wait.waiting.moved is None for wait in first):
         why = why or "the context switches of a thread were not read"
-    held = [
-        each
-        for each in first
-        if each.waiting.kind in (SleepKind.LOCK, SleepKind.DRIVER) and each.waiting.is_frozen
-    ]
-    share = 100.0 if alive and len(held) == len(alive) else 0.0
-    note = held[0].text if share else ""
+    held = [wait for wait in first if is_held(wait)]
+    texts = [*filter(None, map(halted_text, alive)), *(wait.text for wait in held)]
+    share = 100.0 if alive and len(texts) == len(alive) else 0.0
+    note = texts[0] if share else ""
     return Figure("frozen", None if why else share, "%", NAMES["frozen"], why, note)
+
+
+STUCK_IN = (SleepKind.LOCK, SleepKind.DRIVER, SleepKind.HELD)
+HALTS = {"T": "a signal", "t": "a debugger"}  # states of proc_pid_stat(5)
+
+
+def halted_text(process: ProcessActivity) -> str:
+    """`python 12 stopped by a signal`, if it was at all looks; else empty."""
+    first = next((each for each in process.threads or () if each.tid == process.pid), None)
+    states = {*((first.states if first else None) or "").replace("-", "")}
+    who = HALTS.get(states.pop()) if len(states) == 1 else None
+    return f"{process.command or '?'} {process.pid} stopped by {who}" if who else ""
+
+
+def _resting(first: list[JobWait], alive: list[ProcessActivity], why: str) -> Figure:
+    """The lowest share of the first threads. A thread that waits for anything else needs help."""
+    shares = {each.process.pid: each.waiting.share for each in first if each.waiting.kind in RESTS}
+    least = min((shares.get(each.pid, 0.0) for each in alive), default=100.0)
+    return Figure("resting", None if why else least, "%", NAMES["resting"], why)
+
+
+RESTS = (SleepKind.PAUSE, SleepKind.REQUESTS, SleepKind.TERMINAL)
+
+
+def is_paced(wait: JobWait) -> bool:
+    """Whether it sleeps for 20 ms to half a second at a time: shorter sleeps poll for data, and a
+    first thread that sleeps longer may only wait for signals."""
+    is_pause = wait.waiting.kind is SleepKind.PAUSE
+    return is_pause and LONGEST_NAPS <= (wait.waiting.moved or 0.0) <= SHORTEST_NAPS
+
+
+LONGEST_NAPS, SHORTEST_NAPS = 2.0, 50.0  # a second
+
+
+def may_go_on(wait: JobWait, pids: frozenset[int]) -> bool:
+    """Whether it waits for a time to pass, or, in a process on the GPU, at sockets or files: what
+    comes there may be work for the first thread, as in the engine of an inference server."""
+    if wait.is_first and wait.process.pid in pids:
+        return False
+    kind = wait.waiting.kind
+    return kind is SleepKind.PAUSE or (kind in INPUTS and wait.process.pid in pids)
+
+
+INPUTS = (SleepKind.POLL, SleepKind.NETWORK, SleepKind.PIPE, SleepKind.REQUESTS)
 
 
 def _spinning(processes: list[ProcessActivity], seconds: float) -> Figure:
@@ -267,12 +357,14 @@ def _spinning(processes: list[ProcessActivity], seconds: float) -> Figure:
 def place_text(processes: Iterable[ProcessActivity], pids: Iterable[int], seconds: float) -> str:
     """`python 12 in epoll_wait waits for requests`; empty if not known."""
     wanted = frozenset(pids)
-    waits = job_waits([each for each in processes if each.pid in wanted], seconds)
+    waits = job_waits([process for process in processes if process.pid in wanted], seconds)
     first = max(
-        (each for each in waits if each.is_first), key=lambda each: each.waiting.share, default=None
+        (wait for wait in waits if wait.is_first), key=lambda wait: wait.waiting.share, default=None
     )
     if first is None or first.waiting.share < LIKELY:
         return ""
+    if first.waiting.kind is SleepKind.OTHER:
+        return f"{first.text} sleeps"
     return f"{first.text} waits for {first.waiting.kind.value}"
 
 

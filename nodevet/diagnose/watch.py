@@ -1,5 +1,5 @@
-"""Rounds of a diagnosis, one after the other, until an interrupt: redrawn in place on a terminal,
-else a block for each."""
+"""Repeat a diagnosis until an interrupt: redraw it in place on a terminal, otherwise print a block
+for each round."""
 
 import os
 import time

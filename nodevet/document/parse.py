@@ -5,24 +5,16 @@ readers disagree. Nothing recurses, and aliases are shared, not copied, so that 
 no more than its own size.
 """
 
-import msgspec
 import yaml
 
 from nodevet.base.printable import brief, sentence
 from nodevet.base.problems import Place, Problem, did_you_mean
 from nodevet.document.scalars import TrapError, resolve
 from nodevet.document.text import Source
-from nodevet.document.tree import Broken, Entry, Mapping, Node, Scalar, Sequence, join
+from nodevet.document.tree import Broken, Entry, Mapping, Node, Scalar, Sequence, Tree, join
 
 MAX_DEPTH = 32
 MAX_NODES = 20_000  # with every alias expanded
-
-
-class Tree(msgspec.Struct, frozen=True):
-    """The root, or None if the text is not one YAML mapping; and the problems so far."""
-
-    root: Mapping | None
-    problems: tuple[Problem, ...]
 
 
 def parse(source: Source, max_nodes: int = MAX_NODES, *, loose: bool = False) -> Tree:

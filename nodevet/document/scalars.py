@@ -6,7 +6,7 @@ they agree, and refuses others with a message that says what to write instead.
 
 import re
 
-Plain = None | bool | int | float | str
+from nodevet.document.tree import Plain
 
 NULLS = frozenset(("", "~", "null", "Null", "NULL"))
 BOOLEANS = {"true": True, "false": False}

@@ -65,7 +65,11 @@ def read(path: Path) -> Source:
         raise _refuse(name, f"cannot be read: {reason}", "check the path and its mode") from error
     if len(data) > MAX_BYTES:
         raise _refuse(name, f"holds more than {MAX_BYTES:,} bytes", "is this the right file?")
-    return Source(path=path, shown=name, text=decode(data, name), sha256=sha256(data).hexdigest())
+    return Source(path=path, shown=name, text=decode(data, name), sha256=digest(data))
+
+
+def digest(data: bytes) -> str:
+    return str(sha256(data).hexdigest())
 
 
 def decode(data: bytes, name: str) -> str:

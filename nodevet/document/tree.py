@@ -6,7 +6,8 @@ import msgspec
 
 from nodevet.base.printable import brief
 from nodevet.base.problems import Place, Problem
-from nodevet.document.scalars import Plain
+
+Plain = None | bool | int | float | str
 
 
 class Scalar(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,6 +48,13 @@ class Sequence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Node = Scalar | Broken | Mapping | Sequence
+
+
+class Tree(msgspec.Struct, frozen=True):
+    """The root, or None if the text is not one YAML mapping; and the problems so far."""
+
+    root: Mapping | None
+    problems: tuple[Problem, ...]
 
 
 def plain(node: Node) -> object:

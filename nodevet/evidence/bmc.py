@@ -15,10 +15,11 @@ PARTS = at_most(4096)  # sensors, supplies, fans; nodevet keeps 2,048
 class BmcEvent(Record, frozen=True, kw_only=True):
     """An entry of the event log (SEL)."""
 
-    volatile = ("age_s",)
+    volatile = ("age_s", "least_s")
 
     id: Text  # Redfish: with the path of its log
-    age_s: int | None = None  # by the BMC's own clock; None: it was not set
+    age_s: int | None = None  # by the BMC's own clock; None: not known
+    least_s: int | None = None  # how young it may be; None: its age is right
     severity: Text | None = None  # ok, warning, critical; "" if the BMC does not grade it
     part: Text | None = None  # IPMI: the sensor
     text: Text | None = None

@@ -10,8 +10,9 @@ from nodevet.model import Finding, Subject, unknown
 SCHEMA = 1
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """Values read together, and the reason for each one that could not be."""
+class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Values read together, and the reason for each one that could not be. Nothing in a record
+    refers back to it, so Python need not look for garbage among thousands of them."""
 
     volatile: ClassVar[tuple[str, ...]] = ()
     """The fields that differ between two looks at a node where nothing happened: readings, clocks,
@@ -49,7 +50,7 @@ def clear_unknown_words(record: Record, *fields: str) -> None:
             msgspec.structs.force_setattr(record, "errors", reasons)
 
 
-class SectionRecord(Record, frozen=True, kw_only=True):
+class SectionRecord(Record, frozen=True, kw_only=True, gc=True):
     """A whole section: the one subclass in each section's file."""
 
     unique: ClassVar[tuple[str, ...]] = ()

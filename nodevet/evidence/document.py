@@ -130,11 +130,14 @@ def _decoder(record: type[SectionRecord]) -> msgspec.json.Decoder[Section[Any]]:
 def _section(record: type[SectionRecord], raw: msgspec.Raw | None) -> Section[Any]:
     if raw is None:
         return Section(status="error", why=MISSING)
+    if bytes(raw).count(b"{") > bounds.OBJECTS:
+        why = f"more than {bounds.OBJECTS:,} objects"
+        return Section(status="error", why=f"the probe's answer is not valid: {why}")
     try:
         section = _decoder(record).decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return Section(status="error", why=f"the probe's answer is not valid: {error}")
-    if problem := _number_problem(bytes(raw)):
+    if problem := number_problem(bytes(raw)):
         return Section(status="error", why=f"the probe's answer is not valid: {problem}")
     return checked_section(section)
 
@@ -143,7 +146,7 @@ _DIGITS = bytes(ord("0") if chr(byte).isdecimal() and byte < 128 else byte for b
 _LONG = b"0" * len(str(bounds.NUMBER))
 
 
-def _number_problem(raw: bytes) -> str:
+def number_problem(raw: bytes) -> str:
     """The first integer beyond `bounds.NUMBER` in a section's JSON; "" if there is none. Decoders
     have no such limit, and arithmetic and databases fail with what is beyond it."""
     if _LONG not in raw.translate(_DIGITS):

@@ -6,6 +6,7 @@ from nodevet.base import bounds
 from nodevet.base.bounds import FileText, Text, at_most
 from nodevet.evidence.core import Record, SectionRecord
 
+OTHERS = at_most(64)  # drop-ins of one file
 MANAGERS = at_most(16)  # of one interface; there are four kinds
 
 
@@ -18,6 +19,8 @@ class LinkManager(Record, frozen=True, kw_only=True):
     definition: Text = ""  # of netplan: ethernets, bonds, vlans
     shared_by: int = 1  # interfaces that this file configures
     mtu: Text | None = None  # as all its files together configure it; "" if none does
+    ring_rx: Text = ""  # hardware-dma-ring-rx of ifupdown's stanza
+    ring_tx: Text = ""
     # nodevet's own file for this interface, "" if there is none; of netplan and systemd-networkd
     own: FileText | None = None
     # the profile of NetworkManager, unless it may hold a secret
@@ -25,6 +28,20 @@ class LinkManager(Record, frozen=True, kw_only=True):
     mode: int | None = None
     owner: int | None = None  # uid
     group: int | None = None  # gid
+
+
+class LinkFile(Record, frozen=True, kw_only=True):
+    """The .link file that systemd-udevd applies to an interface, systemd.link(5)."""
+
+    path: Text = ""  # ID_NET_LINK_FILE; "" if udev applies none
+    shared_by: int = 0  # interfaces to which udev applies it
+    id_path: Text = ""  # ID_PATH of udev, such as pci-0000:3b:00.0
+    same_id_path: int = 0  # interfaces with this ID_PATH
+    text: FileText = ""
+    others: Annotated[tuple[Text, ...], OTHERS] = ()  # drop-ins that are not nodevet's
+    ring_rx: Text = ""  # RxBufferSize of it and its drop-ins
+    ring_tx: Text = ""
+    own: FileText = ""  # nodevet's drop-in of it, or it itself if it is nodevet's
 
 
 class ManagedLink(Record, frozen=True, kw_only=True):
@@ -37,13 +54,14 @@ class ManagedLink(Record, frozen=True, kw_only=True):
     lower: Annotated[tuple[Text, ...], bounds.INTERFACES] | None = None
     upper: Annotated[tuple[Text, ...], bounds.INTERFACES] | None = None
     managers: Annotated[tuple[LinkManager, ...], MANAGERS] | None = None
+    link_file: LinkFile | None = None
 
 
 class LinkManagers(SectionRecord, frozen=True, kw_only=True):
     """Who configures the interfaces of section network, and over which of them nodevet comes.
 
     Read only if a plan needs it: ip(8), nmcli(1), netplan(8), /run/systemd/netif,
-    /etc/network/interfaces."""
+    /run/udev/data, /etc/network/interfaces."""
 
     unique = ("links[].name", "links[].managers[].manager")
 

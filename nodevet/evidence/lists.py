@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from nodevet.base import bounds
+from nodevet.base.ranges import ranges_text
 
 
 @lru_cache(maxsize=1024)
@@ -36,10 +37,4 @@ def spans(numbers: Iterable[int]) -> str:
     >>> spans([8, 0, 1, 2])
     '0-2,8'
     """
-    ranges: list[list[int]] = []
-    for number in sorted(set(numbers)):
-        if ranges and ranges[-1][1] == number - 1:
-            ranges[-1][1] = number
-        else:
-            ranges.append([number, number])
-    return ",".join(f"{first}" if first == last else f"{first}-{last}" for first, last in ranges)
+    return ranges_text(sorted(set(numbers)))

@@ -54,13 +54,20 @@ class Memory(SectionRecord, frozen=True, kw_only=True):
     `fstab` and `swap_units` are read if swap is active, and else empty."""
 
     unique = ("hugepages[].size_kb", "swap_units[].name")
-    volatile = ("available_kb", "swap_free_kb", "dirty_kb", "hugepages_free")
+    volatile = (
+        *("available_kb", "swap_free_kb", "dirty_kb", "hugepages_free"),
+        *("buffers_kb", "cached_kb", "shmem_kb", "slab_reclaimable_kb"),
+    )
 
     total_kb: int | None = None
     available_kb: int | None = None
     swap_total_kb: int | None = None
     swap_free_kb: int | None = None
     dirty_kb: int | None = None
+    buffers_kb: int | None = None
+    cached_kb: int | None = None  # the page cache, with shmem_kb
+    shmem_kb: int | None = None  # of tmpfs and shared memory: the kernel cannot drop it
+    slab_reclaimable_kb: int | None = None  # SReclaimable: dentries, inodes
     hugepages_total: int | None = None
     hugepages_free: int | None = None
     hugepage_size_kb: int | None = None

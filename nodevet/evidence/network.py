@@ -10,6 +10,16 @@ from nodevet.evidence.core import Record, SectionRecord
 from nodevet.evidence.counters import Counter
 
 
+class Rings(Record, frozen=True, kw_only=True):
+    """How many descriptors each receive and each transmit ring has, and can have; 0 and 0 without
+    such rings. ETHTOOL_GRINGPARAM, as `ethtool -g` prints them."""
+
+    rx: int | None = None
+    rx_max: int | None = None
+    tx: int | None = None
+    tx_max: int | None = None
+
+
 class Interface(Record, frozen=True, kw_only=True):
     """One network interface. /sys/class/net/<name>/*."""
 
@@ -26,6 +36,7 @@ class Interface(Record, frozen=True, kw_only=True):
     speed_mbps: int | None = None
     duplex: Text | None = None  # full, half, unknown
     mtu: int | None = None
+    rings: Rings | None = None  # not of a bond, a bridge or a VLAN: these have none
     driver: Text | None = None  # bound kernel driver; "" of a virtual one
     bus_id: Text | None = None  # of the PCI function; "" of one that is on no PCI bus
     numa_node: int | None = None  # -1: the firmware does not say

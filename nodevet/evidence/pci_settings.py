@@ -12,7 +12,6 @@ from nodevet.evidence.pci import KEPT_FOR_GUESTS
 from nodevet.model import NODE, Finding, Subject, unknown
 
 NO_ACS = "no ACS capability"
-NOT_EXPRESS = "no PCI Express capability"
 SOURCE_VALIDATION, REQUEST_REDIRECT, COMPLETION_REDIRECT, UPSTREAM_FORWARDING = 1, 4, 8, 16
 """Bits of ACSCap and ACSCtl."""
 READ_AGAIN = "the evidence was saved before the baseline asked for this: visit the host again"

@@ -27,11 +27,14 @@ def compared(
     parts: Sequence[Part], *, is_alike: Callable[[Part, Part], bool], label: Callable[[Part], str]
 ) -> tuple[Part, ...]:
     """The same parts; a value that one lacks and a part like it has is unread, not unsupported."""
-    unsupported = [_unsupported(part) for part in parts]
-    paths = {path for missing in unsupported for path in missing}
-    read = [frozenset(path for path in paths if _has(part, path)) for part in parts]
-    if not any(read):
+    together = _by_path(parts)
+    if not any(_has(together, path) for path in _unsupported(together)):
         return tuple(parts)
+    records = [_by_path((part,)) for part in parts]
+    unsupported = [_unsupported(by_path) for by_path in records]
+    paths = {path for missing in unsupported for path in missing}
+    read = [frozenset(path for path in paths if _has(by_path, path)) for by_path in records]
+    read_somewhere = frozenset().union(*read)
 
     def of_others(part: Part) -> list[tuple[str, Set[Path]]]:
         """The names of parts like this one, and what they have."""
@@ -43,7 +46,8 @@ def compared(
 
     return tuple(
         _unread(part, reasons)
-        if (reasons := _read_by_others(missing, own, of_others(part)))
+        if not read_somewhere.isdisjoint(missing.keys() - own)
+        and (reasons := _read_by_others(missing, own, of_others(part)))
         else part
         for part, missing, own in zip(parts, unsupported, read, strict=True)
     )
@@ -61,23 +65,31 @@ def _read_by_others(
     }
 
 
-def _unsupported(record: Record) -> dict[Path, str]:
+def _by_path(parts: Sequence[Record]) -> dict[Path, Sequence[Record]]:
+    """The parts, and the records in them, by path."""
+    by_path: dict[Path, Sequence[Record]] = {(): parts}
+    waiting: list[Path] = [()] if parts else []
+    for path in waiting:
+        records = by_path[path]
+        for field in _record_fields(type(records[0])):
+            if inner := [each for record in records for each in _records_in(record, field)]:
+                below = (*path, field)
+                by_path[below] = inner
+                waiting.append(below)
+    return by_path
+
+
+def _unsupported(by_path: Mapping[Path, Sequence[Record]]) -> dict[Path, str]:
     """{path: reason} of unsupported values; of items in a list the first reason."""
-    reasons: dict[Path, dict[str, str]] = {}
-    _add_unsupported(reasons, record, ())
-    return {(*path, name): why for path, names in reasons.items() for name, why in names.items()}
-
-
-def _add_unsupported(reasons: dict[Path, dict[str, str]], record: Record, path: Path) -> None:
-    if record.errors:
-        names = reasons.setdefault(path, {})
-        for name, why in record.errors.items():
-            if name not in names and why in LACKING and getattr(record, name, None) is None:
-                names[name] = why
-    for field in _record_fields(type(record)):
-        inner_path = (*path, field)
-        for inner in _records_in(record, field):
-            _add_unsupported(reasons, inner, inner_path)
+    reasons: dict[Path, str] = {}
+    for path, records in by_path.items():
+        names: dict[str, str] = {}
+        for record in records:
+            for name, why in record.errors.items():
+                if name not in names and why in LACKING and getattr(record, name, None) is None:
+                    names[name] = why
+        reasons |= {(*path, name): why for name, why in names.items()}
+    return reasons
 
 
 @cache
@@ -100,11 +112,11 @@ def _records_in(record: Record, name: str) -> Sequence[Record]:
     return ()
 
 
-def _has(record: Record, path: Path) -> bool:
-    """Whether a record has a value at a path; in a list any item."""
-    if len(path) == 1:
-        return getattr(record, path[0], None) is not None
-    return any(_has(inner, path[1:]) for inner in _records_in(record, path[0]))
+def _has(by_path: Mapping[Path, Sequence[Record]], path: Path) -> bool:
+    """Whether there is a value at a path; in a list of any item."""
+    *above, name = path
+    records = by_path.get(tuple(above), ())
+    return any(getattr(record, name, None) is not None for record in records)
 
 
 def _unread(record: Part, unread: Mapping[Path, str]) -> Part:

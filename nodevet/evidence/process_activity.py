@@ -4,7 +4,7 @@ threads, their helpers and the limits of their cgroups; read if asked for."""
 from typing import Annotated
 
 from nodevet.base import bounds
-from nodevet.base.bounds import Real, Text, at_most
+from nodevet.base.bounds import NumberList, Real, Text, at_most
 from nodevet.evidence.activity import Counted, Look, Numbers, Times
 from nodevet.evidence.core import Record, SectionRecord
 
@@ -64,7 +64,8 @@ class ThreadActivity(Record, frozen=True, kw_only=True):
     user: Counted | None = None  # utime
     system: Counted | None = None  # stime
     ticks: Numbers | None = None  # utime and stime at each look, of a thread that ran
-    cpu: int | None = None  # that it ran on last
+    cpu: int | None = None  # that it ran on last; null if `cpus` are told
+    cpus: Numbers | None = None  # the same at each look, of a thread that ran on several
     waited_ns: Counted | None = None  # schedstat: runnable, and no CPU
     switches: Counted | None = None  # of its own will
     preemptions: Counted | None = None  # nonvoluntary
@@ -81,19 +82,26 @@ class FlightGroup(Record, frozen=True, kw_only=True):
     torch/csrc/distributed/c10d."""
 
     group: Text
+    members: NumberList | None = None  # its ranks
     completed: int | None = None  # the last that completed
+    completed_as: Text | None = None  # its name
     scheduled: int | None = None  # the last that was scheduled
     sequence: int | None = None  # the first that is not completed; else the last
     collective: Text | None = None  # its name
     sizes: Text | None = None  # of its inputs
     state: Text | None = None  # scheduled, started, completed
+    age_s: Real | None = None  # since it was created, when the dump was read
 
 
 class FlightDump(Record, frozen=True, kw_only=True):
     """A dump of PyTorch's flight recorder that a rank wrote."""
 
+    version: Text | None = None  # of the format
     path: Text | None = None
     age_s: Real | None = None  # when it was read
+    whole: bool | None = None  # it holds every collective since the rank began
+    held_s: Real | None = None  # it holds those of the last so many seconds, when it was read
+    timed: bool | None = None  # it says when a collective started
     groups: Annotated[tuple[FlightGroup, ...], SLEEPS] | None = None
 
 
@@ -131,6 +139,9 @@ class ProcessActivity(Record, frozen=True, kw_only=True):
     cgroup: Text | None = None
     # of a process on a GPU: the job by its cgroup and environ, `Slurm 12` or `pod UID`
     job_id: Text | None = None
+    login: Text | None = None  # of the uid: /etc/passwd, else SLURM_JOB_USER
+    partition: Text | None = None  # SLURM_JOB_PARTITION
+    pod: Text | None = None  # namespace/name: /var/log/pods
     master: Text | None = None  # MASTER_ADDR:MASTER_PORT, where the ranks of a job meet
     step: Text | None = None  # of Slurm: `0`, `batch`
     rank: int | None = None  # RANK, or what another launcher calls it
@@ -167,6 +178,7 @@ class OtherProcess(Record, frozen=True, kw_only=True):
     command: Text | None = None  # comm
     cpus: Real | None = None  # that it used, as a mean
     uid: int | None = None
+    login: Text | None = None  # of the uid: /etc/passwd
     cgroup: Text | None = None
 
 

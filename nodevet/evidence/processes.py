@@ -1,10 +1,13 @@
 """Section processes: those that have a GPU open."""
 
+import re
 from typing import Annotated
 
 from nodevet.base import bounds
 from nodevet.base.bounds import NumberList, Real, Text
 from nodevet.evidence.core import Record, SectionRecord
+
+BY_USER = re.compile(r"(/user@[0-9]+\.service)/.*")
 
 
 class Process(Record, frozen=True, kw_only=True):
@@ -31,6 +34,12 @@ class Processes(SectionRecord, frozen=True, kw_only=True):
 
     processes: Annotated[tuple[Process, ...], bounds.PROCESSES] | None = None
     complete: bool | None = None
+
+
+def given_cgroup(process: Process) -> str:
+    """The cgroup of a process as root, Slurm or kubelet named it: below its own systemd,
+    user@UID.service, a user creates cgroups of any name."""
+    return BY_USER.sub(r"\1", process.cgroup or "")
 
 
 def service_of(process: Process) -> str | None:

@@ -4,6 +4,8 @@ The file's name is the section's, and that of its collector in nodevet/remote/pr
 """
 
 import importlib
+import os
+import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
 from itertools import chain
@@ -26,21 +28,33 @@ class SectionFileError(Exception):
 def sections() -> Mapping[str, type[SectionRecord]]:
     """The record of every section, by the section's name. Raises SectionFileError."""
     records_by_name = {name: section_of(name) for name in _names()}
-    return {name: record for name, record in records_by_name.items() if record}
+    records = {name: record for name, record in records_by_name.items() if record}
+    for record in records.values():
+        _check_unique(record)
+    return records
 
 
 def section_of(name: str) -> type[SectionRecord] | None:
     """The record of a section; None for an unknown name. Raises SectionFileError."""
-    if name not in _names():
+    if not _has_file(name):
         return None
-    return next(_record_of(importlib.import_module(f"nodevet.evidence.{name}")), None)
+    return _record_of(importlib.import_module(f"nodevet.evidence.{name}"))
 
 
 def _names() -> tuple[str, ...]:
     return names_in(nodevet.evidence.__path__)
 
 
-def _record_of(module: ModuleType) -> Iterator[type[SectionRecord]]:
+def _has_file(name: str) -> bool:
+    """Whether a name, which may come from a node, is that of a file here."""
+    is_name = name.isidentifier() and name != "__init__"
+    return is_name and any(
+        os.path.isfile(f"{folder}/{name}.py")  # noqa: PTH113 (pathlib takes longer)
+        for folder in nodevet.evidence.__path__
+    )
+
+
+def _record_of(module: ModuleType) -> type[SectionRecord] | None:
     records = [
         member
         for member in vars(module).values()
@@ -52,11 +66,15 @@ def _record_of(module: ModuleType) -> Iterator[type[SectionRecord]]:
     if len(records) > 1:
         names = ", ".join(member.__name__ for member in records)
         raise SectionFileError(f"{module.__file__}: a section has one SectionRecord, not {names}")
-    for record in records:
-        for path in chain.from_iterable(map(key_paths, record.unique)):
-            if problem := missing_field(record, path):
-                raise SectionFileError(f"{module.__file__}: unique: {problem}")
-    yield from records
+    return records[0] if records else None
+
+
+def _check_unique(record: type[SectionRecord]) -> None:
+    """Raises SectionFileError if `unique` names a field that the record lacks."""
+    for path in chain.from_iterable(map(key_paths, record.unique)):
+        if problem := missing_field(record, path):
+            file = sys.modules[record.__module__].__file__
+            raise SectionFileError(f"{file}: unique: {problem}")
 
 
 def key_paths(path: str) -> Iterator[str]:

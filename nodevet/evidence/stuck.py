@@ -15,6 +15,7 @@ class StuckProcess(Record, frozen=True, kw_only=True):
     command: Text | None = None  # comm
     state: Text | None = None  # D, Z
     parent: int | None = None  # pid
+    uid: int | None = None  # the real user, who started it
     started_s: Real | None = None  # seconds after boot
     wchan: Text | None = None  # the kernel's function that it waits in; 0: not told
 

@@ -6,6 +6,7 @@ TELLING = frozenset(
         *("system_uuid", "system_serial", "board_serial", "serials"),
         *("arguments", "cmdline", "cgroup", "path", "point", "source", "unit", "peer"),
         *("dmi_product", "board_part_number", "remote_bus_id", "job_id", "master"),
+        *("login", "partition", "pod"),
     }
 )
 """The fields of the evidence that name something; `command`, a program's own name, stays."""

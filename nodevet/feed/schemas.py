@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 
 from nodevet.base.project import Project
-from nodevet.document.schema_kinds import Document, SchemaKind
+from nodevet.base.schema_kinds import Document, SchemaKind
 
 
 def _workload(_: Project) -> Document:
+    from nodevet.base.json_schema import with_title
     from nodevet.baseline.schema import struct_definitions
     from nodevet.checking.feeding.workload import WorkloadFile
-    from nodevet.document.json_schema import with_title
 
     about = "A job and the data that its GPUs need: docs/feed.md"
     definitions = struct_definitions(WorkloadFile, "")
@@ -17,7 +17,7 @@ def _workload(_: Project) -> Document:
 
 
 def _feed(_: Project) -> Document:
-    from nodevet.document.json_schema import of_struct
+    from nodevet.base.json_schema import of_struct
     from nodevet.feed.answer import FEED_SCHEMA, FeedAnswer
 
     about = "Whether nodes can feed their GPUs: the output of `nodevet feed`"

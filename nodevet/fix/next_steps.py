@@ -13,9 +13,10 @@ from nodevet.fixing.result import (
     LEFT_OUT,
     NO_FURTHER,
     NOTHING_HELPED,
-    POWER_SAID,
+    POWER_TEXT,
     REQUESTED,
     SWITCHED,
+    SWITCHING,
     HostResult,
     Outcome,
     Refusal,
@@ -23,7 +24,7 @@ from nodevet.fixing.result import (
     StepResult,
     baselines_given,
 )
-from nodevet.resource import ONE_WAY, gpu_reset, kind_of
+from nodevet.resource import ONE_WAY, boot, gpu_reset, kind_of
 from nodevet.resource.boot import POWER_MAY_HELP, STAYED_UP
 from nodevet.sheet.text import nodeset
 
@@ -60,6 +61,8 @@ def next_steps(
     groups: dict[tuple[str, str], list[str]] = {}
     for host in sorted(result.hosts, key=lambda host: host.outcome.rank):
         for key in (_after_rollback if result.kind == "rollback" else _after_apply)(host):
+            if CONFIRMED in result.options and key[1] == PLAN_BOOT:
+                continue  # nodevet does not reboot the machine that it runs on
             step = _for_local_fix(host, *key) if CONFIRMED in result.options else key
             groups.setdefault(step, []).append(host.host)
     steps = []
@@ -84,6 +87,7 @@ BMC = "nodevet bmc show {targets}"
 PLAN_AGAIN = "nodevet plan {targets}{named}"
 PLAN_FAILED = f"{PLAN_AGAIN} --again"  # what failed lately is not planned without it
 PLAN_REBOOT = f"{PLAN_FAILED} --reboot --drain-hook {{hook}} -o {PLAN}"
+PLAN_BOOT = f"{PLAN_AGAIN} --reboot --drain-hook {{hook}} -o {PLAN}"
 PLAN_CYCLE = f"{PLAN_FAILED} --power-cycle --drain-hook {{hook}} -o {PLAN}"
 APPLY_AGAIN = "nodevet apply {plan} {reach}--host {hosts}{named}"
 FIX_AGAIN = "nodevet apply @local"
@@ -106,13 +110,17 @@ def _after_apply(host: HostResult) -> Iterator[tuple[str, str]]:
     elif outcome is Outcome.ROLLBACK_FAILED:
         yield "look at the settings that were not restored, then try the rollback again", ROLL_BACK
     elif outcome is Outcome.UNKNOWN:
-        if REQUESTED in host.why and POWER_SAID in host.why:
+        if REQUESTED in host.why and POWER_TEXT in host.why:
             yield "if it hangs in the reboot, switch it off and on by its BMC", CYCLE
         if SWITCHED in host.why and STAYED_UP in host.why:
             yield "the BMC switched another machine, or none: correct `bmc` in the inventory", BMC
         elif SWITCHED in host.why:
             yield "a power cycle did not bring it back: look at its console and its BMC", BMC
-        yield "once reachable, read it again", RESUME
+        if SWITCHING in host.why:
+            yield "its power cycle did not end with the power on: look at its BMC", BMC
+            yield "then go on, which switches it on if it is off", RESUME
+        else:
+            yield "once reachable, read it again", RESUME
     elif outcome is Outcome.FAILED:
         yield _failed(host)
     elif outcome in (Outcome.REFUSED, Outcome.PARTIAL):
@@ -120,6 +128,8 @@ def _after_apply(host: HostResult) -> Iterator[tuple[str, str]]:
     elif outcome is Outcome.NOT_ATTEMPTED:
         yield _not_attempted(host)
     elif outcome is Outcome.PENDING:
+        if any(map(_awaits_reboot, host.steps)):
+            yield "it was not rebooted: plan its reboot", PLAN_BOOT
         yield "after the reboot, reset or restart that it waits for, confirm it", CHECK
 
 
@@ -132,6 +142,12 @@ def _for_local_fix(host: HostResult, why: str, command: str) -> tuple[str, str]:
         return why, command
     plan_command = FIX_FAILED if command == PLAN_FAILED else FIX_AGAIN
     return f"{why}, with the same options", plan_command
+
+
+def _awaits_reboot(step: StepResult) -> bool:
+    """Whether the step is a reboot, which is still to come."""
+    reboots = any(kind_of(state.resource) is boot.KIND for state in step.before)
+    return reboots and step.outcome is Outcome.PENDING
 
 
 def _has_reset(step: StepResult) -> bool:

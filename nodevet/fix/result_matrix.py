@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from nodevet.base.durations import elapsed
 from nodevet.base.printable import brief, plain
+from nodevet.base.ranges import in_ranges
 from nodevet.fix import result_text
 from nodevet.fixing.result import HostResult, Outcome, Result, StepResult
 from nodevet.sheet.model import (
@@ -18,7 +19,6 @@ from nodevet.sheet.model import (
     RowEntry,
 )
 from nodevet.sheet.text import name
-from nodevet.vet.findings.words import in_ranges
 
 StepGroup = Callable[[HostResult, StepResult], GroupBlock]
 """(host, step) -> everything that the report shows of the step."""

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from nodevet.base.durations import elapsed
 from nodevet.base.printable import brief, plain
+from nodevet.base.uuids import UUID
 from nodevet.fix import result_text
 from nodevet.fix.next_steps import next_steps
 from nodevet.fix.result_matrix import matrix
@@ -35,7 +36,7 @@ ALIKE = 3  # the most similar changes that are listed; more are counted
 VARIANTS = 6  # the most rows of one step that differ by host; if there are more, half are shown
 DIFF = 16  # lines of one file's diff in a terminal
 EVERYBODY = 0o004  # may read a file of this mode
-ID = re.compile(r"(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+ID = re.compile(rf"(?:GPU|MIG)-{UUID.pattern}")
 CLOSED = "Not everybody may read this file: `nodevet report {} --format diff` shows its content."
 TONES = {
     Outcome.ROLLBACK_FAILED: "fail",
@@ -317,10 +318,12 @@ def _changed_resources(step: StepResult, contents: Contents) -> Iterator[tuple[s
             hidden = len(general) - len(listed)
             times = _times(len(resources)) if len(general) == 1 else ""
             lines = tuple(map(_general, diffs.get(resources[0], ())))
-            change = f"{before} → {after_text}"
             is_new_or_removed = "absent" in (before, after_text)
-            if lines and is_new_or_removed:
-                change += f", {count(len(lines) - 1, 'line')}"
+            length = f", {count(len(lines) - 1, 'line')}" if lines and is_new_or_removed else ""
+            is_removed = after_text == "absent"
+            change = f"{before}{length if is_removed else ''} → {after_text}"
+            if length and not is_removed:
+                change += length
             elif lines and after_text == f"{before}, other content":
                 change = "changed"
             more_text = f" and {hidden} more" if hidden else ""

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from nodevet.base.durations import elapsed
 from nodevet.base.printable import brief, plain
+from nodevet.base.ranges import in_ranges
 from nodevet.model import Finding, Verdict
 from nodevet.sheet.hunks import hunks
 from nodevet.sheet.text import count, name, nodeset
-from nodevet.vet.findings.words import in_ranges
 
 if TYPE_CHECKING:
     from nodevet.fixing.result import HostResult, Outcome, Ran, Result, StepResult

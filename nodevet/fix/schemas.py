@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 
 from nodevet.base.project import Project
-from nodevet.document.schema_kinds import Document, SchemaKind
+from nodevet.base.schema_kinds import Document, SchemaKind
 
 
 def _plan(_: Project) -> Document:
-    from nodevet.document.json_schema import of_struct
+    from nodevet.base.json_schema import of_struct
     from nodevet.fix.model import VERSION, Plan
 
     about = "What fixes would change, as `nodevet plan -o` writes it"
@@ -15,7 +15,7 @@ def _plan(_: Project) -> Document:
 
 
 def _result(_: Project) -> Document:
-    from nodevet.document.json_schema import of_struct
+    from nodevet.base.json_schema import of_struct
     from nodevet.fixing.result import SCHEMA, Result
 
     about = "How a run of fixes ended: result.json of its folder"
@@ -23,7 +23,7 @@ def _result(_: Project) -> Document:
 
 
 def _status(_: Project) -> Document:
-    from nodevet.document.json_schema import of_struct
+    from nodevet.base.json_schema import of_struct
     from nodevet.fix.standing import STATUS_SCHEMA, StatusAnswer
 
     about = "The state of a run of fixes: `nodevet status --format json`"
@@ -31,8 +31,8 @@ def _status(_: Project) -> Document:
 
 
 def _fix(_: Project) -> Document:
+    from nodevet.base.json_schema import with_title
     from nodevet.baseline.schema import struct_definitions
-    from nodevet.document.json_schema import with_title
     from nodevet.fixing.command_fix import CommandFixFile
 
     about = "A fix of a site that is a command and its inverse: docs/fixes.md"

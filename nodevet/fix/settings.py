@@ -21,7 +21,7 @@ DRAIN_RISKS = frozenset({Risk.DRAIN, Risk.REBOOT})
 
 
 class Rollout(msgspec.Struct, frozen=True, kw_only=True):
-    """Numbers of nodes, and seconds. The defaults are careful."""
+    """Numbers of nodes, and seconds. The defaults change few nodes at a time."""
 
     canary: int = 1  # nodes that must be proven before the others begin; 0: none
     batch: int = 10  # nodes at the same time, after the canary

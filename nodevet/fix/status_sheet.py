@@ -79,7 +79,7 @@ def _activities(status: RunStatus, now: datetime | None) -> list[tuple[str, list
 def _advice(status: RunStatus) -> Iterator[str]:
     """What to do next."""
     folder = shlex.quote(status.folder)
-    undone = status.result.kind == "apply" and status.result.leaves_changes
+    undone = status.result.kind == "apply" and status.result.is_revertible
     if status.standing is RunStanding.GOES_ON:
         yield "next: nothing: still running; Ctrl-C there stops it after the current hosts"
     elif status.standing is RunStanding.ENDED:

@@ -33,7 +33,7 @@ class SiteCommands(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     def __post_init__(self) -> None:
         for name, words in (("read", self.read), ("run", self.run), ("undo", self.undo)):
             if not PROGRAM.match(words[0]):
-                raise ValueError(f"`{name}` does not begin with a program")
+                raise ValueError(f"`{name}` does not begin with the name of a program")
             if name != "undo" and any(BEFORE in word for word in words):
                 raise ValueError(f"`{name}` has {BEFORE}, which only `undo` may have")
             if any("\0" in word for word in words):

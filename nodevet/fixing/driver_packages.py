@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 from packaging.version import Version
 
-from nodevet.checking.versions import order
 from nodevet.checks.driver_version import Params, specifiers
 from nodevet.evidence.packages import Package
+from nodevet.evidence.versions import order
 from nodevet.fixing.model import FixError
 from nodevet.remote.probe.driver_names import driver_version_in
 
-SAID = 8  # versions or names in one sentence
+SHOWN = 8  # versions or names in one sentence
 
 CORE = re.compile(
     r"libcuda1|libnvidia-(ml1|compute-|cfg1)|a?kmod-nvidia|xorg-x11-drv-nvidia"
@@ -162,5 +162,5 @@ def choose(
 
 
 def some(words: Sequence[str]) -> str:
-    rest = f" and {len(words) - SAID} more" if len(words) > SAID else ""
-    return ", ".join(words[:SAID]) + rest
+    rest = f" and {len(words) - SHOWN} more" if len(words) > SHOWN else ""
+    return ", ".join(words[:SHOWN]) + rest

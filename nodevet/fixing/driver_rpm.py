@@ -34,8 +34,10 @@ def actions(
     """
     words = [f"{target.name}={target.version}" for target in targets]
     names = {target.name for target in targets}
-    removed = [f"{each.name}={each.version}" for each in replaced if each.name not in names]
-    held = [f"{each.name}={each.version}" for each in replaced if each.held]
+    removed = [
+        f"{package.name}={package.version}" for package in replaced if package.name not in names
+    ]
+    held = [f"{package.name}={package.version}" for package in replaced if package.held]
     return (
         *enable(section, words),
         *(unlock(manager, held) if section.can_lock else ()),
@@ -67,7 +69,9 @@ def stream_of(section: Packages, words: Sequence[str]) -> ModuleStream | None:
     that has the packages. None: the active one has them, or none has any. Raises FixError."""
     if section.streams is None:
         raise FixError(f"streams: {section.why('streams')}")
-    modular = {word for word in words if any(word in packages(each) for each in section.streams)}
+    modular = {
+        word for word in words if any(word in packages(stream) for stream in section.streams)
+    }
     fitting = [stream for stream in section.streams if modular <= packages(stream)]
     if not modular or any(stream.active for stream in fitting):
         return None

@@ -1,7 +1,8 @@
 """What the fixes that reset GPUs share: which GPUs one command must reset, and what stops for it.
 
-nvidia-smi can reset each GPU since Ampere alone; on the NVSwitches of Ampere only while the fabric
-manager runs. It resets older GPUs on NVLink only together (nvidia-smi's manual at --gpu-reset).
+From Ampere on, nvidia-smi can reset each GPU alone; on the NVSwitches of Ampere only while the
+fabric manager runs. It resets older GPUs on NVLink only together (nvidia-smi's manual at
+--gpu-reset).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -209,8 +210,8 @@ def _change(
     actions = (*units.stop(around), *resets, *waits, *units.start(around))
     resources = (action.resource for action in actions if action.resource)
     return PlannedChange(
-        expected=common_value({each.subject.label: each.expected for each in findings}),
-        actual=common_value({each.subject.label: each.actual for each in findings}),
+        expected=common_value({finding.subject.label: finding.expected for finding in findings}),
+        actual=common_value({finding.subject.label: finding.actual for finding in findings}),
         subjects=tuple(dict.fromkeys(finding.subject.label for finding in findings)),
         actions=actions,
         resources=tuple(dict.fromkeys(resources)),

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from nodevet.base.ranges import in_ranges
 from nodevet.base.uuids import GPU_UUID
 from nodevet.evidence.across import each_gpu
 from nodevet.evidence.core import unsupported
@@ -185,6 +186,6 @@ def forgetting_note(failures: Sequence[FailedGpu], setting_name: str) -> str:
     if not off:
         return ""
     return (
-        f"persistence mode was not on ({', '.join(off)}): without it the driver forgets the "
+        f"persistence mode was not on ({in_ranges(off)}): without it the driver forgets the "
         f"{setting_name} when the GPU's last client leaves"
     )

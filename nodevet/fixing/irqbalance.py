@@ -55,6 +55,8 @@ def keep_off(evidence: Evidence, addresses: Sequence[str]) -> Actions:
     """
     if unit_of(evidence, UNIT).active_state not in RUNS:
         raise FixError(f"{UNIT} starts at boot and does not run: start it, or disable it")
+    if unit_of(evidence, UNIT).load_state == "masked":
+        raise FixError(f"{UNIT} is masked and still runs: stop it, or unmask it")
     section = evidence[Irqbalance]
     if section.data is None:
         raise FixError(f"irqbalance: {section.why}")

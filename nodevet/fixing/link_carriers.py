@@ -39,11 +39,13 @@ def below(carrier: str, links: Mapping[str, ManagedLink]) -> set[str]:
         name = remaining.pop()
         link = links.get(name)
         if link is None or link.lower is None or link.kind is None:
-            raise FixError(f"it carries the session, and its parts could not be read: {name[:30]}")
+            raise FixError(
+                f"it carries the session, but nodevet could not read its parts: {name[:30]}"
+            )
         if not link.lower and link.kind not in ENDS:
             raise FixError(
                 f"{name[:30]} ({link.kind[:30]}) carries the session over an unknown interface"
             )
-        remaining += [each for each in link.lower if each not in reached]
+        remaining += [lower for lower in link.lower if lower not in reached]
         reached.add(name)
     return reached

@@ -1,25 +1,32 @@
-"""The files by which the manager of a network interface sets its MTU at every boot."""
+"""The files by which the manager of a network interface sets its MTU at every boot; the profile of
+NetworkManager also sets ring sizes."""
 
 import re
 from collections.abc import Mapping
 from typing import TypeAlias
 
 from nodevet.evidence.link_managers import LinkManager, ManagedLink
+from nodevet.fixing.link_profile import of_network_manager
 from nodevet.fixing.model import FixError
 from nodevet.remote.probe.link_configs import NETPLAN_ID, OWN_DROP_IN, OWN_NETPLAN
 from nodevet.resource import Actions, RunCommand
-from nodevet.resource.file import LOAD, WriteFile
+from nodevet.resource.file import WriteFile
 
 DEFINITIONS = ("ethernets", "bonds", "vlans")
 NETWORK_FILE = re.compile(
     r"/(?:etc|usr/local/lib|usr/lib|lib)/systemd/network/([A-Za-z0-9][A-Za-z0-9_.@-]{0,100}\.network)"
 )
-KEYFILE = re.compile(r"/etc/NetworkManager/system-connections/[A-Za-z0-9][A-Za-z0-9_. @()-]{0,100}")
-GROUP = re.compile(r"\[(?:ethernet|802-3-ethernet)\][ \t]*\n((?:[^\[\n][^\n]*\n|\n)*)")
 MARK = "# Written by nodevet.\n"
 
-Shares: TypeAlias = Mapping[tuple[str, int], int]
-"""How many interfaces with one file in force get one MTU."""
+NONE: Mapping[str, int] = {}
+Share: TypeAlias = tuple[str, int | None, tuple[tuple[str, int], ...]]
+Shares: TypeAlias = Mapping[Share, int]
+"""How many interfaces with one file in force get the same settings from it."""
+
+
+def share_of(manager: LinkManager, mtu: int | None, sizes: Mapping[str, int]) -> Share:
+    """What an interface gets from its manager's file."""
+    return (manager.path, mtu, tuple(sizes.items()))
 
 
 def manager_of(link: ManagedLink) -> LinkManager:
@@ -35,19 +42,29 @@ def manager_of(link: ManagedLink) -> LinkManager:
     return link.managers[0]
 
 
-def boot_actions(manager: LinkManager, interface: str, mtu: int, shares: Shares) -> Actions:
-    """The actions that make the manager set the MTU at boot; none if it does. Raises FixError."""
+def boot_actions(
+    manager: LinkManager,
+    interface: str,
+    mtu: int | None,
+    shares: Shares,
+    sizes: Mapping[str, int] = NONE,
+) -> Actions:
+    """The actions that make the manager set the MTU at boot, and NetworkManager the ring sizes;
+    none if it does. Raises FixError."""
     if manager.mtu is None:
         raise FixError(f"{manager.manager}: mtu: {manager.why('mtu')}")
-    if manager.mtu == str(mtu):
+    new_mtu = None if manager.mtu == str(mtu) else mtu
+    if new_mtu is None and not sizes:
         return ()
     if manager.manager == "ifupdown":
         raise FixError(f"add the line `mtu {mtu}` to its stanza in {manager.path[:100]}")
-    if manager.manager not in WRITERS:
+    if manager.manager not in (*WRITERS, "NetworkManager"):
         raise FixError(f"nodevet does not know {manager.manager[:30]}")
-    if manager.shared_by != shares[manager.path, mtu]:
+    if manager.shared_by != shares[share_of(manager, mtu, sizes)]:
         raise FixError(f"{manager.path[:100]} configures other interfaces too")
-    return WRITERS[manager.manager](manager, interface, mtu)
+    if manager.manager == "NetworkManager":
+        return of_network_manager(manager, new_mtu, sizes)
+    return () if new_mtu is None else WRITERS[manager.manager](manager, interface, new_mtu)
 
 
 def of_netplan(manager: LinkManager, interface: str, mtu: int) -> Actions:
@@ -91,41 +108,7 @@ def require_unset(manager: LinkManager, own: str) -> None:
         raise FixError(f"its configuration says mtu {manager.mtu[:20]}: change it there")
 
 
-def of_network_manager(manager: LinkManager, interface: str, mtu: int) -> Actions:
-    """The keyfile of the active profile with the MTU."""
-    if not KEYFILE.fullmatch(manager.path):
-        raise FixError(f"its profile {manager.path[:100]!r} is not a keyfile in /etc")
-    if manager.text is None or None in (manager.mode, manager.owner, manager.group):
-        raise FixError(f"{manager.path}: {manager.why('text')}")
-    if manager.mtu:
-        raise FixError(f"its profile says mtu {manager.mtu[:20]}: change it there")
-    return (
-        WriteFile(
-            path=manager.path,
-            content=with_mtu(f"{manager.text.rstrip()}\n", mtu),
-            mode=manager.mode or 0,
-            owner=manager.owner or 0,
-            group=manager.group or 0,
-        ),
-        RunCommand(words=(*LOAD, manager.path)),
-    )
-
-
-def with_mtu(text: str, mtu: int) -> str:
-    """A keyfile with an MTU in its group of Ethernet.
-
-    >>> with_mtu("[connection]\\nid=a\\n\\n[ethernet]\\n\\n[ipv4]\\n", 9000)
-    '[connection]\\nid=a\\n\\n[ethernet]\\nmtu=9000\\n\\n[ipv4]\\n'
-    """
-    group = GROUP.search(text)
-    if group is None:
-        return f"{text.rstrip()}\n\n[ethernet]\nmtu={mtu}\n"
-    kept = re.sub(r"(?m)^mtu[ \t]*=[^\n]*\n", "", group[1])
-    return f"{text[: group.start(1)]}mtu={mtu}\n{kept}{text[group.end(1) :]}"
-
-
 WRITERS = {
     "netplan": of_netplan,
     "systemd-networkd": of_networkd,
-    "NetworkManager": of_network_manager,
 }

@@ -25,7 +25,7 @@ def change(evidence: Evidence, findings: Sequence[Finding]) -> PlannedChange:
     return PlannedChange(
         expected=findings[0].expected,
         actual=", ".join(dict.fromkeys(str(finding.actual) for finding in findings)),
-        subjects=labels if all(each.subject.kind == "gpu" for each in findings) else (),
+        subjects=labels if all(finding.subject.kind == "gpu" for finding in findings) else (),
         actions=(action,),
         resources=(action.resource,),
         risk=Risk.REBOOT,

@@ -20,10 +20,11 @@ CANARY_NOT_REBOOTED = "the canary was not rebooted"
 NOTHING_HELPED = "a power cycle did not help: a person must look at the part, or replace it (RMA)"
 REQUESTED = "the reboot was requested"
 SWITCHED = "its BMC switched it off and on"
-POWER_SAID = "its BMC says that the power is"
+SWITCHING = "switching it off and on"
+POWER_TEXT = "its BMC says that the power is"
 """In the reason of a host that did not come back from a reboot."""
-BY_HAND = "nothing is done there; look at it by hand"
-NO_FURTHER = "no more nodes are started"
+BY_HAND = "nodevet does nothing there; look at it yourself"
+NO_FURTHER = "nodevet starts no more nodes"
 BRIEF = 300  # characters of a command's output in one line of a report
 
 
@@ -69,6 +70,7 @@ REVERTED = frozenset(
     {Outcome.FAILED, Outcome.ROLLED_BACK, Outcome.NOT_ATTEMPTED, Outcome.UNCHANGED}
 )
 """The outcomes of a step that leaves nothing on its node."""
+HELD = frozenset({Outcome.CHANGED, Outcome.VERIFIED_AFTER_REBOOT, Outcome.PENDING})
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,6 +106,16 @@ class StepResult(msgspec.Struct, frozen=True, kw_only=True):
     after: tuple[State, ...] = ()
     ran: tuple[Ran, ...] = ()
     verdicts: Mapping[str, str] = {}  # subject -> last verdict of the check; empty: none
+
+    @property
+    def leaves_changes(self) -> bool:
+        """Whether it changed something, and nodevet did not revert that."""
+        return bool(self.ran) and self.outcome not in REVERTED
+
+    @property
+    def is_one_way(self) -> bool:
+        """Whether it ended as it should, with an action that nothing can undo."""
+        return self.outcome in HELD and any(ran.action.is_one_way for ran in self.ran)
 
 
 class HostResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -156,9 +168,16 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def leaves_changes(self) -> bool:
-        """Whether a rollback would revert something on a node."""
+        """Whether the run changed something on a node, and did not revert it."""
+        return any(step.leaves_changes for host in self.hosts for step in host.steps)
+
+    @property
+    def is_revertible(self) -> bool:
+        """Whether a rollback may revert something on a node."""
         return any(
-            step.ran and step.outcome not in REVERTED for host in self.hosts for step in host.steps
+            step.leaves_changes and not step.is_one_way
+            for host in self.hosts
+            for step in host.steps
         )
 
     def good(self, outcome: Outcome) -> bool:
@@ -205,6 +224,8 @@ def worst(steps: Iterable[StepResult]) -> Outcome:
 
 
 def ending_text(code: int | None, output: str) -> str:
-    """`ended with 1: ...`: the exit code of a command and the end of its output."""
-    text = output.strip()[-BRIEF:]
+    """`ended with 1: ...`: the exit code of a command, and what a script of nodevet's says in its
+    output, else the end of it: apt repeats a whole hook after what the hook said."""
+    own = [line for line in output.splitlines() if line.startswith("nodevet: ")]
+    text = (own[-1] if own else output.strip())[-BRIEF:]
     return f"ended with {code}{f': {text}' if text else ''}"

@@ -8,17 +8,11 @@ import sys
 from collections.abc import Sequence
 from typing import IO
 
+from nodevet.base.nodeset import MAX_HOSTS
 from nodevet.base.printable import brief
 from nodevet.base.problems import Problem
 from nodevet.inventory.bmc_problems import bmc_problems
-from nodevet.inventory.entries import (
-    MAX_HOSTS,
-    HostEntry,
-    InventoryHosts,
-    merge,
-    same_machine,
-    this_machine,
-)
+from nodevet.inventory.entries import HostEntry, InventoryHosts, merge, same_machine, this_machine
 from nodevet.inventory.errors import InventoryError, inventory_error
 from nodevet.inventory.select import NameTable, Word, make, narrow, pick, words_of
 from nodevet.model import Host

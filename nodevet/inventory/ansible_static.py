@@ -5,8 +5,9 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
+from nodevet.base.nodeset import MAX_HOSTS
 from nodevet.base.problems import Place
-from nodevet.inventory.entries import ALL, MAX_HOSTS, InventoryHosts
+from nodevet.inventory.entries import ALL, InventoryHosts
 from nodevet.inventory.places import Steps
 from nodevet.inventory.sources.ansible_json import hosts_of
 

@@ -15,9 +15,9 @@ import msgspec
 
 from nodevet.base import typed
 from nodevet.base.errors import UserError
+from nodevet.base.nodeset import MAX_HOSTS
 from nodevet.base.printable import brief
 from nodevet.inventory.cluster_objects import ApiRefusal, ClusterNode, NodeList, Pod, PodList
-from nodevet.inventory.entries import MAX_HOSTS
 
 if TYPE_CHECKING:
     from kubernetes.client import ApiClient
@@ -29,7 +29,7 @@ STRATEGIC = "application/strategic-merge-patch+json"
 INSTALL = "install it with: pip install 'nodevet[kubernetes]'"
 NOT_OF_FORM = (TypeError, ValueError, LookupError, AttributeError)
 """What the client raises for a kubeconfig with a list where a mapping belongs."""
-SAID = 300  # characters of what the server says
+LONGEST_REASON = 300  # characters of what the server says
 GONE, CONFLICT, EXPIRED, TOO_MANY = 404, 409, 410, 429
 FORBIDDEN, UNKNOWN_USER = 403, 401
 BUSY = frozenset({TOO_MANY, 500, 502, 503, 504})
@@ -168,7 +168,7 @@ class Cluster:
             answer = self._api.call_api(*request, _request_timeout=TIMEOUT)
             data: bytes = answer.read()  # type: ignore[no-untyped-call]
         except (HTTPError, OpenApiException, OSError) as error:
-            why = brief(str(error) or type(error).__name__, SAID)
+            why = brief(str(error) or type(error).__name__, LONGEST_REASON)
             raise ApiSilentError(f"{self.address} does not answer: {why}") from error
         if not 200 <= answer.status < 300:
             refused = _refused(self.address, right, answer.status, data)
@@ -179,7 +179,7 @@ class Cluster:
             return typed.decode(data, kind)
         except msgspec.DecodeError as error:
             text = f"{self.address}: the answer to {right.verb} {right.resource} is unreadable"
-            raise ClusterError(f"{text}: {brief(str(error), SAID)}") from error
+            raise ClusterError(f"{text}: {brief(str(error), LONGEST_REASON)}") from error
 
 
 def connect() -> Cluster:
@@ -197,9 +197,8 @@ def connect() -> Cluster:
         else:
             config.load_kube_config(client_configuration=settings)  # type: ignore[no-untyped-call]
     except (config.ConfigException, YAMLError, OSError, *NOT_OF_FORM) as error:
-        text = (
-            f"no cluster: {brief(str(error), SAID).rstrip('.')}; name a kubeconfig in $KUBECONFIG"
-        )
+        why = brief(str(error), LONGEST_REASON).rstrip(".")
+        text = f"no cluster: {why}; name a kubeconfig in $KUBECONFIG"
         raise ClusterError(text) from error
     settings.retries = False  # the caller decides whether to try again
     return Cluster(client.ApiClient(settings))
@@ -230,7 +229,7 @@ def _refused(address: str, right: Right, status: int, data: bytes) -> ClusterErr
         refusal = typed.decode(data, ApiRefusal)
     except msgspec.DecodeError:
         refusal = ApiRefusal()
-    message = brief(refusal.message, SAID)
+    message = brief(refusal.message, LONGEST_REASON)
     causes = [cause.reason for cause in refusal.details.causes] if refusal.details else ()
     does = {
         UNKNOWN_USER: "does not accept the credentials of the kubeconfig or service account",

@@ -7,20 +7,18 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from nodevet.base.host_names import name_problem
+from nodevet.base.nodeset import LOCAL
 from nodevet.base.printable import brief
 from nodevet.base.problems import Problem
+from nodevet.base.shared import shared
 from nodevet.inventory.bmc import PREFIX, bmc_of
 from nodevet.inventory.errors import InventoryError
-from nodevet.inventory.settings import name_problem
 from nodevet.model import Host
-
-MAX_HOSTS = 100_000
-"""More than this is a typo, not a fleet."""
 
 ALL = "all"
 """The group of every host. It is never listed on a host."""
 
-LOCAL = "@local"
 OVER_SSH = {"address", "port", "user", "key_file", "known_hosts"}
 
 
@@ -44,7 +42,8 @@ class HostEntry(msgspec.Struct, frozen=True):
         values = {name: setting.value for name, setting in self.settings.items()}
         bmc = bmc_of(self.name, values)
         own = {name: value for name, value in values.items() if not name.startswith(PREFIX)}
-        return Host(name=self.name, local=self.local, groups=self.groups, bmc=bmc, **own)
+        groups = shared(self.groups)  # even an empty one takes 216 bytes
+        return Host(name=self.name, local=self.local, groups=groups, bmc=bmc, **own)
 
 
 class InventoryHosts(msgspec.Struct, frozen=True):

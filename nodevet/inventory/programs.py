@@ -10,6 +10,7 @@ from contextlib import suppress
 
 from nodevet.base.durations import elapsed
 from nodevet.base.printable import last_line
+from nodevet.base.programs import running
 from nodevet.inventory.documents import MAX_BYTES
 from nodevet.inventory.errors import inventory_error
 
@@ -29,37 +30,35 @@ def output(command: Sequence[str], name: str, env: Mapping[str, str] | None = No
     """The program's standard output. Raises InventoryError if it fails. `name`: for messages;
     `env`: its environment, by default nodevet's."""
     try:
-        process = subprocess.Popen(
+        with running(
             command,
+            _stop_session,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
             env=env,
-        )
-    except OSError as error:
-        text = f"cannot be run: {error.strerror}"
-        raise inventory_error(name, text) from None
-    with process:
-        try:
+        ) as process:
             stdout, stderr = _collect(process, time.monotonic() + DEADLINE)
-        except BaseException as error:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            if isinstance(error, OutputError):
-                text, advice = f"printed more than {MAX_OUTPUT // 2**20} MiB", ""
-            elif isinstance(error, subprocess.TimeoutExpired):
-                text = f"did not end within {elapsed(DEADLINE)}"
-                advice = "run it alone to find out what it waits for"
-            else:
-                raise
-            raise inventory_error(name, text, advice) from None
+    except OutputError:
+        text = f"printed more than {MAX_OUTPUT // 2**20} MiB"
+        raise inventory_error(name, text) from None
+    except subprocess.TimeoutExpired:
+        text = f"did not end within {elapsed(DEADLINE)}"
+        raise inventory_error(name, text, "run it alone to find out what it waits for") from None
+    except OSError as error:
+        raise inventory_error(name, f"cannot be run: {error.strerror}") from None
     if process.returncode != 0:
         text = f"ended with {_ending(process.returncode)}"
         last = last_line(stderr)
         advice_text = f"its last line: {last}" if last else "it printed no error"
         raise inventory_error(name, text, advice_text)
     return stdout
+
+
+def _stop_session(process: "subprocess.Popen[bytes]") -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _collect(process: "subprocess.Popen[bytes]", end: float) -> tuple[bytes, bytes]:

@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import msgspec
 
+from nodevet.base.nodeset import LOCAL, NameSet, NodesetError, expand_term, joined, terms
 from nodevet.base.printable import brief
 from nodevet.base.problems import Place, Problem, did_you_mean
-from nodevet.inventory.entries import ALL, LOCAL, MAX_HOSTS, HostEntry, merge, with_settings
+from nodevet.inventory.entries import ALL, HostEntry, merge, with_settings
 from nodevet.inventory.errors import shorten
-from nodevet.inventory.nodeset import NodesetError, expand_term, terms
 from nodevet.inventory.single import is_single, single
 
 WORD = re.compile(r"[^\s\[#]*(?:\[[^\]\n]*\]?[^\s\[#]*)*")  # of lines of text
@@ -77,7 +77,6 @@ class NameTable(msgspec.Struct, frozen=True):
 
 
 Resolve = Callable[[str], Iterable[str]]
-NameSet = dict[str, None]  # a set that keeps its order
 
 
 def make(
@@ -199,20 +198,6 @@ def _resolve_at(resolve: Resolve, term: str, column: int) -> Iterable[str]:
         return resolve(term)
     except NodesetError as error:
         raise NodesetError(str(error), column + error.column - 1) from None
-
-
-def joined(left: NameSet, operator: str, right: NameSet) -> NameSet:
-    if operator == ",":
-        joined = {**left, **right}
-        if len(joined) > MAX_HOSTS:
-            raise NodesetError(f"more than {MAX_HOSTS:,} hosts")
-        return joined
-    if operator == "&":
-        return {name: None for name in left if name in right}
-    rest = {name: None for name in left if name not in right}
-    if operator == "^":
-        rest.update((name, None) for name in right if name not in left)
-    return rest
 
 
 def _groups_text(groups: list[str]) -> str:

@@ -2,9 +2,10 @@
 
 import re
 
+from nodevet.base.host_names import is_address6, name_problem
+from nodevet.base.nodeset import NodesetError
 from nodevet.inventory.entries import HostEntry, Setting
-from nodevet.inventory.nodeset import NodesetError
-from nodevet.inventory.settings import is_address6, name_problem, validate
+from nodevet.inventory.settings import validate
 
 BRACKETED = re.compile(r"\[([^\[\]]*:[^\[\]]*)\](?::(.*))?")
 

@@ -27,5 +27,5 @@ class KubernetesAnswer(Struct, frozen=True, kw_only=True):
 
 def answer(done: Sequence[WrittenCondition], *, dry: bool) -> KubernetesAnswer:
     """The JSON output for these conditions. `dry`: nodevet wrote none of them."""
-    nodes = tuple(KubernetesNodeAnswer(**each._asdict()) for each in done)
+    nodes = tuple(KubernetesNodeAnswer(**written._asdict()) for written in done)
     return KubernetesAnswer(condition=TYPE, dry_run=dry, nodes=nodes)

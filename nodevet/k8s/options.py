@@ -40,4 +40,4 @@ def finish(
 
     done = list(written)
     sheets.show(answer(done, dry=dry), conditions_sheet(done, dry=dry), form, display)
-    click.get_current_context().exit(int(any(each.is_short for each in done)))
+    click.get_current_context().exit(int(any(condition.is_short for condition in done)))

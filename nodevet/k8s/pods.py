@@ -86,6 +86,8 @@ def _keys(meta: Meta) -> Iterator[str]:
 def _of_operator(keys: Iterable[str]) -> str:
     for key in keys:
         domain = key.partition("/")[0]
-        if any(domain == each or domain.endswith(f".{each}") for each in SLURM_OPERATORS):
+        if any(
+            domain == operator or domain.endswith(f".{operator}") for operator in SLURM_OPERATORS
+        ):
             return key
     return ""

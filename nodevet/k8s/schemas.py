@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 
 from nodevet.base.project import Project
-from nodevet.document.schema_kinds import Document, SchemaKind
+from nodevet.base.schema_kinds import Document, SchemaKind
 
 
 def _k8s(_: Project) -> Document:
-    from nodevet.document.json_schema import of_answers
+    from nodevet.base.json_schema import of_answers
     from nodevet.k8s.answer import KubernetesAnswer
 
     about = "The conditions that `nodevet k8s report` or `nodevet k8s expire` wrote to nodes"

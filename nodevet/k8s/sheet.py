@@ -13,7 +13,7 @@ TONES = {"True": "ok", "False": "fail", "Unknown": "unknown"}
 
 def conditions_sheet(done: Sequence[WrittenCondition], *, dry: bool) -> Sheet:
     """The conditions of the nodes. `dry`: nodevet wrote none of them."""
-    number = sum(not each.why_not for each in done)
+    number = sum(not condition.why_not for condition in done)
     others = len(done) - number
     would = "would be " if dry else ""
     parts = [
@@ -29,9 +29,11 @@ def conditions_sheet(done: Sequence[WrittenCondition], *, dry: bool) -> Sheet:
 
 def _rows(done: Sequence[WrittenCondition]) -> Iterator[tuple[Cell, ...]]:
     groups: dict[tuple[str, str, str], list[str]] = {}
-    for each in done:
-        word = "skipped" if each.why_not else each.status
-        tone = TONES.get(word, "unknown" if each.is_short else "quiet")
-        groups.setdefault((word, tone, each.why_not or each.message), []).append(each.node)
+    for condition in done:
+        word = "skipped" if condition.why_not else condition.status
+        tone = TONES.get(word, "unknown" if condition.is_short else "quiet")
+        groups.setdefault((word, tone, condition.why_not or condition.message), []).append(
+            condition.node
+        )
     for (word, tone, text), names in groups.items():
         yield Cell(plain(word), tone), Cell(nodeset(names)), Cell(brief(text, LONGEST))

@@ -7,17 +7,17 @@ from typing import Any, NamedTuple
 import msgspec
 
 from nodevet.checking.catalog import Catalog
-from nodevet.checking.changes import Marks
 from nodevet.evidence.document import Evidence
 from nodevet.learn.agree import Agreement, Difference, HardwareGroup, group_by_hardware, majority
 from nodevet.learn.learn import learn
 from nodevet.model import Finding, HostReport, Severity, Status, Value, Verdict
+from nodevet.model.changes import Marks
 from nodevet.sheet.text import nodeset
 from nodevet.vet.findings.causes import causes_of
 
 
 class Odd(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that hosts of a group do not have in common.
+    """A value that differs between the hosts of a group.
 
     `values`: each value with its hosts, the most frequent first; None: not known. `expected`: the
     value of the majority, None if no majority. For a part of a node (`subject`), or for a

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 
 from nodevet.base.project import Project
-from nodevet.document.schema_kinds import Document, SchemaKind
+from nodevet.base.schema_kinds import Document, SchemaKind
 
 
 def _comparison(_: Project) -> Document:
-    from nodevet.document.json_schema import of_answers
+    from nodevet.base.json_schema import of_answers
     from nodevet.learn.compare import ComparisonAnswer
 
     about = "Hosts that differ from like hosts: the output of `nodevet compare`"

@@ -15,6 +15,8 @@ from urllib.parse import quote
 
 import msgspec
 
+from nodevet.base.shared import shared
+
 if TYPE_CHECKING:
     from typing_extensions import dataclass_transform
 else:
@@ -131,6 +133,11 @@ class HostOutcome(str, Enum):
         return "timed out" if self is HostOutcome.TIMEOUT else self.value.replace("_", " ")
 
 
+OK, FAIL, UNKNOWN = Verdict.OK, Verdict.FAIL, Verdict.UNKNOWN
+CRITICAL, SHADOW = Severity.CRITICAL, Severity.SHADOW
+"""For what runs for every finding: before Python 3.12 an enum finds its attributes slowly."""
+
+
 NOUNS = {
     "bmc_event": "BMC event",
     "bmc_fan": "fan",
@@ -186,7 +193,7 @@ number.
 
 
 def _critical() -> "Severity":
-    return Severity.CRITICAL
+    return CRITICAL
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -266,8 +273,17 @@ def show(value: Value) -> str:
     return str(value)
 
 
-def ok(subject: Subject = NODE, **rest: Any) -> Finding:
-    return Finding(verdict=Verdict.OK, subject=subject, **rest)
+def ok(
+    subject: Subject = NODE, *, expected: Value = None, actual: Value = None, **rest: Any
+) -> Finding:
+    return Finding(
+        verdict=OK,
+        subject=subject,
+        expected=expected,
+        actual=actual,
+        severity=CRITICAL,
+        **rest,
+    )
 
 
 def fail(subject: Subject = NODE, **rest: Any) -> Finding:
@@ -301,7 +317,7 @@ def not_applicable(subject: Subject = NODE, *, why: str, **rest: Any) -> Finding
 
 def compare(subject: Subject, *, expected: Value, actual: Value, **rest: Any) -> Finding:
     """OK when equal, FAIL when not. Never pass an unread value as `actual`."""
-    verdict = Verdict.OK if actual == expected else Verdict.FAIL
+    verdict = OK if actual == expected else FAIL
     return Finding(verdict=verdict, subject=subject, expected=expected, actual=actual, **rest)
 
 
@@ -435,7 +451,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HostFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """What a host is, for people; no check uses it. Unread values are None or empty.
+    """A host in facts, for people; no check uses it. Unread values are None or empty.
 
     The mappings say how many GPUs share a value: `{"NVIDIA H100 80GB HBM3": 8}`.
     """
@@ -454,8 +470,8 @@ class HostFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
 
 
 class CountedFindings(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The number of findings that one check has with one verdict and severity; nothing else of them
-    is saved."""
+    """The number of findings that one check has with one verdict and severity; nodevet saves only
+    this number."""
 
     check: str
     verdict: Verdict  # ok or not_applicable
@@ -537,7 +553,7 @@ class HostReport(msgspec.Struct, frozen=True, kw_only=True):
             arrived=self.arrived,
             clock=self.clock,
             seconds=self.seconds,
-            findings=tuple((*kind, number) for kind, number in self.kinds.items()),
+            findings=shared(tuple((*kind, number) for kind, number in self.kinds.items())),
             shadow=bool(self.shadow) or any(in_shadow),
             first_try=self.first_try or "",
         )

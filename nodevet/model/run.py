@@ -97,7 +97,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     only: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET  # no other check was judged
     skip: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET  # these were not
     news: RunNews | msgspec.UnsetType = msgspec.UNSET  # unset: nothing is remembered
-    hosts: Sequence[HostReport] = ()  # a tuple, or of many hosts a nodevet.sheet.packed.PackedHosts
+    hosts: Sequence[HostReport] = ()  # a tuple, or of many hosts a nodevet.vet.packed.PackedHosts
 
     def __post_init__(self) -> None:
         if isinstance(self.hosts, list):

@@ -1,7 +1,7 @@
 """After a sweep: send it to OpenTelemetry if nodevet.toml asks for it."""
 
 from nodevet.base.errors import UserError
-from nodevet.store import StoreError, open_store
+from nodevet.store import open_store
 from nodevet.vet.use.sweep_order import SweepOrder
 
 
@@ -15,7 +15,7 @@ def act(order: SweepOrder) -> str:
     try:
         with open_store(order.store or None, create=False) as store:
             send_run(store, "last", signals, order.name)
-    except (StoreError, UserError) as error:
+    except UserError as error:
         return f"OpenTelemetry: {error}"
     except Exception as error:  # from the exporter; its text may contain a header
         return f"OpenTelemetry: the exporter failed: {type(error).__name__}"

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from nodevet.store import Store
 
 FINDINGS, TRACE = "findings", "trace"
-SIGNALS = (FINDINGS, TRACE)
 AT_ONCE = 512  # records in one request
 ENDPOINTS = {FINDINGS: "LOGS", TRACE: "TRACES"}
 INSTALL = "OpenTelemetry is not installed; install it with: pip install 'nodevet[otel]'"

@@ -34,11 +34,11 @@ options: Callable[[Any], Any] = apply(
 
 
 def taken(values: dict[str, Any]) -> "Issue | None":
-    """The part of passes in a gate, by the values of these options. Raises UserError for a time
-    without a key."""
+    """What signs passes in a gate, by the values of these options; None without --pass-key.
+    Raises UserError for --pass-for without --pass-key."""
     key, seconds = values.pop("pass_key"), values.pop("pass_for")
     if key is None and seconds is not None:
-        raise UserError("--pass-for needs --pass-key: without a key no pass is signed")
+        raise UserError("--pass-for needs --pass-key: without a key, nodevet signs no pass")
     if key is None:
         return None
     from nodevet.cli.speech import say

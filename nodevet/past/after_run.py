@@ -12,10 +12,9 @@ def act(order: SweepOrder) -> str:
         return f"the site {folder} was not written: --store none records nothing"
     from nodevet.base.errors import UserError
     from nodevet.past.use.site.write import write_site
-    from nodevet.store.errors import StoreError
 
     try:
         write_site(order.store or None, folder)
-    except (UserError, StoreError) as error:
+    except UserError as error:
         return f"the site was not written: {error}; `nodevet site` writes it from the store"
     return ""

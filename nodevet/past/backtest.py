@@ -97,17 +97,6 @@ class Backtest(msgspec.Struct, frozen=True, kw_only=True):
     failures: tuple[Foreseen, ...]
     lead_days: float | None  # median of those that were foreseen
 
-    @property
-    def precision(self) -> float | None:
-        """The share of finished alarms that a failure followed."""
-        return self.alarms_right / self.alarms_over if self.alarms_over else None
-
-    @property
-    def recall(self) -> float | None:
-        """The share of failures that an alarm preceded."""
-        foreseen = sum(bool(failure.alarm) for failure in self.failures)
-        return foreseen / len(self.failures) if self.failures else None
-
 
 class _Alarm(NamedTuple):
     host: str

@@ -1,9 +1,11 @@
 """Shell completion from the store, which is opened for reading and never created."""
 
 from collections.abc import Iterator
+from shlex import quote
 
 import click
 
+from nodevet.base.printable import brief
 from nodevet.cli import words
 from nodevet.cli.completing import Items, offered
 
@@ -47,4 +49,5 @@ def _parts(url: str | None, start: str) -> Iterator[words.Suggestion]:
 
     with open_history(url) as store:
         for part in store.parts(start) if start else ():
-            yield words.Suggestion(part.id, part.model)
+            if quote(part.id) == part.id:  # else the shell would split, or run, what a node says
+                yield words.Suggestion(part.id, brief(part.model))

@@ -17,7 +17,8 @@ Key = tuple[PartKind, str]
 
 
 class PartMove(msgspec.Struct, frozen=True, kw_only=True):
-    """A part that changed its place. Without a host before it is new; without one after, gone."""
+    """A part that changed its place. Without `host_before`, the part is new; without `host_after`,
+    it is gone."""
 
     kind: PartKind
     id: str

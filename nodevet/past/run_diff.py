@@ -73,7 +73,8 @@ class RunDiff(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunRecords(msgspec.Struct, frozen=True, kw_only=True):
-    """A recorded run with its visits and troubles."""
+    """A recorded run with its visits and troubles. A host that it could not judge has those that
+    no visit has ended."""
 
     run: RecordedRun
     visits: Mapping[str, RecordedVisit]
@@ -139,7 +140,9 @@ def run_diff(
         ):
             rebooted.append(host)
         matched = _EarlierSpans(
-            before.spans.get(host, ()) if visit_before and not reason_before else ()
+            span
+            for span in before.spans.get(host, ())
+            if not reason_before or span.baseline == visit.baseline
         )
         for span in after.spans.get(host, ()):
             earlier = None if is_other_machine else matched.take(span)
@@ -172,14 +175,25 @@ def run_diff(
         still=unchanged,
         lost=tuple(lost),
         back=tuple(back),
-        appeared=tuple(host for host in after.visits if host not in before.visits),
-        vanished=tuple(host for host in before.visits if host not in after.visits),
+        appeared=_only_in(after, before),
+        vanished=_only_in(before, after),
         replaced=tuple(replaced),
         rebooted=tuple(rebooted),
         parts=tuple(parts),
         facts=tuple(facts),
         thinned=thinned,
     )
+
+
+def unvisited_hosts(run: RecordedRun) -> int:
+    """The number of hosts that a run did not reach, or not visit for a reason on the controller."""
+    return max(0, run.hosts - run.visited)
+
+
+def _only_in(records: RunRecords, other: RunRecords) -> tuple[str, ...]:
+    """The hosts that the other run lacks; none if it just did not visit so many."""
+    hosts = tuple(host for host in records.visits if host not in other.visits)
+    return hosts if len(hosts) > unvisited_hosts(other.run) else ()
 
 
 def _verdict_now(earlier: FindingSpan, verdicts_by_key: Mapping[str, Verdict]) -> Verdict | None:
@@ -230,14 +244,13 @@ class _EarlierSpans:
             self._waiting[span.key].append(span)
 
     def take(self, span: FindingSpan) -> FindingSpan | None:
-        candidates = self._waiting.get(span.key)
-        if not candidates:
-            return None
-        match = next(
-            (candidate for candidate in candidates if candidate.finding == span.finding),
-            candidates[0],
-        )
-        candidates.remove(match)
+        """The span that goes on as this one; none of a machine that was replaced since."""
+        waiting = self._waiting[span.key]
+        candidates = [one for one in waiting if one == span or one.end is not SpanEnd.REPLACED]
+        equal = (one for one in candidates if one.finding == span.finding)
+        match = next(equal, next(iter(candidates), None))
+        if match:
+            waiting.remove(match)
         return match
 
     @property

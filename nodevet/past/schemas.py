@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from nodevet.base.project import Project
-from nodevet.document.schema_kinds import Document, SchemaKind
+from nodevet.base.schema_kinds import Document, SchemaKind
 
 
 def _history(_: Project) -> Document:
-    from nodevet.document.json_schema import of_answers
+    from nodevet.base.json_schema import of_answers
     from nodevet.past.backtest import Backtest
     from nodevet.past.blame import Blame
     from nodevet.past.breakfix import BreakFix

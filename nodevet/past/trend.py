@@ -60,7 +60,7 @@ class CheckTrend(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FieldPoint(msgspec.Struct, frozen=True, kw_only=True):
-    """One run: the values of a field. Numbers have a range, words a count each."""
+    """One run: the values of a field. Numbers have a range; words have a count each."""
 
     run: str
     started: str

@@ -19,6 +19,7 @@ OPEN, SEND = 434, 424  # pidfd_open(2), pidfd_send_signal(2): the same on every 
 USER_HZ = 100  # clock ticks per second in /proc
 KERNEL_THREAD = 0x00200000  # PF_KTHREAD, include/linux/sched.h
 JOB = re.compile(r"/job_([0-9]+)(?:/|$)", re.M)
+BY_USER = re.compile(r"/user@[0-9]+\.service/.*")  # the user's own systemd: names of any kind
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -56,7 +57,7 @@ def refusal(pid: int, uid: int, job: str) -> str:
         return "its user is another one now"
     if int(text(pid, "stat").rsplit(")", 1)[1].split()[6]) & KERNEL_THREAD:
         return "it is a thread of the kernel"
-    cgroup = text(pid, "cgroup")
+    cgroup = BY_USER.sub("", text(pid, "cgroup"))
     if "/kubepods" in cgroup or set(JOB.findall(cgroup)) - {job}:
         return "it is in the control group of a job or a pod"
     return ""

@@ -116,12 +116,14 @@ def current_holder(lock: int) -> "dict[str, str]":
     return UNKNOWN
 
 
-def has_open(pid: int, status: "os.stat_result") -> bool:
-    """Whether a process has a file open; False if its descriptors cannot be read."""
+def has_open(pid: int, path: str, status: "os.stat_result") -> bool:
+    """Whether a process has a file open; False if its descriptors cannot be read. It does not stat
+    files of other paths: they may be on a file system that hangs."""
     folder = "/proc/{}/fd".format(pid)
     try:
         for number in os.listdir(folder):
-            if os.path.samestat(status, os.stat(os.path.join(folder, number))):
+            link = os.path.join(folder, number)
+            if os.readlink(link) == path and os.path.samestat(status, os.stat(link)):
                 return True
     except OSError:  # it ended, or is another user's
         pass
@@ -130,10 +132,10 @@ def has_open(pid: int, status: "os.stat_result") -> bool:
 
 def processes_text(file: int) -> str:
     """The other processes that have a file open: `pid 12 (sh), pid 13 (sleep)`."""
-    status, processes = os.fstat(file), []
+    path, status, processes = os.readlink("/proc/self/fd/{}".format(file)), os.fstat(file), []
     pids = sorted(int(name) for name in os.listdir("/proc") if name.isdigit())
     for pid in pids:
-        if pid != os.getpid() and has_open(pid, status):
+        if pid != os.getpid() and has_open(pid, path, status):
             name = attempt(line, "/", "/proc/{}/comm".format(pid))[0]
             processes.append("pid {} ({})".format(pid, name or "?"))
     return ", ".join(processes[:4] + ["..."] * (len(processes) > 4))

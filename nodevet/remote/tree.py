@@ -8,6 +8,8 @@ import os
 import resource
 import time
 
+from nodevet.remote.probe.files import text_lines
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Container
@@ -97,7 +99,7 @@ def io_bytes(path: str) -> "tuple[int, int] | None":
     """(rchar, read_bytes) of a file of /proc; None if it cannot be read."""
     try:
         with open(path) as file:
-            values = dict(line.split(": ") for line in file.read().splitlines())
+            values = dict(line.split(": ") for line in text_lines(file.read()))
         return int(values[IO[0]]), int(values[IO[1]])
     except (OSError, ValueError, KeyError):
         return None

@@ -3,7 +3,7 @@
 import os
 import re
 
-from nodevet.remote.probe.files import exists, read
+from nodevet.remote.probe.files import exists, read, text_lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class ProfileFiles(object):
         return read(self.root, path) if self.is_file(path) else ""
 
     def lines(self, path: str) -> "list[tuple[int, str]]":
-        rows = enumerate(self.text(path).splitlines(), 1)
+        rows = enumerate(text_lines(self.text(path)), 1)
         return [(number, row) for number, row in rows if row.strip() and row.strip()[0] not in "#;"]
 
     def is_file(self, path: str) -> bool:

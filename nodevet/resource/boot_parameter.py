@@ -57,7 +57,7 @@ words() {
 }
 replace() {
     next=$(mktemp -- "$2.nodevet.XXXXXX")
-    cp -p -- "$menu" "$next"
+    cp -a -- "$menu" "$next"
     cat "$made/$1" >"$next"
     [ -z "${3-}" ] || touch -r "$3" -- "$next"
     sync -- "$next"

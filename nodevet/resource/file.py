@@ -35,15 +35,19 @@ if TYPE_CHECKING:
 CONTENT = Meta(max_length=1_398_104)  # base64 of 1 MiB: nodevet.remote.state reads no larger file
 LINES = 2000  # of one file in a diff; a longer one, or one that is not text, is its checksum
 CONTEXT = 3  # unchanged lines around a change of a file
+PROFILE = "/etc/tuned/(profiles/)?nodevet-[a-z-]+"
 FOLDERS = re.compile(  # those that a file may bring along, mode 0755
     r"/etc/(tmpfiles|sysctl|modprobe|modules-load|udev/rules|default/grub)\.d|/etc/systemd/system"
-    r"|/etc/systemd/system/[^/]+\.d|/etc/systemd/network/[^/]+\.network\.d"
-    r"|/etc/tuned/(profiles/)?nodevet-[a-z-]+"
+    r"|/etc/systemd/system/[^/]+\.d|/etc/systemd/network/[^/]+\.(network|link)\.d"
+    rf"|{PROFILE}"
 )
-DROP_INS = re.compile(  # one that is empty says nothing
-    r"/etc/systemd/(system|network)/[^/]+\.d|/etc/tuned/(profiles/)?nodevet-[a-z-]+"
-)
+DROP_INS = re.compile(rf"/etc/systemd/(system|network)/[^/]+\.d|{PROFILE}")  # empty: says nothing
+ATTRIBUTES = "cp --attributes-only --preserve=all --no-preserve=ownership,timestamps"
 LOAD = ("nmcli", "connection", "load")  # NetworkManager reads a profile's file when it is told to
+NOT_ACTIVE = (  # TuneD sets nothing at all if one of its active profiles has no file
+    'case " $(cat /etc/tuned/active_profile 2>/dev/null) " in *" ${d##*/} "*)'
+    ' echo "TuneD still has the profile ${d##*/}" >&2; exit 1 ;; esac;'
+)
 NO_OTHER = (
     'if [ -L "$f" ] || { [ -e "$f" ] && [ ! -f "$f" ]; };',
     'then echo "$f is not a regular file" >&2; exit 1; fi;',
@@ -94,7 +98,8 @@ class WriteFile(Action, frozen=True, kw_only=True, tag="file"):
         """Write a new file in the same folder, sync it, and replace the old file by rename(2).
 
         The content goes through stdin, and its SHA-256 is in the command: if the connection breaks
-        in the middle, the old file stays.
+        in the middle, the old file stays. The new one keeps the old one's access control list,
+        SELinux context and other attributes.
         """
         if not 0 <= self.mode <= 0o7777:
             raise ActionError(f"{self.mode!r} is not the mode of a file")
@@ -105,6 +110,7 @@ class WriteFile(Action, frozen=True, kw_only=True, tag="file"):
         yield from NO_OTHER
         yield 't=$(mktemp -- "$s"XXXXXX) || exit 1;'
         yield "trap 'rm -f -- \"$t\"' EXIT; trap 'exit 1' HUP INT TERM;"
+        yield f'[ ! -e "$f" ] || {{ {ATTRIBUTES} -- "$f" "$t" && chmod 600 -- "$t"; }} || exit 1;'
         yield 'base64 -d >"$t" || exit 1;'
         yield f'[ "$(sha256sum <"$t")" = "{hashlib.sha256(content).hexdigest()}  -" ] ||'
         yield '{ echo "the content did not arrive whole" >&2; exit 1; };'
@@ -118,6 +124,8 @@ def _bytes(content: str) -> bytes:
 
 
 def _removal(folder: str) -> Iterator[str]:
+    if re.fullmatch(PROFILE, folder):
+        yield NOT_ACTIVE
     empty = ' && { rmdir -- "$d" 2>/dev/null; :; }' if DROP_INS.fullmatch(folder) else ""
     yield '[ -d "$d" ] || exit 0;'
     yield from NO_OTHER

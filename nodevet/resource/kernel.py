@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 ROOTS = ("/sys/", "/proc/sys/")
 COMPACT = "/proc/sys/vm/compact_memory"
-TRIGGERS = {COMPACT: 900}
+DROP = "/proc/sys/vm/drop_caches"
+TRIGGERS = {COMPACT: 900, DROP: 900}
 """Files that do something once and have no state, and how many seconds a write may take."""
 VALUE = 4096  # bytes; one write(2) of dd, and longer than any value of the kernel
 

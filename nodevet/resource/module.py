@@ -71,7 +71,7 @@ class ModuleKind(Kind):
         return runs + unloads
 
     def is_of_step(self, traces: Traces, current: State) -> bool | None:
-        """A module that a reboot loads or unloads may be in either state."""
+        """True after a reboot, which may have loaded or unloaded the module; None otherwise."""
         return True if traces.effective == "reboot" else None
 
 

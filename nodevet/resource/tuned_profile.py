@@ -21,6 +21,8 @@ PROGRAM, WITH, WITHOUT = ("tuned-adm", "profile"), "with", "without"
 SECONDS = 120  # TuneD answers after all of the profiles are set
 SCRIPT = """\
 set -efu
+systemctl -q is-active tuned ||
+    { echo 'TuneD does not run: start it, then do this again' >&2; exit 1; }
 cd /etc/tuned
 names= own=
 for name in $(cat active_profile); do
@@ -45,7 +47,7 @@ esac
 exec tuned-adm profile $names
 """
 """The file nodevet-auto says that TuneD had chosen its profile itself. It does so again without the
-last profile of nodevet."""
+last profile of nodevet. tuned-adm would start a TuneD that someone stopped."""
 
 
 class ProfileState(Form, frozen=True, kw_only=True):

@@ -1,18 +1,21 @@
 """Decides which nodes to drain or resume, and why not the others. Pure."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from nodevet.base.age import seconds_of
+from nodevet.base.plan_marks import is_of
 from nodevet.base.printable import brief
 from nodevet.model import HostOutcome, HostReport, Status, Verdict
 from nodevet.model.run import Run
 from nodevet.slurm.nodes import ControllerNode
-from nodevet.slurm.reason import PLAN, VISIT, parse, reason_text, troubles_of
+from nodevet.slurm.reason import VISIT, parse, reason_text, troubles_of
 
 BUSY = "jobs run on it; the next health check after they end drains it"
 MAINTAINED = "it is in maintenance; the next health check after that drains it"
+FIXED = "apply drained it for a plan and has not given it back"
+STARTING = "Slurm's controller has just started, and does not know its state yet"
 UNKNOWN_NODE = "Slurm has no node of this name"
 PASSING = (Verdict.OK, Verdict.WAIVED, Verdict.NOT_APPLICABLE)
 
@@ -42,6 +45,8 @@ def why_not_drained(node: ControllerNode, reason: str, *, will_look_again: bool 
         return f"its reason is not nodevet's: {brief(node.reason)!r}{by}"
     if node.is_drained and own and wished and own.checks == wished.checks:
         return f"it is already drained for this: {node.reason}"
+    if node.is_drained and own and own.plans:
+        return FIXED
     if not will_look_again or node.is_drained:
         return ""
     if node.has_jobs:
@@ -61,28 +66,32 @@ def plan_resume(
     nodes: Mapping[str, ControllerNode],
     machines: Mapping[tuple[str, str], str | None],
     of_plans: Collection[str] = (),
+    ahead: float = 0.0,
 ) -> list[NodePlan]:
     """A plan for each node that nodevet drained. `machines`: machine ids by run and host.
-    `of_plans`: plan ids; nodes that apply drained for these plans are resumed, too."""
+    `of_plans`: plan ids; nodes that apply drained for these plans are resumed, too. `ahead`: how
+    many seconds the clock of Slurm's controller is ahead of this machine's."""
     reports = {name: report for report in run.hosts for name in names_in_slurm(report.host)}
     plans = []
     for node in nodes.values():
         if node.is_drained and (own := node.own):
             report = reports.get(node.name)
             before = machines.get((own.run, report.host)) if report else None
-            why = _kept_for_plan(own.run, of_plans)
+            why = _kept_for_plan(own.plans, of_plans)
             if report is None:
                 why = why or "it is not in the run"
             else:
-                why = why or _unproven(run, report, node, before)
+                why = why or _unproven(run, report, node, before, ahead)
             plans.append(NodePlan(node.name, node.reason, why))
     return plans
 
 
-def _kept_for_plan(run: str, plans: Collection[str]) -> str:
+def _kept_for_plan(working: Sequence[str], ended: Collection[str]) -> str:
     """Why a node stays drained because apply may still work on it; "" if apply does not."""
-    plan = run.removeprefix(PLAN)
-    if plan == run or plan in plans:
+    plan = next(
+        (plan for plan in working if not any(is_of(plan, ended_plan) for ended_plan in ended)), ""
+    )
+    if not plan:
         return ""
     return f"apply drained it for plan {plan}; if apply no longer runs: resume --plan {plan}"
 
@@ -136,13 +145,17 @@ def names_in_slurm(host: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((host, host.partition(".")[0])))
 
 
-def _unproven(run: Run, report: HostReport, node: ControllerNode, before: str | None) -> str:
+def _unproven(
+    run: Run, report: HostReport, node: ControllerNode, before: str | None, ahead: float
+) -> str:
     """Why a run does not prove that a node is repaired; "" if it does."""
     own = node.own
+    if node.is_unknown:
+        return STARTING
     if own is None or report.status is not Status.VETTED:
         return f"it was not vetted: {brief(report.why_unjudged)}"
     drained, read = seconds_of(node.since), seconds_of(report.arrived or run.started)
-    if drained is None or read is None or read <= drained:
+    if drained is None or read is None or read <= drained - ahead:
         return "the run read it before it was drained"
     if failing := next(fails(report, run.fail_on.rank), ""):
         return f"{failing} fails"
@@ -161,5 +174,5 @@ def _unproven(run: Run, report: HostReport, node: ControllerNode, before: str | 
 
 def _passes(report: HostReport, check: str) -> bool:
     verdicts = {finding.verdict for finding in report.findings if finding.check == check}
-    verdicts |= {each.verdict for each in report.counted or () if each.check == check}
+    verdicts |= {row.verdict for row in report.counted or () if row.check == check}
     return check == VISIT or (Verdict.OK in verdicts and verdicts.issubset(PASSING))

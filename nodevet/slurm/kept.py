@@ -33,7 +33,7 @@ def shared_words(arguments: Sequence[str]) -> list[str]:
 
 def notes() -> str:
     """The folder of notes. Raises LookupError if the user has none."""
-    return f"{last_verdict.records_folder().rpartition('/')[0]}/{FOLDER}"
+    return f"{last_verdict.state_of_user()}/{FOLDER}"
 
 
 def job() -> str:

@@ -1,10 +1,10 @@
-"""Parses `scontrol show node -o`, the nodes as Slurm's controller knows them. Pure."""
+"""Parses `scontrol show node -o`, the nodes as Slurm knows them, with times in UTC. Pure."""
 
 import re
 from collections import Counter
 from typing import NamedTuple
 
-from nodevet.checks.slurm_node import states_of
+from nodevet.evidence.slurm import states_of
 from nodevet.slurm.reason import PREFIX, PROLOG_ERROR, DrainReason, parse, untagged
 
 DRAINED = frozenset({"drain", "drained", "draining"})
@@ -26,9 +26,10 @@ class ControllerNode(NamedTuple):
     states: tuple[str, ...] = ()  # of IDLE+DRAIN: idle, drain
     reason: str = ""  # without the tags of a site if nodevet gave it
     user: str = ""  # who gave the reason
-    since: str = ""  # when, by this machine's clock and time zone: 2026-11-24T17:01:24
+    since: str = ""  # when, by the clock of Slurm's controller: 2026-11-24T17:01:24Z
     has_jobs: bool = False
     partitions: tuple[str, ...] = ()
+    written: str = ""  # the reason, with the tags of a site
 
     @property
     def is_drained(self) -> bool:
@@ -49,6 +50,12 @@ class ControllerNode(NamedTuple):
     def is_rebooting(self) -> bool:
         """Whether Slurm reboots it, or is about to."""
         return not REBOOTING.isdisjoint(self.states)
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether Slurm's controller has just started, and waits for the node's daemon. Slurm 22.05
+        resumes such a node, and says that it did not."""
+        return "unknown" in self.states
 
     @property
     def own(self) -> DrainReason | None:
@@ -89,14 +96,17 @@ def _node(row: str) -> ControllerNode:
     states = states_of(values.get("State", ""))
     text, user, since = _reason(rest.lstrip())
     reason = untagged(text)
+    if reason.startswith(PREFIX):
+        reason, text = REBOOTED.sub("", reason), REBOOTED.sub("", text)
     return ControllerNode(
         name=values["NodeName"],
         states=states,
-        reason=REBOOTED.sub("", reason) if reason.startswith(PREFIX) else reason,
+        reason=reason,
         user=user,
         since=since,
         has_jobs=values.get("CPUAlloc", "0") != "0" or not WORKING.isdisjoint(states),
         partitions=tuple(filter(None, values.get("Partitions", "").split(","))),
+        written=text,
     )
 
 
@@ -105,7 +115,7 @@ def _reason(written: str) -> tuple[str, str, str]:
     may be a part of the reason, all of it counts as the reason, so that it is never nodevet's.
 
     >>> _reason("Reason=bad [bob@2026-11-24T17:01:24] Comment=x")
-    ('bad', 'bob', '2026-11-24T17:01:24')
+    ('bad', 'bob', '2026-11-24T17:01:24Z')
     >>> _reason("Comment=a Reason=nodevet:local xid")
     ('Reason=nodevet:local xid', '', '')
     """
@@ -114,5 +124,5 @@ def _reason(written: str) -> tuple[str, str, str]:
         return written[written.find("Reason=") :].strip() if "Reason=" in written else "", "", ""
     stamp = STAMP.search(text)
     if stamp and ENDED.match(text, stamp.end()):
-        return text[: stamp.start()], stamp[1], stamp[2]
+        return text[: stamp.start()], stamp[1], f"{stamp[2]}Z"
     return text.strip(), "", ""

@@ -2,9 +2,12 @@
 
     nodevet:local power_limit 490 W, expected 700 W (GPU 0-7); cpu_governor
 
-The first word names the run; `local` is the node's own health check, and `plan-ID` is the plan that
-apply drained the node for. A part for each check follows, separated by `; `. A part that does not
-fit is only the name of its check; if the names do not fit either, the line ends in `; ...`.
+The first word names the run; `local` is the node's own health check, and `plan-ID-RUN` is the plan
+that apply drained the node for, and the run of it; a drain by hand has no `-RUN`. While apply works
+on a node that was drained before, `plan-ID-RUN+` comes before that word:
+`nodevet:plan-7f3a91c2-0c51b9e4+local xid`. A part for each check follows, separated by `; `. A part
+that does not fit is only the name of its check; if the names do not fit either, the line ends in
+`; ...`.
 
 A site may put a tag before each part, by which other programs know the reason: `[HC] nodevet:local
 xid; [HC] cpu_governor`. Slurm keeps the tags; this module works on reasons without tags. Pure.
@@ -14,6 +17,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from nodevet.base.plan_marks import MARK
 from nodevet.base.printable import brief
 from nodevet.model import HostReport
 from nodevet.model.run import Run
@@ -22,13 +26,16 @@ from nodevet.vet.findings.fold import Line, lines
 PREFIX = "nodevet:"
 LOCAL = "local"
 PLAN = "plan-"
+PROLOG = "prolog"  # the run of a node that Slurm drained since its prolog failed
 PROLOG_ERROR = "Prolog error"  # the reason that Slurm gives if a prolog fails
 VISIT = "visit"  # instead of a check: nodevet could not vet the node at all
 MORE = "..."
 LONGEST = 200  # characters of a reason
 LONGEST_PART = 140
-RUN = r"local|plan-[A-Za-z0-9]{8,16}|[0-9]{8}T[0-9]{6}\.[0-9]{3}Z-[0-9a-f]{8}"
-FORM = re.compile(rf"nodevet:({RUN}) ([^\[\]]+)")  # one_line leaves no bracket in it
+PLAN_RUN = f"plan-{MARK}"
+RUN = rf"local|prolog|{PLAN_RUN}|[0-9]{{8}}T[0-9]{{6}}\.[0-9]{{3}}Z-[0-9a-f]{{8}}"
+NO_BRACKETS = r"[^\[\]]+"  # one_line replaces them
+FORM = re.compile(rf"nodevet:((?:{PLAN_RUN}\+)*)({RUN}) ({NO_BRACKETS})")
 CHECK = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 TAGS = re.compile(r"(^|; )\[[A-Za-z0-9_-]{1,32}\] ")
 MARKS = str.maketrans({'"': "'", "`": "'"} | dict.fromkeys("$\\|[]&", "?"))
@@ -47,6 +54,7 @@ class DrainReason(NamedTuple):
     run: str
     checks: frozenset[str]
     whole: bool  # whether it names every check
+    plans: tuple[str, ...] = ()  # that apply drained the node for, or works on it for: their marks
 
 
 def reason_text(run: str, troubles: Sequence[Trouble]) -> str:
@@ -102,11 +110,36 @@ def parse(text: str) -> DrainReason | None:
     match = FORM.fullmatch(text)
     if match is None:
         return None
-    parts = match[2].split("; ")
+    parts = match[3].split("; ")
     names = [part.partition(" ")[0] for part in parts if part != MORE]
     if not names or not all(map(CHECK.fullmatch, names)):
         return None
-    return DrainReason(match[1], frozenset(names), MORE not in parts)
+    plans = (run for run in (*match[1].split("+"), match[2]) if run.startswith(PLAN))
+    ids = tuple(run.removeprefix(PLAN) for run in plans)
+    return DrainReason(match[2], frozenset(names), MORE not in parts, ids)
+
+
+def marked(written: str, plan: str) -> str:
+    """A reason that says that apply works on the node for a plan.
+
+    >>> marked("[HC] nodevet:local xid", "7f3a91c2")
+    '[HC] nodevet:plan-7f3a91c2+local xid'
+    """
+    if written == PROLOG_ERROR:
+        written = f"{PREFIX}{PROLOG} {VISIT} {PROLOG_ERROR}"
+    return written.replace(PREFIX, f"{PREFIX}{PLAN}{plan}+", 1)
+
+
+def unmarked(written: str, plan: str) -> str:
+    """A reason without the mark of a plan; some other word must name its run.
+
+    >>> unmarked(marked("Prolog error", "7f3a91c2"), "7f3a91c2")
+    'Prolog error'
+    >>> unmarked("nodevet:plan-11111111+plan-7f3a91c2 xid", "7f3a91c2")
+    'nodevet:plan-11111111 xid'
+    """
+    text = written.replace(f"{PLAN}{plan}+", "", 1).replace(f"+{PLAN}{plan} ", " ", 1)
+    return PROLOG_ERROR if text.startswith(f"{PREFIX}{PROLOG} ") else text
 
 
 def one_line(text: str, limit: int = LONGEST) -> str:

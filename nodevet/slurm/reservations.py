@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from nodevet.inventory.nodeset import NodesetError, expand
+from nodevet.base.nodeset import NodesetError, expand
 
 ROW = re.compile(r"^ReservationName=(\S+)(.*)", re.M)
 KEY = re.compile(r" (Nodes|Flags|State)=(\S*)")

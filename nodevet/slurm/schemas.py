@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 
 from nodevet.base.project import Project
-from nodevet.document.schema_kinds import Document, SchemaKind
+from nodevet.base.schema_kinds import Document, SchemaKind
 
 
 def _slurm(_: Project) -> Document:
-    from nodevet.document.json_schema import of_answers
+    from nodevet.base.json_schema import of_answers
     from nodevet.slurm.answer import SlurmAnswer
 
     about = "What `nodevet slurm drain` and `nodevet slurm resume` did"

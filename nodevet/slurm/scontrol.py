@@ -4,8 +4,10 @@ import os
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Sequence
 
+from nodevet.base.age import seconds_of
 from nodevet.base.errors import UserError
 from nodevet.base.printable import last_line
 from nodevet.slurm.nodes import ControllerNode, parse_nodes
@@ -13,6 +15,8 @@ from nodevet.slurm.reason import tagged
 from nodevet.slurm.reservations import maintenances_of
 
 SECONDS = 8.0  # Slurm's own commands try for a minute and longer
+SAME_CLOCK = 2.0  # seconds: Slurm prints whole ones
+PRINTED = {"SLURM_TIME_FORMAT": "standard", "TZ": "UTC"}  # how Slurm prints times
 FOLDERS = "/usr/bin:/usr/sbin:/usr/local/bin:/opt/slurm/bin"  # slurmd gives its programs no PATH
 
 
@@ -56,6 +60,19 @@ def reboots() -> bool:
     return has_reboot_program(_run("scontrol", "show", "config"))
 
 
+def clock_ahead() -> float:
+    """How many seconds the clock of Slurm's controller is ahead of this machine's; 0 if they agree
+    within 2 s. Raises SlurmError."""
+    return clock_ahead_of(_run("scontrol", "show", "config"), time.time())
+
+
+def clock_ahead_of(config: str, now: float) -> float:
+    """The same, from `scontrol show config`; 0 if it does not say the time."""
+    stamp = re.match(r"Configuration data as of (\S+)", config)
+    at = seconds_of(f"{stamp[1]}Z") if stamp else None
+    return 0.0 if at is None or abs(at - now) <= SAME_CLOCK else at - now
+
+
 def has_reboot_program(config: str) -> bool:
     """Whether `scontrol show config` names a program."""
     match = re.search(r"^RebootProgram *= *(.*?) *$", config, re.M)
@@ -77,6 +94,7 @@ def _run(program: str, *words: str) -> str:
             [executable, *words],
             stdin=subprocess.DEVNULL,
             capture_output=True,
+            env={**os.environ, **PRINTED},
             timeout=SECONDS,
             check=False,
         )

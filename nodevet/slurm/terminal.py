@@ -23,13 +23,15 @@ def run_of(
     source: str, store: str | None, max_age: float, own: Collection[tuple[str, str]] = ()
 ) -> tuple[Run, Machines]:
     """A saved or recorded run, and the machine ids, by run and host, of the nodes that nodevet
-    drained (`own`). Raises UserError if the run is too old."""
+    drained (`own`). Raises UserError if the run is too old, or visited no node."""
     from nodevet.slurm.use.recorded import machines, recorded_run
     from nodevet.vet.terminal.saved_reports import read_run
     from nodevet.vet.use.stores import open_history
 
     if Path(source).is_file():
         run, known = read_run(Path(source), most=max_age), {}
+        if run.replayed:
+            raise UserError(f"--from {source}: the run judged saved evidence; vet the nodes again")
     else:
         with open_history(store) as history:
             run = recorded_run(history, source, [name for _, name in own])

@@ -18,8 +18,14 @@ from nodevet.base import typed
 from nodevet.base.bounds import Text
 from nodevet.base.last_few import LastFew
 from nodevet.evidence.core import SCHEMA, Record, Section, SectionRecord
-from nodevet.evidence.document import Evidence, Sections, checked_section, section_name
-from nodevet.evidence.sections import sections
+from nodevet.evidence.document import (
+    Evidence,
+    Sections,
+    checked_section,
+    number_problem,
+    section_name,
+)
+from nodevet.evidence.sections import section_of
 
 EARLIER = "earlier."
 Raw = msgspec.Raw | msgspec.UnsetType
@@ -106,7 +112,7 @@ def _shape(kind: Any) -> tuple[type[Record], bool] | None:
 
 @cache
 def _decoder_of(section: str) -> tuple[msgspec.json.Decoder[Any], _Cut] | None:
-    record = sections().get(section)
+    record = section_of(section)
     cut = _cut_of(record) if record else None
     return (typed.decoder(cut.kind), cut) if cut else None
 
@@ -151,8 +157,7 @@ def _sections(
             if value is not msgspec.UNSET:
                 rest[key] = value
                 setattr(section, key, msgspec.UNSET)
-        decoding = _decoder_of(name)
-        if decoding and section.data is not msgspec.UNSET:
+        if section.data is not msgspec.UNSET and (decoding := _decoder_of(name)):
             decoder, cut = decoding
             try:
                 value = decoder.decode(section.data)
@@ -285,6 +290,8 @@ class SplitSections(Sections):
                 (record, "steady"), steady, lambda: decoder.decode(steady)
             )
             if section.status != "ok" or section.data is None:
+                return None
+            if number_problem(steady) or number_problem(readings):
                 return None
             data = _with_readings(cut, section.data, readings)
         except _UNFIT:

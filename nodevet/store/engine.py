@@ -286,7 +286,8 @@ SQLITE_WORDS = {
     "room, or delete old evidence with: nodevet prune",
     "disk I/O error": "disk full or I/O error; make room, and read dmesg",
     "readonly database": "no permission to write it; check who owns it and its folder",
-    "unable to open database file": "it cannot be opened; check who owns it and its folder",
+    "unable to open database file": "it cannot be opened; check who owns it and its folder, and "
+    "that its file system is not read-only",
     "file is not a database": "not a store of nodevet; name another with --store",
     "malformed": "it is damaged; restore a copy, or move it away: the next run creates a new one",
 }

@@ -1,7 +1,9 @@
 """The errors of the store."""
 
+from nodevet.base.errors import UserError
 
-class StoreError(Exception):
+
+class StoreError(UserError):
     """One sentence: which store, what happened, and what to do next."""
 
 

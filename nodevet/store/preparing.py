@@ -1,15 +1,16 @@
 """Prepare one host of a run for writing: what is new, compared with what the store knows."""
 
 from collections.abc import Mapping, Set
+from functools import cache
 from typing import Any
 
 import msgspec
 from sqlalchemy import Connection
 
 from nodevet.base import age
-from nodevet.checking.changes import HostNews
 from nodevet.evidence.document import Evidence, EvidenceError, opened
 from nodevet.model import HostReport, Status
+from nodevet.model.changes import HostNews
 from nodevet.store import blobs, documents, known
 from nodevet.store.known import KnownHost
 from nodevet.store.moments import moment
@@ -44,7 +45,7 @@ class PreparedHost(msgspec.Struct):
     step: SpanStep
     news: HostNews
     at: float
-    pieces: list[NewBlob] = []
+    pieces: dict[bytes, NewBlob]  # by sha; those of all hosts that are written together
     steady: bytes | None = None  # the sha of a blob, as `judged`
     volatile: NewBlob | None = None
     judged: bytes | None = None
@@ -64,10 +65,12 @@ def prepare_host(
     *,
     at: float,
     run: str,
+    pieces: dict[bytes, NewBlob],
     decoded: Evidence | None = None,
 ) -> PreparedHost:
-    """Prepare a host. `at`: when its report arrived, in seconds since 1970; `decoded`: the evidence
-    as it was judged, whose sections need not be decoded again."""
+    """Prepare a host. `at`: when its report arrived, in seconds since 1970; `pieces`: see
+    PreparedHost, it gets those that this host adds; `decoded`: the evidence as it was judged, whose
+    sections need not be decoded again."""
     replaced = bool(
         host and host.machine and report.machine_id and host.machine != plain(report.machine_id)
     )
@@ -85,7 +88,7 @@ def prepare_host(
             began_before |= known.began(connection, host, "")  # the host as a whole
     news = spans.news(report, step, now=moment(at, run), began=began_before, first=host is None)
     prepared = PreparedHost(
-        report=report, evidence=evidence, host=host, step=step, news=news, at=at
+        report=report, evidence=evidence, host=host, step=step, news=news, at=at, pieces=pieces
     )
     if report.status is Status.VETTED:
         _prepare_judged(connection, prepared)
@@ -112,7 +115,7 @@ def _prepare_judged(connection: Connection, prepared: PreparedHost) -> None:
     content = encoded(spans.judged(prepared.report.findings))
     prepared.judged = sha = blobs.sha_of(content)
     if host is None or host.judged_sha != sha:
-        prepared.pieces.append(_delta(connection, content, sha, host.judged if host else None))
+        _add_piece(connection, prepared, content, sha, host.judged if host else None)
 
 
 def _prepare_evidence(
@@ -150,8 +153,8 @@ def _prepare_steady(
         if last.get(name) != section_sha.hex():
             changed.add(name)
             base = known.blob_of(connection, last.get(name))
-            prepared.pieces.append(_delta(connection, steady[name], section_sha, base))
-    prepared.pieces.append(_delta(connection, manifest, sha, host.steady if host else None))
+            _add_piece(connection, prepared, steady[name], section_sha, base)
+    _add_piece(connection, prepared, manifest, sha, host.steady if host else None)
     return changed
 
 
@@ -196,8 +199,14 @@ def _prepare_hardware(
         _prepare_places(connection, prepared, evidence, read_sections)
     counted = counters.counted(evidence, read_sections & _OFTEN)
     counted |= counters.counted(evidence, sections & _SELDOM)
-    now = {_plain_key(key): value for key, value in counted.items() if value < 1 << 64}
-    prepared.moved = counters.moved(known.counted(connection, prepared.host), now)
+    before = known.counted(connection, prepared.host)
+    text = cache(plain)  # a few texts make a thousand keys
+    now = {
+        (text(part), text(name), text(subject)): value
+        for (part, name, subject), value in counted.items()
+        if (value or before) and value < 1 << 64
+    }
+    prepared.moved = counters.moved(before, now)
 
 
 def _prepare_places(
@@ -215,15 +224,15 @@ def _prepare_places(
     ]
 
 
-def _plain_key(key: counters.Key) -> counters.Key:
-    return plain(key[0]), plain(key[1]), plain(key[2])
-
-
-def _delta(connection: Connection, content: bytes, sha: bytes, last: int | None) -> NewBlob:
-    """A blob, compressed with the keyframe of the content before if that pays."""
-    packed = blobs.pack(content)
-    if base := known.base_of(connection, last):
-        data = blobs.pack(content, base[1])
-        if len(data) < PAYS * len(packed):
-            return NewBlob(sha, len(content), data, base[0])
-    return NewBlob(sha, len(content), packed)
+def _add_piece(
+    connection: Connection, prepared: PreparedHost, content: bytes, sha: bytes, last: int | None
+) -> None:
+    """Add a blob, compressed with the keyframe of the content before if that pays."""
+    if sha in prepared.pieces:
+        return
+    data, base = blobs.pack(content), None
+    if keyframe := known.base_of(connection, last):
+        delta = blobs.pack(content, keyframe[1])
+        if len(delta) < PAYS * len(data):
+            data, base = delta, keyframe[0]
+    prepared.pieces[sha] = NewBlob(sha, len(content), data, base)

@@ -7,7 +7,7 @@ it is killed, the store stays consistent, and the next `nodevet prune` finishes.
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, select, update
+from sqlalchemy import ColumnElement, Connection, Select, bindparam, delete, func, select, update
 
 from nodevet.base import typed
 from nodevet.store import schema as t
@@ -46,8 +46,11 @@ def thin(
     query = select(v.host, v.id, v.at).where(v.host.in_(hosts), v.volatile.is_not(None))
     for host, number, at in connection.execute(query):
         visits_of.setdefault(host, []).append((number, at))
+    kept = set(connection.execute(_last_reported(hosts)).scalars())
     rows = [
-        {"_id": number} for visits in visits_of.values() for number in thinned(visits, policy, now)
+        {"_id": number}
+        for visits in visits_of.values()
+        for number in thinned(visits, policy, now, kept)
     ]
     if rows and not dry_run:
         connection.execute(
@@ -57,6 +60,17 @@ def thin(
             rows,
         )
     return len(rows)
+
+
+def _last_reported(hosts: Collection[int]) -> Select[Any]:
+    """The visits whose evidence the next sweep of that name, or check by hand, compares with."""
+    v, r = t.visit.c, t.run.c
+    return (
+        select(func.max(v.id))
+        .join(t.run, r.id == v.run)
+        .where(v.host.in_(hosts), v.volatile.is_not(None), r.exit_code.is_not(None))
+        .group_by(v.host, r.series)
+    )
 
 
 def unused(connection: Connection) -> Unused:

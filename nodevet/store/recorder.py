@@ -1,5 +1,6 @@
 """Record a run: hosts as they arrive, some hundred in one short transaction."""
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -10,22 +11,22 @@ from sqlalchemy import Connection, select, update
 from sqlalchemy.engine import Engine
 
 from nodevet.base import age
-from nodevet.checking.changes import HostNews
 from nodevet.evidence.document import Evidence
 from nodevet.model import HostReport
+from nodevet.model.changes import HostNews
 from nodevet.store import known
 from nodevet.store import schema as t
 from nodevet.store.engine import store_errors
 from nodevet.store.errors import StoreError
 from nodevet.store.known import KnownHost
-from nodevet.store.preparing import PreparedHost, prepare_host
+from nodevet.store.preparing import NewBlob, PreparedHost, prepare_host
 from nodevet.store.records.model import RecordedRun, RunState
 from nodevet.store.rows import encoded, plain
 from nodevet.store.undoing import undo_visit
 from nodevet.store.writing import HostWriting
 
 BATCH = 250  # hosts in one transaction,
-BYTES = 16 << 20  # or this much evidence,
+BYTES = 4 << 20  # or this much evidence,
 SECONDS = 2.0  # or this much time
 CHUNK = 64  # hosts that are looked up together,
 AHEAD = 10.0  # seconds for which a lookup is valid,
@@ -47,11 +48,13 @@ class Recorder:
     ) -> None:
         self.run = run
         self.broken: StoreError | None = None
+        self._lock = threading.Lock()  # of the hosts that wait: `beat` writes them, too
         self._engine = engine.execution_options(writes=True)
         self._reading = engine
         self._run_id = run_id
         self._seen = set(seen)
         self._waiting: dict[str, PreparedHost] = {}
+        self._pieces: dict[bytes, NewBlob] = {}  # of the hosts that wait
         self._expected: Iterator[str] = iter(())
         self._ahead: dict[str, tuple[float, KnownHost | None]] = {}  # and when it was read
         self._bytes = 0
@@ -73,28 +76,28 @@ class Recorder:
         """
         if self.broken is None:
             try:
-                with store_errors(self._engine.url):
+                with store_errors(self._engine.url), self._lock:
                     return self._take(report, evidence, decoded)
             except StoreError as error:
                 self._break(error)
         return HostNews(host=report.host)
 
     def beat(self) -> None:
-        """Note that the run goes on, from any thread. The next `take` reports errors."""
-        with (
-            suppress(StoreError),
-            store_errors(self._engine.url),
-            self._reading.begin() as connection,
-        ):
-            connection.execute(
-                update(t.run).where(t.run.c.id == self._run_id).values(touched=t.epoch())
-            )
+        """Note that the run goes on, and write the hosts that wait, as others may take long; from
+        any thread. The next `take` reports errors."""
+        with suppress(StoreError), store_errors(self._engine.url):
+            with self._reading.begin() as connection:
+                connection.execute(
+                    update(t.run).where(t.run.c.id == self._run_id).values(touched=t.epoch())
+                )
+            with self._lock:
+                self._flush()
 
     def finish(self, run: RecordedRun) -> None:
         """Write the waiting hosts and the end of the run: incomplete if a host was not recorded."""
         try:
             if self.broken is None:
-                with store_errors(self._engine.url):
+                with store_errors(self._engine.url), self._lock:
                     self._flush()
             state = run.state if self.broken is None else RunState.INCOMPLETE
             with store_errors(self._engine.url), self._engine.begin() as connection:
@@ -166,7 +169,14 @@ class Recorder:
         name = plain(report.host)
         host = self._looked_up(connection, name) if ahead else known.host(connection, name)
         return prepare_host(
-            connection, report, evidence, host, at=at, run=self.run.id, decoded=decoded
+            connection,
+            report,
+            evidence,
+            host,
+            at=at,
+            run=self.run.id,
+            pieces=self._pieces,
+            decoded=decoded,
         )
 
     def _looked_up(self, connection: Connection, name: str) -> KnownHost | None:
@@ -210,4 +220,5 @@ class Recorder:
                 fresh.append(renewed)
             else:
                 fresh.append(prepared)
-        HostWriting(connection, self._run_id, fresh).write()
+        HostWriting(connection, self._run_id, fresh, self._pieces).write()
+        self._pieces.clear()

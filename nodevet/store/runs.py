@@ -26,7 +26,8 @@ _LAST = re.compile(r"last(?:~(\d{1,6}))?")
 
 
 def _newest_first(series: str | None) -> Select[Any]:
-    query = _RUNS.order_by(t.run.c.started.desc(), t.run.c.id.desc())
+    """By the order of records, since the clock of a controller may have been set back."""
+    query = _RUNS.order_by(t.run.c.id.desc())
     return query if series is None else query.where(t.run.c.series == plain(series))
 
 
@@ -40,7 +41,7 @@ def list_runs(
 ) -> list[RecordedRun]:
     query = _newest_first(series)
     if before is not None:
-        query = query.where(t.run.c.started < instant(before))
+        query = query.where(t.run.c.id < id_of(before).scalar_subquery())
     if after is not None:
         query = query.where(t.run.c.started >= instant(after))
     if limit is not None:
@@ -75,7 +76,10 @@ def find_run(connection: Connection, ref: str, series: str | None = None) -> Rec
         exact = t.run.c.name == plain(ref)
         begins = t.run.c.name.startswith(plain(ref), autoescape=True)
         query = query.where(or_(exact, begins)).limit(20)
-        hint = "`nodevet runs` lists what was recorded; `last` is the last run"
+        hint = (
+            "name a run by its id, `last`, `last~1` or its day, such as 2026-11-16; "
+            "`nodevet runs` lists them"
+        )
     store = url_text(connection.engine.url)
     rows = connection.execute(query).all()
     if not rows:

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from sqlalchemy import Connection, Select, and_, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Select, and_, func, or_, select
 
 from nodevet.base import typed
 from nodevet.model import Finding, Severity, Status, Verdict
@@ -80,6 +80,15 @@ _IS_SO = and_(
 )
 """A visit to the host of a finding during its span, judged by the same baseline; for a host as a
 whole, a visit that was not vetted."""
+_IS_UNJUDGED = and_(
+    _MEANWHILE.c.host == t.finding_span.c.host,
+    _MEANWHILE.c.superseded.is_(False),
+    _MEANWHILE.c.baseline.is_(None),
+    t.finding_span.c.check != "",
+    _MEANWHILE.c.id > t.finding_span.c.first,
+    or_(t.finding_span.c.ended.is_(None), _MEANWHILE.c.id < t.finding_span.c.ended),
+)
+"""A visit without a verdict to the host of a finding, between visits that judged it."""
 
 
 def select_spans(
@@ -89,6 +98,7 @@ def select_spans(
     run: str | None = None,
     after: str | None = None,
     ended_after: str | None = None,
+    unjudged: bool = False,
 ) -> Select[Any]:
     """See Store.spans. `run`: its id."""
     span = t.finding_span.c
@@ -105,16 +115,16 @@ def select_spans(
         )
         query = query.where(span.ended > first.scalar_subquery())
     if run is not None:
-        query = query.where(_is_so_in(run))
+        query = query.where(_is_in(run, _IS_UNJUDGED if unjudged else _IS_SO))
     return query
 
 
-def _is_so_in(run: str) -> Any:
-    """Whether a run visited the host of a finding during its span."""
+def _is_in(run: str, visit: ColumnElement[bool]) -> Any:
+    """Whether a run made such a visit."""
     return (
         select(_MEANWHILE.c.id)
         .join(t.run, t.run.c.id == _MEANWHILE.c.run)
-        .where(t.run.c.name == run, _IS_SO)
+        .where(t.run.c.name == run, visit)
         .exists()
     )
 

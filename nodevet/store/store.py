@@ -127,8 +127,8 @@ class Store:
         before: str | None = None,
         after: str | None = None,
     ) -> list[RecordedRun]:
-        """The runs, newest first. `before`, `after`: ISO 8601 instants or days; `after`
-        inclusive."""
+        """The runs, newest first by the order of records. `before`: the id of a run; `after`: an
+        ISO 8601 instant or day, inclusive."""
         with self._database.reading() as connection:
             return runs.list_runs(
                 connection, series=series, limit=limit, before=before, after=after
@@ -298,11 +298,13 @@ class Store:
         run: str | None = None,
         after: str | None = None,
         ended_after: str | None = None,
+        unjudged: bool = False,
     ) -> Iterator[FindingSpan]:
         """Findings as spans of time, in the order in which they began.
 
-        `run`: the findings of that run. `after`: findings that lasted at any time since.
-        `ended_after`: findings that ended after that run had begun, by the order of visits.
+        `run`: the findings of that run; with `unjudged`, those that had not ended on hosts that it
+        could not judge. `after`: findings that lasted at any time since. `ended_after`: findings
+        that ended after that run had begun, by the order of visits.
         """
         query = spans.select_spans(
             host=host,
@@ -310,6 +312,7 @@ class Store:
             run=None if run is None else self.run(run).id,
             after=after,
             ended_after=ended_after,
+            unjudged=unjudged,
         )
         for rows in self._database.pages(query, t.finding_span):
             yield from map(spans.span_of, rows)

@@ -12,7 +12,7 @@ from nodevet.model import HostReport, Status
 from nodevet.store import blobs
 from nodevet.store import schema as t
 from nodevet.store.moments import LAST_SEEN
-from nodevet.store.preparing import PreparedHost
+from nodevet.store.preparing import NewBlob, PreparedHost
 from nodevet.store.records.model import Part
 from nodevet.store.rows import OF_ANY_KIND, encoded, name_rows, plain
 from nodevet.store.undoing import count_outcomes
@@ -28,10 +28,17 @@ _MOVED = update(t.host).where(t.host.c.id == bindparam("_id"))
 class HostWriting:
     """The rows of some hosts of a run, for one transaction."""
 
-    def __init__(self, connection: Connection, run_id: int, batch: Sequence[PreparedHost]) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        run_id: int,
+        batch: Sequence[PreparedHost],
+        new_pieces: Mapping[bytes, NewBlob],
+    ) -> None:
         self._connection = connection
         self._run = run_id
         self._batch = batch
+        self._new_pieces = new_pieces
         self._next: dict[str, int] = {}
         self._rows: dict[str, list[dict[str, Any]]] = {}
 
@@ -129,7 +136,7 @@ class HostWriting:
         shas = {
             sha for item in self._batch for sha in (item.steady, item.judged) if sha is not None
         }
-        new = {piece.sha: piece for item in self._batch for piece in item.pieces if piece.sha}
+        new = self._new_pieces
         known = self._connection.execute(
             select(t.blob.c.id, t.blob.c.sha256).where(t.blob.c.sha256.in_(shas | new.keys()))
         )

@@ -10,8 +10,9 @@ from msgspec.structs import replace
 
 from nodevet.base.durations import elapsed
 from nodevet.base.printable import brief
-from nodevet.checking.changes import Marks
+from nodevet.base.ranges import in_ranges
 from nodevet.model import Finding, HostOutcome, HostReport, Severity, Subject, Verdict
+from nodevet.model.changes import Marks
 from nodevet.model.run import Run
 from nodevet.sheet.hunks import hunks
 from nodevet.sheet.model import (
@@ -31,7 +32,7 @@ from nodevet.vet.findings.causes import with_causes
 from nodevet.vet.findings.counted import FINE, with_stand_ins
 from nodevet.vet.findings.fold import came_back
 from nodevet.vet.findings.totals import totals
-from nodevet.vet.findings.words import difference, in_ranges, values
+from nodevet.vet.findings.words import difference, values
 from nodevet.vet.formats.diff import value_lines
 from nodevet.vet.news import marks_of, since_words
 

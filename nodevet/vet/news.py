@@ -7,8 +7,8 @@ import msgspec
 
 from nodevet.base.age import seconds_of
 from nodevet.base.printable import brief
-from nodevet.checking.changes import FindingNews, HostNews, Marks, News
 from nodevet.model import NODE, HostReport, Status, Verdict
+from nodevet.model.changes import FindingNews, HostNews, Marks, News
 from nodevet.model.run import Ended, Run, RunNews, StandingTrouble
 
 ByHost = Mapping[str, Mapping[int, StandingTrouble]]

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 
 from nodevet.base.project import Project
-from nodevet.document.schema_kinds import Document, SchemaKind
+from nodevet.base.schema_kinds import Document, SchemaKind
 
 
 def _run(_: Project) -> Document:
-    from nodevet.document.json_schema import of_struct
+    from nodevet.base.json_schema import of_struct
     from nodevet.model.run import RUN_SCHEMA, Run
 
     about = "A run of checks, as --format json writes it"

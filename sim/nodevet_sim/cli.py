@@ -339,7 +339,7 @@ def _of(node: str, fleet: str | None) -> Any:
         return owners[0]
     if owners:
         raise UserError(f"several fleets have {node}; give one, such as --fleet {owners[0].fleet}")
-    raise UserError(f"node {node!r} is in no fleet that is up; list them with: nodevet sim list")
+    raise UserError(f"node {node!r} is in no fleet that answers; list them with: nodevet sim list")
 
 
 def _nodes(where: Any) -> list[dict[str, Any]]:

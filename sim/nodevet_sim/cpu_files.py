@@ -188,6 +188,8 @@ def meminfo(total_kb: int, swap_kb: int = 0, hugepages: int = 0) -> str:
         "MemAvailable": f"{total_kb // 2} kB",
         "Buffers": "0 kB",
         "Cached": "0 kB",
+        "Shmem": "0 kB",
+        "SReclaimable": "0 kB",
         "SwapTotal": f"{swap_kb} kB",
         "SwapFree": f"{swap_kb} kB",
         "Dirty": "128 kB",

@@ -35,6 +35,7 @@ def _kernel(machine: SimulatedMachine) -> Files:
     rows = (f"Node {node}, zone   Normal {row} \n" for node in machine.numa_nodes)
     yield "proc/buddyinfo", "".join(rows)
     yield "proc/sys/vm/compact_memory", ""
+    yield "proc/sys/vm/drop_caches", ""
 
 
 def _idle(machine: SimulatedMachine) -> Files:

@@ -172,6 +172,7 @@ RULES: tuple[tuple[str, int, Rule], ...] = (
     ),
     (r"proc/sys/vm/nr_(?:overcommit_)?hugepages(?:_mempolicy)?", 0o644, f"sysctl {ULONG}"),
     (r"proc/sys/vm/compact_memory", 0o200, "compact"),
+    (r"proc/sys/vm/drop_caches", 0o200, "drop_caches"),
     (r"proc/sys/fs/(?:file-nr|inode-nr|inode-state|dentry-state|aio-nr)", 0o444, "ro"),
     (r"proc/sys/.+", 0o644, _sysctl),
     (r"proc/irq/\d+/smp_affinity_list", 0o644, "affinity"),

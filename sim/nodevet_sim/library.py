@@ -32,6 +32,8 @@ CURED = {
     "lost": ("1",),
 }
 """The values that a boot ends, unless `cleared_by` says what else does."""
+TRAINED = {"pcie_width": "pcie_width_max", "pcie_generation": "pcie_generation_max"}
+"""The values that a boot restores if `cleared_by` says so, and the keys that have them."""
 RESET_REQUIRED = "NVML_ERROR_RESET_REQUIRED"
 
 
@@ -154,6 +156,8 @@ def after_boot(name: str, own: Mapping[str, str], *, powered: bool = False) -> s
     stays = own.get("cleared_by") in (("nothing",) if powered else ("power", "nothing"))
     if not stays and (now == RESET_REQUIRED or now in CURED.get(name, ())):
         return "NONE" if name == "recovery_action" else "0"
+    if name in TRAINED and "cleared_by" in own and not stays:
+        return own.get(TRAINED[name], now)
     ampere = own.get("gpu_architecture") == "AMPERE"
     if name == "ecc_current" or (name == "mig_current" and ampere):
         pending = own.get(name.replace("current", "pending"), "")

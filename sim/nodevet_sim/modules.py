@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from typing import Literal, get_args
+from typing import Literal
 
 from nodevet_sim.description import Content, ModuleEntry
 
@@ -11,7 +11,6 @@ How = Literal["device", "boot", "available", "builtin", "none"]
 loaded by the initramfs; present but not loaded; part of the kernel; absent.
 """
 
-HOWS: tuple[str, ...] = get_args(How)
 NAME = re.compile(r"[A-Za-z0-9_]{1,56}")
 SIZE = 16384  # bytes
 NEEDS = {

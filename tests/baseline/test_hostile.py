@@ -132,7 +132,7 @@ def test_a_long_name(shelf):
     ],
 )
 def test_a_nodeset_that_would_eat_the_memory(text):
-    with pytest.raises(ValueError, match="names more than 100,000 hosts; check the range"):
+    with pytest.raises(ValueError, match=r"more than 100,000 hosts|too many digits"):
         hosts(text)
 
 

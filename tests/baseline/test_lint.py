@@ -48,6 +48,13 @@ def test_a_waiver_that_has_expired(shelf):
     ]
 
 
+def test_a_waiver_with_an_empty_subject_does_not_cover_every_one(shelf):
+    waiver = "{check: number, any: true, owner: a, reason: b, until: 2999-01-01, subject: }"
+    shelf.write(x=f"nodevet: 1\nexpect: {{number: 8}}\nwaivers: [{waiver}]\n")
+    (problem,) = shelf.lint("x")
+    assert "waivers[0].subject: must be text that is not empty, not null" in problem
+
+
 def test_what_is_reported_of_checks_that_are_not_asked_for(shelf):
     shelf.write(
         x="""\

@@ -137,6 +137,19 @@ def test_removing_what_nobody_asked_for_is_a_warning(shelf):
     ]
 
 
+def test_removing_by_an_empty_value_is_a_warning(shelf):
+    shelf.write(
+        base="nodevet: 1\nexpect: {switch: true, link: {generation: 4, width: 8}, number: 8}\n",
+        kid="nodevet: 1\nextends: base\nexpect:\n  switch:\n  link:\n    width:\n  number: ~\n",
+    )
+    removes = "has no value, which removes what is inherited, or switches it off; "
+    removes += "give a value, or write ~ if that is meant"
+    assert [line for line in shelf.lint("kid") if "gpu_count" not in line] == [
+        f"kid.yaml:4:3: warning: expect.switch: {removes}",
+        f"kid.yaml:6:5: warning: expect.link.width: {removes}",
+    ]
+
+
 def test_provenance_tells_what_was_overridden_and_by_which_line(shelf):
     shelf.write(
         base="nodevet: 1\nexpect:\n  link: {generation: 4, width: 8}\nseverity: {link: info}\n",

@@ -358,12 +358,12 @@ def test_a_want_that_its_check_does_not_take(problems_of, line, message):
         ),
         (
             f'{HEAD}applies: {{hosts: "n[1-999999999]"}}\n',
-            "2:18: applies.hosts: names more than 100,000 hosts; check the range",
+            "2:18: applies.hosts: is not a nodeset (n[1-999999999] stands for more than 100,000 "
+            "hosts); write it like gpu[001-128]",
         ),
         (
             f'{HEAD}applies: {{hosts: "n[1-"}}\n',
-            '2:18: applies.hosts: is not a nodeset (missing bracket: "n[1-"); '
-            "write it like gpu[001-128]",
+            "2:18: applies.hosts: is not a nodeset ('[' is not closed); write it like gpu[001-128]",
         ),
         (
             f'{HEAD}applies: {{hosts: "@all"}}\n',

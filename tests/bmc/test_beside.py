@@ -2,13 +2,13 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
 
 import pytest
-from bmcs import PASSWORD, SYSTEM, entry, free_port, link, log, settings_of
+from bmcs import PASSWORD, SYSTEM, entry, link, log, settings_of
+from free_ports import free_port
 
 from nodevet.base.bounds import DOCUMENT
 from nodevet.bmc.beside import joined
@@ -65,7 +65,7 @@ def findings(host, check_id):
 
 def lost(tmp_path, bmc):
     (tmp_path / "known_hosts").touch()
-    port = free_port(socket.SOCK_STREAM)
+    port = free_port()
     known_hosts = str(tmp_path / "known_hosts")
     return {
         "address": "127.0.0.1",
@@ -188,7 +188,7 @@ def test_show(nodevet, redfish, ipmi):
 
 def test_show_what_was_not_read(nodevet, redfish):
     hosts = {
-        "gpu1": {"bmc": settings_of(redfish.bmc, port=free_port(socket.SOCK_STREAM))},
+        "gpu1": {"bmc": settings_of(redfish.bmc, port=free_port())},
         "gpu2": {},
     }
     done = nodevet("bmc", "show", hosts=hosts)

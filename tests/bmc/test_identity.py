@@ -201,7 +201,7 @@ def test_an_id_of_two_hosts_identifies_neither(ipmi):
     shared = MachineIds(uuid=str(OF_IPMI), serials=(PRODUCT_SERIAL, "J5Q8M2"))
     with pytest.raises(UserError) as error:
         with_identities(plan(shared, shared), hosts)
-    assert str(error.value).count("nothing proves that it is the node's") == 2
+    assert str(error.value).count("nothing proves that it belongs to the node") == 2
     allowed = [replace(host, bmc=replace(host.bmc, identity="unproven")) for host in hosts]
     made = with_identities(
         plan(shared, replace(shared, serials=(PRODUCT_SERIAL, "J5Q8M3"))), allowed
@@ -246,7 +246,7 @@ def test_no_plan_switches_another_machine(redfish, ipmi):
         with_identities(plan(OTHER, THIRD), hosts)
     first, second = str(error.value).splitlines()
     assert first.startswith("gpu0: BMC 127.0.0.1: it is the BMC of another machine")
-    assert second.startswith("gpu1: BMC 127.0.0.1: nothing proves that it is the node's")
+    assert second.startswith("gpu1: BMC 127.0.0.1: nothing proves that it belongs to the node")
 
 
 @pytest.mark.parametrize("is_own", [True, False])

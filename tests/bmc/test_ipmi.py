@@ -59,6 +59,23 @@ def test_the_newest_entries_of_a_full_log_say_how_many_there_are(ipmi, read):
     assert len(data["events"]) == 256
 
 
+def test_a_log_that_takes_too_long_costs_no_other_value(ipmi, read, monkeypatch):
+    """ipmitool reads a log of 16,000 entries from its first one, for minutes."""
+    run = subprocess.run
+
+    def slow(words, **options):
+        if words[-4:-1] == ("sel", "elist", "last"):
+            raise subprocess.TimeoutExpired(words, options["timeout"])
+        return run(words, **options)
+
+    ipmi.tell(AC_LOST.format("0x01"))
+    before = read(ipmi.bmc)["data"]["parts"]
+    monkeypatch.setattr("nodevet.bmc.ipmi.subprocess.run", slow)
+    data = read(ipmi.bmc)["data"]
+    assert (data["events"], data["errors"]["events"]) == (None, "no answer in time")
+    assert data["parts"] == before != []
+
+
 def test_power_off(ipmi, read):
     (ipmi.folder / "power").write_text("0\n")
     try:

@@ -12,12 +12,8 @@ from bmcs import PASSWORD, SYSTEM, USER, ipmi_sim, redfish_emulator
 from nodevet.bmc.use import read_all
 from nodevet.model import Host
 from nodevet_sim.nspawn.control import ask
-from nodevet_sim.nspawn.needs import missing
 
-pytestmark = [
-    pytest.mark.skipif(bool(missing()), reason="; ".join(missing())),
-    pytest.mark.timeout(1200),
-]
+pytestmark = pytest.mark.timeout(1200)
 SCENARIO = """\
 sim: 1
 nodes: {gpu1: {gpus: l40s, cores: 2, faults: [{gpu-lost: {gpu: 0, cleared_by: power}}]}}

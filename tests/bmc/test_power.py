@@ -15,6 +15,7 @@ from bmcs import (
     secret_file,
 )
 from msgspec.structs import replace
+from slow_machine import slowness
 from switched_bmcs import HANGS, OBEYS, STAYS_ON, TIMES, asked_of, behave, is_on, off_of, switch
 
 from nodevet.base.errors import NothingDoneError, UserError
@@ -150,9 +151,12 @@ def test_one_answer_is_not_enough_to_be_off(redfish):
 
 def test_a_slow_bmc_is_asked_once(redfish):
     behave(redfish)
-    redfish.breaks("slow 3", RESET)
+    answer = 2 * slowness()
+    redfish.breaks(f"slow {1.5 * answer:.1f}", RESET)
     slow = replace(redfish.bmc)
-    impatient = switch_of(slow, read_secrets([slow])[slow.password], with_times(TIMES, answer=2))
+    impatient = switch_of(
+        slow, read_secrets([slow])[slow.password], with_times(TIMES, answer=answer)
+    )
     requests = []
     cycle(impatient, requests.append, TIMES)
     assert requests == ["soft off", "on"]
@@ -278,6 +282,25 @@ def test_leak_detectors_that_no_link_leads_to_refuse(redfish, broken):
     redfish.say(leaking({"Name": "Tray", "DetectorState": "Critical"}, **broken))
     with pytest.raises(BmcError, match=r"its \w+ is not a link|does not list the members"):
         refusal(switch(redfish.bmc))
+
+
+def test_leak_detectors_on_a_further_page_are_not_taken_for_none(redfish):
+    """Some BMCs count the members of the page only."""
+    detectors = f"{LEAKS}/Detectors"
+    page = {**members(f"{detectors}/0"), "Members@odata.nextLink": f"{detectors}?$skip=1"}
+    redfish.say(leaking({"Name": "Tray", "DetectorState": "OK"}, **{detectors: page}))
+    with pytest.raises(BmcError, match="it shows 1 of the members of a collection"):
+        refusal(switch(redfish.bmc))
+
+
+@pytest.mark.parametrize("path", [f"{CHASSIS}/1", THERMAL, LEAKS])
+def test_an_error_with_status_200_has_not_said_that_nothing_leaks(redfish, path):
+    message = "The service is not ready.\x1b[2J"
+    error = {"error": {"code": "Base.1.8.ServiceTemporarilyUnavailable", "message": message}}
+    redfish.say(leaking({"Name": "Tray", "DetectorState": "Critical"}, **{path: error}))
+    with pytest.raises(BmcError, match="it answers an error: The service is not ready") as caught:
+        refusal(switch(redfish.bmc))
+    assert "\x1b" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """What is read of a Redfish service: sushy-tools' emulator, with the resources that it lacks."""
 
+from datetime import datetime, timedelta, timezone
+
 import pytest
 from bmcs import CHASSIS, LOGS, MANAGER, SYSTEM, entry, link, log, members
 
@@ -51,11 +53,11 @@ def test_events(data):
     )
     events = found["events"]
     assert found["events_found"] == 5
-    assert [event["id"] for event in events] == [f"{SEL}/{number}" for number in (3, 1, 2, 4, 5)]
+    assert [event["id"] for event in events] == [f"{SEL}/{number}" for number in (3, 1, 5, 2, 4)]
     assert events[0]["text"] == r"Fan 3\x1b[2J failed\r\nhost gpu9: ok"
-    assert [event["age_s"] for event in events] == [300, 3600, 60, 120, None]
-    assert [event["severity"] for event in events] == ["critical", "critical", "ok", "warning", ""]
-    assert [event["ended"] for event in events] == [False, False, False, True, False]
+    assert [event["age_s"] for event in events] == [300, 3600, None, 60, 120]
+    assert [event["severity"] for event in events] == ["critical", "critical", "", "ok", "warning"]
+    assert [event["ended"] for event in events] == [False, False, False, False, True]
 
 
 def test_entries_that_a_log_only_links_to_are_read(data):
@@ -112,6 +114,29 @@ def test_a_clock_that_was_never_set_gives_no_age(data):
     resources = log(entry(1, "Critical", "x"))
     resources[MANAGER] = {"DateTime": "1970-01-01T00:10:00Z"}
     assert data(resources)["events"][0]["age_s"] is None
+
+
+def test_an_old_time_that_contradicts_the_order_of_the_log_is_not_believed(data):
+    """The BMC's clock was at 2019 when it logged the second entry."""
+    second = {**entry(2, "Critical", "PSU 1 lost AC"), "Created": "2019-02-03T04:05:06Z"}
+    found = data(log(entry(1, "OK", "boot", 43200), second, entry(3, "OK", "boot", 30)))
+    (event, *rest) = found["events"]
+    assert event["id"] == f"{SEL}/2" and event["age_s"] > 86400 > event["least_s"] == 1800
+    assert [each["least_s"] for each in rest] == [None, None]
+
+
+def test_a_clock_that_is_ahead_makes_no_earlier_entry_old(data):
+    """The BMC logged it two hours ago, and its clock jumped ahead by years since."""
+    resources = log(entry(1, "Critical", "PSU 1 lost AC", 120))
+    resources[MANAGER] = {"DateTime": "2099-01-01T00:10:00Z"}
+    resources[f"{LOGS}/SEL/Entries"]["Members"][0]["Created"] = now_text(7200)
+    (event,) = data(resources)["events"]
+    assert event["age_s"] > 86400 and event["least_s"] == pytest.approx(7200, abs=60)
+
+
+def now_text(seconds_ago):
+    moment = datetime.now(timezone.utc) - timedelta(seconds=seconds_ago)
+    return moment.isoformat(timespec="seconds")
 
 
 def test_newer_resources(data):
@@ -235,7 +260,7 @@ def test_the_board_of_the_gpus_is_not_the_node(redfish, read):
     redfish.say({**both, board: {"Id": "Node2", "PowerState": "Off"}})
     section = read(redfish.bmc)
     assert section["status"] == "error"
-    assert "it should list one system, and lists: Node2, " in section["why"]
+    assert "it should list exactly one system, but lists: Node2, " in section["why"]
 
 
 @pytest.mark.parametrize(
@@ -285,3 +310,13 @@ def test_bios_attributes_of_a_bmc_that_shows_none_are_unread(redfish, bios):
 def test_a_link_leads_nowhere_else(data):
     found = data({f"{SYSTEM}": {"LogServices": link("http://evil/redfish/v1")}})
     assert "is not a path of Redfish" in found["errors"]["events"]
+
+
+def test_a_log_that_takes_too_long_costs_no_other_value(redfish, read):
+    resources = log(entry(1, "Critical", "PSU 1 lost AC"))
+    redfish.say(resources)
+    before = read(redfish.bmc)["data"]
+    redfish.say(resources, **{f"{LOGS}/SEL/Entries": "slow 60"})
+    data = read(redfish.bmc, 10)["data"]
+    assert (data["events"], data["errors"]["events"]) == (None, "no answer in time")
+    assert data["parts"] == before["parts"] != [] and data["power_w"] == before["power_w"]

@@ -126,6 +126,9 @@ ONE_FACT: dict[str, tuple[OneFact, ...]] = {
         OneFact("*", "*since_s", "how many there are, and since when"),
         OneFact("*dimms*", "edac.controllers.*corrected", "its count holds those of its DIMMs"),
     ),
+    "memory_fragmentation": (
+        OneFact("memory.*", "memory.*", "what the caches hold of all memory"),
+    ),
     "memory_pressure": (OneFact("memory.total_kb", "*", "a share of the memory in all"),),
     "memory_size": (SAME,),
     "mounts": (OneFact("*mounted", "*", GONE),),
@@ -211,9 +214,13 @@ ONE_FACT: dict[str, tuple[OneFact, ...]] = {
         OneFact("services.units.active_state", "services.units.load_state", EITHER),
     ),
     "storage_errors": (OneFact("kernel_log*", "kernel_log*", EVENT),),
+    "stuck_processes": (
+        OneFact("*blocked.uid", "*blocked.wchan", WHICH),
+        OneFact("*blocked.wchan", "*blocked.uid", WHICH),
+    ),
     "time_sync": (
         SAME,
-        OneFact("*", "*maxerror_us", "nothing reckons the error of a clock without a source"),
+        OneFact("*", "*maxerror_us", "nothing computes the error of a clock without a source"),
     ),
     "vbios": (OneFact("*version", "*version", "the others that it is compared with"),),
     "xid": (
@@ -240,6 +247,7 @@ ALONE = {
     "feed": "whether the GPUs of the node are fed",
     "gds": "whether GPUDirect Storage works",
     "gpudirect": "whether GPUDirect RDMA works",
+    "memory_fragmentation": "one share of the node, and one of the caches",
     "nvme_count": "one number",
 }
 """Checks that judge one fact, and which, though they read several places."""

@@ -295,7 +295,7 @@ def agent(keys: Path, tmp_path: Path) -> Iterator[dict[str, str]]:
         yield env
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(120)
 
 
 def test_the_agent_signs_for_a_public_key(
@@ -354,7 +354,7 @@ class Terminal:
         while self._more():
             assert time.monotonic() < end, self.said
         os.close(self.master)
-        return self.process.wait(30)
+        return self.process.wait(120)
 
 
 needs_setsid = pytest.mark.skipif(not shutil.which("setsid"), reason="needs setsid")

@@ -109,8 +109,11 @@ def test_every_explanation_is_json_and_a_document(nodevet: Run, project: Path) -
         (["gpu9", "--from", "saved"], "gpu9 is not among the saved hosts; did you mean gpu"),
         (["gpu1", "--from", "site.yaml"], "site.yaml: this is a baseline"),
         (["gpu1", "--from", "last.json", "-b", "generic"], "was judged when it was saved"),
-        (["gpu1"], "for a host: nodevet explain gpu1 --from last.json, or -i INVENTORY"),
-        (["swaps"], "no check or baseline is named 'swaps'; did you mean swap?"),
+        (
+            ["gpu1"],
+            "names them. For a host: nodevet explain gpu1 --from last.json, or -i INVENTORY",
+        ),
+        (["swaps"], "no check or baseline is named 'swaps'; did you mean swap? For a host"),
     ],
 )
 def test_mistakes(nodevet: Run, project: Path, arguments: list[str], words: str) -> None:

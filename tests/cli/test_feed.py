@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 
 from nodevet.base.project import Project
-from nodevet.document.schema_kinds import kinds
+from nodevet.base.schema_kinds import kinds
 
 pytestmark = pytest.mark.timeout(600)  # nodes are booted first
 Run = Callable[..., subprocess.CompletedProcess[str]]

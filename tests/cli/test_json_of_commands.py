@@ -11,9 +11,9 @@ import pytest
 from click.testing import CliRunner
 
 from nodevet.base.project import Project
+from nodevet.base.schema_kinds import kinds
 from nodevet.cli import found
 from nodevet.cli.group import nodevet
-from nodevet.document.schema_kinds import kinds
 
 NO_DATA = {
     "approve": "asks a person; the plan and who signed it are files",

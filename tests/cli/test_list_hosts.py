@@ -17,8 +17,8 @@ from msgspec import json as msgspec_json
 
 from nodevet.base.errors import UserError
 from nodevet.base.project import Project
+from nodevet.base.schema_kinds import kinds
 from nodevet.cli import nodevet
-from nodevet.document.schema_kinds import kinds
 from nodevet.model.run import Run
 from nodevet.store import open_store
 

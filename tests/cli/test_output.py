@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from far_processes import take_signal
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 NODEVET = [sys.executable, "-m", "nodevet"]
@@ -79,7 +80,7 @@ def test_a_second_interrupt_does_not_wait(kept: list[str], tmp_path: Path) -> No
     process = subprocess.Popen([*NODEVET, *kept, f"--format=json:{pipe}"], stderr=subprocess.PIPE)
     _hangs(process.pid, "hrtimer_nanosleep")
     process.send_signal(signal.SIGINT)
-    time.sleep(0.5)  # two that come together are one
+    take_signal(process.pid, signal.SIGINT)  # two that come together are one
     process.send_signal(signal.SIGINT)
     assert process.communicate(timeout=120)[1] == b"nodevet: interrupted\n"
     assert process.returncode == 130

@@ -139,6 +139,24 @@ def test_nothing_to_do_writes_nothing(plan: Run, tmp_path: Path) -> None:
     assert (tmp_path / "plan.json").read_text() == "old"
 
 
+def test_an_author_who_is_no_principal_is_named_at_once(plan: Run, tmp_path: Path) -> None:
+    """Before the plan goes to those who cannot approve it."""
+    subprocess.run(
+        ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "k"], check=True
+    )
+    key = (tmp_path / "k.pub").read_text()
+    (tmp_path / "allowed_signers").write_text(f"bob {key}")
+    said = "cannot be approved as it is: the author, alice, is not in "
+    assert said not in plan("-o", "plan.json").stderr
+    (tmp_path / "approval.yaml").write_text("nodevet: 1\nauthor_approves: false\n")
+    done = plan("-o", "plan.json")
+    assert done.returncode == 1 and said in done.stderr, done
+    (tmp_path / "allowed_signers").write_text(f"bob,alice {key}")
+    assert "cannot be approved" not in plan("-o", "plan.json").stderr
+    (tmp_path / "allowed_signers").write_text("")
+    assert "cannot be approved as it is: allowed_signers: names no one" in plan().stderr
+
+
 def test_a_setting_with_another_owner_is_not_planned(plan: Run, on: Callable[[str], str]) -> None:
     on(f"echo 'w {GOVERNORS} - - - - powersave' >/etc/tmpfiles.d/site.conf")
     try:

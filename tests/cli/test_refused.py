@@ -4,20 +4,16 @@ Two simulated nodes over real SSH. The commands run in this process, which saves
 each; one plan of gpu1, with steps of risk idle and live, is what most of the tests apply.
 """
 
-import io
 import json
 import os
-import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
+from in_this_process import Said, nodevet
 
-from nodevet import cli
 from nodevet.fleet import Options
 from nodevet.fleet.controller.ssh_executor import SshExecutor
 from simulated_fleet import Boot, SimulatedFleet
@@ -63,29 +59,6 @@ systemctl daemon-reload
 systemctl start {DCGM}
 until ls -l /proc/$(systemctl show -P MainPID {DCGM})/fd | grep -q /dev/nvidia0; do sleep 0.1; done
 """
-
-
-class Said(NamedTuple):
-    """How a command ended."""
-
-    code: int
-    out: str
-    err: str
-
-
-def nodevet(*words: str | Path) -> Said:
-    """A command of nodevet, in this process."""
-    out, err = io.StringIO(), io.StringIO()
-    handler, argv = signal.getsignal(signal.SIGTERM), sys.argv
-    sys.argv = ["nodevet", *map(str, words)]
-    try:
-        with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as ended:
-            cli.main()
-    finally:
-        sys.argv = argv
-        signal.signal(signal.SIGTERM, handler)
-    assert isinstance(ended.value.code, int)
-    return Said(ended.value.code, out.getvalue(), err.getvalue())
 
 
 class Rig:

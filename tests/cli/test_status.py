@@ -1,6 +1,7 @@
 """`nodevet status` of a run on a real simulated node: going on, killed with SIGKILL, ended."""
 
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -39,7 +40,7 @@ def until(seen: Callable[[], bool], seconds: float = 120) -> None:
 
 def test_a_run_is_followed_killed_and_continued(fleet: SimulatedFleet) -> None:
     planned = fleet.at(
-        *("plan", *fleet.reach, "--author", "ann", "--settle", "20s", "-o", "plan.json")
+        *("plan", *fleet.reach, "--author", "ann", "--settle", "5s", "-o", "plan.json")
     )
     assert planned.returncode == 1, planned
     assert fleet.at("approve", "plan.json", "--key", "ann", "--yes").returncode == 0
@@ -53,6 +54,7 @@ def test_a_run_is_followed_killed_and_continued(fleet: SimulatedFleet) -> None:
     journal = run / "journal.jsonl"
     try:
         until(lambda: journal.exists() and b'"action-end"' in journal.read_bytes())
+        process.send_signal(signal.SIGSTOP)  # it would end while others look at it
         going = fleet.nodevet("status", "runs/one")
         assert going.returncode == 4, going
         assert f"goes on (process {process.pid})" in going.stdout

@@ -16,6 +16,7 @@ from nodevet.diagnose.classify import diagnose
 from nodevet.diagnose.incident import read
 from nodevet.diagnose.model import Cause, Confidence, GpuDiagnosis
 from nodevet.evidence.document import decode
+from tests.corpus import calibrate_jobs
 from tests.corpus.kind import BUNDLES, MACHINE, kind, parts
 
 PAGE = Path(__file__).parents[2] / "docs" / "diagnosis.md"
@@ -176,11 +177,11 @@ def is_confident_miss(case: Judged) -> bool:
     return sure and not case.right and not case.second_best
 
 
-def page(text: str, section: str) -> str:
+def page(text: str, section: str, begin: str = BEGIN, end: str = END) -> str:
     """docs/diagnosis.md with this section."""
-    pattern = re.compile(f"{re.escape(BEGIN)}.*?{re.escape(END)}", re.DOTALL)
-    assert pattern.search(text), f"{PAGE}: {BEGIN} is missing"
-    return pattern.sub(lambda _: f"{BEGIN}\n{section}\n{END}", text)
+    pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
+    assert pattern.search(text), f"{PAGE}: {begin} is missing"
+    return pattern.sub(lambda _: f"{begin}\n{section}\n{end}", text)
 
 
 def judge_all() -> list[Judged]:
@@ -188,9 +189,11 @@ def judge_all() -> list[Judged]:
 
 
 def main() -> None:
-    section = tables(judge_all())
-    PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), section), encoding="utf-8")
-    sys.stdout.write(section + "\n")
+    section, of_jobs = tables(judge_all()), calibrate_jobs.tables(calibrate_jobs.judge_all())
+    text = page(PAGE.read_text(encoding="utf-8"), section)
+    text = page(text, of_jobs, calibrate_jobs.BEGIN, calibrate_jobs.END)
+    PAGE.write_text(text, encoding="utf-8")
+    sys.stdout.write(f"{section}\n\n{of_jobs}\n")
 
 
 if __name__ == "__main__":

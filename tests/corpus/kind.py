@@ -40,6 +40,7 @@ class Kind:
     action: str
     kept_out: bool = False  # nobody may use it to choose a threshold
     gpu: Mapping[str, int] = field(default_factory=dict)  # of its simulated GPU
+    gpu_node: int | None = None  # of its GPUs, where nodevet sees a machine with two NUMA nodes
     needs: str = ""  # `slow file`, or `memory limit` with a slow file
     has_process: bool = True
     backgrounds: tuple[str, ...] = BACKGROUNDS

@@ -1,13 +1,14 @@
 """`make incidents`: record every kind of tests/corpus/kinds, with each background.
 
 Real processes over the simulated NVML; what nodevet watched is kept as redacted bundles in
-tests/corpus/bundles. Bundles that are there stay; `--again` records them anew.
+tests/corpus/bundles. Bundles that are there stay; `--again` records them again.
 """
 
 import argparse
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "rigs"))
 
 import pytest
 from gpu_load import Cgroup, LoadedMachine, cgroup, loaded_machine, slow_file, slow_program
+from two_sockets import two_sockets
 
 from nodevet.diagnose.incident import read
 from nodevet_sim.library import build
@@ -38,6 +40,7 @@ from tests.corpus.kind import (
 
 HOG = "while True: pass"
 HOGS = 2 * (os.cpu_count() or 1)  # of the loaded background
+GPUS = 2
 FAILURES = (AssertionError, OSError, subprocess.TimeoutExpired)
 MEMORY_LIMIT = str(100 << 20)
 QUOTAS = (
@@ -101,14 +104,16 @@ def note_busy(path: Path, percent: float) -> None:
 
 @contextmanager
 def running(
-    name: str, background: str, library: Path, hogs: int = HOGS
+    name: str, background: str, library: Path, hogs: int = 0
 ) -> Iterator[tuple[LoadedMachine, float]]:
-    """The load on a machine, while it runs, and how busy the CPUs were before it. Raises Skipped
-    where this machine cannot run it."""
+    """The load on a machine, while it runs beside `hogs` processes that compute, and how busy the
+    CPUs were before it. Raises Skipped where this machine cannot run it."""
     known = kind(name)
     lines = "".join(f"gpu.0.{field} = {value}\n" for field, value in known.gpu.items())
     with ExitStack() as stack:
-        machine = stack.enter_context(loaded_machine(library, 2, lines))
+        machine = stack.enter_context(loaded_machine(library, GPUS, lines))
+        if known.gpu_node is not None:
+            machine = stack.enter_context(two_sockets(machine, GPUS, known.gpu_node))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir="/var/tmp")))
         file, group = "", None
         if known.needs:
@@ -124,9 +129,8 @@ def running(
         if background == "other job":
             stack.enter_context(machine.load("steady", gpu=1))
             before = 1
-        if background == "loaded":
-            for _ in range(hogs):
-                stack.enter_context(started([sys.executable, "-c", HOG], {}))
+        for _ in range(hogs):
+            stack.enter_context(started([sys.executable, "-c", HOG], {}))
         busy = busy_percent()
         command = command_of(name, file, group, contained=background == "container")
         job = stack.enter_context(started(command, {**machine.variables, "LOAD_GPU": "0"}))
@@ -137,16 +141,17 @@ def running(
 
 def record(name: str, background: str, seconds: int, library: Path) -> None:
     """One bundle. Raises Skipped where this machine cannot run it."""
-    with running(name, background, library) as (machine, busy):
+    hogs = HOGS if background == "loaded" else 0
+    with (
+        tempfile.TemporaryDirectory() as folder,  # a recording that is interrupted is none
+        running(name, background, library, hogs) as (machine, busy),
+    ):
         target = bundle(name, background, seconds)
-        target.unlink(missing_ok=True)
-        try:
-            machine.diagnose("--duration", f"{seconds}s", "--capture", str(target), "--redact")
-            evidence = [visit.evidence for visit, _ in read(target)]
-            assert len(evidence) == 1 and evidence[0] is not None, "the bundle has no evidence"
-        except BaseException:  # interrupted, too
-            target.unlink(missing_ok=True)
-            raise
+        whole = Path(folder, target.name)
+        machine.diagnose("--duration", f"{seconds}s", "--capture", str(whole), "--redact")
+        evidence = [visit.evidence for visit, _ in read(whole)]
+        assert len(evidence) == 1 and evidence[0] is not None, "the bundle has no evidence"
+        shutil.copy(whole, target)
         target.chmod(0o644)
         note_busy(target, busy)
 
@@ -154,7 +159,7 @@ def record(name: str, background: str, seconds: int, library: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("kinds", nargs="*", help="all without any")
-    parser.add_argument("--again", action="store_true", help="record what is there anew")
+    parser.add_argument("--again", action="store_true", help="record what is there again")
     parser.add_argument("--background", choices=BACKGROUNDS)
     parser.add_argument("--seconds", type=int, help="only recordings of this length")
     chosen = parser.parse_args()

@@ -5,7 +5,10 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
+from nodevet.diagnose.classify import diagnose
+from nodevet.diagnose.model import Diagnosis, GpuDiagnosis, HostDiagnosis
 from nodevet.evidence.document import Evidence, decode
+from nodevet.model import Status
 
 LOOKS = 11
 SECONDS = 10.0
@@ -42,6 +45,7 @@ def gpu(busy: int = 20, **rest: Any) -> JSON:
         "pcie_tx_kb_s": [100000] * LOOKS,
         "samples": [[second / 6, busy] for second in range(60)],
         "processes": [{"pid": 10, "sm_percent": float(busy), "memory_used_b": 60 << 30}],
+        "gpm_supported": False,
         **rest,
     }
 
@@ -85,6 +89,7 @@ def process(pid: int = 10, threads: list[JSON] | None = None, **rest: Any) -> JS
         "read_calls": [0, 1000],
         "read_b": [0, 4096000],
         "storage_read_b": [0, 4096000],
+        "storage_written_b": [0, 0],
         "resident_kb": 1 << 20,
         "pages": {"0": 1 << 18},
         "cgroup": "/job",
@@ -153,10 +158,11 @@ def sections(
         "gpu": {
             "gpus": [
                 {
-                    "index": 0,
+                    "index": each["index"],
                     "power_limit_default_mw": 700000,
                     "app_clock_graphics_mhz": application,
                 }
+                for each in gpus or [gpu()]
             ]
         },
         "numa": {"nodes": [{"id": 0, "cpulist": "0-15"}, {"id": 1, "cpulist": "16-31"}]},
@@ -265,10 +271,10 @@ CASES: dict[str, dict[str, JSON]] = {
     ),
 }
 """A node for each cause."""
+CAPPED: JSON = {"event_reasons": [0x4] * LOOKS, "clock_sm_mhz": [900] * LOOKS}
 OTHERS: dict[str, dict[str, JSON]] = {
-    "at its power limit": sections(
-        [gpu(97, event_reasons=[0x4] * LOOKS, clock_sm_mhz=[900] * LOOKS)]
-    ),
+    "at a power limit that it does not reach": sections([gpu(97, **CAPPED)]),
+    "at its power limit": sections([gpu(97, **CAPPED, power_mw=[690000] * LOOKS)]),
     "at a power limit that was lowered": sections(
         [
             gpu(
@@ -386,3 +392,16 @@ def _paths(value: Any, above: tuple[str, ...], found: set[tuple[str, ...]]) -> N
                 continue
             found.add((*above, key))
             _paths(inner, (*above, key), found)
+
+
+def first_gpu(node: dict[str, JSON]) -> GpuDiagnosis:
+    """What `diagnose` says of the first GPU of a node with these sections."""
+    found = diagnose(evidence(node))
+    assert not isinstance(found, str), found
+    return found[0]
+
+
+def exit_code(found: GpuDiagnosis) -> int:
+    """The exit code of `nodevet diagnose` for a host with this GPU alone."""
+    host = HostDiagnosis(host="n1", status=Status.VETTED, gpus=(found,))
+    return Diagnosis(id="", nodevet="", started="", seconds=10, hosts=(host,)).exit_code

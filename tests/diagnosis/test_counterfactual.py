@@ -32,7 +32,7 @@ def told(
 
 
 def gain(found: GpuDiagnosis) -> str:
-    return found.sentence.partition("; by feed's arithmetic, ")[2]
+    return found.sentence.partition("; nodevet feed computes: ")[2]
 
 
 def test_more_workers_keep_the_gpu_busy_if_nothing_else_binds() -> None:
@@ -56,7 +56,7 @@ def test_workers_need_cores_that_nobody_uses() -> None:
 
 def test_storage_that_is_waited_for_now_and_then_may_bind_next() -> None:
     slow = workers(2, 95)
-    waits = thread(21, 95, waits={"folio_wait_bit_common": 3}, state="R")
+    waits = thread(21, 70, waits={"folio_wait_bit_common": 3}, state="R")
     slow[2] = process(21, [waits], parent=10)
     assert gain(told(slow, busy=20)).endswith("GPU busy 20 → 73–100 %")
 

@@ -59,7 +59,7 @@ def test_a_connection_that_was_not_read_leaves_the_network_unsure() -> None:
     sleep = {**DOWNLOADS["sleeps"][0], "tcp": None, "errors": {"tcp": "EPERM"}}
     found = told(sections(processes=[process(threads=[{**DOWNLOADS, "sleeps": [sleep]}])]))
     assert (found.causes, found.confidence) == ((Cause.NETWORK,), Confidence.MEDIUM)
-    assert "whether its peer is slow or packets are lost was not read" in found.sentence
+    assert "nodevet could not read whether its peer is slow or packets are lost" in found.sentence
 
 
 def blocked(ticks: list[int] | None, counted: bool | None, **sleep: Any) -> GpuDiagnosis:
@@ -73,7 +73,7 @@ def blocked(ticks: list[int] | None, counted: bool | None, **sleep: Any) -> GpuD
 @pytest.mark.parametrize(
     ("ticks", "counted", "doubt"),
     [
-        ([0, 0], True, "the kernel counted next to no delay of its threads by block I/O"),
+        ([0, 0], True, "the kernel counted almost no delay of its threads by block I/O"),
         ([0, 0], False, "Linux counts no such delays here (kernel.task_delayacct is 0)"),
         ([0, 0], None, "not in the evidence"),
         (None, True, "the kernel's count of I/O delays was not read"),
@@ -109,14 +109,14 @@ def measured(gpm: dict[str, Any] | None, busy: int = 97, power: int = 600000, **
 def test_gpm_shows_that_a_busy_gpu_works() -> None:
     found = told(measured(WORKS))
     assert (found.causes, found.confidence) == ((Cause.GPU,), Confidence.HIGH)
-    assert "96 % of its SMs busy, tensor cores busy 61 % of the time" in found.sentence
+    assert "96 % of its SMs are busy, its tensor cores are busy 61 % of the time" in found.sentence
 
 
 @pytest.mark.parametrize(
     ("gpm", "doubt"),
     [
         (POLLS, "only 12 % of its SMs were busy, 0 % of its tensor cores"),
-        (None, "what its SMs did was not read, though the driver measures it"),
+        (None, "nodevet could not read what its SMs did, though the driver measures it"),
     ],
 )
 def test_gpm_that_looks_like_a_collective_contradicts_gpu_bound(gpm: Any, doubt: str) -> None:
@@ -125,18 +125,44 @@ def test_gpm_that_looks_like_a_collective_contradicts_gpu_bound(gpm: Any, doubt:
     assert doubt in found.sentence
 
 
+def test_gpm_of_an_older_gpu_or_driver_lowers_nothing_and_no_answer_does() -> None:
+    for rest in (
+        {"gpm_supported": False},
+        {"gpm_supported": None, "errors": {"gpm_supported": "NVML_ERROR_FUNCTION_NOT_FOUND"}},
+    ):
+        assert told(sections([gpu(97, power_mw=[600000] * LOOKS, **rest)])).confidence == "high"
+    unknown = {"gpm_supported": None, "errors": {"gpm_supported": "NVML_ERROR_NO_PERMISSION"}}
+    found = told(sections([gpu(97, power_mw=[600000] * LOOKS, **unknown)]))
+    assert found.confidence == "medium" and "the driver may measure it" in found.sentence
+
+
+def test_gpm_figures_of_a_gpu_in_mig_mode_are_those_of_its_busiest_instance() -> None:
+    """NVML has no utilization of a GPU in MIG mode, so no cause is found."""
+    none = dict.fromkeys(("samples", "utilization_percent", "memory_utilization_percent"))
+    why = {"errors": dict.fromkeys(none, "NVML_ERROR_NOT_SUPPORTED")}
+    parts = [{"instance": 7, **POLLS}, {"instance": 9, **WORKS}]
+    found = told(sections([gpu(0, gpm=parts, gpm_supported=True, **none, **why)]))
+    assert (found.cause, found.confidence) == (Cause.UNCLEAR, Confidence.LOW)
+    figures = {figure.name: figure for figure in found.figures}
+    assert (figures["sm_active"].value, figures["sm_active"].note) == (96.0, "GPU instance 9")
+
+
 def test_gpm_tells_a_gpu_that_polls_from_one_that_computes_at_low_power() -> None:
     quiet = {"busy": 100, "power": 190000, "memory_utilization_percent": [1] * LOOKS}
     polls, works = told(measured(POLLS, **quiet)), told(measured(WORKS, **quiet))
     assert polls.causes == works.causes == (Cause.SPINNING,)
     assert polls.sentence.endswith("0.3 % of its memory bandwidth")
-    assert "memory are busier than in one, but a collective that waits" in works.sentence
+    assert (
+        "memory are busier than in such a collective, but a collective that waits" in works.sentence
+    )
 
 
 def dumped(rank: int, scheduled: int, pid: int) -> dict[str, Any]:
-    group = {"group": "0", "completed": 117, "scheduled": scheduled, "sequence": scheduled}
-    group |= {"collective": "nccl:all_reduce", "sizes": "1024x8", "state": "started"}
-    flight = {"path": "/tmp/nccl_trace_rank_", "age_s": 12.0, "groups": [group]}
+    waits = scheduled > 117
+    group = {"group": "0", "members": "0-2", "completed": 117, "scheduled": scheduled}
+    group |= {"sequence": scheduled, "state": "started" if waits else "completed", "age_s": 612.0}
+    group |= {"collective": "nccl:all_reduce", "sizes": "1024x8"}
+    flight = {"path": f"/tmp/nccl_trace_rank_{rank}", "age_s": 12.0, "groups": [group]}
     job = {"job_id": "Slurm 12", "rank": rank, "flight": flight, "gpus": [rank]}
     return process(pid, [{**LOCKED, "tid": pid}], **job)
 
@@ -148,7 +174,17 @@ def test_the_rank_that_is_behind_is_named_by_the_dumps_of_the_flight_recorder() 
     assert found.also[1:] == (
         "flight recorder of rank 0, 12 s ago: nccl:all_reduce 118 of 1024x8 in group 0 is started; "
         "the last completed is 117",
-        "rank 1 is behind in group 0: 117 scheduled there, 118 elsewhere",
+        "rank 1 has not entered nccl:all_reduce 118 of 1024x8 in group 0, in which ranks 0,2 wait "
+        "(for 10 min when it wrote its dump)",
+    )
+
+
+def test_ranks_that_call_different_collectives_are_named_by_the_dumps() -> None:
+    other = dumped(1, 118, 11)
+    other["flight"]["groups"][0]["collective"] = "nccl:all_gather"
+    found = told(sections([gpu(0)], [dumped(0, 118, 10), other]))
+    assert found.also[-1] == (
+        "collective 118 of group 0 is all_reduce of 1024x8 on rank 0, and all_gather on rank 1"
     )
 
 

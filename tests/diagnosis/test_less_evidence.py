@@ -6,7 +6,7 @@ NODEVET_ALL_PLACES=1 tries every value of every record, which takes minutes.
 import json
 import os
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from nodevet.diagnose import incident
 from nodevet.diagnose.classify import diagnose
 from nodevet.diagnose.model import Cause, Confidence, GpuDiagnosis
 from nodevet.evidence.document import decode
-from tests.diagnosis.samples import CASES, KEYS, OTHERS
+from tests.diagnosis.samples import CASES, KEYS, LOOKS, OTHERS, gpu, sections
 
 ORDER = (Confidence.LOW, Confidence.MEDIUM, Confidence.HIGH)
 INCIDENTS = sorted(Path(__file__).parents[2].glob("docs/incidents/*.json.gz"))
@@ -67,11 +67,11 @@ def told(sections: Mapping[str, Any]) -> tuple[GpuDiagnosis, ...]:
     return () if isinstance(answer, str) else answer
 
 
-def check(sections: Mapping[str, Any]) -> list[str]:
+def check(sections: Mapping[str, Any], names: Sequence[str] = WATCHED) -> list[str]:
     """What is as certain as before of another cause, or more certain, without one value."""
     before = told(sections)
     wrong = []
-    watched = {name: sections[name]["data"] for name in WATCHED}
+    watched = {name: sections[name]["data"] for name in names}
     for place in each_kind(places(watched)):
         with missing(sections, (place[0], "data", *place[1:])):
             after = told(sections)
@@ -93,6 +93,22 @@ def check(sections: Mapping[str, Any]) -> list[str]:
 def test_g12_a_made_up_node_without_one_value_of_one_record(node: str) -> None:
     data = {**CASES, **OTHERS}[node]
     assert not check({name: {"status": "ok", "data": section} for name, section in data.items()})
+
+
+GPM = {"sm_percent": 12.0, "tensor_percent": 0.0, "dram_percent": 0.3}
+BUSY = {"power_mw": [600000] * LOOKS, "gpm_supported": True}
+GPUS = {"polls": gpu(97, gpm=[GPM], **BUSY), "unread": gpu(97, **BUSY), "old": gpu(97)}
+
+
+@pytest.mark.parametrize("name", GPUS)
+def test_g12_a_gpu_without_any_two_values(name: str) -> None:
+    found = {key: {"status": "ok", "data": data} for key, data in sections([GPUS[name]]).items()}
+    record = found["gpu_activity"]["data"]["gpus"][0]
+    wrong = []
+    for field in [key for key, value in record.items() if value is not None and key not in KEYS]:
+        with missing(record, (field,)):
+            wrong += [f"{field}, {text}" for text in check(found, ("gpu_activity",))]
+    assert not wrong
 
 
 @pytest.mark.parametrize("path", INCIDENTS, ids=lambda path: path.name)

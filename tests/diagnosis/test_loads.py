@@ -2,6 +2,7 @@
 what the jobs start there; see tests/diagnosis/loads."""
 
 import os
+import pwd
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,12 +11,12 @@ import pytest
 from gpu_load import JSON, LoadedMachine, cgroup, loaded_machine, slow_file, slow_program
 
 pytestmark = pytest.mark.timeout(300)
-QUIET = {  # several of them fit beside one another
+QUIET: dict[str, set[str]] = {  # several of them fit beside one another
     "steady": {"GPU-bound"},
     "locked": {"stuck"},
     "holds": {"idle"},
     "copies": {"transfer-bound"},
-    "paces": {"not enough evidence"},
+    "paces": set(),  # not enough evidence
     "reads": {"storage-bound"},
     "threads_read": {"storage-bound"},
     "maps": {"storage-bound"},
@@ -32,6 +33,12 @@ HOT = {
 
 def figures(gpu: JSON) -> dict[str, JSON]:
     return {figure["name"]: figure for figure in gpu["figures"]}
+
+
+def own_causes(gpu: JSON) -> set[str]:
+    """The causes, without what other programs of this machine add if they take its CPUs."""
+    is_starved = figures(gpu)["cpu_starved"]["value"] >= 20
+    return set(gpu["causes"]) - ({"CPUs taken by others"} if is_starved else set())
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +73,10 @@ def quiet(machine: LoadedMachine, slow: Path) -> JSON:
 @pytest.mark.parametrize("name", QUIET)
 def test_jobs_that_wait_have_their_cause(quiet: JSON, name: str) -> None:
     gpu = quiet["gpus"][list(QUIET).index(name)]
-    assert gpu["cause"] in QUIET[name], gpu["sentence"]
-    assert len(gpu["jobs"]) == 1
+    assert own_causes(gpu) == QUIET[name], gpu["sentence"]
+    (job,) = gpu["jobs"]
+    assert job["owner"]["uid"] == os.getuid()
+    assert job["owner"]["login"] in (pwd.getpwuid(os.getuid()).pw_name, "")
 
 
 def test_the_gpu_does_what_its_job_starts_there(quiet: JSON) -> None:
@@ -83,10 +92,10 @@ def test_clocks_and_power_rise_with_the_load_unless_they_are_set(quiet: JSON) ->
     steady, locked = (quiet["gpus"][list(QUIET).index(name)] for name in ("steady", "locked"))
     assert figures(steady)["clock"]["value"] == 100 and figures(steady)["power"]["value"] > 80
     assert figures(locked)["clock"]["value"] < 20 and figures(locked)["power"]["value"] < 20
-    assert "96 % of its SMs busy, 44 % of its memory bandwidth used" in steady["sentence"]
+    assert "96 % of its SMs are busy, it uses 44 % of its memory bandwidth" in steady["sentence"]
     slow = quiet["gpus"][len(QUIET)]
     assert slow["causes"] == ["throttled"], slow["sentence"]
-    assert "SM clock 45 % of its maximum (application clock 900 MHz)" in slow["sentence"]
+    assert "its SM clock is 45 % of its maximum (application clock 900 MHz)" in slow["sentence"]
     assert "nvidia-smi -rac" in slow["next_step"]
 
 
@@ -105,16 +114,16 @@ def test_g10_the_file_that_a_job_waits_for_is_named(quiet: JSON, slow: Path) -> 
 
 
 def test_where_a_stuck_job_sleeps_is_reported(quiet: JSON) -> None:
-    assert "asleep in futex_" in quiet["gpus"][list(QUIET).index("locked")]["sentence"]
+    sentence = quiet["gpus"][list(QUIET).index("locked")]["sentence"]
+    assert "kernel stack of python" in sentence or "asleep in futex_" in sentence
+    assert " futex_" in sentence, sentence
 
 
 @pytest.mark.parametrize("name", HOT)
 def test_jobs_that_compute_have_their_cause(machine: LoadedMachine, name: str) -> None:
     with machine.load(name):
         gpu = machine.diagnose()["gpus"][0]
-    is_starved = figures(gpu)["cpu_starved"]["value"] >= 20  # by others of this machine
-    expected = "CPUs taken by others" if is_starved and gpu["cause"] != HOT[name] else HOT[name]
-    assert gpu["cause"] == expected, gpu["sentence"]
+    assert own_causes(gpu) <= {HOT[name]} and gpu["causes"], gpu["sentence"]
 
 
 def test_two_causes_are_reported_as_a_mixture(machine: LoadedMachine, slow: Path) -> None:
@@ -149,7 +158,7 @@ def test_a_job_that_pages_under_a_memory_limit(
         machine.load("pages", file, group=group),
     ):
         gpu = machine.diagnose()["gpus"][0]
-    assert gpu["cause"] == "memory-pressure", gpu["sentence"]
+    assert own_causes(gpu) == {"memory-pressure"}, gpu["sentence"]
 
 
 def test_a_job_on_a_disk_of_few_requests(machine: LoadedMachine, tmp_path: Path) -> None:

@@ -99,8 +99,8 @@ def test_a_job_on_nfs(machine: LoadedMachine, tmp_path: Path) -> None:
     over = 'mount --bind "$0" /proc/1/mountstats && exec "$@"'
     with (
         slow_file(slow_program(tmp_path / "slowfs"), tmp_path / "slow", 20_000) as data,
-        served(file),
         machine.load("maps", data),
+        served(file),
     ):
         host = machine.diagnose(before=["unshare", "--mount", "sh", "-c", over, str(file)])
     gpu = host["gpus"][0]
@@ -108,4 +108,4 @@ def test_a_job_on_nfs(machine: LoadedMachine, tmp_path: Path) -> None:
     latency = {each["name"]: each for each in gpu["figures"]}["nfs_latency"]
     assert 17 < latency["value"] < 22, latency
     assert latency["note"] in ("/mnt/data", "/mnt/scratch")
-    assert f"slowest NFS mount {latency['value']:.0f} ms" in gpu["sentence"]
+    assert f"the slowest NFS mount takes {latency['value']:.0f} ms" in gpu["sentence"]

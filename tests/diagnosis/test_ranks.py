@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from nodevet.diagnose.classify import diagnose
+from nodevet.diagnose.incident import coder, redact_value
 from nodevet.diagnose.model import HostDiagnosis
 from nodevet.diagnose.stragglers import stragglers
 from nodevet.model import Status
@@ -106,6 +107,90 @@ def test_the_gpu_with_the_lower_clock_of_two_alike_is_named() -> None:
 def test_a_master_on_the_loopback_is_one_of_this_host_alone() -> None:
     mine = {"master": "127.0.0.1:29500"}
     assert named(host("a", SPIN, **mine), host("b", gpu(20), threads=BLOCKED, **mine)) == []
+
+
+def pod(number: int, **more: Any) -> dict[str, Any]:
+    return {"job_id": f"pod {number}", "pod": f"ml/train-{number}", **more}
+
+
+SPREAD: dict[str, list[dict[str, Any]]] = {
+    "pods of one master": [pod(number, master="train-0:29500") for number in range(4)],
+    "components of one Slurm job": [
+        {"job_id": "Slurm 12", "step": str(step), "master": "n1:29500"} for step in range(4)
+    ],
+    "ranks of mpirun": [
+        {"rank": rank, "ranks": 4, "arguments": "train", "uid": 7} for rank in range(4)
+    ],
+}
+APART: dict[str, list[dict[str, Any]]] = {
+    "pods of one master in two namespaces": [
+        pod(number, master="train-0:29500", pod=f"team-{number}/train-0") for number in range(4)
+    ],
+    "pods with masters of their own": [
+        pod(number, master="localhost:29500") for number in range(4)
+    ],
+    "steps of a Slurm job": [{"job_id": "Slurm 12", "step": str(step)} for step in range(4)],
+    "tasks of one GPU each": [{"job_id": "Slurm 12", "rank": 0, "ranks": 1} for _ in range(4)],
+    "runs of one task that started them": [{"job_id": "Slurm 12", "rank": 0} for _ in range(4)],
+    "two runs of mpirun": [
+        {"rank": number % 2, "ranks": 2, "arguments": "train"} for number in range(4)
+    ],
+    "runs of mpirun of different sizes": [
+        {"rank": number, "ranks": 4 + number, "arguments": "train"} for number in range(4)
+    ],
+    "users with the same command": [
+        {"uid": 1000 + number, "arguments": "python train.py"} for number in range(4)
+    ],
+    "processes of which nothing is known": [{"command": None} for _ in range(4)],
+}
+
+
+@pytest.mark.parametrize("name", [*SPREAD, *APART])
+def test_gpus_are_compared_only_if_they_belong_to_one_job(name: str) -> None:
+    *others, late = {**SPREAD, **APART}[name]
+    ranks = [host(f"n{number}", SPIN, **job) for number, job in enumerate(others)]
+    assert named(*ranks, host("late", gpu(20), threads=BLOCKED, **late)) == ["late"] * (
+        name in SPREAD
+    )
+
+
+def test_containers_of_one_host_with_a_master_on_the_loopback_are_jobs_of_their_own() -> None:
+    def container(number: int, gpu: dict[str, Any], **rest: Any) -> HostDiagnosis:
+        return host("n1", gpu, cgroup=f"/docker/{number}", master="127.0.0.1:29500", **rest)
+
+    late = {"gpu": gpu(20), "threads": BLOCKED}
+    assert named(container(1, SPIN), container(1, **late)) == ["n1"]
+    assert named(container(1, SPIN), container(2, **late)) == []
+
+
+def test_a_straggler_by_the_command_alone_says_so() -> None:
+    ranks = [host(f"n{number}", SPIN) for number in range(3)]
+    (by_command,) = stragglers([*ranks, host("late", gpu(20), threads=BLOCKED)])
+    assert by_command.sentence.endswith(
+        "nothing but the command says that they are ranks of one job"
+    )
+    mine = {"job_id": "Slurm 12"}
+    (of_job,) = stragglers([host("a", SPIN, **mine), host("b", gpu(20), threads=BLOCKED, **mine)])
+    assert "command" not in of_job.sentence
+
+
+def test_a_rank_that_waits_among_ranks_that_compute_or_read_is_no_straggler() -> None:
+    mine = {"job_id": "Slurm 12"}
+    computing = [host(f"n{number}", BUSY, **mine) for number in range(3)]
+    assert named(*computing, host("polls", SPIN, **mine)) == []
+    reading = [host(f"n{number}", gpu(20), threads=BLOCKED, **mine) for number in range(3)]
+    assert named(*reading, host("dozes", gpu(40), **mine)) == []
+    assert named(*reading, host("both", gpu(20), threads=[*BLOCKED, *BURNING], **mine)) == []
+
+
+BURNING = [thread(30 + number, 90) for number in range(5)]
+
+
+def test_a_redacted_bundle_keeps_a_master_on_the_loopback() -> None:
+    """Else the masters of all hosts would have one code."""
+    code = coder(b"0")
+    assert redact_value({"master": "127.0.0.1:29500"}, code) == {"master": "127.0.0.1:29500"}
+    assert "10.0.0.1" not in str(redact_value({"master": "10.0.0.1:29500"}, code))
 
 
 POD = "6f1d0b52-9d3c-4f0e-8a51-0c9a2b7d1e11"

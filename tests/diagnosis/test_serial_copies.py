@@ -33,7 +33,10 @@ def test_a_link_that_is_full_whenever_the_gpu_is_idle_binds() -> None:
     rates = [0 if value else FULL for value in TURNS]
     found = gpu_diagnosis(copying(rates, TURNS))
     assert found.causes == (Cause.TRANSFER,), found.sentence
-    assert "PCIe carries 86 % of what the link can while the GPU computes nothing" in found.sentence
+    assert (
+        "the PCIe link carries 86 % of its capacity while the GPU computes nothing"
+        in found.sentence
+    )
     assert "overlap" in found.next_step
 
 
@@ -72,3 +75,22 @@ def test_without_the_samples_or_the_link_it_is_not_surely_transfer_bound(field: 
     node = copying([0 if value else FULL for value in TURNS], TURNS)
     found = gpu_diagnosis(without(node, ("gpu_activity", "gpus", field)))
     assert found.confidence is Confidence.LOW or Cause.TRANSFER not in found.causes
+
+
+@pytest.mark.parametrize(
+    ("most", "text"),
+    [
+        ((5, 16), "the GPU and its slot allow gen 5 x16"),
+        ((6, 16), "the GPU and its slot allow gen 6 x16, which its link does not reach"),
+        ((None, 16), ""),
+    ],
+)
+def test_a_full_link_is_compared_with_what_the_gpu_and_its_slot_allow(
+    most: tuple[int | None, int], text: str
+) -> None:
+    node = sections([gpu(20, pcie_rx_kb_s=[FULL] * LOOKS)])
+    own = {"index": 0, "pcie_generation_max": most[0], "pcie_width_max": most[1]}
+    node["gpu"] = {"count": 1, "gpus": [own]}
+    found = gpu_diagnosis(node)
+    assert found.causes == (Cause.TRANSFER,)
+    assert [line for line in found.also if "slot" in line] == [text] * bool(text)

@@ -2,10 +2,8 @@
 
 import pytest
 
-from nodevet.diagnose.classify import diagnose
-from nodevet.diagnose.model import Cause, Confidence, Diagnosis, GpuDiagnosis, HostDiagnosis
-from nodevet.model import Status
-from tests.diagnosis.samples import LOOKS, evidence, gpu, sections, without
+from nodevet.diagnose.model import Cause, Confidence
+from tests.diagnosis.samples import LOOKS, exit_code, first_gpu, gpu, sections, without
 
 SPIN = gpu(100, power_mw=[190000] * LOOKS, memory_utilization_percent=[1] * LOOKS)
 HEALTHY_SERVER = gpu(  # sglang #10489: a stage of a pipeline spins in recv, 150 W of 350 W
@@ -17,32 +15,21 @@ HEALTHY_SERVER = gpu(  # sglang #10489: a stage of a pipeline spins in recv, 150
 )
 
 
-def gpu_diagnosis(found: dict[str, dict[str, object]]) -> GpuDiagnosis:
-    answer = diagnose(evidence(found))
-    assert not isinstance(answer, str), answer
-    return answer[0]
-
-
-def exit_code(gpu: GpuDiagnosis) -> int:
-    host = HostDiagnosis(host="n1", status=Status.VETTED, gpus=(gpu,))
-    return Diagnosis(id="", nodevet="", started="", seconds=10, hosts=(host,)).exit_code
-
-
 @pytest.mark.parametrize("spinning", [SPIN, HEALTHY_SERVER])
 def test_a_gpu_that_may_only_poll_is_busy_or_spinning_and_no_exit_0(
     spinning: dict[str, object],
 ) -> None:
-    found = gpu_diagnosis(sections([spinning]))
+    found = first_gpu(sections([spinning]))
     assert found.causes == (Cause.SPINNING,), found.sentence
     assert found.confidence is not Confidence.HIGH
     assert "a collective that waits for another rank looks like this" in found.sentence
     assert exit_code(found) == 3
-    assert "other ranks" in found.next_step
+    assert found.next_step.startswith("watch all ranks of its job at the same moment: ")
 
 
 @pytest.mark.parametrize("field", ["power_mw", "power_limit_mw", "memory_utilization_percent"])
 def test_without_power_or_memory_activity_it_is_not_called_gpu_bound(field: str) -> None:
-    found = gpu_diagnosis(without(sections([SPIN]), ("gpu_activity", "gpus", field)))
+    found = first_gpu(without(sections([SPIN]), ("gpu_activity", "gpus", field)))
     assert Cause.GPU not in found.causes
     assert found.confidence is Confidence.LOW
     assert exit_code(found) != 0
@@ -52,13 +39,20 @@ def test_power_or_memory_activity_alone_shows_that_it_works() -> None:
     decoding = gpu(100, power_mw=[190000] * LOOKS, memory_utilization_percent=[80] * LOOKS)
     in_cache = gpu(100, power_mw=[600000] * LOOKS, memory_utilization_percent=[1] * LOOKS)
     for working in (decoding, in_cache):
-        assert gpu_diagnosis(sections([working])).causes == (Cause.GPU,)
+        assert first_gpu(sections([working])).causes == (Cause.GPU,)
     by_power = without(sections([in_cache]), ("gpu_activity", "gpus", "memory_utilization_percent"))
-    assert gpu_diagnosis(by_power).causes == (Cause.GPU,)
+    assert first_gpu(by_power).causes == (Cause.GPU,)
 
 
 def test_a_throttled_gpu_draws_little_because_it_is_throttled() -> None:
     slowed = {**SPIN, "event_reasons": [0x40] * LOOKS, "clock_sm_mhz": [600] * LOOKS}
-    found = gpu_diagnosis(sections([slowed]))
+    found = first_gpu(sections([slowed]))
     assert found.causes == (Cause.THROTTLED,)
     assert any("busy or spinning too, which comes with throttled" in line for line in found.also)
+
+
+def test_a_power_limit_that_was_lowered_does_not_make_polling_work() -> None:
+    polls = {**SPIN, "power_limit_mw": 350000}
+    assert first_gpu(sections([polls])).causes == (Cause.SPINNING,)
+    works = gpu(100, power_mw=[345000] * LOOKS, power_limit_mw=350000)
+    assert first_gpu(sections([works])).causes == (Cause.GPU,)

@@ -5,10 +5,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from nodevet.diagnose.classify import diagnose
-from nodevet.diagnose.model import HostDiagnosis, Suspect
+from nodevet.diagnose.model import Cause, HostDiagnosis, Suspect
 from nodevet.diagnose.stragglers import stragglers
 from nodevet.model import Finding, Status, Subject, Verdict
-from tests.diagnosis.samples import LOOKS, evidence, gpu, sections
+from tests.diagnosis.samples import LOOKS, evidence, gpu, process, sections
 
 LIMIT = Suspect(
     finding=Finding(
@@ -61,7 +61,9 @@ def test_two_processes_with_the_same_command_leave_the_odd_one_unknown() -> None
 def test_gpus_of_another_model_and_idle_ones_are_not_compared() -> None:
     several = [host("a"), host("b"), host("c", name="L4", **SLOW)]
     assert stragglers(several) == ()
-    idle = replace(host("d", 0, processes=[], memory_used_b=[0] * LOOKS))
+    free = evidence(sections([gpu(0, processes=[], memory_used_b=[0] * LOOKS)], [process(gpus=[])]))
+    idle = replace(several[0], host="d", gpus=diagnose(free))
+    assert idle.gpus[0].cause is Cause.IDLE
     assert stragglers([*several, idle]) == ()
 
 
@@ -69,4 +71,4 @@ def test_a_gpu_with_a_lower_clock_is_late_with_the_same_work() -> None:
     others = [host(f"gpu00{n}") for n in range(1, 4)]
     (one,) = stragglers([*others, host("gpu007", clock_sm_mhz=[1500] * LOOKS)])
     assert one.host == "gpu007"
-    assert "SM clock of its maximum 76 %, the others 96 %" in one.sentence
+    assert "SM clock (of its maximum) 76 %, the others 96 %" in one.sentence

@@ -6,6 +6,7 @@ import pytest
 
 from nodevet.diagnose.classify import diagnose
 from nodevet.diagnose.model import Cause, Confidence, GpuDiagnosis
+from nodevet.diagnose.rules import NEXT
 from tests.diagnosis.samples import BLOCKED, LOOKS, evidence, gpu, process, sections
 
 
@@ -42,27 +43,29 @@ AT_65 = {"clock_sm_mhz": [1290] * LOOKS, "power_mw": [500000] * LOOKS}
 
 @pytest.mark.parametrize("busy", [20, 97])
 @pytest.mark.parametrize(
-    ("rest", "locked", "note"),
+    ("rest", "locked", "note", "step"),
     [
-        ({"event_reasons": [0x10] * LOOKS}, None, "sync boost"),
-        ({"event_reasons": [0x2] * LOOKS}, None, "application clocks"),
-        ({}, 1290, "locked at 1290 MHz"),
+        ({"event_reasons": [0x10] * LOOKS}, None, "sync boost", "look at the slowest GPU"),
+        ({"event_reasons": [0x2] * LOOKS}, None, "application clocks", "-rac -i N"),
+        ({}, 1290, "locked at 1290 MHz", "-rgc -i N; without -i this"),
     ],
 )
 def test_clocks_that_a_setting_holds_at_65_percent_throttle(
-    busy: int, rest: dict[str, Any], locked: int | None, note: str
+    busy: int, rest: dict[str, Any], locked: int | None, note: str, step: str
 ) -> None:
     node = sections([gpu(busy, **AT_65, **rest)])
     node["gpu"]["gpus"][0]["locked_clock_graphics_max_mhz"] = locked
     found = gpu_diagnosis(node)
     assert Cause.THROTTLED in found.causes, found.sentence
-    assert "SM clock 65 % of its maximum" in found.sentence and note in found.sentence
+    assert "its SM clock is 65 % of its maximum" in found.sentence and note in found.sentence
+    assert step in found.next_step
+    assert "sync boost" not in found.next_step or note == "sync boost"
 
 
 def test_low_clocks_that_nothing_explains_contradict_gpu_bound() -> None:
     found = gpu_diagnosis(sections([gpu(97, clock_sm_mhz=[1550] * LOOKS)]))
     assert (found.causes, found.confidence) == ((Cause.GPU,), Confidence.MEDIUM)
-    assert "its SM clock is 78 % of its maximum, and no reason was read" in found.sentence
+    assert "its SM clock is 78 % of its maximum, and the driver gave no reason" in found.sentence
 
 
 def test_a_locked_clock_that_nvml_cannot_read_is_throttling_but_not_surely() -> None:
@@ -101,3 +104,26 @@ def test_a_gpu_that_is_lost_while_it_is_watched_is_lost() -> None:
 def test_a_gpu_of_which_another_user_may_read_nothing_is_not_lost() -> None:
     shut = {"index": 0, "errors": {"handle": "NVML_ERROR_NO_PERMISSION"}}
     assert gpu_diagnosis(sections([shut])).cause is Cause.UNCLEAR
+
+
+@pytest.mark.parametrize(
+    ("bit", "step"),
+    [
+        (0x20, "check airflow, fans and inlet temperature: heat slows it"),
+        (0x40, "check airflow, fans and inlet temperature: heat slows it"),
+        (0x80, "check the power supplies and the BMC's event log: the power brake slows it"),
+        (0x8, NEXT[Cause.THROTTLED]),  # the hardware does not say which of them
+    ],
+)
+def test_the_next_step_is_that_of_the_reason_that_slows_it(bit: int, step: str) -> None:
+    found = gpu_diagnosis(sections([gpu(97, event_reasons=[bit] * LOOKS)]))
+    assert (found.causes, found.next_step) == ((Cause.THROTTLED,), step)
+
+
+def test_a_power_limit_that_the_gpu_does_not_reach_throttles_it() -> None:
+    capped = {"event_reasons": [0x4] * LOOKS, "clock_sm_mhz": [900] * LOOKS}
+    found = gpu_diagnosis(sections([gpu(97, **capped)]))
+    assert found.causes == (Cause.THROTTLED,)
+    assert "nvidia-smi -q -d POWER" in found.next_step
+    for more in ({"power_mw": [690000] * LOOKS}, {"clock_sm_mhz": [1500] * LOOKS}):
+        assert gpu_diagnosis(sections([gpu(97, **{**capped, **more})])).causes == (Cause.GPU,)

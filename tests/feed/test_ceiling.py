@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from slow_machine import slowness
 
 from nodevet.base.typed import convert
 from nodevet.checking.feeding.interval import Interval
@@ -108,12 +109,20 @@ def test_the_command_is_run_with_more_and_more_workers(tmp_path: Path) -> None:
     command = [sys.executable, str(loader), "{workers}"]
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "nodevet", "feed", "--measure", "--for", "2s"),
+            *(
+                sys.executable,
+                "-m",
+                "nodevet",
+                "feed",
+                "--measure",
+                "--for",
+                f"{2 * slowness():.1f}s",
+            ),
             *("--workers", "2", "--format", "json", "--run-as", "root", "--", *command),
         ],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         cwd=tmp_path,
     )
     if os.geteuid() and "root" in done.stderr:

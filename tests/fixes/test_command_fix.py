@@ -138,8 +138,8 @@ def test_a_file_is_read_with_its_problems(tmp_path: Path) -> None:
     [
         ("set, mode, fast", 'set, mode, "{before}"', "`run` has {before}, which only `undo` may"),
         ("get, mode", 'get, "{before}"', "`read` has {before}, which only `undo` may have"),
-        ("run: [widgetctl", "run: [-c", "`run` does not begin with a program"),
-        ("undo: [widgetctl", 'undo: [""', "`undo` does not begin with a program"),
+        ("run: [widgetctl", "run: [-c", "`run` does not begin with the name of a program"),
+        ("undo: [widgetctl", 'undo: [""', "`undo` does not begin with the name of a program"),
         ("mode, fast", 'mode, "a\\0b"', "`run` has a zero byte"),
     ],
 )

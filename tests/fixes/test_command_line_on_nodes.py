@@ -5,11 +5,8 @@ no block device below a simulated node's disk: a script answers instead. No boot
 """
 
 import json
-import os
 import re
 import shlex
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from node_tools import put_on_node
-from shown_folders import leader
+from grub_on_node import MENU, put_grub
 
+from nodevet_sim.nspawn.control import ask
 from simulated_fleet import Boot, SimulatedFleet
 
 pytestmark = pytest.mark.timeout(1500)
@@ -43,29 +40,7 @@ expect:
   iommu: [identity]
 fix: [kernel_cmdline, smt]
 """
-PROBE = r"""#!/bin/sh
-for word; do case $word in --target=*) target=${word#--target=} ;; esac; done
-case ${target-} in
-    device) echo /dev/vda1 ;;
-    fs) echo ext2 ;;
-    abstraction) cat /run/abstraction 2>/dev/null ;;
-    *) exit 1 ;;
-esac
-exit 0
-"""
-CLOUD = "/etc/default/grub.d/50-cloudimg-settings.cfg"
-MENU = "/boot/grub/grub.cfg"
 FILE = "/etc/default/grub.d/zz-nodevet-kernel-cmdline.cfg"
-SETUP = rf"""
-cat >/usr/sbin/grub-probe <<'END'
-{PROBE}END
-cp /usr/share/grub/default/grub /etc/default/grub
-printf 'GRUB_CMDLINE_LINUX_DEFAULT="console=tty1 console=ttyS0"\n' >{CLOUD}
-mkdir -p /boot/grub
-grub-editenv /boot/grub/grubenv create
-echo kernel | tee /boot/vmlinuz-6.1.0-1-amd64 >/boot/vmlinuz-6.1.0-2-amd64
-update-grub
-"""
 CARE = ("--drain-hook", "true", "--settle", "0.2")
 CONTROL = "/sys/devices/system/cpu/smt/control"
 LOOK = f"cat /proc/cmdline {CONTROL} {MENU} /boot/grub/grubenv; ls -l --time-style=+ /boot/grub"
@@ -138,28 +113,20 @@ class Rig:
 
     def booted(self) -> str:
         """The command line of the node, though nobody may log in to it; empty while it is down."""
-        try:
-            leading = leader(self.fleet.name, "n1")
-            return Path("/proc", str(leading), "root/proc/cmdline").read_text()
-        except (OSError, StopIteration, AssertionError):
-            return ""
+        return self.fleet.file("n1", "/proc/cmdline") or ""
+
+    def is_booting(self) -> bool:
+        (node,) = ask(self.fleet.place, {"do": "list"})["nodes"]
+        return bool(node["state"] == "booting")
 
     def killed(self, *words: object) -> None:
         """Kill the controller as it reaches `WAITS` on the node, and let the node go on."""
         words = (*words, "--project", self.fleet.project)
-        controller = subprocess.Popen(
-            [sys.executable, "-m", "nodevet", *map(str, words)],
-            cwd=self.fleet.project,
-            env={**os.environ, "HOME": str(self.fleet.project), "NODEVET_STORE": "none"},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+        self.fleet.kill_when(
+            lambda: self.fleet.file("n1", "/run/reached") is not None,
+            *words,
+            alone=True,
         )
-        while not self.fleet.on("n1", "ls /run/reached", check=False):  # it may be rebooting
-            assert controller.poll() is None, "it ended before"
-            time.sleep(0.1)
-        controller.kill()
-        controller.wait()
         self.on(f"rm {FAKE}; touch /run/go")
 
     def ended(self, *words: object) -> dict[str, Any]:
@@ -174,11 +141,8 @@ def rig(boot: Boot) -> Rig:
     fleet = boot("grub", SCENARIO, BASELINE)
     fleet.people("ann", "bob")
     (fleet.project / "approval.yaml").write_text("nodevet: 1\napprovals: {drain: 1, reboot: 1}\n")
-    put_on_node(fleet, "n1", "grub2-common")
-    rig = Rig(fleet)
-    rig.on(SETUP)
-    fleet.sim("reboot", "n1")
-    return rig
+    put_grub(fleet, "n1")
+    return Rig(fleet)
 
 
 @pytest.fixture
@@ -263,8 +227,9 @@ def test_a_node_that_hangs_comes_back_with_its_old_line_by_any_power_cycle(
         applied = threads.submit(rig.apply, plan)
         while "nohz_full" not in rig.booted():
             time.sleep(0.2)
-        while rig.fleet.nodevet("sim", "reboot", "--fleet", rig.fleet.name, "n1").returncode:
-            time.sleep(0.2)  # the simulator reboots no node that is booting
+        while rig.is_booting():  # the simulator reboots no such node
+            time.sleep(0.2)
+        rig.fleet.sim("reboot", "n1")
         host = applied.result()
     rig.on(f"rm -r {SSH}; systemctl daemon-reload")
     assert outcomes(host) == {"kernel_cmdline": "failed_and_rolled_back"}, host
@@ -278,7 +243,7 @@ def test_a_node_that_may_not_reboot_keeps_nothing_that_is_unproven(
     hook = rig.fleet.project / "hook"
     hook.write_text(f"#!/bin/sh\n[ ! -e {hook}.used ] || exit 1\ntouch {hook}.used\n")
     hook.chmod(0o755)
-    host = rig.apply(rig.plan(*REBOOT, "--drain-hook", str(hook)))
+    host = rig.apply(rig.plan(*REBOOT[:2], "--reboot", "--drain-hook", str(hook)))
     assert set(outcomes(host).values()) == {"failed_and_rolled_back"}, host
     assert "not rebooted" in host["why"] and "not verified, because" in host["why"]
 

@@ -2,19 +2,18 @@
 pending, rebooted, ok; put back as it was."""
 
 import json
-import os
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
 from driver_rpms import KERNEL, NEW, OLD, PARTLY, PUT, SUSE
 from node_tools import put_on_node
+from shown_folders import leader
 
 from nodevet.fleet import Options
 from nodevet.fleet.controller.ssh_executor import SshExecutor
 from nodevet.fleet.protocol.framing import ActResult
+from nodevet.remote.probe.files import attempt
+from nodevet.remote.probe.holds import holds
 from nodevet.resource import Action
 from nodevet.resource.package import rpm
 from simulated_fleet import Boot, SimulatedFleet
@@ -34,11 +33,12 @@ nodevet: 1
 expect: {driver_version: ">=570,<580"}
 fix: [driver_version]
 """
+HOLDS = "grep -v -e '^#' -e '^$' /etc/dnf/locks.list | sort; cat /etc/zypp/locks || true"
 STATE = (
     "rpm -qa --qf '%{NAME} %{EVR}\\n' | sort; cat /etc/dnf/modules.d/*; "
-    "grep -v -e '^#' -e '^$' /etc/dnf/locks.list | sort; dnf -C -q history userinstalled; "
-    "cat /etc/zypp/locks; find /etc /usr/share/nvidia -type f ! -name locks.list -print0 | "
-    "sort -z | xargs -0 sha256sum; ls -A /var/tmp; "
+    f"{HOLDS}; dnf -C -q history userinstalled; "
+    "find /etc /usr/share/nvidia -type f ! -name locks.list -print0 | sort -z | "
+    "xargs -0 sha256sum; ls -A /var/tmp; "
     "nvidia-smi --query-gpu=driver_version --format=csv"
 )
 LEFT = (
@@ -117,13 +117,8 @@ def test_a_transaction_that_was_killed_is_restored(
     before = fleet.on("n1", STATE)
     plan, run = planned(fleet, f"killed-{manager}"), fleet.project / f"killed-{manager}"
     fleet.on("n1", "rm -f /run/rpm; touch /run/post-waits")
-    words = map(str, ("apply", plan, *fleet.reach, "--run", run, "--project", fleet.project))
-    env = {**os.environ, "HOME": str(fleet.project), "NODEVET_STORE": "none"}
-    with subprocess.Popen([sys.executable, "-m", "nodevet", *words], env=env) as controller:
-        while not fleet.on("n1", "cat /run/rpm 2>/dev/null || true"):
-            assert controller.poll() is None
-            time.sleep(0.2)
-        controller.kill()
+    words = ("apply", plan, *fleet.reach, "--run", run, "--project", fleet.project)
+    fleet.kill_when(lambda: fleet.file("n1", "/run/rpm"), *words, alone=True)
     fleet.on("n1", KILL)
     assert fleet.on("n1", "rpm -q kmod-nvidia-open-dkms | wc -l").strip() == "2"
     if manager == "zypper":  # it is restored, and begun again
@@ -132,6 +127,62 @@ def test_a_transaction_that_was_killed_is_restored(
     done = fleet.at("rollback", run)
     assert done.returncode == 0, done.stdout + done.stderr
     assert fleet.on("n1", STATE) == before
+
+
+NAME = "nvidia-settings"
+LISTS: list[tuple[str, str, str | None, bool, bool | None]] = [
+    ("", "", None, True, False),
+    (f"exclude={NAME}", "", None, False, True),
+    (f"exclude={NAME}\\nexcludepkgs=", "", None, True, False),
+    (f"excludepkgs=\\nexclude={NAME}", "", None, False, True),
+    (f"exclude={NAME}\\ndisable_excludes=main", "", None, True, False),
+    (f"exclude={NAME}\\ndisable_excludes=all", "", None, True, False),
+    ("includepkgs=dkms", "", None, False, True),
+    ("includepkgs=dkms", f"includepkgs={NAME}", None, False, True),
+    ("includepkgs=nvidia-*", "includepkgs=dkms", None, True, False),
+    ("", f"exclude={NAME}", None, False, True),
+    ("", f"exclude={NAME}\\nincludepkgs={NAME}", None, False, True),
+    ("", "includepkgs=dkms", None, False, True),
+    ("", f"includepkgs={NAME}-1*", None, False, None),
+    ("", f"includepkgs={NAME}-3*", None, True, None),
+    ("", f"exclude={NAME}", "", True, None),
+    ("", f"exclude={NAME}", "enabled=0", False, True),
+    ("", "", f"exclude={NAME}", True, None),
+    ("disable_excludes=cuda", f"exclude={NAME}", None, True, False),
+    ("disable_excludes=c*", f"exclude={NAME}", None, False, True),
+]
+"""What dnf.conf, cuda.repo and other.repo have besides (None: no other.repo), whether dnf then
+upgrades the package, and whether nodevet says that it is held; None: unknown."""
+WITH_LISTS = """\
+cd /etc; cp -a dnf/dnf.conf yum.repos.d/cuda.repo /run
+printf '{main}\\n' >>dnf/dnf.conf; printf '{cuda}\\n' >>yum.repos.d/cuda.repo
+"""
+OTHER = """\
+sed 's/cuda/other/' /run/cuda.repo >yum.repos.d/other.repo
+printf '{other}\\n' >>yum.repos.d/other.repo
+"""
+UPGRADES = f"dnf --assumeno upgrade {NAME} 2>&1 | grep -c ^Upgrading: || true"
+WITHOUT_LISTS = "rm -f /etc/yum.repos.d/other.repo; cd /run; cp -a dnf.conf /etc/dnf; " + (
+    "mv cuda.repo /etc/yum.repos.d"
+)
+
+
+@pytest.mark.parametrize(("main", "cuda", "other", "upgrades", "held"), LISTS)
+def test_a_package_is_held_if_dnf_does_not_upgrade_it(
+    fleet: SimulatedFleet,
+    main: str,
+    cuda: str,
+    other: str | None,
+    *,
+    upgrades: bool,
+    held: bool | None,
+) -> None:
+    root = f"/proc/{leader(fleet.name, 'n1')}/root"
+    script = WITH_LISTS.format(main=main, cuda=cuda)
+    fleet.on("n1", script + ("" if other is None else OTHER.format(other=other)))
+    answer, _ = attempt(holds(root).held, NAME, "x86_64", ["1-1"])
+    said = fleet.on("n1", f"{UPGRADES}; {WITHOUT_LISTS}").strip()
+    assert (said, answer) == (str(int(upgrades)), held)
 
 
 LOCKED = "the lock 'nvidia-driver*' is not of this package and version alone"
@@ -151,6 +202,9 @@ HELD = {
         ),
         "sed -i {/baseurl/aexcludepkgs=nvidia-driver,/^exclude/d} /etc/yum.repos.d/cuda.repo": (
             "but not for nvidia-driver.x86_64"
+        ),
+        "sed -i {/main/aincludepkgs=dkms,/^includepkgs/d} /etc/dnf/dnf.conf": (
+            "/etc/dnf/dnf.conf excludes it"
         ),
         **BESIDE,
     },
@@ -214,10 +268,10 @@ def test_a_pending_fix_is_rebooted_and_rolled_back(
     else:
         assert after.count("solvable_name: ") == 5
 
-    fleet.on("n1", "mv /srv/repo /srv/away")
+    holds = fleet.on("n1", f"mv /srv/repo /srv/away; {HOLDS}")
     done = fleet.at("rollback", run)
     assert done.returncode == 3 and "ROLLBACK FAILED" in done.stdout, done
-    fleet.on("n1", "mv /srv/away /srv/repo")
+    assert fleet.on("n1", f"mv /srv/away /srv/repo; {HOLDS}") == holds
     done = fleet.at("rollback", run)
     assert done.returncode == 0, done.stdout + done.stderr
     fleet.sim("reboot", "n1")

@@ -5,9 +5,11 @@ import subprocess
 import msgspec
 import pytest
 
-from nodevet.fixing import driver_apt
 from nodevet.fixing.model import FixError, Risk
+from nodevet.fixing.result import ending_text
 from nodevet.resource import Resource, RunCommand, State, holds, perform, restore
+from nodevet.resource.package import apt
+from nodevet.resource.package.apt import mark
 
 V = "550.54.14"
 NEW, NEWER = "550.90.07", "550.127.05"
@@ -15,6 +17,7 @@ END = "-0ubuntu0.22.04.1"
 DRIVER = "nvidia-driver-550"
 COMPUTE = "libnvidia-compute-550:amd64"
 MANAGER = "nvidia-fabricmanager-550"
+WAITS = ("env", "ZYPP_LOCK_TIMEOUT=300")  # while another zypper works
 
 
 def package(name, version=V, *offers, held=False, automatic=True, end=END, kept=True, **other):
@@ -67,8 +70,8 @@ def test_the_highest_version_that_all_have_and_the_baseline_admits(plan):
         f"{MANAGER}={NEW}-1",
     ]
     assert change.actions[1:] == (
-        RunCommand(words=("apt-mark", "auto", COMPUTE)),
-        RunCommand(words=("apt-mark", "hold", COMPUTE, DRIVER, MANAGER)),
+        *mark("auto", [COMPUTE]),
+        *mark("hold", [COMPUTE, DRIVER, MANAGER]),
     )
     assert change.resources == tuple(
         Resource(kind="package", name=name) for name in (COMPUTE, DRIVER, MANAGER)
@@ -249,10 +252,9 @@ def test_changes_show_and_are_restored_exactly(plan):
     )
     assert holds(RunCommand(words=("apt-mark", "showhold")), after) is None
     back = restore(*before, actions=change.actions)
-    assert [action.words[:3] for action in back[2:]] == [
-        ("apt-mark", "auto", COMPUTE),
-        ("apt-mark", "unhold", COMPUTE),
-    ]
+    auto, unhold = back[2:]
+    assert auto.words[:3] == ("apt-mark", "auto", COMPUTE)
+    assert unhold.words[3:5] == ("unhold", f"{COMPUTE}={V}{END}")
     assert f"{MANAGER}={V}-1" in back[1].words
 
 
@@ -269,7 +271,7 @@ HOOK = "VERSION 2\nAPT::Architecture=amd64\nDir::State=/var\n\n"
     ],
 )
 def test_apt_is_ended_where_it_would_change_another_package(lines, code):
-    hook = driver_apt.only(["a", "lib-b:amd64"])
+    hook = apt.only(["a", "lib-b:amd64"])
     done = subprocess.run(
         ["/bin/sh", "-c", hook], input=HOOK + lines, capture_output=True, text=True
     )
@@ -277,10 +279,18 @@ def test_apt_is_ended_where_it_would_change_another_package(lines, code):
     assert ("is not in the plan" in done.stderr) is bool(code)
 
 
+def test_the_package_is_named_although_apt_repeats_the_hook():
+    said = "nodevet: c would change too, and is not in the plan"
+    output = f"Reading\n{said}\nE: Sub-process {apt.only(['a'] * 50)} returned an error code (1)\n"
+    assert ending_text(100, f"{output}{output}") == f"ended with 100: {said}"
+    assert ending_text(1, "no\n") == "ended with 1: no"
+
+
 def test_a_run_says_how_long_it_may_take_only_where_it_does(plan):
     (change,) = plan("driver_version", NEW, node(*three(NEW)))
     install, *_, hold = msgspec.json.decode(msgspec.json.encode(change.actions))
-    assert install["seconds"] == 1800 and "seconds" not in hold
+    assert (install["seconds"], hold["seconds"]) == (1800, 600)
+    assert "seconds" not in msgspec.to_builtins(RunCommand(words=("true",)))
 
 
 def test_a_plan_outlasts_json(plan):
@@ -358,7 +368,7 @@ def test_zypper_takes_the_highest_release_of_the_version(plan):
     install, lock = change.actions
     assert install.words[3:5] == ("zypper", f"nvidia-compute-G06.x86_64=3:{SEVENTY}{EL}")
     assert install.words[5:] == (f"{name}.x86_64={offers[1]}",)
-    assert lock.words == ("zypper", "-n", "addlock", "nvidia-compute-G06", name)
+    assert lock.words == (*WAITS, "zypper", "-n", "addlock", "nvidia-compute-G06", name)
 
 
 def test_a_module_that_was_built_for_one_kernel_takes_the_place_of_the_other(plan):

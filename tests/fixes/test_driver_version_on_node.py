@@ -6,10 +6,7 @@ simulated driver at boot. While they are installed the library begins to refuse 
 """
 
 import json
-import os
-import subprocess
-import sys
-import time
+from pathlib import Path
 
 import pytest
 
@@ -86,6 +83,7 @@ for v in {OLD} {NEW} {PARTLY}; do
     [ $v = {PARTLY} ] || make nvidia-fabricmanager-550 $v
 done
 make nvlsm 1
+make cuda-tool 1 "libnvidia-compute-550 (= {NEW}-0ubuntu1)"
 make nvidia-settings 1
 make nvidia-settings 2 nvlsm
 for f in *.deb; do
@@ -176,10 +174,24 @@ def test_a_pending_fix_is_rebooted_and_rolled_back(rig: Rig) -> None:
     assert sorted(rig.on("apt-mark showhold").split()) == [name.partition(":")[0] for name in MOVED]
     assert f"{NEW}\n" in rig.on("nvidia-smi --query-gpu=driver_version --format=csv,noheader")
 
+    kept_because_another_package_needs_it(rig, run)
     done = rig.at("rollback", run)
     assert done.returncode == 0, done
     rig.reboot()
     assert rig.on(STATE) == before
+
+
+def kept_because_another_package_needs_it(rig: Rig, run: Path) -> None:
+    """To revert the driver, apt would remove a package that someone installed since."""
+    versions = "dpkg-query -W -f '${Package} ${Version} ${db:Status-Status}\\n'; apt-mark showhold"
+    rig.on("env DEBIAN_FRONTEND=noninteractive apt-get -y -q install cuda-tool")
+    before = rig.on(versions)
+    done = rig.at("rollback", run)
+    assert done.returncode == 3, done
+    (host,) = json.loads((run / "rollback-1.json").read_text())["hosts"]
+    assert "nodevet: cuda-tool would change too, and is not in the plan" in host["why"], host
+    assert rig.on(versions) == before
+    rig.on("dpkg --purge cuda-tool")
 
 
 def test_a_driver_that_does_not_load_is_restored_and_booted_and_the_rest_judged(rig: Rig) -> None:
@@ -214,13 +226,8 @@ def test_a_transaction_that_was_killed_with_its_controller_is_restored(rig: Rig)
     assert rig.at("plan", *rig.reach, "--author", "ann", *CARE, "-o", plan).returncode == 1
     assert rig.at("approve", plan, "--key", rig.project / "bob", "--yes").returncode == 0
     rig.on("rm -f /run/dpkg; touch /run/post-waits")
-    words = map(str, ("apply", plan, *rig.reach, "--run", run, "--project", rig.project))
-    env = {**os.environ, "HOME": str(rig.project), "NODEVET_STORE": "none"}
-    with subprocess.Popen([sys.executable, "-m", "nodevet", *words], env=env) as controller:
-        while not rig.on("cat /run/dpkg 2>/dev/null || true"):
-            assert controller.poll() is None
-            time.sleep(0.2)
-        controller.kill()
+    words = ("apply", plan, *rig.reach, "--run", run, "--project", rig.project)
+    rig.fleet.kill_when(lambda: rig.fleet.file("n1", "/run/dpkg"), *words, alone=True)
     rig.on(KILL)
     assert "iF " in rig.on("dpkg-query -W -f '${db:Status-Abbrev} ${Package}\\n'")
     done = rig.at("rollback", run)

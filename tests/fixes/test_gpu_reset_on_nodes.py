@@ -2,11 +2,6 @@
 proven, still so after a reboot, and not rolled back. And what goes wrong."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -192,19 +187,7 @@ def test_a_killed_run_is_resumed_by_what_the_gpu_says(
     number = next(n for n, each in enumerate(step["actions"]) if killed_at in label(each))
     run = plan.with_suffix("")
     words = ["apply", plan, *fleet.reach, "--run", run, "--project", fleet.project]
-    with subprocess.Popen(
-        [sys.executable, "-m", "nodevet", *map(str, words)],
-        cwd=fleet.project,
-        env={**os.environ, "HOME": str(fleet.project), "NODEVET_STORE": "none"},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    ) as controller:
-        while not has_begun(run, number):
-            assert controller.poll() is None
-            time.sleep(0.02)
-        os.killpg(controller.pid, signal.SIGKILL)
+    fleet.kill_when(lambda: has_begun(run, number), *words)
     done = fleet.at("apply", "--resume", run, "-b", "base", "--deadline", "150")
     assert done.returncode == 0, done
     assert result(run)["outcome"] in ("changed", "unchanged"), result(run)

@@ -6,9 +6,6 @@ brings it up.
 """
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -162,16 +159,7 @@ def test_a_run_that_is_killed_at_the_port_is_finished_later(fleet: SimulatedFlee
     before = look(fleet)
     plan, run = planned_by(fleet, "killed")[0], fleet.project / "killed"
     words = ("apply", plan, *fleet.reach, "--run", run, "--project", fleet.project)
-    env = {**os.environ, "HOME": str(fleet.project), "NODEVET_STORE": "none"}
-    with subprocess.Popen(
-        [sys.executable, "-m", "nodevet", *map(str, words)],
-        cwd=fleet.project,
-        env=env,
-        stdout=subprocess.DEVNULL,
-    ) as process:
-        while not fleet.on("n1", "ls /run/asked", check=False):
-            assert process.poll() is None
-        process.kill()
+    fleet.kill_when(lambda: fleet.file("n1", "/run/asked") is not None, *words, alone=True)
     fleet.on("n1", "rm /run/hangs /run/asked")
     done = fleet.at("apply", "--resume", run, "-b", "base")
     assert done.returncode == 0, done

@@ -66,6 +66,7 @@ MASKED = {"load_state": "masked", "active_state": "inactive", "file_state": "mas
     ("sections", "reason"),
     [
         (node(irqbalance=ENABLED), "starts at boot and does not run"),
+        (node(irqbalance={**ACTIVE, "load_state": "masked"}), "is masked and still runs"),
         (node(irqbalance=ACTIVE, starts=STARTS | {"others": ["/etc/x:3"]}), "/etc/x:3 is not the"),
         (node(irqbalance=ACTIVE, starts=STARTS | {"exec_start": "/bin/sh"}), "does not know how"),
         (node(irqbalance=ACTIVE, starts=STARTS | {"exec_start": ""}), "does not know how"),

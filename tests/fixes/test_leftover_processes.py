@@ -56,11 +56,13 @@ def test_exactly_what_was_left_over_is_ended(plan, h100, uuid):
         {"cgroup": "/system.slice/ssh.service", "unit": "ssh.service"},
         {"cgroup": "/system.slice/slurmd.service", "unit": "slurmd.service"},
         {"cgroup": "/user.slice/user-7.slice/user@7.service/x.scope", "unit": "user@7.service"},
+        {"cgroup": "/user.slice/user@7.service/slurm/job_9/step_0", "unit": "user@7.service"},
+        {"cgroup": "/user.slice/user@7.service/kubepods.slice/x", "unit": "user@7.service"},
     ],
 )
 def test_a_process_of_a_session_is_ended(plan, h100, fields):
     (change,) = plan("leftover_processes", {}, node(h100, process(**fields)))
-    assert [action.pid for action in change.actions] == [4711]
+    assert [(action.pid, action.job) for action in change.actions] == [(4711, None)]
 
 
 @pytest.mark.parametrize(

@@ -152,7 +152,7 @@ def test_a_keyfile_gets_its_mtu_in_the_group_of_ethernet(plan, text, then):
             node(NETWORKD, carriers=None, errors={"carriers": "no SSH_CONNECTION"}),
             "no SSH_CONNECTION",
         ),
-        (node(NETWORKD, carriers=["wg0"]), "its parts could not be read: wg0"),
+        (node(NETWORKD, carriers=["wg0"]), "nodevet could not read its parts: wg0"),
         (
             node(
                 NETWORKD,
@@ -199,8 +199,8 @@ def test_a_keyfile_gets_its_mtu_in_the_group_of_ethernet(plan, text, then):
         ),
         (node({**NETWORKD, "manager": "wicked"}), "does not know wicked"),
         (node(NETWORKD, nic={"master": "bond0"}), "set the MTU of bond0"),
-        (node(NETWORKD, nic={"kind": "bridge"}), r"not set the MTU of this kind \(bridge\)"),
-        (node(NETWORKD, nic={"type": 32}), "not set the MTU of this kind"),
+        (node(NETWORKD, nic={"kind": "bridge"}), r"not set MTU and rings of this kind \(bridge\)"),
+        (node(NETWORKD, nic={"type": 32}), "not set MTU and rings of this kind"),
         (node(NETWORKD, of_nic={"max_mtu": 8000}), "allows at most 8000"),
         (node(NETWORKD, of_nic={"max_mtu": None}), "max_mtu"),
     ],
@@ -277,7 +277,7 @@ def test_only_a_wrong_mtu_has_a_fix(plan, wrong, evidence):
     with pytest.raises(FixError, match="repair state first"):
         plan("network_link", want, node(NETWORKD, nic={"operstate": "down"}))
     down = {"interfaces": {"ens1": {}}}
-    with pytest.raises(FixError, match="only a wrong MTU has a fix"):
+    with pytest.raises(FixError, match="only a wrong MTU or ring size has a fix"):
         plan("network_link", down, node(NETWORKD, nic={"operstate": "down"}))
 
 

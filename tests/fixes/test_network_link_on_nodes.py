@@ -7,12 +7,6 @@ hidden.
 """
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +30,7 @@ UUID = "11111111-2222-3333-4444-555555555555"
 KEYFILE = "/etc/NetworkManager/system-connections/rail 0.nmconnection"
 NETPLAN = "/etc/netplan/99-nodevet-mtu-nic1.yaml"
 DROP_IN = "/etc/systemd/network/20-rail.network.d/50-nodevet.conf"
+INDEXES = "cat /sys/class/net/nic[0-2]/ifindex"
 MTUS = "cat /sys/class/net/nic[0-2]/mtu"
 CONFIGURED = f"""\
 nmcli -g 802-3-ethernet.mtu connection show {UUID}
@@ -53,6 +48,7 @@ mount --bind "$real/class/net" /sys/class/net
 umount "$real"
 rmdir "$real"
 for number in 0 1 2 3; do
+    ip link delete "nic$number" 2>/dev/null || true  # a node's reboot keeps its interfaces
     ip link add "nic$number" type veth peer name "peer$number"
     ip link set "peer$number" up
 done
@@ -134,9 +130,13 @@ def entries(mtu: int, *names: str) -> str:
     return ", ".join(f"{name}: {{state: any, mtu: {mtu}}}" for name in names)
 
 
-def reboot(fleet: SimulatedFleet) -> None:
+def reboot(fleet: SimulatedFleet, steady: str = STEADY) -> None:
+    """Interfaces that the reboot kept would prove nothing: each has another index after it."""
+    before = fleet.on("n1", INDEXES, check=False).split()
     fleet.sim("reboot", "n1")
-    fleet.on("n1", STEADY)
+    fleet.on("n1", steady)
+    after = fleet.on("n1", INDEXES).split()
+    assert len(after) == len(NICS) and set(before).isdisjoint(after), (before, after)
 
 
 def disk(fleet: SimulatedFleet) -> str:
@@ -258,20 +258,9 @@ def test_a_controller_that_is_killed_between_the_files_and_the_value_resumes(
     run = plan.with_suffix("")
     with_dd(fleet, "touch /run/at-dd; while [ -e /run/at-dd ]; do sleep 0.1; done; exit 1")
     words = ("apply", plan, *fleet.reach, "--run", run, "--project", fleet.project)
-    controller = subprocess.Popen(
-        [sys.executable, "-m", "nodevet", *map(str, words)],
-        cwd=fleet.project,
-        env={**os.environ, "HOME": str(fleet.project), "NODEVET_STORE": "none"},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
     try:
-        until(lambda: fleet.on("n1", "ls /run/at-dd", check=False) != "")
+        fleet.kill_when(lambda: fleet.on("n1", "ls /run/at-dd", check=False), *words)
     finally:
-        os.killpg(controller.pid, signal.SIGKILL)
-        controller.wait()
         fleet.on("n1", "rm -f /usr/local/bin/dd /run/at-dd")
     assert fleet.on("n1", f"ls {NETPLAN} {DROP_IN}").split() == [NETPLAN, DROP_IN]
     resumed = fleet.at("apply", "--resume", run, *fleet.reach)
@@ -287,8 +276,3 @@ def with_dd(fleet: SimulatedFleet, does: str) -> None:
     """Let the program that writes to the kernel's files do this instead."""
     script = f"printf '#!/bin/sh\\n%s\\n' '{does}' >/usr/local/bin/dd; chmod 755 /usr/local/bin/dd"
     fleet.on("n1", script)
-
-
-def until(there: Callable[[], bool]) -> None:
-    while not there():
-        time.sleep(0.1)

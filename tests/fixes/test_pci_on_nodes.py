@@ -1,10 +1,7 @@
 """Registers of PCI functions on a node: wrong, planned, set, rebooted, and as they were before."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -145,14 +142,7 @@ def test_a_run_that_is_killed_at_the_write_is_finished_later(
     hang = "#!/bin/sh\\ntouch /run/asked; exec sleep 600\\n"
     fleet.on("n1", f"printf '{hang}' >/usr/local/bin/setpci; chmod 755 /usr/local/bin/setpci")
     words = ("apply", plan, *fleet.reach, "--run", run, "--project", fleet.project)
-    command = [sys.executable, "-m", "nodevet", *map(str, words)]
-    env = {**os.environ, "HOME": str(fleet.project), "NODEVET_STORE": "none"}
-    with subprocess.Popen(
-        command, cwd=fleet.project, env=env, stdout=subprocess.DEVNULL
-    ) as process:
-        while not fleet.on("n1", "ls /run/asked 2>&1; true").startswith("/run/asked"):
-            assert process.poll() is None
-        process.kill()
+    fleet.kill_when(lambda: fleet.file("n1", "/run/asked") is not None, *words, alone=True)
     fleet.on("n1", "rm /usr/local/bin/setpci; pkill -x sleep || true")
     done = fleet.at("apply", "--resume", run, "-b", "base")
     assert done.returncode == 0 and outcomes(fleet, "killed") == {"acs": "changed"}, done
@@ -214,6 +204,17 @@ def test_memory_is_compacted_once(story: Story, fleet: SimulatedFleet) -> None:
     assert fleet.sim("diff", "n1", codes=(0, 1)) == story.moments["wrong"].disk
 
 
+CACHES = (
+    "awk '/^MemTotal/ {all = $2} /^(Cached|SRec)/ {sum += $2} END {print 100 * sum / all}' "
+    "/proc/meminfo"
+)
+"""What the caches hold, in percent of all memory."""
+CACHED = """\
+nodevet: 1
+expect: {memory_fragmentation: {minimum_percent: 50, maximum_cache_percent: 5}}
+"""
+
+
 CONTAINER = "/usr/lib/systemd/system/irqbalance.service.d"
 RUNS = f"""\
 mkdir -p {CONTAINER}
@@ -232,12 +233,12 @@ ASK = f"timeout 3 irqbalance --debug --foreground --policyscript={POLICY} || tru
 def test_irqbalance_leaves_the_interrupts_that_nodevet_places(
     story: Story, fleet: SimulatedFleet
 ) -> None:
-    """The real irqbalance; the last test here: the node has its files from now on."""
+    """The real irqbalance. The node has its files from now on; a reboot ends the wrong state."""
     put_on_node(fleet, "n1", "irqbalance")
     fleet.on("n1", RUNS)
     before = moment(fleet)
     done = apply(fleet, "beside", "true", "--fix", "irq_affinity")
-    assert done["apply"].returncode == 0, done
+    assert done["apply"].returncode == 0, done["plan"].stdout + done["plan"].stderr
     assert outcomes(fleet, "beside") == {"irq_affinity": "changed"}
     assert f"--policyscript={POLICY}" in fleet.on("n1", COMMAND)
     banned = set(re.findall(r"IRQ ([0-9]+) was BANNED", fleet.on("n1", ASK)))
@@ -248,3 +249,40 @@ def test_irqbalance_leaves_the_interrupts_that_nodevet_places(
     assert fleet.at("rollback", fleet.project / "beside").returncode == 0
     assert fleet.on("n1", "systemctl is-active irqbalance").strip() == "active"
     assert moment(fleet).disk == before.disk
+
+
+def test_caches_that_stand_in_the_way_are_dropped_in_a_step_of_their_own(
+    fleet: SimulatedFleet,
+) -> None:
+    """Each step has its proof, and a rollback restores nothing. Nothing stays after a reboot: once
+    the caches are full again, the finding is back."""
+    fleet.baseline("cached", CACHED)
+    fleet.sim("set", "n1", "faults=[]")
+    fleet.sim("set", "n1", 'fault={"memory-fragmented": {"cache_percent": 40}}')
+    disk = fleet.sim("diff", "n1", codes=(0, 1))
+    plan, run = fleet.project / "cached.json", fleet.project / "cached"
+    reach = (*fleet.reach[:2], "-b", "cached", *fleet.reach[4:])
+    fix = ("--fix", "memory_fragmentation", *CARE, "-o", plan)
+    planned = fleet.at("plan", *reach, *fix)
+    assert planned.stdout.count("cannot be undone") == 2, planned
+    early = fleet.at("apply", plan, *reach, "--run", run)
+    assert early.returncode != 0 and "approv" in early.stdout + early.stderr, early
+    assert float(fleet.on("n1", CACHES)) > 30
+    for name in ("ann", "bob"):
+        fleet.at("approve", plan, "--key", fleet.project / name, "--yes")
+    done = fleet.at("apply", plan, *reach, "--run", run)
+    assert done.returncode == 0, done
+    (host,) = json.loads((run / "result.json").read_text())["hosts"]
+    steps = [(step["subjects"], step["outcome"]) for step in host["steps"]]
+    assert steps == [(["memory caches"], "changed"), ([], "changed")], host
+    assert float(fleet.on("n1", CACHES)) < 3
+    assert fleet.at("plan", *reach, "--fix", "memory_fragmentation").returncode == 0
+    back = fleet.at("rollback", run)
+    assert back.returncode == 0, back
+    assert float(fleet.on("n1", CACHES)) < 3
+    assert fleet.sim("diff", "n1", codes=(0, 1)) == disk
+    fleet.sim("reboot", "n1")
+    assert fleet.sim("diff", "n1", codes=(0, 1)) == disk
+    assert float(fleet.on("n1", CACHES)) > 30
+    again = fleet.at("plan", *reach, "--fix", "memory_fragmentation")
+    assert again.stdout.count("cannot be undone") == 2, again

@@ -106,6 +106,12 @@ def test_persistence_mode_off_is_reported(plan, h100):
     assert "persistence mode was not on (GPU 0)" in change.note
 
 
+def test_gpus_without_persistence_mode_are_named_in_ranges(plan, h100):
+    off = LOW | {"persistence_mode": False}
+    (change,) = plan("power_limit", 700, {"gpu": h100(off, off, off)})
+    assert "persistence mode was not on (GPU 0-2)" in change.note
+
+
 def test_a_gpu_without_a_limit_is_omitted(plan, h100, uuid):
     none = {
         "pci_device": "10de:1eb8",  # another model: those of one model have the same features

@@ -6,9 +6,7 @@ module's source; depmod lists files.
 """
 
 import json
-import os
 import subprocess
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -243,20 +241,11 @@ def test_a_build_whose_controller_is_killed_is_finished_by_a_resume(site: Site, 
     wait = "touch /run/building; until [ -e /run/go ]; do sleep 0.05; done; cp "
     site.on(f"sed -i 's,cp ,{wait},' {makefile}")
     words = ("apply", plan, *site.all, "--run", run, "--project", site.fleet.project)
-    environment = {**os.environ, "HOME": str(site.fleet.project), "NODEVET_STORE": "none"}
-    controller = subprocess.Popen(
-        [sys.executable, "-m", "nodevet", *map(str, words)],
-        cwd=site.fleet.project,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
     try:
-        site.on("until [ -e /run/building ]; do sleep 0.05; done")
+        site.fleet.kill_when(
+            lambda: site.fleet.on(NODE, "ls /run/building", check=False), *words, alone=True
+        )
     finally:
-        controller.kill()
-        controller.wait()
         site.on("touch /run/go")
     done = site.fleet.at("apply", "--resume", run, "-b", "base", "--deadline", "150")
     assert done.returncode == 0, done

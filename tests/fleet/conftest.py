@@ -44,13 +44,13 @@ ACTS = {
     "healthy": "say(head + text)",
     "cut": "say(head + text[:1000]); sys.exit(0)",
     "killed": "say(head + text[:9]); time.sleep(1); os.kill(session(), 9); time.sleep(60)",
-    "stopped": "say(head); os.kill(session(), signal.SIGSTOP); time.sleep(90)",
+    "stopped": "say(head); os.kill(session(), signal.SIGSTOP); time.sleep(180)",
     "flood": "[say(b'x' * (1 << 20)) for _ in range(50)]; say(head + text)",
     "errors": "sys.stderr.write('y' * 2500000); say(head + text)",
     "altered": "say(head + text.replace(b'x', b'y'))",
     "fails": "sys.stderr.write('no such \\x1b[31mluck\\n'); sys.exit(3)",
     "silent": "sys.exit(0)",
-    "hangs": "time.sleep(90)",
+    "hangs": "time.sleep(180)",
     "late": "time.sleep(1); say(head + text)",
 }
 

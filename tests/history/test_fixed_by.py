@@ -1,7 +1,6 @@
 """What fixed a finding is told only if it is certain."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import five_nights
@@ -123,14 +122,6 @@ def test_e19_the_number_of_a_gpu_is_no_name_that_lasts() -> None:
     subject = Subject(kind="gpu", id="4", uuid="GPU-1")
     span = replace(STANDING, finding=Finding(verdict=Verdict.FAIL, subject=subject))
     assert fixed_since(span, [replace(PROOF, subjects=("GPU 4",))]) is None
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: Any, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'history.sqlite'}"
-    found: str = request.getfixturevalue("postgres").database()
-    return found
 
 
 GPU = {"kind": "gpu", "id": "4", "uuid": "GPU-1", "bus_id": "0000:19:00.0"}

@@ -75,3 +75,37 @@ def test_a_long_name_of_a_part_breaks_no_table(tmp_path: Path) -> None:
     assert shown.exit_code == 0, shown.output
     assert max(map(len, shown.stdout.splitlines())) < 100
     assert "one one" in shown.stdout and "two two" in shown.stdout
+
+
+def test_an_error_that_names_parts_repaints_no_terminal(tmp_path: Path) -> None:
+    found = f"sqlite:///{tmp_path}/hostile.sqlite"
+    gpus = [{"index": n, "uuid": f"GPU-5e7a1c90\x1b[2J\u202e{n}"} for n in range(2)]
+    with open_store(found) as store:
+        record(store, 0, report(), evidence=document(gpu={"gpus": gpus}))
+    done = subprocess.run(
+        [sys.executable, "-m", "nodevet", "history", "part", "GPU-5e", "--store", found],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 2
+    assert "several parts: gpu GPU-5e7a1c90\\x1b[2J\\u202e" in done.stderr
+    assert all(line.isprintable() for line in done.stderr.splitlines())
+
+
+def test_tab_offers_no_part_whose_id_a_shell_would_run(tmp_path: Path) -> None:
+    found = f"sqlite:///{tmp_path}/hostile.sqlite"
+    ids = ("GPU-5e7a1c90", "GPU-5e7a1c91$(reboot)", "GPU-5e7a1c92\nplain,x", "GPU-5e7a1c93 x")
+    gpus = [{"index": n, "uuid": uuid, "name": "H100\nplain\nx"} for n, uuid in enumerate(ids)]
+    with open_store(found) as store:
+        record(store, 0, report(), evidence=document(gpu={"gpus": gpus}))
+    line = f"nodevet history part --store {found} GPU-5e"
+    asked = {"_NODEVET_COMPLETE": "bash_complete", "COMP_LINE": line, "COMP_WORDBREAKS": ""}
+    done = subprocess.run(
+        [sys.executable, "-m", "nodevet"],
+        env={**os.environ, **asked},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout.split()) == (0, ["plain,GPU-5e7a1c90"]), done.stderr

@@ -1,34 +1,18 @@
 """Without names, nights are compared: whole runs of one series and the same hosts."""
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 from msgspec.structs import replace
-from recorded import ended, record, report, run
+from recorded import ended, record, report, run, unreachable
 
 from nodevet.cli import nodevet
-from nodevet.store import Store, open_store
+from nodevet.store import Store
 from nodevet.store.records.model import RecordedRun, RunState
 
 HOSTS = ("gpu001", "gpu002", "gpu003")
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: Any, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'history.sqlite'}"
-    found: str = request.getfixturevalue("postgres").database()
-    return found
-
-
-@pytest.fixture
-def store(url: str) -> Iterator[Store]:
-    with open_store(url) as opened:
-        yield opened
 
 
 def night(store: Store, number: int, hosts: tuple[str, ...] = HOSTS, said: str = "ok") -> str:
@@ -110,3 +94,50 @@ def test_e19_without_a_sweep_checks_by_hand_are_compared(store: Store, url: str)
     second = other(store, by_hand(1, hosts=3), *HOSTS)
     assert compared(url) == (first, second)
     assert replace(store.run(first), seconds=None).series == ""
+
+
+def test_a_host_that_a_whole_run_could_not_visit_has_not_vanished(store: Store, url: str) -> None:
+    """A wrong key, say: nodevet records nothing of the host, which did not change."""
+    first = night(store, 0)
+    second = other(store, run(1, hosts=3), *HOSTS[:2])
+    third = night(store, 2)
+    assert diff(url, first, second).get("vanished", []) == []
+    assert diff(url, second, third).get("appeared", []) == []
+    shown = CliRunner().invoke(nodevet, ["diff", first, second, "--store", url]).stdout
+    assert "did not visit 1 host, not compared here" in " ".join(shown.split())
+
+
+def test_a_host_that_answers_again_has_the_troubles_that_it_had(store: Store, url: str) -> None:
+    said = {"governor": "fail", "pages": "fail", "clocks": "ok"}
+    record(store, 0, report(findings=said))
+    for number in range(1, 8):
+        record(store, number, unreachable(why="no route to host"))
+    said |= {"pages": "ok", "clocks": "fail"}
+    record(store, 8, report(findings=said, night=8))
+    found = diff(url, run(7).id, run(8).id)
+    assert [each["host"] for each in found["back"]] == ["gpu001"]
+    assert [each["after"]["check"] for each in found["new"]] == ["clocks"]
+    assert [each["before"]["check"] for each in found["fixed"]] == ["pages"]
+    assert found["still"] == 1
+
+
+def test_another_machine_that_answers_has_none_of_them(store: Store, url: str) -> None:
+    record(store, 0, report(findings={"governor": "fail", "pages": "fail"}))
+    record(store, 1, unreachable())
+    record(store, 2, report(findings={"governor": "fail"}, night=2, machine_id="e" * 32))
+    found = diff(url, run(1).id, run(2).id)
+    assert [each["after"]["check"] for each in found["new"]] == ["governor"]
+    assert "fixed" not in found or found["fixed"] == []
+    record(store, 3, unreachable())
+    record(store, 4, report(findings={"governor": "fail"}, night=4, machine_id="d" * 32))
+    assert diff(url, run(0).id, run(1).id)["lost"], "and what came later changes no earlier night"
+
+
+def test_nights_are_in_the_order_of_records_whatever_the_clock_said(store: Store, url: str) -> None:
+    """The controller's clock was weeks ahead in the first night."""
+    night(store, 25, said="fail")
+    second, third = night(store, 1), night(store, 2, said="fail")
+    assert compared(url) == (second, third)
+    assert compared(url, second) == (second, third)
+    assert store.run().id == third
+    assert [each.id for each in store.runs(limit=2)] == [third, second]

@@ -1,38 +1,20 @@
 """What was unknown and is ok the next night is resolved: neither fixed nor no longer judged."""
 
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
-
 import pytest
 from click.testing import CliRunner
 from msgspec.structs import replace
 from recorded import record, report, run
 
-from nodevet.checking.changes import News
 from nodevet.cli import nodevet
 from nodevet.model import Finding, HostReport, Severity, Subject, Verdict
+from nodevet.model.changes import News
 from nodevet.model.run import Run
-from nodevet.store import Store, open_store
+from nodevet.store import Store
 from nodevet.store.records.model import SpanEnd
 from nodevet.vet.news import Before, fixed, news_of, resolved, words
 from nodevet.vet.use.notify import NewsFilter, message
 
 GPU = Subject(kind="gpu", id="0", uuid="GPU-1", bus_id="0000:19:00.0")
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: Any, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'history.sqlite'}"
-    found: str = request.getfixturevalue("postgres").database()
-    return found
-
-
-@pytest.fixture
-def store(url: str) -> Iterator[Store]:
-    with open_store(url) as opened:
-        yield opened
 
 
 def said(verdict: str, subject: Subject) -> Finding:

@@ -1,33 +1,16 @@
 """A host that was not visited has not recovered: trends have gaps there."""
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import pytest
 from click.testing import CliRunner
 from recorded import document, ended, record, report, run, unreachable
 
 from nodevet.cli import nodevet
-from nodevet.store import Store, open_store
+from nodevet.store import Store
 from nodevet.store.records.model import RunState
 
 BAD = {"cpu_governor": "fail"}
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: Any, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'history.sqlite'}"
-    found: str = request.getfixturevalue("postgres").database()
-    return found
-
-
-@pytest.fixture
-def store(url: str) -> Iterator[Store]:
-    with open_store(url) as opened:
-        yield opened
 
 
 def partly(store: Store, night: int, *reports: Any, evidence: bytes | None = None) -> None:

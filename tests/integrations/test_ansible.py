@@ -84,6 +84,7 @@ def document(**rest: Any) -> dict[str, Any]:
 def test_no_run_is_ok_unless_nodevet_says_so() -> None:
     assert RUN.result_of(document(), "warning", 0)["verdict"] == "ok"
     assert RUN.result_of(document(), "warning", 3)["verdict"] == "unknown"
+    assert RUN.result_of(document(), "never", 3)["verdict"] == "unknown"
     assert RUN.result_of(document(hosts=[]), "warning", 0)["verdict"] == "unknown"
     with pytest.raises(ValueError, match="schema 4, not 3"):
         RUN.result_of(document(schema=4), "warning", 0)

@@ -3,7 +3,6 @@ alerts that reach a webhook, and every query of the dashboard."""
 
 import json
 import re
-import socket
 import subprocess
 import threading
 import time
@@ -18,6 +17,7 @@ from urllib.request import urlopen
 
 import pytest
 import yaml
+from free_ports import free_port
 from node_tools import ROOT
 
 from nodevet.model import Finding, HostReport, Severity, Status, Subject, Verdict
@@ -81,7 +81,7 @@ def run_of(*reports: HostReport) -> str:
         hosts=(*reports, *hosts),
     )
     beat = {"end_timestamp_seconds": time.time(), "exit_code": 1.0}
-    return formats.render("prometheus", run) + heartbeat.text("nightly", beat)
+    return formats.render("prometheus", run) + heartbeat.text({"nightly": beat})
 
 
 @pytest.fixture(scope="module")
@@ -158,12 +158,6 @@ class Site:
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as one:
-        port: int = one.getsockname()[1]
-        return port
-
-
 @contextmanager
 def running(words: list[object], log: Path) -> Iterator[subprocess.Popen[bytes]]:
     with log.open("wb") as out:
@@ -172,7 +166,7 @@ def running(words: list[object], log: Path) -> Iterator[subprocess.Popen[bytes]]
             yield process
         finally:
             process.terminate()
-            process.wait(30)
+            process.wait(120)
 
 
 def until(what: Callable[[], Any], log: Path) -> Any:

@@ -1,5 +1,7 @@
 import pytest
 
+from nodevet.inventory import read
+
 HEAD = "nodevet: 1\n"
 
 
@@ -40,6 +42,11 @@ def fleet(folder):
 )
 def test_reads(hosts, fleet, text, expected):
     assert hosts(files=fleet(HEAD + text)) == expected
+
+
+def test_hosts_of_the_same_groups_hold_them_once(fleet):
+    first, second = read((), inventories=fleet(HEAD + "groups: {g: {hosts: 'x,y'}}\n"))
+    assert first.groups is second.groups
 
 
 def test_a_key_file_may_be_at_home(hosts, fleet, monkeypatch):

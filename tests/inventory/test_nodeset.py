@@ -3,7 +3,7 @@ from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from nodevet.inventory.nodeset import NodesetError, Term, expand, terms
+from nodevet.base.nodeset import NodesetError, Term, expand, terms
 
 
 @pytest.mark.parametrize(

@@ -301,6 +301,18 @@ def test_a_label_that_only_looks_like_theirs_is_ignored(gpu1: ApiServer, hook: H
     assert pods(gpu1) == set()
 
 
+def test_another_run_of_the_plan_is_not_touched(gpu1: ApiServer, hook: Hook) -> None:
+    first, second = f"{P1}-0c51b9e4", f"{P1}-11111111"
+    hook.drain(first)
+    hook.drain(first)
+    with pytest.raises(ClusterError, match=f"cordoned for plan {first}"):
+        hook.drain(second)
+    hook.undrain(second)
+    assert gpu1.node("gpu1")["metadata"]["annotations"] == {PLAN: first}
+    hook.undrain(P1)  # by hand
+    assert gpu1.node("gpu1")["metadata"]["annotations"] == {}
+
+
 @pytest.mark.parametrize("plan", ["", "x", "../../../x", "plan 0001"])
 def test_without_a_plan_nothing_is_done(gpu1: ApiServer, hook: Hook, plan: str) -> None:
     for call in (hook.drain, hook.undrain):

@@ -230,7 +230,7 @@ def test_the_pods_of_a_job_and_their_nodes(api: ApiServer) -> None:
     assert find_job("ml/other").hosts == ("gpu3",)
     assert asked_again(job).changed == ""
     api.objects["pods", "ml", "train-1"]["status"]["phase"] = "Failed"
-    assert asked_again(job).changed == "its hosts or pods changed while it was watched"
+    assert asked_again(job).changed == "its hosts or pods changed during the watch"
     with pytest.raises(UserError, match="its pods have no node yet"):
         find_job("ml/train-3")
     with pytest.raises(UserError, match="no pod there has this name"):

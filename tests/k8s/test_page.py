@@ -5,8 +5,6 @@ server knows.
 """
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -43,27 +41,6 @@ def test_the_page_does_what_it_shows(api: ApiServer, boot: Boot) -> None:
     (fleet.project / ".ssh").mkdir(mode=0o700)
     (fleet.project / ".ssh/config").write_text(config)
 
-    def run(text: str) -> tuple[int, str]:
-        done = subprocess.run(
-            [
-                "bash",
-                "-c",
-                text.replace("nodevet sim set", f"nodevet sim set --fleet {fleet.name}"),
-            ],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            cwd=fleet.project,
-            env={
-                **os.environ,
-                "COLUMNS": "100",
-                "HOME": str(fleet.project),
-                "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-            },
-        )
-        return done.returncode, done.stdout
-
     differs: list[tuple[Command, str]] = []
     for block in blocks(PAGE):
         if name := block.mark("file"):
@@ -71,11 +48,11 @@ def test_the_page_does_what_it_shows(api: ApiServer, boot: Boot) -> None:
         if block.kind != "console":
             continue
         for text in block.before:
-            assert run(text)[0] == 0, text
+            assert fleet.shell(text)[0] == 0, text
         if "k8s expire" in block.text:
             api.add("nodes", "gpu003", metadata={"labels": LABELS}, status={"conditions": []})
         for command, wanted in zip(block.commands, block.exits, strict=True):
-            code, printed = run(command.text)
+            code, printed = fleet.shell(command.text)
             assert code == wanted, f"{command.text}\n{printed}"
             if not alike(command.shown, printed):
                 differs.append((command, printed))

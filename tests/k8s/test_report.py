@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from nodevet.base.age import instant
 from nodevet.base.errors import UserError
 from nodevet.base.project import Project
+from nodevet.base.schema_kinds import kinds
 from nodevet.cli import nodevet as command_line
-from nodevet.document.schema_kinds import kinds
 from nodevet.inventory.cluster import Cluster, ClusterError
 from nodevet.k8s.condition import WrittenCondition
 from nodevet.k8s.use.report import TRIES, Reporter, expire, report

@@ -15,8 +15,8 @@ from postgres import Postgres
 from pyarrow import parquet
 
 from nodevet.base.project import Project
+from nodevet.base.schema_kinds import kinds
 from nodevet.cli import nodevet as command_line
-from nodevet.document.schema_kinds import kinds
 
 Past = Callable[..., Any]
 PART = five_nights.board(five_nights.BAD_GPU)["uuid"]

@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import subprocess
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import five_nights
 import msgspec
 import pytest
+import recorded
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -20,8 +22,8 @@ from nodevet.evidence.document import opened
 from nodevet.fleet import Visit
 from nodevet.model import Host, HostReport, Severity, Status, Verdict
 from nodevet.model.run import Run
-from nodevet.sheet.packed import Packer
 from nodevet.store import open_store
+from nodevet.vet.packed import Packer
 from nodevet.vet.use.asks import sections_of
 from nodevet.vet.use.context import VetContext, open_context
 from nodevet.vet.use.from_run import (
@@ -70,6 +72,23 @@ def test_by_the_same_baselines_a_night_is_what_it_was(url: str, night: int) -> N
 
 def said(report: HostReport) -> tuple[object, ...]:
     return (report.status, report.why, report.findings, report.facts, report.groups)
+
+
+def test_a_node_of_another_domain_is_not_taken_for_the_intended_one(tmp_path: Path) -> None:
+    document = five_nights.document("gpu002", 1)
+    document["sections"]["host"]["data"]["hostname"] = "gpu002.dc2.example.com"
+    evidence, context = msgspec.json.encode(document), five_nights.context(1)
+    visit = Visit("gpu002", Status.VETTED, "", evidence, 0.1, time.time())
+    host = Host(name="gpu002", expect_hostname="gpu002.dc1.example.com")
+    then = judge_visit(visit, host, context).report
+    with open_store(url := f"sqlite:///{tmp_path}/s.sqlite") as store:
+        begun = recorded.run(0, 1)
+        recorder = store.begin(begun)
+        recorder.take(then, evidence)
+        recorder.finish(recorded.ended(begun))
+    (report,) = again(url, "last", context).hosts
+    assert report.findings[0] == then.findings[0]
+    assert (report.findings[0].check, report.verdict) == ("hostname", Verdict.FAIL)
 
 
 def test_it_does_not_matter_how_many_processes_judge(
@@ -247,7 +266,7 @@ def test_what_nobody_read_then_is_reported(nodevet: Past, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("--from-run", "yesterday"), "no run 'yesterday'"),
+        (("--from-run", "yesterday"), "no run 'yesterday'; name a run by its id, `last`"),
         (("--from-run", "last", "--store", "none"), "there is no history to read"),
         (("--from-run", "last", "--store", "sqlite:////nowhere/x"), "no run has been recorded in"),
         (("--from-run", "last", "--evidence", "."), "give only one of them"),

@@ -3,7 +3,6 @@
 `live` boots simulated nodes with a project, and its controllers can be killed.
 """
 
-import io
 import json
 import os
 import signal
@@ -12,17 +11,18 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
+from in_this_process import Said, nodevet
 from modelled_nodes import THP, KilledError, Model, World, cut, told_of
 from msgspec.structs import replace
 
-from nodevet import __version__, cli
+from nodevet import __version__
 from nodevet.base import sshsig
 from nodevet.baseline import load
 from nodevet.fix.approval.policy import SIGNERS
@@ -132,17 +132,17 @@ class CommandRig:
         self.w.plan = lambda: replace(plan(), author="bob")  # type: ignore[method-assign]
         return self
 
-    def apply(self, *words: str | Path, plan: Path | None = None, **rollout: Any) -> "Said":
+    def apply(self, *words: str | Path, plan: Path | None = None, **rollout: Any) -> Said:
         file = plan or self.plan(**rollout)
         return self("apply", file, "--run", self.run, "-b", "b", *words)
 
-    def resume(self, *words: str | Path) -> "Said":
+    def resume(self, *words: str | Path) -> Said:
         return self("apply", "--resume", self.run, "-b", "b", *words)
 
-    def rollback(self, *words: str | Path) -> "Said":
+    def rollback(self, *words: str | Path) -> Said:
         return self("rollback", self.run, "--settle", "0", *words)
 
-    def report(self, form: str = "json") -> "Said":
+    def report(self, form: str = "json") -> Said:
         return self("report", self.run, "--format", form)
 
     def told(self) -> Any:
@@ -164,18 +164,8 @@ class CommandRig:
     def lines(self) -> int:
         return (self.run / "journal.jsonl").read_bytes().count(b"\n")
 
-    def __call__(self, *words: str | Path) -> "Said":
-        out, err = io.StringIO(), io.StringIO()
-        handler, argv = signal.getsignal(signal.SIGTERM), sys.argv
-        sys.argv = ["nodevet", *map(str, words)]
-        try:
-            with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as ended:
-                cli.main()
-        finally:
-            sys.argv = argv
-            signal.signal(signal.SIGTERM, handler)
-        assert isinstance(ended.value.code, int)
-        return Said(ended.value.code, out.getvalue(), err.getvalue())
+    def __call__(self, *words: str | Path) -> Said:
+        return nodevet(*words)
 
     @contextmanager
     def _worker(self, hosts: Sequence[Host], options: Any) -> Iterator[Any]:
@@ -202,14 +192,6 @@ class CommandRig:
         executor = Executor(self.w.boxes)
         executor.fault = self.w.executor.fault
         yield executor
-
-
-class Said(NamedTuple):
-    """How a command ended."""
-
-    code: int
-    out: str
-    err: str
 
 
 @pytest.fixture

@@ -1,10 +1,13 @@
 """What a run came to: from its journal, in every format, and never better than it is."""
 
+import itertools
 import json
 from collections.abc import Callable
+from datetime import datetime, timedelta, tzinfo
 from typing import Any
 
 import pytest
+from modelled_nodes import THP
 
 from nodevet.fix import formats as fix_formats
 from nodevet.fleet.executor import WorkError
@@ -260,3 +263,38 @@ def test_r2_a_rollback_that_did_nothing_shows_nothing_of_the_one_before(
     said = d.rollback()
     assert said.code == 0 and "nothing is left" in said.out, said
     assert " → always" not in said.out and "    now" not in said.out
+
+
+def test_r11_the_order_is_that_of_the_nodes_uptime_if_the_controllers_clock_went_back(
+    rig: Callable[..., CommandRig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    d = rig("n1")
+    box = d.w.boxes["n1"]
+    read, uptimes = box.evidence, itertools.count(100.0, 10.0)
+
+    def evidence() -> bytes:
+        document = json.loads(read())
+        document["sections"]["host"]["data"]["uptime_s"] = next(uptimes)
+        return json.dumps(document).encode()
+
+    box.evidence = evidence
+    older, d.run = d.run, d.run.with_name("newer")
+    with monkeypatch.context() as patch:
+        patch.setattr("nodevet.fix.journal.journal.datetime", Tomorrow)
+        assert d("apply", d.plan(), "--run", older, "-b", "b").code == 0
+    box.kernel[THP] = "always"
+    assert d.apply().code == 0
+    newest, d.run = d.run, older
+    said = d.rollback()
+    assert said.code == 1 and "is also of run newer" in said.out, said
+    d.run = newest
+    said = d.rollback()
+    assert said.code == 0 and "is also of run" not in said.out, said
+
+
+class Tomorrow(datetime):
+    """The clock of a controller that is a day ahead."""
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> datetime:
+        return datetime.now(tz) + timedelta(days=1)

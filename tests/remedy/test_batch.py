@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from written_fixes import SET_NOW
 
 from nodevet.fix.journal.journal import state
 from nodevet.fix.journal.records import ActionEnd, StepVerified
@@ -35,22 +36,6 @@ def judge(evidence, params):
         yield compare(NODE, expected=params.value, actual=str(data.{field}))
 CHECK = Check(params=Pages, reads=("memory.{field}",), judge=judge)
 '''
-FIX = '''\
-"""Set it now."""
-from nodevet.fixing.model import Fix, PlannedChange, Risk
-from nodevet.resource import Resource
-from nodevet.resource.kernel import WriteKernel
-def plan(evidence, findings, params):
-    yield PlannedChange(
-        expected=params.value,
-        actual=findings[0].actual,
-        subjects=("",),
-        actions=(WriteKernel(path="{path}", value=params.value),),
-        resources=(Resource(kind="kernel", name="{path}"),),
-        risk=Risk.LIVE,
-    )
-FIX = Fix(plan=plan, risk=Risk.REBOOT)
-'''
 MORE = {"defrag": ("thp_defrag", DEFRAG), "huge": ("hugepages_total", HUGE)}
 SET = {"pages": "never", "defrag": "never", "huge": "8"}
 IDS = [f"n1/{fix}/1" for fix in SET]
@@ -59,7 +44,7 @@ IDS = [f"n1/{fix}/1" for fix in SET]
 @pytest.fixture
 def three(world: Callable[..., World]) -> Callable[[], World]:
     """A world where three live settings are wrong."""
-    return lambda: world("n1", more={"CHECK": CHECK, "FIX": FIX, "of": MORE}, **SET)
+    return lambda: world("n1", more={"CHECK": CHECK, "FIX": SET_NOW, "of": MORE}, **SET)
 
 
 def values(box: Any, thp: str) -> list[str]:
@@ -393,7 +378,7 @@ def test_a_step_of_an_earlier_batch_that_a_revert_undoes_is_not_said_to_be_chang
     world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pages = {"mode": "never", "risk": "idle"}
-    w = world("n1", more={"CHECK": CHECK, "FIX": FIX, "of": MORE}, **{**SET, "pages": pages})
+    w = world("n1", more={"CHECK": CHECK, "FIX": SET_NOW, "of": MORE}, **{**SET, "pages": pages})
     plan, box = w.plan(), w.boxes["n1"]
     before, act = box.everything(), box.act
 
@@ -483,7 +468,7 @@ def test_e23_an_earlier_step_that_something_outside_reset_takes_no_other_with_it
     world: Callable[..., World],
 ) -> None:
     pages = {"mode": "never", "risk": "idle"}  # verified by itself, before the others
-    w = world("n1", more={"CHECK": CHECK, "FIX": FIX, "of": MORE}, **{**SET, "pages": pages})
+    w = world("n1", more={"CHECK": CHECK, "FIX": SET_NOW, "of": MORE}, **{**SET, "pages": pages})
     plan, box = w.plan(), w.boxes["n1"]
     outside(box, HUGE, {world.thp: "always"})
     result = w.node(plan, w.journal())
@@ -496,7 +481,7 @@ def test_e23_a_step_that_can_write_it_is_blamed_for_an_earlier_one(
     world: Callable[..., World],
 ) -> None:
     pages = {"mode": "never", "risk": "idle"}
-    w = world("n1", more={"CHECK": CHECK, "FIX": FIX, "of": MORE}, **{**SET, "pages": pages})
+    w = world("n1", more={"CHECK": CHECK, "FIX": SET_NOW, "of": MORE}, **{**SET, "pages": pages})
     plan, box = w.plan(), w.boxes["n1"]
     outside(box, DEFRAG, {world.thp: "always"})
     result = w.node(plan, w.journal())

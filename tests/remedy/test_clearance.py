@@ -1,7 +1,6 @@
 """Approval, expiry, the drain hook and what uses the GPUs: asked right before, each time."""
 
 import subprocess
-import time
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from written_fixes import SET_NOW
 
 from nodevet.base.project import Project
 from nodevet.fix.approval.verify import sign, signature_file
@@ -19,11 +19,13 @@ from nodevet.fix.plan import plan_file
 from nodevet.fix.rollout import drain_hook
 from nodevet.fix.rollout.apply import ApplyOrder, Stop, apply
 from nodevet.fix.rollout.limits import Limits
+from nodevet.fix.use import approved
 from nodevet.fix.use.approved import closing
 from nodevet.fixing.model import Risk
 from nodevet.fixing.result import Outcome, Refusal
 from nodevet.resource import Resource
 from nodevet.resource.kernel import WriteKernel
+from tests.remedy.test_batch import CHECK, DEFRAG, HUGE, MORE
 
 World = Any
 
@@ -36,6 +38,43 @@ def hooked(w: World, folder: Path, script: str = "") -> Path:
     notes.write_text("")
     w.terms = msgspec.structs.replace(w.terms, drain_hook=str(hook))
     return notes
+
+
+def test_the_hook_drains_a_node_again_before_each_later_step_that_needs_it(
+    world: Callable[..., World], tmp_path: Path
+) -> None:
+    """Someone may have resumed it since."""
+    fix = SET_NOW.replace("Risk.LIVE", "Risk.DRAIN")
+    w = world("n1", more={"CHECK": CHECK, "FIX": fix, "of": MORE}, defrag="never", huge="8")
+    script = "[ $(wc -l <{}) = 1 ] || {{ echo bob uses it; exit 1; }}".format(tmp_path / "drained")
+    notes = hooked(w, tmp_path, script)
+    result = w.node(w.plan(), w.journal())
+    assert notes.read_text() == "n1\nn1\n", result
+    assert (result.outcome, result.refusal) == (Outcome.PARTIAL, Refusal.PRECONDITION), result
+    assert "not drained: the drain hook ended with 1: bob uses it" in result.why
+    assert (w.boxes["n1"].kernel[DEFRAG], w.boxes["n1"].kernel[HUGE]) == ("never", "0")
+
+
+def test_a_rollback_drains_a_node_again_before_each_later_step_that_needs_it(
+    world: Callable[..., World], tmp_path: Path
+) -> None:
+    """What was reverted before is verified, and the rest waits for another rollback."""
+    fix = SET_NOW.replace("Risk.LIVE", "Risk.DRAIN")
+    w = world("n1", more={"CHECK": CHECK, "FIX": fix, "of": MORE}, defrag="never", huge="8")
+    hooked(w, tmp_path)
+    plan, box = w.plan(), w.boxes["n1"]
+    before = box.everything()
+    assert w.node(plan, w.journal()).outcome is Outcome.CHANGED
+    script = "[ $(wc -l <{}) = 1 ] || {{ echo bob uses it; exit 1; }}".format(tmp_path / "drained")
+    notes = hooked(w, tmp_path, script)
+    result = w.back(plan)
+    assert notes.read_text() == "n1\nn1\n", result
+    assert (result.outcome, result.refusal) == (Outcome.PARTIAL, Refusal.PRECONDITION), result
+    assert result.why == "not drained: the drain hook ended with 1: bob uses it"
+    outcomes = {step.outcome for step in result.steps}
+    assert outcomes == {Outcome.ROLLED_BACK, Outcome.NOT_ATTEMPTED}, result
+    hooked(w, tmp_path)
+    assert w.back(plan).outcome is Outcome.ROLLED_BACK and box.everything() == before
 
 
 def test_d2_a_node_that_was_pending_is_rebooted_only_through_the_drain_hook(
@@ -210,9 +249,10 @@ def test_d16_a_step_that_was_begun_is_read_after_the_plan_expired(
 
 @pytest.fixture
 def signed(tmp_path: Path) -> Callable[..., Any]:
-    """A plan that expires in so many seconds, which Ann and Bob signed, in a run's folder."""
+    """A plan that expires in so many seconds, which Ann and Bob signed, in a run's folder. `ahead`:
+    seconds that the clock of its author is ahead of this one."""
 
-    def make(seconds: float) -> Any:
+    def make(seconds: float, *, ahead: float = 0.0) -> Any:
         now = datetime.now(timezone.utc)
         path = "/sys/x"
         step = Step(
@@ -230,8 +270,8 @@ def signed(tmp_path: Path) -> Callable[..., Any]:
         plan = Plan(
             id="plan0001",
             author="zoe",
-            created=now.isoformat(),
-            expires=(now + timedelta(seconds=seconds)).isoformat(),
+            created=(now + timedelta(seconds=ahead)).isoformat(),
+            expires=(now + timedelta(seconds=ahead + seconds)).isoformat(),
             baselines={"b": "1"},
             nodes={"n1": PlannedNode(machine_id="m", boot_id="b", baseline="b")},
             steps=(step,),
@@ -260,9 +300,10 @@ def signed(tmp_path: Path) -> Callable[..., Any]:
     return make
 
 
-def test_d16_expiry_and_revocation_count_at_the_moment_of_asking(signed: Any) -> None:
-    it = signed(3)
-    begun = time.monotonic()
+def test_d16_expiry_and_revocation_count_at_the_moment_of_asking(
+    signed: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    it = signed(3600)
     assert it.closed(False) == it.closed(True) == ""
     it.signers.write_text(it.lines["bob"])
     assert it.closed(False) == ""
@@ -275,8 +316,17 @@ def test_d16_expiry_and_revocation_count_at_the_moment_of_asking(signed: Any) ->
     signature_file(it.file, "ann").unlink()
     signature_file(it.file, "bob").unlink()
     assert "has none" in it.closed(False)
-    time.sleep(max(0.0, begun + 3.1 - time.monotonic()))
+    late = SimpleNamespace(now=lambda zone: datetime.now(zone) + timedelta(seconds=3601))
+    monkeypatch.setattr(approved, "datetime", late)
     assert "the plan expired at" in it.closed(False)
+
+
+@pytest.mark.parametrize(("ahead", "ok"), [(120, True), (86400, False), (-120, True)])
+def test_a_plan_of_the_future_is_not_applied(signed: Any, ahead: float, ok: bool) -> None:
+    """A clock that is ahead by a day would let the plan live a day longer than anyone approved."""
+    why = signed(3600, ahead=ahead).closed(False)
+    assert (" in the future (" in why) is not ok, why
+    assert (why == "") is ok, why
 
 
 OFFERING = """test $NODEVET_HOOK = drain && echo 'nodevet-hook: undrain reboot'

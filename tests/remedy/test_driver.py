@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from written_fixes import ALWAYS, ONCE, TRIAL
 
 from nodevet.fixing.result import HostResult, Outcome
 from nodevet.fleet import Options
@@ -85,7 +86,12 @@ def driven(kind: type) -> type:
             elif words[:1] == ("apt-mark",):
                 field = "automatic" if words[1] == "auto" else "held"
                 for name in words[2:]:
-                    self.packages[name][field] = words[1] != "unhold"
+                    self.packages[name][field] = True
+            elif words[3:4] == ("unhold",):
+                for word in words[4:]:
+                    name, _, version = word.partition("=")
+                    if self.packages[name]["version"] == version:
+                        self.packages[name]["held"] = False
             elif words[:1] == ("nvidia-smi",) and self.dark:
                 return ActResult(ok=False, code=18, output=MISMATCH)
             elif "dpkg" not in words:
@@ -157,30 +163,6 @@ def test_a_driver_that_is_restored_after_a_reboot_is_in_force_after_another(node
     assert w.back(plan).outcome is Outcome.PENDING, "ECC is on until the next reboot"
     box.reboot()
     assert box.everything() == before
-
-
-TRIAL = '''\
-"""Try it for one boot, then keep it."""
-from nodevet.fixing.model import Fix, PlannedChange, Risk
-from nodevet.resource import Resource
-from nodevet.resource.file import WriteFile
-ONCE, ALWAYS = "/etc/tmpfiles.d/once.conf", "/etc/tmpfiles.d/always.conf"
-RULE = "w /sys/kernel/mm/transparent_hugepage/enabled - - - - {}\\n"
-def plan(evidence, findings, params):
-    rule = RULE.format(params.mode)
-    yield PlannedChange(
-        expected=params.mode,
-        actual=findings[0].actual,
-        subjects=("",),
-        actions=(WriteFile(path=ONCE, content=rule),),
-        keep=(WriteFile(path=ONCE, content=None), WriteFile(path=ALWAYS, content=rule)),
-        resources=tuple(Resource(kind="file", name=path) for path in (ONCE, ALWAYS)),
-        risk=Risk.REBOOT,
-        effective="reboot",
-    )
-FIX = Fix(plan=plan, risk=Risk.REBOOT)
-'''
-ONCE, ALWAYS = "/etc/tmpfiles.d/once.conf", "/etc/tmpfiles.d/always.conf"
 
 
 @pytest.fixture

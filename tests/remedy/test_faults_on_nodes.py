@@ -466,15 +466,16 @@ PEERS = "/etc/nvidia-imex/nodes_config.cfg"
 def stopped(node: Node) -> Iterator[Node]:
     """A node whose IMEX is stopped and disabled; `node` compares all the rest."""
     node.shell(
-        f"cp {PEERS} /run/peers; cp -P {WANTS} /run/wants; systemctl disable --now -q {IMEX}"
+        f"cp {PEERS} /var/tmp/peers; cp -P {WANTS} /var/tmp/wants; "
+        f"systemctl disable --now -q {IMEX}"
     )
     usual = node.terms
     node.terms = replace(usual, drain_hook="true", boot_settle=1)
     yield node
     node.terms = usual
     node.shell(
-        f"rm -rf {DROP_IN}; cp /run/peers {PEERS}; systemctl unmask -q {IMEX}; "
-        f"cp -P --remove-destination /run/wants {WANTS}; systemctl daemon-reload; "
+        f"rm -rf {DROP_IN}; cp /var/tmp/peers {PEERS}; systemctl unmask -q {IMEX}; "
+        f"cp -P --remove-destination /var/tmp/wants {WANTS}; systemctl daemon-reload; "
         f"systemctl reset-failed {IMEX}; systemctl start {IMEX}"
     )
 
@@ -517,6 +518,18 @@ def test_what_an_administrator_did_since_is_not_touched(
     was = stopped.shell(UNIT_STATE)
     result = stopped.apply(plan)
     assert result.outcome is outcome and told in result.why, result
+    assert stopped.shell(UNIT_STATE) == was
+
+
+def test_a_unit_runs_after_lost_power_and_a_rollback_stops_it(stopped: Node) -> None:
+    was, plan = stopped.shell(UNIT_STATE), stopped.plan("imex")
+    assert stopped.apply(plan).outcome is Outcome.CHANGED
+    running = stopped.shell(UNIT_STATE)
+    stopped.cut_power()
+    stopped.wait_until_up()
+    assert stopped.shell(UNIT_STATE) == running != was
+    assert not stopped.proposal("imex").plan.steps
+    assert stopped.rollback(plan).outcome is Outcome.ROLLED_BACK
     assert stopped.shell(UNIT_STATE) == was
 
 

@@ -10,23 +10,20 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nodevet.checking.judge import judge
-from nodevet.evidence.document import decode
 from nodevet.fix import model
 from nodevet.fix.plan import plan_file
-from nodevet.fix.plan.candidates import Rules, VettedNode, draft
-from nodevet.fix.plan.planner import FixStates, make
+from nodevet.fix.plan.candidates import Rules
 from nodevet.fix.plan.render import View
 from nodevet.fix.plan_sheet import plan_blocks
 from nodevet.fix.settings import Rollout
 from nodevet.fixing.model import Risk
 from nodevet.fixing.result import Outcome, Refusal
 from nodevet.fleet.protocol.framing import ActResult
-from nodevet.model import HostReport, Status
 from nodevet.resource import Resource, RunCommand, State
 from nodevet.resource.unit import SetUnit
 from nodevet.sheet import terminal
 from nodevet.sheet.model import Sheet
+from planned_fleet import proposal_of
 
 World = Any
 DCGM = "nvidia-dcgm.service"
@@ -111,27 +108,10 @@ def node(world: Callable[..., World]) -> Callable[..., World]:
 
 def planned(w: World, holders: str = "") -> Any:
     """What `nodevet plan` makes of the node as it is, as it comes out of the file."""
-    box = w.boxes["n1"]
-    found = decode(box.evidence())
     rules = Rules(
         id="0a1b2c3d", author="ann", now=NOW, rollout=lambda nodes: Rollout(holders=holders)
     )
-    report = HostReport(
-        host="n1",
-        status=Status.VETTED,
-        machine_id=box.machine_id,
-        boot_id=box.boot_id,
-        baseline="b",
-        findings=tuple(judge(found, w.baseline, w.catalog, host="n1", today=NOW.date())),
-    )
-    drafted = draft(
-        [VettedNode(report=report, evidence=found, baseline=w.baseline)], w.catalog, rules
-    )
-    looked = {
-        host: FixStates(seen=tuple(box.look(resource) for resource in resources))
-        for host, resources in drafted.resources.items()
-    }
-    proposal = make(drafted, rules, looked)
+    proposal = proposal_of(w, rules)
     assert not proposal.plan.conflicts, proposal
     return plan_file.read(plan_file.write(proposal.plan))
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from written_fixes import ALWAYS, ONCE, TRIAL
 
 from nodevet.fix.journal.records import ActionBegin, ActionEnd, HostEnd
 from nodevet.fix.plan.contradictions import contradictions
@@ -19,29 +20,7 @@ from nodevet.fixing.result import Outcome, Refusal
 from nodevet.fleet.executor import WorkError
 
 World = Any
-ONCE, ALWAYS = "/etc/tmpfiles.d/once.conf", "/etc/tmpfiles.d/always.conf"
 BY_HAND = ("# by hand\n", 0o644)
-FIX = '''\
-"""Try it for one boot, then keep it."""
-from nodevet.fixing.model import Fix, PlannedChange, Risk
-from nodevet.resource import Resource
-from nodevet.resource.file import WriteFile
-ONCE, ALWAYS = "/etc/tmpfiles.d/once.conf", "/etc/tmpfiles.d/always.conf"
-RULE = "w /sys/kernel/mm/transparent_hugepage/enabled - - - - {}\\n"
-def plan(evidence, findings, params):
-    rule = RULE.format(params.mode)
-    yield PlannedChange(
-        expected=params.mode,
-        actual=findings[0].actual,
-        subjects=("",),
-        actions=(WriteFile(path=ONCE, content=rule),),
-        keep=(WriteFile(path=ONCE, content=None), WriteFile(path=ALWAYS, content=rule)),
-        resources=tuple(Resource(kind="file", name=path) for path in (ONCE, ALWAYS)),
-        risk=Risk.REBOOT,
-        effective="reboot",
-    )
-FIX = Fix(plan=plan, risk=Risk.REBOOT)
-'''
 
 
 class OneBoot:
@@ -63,7 +42,7 @@ class OneBoot:
 def with_trial(w: World) -> World:
     """The world, whose fix keeps its change after a proof; its run drains the node and reboots
     it."""
-    (w.folder / "fixes" / "pages.py").write_text(FIX)
+    (w.folder / "fixes" / "pages.py").write_text(TRIAL)
     w.catalog = type(w.catalog)([w.folder / "checks"], [w.folder / "fixes"])
     w.terms = replace(w.terms, reboot=True, drain_hook="true")
     OneBoot(w.boxes["n1"])
@@ -150,7 +129,7 @@ def test_without_a_reboot_nothing_stays(trial: Callable[[], World]) -> None:
     assert box.everything() == before and box.boots == 1
     rollout = Rollout(reboot=False)
     (why,) = contradictions(replace(plan, rollout=rollout))
-    assert "the plan reboots no host" in why
+    assert "but the plan reboots no host" in why
 
 
 @pytest.mark.parametrize("when", ["before", "after"])

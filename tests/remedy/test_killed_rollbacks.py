@@ -14,7 +14,7 @@ from nodevet.fix.journal.records import JournalRecord
 from nodevet.fixing.result import Outcome
 
 World = Any
-APPLIED, REVERTED = 22, 8  # records of an undisturbed apply and rollback, their begins among them
+APPLIED, REVERTED = 23, 9  # records of an undisturbed apply and rollback, their begins among them
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def die(
 
 
 def two_steps(world: Callable[..., World]) -> tuple[World, Any, Any]:
-    w = world(pages="never", ecc_mode=True)
+    w = world(pages={"mode": "never", "risk": "drain"}, ecc_mode=True)
     w.terms = replace(w.terms, drain_hook="true")
     return w, w.plan(), w.boxes["n1"].everything()
 

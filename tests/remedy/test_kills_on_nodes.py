@@ -102,7 +102,7 @@ OWNS = {  # fix -> what of a state is its own
 }
 AS_BEFORE = {"failed_and_rolled_back", "rolled_back", "not_attempted", "pending"}
 AS_WANTED = {"changed", "unchanged", "verified_after_reboot"}
-NOTICED_S = 30  # until the sessions of a dead controller are closed, on a machine that is busy
+NOTICED_S = 120  # until the sessions of a dead controller are closed, on a machine that is busy
 FREE = f"[ ! -e /run/nodevet/lock ] || timeout {NOTICED_S} flock /run/nodevet/lock true"
 TRIES = 3  # of a user: a command of a dead controller may still run and keep the lock
 

@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 from faulty_nodes import QUIET, Executor, Node, after_acts, at_act, faulty_nodes
 from msgspec.structs import replace
-from node_tools import put_on_node
 from shown_folders import leader
 from time_clients import SERVER, put_clients
+from tuned_on_node import START, put_tuned
 
 from nodevet.fix.plan.planner import Proposal
 from nodevet.fixing.result import HostResult, Outcome, Refusal
@@ -133,8 +133,7 @@ def fleet(boot: Boot, tmp_path_factory: pytest.TempPathFactory) -> SimulatedFlee
     fleet = boot("newer", SCENARIO, BASELINE)
     fleet.on("n1", UP)
     put_clients(fleet, "n1", tmp_path_factory.mktemp("clock"))
-    put_on_node(fleet, "n1", "tuned")
-    fleet.on("n1", f"rm /etc/tuned/*profile*; mkdir /var/log/tuned; {SYSFS}")
+    put_tuned(fleet, "n1")
     fleet.people("ann", "bob")
     (fleet.project / "approval.yaml").write_text("nodevet: 1\napprovals: {drain: 1}\n")
     return fleet
@@ -396,7 +395,8 @@ def test_a_host_engine_of_older_packages_is_restarted_by_its_own_name(node: Node
 
 
 # --- the clock -----------------------------------------------------------------------------------
-# Before what reboots the node: an unsynchronised clock is unknown in the first minutes.
+# Before what reboots the node: in the first five minutes an unsynchronised clock is unknown, and so
+# is a fabric.
 
 TIMESYNCD = "systemctl mask -q chrony; systemctl unmask -q systemd-timesyncd"
 CHRONY = """\
@@ -464,6 +464,40 @@ def test_a_time_client_without_a_server_is_stopped_again(
     assert is_as_before(node)
 
 
+LIFE = ("fabric", "dcgm", "gpudirect", "time_sync", "limits", "hugepages", "cpu_frequency",
+        "cpu_governor", "transparent_hugepage")  # fmt: skip
+
+
+def test_all_of_it_outlasts_lost_power_and_a_rollback_is_exact(
+    server: Node, fleet: SimulatedFleet
+) -> None:
+    """One plan for units, the clock, limits, memory and CPUs: applied, applied again, still so
+    after lost power, and as before after the rollback and one more loss."""
+    before, plan = server.before, server.plan(*LIFE)
+    assert {step.fix for step in plan.steps} == set(LIFE)
+    assert server.apply(plan).outcome is Outcome.CHANGED
+    run = server.runs
+    assert server.apply(plan).outcome is Outcome.UNCHANGED
+    lose_power(server)
+    server.shell(f"{SERVER}; until grep -q '^0 ' {CLOCK}; do sleep 0.1; done")
+    made = server.proposal(*LIFE)
+    assert not made.plan.steps and not made.plan.conflicts, made
+    findings = fleet.vetted(*fleet.reach)["n1"]["findings"]
+    verdicts = {each["verdict"] for each in findings if each["check"] in LIFE}
+    assert verdicts <= {"ok", "not_applicable"}, findings
+    assert server.rollback(plan, run=run).outcome is Outcome.ROLLED_BACK
+    server.shell(WRONG)
+    assert difference(server.state(), before) == set()
+    lose_power(server)
+    server.shell(WRONG)
+    assert difference(server.state(), before) == set()
+
+
+def lose_power(node: Node) -> None:
+    node.cut_power()
+    node.wait_until_up()
+
+
 # --- real managers -------------------------------------------------------------------------------
 
 PROFILE = """\
@@ -478,17 +512,6 @@ transparent_hugepages=never
 [sysctl]
 vm.nr_hugepages=512
 """
-TUNED = """\
-systemctl start dbus; mkdir -p /etc/tuned/site; echo manual >/etc/tuned/profile_mode
-echo site >/etc/tuned/active_profile; printf %s {} >/etc/tuned/site/tuned.conf
-systemctl start tuned; systemctl is-active tuned
-"""
-SYSFS = r"""d=/usr/lib/systemd/system/tuned.service.d; mkdir -p $d
-printf '[Service]\nEnvironment=SYSTEMD_DEVICE_VERIFY_SYSFS=0\n' >$d/sim.conf
-rm /usr/share/dbus-1/system-services/org.freedesktop.PolicyKit1.service
-systemctl daemon-reload"""
-"""libudev lists no CPUs of a simulated /sys without the variable. polkitd cannot start, because the
-node lacks its user, and D-Bus would wait 25 s for it."""
 ADM, OWN = "tuned-adm profile", "nodevet-cpu-governor"
 NO_TUNED = """\
 systemctl disable --now -q tuned; systemctl stop dbus dbus.socket
@@ -510,7 +533,7 @@ def tuned(node: Node) -> Iterator[Node]:
 
 def test_nothing_that_tuned_sets_is_planned(tuned: Node) -> None:
     """By the real TuneD, which sets what it can; the advice is what a person types."""
-    tuned.shell(TUNED.format(shlex.quote(PROFILE)))
+    tuned.shell(START.format(shlex.quote(PROFILE)))
     for fix, line in OF_TUNED.items():
         said = conflict(tuned.proposal(fix))
         assert f"unit tuned.service (/etc/tuned/site/tuned.conf:{line})" in said, said
@@ -520,7 +543,7 @@ def test_nothing_that_tuned_sets_is_planned(tuned: Node) -> None:
 @pytest.mark.parametrize("fix", ["cpu_frequency", "transparent_hugepage"])
 def test_tuned_that_started_since_the_plan_keeps_what_is_its(tuned: Node, fix: str) -> None:
     plan = tuned.plan(fix)
-    tuned.shell(TUNED.format(shlex.quote(PROFILE.replace("no_turbo=0", "no_turbo=1"))))
+    tuned.shell(START.format(shlex.quote(PROFILE.replace("no_turbo=0", "no_turbo=1"))))
     was = tuned.shell(f"cat {TURBO} {HIGHEST} {PAGES}")
     result = tuned.apply(plan)
     assert result.refusal is Refusal.STALE, result
@@ -543,7 +566,7 @@ max_perf_pct=60
 
 def slow(tuned: Node) -> None:
     """A profile that slows CPUs down, and that TuneD sets at every boot."""
-    tuned.shell(f"{TUNED.format(shlex.quote(SLOW))}systemctl enable -q tuned")
+    tuned.shell(f"{START.format(shlex.quote(SLOW))}systemctl enable -q tuned")
 
 
 def clocks(tuned: Node) -> tuple[str, ...]:
@@ -600,6 +623,24 @@ def test_a_profile_that_a_person_edited_or_switched_off_is_not_touched(tuned: No
         assert tuned.shell(f"{active} {profile}") == was
 
 
+def test_a_rollback_while_tuned_is_stopped_leaves_it_stopped_and_its_profiles_whole(
+    tuned: Node,
+) -> None:
+    """TuneD sets nothing at all if one of its active profiles has no file."""
+    slow(tuned)
+    before, plan = clocks(tuned), tuned.plan("cpu_governor")
+    assert tuned.apply(plan).outcome is Outcome.CHANGED
+    active = "cat /etc/tuned/active_profile; ls /etc/tuned/*/tuned.conf; systemctl is-active tuned"
+    was = tuned.shell(f"systemctl stop tuned; {active} || true")
+    assert OWN in was and was.endswith("inactive\n")
+    result = tuned.rollback(plan)
+    assert result.outcome is Outcome.ROLLBACK_FAILED and "TuneD does not run" in result.why, result
+    assert tuned.shell(f"{active} || true") == was
+    tuned.shell("systemctl start tuned")
+    assert tuned.rollback(plan).outcome is Outcome.ROLLED_BACK
+    assert clocks(tuned) == before and "nodevet" not in tuned.shell("ls /etc/tuned")
+
+
 def test_tuned_that_does_not_bring_it_gets_its_profile_back(tuned: Node) -> None:
     """A simulated node has no /dev/cpu_dma_latency, which TuneD would hold."""
     slow(tuned)
@@ -621,7 +662,7 @@ def test_tuned_with_scripts_of_the_site_stays_with_a_person(tuned: Node) -> None
 
 
 def test_tuned_that_sets_something_else_is_no_obstacle(tuned: Node) -> None:
-    tuned.shell(TUNED.format(shlex.quote("[main]\n[cpu]\ngovernor=powersave\n")))
+    tuned.shell(START.format(shlex.quote("[main]\n[cpu]\ngovernor=powersave\n")))
     plan = tuned.plan("cpu_frequency")
     assert tuned.apply(plan).outcome is Outcome.CHANGED
     assert tuned.rollback(plan).outcome is Outcome.ROLLED_BACK
@@ -630,7 +671,7 @@ def test_tuned_that_sets_something_else_is_no_obstacle(tuned: Node) -> None:
 def test_the_advice_for_tuned_sets_the_value(tuned: Node) -> None:
     """A profile of the site that includes the active one."""
     profile = f"[main]\ninclude=latency-performance\n[sysfs]\n{TURBO}=0\n"
-    tuned.shell(TUNED.format(shlex.quote("[main]\ninclude=latency-performance\n")))
+    tuned.shell(START.format(shlex.quote("[main]\ninclude=latency-performance\n")))
     tuned.shell(f"printf %s {shlex.quote(profile)} >/etc/tuned/site/tuned.conf")
     tuned.shell(f"tuned-adm --async profile site; until grep -q 0 {TURBO}; do sleep 0.1; done")
 

@@ -14,7 +14,7 @@ from nodevet.fix.use.power import powers_of, require_bmcs
 from nodevet.fixing.model import Risk
 from nodevet.fixing.result import (
     NOTHING_HELPED,
-    POWER_SAID,
+    POWER_TEXT,
     REQUESTED,
     SWITCHED,
     HostResult,
@@ -26,27 +26,29 @@ from nodevet.model import Bmc, Host
 from nodevet.resource import Resource, State, gpu_reset
 from nodevet.resource.boot import POWER_MAY_HELP, STAYED_UP
 
-RUN = RunBegin(plan="0" * 64, path="plan.json", controller="ops1", pid=1)
+RUN = RunBegin(plan="0" * 64, path="plan.json", controller="ops1", pid=1, boot_id="c")
 BMC = Bmc(kind="ipmi", address="bmc", user="ADMIN", password=("env", "NODEVET_TEST_BMC"))
 
 
-def begin(boot: str, asked: str = "", at: str = "") -> HostBegin:
-    return HostBegin(host="gpu1", machine_id="m", boot_id=boot, asked=asked, at=at)
+def begin(boot: str, asked: str = "", at: float | None = None) -> HostBegin:
+    return HostBegin(host="gpu1", machine_id="m", boot_id=boot, asked=asked, controller_s=at)
 
 
 @pytest.mark.parametrize(
     ("records", "asked"),
     [
         ([begin("a")], ""),
-        ([begin("a"), begin("a", "soft off", "1"), begin("a", "on", "2")], ("on", "2")),
-        ([begin("a", "off", "1"), begin("a")], ("off", "1")),  # it was read again, and not over
-        ([begin("a", "reboot", "1"), begin("b")], ""),  # the reboot is over
-        ([begin("a", "on", "1"), begin("b"), begin("b", "reboot", "2")], ("reboot", "2")),
+        ([begin("a"), begin("a", "soft off", 1), begin("a", "on", 2)], ("on", 2, "c")),
+        ([begin("a", "off", 1), begin("a")], ("off", 1, "c")),  # it was read again, and not over
+        ([begin("a", "off", 1), replace(RUN, boot_id="d"), begin("a")], ("off", 1, "c")),
+        ([begin("a", "reboot", 1), begin("b")], ""),  # the reboot is over
+        ([begin("a", "on", 1), begin("b"), begin("b", "reboot", 2)], ("reboot", 2, "c")),
     ],
 )
 def test_requests_of_a_boot_are_known_until_the_next_boot(records: Any, asked: Any) -> None:
     host = state([RUN, *records]).hosts["gpu1"]
-    assert ((host.asked, host.asked_at) if host.asked else "") == asked
+    found = (host.asked, host.controller_s, host.controller_boot)
+    assert (found if host.asked else "") == asked
 
 
 def ended(outcome: Outcome, why: str, *, done: bool) -> HostResult:
@@ -79,7 +81,7 @@ def test_what_a_command_prints_on_a_node_is_no_advice(said: str) -> None:
     [
         (
             Outcome.UNKNOWN,
-            f"{REQUESTED}: timed out; {POWER_SAID} on",
+            f"{REQUESTED}: timed out; {POWER_TEXT} on",
             ["nodevet apply --resume RUN --power-cycle --override", "nodevet apply --resume RUN"],
         ),
         (
@@ -89,12 +91,12 @@ def test_what_a_command_prints_on_a_node_is_no_advice(said: str) -> None:
         ),
         (
             Outcome.UNKNOWN,
-            f"{SWITCHED}: timed out; {POWER_SAID} on",
+            f"{SWITCHED}: timed out; {POWER_TEXT} on",
             ["nodevet bmc show gpu1", "nodevet apply --resume RUN"],
         ),
         (
             Outcome.UNKNOWN,
-            f"{SWITCHED}: timed out (rebooting): {STAYED_UP}; {POWER_SAID} on",
+            f"{SWITCHED}: timed out (rebooting): {STAYED_UP}; {POWER_TEXT} on",
             ["nodevet bmc show gpu1", "nodevet apply --resume RUN"],
         ),
         (

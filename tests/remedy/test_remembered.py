@@ -27,14 +27,6 @@ WRITTEN = "/etc/tmpfiles.d/nodevet-pages.conf"
 THP = "kernel /sys/kernel/mm/transparent_hugepage/enabled"
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: Any, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'state' / 'history.sqlite'}"
-    found: str = request.getfixturevalue("postgres").database()
-    return found
-
-
 def changes(store: Store, host: str) -> list[tuple[str, str, str, str]]:
     """Of the one setting: by what, from what to what, how it ended."""
     return [

@@ -13,15 +13,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nodevet.checking.judge import judge
-from nodevet.evidence.document import decode
-from nodevet.fix.plan.candidates import Rules, VettedNode, draft
-from nodevet.fix.plan.planner import FixStates, make
+from nodevet.fix.plan.candidates import Rules
 from nodevet.fixing.model import Risk
 from nodevet.fixing.result import Outcome, Refusal
-from nodevet.model import HostReport, Status
 from nodevet.resource import Resource
 from nodevet.resource.unit import SetUnit
+from planned_fleet import proposal_of
 
 World = Any
 JOB = "job.service"
@@ -314,25 +311,8 @@ def test_each_service_is_judged_by_its_own_processes(serving: Any) -> None:
 
 def proposed(w: World, *options: str) -> Any:
     """What `nodevet plan` makes of the node as it is."""
-    box = w.boxes["n1"]
-    found = decode(box.evidence())
     rules = Rules(id="0a1b2c3d", author="ann", now=NOW, options=frozenset(options))
-    report = HostReport(
-        host="n1",
-        status=Status.VETTED,
-        machine_id=box.machine_id,
-        boot_id=box.boot_id,
-        baseline="b",
-        findings=tuple(judge(found, w.baseline, w.catalog, host="n1", today=NOW.date())),
-    )
-    drafted = draft(
-        [VettedNode(report=report, evidence=found, baseline=w.baseline)], w.catalog, rules
-    )
-    looked = {
-        host: FixStates(seen=tuple(box.look(resource) for resource in resources))
-        for host, resources in drafted.resources.items()
-    }
-    return make(drafted, rules, looked)
+    return proposal_of(w, rules)
 
 
 def test_what_waits_for_a_restart_is_not_planned_again(serving: Any) -> None:

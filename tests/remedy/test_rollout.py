@@ -1,20 +1,18 @@
 """How a plan is carried out is what was approved: from the command line, over nodes in memory."""
 
-import io
 import json
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
+from in_this_process import Said, nodevet
 from msgspec.structs import replace
 
-from nodevet import __version__, cli
+from nodevet import __version__
 from nodevet.fix.model import Plan
 from nodevet.fix.plan import plan_file
 from nodevet.fix.rollout.apply import HostRunner
@@ -30,14 +28,6 @@ QUICK = Rollout(settle=0, boot_settle=0)
 
 class KilledHereError(BaseException):
     """The controller was killed."""
-
-
-class Said(NamedTuple):
-    """How a command ended."""
-
-    code: int
-    out: str
-    err: str
 
 
 class RolloutRig:
@@ -70,24 +60,13 @@ class RolloutRig:
         file.with_name("plan.json.sig").rename(file.with_name("plan.json.ann.sig"))
         return plan
 
-    def say(self, *words: str | Path) -> Said:
-        out, err, argv = io.StringIO(), io.StringIO(), sys.argv
-        sys.argv = ["nodevet", *map(str, words)]
-        try:
-            with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as ended:
-                cli.main()
-        finally:
-            sys.argv = argv
-        assert isinstance(ended.value.code, int)
-        return Said(ended.value.code, out.getvalue(), err.getvalue())
-
     def apply(self, *words: str | Path) -> Said:
         reach = ("-b", "b", "--project", self.project)
-        return self.say("apply", self.project / "plan.json", *reach, "--run", self.run, *words)
+        return nodevet("apply", self.project / "plan.json", *reach, "--run", self.run, *words)
 
     def resume(self, *words: str | Path) -> Said:
         reach = ("-b", "b", "--project", self.project)
-        return self.say("apply", "--resume", self.run, *reach, *words)
+        return nodevet("apply", "--resume", self.run, *reach, *words)
 
     def killed(self, host: str, call: str, *words: str | Path) -> None:
         """An apply whose controller dies before a call of one node, and with it every session."""
@@ -278,21 +257,21 @@ def test_d23_someone_elses_run_is_rolled_back_with_approvals_alone(
     monkeypatch.setattr(folder, "operator", lambda: "dora")
     calls = len(d.calls)
     back = ("rollback", d.run, "--project", d.project)
-    said = d.say(*back)
+    said = nodevet(*back)
     assert said.code == 2 and "applied by carla, not by dora" in said.err, said
     assert "its rollback by another user needs 1 approval for live and has none" in said.err
     assert box.everything() == changed and len(d.calls) == calls
     # who approved the plan has not approved that
     shutil.copy(d.run / "plan.json.ann.sig", d.run / "rollback.ann.sig")
-    said = d.say(*back)
+    said = nodevet(*back)
     assert said.code == 2 and "does not fit this plan" in said.err and len(d.calls) == calls
     (d.run / "rollback.ann.sig").unlink()
     sign = ("approve", d.run, "--rollback", "--project", d.project)
-    assert d.say(*sign, "--verify").code == 1
-    said = d.say(*sign, "--key", d.key, "--yes")
+    assert nodevet(*sign, "--verify").code == 1
+    said = nodevet(*sign, "--key", d.key, "--yes")
     assert said.code == 0 and f"run it with: nodevet rollback {d.run}" in said.out, said
-    assert d.say(*sign, "--verify").code == 0
-    said = d.say(*back)
+    assert nodevet(*sign, "--verify").code == 0
+    said = nodevet(*back)
     assert said.code == 0 and box.everything() == before, said
     result = json.loads((d.run / "rollback-1.json").read_bytes())
     assert [one["who"] for one in result["approvals"]] == ["ann"]
@@ -304,7 +283,7 @@ def test_d23_whoever_applied_a_run_rolls_it_back_at_once(rig: Callable[..., Roll
     d.plan()
     assert d.apply().code == 0
     assert not list(d.run.glob("rollback*.sig")), "nobody approved that"
-    said = d.say("rollback", d.run, "--project", d.project)
+    said = nodevet("rollback", d.run, "--project", d.project)
     assert said.code == 0 and d.world.boxes["n1"].everything() == before, said
 
 
@@ -320,7 +299,7 @@ def test_d16_a_rollback_by_someone_else_ends_where_its_approval_is_revoked(
     assert d.apply().code == 0
     monkeypatch.setattr(folder, "operator", lambda: "dora")
     signed = ("approve", d.run, "--rollback", "--project", d.project, "--key", d.key, "--yes")
-    assert d.say(*signed).code == 0
+    assert nodevet(*signed).code == 0
     changed = box.everything()
 
     def revoke(box: Any, call: str, when: str) -> None:
@@ -328,6 +307,6 @@ def test_d16_a_rollback_by_someone_else_ends_where_its_approval_is_revoked(
             (d.project / "allowed_signers").write_text("bob ssh-ed25519 AAAA\n")
 
     d.world.executor.fault = revoke
-    said = d.say("rollback", d.run, "--project", d.project)
+    said = nodevet("rollback", d.run, "--project", d.project)
     assert said.code == 1 and "signed by a stranger" in said.out, said
     assert box.everything() == changed

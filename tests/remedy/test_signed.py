@@ -202,7 +202,7 @@ def test_e27_a_resource_that_no_action_names_is_refused_with_its_name() -> None:
 
 def test_e27_what_a_command_sets_is_shown_with_its_number_and_what_it_was(look: Any) -> None:
     text = look(DOCUMENT, View.DIFF)
-    assert "## set by commands: gpu power_limit_mw (500 W)" in text
+    assert "## set by commands: gpu power_limit_mw (now 500 W)" in text
     assert "## about job.service; planned with --now; stops and starts dcgm.service" in text
     assert "@rack1: n[1-2]" in text and "2 GPUs: n[1-2]" in text
 

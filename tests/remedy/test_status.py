@@ -16,7 +16,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodevet.base.project import Project
-from nodevet.document.schema_kinds import kinds
+from nodevet.base.schema_kinds import kinds
 from nodevet.fix.journal import journal, owner
 from nodevet.fix.journal.journal import RunBegin
 from nodevet.fix.journal.owner import Controller

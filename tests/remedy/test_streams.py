@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from far_processes import take_signal
 
 from nodevet import cli
 from nodevet.fix.journal.journal import JournalError, RunEnd, read
@@ -27,16 +28,20 @@ CommandRig = Any
 
 @pytest.fixture
 def slow(rig: Callable[..., CommandRig]) -> CommandRig:
-    """Three nodes, one at a time, each with something to wait for."""
+    """Three nodes, one at a time, each of which waits before it is changed."""
     d = rig("n1", "n2", "n3")
-    pause = threading.Event()
 
     def fault(box: Any, call: str, when: str) -> None:
         if when == "before" and call == "act":
-            pause.wait(0.1)
+            until(d.project.joinpath("go-on").exists)
 
     d.w.executor.fault = fault
     return d
+
+
+def go_on(d: CommandRig) -> None:
+    """Let nodes wait no more."""
+    (d.project / "go-on").touch()
 
 
 @contextmanager
@@ -89,8 +94,12 @@ def wait(pid: int) -> int:
 
 def at(run: Path, word: bytes, times: int = 1) -> None:
     """Wait until the journal has a word so many times."""
+    until(lambda: (run / "journal.jsonl").exists() and journal(run).count(word) >= times)
+
+
+def until(there: Callable[[], bool]) -> None:
     limit = time.monotonic() + 60
-    while not ((run / "journal.jsonl").exists() and journal(run).count(word) >= times):
+    while not there():
         assert time.monotonic() < limit
         threading.Event().wait(0.01)
 
@@ -113,6 +122,7 @@ def test_r1_a_pipe_that_closes_ends_no_apply(slow: CommandRig) -> None:
     with started(applying(slow)) as (pid, reading):
         at(slow.run, b'"action-begin"')
         os.close(reading)
+        go_on(slow)
         assert wait(pid) == 0
     assert ended(slow.run)
     assert slow.outcomes() == {"n1": "changed", "n2": "changed", "n3": "changed"}
@@ -125,6 +135,8 @@ def test_r1_one_ctrl_c_that_ends_the_reader_too_lets_nodes_in_hand_end(slow: Com
         at(slow.run, b'"action-begin"')
         os.close(reading)
         os.kill(pid, signal.SIGINT)
+        take_signal(pid, signal.SIGINT)
+        go_on(slow)
         assert wait(pid) == 1
     assert ended(slow.run)
     assert slow.outcomes() == {"n1": "changed", "n2": "not_attempted", "n3": "not_attempted"}
@@ -137,19 +149,19 @@ def test_r1_a_lost_terminal_is_a_graceful_stop(slow: CommandRig) -> None:
         os.kill(pid, signal.SIGHUP)
         os.close(reading)
         os.kill(pid, signal.SIGHUP)
+        take_signal(pid, signal.SIGHUP)
+        go_on(slow)
         assert wait(pid) == 1
     assert ended(slow.run)
     assert slow.outcomes() == {"n1": "changed", "n2": "not_attempted", "n3": "not_attempted"}
 
 
 def test_r1_a_second_ctrl_c_ends_it_and_a_hang_up_does_not_count(slow: CommandRig) -> None:
-    pause = threading.Event()
-    slow.w.executor.fault = lambda box, call, when: call == "act" and pause.wait(1.5)
     with started(applying(slow)) as (pid, _):
         at(slow.run, b'"action-begin"')
         os.kill(pid, signal.SIGHUP)
         os.kill(pid, signal.SIGINT)
-        pause.wait(1.0)  # signals of one kind that come together are one
+        take_signal(pid, signal.SIGINT)  # two that come together are one
         assert os.waitpid(pid, os.WNOHANG) == (0, 0)
         os.kill(pid, signal.SIGINT)
         assert wait(pid) == 130
@@ -157,11 +169,15 @@ def test_r1_a_second_ctrl_c_ends_it_and_a_hang_up_does_not_count(slow: CommandRi
 
 
 def test_r1_a_rollback_whose_reader_is_gone_continues(slow: CommandRig) -> None:
+    go_on(slow)
     assert slow.apply().code == 0
+    (slow.project / "go-on").unlink()
     words = ["rollback", slow.run, "--settle", "0", "--parallel", "1"]
     with started(words, terminal=True) as (pid, reading):
         at(slow.run, b'"step-reverting"')
         os.close(reading)
+        take_signal(pid, signal.SIGHUP)
+        go_on(slow)
         assert wait(pid) == 1
     assert ended(slow.run)
     assert slow.outcomes() == {"n1": "rolled_back", "n2": "not_attempted", "n3": "not_attempted"}

@@ -80,7 +80,7 @@ def test_r13_a_rollback_restores_only_what_the_signed_plan_says_was_there(
     if chained:
         other = ({"n1", "n2"} - {host}).pop()
         assert d.outcomes() == {host: "unknown", other: "rolled_back"}
-        assert "look at it by hand" in d.report("table").out
+        assert "look at them by hand" in d.report("table").out
         for form in fix_formats.formats():
             assert d.report(form).code == (2 if form == "nagios" else 3), form
 

@@ -11,6 +11,7 @@ import pytest
 from nodevet.base.errors import UserError
 from nodevet.checking.bmc_identity import BmcMatch, MachineIds
 from nodevet.fix.journal.account import account
+from nodevet.fix.journal.owner import boot_id, uptime_s
 from nodevet.fix.journal.state import HostState
 from nodevet.fix.rollout.session import NodeSession
 from nodevet.fix.rollout.wake import _seconds_left
@@ -217,6 +218,19 @@ def test_a_node_that_is_not_drained_or_approved_is_not_switched(
     assert w.boxes["n1"].boots == 1
 
 
+def test_a_hook_that_knows_of_another_run_keeps_a_hanging_node_on(rig: Any) -> None:
+    """The node does not answer, so this run does not hold its lock."""
+    w, _ = rig(power_cycle=False)
+    hangs(w)
+    plan = w.plan()
+    w.node(plan, w.journal(), reboot=True)
+    hook = """sh -c 'if [ "$NODEVET_LOCKED" = no ]; then echo bob reboots it; exit 1; fi'"""
+    w.terms = msgspec.structs.replace(w.terms, power_cycle=True, drain_hook=hook)
+    result = w.node(plan, w.journal(), resume=True, reboot=True)
+    assert (result.outcome, w.boxes["n1"].boots) == (Outcome.UNKNOWN, 1), result
+    assert "not drained: the drain hook ended with 1: bob reboots it" in result.why
+
+
 def test_a_node_that_was_not_rebooting_is_never_switched(rig: Any) -> None:
     """It may be at work, and only the network is down."""
     w, pdu = rig()
@@ -238,11 +252,27 @@ def test_a_node_that_was_begun_and_not_rebooted_is_never_switched(rig: Any) -> N
     assert w.boxes["n1"].boots == 1
 
 
-@pytest.mark.parametrize("at", ["2026-01-01T00:00:00", "soon", ""])
-def test_a_time_that_the_journal_does_not_say_is_the_whole_time(at: str, rig: Any) -> None:
+def test_only_the_uptime_of_the_same_boot_says_how_long_a_node_is_gone(rig: Any) -> None:
+    """A controller whose clock jumps ahead would switch a node off in the middle of its boot."""
     w, _ = rig()
+    w.terms = msgspec.structs.replace(w.terms, reboot_seconds=900.0)
     session = w.session(w.plan(), "n1", w.journal())
-    assert _seconds_left(session, HostState(asked="reboot", asked_at=at)) == w.terms.reboot_seconds
+
+    def left(seconds: float | None, boot: str) -> float:
+        host = HostState(asked="reboot", controller_s=seconds, controller_boot=boot)
+        return _seconds_left(session, host)
+
+    assert left(uptime_s() - 600, boot_id()) == pytest.approx(300, abs=5)
+    assert left(uptime_s() - 1000, boot_id()) == 0
+    assert left(uptime_s() - 600, "another boot") == left(None, boot_id()) == left(1.0, "") == 900
+
+
+def test_the_journal_has_the_uptime_of_the_controller_at_each_request(rig: Any) -> None:
+    w, _ = rig(fails="soft off")
+    before = uptime_s()
+    w.node(w.plan(), w.journal(), reboot=True)
+    (asked,) = (each for each in w.journal().records if getattr(each, "asked", ""))
+    assert before <= asked.controller_s <= uptime_s()
 
 
 @pytest.mark.parametrize("is_on", [False, True])

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from nodevet.fleet.protocol.payload import BOOT, REMOTE, payload, remote_request, unframe
+from nodevet.fleet.protocol.exchange import remote_request, unframe
+from nodevet.fleet.protocol.payload import BOOT, REMOTE, payload
 
 Ask = Callable[..., Any]
 

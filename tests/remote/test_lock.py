@@ -85,6 +85,28 @@ def test_the_lock_is_held_until_all_processes_of_an_action_end(take: Take, tmp_p
     assert take("bob")["held"] is True
 
 
+def test_only_the_lock_is_looked_at_among_the_open_files_of_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others may be on a file system that hangs."""
+    stats: list[str] = []
+    real = os.stat
+
+    def noting(path: Any, *rest: Any, **more: Any) -> os.stat_result:
+        if str(path).startswith(f"/proc/{holder.pid}/fd/"):
+            stats.append(str(Path(path).readlink()))
+        return real(path, *rest, **more)
+
+    with (
+        (tmp_path / "acting").open("w") as file,
+        subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=file) as holder,
+    ):
+        monkeypatch.setattr(os, "stat", noting)
+        assert lock.processes_text(file.fileno()) == f"pid {holder.pid} (cat)"
+        holder.communicate()
+    assert stats == [file.name]
+
+
 def test_an_action_without_its_lock_does_not_begin(take: Take, tmp_path: Path) -> None:
     def why(token: str) -> str:
         action = act(taken, token, f"touch {tmp_path}/begun")

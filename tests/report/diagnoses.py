@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from nodevet.diagnose.classify import diagnose
 from nodevet.diagnose.model import (
     Cause,
+    CauseProof,
     Condition,
     Confidence,
     Diagnosis,
@@ -14,6 +15,8 @@ from nodevet.diagnose.model import (
     GpuDiagnosis,
     HostDiagnosis,
     Job,
+    JobOwner,
+    MissingGpu,
     Points,
     Ruling,
     Straggler,
@@ -25,6 +28,7 @@ from nodevet.model import Finding, Severity, Status, Subject, Verdict
 from tests.diagnosis.samples import CASES, evidence
 
 KINDS = tuple(CASES)
+ALICE = JobOwner(uid=1000, login="alice", job="Slurm 12", partition="gpu")
 
 
 def failed(check: str, actual: object, expected: object, **more: object) -> Finding:
@@ -114,7 +118,7 @@ def one() -> Diagnosis:
     """One host, one GPU; nothing of it changes with the rules of a diagnosis or their words."""
     busy = Figure("sm_busy", 20.0, "%", "SM busy")
     hot = Figure("hottest_thread", 95.0, "%", "hottest thread", note="python 10, thread 10")
-    power = Figure("power", None, "%", "power of its limit", why="NVML_ERROR_NOT_SUPPORTED")
+    power = Figure("power", None, "%", "power draw (of its limit)", why="NVML_ERROR_NOT_SUPPORTED")
     gpu = GpuDiagnosis(
         index=0,
         uuid="GPU-0",
@@ -123,7 +127,15 @@ def one() -> Diagnosis:
         causes=(Cause.SUBMISSION,),
         confidence=Confidence.HIGH,
         sentence="waits for the thread that submits its work: SM busy 20 %, one thread at 95 %",
-        next_step="larger batches",
+        claim="waits for the thread that submits its work",
+        proofs=(
+            CauseProof(
+                cause=Cause.SUBMISSION,
+                facts=("SM busy 20 %", "one thread at 95 %"),
+                doubts=("it reads 60 MB/s, which takes system time as well",),
+            ),
+        ),
+        next_step="larger batches; fewer small kernels",
         also=("the job may use 16 CPUs (affinity)",),
         figures=(busy, hot, power),
         rulings=(
@@ -145,7 +157,7 @@ def one() -> Diagnosis:
                 ),
             ),
         ),
-        jobs=(Job(pid=4711, command="python", memory_b=60 << 30, helpers=8),),
+        jobs=(Job(pid=4711, command="python", memory_b=60 << 30, helpers=8, owner=ALICE),),
     )
     return diagnosis(replace(host("gpu007", ("submission-bound",)), gpus=(gpu,)))
 
@@ -165,6 +177,9 @@ def fleet() -> Diagnosis:
     return diagnosis(*hosts, alike, lost, stragglers=(told,), apart_s=0.75)
 
 
+OWNER = ("login", "job", "step", "partition", "pod", "container", "unit")
+
+
 def hostile(nasty: tuple[str, ...]) -> Diagnosis:
     """Every text that a node, an inventory or a job gives is hostile."""
     hosts = []
@@ -175,6 +190,10 @@ def hostile(nasty: tuple[str, ...]) -> Diagnosis:
             replace(gpu, name=text, sentence=text, also=(text,), figures=(figure, *gpu.figures))
             for gpu in made.gpus
         ]
+        proof = CauseProof(cause=Cause.STUCK, facts=(text,), doubts=(text,))
+        owner = JobOwner(**dict.fromkeys(OWNER, text))
+        job = replace(gpus[1].jobs[0], owner=owner)
+        gpus[1] = replace(gpus[1], claim=text, proofs=(proof,), gain=text, jobs=(job,))
         finding = failed(
             "power_limit", text, text, subject=Subject(kind=text, id=text), why=text, unit=text
         )
@@ -190,7 +209,8 @@ def hostile(nasty: tuple[str, ...]) -> Diagnosis:
         )
         gpus[0] = replace(gpus[0], rulings=rulings, cause=Cause.MIXED)
         suspects = (Suspect(finding=finding, fixable=True),)
-        hosts.append(replace(made, gpus=tuple(gpus), suspects=suspects))
+        missing = (MissingGpu(bus_id=text, facts=(text,), next_step=text),)
+        hosts.append(replace(made, gpus=tuple(gpus), suspects=suspects, missing=missing))
         hosts.append(HostDiagnosis(host=f"down {text}", status=Status.UNREACHABLE, why=text))
     told = tuple(Straggler(host=t, gpu=0, sentence=t, suspects=(t,)) for t in nasty)
     return diagnosis(*hosts, stragglers=told, nodevet=nasty[0], id=nasty[1])

@@ -5,8 +5,8 @@ from xml.etree import ElementTree
 import msgspec
 import pytest
 
-from nodevet.checking.changes import Marks
 from nodevet.model import NODE, Severity, Subject, Verdict, fail, unknown
+from nodevet.model.changes import Marks
 from nodevet.vet import formats
 from nodevet.vet.findings import fold
 from nodevet.vet.findings.causes import causes_of, follows_from

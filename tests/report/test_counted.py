@@ -9,11 +9,11 @@ from remembered import remembered
 from nodevet.fleet import Visit
 from nodevet.model import CountedFindings, Host, Severity, Status, Verdict, fail, ok
 from nodevet.model.run import Run
-from nodevet.sheet.packed import PackedHosts
 from nodevet.vet import formats
 from nodevet.vet.findings.counted import counted, with_counts
 from nodevet.vet.findings.totals import totals
 from nodevet.vet.news import marks_of
+from nodevet.vet.packed import PackedHosts
 from nodevet.vet.use.context import open_context
 from nodevet.vet.use.gate import verdict_of
 from nodevet.vet.use.vet import vet_saved

@@ -170,6 +170,9 @@ def test_contents_of_changed_files_are_a_diff() -> None:
     made = replace(made, before=(state("file", UNIT, None), *made.before[1:]))
     text = render("table", run([host("n1", Outcome.CHANGED, made)]), contents=TEXTS.get)
     assert "absent → a file of mode 644, 4 lines\n" in text
+    gone = replace(made, before=made.after, after=(state("file", UNIT, None), *made.after[1:]))
+    text = render("table", run([host("n1", Outcome.CHANGED, gone)]), contents=TEXTS.get)
+    assert "a file of mode 644, 4 lines → absent\n" in text
 
 
 @pytest.mark.parametrize("width", [40, 80, 120, 200])

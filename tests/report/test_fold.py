@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from nodevet.base.printable import cells, cut, plain
+from nodevet.base.ranges import in_ranges
 from nodevet.model import (
     Finding,
     HostReport,
@@ -265,7 +266,7 @@ def test_one_reason_over_several_checks_is_one_line():
     ],
 )
 def test_labels_with_numbers_are_reported_as_ranges(labels, said):
-    assert words.in_ranges(labels) == said
+    assert in_ranges(labels) == said
 
 
 def test_numbers_too_long_for_a_range_are_counted():

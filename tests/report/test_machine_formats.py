@@ -34,8 +34,8 @@ def test_junit_has_a_suite_per_host_and_a_case_per_finding(case, cases):
     ElementTree.fromstring(text)
     xml = JUnitXml.fromstring(text)
     suites = list(xml)
-    assert len(suites) == len(run.hosts)
-    for suite, host in zip(suites, run.hosts, strict=True):
+    assert len(suites) == max(1, len(run.hosts))
+    for suite, host in zip(suites, run.hosts, strict=bool(run.hosts)):
         kinds = [type(test.result[0]) if test.result else None for test in suite]
         follows = follows_from(host, run.fail_on)
         told = [one for place, one in enumerate(host.findings) if place not in follows]

@@ -114,8 +114,10 @@ expect: {{sysctl: {{kernel.ostype: {ostype}}}}}
 """
 
 
-def run_here(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "nodevet", *words, "@local", "-b", "site.yaml"]
+def run_here(
+    folder: Path, *words: str, before: tuple[str, ...] = ()
+) -> subprocess.CompletedProcess[str]:
+    command = [*before, sys.executable, "-m", "nodevet", *words, "@local", "-b", "site.yaml"]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=400)
 
 
@@ -128,6 +130,8 @@ def test_commands_exit_with_0_only_if_the_result_is_printed(
     printed = run_here(tmp_path, *command, "--format", "nico")
     assert printed.returncode == 0, printed.stderr
     assert accepted(printed.stdout).outcome == outcome
+    closed = run_here(tmp_path, *command, "--format", "nico", before=("sh", "-c", '"$@" >&-', "sh"))
+    assert (closed.returncode, "standard output is closed" in closed.stderr) == (2, True)
     if outcome == "fail":
         written = run_here(tmp_path, *command, "--format", "nico:result.json")
         assert written.returncode == 1

@@ -1,6 +1,7 @@
 """Whatever a run holds, its table names every host and every check that is not ok, whole, at any
 width."""
 
+import json
 import re
 from typing import Any
 
@@ -8,6 +9,7 @@ import msgspec
 from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from junitparser import JUnitXml
 from msgspec import structs
 from remembered import remembered
 
@@ -142,6 +144,20 @@ def test_markdown_names_what_the_table_names(run: Run) -> None:
     text = formats.render("markdown", run)
     assert len(text) <= 65_536
     assert all(line.label in text for line in lines(run))
+
+
+@settings(deadline=None, max_examples=150)
+@given(runs(), st.booleans())
+def test_every_format_says_that_a_run_did_not_pass(run: Run, interrupted: bool) -> None:
+    run = structs.replace(run, interrupted=interrupted)
+    xml = JUnitXml.fromstring(formats.render("junit", run))
+    outcome = json.loads(formats.render("nico", run))["outcome"]
+    totals_line = json.loads(formats.render("jsonl", run).splitlines()[-1])
+    codes = {formats.exit_code(name, run) for name in ("table", "json", "markdown", "html")}
+    assert codes == {run.exit_code, totals_line["exit_code"]}
+    assert f"nodevet_run_exit_code {run.exit_code}.0" in formats.render("prometheus", run)
+    assert (outcome == "pass", formats.exit_code("npd", run) == 0) == (run.exit_code == 0,) * 2
+    assert run.exit_code == 0 or (xml.failures + xml.errors and formats.exit_code("nagios", run))
 
 
 def squashed(text: str) -> str:

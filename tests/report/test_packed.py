@@ -6,10 +6,12 @@ from itertools import islice
 import pytest
 from msgspec.structs import replace
 
+from nodevet.base import age
 from nodevet.model import Severity, compare
 from nodevet.model.run import exit_code
-from nodevet.sheet.packed import FEW, PackedHosts, PackedText
+from nodevet.sheet.packed import PackedText
 from nodevet.vet import formats
+from nodevet.vet.packed import FEW, PackedHosts
 
 CASES = ("healthy", "mixed", "one", "empty", "interrupted", "hostile")
 
@@ -67,6 +69,12 @@ def test_a_thousand_hosts_take_little_room(make):
         tracemalloc.stop()
     assert len(hosts) == 1000
     assert taken < 4e6  # as findings they take more than ten times that
+
+
+def test_hosts_with_the_same_findings_hold_their_numbers_once(make):
+    first, second = (make.vetted(f"n{number}").summary for number in range(2))
+    assert first.findings is second.findings
+    assert age.instant(60.1) is age.instant(60.9)
 
 
 def test_the_severity_of_a_finding_is_always_said(cases):

@@ -119,7 +119,7 @@ fix = Catalog([project / "checks"], [project / "fixes"]).fix("widget")
 (change,) = fix.changes(None, (None,), None)
 
 found = look.look({
-    "root": str(project), "deadline": time.time() + 9,
+    "root": str(project), "deadline": time.time() + 90,
     "resources": [msgspec.to_builtins(change.resources[0])],
 })
 (before,) = answers.states(msgspec.json.encode(found), change.resources)

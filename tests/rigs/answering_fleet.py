@@ -4,6 +4,7 @@ the night's file holds."""
 import getpass
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -143,3 +144,15 @@ def waits_for(fleet: AnsweringFleet, host: str, file: str) -> str:
     inventory["hosts"][host]["python"] = str(script)
     (fleet.folder / "late.yaml").write_text(json.dumps(inventory))
     return "late.yaml"
+
+
+def left_in_the_middle(fleet: AnsweringFleet, *, without: int) -> None:
+    """As if the last run had been killed before it came to its last hosts."""
+    with sqlite3.connect(Path(fleet.state) / "nodevet/history.sqlite") as store:
+        (run,) = store.execute("select max(id) from run").fetchone()
+        last = "select id from visit where run = ? order by id desc limit ?"
+        store.execute("update host set visit = null, vetted = null")
+        store.execute(f"delete from visit where id in ({last})", (run, without))
+        owner = f"{os.uname().nodename} 1 gone"
+        changed = "state = 'running', exit_code = null, seconds = null, owner = ?"
+        store.execute(f"update run set {changed} where id = ?", (owner, run))

@@ -20,6 +20,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from free_ports import free_port
 
 from nodevet.model import Bmc
 from nodevet_sim.machine import system_uuid
@@ -76,13 +77,6 @@ def hook(folder: Path, fleet: str, node: str) -> Path:
     path.write_text(NODE_HOOK.format(shlex.join(words)) if fleet else HOOK.format(folder))
     path.chmod(0o755)
     return path
-
-
-def free_port(kind: socket.SocketKind) -> int:
-    with socket.socket(socket.AF_INET, kind) as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
 
 
 def certificate(folder: Path, name: str = "bmc") -> Path:
@@ -189,7 +183,7 @@ def redfish_emulator(folder: Path, fleet: str = "", node: str = "") -> Iterator[
     """An emulator on a free port of loopback; its power is that of `hook`."""
     hook(folder, fleet, node)
     certificate(folder)
-    emulator = Emulator(folder, free_port(socket.SOCK_STREAM), node)
+    emulator = Emulator(folder, free_port(), node)
     emulator.say()
     hashed = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode()
     (folder / "htpasswd").write_text(f"{USER}:{hashed}\n")
@@ -338,7 +332,7 @@ class IpmiSim:
 def ipmi_sim(folder: Path, fleet: str = "", node: str = "") -> Iterator[IpmiSim]:
     """An ipmi_sim on free ports of loopback; its power is that of `hook`."""
     hook(folder, fleet, node)
-    port, console = free_port(socket.SOCK_DGRAM), free_port(socket.SOCK_STREAM)
+    port, console = free_port(socket.SOCK_DGRAM), free_port()
     guid = (UUID(system_uuid(node)) if node else OF_IPMI).bytes_le.hex()  # as SMBIOS has it
     words = {"port": port, "console": console, "guid": guid, "folder": folder}
     lan = LAN.format(**words, user=USER, password=PASSWORD)

@@ -29,7 +29,7 @@ from nodevet.checking.catalog import Catalog
 from nodevet.evidence.document import Evidence, decode
 from nodevet.evidence.nvme import Nvme
 from nodevet.evidence.pci import Pci
-from nodevet.fleet.protocol import payload
+from nodevet.fleet.protocol import exchange, payload
 from nodevet_sim import nvidia_smi_xml
 from nodevet_sim.captured import read as read_tree
 from nodevet_sim.library import build, environment
@@ -117,7 +117,7 @@ def left_out(folder: Path = FOLDER) -> Iterator[tuple[str, str]]:
 
 def probed(root: Path, variables: Mapping[str, str] | None = None) -> Evidence:
     """What the payload reads of a machine's files in a folder."""
-    wish = payload.request(
+    wish = exchange.request(
         nonce="captured",
         root=str(root.resolve()),
         whole_machine=True,
@@ -132,7 +132,7 @@ def probed(root: Path, variables: Mapping[str, str] | None = None) -> Evidence:
         capture_output=True,
         check=True,
     )
-    return decode(payload.unframe(done.stdout, "captured"))
+    return decode(exchange.unframe(done.stdout, "captured"))
 
 
 def live(root: Path, sections: Sequence[str], checks: Sequence[str], **params: Any) -> Captured:

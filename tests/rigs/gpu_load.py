@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from slow_machine import slowness
 
 from nodevet_sim.library import environment
 from nodevet_sim.state import profile_text
@@ -22,7 +23,7 @@ from nodevet_sim.state import profile_text
 LOADS = Path(__file__).parents[1] / "diagnosis" / "loads"
 GPU = """\
 gpu.{0}.uuid = GPU-{0:08d}
-gpu.{0}.bus_id = 0000:{1:02x}:00.0
+gpu.{0}.bus_id = {1}
 gpu.{0}.minor_number = {0}
 """
 JSON = dict[str, Any]
@@ -35,6 +36,7 @@ class LoadedMachine:
     state: Path
     variables: Mapping[str, str]
     python: Path  # starts with these variables: the probe keeps none of its caller's
+    under: tuple[str, ...] = ()  # a command under which nodevet always runs
 
     @contextmanager
     def load(
@@ -67,22 +69,31 @@ class LoadedMachine:
             assert job.poll() is None, f"the load ended with {job.returncode}"
             assert time.monotonic() < end, "the load does not start"
             time.sleep(0.02)
-        time.sleep(0.5)
+        time.sleep(max(0.5, 0.25 * slowness()))
         assert job.poll() is None, f"the load ended with {job.returncode}"
 
     def diagnose(self, *options: str, before: Sequence[str] = ()) -> JSON:
-        """The host of the JSON form; `before`: a command under which nodevet runs."""
+        """The host of `diagnosis`."""
+        host: JSON = self.diagnosis(*options, before=before)["hosts"][0]
+        return host
+
+    def diagnosis(self, *options: str, before: Sequence[str] = ()) -> JSON:
+        """The JSON form; `before`: a command under which nodevet runs."""
         words = ("diagnose", "@local", "-b", "generic", "--format", "json", "--duration", "5s")
         done = subprocess.run(
-            [*before, self.python, "-m", "nodevet", *words, *options],
+            [*self.under, *before, self.python, "-m", "nodevet", *words, *options],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             timeout=120,
         )
         assert done.returncode in (0, 1, 3) and "Traceback" not in done.stderr, done
-        host: JSON = json.loads(done.stdout)["hosts"][0]
-        return host
+        whole: JSON = json.loads(done.stdout)
+        return whole
+
+
+def bus_id(gpu: int) -> str:
+    return f"0000:{0x10 + gpu:02x}:00.0"
 
 
 @contextmanager
@@ -94,7 +105,7 @@ def loaded_machine(library: Path, gpus: int = 1, described: str = "") -> Iterato
     shared = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(dir=shared) as folder, tempfile.TemporaryDirectory() as venv:
         state = Path(folder, "nvml.state")
-        each = "".join(GPU.format(index, 0x10 + index) for index in range(gpus))
+        each = "".join(GPU.format(index, bus_id(index)) for index in range(gpus))
         head = profile_text("h100-sxm")
         state.write_text(f"{head}\ncount = {gpus}\n{each}gpu.*.nvlinks = 0\n{described}")
         Path(f"{state}.processes").mkdir()
@@ -195,4 +206,4 @@ def slow_file(program: Path, folder: Path, latency_us: int) -> Iterator[Path]:
         yield file
     finally:
         server.terminate()  # it unmounts
-        server.wait(timeout=30)
+        server.wait(timeout=120)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from nodevet.evidence.document import Evidence, decode
-from nodevet.fleet.protocol import payload
+from nodevet.fleet.protocol import exchange, payload
 
 PROGRAMS = "usr/local/sbin"
 FOLDERS = ("sys", "proc", "dev", "var/log", "var/lib/systemd", "sys/class", PROGRAMS)
@@ -71,7 +71,7 @@ def evidence(
     (tree / "dev/kmsg").touch()
     if not (tree / PROGRAMS / "journalctl").exists():
         write_program(tree, "journalctl", b"")
-    wish = payload.request(
+    wish = exchange.request(
         nonce=NONCE, root="/", whole_machine=True, deadline=60, asked_s=None, asks=asks
     )
     request = json.dumps({**json.loads(wish), "sections": list(sections)}).encode() + b"\n"
@@ -86,4 +86,4 @@ def evidence(
     )
     if done.returncode:
         raise RuntimeError(done.stderr.decode(errors="replace"))
-    return decode(payload.unframe(done.stdout, NONCE))
+    return decode(exchange.unframe(done.stdout, NONCE))

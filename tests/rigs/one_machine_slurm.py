@@ -11,6 +11,7 @@ from pathlib import Path
 
 import other_slurm
 import pytest
+from free_ports import free_port
 
 from nodevet.base.printable import last_line
 
@@ -38,7 +39,7 @@ SlurmdParameters=config_overrides
 NodeName={host} NodeAddr=127.0.0.1 CPUs=8 State=UNKNOWN
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
-STARTING = 20  # seconds
+STARTING = 120  # seconds
 
 
 class NoSlurmError(Exception):
@@ -58,7 +59,9 @@ class Slurm:
             (folder / name).mkdir()
         host = socket.gethostname().split(".")[0]
         self.node = host
-        conf = CONF.format(host=host, folder=folder, address=address, ports=free_ports(2))
+        conf = CONF.format(
+            host=host, folder=folder, address=address, ports=(free_port(), free_port())
+        )
         self.conf.write_text(conf + more)
         self._daemons = [self._start("slurmctld"), self._start("slurmd")]
         end = time.monotonic() + STARTING
@@ -81,6 +84,11 @@ class Slurm:
         """The jobs that run, by number."""
         return self.says("squeue", "-h", "-t", "RUNNING", "-o", "%i").split()
 
+    def restart_controller(self) -> None:
+        self._daemons[0].terminate()
+        self._daemons[0].wait()
+        self._daemons[0] = self._start("slurmctld")
+
     def boot_node(self) -> None:
         """Start the daemon of the node as after a boot."""
         self._daemons[1].terminate()
@@ -97,14 +105,6 @@ class Slurm:
         env = {**os.environ, "SLURM_CONF": str(self.conf)}
         with (self._folder / f"{name}.log").open("wb") as log:
             return subprocess.Popen([name, "-D", *more], stdout=log, stderr=log, env=env)
-
-
-def free_ports(count: int) -> list[int]:
-    found = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in found]
-    for each in found:
-        each.close()
-    return ports
 
 
 def copy_programs(root: Path, *, other: bool = False) -> None:

@@ -135,3 +135,25 @@ def _state(resource: Resource, held: Sequence[State]) -> State:
     values = {"gpu": 500_000, "kernel": "powersave"}
     value = values.get(resource.kind)
     return State(resource=resource, exists=value is not None, value=value)
+
+
+def proposal_of(world: Any, rules: Rules) -> Proposal:
+    """What `nodevet plan` makes of the node n1 as it is now."""
+    box = world.boxes["n1"]
+    found = decode(box.evidence())
+    findings = judge(found, world.baseline, world.catalog, host="n1", today=rules.now.date())
+    report = HostReport(
+        host="n1",
+        status=Status.VETTED,
+        machine_id=box.machine_id,
+        boot_id=box.boot_id,
+        baseline="b",
+        findings=tuple(findings),
+    )
+    vetted = VettedNode(report=report, evidence=found, baseline=world.baseline)
+    drafted = draft([vetted], world.catalog, rules)
+    looked = {
+        host: FixStates(seen=tuple(box.look(resource) for resource in resources))
+        for host, resources in drafted.resources.items()
+    }
+    return make(drafted, rules, looked)

@@ -29,6 +29,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, NoReturn
 
+import preloaded_supervisor
 import preloaded_workers
 
 WORDS = [sys.executable, "-m", "nodevet"]
@@ -241,6 +242,7 @@ def _become(order: Mapping[str, Any], files: list[int]) -> NoReturn:
         _stream(number, stream) for number, stream in enumerate((sys.stdin, sys.stdout, sys.stderr))
     )
     _use_workers()
+    preloaded_supervisor.use()
     sys.argv[1:] = order["words"]
     sys.path[0] = str(Path.cwd())
     runpy.run_module("nodevet", run_name="__main__", alter_sys=True)

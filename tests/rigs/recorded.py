@@ -6,8 +6,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from nodevet.checking.changes import HostNews
 from nodevet.model import Finding, HostReport, Severity, Status, Subject, Verdict
+from nodevet.model.changes import HostNews
 from nodevet.store import Store
 from nodevet.store.records.model import RecordedRun, RunState
 

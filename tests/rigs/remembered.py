@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from msgspec import structs
 
-from nodevet.checking.changes import FindingNews, HostNews, News
 from nodevet.model import Finding, HostReport, Severity, Status, Verdict
+from nodevet.model.changes import FindingNews, HostNews, News
 from nodevet.model.run import Run
 from nodevet.vet.news import Before, news_of
 

@@ -9,15 +9,18 @@ def fleet(boot):
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import kept_code
 import pytest
+from shown_folders import leader
 
 from nodevet.inventory import read
 from nodevet.model import Host
@@ -76,6 +79,47 @@ class SimulatedFleet:
         """The same, of this project."""
         return self.nodevet(*words, "--project", self.project)
 
+    def shell(self, text: str, **env: str) -> tuple[int, str]:
+        """The exit code and the output of a command line, typed in the project. `nodevet sim set`
+        is about this fleet."""
+        done = subprocess.run(
+            ["bash", "-c", text.replace("nodevet sim set", f"nodevet sim set --fleet {self.name}")],
+            cwd=self.project,
+            env={
+                **os.environ,
+                "HOME": str(self.project),
+                "COLUMNS": "100",
+                "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+                **env,
+            },
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        return done.returncode, done.stdout
+
+    def kill_when(self, there: Callable[[], object], *words: object, alone: bool = False) -> None:
+        """`nodevet WORDS` in the project, killed as soon as `there` is true. `alone`: what it
+        started is not killed with it."""
+        kill = os.kill if alone else os.killpg
+        with subprocess.Popen(
+            [sys.executable, "-m", "nodevet", *map(str, words)],
+            cwd=self.project,
+            env={**os.environ, "HOME": str(self.project), "NODEVET_STORE": "none"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        ) as controller:
+            try:
+                while not there():
+                    assert controller.poll() is None, "it ended before"
+                    time.sleep(0.02)
+            finally:
+                with suppress(ProcessLookupError):
+                    kill(controller.pid, signal.SIGKILL)
+
     def baseline(self, name: str, text: str) -> None:
         """A baseline of the project."""
         folder = self.project / "baselines"
@@ -132,6 +176,15 @@ class SimulatedFleet:
         )
         assert not check or done.returncode == 0, done
         return done.stdout
+
+    def file(self, node: str, path: str) -> str | None:
+        """The text of a file of a node, read without a login; None if there is none, or if the node
+        does not run."""
+        try:
+            root = Path("/proc", str(leader(self.name, node)), "root")
+            return (root / path.lstrip("/")).read_text()
+        except (OSError, StopIteration, AssertionError):
+            return None
 
     def up(self, scenario: str, layer: Path | None) -> None:
         """`layer`: see kept_code."""

@@ -11,8 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from free_ports import free_port
 from nodevet_on_node import write
-from one_machine_slurm import CONF, NoSlurmError, copy_programs, free_ports
+from one_machine_slurm import CONF, NoSlurmError, copy_programs
 from shown_folders import leader
 
 from simulated_fleet import SimulatedFleet
@@ -74,7 +75,7 @@ def slurm_of_nodes(fleet: SimulatedFleet, nodes: Sequence[str], folder: Path) ->
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
         way.connect((address[nodes[0]], 9))
         ours = way.getsockname()[0]
-    ports = (free_ports(1)[0], 6818)
+    ports = (free_port(), 6818)
     text = CONF.format(
         host=socket.gethostname().split(".")[0], folder=folder, address=ours, ports=ports
     )

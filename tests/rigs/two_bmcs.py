@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bmcs import ipmi_sim, redfish_emulator
+from bmcs import Emulator, IpmiSim, ipmi_sim, redfish_emulator
 
 from nodevet.model import Bmc
 from simulated_fleet import SimulatedFleet
@@ -21,8 +21,20 @@ esac
 """
 
 
+def two_nodes(gpus: int, first: str, second: str) -> str:
+    """A scenario of gpu1 and gpu2: their number of GPUs, and the faults of each."""
+    node = f"gpus: {{profile: h100-sxm, count: {gpus}}}, sockets: 1, cores: 1"
+    return (
+        "sim: 1\nnodes:\n"
+        f"  gpu1: {{{node}, faults: [{first}]}}\n"
+        f"  gpu2: {{{node}, faults: [{second}]}}\n"
+    )
+
+
 @contextmanager
-def two_bmcs(fleet: SimulatedFleet, folder: Callable[[str], Path]) -> Iterator[None]:
+def two_bmcs(
+    fleet: SimulatedFleet, folder: Callable[[str], Path]
+) -> Iterator[tuple[IpmiSim, Emulator]]:
     """Runs the BMCs, and writes `bmcs.yaml`, `hook` and `approval.yaml` into the project. ann plans
     and bob approves."""
     fleet.people("ann", "bob")
@@ -38,7 +50,7 @@ def two_bmcs(fleet: SimulatedFleet, folder: Callable[[str], Path]) -> Iterator[N
         hosts = {"gpu1": {"bmc": _settings(ipmi.bmc)}, "gpu2": {"bmc": _settings(redfish.bmc)}}
         document = json.dumps({"nodevet": 1, "hosts": hosts})
         (fleet.project / "bmcs.yaml").write_text(document)
-        yield
+        yield ipmi, redfish
 
 
 def _settings(bmc: Bmc) -> dict[str, object]:

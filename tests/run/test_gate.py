@@ -2,12 +2,17 @@
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from datetime import date
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import force_setattr
 
 from nodevet.base.outputs import FileError
+from nodevet.baseline import load
+from nodevet.checking.catalog import Catalog
 from nodevet.fleet import Options, Visit
 from nodevet.model import Host, Severity, Status
 from nodevet.model.run import Run
@@ -76,6 +81,42 @@ def test_a_host_that_has_just_booted_is_not_believed(
 def test_what_is_unknown_fails(tried: Any, vetted: Vetted) -> None:
     assert not ok(tried([vetted("a", hostname=None)], wait=5))
     assert ok(tried([vetted("a")], wait=5))
+
+
+BROKEN = """
+from nodevet.model import Check, CheckParams, fail
+
+def judge(evidence, params):
+    yield fail(expected=1, actual=2)
+
+CHECK = Check(params=CheckParams, reads=(), judge=judge)
+"""
+WAIVED = """
+nodevet: 1
+expect: {broken: {}}
+waivers: [{check: broken, accepts: 2, owner: a, reason: b, until: 2026-11-20}]
+"""
+
+
+def test_a_waiver_that_ends_while_the_gate_waits_lets_no_host_pass(
+    tried: Any,
+    vetted: Vetted,
+    context: VetContext,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "checks/broken.py").write_text(BROKEN)
+    (tmp_path / "b.yaml").write_text(WAIVED)
+    catalog = Catalog([tmp_path / "checks"])
+    (found,) = load([str(tmp_path / "b.yaml")], folders=[], catalog=catalog)
+    for name, value in {"catalog": catalog, "baselines": (found,), "chosen": found}.items():
+        force_setattr(context, name, value)
+    days = [date(2026, 11, 20), date(2026, 11, 21)]
+    clock = SimpleNamespace(today=lambda: days.pop(0) if len(days) > 1 else days[0])
+    monkeypatch.setattr("nodevet.vet.use.gate.date", clock)
+    assert ok(tried([vetted("a")], wait=5))
+    days.insert(0, date(2026, 11, 20))
+    assert not ok(tried([Visit("a", Status.UNREACHABLE, "no route")], [vetted("a")]))
 
 
 def test_a_verdict_is_pending_before_any_host(tmp_path: Path) -> None:

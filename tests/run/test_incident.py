@@ -8,6 +8,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -55,6 +56,7 @@ def naming(sections: JSON) -> JSON:
     for process in processes["processes"]:
         process["cgroup"] = NAMES["path"]
         process["arguments"] = f"python {NAMES['argument']}"
+        process |= {"login": NAMES["user"], "pod": NAMES["path"], "partition": NAMES["serial"]}
         process["errors"] = {"pages": NAMES["why"]}
     activity = found["host_activity"]
     activity["nfs"] = [{"point": NAMES["path"], "source": f"{NAMES['host']}:{NAMES['path']}"}]
@@ -107,6 +109,14 @@ def test_a_redacted_bundle_names_nobody(tmp_path: Path, context: VetContext, cau
     assert not re.search(r"alice|hunter2|\b1007\b|secret", text)
     before, after = (diagnose_visits(incident.read(path), context) for path in (open_, closed))
     assert causes(after) == causes(before)
+
+
+@pytest.mark.parametrize("redact", [False, True])
+def test_the_fields_of_a_bundle_are_those_that_are_written(tmp_path: Path, redact: bool) -> None:
+    path = tmp_path / "i.json"
+    incident.write(path, [visit_of(CASES["idle"])], redact=redact)
+    assert set(json.loads(path.read_text())) == set(incident.IncidentBundle.__struct_fields__)
+    assert msgspec.json.decode(path.read_text(), type=incident.IncidentBundle).redacted is redact
 
 
 def test_a_name_has_one_code_in_a_bundle_and_another_in_the_next(tmp_path: Path) -> None:

@@ -107,6 +107,22 @@ def test_e14_an_unknown_that_cannot_be_counted_drains_no_node(
     assert "cannot be counted" in why
 
 
+@pytest.mark.parametrize("findings", [(), (FAIL,)])
+def test_a_record_that_cannot_be_removed_hides_no_verdict(
+    state: Path, findings: tuple[Finding, ...]
+) -> None:
+    codes(run(UNKNOWN))
+    (record,) = state.iterdir()
+    record.unlink()
+    record.mkdir()
+    assert codes(run(*findings)) == [len(findings)]
+
+
+def test_a_failure_counts_where_nothing_can_be_stored(state: Path) -> None:
+    state.parents[1].touch()
+    assert codes(run(FAIL), run(UNKNOWN)) == [1, AGAIN]
+
+
 def test_only_this_machine_is_counted() -> None:
     for hosts in ((), (Host(name="n1"),), HERE * 2, (Host(name="t", local=True, root="/srv"),)):
         with pytest.raises(UserError, match="@local as the only host"):

@@ -1,5 +1,6 @@
 """The lock of a sweep, where other users could hold it or write what it says."""
 
+import resource
 from pathlib import Path
 
 import pytest
@@ -53,4 +54,27 @@ def test_e03_a_relative_xdg_folder_is_none(monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_STATE_HOME", "state")
     assert state_folder() == tmp_path / ".local" / "state" / "nodevet"
-    assert records_folder().startswith(("/var/lib/nodevet", str(tmp_path)))
+    assert records_folder().startswith(("/var/cache/nodevet", str(tmp_path)))
+
+
+def test_a_full_disk_costs_only_the_name_of_the_holder(locks: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        with (
+            locked(["a"], "first"),
+            pytest.raises(HeldError, match="a is being swept by another process"),
+            locked(["a"], "second"),
+        ):
+            pass
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert len(list(locks.iterdir())) == 1
+
+
+def test_a_lock_that_cannot_be_written_is_named(locks: Path) -> None:
+    locks.parent.mkdir(parents=True, mode=0o700)
+    locks.write_text("")
+    why = f"sweep lock: {locks}: File exists: correct that, or skip the lock with --no-lock"
+    with pytest.raises(UserError, match=why), locked(["a"], "sweep"):
+        pass

@@ -155,7 +155,7 @@ WORDS = {f"{POLICY}/energy_performance_available_preferences": EPPS}
 NODES = {"sys/devices/system/node/online": "0-1\n"}
 GOVERNOR, EPP = f"{POLICY}/scaling_governor", f"{POLICY}/energy_performance_preference"
 MIN, MAX = f"{POLICY}/scaling_min_freq", f"{POLICY}/scaling_max_freq"
-COMPACT = "proc/sys/vm/compact_memory"
+COMPACT, DROP = "proc/sys/vm/compact_memory", "proc/sys/vm/drop_caches"
 NO_TURBO, SMT = f"{CPU}/intel_pstate/no_turbo", f"{CPU}/smt/control"
 DEFRAG = ("always defer defer+madvise [madvise] never\n", "defer")
 
@@ -255,7 +255,8 @@ def test_a_machine_is_read_as_it_is_described(node):
     machine = hgx("n1")
     contents, links = tree.files(machine), tree.links(machine)
     node.start(manifest(contents, links))
-    assert contents.pop(COMPACT) == "" and (node / COMPACT).stat().st_mode & 0o777 == 0o200
+    for path in (COMPACT, DROP):
+        assert contents.pop(path, "") == "" and (node / path).stat().st_mode & 0o777 == 0o200
     for path, content in contents.items():
         raw = content if isinstance(content, bytes) else content.encode()
         assert (node / path).read_bytes() == raw, path
@@ -266,7 +267,7 @@ def test_a_machine_is_read_as_it_is_described(node):
         for name in (*names, *folders)
         if (Path(folder) / name).is_symlink() or name in names
     }
-    assert found == {*contents, *links, COMPACT, kernel.KMSG, kernel.INJECT}
+    assert found == {*contents, *links, COMPACT, DROP, kernel.KMSG, kernel.INJECT}
     status = Path(f"/proc/{node.daemon.pid}/status").read_text()
     resident = int(status.split("VmRSS:")[1].split()[0])
     assert resident < 16384, "kilobytes, where 32 daemons run on a laptop"
@@ -460,6 +461,25 @@ def test_compaction_makes_large_blocks_of_all_free_pages(node):
     node.write(COMPACT, "1\n")
     large = "Node 0, zone   Normal 3 0 3\nNode 1, zone   Normal 0 0 7\n"
     assert node.read("proc/buddyinfo") == large
+
+
+def test_dropped_caches_become_free_memory(node):
+    rows = {"MemTotal": 900, "MemFree": 100, "Buffers": 9, "Cached": 500, "Shmem": 70, "Dirty": 30,
+            "SReclaimable": 160}  # fmt: skip
+    meminfo = "".join(f"{name + ':':16}{kb:>8} kB\n" for name, kb in rows.items())
+    node.start(manifest({"proc/meminfo": meminfo, DROP: ""}, {}))
+    with refused("EACCES"):
+        node.read(DROP)
+    for value in ("0\n", "5\n"):
+        with refused("EINVAL"):
+            node.write(DROP, value)
+    seen = []
+    for value in ("4\n", "2\n", "1\n"):
+        node.write(DROP, value)
+        now = dict(line.split()[:2] for line in node.read("proc/meminfo").splitlines())
+        seen.append([int(now[f"{name}:"]) for name in ("MemFree", "Buffers", "Cached", "Dirty",
+                                                      "SReclaimable")])  # fmt: skip
+    assert seen == [[100, 9, 500, 30, 160], [250, 9, 500, 30, 10], [659, 0, 100, 30, 10]]
 
 
 def test_secrets_are_for_root(node):

@@ -117,7 +117,7 @@ def daemon(program: Path, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
         yield daemon
     finally:
         daemon.terminate()
-        daemon.wait(20)
+        daemon.wait(120)
 
 
 @pytest.fixture

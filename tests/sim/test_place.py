@@ -1,9 +1,12 @@
 """The folders of fleets, and what goes with the last of them."""
 
+import socket
 from pathlib import Path
 
 import pytest
 
+from nodevet.base.errors import UserError
+from nodevet_sim import cli
 from nodevet_sim.nspawn import place
 
 
@@ -45,6 +48,19 @@ def test_what_was_compiled_stays_where_someone_keeps_it(folders: tuple[Path, Pat
             place.remove(place.FleetFolder(fleet))
         assert place.is_kept() and [entry.name for entry in cache.iterdir()] == ["0123456789abcdef"]
     assert not cache.parent.exists() and not top.exists() and not place.is_kept()
+
+
+def test_a_fleet_of_another_user_that_starts_is_not_to_be_ended(
+    folders: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its owner boots it while someone sets a value of a node of another fleet."""
+    top, _ = folders
+    with socket.socket(socket.AF_UNIX) as quiet:
+        quiet.bind(str(top / "one" / "control"))
+    with pytest.raises(UserError, match="node 'gpu1' is in no fleet that answers"):
+        cli._of("gpu1", None)
+    said = capsys.readouterr().err
+    assert "fleet one does not answer (Connection refused); if it is yours and stays so, " in said
 
 
 def test_what_is_no_longer_kept_stays_as_long_as_a_fleet(folders: tuple[Path, Path]) -> None:

@@ -89,7 +89,7 @@ class Client:
             self.process.send_signal(how)
         self.process.stdin.close()
         self.process.stdout.close()
-        self.process.wait(timeout=30)
+        self.process.wait(timeout=120)
 
 
 class Node:
@@ -292,7 +292,7 @@ def does_not_answer(client, seconds=0.7):
     waiting.start()
     is_silent = not answered.wait(seconds)
     client.process.kill()
-    waiting.join(30)
+    waiting.join(120)
     return is_silent
 
 

@@ -1,9 +1,12 @@
 """`nodevet slurm drain` and `resume` with a real slurmctld."""
 
+import json
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 import recorded
@@ -11,10 +14,12 @@ from far_processes import wait_for
 from msgspec.structs import replace
 from one_machine_slurm import Slurm
 
+from nodevet.base.age import seconds_of
 from nodevet.model import Finding, HostReport, Status, Subject, Verdict
 from nodevet.model.run import Run, new_run_id
 from nodevet.slurm.decide import DrainLimits, plan_drain, plan_resume
 from nodevet.slurm.nodes import ControllerNode, parse_nodes
+from nodevet.slurm.scontrol import clock_ahead_of
 from nodevet.store import open_store
 from nodevet.vet.findings.counted import with_counts
 from nodevet.vet.formats.json import pieces
@@ -98,8 +103,10 @@ def drain(slurm: Slurm, name: str, reason: str) -> None:
     slurm.says("scontrol", "update", f"NodeName={name}", "State=DRAIN", f"Reason={reason}")
 
 
-def run(nodevet: Nodevet, verb: str, *words: str) -> "subprocess.CompletedProcess[str]":
-    done = nodevet("slurm", verb, "--from", "run.json", *words)
+def run(
+    nodevet: Nodevet, verb: str, *words: str, **variables: str
+) -> "subprocess.CompletedProcess[str]":
+    done = nodevet("slurm", verb, "--from", "run.json", *words, **variables)
     assert "Traceback" not in done.stderr, done.stderr
     return done
 
@@ -184,6 +191,59 @@ def test_what_is_repaired_is_resumed_and_nothing_else(
     assert before.keys() - drained(cluster).keys() == {"gpu1"}
 
 
+@pytest.mark.parametrize(
+    "variables",
+    [{"SLURM_TIME_FORMAT": "relative"}, {"SLURM_TIME_FORMAT": "%s"}, {"TZ": "Asia/Tokyo"}],
+    ids=["relative", "seconds", "tokyo"],
+)
+def test_the_time_format_and_zone_of_a_shell_change_nothing(
+    cluster: Slurm, nodevet: Nodevet, save: Callable[..., str], variables: dict[str, str]
+) -> None:
+    drain(cluster, "gpu1", "nodevet:local power_limit 490 W, expected 700 W")
+    save(hours=1, gpu1=(OK,))
+    assert "read it before it was drained" in run(nodevet, "resume", **variables).stdout
+    save(gpu1=(OK,))
+    assert "1 node resumed" in run(nodevet, "resume", **variables).stdout
+    assert drained(cluster) == {}
+
+
+def test_the_hour_that_the_clock_runs_twice_makes_no_look_newer_than_a_drain(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In Berlin, both the look and the drain after it were between two and three o'clock."""
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    row = "NodeName=gpu1 State=IDLE+DRAIN Reason=nodevet:local power_limit [root@{}]"
+    arrived = "2026-10-25T00:45:00+00:00"
+    look = replace(reports(OK), hosts=(replace(reports(OK).hosts[0], arrived=arrived),))
+    try:
+        for since, why in (
+            ("T01:30:00", "the run read it before it was drained"),
+            ("T00:30:00", ""),
+        ):
+            nodes = parse_nodes(row.format(f"2026-10-25{since}"))  # in UTC, as scontrol is asked
+            (plan,) = plan_resume(look, nodes, {})
+            assert plan.why_not == why
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+def test_a_look_by_a_clock_that_is_ahead_of_slurms_is_not_newer_than_a_drain() -> None:
+    """The look was before the drain; this machine's clock is an hour ahead of slurmctld's."""
+    row = "NodeName=gpu1 State=IDLE+DRAIN Reason=nodevet:local power_limit [root@{}]"
+    arrived = "2026-11-24T17:30:00+00:00"
+    look = replace(reports(OK), hosts=(replace(reports(OK).hosts[0], arrived=arrived),))
+    nodes = parse_nodes(row.format("2026-11-24T17:00:00"))
+    config = "Configuration data as of 2026-11-24T17:10:00\nAccountingStorageType = (null)\n"
+    ahead = clock_ahead_of(config, seconds_of("2026-11-24T18:10:00Z") or 0.0)
+    assert ahead == -3600.0
+    (plan,) = plan_resume(look, nodes, {}, ahead=ahead)
+    assert plan.why_not == "the run read it before it was drained"
+    (plan,) = plan_resume(look, nodes, {}, ahead=0.0)
+    assert plan.why_not == ""
+
+
 def test_the_store_knows_whether_it_is_the_same_machine(
     cluster: Slurm, nodevet: Nodevet, tmp_path: Path
 ) -> None:
@@ -209,6 +269,34 @@ def test_an_old_run_and_a_silent_controller_change_nothing(
     down = nodevet("slurm", "drain", "--from", "run.json", SLURM_CONF=str(conf))
     assert (down.returncode, "scontrol" in down.stderr) == (2, True), down
     assert drained(cluster) == {}
+
+
+@pytest.mark.parametrize(
+    ("changes", "verbs", "told"),
+    [
+        ({"replayed": True}, ("drain", "resume"), "the run judged saved evidence"),
+        ({"only": ["power_limit"]}, ("resume",), "a run with --only or --skip cannot prove"),
+        ({"skip": ["xid"]}, ("resume",), "a run with --only or --skip cannot prove"),
+    ],
+)
+def test_a_run_that_does_not_say_what_a_node_is_changes_nothing(
+    cluster: Slurm,
+    nodevet: Nodevet,
+    save: Callable[..., str],
+    tmp_path: Path,
+    changes: dict[str, Any],
+    verbs: tuple[str, ...],
+    told: str,
+) -> None:
+    drain(cluster, "gpu1", "nodevet:local power_limit 490 W, expected 700 W")
+    before = drained(cluster)
+    save(gpu1=(OK,), gpu2=(POWER,))
+    whole = json.loads((tmp_path / "run.json").read_text())
+    (tmp_path / "run.json").write_text(json.dumps(whole | changes))
+    for verb in verbs:
+        done = run(nodevet, verb)
+        assert (done.returncode, told in done.stderr) == (2, True), done
+    assert drained(cluster) == before
 
 
 def reports(*found: Finding, machine: str = "m") -> Run:

@@ -53,6 +53,21 @@ def test_a_failure_drains_at_once_and_its_reason_says_what_differs(
     assert "it is already drained for this" in again.stderr
 
 
+@pytest.mark.parametrize("hook", ["health", "prolog"])
+def test_a_node_that_can_store_nothing_fails_all_the_same(
+    slurm: Slurm, nodevet: Nodevet, site: Path, tmp_path: Path, hook: str
+) -> None:
+    """Its disk may be full or read-only, and may be what fails."""
+    (tmp_path / "file").touch()
+    done = nodevet("slurm", hook, "-b", site, XDG_STATE_HOME=str(tmp_path / "file/state"))
+    assert done.returncode == 1, done
+    if hook == "health":
+        assert OURS.fullmatch(reason(slurm))
+    else:
+        assert "does not start here" in done.stderr
+        assert "not noted for the next health check" in done.stderr
+
+
 def test_unknown_drains_after_some_looks_in_a_row(
     slurm: Slurm, nodevet: Nodevet, site: Path
 ) -> None:

@@ -50,6 +50,8 @@ def test_it_takes_a_node_waits_for_its_job_and_gives_it_back(
     assert (again.returncode, reason(slurm)) == (0, TAKEN), again
     other = call(nodevet, slurm, "undrain", NODEVET_PLAN="plan0002")
     assert (other.returncode, reason(slurm)) == (0, TAKEN), other
+    held = f"nodevet-hook: unchanged {slurm.node} stays drained: idle+drain, "
+    assert other.stdout.startswith(f"{held}'nodevet:plan-plan0001 "), other
     assert call(nodevet, slurm, "undrain").returncode == 0
     assert reason(slurm) == ""
 
@@ -62,7 +64,8 @@ def test_the_hook_refuses_the_drain_of_someone_else(
     before = shown(slurm).partition("Reason=")[2]
     for what, code in (("drain", 2), ("reboot", 2), ("undrain", 0)):
         done = call(nodevet, slurm, what)
-        assert (done.returncode, done.stdout) == (code, ""), done
+        assert (done.returncode, "nodevet-hook: undrain" in done.stdout) == (code, False), done
+        assert (foreign[:7] in done.stdout) is (what == "undrain"), done
         assert "Traceback" not in done.stderr
     assert shown(slurm).partition("Reason=")[2] == before
 
@@ -73,9 +76,13 @@ def test_a_node_that_was_drained_before_is_used_and_stays_drained(
     slurm: Slurm, nodevet: Nodevet, own: str
 ) -> None:
     drain(slurm, own)
-    for what in ("drain", "undrain"):
-        assert call(nodevet, slurm, what).returncode == 0
-        assert reason(slurm) == own
+    during = "nodevet:plan-plan0001+prolog visit Prolog error"
+    if own == SWEPT:
+        during = SWEPT.replace("nodevet:", "nodevet:plan-plan0001+")
+    for what, shows in (("drain", during), ("drain", during), ("undrain", own)):
+        done = call(nodevet, slurm, what)
+        assert (done.returncode, reason(slurm)) == (0, shows), done
+    assert f"{slurm.node} stays drained: " in done.stdout, done
 
 
 def test_the_hook_stops_if_someone_else_drains_while_it_waits(
@@ -212,8 +219,56 @@ def test_the_hook_refuses_a_node_in_someone_elses_hands(
 def test_a_node_comes_back_only_once_slurm_has_rebooted_it(monkeypatch: pytest.MonkeyPatch) -> None:
     rebooting = FREE._replace(states=("down", "drain", "reboot_issued"))
     asked = Controller(monkeypatch, rebooting, "down", rebooting, FREE, IDLE)
-    hook.undrain("n1", "plan0001", lambda text: None)
+    hook.undrain("n1", "plan0001", lambda text: None, lambda text: None)
     assert asked.done == ["resume"]
+
+
+STARTED = ControllerNode("n1", ("unknown", "drain"), TAKEN)  # by a controller that has just started
+
+
+def test_a_node_of_a_controller_that_has_just_started_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Slurm 22.05 resumes such a node, and says that it did not."""
+    asked = Controller(monkeypatch, STARTED, STARTED, FREE, IDLE)
+    hook.undrain("n1", "plan0001", lambda text: None, lambda text: None)
+    assert asked.done == ["resume"] and not asked._answers
+    asked = Controller(monkeypatch, STARTED, FREE)
+    drained([])
+    assert not asked._answers
+
+
+def test_a_resume_that_slurm_refuses_in_words_only_is_a_resume(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """scontrol may end in an error, or too late, although the controller did it."""
+    Controller(monkeypatch, FREE, IDLE, IDLE)
+
+    def refused(names: list[str]) -> None:
+        raise SlurmError("scontrol did not end within 8 s")
+
+    monkeypatch.setattr(scontrol, "resume", refused)
+    hook.undrain("n1", "plan0001", lambda text: None, lambda text: None)
+    Controller(monkeypatch, FREE, FREE)
+    monkeypatch.setattr(scontrol, "resume", refused)
+    with pytest.raises(SlurmError, match="did not end"):
+        hook.undrain("n1", "plan0001", lambda text: None, lambda text: None)
+
+
+def test_a_controller_that_is_restarted_keeps_the_drain_until_it_is_given_back(
+    slurm: Slurm, nodevet: Nodevet
+) -> None:
+    assert call(nodevet, slurm, "drain").returncode == 0
+    slurm.restart_controller()
+    wait_for(lambda: "State=" in shown(slurm))
+    done = call(nodevet, slurm, "undrain")
+    assert (done.returncode, done.stderr, reason(slurm)) == (0, "", ""), done
+
+
+def test_resume_waits_for_a_controller_that_has_just_started() -> None:
+    row = f"NodeName=gpu1 State=UNKNOWN+DRAIN Reason={SWEPT} [root@2026-11-22T04:00:01]"
+    (plan,) = plan_resume(reports(OK), parse_nodes(row), {})
+    assert plan.why_not == "Slurm's controller has just started, and does not know its state yet"
 
 
 def test_resume_leaves_what_apply_may_be_at_work_on() -> None:
@@ -222,6 +277,12 @@ def test_resume_leaves_what_apply_may_be_at_work_on() -> None:
     (plan,) = plan_resume(reports(OK), nodes, {})
     assert "resume --plan plan0001" in plan.why_not
     (plan,) = plan_resume(reports(OK), nodes, {}, ["plan0001"])
+    assert plan.why_not == ""
+    nodes = parse_nodes(row.format(SWEPT.replace("nodevet:", "nodevet:plan-plan0002+")))
+    for ended, why in ((), "resume --plan plan0002"), (("plan0001",), "resume --plan plan0002"):
+        (plan,) = plan_resume(reports(OK), nodes, {}, ended)
+        assert plan.why_not.endswith(why)
+    (plan,) = plan_resume(reports(OK), nodes, {}, ["plan0002"])
     assert plan.why_not == ""
 
 

@@ -82,14 +82,12 @@ def test_a_job_its_steps_and_the_tasks_of_an_array(conf: Slurm) -> None:
     with pytest.raises(UserError, match=f"job {number} is an array: name one task, such as --job"):
         find_job(number)
     assert [host.name for host in hosts_of(step, Targets())] == [conf.node]
-    with pytest.raises(UserError, match="-i or the targets name none of it"):
+    with pytest.raises(UserError, match="neither -i nor the targets name any"):
         hosts_of(step, Targets(names=("other1",)))
     assert asked_again(step).changed == ""
     conf.says("scancel", number)
     wait_for(lambda: not conf.jobs)
-    assert re.search(
-        "ended while it was watched: C(OMPLETING|ANCEL)", asked_again(found[0]).changed
-    )
+    assert re.search("ended during the watch: C(OMPLETING|ANCEL)", asked_again(found[0]).changed)
     with pytest.raises(UserError, match=r"does not run: C(OMPLETING|ANCELLED)"):
         hosts_of(find_job(f"{number}_3"), Targets())
 

@@ -4,8 +4,6 @@
 """
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -49,24 +47,7 @@ def fleet(boot: Boot) -> SimulatedFleet:
 
 def test_the_page_does_what_it_shows(running: Slurm, fleet: SimulatedFleet, is_other: bool) -> None:
     def run(text: str) -> tuple[int, str]:
-        line = text.replace("nodevet sim set", f"nodevet sim set --fleet {fleet.name}")
-        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-        done = subprocess.run(
-            ["bash", "-c", line],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            cwd=fleet.project,
-            env={
-                **os.environ,
-                "COLUMNS": "100",
-                "HOME": str(fleet.project),
-                "PATH": path,
-                "SLURM_CONF": str(running.conf),
-            },
-        )
-        return done.returncode, done.stdout
+        return fleet.shell(text, SLURM_CONF=str(running.conf))
 
     def on(node: str, text: str) -> tuple[int, str]:
         told, _, code = (

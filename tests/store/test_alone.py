@@ -107,6 +107,17 @@ def test_a_run_gives_signs_of_life_while_its_hosts_take_their_time(
     store.free("nightly")
 
 
+def test_a_host_is_written_while_another_one_takes_its_time(store: Store) -> None:
+    recorder = store.begin(run(0))
+    recorder.take(report("gpu001"), None)
+    assert list(store.visits("last")) == []
+    recorder.beat()
+    assert [visit.host for visit in store.visits("last")] == ["gpu001"]
+    recorder.take(report("gpu002"), None)
+    recorder.finish(ended(store.run(run(0).id)))
+    assert [visit.host for visit in store.visits("last")] == ["gpu001", "gpu002"]
+
+
 def test_a_refused_run_keeps_the_report_of_the_running_one(store: Store, tmp_path: Path) -> None:
     file, seen = tmp_path / "hosts.jsonl", run(1)
     file.write_text("theirs\n")

@@ -111,6 +111,7 @@ SOME = tuple(name for name in NAMES if name in sections())
 @given(st.lists(DOCUMENTS, min_size=1, max_size=4))
 @settings(max_examples=150, deadline=None)
 @example([five_nights.document("gpu001", night) for night in (1, 2)])
+@example([{"sections": {"memory": {"status": "ok", "data": {"available_kb": 10**45}}}}])
 def test_split_and_joined_documents_open_alike(several: list[dict[str, Any]]):
     alike = LastFew()
     for document in several:

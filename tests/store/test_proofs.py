@@ -7,8 +7,8 @@ import pytest
 from msgspec.structs import replace
 from recorded import MACHINE, ended, finding, record, report, run, unreachable
 
-from nodevet.checking.changes import FindingNews, HostNews, News
 from nodevet.model import HostReport, Severity
+from nodevet.model.changes import FindingNews, HostNews, News
 from nodevet.past.fixed_by import fixed_since
 from nodevet.past.listing import run_lines
 from nodevet.store import Store

@@ -179,3 +179,18 @@ def test_killed_in_the_middle_of_it(url: str):
         assert store.prune(SHORT, NOW).blobs > 0
         assert is_whole(store) == 3 * len(HOSTS)
         assert store.prune(SHORT, NOW).blobs == 0
+
+
+def test_the_last_evidence_of_each_sweep_stays(store: Store):
+    """The next sweep of that name judges by what came since."""
+    for night, series in enumerate(("weekly", "nightly", "nightly", "nightly")):
+        begun = run(night, series=series)
+        recorder = store.begin(begun)
+        recorder.take(report(night=night), document(host={"hostname": "gpu001", "uptime_s": night}))
+        recorder.finish(ended(begun))
+        assert recorder.broken is None
+    store.prune(Retention(daily=1, weekly=0, monthly=0), NOW)
+    for series, night in (("weekly", 0), ("nightly", 3)):
+        found = store.last_evidence("gpu001", series=series, reported=True)
+        assert found is not None and found[0].run == run(night).id
+    assert [visit.evidence for visit in store.visits_of("gpu001")] == [True, False, False, True]

@@ -8,8 +8,8 @@ from answering_fleet import BASELINE, AnsweringFleet
 from msgspec.structs import replace
 from recorded import record, report
 
-from nodevet.checking.changes import News
 from nodevet.model import Finding, HostReport, Subject, fail
+from nodevet.model.changes import News
 from nodevet.store import open_store
 
 pytestmark = pytest.mark.timeout(300)

@@ -41,7 +41,7 @@ def test_another_user_of_the_same_store_waits(fleet: AnsweringFleet) -> None:
     store = ("--store", "sqlite:///shared.sqlite")
     words = [sys.executable, "-m", "nodevet", "sweep", *store]
     with subprocess.Popen(words, cwd=fleet.folder, stdout=-3, stderr=-3) as first:
-        for _ in range(300):
+        for _ in range(1200):
             if "nightly" in fleet.run("runs", *store).stdout:
                 break
             time.sleep(0.1)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from answering_fleet import BASELINE, AnsweringFleet, capped
+from answering_fleet import BASELINE, HOSTS, AnsweringFleet, capped, left_in_the_middle
 
 pytestmark = pytest.mark.timeout(300)
 STORE = ("--store", "sqlite:///h.sqlite")
@@ -80,3 +80,19 @@ def test_a_check_by_hand_judges_what_came_since(fleet: AnsweringFleet) -> None:
     assert "name it alone" in alone.stderr
     judged = fleet.run(*check, "--from-run", "last", "--since", "store")
     assert "works only with visits" in judged.stderr
+
+
+def test_a_resumed_sweep_judges_what_came_since_the_sweep_before(fleet: AnsweringFleet) -> None:
+    (fleet.folder / "site.yaml").write_text(BASELINE + "  kernel_faults: {}\n")
+    nights = {host: faulty(1) for host in HOSTS}
+    fleet.night(nights)
+    assert fleet.run("sweep").returncode == 1
+    fleet.night(nights)
+    assert fleet.run("sweep").returncode == 0
+    fleet.night({**nights, "gpu002": faulty(2)})
+    assert fleet.run("sweep").returncode == 1
+    left_in_the_middle(fleet, without=3)
+    done = fleet.run("check", *SITE, "--resume", "last", "--since", "store", "--format", "json")
+    assert done.stderr == ""
+    failing = {host["host"] for host in json.loads(done.stdout)["hosts"] if "fail" in str(host)}
+    assert failing == {"gpu002"}

@@ -1,5 +1,6 @@
 """Nothing but what is known to have stood before passes `--fail-on new`; no part is the whole."""
 
+import json
 import os
 import sqlite3
 import subprocess
@@ -7,24 +8,16 @@ import sys
 import time
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
-from answering_fleet import AnsweringFleet, capped, saving
+from answering_fleet import HOSTS, AnsweringFleet, Change, capped, left_in_the_middle, saving
+
+from nodevet.base.age import instant
+from nodevet.store import open_store
 
 pytestmark = pytest.mark.timeout(300)
 BY_HAND = ("check", "-i", "fleet.yaml", "-b", "site.yaml")
-
-
-def left_in_the_middle(fleet: AnsweringFleet, *, without: int) -> None:
-    """As if the last run had been killed before it came to its last hosts."""
-    with sqlite3.connect(Path(fleet.state) / "nodevet/history.sqlite") as store:
-        (run,) = store.execute("select max(id) from run").fetchone()
-        last = "select id from visit where run = ? order by id desc limit ?"
-        store.execute("update host set visit = null, vetted = null")
-        store.execute(f"delete from visit where id in ({last})", (run, without))
-        owner = f"{os.uname().nodename} 1 gone"
-        changed = "state = 'running', exit_code = null, seconds = null, owner = ?"
-        store.execute(f"update run set {changed} where id = ?", (owner, run))
 
 
 def killed_in_the_reports(fleet: AnsweringFleet) -> None:
@@ -86,6 +79,38 @@ def test_a_run_is_resumed_with_all_its_hosts(fleet: AnsweringFleet) -> None:
     assert "began with 6 hosts, and 1 are named now" in some.stderr
     done = fleet.run(*words)
     assert (done.returncode, "All ok: 6 hosts" in done.stdout) == (0, True)
+
+
+def machine(number: int) -> Change:
+    """It has the ids of this host."""
+
+    def change(sections: dict[str, Any]) -> None:
+        sections["host"]["data"] |= dict.fromkeys(("machine_id", "boot_id"), f"{number:032x}")
+
+    return change
+
+
+def test_a_resumed_run_fails_one_machine_with_a_name_in_both_parts(fleet: AnsweringFleet) -> None:
+    fleet.run("sweep")
+    left_in_the_middle(fleet, without=1)
+    fleet.night({host: machine(at % len(HOSTS) + 1) for at, host in enumerate(HOSTS, 1)})
+    done = fleet.run(*BY_HAND, "--resume", "last", "--format", "table", "--format=json:run.json")
+    assert (done.returncode, "6 hosts: 4 ok, 2 fail" in done.stdout) == (1, True), done
+    run = json.loads((fleet.folder / "run.json").read_text())
+    news = [(each["host"], each["check"]) for each in run["news"]["standing"]]
+    assert len(news) == 2
+    assert {check for _, check in news} == {"host_identity"}
+
+
+def test_a_run_of_long_ago_is_not_resumed(fleet: AnsweringFleet) -> None:
+    fleet.run("sweep")
+    left_in_the_middle(fleet, without=3)
+    began = time.time() - 2 * 86400
+    with closing(sqlite3.connect(Path(fleet.state) / "nodevet/history.sqlite")) as store, store:
+        store.execute("update run set started = ?, began = ?", (began, instant(began)))
+    done = fleet.run(*BY_HAND, "--resume", "last")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "the run is 2 d old; start another run" in done.stderr
 
 
 def test_a_resumed_run_fails_what_a_baseline_of_today_finds(fleet: AnsweringFleet) -> None:
@@ -152,3 +177,38 @@ def test_unreported_findings_are_new(fleet: AnsweringFleet) -> None:
         os.close(read)
     assert fleet.run(*BY_HAND, "--fail-on", "new").returncode == 1
     assert fleet.run(*BY_HAND, "--fail-on", "new").returncode == 0
+
+
+def test_a_resumed_run_names_hosts_that_are_one_machine(fleet: AnsweringFleet) -> None:
+    """One of them was recorded before the run was killed, the other one is visited now."""
+    fleet.run("sweep")
+    left_in_the_middle(fleet, without=5)
+    with open_store() as store:
+        (recorded,) = (visit.host for visit in store.visits("last"))
+    left = next(host for host in HOSTS if host != recorded)
+    machine = f"{int(recorded[3:]):032x}"
+
+    def same(sections: dict[str, Any]) -> None:
+        sections["host"]["data"] |= {"machine_id": machine, "boot_id": machine}
+
+    fleet.night({left: same})
+    done = fleet.run(*BY_HAND, "--resume", "last")
+    assert done.returncode == 1
+    assert f"{min(left, recorded)}, {max(left, recorded)} are one machine" in done.stdout
+    with open_store() as store:
+        assert {span.host for span in store.spans(run=store.run().id)} == {left, recorded}
+        assert sorted(visit.host for visit in store.visits("last")) == list(HOSTS)
+
+
+def test_a_resumed_run_says_what_was_fixed_since_the_host_last_answered(
+    fleet: AnsweringFleet,
+) -> None:
+    fleet.night({"gpu001": capped})
+    fleet.run("sweep")
+    fleet.night(gone=["gpu001"])
+    fleet.run("sweep")
+    fleet.night()
+    fleet.run("sweep")
+    killed_in_the_reports(fleet)
+    told = fleet.run(*BY_HAND, "--resume", "last").stdout
+    assert "fixed: 8" in told and "hosts judged again: 1" in told

@@ -1,8 +1,11 @@
 """Who is told of what is new or fixed: over real HTTP, and what is never said."""
 
 import json
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -32,6 +35,12 @@ class Inbox:
                 size = int(self.headers["Content-Length"])
                 inbox.taken.append(json.loads(self.rfile.read(size)))
                 self.send_response(inbox.code)
+                if inbox.code == HTTPStatus.FOUND:
+                    self.send_header("Location", "/login")
+                self.end_headers()
+
+            def do_GET(self) -> None:
+                self.send_response(HTTPStatus.OK)
                 self.end_headers()
 
             def log_message(self, *_: object) -> None:
@@ -144,3 +153,41 @@ def test_unrequested_values_are_not_reported() -> None:
 def test_addresses_that_cannot_be_used(urls: tuple[str, ...], tmp_path: Path) -> None:
     with pytest.raises(UserError, match="notify: "):
         addresses(urls, tmp_path)
+
+
+def test_a_message_that_ends_at_a_login_page_was_not_sent(
+    fleet: AnsweringFleet, inbox: Inbox
+) -> None:
+    fleet.settings(head=f'[notify]\nurls = ["{inbox.url}"]\n')
+    fleet.run("sweep")
+    fleet.night({"gpu002": capped})
+    inbox.code = HTTPStatus.FOUND
+    done = fleet.run("sweep")
+    assert (len(inbox.taken), done.returncode) == (1, 1)
+    assert "could not notify 1 (json): it was not accepted" in done.stderr
+
+
+ENDLESS = """
+import os, socket, threading
+from nodevet.vet.use import notify
+
+def answer() -> None:
+    connection, _ = listener.accept()
+    connection.sendall(b"HTTP/1.1 200 OK\\r\\nX: ")
+    while not over.wait(0.2):
+        connection.sendall(b".")
+
+listener, over = socket.create_server(("127.0.0.1", 0)), threading.Event()
+threading.Thread(target=answer, daemon=True).start()
+notify.SECONDS = 5.0
+address = f"json://127.0.0.1:{listener.getsockname()[1]}/tok3n"
+print(notify.notify([address], notify.Notice(title="nightly", body="1 new")))
+"""
+
+
+def test_a_server_without_an_end_holds_up_no_sweep() -> None:
+    """Apprise gives up, but its threads do not: Python would wait for them at the end."""
+    words = [sys.executable, "-c", ENDLESS]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    told = "('1 (json): not done within 5 s',)\n"
+    assert (done.returncode, done.stdout, done.stderr) == (0, told, "")

@@ -20,7 +20,7 @@ def test_a_second_sweep_says_who_holds_the_inventory(fleet: AnsweringFleet) -> N
     words = [sys.executable, "-m", "nodevet", "sweep"]
     with subprocess.Popen(words, cwd=fleet.folder, stdout=-3, stderr=-3) as first:
         locks = Path(fleet.state) / "nodevet/locks"
-        for _ in range(300):
+        for _ in range(1200):
             if locks.is_dir() and any(path.stat().st_size for path in locks.iterdir()):
                 break
             time.sleep(0.1)
@@ -76,3 +76,19 @@ def test_systemd_takes_its_units(fleet: AnsweringFleet) -> None:
     words = command.removeprefix("ExecStart=").split()
     assert os.access(words[0], os.X_OK)
     assert "sweep nightly --config" in command
+
+
+def test_two_sweeps_share_a_file_of_heartbeats(fleet: AnsweringFleet) -> None:
+    both = 'inventory = "fleet.yaml"\nbaseline = "site.yaml"\nheartbeat = "beat.prom"\n'
+    fleet.settings('heartbeat = "beat.prom"\n', head=f"[sweep.weekly]\n{both}")
+    for name in ("weekly", "nightly", "weekly"):
+        assert fleet.run("sweep", name, "--limit", "gpu001").returncode == 0
+    text = (fleet.folder / "beat.prom").read_text()
+    ended = {
+        sample.labels["sweep"]: sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.name == "nodevet_sweep_end_timestamp_seconds"
+    }
+    assert 0 < ended["nightly"] < ended["weekly"]
+    assert text.count("# TYPE nodevet_sweep_hosts gauge") == 1

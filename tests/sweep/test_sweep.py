@@ -5,6 +5,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -114,12 +115,12 @@ def test_a_store_that_is_lost_costs_no_report(fleet: AnsweringFleet) -> None:
 def test_a_killed_run_is_finished(fleet: AnsweringFleet) -> None:
     fleet.run("sweep")
     fleet.night({"gpu001": capped, "gpu006": capped})
-    (fleet.answers / "gpu006").write_text("#!/bin/sh\nsleep 60\n")
+    (fleet.answers / "gpu006").write_text("#!/bin/sh\nexec sleep 120\n")
     words = [sys.executable, "-m", "nodevet", "check", "-i", "fleet.yaml", "-b", "site.yaml"]
     with subprocess.Popen(words, cwd=fleet.folder, stdout=-3, stderr=-3) as began:
         store = Path(fleet.state) / "nodevet/history.sqlite"
-        for _ in range(300):
-            with sqlite3.connect(store) as reader:
+        for _ in range(1200):
+            with closing(sqlite3.connect(store)) as reader:
                 if reader.execute("select count(*) from visit").fetchone()[0] >= len(HOSTS) + 5:
                     break
             time.sleep(0.1)

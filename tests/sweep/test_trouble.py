@@ -125,3 +125,22 @@ def test_old_evidence_goes_after_a_sweep(fleet: AnsweringFleet) -> None:
     assert fleet.run("sweep").stderr == ""
     assert kept() == [0, 6, 6, 6]
     assert "nightly" in fleet.run("runs").stdout  # what was found stays
+
+
+def test_a_damaged_store_costs_no_report(fleet: AnsweringFleet) -> None:
+    fleet.settings(head='store = "sqlite:///h.sqlite"\n')
+    assert fleet.run("sweep").returncode == 0
+    fleet.night({"gpu003": capped})
+    file = fleet.folder / "h.sqlite"
+    with closing(sqlite3.connect(file)) as store:
+        store.execute("pragma wal_checkpoint(truncate)")
+        (size,) = store.execute("pragma page_size").fetchone()
+        asked = "select rootpage from sqlite_master where name = 'run'"
+        (page,) = store.execute(asked).fetchone()
+    with file.open("r+b") as raw:
+        raw.seek((page - 1) * size)
+        raw.write(b"\xff" * size)
+    done = fleet.run("sweep")
+    assert (done.returncode, "gpu003 GPU 0-7" in done.stdout) == (2, True)
+    assert done.stderr.count("a part of this run is not recorded") == 1
+    assert "it is damaged; restore a copy" in done.stderr

@@ -44,7 +44,11 @@ ONLY = "With --from: only hosts that"
     "a file that check --format json wrote. Without HOSTS and -i: the hosts of this run.",
 )
 @click.option(
-    "--ok", "classes", flag_value="ok", multiple=True, help=f"{ONLY} passed; also waived."
+    "--ok",
+    "classes",
+    flag_value="ok",
+    multiple=True,
+    help=f"{ONLY} passed, or have only waived findings.",
 )
 @click.option("--failing", "classes", flag_value="failing", multiple=True, help=f"{ONLY} failed.")
 @click.option(
@@ -52,7 +56,7 @@ ONLY = "With --from: only hosts that"
     "classes",
     flag_value="unknown",
     multiple=True,
-    help=f"{ONLY} could not be vetted or judged, or that the run does not have.",
+    help=f"{ONLY} nodevet could not vet or judge, or that the run lacks.",
 )
 @click.option(
     "--max-age",

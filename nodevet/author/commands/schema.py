@@ -5,9 +5,9 @@ import json
 import click
 
 from nodevet.base.project import Project
+from nodevet.base.schema_kinds import kinds
 from nodevet.cli import options
 from nodevet.cli.help import Command
-from nodevet.document.schema_kinds import kinds
 
 LISTED = "\n".join(f"      {name:9} {kind.about}" for name, kind in kinds().items())
 

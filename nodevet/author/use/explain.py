@@ -92,9 +92,9 @@ def host_of(run: Run, host: str, place: object) -> HostReport:
 
 def unknown_word(word: str, catalog: Catalog) -> UserError:
     """The error about a word that is not a check, if no option names a source of hosts."""
-    near = did_you_mean(word, (*catalog.ids, *PAGES), "`nodevet list checks` names them")
-    other_way = f"for a host: nodevet explain {brief(word)} --from last.json, or -i INVENTORY"
-    return UserError(f"no check or baseline is named {brief(word)!r}; {near}; {other_way}")
+    near = did_you_mean(word, (*catalog.ids, *PAGES), "`nodevet list checks` names them.")
+    other_way = f"For a host: nodevet explain {brief(word)} --from last.json, or -i INVENTORY"
+    return UserError(f"no check or baseline is named {brief(word)!r}; {near} {other_way}")
 
 
 def fallback_baselines(

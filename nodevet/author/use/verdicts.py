@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from nodevet.author.host_list import HostVerdict, RunVerdicts, VerdictClass
 from nodevet.base.age import run_refusal
 from nodevet.base.errors import UserError
+from nodevet.base.host_names import name_problem
 from nodevet.base.printable import brief
-from nodevet.inventory.settings import GROUP, name_problem
+from nodevet.inventory.settings import GROUP
 from nodevet.model import Host, Verdict
 
 if TYPE_CHECKING:
@@ -63,19 +64,15 @@ def _doubt(run: "Run") -> str:
 
 
 def _recorded(source: str, store: str | None) -> tuple[str, VerdictSource]:
-    from nodevet.store import StoreError
     from nodevet.vet.use.stores import open_history
 
-    try:
-        with open_history(store) as history:
-            run = history.run(source)
-            visits = tuple(history.visits(run.id))
-            failing: dict[str, list[str]] = {}
-            for span in history.spans(run=run.id):
-                if span.verdict is Verdict.FAIL and span.check:
-                    failing.setdefault(span.host, []).append(span.check)
-    except StoreError as error:
-        raise UserError(str(error)) from error
+    with open_history(store) as history:
+        run = history.run(source)
+        visits = tuple(history.visits(run.id))
+        failing: dict[str, list[str]] = {}
+        for span in history.spans(run=run.id):
+            if span.verdict is Verdict.FAIL and span.check:
+                failing.setdefault(span.host, []).append(span.check)
     verdicts = {
         visit.host: HostVerdict(outcome=visit.outcome, failing=_sorted(failing.get(visit.host, ())))
         for visit in visits

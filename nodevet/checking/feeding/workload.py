@@ -13,7 +13,6 @@ from nodevet.checking.feeding import units
 from nodevet.checking.feeding.interval import UNKNOWN, Interval, exactly
 from nodevet.model import FieldError, refuse
 
-VERSION = 1
 MOST_BATCHES = 64
 LARGEST_BATCH = 10_000_000
 LONGEST_STEP = 86_400.0  # seconds: a day

@@ -6,6 +6,8 @@ from datetime import datetime
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nodevet.base.age import AHEAD
+from nodevet.base.durations import coarse
 from nodevet.base.printable import brief
 from nodevet.base.problems import or_list
 from nodevet.fix.approval.policy import RULES, Policy, is_pattern, principals
@@ -57,6 +59,12 @@ def _expiry_problem(plan: Plan, now: datetime) -> str:
     ends = parse_time(plan.expires)
     if ends is None:
         return f"the plan does not say when it expires ({brief(plan.expires)}); plan again"
+    made = parse_time(plan.created)
+    if made and (ahead := (made - now).total_seconds()) > AHEAD:
+        return (
+            f"the plan was made {coarse(ahead)} in the future ({brief(plan.created)}), so its age "
+            "is not known: set the clock of this machine, or plan again"
+        )
     return f"the plan expired at {brief(plan.expires)}; plan again" if now >= ends else ""
 
 

@@ -143,6 +143,7 @@ def command(
     from nodevet.fix.terminal.speaker import Speaker
     from nodevet.fix.use.plan import (
         PlanRequest,
+        approval_problems,
         drain_problem,
         next_steps,
         propose,
@@ -193,6 +194,8 @@ def command(
         click.echo(way, err=True)
     if plan.steps and hookless:
         say(f"cannot be applied as it is: {hookless}")
+    for why in approval_problems(plan, project):
+        say(f"cannot be approved as it is: {why}")
     if plan.steps and file and url is not None and (why := remember_plan(url, plan)):
         say(f"{file} is not recorded: {why}")
     click.get_current_context().exit(proposal.exit_code)

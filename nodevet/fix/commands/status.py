@@ -39,7 +39,7 @@ EVERY = 2.0  # seconds between two looks of --watch
 @click.option(
     "--watch",
     is_flag=True,
-    help="Show it again after each change, until the run ends; in JSON one line each time.",
+    help="Show the state again after each change, until the run ends; in JSON one line each time.",
 )
 @sheets.formats()
 @display_options()

@@ -3,6 +3,7 @@ a controller that starts."""
 
 import os
 import socket
+import time
 from enum import Enum
 from pathlib import Path
 
@@ -76,3 +77,8 @@ def boot_id() -> str:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
         return ""
+
+
+def uptime_s() -> float:
+    """Seconds since this machine booted, also while it was suspended."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)

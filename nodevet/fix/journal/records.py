@@ -52,6 +52,7 @@ class HostBegin(Stamped, frozen=True, kw_only=True, tag="host-begin"):
     uptime_s: float | None = None
     hook: tuple[str, ...] | None = None  # what the drain hook offers; None: it was not called
     asked: str = ""  # the next request: reboot; or soft off, off, on to its BMC
+    controller_s: float | None = None  # uptime of the controller at that request
 
 
 class StepLooked(Stamped, frozen=True, kw_only=True, tag="step-looked"):

@@ -71,7 +71,8 @@ class HostState(msgspec.Struct, frozen=True, kw_only=True):
     hook: tuple[str, ...] | None = None
     """What the drain hook offers, which was called and has not given the node back."""
     asked: str = ""  # reboot, soft off, off or on, of this boot
-    asked_at: str = ""  # ISO 8601 in UTC
+    controller_s: float | None = None  # uptime of the controller at that request
+    controller_boot: str = ""  # its boot id then
 
     @property
     def is_taken(self) -> bool:
@@ -99,7 +100,7 @@ class JournalState(msgspec.Struct, frozen=True, kw_only=True):
 def state(records: Iterable[JournalRecord]) -> JournalState:
     """The state of the run after these records. Raises JournalError if they name two plans."""
     run: RunBegin | None = None
-    resumed, outcome = 0, None
+    resumed, outcome, controller_boot = 0, None, ""
     hosts: dict[str, HostState] = {}
     steps: dict[str, StepState] = {}
     for record in records:
@@ -110,7 +111,7 @@ def state(records: Iterable[JournalRecord]) -> JournalState:
                     f"{brief(record.plan)}; a run has one plan"
                 )
             resumed += run is not None
-            run, outcome = run or record, None
+            run, outcome, controller_boot = run or record, None, record.boot_id
         elif isinstance(record, HostBegin):
             earlier = hosts.get(record.host)
             hosts[record.host] = HostState(
@@ -119,11 +120,19 @@ def state(records: Iterable[JournalRecord]) -> JournalState:
                 uptime_s=record.uptime_s,
                 hook=record.hook if record.hook is not None or not earlier else earlier.hook,
             )
-            last = record if record.asked else earlier
-            if last and last.asked and last.boot_id == record.boot_id:
-                at = record.at if record.asked else earlier.asked_at if earlier else ""
+            if record.asked:
                 hosts[record.host] = msgspec.structs.replace(
-                    hosts[record.host], asked=last.asked, asked_at=at
+                    hosts[record.host],
+                    asked=record.asked,
+                    controller_s=record.controller_s,
+                    controller_boot=controller_boot,
+                )
+            elif earlier and earlier.boot_id == record.boot_id:
+                hosts[record.host] = msgspec.structs.replace(
+                    hosts[record.host],
+                    asked=earlier.asked,
+                    controller_s=earlier.controller_s,
+                    controller_boot=earlier.controller_boot,
                 )
         elif isinstance(record, HostEnd):
             before = hosts.get(record.host, HostState())

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
+from nodevet.base.host_names import name_problem
 from nodevet.base.problems import quoted
 from nodevet.base.uuids import UUID
 from nodevet.checking.identity import SHOWN
@@ -15,7 +16,6 @@ from nodevet.checking.machines import machine, one_machine
 from nodevet.fix.model import Plan, Step
 from nodevet.fix.plan.holders import holders_problem
 from nodevet.fix.settings import faults
-from nodevet.inventory.settings import name_problem
 from nodevet.resource import kind_of, undeclared, unit, unused
 
 ID = re.compile(r"[A-Za-z0-9]{8,16}")
@@ -50,7 +50,10 @@ def contradictions(plan: Plan) -> Iterator[str]:
         for why in _step_problems(step):
             yield f"step {quoted(step.id)}: {why}"
         if step.keep and not plan.rollout.reboots_each:
-            yield f"step {quoted(step.id)}: it is kept after a reboot, and the plan reboots no host"
+            yield (
+                f"step {quoted(step.id)}: it has actions for after a reboot, but the plan reboots "
+                "no host"
+            )
     changes = Counter(
         (step.host, resource) for step in plan.steps for resource in set(step.resources)
     )

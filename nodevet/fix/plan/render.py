@@ -9,6 +9,7 @@ from itertools import groupby, pairwise, zip_longest
 from typing import Any
 
 from nodevet.base.printable import brief, plain
+from nodevet.base.ranges import in_ranges
 from nodevet.base.uuids import GPU_UUID
 from nodevet.fix.model import Conflict, Plan, Step
 from nodevet.fix.moments import time_text
@@ -30,7 +31,7 @@ from nodevet.resource import diff as actions_diff
 from nodevet.resource.file import WriteFile
 from nodevet.sheet.model import HostRow
 from nodevet.sheet.text import count, cut_pair, nodeset
-from nodevet.vet.findings.words import ADVICE, LIMIT, in_ranges, subjects_of, values
+from nodevet.vet.findings.words import ADVICE, LIMIT, subjects_of, values
 
 EFFECT = {
     "restart": "effective after a restart",

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from nodevet.base.printable import brief, plain
+from nodevet.base.ranges import in_ranges
 from nodevet.fix.model import Plan, PlannedNode, Step
 from nodevet.fix.plan.exact import exact, foreign_words, with_blanks
 from nodevet.resource import Contents, Resource, State, describe, kind_of, with_contents
 from nodevet.resource.kernel import fold_paths
 from nodevet.sheet.text import count, nodeset
-from nodevet.vet.findings.words import in_ranges
 
 MOST = 8  # of one kind that are listed
 DIGEST = 16  # hex digits
@@ -80,7 +80,7 @@ def declared_text(step: Step, node: PlannedNode | None) -> str:
     """Services, options and GPUs of a step, printable."""
     parts = [f"about {listed(map(plain, step.services))}"] if step.services else []
     if step.options:
-        parts.append(f"planned with {listed(f'--{plain(option)}' for option in step.options)}")
+        parts.append(f"planned with {listed(map(_option_text, step.options))}")
     if step.holders:
         parts.append(f"stops and starts {listed(map(plain, step.holders))} around it")
     if step.gpus:
@@ -89,6 +89,11 @@ def declared_text(step: Step, node: PlannedNode | None) -> str:
         unnumbered = [exact(option) for option in step.gpus if option not in numbers]
         parts.append(f"needs {' '.join(filter(None, (numbered, listed(unnumbered))))}")
     return "; ".join(parts)
+
+
+def _option_text(option: str) -> str:
+    """`--now`. The option `reboot` of a fix stands for both options that reboot each node."""
+    return "--reboot or --power-cycle" if option == "reboot" else f"--{plain(option)}"
 
 
 def commands_text(step: Step, contents: Contents) -> str:
@@ -115,7 +120,7 @@ def _setting(resource: Resource) -> str:
 
 
 def _old_text(state: State | None) -> str:
-    return plain(describe(state)) if state else "not read"
+    return f"now {plain(describe(state))}" if state else "not read"
 
 
 def listed(words: Iterable[str]) -> str:

@@ -3,6 +3,8 @@
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from msgspec.structs import replace
+
 from nodevet import __version__
 from nodevet.base.printable import LONGEST, cells, plain
 from nodevet.fix.plan.candidates import UnfixedFinding, Withheld
@@ -16,8 +18,10 @@ from nodevet.vet.findings.fold import Line, lines
 
 def unplanned_blocks(proposal: Proposal) -> Iterator[AnyBlock]:
     """The failures that are not in the plan, a block for each reason."""
+    effects, left = _split_effects(proposal)
     parts = {
-        "No fix available:": _unfixed_rows(proposal.left),
+        "No fix available:": _unfixed_rows(left),
+        "Follows from a step of the plan:": _unfixed_rows(effects),
         "Fix available, not allowed by the baseline:": _not_allowed(
             entry
             for entry in proposal.withheld
@@ -67,6 +71,23 @@ def suggestions(proposal: Proposal, baselines: Mapping[str, str]) -> Iterator[st
         hosts = shlex.quote(nodeset(report.host for report in proposal.unvetted))
         short = cells(hosts) <= LONGEST
         yield f"plan again once they can be checked{f': --limit {hosts}' if short else ''}"
+
+
+def _split_effects(
+    proposal: Proposal,
+) -> tuple[list[UnfixedFinding], list[UnfixedFinding]]:
+    """The failures without a fix that follow from a failure that a step of the plan repairs, which
+    name that one, and the others."""
+    planned = {(step.host, step.fix) for step in proposal.plan.steps}
+    effects, left = [], []
+    for entry in proposal.left:
+        cause = str(entry.finding.cause or "")
+        if (entry.host, cause.partition(" ")[0]) in planned:
+            finding = replace(entry.finding, why=f"follows from {cause}", advice="")
+            effects.append(replace(entry, finding=finding))
+        else:
+            left.append(entry)
+    return effects, left
 
 
 def _unfixed_rows(unfixed: Iterable[UnfixedFinding]) -> list[HostRow]:

@@ -83,8 +83,8 @@ class Stop(AbstractContextManager["Stop"]):
         if not self.asked:
             self.asked = True
             self._told(
-                "no more nodes are started; those in progress finish first (again: leave them as "
-                "they are)"
+                "nodevet starts no more nodes; those in progress finish first (again: leave them "
+                "as they are)"
             )
 
 

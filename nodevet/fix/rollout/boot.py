@@ -21,6 +21,11 @@ from nodevet.fleet.executor import LockedError, WorkError
 from nodevet.resource import RunCommand, next_resort
 
 
+def unhelped(step: Step, why: str, *, cycled: bool) -> str:
+    """Why a step failed that is only a reboot, and what is next. `cycled`: by power off and on."""
+    return f"after the reboot {why}; {NOTHING_HELPED if cycled else next_resort(step.actions)}"
+
+
 class RebootProof:
     """Every method may raise LostError."""
 
@@ -86,7 +91,7 @@ class RebootProof:
             elif step.id in failing:
                 why = f"not persistent across reboot: {failing[step.id]}"
                 if leaves_nothing(step):
-                    why = f"after the reboot {failing[step.id]}; {self._resort(step)}"
+                    why = unhelped(step, failing[step.id], cycled=self.session.terms.power_cycle)
                 results[step.id] = self.steps.revert(step, result, why)
             elif step.keep and result.outcome is not Outcome.VERIFIED_AFTER_REBOOT:
                 results[step.id] = self.steps.keep(step, result)
@@ -98,11 +103,6 @@ class RebootProof:
                     why="",
                     after=after or result.after,
                 )
-
-    def _resort(self, step: Step) -> str:
-        """What to do after a reboot that did not help."""
-        is_last = self.session.terms.power_cycle
-        return NOTHING_HELPED if is_last else next_resort(step.actions)
 
     def _undone(self, steps: Sequence[Step]) -> list[Step]:
         """The reverted steps that need a reboot to take effect: their rollback needs one too."""
@@ -151,7 +151,7 @@ class RebootProof:
             asked = SWITCHED if session.terms.power_cycle else REQUESTED
             raise LostError(f"{asked}: {error}{session.power_text()}") from error
         try:
-            session.executor.lock(session.host, session.terms.who)
+            session.lock()
         except (WorkError, LockedError):
             session.reenter()
         return booted

@@ -70,7 +70,7 @@ class Clearance(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def approved(self, *, reboot: bool = False) -> None:
-        """Refuse if the plan expired, or is not approved now, with `reboot` for a reboot."""
+        """Refuse if the plan has expired or is no longer approved (`reboot`: for a reboot)."""
         if why := self.closed(reboot):
             raise RefusedError(Refusal.STALE, why)
 

@@ -1,6 +1,6 @@
 """Whether a step may still run as planned, and whether it holds. Pure; the check decides."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import date
 from enum import Enum
 
@@ -113,13 +113,23 @@ def holds(step: Step, findings: Sequence[Finding], evidence: Evidence) -> bool:
     if gone_subjects_text(step, findings, evidence):
         return False
     if step.services:
-        verdicts = {finding.verdict for finding in about}
-        return Verdict.OK in verdicts and verdicts <= set(FINE)
-    labels = {finding.subject.label for finding in about}
-    if labels >= set(step.subjects) and about:
-        return all(finding.verdict is Verdict.OK for finding in about)
-    verdicts = {finding.verdict for finding in findings}
-    return Verdict.OK in verdicts and verdicts <= set(FINE)
+        return is_ok(finding.verdict for finding in about)
+    by_label: dict[str, list[Verdict]] = {}
+    for finding in about:
+        by_label.setdefault(finding.subject.label, []).append(finding.verdict)
+    if by_label and by_label.keys() >= set(step.subjects):
+        return all(map(is_ok, by_label.values()))
+    return is_ok(finding.verdict for finding in findings)
+
+
+def is_ok(verdicts: Iterable[Verdict]) -> bool:
+    """Whether at least one of the verdicts is ok and the others are ok or not applicable.
+
+    >>> is_ok([Verdict.OK, Verdict.NOT_APPLICABLE]), is_ok([Verdict.NOT_APPLICABLE])
+    (True, False)
+    """
+    unique = set(verdicts)
+    return Verdict.OK in unique and unique <= set(FINE)
 
 
 def _findings_of(step: Step, findings: Sequence[Finding], evidence: Evidence) -> list[Finding]:

@@ -2,8 +2,11 @@
 
 nodevet calls it with the host as its last argument. If the first line that it prints is
 `nodevet-hook: undrain reboot`, or has only one of these words, nodevet also calls it to give the
-host back or to reboot it. NODEVET_HOOK says which call it is; NODEVET_PLAN and NODEVET_CHECKS name
-the plan and its checks.
+host back or to reboot it. If it does not give the host back because others hold it, it prints
+`nodevet-hook: unchanged WHO`, and the result shows WHO. NODEVET_HOOK says which call it is;
+NODEVET_PLAN and NODEVET_CHECKS name the plan and its checks, NODEVET_RUN the run of the plan, which
+resumes and rollbacks continue. NODEVET_LOCKED is `no` if the run does not hold the node's lock,
+because the node does not answer and is to be switched off by its BMC.
 """
 
 import os
@@ -16,27 +19,36 @@ from contextlib import suppress
 from typing import IO
 
 from nodevet.base.durations import elapsed
+from nodevet.base.printable import brief
 
 TOLD = 300  # characters of what a hook said
 OFFER = b"nodevet-hook:"
 DRAIN, UNDRAIN, REBOOT = "drain", "undrain", "reboot"
 OFFERS = frozenset({UNDRAIN, REBOOT})
+UNCHANGED = OFFER + b" unchanged "
 
 
 class DrainHook:
     """Of one node in one run. `offers`: what else the hook can do; None until it was called."""
 
-    def __init__(self, command: str, host: str, seconds: float, plan: str = "") -> None:
+    def __init__(
+        self, command: str, host: str, seconds: float, plan: str = "", run: str = ""
+    ) -> None:
         self._command = command
         self._host = host
         self._seconds = seconds
         self._plan = plan
+        self._of_run = run
         self.checks: Sequence[str] = ()  # that the plan's fixes of this node answer
         self.offers: tuple[str, ...] | None = None
         self.given_back = False
+        self._locked = "yes"
+        self._unchanged = ""  # who holds the node
 
-    def drain(self) -> str:
-        """Why the node is not drained; empty if it is."""
+    def drain(self, *, is_locked: bool = True) -> str:
+        """Why the node is not drained; empty if it is. `is_locked`: whether this run holds the
+        node's lock."""
+        self._locked = "yes" if is_locked else "no"
         self.offers = self.offers or ()
         why = self._call(DRAIN)
         return f"not drained: {why}" if why else ""
@@ -46,13 +58,14 @@ class DrainHook:
         return self._call(REBOOT)
 
     def undrain(self) -> str:
-        """Why the node is not given back; empty if it is, or if the hook cannot do that."""
+        """Why the node is not given back, or who else holds it; empty if it is given back, or if
+        the hook cannot do that."""
         if UNDRAIN not in (self.offers or ()):
             return ""
         if why := self._call(UNDRAIN):
             return f"stays drained: {why}"
         self.offers, self.given_back = None, True
-        return ""
+        return self._unchanged
 
     def _call(self, what: str) -> str:
         """Run the hook without a shell. Returns why it failed; empty if it did not."""
@@ -67,6 +80,8 @@ class DrainHook:
             **os.environ,
             "NODEVET_HOOK": what,
             "NODEVET_PLAN": self._plan,
+            "NODEVET_RUN": self._of_run,
+            "NODEVET_LOCKED": self._locked,
             "NODEVET_CHECKS": ",".join(self.checks),
         }
         try:
@@ -80,6 +95,8 @@ class DrainHook:
         finally:
             if what == DRAIN:  # also of a hook that was killed: it may have begun to drain
                 self.offers = _offers(output) or self.offers
+            else:
+                self._unchanged = _unchanged(output)
         message = _message(output)
         return f"{why}: {message}" if why and message else why
 
@@ -89,6 +106,13 @@ def _offers(output: IO[bytes]) -> tuple[str, ...]:
     first = output.readline(TOLD)
     words = first.removeprefix(OFFER).decode("ascii", "replace").split()
     return tuple(sorted(OFFERS.intersection(words))) if first.startswith(OFFER) else ()
+
+
+def _unchanged(output: IO[bytes]) -> str:
+    output.seek(0)
+    lines = output.read(4 * TOLD).splitlines()
+    texts = (line.removeprefix(UNCHANGED) for line in lines if line.startswith(UNCHANGED))
+    return brief(next(texts, b"").decode("utf-8", "backslashreplace"), TOLD)
 
 
 def _message(output: IO[bytes]) -> str:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
@@ -22,8 +22,8 @@ from nodevet.fix.rollout.resume import NodeResume, recall
 from nodevet.fix.rollout.session import LostError, NodeSession
 from nodevet.fix.rollout.step_run import Steps
 from nodevet.fix.rollout.wake import enter_or_wake
+from nodevet.fixing.model import Risk
 from nodevet.fixing.result import HostResult, Outcome, Refusal, worst
-from nodevet.fleet.executor import WorkError
 
 __all__ = ["NodeApply", "NodeTask"]
 
@@ -39,6 +39,7 @@ class NodeApply:
         self._steps = Steps(session, context, self._clearance) if context else None
         self._asked: Evidence | None = None  # on which other managers were looked for
         self._rechecked: Step | None = None  # before which changed settings were judged again
+        self._cleared: Evidence | None = None  # read when the node was last drained
         self._unseen: tuple[str, ...] = ()  # steps of an earlier controller, not read yet
 
     def run(self, earlier: JournalState | None = None) -> HostResult:
@@ -52,19 +53,17 @@ class NodeApply:
             recall(self.ledger, earlier)
             self.session.recall(earlier)
             self._unseen = tuple(s.id for s in self.task.steps if earlier.step(s.id).touched)
-        try:
+        with closing(self.session):  # it is locked until it is given back
             try:
-                self._run(earlier)
-            except RefusedError as error:
-                refusal, why = error.refusal, str(error)
-            self._revert_unproven()
-        except (LostError, JournalError) as error:
-            lost = str(error)
-        finally:
-            with suppress(WorkError):
-                self.session.executor.close(self.task.host)
-        result = self._result(refusal, why, lost, time.monotonic() - started)
-        result = self.session.give_back(result)
+                try:
+                    self._run(earlier)
+                except RefusedError as error:
+                    refusal, why = error.refusal, str(error)
+                self._revert_unproven()
+            except (LostError, JournalError) as error:
+                lost = str(error)
+            result = self._result(refusal, why, lost, time.monotonic() - started)
+            result = self.session.give_back(result)
         with suppress(JournalError):  # its words are in `lost`, or the file ends here
             given_back = bool(self.session.hook and self.session.hook.given_back)
             end = host_end(result, self._proofs(), given_back=given_back)
@@ -164,6 +163,10 @@ class NodeApply:
             why = f"set already, effective after a {step.effective}"
             ledger.results[step.id] = new_result(step, outcome=Outcome.PENDING, why=why)
             return evidence
+        if step.risk.rank >= Risk.DRAIN.rank and evidence is not self._cleared:
+            evidence = self._drained_again(step, evidence)
+            if steps.status(step, evidence) is not StepStatus.GO:
+                return evidence
         batch = batch_of(todo, self._statuses(steps, todo, evidence))
         if evidence is not self._asked:
             before.refuse_other_managers(steps.session, batch)
@@ -174,6 +177,17 @@ class NodeApply:
         except MovedError:
             self._rechecked = step
             return earlier.before(step, evidence)
+
+    def _drained_again(self, step: Step, evidence: Evidence) -> Evidence:
+        """Fresh evidence of the node, which the drain hook confirms to be drained. Raises
+        RefusedError."""
+        self._cleared = self._clearance.node(
+            evidence,
+            lambda: probe(self.session, f"before-{step.fix}"),
+            steps=[step],
+            reboot=self.task.reboot,
+        )
+        return self._cleared
 
     @staticmethod
     def _statuses(steps: Steps, todo: Sequence[Step], evidence: Evidence) -> dict[str, StepStatus]:
@@ -229,6 +243,7 @@ class NodeApply:
         cleared = self._clearance.node(
             evidence, lambda: probe(self.session, "before"), steps=due, reboot=self.task.reboot
         )
+        self._cleared = cleared
         for step in todo if cleared is not evidence else ():
             steps.status(step, cleared)
         return cleared

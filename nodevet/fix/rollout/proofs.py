@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from nodevet.evidence.host import HostInfo
 from nodevet.fix.journal.records import Proof
 from nodevet.fix.model import Step
-from nodevet.fix.rollout.compare import StepContext
+from nodevet.fix.rollout.compare import StepContext, is_ok
 from nodevet.fix.rollout.ledger import Ledger
 from nodevet.fix.rollout.session import TimedEvidence
 from nodevet.fixing.result import Outcome
@@ -41,8 +41,8 @@ def _proofs(steps: Sequence[Step], context: StepContext, reading: TimedEvidence)
 
 
 def ok_keys(findings: Iterable[Finding]) -> tuple[str, ...]:
-    """The keys whose findings are all ok."""
+    """The keys whose findings are ok; some of them may be not applicable."""
     verdicts: dict[str, set[Verdict]] = {}
     for finding in findings:
         verdicts.setdefault(finding.key, set()).add(finding.verdict)
-    return tuple(key for key, key_verdicts in verdicts.items() if key_verdicts == {Verdict.OK})
+    return tuple(key for key, key_verdicts in verdicts.items() if is_ok(key_verdicts))

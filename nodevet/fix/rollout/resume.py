@@ -9,7 +9,7 @@ from nodevet.evidence.host import HostInfo
 from nodevet.fix.journal.journal import JournalState, Stage, StepState
 from nodevet.fix.model import Step
 from nodevet.fix.rollout.batch import StepBatch, together
-from nodevet.fix.rollout.boot import RebootProof
+from nodevet.fix.rollout.boot import RebootProof, unhelped
 from nodevet.fix.rollout.clearance import RefusedError
 from nodevet.fix.rollout.ledger import (
     Ledger,
@@ -19,6 +19,7 @@ from nodevet.fix.rollout.ledger import (
     result_of_journal,
 )
 from nodevet.fix.rollout.left import revertible_part
+from nodevet.fix.rollout.power import REBOOT
 from nodevet.fix.rollout.session import BlindError
 from nodevet.fix.rollout.step_run import ENDED, Steps, Written
 from nodevet.fixing.result import Outcome, Refusal, StepResult
@@ -38,11 +39,19 @@ class NodeResume:
         self.boot = boot
         self.earlier = earlier
 
+    @property
+    def asked(self) -> str:
+        """What ended the boot that the run began on, if the run asked for that: `reboot`, or the
+        last request to its BMC. Else empty."""
+        host = self.earlier.host(self.ledger.task.host)
+        return host.asked if host else ""
+
     def run(self, evidence: Evidence) -> Evidence:
         """Complete or revert what was begun. Returns the new evidence. Raises LostError."""
         earlier_host = self.earlier.host(self.ledger.task.host)
         host = evidence[HostInfo].data
         rebooted = bool(earlier_host and host and earlier_host.boot_id != host.boot_id)
+        self.ledger.rebooted = rebooted and bool(self.asked)
         todo = sorted(self.ledger.task.steps, key=of_packages, reverse=rebooted)
         verified = [s for s in todo if self.earlier.step(s.id).stage is Stage.VERIFIED]
         if rebooted and host and host.boot_id:
@@ -134,11 +143,10 @@ class NodeResume:
         if rebooted and ledger.driverless(evidence) and not of_packages(step) and not step.keep:
             reason = "cannot be judged before one more reboot: the driver was reverted"
             return replace(result, outcome=Outcome.UNKNOWN, why=reason)
-        reason, record = (
-            f"was verified earlier, and fails now: {why}",
-            self.earlier.step(step.id),
-        )
-        reverted = self.steps.revert(step, result, reason, record)
+        reason = f"was verified earlier, and fails now: {why}"
+        if rebooted and later and leaves_nothing(step):
+            reason = unhelped(step, why, cycled=self.asked not in ("", REBOOT))
+        reverted = self.steps.revert(step, result, reason, state)
         return self._once_more(step, reverted) if rebooted else reverted
 
     def _kept(self, step: Step, evidence: Evidence, state: StepState) -> StepResult:

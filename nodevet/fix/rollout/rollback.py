@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 
 import msgspec
@@ -32,11 +32,11 @@ from nodevet.fix.rollout import preconditions
 from nodevet.fix.rollout.clearance import Clearance, RefusedError, probe
 from nodevet.fix.rollout.ledger import Closed, new_result, of_packages
 from nodevet.fix.rollout.left import Revertible, revertible_part
-from nodevet.fix.rollout.session import BlindError, LostError, NodeSession
+from nodevet.fix.rollout.session import GIVEN_BACK, BlindError, LostError, NodeSession
 from nodevet.fix.rollout.waits import pending_until
 from nodevet.fix.rollout.wake import enter_or_wake
+from nodevet.fixing.model import Risk
 from nodevet.fixing.result import HostResult, Outcome, Refusal, StepResult, worst
-from nodevet.fleet.executor import WorkError
 from nodevet.resource import Resource, State, is_same
 
 BACK = frozenset({Outcome.ROLLED_BACK, Outcome.PENDING})
@@ -78,9 +78,24 @@ class NodeRollback:
         self.back = task
         self.session = session
         self._results: dict[str, StepResult] = {}
+        todo = steps_to_revert(task.steps, task.run)
+        self._clearance = Clearance.of_session(session, todo, task.closed)
+        self._entered: Evidence | None = None  # of the node, when it was last drained
 
     def run(self) -> HostResult:
         started = time.monotonic()
+        host = self.back.run.host(self.back.host)
+        # what made the run keep the node drained is still there after a refused rollback
+        kept = {Outcome.REFUSED} if host and host.is_taken else set[Outcome]()
+        with closing(self.session):  # it is locked until it is given back
+            result = self.session.give_back(self._result(started), GIVEN_BACK - kept)
+        with suppress(JournalError):
+            given_back = bool(self.session.hook and self.session.hook.given_back)
+            self.session.journal.write(host_end(result, given_back=given_back))
+        return result
+
+    def _result(self, started: float) -> HostResult:
+        """Revert the steps; how that ended. `started`: when, by the monotonic clock."""
         refusal, why, lost = None, "", ""
         try:
             self.session.recall(self.back.run)
@@ -89,9 +104,6 @@ class NodeRollback:
             refusal, why = error.refusal, str(error)
         except (LostError, JournalError) as error:
             lost = str(error)
-        finally:
-            with suppress(WorkError):
-                self.session.executor.close(self.back.host)
         steps = tuple(
             self._results.get(step.id) or self._standing(step) for step in self.back.steps
         )
@@ -103,23 +115,19 @@ class NodeRollback:
         if lost or refusal is Refusal.UNREACHABLE:  # what is there by now is unknown
             outcome, reasons = worst_of(outcome, Outcome.UNKNOWN), [lost or why, *reasons]
         elif refusal:
-            outcome, reasons = Outcome.REFUSED, [why]
+            reasons = [*(reasons if outcome.rank < Outcome.PARTIAL.rank else ()), why]
+            outcome = worst_of(outcome, Outcome.PARTIAL if has_returned else Outcome.REFUSED)
         for step in steps:  # what was unknown is, until it was looked at
             if step.outcome in UNKNOWN and step.outcome.rank < outcome.rank:
                 outcome, reasons = step.outcome, [*reasons, step.why]
-        result = HostResult(
+        return HostResult(
             host=self.back.host,
             outcome=outcome,
             why="; ".join(dict.fromkeys(filter(None, reasons))),
-            refusal=refusal if outcome is Outcome.REFUSED else None,
+            refusal=refusal if outcome in (Outcome.REFUSED, Outcome.PARTIAL) else None,
             seconds=round(time.monotonic() - started, 3),
             steps=steps,
         )
-        result = self.session.give_back(result)
-        with suppress(JournalError):
-            given_back = bool(self.session.hook and self.session.hook.given_back)
-            self.session.journal.write(host_end(result, given_back=given_back))
-        return result
 
     def _standing(self, step: Step) -> StepResult:
         """The result of a step that was not reached: an unknown outcome stays unknown."""
@@ -150,8 +158,9 @@ class NodeRollback:
     def _restore(self, steps: Sequence[Step]) -> None:
         """Revert these steps one by one, then all of them once more, since one may have changed
         what was restored before it; settle, and read everything again. Raises LostError; until
-        then all of them are unknown."""
-        ways = [way for step in steps if (way := self._step(step))]
+        then all of them are unknown. Raises RefusedError once the steps before a refused one are
+        verified."""
+        ways, refused = self._reverted(steps)
         restored = [state for way in ways for state in way.parts.ours]
         actions = [action for way in ways for action in way.parts.actions]
         problems, blind_reason = list[str](), ""
@@ -188,19 +197,41 @@ class NodeRollback:
             self._results[way.step.id] = replace(
                 self._results[way.step.id], outcome=outcome, why=record.why, after=current
             )
+        if refused:
+            raise refused
+
+    def _reverted(self, steps: Sequence[Step]) -> tuple[list["StepRollback"], RefusedError | None]:
+        """The reverted steps, up to the first that may not begin, and why it may not. Raises
+        LostError."""
+        ways: list[StepRollback] = []
+        for step in steps:
+            try:
+                self._drain_again(step)
+            except RefusedError as error:
+                return ways, error
+            if way := self._step(step):
+                ways.append(way)
+        return ways, None
+
+    def _drain_again(self, step: Step) -> None:
+        """Before each later step that needs a drained node, let the drain hook confirm that nobody
+        has resumed it. Raises RefusedError."""
+        if self._entered and self._results and step.risk.rank >= Risk.DRAIN.rank:
+            read = partial(probe, self.session, f"before-rollback-{step.fix}")
+            self._entered = self._clearance.node(self._entered, read, steps=[step], reboot=False)
 
     def _enter(self, steps: Sequence[Step]) -> Evidence:
         """Lock and probe the node, and check preconditions; a node that the run left switched off
         is switched on. Raises RefusedError."""
-        clearance = Clearance.of_session(self.session, steps, self.back.closed)
-        enter_or_wake(self.session, clearance, self.back.run)
+        enter_or_wake(self.session, self._clearance, self.back.run)
         read = partial(probe, self.session, "before-rollback")
         evidence = read()
         host = evidence[HostInfo].data
         booted = host.boot_id if host else None  # it may have been rebooted since
         if why := preconditions.node_mismatch(self.back.planned, evidence, booted=booted):
             raise RefusedError(Refusal.STALE, why)
-        evidence = clearance.node(evidence, read, steps=steps, reboot=False)
+        evidence = self._clearance.node(evidence, read, steps=steps, reboot=False)
+        self._entered = evidence
         self.session.write_begin(evidence)
         return evidence
 

@@ -1,7 +1,7 @@
 """A session with one node, which may break and come back, and the journal of the run."""
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime, timezone
 from typing import TypeVar
@@ -15,12 +15,13 @@ from nodevet.evidence.host import HostInfo
 from nodevet.fix.events import Doing, EventHandler, Phase, safely, silent
 from nodevet.fix.journal.contents import ContentError
 from nodevet.fix.journal.journal import HostBegin, Journal, JournalState, StepState
+from nodevet.fix.journal.owner import uptime_s
 from nodevet.fix.model import PlannedNode
 from nodevet.fix.rollout.drain_hook import REBOOT, UNDRAIN, DrainHook
 from nodevet.fix.rollout.power import REBOOT as ASKED_REBOOT
 from nodevet.fix.rollout.power import NodePower
 from nodevet.fix.rollout.preconditions import node_mismatch
-from nodevet.fixing.result import HostResult, Outcome, ending_text
+from nodevet.fixing.result import SWITCHING, HostResult, Outcome, Refusal, ending_text
 from nodevet.fleet.executor import Executor, LockedError, WorkError
 from nodevet.fleet.protocol.framing import ActResult
 from nodevet.resource import (
@@ -51,6 +52,8 @@ GIVEN_BACK = frozenset(
     }
 )
 """After these outcomes nothing is wrong with a node that nodevet brought about."""
+UNENTERED = frozenset({Refusal.LOCKED, Refusal.UNREACHABLE})
+STAYS = "stays drained"
 QUICK = 10.0  # seconds, for a node that should answer at once
 PAUSES = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 30.0, 30.0)  # seconds, before each try to come back
 
@@ -67,6 +70,7 @@ class SessionTerms(msgspec.Struct, frozen=True, kw_only=True):
     drain_hook: str = ""
     drain_seconds: float = 1800.0
     plan: str = ""  # its id, for the hook
+    run: str = ""  # which run of the plan this is, for the hook
     harmless: frozenset[str] = frozenset()  # who may hold the GPUs: --holders
     pauses: tuple[float, ...] = PAUSES
 
@@ -111,11 +115,12 @@ class NodeSession:
         self._keep = keep
         self._on_event = safely(on_event)
         self.hook = (
-            DrainHook(terms.drain_hook, host, terms.drain_seconds, terms.plan)
+            DrainHook(terms.drain_hook, host, terms.drain_seconds, terms.plan, terms.run)
             if terms.drain_hook
             else None
         )
         self._lost = ""  # why the session is over
+        self._is_locked = False  # by this session; another run may be at work on the node if not
         self._left = ""  # the boot that the drain hook or the BMC ends
         self.reading: TimedEvidence | None = None  # the last evidence, unless outdated by an action
 
@@ -127,7 +132,18 @@ class NodeSession:
     def enter(self) -> None:
         """Open a session and take the lock. Raises WorkError and LockedError."""
         self.executor.open(self.host)
+        self.lock()
+
+    def lock(self) -> None:
+        """Lock the node. Raises WorkError and LockedError."""
         self.executor.lock(self.host, self.terms.who)
+        self._is_locked = True
+
+    def close(self) -> None:
+        """End the session, and with it the lock."""
+        self._is_locked = False
+        with suppress(WorkError):
+            self.executor.close(self.host)
 
     def reenter(self) -> None:
         """Open the session again after it broke, with a limited number of tries. Raises LostError,
@@ -143,8 +159,7 @@ class NodeSession:
         for number, pause in enumerate(self.terms.pauses):
             self.tell(Phase.LOST, seconds=sum(self.terms.pauses[number:]), why=why)
             time.sleep(pause)
-            with suppress(WorkError):
-                self.executor.close(self.host)
+            self.close()
             try:
                 self.enter()
                 evidence = decode(self.executor.probe(self.host))
@@ -161,8 +176,7 @@ class NodeSession:
     def _left_alone(self, why: str) -> LostError:
         """Close the session for good."""
         self._lost = why
-        with suppress(WorkError):
-            self.executor.close(self.host)
+        self.close()
         return LostError(why)
 
     def steadily(self, call: Callable[[], Answer]) -> Answer:
@@ -179,7 +193,7 @@ class NodeSession:
             except WorkError as error:
                 why = str(error)
                 self.reenter()
-        raise BlindError(f"again and again: {why}")
+        raise BlindError(f"three times in a row: {why}")
 
     def probe(self, name: str) -> Evidence:
         """Fresh evidence, kept as `name`. Raises WorkError, and BlindError if it is not valid."""
@@ -250,7 +264,7 @@ class NodeSession:
         except UserError as error:
             if not requests or isinstance(error, NothingDoneError):
                 return f"not switched off: {error}"
-            raise LostError(f"switching it off and on: {error}{self.power_text()}") from error
+            raise LostError(f"{SWITCHING}: {error}{self.power_text()}") from error
         return ""
 
     def is_rebooted(self, left: str) -> bool:
@@ -275,9 +289,14 @@ class NodeSession:
 
     def _asked(self, boot_id: str, what: str) -> None:
         """Journal the next request to the node or its BMC. Raises JournalError."""
-        machine = self.planned.machine_id
         self.journal.write(
-            HostBegin(host=self.host, machine_id=machine, boot_id=boot_id, asked=what)
+            HostBegin(
+                host=self.host,
+                machine_id=self.planned.machine_id,
+                boot_id=boot_id,
+                asked=what,
+                controller_s=uptime_s(),
+            )
         )
 
     def reboot(self) -> str:
@@ -288,7 +307,8 @@ class NodeSession:
 
     def await_boot(self, left: str, seconds: float) -> str:
         """Wait for another boot than `left`, or reboot the node without it; returns the new boot
-        id. Raises WorkError."""
+        id. Ends the lock. Raises WorkError."""
+        self._is_locked = False
         return self.executor.reboot(self.host, seconds=seconds, left=left)
 
     def draining(self, evidence: Evidence) -> None:
@@ -306,14 +326,28 @@ class NodeSession:
         if self.hook and (host := earlier.host(self.host)):
             self.hook.offers = host.hook
 
-    def give_back(self, result: HostResult) -> HostResult:
-        """Let the drain hook give the node back if it ended well, or if nothing was written; the
-        result says whether it stays drained."""
+    def give_back(
+        self, result: HostResult, outcomes: Collection[Outcome] = GIVEN_BACK
+    ) -> HostResult:
+        """Let the drain hook give the node back after these outcomes, if no other run holds the
+        node; the result says whether it stays drained."""
         if not self.hook or UNDRAIN not in (self.hook.offers or ()):
             return result
-        is_fine = result.outcome in GIVEN_BACK
-        why = self.hook.undrain() if is_fine else "stays drained"
+        why = self._kept_reason(result, outcomes) or self.hook.undrain()
         return msgspec.structs.replace(result, why="; ".join(filter(None, (result.why, why))))
+
+    def _kept_reason(self, result: HostResult, outcomes: Collection[Outcome]) -> str:
+        """Why the node stays drained; empty if it may be given back. Locks the node if this session
+        has not."""
+        if self._is_locked and result.outcome in outcomes:
+            return ""
+        if self._lost or result.refusal in UNENTERED or result.outcome not in outcomes:
+            return STAYS
+        try:
+            self.enter()
+        except (WorkError, LockedError) as error:
+            return f"{STAYS}: {error}"
+        return ""
 
     def write_begin(self, evidence: Evidence, *, hook: tuple[str, ...] | None = None) -> None:
         """Write down that this node begins, or where it stands. Raises JournalError."""

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
+from nodevet.checking.judge import WORST
 from nodevet.evidence.document import Evidence
 from nodevet.fix.events import Phase
 from nodevet.fix.journal.records import StepLooked
@@ -158,10 +159,11 @@ class Verifier:
         return replace(verification, why="; ".join(filter(None, reasons)))
 
     def verdicts(self, step: Step, evidence: Evidence) -> dict[str, str]:
-        """The verdict of the step's check for each subject."""
+        """The worst verdict of the step's check for each subject."""
+        findings = self.context.ask(step.fix, evidence)
         return {
             finding.subject.label or NODE.kind: finding.verdict.value
-            for finding in self.context.ask(step.fix, evidence)
+            for finding in sorted(findings, key=lambda one: WORST.index(one.verdict), reverse=True)
         }
 
     def _in_place(self, step: Step, evidence: Evidence, after: tuple[State, ...]) -> bool:

@@ -1,10 +1,9 @@
 """Brings back a node that does not answer when its run is resumed or rolled back: an earlier
 controller left it switched off, or it hangs in a reboot."""
 
-from datetime import datetime, timezone
-
 from nodevet.base.errors import UserError
 from nodevet.fix.events import Phase
+from nodevet.fix.journal.owner import boot_id, uptime_s
 from nodevet.fix.journal.state import HostState, JournalState
 from nodevet.fix.rollout.clearance import Clearance, RefusedError, enter
 from nodevet.fix.rollout.power import ON, REBOOT
@@ -50,7 +49,7 @@ def _woken(session: NodeSession, clearance: Clearance, host: HostState) -> str:
 def _cycled(session: NodeSession, clearance: Clearance, host: HostState) -> str:
     clearance.approved(reboot=True)
     if (
-        why := session.hook.drain()
+        why := session.hook.drain(is_locked=False)
         if session.hook
         else "no drain hook says that the node is drained"
     ):
@@ -74,13 +73,9 @@ def _came_back(session: NodeSession, left: str, seconds: float) -> str:
 
 
 def _seconds_left(session: NodeSession, host: HostState) -> float:
-    """What is left of the node's time to come back, by the journal."""
+    """What is left of the node's time to come back. Only the uptime of the controller counts, in
+    the boot that asked for the reboot: its clock may have been set since."""
     limit = session.terms.reboot_seconds
-    try:
-        asked_at = datetime.fromisoformat(host.asked_at)
-    except ValueError:
+    if host.controller_s is None or not host.controller_boot or host.controller_boot != boot_id():
         return limit
-    if asked_at.tzinfo is None:  # only in a journal that someone edited
-        return limit
-    passed = (datetime.now(timezone.utc) - asked_at).total_seconds()
-    return max(0.0, min(limit, limit - passed))
+    return max(0.0, min(limit, limit - (uptime_s() - host.controller_s)))

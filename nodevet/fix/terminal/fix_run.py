@@ -101,7 +101,7 @@ def finish(
         resume = f"nodevet apply --resume {folder}{baselines_of(result)}"
         resume_command = f"nodevet rollback {folder}" if is_rollback else resume
         say(f"{result.unknown}; then go on with: {resume_command}")
-    undo = result.leaves_changes and not is_rollback
+    undo = result.is_revertible and not is_rollback
     say(
         f"the run is stored in {folder}" + (f"; undo it: nodevet rollback {folder}" if undo else "")
     )

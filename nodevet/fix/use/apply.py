@@ -254,7 +254,7 @@ def _carry_out(
         context=step_context,
         baselines={baseline.label: baseline for baseline in context.baselines},
         hosts=frozenset(host.name for host in reach.hosts),
-        terms=terms_of(run, rollout, plan),
+        terms=terms_of(run, rollout, plan, journal.records),
         only=frozenset(todo),
         verify_reboot=rollout.verify_reboot,
         closed=closed,

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from nodevet.base.errors import UserError
+from nodevet.base.nodeset import LOCAL
 from nodevet.base.project import Project
 from nodevet.fix.events import FixListener
 from nodevet.fix.journal.folder import RunFolder, SavedReach
@@ -15,7 +16,6 @@ from nodevet.fix.use.apply import Application, apply
 from nodevet.fix.use.plan import PlanRequest, propose, rules_of
 from nodevet.fixing.model import Risk
 from nodevet.fixing.result import Result
-from nodevet.inventory.entries import LOCAL
 from nodevet.model import Host
 from nodevet.vet.use.context import VetContext
 from nodevet.vet.use.listener import VetListener

@@ -1,6 +1,7 @@
 """What apply and rollback share: their plan, terms for nodes, and reports at the end."""
 
 import getpass
+import hashlib
 import os
 import shlex
 import socket
@@ -12,13 +13,14 @@ from msgspec.structs import replace
 
 from nodevet.base.errors import UserError
 from nodevet.base.files import read_input
+from nodevet.base.nodeset import NodesetError, names_in
 from nodevet.base.printable import brief
 from nodevet.document.kinds import DocumentKind, wrong_kind_text
 from nodevet.fix import formats
 from nodevet.fix.events import FixListener
 from nodevet.fix.formats import FixRun
 from nodevet.fix.journal.folder import RunError, RunFolder
-from nodevet.fix.journal.journal import JournalState
+from nodevet.fix.journal.journal import JournalRecord, JournalState, RunBegin
 from nodevet.fix.model import Plan, PlanError
 from nodevet.fix.plan.holders import holder_names
 from nodevet.fix.plan.plan_file import digest, read
@@ -94,17 +96,13 @@ def resumable(
 def chosen(names: Sequence[str], hosts: Sequence[str]) -> tuple[str, ...]:
     """The hosts of a plan that these nodesets name; all without names. Raises UserError if a name
     is not in the plan."""
-    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
-
     if not names:
         return tuple(hosts)
     try:
         expected = {
-            node
-            for name in names
-            for node in ([name] if name in hosts else NodeSet(name, resolver=RESOLVER_NOGROUP))
+            node for name in names for node in ([name] if name in hosts else names_in(name))
         }
-    except NodeSetException as error:
+    except NodesetError as error:
         raise UserError(f"--host: {error}") from error
     if unknown := expected - set(hosts):
         hosts_text = brief(nodeset(hosts), 400)
@@ -121,8 +119,10 @@ def same_plan(run: RunFolder, text: bytes, state: JournalState) -> JournalState:
     return state
 
 
-def terms_of(run: RunFolder, rollout: Rollout, plan: Plan) -> SessionTerms:
-    """The terms of sessions, with the text of the lock."""
+def terms_of(
+    run: RunFolder, rollout: Rollout, plan: Plan, records: Sequence[JournalRecord]
+) -> SessionTerms:
+    """The terms of sessions, with the text of the lock. `records`: of the run's journal."""
     return SessionTerms(
         who=f"{user()}@{socket.gethostname()}, run {run.path.resolve().name}, pid {os.getpid()}",
         settle=rollout.settle,
@@ -133,8 +133,17 @@ def terms_of(run: RunFolder, rollout: Rollout, plan: Plan) -> SessionTerms:
         drain_hook=rollout.drain_hook,
         drain_seconds=rollout.drain_timeout,
         plan=plan.id,
+        run=run_mark(records),
         harmless=holder_names(rollout.holders),
     )
+
+
+def run_mark(records: Sequence[JournalRecord]) -> str:
+    """8 hex digits that tell a run from others of its plan, by its first record: its resumes and
+    its rollbacks have the same."""
+    begin = next(record for record in records if isinstance(record, RunBegin))
+    words = (begin.controller, begin.boot_id, str(begin.pid), begin.at)
+    return hashlib.sha256("\n".join(words).encode()).hexdigest()[:8]
 
 
 def user() -> str:

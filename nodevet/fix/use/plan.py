@@ -19,11 +19,14 @@ from nodevet.base import outputs as files
 from nodevet.base.durations import elapsed
 from nodevet.base.errors import UserError
 from nodevet.base.outputs import FileError, file_errors, replace
+from nodevet.base.project import Project
 from nodevet.baseline.library import shipped
 from nodevet.document import kinds
 from nodevet.document.kinds import DocumentKind
 from nodevet.evidence.document import Evidence
 from nodevet.fix import model
+from nodevet.fix.approval.judge import plan_problems
+from nodevet.fix.approval.policy import SIGNERS, PolicyError, load
 from nodevet.fix.events import FixListener
 from nodevet.fix.journal.attempts import Failure, recent_failures
 from nodevet.fix.journal.contents import ContentError, contents_beside
@@ -131,6 +134,17 @@ def write(file: Path, proposal: Proposal) -> None:
 def drain_problem(proposal: Proposal) -> str:
     """Why nodevet cannot drain the nodes of the plan that need it; empty if it can or none does."""
     return missing_hook([step.risk for step in proposal.plan.steps], proposal.plan.rollout)
+
+
+def approval_problems(plan: model.Plan, project: Project) -> list[str]:
+    """Why nobody can approve the plan as it is; empty in a project without allowed_signers, since
+    another project may approve it."""
+    if not plan.steps or not os.path.lexists(project.folder / SIGNERS):
+        return []
+    try:
+        return plan_problems(plan, load(project), datetime.now().astimezone())
+    except PolicyError as error:
+        return str(error).splitlines()
 
 
 def canary_delay(plan: model.Plan) -> str:

@@ -27,7 +27,8 @@ def powers_of(hosts: Sequence[Host], rollout: Rollout, todo: Collection[str]) ->
     powers: Powers = {}
     if any(host.bmc for host in hosts):  # without BMCs no feature is imported
         for feature in feature_modules("powering"):
-            powers = feature.powers(hosts, rollout.max_power_cycles, rollout.power_off_timeout)
+            times = rollout.power_off_timeout, rollout.reboot_timeout
+            powers = feature.powers(hosts, rollout.max_power_cycles, *times)
     if rollout.power_cycle:
         require_bmcs(hosts, todo)
         for host in todo:

@@ -57,7 +57,6 @@ def rollback(
     batch = min(options.parallel, len(hosts))
     with Journal.open(run.path) as journal:
         care = of_rollback(plan, journal.records, given)
-        terms = terms_of(run, care, plan)
         run_state = same_plan(run, text, state(journal.records))
         reachable = {host.name for host in reach.hosts}
         contradictory = contradictory_hosts(plan, journal.records)
@@ -86,6 +85,7 @@ def rollback(
         approvals = require_approvals()
         journal.reserve(space.reserve_bytes(plan, batch))
         opened = Opening(run, text, plan, journal, approvals, {}, kind="rollback", hosts=hosts)
+        terms = terms_of(run, care, plan, journal.records)
         for host in hosts:
             if host in contradictory:
                 journal.write(host_end(contradictory_host(host, contradictory[host])))
@@ -134,7 +134,7 @@ def rollback(
 def _require_hook(steps: Sequence[Step], care: Rollout) -> None:
     """Raises UserError if nodevet cannot drain the nodes that need it."""
     if missing := missing_hook([step.risk for step in steps], care):
-        raise UserError(f"{missing}; or name nodes that need none with --host")
+        raise UserError(f"{missing}; or name with --host only nodes that need no drain hook")
 
 
 def _claims(run: RunFolder, listener: FixListener) -> Claims:

@@ -9,8 +9,9 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from typing import IO, cast
+
+import msgspec
 
 from nodevet.base.printable import last_line
 from nodevet.fleet.model import FleetError
@@ -26,8 +27,7 @@ class StalledError(Exception):
     """The child does not read its input."""
 
 
-@dataclass(frozen=True)
-class Ending:
+class Ending(msgspec.Struct, frozen=True):
     """How a child ended; as text `was killed by signal 9`, `exited with 1: No module ...`."""
 
     code: int  # negative: the signal

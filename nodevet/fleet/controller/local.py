@@ -11,8 +11,7 @@ import nodevet
 from nodevet.base.durations import elapsed
 from nodevet.fleet.controller.child import ChildProcess, Ending
 from nodevet.fleet.model import Options, Visit
-from nodevet.fleet.protocol.commands import explain
-from nodevet.fleet.protocol.payload import Answer, AnswerError, request
+from nodevet.fleet.protocol.exchange import Answer, AnswerError, request
 from nodevet.model import Host, Status
 
 SERVE = (
@@ -93,6 +92,8 @@ class LocalProbe:
         elif self._fault or self._answer.has_begun or ending.code == 0:
             yield self._visit(Status.PROBE_FAILED, self._fault or self._answer.missing())
         else:
+            from nodevet.fleet.protocol.commands import explain
+
             yield self._visit(Status.PROBE_FAILED, explain(ending.code, ending.stderr, python=None))
 
     def _visit(self, status: Status, why: str, evidence: bytes | None = None) -> Visit:

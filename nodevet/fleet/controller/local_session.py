@@ -17,8 +17,8 @@ from nodevet.fleet.controller.local import ENVIRONMENT, start
 from nodevet.fleet.executor import LockedError, WorkError
 from nodevet.fleet.model import Options
 from nodevet.fleet.protocol import answers, commands
+from nodevet.fleet.protocol.exchange import Answer, AnswerError, remote_request, request
 from nodevet.fleet.protocol.framing import ActResult, SessionAnswer
-from nodevet.fleet.protocol.payload import Answer, AnswerError, remote_request, request
 from nodevet.model import Host
 from nodevet.resource import ActionError, AnyAction, perform
 

@@ -15,7 +15,7 @@ from nodevet.fleet.controller import child
 from nodevet.fleet.controller.child import ChildProcess, Ending
 from nodevet.fleet.model import FleetError, Options, Visit
 from nodevet.fleet.protocol import framing
-from nodevet.fleet.protocol.payload import payload
+from nodevet.fleet.protocol.payload import probe_payload
 from nodevet.model import Host, Status
 
 PROGRAM = "nodevet.fleet.worker.shard"
@@ -167,7 +167,7 @@ def order_of(
             _target(number, hosts[number], options, place)
             for number, place in zip(numbers, places, strict=True)
         ),
-        payload=payload(),
+        payload=probe_payload(options.sections, asks),
     )
 
 

@@ -6,6 +6,8 @@ Most of the time to import pynvml on a node is compiling it, and the probe uses 
 import re
 from bisect import bisect
 from collections.abc import Iterable, Iterator
+from functools import cache
+from types import CodeType
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _DEFINED = re.compile(
@@ -36,11 +38,16 @@ def slim(source: str, wanted_names: Iterable[str]) -> str:
         elif _BEGINNING.fullmatch(word):
             queue += names[bisect(names, word) : bisect(names, f"{word}~")]
     slimmer = "".join(part for name, part in parts if name in used)
+    return slimmer if compiled(slimmer) else source  # which has another layout
+
+
+@cache
+def compiled(source: str) -> CodeType | None:
+    """The code of a module; None if Python cannot compile it."""
     try:
-        compile(slimmer, "slimmer", "exec", dont_inherit=True)  # faster than ast.parse
-    except SyntaxError:  # the source has another layout
-        return source
-    return slimmer
+        return compile(source, "", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError):
+        return None
 
 
 def words(sources: Iterable[str]) -> set[str]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from nodevet.fleet.protocol.payload import Answer
+from nodevet.fleet.protocol.exchange import Answer
 from nodevet.fleet.ssh.errors import PassingError
 from nodevet.fleet.ssh.host_config import HostConfig
 from nodevet.fleet.ssh.link import Link, SshError, Stream

@@ -58,7 +58,8 @@ class ConfigValues:
     def path(self, text: str) -> str:
         """A path with its ~, %tokens and ${VAR} replaced. Raises SshConfigError."""
         try:
-            return tokens(home(text), self.tokens)
+            path = home(text)
+            return tokens(path, self.tokens if "%" in path else {})
         except WordError as error:
             raise SshConfigError(f"ssh_config for {self.name}: {error}") from error
 

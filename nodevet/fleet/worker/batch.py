@@ -22,7 +22,7 @@ from gevent.pool import Pool
 
 from nodevet.base.durations import elapsed
 from nodevet.fleet.protocol import commands, framing
-from nodevet.fleet.protocol.payload import Answer, AnswerError, request
+from nodevet.fleet.protocol.exchange import Answer, AnswerError, request
 from nodevet.fleet.ssh.errors import (
     NoSessionError,
     SshConfigError,
@@ -37,7 +37,7 @@ from nodevet.fleet.ssh.transport import Transports
 FILES_PER_HOST = 6  # both ends to a jump host, libssh's socket; the agent, both ends to libssh
 INTERNAL = "internal error (please report)"
 LOOK = 0.5  # seconds between two checks that the parent exists
-MOST_WAITING = 8 << 20  # bytes of answers that the parent has yet to read
+MOST_WAITING = 2 << 20  # bytes of answers that the parent has yet to read
 GARBAGE = 10_000  # objects between two garbage collections: a connection makes hundreds that stay
 CLOSING = 5  # seconds that closing one connection may take
 

@@ -24,10 +24,10 @@ from nodevet.base import typed
 from nodevet.base.printable import brief
 from nodevet.fleet.model import FleetError
 from nodevet.fleet.protocol import framing
-from nodevet.fleet.protocol.framing import BatchOrder, Beat, FrameReader, LostHost
+from nodevet.fleet.protocol.framing import BatchOrder, FrameReader, LostHost
 from nodevet.fleet.protocol.greeting import greeting, write_greeting
 from nodevet.fleet.worker import task
-from nodevet.fleet.worker.relay import LONELY, READ, STDIN, lost_frame, write
+from nodevet.fleet.worker.relay import LONELY, READ, STDIN, lost_frame, orders, write
 
 CONNECT = 10  # seconds
 LEAST_SLOTS = 16  # orders that may wait: pools grow with the number of waiting tasks
@@ -105,11 +105,8 @@ class DaskRelay:
             if not chunk:
                 return False
             self._last_heard = time.monotonic()
-            for frame in self._reader.take(chunk):
-                if framing.read_notice(frame) is not None:
-                    write(framing.write_notice(Beat()))
-                else:
-                    self._begin(framing.read_order(frame))
+            for order in orders(self._reader, chunk):
+                self._begin(order)
         return True
 
     def _begin(self, order: BatchOrder, tries: int = 1) -> None:

@@ -9,6 +9,7 @@ import select
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import NoReturn
 
@@ -68,11 +69,8 @@ class Relay:
                 if not chunk:
                     return False
                 self._last_heard = time.monotonic()
-                for frame in self._reader.take(chunk):
-                    if framing.read_notice(frame) is not None:
-                        write(framing.write_notice(Beat()))
-                    else:
-                        self._begin(framing.read_order(frame))
+                for order in orders(self._reader, chunk):
+                    self._begin(order)
                 continue
             shard = self._shards[descriptor]
             chunk = shard.child.read()
@@ -128,6 +126,15 @@ def check_paths(order: BatchOrder) -> BatchOrder:
     )
     check_files(order.ssh_config, order.known_hosts, accept_new=order.accept_new)
     return order
+
+
+def orders(reader: FrameReader, chunk: bytes) -> Iterator[BatchOrder]:
+    """The controller's orders; signs of its life are answered."""
+    for frame in reader.take(chunk):
+        if framing.read_notice(frame) is not None:
+            write(framing.write_notice(Beat()))
+        else:
+            yield framing.read_order(frame)
 
 
 def write(data: bytes) -> None:

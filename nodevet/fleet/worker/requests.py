@@ -31,6 +31,7 @@ from nodevet.fleet.worker.batch import (
 from nodevet.fleet.worker.session import HostSession, SessionError
 
 READ = 1 << 16
+INTERRUPTED = "nodevet ended before the host answered"
 
 
 class RequestServer:
@@ -83,7 +84,7 @@ def main() -> None:
     with gevent.Timeout(CLOSING, False):
         closing = Pool()
         for session in server.sessions.values():
-            closing.spawn(session.drop, "closed")
+            closing.spawn(session.drop, INTERRUPTED)
         closing.join()
         transports.close()
     os._exit(0)  # threads may still wait for a name server; there is nothing left to do

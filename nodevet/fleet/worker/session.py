@@ -20,14 +20,8 @@ from nodevet.base.durations import elapsed
 from nodevet.base.printable import block, brief, last_line
 from nodevet.base.uuids import UUID
 from nodevet.fleet.protocol import answers, commands, framing
-from nodevet.fleet.protocol.payload import (
-    PROBE,
-    REMOTE,
-    Answer,
-    AnswerError,
-    payload,
-    remote_request,
-)
+from nodevet.fleet.protocol.exchange import Answer, AnswerError, remote_request
+from nodevet.fleet.protocol.payload import REMOTE, payload, probe_payload
 from nodevet.fleet.ssh.connector import NodeOutput, pyinfra_host
 from nodevet.fleet.ssh.errors import NoSessionError, SshConfigError, TooLateError
 from nodevet.fleet.ssh.link import SshError, Stream
@@ -112,15 +106,16 @@ class HostSession:
         self.drop("it was closed")
 
     def do_probe(self, *, seconds: float) -> bytes:
-        nonce, limit = secrets.token_hex(8), self._order.probe_deadline
-        message = probe_request(self._order, self._target, nonce)
-        return self._ask(PROBE, nonce, message, limit)
+        order, target, nonce = self._order, self._target, secrets.token_hex(8)
+        program = probe_payload(order.sections, [order.asks[target.asks]])
+        message = program + probe_request(order, target, nonce)
+        return self._ask(nonce, message, order.probe_deadline)
 
     def do_remote(self, *, seconds: float, ask: str, **rest: Any) -> bytes:
         """The answer of nodevet.remote.main to `ask`: JSON, as the node wrote it."""
         nonce, limit = secrets.token_hex(8), self._order.probe_deadline
         message = remote_request(nonce=nonce, do=ask, deadline=limit, **rest)
-        return _remote_result(self._ask(REMOTE, nonce, message, limit))
+        return _remote_result(self._ask(nonce, payload(REMOTE) + message, limit))
 
     def do_lock(self, *, seconds: float, who: str) -> str:
         """Take the lock, and return its path."""
@@ -244,12 +239,12 @@ class HostSession:
         late = commands.timed_out(output.code) and time.monotonic() - started >= limit
         return ok, output, late
 
-    def _ask(self, program: str, nonce: str, message: bytes, limit: float) -> bytes:
+    def _ask(self, nonce: str, message: bytes, limit: float) -> bytes:
         self._require_session()
         answer = Answer(nonce, self._order.max_output)
 
         def ask(line: str) -> bytes:
-            return self._node.ask(line, payload(program) + message, answer)
+            return self._node.ask(line, message, answer)
 
         document: bytes = self._guarded(ask, answer, limit)
         return document

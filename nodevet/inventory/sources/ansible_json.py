@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from nodevet.base.host_names import name_problem
 from nodevet.base.printable import brief
 from nodevet.base.problems import Place, Problem
 from nodevet.inventory.ansible_groups import MAKE, Groups
@@ -18,7 +19,7 @@ from nodevet.inventory.documents import read_text
 from nodevet.inventory.entries import OVER_SSH, HostEntry, InventoryHosts, Setting
 from nodevet.inventory.errors import InventoryError, inventory_error
 from nodevet.inventory.places import JsonPlace, Steps, first_duplicate, place
-from nodevet.inventory.settings import SETTINGS, name_problem, not_value, validate
+from nodevet.inventory.settings import SETTINGS, not_value, validate
 
 KIND = "the JSON of `ansible-inventory --list` (.json)"
 ENDINGS = (".json",)

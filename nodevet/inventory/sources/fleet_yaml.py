@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from nodevet.base.nodeset import LOCAL, MAX_HOSTS, NodesetError, expand
 from nodevet.base.printable import brief
 from nodevet.base.problems import Place, Problem, did_you_mean
 from nodevet.document.parse import parse
@@ -29,8 +30,6 @@ from nodevet.inventory.bmc import PREFIX
 from nodevet.inventory.documents import read_text
 from nodevet.inventory.entries import (
     ALL,
-    LOCAL,
-    MAX_HOSTS,
     HostEntry,
     InventoryHosts,
     Setting,
@@ -38,7 +37,6 @@ from nodevet.inventory.entries import (
     value_text,
 )
 from nodevet.inventory.errors import InventoryError
-from nodevet.inventory.nodeset import NodesetError, expand
 from nodevet.inventory.settings import GROUP, SETTINGS, not_value, validate
 
 KIND = "YAML (.yaml)"

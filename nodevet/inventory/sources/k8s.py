@@ -9,13 +9,14 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from nodevet.base.host_names import name_problem
 from nodevet.base.printable import brief
 from nodevet.base.problems import Problem
 from nodevet.inventory import cluster
 from nodevet.inventory.cluster_objects import ClusterNode
 from nodevet.inventory.entries import HostEntry, InventoryHosts, Setting
 from nodevet.inventory.errors import InventoryError, inventory_error
-from nodevet.inventory.settings import GROUP, name_problem, validate
+from nodevet.inventory.settings import GROUP, validate
 
 KIND = "nodes of Kubernetes (k8s:LABELSELECTOR)"
 ENDINGS = ()

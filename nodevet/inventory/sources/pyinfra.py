@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from nodevet.base.host_names import name_problem
+from nodevet.base.nodeset import LOCAL
 from nodevet.base.printable import brief
 from nodevet.base.problems import Place, Problem
 from nodevet.base.trust import distrust
@@ -22,7 +24,6 @@ from nodevet.inventory.bmc import PREFIX
 from nodevet.inventory.documents import read_text
 from nodevet.inventory.entries import (
     ALL,
-    LOCAL,
     OVER_SSH,
     HostEntry,
     InventoryHosts,
@@ -31,7 +32,7 @@ from nodevet.inventory.entries import (
 )
 from nodevet.inventory.errors import InventoryError, inventory_error
 from nodevet.inventory.places import PythonPlace
-from nodevet.inventory.settings import SETTINGS, name_problem, not_value, validate
+from nodevet.inventory.settings import SETTINGS, not_value, validate
 
 KIND = "a pyinfra inventory (.py)"
 ENDINGS = (".py",)

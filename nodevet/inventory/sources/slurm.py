@@ -8,14 +8,13 @@ sinfo and squeue itself, without a shell.
 import re
 from pathlib import Path
 
+from nodevet.base.nodeset import NodesetError, expand, joined, terms
 from nodevet.base.printable import brief
 from nodevet.base.problems import Problem
 from nodevet.inventory import programs
 from nodevet.inventory.documents import decode
 from nodevet.inventory.entries import HostEntry, InventoryHosts
 from nodevet.inventory.errors import InventoryError, inventory_error
-from nodevet.inventory.nodeset import NodesetError, expand, terms
-from nodevet.inventory.select import joined
 
 KIND = "a group of Slurm (@slurmpart:gpu)"
 ENDINGS = ()

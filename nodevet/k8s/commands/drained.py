@@ -31,7 +31,8 @@ from nodevet.cli.help import Command
     envvar="NODEVET_PLAN",
     default="",
     metavar="ID",
-    help="Id of the plan that needs the drain; apply and rollback set NODEVET_PLAN.",
+    help="Id of the plan that needs the drain; apply and rollback set NODEVET_PLAN, and "
+    "NODEVET_RUN for their run of it. By hand, ID-RUN names one run.",
 )
 @click.option("--force", "bare", is_flag=True, help="Also evict pods that no controller restarts.")
 @click.option(
@@ -58,10 +59,10 @@ def command(
 ) -> None:
     """Drain HOST for a plan, or uncordon it afterwards. For --drain-hook of plan.
 
-    It cordons the node, writes the plan's id into the annotation nodevet.io/plan, evicts the pods,
-    and waits until they are gone. If a PodDisruptionBudget protects a pod, it tries again every 5
-    seconds. Pods of DaemonSets and mirror pods stay. It refuses a node that someone else cordoned,
-    and a node that a Slurm operator manages.
+    It cordons the node, writes the ids of the plan and its run into the annotation nodevet.io/plan,
+    evicts the pods, and waits until they are gone. If a PodDisruptionBudget protects a pod, it
+    tries again every 5 seconds. Pods of DaemonSets and mirror pods stay. It refuses a node that
+    someone else cordoned, and a node that a Slurm operator manages.
 
     It needs the verbs get and patch on nodes, list on pods, and create on pods/eviction.
 
@@ -70,10 +71,15 @@ def command(
       0  done
       2  refused, the pods did not leave in time, or the API server does not answer
     """
+    import os
+
+    from nodevet.base.plan_marks import mark_of
     from nodevet.cli.speech import say, tell
     from nodevet.inventory.cluster import connect
     from nodevet.k8s.pods import Allowed
     from nodevet.k8s.use import drained
+
+    mark = mark_of(plan, os.environ.get("NODEVET_RUN", ""))
 
     def offer(words: str) -> None:
         tell(f"nodevet-hook: {words}")
@@ -81,6 +87,6 @@ def command(
     cluster = connect()
     if what == "drain":
         limits = drained.DrainRules(Allowed(bare, empty_dir), cordoned, timeout)
-        drained.drain(cluster, host, plan, limits, offer, say)
+        drained.drain(cluster, host, mark, limits, offer, say)
     else:
-        drained.undrain(cluster, host, plan, say)
+        drained.undrain(cluster, host, mark, lambda text: offer(f"unchanged {text}"))

@@ -1,11 +1,11 @@
 """The drain hook of plan and apply: drains a node, and uncordons it afterwards."""
 
-import re
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from nodevet.base.durations import elapsed
+from nodevet.base.plan_marks import is_mark, is_of
 from nodevet.base.printable import brief
 from nodevet.inventory.cluster import (
     CONFLICT,
@@ -21,8 +21,8 @@ from nodevet.k8s.pods import Allowed, leaving, listed, refusals, slurm_operator
 from nodevet.k8s.use.find import node_of
 
 PLAN = "nodevet.io/plan"
-"""The annotation of a node that nodevet cordoned; its value is the id of the plan."""
-PLAN_ID = re.compile(r"[A-Za-z0-9]{8,16}")
+"""The annotation of a node that nodevet cordoned; its value is the mark of the run, or the id of
+the plan: see nodevet.base.plan_marks."""
 PAUSE, HELD = 1.0, 5.0  # seconds between reads of the pods; HELD if a budget protects one
 TRIES = 8  # writes, each repeated because someone else changed the node meanwhile
 Tell = Callable[[str], None]
@@ -57,18 +57,19 @@ def drain(
     _evict(cluster, node.name, plan, limits, say, pause)
 
 
-def undrain(cluster: Cluster, host: str, plan: str, say: Tell) -> None:
-    """Uncordon a node if `drain` cordoned it for this plan. Raises ClusterError."""
+def undrain(cluster: Cluster, host: str, plan: str, unchanged: Tell) -> None:
+    """Uncordon a node if `drain` cordoned it for this plan; else `unchanged` gets who holds it.
+    Raises ClusterError."""
     _require_plan(plan)
 
     def changes(node: ClusterNode) -> Mapping[str, Any] | None:
-        if node.metadata.annotations.get(PLAN) != plan:
+        if not is_of(node.metadata.annotations.get(PLAN) or "", plan):
             return None
         return {"metadata": {"annotations": {PLAN: None}}, "spec": {"unschedulable": None}}
 
     node = _changed(cluster, node_of(cluster, host), changes)
-    if node.metadata.annotations.get(PLAN) != plan:
-        say(f"{node.name} is unchanged: {_standing(node)}")
+    if not is_of(node.metadata.annotations.get(PLAN) or "", plan):
+        unchanged(f"{node.name} is unchanged: {_standing(node)}")
 
 
 def _cordon(cluster: Cluster, node: ClusterNode, plan: str, limits: DrainRules) -> ClusterNode:
@@ -148,7 +149,7 @@ def _why_held(cluster: Cluster, pod: Pod) -> str:
 
 
 def _require_plan(plan: str) -> None:
-    if not PLAN_ID.fullmatch(plan):
+    if not is_mark(plan):
         raise ClusterError("NODEVET_PLAN is not a plan id; nodevet apply sets it for this hook")
 
 
@@ -166,7 +167,7 @@ def _require_movable(node: ClusterNode, pods: list[Pod], allowed: Allowed) -> No
 def _require_ours(node: ClusterNode, plan: str, limits: DrainRules) -> None:
     """Raises ClusterError if another plan or another person has the node out of service."""
     own = node.metadata.annotations.get(PLAN)
-    if own and own != plan:
+    if own and not is_of(own, plan):
         raise ClusterError(f"refused to drain {node.name}: {_standing(node)}")
     if node.spec.unschedulable and not own and not limits.cordoned:
         raise ClusterError(

@@ -3,7 +3,6 @@
 from nodevet.base.printable import brief
 from nodevet.inventory.cluster import GONE, Cluster, ClusterError
 from nodevet.inventory.cluster_objects import ClusterNode
-from nodevet.k8s.names import names_in_cluster
 
 
 def node_of(cluster: Cluster, host: str) -> ClusterNode:
@@ -15,3 +14,13 @@ def node_of(cluster: Cluster, host: str) -> ClusterNode:
             if error.status != GONE:
                 raise
     raise ClusterError(f"Kubernetes has no node {brief(host)}", GONE)
+
+
+def names_in_cluster(host: str) -> tuple[str, ...]:
+    """The name of the host, and the name without its domain. Kubernetes uses lower case.
+
+    >>> names_in_cluster("GPU007.example.com")
+    ('gpu007.example.com', 'gpu007')
+    """
+    name = host.lower()
+    return tuple(dict.fromkeys((name, name.partition(".")[0])))

@@ -13,7 +13,7 @@ from nodevet.cli.groups import Group
     order=7,
     examples=(
         ("Whether this node has a valid pass", "nodevet pass verify"),
-        ("Sign passes: the gate does", "nodevet gate gpu017 -b site.yaml --pass-key KEY"),
+        ("Sign a pass with the gate", "nodevet gate gpu017 -b site.yaml --pass-key KEY"),
     ),
 )
 def command() -> None:

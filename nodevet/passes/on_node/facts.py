@@ -43,7 +43,7 @@ def _identity(values: Pass, root: str) -> str:
     driver, vetted = _driver(root), values["driver"][0]
     if driver == vetted:
         return ""
-    now, then = ("not loaded" if one == NONE else one for one in (driver, vetted))
+    now, then = ("not loaded" if version == NONE else version for version in (driver, vetted))
     return f"the NVIDIA driver is {now}, and was {then} when it was vetted"
 
 

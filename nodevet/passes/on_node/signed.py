@@ -131,7 +131,7 @@ def _text(file: int) -> str:
     return os.pread(file, LARGEST, 0).decode("utf-8", "replace")
 
 
-def _line(said: str) -> str:
+def _line(output: str) -> str:
     """ssh-keygen's first line, printable."""
-    line = said.strip().split("\n")[0][:200]
+    line = output.strip().split("\n")[0][:200]
     return line if line.isprintable() else ascii(line)

@@ -47,12 +47,12 @@ class Issue:
             self._say("interrupted: no pass is signed or removed")
             return True
         if options.engine is not None:
-            self._say("no pass signed: passes are written over SSH, and not through a launcher")
+            self._say("no pass signed: nodevet writes passes over SSH, not through a launcher")
             return False
         reports = list(run.hosts)
-        passed = [one for one in reports if exit_code([one], run.fail_on) == 0]
+        passed = [report for report in reports if exit_code([report], run.fail_on) == 0]
         names = {report.host for report in passed}
-        failed = [one.host for one in reports if is_withdrawn(one, run.fail_on)]
+        failed = [report.host for report in reports if is_withdrawn(report, run.fail_on)]
         passes = self._signed(self._texts(run, passed))
         done = on_nodes(hosts, {**passes, **dict.fromkeys(failed, remove())}, options)
         self._tell(passes, failed, done)
@@ -102,12 +102,12 @@ class Issue:
             self._say(f"pass signed and put on {nodeset(issued)}: {FILE}")
         for name in passes:
             if not done[name].ok:
-                self._say(f"{name}: its pass could not be written: {done[name].said}")
+                self._say(f"{name}: its pass could not be written: {done[name].output}")
         if removed := [name for name in failed if done[name] == (True, WITHDRAWN)]:
             self._say(f"pass withdrawn from {nodeset(removed)}")
         for name in failed:
             if not done[name].ok:
-                self._say(f"{name}: its old pass stays until it expires: {done[name].said}")
+                self._say(f"{name}: its old pass stays until it expires: {done[name].output}")
 
 
 def is_withdrawn(report: HostReport, fail_on: Severity) -> bool:

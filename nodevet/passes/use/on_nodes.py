@@ -37,10 +37,10 @@ _REMOVE = f'[ -e {FILE} ] || [ -L {FILE} ] || exit 0; {_FOLDER}rm -f "$d/pass" &
 
 
 class Done(NamedTuple):
-    """Whether a command on a node succeeded, and what it said."""
+    """Whether a command on a node succeeded, and its output."""
 
     ok: bool
-    said: str
+    output: str
 
 
 def put(encoded: str, boot: str) -> Words:

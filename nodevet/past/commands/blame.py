@@ -46,7 +46,7 @@ def command(
       0  answered, whatever was found
       2  usage or configuration error, or the check never failed
     """
-    from nodevet.inventory.nodeset import expand
+    from nodevet.base.nodeset import expand
     from nodevet.past.sheets.blame import blame_sheet
     from nodevet.past.use.blame import blame
     from nodevet.vet.terminal.from_run import tell_killed

@@ -7,10 +7,10 @@ from msgspec.structs import replace
 from nodevet.base.printable import brief
 from nodevet.model import Finding
 from nodevet.past.listing import troubles
-from nodevet.past.run_diff import FindingDiff, HostDiff, RunDiff
+from nodevet.past.run_diff import FindingDiff, HostDiff, RunDiff, unvisited_hosts
 from nodevet.past.sheets.findings import Since, findings
 from nodevet.past.sheets.parts import LONGEST, at_text, facts_table, parts_table
-from nodevet.past.sheets.runs import run_title, unvisited_hosts
+from nodevet.past.sheets.runs import run_title
 from nodevet.sheet.clock import Clock
 from nodevet.sheet.model import Cell, Sheet, TableBlock
 from nodevet.sheet.text import count, nodeset

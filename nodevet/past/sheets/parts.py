@@ -5,6 +5,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import TypeVar
 
 from nodevet.base.printable import brief, plain
+from nodevet.base.uuids import GPU_UUID
 from nodevet.past.fact_diffs import FactDiff
 from nodevet.past.moves import PartMove
 from nodevet.sheet.clock import Clock
@@ -12,7 +13,6 @@ from nodevet.sheet.model import Cell, TableBlock
 from nodevet.sheet.text import count, nodeset
 
 LONGEST = 120  # columns of one value
-UUID = re.compile(r"GPU-[0-9a-f]{8}-[0-9a-f-]{27}")
 SHORT = 12  # characters: GPU-2b40377d
 MOST_PARTS = 48  # rows of parts: two machines with all that is in them
 Values = TypeVar("Values", bound=Hashable)
@@ -23,7 +23,7 @@ _NUMBER = re.compile(r"(?<![0-9:])([0-9]{1,4})(?![0-9:])")
 
 def short(value: str) -> str:
     """A value on one line. A GPU's UUID is cut to its beginning, which commands accept."""
-    if UUID.fullmatch(value):
+    if GPU_UUID.fullmatch(value):
         return value[:SHORT]
     return brief(value, LONGEST) or "none"
 

@@ -6,6 +6,7 @@ from nodevet.base.durations import elapsed
 from nodevet.base.printable import brief, plain
 from nodevet.model import HostOutcome
 from nodevet.past.listing import RunLine
+from nodevet.past.run_diff import unvisited_hosts
 from nodevet.past.sheets.findings import span_table
 from nodevet.past.sheets.parts import at_text
 from nodevet.sheet.clock import Clock
@@ -69,11 +70,6 @@ def _state_text(run: RecordedRun) -> str:
     """`incomplete, 11 not visited`."""
     unvisited = unvisited_hosts(run)
     return f"{run.state.value}, {unvisited:,} not visited" if unvisited else run.state.value
-
-
-def unvisited_hosts(run: RecordedRun) -> int:
-    """The number of hosts that a run without an end did not reach."""
-    return max(0, run.hosts - run.visited) if run.state is not RunState.COMPLETE else 0
 
 
 def _number(value: int | None) -> str:

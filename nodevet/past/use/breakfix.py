@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from nodevet.base.errors import UserError
+from nodevet.base.nodeset import expand
 from nodevet.base.printable import brief
 from nodevet.base.problems import did_you_mean
-from nodevet.inventory.nodeset import expand
 from nodevet.past.breakfix import BreakFix, break_fix
 from nodevet.past.story import HostStory
 from nodevet.past.use.story import find_host

@@ -1,6 +1,7 @@
 """Which recorded runs are nights of one series, for commands that are not given a run by name."""
 
-from itertools import islice
+from collections.abc import Iterable, Iterator
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING
 
 from nodevet.base.errors import UserError
@@ -24,7 +25,7 @@ def is_whole(run: RecordedRun) -> bool:
 
 def night_before(store: "Store", run: RecordedRun) -> RecordedRun | None:
     """The newest whole run before this one, of the same series and hosts; None if there is none."""
-    earlier = store.runs(series=run.series, before=run.started, limit=MOST)
+    earlier = store.runs(series=run.series, before=run.id, limit=MOST)
     return next(
         (run_before for run_before in earlier if _has_same_hosts(store, run_before, run)), None
     )
@@ -57,13 +58,14 @@ def last_two(store: "Store") -> tuple[RecordedRun, RecordedRun]:
     )
 
 
+def newer(runs: Iterable[RecordedRun], run: RecordedRun) -> Iterator[RecordedRun]:
+    """Those recorded after a run, of a list that begins with the newest."""
+    return takewhile(lambda newer_run: newer_run.id != run.id, runs)
+
+
 def last_after(store: "Store", run: RecordedRun) -> RecordedRun:
     """The newest night after a run, of the same series and hosts. Raises UserError."""
-    later = [
-        later_run
-        for later_run in store.runs(series=run.series, after=run.started, limit=MOST)
-        if later_run.id != run.id
-    ]
+    later = newer(store.runs(series=run.series, limit=MOST), run)
     match = next((later_run for later_run in later if _has_same_hosts(store, later_run, run)), None)
     if match is None:
         raise UserError(

@@ -1,6 +1,6 @@
 """Read runs and their differences from the store, as documents that commands show."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from nodevet.past.fixed_by import fixed_by
 from nodevet.past.listing import RunLine, refs, run_lines
 from nodevet.past.moves import Key, PartMove, Places, part_moves
 from nodevet.past.run_diff import READS, RunDiff, RunRecords, run_diff
-from nodevet.past.use.nights import MOST, last_after, last_two, night_before
+from nodevet.past.use.nights import MOST, last_after, last_two, newer, night_before
 from nodevet.store.records.model import FindingSpan, RecordedFixRun, RecordedRun, RecordedVisit
 from nodevet.store.records.parts import SECTIONS, held
 
@@ -76,7 +76,7 @@ def find_run(store: "Store", ref: str) -> RunFound:
     return RunFound(
         run=lines[0],
         before=lines[1] if before else None,
-        earlier=(*reversed(store.runs(series=run.series, before=run.started, limit=COURSE)), run),
+        earlier=(*reversed(store.runs(series=run.series, before=run.id, limit=COURSE)), run),
         hosts=tuple(store.visits(run.id)),
         findings=tuple(store.spans(run=run.id)),
     )
@@ -99,13 +99,12 @@ def find_diff(store: "Store", before: str | None, after: str | None) -> DiffFoun
     else:
         earlier = store.run(before)
         later = store.run(after) if after else last_after(store, earlier)
-    since = [] if after else store.runs(after=later.started, limit=MOST)
-    newer = sum(run.id != later.id for run in since)
+    passed_over = [] if after else [*newer(store.runs(limit=MOST), later)]
     names = refs([run.id for run in store.runs()])
     pairs, moves, thinned = _facts(store, earlier, later)
     actions = cache(store.actions)
     diff = run_diff(
-        _records_of(store, earlier),
+        _records_of(store, earlier, store.spans(run=earlier.id, unjudged=True)),
         _records_of(store, later),
         lambda host: store.judged(later.id, host),
         fact_diffs(pairs),
@@ -113,11 +112,11 @@ def find_diff(store: "Store", before: str | None, after: str | None) -> DiffFoun
         thinned,
         fixing_action=lambda span: fixed_by(span, actions(span.host)),
     )
-    return DiffFound(diff=diff, refs=(names[earlier.id], names[later.id]), newer=newer)
+    return DiffFound(diff=diff, refs=(names[earlier.id], names[later.id]), newer=len(passed_over))
 
 
-def _records_of(store: "Store", run: RecordedRun) -> RunRecords:
-    return RunRecords.of(run, store.visits(run.id), store.spans(run=run.id))
+def _records_of(store: "Store", run: RecordedRun, more: Iterable[FindingSpan] = ()) -> RunRecords:
+    return RunRecords.of(run, store.visits(run.id), [*store.spans(run=run.id), *more])
 
 
 Facts = Mapping[str, str]

@@ -18,7 +18,6 @@ from nodevet.store.records.model import Part, PartKind, PartPlace
 if TYPE_CHECKING:
     from nodevet.store import Store
 
-FACTS = ("host", "gpu", "memory", "pci")
 NAMED = ("infiniband", "nvme")  # the sections that name parts on their host
 
 
@@ -86,7 +85,7 @@ def find_passport(store: "Store", text: str, *, hosts: bool = False) -> Passport
         )
         raise UserError(f"{store.name}: no {noun} {brief(text)!r} is known; {hint}")
     if len(matches) > 1:
-        listed = ", ".join(f"{match.kind.value} {match.id}" for match in matches[:4])
+        listed = ", ".join(f"{match.kind.value} {brief(match.id)}" for match in matches[:4])
         more = f" and {len(matches) - 4} more" if len(matches) > 4 else ""
         raise UserError(f"{brief(text)!r} is the beginning of several parts: {listed}{more}")
     return part_passport(store, matches[0])

@@ -4,7 +4,7 @@ import fnmatch
 import os
 import re
 
-from nodevet.remote.probe.files import names, path_under, read_bytes, reason
+from nodevet.remote.probe.files import names, path_under, read_bytes, reason, text_lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class NodeFiles(object):
     def _lines(self, path: str) -> "Iterator[tuple[int, str]]":
         text = self.text(path)
         start, joined = 0, ""
-        for number, line in enumerate(text.splitlines(), 1):
+        for number, line in enumerate(text_lines(text), 1):
             start = start if joined else number
             joined += line
             if joined.endswith("\\"):

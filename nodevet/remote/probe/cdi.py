@@ -6,7 +6,15 @@ and lists in block style, plain and quoted scalars.
 
 import os
 
-from nodevet.remote.probe.files import Reading, attempt, names_or_empty, path_under, quote, read
+from nodevet.remote.probe.files import (
+    Reading,
+    attempt,
+    names_or_empty,
+    path_under,
+    quote,
+    read,
+    text_lines,
+)
 from nodevet.remote.probe.patterns import Pattern
 
 TYPE_CHECKING = False
@@ -46,7 +54,7 @@ def from_yaml(text: str) -> "Iterator[tuple[tuple[str, ...], int, str]]":
     """
     parents: "list[tuple[int, str]]" = []  # (indent, key)
     item = 0
-    for row in text.splitlines():
+    for row in text_lines(text):
         if not row.strip() or row.lstrip().startswith("#") or row.startswith("---"):
             continue
         if "\t" in row[: len(row) - len(row.lstrip())]:

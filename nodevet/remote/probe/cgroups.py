@@ -5,7 +5,7 @@ Documentation/admin-guide/cgroup-v2.rst, cgroup-v1/memory.rst, scheduler/sched-b
 
 import os
 
-from nodevet.remote.probe.files import attempt, integer, line, read
+from nodevet.remote.probe.files import attempt, integer, line, read, text_lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ LEVELS = 64  # of nested cgroups
 def hierarchies(text: str) -> "dict[str, str]":
     """{controller: path} of /proc/<pid>/cgroup; "" is version 2. Raises ValueError."""
     paths = {}
-    for row in text.splitlines():
+    for row in text_lines(text):
         parts = row.split(":", 2)
         if len(parts) != 3:
             raise ValueError("not a row of /proc/<pid>/cgroup")
@@ -43,6 +43,15 @@ def with_ancestors(path: str) -> "list[str]":
     return paths
 
 
+def below_root(*paths: str) -> str:
+    """The first path that is not the root.
+
+    >>> below_root("/", "/slurm/job_1"), below_root("/", "")
+    ('/slurm/job_1', '/')
+    """
+    return next((path for path in paths if path.strip("/")), "/")
+
+
 def folder_of(root: str, base: str, path: str) -> str:
     """The folder of a cgroup; in a container its own cgroup is the mounted root."""
     for folder in (base + path, base):
@@ -54,7 +63,7 @@ def folder_of(root: str, base: str, path: str) -> str:
 def parse_flat(text: str) -> "dict[str, int]":
     """{key: number} of a flat-keyed file such as cpu.stat."""
     numbers = {}
-    for row in text.splitlines():
+    for row in text_lines(text):
         words = row.split()
         if len(words) == 2:
             numbers[words[0]] = integer(words[1])
@@ -106,7 +115,7 @@ def strictest(base: str, path: str, limit: "Callable[[str], N | None]") -> "N | 
 def numa_v2(text: str) -> "dict[str, int]":
     """{node: bytes} of anon plus file in memory.numa_stat."""
     node_bytes: "dict[str, int]" = {}
-    for row in text.splitlines():
+    for row in text_lines(text):
         words = row.split()
         if words and words[0] in ("anon", "file"):
             add_nodes(node_bytes, words[1:], 1)
@@ -115,7 +124,7 @@ def numa_v2(text: str) -> "dict[str, int]":
 
 def numa_v1(text: str, page: int) -> "dict[str, int]":
     """{node: bytes} of hierarchical_total, else total, in version 1's memory.numa_stat."""
-    rows = [row.split() for row in text.splitlines()]
+    rows = [row.split() for row in text_lines(text)]
     for kind in ("hierarchical_total=", "total="):
         for words in rows:
             if words and words[0].startswith(kind):
@@ -143,8 +152,10 @@ class Cgroup(object):
             raise ValueError("it is outside of the probe's cgroup namespace")
         self.page = os.sysconf("SC_PAGE_SIZE")
         self.v2 = not {"cpu", "memory"} & set(self.paths)
-        paths = [self.paths.get(name) for name in ("memory", "cpu", "")]
-        self.path = self.paths.get("", "") if self.v2 else next(filter(None, paths), "/")
+        memory, cpu = (self.paths.get(name, "") for name in ("memory", "cpu"))
+        self.path = self.paths.get("", "") if self.v2 else below_root(memory, cpu)
+        # in version 1, processes that share one of the two may have the other for themselves
+        self.name = self.path if memory == cpu else "memory:{} cpu:{}".format(memory, cpu)
 
     def base(self, controller: str) -> "tuple[str, str]":
         """(folder of a controller's hierarchy, path in it)."""

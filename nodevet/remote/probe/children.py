@@ -146,7 +146,7 @@ class Gathering(object):
         self.start(self.forget(child))
 
     def overtake(self, child: "Child") -> None:
-        """Leave a child its current section; other children read the ones behind it."""
+        """Let other children read the sections that wait behind the current one of this child."""
         rest = child.names[1:]
         del child.names[1:]
         child.overtaken = True

@@ -8,7 +8,7 @@ the network namespace of the process: setns(2) moves one thread there. A query c
 import os
 import struct
 
-from nodevet.remote.probe.files import Reading, attempt, path_under, read_bytes
+from nodevet.remote.probe.files import Reading, attempt, path_under, read_bytes, text_lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -133,6 +133,7 @@ class Connections(object):
     def __init__(self, root: str) -> None:
         self.root = root
         self.tables: "dict[str, list[list[str]]]" = {}  # by network namespace
+        self.is_cut = False  # a table was longer, so what it lacks may still be there
         self.asked = 0
 
     def namespace(self, place: str) -> str:
@@ -153,7 +154,8 @@ class Connections(object):
 
     def lines(self, path: str) -> "list[str]":
         data = attempt(read_bytes, self.root, path, LARGEST)[0] or b""
-        return data.decode("ascii", "replace").splitlines()
+        self.is_cut = self.is_cut or len(data) >= LARGEST
+        return text_lines(data.decode("ascii", "replace"))
 
     def state(self, place: str, words: "list[str]") -> "Reading":
         """The state of the connection of one of these rows. Raises OSError, ValueError."""

@@ -9,7 +9,14 @@ import os
 import re
 import stat
 
-from nodevet.remote.probe.files import line, names_or_empty, path_under, read, read_bytes
+from nodevet.remote.probe.files import (
+    line,
+    names_or_empty,
+    path_under,
+    read,
+    read_bytes,
+    text_lines,
+)
 from nodevet.remote.probe.patterns import Pattern
 
 HELPER = "/usr/bin/nvidia-modprobe"
@@ -26,7 +33,7 @@ def parse_dependencies(text: str) -> "set[str]":
     >>> sorted(parse_dependencies("updates/dkms/nvidia-uvm.ko.zst: updates/dkms/nvidia.ko.zst"))
     ['nvidia_uvm']
     """
-    files = (row.partition(":")[0].rpartition("/")[2] for row in text.splitlines())
+    files = (row.partition(":")[0].rpartition("/")[2] for row in text_lines(text))
     matches = (MODULE.match(file) for file in files)
     return {match.group(1).replace("-", "_") for match in matches if match}
 

@@ -17,6 +17,7 @@ from nodevet.remote.probe.files import (
     attempt,
     quote,
     read,
+    text_lines,
 )
 from nodevet.remote.probe.holds import (
     CONFIG,
@@ -62,7 +63,7 @@ SEVERAL = "several versions are installed"
 OTHER_LOCK = "the lock {} is not of this package and version alone"
 BESIDE = "a new version is installed beside this one, not in its place: change it by hand"
 KEPT_BESIDE = ("multiversion(kernel)", "installonlypkg(kernel-module)", "installonlypkg(kernel)")
-EXCLUDED = "{} excludes it".format(CONFIG)
+EXCLUDED = "{} excludes it, or each enabled repository does".format(CONFIG)
 ALONE = (
     "mount -t tmpfs -o size=64m nodevet /var/tmp && cd / && "
     'exec setpriv --reuid 65534 --regid 65534 --clear-groups --no-new-privs "$@"'
@@ -145,7 +146,7 @@ def dnf_holds(record: "Reading") -> bool:
     is not of this package alone: no command for this package removes it."""
     name, _, architecture = record["name"].rpartition(".")
     found = holds("/")
-    if type(found)(found.excluded, []).held(name, architecture, []):
+    if all(found.excluded(name, architecture).values()):
         raise ValueError(EXCLUDED)
     entries = [entry for about, _, entry in found.locks if about(name)]
     exact = "{}-{}".format(name, with_epoch(record["version"] or ""))
@@ -231,7 +232,7 @@ def dnf_offers(globs: "Sequence[str]") -> "dict[str, list[str]]":
     words = ("repoquery", "--disable-modular-filtering", "--qf", OFFER_ROW, "--") + tuple(globs)
     argv = alone("dnf", "-q", "-C", "--noplugins", "--disableexcludes=main", *words)
     text = output_of(argv, SECONDS, OUTPUT)
-    rows = (row.split("|") for row in text.splitlines())
+    rows = (row.split("|") for row in text_lines(text))
     refused = [
         dnf4_lock(entry[1:]) for entry in attempt(dnf4_entries, "/")[0] or () if entry[0] == "!"
     ]
@@ -291,7 +292,7 @@ def parse_streams(text: str, names: "set[str]") -> "Iterator[Reading]":
     """
     for block in text.split("\n\n"):
         key, values = "", {}  # type: ignore[var-annotated]
-        for row in block.splitlines():
+        for row in text_lines(block):
             label, _, value = row.partition(": ")
             key = label.strip() or key
             values.setdefault(key, []).append(value.strip())
@@ -321,5 +322,5 @@ def profiles() -> str:
     """The installed profiles of NVIDIA's module, as dnf keeps them: a, b."""
     if not os.path.exists(MODULE_FILE):
         return ""
-    rows = [row.partition("=") for row in read("/", MODULE_FILE).splitlines()]
+    rows = [row.partition("=") for row in text_lines(read("/", MODULE_FILE))]
     return next((value.strip() for key, _, value in rows if key.strip() == "profiles"), "")

@@ -24,6 +24,9 @@ ENTRIES = 1 << 16  # names in a directory
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 FIRST_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO in the kernel
 SYSFS = ("/sys/devices/", "/sys/bus/", "/sys/class/")
+KERNEL_FILES = SYSFS + ("/proc/",)
+ELSEWHERE = re.compile(r"/(?:\.\.|cwd|exe|fd|map_files|root)(?:/|\Z)")  # what leads out of them
+READ_ONLY = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
 ATTRIBUTE = 4096  # bytes; a sysfs attribute has one page: a shorter read is all of it
 INTEGER = re.compile(r"-?[0-9]{1,20}\Z")
 LINKS = 40  # symbolic links in one path, the kernel's limit
@@ -148,18 +151,15 @@ def read_bytes(
 ) -> bytes:
     """At most `limit` bytes from the start of a regular file. Raises OSError, ValueError, and what
     `look` raises, which gets the open descriptor first."""
+    is_kernels = root == "/" and path.startswith(KERNEL_FILES) and not ELSEWHERE.search(path)
     try:
-        # O_NONBLOCK: a FIFO in a captured tree would block for ever
-        file = os.open(path_under(root, path), os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+        file = (os.open if is_kernels else open_regular)(path_under(root, path), READ_ONLY)
     except (FileNotFoundError, NotADirectoryError):
         check_held(root, path)
         raise
     try:
         # a read of fewer bytes is the last one
         size, last = (ATTRIBUTE, ATTRIBUTE) if path.startswith(SYSFS) else (CHUNK, 1)
-        is_attribute = root == "/" and last == ATTRIBUTE  # of the running kernel
-        if not is_attribute and not stat.S_ISREG(os.fstat(file).st_mode):
-            raise ValueError("not a regular file")
         if look:
             look(file)
         chunk = os.read(file, min(limit, size))
@@ -170,6 +170,27 @@ def read_bytes(
         return bytes(data)
     finally:
         os.close(file)
+
+
+def open_regular(path: str, flags: int = READ_ONLY) -> int:
+    """A descriptor of a regular file. Raises OSError, ValueError.
+
+    Users choose some of the paths that root reads, and may replace a file at any time. To open a
+    device may do something: a watchdog resets the machine. O_PATH opens a file only to look at it.
+    """
+    place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(place).st_mode):
+            raise ValueError("not a regular file")
+        try:
+            return os.open("/proc/self/fd/{}".format(place), flags)
+        except FileNotFoundError:  # there is no /proc: a captured tree, whose files nobody replaces
+            return os.open(path, flags)
+    except OSError as error:
+        error.filename = path
+        raise
+    finally:
+        os.close(place)
 
 
 def read(root: str, path: str, look: "Callable[[int], object] | None" = None) -> str:
@@ -236,6 +257,17 @@ def first_readable(root: str, folder: str, *readers: "tuple[str, Callable[[str],
     raise errors[0]
 
 
+def text_lines(text: str) -> "list[str]":
+    r"""The lines of a text. str.splitlines would end them at other characters, too: users put those
+    into names of processes, folders and cgroups, and the kernel escapes only newlines.
+
+    >>> text_lines("Name:\ta\rUid:\t0\nUid:\t1000\n")
+    ['Name:\ta\rUid:\t0', 'Uid:\t1000']
+    """
+    lines = text.split("\n")
+    return lines if lines[-1] else lines[:-1]
+
+
 def parse_rows(text: str) -> "dict[str, str]":
     """{key: value} of rows "key: value"; of equal keys the first.
 
@@ -243,7 +275,7 @@ def parse_rows(text: str) -> "dict[str, str]":
     {'MemTotal': '16 kB', 'MemFree': '8 kB'}
     """
     rows: "dict[str, str]" = {}
-    for row in text.splitlines():
+    for row in text_lines(text):
         key, colon, value = row.partition(":")
         if colon:
             rows.setdefault(key.strip(), value.strip())

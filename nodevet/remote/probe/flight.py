@@ -8,26 +8,24 @@ the process began.
 import os
 import time
 
+from nodevet.remote.probe.cpu_limit import TooLongError, within
 from nodevet.remote.probe.files import Reading, read_bytes
+from nodevet.remote.probe.flight_record import age, dump_record
 from nodevet.remote.probe.job_names import job_variables
 from nodevet.remote.probe.plain_pickle import LARGEST, plain_value
 from nodevet.remote.probe.watch import cpu_s
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Iterator
+    from typing import Iterator
 
 VARIABLES = (
     *("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"),
-    *("XDG_CACHE_HOME", "HOME", "RANK"),
+    *("XDG_CACHE_HOME", "HOME", "RANK", "WORLD_SIZE"),
 )
 LONGEST = 4096  # characters of a path
-GROUPS = 16  # process groups of a dump
-MOST_S = 1.0  # of CPU time for all dumps; one of 2,000 entries takes 0.3 s
-LARGEST_NUMBER = 1 << 53
-SEQUENCE = "collective_seq_id"
-DONE = "completed"
-STATES = ("scheduled", "started", DONE)
+TOO_LONG = "reading the dumps took too long"
+MOST_S = 3.0  # of CPU time for all dumps; one of 2,000 entries takes 0.3 s
 
 
 def paths(variables: "dict[str, str]") -> "Iterator[str]":
@@ -60,7 +58,7 @@ class Dumps(object):
         if "RANK" not in variables:
             raise ValueError("it has no RANK")
         root = folder + "root"
-        why = "no dump of the flight recorder"
+        why = "it has written no dump"
         times: "list[float]" = []
         for path in paths(variables):
             try:
@@ -72,18 +70,25 @@ class Dumps(object):
             if times[-1] < began:
                 why = "the dump is older than the process"
                 continue
-            record = Reading(path=path, age_s=round(max(0.0, time.time() - times[-1]), 1))
-            record["groups"] = self.groups_in(data)
+            record = self.record(data, time.time(), began, variables.get("WORLD_SIZE", ""))
+            record["path"], record["age_s"] = path, age(times[-1], time.time())
             return record
         raise ValueError(why)
 
-    def groups_in(self, data: bytes) -> "list[Reading]":
-        """The process groups of a dump. Raises ValueError, also if the time is used up."""
-        if self.spent_s > MOST_S:
-            raise ValueError("reading the dumps of other ranks took too long")
-        before = cpu_s()
+    def record(self, data: bytes, now: float, began: float, size: str) -> "Reading":
+        """What a dump says. Raises ValueError, also if the time is used up."""
+        before, left = cpu_s(), MOST_S - self.spent_s
+        if left <= 0:
+            raise ValueError(TOO_LONG)
+
+        def work() -> "Reading":
+            return dump_record(plain_value(data), now, began, size)
+
         try:
-            return groups(plain_value(data))
+            return within(left, TOO_LONG, work)
+        except TooLongError:
+            self.spent_s = MOST_S  # by that clock, which may be ahead
+            raise
         finally:
             self.spent_s += cpu_s() - before
 
@@ -94,51 +99,3 @@ def written(file: int, uid: int) -> float:
     if status.st_uid != uid:
         raise ValueError("the dump belongs to another user than the job")
     return status.st_mtime
-
-
-def groups(value: "Any") -> "list[Reading]":
-    """For each process group of a dump: how far its collectives are. Raises ValueError."""
-    entries = value.get("entries") if isinstance(value, dict) else None
-    if not isinstance(entries, list):
-        raise ValueError("the dump has no entries")
-    by_group: "dict[str, list[dict[str, Any]]]" = {}
-    for entry in entries:
-        if isinstance(entry, dict) and not entry.get("is_p2p") and entry.get("state") in STATES:
-            names = entry.get("process_group")
-            name = text(names[0] if isinstance(names, list) and names else names)
-            if type(entry.get(SEQUENCE)) is int and 0 <= entry[SEQUENCE] < LARGEST_NUMBER:
-                by_group.setdefault(name, []).append(entry)
-    return [group(name, by_group[name]) for name in sorted(by_group)[:GROUPS]]
-
-
-def group(name: str, entries: "list[dict[str, Any]]") -> "Reading":
-    """The JSON form of nodevet.evidence.process_activity.FlightGroup."""
-    entries = sorted(entries, key=lambda entry: entry[SEQUENCE])
-    waiting = [entry for entry in entries if entry["state"] != DONE]
-    shown = (waiting or entries[-1:])[0]
-    done = [entry[SEQUENCE] for entry in entries if entry["state"] == DONE]
-    return Reading(
-        group=name,
-        completed=max(done) if done else None,
-        scheduled=entries[-1][SEQUENCE],
-        sequence=shown[SEQUENCE],
-        collective=text(shown.get("profiling_name")),
-        sizes=sizes(shown.get("input_sizes")),
-        state=shown["state"],
-    )
-
-
-def text(value: "Any") -> str:
-    return value[:100] if isinstance(value, str) else "?"
-
-
-def sizes(value: "Any") -> str:
-    """`1024x8, 16` of the first tensors; a value that a pickle repeats inside itself is never
-    unfolded."""
-    tensors = value[:4] if isinstance(value, list) else []
-    texts = [
-        "x".join(str(number) for number in tensor[:8] if type(number) is int)
-        for tensor in tensors
-        if isinstance(tensor, list)
-    ]
-    return ", ".join(texts)[:100]

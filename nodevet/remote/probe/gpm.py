@@ -35,6 +35,7 @@ class Gpm(object):
         self.supported: "bool | None" = None
         self.why = "it was not read"
         self.samples: "list[tuple[int | None, Any, Any]]" = []  # GPU instance, first, last
+        self.allocated: "list[Any]" = []  # samples that are not yet freed
 
     def call(self, function: str, *arguments: "Any") -> "Any":
         return self.nvml.call(self.label, function, *arguments)
@@ -44,13 +45,21 @@ class Gpm(object):
         try:
             support = self.call("nvmlGpmQueryDeviceSupport", self.handle)
             self.supported = bool(support.isSupportedDevice)
-            self.why = "the GPU does not have it: it is older than Hopper"
-            for instance in self.instances() if self.supported else ():
-                first, last = (self.call("nvmlGpmSampleAlloc") for _ in range(2))
+            if not self.supported:
+                self.why = "the GPU does not have it: it is older than Hopper"
+                return
+            self.why = "the GPU is in MIG mode and shows no MIG device"
+            for instance in self.instances():
+                first, last = self.allocate(), self.allocate()
                 self.take(instance, first)
                 self.samples.append((instance, first, last))
         except CallError as failure:
             self.why = str(failure)
+
+    def allocate(self) -> "Any":
+        """A sample, which `end` frees. Raises CallError."""
+        self.allocated.append(self.call("nvmlGpmSampleAlloc"))
+        return self.allocated[-1]
 
     def instances(self) -> "list[int | None]":
         """The ids of its GPU instances; [None] for a whole GPU. Raises CallError."""
@@ -78,14 +87,13 @@ class Gpm(object):
     def end(self) -> "list[Reading]":
         """The means since `begin`; the JSON form of nodevet.evidence.gpu_activity.GpmActivity.
         Raises CallError."""
-        if not self.samples:
-            raise CallError(self.why)
         try:
+            if not self.samples:
+                raise CallError(self.why)
             return [self.means(*each) for each in self.samples]
         finally:
-            for _, first, last in self.samples:
-                for sample in (first, last):
-                    self.call("nvmlGpmSampleFree", sample)
+            while self.allocated:
+                self.call("nvmlGpmSampleFree", self.allocated.pop())
 
     def means(self, instance: "int | None", first: "Any", last: "Any") -> "Reading":
         self.take(instance, last)

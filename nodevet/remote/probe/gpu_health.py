@@ -280,8 +280,9 @@ def nvlinks(gpu: "Reading", device: "Device", questions: "Container[str]" = ()) 
         gpu.fail("nvlinks", str(failure))
         return
     gpu["nvlinks"] = []
+    rows = [nvlink_rows(link) + tuple(asked_rows(link, questions)) for link in range(count)]
+    device.ask_fields(row for rows_of_link in rows for row in rows_of_link)
     for link in range(count):
         record = Reading(link=link)
-        fill(record, device, nvlink_rows(link))
-        fill(record, device, asked_rows(link, questions))
+        fill(record, device, rows[link])
         gpu["nvlinks"].append(record)

@@ -12,9 +12,11 @@ from nodevet.remote.probe.files import Absent, SectionError, path_under, reason
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Iterable, Sequence
+    from typing import Any, Callable, Iterable, Sequence, TypeVar
 
     from nodevet.remote.probe.files import Reading
+
+    T = TypeVar("T")
 
 LIBRARY = "libnvidia-ml.so.1"
 TOPS = ("", "/run/nvidia/driver", "/home/kubernetes/bin/nvidia")
@@ -169,29 +171,42 @@ class Device:
         """
         key = (function,) + arguments
         if key not in self.answers:
-            try:
-                self.answers[key] = (self._ask(function, arguments), None)
-            except CallError as failure:
-                self.answers[key] = (None, str(failure))
+            self.answers[key] = outcome(self._ask, function, arguments)
         answer, why = self.answers[key]
         if why is not None:
             raise CallError(why)
         return answer
 
+    def ask_fields(self, rows: "Iterable[tuple[Any, ...]]") -> None:
+        """Cache the fields that rows of `fill` ask first, by one call: each takes as long as a call
+        of its own. If it fails, each field is asked alone."""
+        calls = [row[3] for row in rows if row[3][0] == "field" and row[3] not in self.answers]
+        scopes = {call: outcome(self._constants, call[1:])[0] for call in calls}
+        calls = [call for call in calls if scopes[call]]
+        if calls:
+            replies, _ = outcome(self._fields, [scopes[call] for call in calls])
+            for call, reply in zip(calls, replies or ()):
+                self.answers[call] = outcome(self._value, reply)
+
     def _ask(self, function: str, arguments: "tuple[Any, ...]") -> "Any":
-        values = [self.nvml.constant(item) if isinstance(item, str) else item for item in arguments]
+        values = self._constants(arguments)
         if function == "field":
-            return self._field(*values)
+            return self._value(self._fields([values])[0])
         if values and isinstance(values[-1], type):
             structure = values.pop()()
             self.nvml.call(self.label, function, self.handle, *(values + [ctypes.byref(structure)]))
             return structure
         return self.nvml.call(self.label, function, self.handle, *values)
 
-    def _field(self, field: int, scope: int = 0) -> "Any":
-        reply = self.nvml.call(
-            self.label, "nvmlDeviceGetFieldValues", self.handle, [(field, scope)]
-        )[0]
+    def _constants(self, arguments: "tuple[Any, ...]") -> "list[Any]":
+        return [self.nvml.constant(item) if isinstance(item, str) else item for item in arguments]
+
+    def _fields(self, fields: "list[list[int]]") -> "Any":
+        """The replies for [field] or [field, scope]."""
+        scopes = [(field[0], field[1] if field[1:] else 0) for field in fields]
+        return self.nvml.call(self.label, "nvmlDeviceGetFieldValues", self.handle, scopes)
+
+    def _value(self, reply: "Any") -> "Any":
         if reply.nvmlReturn != 0:
             raise CallError(self.nvml.error_name(reply.nvmlReturn))
         kind = self.nvml.name("NVML_VALUE_TYPE_", reply.valueType)
@@ -208,6 +223,14 @@ class MigPart(Device):
 
     def handle_of(self, index: int) -> "Any":
         return self.device.ask("nvmlDeviceGetMigDeviceHandleByIndex", index)
+
+
+def outcome(function: "Callable[..., T]", *arguments: "Any") -> "tuple[T | None, str | None]":
+    """(answer, None), or (None, why)."""
+    try:
+        return function(*arguments), None
+    except CallError as failure:
+        return None, str(failure)
 
 
 def first(source: "System | Device", calls: "Sequence[tuple[Any, ...]]") -> "Any":

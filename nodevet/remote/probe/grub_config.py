@@ -3,7 +3,7 @@ variables that GRUB keeps in /boot/grub/grubenv."""
 
 import re
 
-from nodevet.remote.probe.files import read
+from nodevet.remote.probe.files import read, text_lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def command_lines(text: str) -> "Iterator[str]":
     ['ro pci=x']
     """
     is_linux = is_recovery = False
-    for row in text.splitlines():
+    for row in text_lines(text):
         begins = SCRIPT.match(row)
         if begins:
             is_linux = begins.group(1) == LINUX
@@ -52,7 +52,7 @@ def words_of(name: str, command_line: str) -> str:
 def environment(root: str) -> "dict[str, str]":
     """The variables of grubenv; none without that file. Raises OSError, ValueError."""
     try:
-        rows = read(root, ENVIRONMENT).splitlines()
+        rows = text_lines(read(root, ENVIRONMENT))
     except (FileNotFoundError, NotADirectoryError):
         return {}
     pairs = (row.partition("=") for row in rows if not row.startswith("#"))

@@ -39,6 +39,11 @@ NETPLAN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,60}\Z")
 NETPLAN_ROW = re.compile(r"( *)([^\s:#-][^:]*):(?: (.*))?\Z")
 SECRETS = ("psk", "password", "secret", "private-key", "wep-key", "pin")  # in keys of a keyfile
 MTU_ROW = re.compile(r"mtu\s*[=: ]\s*(\S+)\Z", re.I)
+STANZA_KEYS = {  # options of interfaces(5); the rings are of ethtool's hook in if-up.d
+    "mtu": "mtu",
+    "hardware-dma-ring-rx": "ring_rx",
+    "hardware-dma-ring-tx": "ring_tx",
+}
 ETHERNET = ("ethernet", "802-3-ethernet")  # names of one group of a keyfile
 NOT_MANAGED = ("unmanaged", "connected (externally)")  # states of NetworkManager
 
@@ -83,17 +88,22 @@ def networkd_files(root: str) -> "dict[str, str | None]":
     return {index: path for index, path in files.items() if path != ""}
 
 
-def networkd_mtu(root: str, path: str) -> str:
-    """MTUBytes of a .network file and its drop-ins; "" if none sets it. Raises OSError,
-    ValueError."""
-    drop_ins: "dict[str, str]" = {}
+def drop_ins(root: str, path: str) -> "list[str]":
+    """The drop-ins of a file, in the order of their names. Raises OSError."""
+    paths: "dict[str, str]" = {}
     for folder in NETWORK_FOLDERS:
         place = "{}/{}.d".format(folder, os.path.basename(path))
         for name in names_or_empty(root, place):
             if name.endswith(".conf"):
-                drop_ins.setdefault(name, place + "/" + name)
+                paths.setdefault(name, place + "/" + name)
+    return [paths[name] for name in sorted(paths)]
+
+
+def networkd_mtu(root: str, path: str) -> str:
+    """MTUBytes of a .network file and its drop-ins; "" if none sets it. Raises OSError,
+    ValueError."""
     mtu = ""
-    for file in [path] + [drop_ins[name] for name in sorted(drop_ins)]:
+    for file in [path] + drop_ins(root, path):
         for row in read(root, file).split("\n"):
             key, equals, value = row.partition("=")
             if equals and key.strip() == "MTUBytes":
@@ -229,14 +239,15 @@ def of_nm(root: str, uuid: str, path: str, shared_by: int) -> "Reading":
 # --- ifupdown ---------------------------------------------------------------------------
 
 
-def stanzas(root: str) -> "Iterator[tuple[str, str, str]]":
-    """(name or pattern, file, MTU or "") of each `iface` of interfaces(5) and the files that it
-    includes. Raises OSError, ValueError."""
+def stanzas(root: str) -> "Iterator[tuple[str, str, dict[str, str]]]":
+    """(name or pattern, file, {mtu, ring_rx, ring_tx} as far as it sets them) of each `iface` of
+    interfaces(5) and the files that it includes. Raises OSError, ValueError."""
     files, done = [INTERFACES], 0
     while done < len(files):
         if len(files) > MOST:
             raise ValueError("{} includes more than {} files".format(INTERFACES, MOST))
-        path, name, mtu = files[done], "", ""
+        path, name = files[done], ""
+        options: "dict[str, str]" = {}
         done += 1
         for row in text_or_empty(root, path).replace("\\\n", " ").split("\n"):
             words = row.split()
@@ -244,12 +255,12 @@ def stanzas(root: str) -> "Iterator[tuple[str, str, str]]":
                 files += sorted(included(root, words[0], words[1], path))
             elif words[:1] == ["iface"] and len(words) > 1:
                 if name:
-                    yield name, path, mtu
-                name, mtu = words[1], ""
-            elif words[:1] == ["mtu"] and len(words) > 1:
-                mtu = words[1]
+                    yield name, path, options
+                name, options = words[1], {}
+            elif len(words) > 1 and words[0] in STANZA_KEYS:
+                options[STANZA_KEYS[words[0]]] = words[1]
         if name:
-            yield name, path, mtu
+            yield name, path, options
 
 
 def included(root: str, word: str, pattern: str, path: str) -> "list[str]":
@@ -260,14 +271,16 @@ def included(root: str, word: str, pattern: str, path: str) -> "list[str]":
     return [name[top:] for name in found if os.path.isfile(name)]
 
 
-def ifupdown(root: str) -> "list[tuple[str, str, str]]":
+def ifupdown(root: str) -> "list[tuple[str, str, dict[str, str]]]":
     """`stanzas`, if ifupdown is installed. Raises OSError, ValueError."""
     is_installed = any(os.path.exists(path_under(root, folder + "/ifup"))
                        for folder in ("/sbin", "/usr/sbin"))  # fmt: skip
     return list(stanzas(root)) if is_installed else []
 
 
-def of_ifupdown(name: str, found: "list[tuple[str, str, str]]") -> "list[Reading]":
+def of_ifupdown(name: str, found: "list[tuple[str, str, dict[str, str]]]") -> "list[Reading]":
     """The record of ifupdown, if it has a stanza of this interface; of several the last."""
-    matching = [(path, mtu) for pattern, path, mtu in found if fnmatchcase(name, pattern)]
-    return [Reading(manager="ifupdown", path=path, mtu=mtu) for path, mtu in matching[-1:]]
+    unset = dict.fromkeys(STANZA_KEYS.values(), "")
+    matching = [(path, options) for pattern, path, options in found if fnmatchcase(name, pattern)]
+    return [Reading(manager="ifupdown", path=path, **dict(unset, **options))
+            for path, options in matching[-1:]]  # fmt: skip

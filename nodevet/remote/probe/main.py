@@ -83,7 +83,8 @@ def read_counters(
 ) -> "dict[str, Any]":
     """The sections with counters, before the main reading. They get half of the time: a section
     that hangs will hang again."""
-    counting_sections = with_counters(sections)
+    skipped = not_requested(sections, request.get("asks", {}))
+    counting_sections = with_counters(name for name in sections if name not in skipped)
     seconds = max(0.0, end - time.monotonic()) / 2
     return gather(
         counting_sections, root, dict(request, found={}), limits(counting_sections, root, seconds)

@@ -5,7 +5,15 @@ import re
 
 from nodevet.remote.fstab import PATH as FSTAB
 from nodevet.remote.fstab import device_path, mount_fields, mount_unit
-from nodevet.remote.probe.files import Reading, attempt, names_or_empty, path_under, read, resolve
+from nodevet.remote.probe.files import (
+    Reading,
+    attempt,
+    names_or_empty,
+    path_under,
+    read,
+    resolve,
+    text_lines,
+)
 from nodevet.remote.probe.swaps import SECRET
 from nodevet.remote.systemd import UNIT_PATH
 
@@ -30,7 +38,7 @@ def fstab_rows(root: str, point: str) -> "Iterator[tuple[str, str, str, list[str
         text = read(root, FSTAB)
     except FileNotFoundError:
         return
-    for fields in map(mount_fields, text.splitlines()):
+    for fields in map(mount_fields, text_lines(text)):
         if fields is not None and (fields[1].rstrip("/") or "/") == point:
             yield FSTAB, fields[0], fields[2], fields[3]
 

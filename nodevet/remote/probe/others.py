@@ -17,6 +17,7 @@ from nodevet.remote.probe.files import (
     path_under,
     read,
 )
+from nodevet.remote.probe.job_names import login_of
 from nodevet.remote.probe.threads import parse_stat_row, read_small
 from nodevet.remote.probe.watch import HZ
 
@@ -80,6 +81,8 @@ class Others(object):
         record = Reading(pid=pid, command=name, cpus=round(cpus, 3))
         place = "/proc/{}/".format(pid)
         record.take("uid", lambda: integer(self.rows(place)["Uid"].split()[0]))
+        if record["uid"] is not None:
+            record.take("login", login_of, self.root, record["uid"], {})
         record.take("cgroup", self.cgroup, place)
         return record
 

@@ -105,7 +105,9 @@ class Plain(object):
             elif code == b"e":
                 self.of(list).extend(values)
             else:
-                self.of(dict).update(zip(values[::2], values[1::2]))
+                target = self.of(dict)
+                for key, value in zip(values[::2], values[1::2]):
+                    target[key] = value  # not by update: keys with one hash take long
         elif code == b"a":  # APPEND
             value = self.stack.pop()
             self.of(list).append(value)

@@ -2,20 +2,16 @@
 does it match a pattern? The text stays on the node."""
 
 import re
-import signal
 
+from nodevet.remote.probe.cpu_limit import within
 from nodevet.remote.probe.files import Reading
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Iterable, NoReturn
+    from typing import Any, Iterable
 
 KINDS = ("equals", "contains", "pattern")
 PATIENCE = 1.0  # seconds of CPU time for one pattern
-
-
-class TooLongError(ValueError):
-    """A pattern that takes too long, such as (a+)+b on a long row of a."""
 
 
 def merge_questions(questions: "Iterable[dict[str, Any]]", key: str) -> "list[dict[str, Any]]":
@@ -63,19 +59,7 @@ def has_answer(kind: str, expected: str, text: str) -> bool:
 
 
 def has_match(pattern: str, text: str) -> bool:
-    """Whether a pattern matches. Raises TooLongError, re.error, RecursionError, OverflowError.
-
-    The engine checks for signals, so a timer can end a search. The timer counts CPU time of this
-    process, which a busy machine does not use up.
-    """
-
-    def late(number: int, frame: object) -> "NoReturn":
-        raise TooLongError("the pattern took longer than {:g} s: make it simpler".format(PATIENCE))
-
-    previous = signal.signal(signal.SIGVTALRM, late)
-    try:
-        signal.setitimer(signal.ITIMER_VIRTUAL, PATIENCE)
-        return re.search(pattern, text, re.MULTILINE) is not None
-    finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        signal.signal(signal.SIGVTALRM, previous)
+    """Whether a pattern matches. Raises TooLongError for one such as (a+)+b on a long row of a,
+    re.error, RecursionError, OverflowError."""
+    why = "the pattern took longer than {:g} s: make it simpler".format(PATIENCE)
+    return within(PATIENCE, why, re.search, pattern, text, re.MULTILINE) is not None

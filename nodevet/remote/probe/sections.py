@@ -43,22 +43,6 @@ def modules_in(folder: str) -> "list[str]":
     return [name for name, _ in payload.iter_modules()]
 
 
-def source(name: str) -> str:
-    """The text of a section's module; "" if it cannot be read."""
-    for folder in collectors.__path__:
-        path = os.path.join(folder, name + ".py")
-        try:
-            if not os.path.isdir(folder):
-                payload: "Any" = __spec__.loader
-                text: str = payload.get_source("{}.{}".format(collectors.__name__, name))
-                return text
-            with open(path, encoding="utf-8") as file:
-                return file.read()
-        except (OSError, ValueError, LookupError):
-            continue
-    return ""
-
-
 def collector(name: str) -> "ModuleType":
     """A section's module. Raises what its import raises."""
     return importlib.import_module("{}.{}".format(collectors.__name__, name))
@@ -83,9 +67,19 @@ def not_requested(sections: "Iterable[str]", asks: "dict[str, Any]") -> "list[st
 
 
 def is_asked(name: str) -> bool:
-    """Whether a section is read only on request, by its text: compiling an unused one takes longer
-    than reading most sections."""
-    return "\nASKED = True\n" in source(name)
+    """Whether a section is read only on request, by its text or code: importing an unused one takes
+    longer than reading most sections."""
+    for folder in collectors.__path__:
+        try:
+            if not os.path.isdir(folder):
+                payload: "Any" = __spec__.loader
+                code = payload.get_code("{}.{}".format(collectors.__name__, name))
+                return "ASKED" in code.co_names
+            with open(os.path.join(folder, name + ".py"), encoding="utf-8") as file:
+                return "\nASKED = True\n" in file.read()
+        except (OSError, ValueError, LookupError, SyntaxError):  # or its child reports it
+            continue
+    return False
 
 
 def stages(sections: "Iterable[str]") -> "list[list[str]]":

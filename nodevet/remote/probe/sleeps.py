@@ -71,6 +71,7 @@ WITH_FD = frozenset(
 )
 POLLS = ("poll", "ppoll", "select", "pselect6")
 FAULT = "page fault"  # asleep outside of a system call
+PRIVATE = 128  # of the second argument of futex(2): FUTEX_PRIVATE_FLAG
 SOCKET = re.compile(r"socket:\[([0-9]{1,20})\]\Z")
 TARGET = re.compile(rb"^tfd: +([0-9]{1,10}) ", re.MULTILINE)
 
@@ -96,6 +97,8 @@ def parse_call(data: bytes) -> "tuple[str, int | None] | None":
     if words[0] == "-1":
         return FAULT, None
     name = NAMES.get(integer(words[0]), str(integer(words[0])))
+    if name == "futex" and len(words) > 2 and not int(words[2], 16) & PRIVATE:
+        name = "shared futex"  # also that of pthread_join(3)
     fd = int(words[1], 16) if name in WITH_FD and len(words) > 1 else None
     return name, fd if fd is not None and fd < 1 << 31 else None
 
@@ -127,7 +130,7 @@ def sleepers(processes: "Iterable[SleepingProcess]", most: int) -> "Iterable[Sle
 
 def parse_fdinfo(data: bytes) -> "dict[str, str]":
     """{pos, mnt_id} of a fdinfo file."""
-    rows = [row.partition(":") for row in data.decode("ascii", "replace").splitlines()]
+    rows = [row.partition(":") for row in data.decode("ascii", "replace").split("\n")]
     return {key: value.strip() for key, _, value in rows if key in ("pos", "mnt_id")}
 
 
@@ -208,8 +211,8 @@ class Tables(object):
 
     def mount(self, mount_id: str) -> "dict[str, str | None]":
         """{point, filesystem, disk} of a mount."""
-        for row in self.table("mountinfo").splitlines():
-            words = row.decode("utf-8", "backslashreplace").split()
+        for row in self.table("mountinfo").split(b"\n"):
+            words = row.decode("utf-8", "backslashreplace").split(" ")
             if words[:1] == [mount_id] and "-" in words:
                 kind = words[words.index("-") + 1]
                 return {"point": words[4], "filesystem": kind, "disk": self.disk(words[2])}
@@ -239,6 +242,8 @@ class Tables(object):
         ports = {words[1].rpartition(":")[2] for words in rows if words[3] == LISTEN}
         open_rows = [words for words in own if words[3] == ESTABLISHED]
         served = [words for words in own if words[1].rpartition(":")[2] in ports]
+        if self.shared.is_cut and not served:
+            return {}
         found = Reading(listens=bool(served), connections=len(open_rows))
         if open_rows:
             found["peer"] = address(open_rows[0][2])

@@ -93,7 +93,7 @@ def parse_stat_row(data: bytes) -> "dict[str, Any]":
 def parse_switches(data: bytes) -> "dict[str, int]":
     """{switches, preemptions} of a status file. Raises ValueError."""
     switches = {}
-    for row in data.splitlines():
+    for row in data.split(b"\n"):
         key, _, value = row.partition(b":")
         if key in ROWS:
             switches[ROWS[key]] = integer(value.decode("ascii", "backslashreplace"))
@@ -113,6 +113,7 @@ class WatchedThread(object):
         self.ended_s: "float | None" = None
         self.states: "list[str]" = []
         self.ticks: "list[int | None]" = []
+        self.cpus: "list[int | None]" = []
         self.waits: "dict[str, int]" = {}  # wchan: at how many looks
         self.asleep_in = ""
         self.rested = self.unseen = self.missed = 0  # looks
@@ -133,6 +134,7 @@ class WatchedThread(object):
         self.sights += 1
         self.states.append(stat["state"])
         self.ticks.append(stat["user"] + stat["system"])
+        self.cpus.append(stat["cpu"])
         ran = bool(self.last) and self.ticks[-1] != self.last["user"] + self.last["system"]
         self.last.update(stat)
         if stat["state"] in "SD":
@@ -154,6 +156,12 @@ class WatchedThread(object):
         """Skip this look."""
         self.states.append("-")
         self.ticks.append(None)
+        self.cpus.append(None)
+
+    def look_again(self, at: float) -> None:
+        """Look, instead of the skip before."""
+        del self.states[-1], self.ticks[-1], self.cpus[-1]
+        self.look(False, at)
 
     def is_resting(self) -> bool:
         """Whether it sleeps as an idle thread does."""
@@ -216,6 +224,9 @@ class WatchedThread(object):
         readings = [tick for tick in ticks if tick is not None]
         if readings and readings[-1] != readings[0]:
             record["ticks"] = ticks
+            if len(set(self.cpus) - {None}) > 1:
+                record["cpus"] = [None] * (looks - len(self.cpus)) + self.cpus
+                record.fail("cpu", "it changed its CPU")
         record["waits"] = self.waits
         why = self.why_unknown()
         if why and not self.waits:

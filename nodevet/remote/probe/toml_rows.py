@@ -4,7 +4,7 @@ The node's Python may be older than tomllib. Other forms are skipped, so a calle
 anything if a file mentions a word that no row has.
 """
 
-from nodevet.remote.probe.files import quote
+from nodevet.remote.probe.files import quote, text_lines
 from nodevet.remote.probe.patterns import Pattern
 
 TYPE_CHECKING = False
@@ -44,7 +44,7 @@ def rows(text: str) -> "Iterator[tuple[tuple[str, ...], str | list[str]]]":
     table: "tuple[str, ...]" = ()
     open_key: "tuple[str, ...] | None" = None
     parts: "list[str]" = []
-    for line in text.splitlines():
+    for line in text_lines(text):
         row = line.strip()
         if open_key is not None:
             parts += strings(row)
@@ -95,4 +95,4 @@ def strings(text: str) -> "list[str]":
 
 def mentions(text: str, word: str) -> bool:
     """Whether a row that is not a comment contains a word."""
-    return any(word in row for row in text.splitlines() if not row.lstrip().startswith("#"))
+    return any(word in row for row in text_lines(text) if not row.lstrip().startswith("#"))

@@ -37,7 +37,8 @@ def cpu_s() -> float:
 
 
 def budget_s(share: float, duration_s: float) -> float:
-    """CPU time for all looks of a section: `share` of a core, but of 30 s as much as of 10 s."""
+    """CPU time for all looks of a section: `share` of a core; a watch of 30 s gets no more than one
+    of 10 s."""
     return share * (min(duration_s, PAID_S) + max(0.0, duration_s - FREE_S))
 
 

@@ -1,5 +1,7 @@
 """The packages that zypper locks: /etc/zypp/locks, which `zypper addlock` writes."""
 
+from nodevet.remote.probe.files import text_lines
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Iterator
@@ -16,14 +18,14 @@ def locks(text: str) -> "Iterator[dict[str, str]]":
     [{'type': 'package', 'solvable_name': 'a'}, {'solvable_name': 'b*'}]
     """
     for block in text.split("\n\n"):
-        rows = [row.partition(": ") for row in block.splitlines() if row[:1] != "#"]
+        rows = [row.partition(": ") for row in text_lines(block) if row[:1] != "#"]
         keys = {key.strip(): value.strip() for key, colon, value in rows if colon}
         if keys:
             yield keys
 
 
 def locked_names(text: str) -> "set[str]":
-    """The packages that a lock names, and locks at every version.
+    """The packages that some lock holds by name, whatever their version.
 
     >>> sorted(locked_names("solvable_name: a\\n\\nsolvable_name: b\\nversion: < 2\\n"))
     ['a']

@@ -12,7 +12,8 @@ HUGE_KEY = "vm.nr_hugepages"  # of pages of the default size
 X86_SIZE = "2048"  # KiB
 
 
-TRIGGERS = ("/proc/sys/vm/compact_memory",)  # no one can read them
+# no one can read them; drop_caches only before Linux 5.14, as what was written last
+TRIGGERS = ("/proc/sys/vm/compact_memory", "/proc/sys/vm/drop_caches")
 
 
 def look(root: str, path: str) -> "dict[str, object]":

@@ -5,7 +5,7 @@ import re
 
 from nodevet.remote.look import absent, present, unknown
 from nodevet.remote.managers.patterns import Patterns
-from nodevet.remote.probe.files import path_under
+from nodevet.remote.probe.files import path_under, text_lines
 from nodevet.remote.program import ToolError, find_program, run
 
 MODULE = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
@@ -35,7 +35,7 @@ def required_modules(root: str, name: str) -> "list[str]":
     code, text, _ = run((find_program("modprobe"), "--show-depends", "--", name))
     if code != 0:
         raise ToolError("modprobe finds no such module for the running kernel")
-    modules = [kernel_name(file.group(1)) for file in map(INSMOD.match, text.splitlines()) if file]
+    modules = [kernel_name(file.group(1)) for file in map(INSMOD.match, text_lines(text)) if file]
     return [other for other in modules if other != kernel_name(name)]
 
 

@@ -37,5 +37,5 @@ def look(root: str, path: str) -> "dict[str, object]":
 
 
 def patterns(root: str, name: str) -> "Patterns":
-    """Commands that mount or unmount it."""
+    """Patterns of commands that mount or unmount a file system."""
     return Patterns(r"\bu?mount\b[^;|&]*\s{}(?![\w./-])".format(re.escape(name)))

@@ -3,15 +3,15 @@
 from nodevet.remote.fstab import PATH, device_path, swap_fields
 from nodevet.remote.look import absent, present
 from nodevet.remote.managers.patterns import Patterns
-from nodevet.remote.probe.files import read, resolve
+from nodevet.remote.probe.files import read, resolve, text_lines
 
 
 def look(root: str, name: str) -> "dict[str, object]":
     """{active, priority, fstab: lines in /etc/fstab} of a device or file, or of `all`."""
-    rows = [row.split() for row in read(root, "/proc/swaps").splitlines()[1:]]
+    rows = [row.split() for row in text_lines(read(root, "/proc/swaps"))[1:]]
     active = [row for row in rows if row and name in ("all", row[0])]
     try:
-        table = read(root, PATH).splitlines()
+        table = text_lines(read(root, PATH))
     except FileNotFoundError:
         table = []
     lines = [line for line in table if is_line_of(root, line, name)]

@@ -17,6 +17,7 @@ class PackageState(Form, frozen=True, kw_only=True):
 
 class PackageKind(Kind):
     form = PackageState
+    actions = (apt.WaitForDpkg,)
     hides_gpus = True
 
     def command_holds(self, words: Sequence[str], states: Sequence[State]) -> bool | None:

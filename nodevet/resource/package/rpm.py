@@ -5,6 +5,7 @@ A package is `NAME.ARCHITECTURE=EVR`, as `nvidia-driver.x86_64=3:570.86.15-1.el9
 """
 
 import re
+import shlex
 from collections.abc import Sequence
 from typing import Literal
 
@@ -60,14 +61,20 @@ _SINGLE = (
 forget the old one, which is then installed again."""
 
 _SCRIPTS = {"dnf": _DNF, "zypper": _ZYPPER}
+_WAIT = ("env", f"ZYPP_LOCK_TIMEOUT={LOCK_SECONDS}")  # zypper(8); dnf waits by itself
 _LOCK = {
     "dnf": ("dnf", "-q", "-C", "versionlock", "add", "--raw"),
-    "zypper": ("zypper", "-n", "addlock"),
+    "zypper": (*_WAIT, "zypper", "-n", "addlock"),
 }
 _UNLOCK = {
     "dnf": ("dnf", "-q", "-C", "versionlock", "delete"),
-    "zypper": ("zypper", "-n", "removelock"),
+    "zypper": (*_WAIT, "zypper", "-n", "removelock"),
 }
+_LOCK_INSTALLED = (
+    'left=$#; while [ "$left" -gt 0 ]; do if rpm -q --quiet "$1"; then set -- "$@" "$2"; fi; '
+    'shift 2; left=$((left - 2)); done; [ $# = 0 ] || exec {} "$@"'
+)
+"""Its words are pairs: a package as rpm has it, and its lock."""
 
 
 def replace(manager: Manager, targets: Sequence[str], removed: Sequence[str] = ()) -> RunCommand:
@@ -78,9 +85,15 @@ def replace(manager: Manager, targets: Sequence[str], removed: Sequence[str] = (
 
 def lock(manager: Manager, targets: Sequence[str]) -> tuple[RunCommand, ...]:
     """Lock each package at its version (dnf), or as it is (zypper); nothing for no targets."""
-    is_dnf = manager == "dnf"
-    entries = [f"{_entry(target)}.*" if is_dnf else _name(target) for target in targets]
-    return _of(_LOCK[manager], entries)
+    return _of(_LOCK[manager], [_lock_of(manager, target) for target in targets])
+
+
+def lock_installed(manager: Manager, targets: Sequence[str]) -> RunCommand:
+    """Lock as `lock` does those packages that are installed in this version."""
+    pairs = [(_nevra(target), _lock_of(manager, target)) for target in targets]
+    words = (word for pair in pairs for word in pair)
+    script = _LOCK_INSTALLED.format(shlex.join(_LOCK[manager]))
+    return RunCommand(words=("sh", "-c", script, "lock", *words), seconds=2 * LOCK_SECONDS)
 
 
 def unlock(manager: Manager, targets: Sequence[str]) -> tuple[RunCommand, ...]:
@@ -128,7 +141,8 @@ def sets(words: Sequence[str]) -> Expected | None:
 
 def restore(states: Sequence[State], actions: Sequence[RunCommand]) -> list[RunCommand]:
     """Install the versions of all states in one transaction, and restore their locks if the step
-    changed locks; leave the step's other packages alone. `actions`: the step's.
+    changed locks; leave the step's other packages alone. `actions`: the step's. If the transaction
+    is refused, the step's versions are locked again.
 
     The versions come from the node's repositories. A package that the step removed then counts as
     installed by the user. Raises RestoreError.
@@ -147,12 +161,13 @@ def restore(states: Sequence[State], actions: Sequence[RunCommand]) -> list[RunC
         for state in states
         if state.mapping.get("held")
     ]
+    locked = [*held, *(target for target in new.values() if target not in targets)]
     has_locks = any(is_lock(action.words) for action in actions)
     return [
         RunCommand(words=("sh", "-c", _SINGLE, "rpm", *targets), seconds=SECONDS),
         *(unlock(manager, [*targets, *new.values()]) if has_locks else ()),
         replace(manager, targets, gone),
-        *(lock(manager, held) if has_locks else ()),
+        *([lock_installed(manager, locked)] if has_locks else ()),
     ]
 
 
@@ -164,12 +179,23 @@ def _version(state: State) -> str:
 
 
 def _of(start: tuple[str, ...], words: Sequence[str]) -> tuple[RunCommand, ...]:
-    return (RunCommand(words=(*start, *dict.fromkeys(words))),) if words else ()
+    seconds = 2 * LOCK_SECONDS if start[0] == "env" else None
+    return (RunCommand(words=(*start, *dict.fromkeys(words)), seconds=seconds),) if words else ()
 
 
 def _name(target: str) -> str:
     """The name of a package without its architecture."""
     return target.partition("=")[0].rpartition(".")[0]
+
+
+def _nevra(target: str) -> str:
+    """A package as rpm has it: nvidia-driver-3:570.86.15-1.el9.x86_64."""
+    name, _, architecture = target.partition("=")[0].rpartition(".")
+    return f"{name}-{target.partition('=')[2]}.{architecture}"
+
+
+def _lock_of(manager: Manager, target: str) -> str:
+    return f"{_entry(target)}.*" if manager == "dnf" else _name(target)
 
 
 def _entry(target: str) -> str:

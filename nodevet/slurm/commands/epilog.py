@@ -29,9 +29,9 @@ def command(names: tuple[str, ...], project: Project) -> None:
     from nodevet.cli.speech import say, tell
     from nodevet.slurm.use.job import epilog
     from nodevet.slurm.use.look import node_name, this_machine
-    from nodevet.vet.use.context import open_context
+    from nodevet.vet.use.context import keeping_parser, open_context
 
-    answer = epilog(this_machine(), open_context(project, names), node_name())
+    answer = epilog(this_machine(), open_context(project, names, keeping_parser()), node_name())
     if answer.user:
         tell(f"print {answer.user}")
     if answer.admin:

@@ -78,14 +78,14 @@ def command(
     from nodevet.slurm.use.look import node_name, share_of, this_machine
     from nodevet.slurm.use.tag import reason_tag
     from nodevet.vet.findings.totals import summary
-    from nodevet.vet.use.context import open_context
+    from nodevet.vet.use.context import keeping_parser, open_context
     from nodevet.vet.use.keep_verdict import Keeping
     from nodevet.vet.use.looks import Looks
 
     time.sleep(jitter * share_of(node_name()))
     began, words, hosts = clocks(), kept.shared_words(sys.argv[1:]), this_machine()
     keeping = Keeping(words, max_age, hosts, began)
-    context = open_context(project, names)
+    context = open_context(project, names, keeping_parser())
     counted = Looks(words, hosts, looks)
     done = health(hosts, context, Severity(fail_on), counted, node_name(), say, reason_tag())
     text = f"{summary(done.run)}\n"

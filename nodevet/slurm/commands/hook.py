@@ -30,7 +30,8 @@ from nodevet.cli.help import Command
     envvar="NODEVET_PLAN",
     default="",
     metavar="ID",
-    help="The plan that the node is drained for; apply and rollback set NODEVET_PLAN.",
+    help="Id of the plan that needs the drain; apply and rollback set NODEVET_PLAN, and "
+    "NODEVET_RUN for their run of it. By hand, ID-RUN names one run.",
 )
 @click.option(
     "--reservation",
@@ -43,9 +44,9 @@ def command(host: str, what: str, plan: str, reservation: str) -> None:
     """Drain HOST for a plan, and give it back. For --drain-hook of plan and apply.
 
     It drains the node and waits until its jobs have ended. A node that nodevet had drained before
-    stays drained afterwards. The hook refuses a node that someone else drained, or that is in
-    maintenance, and does not change it. If slurm.conf has a RebootProgram, Slurm reboots the node,
-    which stays drained meanwhile.
+    stays drained afterwards; meanwhile its reason names the plan, too. The hook refuses a node that
+    someone else drained, or that is in maintenance, and does not change it. If slurm.conf has a
+    RebootProgram, Slurm reboots the node, which stays drained meanwhile.
 
     \b
     Exit codes:
@@ -54,16 +55,21 @@ def command(host: str, what: str, plan: str, reservation: str) -> None:
     """
     import os
 
+    from nodevet.base.plan_marks import mark_of
     from nodevet.cli.speech import say, tell
     from nodevet.slurm.use import hook
+
+    mark = mark_of(plan, os.environ.get("NODEVET_RUN", ""))
 
     def offer(words: str) -> None:
         tell(f"nodevet-hook: {words}")
 
     if what == "drain":
         checks = os.environ.get("NODEVET_CHECKS", "").split(",")
-        hook.drain(host, plan, list(filter(None, checks)), offer, say, reservation)
+        if os.environ.get("NODEVET_LOCKED") == "no":
+            hook.require_no_other_plan(host, mark)
+        hook.drain(host, mark, list(filter(None, checks)), offer, say, reservation)
     elif what == "reboot":
         hook.reboot(host, reservation)
     else:
-        hook.undrain(host, plan, say)
+        hook.undrain(host, mark, lambda text: offer(f"unchanged {text}"), say)

@@ -43,12 +43,12 @@ def command(names: tuple[str, ...], max_age: float, fail_on: str, project: Proje
     from nodevet.slurm.use.job import prolog
     from nodevet.slurm.use.look import look, node_name, this_machine
     from nodevet.vet.findings.totals import summary
-    from nodevet.vet.use.context import open_context
+    from nodevet.vet.use.context import keeping_parser, open_context
     from nodevet.vet.use.keep_verdict import Keeping
 
     began, words, hosts = clocks(), kept.shared_words(sys.argv[1:]), this_machine()
     keeping = Keeping(words, max_age, hosts, began)
-    context = open_context(project, names)
+    context = open_context(project, names, keeping_parser())
     run = look(hosts, context, Severity(fail_on))
     text = f"{summary(run)}\n"
     if run.exit_code == 0:

@@ -45,13 +45,17 @@ def command(
       1  Slurm refused
       2  usage or configuration error, no such run, or Slurm's controller does not answer
     """
+    from nodevet.base.errors import UserError
     from nodevet.slurm.decide import plan_resume
-    from nodevet.slurm.scontrol import read_nodes
+    from nodevet.slurm.scontrol import clock_ahead, read_nodes
     from nodevet.slurm.terminal import finish, run_of
     from nodevet.slurm.use import act
 
     nodes = read_nodes()
     own = [(node.own.run, node.name) for node in nodes.values() if node.is_drained and node.own]
     run, machines = run_of(source, store, max_age, own)
-    plans = plan_resume(run, nodes, machines, of_plans)
+    if run.only or run.skip:
+        text = "a run with --only or --skip cannot prove that a node is repaired"
+        raise UserError(f"--from {source}: {text}")
+    plans = plan_resume(run, nodes, machines, of_plans, clock_ahead() if own else 0.0)
     finish(plans if dry_run else act.resume(plans), "resumed", run.id, dry_run, form, display)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 
 from nodevet.slurm import scontrol
-from nodevet.slurm.decide import NodePlan, why_not_drained
+from nodevet.slurm.decide import STARTING, NodePlan, why_not_drained
 from nodevet.slurm.nodes import ControllerNode
 
 AT_ONCE = 200  # nodes in one command
@@ -25,10 +25,16 @@ def resume(plans: Sequence[NodePlan]) -> list[NodePlan]:
     """Like `drain`."""
     return _in_groups(
         plans,
-        lambda node, plan: "" if node.is_drained and node.reason == plan.reason else CHANGED,
+        _why_not_resumed,
         lambda names, _: scontrol.resume(names),
         lambda node, plan: not node.is_drained,
     )
+
+
+def _why_not_resumed(node: ControllerNode, plan: NodePlan) -> str:
+    if node.is_unknown:
+        return STARTING
+    return "" if node.is_drained and node.reason == plan.reason else CHANGED
 
 
 def _in_groups(

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from nodevet.model import Finding, Host, Severity, Verdict
 from nodevet.model.run import Run
 from nodevet.slurm import kept, scontrol
-from nodevet.slurm.decide import BUSY, MAINTAINED, why_not_drained
+from nodevet.slurm.decide import BUSY, FIXED, MAINTAINED, why_not_drained
 from nodevet.slurm.reason import LOCAL, reason_text, troubles_of
 from nodevet.slurm.use import notes
 from nodevet.slurm.use.look import after_job, look
@@ -38,7 +38,7 @@ def health(
     tag: str = "",
 ) -> HealthLook:
     """Vet this machine, and drain its node if it fails. `tag`: see nodevet.slurm.reason. Raises
-    UserError and OSError."""
+    UserError."""
     run = look(hosts, context, fail_on)
     code, why = looks.code(run, run.exit_code)
     if why:
@@ -101,7 +101,7 @@ def _drain(name: str, reason: str, hidden: str, say: Say, tag: str) -> bool:
             return True
         if why := why_not_drained(node, wished, will_look_again=True):
             say(f"{name} is unchanged in Slurm: {why}")
-            return why not in (BUSY, MAINTAINED)
+            return why not in (BUSY, FIXED, MAINTAINED)
         scontrol.drain([name], wished, tag)
         now = scontrol.read_node(name)
     except scontrol.SlurmError as error:

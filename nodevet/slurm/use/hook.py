@@ -1,27 +1,28 @@
 """The drain hook of plan and apply: takes a node out of Slurm, reboots it, and gives it back."""
 
-import re
 import time
 from collections.abc import Callable, Sequence
 
+from nodevet.base.plan_marks import is_mark, is_of
 from nodevet.base.printable import brief
 from nodevet.slurm import scontrol
 from nodevet.slurm.decide import names_in_slurm, why_not_drained
 from nodevet.slurm.nodes import ControllerNode
-from nodevet.slurm.reason import PLAN, VISIT, Trouble, reason_text
+from nodevet.slurm.reason import PLAN, VISIT, Trouble, marked, reason_text, unmarked
 from nodevet.slurm.scontrol import SlurmError
 
 PAUSES = (1.0, 2.0, 5.0, 10.0)  # seconds between looks; the last one repeats
-PLAN_ID = re.compile(r"[A-Za-z0-9]{8,16}")
 Say = Callable[[str], None]
 
 
 def drain(
     host: str, plan: str, checks: Sequence[str], offer: Say, say: Say, reservation: str = ""
 ) -> None:
-    """Drain a node for a plan, and wait until its jobs have ended. It may be drained already, by
-    nodevet or by Slurm for a failed prolog. `offer` gets the names of what the hook can do later.
-    `reservation`: the maintenance that must hold the node. Raises SlurmError."""
+    """Drain a node for a plan, or one run of it, and wait until its jobs have ended. It may be
+    drained already, by nodevet or by Slurm for a failed prolog; then its reason gets the plan's
+    mark. `offer` gets the names of what the hook can do later. `reservation`: the maintenance that
+    must hold the node.
+    Raises SlurmError."""
     node = _node(host)
     if reservation and reservation not in scontrol.maintenances(node.name):
         name = brief(reservation)
@@ -31,16 +32,25 @@ def drain(
     _require_ours(node, reservation)
     offer("undrain reboot" if scontrol.reboots() else "undrain")
     if not node.is_drained:
-        scontrol.drain([node.name], reason)
-        node = scontrol.read_node(node.name)
-        if not node.is_drained or node.reason != reason:
-            raise SlurmError(f"Slurm did not keep the drain of {node.name}: {_state_text(node)}")
+        node = _drain(node, reason)
+    elif node.own is None or plan not in node.own.plans:
+        node = _drain(node, marked(node.written, plan))
     _until(
         node,
-        lambda node: not node.has_jobs,
+        lambda node: not (node.has_jobs or node.is_unknown),
         lambda node: _require_drained(node, reservation),
         say,
     )
+
+
+def require_no_other_plan(host: str, plan: str) -> None:
+    """Raises SlurmError if apply has drained the node for another plan, or another run, too."""
+    node = _node(host)
+    plans = node.own.plans if node.is_drained and node.own else ()
+    if other := next((mark for mark in plans if mark != plan), ""):
+        works = f"apply works on {node.name} for plan {other}, too, and may be rebooting it"
+        command = f"nodevet slurm hook {node.name} --do undrain --plan {other}"
+        raise SlurmError(f"{works}; if it no longer runs: {command}")
 
 
 def reboot(host: str, reservation: str = "") -> None:
@@ -55,22 +65,46 @@ def reboot(host: str, reservation: str = "") -> None:
     scontrol.reboot(node.name)
 
 
-def undrain(host: str, plan: str, say: Say) -> None:
-    """Resume a node if `drain` drained it for this plan. A node that others drained, or nodevet for
-    another reason, stays drained. Raises SlurmError."""
-    node = _until(_node(host), lambda node: not node.is_rebooting, lambda node: None, say)
-    if not node.is_drained or node.own is None or node.own.run != run_of(plan):
-        say(f"not resuming {node.name}, which this plan did not drain: {_state_text(node)}")
+def undrain(host: str, plan: str, unchanged: Say, say: Say) -> None:
+    """Resume a node if `drain` drained it for this plan, or for this run of it. A node that others
+    drained, or nodevet for another reason, stays drained: `unchanged` gets who holds it. Raises
+    SlurmError."""
+    node = _until(_node(host), _is_settled, lambda node: None, say)
+    own = node.own if node.is_drained else None
+    marks = [mark for mark in own.plans if is_of(mark, plan)] if own else []
+    for mark in marks:
+        if node.own and (node.own.run, node.own.plans) != (run_of(mark), (mark,)):
+            node = _drain(node, unmarked(node.written, mark))
+    if not node.is_drained or node.own is None or node.own.plans not in [(mark,) for mark in marks]:
+        stays = "stays drained" if node.is_drained else "is no longer drained for this plan"
+        unchanged(f"{node.name} {stays}: {_state_text(node)}")
         return
-    scontrol.resume([node.name])
+    try:
+        scontrol.resume([node.name])
+    except SlurmError:  # it may have resumed the node
+        if scontrol.read_node(node.name).is_drained:
+            raise
     node = scontrol.read_node(node.name)
     if node.is_drained:
         raise SlurmError(f"{node.name} is drained again: {_state_text(node)}")
 
 
+def _drain(node: ControllerNode, reason: str) -> ControllerNode:
+    """The node, drained for this reason. Raises SlurmError."""
+    scontrol.drain([node.name], reason)
+    node = scontrol.read_node(node.name)
+    if not node.is_drained or reason not in (node.reason, node.written):
+        raise SlurmError(f"Slurm did not keep the drain of {node.name}: {_state_text(node)}")
+    return node
+
+
+def _is_settled(node: ControllerNode) -> bool:
+    return not (node.is_rebooting or node.is_unknown)
+
+
 def run_of(plan: str) -> str:
     """The first word of a reason for this plan. Raises SlurmError."""
-    if not PLAN_ID.fullmatch(plan):
+    if not is_mark(plan):
         raise SlurmError("NODEVET_PLAN is not a plan id; nodevet apply sets it for this hook")
     return f"{PLAN}{plan}"
 

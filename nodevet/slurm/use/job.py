@@ -26,8 +26,7 @@ class HookAnswer(NamedTuple):
 
 
 def prolog(run: Run, node: str) -> HookAnswer:
-    """The answer for a node that did not pass; a failure is noted for the next health check.
-    Raises UserError and OSError."""
+    """The answer for a node that did not pass; a failure is noted for the next health check."""
     (report,) = run.hosts
     troubles = troubles_of(run, report)
     serious = [trouble for trouble in troubles if trouble.check not in OF_JOBS]
@@ -39,9 +38,9 @@ def prolog(run: Run, node: str) -> HookAnswer:
     if not serious:
         user = f"nodevet: other processes use the GPUs of {node}: {_what(troubles)}"
         return HookAnswer(f"another job may own these processes, so the job starts: {reason}", user)
-    notes.write(notes.PROLOG, reason)
+    lost = notes.write(notes.PROLOG, reason)
     user = f"nodevet: {node} failed its check before your job started: your job is not at fault"
-    return HookAnswer(f"job {kept.job() or '?'} does not start here: {reason}", user, FAILED)
+    return HookAnswer(f"job {kept.job() or '?'} does not start here: {reason}{lost}", user, FAILED)
 
 
 def epilog(hosts: Sequence[Host], context: VetContext, node: str) -> HookAnswer:
@@ -51,11 +50,11 @@ def epilog(hosts: Sequence[Host], context: VetContext, node: str) -> HookAnswer:
     if run is None:
         return HookAnswer("")
     troubles = troubles_of(run, run.hosts[0])
-    notes.write(notes.EPILOG, f"{time.time() if began is None else began:.0f}")
+    lost = notes.write(notes.EPILOG, f"{time.time() if began is None else began:.0f}")
     user = f"nodevet: your job {kept.job()} left this on {node}: {_what(troubles)}"
     ran = "" if began is None else f" after {elapsed(time.time() - began)}"
     reason = reason_text(LOCAL, troubles)
-    return HookAnswer(f"job {kept.job() or '?'} ended{ran}: {reason}", user)
+    return HookAnswer(f"job {kept.job() or '?'} ended{ran}: {reason}{lost}", user)
 
 
 def _what(troubles: Sequence[Trouble]) -> str:

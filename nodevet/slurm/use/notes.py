@@ -19,22 +19,28 @@ LONGEST_JOB = 30 * 86400.0  # seconds; older notes of jobs are removed
 
 def read(name: str) -> str:
     """A note of this boot; "" if there is none."""
-    with suppress(FileNotFoundError, UnicodeDecodeError), open_regular(_path(name)) as file:
+    with suppress(OSError, UnicodeDecodeError), open_regular(_path(name)) as file:
         boot, _, text = file.read(LONGEST).decode().partition("\n")
         return text.strip() if boot == _boot() else ""
     return ""
 
 
-def write(name: str, text: str) -> None:
-    """Write a note. Raises OSError."""
-    _path(name).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    path = _path(name)  # others may have made the folder meanwhile
-    write_whole(path, f"{_boot()}\n{text}\n".encode(), durable=False, mode=0o600)
+def write(name: str, text: str) -> str:
+    """Write a note. Returns the end of a message: why that failed, or ""."""
+    try:
+        _path(name).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path = _path(name)  # others may have made the folder meanwhile
+        write_whole(path, f"{_boot()}\n{text}\n".encode(), durable=False, mode=0o600)
+    except (OSError, UserError) as error:
+        return f"; not noted for the next health check: {error}"
+    return ""
 
 
 def remove(*names: str) -> None:
+    """Remove notes; one on a read-only disk stays."""
     for name in names:
-        _path(name).unlink(missing_ok=True)
+        with suppress(OSError):
+            _path(name).unlink(missing_ok=True)
 
 
 def job_began() -> float | None:

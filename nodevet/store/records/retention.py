@@ -1,6 +1,6 @@
 """How long evidence is kept. Pure."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime, timezone
 
 import msgspec
@@ -27,14 +27,16 @@ class Pruned(msgspec.Struct, frozen=True, kw_only=True):
     freed_b: int  # bytes of the file; in PostgreSQL bytes that can be used again
 
 
-def thinned(visits: Iterable[tuple[int, float]], policy: Retention, now: float) -> Iterator[int]:
+def thinned(
+    visits: Iterable[tuple[int, float]], policy: Retention, now: float, kept: Collection[int] = ()
+) -> Iterator[int]:
     """The ids of the visits that lose their evidence. `visits`: those of one host, as id and
-    time. The first visit of each week or month stays, and the last of all."""
+    time. The first visit of each week or month stays, the last of all, and those in `kept`."""
     ordered = sorted(visits, key=lambda visit: (visit[1], visit[0]))
     periods: set[tuple[str, int, int]] = set()
     for index, (number, at) in enumerate(ordered):
         age_days = (now - at) / DAY
-        if age_days < policy.daily or index == len(ordered) - 1:
+        if age_days < policy.daily or index == len(ordered) - 1 or number in kept:
             continue
         day = datetime.fromtimestamp(at, timezone.utc)
         year, week, _ = day.isocalendar()

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from nodevet.checking.changes import FindingNews, HostNews, News
 from nodevet.model import NODE, Finding, HostReport, Severity, Status, Subject, Verdict
+from nodevet.model.changes import FindingNews, HostNews, News
 from nodevet.store.records.model import FixProof, Moment, SpanEnd
 
 SPANNING = frozenset({Verdict.FAIL, Verdict.UNKNOWN, Verdict.WAIVED})

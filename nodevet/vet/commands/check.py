@@ -75,9 +75,9 @@ from nodevet.vet import options as vetting
     "--looks",
     type=WholeNumber(),
     metavar="N",
-    help="With only @local, for health checks: exit with 75 (look again) while every unknown "
-    "passes by itself (the package manager is at work), until one was unknown N times in a "
-    "row, and for 5 minutes after boot.",
+    help="With only @local, for health checks: exit with 75 (look again) while something is "
+    "unknown in fewer than N looks in a row, while everything unknown passes by itself (the "
+    "package manager is at work), and after a failure in the first 5 minutes after boot.",
 )
 @click.option(
     "--save",

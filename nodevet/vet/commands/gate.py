@@ -127,9 +127,9 @@ def command(
     from nodevet.vet.terminal.gate_watch import gate_watched
     from nodevet.vet.terminal.output import Sinks
     from nodevet.vet.terminal.since import asks_store, tell_not_compared, with_since
-    from nodevet.vet.use.context import open_context
+    from nodevet.vet.use.context import open_context, parser_of
     from nodevet.vet.use.engine import engine_for
-    from nodevet.vet.use.gate import Attempts, begin, gate, verdict_of
+    from nodevet.vet.use.gate import Attempts, begin, gate, shorten, verdict_of
     from nodevet.vet.use.reach import fleet_options, judged_alone
     from nodevet.vet.use.reports import distinct
     from nodevet.vet.use.stores import recorded_in
@@ -147,7 +147,8 @@ def command(
     sinks = Sinks(formats, display=display, everything=everything)
     if verdict_file:
         distinct(verdict_file, sinks.sinks)
-    context = with_since(open_context(project, names), since, reach["sample"])
+    opened = open_context(project, names, parser_of(targets, inventories))
+    context = with_since(opened, since, reach["sample"])
     hosts = Targets(
         names=targets, inventories=inventories, limit=limit, expect_hostname=expect_hostname
     ).hosts()
@@ -174,8 +175,8 @@ def command(
     tell_not_compared(context, quiet=display.quiet)
     judged = verdict_of(done.run)
     verdict = after.finish(done.run, judged, hosts, reached)
-    if verdict_file:
-        sinks.replace(verdict_file, verdict.text(everything=everything))
+    if verdict_file and not sinks.replace(verdict_file, verdict.text(everything=everything)):
+        shorten(verdict_file, verdict)
     with done.reporting():
         sinks.finish(done.run)
     is_told = sinks.has_verdict_in_text and verdict.exit_code == judged.exit_code

@@ -7,9 +7,10 @@ from pathlib import Path
 import click
 
 from nodevet import __version__
-from nodevet.cli import completing, options
+from nodevet.cli import options
 from nodevet.cli.durations import Duration
 from nodevet.cli.help import Command
+from nodevet.vet import completing
 
 
 @click.command(

@@ -9,10 +9,11 @@ from click.core import ParameterSource
 from nodevet.base.durations import duration_text
 from nodevet.base.errors import UserError
 from nodevet.base.project import Project
-from nodevet.cli import completing, options
+from nodevet.cli import options
 from nodevet.cli.display import ADVICE, QUIET, Display, display_options
 from nodevet.cli.durations import Duration
 from nodevet.cli.help import Command
+from nodevet.vet import completing
 from nodevet.vet import options as vetting
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from nodevet.checking.changes import Marks
 from nodevet.model import NODE, Finding, HostReport, Severity, Verdict
+from nodevet.model.changes import Marks
 
 SHORTEST = 8  # characters of a reason that says something by itself: EACCES may be anything's
 

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from nodevet.base.printable import brief
-from nodevet.checking.changes import Marks
 from nodevet.model import Finding, HostOutcome, HostReport, NeededAction, Severity, Verdict
+from nodevet.model.changes import Marks
 from nodevet.model.run import Run, StandingTrouble
 from nodevet.sheet.text import after_label, count
 from nodevet.vet.findings.ages import last_time

@@ -11,7 +11,6 @@ from nodevet.model.run import Run
 from nodevet.sheet.text import count
 from nodevet.vet.findings.ages import evidence_age
 from nodevet.vet.findings.words import listed
-from nodevet.vet.news import words as news_in_words
 
 
 class Totals(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,13 +67,21 @@ def summary(run: Run) -> str:
         parts = []
     parts += [
         narrowing(run),
-        news_in_words(run),
+        _news_in_words(run),
         second_tries(run),
         evidence_age(run),
         elapsed(run.seconds),
     ]
     parts.append("the run was interrupted" if run.interrupted else "")
     return " · ".join(part for part in (head, *parts) if part)
+
+
+def _news_in_words(run: Run) -> str:
+    if not run.news:
+        return ""
+    from nodevet.vet.news import words  # a run that is not recorded does not pay for it
+
+    return words(run)
 
 
 def narrowing(run: Run) -> str:

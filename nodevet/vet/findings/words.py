@@ -6,11 +6,11 @@ from typing import Any
 import msgspec
 
 from nodevet.base.printable import brief, plain
+from nodevet.base.ranges import is_number, ranges_text
 from nodevet.evidence.sections import section_of
 from nodevet.model import NODE, Finding, Verdict, show
 from nodevet.sheet.text import count, cut_pair, plural
 
-DIGITS = 9  # of a number that is shown in a range
 LIMIT = 56  # columns of one value in a folded line
 SENTENCE = 400  # columns of one reason or waiver
 WHOLE = 2000  # columns of a value, for whoever asks for everything
@@ -116,47 +116,18 @@ def subjects_of(members: Iterable[tuple[str, Finding]]) -> tuple[str, bool]:
         noun = brief(text, LIMIT)
         if len(ids) == 1:
             parts.append(f"{noun} {brief(ids[0][1], LIMIT)}".strip())
-        elif len(hosts) == 1 and all(_is_number(key) for _, key in ids):
-            parts.append(f"{noun} {_ranges([int(key) for _, key in ids])}")
+        elif len(hosts) == 1 and all(is_number(key) for _, key in ids):
+            parts.append(f"{noun} {ranges_text([int(key) for _, key in ids])}")
         else:
             named = False
             parts.append(count(number, noun, _plural(kind, noun)))
     return ", ".join(parts), named
 
 
-def in_ranges(labels: Iterable[str]) -> str:
-    """Labels of subjects, `GPU 0-3,7, cpufreq 0-31`: numbers of one noun as ranges."""
-    numbers: dict[str, set[int]] = {}
-    parts: dict[tuple[str, bool], str] = {}
-    for label in labels:
-        noun, _, number = label.rpartition(" ")
-        if noun and _is_number(number):
-            numbers.setdefault(noun, set()).add(int(number))
-            parts[noun, True] = f"{noun} {_ranges(sorted(numbers[noun]))}"
-        else:
-            parts[label, False] = label
-    return ", ".join(parts.values())
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) <= DIGITS
-
-
 def _plural(kind: str, noun: str) -> str:
     """Several of a kind: as the section of its name says it, else as English has it."""
     record = section_of(kind)
     return (record and record.plural) or plural(noun)
-
-
-def _ranges(numbers: list[int]) -> str:
-    """`0-3,7` of sorted numbers."""
-    runs: list[tuple[int, int]] = []
-    for number in numbers:
-        if runs and runs[-1][1] == number - 1:
-            runs[-1] = (runs[-1][0], number)
-        else:
-            runs.append((number, number))
-    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in runs)
 
 
 def listed(names: Iterable[str], most: int = 8) -> str:

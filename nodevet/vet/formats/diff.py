@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from nodevet.base.printable import plain
-from nodevet.checking.changes import Marks
 from nodevet.model import Finding, HostReport, Severity, Verdict, show
+from nodevet.model.changes import Marks
 from nodevet.model.run import Run
 from nodevet.sheet.hunks import Pair, labelled_hunks
 from nodevet.sheet.text import nodeset, wrap

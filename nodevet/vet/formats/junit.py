@@ -2,18 +2,20 @@
 
 A finding that fails is a failure, whatever its severity; unknown, and a host that could not be
 judged, is an error; not applicable and waived are skipped. So is what follows from a failure of the
-same host, so that one fault is one failure; it says from which.
+same host, so that one fault is one failure; it says from which. If no host shows that the run was
+interrupted, or if there is no host, a suite of its own says so.
 """
 
 # mypy: allow-untyped-calls
 
 from collections.abc import Iterator
+from itertools import chain
 
 from junitparser import Error, Failure, Skipped, TestCase, TestSuite
 from junitparser.junitparser import FinalResult
 
 from nodevet.base.printable import plain
-from nodevet.model import Finding, HostReport, Verdict
+from nodevet.model import Finding, HostReport, Status, Verdict
 from nodevet.model.run import Run, StandingTrouble
 from nodevet.sheet import junit
 from nodevet.sheet.text import name
@@ -28,9 +30,18 @@ from nodevet.vet.news import ByHost, by_host, since_words
 def pieces(run: Run) -> Iterator[str]:
     """The run, suite by suite."""
     standing = by_host(run)
-    return junit.page(
-        "nodevet", (_suite(report, run, standing) for report in run.hosts), run.seconds
-    )
+    suites = (_suite(report, run, standing) for report in run.hosts)
+    return junit.page("nodevet", chain(suites, _about_run(run)), run.seconds)
+
+
+def _about_run(run: Run) -> Iterator[tuple[TestSuite, float]]:
+    """A suite with an error if hosts are missing and no other suite says so."""
+    is_told = any(host.status is Status.INTERRUPTED for host in run.summaries)
+    if not is_told and (run.interrupted or not run.hosts):
+        case = TestCase("run", classname="nodevet")
+        why = "the run was interrupted" if run.interrupted else "no hosts"
+        case.result = [Error(f"{why}: not everything was vetted", Status.INTERRUPTED.value)]
+        yield junit.suite_of("nodevet", run.started, (("run", run.id),), [case]), 0.0
 
 
 def _suite(report: HostReport, run: Run, known: ByHost) -> tuple[TestSuite, float]:

@@ -54,8 +54,7 @@ def check(
     from nodevet.settings.model import fail_on as asked
     from nodevet.vet.terminal.output import Sinks
     from nodevet.vet.terminal.since import asks_store, tell_not_compared, with_since
-    from nodevet.vet.use import saved
-    from nodevet.vet.use.context import open_context
+    from nodevet.vet.use.context import open_context, parser_of
     from nodevet.vet.use.narrow import narrowed
     from nodevet.vet.use.reach import check_options
     from nodevet.vet.use.targets import Targets
@@ -65,7 +64,8 @@ def check(
     least = asked(fail_on)
     _only_judged(evidence, from_run, store, save, reach["sample"], resume, looks, since, least)
     sinks = Sinks(formats, save, display, everything=everything, remembers=max_age is not None)
-    context = narrowed(open_context(project, names), only, skip)
+    opened = open_context(project, names, parser_of(targets, inventories))
+    context = narrowed(opened, only, skip)
     if not from_run:
         context = with_since(context, since, reach["sample"])
     chosen = Targets(
@@ -104,6 +104,8 @@ def check(
             keeping = _keeping(max_age, hosts, began)
         counted = _looks(hosts, looks) if looks else None
         if save and not sinks.display.quiet:
+            from nodevet.vet.use import saved
+
             _tell_strangers(save, saved.strangers(save, hosts, chosen), inventories)
         reached = check_options(reach, context, hosts)
         done, context = _visited(

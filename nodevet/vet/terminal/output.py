@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from nodevet.base.interrupts import Interrupts
 from nodevet.cli.display import Display, Screen
-from nodevet.cli.interrupts import Interrupts
 from nodevet.cli.speech import needs_output, say, silence, write
 from nodevet.model.run import Run
 from nodevet.sheet import render
@@ -34,7 +34,7 @@ class Sinks(Reports):
         output."""
         super().__init__(formats or ["table"], save, known, everything=everything)
         self.display = display or Display()
-        if known and self.printed:
+        if (known and self.printed) or self.has_verdict_in_text:
             needs_output()
         self._remembers = remembers
         self.shown = ""

@@ -11,6 +11,7 @@ import msgspec
 from nodevet.base.errors import UserError
 from nodevet.base.project import Project
 from nodevet.baseline import available, load
+from nodevet.baseline.files import Parse, parse
 from nodevet.checking.catalog import Catalog
 from nodevet.model.baseline import Baseline
 from nodevet.vet.use.max_age import MaxAge
@@ -67,19 +68,32 @@ def require_accepted(project: Project, *, keeps_runs: bool = False) -> None:
         raise UserError(why)
 
 
-def open_context(project: Project | Path, names: Sequence[str]) -> VetContext:
-    """The baselines to judge by; one named baseline is for every host."""
+def open_context(project: Project | Path, names: Sequence[str], parse: Parse = parse) -> VetContext:
+    """The baselines to judge by; one named baseline is for every host. `parse`: what makes trees of
+    their texts."""
     catalog, folders = open_project(project)
     wanted_names = list(names) or candidates(folders)
-    baselines = load(wanted_names, folders=folders, catalog=catalog)
+    baselines = load(wanted_names, folders=folders, catalog=catalog, parse=parse)
     others = () if names else sorted(name for name, _ in available([]) if name not in wanted_names)
     return VetContext(
         baselines=baselines,
         catalog=catalog,
         today=date.today(),
         chosen=baselines[0] if len(names) == 1 else None,
-        shipped=cache(lambda: load(others, catalog=catalog)),
+        shipped=cache(lambda: load(others, catalog=catalog, parse=parse)),
     )
+
+
+def parser_of(targets: Sequence[str], inventories: Sequence[str] = ()) -> Parse:
+    """What makes trees of baselines. A check of this machine alone keeps them for the next one."""
+    return parse if tuple(targets) != ("@local",) or inventories else keeping_parser()
+
+
+def keeping_parser() -> Parse:
+    """What keeps the trees that it makes."""
+    from nodevet.document.kept_trees import KeptTrees
+
+    return KeptTrees().parse
 
 
 def candidates(folders: Sequence[Path]) -> list[str]:

@@ -16,10 +16,10 @@ from nodevet.base.processes import KilledProcess, batches, cores, spread
 from nodevet.checking.identity import HOSTNAME
 from nodevet.evidence.document import Evidence, EvidenceError, opened
 from nodevet.fleet import Visit
-from nodevet.model import Host, HostReport, Severity, Status
+from nodevet.model import Finding, Host, HostReport, Severity, Status
 from nodevet.model.run import Run
-from nodevet.sheet.packed import PackedReport, Packer
 from nodevet.store.records.model import RecordedRun, RecordedVisit
+from nodevet.vet.packed import PackedReport, Packer
 from nodevet.vet.use.asks import sections_of
 from nodevet.vet.use.context import VetContext
 from nodevet.vet.use.last_look import Ignored, LastLook
@@ -61,15 +61,15 @@ def recorded_hosts(store: "Store", ref: str, targets: Targets) -> RecordedHosts:
     """The hosts of a run, or the named ones; see `nodevet.vet.use.saved.read_saved`.
 
     The store does not record `expect_hostname`: only a host whose name was refused then is checked
-    again. Raises StoreError, and what `targets` raises.
+    again, against the name that its finding expected. Raises StoreError, and what `targets` raises.
     """
     run = store.run(ref)
-    refused = {span.host for span in store.spans(run=run.id, check=HOSTNAME)}
+    refused = {span.host: span.finding for span in store.spans(run=run.id, check=HOSTNAME)}
     kept_hosts = [
         Host(
             name=visit.host,
             groups=frozenset(visit.groups),
-            expect_hostname=visit.host in refused,
+            expect_hostname=visit.host in refused and _expected(refused[visit.host]),
         )
         for visit in store.visits(run.id)
     ]
@@ -82,6 +82,12 @@ def recorded_hosts(store: "Store", ref: str, targets: Targets) -> RecordedHosts:
     hosts = targets.hosts()
     left_out = tuple(targets.strangers(visited, hosts))
     return RecordedHosts(run=run, hosts=hosts, visited=visited, left_out=left_out)
+
+
+def _expected(refused: Finding | None) -> bool | str:
+    """The hostname that a finding expected; True if it does not say."""
+    expected = refused.expected if refused else None
+    return expected if isinstance(expected, str) else True
 
 
 def rejudge(

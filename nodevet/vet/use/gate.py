@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace as replaced
+from datetime import date
 from pathlib import Path
 from typing import Literal
 
@@ -117,6 +118,7 @@ def _try(
         last = time.monotonic() + attempts.interval >= end
         reasons: dict[str, str] = {}
         these, bounded = tuple(waiting.values()), _bounded(options, end)
+        context = msgspec.structs.replace(context, today=date.today())  # a waiver may end meanwhile
         for one in visit_beside(these, bounded, context, denied):
             vetted = judge_visit(one, hosts[one.host], context, recorded(one, context))
             result = settled(vetted, attempts.settle)
@@ -177,6 +179,16 @@ def settled(vetted: Vetted, settle: float) -> HostReport:
     uptime_text = "unknown" if uptime is None else elapsed(float(round(uptime)))
     why = f"not settled: up for {uptime_text}, expected {elapsed(settle)}"
     return msgspec.structs.replace(result, status=Status.TIMEOUT, why=why, findings=())
+
+
+def shorten(path: Path, verdict: GateVerdict) -> None:
+    """Write a verdict that is no pass in place and without the run. It needs no room on a full
+    disk, which would leave `pending`: at boot a node takes jobs after that."""
+    if verdict.exit_code:
+        text = msgspec.structs.replace(verdict, run=None).text()
+        with suppress(OSError), path.open("r+") as file:
+            file.write(text)
+            file.truncate()
 
 
 def withdraw(path: Path) -> None:

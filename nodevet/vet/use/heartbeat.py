@@ -3,10 +3,12 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.parser import text_string_to_metric_families
 
 from nodevet.base.files import read_input
 from nodevet.base.outputs import file_errors, replace, try_out_regular
+from nodevet.sheet.metrics import page
 
 MOST_BYTES = 1 << 20
 PREFIX = "nodevet_sweep_"
@@ -21,32 +23,36 @@ METRICS = {
 
 
 def beat(path: Path, name: str, values: Mapping[str, float]) -> None:
-    """Write these, and keep what else the file says. Raises FileError."""
+    """Write these, and keep what else the file says, of other sweeps too. Raises FileError."""
     try_out_regular(path)
     with file_errors(path):
-        replace(path, text(name, {**_known(path, name), **values}))
+        known = _known(path)
+        replace(path, text({**known, name: {**known.get(name, {}), **values}}))
 
 
-def text(name: str, known: Mapping[str, float]) -> str:
-    """The text of the file for one sweep."""
-    rows = []
-    for metric, help_text in METRICS.items():
-        if metric in known:
-            full = f"{PREFIX}{metric}"
-            rows += [f"# HELP {full} {help_text}", f"# TYPE {full} gauge"]
-            rows.append(f'{full}{{sweep="{name}"}} {known[metric]!r}')
-    return "\n".join(rows) + "\n"
+def text(sweeps: Mapping[str, Mapping[str, float]]) -> str:
+    """The text of the file; the values of each sweep by metric."""
+    return page(filter(lambda metric: metric.samples, (_gauge(name, sweeps) for name in METRICS)))
 
 
-def _known(path: Path, name: str) -> dict[str, float]:
-    """The values that the file has of this sweep; empty for a file that is not ours."""
+def _gauge(metric: str, sweeps: Mapping[str, Mapping[str, float]]) -> GaugeMetricFamily:
+    gauge = GaugeMetricFamily(f"{PREFIX}{metric}", METRICS[metric], labels=["sweep"])
+    for name, values in sweeps.items():
+        if metric in values:
+            gauge.add_metric([name], values[metric])
+    return gauge
+
+
+def _known(path: Path) -> dict[str, dict[str, float]]:
+    """The values that the file has of each sweep; empty for a file that is not ours."""
+    sweeps: dict[str, dict[str, float]] = {}
     try:
         text = read_input(path, MOST_BYTES).decode()
-        return {
-            sample.name.removeprefix(PREFIX): sample.value
-            for family in text_string_to_metric_families(text)
-            for sample in family.samples
-            if sample.labels.get("sweep") == name
-        }
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                if "sweep" in sample.labels:
+                    values = sweeps.setdefault(sample.labels["sweep"], {})
+                    values[sample.name.removeprefix(PREFIX)] = sample.value
     except (OSError, ValueError):
         return {}
+    return sweeps

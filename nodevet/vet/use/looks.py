@@ -26,8 +26,8 @@ class Looks:
     """The looks of one command line at this machine in this boot."""
 
     def __init__(self, arguments: Sequence[str], hosts: Sequence[Host], most: int) -> None:
-        """`most`: looks in a row. Raises UserError for other hosts than this machine, and if the
-        looks cannot be counted."""
+        """`most`: looks in a row. Raises UserError for other hosts than this machine, and if other
+        users may write the record."""
         if [host.local and host.root == "/" for host in hosts] != [True]:
             raise UserError("--looks needs @local as the only host: it counts looks at one machine")
         self._most = most
@@ -36,9 +36,10 @@ class Looks:
         self._check_owner()
         try:
             self._boot = BOOT_ID.read_text(encoding="ascii").strip()
-            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         except (OSError, ValueError) as error:
             raise UserError(f"--looks: cannot count looks: {error}") from error
+        with suppress(OSError):  # a failure counts on a full disk, too
+            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._check_owner()  # others may have made the folder meanwhile
 
     def _check_owner(self) -> None:
@@ -50,7 +51,8 @@ class Looks:
         (report,) = run.hosts
         booting = is_booting(report.facts.uptime_s if report.facts else None)
         if code == 0 or (not booting and run.exit_code != UNKNOWN):
-            self._path.unlink(missing_ok=True)
+            with suppress(OSError):  # such as on a disk that an error made read-only
+                self._path.unlink(missing_ok=True)
             return code, ""
         if booting:
             return AGAIN, "the machine has just booted: look again"

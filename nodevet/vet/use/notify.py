@@ -1,13 +1,15 @@
 """Notify people of new and fixed findings through Apprise; silent if nothing changed."""
 
-import logging
 import os
-import threading
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import msgspec
 from msgspec import Struct, structs
 
+from nodevet.base import typed
 from nodevet.base.errors import UserError
 from nodevet.base.files import read_input
 from nodevet.base.printable import brief, plain
@@ -18,9 +20,11 @@ from nodevet.vet.findings.fold import Line, lines
 from nodevet.vet.findings.suspected import sentence
 from nodevet.vet.findings.totals import totals
 from nodevet.vet.news import again, fixed, resolved
+from nodevet.vet.use.sending import Answer, Sending
 
 SECONDS = 30.0  # for all that are told, together
-INSTALL = "install it with: pip install 'nodevet[notify]'"
+PROGRAM = "nodevet.vet.use.sending"
+_ANSWER = typed.decoder(Answer)
 HOSTS = 300  # columns of the hosts of one line
 WHAT = 160  # columns of one difference
 ENV, FILE = "env:", "file:"
@@ -149,25 +153,28 @@ def addresses(urls: Sequence[str], folder: Path) -> tuple[str, ...]:
 
 
 def notify(urls: Sequence[str], notice: Notice) -> tuple[str, ...]:
-    """Send to every address. Returns those that failed, as `2 (slack)`, never the address
-    itself."""
-    failed: dict[int, str] = {}
-    pending = dict(enumerate(urls, 1))
-
-    def run() -> None:
-        for number, url in enumerate(urls, 1):
-            why = _send(url, notice)
-            pending.pop(number, None)
-            if why:
-                failed[number] = why
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(SECONDS)
-    late = dict.fromkeys(pending, f"not done within {SECONDS:g} s")
-    every = {**failed, **late}
+    """Send to every address, in a process of its own that ends after SECONDS, whatever a server
+    does. Returns the addresses that failed, as `2 (slack)`, never the address itself."""
+    request = msgspec.json.encode(Sending(urls=tuple(urls), title=notice.title, body=notice.body))
+    command = [sys.executable, "-I", "-m", PROGRAM]
+    try:
+        done = subprocess.run(
+            command,
+            input=request,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,  # plug-ins and libraries write addresses
+            timeout=SECONDS,
+            check=False,
+        )
+        answers, unsent = done.stdout, f"its process ended with {done.returncode}"
+    except subprocess.TimeoutExpired as error:
+        answers, unsent = error.stdout or b"", f"not done within {SECONDS:g} s"
+    except OSError as error:
+        answers, unsent = b"", f"no process can be started: {error.strerror}"
+    failed = dict.fromkeys(range(1, len(urls) + 1), unsent)
+    failed |= dict(map(_ANSWER.decode, answers.splitlines()))
     return tuple(
-        f"{number} ({_kind(urls[number - 1])}): {every[number]}" for number in sorted(every)
+        f"{number} ({_kind(urls[number - 1])}): {why}" for number, why in failed.items() if why
     )
 
 
@@ -175,22 +182,3 @@ def _kind(url: str) -> str:
     """`slack`: the part of an address that is not secret."""
     kind = url.partition("://")[0]
     return kind if kind.isalnum() and len(kind) < 20 else "?"
-
-
-def _send(url: str, notice: Notice) -> str:
-    """Why it could not be sent; empty if it was."""
-    try:
-        import apprise
-    except ImportError:
-        return f"Apprise is not installed; {INSTALL}"
-    logging.getLogger("apprise").setLevel(logging.CRITICAL + 1)  # it writes addresses
-    try:
-        service = apprise.Apprise()
-        if not service.add(url):
-            return "Apprise does not know this kind of address"
-        sent = service.notify(
-            title=notice.title, body=notice.body, body_format=apprise.NotifyFormat.TEXT
-        )
-    except Exception as error:  # of a plug-in: its text may hold the address
-        return f"it failed: {type(error).__name__}"
-    return "" if sent else "it was not accepted: check the address, its token and the network"

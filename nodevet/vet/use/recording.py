@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
-from nodevet.checking.changes import FindingNews, HostNews, News
 from nodevet.evidence.document import Evidence
 from nodevet.fleet import Visit
 from nodevet.model import Host, HostOutcome, HostReport, Severity, Status, Verdict
+from nodevet.model.changes import FindingNews, HostNews, News
 from nodevet.model.run import Run
 from nodevet.store.records.model import FindingSpan, RecordedRun, RunState, SpanEnd
 from nodevet.vet.news import Before, news_of
@@ -98,7 +98,6 @@ class Recording(VetListener):
         from nodevet.store.errors import StoreError, StoreHeldError
 
         run = self._whole_run(run)
-        hosts = (*(report.host for report in self._done), *hosts)
         try:
             self._before = before(self._store, self._series, whole=self._whole, run=run)
             if self._recorder is None:
@@ -166,7 +165,7 @@ class Recording(VetListener):
         return self._earlier.reports if self._earlier else ()
 
     def _whole_run(self, run: Run) -> Run:
-        """The run with the part of it that was done before it was taken up again."""
+        """The run as it began, if it was resumed."""
         if self._fail_on_new:
             run = structs.replace(run, fail_on_new=True)
         if self._earlier is None:
@@ -177,15 +176,14 @@ class Recording(VetListener):
             id=recorded.id,
             started=recorded.started,
             baselines={**recorded.baselines, **run.baselines},
-            hosts=(*self._done, *run.hosts),
         )
 
     def _with_news(self, run: Run) -> Run:
         """The run with its news. Findings that could not be recorded are not compared."""
         from nodevet.store.errors import StoreError
 
-        earlier = self._earlier.news if self._earlier else ()
-        news_of_hosts = (*earlier, *self._news.values())
+        earlier = {news.host: news for news in self._earlier.news} if self._earlier else {}
+        news_of_hosts = tuple((earlier | self._news).values())
         before = self._before
         if before.id:
             try:

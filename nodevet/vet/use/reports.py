@@ -16,7 +16,6 @@ from nodevet.model.run import Run
 from nodevet.vet import formats as run_formats
 from nodevet.vet.findings.counted import counted, with_counts
 from nodevet.vet.use.listener import VetListener, Waiting
-from nodevet.vet.use.saved import keep
 
 if TYPE_CHECKING:
     from nodevet.fleet import Visit
@@ -74,6 +73,8 @@ class Reports:
         """Save the evidence of a host, if that was asked for."""
         if self._save is None:
             return
+        from nodevet.vet.use.saved import keep  # a run that saves nothing does not pay for it
+
         try:
             keep(visit, host, self._save)
         except OSError as error:
@@ -101,12 +102,14 @@ class Reports:
         with file_errors(path):
             return TextIOWrapper(open_to_append(path), encoding="utf-8")
 
-    def replace(self, path: Path, text: str | Iterable[str]) -> None:
-        """Write a file whole or not at all; `finish` names it if that fails."""
+    def replace(self, path: Path, text: str | Iterable[str]) -> bool:
+        """Write a file whole or not at all. False if that fails; `finish` names it then."""
         try:
             replace(path, text)
         except OSError as error:
             self._give_up(str(path), error)
+            return False
+        return True
 
     def finish(self, run: Run, *, streamed: bool = True, shadow: bool = False) -> None:
         """Write the reports except those that were `streamed`; files first.

@@ -1,5 +1,6 @@
 """Resume a run that was killed: its recorded visits are judged as if they came in now."""
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -7,41 +8,47 @@ from msgspec import structs
 
 from nodevet.base import age
 from nodevet.base.errors import UserError
-from nodevet.checking.changes import FindingNews, HostNews, News
 from nodevet.fleet import Visit
 from nodevet.model import Host, HostReport, Verdict
+from nodevet.model.changes import FindingNews, HostNews, News
 from nodevet.store.records.model import FindingSpan, RecordedRun, RecordedVisit, RunState, SpanEnd
 from nodevet.vet.use.context import VetContext
+from nodevet.vet.use.earlier import DAY
+from nodevet.vet.use.last_look import StoredLook
 from nodevet.vet.use.recording import TROUBLE, TakenUp, ended_news
-from nodevet.vet.use.vet import judge_visit
+from nodevet.vet.use.vet import judge_visit, recorded
 
 if TYPE_CHECKING:
     from nodevet.store import Store
 
 LAST = "last"  # the last run that did not end
 LOOKED = 50  # runs
+OWN = "that evidence may be of the run itself"
 
 
 def resumed(store: "Store", ref: str, context: VetContext, hosts: Sequence[Host]) -> TakenUp:
-    """Continue an interrupted run. Raises UserError if there is none, and StoreError."""
+    """Continue an interrupted run. Raises UserError if there is none, or if its evidence is no
+    longer what the hosts are; and StoreError."""
     if ref == LAST:
         unfinished = [run for run in store.runs(limit=LOOKED) if run.state is not RunState.COMPLETE]
         if not unfinished:
             raise UserError("--resume: every recorded run is complete; `nodevet runs` lists them")
         ref = unfinished[0].id
-    recorded = store.run(ref)
-    _same_hosts(store, recorded, hosts)
-    recorder, done = store.resume(recorded.id)
+    run = store.run(ref)
+    if why := age.run_refusal(run.started, now=time.time(), most=DAY):
+        raise UserError(f"--resume {run.id}: {why}; start another run")
+    _same_hosts(store, run, hosts)
+    recorder, done = store.resume(run.id)
     known = {host.name: host for host in hosts}
     reports = []
     news = []
-    for visit, evidence in store.evidence(recorded.id, hosts=done):
+    for visit, evidence in store.evidence(run.id, hosts=done):
         host = known.get(visit.host, Host(name=visit.host, groups=frozenset(visit.groups)))
         report = _report(visit, evidence, host, context)
         reports.append(report)
-        news.append(_news(store, recorded.id, report))
+        news.append(_news(store, run.id, report))
     return TakenUp(
-        recorded=recorded,
+        recorded=run,
         recorder=recorder,
         reports=tuple(reports),
         news=tuple(news),
@@ -73,7 +80,8 @@ def _report(
         age.seconds_of(visit.arrived),
     )
     plain = structs.replace(context, since=None) if evidence is None else context
-    return judge_visit(again, host, plain).report
+    is_stored = isinstance(plain.since, StoredLook)
+    return judge_visit(again, host, plain, recorded(again, plain) if is_stored else OWN).report
 
 
 def _news(store: "Store", run: str, report: HostReport) -> HostNews:
@@ -84,7 +92,7 @@ def _news(store: "Store", run: str, report: HostReport) -> HostNews:
     spans = [
         span
         for span in store.spans(host=report.host)
-        if before is not None and span.end is not None and span.last.run == before
+        if span.ended is not None and span.ended.run == run
     ]
     return HostNews(
         host=report.host,

@@ -171,8 +171,8 @@ def replay(paths: Sequence[Path]) -> Iterator[tuple[Visit, Host]]:
 def saved_files(paths: Sequence[Path]) -> Iterator[Path]:
     """These files, and those in these folders, each once.
 
-    Raises SavedEvidenceError for a folder that is of something else, empty or unreadable, and for
-    a file of another kind if it is all that was named.
+    Raises SavedEvidenceError for a folder that is empty, unreadable or not of saved evidence, and
+    for a file of another kind if the user named only that file.
     """
     yield from dict.fromkeys(file for path in paths for file in _files(path, alone=len(paths) == 1))
 

@@ -80,12 +80,8 @@ def asked_store(option: str | None, *, fixes: bool = False) -> "Iterator[Store |
     if url is None:
         yield None
         return
-    from nodevet.store import StoreError
-
     try:
         with open_history(url or None, fixes=fixes) as store:
             yield store
     except NothingRecordedError:
         yield None
-    except StoreError as error:
-        raise UserError(str(error)) from error

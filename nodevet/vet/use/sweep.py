@@ -5,6 +5,7 @@ import time
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
@@ -20,6 +21,9 @@ from nodevet.vet.use.reports import Reports
 from nodevet.vet.use.sweep_lock import locked
 from nodevet.vet.use.sweep_order import SweepOrder, urls, wanted
 from nodevet.vet.use.visited import UNRECORDED, RunMemory, Visited, open_memory, visited, with_store
+
+if TYPE_CHECKING:
+    from nodevet.store import Store
 
 
 class Swept(Struct, frozen=True, kw_only=True):
@@ -84,7 +88,7 @@ def _visit(
     """Vet and record the hosts."""
     with open_memory(order.store, listener, asked=True) as memory:
         if lock and memory.store is not None:
-            memory.store.free(order.name)  # before anything is written; begin() asks again
+            _refuse_running(memory.store, order.name)
         _beat(order, listener, {"start_timestamp_seconds": time.time()})
         context = open_context(order.project, order.baselines)
         hosts = order.targets.hosts()
@@ -107,6 +111,19 @@ def _visit(
         for line in context.since.not_compared() if context.since else ():
             listener.noted(line)
         return done
+
+
+def _refuse_running(store: "Store", name: str) -> None:
+    """Raises StoreHeldError if this sweep goes on, before anything is written: Store.begin asks
+    again, and the run then goes on without a store that cannot be read."""
+    from nodevet.store.errors import StoreError, StoreHeldError
+
+    try:
+        store.free(name)
+    except StoreHeldError:
+        raise
+    except StoreError:
+        pass
 
 
 def _note(order: SweepOrder, done: Visited, memory: RunMemory, listener: VetListener) -> None:

@@ -6,7 +6,7 @@ import fcntl
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -24,11 +24,12 @@ class HeldError(Exception):
 
 @contextmanager
 def locked(names: Sequence[str], what: str) -> Iterator[None]:
-    """Hold the lock of each of these, in an order that is always the same. Raises HeldError,
-    UserError if other users may decide what the lock holds, and OSError."""
+    """Hold the lock of each of these, in an order that is always the same. Raises HeldError, and
+    UserError if a lock cannot be written, or if other users may decide what it holds."""
     folder = state_folder() / "locks"
     _check_owner(folder)
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with _lock_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     with ExitStack() as stack:
         for name in sorted(set(names)):
             stack.enter_context(_one(folder, name, what))
@@ -42,10 +43,22 @@ def _check_owner(path: Path) -> None:
 
 
 @contextmanager
+def _lock_errors(path: Path) -> Iterator[None]:
+    """Turn an OSError into a UserError about this path."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(
+            f"sweep lock: {path}: {error.strerror}: correct that, or skip the lock with --no-lock"
+        ) from error
+
+
+@contextmanager
 def _one(folder: Path, name: str, what: str) -> Iterator[None]:
     path = folder / f"{hashlib.sha256(name.encode()).hexdigest()[:32]}.lock"
     _check_owner(path)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    with _lock_errors(path):
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -54,8 +67,9 @@ def _one(folder: Path, name: str, what: str) -> Iterator[None]:
             by = brief(holder, 300) or "another process"
             raise HeldError(f"{name} is being swept by {by}") from error
         now = datetime.now().astimezone().isoformat(timespec="seconds")
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"`{what}`, process {os.getpid()}, since {now}".encode(), 0)
+        with suppress(OSError):  # on a full disk the lock holds without a name
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"`{what}`, process {os.getpid()}, since {now}".encode(), 0)
         yield
     finally:
         os.close(descriptor)

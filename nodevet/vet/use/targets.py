@@ -29,7 +29,6 @@ class Targets(Struct, frozen=True, kw_only=True):
 
     def hosts(self) -> tuple[Host, ...]:
         """The hosts. Raises UserError if none are named, and what inventories raise."""
-        from nodevet.document.kinds import wrong_kind_text
         from nodevet.inventory import read
 
         if not self.names and not self.inventories:
@@ -37,10 +36,8 @@ class Targets(Struct, frozen=True, kw_only=True):
                 "no hosts: name them (gpu[001-128], @local), or give an inventory with -i"
             )
         for name in self.names:  # a file that is meant for an option
-            if name.endswith((".yaml", ".yml", ".json", ".jsonl")) and (
-                why := wrong_kind_text(Path(name))
-            ):
-                raise UserError(f"{name}: {why}")
+            if name.endswith((".yaml", ".yml", ".json", ".jsonl")):
+                _refuse_file(name)
         hosts = read(self.names, inventories=self.inventories, limit=self.limit)
         return hosts if self.expect_hostname else any_hostname(hosts)
 
@@ -58,6 +55,14 @@ class Targets(Struct, frozen=True, kw_only=True):
             known = {host.name for host in Targets(inventories=self.inventories).hosts()}
             unknown = [name for name in unknown if name not in known]
         return unknown
+
+
+def _refuse_file(name: str) -> None:
+    """Raises UserError for a file of nodevet's in place of a host."""
+    from nodevet.document.kinds import wrong_kind_text
+
+    if why := wrong_kind_text(Path(name)):
+        raise UserError(f"{name}: {why}")
 
 
 def any_hostname(hosts: Iterable[Host]) -> tuple[Host, ...]:

@@ -20,10 +20,10 @@ from nodevet.checking.judge import judge
 from nodevet.evidence.document import Evidence, EvidenceError, opened
 from nodevet.evidence.host import HostInfo
 from nodevet.fleet import Options, Visit
-from nodevet.model import Finding, Host, HostReport, Severity, Status, unknown
+from nodevet.model import SHADOW, Finding, Host, HostReport, Severity, Status, unknown
 from nodevet.model.baseline import Baseline
 from nodevet.model.run import Run, new_run_id
-from nodevet.sheet.packed import FEW, PackedHosts, PackedReport
+from nodevet.vet.packed import FEW, PackedHosts, PackedReport
 from nodevet.vet.use.beside import visit_beside
 from nodevet.vet.use.context import VetContext
 from nodevet.vet.use.listener import VetListener
@@ -43,12 +43,17 @@ def vet(
     fail_on: Severity,
     save: Save | None = None,
     listener: VetListener | None = None,
+    earlier: Sequence[HostReport] = (),
 ) -> Run:
-    """Visit the hosts and judge each as it comes in. A KeyboardInterrupt ends the run early."""
+    """Visit the hosts and judge each as it comes in. A KeyboardInterrupt ends the run early.
+
+    `earlier`: see `collect`."""
     by_name = {host.name: host for host in hosts}
     visits = visit_beside(hosts, options, context)
     host_reports = reports(visits, by_name, context, save, listener)
-    return collect(hosts, host_reports, context, fail_on=fail_on, listener=listener)
+    return collect(
+        hosts, host_reports, context, fail_on=fail_on, listener=listener, earlier=earlier
+    )
 
 
 def vet_saved(
@@ -73,15 +78,18 @@ def collect(
     replayed: bool = False,
     interrupted: bool = False,
     listener: VetListener | None = None,
+    earlier: Sequence[HostReport] = (),
 ) -> Run:
     """The run of these reports; a KeyboardInterrupt ends it early.
 
-    `interrupted`: whether the original run was.
+    `interrupted`: whether the original run was. `earlier`: the reports of a resumed run's other
+    hosts.
     """
     listener = listener or VetListener()
     started, clock = datetime.now().astimezone(), time.monotonic()
     run_id = new_run_id(started)
-    done = PackedHosts()
+    done = PackedHosts(earlier)
+    names = (*done.names, *(host.name for host in hosts))
 
     def result() -> Run:
         return Run(
@@ -95,7 +103,7 @@ def collect(
             only=context.only or UNSET,
             skip=context.skip or UNSET,
             baselines=_hashes(context, {host.baseline for host in done.summaries} - {""}),
-            hosts=done.ordered(host.name for host in hosts),
+            hosts=done.ordered(names),
         )
 
     def take(*hosts: HostReport) -> None:
@@ -103,7 +111,7 @@ def collect(
             done.put(host)
             listener.took(host)
 
-    listener.began(result(), tuple(host.name for host in hosts))
+    listener.began(result(), names)
     if len(hosts) > FEW:
         gc.freeze()  # what is there stays: looking for garbage in it takes longer than to judge
     try:
@@ -206,12 +214,12 @@ def _judged(evidence: Evidence, blank: HostReport, host: Host, context: VetConte
     if baseline is None:
         return known
     findings = judge_by(baseline, evidence, blank.host, context)
-    counted = (one for one in findings if one.severity is not Severity.SHADOW)
+    counted = (one for one in findings if one.severity is not SHADOW)
     return msgspec.structs.replace(
         known,
         baseline=baseline.label,
         findings=(*known.findings, *counted),
-        shadow=tuple(one for one in findings if one.severity is Severity.SHADOW) or msgspec.UNSET,
+        shadow=tuple(one for one in findings if one.severity is SHADOW) or msgspec.UNSET,
     )
 
 

@@ -149,6 +149,7 @@ def visited(
                 fail_on=fail_on.severity,
                 save=recording.keep,
                 listener=recording,
+                earlier=earlier.reports if earlier else (),
             )
     return with_news(recording, run, memory, listener)
 

@@ -30,7 +30,7 @@ from nodevet_sim.faults import (
     software,
     storage,
 )
-from nodevet_sim.faults.params import FaultParams, NoParams, OneGpu, SomeGpus
+from nodevet_sim.faults.params import ClearedByBoot, FaultParams, NoParams, OneGpu, SomeGpus
 from nodevet_sim.faults.patch import FaultError, Healthy, Patch, combine
 
 __all__ = [
@@ -57,7 +57,7 @@ FAULTS: Mapping[str, NamedFault] = {
     "driver-mismatch": NamedFault(node.DriverMismatch, node.driver_mismatch),
     "ecc-uncorrected": NamedFault(gpu.EccUncorrected, gpu.ecc_uncorrected),
     "governor-powersave": NamedFault(node.Governor, node.governor_powersave),
-    "gpu-lost": NamedFault(gpu.LostGpu, gpu.gpu_lost),
+    "gpu-lost": NamedFault(ClearedByBoot, gpu.gpu_lost),
     "gpu-missing": NamedFault(OneGpu, gpu.gpu_missing),
     "mce": NamedFault(node.Mce, node.mce),
     "numa-swapped": NamedFault(NoParams, node.numa_swapped),

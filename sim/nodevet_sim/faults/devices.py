@@ -1,8 +1,10 @@
 """Faults of NICs and drives on the PCI bus. A function's docstring is the fault's documentation."""
 
 import re
+from collections.abc import Callable, Mapping
+from typing import Any
 
-from nodevet_sim.faults.params import NoParams
+from nodevet_sim.faults.params import BootClears, FaultParams, NoParams
 from nodevet_sim.faults.patch import FaultError, Healthy, Patch
 
 CLASS = re.compile(r"(sys/devices/pci.*)/class")
@@ -17,12 +19,20 @@ def _nics(healthy: Healthy) -> list[str]:
     )
 
 
-def nic_narrow(healthy: Healthy, want: NoParams) -> Patch:
-    """The link of the first NIC has half of its lanes."""
+class NarrowNic(FaultParams):
+    cleared_by: BootClears = "nothing"
+
+
+def nic_narrow(healthy: Healthy, want: NarrowNic) -> Patch:
+    """The link of the first NIC has half of its lanes.
+
+    `cleared_by`, nothing.
+    """
     for place in _nics(healthy):
         most = str(healthy.files.get(f"{place}/max_link_width", "")).strip()
         if most.isdecimal() and int(most) > 1:
-            return Patch({f"{place}/current_link_width": f"{int(most) // 2}\n"})
+            files = {f"{place}/current_link_width": f"{int(most) // 2}\n"}
+            return Patch(files, restored=healthy.restored(files, want.cleared_by))
     raise FaultError("the node has no NIC with a PCIe link")
 
 
@@ -34,4 +44,7 @@ def nic_missing(healthy: Healthy, want: NoParams) -> Patch:
     return Patch(gone_slots=frozenset((nics[0].rpartition("/")[2],)))
 
 
-FAULTS = {"nic-missing": (NoParams, nic_missing), "nic-narrow": (NoParams, nic_narrow)}
+FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] = {
+    "nic-missing": (NoParams, nic_missing),
+    "nic-narrow": (NarrowNic, nic_narrow),
+}

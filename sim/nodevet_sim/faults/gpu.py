@@ -1,11 +1,12 @@
 """Faults of GPUs and their links. A function's docstring is the fault's documentation."""
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from nodevet_sim.description import Content, LogLine
-from nodevet_sim.faults.params import ClearedGpu, FaultParams, Gpu, OneGpu, SomeGpus
+from nodevet_sim.faults.params import ClearedByBoot, ClearedGpu, FaultParams, Gpu, OneGpu, SomeGpus
 from nodevet_sim.faults.patch import FaultError, Healthy, Patch
 from nodevet_sim.pci_files import aer_text, speed
 from nodevet_sim.shipped import RATES
@@ -15,14 +16,14 @@ GPU_IDLE, HW_SLOWDOWN, HW_THERMAL = 0x1, 0x8, 0x40  # nvmlClocksEventReason*
 AFTER = 3.0  # seconds after boot at which a log line of a fault appears
 
 
-class PcieWidth(OneGpu):
+class PcieWidth(ClearedByBoot):
     width: Literal[1, 2, 4, 8] | None = None
 
 
 def pcie_width(healthy: Healthy, want: PcieWidth) -> Patch:
     """A GPU's link runs on fewer lanes than both of its ends can do.
 
-    `gpu`; `width`, by default half of the lanes in use.
+    `gpu`; `width`, by default half of the lanes in use; `cleared_by`, nothing.
     """
     gpu = healthy.gpu(want.gpu)
     now = healthy.number(gpu, "pcie_width")
@@ -30,17 +31,18 @@ def pcie_width(healthy: Healthy, want: PcieWidth) -> Patch:
     if width >= now:
         raise FaultError(f"GPU {gpu} runs on {now} lanes; give a smaller width")
     files = {f"{place}/current_link_width": f"{width}\n" for place in healthy.ends(gpu)}
-    return Patch(healthy.present(files), {f"gpu.{gpu}.pcie_width": str(width)}, gpu=gpu)
+    return _slow_link(healthy, gpu, files, {"pcie_width": str(width)}, want.cleared_by)
 
 
-class PcieGen(OneGpu):
+class PcieGen(ClearedByBoot):
     generation: Annotated[int, Field(ge=1, le=5)] | None = None
 
 
 def pcie_gen(healthy: Healthy, want: PcieGen) -> Patch:
     """A GPU's link trained at a lower generation than both of its ends can do.
 
-    `gpu`; `generation`, by default one less than now. An idle GPU may run below Gen3.
+    `gpu`; `generation`, by default one less than now; `cleared_by`, nothing. An idle GPU may run
+    below Gen3.
     """
     gpu = healthy.gpu(want.gpu)
     now = healthy.number(gpu, "pcie_generation")
@@ -49,14 +51,28 @@ def pcie_gen(healthy: Healthy, want: PcieGen) -> Patch:
         raise FaultError(f"GPU {gpu} runs at Gen{now} (idle, perhaps); give a lower generation")
     text = f"{speed(RATES[generation])}\n"
     files = {f"{place}/current_link_speed": text for place in healthy.ends(gpu)}
-    return Patch(healthy.present(files), {f"gpu.{gpu}.pcie_generation": str(generation)}, gpu=gpu)
+    return _slow_link(healthy, gpu, files, {"pcie_generation": str(generation)}, want.cleared_by)
 
 
-class LostGpu(OneGpu):
-    cleared_by: Literal["reboot", "power", "nothing"] = "nothing"
+def _slow_link(
+    healthy: Healthy,
+    gpu: int,
+    files: Mapping[str, Content],
+    state: Mapping[str, str],
+    cleared_by: str,
+) -> Patch:
+    """A link as the kernel and NVML show it until it is trained again."""
+    ends = {} if cleared_by == "nothing" else {"cleared_by": cleared_by}
+    changed = healthy.present(files)
+    return Patch(
+        changed,
+        {f"gpu.{gpu}.{key}": value for key, value in {**state, **ends}.items()},
+        restored=healthy.restored(changed, cleared_by),
+        gpu=gpu,
+    )
 
 
-def gpu_lost(healthy: Healthy, want: LostGpu) -> Patch:
+def gpu_lost(healthy: Healthy, want: ClearedByBoot) -> Patch:
     """A GPU has fallen off the bus: NVML_ERROR_GPU_IS_LOST, its config space reads all ones.
 
     `gpu`; `cleared_by`, nothing. The driver stays bound, its device node stays, and the kernel's
@@ -71,10 +87,8 @@ def gpu_lost(healthy: Healthy, want: LostGpu) -> Patch:
         f"{place}/current_link_width": "63\n",
     }
     lost = healthy.present(files)
-    was = {path: healthy.files[path] for path in lost}
-    node = {} if want.cleared_by == "nothing" else {"restored": {want.cleared_by: was}}
     state = {f"gpu.{gpu}.lost": "1", f"gpu.{gpu}.cleared_by": want.cleared_by}
-    return Patch(lost, state, node=node, gpu=gpu)
+    return Patch(lost, state, restored=healthy.restored(lost, want.cleared_by), gpu=gpu)
 
 
 def gpu_missing(healthy: Healthy, want: OneGpu) -> Patch:

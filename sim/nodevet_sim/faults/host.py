@@ -55,12 +55,36 @@ def out_of_files(healthy: Healthy, want: Handles) -> Patch:
     return _there(healthy, {"proc/sys/fs/file-nr": text}, "file handles")
 
 
-def fragmented(healthy: Healthy, want: NoParams) -> Patch:
-    """The node's free memory is in small pieces."""
+class Fragmented(FaultParams):
+    cache_percent: Annotated[int, Field(ge=0, le=50)] | None = None
+
+
+def fragmented(healthy: Healthy, want: Fragmented) -> Patch:
+    """The node's free memory is in small pieces.
+
+    `cache_percent`, the share of all memory in the page cache and, a quarter of it, in dentries and
+    inodes; as it is.
+    """
     rows = [row.split()[:4] for row in healthy.read("proc/buddyinfo").splitlines()]
     small = " ".join(["900000"] * 3 + ["0"] * 8)
     text = "".join(f"{' '.join(row)} {small}\n" for row in rows)
-    return _there(healthy, {"proc/buddyinfo": text}, "buddyinfo")
+    files = {"proc/buddyinfo": text}
+    if want.cache_percent is not None:
+        files["proc/meminfo"] = _with_caches(healthy.read("proc/meminfo"), want.cache_percent)
+    return _there(healthy, files, "buddyinfo")
+
+
+def _with_caches(meminfo: str, percent: int) -> str:
+    """/proc/meminfo with caches of this share of all memory, taken from what is free."""
+    kb = {key: int(value) for key, value in re.findall(r"(?m)^(\w+): +(\d+) kB$", meminfo)}
+    if lacking := {"MemTotal", "MemFree", "Cached", "Shmem", "SReclaimable"} - kb.keys():
+        raise FaultError(f"the node's meminfo has no {min(lacking)}")
+    held = kb["MemTotal"] * percent // 100
+    new = {"SReclaimable": held // 4, "Cached": held - held // 4 + kb["Shmem"]}
+    new["MemFree"] = max(0, kb["MemFree"] - held)
+    for key, value in new.items():
+        meminfo = re.sub(rf"(?m)^{key}: .*$", f"{key + ':':16}{value:>8} kB", meminfo)
+    return f"{meminfo}\n"
 
 
 class DimmErrors(FaultParams):
@@ -206,7 +230,7 @@ FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] 
     "iommu-translates": (NoParams, iommu_translates),
     "irqs-on-one-cpu": (NoParams, irqs_on_one_cpu),
     "memlock-small": (NoParams, memlock_small),
-    "memory-fragmented": (NoParams, fragmented),
+    "memory-fragmented": (Fragmented, fragmented),
     "no-nameserver": (NoParams, no_nameserver),
     "nofile-small": (NoParams, nofile_small),
     "nproc-small": (NoParams, nproc_small),

@@ -31,6 +31,14 @@ class SomeGpus(FaultParams):
     gpu: Gpu | Literal["all"] = "all"
 
 
+BootClears = Literal["reboot", "power", "nothing"]
+"""What ends a fault: a reboot, only power off and on, or nothing."""
+
+
+class ClearedByBoot(OneGpu):
+    cleared_by: BootClears = "nothing"
+
+
 class ClearedGpu(OneGpu):
     """`cleared_by`: a reset ends the fault, or only a reboot, or only power off and on, or
     nothing does."""

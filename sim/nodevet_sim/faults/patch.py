@@ -106,6 +106,13 @@ class Healthy:
         """The given files that the node has."""
         return {path: content for path, content in changes.items() if path in self.files}
 
+    def restored(
+        self, changes: Mapping[str, Content], cleared_by: str
+    ) -> dict[str, tuple[str, Content]]:
+        """What ends these changes, and the files as they are; empty if nothing ends them."""
+        changed = changes if cleared_by != "nothing" else ()
+        return {path: (cleared_by, self.files[path]) for path in changed}
+
 
 @dataclass(frozen=True)
 class Patch:
@@ -115,6 +122,8 @@ class Patch:
     state: Mapping[str, str] = field(default_factory=dict)
     node: Mapping[str, object] = field(default_factory=dict)  # fields of description.SimulatedNode
     links: Mapping[str, str] = field(default_factory=dict)
+    restored: Mapping[str, tuple[str, Content]] = field(default_factory=dict)
+    """Files that a boot restores: after which one, `reboot` or `power`, and what they say then."""
     root_files: Mapping[str, Content] = field(default_factory=dict)
     services: Mapping[str, bool] = field(default_factory=dict)  # unit -> enabled
     modules: Mapping[str, How] = field(default_factory=dict)
@@ -135,7 +144,8 @@ def combine(patches: Iterable[tuple[str, Patch]]) -> Patch:
     """All of them as one. Raises FaultError naming the two that contradict each other."""
     named = tuple(patches)
     tables = (
-        "files", "links", "state", "node", "root_files", "services", "modules", "devices"
+        "files", "links", "state", "node", "restored", "root_files", "services", "modules",
+        "devices",
     )  # fmt: skip
     merged = {table: _merged(table, named) for table in tables}
     for name, patch in named:

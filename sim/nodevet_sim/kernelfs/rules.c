@@ -178,37 +178,6 @@ static int store_affinity(struct node *node, const char *text)
     return 0;
 }
 
-/* mm/compaction.c: sysctl_compaction_handler(). In /proc/buddyinfo the free pages of each zone get
- * into blocks of the largest order, and those that are left over stay single pages. */
-static int store_compact(struct node *node, const char *text)
-{
-    struct node *file = node_at("proc/buddyinfo");
-    number value;
-    if (parse_number(text, NULL, &value) || value != 1)
-        return -EINVAL;
-    char *rows = strdup(file ? file->value->bytes : ""), *out = allocate(2 * strlen(rows) + 1);
-    char *to = out, *rest = NULL;
-    for (char *row = strtok_r(rows, "\n", &rest); row; row = strtok_r(NULL, "\n", &rest)) {
-        unsigned long long pages = 0, count;
-        int last = -1, used = 0, head = 0;
-        sscanf(row, "%*s %*s zone %*s%n", &head);
-        for (const char *at = row + head; sscanf(at, "%llu%n", &count, &used) == 1; at += used)
-            pages += count << ++last;
-        to += sprintf(to, "%.*s", head, row);
-        for (int order = 0; order <= last; order++)
-            to += sprintf(to, " %llu", order == last ? pages >> last
-                                       : order == 0  ? pages & ((1ull << last) - 1)
-                                                     : 0);
-        *to++ = '\n';
-    }
-    if (file)
-        set_value(file, blob_new(out, (size_t)(to - out)));
-    free(rows);
-    free(out);
-    (void)node;
-    return 0;
-}
-
 static const struct rule rules[] = {
     {"ro", KERNFS, 0, NULL},
     {"word", KERNFS, 0, store_word},
@@ -224,6 +193,7 @@ static const struct rule rules[] = {
     {"sysctl", SYSCTL, 2, store_sysctl},
     {"string", SYSCTL, 1, store_string},
     {"compact", SYSCTL, 0, store_compact},
+    {"drop_caches", SYSCTL, 0, store_drop_caches},
     {"proc", PROCFS, 0, store_io_error},
     {"affinity", PROCFS, 0, store_affinity},
     {"swap", KERNFS, 0, store_swap},

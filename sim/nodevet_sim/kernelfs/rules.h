@@ -32,12 +32,22 @@ const struct rule *rule_named(const char *name, size_t size);
 int parse_number(const char *text, const char **end, number *out);
 void set_number(struct node *node, number value);
 
+typedef unsigned long long amount;
+
+/* The rows of /proc/meminfo with these names get these KiB; the others stay as they are. */
+struct row {
+    const char *name;
+    amount kb;
+};
+void set_rows(struct node *file, const struct row *rows, size_t count);
+
 /* The word of `words` (separated by spaces) that begins like `text` of this size; or NULL. */
 const char *find_word(const char *words, const char *text, size_t size, bool ignore_case);
 
 store_function store_governor, store_epp, store_freq, store_online, store_smt; /* cpu.c */
 store_function store_swap;                                                     /* swap.c */
 store_function store_modules;                                                  /* modules.c */
+store_function store_compact, store_drop_caches;                               /* memory.c */
 
 /* Once the manifest was read again: what is active is not in it. */
 void swap_show(void);

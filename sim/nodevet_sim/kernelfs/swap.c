@@ -16,7 +16,7 @@
 
 struct area {
     char *name;
-    unsigned long long size, used;
+    amount size, used;
     int priority;
 };
 
@@ -64,31 +64,13 @@ static void show_areas(struct node *file)
 /* fs/proc/meminfo.c: the two lines about swap, the others as they are */
 static void show_totals(struct node *file)
 {
-    unsigned long long total = 0, used = 0;
+    amount total = 0, used = 0;
     for (const struct area *area = areas; area < areas + count; area++) {
         total += area->size;
         used += area->used;
     }
-    char *text = NULL;
-    size_t size;
-    FILE *to = open_memstream(&text, &size);
-    if (!to)
-        exit(1);
-    for (const char *row = file->value->bytes; *row;) {
-        size_t length = strcspn(row, "\n");
-        if (strncmp(row, "SwapTotal:", 10) == 0)
-            fprintf(to, "%-16s%8llu kB", "SwapTotal:", total);
-        else if (strncmp(row, "SwapFree:", 9) == 0)
-            fprintf(to, "%-16s%8llu kB", "SwapFree:", total - used);
-        else
-            fwrite(row, 1, length, to);
-        row += length;
-        if (*row)
-            fputc(*row++, to);
-    }
-    fclose(to);
-    set_value(file, blob_new(text, size));
-    free(text);
+    const struct row rows[] = {{"SwapTotal:", total}, {"SwapFree:", total - used}};
+    set_rows(file, rows, sizeof rows / sizeof *rows);
 }
 
 void swap_show(void)

@@ -103,7 +103,7 @@ def ask(
                 why = "it is starting"
             raise ControlError(
                 f"fleet {where.fleet} does not answer ({why}); "
-                f"end it with: nodevet sim down {where.fleet}"
+                f"if it is yours and stays so, end it with: nodevet sim down {where.fleet}"
             ) from error
     if not line.endswith(b"\n"):
         raise ControlError(f"fleet {where.fleet} ended before it answered; see: nodevet sim list")

@@ -8,7 +8,6 @@ the node's own: what is written there stays over reboots of the node.
 import os
 import re
 import shlex
-import shutil
 import stat
 import sys
 from collections.abc import Iterator, Mapping
@@ -328,10 +327,3 @@ def put_swap(upper: Path, swap: SwapArea) -> None:
     """The file, with only its first page; a partition has none."""
     if not swap.name.startswith("/dev/"):
         put(upper, swap.name, bytes(4086) + b"SWAPSPACE2", 0o600)
-
-
-def clear(folder: Path) -> None:
-    """Remove a folder of the simulator with everything in it, if it exists."""
-    if folder.is_symlink() or not folder.exists():
-        return
-    shutil.rmtree(folder)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MOST_FLEETS = 250
-MOST_NODES = 250
 INNER = "eth0"  # the node's interface
 PREFIX = "nvsim"  # of this machine's interfaces; names have at most 15 characters
 

@@ -6,6 +6,7 @@ namespaces and their interfaces end with the supervisor.
 
 import asyncio
 import os
+import re
 import signal
 import socket
 import time
@@ -17,20 +18,21 @@ from dataclasses import replace as altered
 from pathlib import Path
 
 from nodevet_sim import kernel, wtmp
-from nodevet_sim.description import GpuLoad, LogLine, SimulatedNode
+from nodevet_sim.description import Content, GpuLoad, LogLine, SimulatedNode
 from nodevet_sim.library import rebooted
 from nodevet_sim.modules import known
 from nodevet_sim.nspawn import boot, diff, disk, grub, network
 from nodevet_sim.nspawn.boot import NodeError, replace, run
 from nodevet_sim.nspawn.diff import Listing
 from nodevet_sim.nspawn.network import NodeNetwork
-from nodevet_sim.nspawn.tools import ADJTIMEX, CLOCK, BuiltTools
+from nodevet_sim.nspawn.tools import ADJTIMEX, CLOCK, RINGS, BuiltTools
 from nodevet_sim.wtmp import BootRecord
 
 BOOT_SECONDS = 120.0
 KERNEL_SECONDS = 20.0
 STOP_SECONDS = 60.0
 NET = ("sys/class/net", "sys/devices/virtual/net")  # where the node's own interfaces show
+NETDEVS = "sys/class/net/"
 OWN = {f"sys/class/net/{name}": f"../../devices/virtual/net/{name}" for name in ("eth0", "lo")}
 
 HAS_IPV6 = Path("/proc/net/if_inet6").exists()
@@ -42,6 +44,7 @@ UNSYNCHRONISED = "5 0x2041 16000000 16000000"
 STA_NANO; TIME_ERROR, STA_UNSYNC and the most that the kernel says."""
 
 CMDLINE, SMT = "proc/cmdline", "sys/devices/system/cpu/smt/control"
+IOMMU_TYPE = re.compile(r"sys/kernel/iommu_groups/\d+/type")
 RUNS, BOOTS, OFF, FAILED = "running", "booting", "off", "failed"
 
 
@@ -50,6 +53,14 @@ def reason(error: Exception) -> str:
     if isinstance(error, (NodeError, OSError)):
         return str(error)
     return f"internal error in nodevet sim (please report): {type(error).__name__}: {error}"
+
+
+def _booted_with(cmdline: str, files: Mapping[str, Content]) -> dict[str, Content]:
+    """What the kernel says of its command line: without iommu=pt the IOMMU translates. With it,
+    it does so only if that is described, as if the BIOS overrode it."""
+    groups = (path for path in files if IOMMU_TYPE.fullmatch(path))
+    types = {} if "iommu=pt" in cmdline.split() else dict.fromkeys(groups, "DMA-FQ\n")
+    return {**types, CMDLINE: f"{cmdline}\n"}
 
 
 @dataclass
@@ -235,6 +246,7 @@ class RunningNode:
         (self.shared / SHUT_DOWN).unlink(missing_ok=True)
         (self.shared / "boot").write_text(commands, encoding="utf-8")
         self.write_session()
+        self.write_rings()
         place = self.nvml_state
         if self.node.state is None:
             place.unlink(missing_ok=True)
@@ -258,7 +270,7 @@ class RunningNode:
         if self.node.delay_s:
             (self.shared / "delay").write_text(f"{self.node.delay_s}\n", encoding="ascii")
             rows.append(f"ForceCommand {disk.LIBRARY}/session\n")
-        preloaded, offset = [f"{disk.LIBRARY}/{ADJTIMEX}"], ""
+        preloaded, offset = [f"{disk.LIBRARY}/{name}" for name in (ADJTIMEX, RINGS)], ""
         if self.node.clock_offset_s:
             preloaded.append(f"{disk.LIBRARY}/{CLOCK}")
             offset = f" NODEVET_SIM_CLOCK={self.node.clock_offset_s}"
@@ -276,6 +288,13 @@ class RunningNode:
                 mark.touch()
             else:
                 mark.unlink(missing_ok=True)
+
+    def write_rings(self) -> None:
+        """The ring sizes that the driver of each NIC has after a boot, and the largest, as of
+        mlx5_core: nspawn/rings.c."""
+        paths = (path for path in self.node.links if path.startswith(NETDEVS))
+        rows = (f"{path.removeprefix(NETDEVS)} 1024 8192 1024 8192\n" for path in sorted(paths))
+        replace(self.shared / "rings", "".join(rows))
 
     def write_wtmp(self) -> None:
         """When it was booted so far, and before it was made."""
@@ -296,7 +315,7 @@ class RunningNode:
         swap = "".join(f"{area.name} {area.kb} {area.used_kb}\n" for area in self.node.swap)
         files = {**self.node.files, kernel.SWAP: swap, kernel.MODULES: known(self.node.modules)}
         if self._cmdline is not None:
-            files[CMDLINE] = f"{self._cmdline}\n"
+            files.update(_booted_with(self._cmdline, files))
         links = {**OWN, **self.node.links}
         replace(self.manifest, kernel.manifest(files, links, folders=NET, log=log))
 

@@ -110,7 +110,8 @@ def claim(fleet: str) -> tuple[FleetFolder, int]:
     with alone():
         if place.folder.exists():
             raise FleetFolderError(
-                f"a fleet named {fleet} is already up; end it with: nodevet sim down {fleet}"
+                f"a fleet named {fleet} is already up; give another name with --name, or if it is "
+                f"yours, end it with: nodevet sim down {fleet}"
                 if place.lives()
                 else f"a fleet named {fleet} died here; remove it with: nodevet sim down {fleet}"
             )
@@ -121,7 +122,7 @@ def claim(fleet: str) -> tuple[FleetFolder, int]:
         free = next((number for number in range(MOST_FLEETS) if number not in taken), None)
         if free is None:
             raise FleetFolderError(
-                f"{MOST_FLEETS} fleets are up; end one with: nodevet sim down NAME"
+                f"{MOST_FLEETS} fleets are up; end one of yours with: nodevet sim down NAME"
             )
         try:
             place.folder.mkdir(mode=0o755)

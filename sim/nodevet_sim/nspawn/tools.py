@@ -19,6 +19,8 @@ CLOCK = "clock.so"
 """Makes a wall clock wrong, for LD_PRELOAD."""
 ADJTIMEX = "adjtimex.so"
 """Reports the state of the clock, for LD_PRELOAD."""
+RINGS = "rings.so"
+"""Answers ethtool's ioctl about ring sizes, for LD_PRELOAD."""
 EMPTY = "empty.so"
 STUCK = "nodevet-sim-stuck"
 UNUSED = ("libcuda.so.1", "libnvidia-ptxjitcompiler.so.1")
@@ -53,7 +55,7 @@ def build(cache: Path) -> BuiltTools:
     for place in _library_folders():
         driver[f"{place}/{library.NAME}"] = folder / library.NAME
         driver |= {f"{place}/{name}": folder / EMPTY for name in UNUSED}
-    common = {f"{LIBRARY}/{name}": folder / name for name in (CLOCK, ADJTIMEX, STUCK)}
+    common = {f"{LIBRARY}/{name}": folder / name for name in (CLOCK, ADJTIMEX, RINGS, STUCK)}
     for name in ("swapon", "swapoff"):
         common[f"/usr/sbin/{name}"] = folder / "nodevet-sim-swap"
     for name in programs.SOURCES:
@@ -68,6 +70,7 @@ def _compile(into: Path) -> None:
         jobs = [pool.submit(make, into) for make in (programs.build, library.build, kernel.build)]
         _shared(into / CLOCK, "nspawn/clock.c")
         _shared(into / ADJTIMEX, "nspawn/adjtimex.c")
+        _shared(into / RINGS, "nspawn/rings.c")
         _shared(into / EMPTY, "nspawn/empty.c")
         for job in jobs:
             job.result()

@@ -26,6 +26,9 @@ nvmlReturn_t get_uint(nvmlDevice_t device, const struct word *words, const char 
                       unsigned int *out);
 nvmlReturn_t get_ulonglong(nvmlDevice_t device, const char *key, unsigned long long *out);
 
+/* Whether its MIG mode is on: not that of a GPU without one. SUCCESS; or lost. */
+nvmlReturn_t is_in_mig_mode(nvmlDevice_t device, bool *on);
+
 /* A bus id as sysfs spells it, into the parts and both spellings of NVML. */
 nvmlReturn_t set_bus_id(nvmlPciInfo_t *pci, const char *text);
 

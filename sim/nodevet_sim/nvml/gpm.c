@@ -2,6 +2,8 @@
  *
  *   gpu.3.gpm_supported = 1        without a line: an error, as of drivers before R520
  *   gpu.3.gpm_sm_percent = 12      a metric without a line is NOT_SUPPORTED in the answer
+ *   gpu.3.mig.0.gpm_sm_percent = 5 in MIG mode, where the whole GPU has no sample: that of the GPU
+ *                                  instance of its first MIG device
  */
 #include "getters.h"
 #include "processes.h"
@@ -42,15 +44,39 @@ EXPORT nvmlReturn_t nvmlGpmSampleFree(nvmlGpmSample_t sample)
     return NVML_SUCCESS;
 }
 
-EXPORT nvmlReturn_t nvmlGpmSampleGet(nvmlDevice_t device, nvmlGpmSample_t sample)
+static nvmlReturn_t has_samples(nvmlDevice_t device)
 {
     unsigned int supported;
-    CALL(device, sample);
     TRY(get_uint(device, NULL, "gpm_supported", &supported));
-    if (!supported)
+    return supported ? NVML_SUCCESS : NVML_ERROR_NOT_SUPPORTED;
+}
+
+EXPORT nvmlReturn_t nvmlGpmSampleGet(nvmlDevice_t device, nvmlGpmSample_t sample)
+{
+    bool in_parts;
+    CALL(device, sample);
+    TRY(has_samples(device));
+    TRY(is_in_mig_mode(device, &in_parts));
+    if (in_parts)
         return NVML_ERROR_NOT_SUPPORTED;
     *sample = (struct nvmlGpmSample_st){.device = device, .taken = microseconds()};
     return NVML_SUCCESS;
+}
+
+EXPORT nvmlReturn_t nvmlGpmMigSampleGet(nvmlDevice_t device, unsigned int instance,
+                                        nvmlGpmSample_t sample)
+{
+    nvmlDevice_t part;
+    unsigned int its;
+    CALL(device, sample);
+    TRY(has_samples(device));
+    for (unsigned int index = 0; index < NVML_SIM_PARTS; index++)
+        if (nvmlDeviceGetMigDeviceHandleByIndex(device, index, &part) == NVML_SUCCESS &&
+            nvmlDeviceGetGpuInstanceId(part, &its) == NVML_SUCCESS && its == instance) {
+            *sample = (struct nvmlGpmSample_st){.device = part, .taken = microseconds()};
+            return NVML_SUCCESS;
+        }
+    return NVML_ERROR_INVALID_ARGUMENT;
 }
 
 EXPORT nvmlReturn_t nvmlGpmMetricsGet(nvmlGpmMetricsGet_t *query)

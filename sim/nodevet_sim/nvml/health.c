@@ -74,8 +74,8 @@ EXPORT nvmlReturn_t nvmlDeviceGetSramEccErrorStatus(nvmlDevice_t device,
 /* NOT_SUPPORTED in MIG mode, as NVIDIA documents it of the rows. */
 static nvmlReturn_t has_rows(nvmlDevice_t device)
 {
-    unsigned int mig;
-    return get_uint(device, NULL, "mig_current", &mig) == NVML_SUCCESS && mig == 1
+    bool in_parts;
+    return is_in_mig_mode(device, &in_parts) == NVML_SUCCESS && in_parts
                ? NVML_ERROR_NOT_SUPPORTED
                : NVML_SUCCESS;
 }

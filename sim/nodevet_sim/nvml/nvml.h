@@ -225,6 +225,10 @@ nvmlReturn_t nvmlDeviceGetEccMode(nvmlDevice_t device, unsigned int *current,
 nvmlReturn_t nvmlDeviceSetEccMode(nvmlDevice_t device, unsigned int pending);
 nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned int *current,
                                   unsigned int *pending);
+nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device, unsigned int *count);
+nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned int index,
+                                                 nvmlDevice_t *part);
+nvmlReturn_t nvmlDeviceGetGpuInstanceId(nvmlDevice_t part, unsigned int *instance);
 nvmlReturn_t nvmlDeviceSetMigMode(nvmlDevice_t device, unsigned int mode, nvmlReturn_t *activation);
 nvmlReturn_t nvmlDeviceGetVirtualizationMode(nvmlDevice_t device, unsigned int *mode);
 nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t device, unsigned int *mode);
@@ -302,6 +306,8 @@ nvmlReturn_t nvmlGpmQueryDeviceSupport(nvmlDevice_t device, nvmlGpmSupport_t *su
 nvmlReturn_t nvmlGpmSampleAlloc(nvmlGpmSample_t *sample);
 nvmlReturn_t nvmlGpmSampleFree(nvmlGpmSample_t sample);
 nvmlReturn_t nvmlGpmSampleGet(nvmlDevice_t device, nvmlGpmSample_t sample);
+nvmlReturn_t nvmlGpmMigSampleGet(nvmlDevice_t device, unsigned int instance,
+                                 nvmlGpmSample_t sample);
 nvmlReturn_t nvmlGpmMetricsGet(nvmlGpmMetricsGet_t *metrics);
 nvmlReturn_t nvmlDeviceGetPcieThroughput(nvmlDevice_t device, unsigned int counter,
                                          unsigned int *kb_s);

@@ -14,6 +14,7 @@
 
 struct nvmlDevice_st {
     unsigned int index;
+    const struct nvmlDevice_st *gpu; /* of a MIG device, whose index is that among the GPU's */
 };
 
 /* The table as it was read, and of which file. */
@@ -23,7 +24,7 @@ static struct {
     bool settled; /* a later change of the file has another time */
 } known;
 static unsigned long long session;
-static struct nvmlDevice_st devices[NVML_SIM_GPUS];
+static struct nvmlDevice_st devices[NVML_SIM_GPUS], parts[NVML_SIM_GPUS][NVML_SIM_PARTS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 const struct error nvml_errors[] = {
@@ -92,7 +93,8 @@ static nvmlReturn_t load_locked(const char *path)
 {
     struct stat now;
     if (stat(path, &now) != 0)
-        return complain(path, 0, strerror(errno));
+        return getenv("NODEVET_SIM_STATE") ? complain(path, 0, strerror(errno))
+                                           : NVML_ERROR_DRIVER_NOT_LOADED;
     if (is_known(&now))
         return NVML_SUCCESS;
     bool settled = is_older_than_a_tick(&now);
@@ -110,11 +112,8 @@ static nvmlReturn_t load_locked(const char *path)
 
 nvmlReturn_t state_load(void)
 {
-    const char *path = state_path();
-    if (!getenv("NODEVET_SIM_STATE") && access(path, F_OK) != 0)
-        return NVML_ERROR_DRIVER_NOT_LOADED;
     pthread_mutex_lock(&lock);
-    nvmlReturn_t result = load_locked(path);
+    nvmlReturn_t result = load_locked(state_path());
     pthread_mutex_unlock(&lock);
     return result;
 }
@@ -145,9 +144,16 @@ nvmlDevice_t state_device(unsigned int index)
     return &devices[index];
 }
 
+nvmlDevice_t state_part(nvmlDevice_t gpu, unsigned int index)
+{
+    struct nvmlDevice_st *part = &parts[gpu->index][index];
+    *part = (struct nvmlDevice_st){.index = index, .gpu = gpu};
+    return part;
+}
+
 unsigned int state_index(nvmlDevice_t device)
 {
-    return device->index;
+    return device->gpu ? device->gpu->index : device->index;
 }
 
 static nvmlReturn_t error_named(const char *name)
@@ -179,9 +185,14 @@ static nvmlReturn_t value_of(nvmlDevice_t device, const char *key, char *text, u
     state_load(); /* a file that is broken for now leaves the last good table */
     pthread_mutex_lock(&lock);
     const struct table *table = &known.table;
-    const char *lost = device ? table_find_of(table, device->index, "lost") : NULL;
+    const char *lost = device ? table_find_of(table, state_index(device), "lost") : NULL;
+    char of_part[2 * NVML_SIM_VALUE];
+    if (device && device->gpu) {
+        snprintf(of_part, sizeof of_part, "mig.%u.%s", device->index, key);
+        key = of_part;
+    }
     const char *value =
-        device ? table_find_of(table, device->index, key) : table_find(table, key);
+        device ? table_find_of(table, state_index(device), key) : table_find(table, key);
     nvmlReturn_t result = NVML_SUCCESS;
     if (lost && strcmp(lost, "1") == 0 && strcmp(key, "handle") != 0)
         result = NVML_ERROR_GPU_IS_LOST;
@@ -202,7 +213,7 @@ static nvmlReturn_t value_of(nvmlDevice_t device, const char *key, char *text, u
 static void find_hook(nvmlDevice_t device, const char *key, char *text, size_t size)
 {
     pthread_mutex_lock(&lock);
-    const char *value = device ? table_find_of(&known.table, device->index, key) : NULL;
+    const char *value = device ? table_find_of(&known.table, state_index(device), key) : NULL;
     if (!value)
         value = table_find(&known.table, key);
     snprintf(text, size, "%s", value ? value : "");

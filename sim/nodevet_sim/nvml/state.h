@@ -35,7 +35,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { NVML_SIM_GPUS = 256, NVML_SIM_VALUE = 256 };
+enum { NVML_SIM_GPUS = 256, NVML_SIM_PARTS = 7, NVML_SIM_VALUE = 256 };
 
 /* The number of each name, ended by a null name. */
 struct word {
@@ -63,6 +63,10 @@ unsigned long long state_session(void);
 
 /* The handle of the GPU with this index, 0 to NVML_SIM_GPUS - 1. */
 nvmlDevice_t state_device(unsigned int index);
+/* The handle of a GPU's MIG device, 0 to NVML_SIM_PARTS - 1: its keys are those of the GPU that
+ * begin with `mig.<index>.`. */
+nvmlDevice_t state_part(nvmlDevice_t gpu, unsigned int index);
+/* The index of the GPU, also where the handle is that of its MIG device. */
 unsigned int state_index(nvmlDevice_t device);
 
 /* The value of a key: of the whole library where `device` is null, else of that GPU.

@@ -77,10 +77,19 @@ def describe(spec: NodeSpec) -> SimulatedNode:
         root_files={**root_files, **_fstab(swap), **patch.root_files},
         services=_services(spec, machine, state, patch),
         boot=patch.boot,
+        restored=_restored(patch),
         disk_mb=spec.part.disk_mb,
         sources=_sources(spec, laid),
     )
     return replace(node, **patch.node)  # type: ignore[arg-type]
+
+
+def _restored(patch: Patch) -> dict[str, dict[str, Content]]:
+    """The files that a boot restores, by what ends their faults."""
+    files: dict[str, dict[str, Content]] = {}
+    for path, (cleared_by, content) in patch.restored.items():
+        files.setdefault(cleared_by, {})[path] = content
+    return files
 
 
 def _captured(spec: NodeSpec, machine: SimulatedMachine, generated: Overlay) -> Overlay:

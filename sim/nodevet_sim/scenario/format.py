@@ -134,9 +134,7 @@ Driver = Literal["none", "intel_pstate", "intel_cpufreq", "amd-pstate-epp", "acp
 class CpufreqPart(ScenarioPart):
     """`none`, or what differs from the machine's own."""
 
-    driver: (
-        Literal["none", "intel_pstate", "intel_cpufreq", "amd-pstate-epp", "acpi-cpufreq"] | None
-    ) = None
+    driver: Driver | None = None
     per: Literal["cpu", "core", "socket"] | None = None
     governors: Annotated[tuple[Word, ...], LISTED, Field(min_length=1)] | None = None
     min_mhz: Annotated[int, Field(ge=100, le=10000)] | None = None

@@ -4,12 +4,12 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+from nodevet.base.nodeset import NodesetError, expand
 from nodevet.base.printable import brief
 from nodevet.base.problems import Place, Problem, did_you_mean, quoted
 from nodevet.document.parse import parse
 from nodevet.document.text import Source, UnreadableError, read
 from nodevet.document.tree import Entry, Mapping, Node, Scalar, Sequence, dotted, join, plain
-from nodevet.inventory.nodeset import NodesetError, expand
 from nodevet_sim.description import Scenario
 from nodevet_sim.scenario.describe import describe
 from nodevet_sim.scenario.errors import ScenarioError

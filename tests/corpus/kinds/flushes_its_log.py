@@ -12,6 +12,8 @@ KIND = Kind(
     label="storage-bound",
     second="not enough evidence",
     action="do not flush at each step",
+    # beside four programs that compute it waits for a CPU 95 % of the time, and the disk is idle
+    by_background={"loaded": ("CPUs taken by others", "storage-bound")},
     kept_out=False,  # the rules follow it since it was taken for submission-bound
 )
 

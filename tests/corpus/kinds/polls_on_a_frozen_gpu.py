@@ -11,7 +11,7 @@ KIND = Kind(
     second="submission-bound",
     action="look at the driver and the other ranks",
     backgrounds=WITHOUT_QUOTA,
-    kept_out=True,
+    kept_out=False,  # since it missed, stuck beside another cause has low confidence
 )
 
 

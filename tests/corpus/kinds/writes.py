@@ -12,7 +12,7 @@ KIND = Kind(
     label="storage-bound",
     second="preprocessing-bound",
     action="write less often, or beside the step",
-    kept_out=True,
+    kept_out=False,  # since it missed, looks cannot show more waits than the time it was asleep
     by_background={"loaded": ("CPUs taken by others", "storage-bound")},
 )
 

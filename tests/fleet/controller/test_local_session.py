@@ -1,6 +1,7 @@
 """This machine as an executor: the lock, the looks and the actions of a node, without SSH."""
 
 import os
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -47,6 +48,33 @@ def test_it_writes_a_file_whole_under_its_lock(worker: SshExecutor, tmp_path: Pa
     assert done.ok, done
     assert path.read_text() == "one\ntwo 'quoted'\n"
     assert path.stat().st_mode & 0o777 == 0o644
+
+
+def test_a_file_keeps_its_access_control_list_and_attributes(
+    worker: SshExecutor, tmp_path: Path
+) -> None:
+    """Entries of an access control list: tag, permissions and id; acl(5)."""
+    path = tmp_path / "file"
+    path.write_text("old\n")
+    entries = [(0x01, 6, -1), (0x02, 6, 7), (0x04, 4, -1), (0x10, 6, -1), (0x20, 0, -1)]
+    packed = [struct.pack("<HHI", tag, bits, ids & 0xFFFFFFFF) for tag, bits, ids in entries]
+    attributes = {
+        "system.posix_acl_access": struct.pack("<I", 2) + b"".join(packed),
+        "trusted.note": b"of the site",
+    }
+    for name, value in attributes.items():
+        os.setxattr(path, name, value)
+    os.chown(path, 8, 9)
+    os.utime(path, (1, 1))
+    mode = path.stat().st_mode & 0o7777
+    done = worker.act(
+        "here", WriteFile(path=str(path), content="new\n", mode=mode, owner=8, group=9)
+    )
+    assert done.ok and path.read_text() == "new\n", done
+    status = path.stat()
+    assert (status.st_mode & 0o7777, status.st_uid, status.st_gid) == (mode, 8, 9)
+    assert status.st_mtime > 1, "programs see by the time that it is new"
+    assert {name: os.getxattr(path, name) for name in attributes} == attributes
 
 
 def test_a_command_says_how_it_ended(worker: SshExecutor, monkeypatch: pytest.MonkeyPatch) -> None:

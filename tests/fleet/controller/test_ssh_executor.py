@@ -243,13 +243,32 @@ def test_a_lost_connection_is_reported_and_stays_lost_until_it_is_opened(
     for pid in server.sessions():
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    thread.join(20)
+    thread.join(120)
     assert [error.status for error in failed] == ["lost"]
     with pytest.raises(WorkError, match="no session: ") as told:
         worker.probe("n1")
     assert told.value.status == "lost"
     worker.open("n1")
     assert worker.act("n1", RunCommand(words=("true",))).ok
+
+
+def test_a_call_in_progress_when_nodevet_ends_has_a_reason(host: Host, tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+    failed: list[WorkError] = []
+
+    def act(worker: SshExecutor) -> None:
+        try:
+            worker.act("n1", RunCommand(words=("sh", "-c", f"echo > {begun}; sleep 60")))
+        except WorkError as error:
+            failed.append(error)
+
+    with SshExecutor([host], options()) as worker:
+        worker.open("n1")
+        thread = threading.Thread(target=act, args=(worker,))
+        thread.start()
+        wait_for(begun.exists)
+    thread.join(60)
+    assert [error.why for error in failed] == ["nodevet ended before the host answered"]
 
 
 def test_a_node_that_falls_silent_costs_its_deadline_and_no_more(host: Host, server: Sshd) -> None:
@@ -353,7 +372,7 @@ def test_a_killed_child_fails_the_calls_that_wait(host: Host) -> None:
         thread = threading.Thread(target=act)
         thread.start()
         os.kill(child_of(worker), signal.SIGKILL)
-        thread.join(20)
+        thread.join(120)
         assert [error.status for error in failed] == ["lost"]
         assert "killed by signal 9" in failed[0].why
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from nodevet.base.printable import plain
 from nodevet.fleet import Options
 from nodevet.fleet.controller.shards import orders
+from nodevet.fleet.protocol.exchange import request
 from nodevet.fleet.protocol.framing import (
     ActResult,
     FrameError,
@@ -27,7 +28,6 @@ from nodevet.fleet.protocol.framing import (
     write_outcome,
     write_request,
 )
-from nodevet.fleet.protocol.payload import request
 from nodevet.model import Host
 
 outcomes = st.builds(

@@ -12,21 +12,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nodevet.fleet.protocol.exchange import Answer, AnswerError, request, unframe
 from nodevet.fleet.protocol.payload import (
     BOOT,
+    COLLECTORS,
     FOLDER,
     NOT_IN_PROBE,
     PROBE,
     REMOTE,
-    Answer,
-    AnswerError,
     modules,
+    pack,
     payload,
-    request,
+    probe_payload,
     sources,
-    unframe,
 )
 from nodevet.remote.main import frame
+from nodevet.remote.probe.main import NOT_ASKED
+from nodevet.remote.probe.sections import names
 
 PYENV = Path.home() / ".pyenv/versions"
 PYTHONS = [  # this one, and where pyenv has them older and newer ones
@@ -43,7 +45,7 @@ PYTHONS = [  # this one, and where pyenv has them older and newer ones
 def test_the_payload_runs_from_stdin_alone(python: str, tmp_path: Path) -> None:
     done = subprocess.run(
         [python, "-I", "-c", BOOT],
-        input=payload() + request(nonce="n", root="/", deadline=20, asked_s=None),
+        input=payload() + request(nonce="n", root="/", deadline=80, asked_s=None),
         capture_output=True,
         cwd=tmp_path,
     )
@@ -53,9 +55,58 @@ def test_the_payload_runs_from_stdin_alone(python: str, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("python", PYTHONS)
+def test_only_another_version_of_python_compiles_the_payload(python: str) -> None:
+    main = "import builtins\nbuiltins.compile = lambda *rest: sys.exit(3)\nimport one\n"
+    done = subprocess.run([python, "-I", "-S", "-c", BOOT], input=pack({"one": "1"}, main))
+    tag = "import sys; print(sys.implementation.cache_tag)"
+    same = subprocess.check_output([python, "-c", tag], text=True)
+    assert done.returncode == (0 if same.strip() == sys.implementation.cache_tag else 3)
+
+
+@pytest.mark.parametrize("asked", [False, True])
+@pytest.mark.parametrize("python", PYTHONS[:2])
+def test_a_section_that_nobody_asks_for_is_sent_without_its_collector(
+    python: str, asked: bool
+) -> None:
+    asks = {"limits": ["nofile"]} if asked else {}
+    sections = ("host", "limits")
+    assert sources(PROBE, sections, frozenset())[f"{COLLECTORS}limits"].split() == [
+        "ASKED",
+        "=",
+        "True",
+    ]
+    wish = request(nonce="n", root="/", deadline=80, asked_s=None, asks=asks, sections=sections)
+    program = probe_payload(sections, [{}, asks])
+    done = subprocess.run(
+        [python, "-I", "-S", "-c", BOOT], input=program + wish, capture_output=True
+    )
+    read = json.loads(unframe(done.stdout, "n"))["sections"]
+    assert read["host"]["status"] == "ok"
+    assert (read["limits"].get("why") == NOT_ASKED) is not asked
+    assert asked is (read["limits"]["status"] == "ok")
+
+
 @pytest.mark.parametrize("program", [PROBE, REMOTE])
 def test_all_that_a_program_imports_comes_with_it(program: str) -> None:
     every, sent = dict(modules(REMOTE, FOLDER)), sources(program)
+    require_imports(every, sent)
+    of_remote = {name for name in every if name.startswith(NOT_IN_PROBE)}
+    assert sent.keys() & of_remote == (of_remote if program == REMOTE else set())
+    assert (f"{PROBE}.main" in sent) is (program == PROBE)
+
+
+def test_all_that_one_section_imports_comes_with_it() -> None:
+    every = dict(modules(REMOTE, FOLDER))
+    for name in names():
+        sent = sources(PROBE, (name,), frozenset({name}))
+        require_imports(every, sent)
+        assert sent[COLLECTORS + name] == every[COLLECTORS + name]
+        assert len([module for module in sent if module.startswith(COLLECTORS)]) < 4
+
+
+def require_imports(every: dict[str, str], sent: dict[str, str]) -> None:
+    """Fail if these modules import one of nodevet that is not among them."""
     for name, text in sent.items():
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Import):
@@ -63,9 +114,6 @@ def test_all_that_a_program_imports_comes_with_it(program: str) -> None:
             if isinstance(node, ast.ImportFrom) and str(node.module).startswith("nodevet"):
                 asked = {node.module, *(f"{node.module}.{each.name}" for each in node.names)}
                 assert asked & every.keys() <= sent.keys(), name
-    of_remote = {name for name in every if name.startswith(NOT_IN_PROBE)}
-    assert sent.keys() & of_remote == (of_remote if program == REMOTE else set())
-    assert (f"{PROBE}.main" in sent) is (program == PROBE)
 
 
 @given(st.binary(max_size=300), st.binary(max_size=300), st.integers(1, 50))

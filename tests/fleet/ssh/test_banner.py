@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from slow_machine import slowness
 
 from nodevet.fleet import Visit
 from nodevet.model import Host, Status
@@ -197,23 +198,25 @@ def test_banner_that_does_not_come_in_time_is_waited_for_again(
     beside: Callable[..., dict[str, Visit]], node: Sshd, way: str
 ) -> None:
     with late(1, node) as server:
-        visits = beside(server.port, way, connect_timeout=5, deadline=60)
+        visits = beside(server.port, way, connect_timeout=5 * slowness(), deadline=240)
     assert (visits["bad"].status, visits["bad"].why) == (Status.VETTED, "")
     assert server.asked == 2
 
 
-@pytest.mark.parametrize(("deadline", "asked"), [(90, 2), (5.5, 1)])
+@pytest.mark.parametrize(("times", "asked"), [(30, 2), (1.8, 1)])
 def test_banner_that_never_comes_is_asked_for_twice_within_the_deadline(
-    beside: Callable[..., dict[str, Visit]], node: Sshd, deadline: float, asked: int
+    beside: Callable[..., dict[str, Visit]], node: Sshd, times: float, asked: int
 ) -> None:
+    timeout = math.ceil(3 * slowness())
+    deadline = times * timeout
     with late(math.inf, node) as server:
-        visits = beside(server.port, "", connect_timeout=3, deadline=deadline)
+        visits = beside(server.port, "", connect_timeout=timeout, deadline=deadline)
     bad = visits["bad"]
     assert (bad.status, bad.why) == (
         Status.TIMEOUT,
-        "timed out after 3 s (waiting for the SSH banner)",
+        f"timed out after {timeout} s (waiting for the SSH banner)",
     )
-    assert server.asked <= asked and (deadline < 90 or server.asked == asked)
+    assert server.asked <= asked and (times < 30 or server.asked == asked)
     assert bad.seconds < deadline
 
 
@@ -230,7 +233,7 @@ def test_banner_of_a_jump_host_that_is_late_is_waited_for_again(
         known.write_text(
             node.known_hosts + known_hosts_line("127.0.0.1", server.port, node.host_key)
         )
-        host = Host(name="good", python=fake["healthy"])
-        visits = go([host], ssh_config=config, known_hosts=known, connect_timeout=5)
+        host, timeout = Host(name="good", python=fake["healthy"]), 5 * slowness()
+        visits = go([host], ssh_config=config, known_hosts=known, connect_timeout=timeout)
     assert (visits["good"].status, visits["good"].why) == (Status.VETTED, "")
     assert server.asked == 2

@@ -16,7 +16,7 @@ import pytest
 
 from nodevet.evidence.core import Section
 from nodevet.evidence.sections import sections
-from nodevet.fleet.protocol import payload
+from nodevet.fleet.protocol import exchange, payload
 from nodevet.remote.probe import messages
 from nodevet_sim.machine import SimulatedMachine, SimulatedProcess, hgx
 from nodevet_sim.tree import write
@@ -195,7 +195,7 @@ def run_payload() -> Callable[..., dict[str, Any]]:
     def run(
         root: str = "/", python: str = sys.executable, deadline: float = 60, *, whole: bool = False
     ) -> dict[str, Any]:
-        wish = payload.request(
+        wish = exchange.request(
             nonce="test", root=root, whole_machine=whole, deadline=deadline, asked_s=None
         )
         done = subprocess.run(
@@ -205,7 +205,7 @@ def run_payload() -> Callable[..., dict[str, Any]]:
             timeout=deadline + 40,
         )
         assert done.returncode == 0, done.stderr.decode()
-        document: dict[str, Any] = json.loads(payload.unframe(done.stdout, "test"))
+        document: dict[str, Any] = json.loads(exchange.unframe(done.stdout, "test"))
         return document
 
     return run

@@ -87,6 +87,20 @@ def test_version_1_and_hybrid(make: Make) -> None:
         found.pressure("cpu")
 
 
+def test_two_groups_of_version_1_that_share_one_controller_are_two(make: Make) -> None:
+    rows = [f"2:cpu:{path}\n4:memory:/job\n" for path in ("/slow", "/", "/job")]
+    files = {"cpu/slow/cpu.cfs_quota_us": "20000", "cpu/slow/cpu.cfs_period_us": "100000"}
+    slow, free, same = (make(row, **files) for row in rows)
+    assert {group.path for group in (slow, free, same)} == {"/job"}
+    assert slow.name == "memory:/job cpu:/slow" and slow.cpu_quota() == 0.2
+    assert free.name == "memory:/job cpu:/" and same.name == "/job"
+
+
+def test_a_group_that_only_one_controller_has_names_the_process(make: Make) -> None:
+    assert make("2:cpu:/slurm/job_12\n4:memory:/\n").path == "/slurm/job_12"
+    assert make("2:cpu:/\n4:memory:/\n").path == "/"
+
+
 def test_version_1_in_a_container(make: Make) -> None:
     files = {
         "cpu/cpu.cfs_quota_us": "250000",

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nodevet.evidence.host import NO_OTHER_CLOCK
-from nodevet.fleet.protocol.payload import request
+from nodevet.fleet.protocol.exchange import request
 from nodevet.remote.probe.collectors import host
 from nodevet.remote.request import receive
 

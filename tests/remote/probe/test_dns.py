@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from slow_machine import slowness
 
 from nodevet.remote.probe.collectors import dns
 from nodevet.remote.probe.files import Absent
@@ -73,7 +74,7 @@ def test_names_are_looked_up_as_programs_do_it(check: Check) -> None:
     names = ["localhost", "127.0.0.9", "no-such-name.invalid"]
     found = {
         each.name: each
-        for each in check("dns", dns.collect("/", {"asks": {"dns": names}, "deadline": 8.0})).names
+        for each in check("dns", dns.collect("/", {"asks": {"dns": names}, "deadline": 60.0})).names
     }
     told = socket.getaddrinfo("localhost", None, 0, socket.SOCK_STREAM)
     assert set(found["localhost"].addresses) == {row[4][0] for row in told}
@@ -87,9 +88,10 @@ def test_a_lookup_that_hangs_costs_itself_alone(
 ) -> None:
     hanging = "if name == 'b.example':\n        time.sleep(60)\n    try:"
     monkeypatch.setattr(dns, "RESOLVE", dns.RESOLVE.replace("try:", hanging, 1))
-    asks = {"asks": {"dns": ["b.example", "localhost"]}, "deadline": 3.0}
+    limit = round(min(slowness(), 9.0), 1)
+    asks = {"asks": {"dns": ["b.example", "localhost"]}, "deadline": limit + dns.SPARE}
     late, good = check("dns", dns.collect("/", asks)).names
-    assert late.why_not == "no answer within 1 s" and late.addresses == ()
+    assert late.why_not == f"no answer within {limit:g} s" and late.addresses == ()
     assert good.addresses and good.why_not == ""
 
 

@@ -13,7 +13,7 @@ from nodevet.baseline import params_of
 from nodevet.checking.catalog import Catalog
 from nodevet.evidence.core import NOT_ASKED
 from nodevet.evidence.document import Evidence, decode
-from nodevet.fleet.protocol import payload
+from nodevet.fleet.protocol import exchange, payload
 from nodevet.model import Verdict
 
 FILES = {
@@ -34,14 +34,14 @@ def write(root: Path, files: dict[str, str]) -> Path:
 
 
 def probed(root: Path, **given: Any) -> dict[str, Any]:
-    wish = payload.request(nonce="n", root=str(root), deadline=60, asked_s=None, **given)
+    wish = exchange.request(nonce="n", root=str(root), deadline=60, asked_s=None, **given)
     done = subprocess.run(
         [sys.executable, "-I", "-c", payload.BOOT],
         input=payload.payload() + wish,
         capture_output=True,
         check=True,
     )
-    found: dict[str, Any] = json.loads(payload.unframe(done.stdout, "n"))
+    found: dict[str, Any] = json.loads(exchange.unframe(done.stdout, "n"))
     return found
 
 

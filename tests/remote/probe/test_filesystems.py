@@ -73,6 +73,17 @@ def test_links_are_followed_no_further_than_to_the_network(tmp_path: Path) -> No
         filesystems.resolve(mounts, str(place / "gone"))
 
 
+def test_links_of_a_mounted_machine_stay_below_its_root(tmp_path: Path) -> None:
+    root = tmp_path.resolve()
+    for folder in ("etc", "data/tmp"):
+        (root / folder).mkdir(parents=True)
+    (root / "tmp").symlink_to("/data/tmp")
+    (root / "up").symlink_to("../../../etc")
+    mounts = {"/": ("ext4", ["rw"])}
+    for link, target in (("tmp", "data/tmp"), ("up", "etc")):
+        assert filesystems.resolve(mounts, str(root / link), str(root)) == str(root / target)
+
+
 def test_one_on_the_network_is_named_and_not_asked() -> None:
     mounts = {"/": ("ext4", ["rw"]), "/no-such-place": ("nfs4", ["rw"])}
     key, record = filesystems.file_system(mounts, "/home", "/no-such-place/anna")
@@ -132,8 +143,37 @@ PROGRAM = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
 from nodevet.remote.probe.collectors import filesystems
-print(json.dumps(filesystems.collect("/", {})))
+print(json.dumps(filesystems.collect((sys.argv[2:] or ["/"])[0], {})))
 """
+
+
+POD = """
+set -e
+mount -t tmpfs -o ro none /var/log
+mkdir -p "$1/host"
+mount --rbind / "$1/host"
+mount -o remount,bind,ro "$1/host"
+exec "$2" -c "$3" "$4" "$1/host"
+"""
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not shutil.which("unshare"), reason="needs root and unshare"
+)
+def test_a_machine_that_a_container_has_mounted_read_only_may_write(
+    check: Check, tmp_path: Path
+) -> None:
+    repository = str(Path(filesystems.__file__).parents[4])
+    words = [str(tmp_path.resolve()), sys.executable, PROGRAM, repository]
+    done = subprocess.run(
+        ["unshare", "-mpf", "--mount-proc", "--", "sh", "-c", POD, "sh", *words],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stderr == ""
+    found = {each.path: each for each in check("filesystems", json.loads(done.stdout)).filesystems}
+    assert (found["/"].read_only, found["/var/log"].read_only) == (False, True)
 
 
 @pytest.mark.skipif(

@@ -1,4 +1,4 @@
-"""GPM through the real pynvml, over the simulated NVML library; MIG over a made-up pynvml."""
+"""GPM through the real pynvml, over the simulated NVML library; a lack of memory is made up."""
 
 import json
 import subprocess
@@ -37,6 +37,19 @@ gpu.*.gpm_dram_percent = 1
 gpu.*.gpm_pcie_rx_mib_s = 300
 gpu.*.gpm_nvlink_tx_mib_s = 2500000
 """
+MIG_MODE = """
+gpu.0.mig_current = 1
+gpu.0.mig_pending = 1
+"""
+IN_PARTS = f"""
+{MIG_MODE}
+gpu.0.mig.0.gpu_instance = 9
+gpu.0.mig.0.gpm_sm_percent = 80
+gpu.0.mig.0.gpm_tensor_percent = 40
+gpu.0.mig.2.gpu_instance = 7
+gpu.0.mig.2.gpm_sm_percent = 3
+gpu.0.mig.3.gpu_instance = 7
+"""
 
 
 def read(nvml: Path, tmp_path: Path, described: str) -> list[Any]:
@@ -68,6 +81,7 @@ def test_the_means_between_two_samples(nvml: Path, tmp_path: Path) -> None:
         ("", None, "NVML_ERROR_NOT_SUPPORTED"),
         ("gpu.*.call.nvmlGpmSampleGet = NVML_ERROR_NO_PERMISSION\n" + DESCRIBED, True, "NO_PERM"),
         ("gpu.*.call.nvmlGpmQueryDeviceSupport = NVML_ERROR_UNKNOWN\n", None, "UNKNOWN"),
+        (MIG_MODE + DESCRIBED, True, "in MIG mode and shows no MIG device"),
     ],
 )
 def test_a_gpu_without_it(
@@ -77,45 +91,85 @@ def test_a_gpu_without_it(
     assert answer[0] is supported and answer[1] is None and why in answer[2]
 
 
+def test_each_gpu_instance_has_its_own_means(nvml: Path, tmp_path: Path) -> None:
+    """Also one of two MIG devices, which is read once; the whole GPU has no sample."""
+    supported, parts, why, calls, _ = read(nvml, tmp_path, DESCRIBED + IN_PARTS)
+    assert (supported, why) == (True, "")
+    figures = [(each["instance"], each["sm_percent"], each["tensor_percent"]) for each in parts]
+    assert figures == [(7, 3.0, None), (9, 80.0, 40.0)]
+    assert parts[0]["errors"]["tensor_percent"] == "NVML_ERROR_NOT_SUPPORTED"
+    for name, times in {"MigSampleGet": 4, "GpmSampleGet": 0, "Alloc": 4, "SampleFree": 4}.items():
+        assert sum(name in call for call in calls) == times, name
+
+
+def test_the_whole_gpu_is_refused_in_mig_mode(nvml: Path, tmp_path: Path) -> None:
+    hides_its_mode = "gpu.0.call.nvmlDeviceGetMigMode = NVML_ERROR_UNKNOWN\n"
+    supported, parts, why, *_ = read(nvml, tmp_path, DESCRIBED + IN_PARTS + hides_its_mode)
+    assert (supported, parts, why) == (True, None, "NVML_ERROR_NOT_SUPPORTED")
+
+
+def test_a_sample_that_cannot_be_taken_is_freed(nvml: Path, tmp_path: Path) -> None:
+    refused = "gpu.0.call.nvmlGpmMigSampleGet = NVML_ERROR_NO_PERMISSION\n"
+    *_, parts, why, calls, _ = read(nvml, tmp_path, DESCRIBED + IN_PARTS + refused)
+    assert (parts, why) == (None, "NVML_ERROR_NO_PERMISSION")
+    assert [sum(name in call for call in calls) for name in ("Alloc", "SampleFree")] == [2, 2]
+
+
 class NVMLError(Exception):
     value = 6
 
 
-def test_each_gpu_instance_has_its_own_means() -> None:
-    taken: list[Any] = []
+class MadeUpGpm(SimpleNamespace):
+    """pynvml's GPM functions for a GPU in MIG mode. NVML_ERROR_MEMORY from call `full` on."""
 
-    def part(handle: Any, index: int) -> Any:
-        if index == 1:
+    def __init__(self, instances: dict[int, int], full: int = 99) -> None:
+        super().__init__(**{name: place for place, (_, name) in enumerate(METRICS)})
+        self.instances, self.full = instances, full
+        self.allocated: list[int] = []
+        self.freed: list[int] = []
+        self.nvmlInit = lambda: None
+        self.nvmlGpmQueryDeviceSupport = lambda _: SimpleNamespace(isSupportedDevice=1)
+        self.nvmlDeviceGetMigMode = lambda _: (1, 1)
+        self.nvmlDeviceGetMaxMigDeviceCount = lambda _: 3
+        self.nvmlDeviceGetGpuInstanceId = instances.__getitem__
+        self.nvmlGpmMigSampleGet = lambda *_: None
+        self.nvmlGpmSampleFree = self.freed.append
+        self.NVML_GPM_METRICS_GET_VERSION = 1
+
+    NVMLError = NVMLError
+    NVML_ERROR_MEMORY = 20
+
+    def c_nvmlGpmMetricsGet_t(self) -> Any:
+        return SimpleNamespace(metrics=[SimpleNamespace() for _ in METRICS])
+
+    def nvmlGpmSampleAlloc(self) -> int:
+        if len(self.allocated) + 1 >= self.full:
+            raise NVMLError
+        self.allocated.append(len(self.allocated) + 1)
+        return self.allocated[-1]
+
+    def nvmlDeviceGetMigDeviceHandleByIndex(self, _handle: Any, index: int) -> int:
+        if index not in self.instances:
             raise NVMLError
         return index
 
-    def means(query: Any) -> None:
+    def nvmlGpmMetricsGet(self, query: Any) -> None:
         for place in range(query.numMetrics):
             query.metrics[place].nvmlReturn = 0
             query.metrics[place].value = 10.0 + query.sample1
 
-    library = SimpleNamespace(
-        NVMLError=NVMLError,
-        nvmlInit=lambda: None,
-        nvmlGpmQueryDeviceSupport=lambda _: SimpleNamespace(isSupportedDevice=1),
-        nvmlDeviceGetMigMode=lambda _: (1, 1),
-        nvmlDeviceGetMaxMigDeviceCount=lambda _: 3,
-        nvmlDeviceGetMigDeviceHandleByIndex=part,
-        nvmlDeviceGetGpuInstanceId=lambda index: {0: 7, 2: 9}[index],
-        nvmlGpmSampleAlloc=iter(range(1, 9)).__next__,
-        nvmlGpmMigSampleGet=lambda *arguments: taken.append(arguments),
-        nvmlGpmSampleFree=lambda _: None,
-        nvmlGpmMetricsGet=means,
-        NVML_GPM_METRICS_GET_VERSION=1,
-        c_nvmlGpmMetricsGet_t=lambda: SimpleNamespace(metrics=[SimpleNamespace() for _ in METRICS]),
-        **{name: place for place, (_, name) in enumerate(METRICS)},
-    )
+
+@pytest.mark.parametrize("full", [1, 2, 3, 4])
+def test_every_sample_is_freed_if_there_is_no_memory_for_more(full: int) -> None:
+    library = MadeUpGpm({0: 7, 2: 9}, full)
     gpm = Gpm(Nvml(library, no_note), "GPU 0", "whole")
     gpm.begin()
-    first, second = gpm.end()
-    assert (first["instance"], first["sm_percent"]) == (7, 11.0)
-    assert (second["instance"], second["sm_percent"]) == (9, 13.0)
-    assert taken == [("whole", 7, 1), ("whole", 9, 3), ("whole", 7, 2), ("whole", 9, 4)]
+    if full > 2:
+        assert [part["instance"] for part in gpm.end()] == [7]
+    else:
+        with pytest.raises(CallError):
+            gpm.end()
+    assert sorted(library.freed) == library.allocated and len(library.allocated) == full - 1
 
 
 def test_nothing_is_read_of_a_gpu_that_was_not_asked() -> None:

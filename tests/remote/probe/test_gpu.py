@@ -12,13 +12,15 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from slow_machine import slowness
 
 import nodevet_sim
 from nodevet.base.bounds import Real, Text
 from nodevet.evidence.core import Record
 from nodevet.evidence.document import decode
 from nodevet.evidence.gpu import Gpu, Gpus, NvLink
-from nodevet.fleet.protocol.payload import BOOT, payload, unframe
+from nodevet.fleet.protocol.exchange import unframe
+from nodevet.fleet.protocol.payload import BOOT, payload
 from nodevet.remote.probe import gpu_health, gpu_nvml, gpu_values
 from nodevet.remote.probe.collectors import gpu as collector
 from nodevet.remote.probe.files import BOOT_ID, Absent, is_this_machine
@@ -256,6 +258,25 @@ def test_every_field_arrives(node, python):
     assert gpu.processes[1].why("memory_used_b") == "NVML_VALUE_NOT_AVAILABLE"
 
 
+def test_mig_devices_tell_their_own_counts(node):
+    gpu = node.gpus(
+        full_state(
+            **{
+                "gpu.0.mig_current": 1,
+                "gpu.0.mig.1.gpu_instance": 7,
+                "gpu.0.mig.1.uuid": "MIG-1",
+                "gpu.0.mig.1.ecc.volatile_sram_uncorrected": 2,
+                "gpu.0.mig.3.gpu_instance": "NVML_ERROR_UNKNOWN",
+            }
+        )
+    ).gpus[0]
+    first, second = gpu.mig_devices
+    assert (first.index, first.uuid, first.ecc.volatile_sram_uncorrected) == (1, "MIG-1", 2)
+    assert first.remapping.why("pending") == "NVML_ERROR_NOT_SUPPORTED"
+    assert (second.index, second.why("handle")) == (3, "NVML_ERROR_UNKNOWN")
+    assert gpu.remapping.why("pending") == "NVML_ERROR_NOT_SUPPORTED"
+
+
 def test_a_value_that_fails_leaves_the_others(node):
     """One GPU for each value, which answers an error there and is whole elsewhere."""
     keys = [key for key in FULL if key != "event_reasons_supported"]
@@ -418,10 +439,10 @@ def test_no_gpu_and_no_count(node):
 
 
 def test_a_call_that_hangs_costs_the_section_alone(node):
+    text, deadline = state("h100-sxm", 8, **{"gpu.6.power_draw_mw": "hang"}), 5 * slowness()
     started = time.monotonic()
-    text = state("h100-sxm", 8, **{"gpu.6.power_draw_mw": "hang"})
-    sections = node.run(text, python=sys.executable, sections=("host", "gpu"), deadline=5)
-    assert time.monotonic() - started < 5 + 60
+    sections = node.run(text, python=sys.executable, sections=("host", "gpu"), deadline=deadline)
+    assert time.monotonic() - started < deadline + 60
     assert sections["gpu"]["status"] == "timeout"
     assert sections["gpu"]["why"].endswith("GPU 6 nvmlDeviceGetPowerUsage")
     assert sections["host"]["status"] == "ok"

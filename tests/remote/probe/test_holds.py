@@ -48,17 +48,14 @@ conditions = [{key = "evr", comparator = "=", value = "0:2-1"}]
 
 def node(root: Path, **files: str) -> str:
     for name, text in files.items():
-        path = (
-            root
-            / {
-                "dnf": "usr/bin/dnf",
-                "dnf5": "usr/bin/dnf5",
-                "main": "etc/dnf/dnf.conf",
-                "plugin": "etc/dnf/plugins/versionlock.conf",
-                "locks": "etc/dnf/plugins/versionlock.list",
-                "toml": "etc/dnf/versionlock.toml",
-            }[name]
-        )
+        path = root / {
+            "dnf": "usr/bin/dnf",
+            "dnf5": "usr/bin/dnf5",
+            "main": "etc/dnf/dnf.conf",
+            "plugin": "etc/dnf/plugins/versionlock.conf",
+            "locks": "etc/dnf/plugins/versionlock.list",
+            "toml": "etc/dnf/versionlock.toml",
+        }.get(name, name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     return str(root.resolve())
@@ -125,6 +122,16 @@ def test_dnf5_holds_what_its_file_admits_in_one_version(
     assert held(node(tmp_path, dnf="", dnf5="", toml=TOML), name, version) == found
 
 
+@pytest.mark.parametrize(("target", "found"), [("dnf-3", False), ("dnf5", True)])
+def test_the_dnf_that_the_command_is_counts_if_both_are_installed(
+    tmp_path: Path, target: str, found: bool
+) -> None:
+    root = node(tmp_path, dnf5="", toml=TOML)
+    Path(root, "usr/bin/dnf-3").touch()
+    Path(root, "usr/bin/dnf").symlink_to(target)
+    assert held(root, "nvidia-driver", "3:550.90.07-1.fc41") is found
+
+
 @pytest.mark.parametrize("files", [{"dnf": ""}, {"dnf5": ""}])
 def test_what_dnf_excludes_is_held(tmp_path: Path, files: dict[str, str]) -> None:
     root = node(tmp_path, **files, main="[main]\nexclude=nvidia* cuda*,\n  dkms\n")
@@ -153,6 +160,104 @@ def test_a_list_that_nothing_reads_holds_nothing(
     tmp_path: Path, files: dict[str, str], found: bool | str
 ) -> None:
     assert held(node(tmp_path, **files), "bash", "5.1.8-6.el9") == found
+
+
+SHARE, ETC = "usr/share/dnf5/libdnf.conf.d", "etc/dnf/libdnf5.conf.d"
+SHARED, OWN = "usr/share/dnf5/repos.override.d", "etc/dnf/repos.override.d"
+PARTLY = "only some repositories exclude it, or only some of its versions: "
+REPOS = {"etc/yum.repos.d/cuda.repo": "[cuda]\n", "etc/distro.repos.d/os.repo": "[os]\nenabled=1\n"}
+
+
+@pytest.mark.parametrize(
+    ("files", "found"),
+    [
+        ({f"{SHARE}/50-a.conf": "[main]\nexcludepkgs=nvidia*\n"}, True),
+        ({f"{ETC}/50-a.conf": "[main]\nexclude=nvidia*\n"}, True),
+        ({f"{ETC}/50-a.conf.rpmsave": "[main]\nexclude=nvidia*\n"}, False),
+        ({f"{SHARE}/5.conf": "[main]\nexclude=nvidia*\n", f"{ETC}/5.conf": "[main]\n"}, False),
+        ({f"{SHARE}/5.conf": "[main]\nexclude=nvidia*\n", "main": "[main]\nexclude=b\n"}, True),
+        ({f"{ETC}/5.conf": "[main]\nexclude=nvidia*\n", "main": "[main]\nexclude=,b\n"}, False),
+        ({f"{ETC}/5.conf": "[main]\nexclude=nvidia*\n", "main": "[main]\nexclude=\n"}, False),
+        ({f"{OWN}/9.repo": "[*]\nexcludepkgs=nvidia*\n"}, True),
+        ({f"{SHARED}/9.repo": "[*]\nexcludepkgs=b nvidia*\n"}, True),
+        ({f"{SHARED}/9.repo": "[*]\nexclude=nvidia*\n", f"{OWN}/9.repo": "[*]\n"}, False),
+        ({f"{OWN}/9.repo": "[cuda*]\nexcludepkgs=nvidia*\n"}, f"{PARTLY}cuda"),
+        ({f"{OWN}/9.repo": "[cuda]\nexclude=nvidia*\n[os]\nenabled=0\n"}, True),
+        ({f"{OWN}/9.repo": "[*]\nexclude=nvidia*\n[cuda]\nexclude=\n"}, f"{PARTLY}os"),
+        ({f"{OWN}/9.repo": "[cuda]\nexclude=nvidia*\n[*]\nexclude=\n"}, False),
+        ({f"{ETC}/5.conf": "exclude"}, "/etc/dnf/libdnf5.conf.d/5.conf: not an INI file"),
+    ],
+)
+def test_dnf5_reads_drop_in_files_and_overrides_of_repositories(
+    tmp_path: Path, files: dict[str, str], found: bool | str
+) -> None:
+    """In the order of dnf5.conf(5): by name, /etc in place of /usr, and dnf.conf last."""
+    assert held(node(tmp_path, dnf5="", **REPOS, **files), "nvidia-driver", "1-1") == found
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [("*", False), ("main", f"{PARTLY}os"), ("main, o*", False), ("all", True), ("m*", True)],
+)
+def test_dnf5_disables_excludes_by_globs(tmp_path: Path, words: str, found: bool | str) -> None:
+    main = f"[main]\nexclude=nvidia*\ndisable_excludes={words}\n"
+    files = {"main": main, f"{OWN}/9.repo": "[os]\nexclude=nvidia*\n"}
+    assert held(node(tmp_path, dnf5="", **REPOS, **files), "nvidia-driver", "1-1") == found
+
+
+CUDA, EPEL = "etc/yum.repos.d/cuda.repo", "etc/yum.repos.d/epel.repo"
+
+
+@pytest.mark.parametrize(
+    ("files", "found"),
+    [
+        ({CUDA: "[cuda]\nexclude=nvidia*\n"}, True),
+        ({CUDA: "[cuda]\nincludepkgs=dkms\n"}, True),
+        ({CUDA: "[cuda]\nincludepkgs=dkms nvidia-driver-1*\n"}, f"{PARTLY}cuda"),
+        ({CUDA: "[cuda]\nincludepkgs=*-devel nvidia-*\n"}, False),
+        ({CUDA: "[cuda]\nexclude=nvidia*\nincludepkgs=nvidia*\n"}, True),
+        ({CUDA: "[cuda]\nexclude=nvidia*\n", EPEL: "[epel]\n"}, f"{PARTLY}cuda"),
+        ({CUDA: "[cuda]\nexclude=nvidia*\n", EPEL: "[epel]\nenabled = 0\n"}, True),
+        ({CUDA: "[cuda]\n", EPEL: "[epel]\nexclude=nvidia*\nenabled=no\n"}, False),
+        ({CUDA: "[cuda]\n[cuda]\n", EPEL: "[cuda]\nexclude=nvidia*\n"}, False),
+        ({f"{CUDA}.rpmsave": "[cuda]\nexclude=nvidia*\n", EPEL: "[epel]\n"}, False),
+        ({CUDA: "[cuda]\n", "main": "[main]\nincludepkgs=kernel*\n"}, True),
+        ({CUDA: "[cuda]\nincludepkgs=nv*\n", "main": "[main]\nincludepkgs=k*\n"}, True),
+        ({CUDA: "[cuda]\nincludepkgs=k*\n", "main": "[main]\nincludepkgs=nv*\n"}, False),
+        ({"main": "[main]\nincludepkgs=kernel*\n"}, True),
+        ({"main": "[main]\n[cuda]\nexclude=nvidia*\n"}, True),
+        ({"srv/a.repo": "[a]\nexclude=nvidia*\n", "main": "[main]\nreposdir=/srv\n"}, True),
+        ({CUDA: "exclude=nvidia*"}, f"/{CUDA}: not an INI file"),
+        ({CUDA: "exclude", "main": "[main]\nexclude=nvidia*\n"}, True),
+        ({"main": "[main]\nexclude=nvidia*\ndisable_excludes=main\n"}, False),
+        ({"main": "[main]\nexclude=nvidia*\ndisable_excludes=all\n"}, False),
+        ({"main": "[main]\nincludepkgs=kernel*\ndisable_excludes=cuda, main\n"}, False),
+        ({"main": "[main]\ndisable_excludes=cuda\n", CUDA: "[cuda]\nexclude=n*\n"}, False),
+        ({"main": "[main]\ndisable_excludes=c*\n", CUDA: "[cuda]\nexclude=n*\n"}, True),
+        ({"main": "[main]\nexclude=nvidia*\nexcludepkgs=\n"}, False),
+        ({"main": "[main]\nexcludepkgs=\nexclude=nvidia*\n"}, True),
+    ],
+)
+def test_dnf_4_reads_the_lists_of_its_repositories(
+    tmp_path: Path, files: dict[str, str], found: bool | str
+) -> None:
+    assert held(node(tmp_path, dnf="", **files), "nvidia-driver", "1-1") == found
+
+
+def test_dnf_4_reads_no_file_of_dnf5(tmp_path: Path) -> None:
+    root = node(tmp_path, dnf="", **{f"{ETC}/5.conf": "[main]\nexclude=nvidia*\n"})
+    assert held(root, "nvidia-driver", "1-1") is False
+
+
+@pytest.mark.parametrize("version", ["", 'version = "2.0"\n'])
+def test_dnf5_applies_no_lock_of_another_version_of_the_file(tmp_path: Path, version: str) -> None:
+    text = TOML.replace('version = "1.0"\n', version)
+    assert held(node(tmp_path, dnf5="", toml=text), "nvidia-driver", "3:1-1") is False
+
+
+def test_dnf5_locks_nothing_without_conditions(tmp_path: Path) -> None:
+    toml = 'version = "1.0"\n[[packages]]\nname = "nccl"\n'
+    assert held(node(tmp_path, dnf5="", toml=toml), "nccl", "2-1") is False
 
 
 @pytest.mark.parametrize(

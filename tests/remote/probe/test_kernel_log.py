@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from nodevet.remote.probe import lane, messages
 from nodevet.remote.probe.collectors import kernel_log
-from nodevet.remote.probe.files import Absent
+from nodevet.remote.probe.files import BOOT_ID, Absent, SectionError
 from nodevet.remote.probe.kernel_events import EVENTS, Events, LogReader
 
 Check = Callable[[str, dict[str, Any]], Any]
@@ -285,6 +285,14 @@ def test_files_without_a_log_are_absent(tmp_path: Path) -> None:
         kernel_log.collect(str(tmp_path.resolve()), {})
 
 
+def test_this_machine_without_its_log_in_a_container_is_unread(tmp_path: Path) -> None:
+    boot_id = tmp_path / BOOT_ID[1:]
+    boot_id.parent.mkdir(parents=True)
+    boot_id.write_text(Path(BOOT_ID).read_text())
+    with pytest.raises(SectionError, match="dev/kmsg does not exist"):
+        kernel_log.collect(str(tmp_path.resolve()), {})
+
+
 def test_a_fifo_in_place_of_the_log_does_not_block(tmp_path: Path, check: Check) -> None:
     (tmp_path / "dev").mkdir()
     os.mkfifo(tmp_path / "dev/kmsg")
@@ -417,13 +425,20 @@ def test_e13_text_that_a_user_writes_into_the_journal_is_no_gap(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be somebody else for a moment")
-@pytest.mark.parametrize("uid", [0, 65534])
+@pytest.mark.parametrize(
+    ("change", "is_root"),
+    [
+        ("os.setuid(0)", True),
+        ("os.setuid(65534)", False),
+        ("os.setresuid(65534, 0, 0)", False),  # a program that is setuid root
+    ],
+)
 def test_e13_a_users_process_that_is_called_like_journald_is_not_journald(
-    monkeypatch: pytest.MonkeyPatch, uid: int
+    monkeypatch: pytest.MonkeyPatch, change: str, is_root: bool
 ) -> None:
     program = (
         "import os, sys; open('/proc/self/comm', 'w').write('systemd-journal');"
-        f"os.setuid({uid}); print(flush=True); sys.stdin.read()"
+        f"{change}; print(flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(
         [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -431,7 +446,7 @@ def test_e13_a_users_process_that_is_called_like_journald_is_not_journald(
         assert process.stdout
         process.stdout.readline()
         monkeypatch.setattr(kernel_log, "names", lambda *_: [str(process.pid)])
-        assert kernel_log.journald_runs() is (uid == 0)
+        assert kernel_log.journald_runs() is is_root
         process.communicate()
 
 

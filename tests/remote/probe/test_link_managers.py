@@ -158,6 +158,7 @@ source-directory /etc/network/more
 auto ens1
 iface ens1 inet dhcp
   mtu 9000
+  hardware-dma-ring-rx 8192
 iface ens1 inet6 \\
   auto
 """
@@ -172,13 +173,13 @@ def test_the_stanzas_of_ifupdown_and_what_they_include(tmp_path: Path) -> None:
     write(tmp_path, **{"usr/sbin/ifup": ""})
     found = link_configs.ifupdown(root)
     assert found == [
-        ("ens1", "/etc/network/interfaces", "9000"),
-        ("ens1", "/etc/network/interfaces", ""),
-        ("ens2", "/etc/network/interfaces.d/a", ""),
-        ("rail*", "/etc/network/more/b", "4000"),
+        ("ens1", "/etc/network/interfaces", {"mtu": "9000", "ring_rx": "8192"}),
+        ("ens1", "/etc/network/interfaces", {}),
+        ("ens2", "/etc/network/interfaces.d/a", {}),
+        ("rail*", "/etc/network/more/b", {"mtu": "4000"}),
     ]
     (rail,) = link_configs.of_ifupdown("rail7", found)
-    assert (rail["path"], rail["mtu"]) == ("/etc/network/more/b", "4000")
+    assert (rail["path"], rail["mtu"], rail["ring_tx"]) == ("/etc/network/more/b", "4000", "")
     assert link_configs.of_ifupdown("eth0", found) == []
 
 

@@ -4,16 +4,16 @@ import itertools
 import os
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from far_processes import children_of, sleeps, wait_for
 
 from nodevet.evidence.process_activity import ProcessActivities
-from nodevet.remote.probe import threads
+from nodevet.remote.probe import threads, watch
 from nodevet.remote.probe.collectors import process_activity
 
 ROW = (
@@ -86,6 +86,22 @@ def test_counters_that_vanish_are_not_zero(tmp_path: Path) -> None:
     told = thread.record(2)
     assert (told["user"], told["switches"], told["waited_ns"]) == ([7, 7], None, None)
     assert told["waits"] == {"do_epoll_wait": 2}
+
+
+def test_the_cpus_of_a_thread_that_moves_are_told_at_each_look(tmp_path: Path) -> None:
+    place = folder_of_thread(tmp_path)
+    thread = threads.WatchedThread(f"{tmp_path}/", 7)
+    for user, cpu in ((7, 4), (9, 4), (9, 4), (12, 1)):
+        row = (ROW % (7, b"t")).split()
+        row[13], row[38] = b"%d" % user, b"%d" % cpu
+        (place / "stat").write_bytes(b" ".join(row))
+        thread.look(True)
+    thread.skip()
+    thread.look_again(5.0)
+    told = thread.record(6)
+    assert told["ticks"] == [None, 15, 17, 17, 20, 20]
+    assert told["cpus"] == [None, 4, 4, 4, 1, 1]
+    assert (told["cpu"], told["errors"]["cpu"]) == (None, "it changed its CPU")
 
 
 STATUS = "State:\t%s\nvoluntary_ctxt_switches:\t%d\nnonvoluntary_ctxt_switches:\t6\n"
@@ -166,8 +182,23 @@ class Program:
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
+        self.hear()
+
+    def hear(self) -> None:
+        """Wait until it is ready."""
         assert self.process.stdout is not None
         assert self.process.stdout.readline() == "ready\n"
+
+    def say(self) -> None:
+        """Give it the line that it waits for."""
+        assert self.process.stdin is not None
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+
+    def go_on(self) -> None:
+        """Let it work until it is ready again."""
+        self.say()
+        self.hear()
 
     def end(self) -> None:
         self.process.kill()
@@ -188,14 +219,11 @@ def program() -> Iterator[Callable[[str], Program]]:
 
 
 def test_a_process_and_its_child_are_watched(program: Callable[[str], Program]) -> None:
-    text = "import subprocess\nsubprocess.run(['sleep', '20'], stdout=subprocess.DEVNULL)"
+    text = "import subprocess\nsubprocess.run(['sleep', '100'], stdout=subprocess.DEVNULL)"
     one = program(text)
     pid = one.process.pid
-    children = Path(f"/proc/{pid}/task/{pid}/children")
-    waited = threading.Event()
-    while not children.read_text().strip():
-        waited.wait(0.01)
-    child = int(children.read_text())
+    wait_for(lambda: any(sleeps(child) for child in children_of(pid)))
+    (child,) = children_of(pid)
     found = collected(request({pid: [1]}))
     assert found.complete is True
     assert found.processes is not None
@@ -269,6 +297,8 @@ import os, sys, threading, time
 def burn():
     end = time.thread_time() + 0.3
     while time.thread_time() < end: sum(range(1000))
+def ready():
+    print("ready", flush=True)
 """
 GENERATIONS = (
     WORK
@@ -276,22 +306,31 @@ GENERATIONS = (
 input()
 if os.fork() == 0:
     burn()
-    time.sleep(0.6)  # it is seen, however seldom the looks are
+    ready()
+    input()  # it ends once it was seen
     os._exit(0)
 os.wait()
 if os.fork() == 0:
-    os.execv(sys.executable, [sys.executable, "-c", "import time; time.sleep(100)"])
+    code = "import time; print('ready', flush=True); time.sleep(100)"
+    os.execv(sys.executable, [sys.executable, "-c", code])
 os.wait()
 """
 )
 POOL = (
     WORK
     + """
-gate = threading.Event()
-for _ in range(3): threading.Thread(target=lambda: (gate.wait(), burn(), time.sleep(100))).start()
+gate, burnt = threading.Event(), threading.Semaphore(0)
+def work():
+    gate.wait()
+    burn()
+    burnt.release()
+    time.sleep(100)
+for _ in range(3): threading.Thread(target=work).start()
 input()
 gate.set()
-threading.Thread(target=lambda: (burn(), time.sleep(100))).start()
+threading.Thread(target=work).start()
+for _ in range(4): burnt.acquire()
+ready()
 time.sleep(100)
 """
 )
@@ -305,24 +344,42 @@ os.execv("/bin/sleep", ["sleep", "100"])
 )
 
 
-def watched_while(one: Program, seconds: float = 4.0) -> ProcessActivities:
-    """It goes on half a second after the first look. On a busy machine it is watched for longer:
-    what it burns there takes longer, too."""
-    assert one.process.stdin is not None
-    seconds *= min(5.0, max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)))
-    go_on = threading.Timer(0.5, lambda: (one.process.stdin.write("\n"), one.process.stdin.flush()))
-    go_on.start()
-    wish = {"seconds": seconds, "interval": 0.8}
-    pids = request({one.process.pid: [0]})
-    found = collected({**pids, "asks": {"process_activity": [wish]}})
-    go_on.join()
-    return found
+class SteppedWatch(watch.Watch):
+    """Looks that wait for steps instead of a clock: the first before all steps, one after each. A
+    second passes between two of them, and none of them lacks CPU time."""
+
+    steps: Sequence[Callable[[], object]] = ()
+
+    def looks(self) -> Iterator[float]:
+        for number, step in enumerate((lambda: None, *self.steps)):
+            step()
+            self.times.append(float(number))
+            self.is_last = number == len(self.steps)
+            yield self.times[-1]
+
+    def spare_s(self) -> float:
+        return 1.0
+
+
+@pytest.fixture
+def watched_between(monkeypatch: pytest.MonkeyPatch) -> Callable[..., ProcessActivities]:
+    def collect(one: Program, *steps: Callable[[], object]) -> ProcessActivities:
+        monkeypatch.setattr(SteppedWatch, "steps", steps)
+        monkeypatch.setattr(process_activity, "Watch", SteppedWatch)
+        return collected(request({one.process.pid: [0]}))
+
+    return collect
+
+
+def nothing() -> None:
+    """A step at which the program does nothing."""
 
 
 def test_processes_that_are_born_meanwhile_are_watched_from_their_first_moment(
-    program: Callable[[str], Program],
+    program: Callable[[str], Program], watched_between: Callable[..., ProcessActivities]
 ) -> None:
-    found = watched_while(program(GENERATIONS), 7.0)
+    one = program(GENERATIONS)
+    found = watched_between(one, one.go_on, one.go_on, nothing)
     assert found.processes is not None
     root, *helpers = found.processes
     assert root.born_s is None and root.children_user is not None
@@ -336,9 +393,10 @@ def test_processes_that_are_born_meanwhile_are_watched_from_their_first_moment(
 
 
 def test_a_pool_that_begins_idle_is_followed_once_it_is_hot(
-    program: Callable[[str], Program],
+    program: Callable[[str], Program], watched_between: Callable[..., ProcessActivities]
 ) -> None:
-    found = watched_while(program(POOL))
+    one = program(POOL)
+    found = watched_between(one, nothing, one.go_on, nothing, nothing, nothing)
     assert found.processes is not None
     threads = found.processes[0].threads or ()
     hot = [each for each in threads if each.ticks and (each.ticks[-1] or 0) >= 20]
@@ -348,13 +406,19 @@ def test_a_pool_that_begins_idle_is_followed_once_it_is_hot(
 
 
 def test_a_process_that_becomes_another_program_keeps_its_counts(
-    program: Callable[[str], Program],
+    program: Callable[[str], Program], watched_between: Callable[..., ProcessActivities]
 ) -> None:
-    found = watched_while(program(BECOMES))
+    one = program(BECOMES)
+
+    def becomes_sleep() -> None:
+        one.say()
+        wait_for(lambda: sleeps(one.process.pid))
+
+    found = watched_between(one, becomes_sleep)
     assert found.processes is not None
-    (one,) = found.processes
-    assert (one.command, one.command_before) == ("sleep", Path(sys.executable).name)
-    assert one.user and one.user[1] - one.user[0] >= 15 and one.ended_s is None
+    (process,) = found.processes
+    assert (process.command, process.command_before) == ("sleep", Path(sys.executable).name)
+    assert process.user and process.user[1] - process.user[0] >= 15 and process.ended_s is None
 
 
 def test_no_process_is_named_for_an_invisible_gpu() -> None:
@@ -367,11 +431,13 @@ def test_more_threads_than_are_watched(
 ) -> None:
     """Those that ran most are."""
     text = (
-        "import threading\nmay = threading.Event()\n"
+        "import threading, time\nmay = threading.Event()\n"
         "for _ in range(39): threading.Thread(target=may.wait, daemon=True).start()\n"
-        "def spin():\n    while True: sum(range(1000))\n"  # which lets other threads run
-        "hot = threading.Thread(target=spin, daemon=True)\n"
-        "hot.start()\nprint(hot.native_id, flush=True)\nmay.wait()"
+        "def spin():\n"
+        "    while time.thread_time() < 0.1: sum(range(1000))\n"  # which lets other threads run
+        "    print(threading.get_native_id(), flush=True)\n"
+        "    while True: sum(range(1000))\n"
+        "threading.Thread(target=spin, daemon=True).start()\nmay.wait()"
     )
     one = program(text)
     assert one.process.stdout is not None

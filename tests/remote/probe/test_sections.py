@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nodevet.fleet.protocol import payload
+from nodevet.fleet.protocol import exchange, payload
 from nodevet.remote.probe import collectors, sections
 
 
@@ -25,11 +25,11 @@ def test_every_file_is_a_section_with_a_collector() -> None:
 def test_the_payload_has_the_same_sections_as_the_disk() -> None:
     done = subprocess.run(
         [sys.executable, "-I", "-c", payload.BOOT],
-        input=payload.payload() + payload.request(nonce="n", root="/", deadline=60, asked_s=None),
+        input=payload.payload() + exchange.request(nonce="n", root="/", deadline=60, asked_s=None),
         capture_output=True,
         timeout=90,
     )
-    assert sorted(json.loads(payload.unframe(done.stdout, "n"))["sections"]) == files()
+    assert sorted(json.loads(exchange.unframe(done.stdout, "n"))["sections"]) == files()
 
 
 def test_a_new_file_is_a_section(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nodevet.remote.probe import sleeps
+from nodevet.remote.probe import connections, sleeps
 
 READS = "import os, sys; os.read(int(sys.argv[1]), 1)"
 
@@ -21,6 +21,7 @@ READS = "import os, sys; os.read(int(sys.argv[1]), 1)"
         (b"-1 0x7ffe 0x7f\n", ("page fault", None)),
         (b"0 0x3 0x7f 0x20000 0x0 0x0 0x0 0x7ffe 0x7f\n", ("read", 3)),
         (b"202 0x7f12 0x189 0x0 0x0 0x0 0x0 0x7ffe 0x7f\n", ("futex", None)),
+        (b"202 0x7f12 0x109 0x0 0x0 0x0 0x0 0x7ffe 0x7f\n", ("shared futex", None)),
         (b"0 0xffffffffffffffff 0x0\n", ("read", None)),
         (b"9999 0x1\n", ("9999", None)),
         (b"", None),
@@ -78,6 +79,19 @@ def test_the_peer_of_a_thread_that_reads_from_it(reader: tuple[socket.socket, in
     (record,) = [each for each in log.records(sleeps.Tables("/", pid)) if each.get("connections")]
     assert (record["call"], record["listens"]) == ("read", False)
     assert record["peer"] == f"127.0.0.1:{ours.getsockname()[1]}"
+
+
+def test_a_connection_that_a_cut_table_may_lack_is_not_read(
+    reader: tuple[socket.socket, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine with 10,000 sockets: no connection is not the same as none that was read."""
+    monkeypatch.setattr(connections, "LARGEST", 200)
+    _, pid = reader
+    log = sleeps.SleepLog(f"/proc/{pid}/", pid)
+    while not any("socket" in target for _, target in log.sleeps):
+        log.look()
+    for record in log.records(sleeps.Tables("/", pid)):
+        assert "connections" not in record and "listens" not in record
 
 
 def test_a_file_that_is_closed_before_its_position_is_read() -> None:

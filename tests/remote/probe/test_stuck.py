@@ -1,5 +1,8 @@
 """Processes in D that do not run while they are watched; all else that is in D for a moment."""
 
+import platform
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -7,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from nodevet.checks.stuck_processes import FORKED
 from nodevet.remote.probe.collectors import stuck
 
 Check = Callable[..., Any]
@@ -133,3 +137,29 @@ def test_thousands_are_counted_and_not_all_listed(
 def test_this_machine_is_read(check: Check) -> None:
     found = check("stuck", stuck.collect("/", {"asks": {"stuck": ["0"]}}))
     assert found.processes > 0
+
+
+VFORK = """
+import ctypes, os, sys
+libc = ctypes.CDLL(None)
+if libc.syscall(ctypes.c_long(int(sys.argv[1])), ctypes.c_long(0x4000 | 17), 0, 0, 0, 0) == 0:
+    os.write(1, b"forked")
+    os.read(0, 1)
+    os._exit(0)
+"""
+"""Waits for a child as after vfork(2): clone(2) with CLONE_VFORK and SIGCHLD."""
+
+
+def test_the_kernel_names_the_function_in_which_a_parent_waits_for_its_fork() -> None:
+    number = {"x86_64": "56", "aarch64": "220"}[platform.machine()]
+    with subprocess.Popen(
+        [sys.executable, "-c", VFORK, number], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as parent:
+        assert parent.stdout and parent.stdout.read(6) == b"forked"
+        end = time.monotonic() + 120
+        while (stuck.state("/", parent.pid) or ("", ""))[1] != "D":
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        wchan = Path(f"/proc/{parent.pid}/wchan").read_text()
+        parent.communicate(b"x")
+    assert wchan in (*FORKED, "0")  # built without symbols, a kernel names no function

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodevet.fleet.protocol.payload import request
+from nodevet.fleet.protocol.exchange import request
 from nodevet.remote.probe import files, main
 from nodevet.remote.probe.collectors import sysctl
 from nodevet.remote.request import RequestError, checked_request, receive

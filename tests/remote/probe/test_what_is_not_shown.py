@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from far_processes import sleeps, wait_for
+from slow_machine import slowness
 
 from nodevet.remote.probe.children import gather
 from nodevet.remote.probe.collectors import gpu_activity, host_activity
@@ -37,8 +39,9 @@ def of_root() -> Iterator[int]:
     """A process of root that sleeps."""
     if os.geteuid():
         pytest.skip("needs root and unshare, for mounts of its own")
-    with subprocess.Popen(["sleep", "100"]) as process:
+    with subprocess.Popen(["sleep", "1000"]) as process:
         try:
+            wait_for(lambda: sleeps(process.pid))
             yield process.pid
         finally:
             process.kill()
@@ -80,7 +83,7 @@ def test_a_gpu_call_that_hangs_costs_its_own_section_only(monkeypatch: pytest.Mo
     sections = ["gpu_activity", "host_activity", "process_activity"]
     asks = {name: [{"seconds": 0.2, "interval": 0.1}] for name in sections}
     request = {"asks": asks, "found": {}, "whole_machine": True}
-    answers = gather(sections, "/", request, 4.0)
+    answers = gather(sections, "/", request, 4.0 * slowness())
     assert {name: answers[name]["status"] for name in sections} == {
         "gpu_activity": "timeout",
         "host_activity": "ok",

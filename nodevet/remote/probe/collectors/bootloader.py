@@ -16,6 +16,7 @@ from nodevet.remote.probe.files import (
     names_or_empty,
     read,
     status_of,
+    text_lines,
 )
 from nodevet.remote.probe.grub_config import ENVIRONMENT, PATH, command_lines
 from nodevet.remote.program import find_program, output_of
@@ -91,7 +92,7 @@ def settings(root: str) -> "list[dict[str, object]]":
     OSError, ValueError."""
     rows: "list[dict[str, object]]" = []
     for path in setting_files(root):
-        for number, row in enumerate(read(root, path).splitlines(), 1):
+        for number, row in enumerate(text_lines(read(root, path)), 1):
             match = SETTING.match(row)
             if match:
                 rows.append(

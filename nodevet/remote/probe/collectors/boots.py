@@ -7,7 +7,7 @@ import os
 import re
 import struct
 
-from nodevet.remote.probe.files import Reading, attempt, names, path_under
+from nodevet.remote.probe.files import Reading, attempt, names, open_regular, path_under
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ LAYOUTS = ((384, struct.Struct("<i"), 340), (400, struct.Struct("<q"), 344))  # 
 
 
 def tail(root: str, path: str) -> "tuple[bytes, int]":
-    """(the end of a file, its size). Raises OSError."""
-    with open(path_under(root, path), "rb") as file:
+    """(the end of a file, its size). Raises OSError, ValueError."""
+    with os.fdopen(open_regular(path_under(root, path)), "rb") as file:
         size = os.fstat(file.fileno()).st_size
         file.seek(max(0, size - LIMIT))
         return file.read(LIMIT), size

@@ -14,7 +14,6 @@ from nodevet.remote.probe.files import (
     Reading,
     SectionError,
     no_note,
-    path_under,
     quote,
     read,
     reason,
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
 ASKED = True
 ALONE = True
 HEALTH = "health"
+FIRST_USER = 1000
 SECONDS = 12  # for each of the programs
 OUTPUT = 4 << 20  # bytes
 COUNT = re.compile(r"^([0-9]{1,4}) GPUs? found\.", re.MULTILINE)
@@ -70,17 +70,26 @@ def health(root: str) -> "tuple[str, list[Reading], int]":
     return overall, records, parse_count(dcgmi_output(dcgmi, "discovery", "-l"))
 
 
+def written_at(root: str, file: int) -> float:
+    """When an open file was written. Raises ValueError if an ordinary user of this machine may have
+    written it: anybody can create a file in /tmp."""
+    status = os.fstat(file)
+    is_users = status.st_uid >= FIRST_USER and status.st_uid != os.geteuid()
+    if root == "/" and (is_users or status.st_mode & stat.S_IWOTH):
+        raise ValueError("any user may have written it: keep it in a folder of root")
+    return status.st_mtime
+
+
 def diagnostic(root: str, path: str) -> "Reading":
     """The record of a diagnostic's file."""
     record = Reading(path=path)
     try:
         if not path.startswith("/") or ".." in path.split("/"):
             raise ValueError("not an absolute path")
-        results = parse_diag(read(root, path))
-        status = os.stat(path_under(root, path))
-        if not stat.S_ISREG(status.st_mode):
-            raise ValueError("not a regular file")
-        results["age_s"] = int(time.time() - status.st_mtime)
+        written: "list[float]" = []
+        text = read(root, path, lambda file: written.append(written_at(root, file)))
+        results = parse_diag(text)
+        results["age_s"] = int(time.time() - written[0])
         results["not_passed"] = [Reading(**row) for row in results["not_passed"]]
         record.update(results)
     except (OSError, ValueError) as error:

@@ -9,7 +9,7 @@ import re
 import sys
 import time
 
-from nodevet.remote.probe.files import Reading, attempt, hold_etc, read
+from nodevet.remote.probe.files import Reading, attempt, hold_etc, read, text_lines
 from nodevet.remote.program import ToolError, output_of
 
 TYPE_CHECKING = False
@@ -63,7 +63,7 @@ def parse_config(text: str) -> "tuple[list[str], list[str]]":
     (['10.0.0.2'], ['c'])
     """
     servers, search = [], []
-    for row in text.splitlines():
+    for row in text_lines(text):
         words = row.split()
         if not words or row[0] not in "nsd" or len(words) < 2:
             continue

@@ -8,7 +8,7 @@ import os
 import re
 
 from nodevet.remote.probe.collectors.services import RUNNING
-from nodevet.remote.probe.files import Absent, Reading, integer, quote
+from nodevet.remote.probe.files import Absent, Reading, integer, quote, text_lines
 from nodevet.remote.program import ToolError, find_program, output_of
 from nodevet.remote.systemd import OUTPUT, SECONDS, parse_show
 
@@ -39,7 +39,7 @@ def parse_list(text: str) -> "list[str]":
     ['a.service']
     """
     names = []
-    for row in text.splitlines():
+    for row in text_lines(text):
         name = row.split(None, 1)[0] if row.strip() else ""
         if name and not NAME.match(name):
             raise ValueError("not a unit: {}".format(quote(row)))

@@ -14,19 +14,19 @@ from nodevet.remote.probe.files import (
     attempt,
     integer,
     no_note,
+    open_regular,
     path_under,
     read,
     reason,
     status_of,
+    text_lines,
 )
 from nodevet.remote.probe.questions import KINDS as OF_TEXT
 from nodevet.remote.probe.questions import matches, merge_questions
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, TypeVar
-
-    T = TypeVar("T")
+    from typing import Any, Callable
 
 LARGEST = 64 << 20  # bytes of a file to hash
 CHUNK = 1 << 20
@@ -96,23 +96,13 @@ def file(root: str, question: "dict[str, Any]", check: "Callable[[int], None] | 
     record.take("owner", owner, root, status.st_uid)
     record.take("group", group, root, status.st_gid)
     if question.get("sha256"):
-        record.take("sha256", read_regular, status, sha256, root, path, check)
+        record.take("sha256", sha256, root, path, check)
     else:
         record.fail("sha256", NOT_ASKED)
     is_text_asked = any(question.get(kind) for kind in OF_TEXT)
-    text, why = (
-        attempt(read_regular, status, read, root, path, check) if is_text_asked else (None, None)
-    )
+    text, why = attempt(read, root, path, check) if is_text_asked else (None, None)
     record["matches"] = matches(question, text, why)
     return record
-
-
-def read_regular(status: "os.stat_result", function: "Callable[..., T]", *arguments: object) -> "T":
-    """Call the function for a regular file, else raise ValueError: opening a device may do
-    something, as a watchdog that resets the machine."""
-    if not stat.S_ISREG(status.st_mode):
-        raise ValueError("not a regular file")
-    return function(*arguments)
 
 
 def owner(root: str, uid: int) -> str:
@@ -135,7 +125,7 @@ def group(root: str, gid: int) -> str:
 
 def name_of(root: str, table: str, number: int) -> str:
     """The name of an id in passwd(5) or group(5). Raises OSError, LookupError."""
-    for row in read(root, table).splitlines():
+    for row in text_lines(read(root, table)):
         fields = row.split(":")
         if len(fields) > 2 and attempt(integer, fields[2])[0] == number:
             return fields[0]
@@ -147,11 +137,8 @@ def sha256(root: str, path: str, check: "Callable[[int], None] | None" = None) -
     import hashlib
 
     digest, size = hashlib.sha256(), 0
-    # without O_NONBLOCK a FIFO would block for ever
-    descriptor = os.open(path_under(root, path), os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+    descriptor = open_regular(path_under(root, path))
     try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise ValueError("not a regular file")
         if check:
             check(descriptor)
         while True:

@@ -2,6 +2,9 @@
 
 A dead server blocks any access to its file system, so nodevet touches nothing below a network
 mount; its type is in /proc/self/mounts. A baseline may name further paths.
+
+A container may have mounted the machine's files read-only. What the machine itself may write is in
+its /proc/1/mounts.
 """
 
 import os
@@ -18,6 +21,7 @@ from nodevet.remote.probe.files import (
     read,
     read_bytes,
     reason,
+    text_lines,
 )
 
 TYPE_CHECKING = False
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
 
 PATHS = ("/", "/tmp", "/var", "/var/log", "/var/tmp", "/dev/shm", "/home", "/run")  # noqa: S108
 MOUNTS = "/proc/self/mounts"
+MACHINE_MOUNTS = "/proc/1/mounts"
 MOUNTS_LIMIT = 16 << 20  # bytes; a node of many containers has thousands of mounts
 FIELDS = ("size_b", "available_b", "inodes", "inodes_available", "read_only", "immutable")
 REMOTE = frozenset(
@@ -43,7 +48,7 @@ def parse_mounts(text: str) -> "dict[str, tuple[str, list[str]]]":
     {'/': ('ext4', ['rw', 'relatime'])}
     """
     mounts = {}
-    for row in text.splitlines():
+    for row in text_lines(text):
         fields = row.split(" ")
         if len(fields) < 4:
             raise ValueError("not a row of " + MOUNTS)
@@ -77,15 +82,16 @@ def is_immutable(kind: str, options: "Sequence[str]") -> bool:
     return kind in IMAGES
 
 
-def resolve(mounts: "dict[str, tuple[str, list[str]]]", path: str) -> str:
-    """`path` with links resolved, up to a network file system. Raises OSError."""
-    resolved, parts, links = "/", path.split("/"), 0
+def resolve(mounts: "dict[str, tuple[str, list[str]]]", path: str, root: str = "/") -> str:
+    """A path below `root` with links resolved there, up to a network file system. Raises
+    OSError."""
+    resolved, parts, links = root, path[len(root) :].split("/"), 0
     while parts:
         part = parts.pop(0)
         if part in ("", "."):
             continue
         if part == "..":
-            resolved = os.path.dirname(resolved)
+            resolved = resolved if resolved == root else os.path.dirname(resolved)
             continue
         path_to_part = os.path.join(resolved, part)
         if is_remote(mount_of(mounts, path_to_part)[0]):
@@ -95,7 +101,7 @@ def resolve(mounts: "dict[str, tuple[str, list[str]]]", path: str) -> str:
             if links > LINKS:
                 raise ValueError("more than {} links".format(LINKS))
             target = os.readlink(path_to_part)
-            resolved = "/" if target.startswith("/") else resolved
+            resolved = root if target.startswith("/") else resolved
             parts = target.split("/") + parts
         else:
             resolved = path_to_part
@@ -103,10 +109,10 @@ def resolve(mounts: "dict[str, tuple[str, list[str]]]", path: str) -> str:
 
 
 def file_system(
-    mounts: "dict[str, tuple[str, list[str]]]", path: str, place: str
+    mounts: "dict[str, tuple[str, list[str]]]", path: str, place: str, root: str = "/"
 ) -> "tuple[object, Reading]":
     """(its identity, its record). Raises OSError, LookupError, ValueError."""
-    place = resolve(mounts, place)
+    place = resolve(mounts, place, root)
     kind, options = mount_of(mounts, place)
     record = Reading(path=path, type=kind, remote=is_remote(kind))
     if record["remote"]:
@@ -118,9 +124,29 @@ def file_system(
     record["inodes"] = status.f_files
     record["inodes_available"] = status.f_favail
     record["immutable"] = is_immutable(kind, options)
-    # ext4 since Linux 6.15 says emergency_ro, and not ro, once an error made it read-only
-    record["read_only"] = bool(status.f_flag & os.ST_RDONLY) or "emergency_ro" in options
+    if root == "/":
+        options = options + ["ro"] * bool(status.f_flag & os.ST_RDONLY)
+        record["read_only"] = is_read_only(options)
+    else:
+        record.take("read_only", is_read_only_there, root, place[len(root) :])
     return (os.stat(place).st_dev, record["read_only"]), record
+
+
+def is_read_only(options: "Sequence[str]") -> bool:
+    """ext4 since Linux 6.15 says emergency_ro, and not ro, once an error made it read-only."""
+    return "ro" in options or "emergency_ro" in options
+
+
+def is_read_only_there(root: str, path: str) -> bool:
+    """Whether the machine at `root` may not write to a path. Raises OSError, LookupError,
+    ValueError."""
+    return is_read_only(mount_of(read_mounts(root, MACHINE_MOUNTS), path or "/")[1])
+
+
+def read_mounts(root: str, file: str) -> "dict[str, tuple[str, list[str]]]":
+    """Raises OSError, ValueError."""
+    data = read_bytes(root, file, MOUNTS_LIMIT)
+    return parse_mounts(data.decode("utf-8", "backslashreplace"))
 
 
 def is_here(root: str) -> bool:
@@ -135,8 +161,7 @@ def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     note = request.get("note", no_note)
     if not is_here(root):
         raise Absent("a captured tree has no file systems of its own")
-    text = read_bytes("/", MOUNTS, MOUNTS_LIMIT).decode("utf-8", "backslashreplace")
-    mounts = parse_mounts(text)
+    mounts = read_mounts("/", MOUNTS)
     asked_paths = [
         path for path in request.get("asks", {}).get("filesystems", ()) if path[:1] == "/"
     ]
@@ -144,7 +169,7 @@ def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     for path in list(PATHS) + sorted(set(asked_paths).difference(PATHS)):
         note(path)
         try:
-            key, record = file_system(mounts, path, os.path.join(root, path.lstrip("/")))
+            key, record = file_system(mounts, path, os.path.join(root, path.lstrip("/")), root)
         except FileNotFoundError:
             if path not in asked_paths:
                 continue

@@ -9,7 +9,7 @@ import re
 import time
 
 from nodevet.remote.probe.collectors.commands import user_of
-from nodevet.remote.probe.files import Absent, Reading, no_note, reason
+from nodevet.remote.probe.files import Absent, Reading, no_note, reason, text_lines
 from nodevet.remote.program import ToolError, run_alone
 
 TYPE_CHECKING = False
@@ -40,7 +40,7 @@ sys.stdout.write("\\n%s" + json.dumps(found) + "\\n")
 
 def parse(text: str) -> "dict[str, Any]":
     """The interpreter's values, in torch's output. Raises ValueError."""
-    rows = [row for row in text.splitlines() if row.startswith(MARK)]
+    rows = [row for row in text_lines(text) if row.startswith(MARK)]
     if not rows:
         raise ValueError("the interpreter did not say what it found")
     try:
@@ -61,7 +61,7 @@ def parse(text: str) -> "dict[str, Any]":
 
 
 def last_line(text: str) -> str:
-    rows = [row.strip() for row in text.splitlines() if row.strip()]
+    rows = [row.strip() for row in text_lines(text) if row.strip()]
     return rows[-1][:LONGEST] if rows else "no message"
 
 

@@ -60,6 +60,7 @@ def read_gpus(nvml: "Nvml", count: int, questions: "Container[str]" = ()) -> "li
 def read_gpu(gpu: "Reading", device: "Device", questions: "Container[str]" = ()) -> None:
     """Read the values of a GPU; `questions`: the slow ones that a baseline asks for."""
     fill(gpu, device, IDENTITY)
+    device.ask_fields(VALUES)
     fill(gpu, device, VALUES)
     for field in LOCKED_CLOCKS:
         gpu.fail(field, NO_GETTER)

@@ -23,6 +23,7 @@ from nodevet.remote.probe.files import (
     path_under,
     pick,
     quote,
+    text_lines,
 )
 
 TYPE_CHECKING = False
@@ -61,7 +62,7 @@ CLOCK_VENDORS = (("kvm-clock", "kvm"), ("xen", "xen"), ("hyperv_clocksource", "m
 def parse_os_release(text: str) -> "dict[str, str]":
     """The assignments of os-release(5) as a dict."""
     values = {}
-    for row in text.splitlines():
+    for row in text_lines(text):
         key, equals, value = row.strip().partition("=")
         if equals and not key.startswith("#"):
             values[key] = unquote(value)

@@ -19,6 +19,7 @@ from nodevet.remote.probe.files import (
     path_under,
     pick,
     read,
+    text_lines,
 )
 from nodevet.remote.probe.watch import HZ, Series, Watch, put_counts
 
@@ -83,7 +84,7 @@ def cpu_ticks(words: "list[str]") -> "dict[str, int]":
 def parse_stat(text: str) -> "tuple[dict[str, int], dict[int, dict[str, int]]]":
     """(totals, {CPU: ticks}). Raises ValueError."""
     total, cpus = {}, {}
-    for row in text.splitlines():
+    for row in text_lines(text):
         words = row.split()
         if not words:
             continue
@@ -101,7 +102,7 @@ def parse_stat(text: str) -> "tuple[dict[str, int], dict[int, dict[str, int]]]":
 def parse_pressure(text: str) -> "dict[str, int]":
     """{some: total, full: total} in microseconds. Raises ValueError."""
     totals = {}
-    for row in text.splitlines():
+    for row in text_lines(text):
         words = row.split()
         for word in words[1:]:
             if word.startswith("total="):
@@ -139,7 +140,7 @@ def memory(root: str) -> "tuple[dict[str, int | None], dict[str, str | None]]":
     for field, key in MEMINFO + (("total_kb", "MemTotal"),):
         values[field], why[field] = (None, error) if rows is None else attempt(kilobytes, rows, key)
     counts, error = attempt(
-        lambda: dict(row.split(None, 1) for row in read(root, "/proc/vmstat").splitlines())
+        lambda: dict(row.split(None, 1) for row in text_lines(read(root, "/proc/vmstat")))
     )
     for field, keys in VMSTAT:
         if counts is None:
@@ -161,7 +162,7 @@ def is_disk(root: str, name: str) -> bool:
 def disks(root: str) -> "dict[str, dict[str, int]]":
     """{device: {field: number}} of /proc/diskstats. Raises OSError, ValueError."""
     numbers_by_disk = {}
-    for row in read(root, "/proc/diskstats").splitlines():
+    for row in text_lines(read(root, "/proc/diskstats")):
         words = row.split()
         if len(words) < 14 or words[2].startswith(("ram", "zram")):
             continue
@@ -230,7 +231,7 @@ def ib_port(root: str, folder: str) -> "dict[str, int | None]":
 
 def interrupts(root: str) -> "dict[str, tuple[str, dict[int, int]]]":
     """{irq: (action, {CPU: count})} of GPUs, drives and network cards. Raises OSError."""
-    head, *rows = read(root, "/proc/interrupts").splitlines()
+    head, *rows = text_lines(read(root, "/proc/interrupts"))
     cpus = [integer(word[3:]) for word in head.split()]
     counts_by_irq: "dict[str, tuple[str, dict[int, int]]]" = {}
     for row in rows:

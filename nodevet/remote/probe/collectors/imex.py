@@ -3,7 +3,7 @@
 /etc/nvidia-imex/nodes_config.cfg, /dev/nvidia-caps-imex-channels/channel<N>.
 """
 
-from nodevet.remote.probe.files import Reading, numbered, read
+from nodevet.remote.probe.files import Reading, numbered, read, text_lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def parse_nodes(text: str) -> "list[str]":
     >>> parse_nodes("# a domain\\n10.0.0.1\\n10.0.0.2  # tray 2\\n\\n")
     ['10.0.0.1', '10.0.0.2']
     """
-    rows = [row.split("#", 1)[0].strip() for row in text.splitlines()]
+    rows = [row.split("#", 1)[0].strip() for row in text_lines(text)]
     addresses = [row for row in rows if row]
     if len(addresses) > MOST_NODES or any(len(row) > NODE for row in addresses):
         raise ValueError("not a list of at most {} addresses".format(MOST_NODES))

@@ -2,7 +2,16 @@
 
 import re
 
-from nodevet.remote.probe.files import LINE, Absent, Reading, exists, line, names_or_empty, read
+from nodevet.remote.probe.files import (
+    LINE,
+    Absent,
+    Reading,
+    exists,
+    line,
+    names_or_empty,
+    read,
+    text_lines,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,7 +49,7 @@ def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
 
 def exec_start(root: str, path: str) -> str:
     """Raises OSError, ValueError."""
-    rows = [EXEC.match(row) for row in read(root, path).splitlines()]
+    rows = [EXEC.match(row) for row in text_lines(read(root, path))]
     texts = [match.group(1).strip() for match in rows if match]
     return texts[0][:LINE] if len(texts) == 1 else ""
 
@@ -64,7 +73,7 @@ def others(root: str) -> "Iterator[str]":
 
 
 def matching(root: str, path: str, pattern: "re.Pattern[str]") -> "Iterator[str]":
-    rows = read(root, path).splitlines() if exists(root, path) else []
+    rows = text_lines(read(root, path)) if exists(root, path) else []
     for number, row in enumerate(rows, 1):
         if pattern.match(row):
             yield "{}:{}".format(path, number)

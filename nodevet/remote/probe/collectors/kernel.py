@@ -15,6 +15,7 @@ from nodevet.remote.probe.files import (
     line,
     parsed,
     quote,
+    text_lines,
 )
 
 TYPE_CHECKING = False
@@ -52,7 +53,7 @@ def parse_free(text: str, page_kb: int) -> float:
     50.0
     """
     nodes: "dict[str, tuple[int, int]]" = {}
-    for row in text.splitlines():
+    for row in text_lines(text):
         match = ROW.match(row.strip())
         if match is None:
             raise ValueError("not a row of buddyinfo: {}".format(quote(row)))

@@ -26,6 +26,7 @@ from nodevet.remote.probe.files import (
     SectionError,
     attempt,
     integer,
+    is_this_machine,
     names,
     parsed,
     path_under,
@@ -60,6 +61,8 @@ CRASHES = 64  # the latest
 CRASH_REASON = re.compile(r"([A-Z][a-z]{1,15})#[0-9]{1,6} Part[0-9]")  # Panic#1 Part1
 PIDS = 1 << 20  # entries in /proc
 JOURNALCTL = ("/usr/bin/journalctl", "/bin/journalctl", "/run/current-system/sw/bin/journalctl")
+# with root as its real user: others may use the name, also for a program that is setuid root
+JOURNALD = re.compile(r"Name:\tsystemd-journal\n(?:.*\n)*?Uid:\t0\t")
 MISSED = "MESSAGE_ID=e9bf28e6e834481bb6f48f548ad13606"  # SD_MESSAGE_JOURNAL_MISSED, sd-messages.h
 ARGUMENTS = (
     "--boot",
@@ -302,8 +305,7 @@ def journald_runs() -> bool:
     for name in names("/", "/proc", PIDS):
         if name.isdigit():
             try:
-                is_root = os.stat("/proc/" + name).st_uid == 0  # others may use the name
-                if is_root and read("/", "/proc/{}/comm".format(name)).strip() == "systemd-journal":
+                if JOURNALD.match(read("/", "/proc/{}/status".format(name))):
                     return True
             except (OSError, ValueError):
                 continue
@@ -375,7 +377,7 @@ def with_beginning(kmsg: "Log", seconds: float) -> "Log":
 
 
 def read_files(root: str) -> "Reading":
-    """The section of a captured tree."""
+    """The section of a captured tree, or of this machine if a container has it mounted."""
     try:
         log = read_kmsg(root, Events())
         return section_of(log)
@@ -384,6 +386,8 @@ def read_files(root: str) -> "Reading":
     try:
         file = os.open(path_under(root, "/var/log/dmesg"), os.O_RDONLY | os.O_NONBLOCK)
     except (FileNotFoundError, NotADirectoryError):
+        if is_this_machine(root):  # whose log is elsewhere
+            raise SectionError("{}/dev/kmsg does not exist: mount this machine's /dev".format(root))
         raise Absent("these files hold no kernel log")
     try:
         read_rows(file, log)

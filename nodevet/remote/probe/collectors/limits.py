@@ -7,7 +7,7 @@ import os
 import re
 
 from nodevet.remote.probe.collectors.services import NAME, RUNNING
-from nodevet.remote.probe.files import Reading, attempt, integer, names, quote, read
+from nodevet.remote.probe.files import Reading, attempt, integer, names, quote, read, text_lines
 from nodevet.remote.program import ToolError
 from nodevet.remote.systemd import show
 
@@ -79,7 +79,7 @@ def parse_limits(text: str) -> "dict[str, str]":
     """{item: value} of the soft limits of `*` in a limits.conf, as pam_limits reads it; the last
     wins."""
     limits = {}
-    for row in text.splitlines():
+    for row in text_lines(text):
         match = ROW.match(row.partition("#")[0].strip())
         if match:
             limits[match.group(2)] = match.group(3)

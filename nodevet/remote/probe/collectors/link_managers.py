@@ -22,6 +22,7 @@ from nodevet.remote.probe.link_configs import (
     output,
     parse_definitions,
 )
+from nodevet.remote.probe.link_files import link_file, properties
 from nodevet.remote.systemd import show
 
 TYPE_CHECKING = False
@@ -118,6 +119,7 @@ class Managers(object):
         self.networkd = networkd_files(root) if states[0] == "active" else {}
         self.nm = nm_managed() if states[1] == "active" else {}
         self.ifupdown = ifupdown(root)
+        self.udev = properties(root)
         self.definitions: "dict[str, tuple[str, str]] | None" = None  # of netplan
         paths = list(filter(None, self.networkd.values())) + [path for _, path in self.nm.values()]
         self.shared = Counter(paths)
@@ -143,6 +145,11 @@ class Managers(object):
         records = [self.of_netplan(name, record) for record in records]
         return records + of_ifupdown(name, self.ifupdown)
 
+    def link_file(self, name: str) -> "Reading":
+        """The record of udev's file for an interface. Raises OSError, ValueError."""
+        index = line(self.root, "{}/{}/ifindex".format(CLASS, name))
+        return link_file(self.root, name, index, self.udev)
+
 
 def link(
     root: str, name: str, details: "dict[str, Any] | None", sources: "Managers | None", why: str
@@ -157,9 +164,10 @@ def link(
     record.take("lower", adjacent, root, name, "lower_")
     record.take("upper", adjacent, root, name, "upper_")
     if sources is None:
-        record.fail("managers", why)
+        record.fail_all(("managers", "link_file"), why)
     else:
         record.take("managers", sources.managers, name)
+        record.take("link_file", sources.link_file, name)
     return record
 
 

@@ -23,6 +23,7 @@ from nodevet.remote.probe.files import (
     path_under,
     quote,
     read_bytes,
+    text_lines,
 )
 
 TYPE_CHECKING = False
@@ -42,7 +43,7 @@ SECURE_BOOT = EFI + "/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 
 def parse_modules(text: str) -> "list[str]":
     """The names in /proc/modules, in its order."""
-    return [row.split()[0] for row in text.splitlines() if row.strip()]
+    return [row.split()[0] for row in text_lines(text) if row.strip()]
 
 
 def loaded_modules(root: str) -> "list[str]":
@@ -81,7 +82,7 @@ def parse_builtin(text: str) -> "list[str]":
     >>> parse_builtin("kernel/drivers/net/dummy-x.ko\\nkernel/fs/ext4/ext4.ko\\n")
     ['dummy_x', 'ext4']
     """
-    files = [row.rpartition("/")[2] for row in text.splitlines()]
+    files = [row.rpartition("/")[2] for row in text_lines(text)]
     return [file[:-3].replace("-", "_") for file in files if file.endswith(".ko")]
 
 
@@ -164,7 +165,7 @@ def parse_minor(text: str) -> int:
     >>> parse_minor("DeviceFileMinor: 30\\nDeviceFileMode: 256\\nDeviceFileModify: 1\\n")
     30
     """
-    for row in text.splitlines():
+    for row in text_lines(text):
         key, _, value = row.partition(":")
         if key == "DeviceFileMinor":
             return integer(value.strip())

@@ -8,7 +8,7 @@ nothing.
 import re
 
 from nodevet.remote.fstab import unescape
-from nodevet.remote.probe.files import Reading, is_this_machine, read_bytes
+from nodevet.remote.probe.files import Reading, is_this_machine, read_bytes, text_lines
 from nodevet.remote.probe.mount_files import FILES, configured_mount
 
 TYPE_CHECKING = False
@@ -36,7 +36,7 @@ CONTAINER_MOUNTS = re.compile(
 
 def parse_mounts(text: str) -> "list[list[str]]":
     """[[id, parent, device, root, point, options, the rest]] of mountinfo. Raises ValueError."""
-    rows = [row.split(" ", 6) for row in text.splitlines()]
+    rows = [row.split(" ", 6) for row in text_lines(text)]
     if any(len(row) != 7 for row in rows):
         raise ValueError("not a row of mountinfo")
     if len(rows) > MOUNTS:

@@ -4,6 +4,7 @@ See Documentation/ABI/testing/sysfs-class-net and sysfs-class-net-statistics in 
 A host of containers has hundreds of virtual interfaces. Only bonds, bridges, VLANs, masters of
 physical interfaces, and those that a baseline names or matches are read. Other counters that a
 baseline names (counter:rx_discards_phy) come from the NIC's driver by ethtool(8), if installed.
+Ring sizes come from the driver without it.
 """
 
 import os
@@ -26,7 +27,9 @@ from nodevet.remote.probe.files import (
     quote,
     real_folder,
     resolve,
+    text_lines,
 )
+from nodevet.remote.probe.rings import ring_sizes
 from nodevet.remote.program import ToolError, find_program, output_of
 
 TYPE_CHECKING = False
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
 COUNTERS = True
 CLASS = "/sys/class/net"
 LARGEST = 512  # interfaces that are read
+HAVE_RINGS = ("physical", "virtual_function", "virtual")
 VIRTUAL_KINDS = ("bond", "bridge", "vlan", "ipoib_child")  # kinds of virtual ones
 REPRESENTOR = re.compile(r"(c[0-9]+)?pf[0-9]+[vs]f[0-9]+\Z")  # phys_port_name, of a NIC's switch
 ON_A_BUS = re.compile(r"/sys/devices/(?!virtual/)")
@@ -133,7 +137,7 @@ def parse_ethtool(text: str) -> "dict[str, int]":
     {'tx_timeout': 0, '[0]: rx_bytes': 7}
     """
     values: "dict[str, int]" = {}
-    for row in text.splitlines():
+    for row in text_lines(text):
         name, _, value = row.strip().rpartition(":")
         number, _ = attempt(integer, value)
         if name and number is not None:
@@ -182,6 +186,10 @@ def interface(root: str, name: str, kind: str) -> "Reading":
     record.take("master", link_target, root, folder, "master")
     record.take("lower", lower_interfaces, root, folder)
     record.take("counters", all_counters, root, folder)
+    if kind in HAVE_RINGS:
+        record.take("rings", ring_sizes, root, name)
+    else:
+        record.fail("rings", "this kind of interface has none of its own")
     if kind in ("physical", "virtual_function"):
         record.take("driver", link_name, root, folder + "device/driver")
         record.take("bus_id", bus_id, root, folder.rstrip("/"))

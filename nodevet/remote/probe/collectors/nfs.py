@@ -13,7 +13,7 @@ from nodevet.remote.probe.collectors.mounts import (
     parse_options,
     read_machine_file,
 )
-from nodevet.remote.probe.files import Reading, attempt, integer, quote
+from nodevet.remote.probe.files import Reading, attempt, integer, quote, text_lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def parse_blocks(text: str) -> "list[tuple[str, str, str, list[str]]]":
         end = starts[index + 1].start() if index + 1 < len(starts) else len(text)
         block = text[start.end() : end].partition("\ndevice ")[0]
         source, point, kind = start.groups()
-        blocks.append((unescape(point)[:PATH], unescape(source)[:PATH], kind, block.splitlines()))
+        blocks.append((unescape(point)[:PATH], unescape(source)[:PATH], kind, text_lines(block)))
     return blocks
 
 

@@ -18,6 +18,7 @@ from nodevet.remote.probe.files import (
     quote,
     read,
     reason,
+    text_lines,
 )
 from nodevet.remote.probe.package_manager import BUSY, is_busy
 from nodevet.remote.probe.patterns import Pattern
@@ -105,7 +106,7 @@ def parse_offers(text: str) -> "dict[str, list[str]]":
     {'a': ['1:2-1']}
     """
     offers: "dict[str, list[str]]" = {}
-    for row in text.splitlines():
+    for row in text_lines(text):
         words = [word.strip() for word in row.split(" | ")]
         if len(words) != 3:
             raise ValueError("not a row of apt-cache madison: " + quote(row))

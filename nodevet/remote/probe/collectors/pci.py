@@ -22,6 +22,7 @@ from nodevet.remote.probe.files import (
     real_folder,
     reason,
     resolve,
+    text_lines,
 )
 from nodevet.remote.probe.pci_config import Registers, target_generation
 
@@ -77,7 +78,7 @@ def parse_width(text: str) -> int:
 def parse_aer(text: str) -> "tuple[int, dict[str, int]]":
     """(total, {kind: count above zero}) of an aer_dev_* file. Raises ValueError."""
     total, kinds = None, {}
-    for row in text.splitlines():
+    for row in text_lines(text):
         kind, _, count = row.strip().rpartition(" ")
         if kind.startswith("TOTAL_ERR_"):
             total = integer(count)

@@ -134,7 +134,7 @@ def setting(
         if part not in requested:
             record.fail_all(fields, NOT_ASKED)
         elif kind == "port" and not ports_too:
-            record.fail_all(fields, "not read of a port")
+            record.fail_all(fields, "nodevet does not read it for a port")
         else:
             take(record, root, folder)
     return record

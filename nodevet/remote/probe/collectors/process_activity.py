@@ -12,6 +12,7 @@ import os
 import re
 import time
 
+from nodevet.remote.probe.apart import read_apart
 from nodevet.remote.probe.cgroups import Cgroup
 from nodevet.remote.probe.collectors.host_activity import parse_pressure
 from nodevet.remote.probe.collectors.processes import PIDS, parse_ids
@@ -27,9 +28,18 @@ from nodevet.remote.probe.files import (
     path_under,
     read,
     read_bytes,
+    text_lines,
 )
 from nodevet.remote.probe.flight import Dumps
-from nodevet.remote.probe.job_names import job_id, job_variables, master, rank_of, step_id
+from nodevet.remote.probe.job_names import (
+    job_id,
+    job_variables,
+    login_of,
+    master,
+    pod_name,
+    rank_of,
+    step_id,
+)
 from nodevet.remote.probe.others import Others, stats
 from nodevet.remote.probe.sleeps import SleepingProcess, Tables, sleepers
 from nodevet.remote.probe.threads import (
@@ -60,6 +70,7 @@ SAMPLED = 32  # threads of a process that has too many: those that used most CPU
 THREAD_S = 40e-6  # CPU time to look at a thread at the first look
 SAMPLE_S = 7e-6  # CPU time to read how long a thread ran
 LEFT_OUT = "too many threads for the time: watch for longer"
+DUMPS_S = 5.0  # for the files of all dumps: they take 3 s of CPU time at most
 SMALL_KB = 1 << 21  # resident memory above which numa_maps is not read
 ARGUMENTS = 1000  # characters
 BRIEF = 10  # ticks of CPU time: a shorter new process counts for its parent only
@@ -132,7 +143,7 @@ def with_descendants(pids: "Iterable[int]", parent_of: "dict[int, int]") -> "lis
 def numa_pages(text: str) -> "dict[str, int]":
     """{node: pages of 4 KiB} of numa_maps."""
     pages: "dict[str, int]" = {}
-    for row in text.splitlines():
+    for row in text_lines(text):
         size = KERNEL_PAGE.search(row)
         unit = int(size.group(1)) // 4 if size else 1
         for node, count in NODE.findall(row):
@@ -303,17 +314,22 @@ class WatchedProcess(SleepingProcess):
         if why:
             record["errors"]["pages"] = why
         cgroup, why = self.cgroup
-        record["cgroup"] = cgroup.path if cgroup else None
+        record["cgroup"] = cgroup.name if cgroup else None
         if why:
             record["errors"]["cgroup"] = why
         if self.is_rank:
-            self.tell_job(record)
+            self.tell_job(record, cgroup.path if cgroup else "")
         return record
 
-    def tell_job(self, record: "Reading") -> None:
+    def tell_job(self, record: "Reading", cgroup: str) -> None:
         variables, why = self.variables
         for field, tell in (("job_id", job_id), ("step", step_id)):
-            record[field] = tell(record["cgroup"] or "", variables or {})
+            record[field] = tell(cgroup, variables or {})
+        if record["uid"] is not None:
+            record.take("login", login_of, self.root, record["uid"], variables or {})
+        if (record["job_id"] or "").startswith("pod "):
+            record.take("pod", pod_name, self.root, record["job_id"])
+        record["partition"] = (variables or {}).get("SLURM_JOB_PARTITION")
         record["master"] = master(variables or {})
         record["rank"], record["ranks"] = rank_of(variables or {})
         if why:
@@ -363,7 +379,7 @@ def has_run(record: "Reading") -> bool:
 
 def stack(root: str, place: str) -> "list[str]":
     """The kernel functions in which a process sleeps. Raises OSError if not root."""
-    rows = read(root, place + "stack").splitlines()
+    rows = text_lines(read(root, place + "stack"))
     matches = [STACK_ROW.match(row) for row in rows]
     return [match.group(1) for match in matches if match][:STACK]
 
@@ -397,7 +413,7 @@ class WatchedCgroup(object):
 
     def to_record(self) -> "Reading":
         """The JSON form of nodevet.evidence.process_activity.CgroupActivity."""
-        record = Reading(path=self.cgroup.path, version=2 if self.cgroup.v2 else 1)
+        record = Reading(path=self.cgroup.name, version=2 if self.cgroup.v2 else 1)
         for field in ("cpu_quota", "cpus", "memory_limit_b", "memory_used_b", "pages_b"):
             record.take(field, getattr(self.cgroup, field))
         put_counts(record, CGROUP_COUNTS, self.first, self.last)
@@ -434,9 +450,9 @@ class Watched(object):
     def add_group(self, process: "WatchedProcess") -> "WatchedCgroup | None":
         """Watch the cgroup of a process; returns it if it is new."""
         group, _ = process.cgroup
-        if group and group.path and group.path not in self.groups and len(self.groups) < PROCESSES:
-            self.groups[group.path] = WatchedCgroup(group)
-            return self.groups[group.path]
+        if group and group.name and group.name not in self.groups and len(self.groups) < PROCESSES:
+            self.groups[group.name] = WatchedCgroup(group)
+            return self.groups[group.name]
         return None
 
     def begin(self, watch: "Watch", allowed_s: float) -> None:
@@ -514,7 +530,7 @@ class Watched(object):
             if number % ROUND == 0 and watch.spare_s() <= 0:
                 return
             self.next_thread = (self.next_thread + 1) % len(resting)
-            look_again(resting[self.next_thread], seconds)
+            resting[self.next_thread].look_again(seconds)
 
     def look_closer(self, process: "WatchedProcess", seconds: float, spare_s: float) -> None:
         """Look at a process's new threads, and at all if resting ones used CPU time; of too many
@@ -532,7 +548,7 @@ class Watched(object):
         ) > WOKEN * HZ * (seconds - last_count[0]):
             for thread in process.threads:
                 if thread.last_look_s != seconds:
-                    look_again(thread, seconds)
+                    thread.look_again(seconds)
             if process.ran and process.sample_s() <= spare_s:
                 for thread in process.sample():
                     thread.look(True, seconds)
@@ -617,12 +633,6 @@ def ranks_without_gpu(
     return ranks
 
 
-def look_again(thread: "WatchedThread", seconds: float) -> None:
-    """Look at a thread that this look had skipped."""
-    del thread.states[-1], thread.ticks[-1]
-    thread.look(False, seconds)
-
-
 def newest(root: str) -> "int | None":
     """The newest pid of a process or thread, or None."""
     return attempt(lambda: integer(line(root, "/proc/loadavg").split()[4]))[0]
@@ -632,6 +642,19 @@ def delays_counted(root: str) -> bool:
     """Whether the kernel counts the delays of tasks that start now; kernels before 5.14 have no
     such file. Raises OSError, ValueError."""
     return flag(line(root, "/proc/sys/kernel/task_delayacct"))
+
+
+def put_dumps(
+    processes: "Iterable[WatchedProcess]", records: "Iterable[Reading]", seconds: float
+) -> None:
+    """Add the dumps of the flight recorder of ranks. They may be on a file system that hangs."""
+    ranks = [pair for pair in zip(processes, records) if pair[1].get("rank") is not None]
+    if not ranks:
+        return
+    dumps = Dumps()
+    readers = [lambda p=process, r=record: p.flight(dumps, r["uid"]) for process, record in ranks]
+    for (_, record), (flight, why) in zip(ranks, read_apart(readers, seconds)):
+        record.put("flight", flight, why)
 
 
 def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
@@ -672,10 +695,8 @@ def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     section["born"], section["ended"] = watched.births, watched.deaths + ended
     connections = Connections(root)
     section["processes"] = [each.to_record(looks, connections) for each in watched.processes]
-    dumps = Dumps()
-    for process, record in zip(watched.processes, section["processes"]):
-        if record.get("rank") is not None:
-            record.take("flight", process.flight, dumps, record["uid"])
+    seconds_left = request.get("end", time.monotonic() + 2 * DUMPS_S) - time.monotonic()
+    put_dumps(watched.processes, section["processes"], min(DUMPS_S, max(0.1, seconds_left / 2)))
     section.put("others", watched.others.records, watched.others.why)
-    section["cgroups"] = [watched.groups[path].to_record() for path in sorted(watched.groups)]
+    section["cgroups"] = [watched.groups[name].to_record() for name in sorted(watched.groups)]
     return section

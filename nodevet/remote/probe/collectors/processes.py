@@ -20,6 +20,7 @@ from nodevet.remote.probe.files import (
     pick,
     reason,
     split_stat,
+    text_lines,
 )
 
 TYPE_CHECKING = False
@@ -61,7 +62,7 @@ STATUS = (  # field, row of /proc/<pid>/status
 def parse_cgroup(text: str) -> str:
     """The path in systemd's hierarchy, or else in the unified one. Raises ValueError."""
     paths = {}
-    for row in text.splitlines():
+    for row in text_lines(text):
         _, controllers, path = (row.split(":", 2) + ["", ""])[:3]
         paths[controllers] = path
     for controllers in ("name=systemd", ""):

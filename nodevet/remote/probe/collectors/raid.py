@@ -4,7 +4,7 @@ See Documentation/admin-guide/md.rst in the kernel tree. It runs no program: `zp
 with its pool.
 """
 
-from nodevet.remote.probe.files import Reading, line, names, quote, read
+from nodevet.remote.probe.files import Reading, line, names, quote, read, text_lines
 from nodevet.remote.probe.patterns import Pattern
 
 TYPE_CHECKING = False
@@ -30,7 +30,7 @@ def parse_arrays(text: str) -> "list[tuple[str, list[str]]]":
     if not text.startswith("Personalities"):
         raise ValueError("not the beginning of {}: {}".format(MDSTAT, quote(text)))
     blocks: "list[tuple[str, list[str]]]" = []
-    for row in text.splitlines()[1:]:
+    for row in text_lines(text)[1:]:
         if row.startswith("md"):
             blocks.append((row.rstrip(), []))
         elif row.startswith(" ") and blocks:

@@ -10,7 +10,7 @@ import socket
 import struct
 
 from nodevet.remote.probe.devices import exists
-from nodevet.remote.probe.files import Absent, Reading, integer, quote, read_bytes
+from nodevet.remote.probe.files import Absent, Reading, integer, quote, read_bytes, text_lines
 from nodevet.remote.probe.netlink import addresses
 
 TYPE_CHECKING = False
@@ -48,7 +48,7 @@ def ipv6(word: str) -> str:
 def parse_routes(text: str) -> "list[tuple[str, int, str, int, int, int]]":
     """(interface, destination, gateway, flags, metric, mask) of each row. Raises ValueError."""
     routes = []
-    for row in text.splitlines()[1:]:
+    for row in text_lines(text)[1:]:
         words = row.split()
         if len(words) < 8:
             raise ValueError("not a route: {}".format(quote(row)))
@@ -81,7 +81,7 @@ def default_ipv4(
 def parse_default_ipv6(text: str) -> "list[dict[str, object]]":
     """The default routes that lead somewhere. Raises ValueError."""
     routes = []
-    for row in text.splitlines():
+    for row in text_lines(text):
         if not row.startswith("0" * 32 + " 00 "):
             continue
         words = row.split()
@@ -105,7 +105,7 @@ def parse_inet6(text: str) -> "list[tuple[str, str]]":
     """(interface, "2001:db8::1/64") of each address that is not loopback or link-local. Raises
     ValueError."""
     addresses_found = []
-    for row in text.splitlines():
+    for row in text_lines(text):
         words = row.split()
         if len(words) != 6:
             raise ValueError("not an address: {}".format(quote(row)))
@@ -117,7 +117,7 @@ def parse_inet6(text: str) -> "list[tuple[str, str]]":
 def parse_trie(text: str) -> "list[str]":
     """The machine's sorted IPv4 addresses, without loopback."""
     local_addresses, last = set(), ""
-    for row in text.splitlines():
+    for row in text_lines(text):
         match = TRIE_ADDRESS.match(row)
         if match:
             last = match.group(1)

@@ -4,7 +4,7 @@ It runs `scontrol show node -o NAME` once: the controller answers from memory, b
 thousands of nodes is thousands of requests. `self` is this machine's short host name.
 """
 
-from nodevet.remote.probe.files import Absent, Reading, SectionError, line, quote
+from nodevet.remote.probe.files import Absent, Reading, SectionError, line, quote, text_lines
 from nodevet.remote.probe.patterns import Pattern
 from nodevet.remote.program import find_program, run
 
@@ -48,7 +48,7 @@ def node(name: str) -> "Reading":
     if code:
         message = " ".join((stderr or text).split())
         raise SectionError("scontrol ended with {}: {}".format(code, quote(message)))
-    rows = [parse_node(row) for row in text.splitlines() if row.startswith("NodeName=")]
+    rows = [parse_node(row) for row in text_lines(text) if row.startswith("NodeName=")]
     if len(rows) != 1 or rows[0].get("NodeName") != name:
         raise SectionError("scontrol answered for {} nodes, none or another one".format(len(rows)))
     record = Reading(reason=rows[0].get("Reason", "")[:1000])

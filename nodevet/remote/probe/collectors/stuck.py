@@ -7,7 +7,7 @@ blocked, so nodevet watches blocked processes; one that runs meanwhile is not st
 import re
 import time
 
-from nodevet.remote.probe.collectors.processes import PIDS, USER_HZ, sees_all
+from nodevet.remote.probe.collectors.processes import PIDS, USER_HZ, parse_uid, sees_all
 from nodevet.remote.probe.files import (
     Reading,
     attempt,
@@ -88,9 +88,16 @@ def watch(
     return sorted(remaining)
 
 
+def uid(root: str, pid: int) -> int:
+    """The real user of a process. Raises OSError, ValueError."""
+    path = "/proc/{}/status".format(pid)
+    return parse_uid(parsed(root, path, parse_rows), "Uid")
+
+
 def process(root: str, pid: int, stat: "tuple[str, str, bool, int, float]") -> "Reading":
     command, letter, _, parent, start_s = stat
     record = Reading(pid=pid, command=command, state=letter, parent=parent, started_s=start_s)
+    record.take("uid", uid, root, pid)
     record.take("wchan", line, root, "/proc/{}/wchan".format(pid))
     return record
 

@@ -70,7 +70,7 @@ def result_of(document, fail_on, rc):
     hosts = {report["host"]: host_result(report, fail_on) for report in document["hosts"]}
     verdicts = {host["verdict"] for host in hosts.values()}
     verdict = next((worst for worst in WORST_FIRST if worst in verdicts), "unknown")
-    if verdict == "ok" and rc and fail_on != NEVER:
+    if verdict == "ok" and rc:
         verdict = "unknown"
     failing = sorted({check for host in hosts.values() for check in host["failing"]})
     return {"verdict": verdict, "failing": failing, "run": document["id"], "hosts": hosts}
