@@ -50,6 +50,7 @@ FINDINGS = st.builds(
     advice=st.sampled_from(["", "do this: then that; then more"]),
     cause=st.one_of(st.just(msgspec.UNSET), CHECKS),
 )
+LEAST = [severity for severity in Severity if severity is not Severity.SHADOW]
 NAMES = st.sampled_from(
     [
         *(f"gpu{n:03}" for n in range(1, 12)),
@@ -68,14 +69,20 @@ def runs(draw: st.DrawFn) -> Run:
         status = draw(st.sampled_from([*Status, *[Status.VETTED] * 12]))
         findings = draw(st.lists(shared, max_size=8)) if status is Status.VETTED else ()
         why = "" if status is Status.VETTED else draw(st.sampled_from(["refused", "gone"]))
-        hosts.append(HostReport(host=name, status=status, why=why, findings=tuple(findings)))
+        told = tuple(each for each in findings if each.severity is not Severity.SHADOW)
+        shadow = tuple(each for each in findings if each.severity is Severity.SHADOW)
+        hosts.append(
+            HostReport(
+                host=name, status=status, why=why, findings=told, shadow=shadow or msgspec.UNSET
+            )
+        )
     return Run(
         id="r",
         started="2026-11-22T05:20:00+00:00",
         nodevet="0",
         seconds=1.0,
         hosts=tuple(hosts),
-        fail_on=draw(st.sampled_from(Severity)),
+        fail_on=draw(st.sampled_from(LEAST)),
     )
 
 
