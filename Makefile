@@ -33,6 +33,12 @@ test: .venv/ready ## run all tests
 	@./.ci/node-tools
 	NODEVET_SET_UP=1 $(BIN)/python .ci/tests.py $(if $(STRICT),--strict)
 
+.PHONY: fuzz
+fuzz: .venv/ready ## run the property tests ten times, each time with other examples
+	@for round in {1..10}; do \
+		NODEVET_FUZZ=1 $(BIN)/pytest -q -n auto $$(grep -rl "from hypothesis" tests --include=test_*.py) || exit; \
+	done
+
 OF_CHECK = $(wildcard checks/$(CHECK).py fixes/$(CHECK).py tests/checks/test_$(CHECK)*.py)
 
 .PHONY: check
