@@ -144,7 +144,9 @@ def failures(node: captures.CapturedNode) -> dict[str, list[str]]:
     return {check: sorted(labels) for check, labels in found.items()}
 
 
-def test_what_is_wrong_fails_and_nothing_else(nodes: dict[str, captures.CapturedNode]) -> None:
+def test_only_the_known_faults_of_captured_machines_fail(
+    nodes: dict[str, captures.CapturedNode],
+) -> None:
     wrong = {
         name: {check: sorted(labels) for check, labels in checks.items()}
         for name, checks in WRONG.items()
@@ -152,7 +154,9 @@ def test_what_is_wrong_fails_and_nothing_else(nodes: dict[str, captures.Captured
     assert {name: found for name, node in nodes.items() if (found := failures(node))} == wrong
 
 
-def test_no_check_fails_to_say_anything(nodes: dict[str, captures.CapturedNode]) -> None:
+def test_no_check_crashes_times_out_or_yields_nothing_on_a_capture(
+    nodes: dict[str, captures.CapturedNode],
+) -> None:
     mute = ("said nothing", "failed:", "not done within")
     odd = [
         (name, finding.check, finding.why)
@@ -163,7 +167,7 @@ def test_no_check_fails_to_say_anything(nodes: dict[str, captures.CapturedNode])
     assert odd == []
 
 
-def test_every_file_is_read_or_known_to_be_of_no_node() -> None:
+def test_every_captured_file_is_read_or_skipped_for_a_stated_reason() -> None:
     assert [name for name, why in captured_machines.left_out() if not why] == []
 
 
@@ -223,12 +227,16 @@ def test_a_drive_behind_a_raid_controller_is_judged_by_its_own_log(
     assert drive.details["model"] == "WD4000FYYX"
 
 
-def test_rpc_history_is_no_event(nodes: dict[str, captures.CapturedNode]) -> None:
+def test_the_rpc_history_after_an_xid_is_not_counted_as_events(
+    nodes: dict[str, captures.CapturedNode],
+) -> None:
     (event,) = events(nodes, "dmesg/gpud-xid119-a100.log")
     assert (event.kind, event.code, event.bus_id, event.count) == ("xid", 119, "0000:9b:00.0", 5)
 
 
-def test_xids_of_an_application_are_no_fault(nodes: dict[str, captures.CapturedNode]) -> None:
+def test_xids_of_an_application_are_recorded_but_do_not_fail(
+    nodes: dict[str, captures.CapturedNode],
+) -> None:
     name = "dmesg/gpud-xid13.iso.log"
     xids = [each for each in events(nodes, name) if each.kind == "xid"]
     assert [(each.code, each.bus_id, each.count) for each in xids] == [

@@ -81,7 +81,7 @@ def test_a_shipped_name_cannot_be_taken(tmp_path: Path) -> None:
         Catalog([tmp_path])
 
 
-def test_a_copy_of_the_shipped_folder_is_no_conflict(tmp_path: Path) -> None:
+def test_a_copy_of_the_shipped_checks_folder_is_not_a_conflict(tmp_path: Path) -> None:
     for path in SHIPPED.glob("*.py"):
         (tmp_path / path.name).write_bytes(path.read_bytes())
     assert Catalog([tmp_path]).ids == Catalog().ids
@@ -159,7 +159,7 @@ def ordered(tmp_path: Path) -> Callable[..., Catalog]:
     return write
 
 
-def test_a_fix_comes_after_those_that_it_names_and_else_by_name(
+def test_fixes_are_ordered_by_their_after_lists_and_then_by_name(
     ordered: Callable[..., Catalog],
 ) -> None:
     catalog = ordered(a='("c",)', b="None", c='("services",)', d='("b",)', e='("*",)', f="()")
@@ -170,7 +170,7 @@ def test_a_fix_comes_after_those_that_it_names_and_else_by_name(
         assert catalog.order(reversed(some)) == tuple(some)
 
 
-def test_what_a_fix_comes_after_must_be_a_fix(ordered: Callable[..., Catalog]) -> None:
+def test_an_after_list_that_names_no_fix_is_an_error(ordered: Callable[..., Catalog]) -> None:
     catalog = ordered(a='("servises",)', b="()")
     with pytest.raises(
         CatalogError, match=r"a\.py: .*'servises', and no fix has that name; did you mean services"
@@ -180,7 +180,7 @@ def test_what_a_fix_comes_after_must_be_a_fix(ordered: Callable[..., Catalog]) -
 
 
 @pytest.mark.parametrize("text", ["5", '"swap"', "(5,)"])
-def test_what_is_not_a_tuple_of_names_is_reported_of_the_file(
+def test_an_after_list_that_is_not_a_tuple_of_names_is_an_error(
     ordered: Callable[..., Catalog], text: str
 ) -> None:
     with pytest.raises(CatalogError, match=r"a\.py: its `after` .* is not a tuple of names"):
@@ -195,7 +195,7 @@ def test_fixes_that_wait_for_one_another_are_named(ordered: Callable[..., Catalo
     assert all(f"{name}.py comes after" in told for name in "abc") and "d.py" not in told
 
 
-def test_e01_compiled_code_beside_a_check_is_not_run(tmp_path: Path) -> None:
+def test_e01_compiled_code_next_to_a_check_is_not_run(tmp_path: Path) -> None:
     """Other users may write `__pycache__` where they may not write the check."""
     source, planted = tmp_path / "mine.py", tmp_path / "planted.py"
     source.write_text('"""Mine."""\nVALUE = "own"\n')

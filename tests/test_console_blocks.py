@@ -289,7 +289,7 @@ def test_every_console_block_is_run_or_says_why_not(page: Path) -> None:
     [page for page in PAGES if console(page) and page.name not in OWN_TEST],
     ids=lambda page: str(page.relative_to(REPO)),
 )
-def test_the_commands_of_a_page_do_what_it_shows(page: Path, world: World) -> None:
+def test_the_commands_of_a_page_give_the_output_it_shows(page: Path, world: World) -> None:
     world.enter(page)
     wrong, differs = [], []
     for block in blocks(page):

@@ -49,7 +49,7 @@ def section(name: str, data: Any) -> Any:
         ("kernel", {"load_1": -1e300}, ">= -1e+18"),
     ],
 )
-def test_a_number_that_nothing_can_compute_with_costs_its_section(
+def test_a_number_out_of_range_makes_its_section_an_error(
     name: str, field: Any, value: str
 ) -> None:
     found = section(name, field)
@@ -64,7 +64,7 @@ def unread(value: str) -> Any:
 
 
 @pytest.mark.parametrize("sign", ["", "-"])
-def test_more_digits_than_python_takes_cost_only_their_section(sign: str) -> None:
+def test_a_number_with_too_many_digits_makes_only_its_section_an_error(sign: str) -> None:
     section = unread(sign + "9" * 5000)
     assert section.status == "error" and "no counter has the value" in section.why
 
@@ -145,7 +145,7 @@ PLACES = whole()
 
 
 @pytest.mark.parametrize("place", PLACES, ids=[place.name for place in PLACES])
-def test_d1_more_than_a_machine_can_have_is_an_error_that_says_so(place: Bounded) -> None:
+def test_d1_a_list_longer_than_its_limit_is_an_error_that_names_the_limit(place: Bounded) -> None:
     assert place.most is not None, f"{place.name} has no bound, see nodevet.base.bounds"
     assert section(place.section, place.made(place.most)).status == "ok"
     found = section(place.section, place.made(place.most + 1))
@@ -166,7 +166,7 @@ def test_d1_more_objects_than_a_section_can_have_are_not_even_made() -> None:
     assert found.why == f"the probe's answer is not valid: more than {bounds.OBJECTS:,} objects"
 
 
-def test_d1_a_list_that_repeats_its_numbers_is_no_list_of_the_kernel() -> None:
+def test_d1_a_cpu_list_that_repeats_numbers_or_exceeds_the_limit_is_refused() -> None:
     every = f"0-{bounds.HIGHEST_CPU}"
     assert len(numbers(every) or ()) == bounds.HIGHEST_CPU + 1
     assert numbers(f"{every},0") is numbers(",".join([every] * 9000)) is None
@@ -184,7 +184,9 @@ def test_d1_a_list_that_repeats_its_numbers_is_no_list_of_the_kernel() -> None:
         ("filesystems", "filesystems", "path", "two filesystems with the path /"),
     ],
 )
-def test_two_things_are_not_one(name: str, listed: str, key: str, words: str) -> None:
+def test_two_items_with_the_same_identifier_are_an_error(
+    name: str, listed: str, key: str, words: str
+) -> None:
     good = section(name, SECTIONS[name])
     assert (good.status, len(getattr(good.data, listed))) == ("ok", len(SECTIONS[name][listed]))
     first, second, *rest = SECTIONS[name][listed]
@@ -223,13 +225,15 @@ def test_two_things_are_not_one(name: str, listed: str, key: str, words: str) ->
         ),
     ],
 )
-def test_e06_two_parts_of_a_part_are_not_one(name: str, data: Any, words: str) -> None:
+def test_e06_two_nested_items_with_the_same_identifier_are_an_error(
+    name: str, data: Any, words: str
+) -> None:
     bad = section(name, data)
     assert (bad.status, bad.data) == ("error", None)
     assert bad.why == f"the probe's answer is not valid: {words}"
 
 
-def test_e06_parts_of_two_parts_may_have_one_name() -> None:
+def test_e06_items_of_different_parents_may_have_the_same_identifier() -> None:
     links = [{"link": 0}, {"link": 1}]
     gpus = [{**gpu, "nvlinks": links} for gpu in GPUS]
     assert section("gpu", {"gpus": gpus}).status == "ok"
@@ -285,7 +289,7 @@ LISTS = [
 
 
 @pytest.mark.parametrize("place", LISTS, ids=[place.name for place in LISTS])
-def test_e06_no_list_names_a_part_twice(place: Listed) -> None:
+def test_e06_a_list_that_names_an_item_twice_is_an_error(place: Listed) -> None:
     one, other = (item(place.kind, number) for number in (1, 2))
     assert section(place.section, place.made([one, other])).status == "ok"
     found = section(place.section, place.made([one, other, one]))
@@ -327,7 +331,7 @@ def section_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ca
         sys.modules.pop(name, None)
 
 
-def test_a_section_is_there_because_its_file_is(section_file: Callable[..., None]) -> None:
+def test_adding_a_section_file_adds_the_section(section_file: Callable[..., None]) -> None:
     section_file("fans", FAN)
     good = section("fans", {"fans": [{"name": "a", "rpm": 900}, {"name": "b"}]})
     assert [fan.rpm for fan in good.data.fans] == [900, None]
@@ -368,11 +372,11 @@ def test_a_broken_section_file_is_named(
         ("host.kernel.release", "HostInfo.kernel has no fields: '.release'"),
     ],
 )
-def test_a_path_of_reads_leads_somewhere(path: str, problem: str) -> None:
+def test_unknown_paths_in_reads_are_reported(path: str, problem: str) -> None:
     assert unknown_path(path) == problem
 
 
-def test_no_section_of_another_name() -> None:
+def test_an_unknown_section_name_gets_a_suggestion() -> None:
     assert unknown_path("gpus.count").startswith("no section is named 'gpus'; did you mean gpu?")
 
 
@@ -399,7 +403,7 @@ def test_evidence_of_an_older_schema_is_upgraded() -> None:
         ({**OLD, "sections": {}}, "evidence schema 0 does not upgrade: 'gpu'"),
     ],
 )
-def test_evidence_that_no_step_leads_from_is_not_read(document: Any, words: str) -> None:
+def test_evidence_of_a_schema_without_an_upgrade_is_refused(document: Any, words: str) -> None:
     with pytest.raises(EvidenceError, match=words):
         decode(json.dumps(document), upgrades={0: renamed})
     with pytest.raises(EvidenceError, match="this nodevet reads 1"):

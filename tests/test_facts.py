@@ -81,13 +81,13 @@ def test_a_gpu_that_is_not_in_nvml_is_named_by_its_id() -> None:
     assert facts(gpu={"gpus": gpus(H100)}, pci=pci).gpus == {H100["name"]: 1, "PCI 10de:2330": 1}
 
 
-def test_no_gpu_is_counted_twice_if_nvml_does_not_say_where_one_is() -> None:
+def test_no_gpu_is_counted_twice_if_nvml_reports_no_pci_address_for_it() -> None:
     lost = {"index": 0, "errors": {"handle": "NVML_ERROR_GPU_IS_LOST"}}
     pci = {"functions": [function("0000:41:00.0")]}
     assert facts(gpu={"gpus": [lost]}, pci=pci).gpus == {"GPU of unknown model": 1}
 
 
-def test_what_a_node_says_is_bounded_and_printable() -> None:
+def test_facts_with_hostile_text_are_limited_and_printable() -> None:
     named = gpus(*({"name": f"{index}\x1b[2J" + "x" * 4000} for index in range(40)))
     found = facts(host={"dmi_product": "\u202e" + "y" * 4000}, gpu={"gpus": named})
     assert len(found.gpus) == MOST_KINDS

@@ -103,7 +103,7 @@ def interrupted(*args: object) -> None:
 
 
 @pytest.mark.parametrize(("how", "error"), [(full_disk, OSError), (interrupted, KeyboardInterrupt)])
-def test_what_fails_leaves_the_folder_as_it_was(
+def test_a_failed_write_leaves_the_folder_unchanged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: object, error: type[BaseException]
 ) -> None:
     (tmp_path / "plan.json").write_bytes(OLD)
@@ -114,7 +114,7 @@ def test_what_fails_leaves_the_folder_as_it_was(
     assert (tmp_path / "plan.json").read_bytes() == OLD
 
 
-def test_only_what_is_durable_is_synced_the_file_before_its_folder(
+def test_only_a_durable_write_calls_fsync_on_the_file_and_then_its_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced = []
@@ -127,7 +127,7 @@ def test_only_what_is_durable_is_synced_the_file_before_its_folder(
     assert synced == [False, True]
 
 
-def test_a_link_is_replaced_and_what_it_leads_to_stays(tmp_path: Path) -> None:
+def test_a_symlink_is_replaced_and_its_target_is_not_changed(tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.write_bytes(OLD)
     (tmp_path / "plan.json").symlink_to(elsewhere)

@@ -176,12 +176,12 @@ def wants(check: str) -> list[Any]:
     return found
 
 
-def test_d1_decoding_grows_with_the_document() -> None:
+def test_d1_decoding_time_grows_linearly_with_the_document() -> None:
     grows_with_size(lambda size: decode(document(size)))
 
 
 @pytest.mark.parametrize("check", CATALOG.ids)
-def test_d1_a_check_grows_with_the_evidence(check: str) -> None:
+def test_d1_the_time_of_a_check_grows_linearly_with_the_evidence(check: str) -> None:
     judge, wanted = CATALOG.check(check).judge, wants(check)
     assert wanted
 
@@ -194,7 +194,7 @@ def test_d1_a_check_grows_with_the_evidence(check: str) -> None:
     assert counts[TIMES]
 
 
-def test_d1_170_kb_that_took_44_seconds_take_none() -> None:
+def test_d1_gpu_lost_judges_1900_lost_gpus_quickly() -> None:
     """Of `gpu_lost`: every function is a GPU that is off the bus."""
     functions = [
         {"address": address(number), "vendor": "10de", "class_code": "030200", "revision": "ff"}
@@ -211,7 +211,7 @@ def test_d1_170_kb_that_took_44_seconds_take_none() -> None:
     assert took < 5, "it took 44 s"
 
 
-def test_d1_choosing_a_baseline_grows_with_the_evidence() -> None:
+def test_d1_the_time_to_choose_a_baseline_grows_linearly_with_the_evidence() -> None:
     applies = Applies(gpu=GpuMatch(devices=("10de:2330",), count=8))
     several = [Baseline(name=f"b{n}", path=f"b{n}", applies=applies) for n in range(9)]
     grows_with_size(lambda size: choose(several, evidence(size), Host(name="n")))
@@ -272,11 +272,11 @@ RUNS = {(size, shift): run_of(size, shift) for size in (1, TIMES) for shift in (
 
 
 @pytest.mark.parametrize("name", formats.formats())
-def test_d1_a_report_grows_with_its_findings(name: str) -> None:
+def test_d1_the_time_of_a_report_grows_linearly_with_its_findings(name: str) -> None:
     grows_with_size(lambda size: formats.render(name, RUNS[size, 0]))
 
 
-def test_the_search_for_a_key_that_an_object_has_twice() -> None:
+def test_the_time_to_search_for_duplicate_keys_grows_linearly() -> None:
     """Of the last keys, so that all the others are compared with them."""
 
     def search(size: int) -> None:

@@ -45,7 +45,7 @@ def an_inventory() -> None:
 
 
 @pytest.mark.parametrize("run", [sleeps, an_inventory])
-def test_an_interrupt_inside_of_the_start_leaves_no_program(
+def test_an_interrupt_during_the_start_of_a_program_ends_the_program(
     started: list[subprocess.Popen[bytes]], run: Callable[[], None]
 ) -> None:
     before = signal.getsignal(signal.SIGINT)
@@ -56,7 +56,7 @@ def test_an_interrupt_inside_of_the_start_leaves_no_program(
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_a_program_that_is_not_there_leaves_the_handlers() -> None:
+def test_a_missing_program_leaves_the_signal_handlers_unchanged() -> None:
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(FileNotFoundError), running(["/no/such/program"]):
         pass
@@ -75,7 +75,7 @@ except KeyboardInterrupt:
 
 
 @pytest.mark.skipif(not shutil.which("setsid"), reason="needs setsid")
-def test_an_interrupted_passphrase_gives_the_terminal_its_echo_again(tmp_path: Path) -> None:
+def test_an_interrupted_passphrase_prompt_restores_the_terminal_echo(tmp_path: Path) -> None:
     """ssh-keygen may lose a SIGINT between its prompt and its read; SIGTERM follows."""
     key = tmp_path / "key"
     words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "a secret", "-f", str(key)]

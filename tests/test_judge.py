@@ -55,13 +55,13 @@ def waiver(**changes: object) -> Waiver:
     return Waiver(**{**known, **changes})  # type: ignore[arg-type]
 
 
-def test_a_finding_says_which_check_and_where_it_was_wanted(tmp_path: Path) -> None:
+def test_a_finding_names_its_check_and_the_baseline_line_that_expects_it(tmp_path: Path) -> None:
     (finding,) = ask(tmp_path, "yield ok()")
     assert (finding.check, finding.severity, finding.origin) == ("site", Severity.INFO, "b.yaml:3")
     assert finding.verdict is Verdict.OK
 
 
-def test_a_check_that_fails_keeps_what_it_said_and_is_unknown(tmp_path: Path) -> None:
+def test_a_check_that_raises_keeps_its_earlier_findings_and_is_unknown(tmp_path: Path) -> None:
     first, second = ask(tmp_path, "yield ok(); raise ValueError('no such bank')")
     assert first.verdict is Verdict.OK
     assert second.verdict is Verdict.UNKNOWN
@@ -140,7 +140,7 @@ def test_a_waiver_of_something_else(tmp_path: Path, changes: dict[str, object]) 
     assert (finding.verdict, finding.waiver) == (Verdict.FAIL, "")
 
 
-def test_an_expired_waiver_is_wrong_and_says_so(tmp_path: Path) -> None:
+def test_a_finding_with_an_expired_waiver_fails_and_says_so(tmp_path: Path) -> None:
     (finding,) = ask(tmp_path, WRONG_GPU, waiver(until=date(2026, 11, 19)))
     assert finding.verdict is Verdict.FAIL
     assert finding.waiver == "expired 2026-11-19 (ops: riser on order)"
@@ -185,7 +185,7 @@ def test_d1_findings_of_one_check_and_host_are_limited_to_a_readable_number(
     assert found[MOST].severity is Severity.INFO
 
 
-def test_e06_a_failure_is_listed_before_more_waived_ones_than_are_listed(tmp_path: Path) -> None:
+def test_e06_failures_are_listed_before_waived_findings_if_the_list_is_cut(tmp_path: Path) -> None:
     body = "for _ in range(1000): yield fail(expected=1, actual=2)\n    "
     found = ask(tmp_path, f"{body}yield fail(expected=1, actual=3)", limited(2))
     assert [each.actual for each in found if each.verdict is Verdict.FAIL] == [3]
@@ -286,7 +286,7 @@ def test_d12_a_waiver_covers_the_value_that_was_accepted(
     assert finding.verdict is Verdict.WAIVED
 
 
-def test_e06_a_reason_that_was_cut_is_accepted_by_no_value(tmp_path: Path) -> None:
+def test_e06_a_waiver_for_a_value_does_not_match_a_reason_that_was_cut(tmp_path: Path) -> None:
     (told,) = ask(tmp_path, "yield fail(why='x' * 5000)")
     (finding,) = ask(tmp_path, "yield fail(why='x' * 4999 + 'y')", limited(told.why))
     assert finding.verdict is Verdict.FAIL
@@ -325,7 +325,7 @@ def test_d12_a_waiver_that_says_no_value_covers_nothing(tmp_path: Path) -> None:
 GPUS = "gpus = [Subject(kind='gpu', id=str(at)) for at in range(3)]"
 
 
-def test_what_a_check_fails_on_a_part_follows_from_what_it_declares_to_follow(
+def test_a_failure_is_caused_by_the_failure_of_a_check_it_follows_on_one_part(
     tmp_path: Path,
 ) -> None:
     first = CHECK.format(body=f"{GPUS}\n    yield fail(gpus[0])\n    yield ok(gpus[1])")
@@ -361,7 +361,7 @@ def judged_in(sections: dict[str, object], *, why: str, folder: Path) -> Finding
 
 @pytest.mark.parametrize("transient", [True, False])
 @pytest.mark.parametrize("why", [f"installed: {AT_WORK}", "another reason"])
-def test_e14_what_is_unknown_in_a_state_that_passes_says_so(
+def test_e14_an_unknown_finding_in_a_transient_state_says_so(
     tmp_path: Path, transient: bool, why: str
 ) -> None:
     section = {"status": "error", "why": AT_WORK, "transient": transient}
@@ -372,7 +372,7 @@ def test_e14_what_is_unknown_in_a_state_that_passes_says_so(
 
 
 @pytest.mark.parametrize(("uptime", "passes"), [(40.0, True), (300.0, False), (None, False)])
-def test_e14_just_after_boot_everything_unknown_passes(
+def test_e14_just_after_boot_every_unknown_finding_is_transient(
     tmp_path: Path, uptime: float | None, passes: bool
 ) -> None:
     host = {"status": "ok", "data": {"uptime_s": uptime}}

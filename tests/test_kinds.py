@@ -101,7 +101,7 @@ def test_missing_and_unknown_values_are_not_confused(tmp_path: Path) -> None:
     assert wrong_kind_text(tmp_path, DocumentKind.EVIDENCE) == ""
 
 
-def test_every_kind_has_its_way() -> None:
+def test_every_kind_of_document_has_a_usage_hint() -> None:
     for kind in DocumentKind:
         assert "site" in usage(kind, Path("site/file"))
 

@@ -59,7 +59,7 @@ def only(folder: Path) -> Path:
     return path
 
 
-def test_a_pass_is_given_again_until_it_is_too_old(keep: Keep, later: Callable[..., None]) -> None:
+def test_a_pass_is_reused_until_it_is_too_old(keep: Keep, later: Callable[..., None]) -> None:
     assert keep()
     later(20)
     assert recall(ASKED) == TEXT
@@ -67,7 +67,9 @@ def test_a_pass_is_given_again_until_it_is_too_old(keep: Keep, later: Callable[.
     assert recall(ASKED) is None
 
 
-def test_its_age_follows_the_last_line(keep: Keep, later: Callable[..., None]) -> None:
+def test_the_age_of_a_reused_pass_is_appended_to_its_last_line(
+    keep: Keep, later: Callable[..., None]
+) -> None:
     assert keep(dated=True)
     later(10 + 190)
     assert recall(ASKED) == "All ok: 1 host · verdict of 3 min ago\n".encode()
@@ -87,14 +89,16 @@ def test_another_command_line_has_no_verdict(
     assert recall(asked) is None
 
 
-def test_a_clock_that_was_set_is_a_doubt(keep: Keep, later: Callable[..., None]) -> None:
+def test_a_pass_is_not_reused_after_the_clock_was_set(
+    keep: Keep, later: Callable[..., None]
+) -> None:
     keep()
     for wall, boot in ((-3600, 20), (3600, 20), (20, 120), (9, 9)):
         later(wall, boot)
         assert recall(ASKED) is None
 
 
-def test_another_day_is_a_doubt_since_waivers_end(
+def test_a_pass_is_not_reused_on_another_day_because_waivers_expire(
     keep: Keep, later: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keep()
@@ -104,7 +108,7 @@ def test_another_day_is_a_doubt_since_waivers_end(
 
 
 @pytest.mark.parametrize(("began", "text"), [(-120.0, None), (-30.0, TEXT)])
-def test_a_check_that_began_before_midnight_is_no_verdict_of_the_new_day(
+def test_a_check_that_began_before_midnight_is_not_reused_on_the_new_day(
     keep: Keep, monkeypatch: pytest.MonkeyPatch, began: float, text: bytes | None
 ) -> None:
     ahead = (60 - int(time.time())) % 86400  # midnight was a minute ago
@@ -137,7 +141,7 @@ def test_another_boot_or_machine_has_no_verdict(
     assert recall(ASKED) is None
 
 
-def test_a_file_that_changed_is_a_doubt(
+def test_a_pass_is_not_reused_after_a_file_changed(
     keep: Keep, later: Callable[..., None], baseline: Path
 ) -> None:
     keep()
@@ -149,7 +153,7 @@ def test_a_file_that_changed_is_a_doubt(
     assert recall(ASKED) is None
 
 
-def test_a_file_that_comes_goes_or_is_replaced_is_a_doubt(
+def test_a_pass_is_not_reused_after_a_file_was_added_removed_or_replaced(
     keep: Keep, later: Callable[..., None], baseline: Path, tmp_path: Path
 ) -> None:
     other = tmp_path / "other.yaml"
@@ -166,7 +170,7 @@ def test_a_file_that_comes_goes_or_is_replaced_is_a_doubt(
     assert now < clocks()
 
 
-def test_a_folder_that_gets_another_file_is_a_doubt(
+def test_a_pass_is_not_reused_after_a_folder_got_another_file(
     keep: Keep, later: Callable[..., None], tmp_path: Path
 ) -> None:
     folder = tmp_path / "baselines"
@@ -185,7 +189,7 @@ def test_nothing_is_kept_if_a_file_may_have_changed_while_it_was_read(
     assert not state.exists()
 
 
-def test_nothing_is_kept_of_a_check_that_had_begun_before_the_machine_was_seen_to_fail(
+def test_no_pass_is_stored_from_a_check_that_began_before_a_failure_was_seen(
     keep: Keep, later: Callable[..., None], state: Path
 ) -> None:
     assert keep()
@@ -224,7 +228,7 @@ def test_a_record_of_another_user_is_not_believed(
 
 
 @pytest.mark.parametrize("cut", [0, 1, 20, 200, -20, -1])
-def test_a_record_that_is_cut_short_is_a_doubt(
+def test_a_truncated_record_is_not_reused(
     keep: Keep, later: Callable[..., None], state: Path, cut: int
 ) -> None:
     keep()
@@ -234,7 +238,7 @@ def test_a_record_that_is_cut_short_is_a_doubt(
     assert recall(ASKED) is None
 
 
-def test_the_environment_is_part_of_what_is_asked(
+def test_a_pass_is_not_reused_in_another_environment(
     keep: Keep, later: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keep()

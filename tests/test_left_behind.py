@@ -35,7 +35,7 @@ def test_that_cleans_up(tmp_path):
 """
 
 
-def test_what_a_test_leaves_behind_fails_it(tmp_path: Path) -> None:
+def test_a_test_that_leaves_a_file_or_process_open_fails(tmp_path: Path) -> None:
     (tmp_path / "test_some.py").write_text(TESTS)
     words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "left_behind"]
     where = ["-o", f"pythonpath={RIGS}", "."]

@@ -23,7 +23,7 @@ def files(folder: Path) -> dict[str, str]:
     return {str(path.relative_to(folder)): path.read_text() for path in found}
 
 
-def test_what_is_installed_beside_nodevet_is_current(tmp_path: Path) -> None:
+def test_the_man_page_and_the_shell_completions_are_current(tmp_path: Path) -> None:
     subprocess.run([sys.executable, REPO / "docs/man.py", tmp_path], check=True, cwd=REPO)
     written = files(tmp_path)
     assert len(written) == 4
@@ -47,7 +47,7 @@ def shown(columns: int) -> str:
 
 
 @pytest.mark.parametrize("columns", [60, 80, 120])
-def test_it_is_shown_at_any_width_without_warnings(columns: int) -> None:
+def test_the_man_page_renders_at_any_width_without_warnings(columns: int) -> None:
     lines = shown(columns).splitlines()
     assert lines[0].startswith("NODEVET(1)") and "NAME" in lines
     literal = max(map(len, lines))
@@ -73,12 +73,12 @@ def test_every_command_is_there_with_every_option() -> None:
                     assert word in section[1], (name, word)
 
 
-def test_lines_that_are_lines_in_the_help_are_lines_on_the_page() -> None:
+def test_the_man_page_keeps_the_line_breaks_of_the_help() -> None:
     text = shown(80)
     assert "\n         1  something fails, at or above --fail-on\n" in text
     assert "\n       nodevet gate gpu017 -b site.yaml --wait 15m " in text
 
 
-def test_variables_are_those_of_the_page_on_the_command_line() -> None:
+def test_the_man_page_lists_the_environment_variables() -> None:
     told = shown(80).split("\nENVIRONMENT\n")[1]
     assert {"NO_COLOR", "SSH_AUTH_SOCK", "NODEVET_DEBUG"} <= set(re.findall(r"[A-Z_]{6,}", told))

@@ -65,19 +65,19 @@ def test_an_interrupted_run_is_not_ok() -> None:
     assert replace(whole, interrupted=True).exit_code == 3
 
 
-def test_wrong_wins_over_what_could_not_be_judged() -> None:
+def test_a_failure_outranks_a_host_that_could_not_be_judged() -> None:
     hosts = [host((OK, CRITICAL)), host(status=Status.TIMEOUT), host((FAIL, CRITICAL))]
     for order in itertools.permutations(hosts):
         assert exit_code(order, WARNING) == 1
 
 
-def test_fail_on_moves_the_bar() -> None:
+def test_fail_on_sets_the_severity_that_fails_a_run() -> None:
     report = host((OK, CRITICAL), (FAIL, INFO))
     assert [exit_code([report], bar) for bar in Severity] == [1, 1, 0, 0]
 
 
 @pytest.mark.parametrize("verdicts", list(itertools.product(Verdict, repeat=2)))
-def test_a_host_is_as_its_worst_finding(verdicts: tuple[Verdict, Verdict]) -> None:
+def test_the_verdict_of_a_host_is_its_worst_finding(verdicts: tuple[Verdict, Verdict]) -> None:
     verdict = host(*((one, CRITICAL) for one in verdicts)).verdict
     for worst in (FAIL, UNKNOWN, WAIVED, OK):
         if worst in verdicts:
@@ -153,7 +153,7 @@ def test_a_gpu_keeps_its_key_when_its_index_and_its_verdict_change() -> None:
     assert before.key == after.key
 
 
-def test_subjects_with_names_that_no_one_would_choose_keep_apart() -> None:
+def test_subjects_with_unusual_names_have_different_keys() -> None:
     names = ("a/b", "a%2Fb", "a", "a" * 5000, "a" * 5001, "\udcff", "\\udcff", "~", " ")
     keys = {Finding(verdict=OK, subject=Subject(kind="x", id=n), check="c").key for n in names}
     assert len(keys) == len(names) - 1  # a lone surrogate reads as its own escape

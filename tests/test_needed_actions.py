@@ -93,7 +93,7 @@ commands: {node: {read: [/bin/get], run: [/bin/set], undo: [/bin/set, "{before}"
 
 
 @pytest.mark.parametrize(("text", "action"), [(YAML, "drain_fix"), ("nodevet: 1", "site")])
-def test_a_fix_in_yaml_is_a_fix(tmp_path: Path, text: str, action: str) -> None:
+def test_a_fix_in_yaml_sets_the_needed_action(tmp_path: Path, text: str, action: str) -> None:
     (finding,) = ask(tmp_path, "yield fail()", fix=text, ending="yaml")
     assert finding.action.value == action
 
@@ -107,7 +107,7 @@ def test_a_fix_in_yaml_is_a_fix(tmp_path: Path, text: str, action: str) -> None:
         ("", "live_fix"),
     ],
 )
-def test_the_advice_of_a_failure_goes_before_the_fix(
+def test_the_advice_of_a_failure_takes_precedence_over_its_fix(
     tmp_path: Path, advice: str, action: str
 ) -> None:
     actions = "{'ave it replaced': NeededAction.RMA, 'reset it': NeededAction.GPU_RESET}"
@@ -157,7 +157,7 @@ def test_the_file_of_every_shipped_fix_says_its_risk() -> None:
     }
 
 
-def test_every_remedy_that_is_a_reset_a_boot_or_power_has_its_action() -> None:
+def test_every_remedy_maps_to_its_needed_action() -> None:
     told = {remedy.name: ACTIONS.get(remedy.value, NeededAction.SITE).value for remedy in Remedy}
     assert told == {
         "POWER": "power_cycle",
@@ -173,7 +173,7 @@ def test_every_remedy_that_is_a_reset_a_boot_or_power_has_its_action() -> None:
     }
 
 
-def test_every_action_has_words() -> None:
+def test_every_needed_action_has_its_own_text() -> None:
     words = [action.words for action in NeededAction if action is not NeededAction.NONE]
     assert all(words) and len(set(words)) == len(words)
     assert NeededAction.NONE.words == ""

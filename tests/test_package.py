@@ -95,7 +95,7 @@ def test_the_wheel_of_nodevet_holds_its_packages_and_nothing_else(built) -> None
     assert {PurePath(name).suffix for name in shipped} - {".py"} == DATA | SHARED
 
 
-def test_the_wheel_of_nodevet_knows_no_simulator_but_by_name(built) -> None:
+def test_the_wheel_of_nodevet_mentions_the_simulator_only_in_known_lines(built) -> None:
     found = [
         (name, line)
         for name, content in contents(built["nodevet"].wheel).items()
@@ -115,7 +115,7 @@ def test_the_wheel_of_the_simulator_holds_all_of_it_and_nothing_else(built) -> N
 
 
 @pytest.mark.parametrize("name", ["nodevet", "nodevet-sim"])
-def test_both_have_one_version_a_readme_and_the_license(built, name: str) -> None:
+def test_both_wheels_have_the_same_version_a_readme_and_the_license(built, name: str) -> None:
     fields, files = metadata(built[name].wheel)
     assert fields["Version"] == nodevet.__version__
     assert fields["License-Expression"] == "Apache-2.0"

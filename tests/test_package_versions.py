@@ -92,7 +92,7 @@ def test_epochs_and_releases_are_in_the_order_of_the_real_rpm() -> None:
 
 
 @given(NUMBERS, NUMBERS, NUMBERS)
-def test_an_order_is_an_order(one: str, two: str, three: str) -> None:
+def test_both_version_orders_are_total_orders(one: str, two: str, three: str) -> None:
     for compare in (dpkg_order, rpm_order):
         assert sign(compare(one, two)) == -sign(compare(two, one))
         assert compare(one, one) == 0

@@ -67,7 +67,7 @@ def test_the_settings_in_etc_are_valid_as_they_are_and_without_their_comment_sig
 
 
 @pytest.mark.parametrize("name", ["postinst", "prerm", "postrm"])
-def test_maintainer_scripts_are_those_of_a_posix_shell_and_remove_no_folder_with_files(
+def test_maintainer_scripts_are_posix_shell_and_delete_no_user_files(
     name: str,
 ) -> None:
     path = PACKAGES / "deb" / name

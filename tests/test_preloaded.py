@@ -55,7 +55,9 @@ def run(folder: Path, *words: str, **environment: str) -> tuple[int, str, str]:
     [["--version"], ["list", "checks"], ["check", "--nope"], ["lint", "site.yaml"], ["probe", "x"]],
     ids=" ".join,
 )
-def test_it_prints_and_ends_the_same(words: list[str], tmp_path: Path, copies: list[Any]) -> None:
+def test_a_forked_nodevet_prints_and_exits_like_a_new_process(
+    words: list[str], tmp_path: Path, copies: list[Any]
+) -> None:
     (tmp_path / "site.yaml").write_text("nodevet: 1\nexpect: {uptme: {}}\n")
     copy = run(tmp_path, *words)
     assert len(copies) == 1
@@ -63,7 +65,7 @@ def test_it_prints_and_ends_the_same(words: list[str], tmp_path: Path, copies: l
     assert len(copies) == 1
 
 
-def test_what_python_reads_at_its_start_takes_one_of_its_own(
+def test_environment_variables_that_python_reads_at_startup_need_a_new_process(
     tmp_path: Path, copies: list[Any]
 ) -> None:
     assert run(tmp_path, "--version", PYTHONHASHSEED="7")[0] == 0
@@ -85,7 +87,7 @@ def interrupted(folder: Path, number: int, **environment: str) -> int:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
-def test_it_is_a_child_that_takes_signals(
+def test_a_forked_nodevet_handles_signals_like_a_new_process(
     number: signal.Signals, tmp_path: Path, copies: list[Any]
 ) -> None:
     copy = interrupted(tmp_path, number)
@@ -127,7 +129,7 @@ def ended(order: bytes) -> tuple[int, bytes]:
     return ending.code, ending.stderr.splitlines()[-1]
 
 
-def test_a_worker_that_is_a_copy_ends_as_one_of_its_own_process() -> None:
+def test_a_forked_worker_ends_like_a_worker_in_a_new_process() -> None:
     copy = ended(b"nonsense\n")
     with preloaded_workers.off():
         assert ended(b"nonsense\n") == copy
@@ -135,7 +137,7 @@ def test_a_worker_that_is_a_copy_ends_as_one_of_its_own_process() -> None:
 
 
 @pytest.mark.parametrize("held", [True, False], ids=["the one with its number", "the copy"])
-def test_a_worker_and_who_holds_its_number_end_together(held: bool) -> None:
+def test_a_forked_worker_and_its_placeholder_process_end_together(held: bool) -> None:
     preloaded_workers.Place.find()
     before = copies_of_workers()
     child = ChildProcess(WORKER)
@@ -182,7 +184,7 @@ def lock(tmp_path: Path) -> Iterator[int]:
 
 
 @of_threads
-def test_a_supervisor_that_is_a_copy_ends_as_one_of_its_own_process(
+def test_a_forked_supervisor_ends_like_a_supervisor_in_a_new_process(
     supervised: Callable[..., tuple[int, str]], lock: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = supervised(lock)
@@ -193,7 +195,7 @@ def test_a_supervisor_that_is_a_copy_ends_as_one_of_its_own_process(
 
 
 @of_threads
-def test_a_supervisor_that_is_a_copy_has_its_own_session_mounts_and_files(
+def test_a_forked_supervisor_has_its_own_session_mounts_and_files(
     supervised: Callable[..., tuple[int, str]], lock: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(subprocess.Popen, "_execute_child", subprocess.Popen._execute_child)

@@ -78,7 +78,7 @@ COMMANDS = (
 
 @ROOT
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_e01_no_command_takes_up_the_project_of_another_user(
+def test_e01_commands_refuse_the_project_of_another_user(
     folder: Path, words: Sequence[str]
 ) -> None:
     give_away(folder)
@@ -91,7 +91,7 @@ def test_e01_no_command_takes_up_the_project_of_another_user(
 
 
 @ROOT
-def test_e01_its_data_is_accepted_by_name_and_its_code_never_by_root(folder: Path) -> None:
+def test_e01_root_may_use_named_data_of_another_user_but_never_code(folder: Path) -> None:
     give_away(folder)
     named = Project(folder=folder, named=True, code=True)
     context = open_context(named, ["generic"])
@@ -130,14 +130,14 @@ def test_e01_no_run_of_fixes_is_kept_where_others_may_change_it(tmp_path: Path) 
     assert "empty (owner nobody, mode 0755) belongs to another user" in done.stderr
 
 
-def test_ones_own_project_needs_no_option(folder: Path) -> None:
+def test_a_project_of_the_same_user_needs_no_option(folder: Path) -> None:
     catalog, _ = open_project(folder)
     catalog.module("planted")
     assert (folder.parent / "mark").exists()
 
 
 @pytest.mark.parametrize("name", [".", "baselines", "checks", "checks/planted.py"])
-def test_e01_what_everyone_may_write_is_refused_wherever_it_lies(folder: Path, name: str) -> None:
+def test_e01_every_world_writable_part_of_a_project_is_refused(folder: Path, name: str) -> None:
     (folder / name).chmod(0o777)
     with pytest.raises(UserError, match="can be written by everyone, so "):
         open_project(folder)
@@ -209,7 +209,9 @@ def test_e01_a_check_says_in_its_header_whose_baseline_it_used(folder: Path) -> 
 
 @pytest.mark.parametrize("kind", ["fifo", "zero", "large"])
 @pytest.mark.parametrize("name", ["xid", "own"])
-def test_e01_a_check_that_is_no_file_stops_nothing(folder: Path, kind: str, name: str) -> None:
+def test_e01_a_check_that_is_not_a_regular_file_does_not_hang_nodevet(
+    folder: Path, kind: str, name: str
+) -> None:
     """As a branch may hold it: it is read for its page, though it is never run."""
     (folder / "checks" / "planted.py").unlink()
     path = folder / "checks" / f"{name}.py"
@@ -238,7 +240,7 @@ def test_e14_every_format_with_reasons_says_what_passes_by_itself(form: str) -> 
     assert "passes by itself" in formats.render(form, done)
 
 
-def test_e01_links_in_a_circle_are_refused_in_words(tmp_path: Path) -> None:
+def test_e01_a_symlink_loop_is_refused_with_a_message(tmp_path: Path) -> None:
     (tmp_path / "baselines").mkdir()
     (tmp_path / "baselines" / "loop.yaml").symlink_to("loop.yaml")
     assert "loop.yaml" in Project(tmp_path).refusal()
@@ -257,7 +259,7 @@ def test_e01_files_outside_of_a_named_project_must_be_copied_into_it(tmp_path: P
     assert "type --project" not in said
 
 
-def test_e01_a_file_that_was_away_when_it_was_judged_is_not_used(folder: Path) -> None:
+def test_e01_a_file_that_was_missing_when_it_was_checked_is_not_used(folder: Path) -> None:
     """In /tmp its owner could put it back before it is read."""
     catalog, _ = open_project(folder)
     (folder / "checks" / "planted.py").unlink()

@@ -22,12 +22,12 @@ def document(earlier: Any) -> str:
     return json.dumps({"schema": 1, "probe": "", "sections": {"pci": OK}, "earlier": earlier})
 
 
-def test_without_a_sample_there_is_none() -> None:
+def test_evidence_without_a_sample_has_no_earlier_reading() -> None:
     evidence = decode(json.dumps({"schema": 1, "probe": "", "sections": {"pci": OK}}))
     assert evidence.earlier is None and sampled(evidence, Pci) is None
 
 
-def test_a_section_as_it_was() -> None:
+def test_a_sample_restores_the_earlier_reading_of_a_section() -> None:
     found = sampled(decode(document({"pci": {**OK, "before_s": 10.5}, "of_later": {}})), Pci)
     assert found is not None and found.data is not None and found.data.functions is not None
     assert (found.seconds, found.data.functions[0].aer.correctable) == (10.5, 3)
@@ -54,7 +54,7 @@ def test_a_sample_that_cannot_be_used_says_why(earlier: Any, why: str) -> None:
 @pytest.mark.parametrize(
     ("before", "now", "by"), [(3, 3, 0), (3, 5, 2), (5, 3, None), (None, 3, None), (3, None, None)]
 )
-def test_a_counter_that_went_back_or_was_not_read_is_no_rate(
+def test_a_counter_that_decreased_or_was_not_read_has_no_rate(
     before: int | None, now: int | None, by: int | None
 ) -> None:
     found = growth(before, now, 10.0)
@@ -81,13 +81,13 @@ def test_a_counter_that_went_back_or_was_not_read_is_no_rate(
         (2 * 10**6, HOUR, 10**6, True),
     ],
 )
-def test_more_than_chance_allows(
+def test_a_rate_is_above_the_maximum_only_if_chance_cannot_explain_it(
     count: int, seconds: float, most: float, above: bool | None
 ) -> None:
     assert is_above(count, seconds, most) is above
 
 
-def test_checks_read_earlier_what_is_read_twice() -> None:
+def test_checks_use_earlier_readings_only_of_sections_that_are_read_twice() -> None:
     catalog, twice = Catalog(), set(with_counters(names()))
     read = {path for check in catalog.ids for path in catalog.check(check).reads}
     earlier = {path.split(".")[1] for path in read if path.startswith("earlier.")}
@@ -108,7 +108,7 @@ def reach(sample: float | None) -> Options:
     )
 
 
-def test_a_visit_takes_as_much_longer_as_the_sample() -> None:
+def test_a_sample_extends_the_time_limits_of_a_visit_by_its_length() -> None:
     plain, sampling = reach(None), reach(30.0)
     assert (plain.deadline, plain.probe_seconds, plain.sample) == (60, 40, 0)
     assert (sampling.deadline, sampling.probe_seconds, sampling.sample) == (90, 70, 30)

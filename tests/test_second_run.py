@@ -81,7 +81,7 @@ def test_a_test_that_passes_only_the_second_time_is_named(
     assert ended == code, told
 
 
-def test_what_fails_twice_fails(run: Run) -> None:
+def test_a_test_that_fails_twice_fails_the_run(run: Run) -> None:
     ended, told = run(STEADY + UNSTEADY + BROKEN)
     assert "passed only the second time: test_some.py::test_unsteady\n" in told
     assert ended == 1
@@ -118,7 +118,7 @@ def test_ci_run_is_strict() -> None:
     assert ".ci/tests.py $(if $(STRICT),--strict)" in makefile
 
 
-def test_what_changed_since_the_set_up_is_compiled_also_where_python_keeps_no_bytecode(
+def test_changed_modules_are_compiled_even_if_python_writes_no_bytecode(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")

@@ -49,7 +49,7 @@ def installed(name: str) -> bool:
 
 
 @pytest.mark.parametrize("folder", ["tests", "benchmarks", "sim/nodevet_sim", "docs"])
-def test_what_python_calls_is_listed(folder: str) -> None:
+def test_every_program_that_python_code_calls_is_listed(folder: str) -> None:
     found = {
         (name.rsplit("/", 1)[-1], str(path.relative_to(REPO)))
         for path in (REPO / folder).rglob("*.py")
@@ -72,7 +72,7 @@ def test_what_python_calls_is_listed(folder: str) -> None:
         ".ci/packages",
     ],
 )
-def test_what_the_scripts_call_is_listed(file: str) -> None:
+def test_every_program_that_scripts_call_is_listed(file: str) -> None:
     code = re.sub(r"(?m)(^| )#.*", "", (REPO / file).read_text())
     text = re.sub(r"'[^']*'|echo \"[^\"]*\"|<<END\n.*?\nEND", "''", code, flags=re.S)
     heads = re.findall(
@@ -90,7 +90,7 @@ def test_the_simulator_and_the_list_name_the_same_packages() -> None:
     assert {path: PACKAGES.get(path) for path in FILES} == FILES
 
 
-def test_what_is_missing_is_named_by_its_packages(tmp_path: Path) -> None:
+def test_setup_names_the_packages_of_missing_programs(tmp_path: Path) -> None:
     """With nothing on PATH but what is needed to look."""
     for name in ("bash", "grep", "dirname", "cat", "id"):
         (tmp_path / name).symlink_to(shutil.which(name) or "")
@@ -103,7 +103,7 @@ def test_what_is_missing_is_named_by_its_packages(tmp_path: Path) -> None:
     assert wanted >= {"systemd-container", "dbus", "pkg-config", "sudo", "zsh", "git"}
 
 
-def test_a_group_that_nothing_is_listed_for_is_a_mistake() -> None:
+def test_setup_refuses_an_unknown_group() -> None:
     done = subprocess.run(["bash", REPO / ".ci/setup", "nosuch"], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (2, "setup: no group 'nosuch' in .ci/programs\n")
 

@@ -32,7 +32,7 @@ def test_every_page_is_on_the_site(site: Path) -> None:
         assert (site / name).stat().st_size > 1000, page
 
 
-def test_the_five_minutes_come_first() -> None:
+def test_the_navigation_begins_with_the_readme_and_the_five_minute_pages() -> None:
     nav = yaml.safe_load((REPO / "mkdocs.yml").read_text())["nav"]
     assert nav[0] == "README.md"
     pages = [name for entry in nav[1]["In five minutes"] for name in entry.values()]
@@ -45,7 +45,7 @@ def test_a_page_loads_nothing_from_elsewhere(site: Path) -> None:
     assert {found for path in files for found in LOADS.findall(path.read_text())} == set()
 
 
-def test_no_comment_of_a_console_block_is_left_in_sight(site: Path) -> None:
+def test_comments_of_console_blocks_are_not_visible_on_the_site(site: Path) -> None:
     text = re.sub(r"<!--.*?-->", "", (site / "drift.html").read_text(), flags=re.S)
     assert "exit: 1" not in text and "before: " not in text
     assert "nodevet plan" in text

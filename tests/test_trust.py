@@ -54,7 +54,7 @@ def test_e01_the_path_and_every_folder_above_it_count(
     assert why in told
 
 
-def test_others_replace_nothing_in_a_sticky_folder(file: Path) -> None:
+def test_a_file_in_a_sticky_folder_is_trusted(file: Path) -> None:
     file.parent.chmod(0o1777)
     assert distrust(file) == ""
     file.chmod(0o1777)  # a file is no folder
@@ -62,7 +62,7 @@ def test_others_replace_nothing_in_a_sticky_folder(file: Path) -> None:
 
 
 @ROOT
-def test_e01_a_link_on_the_way_is_followed_and_counts(file: Path, tmp_path: Path) -> None:
+def test_e01_symlinks_in_a_path_are_followed_and_checked(file: Path, tmp_path: Path) -> None:
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o777)
     (tmp_path / "open" / "real").mkdir()
@@ -78,7 +78,7 @@ def test_e01_a_link_on_the_way_is_followed_and_counts(file: Path, tmp_path: Path
     assert distrust(dangling).startswith(f"{dangling} (owner nobody")
 
 
-def test_a_way_back_leads_through_folders_that_count_as_well(file: Path, tmp_path: Path) -> None:
+def test_folders_before_dot_dot_in_a_path_are_checked_too(file: Path, tmp_path: Path) -> None:
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o777)
     assert distrust(tmp_path / "open" / ".." / "top" / "below" / "file")
@@ -92,7 +92,7 @@ def test_links_in_a_circle_are_reported(tmp_path: Path) -> None:
     assert "cannot be read: Too many levels of symbolic links" in distrust(tmp_path / "a")
 
 
-def test_an_access_control_list_by_which_others_write_counts(file: Path) -> None:
+def test_an_acl_that_lets_others_write_counts(file: Path) -> None:
     entries = [(0x01, 6, -1), (0x02, 6, NOBODY.pw_uid), (0x04, 4, -1), (0x10, 6, -1), (0x20, 4, -1)]
     packed = b"".join(
         struct.pack("<HHI", tag, bits, ids & 0xFFFFFFFF) for tag, bits, ids in entries
@@ -160,7 +160,7 @@ def test_a_group_without_other_members_is_trusted(monkeypatch: pytest.MonkeyPatc
     assert not is_private_group(1000, 1000)
 
 
-def test_e01_a_group_is_not_ones_own_if_it_is_the_main_group_of_another_user(
+def test_e01_a_group_that_is_the_main_group_of_another_user_is_not_trusted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def user(name: str, uid: int) -> pwd.struct_passwd:

@@ -105,7 +105,7 @@ def judged_while(path: Path, at: Callable[[int], bool], monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("after", [*range(14), None])
-def test_e01_what_was_judged_is_what_is_read_whenever_another_user_swaps_it(
+def test_e01_a_file_swapped_after_it_was_checked_is_not_read(
     reachable: Path, after: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     verdicts = set()
@@ -122,7 +122,7 @@ def test_e01_what_was_judged_is_what_is_read_whenever_another_user_swaps_it(
     assert verdicts == {True, False}
 
 
-def test_another_user_can_swap_what_is_distrusted(
+def test_the_swap_of_this_test_works_on_a_distrusted_path(
     reachable: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else the test above could not fail."""

@@ -34,7 +34,7 @@ def read(tmp_path: Path) -> Load:
     return read
 
 
-def test_a_baseline_may_set_it(read: Load) -> None:
+def test_a_baseline_may_set_allow_commands(read: Load) -> None:
     assert read(x=f"{ALLOWED}\n{RULE}").allow_commands
     assert not read(x="expect: {gpu_count: 8}").allow_commands
 
@@ -65,12 +65,12 @@ def test_only_the_baseline_itself_can_allow_commands(
         read(**files)
 
 
-def test_an_inherited_command_that_is_taken_out_needs_no_leave(read: Load) -> None:
+def test_a_child_that_removes_an_inherited_command_needs_no_permission(read: Load) -> None:
     found = read(x="extends: part\nexpect: {command: ~}", part=f"{ALLOWED}\n{RULE}")
     assert not found.expectations
 
 
-def test_rules_are_laid_over_one_another_by_name(read: Load) -> None:
+def test_command_rules_are_merged_by_name(read: Load) -> None:
     found = read(
         x=f"extends: part\n{ALLOWED}\nexpect: {{command: {{me: ~, b: {{run: [b]}}}}}}",
         part=f"{ALLOWED}\nexpect: {{command: {{me: {{run: [id]}}, a: {{run: [a]}}}}}}",
@@ -92,7 +92,7 @@ def project(folder: Path, text: str, check: str = "") -> Any:
     return open_context(folder, [])
 
 
-def test_the_probe_gets_these_questions(tmp_path: Path) -> None:
+def test_each_command_rule_becomes_a_question_to_the_probe(tmp_path: Path) -> None:
     rules = (
         "{a: {run: [id, -un], text: root, user: root, deadline_s: 3},"
         " b: {run: [x, --json], pattern: '^a', json: {path: 'a[0].b', value: 1}}}"
@@ -119,13 +119,13 @@ def test_the_probe_gets_these_questions(tmp_path: Path) -> None:
     }
 
 
-def test_two_rules_that_ask_the_same_are_one_question(tmp_path: Path) -> None:
+def test_file_rules_with_the_same_question_are_asked_once(tmp_path: Path) -> None:
     rules = "{a: {path: /a, mode: '0600'}, b: {path: /a, owner: root}, c: {path: /a, sha256: HASH}}"
     context = project(tmp_path, f"expect: {{file: {rules.replace('HASH', 'a' * 64)}}}")
     assert asks(context) == {"files": ({"path": "/a", "sha256": True}, {"path": "/a"})}
 
 
-def test_e02_text_of_private_files_is_asked_by_leave_of_the_baseline_itself(
+def test_e02_only_the_baseline_itself_can_allow_text_of_private_files(
     tmp_path: Path,
 ) -> None:
     rules = "expect: {file: {a: {path: /a, contains: x}}}"
@@ -141,7 +141,7 @@ def test_e02_text_of_private_files_is_asked_by_leave_of_the_baseline_itself(
     assert asks(heir)["files"] == ({"path": "/a", "contains": ["x"]},)
 
 
-def test_e02_a_check_gives_no_leave(tmp_path: Path) -> None:
+def test_e02_a_check_cannot_allow_text_of_private_files(tmp_path: Path) -> None:
     own = """
 from nodevet.model import Check, CheckParams, unknown
 def judge(evidence, params):
@@ -161,7 +161,7 @@ CHECK = Check(params=CheckParams, reads=(), judge=judge, asks=asks)
         '{"framework": ("root:/tmp/anything",)}',
     ],
 )
-def test_a_check_that_does_not_say_what_it_runs_gets_nothing_run(
+def test_a_check_cannot_run_commands_that_the_baseline_does_not_allow(
     tmp_path: Path, asked: str
 ) -> None:
     own = """
@@ -188,14 +188,14 @@ def test_questions_are_bounded(tmp_path: Path) -> None:
         asks(open_context(tmp_path, []))
 
 
-def test_questions_are_counted_as_they_are_sent(tmp_path: Path) -> None:
+def test_the_limit_on_questions_counts_encoded_bytes(tmp_path: Path) -> None:
     rules = {f"r{each}": {"path": f"/a{each}", "contains": ["\u00e9" * 900]} for each in range(400)}
     context = project(tmp_path, f"expect: {json.dumps({'file': rules}, ensure_ascii=False)}")
     with pytest.raises(AskError, match="more than 512 KiB"):
         asks(context)
 
 
-def test_a_path_by_which_a_file_would_not_be_there_is_refused(tmp_path: Path) -> None:
+def test_a_file_path_that_ends_with_a_slash_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BaselineErrors, match="must not end with a slash"):
         project(tmp_path, "expect: {file: {old: {path: /etc/motd/, exists: false}}}")
 
@@ -217,14 +217,14 @@ def test_learning_runs_no_commands(tmp_path: Path) -> None:
         (json.dumps({"run": ["x" * 900] * 5}), "is longer than 4000 characters"),
     ],
 )
-def test_a_command_that_no_answer_could_name_is_refused(
+def test_a_command_rule_with_a_bad_json_path_or_too_long_a_command_is_refused(
     tmp_path: Path, rule: str, words: str
 ) -> None:
     with pytest.raises(BaselineErrors, match=words):
         project(tmp_path, f"{ALLOWED}\nexpect: {{command: {{a: {rule}}}}}")
 
 
-def test_every_answer_that_may_be_asked_for_fits_into_evidence() -> None:
+def test_evidence_has_room_for_2000_matches_of_a_file() -> None:
     matches = [{"kind": "contains", "text": f"a{each}", "found": True} for each in range(2000)]
     data = {"files": [{"path": "/a", "exists": True, "matches": matches}]}
     (file,) = msgspec.convert(data, Files).files or ()

@@ -103,7 +103,7 @@ NO_APPLIES = baseline("no-applies")
         ([baseline("g", groups=["storage"]), BY_DEVICE], BY_DEVICE),
     ],
 )
-def test_the_most_specific_that_fits_wins_in_any_order(baselines, wanted):
+def test_the_most_specific_fitting_baseline_wins_in_any_order(baselines, wanted):
     name = wanted if isinstance(wanted, str) else wanted.name
     for order in (baselines, baselines[::-1]):
         found = choose(order, node(8), HOST)
@@ -120,7 +120,7 @@ def test_a_single_baseline_must_fit_too():
     )
 
 
-def test_a_lost_gpu_that_says_nothing_does_not_cost_the_node_its_baseline():
+def test_a_node_with_a_lost_gpu_without_an_id_keeps_its_baseline():
     lost = {"index": 7, "errors": {"handle": "NVML_ERROR_GPU_IS_LOST"}}
     listed = [*(gpu(index) for index in range(7)), lost]
     for bus in ([function(index) for index in range(8)], [function(index) for index in range(7)]):
@@ -128,7 +128,7 @@ def test_a_lost_gpu_that_says_nothing_does_not_cost_the_node_its_baseline():
     assert choose([EIGHT, OTHER], evidence(listed, "no sysfs"), HOST) is EIGHT
 
 
-def test_lost_gpus_alone_tell_nothing():
+def test_lost_gpus_alone_choose_no_baseline():
     lost = {"index": 0, "errors": {"handle": "NVML_ERROR_GPU_IS_LOST"}}
     assert "GPU 0 shows no id" in choose([EIGHT, OTHER], evidence([lost], []), HOST)
 
@@ -156,12 +156,12 @@ def test_a_node_that_lost_gpus_keeps_its_baseline(seen):
 
 
 @pytest.mark.parametrize("seen", [5, 6, 7, 8])
-def test_a_count_below_what_is_seen_breaks_the_tie(seen):
+def test_a_baseline_for_fewer_gpus_than_the_node_shows_loses_a_tie(seen):
     assert choose([FOUR, EIGHT], node(seen), HOST) is EIGHT
 
 
 @pytest.mark.parametrize("seen", [1, 3, 4])
-def test_half_a_node_of_eight_is_not_taken_for_a_whole_node_of_four(seen):
+def test_four_gpus_or_fewer_leave_the_baselines_of_four_and_eight_tied(seen):
     assert choose([FOUR, EIGHT], node(seen), HOST) == (
         f"four, eight fit equally well, for a node that shows {seen} GPUs may have lost some; "
         "name one with -b, or tell the nodes apart by inventory group (applies: {groups: ...})"
@@ -200,7 +200,7 @@ def test_gpus_of_several_kinds_are_reported():
     )
 
 
-def test_a_gpu_that_only_one_side_sees_still_counts():
+def test_a_gpu_that_only_nvml_or_only_the_pci_bus_lists_still_counts():
     foreign_on_bus = evidence([gpu(0)], [function(0), function(1, A100)])
     foreign_in_nvml = evidence([gpu(0), gpu(1, A100)], [function(0)])
     for found in (foreign_on_bus, foreign_in_nvml):
@@ -244,7 +244,7 @@ LOST = gpu(1, None, None, errors={"handle": "NVML_ERROR_GPU_IS_LOST"})
         ),
     ],
 )
-def test_what_the_evidence_does_not_say_is_not_guessed(found, why):
+def test_missing_evidence_is_reported_and_not_guessed(found, why):
     assert choose([BY_DEVICE, OTHER], found, HOST) == (
         f"cannot tell whether by-device fits: {why}; name one with -b"
     )
@@ -252,7 +252,7 @@ def test_what_the_evidence_does_not_say_is_not_guessed(found, why):
     assert choose([BY_DEVICE, BY_GROUP], found, HOST) is BY_GROUP
 
 
-def test_a_board_that_may_be_another_is_not_guessed():
+def test_a_board_without_a_subsystem_id_is_not_guessed():
     found = node(8, subsystem=None)
     assert choose([BY_DEVICE, BY_BOARD], found, HOST) == (
         "cannot tell whether by-board fits: a 10de:2330 shows no subsystem id; name one with -b"
@@ -266,7 +266,7 @@ def test_a_node_without_a_gpu_fits_no_gpu_baseline():
     )
 
 
-def test_other_functions_on_the_bus_are_no_gpus():
+def test_other_pci_functions_do_not_count_as_gpus():
     bus = [
         function(0),
         function(1, "15b3:1021", vendor="15b3", class_code="020700"),
@@ -275,7 +275,7 @@ def test_other_functions_on_the_bus_are_no_gpus():
     assert choose([BY_DEVICE, OTHER], evidence([gpu(0)], bus), HOST) is BY_DEVICE
 
 
-def test_d13_a_vgpu_is_not_taken_for_the_gpu_that_it_is_a_share_of():
+def test_d13_a_vgpu_does_not_fit_the_baseline_of_its_physical_gpu():
     share = gpu(0, H100, "10de:1a2b") | {"virtualization_mode": "VGPU"}
     seen = evidence([share], [function(0, H100, "10de:1a2b")])
     board = baseline("board", devices=(H100,))
@@ -288,13 +288,13 @@ def test_d13_a_vgpu_is_not_taken_for_the_gpu_that_it_is_a_share_of():
     assert choose([board], whole, Host(name="guest")) is board
 
 
-def test_d13_virtual_functions_of_a_vgpu_host_count_for_nothing():
+def test_d13_virtual_functions_of_a_vgpu_host_do_not_count_as_gpus():
     virtual = [function(i, address=f"0000:01:00.{i}", physfn="0000:01:00.0") for i in range(4, 8)]
     seen = evidence([gpu(0)], [function(0), *virtual])
     assert len(detected_gpus(seen)) == 1
 
 
-def test_gpus_that_no_baseline_is_for_are_reported_by_name_and_id():
+def test_gpus_that_fit_no_baseline_are_reported_by_name_and_id():
     named = {**gpu(0, "10de:2204"), "name": "NVIDIA GeForce RTX 3090"}
     several = [msgspec.structs.replace(OTHER, name=f"b{n}", path=f"b{n}") for n in range(4)]
     told = choose(several, evidence([named], [function(0, "10de:2204")]), HOST)

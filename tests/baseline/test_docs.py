@@ -29,7 +29,7 @@ def test_an_example_loads_without_a_warning(tmp_path, text):
     assert lint([str(path)], catalog=Catalog(), today=date(2026, 9, 1)) == ()
 
 
-def test_the_wrong_example_gives_these_errors(tmp_path):
+def test_the_wrong_example_gives_the_errors_shown_on_the_page(tmp_path):
     ((text, told),) = WRONG
     path = tmp_path / "x.yaml"
     path.write_text(text)
@@ -51,7 +51,7 @@ def test_every_shipped_baseline_is_named():
         assert f"`{name}`" in PAGE
 
 
-def test_the_limits_are_these():
+def test_the_page_states_the_limits_of_a_baseline_file():
     assert (MAX_BYTES, MAX_NODES, MAX_DEPTH) == (1 << 20, 20_000, 32)
     assert "20,000 values" in PAGE
     assert "1 MiB" in PAGE

@@ -108,9 +108,7 @@ def judged(baseline: Any, root: Path, lines: tuple[str, ...], **more: Any) -> It
 
 @pytest.mark.parametrize("log", WRONG)
 @pytest.mark.parametrize("number", range(len(NAMES)), ids=NAMES)
-def test_t2_errors_that_were_not_corrected_are_wrong(
-    baselines: Any, number: int, log: str, tmp_path: Path
-) -> None:
+def test_t2_uncorrected_errors_fail(baselines: Any, number: int, log: str, tmp_path: Path) -> None:
     found = judged(baselines[number], tmp_path, WRONG[log])
     assert "fail" in {finding.verdict.value for finding in found}
 

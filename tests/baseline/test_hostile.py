@@ -33,7 +33,7 @@ DEEP = {
 }
 
 
-def test_deep_nesting_is_a_message_and_not_a_crash(tmp_path):
+def test_deep_nesting_is_reported_without_a_crash(tmp_path):
     for name, text in DEEP.items():
         (tmp_path / f"{name}.yaml").write_text(HEAD + text)
     names = [f"./{name}.yaml" for name in DEEP]
@@ -89,7 +89,7 @@ def test_a_pipe_a_folder_and_a_device_are_not_read(shelf):
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir], ids=["pipe", "folder"])
-def test_a_name_that_the_list_shows_is_read_or_said_to_be_no_file(shelf, make):
+def test_a_listed_baseline_that_is_not_a_regular_file_is_reported(shelf, make):
     make(shelf.folder / "site.yaml")
     assert shelf.problems("site") == ["site.yaml: is not a regular file; name a YAML file"]
 

@@ -64,7 +64,9 @@ def only(folder: Path) -> Path:
     return path
 
 
-def test_every_shipped_baseline_is_kept_as_it_is_parsed(state: Path, parsed: list[str]) -> None:
+def test_the_kept_tree_of_every_shipped_baseline_equals_the_parsed_one(
+    state: Path, parsed: list[str]
+) -> None:
     sources = [read(path) for path in sorted(shipped().glob("*.yaml"))]
     first = list(map(KeptTrees().parse, sources))
     assert len(parsed) == len(sources) == len(list(state.iterdir()))
@@ -81,7 +83,9 @@ def test_every_shipped_baseline_is_kept_as_it_is_parsed(state: Path, parsed: lis
         "a: 999999999999999999\nb: -999999999999999999\n",
     ],
 )
-def test_values_and_places_are_kept(tmp_path: Path, state: Path, text: str) -> None:
+def test_a_kept_tree_has_the_values_and_positions_of_the_parsed_one(
+    tmp_path: Path, state: Path, text: str
+) -> None:
     site = source_of(tmp_path / "site.yaml", text)
     first, second = KeptTrees().parse(site), KeptTrees().parse(site)
     assert first == second == parse(site)
@@ -108,7 +112,7 @@ def test_a_number_of_more_than_64_bits_is_not_kept(
     assert not state.exists()
 
 
-def test_an_edited_file_is_parsed_whatever_its_size_and_times(
+def test_an_edited_file_with_the_same_size_and_times_is_parsed_again(
     source: Source, state: Path, parsed: list[str]
 ) -> None:
     KeptTrees().parse(source)
@@ -120,7 +124,9 @@ def test_an_edited_file_is_parsed_whatever_its_size_and_times(
     assert parsed == [TEXT, edited.text]
 
 
-def test_kept_trees_are_only_this_users(source: Source, state: Path, parsed: list[str]) -> None:
+def test_kept_trees_that_others_can_access_are_not_used(
+    source: Source, state: Path, parsed: list[str]
+) -> None:
     KeptTrees().parse(source)
     assert (state.stat().st_mode & 0o777, only(state).stat().st_mode & 0o777) == (0o700, 0o600)
     only(state).chmod(0o640)
@@ -137,7 +143,7 @@ def test_kept_trees_are_only_this_users(source: Source, state: Path, parsed: lis
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
 @pytest.mark.parametrize("name", ["", "parsed", "parsed/file"])
-def test_what_another_user_may_change_is_not_believed(
+def test_a_tree_that_another_user_may_change_is_not_trusted(
     source: Source, state: Path, parsed: list[str], name: str
 ) -> None:
     KeptTrees().parse(source)
@@ -158,7 +164,7 @@ def test_nothing_is_created_in_the_folder_of_another_user(
     assert not list(state.parent.iterdir())
 
 
-def test_a_link_is_not_believed(
+def test_a_symlink_is_not_trusted(
     tmp_path: Path, source: Source, state: Path, parsed: list[str]
 ) -> None:
     KeptTrees().parse(source)
@@ -171,7 +177,7 @@ def test_a_link_is_not_believed(
 
 
 @pytest.mark.parametrize("place", [0, 31, 32, 40, -1])
-def test_an_edited_record_is_not_believed(
+def test_an_edited_record_is_not_trusted(
     source: Source, state: Path, parsed: list[str], place: int
 ) -> None:
     KeptTrees().parse(source)
@@ -183,7 +189,7 @@ def test_an_edited_record_is_not_believed(
 
 
 @pytest.mark.parametrize("cut", [0, 1, 32, 40, -1])
-def test_a_record_that_is_cut_short_is_not_believed(
+def test_a_truncated_record_is_not_trusted(
     source: Source, state: Path, parsed: list[str], cut: int
 ) -> None:
     KeptTrees().parse(source)
@@ -192,7 +198,7 @@ def test_a_record_that_is_cut_short_is_not_believed(
     assert len(parsed) == 2
 
 
-def test_the_record_of_another_text_is_not_believed(
+def test_the_record_of_another_baseline_is_not_trusted(
     tmp_path: Path, source: Source, state: Path, parsed: list[str]
 ) -> None:
     KeptTrees().parse(source)
@@ -206,7 +212,7 @@ def test_the_record_of_another_text_is_not_believed(
 
 
 @pytest.mark.parametrize("name", ["nodevet", "python", "parser"])
-def test_another_parser_parses_again(
+def test_another_version_of_nodevet_python_or_the_parser_parses_again(
     source: Source, state: Path, parsed: list[str], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     KeptTrees().parse(source)
@@ -226,7 +232,7 @@ def test_another_parser_parses_again(
 
 
 @pytest.mark.parametrize("where", ["/proc/nodevet", "file"])
-def test_a_folder_that_cannot_be_written_costs_nothing_else(
+def test_a_folder_that_cannot_be_written_does_not_fail_the_parse(
     tmp_path: Path,
     source: Source,
     parsed: list[str],
@@ -241,14 +247,14 @@ def test_a_folder_that_cannot_be_written_costs_nothing_else(
     assert capfd.readouterr() == ("", "")
 
 
-def test_checks_that_begin_at_once_keep_one_tree(source: Source, state: Path) -> None:
+def test_concurrent_checks_keep_one_tree(source: Source, state: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         trees = list(pool.map(lambda _: KeptTrees().parse(source), range(40)))
     assert trees == [parse(source)] * 40
     assert only(state)
 
 
-def test_many_texts_do_not_fill_the_folder(
+def test_the_number_of_kept_trees_is_limited(
     tmp_path: Path, state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kept_trees, "MOST", 4)
@@ -265,7 +271,9 @@ def test_the_next_check_does_not_import_pyyaml(tmp_path: Path, state: Path) -> N
     assert len(list(state.iterdir())) == 2
 
 
-def test_a_baseline_of_kept_trees_is_the_same(tmp_path: Path, state: Path) -> None:
+def test_a_baseline_loaded_from_kept_trees_equals_the_parsed_one(
+    tmp_path: Path, state: Path
+) -> None:
     site = tmp_path / "site.yaml"
     site.write_text("nodevet: 1\nextends: nvidia-h100-sxm\nfix: [cpu_governor]\n")
     project = Project(tmp_path)

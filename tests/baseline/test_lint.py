@@ -48,14 +48,14 @@ def test_a_waiver_that_has_expired(shelf):
     ]
 
 
-def test_a_waiver_with_an_empty_subject_does_not_cover_every_one(shelf):
+def test_a_waiver_with_an_empty_subject_is_refused(shelf):
     waiver = "{check: number, any: true, owner: a, reason: b, until: 2999-01-01, subject: }"
     shelf.write(x=f"nodevet: 1\nexpect: {{number: 8}}\nwaivers: [{waiver}]\n")
     (problem,) = shelf.lint("x")
     assert "waivers[0].subject: must be text that is not empty, not null" in problem
 
 
-def test_what_is_reported_of_checks_that_are_not_asked_for(shelf):
+def test_settings_of_checks_that_are_not_under_expect_are_warnings(shelf):
     shelf.write(
         x="""\
         nodevet: 1
@@ -76,7 +76,7 @@ def test_what_is_reported_of_checks_that_are_not_asked_for(shelf):
     ]
 
 
-def test_a_waiver_of_a_base_is_not_held_against_a_child_that_drops_the_check(shelf):
+def test_an_inherited_waiver_of_a_check_that_the_child_removes_gives_no_warning(shelf):
     shelf.write(
         base="""\
         nodevet: 1

@@ -71,7 +71,7 @@ def test_one_file_in_full(shelf):
     assert (waiver.until, waiver.origin) == (date(2026, 12, 31), "x.yaml:14")
 
 
-def test_a_mapping_is_laid_over_field_by_field_and_each_field_knows_its_line(shelf):
+def test_mappings_are_merged_field_by_field_and_each_field_keeps_its_line(shelf):
     shelf.write(
         base="""\
         nodevet: 1
@@ -129,7 +129,7 @@ def test_null_removes_an_inherited_check_or_field(shelf):
     ]
 
 
-def test_removing_what_nobody_asked_for_is_a_warning(shelf):
+def test_removing_a_check_that_no_base_expects_is_a_warning(shelf):
     shelf.write(x="nodevet: 1\nexpect: {switch: ~, number: 8}\n")
     assert shelf.lint("x") == [
         "x.yaml:2:10: warning: expect.switch: removes nothing: "
@@ -219,7 +219,7 @@ def other_applies(group, device):
     return Applies(groups=frozenset({group}), gpu=GpuMatch(devices=(device,)))
 
 
-def test_the_hash_is_of_every_file_and_of_nothing_else(shelf):
+def test_the_hash_covers_every_file_of_the_baseline(shelf):
     shelf.write(base="nodevet: 1\n", kid="nodevet: 1\nextends: base\n")
     before = shelf.load("kid")[0].sha256
     assert shelf.load("kid")[0].sha256 == before and len(before) == 64
@@ -227,7 +227,7 @@ def test_the_hash_is_of_every_file_and_of_nothing_else(shelf):
     assert shelf.load("kid")[0].sha256 != before
 
 
-def test_a_want_is_whole_only_after_extends(shelf):
+def test_an_expectation_is_validated_after_extends_is_merged(shelf):
     shelf.write(
         base="nodevet: 1\nexpect: {link: {generation: 5, width: 16}}\n",
         kid="nodevet: 1\nextends: base\nexpect: {link: {width: 3}}\n",
@@ -309,14 +309,14 @@ def test_a_users_own_baseline_hides_and_may_extend_the_shipped_one_of_its_name(s
     assert "nvidia-h100-sxm" in found
 
 
-def test_two_endings_of_one_name_are_no_choice_of_ours(shelf):
+def test_a_name_that_exists_as_yaml_and_as_yml_is_refused(shelf):
     shelf.write(a="nodevet: 1\n")
     (shelf.folder / "a.yml").write_text("nodevet: 1\n")
     (problem,) = shelf.problems("a")
     assert "both" in problem and problem.endswith("have this name; rename one of them")
 
 
-def test_two_files_of_one_name_cannot_be_distinguished_in_a_report(shelf):
+def test_two_baseline_files_of_the_same_name_are_refused(shelf):
     shelf.write(a="nodevet: 1\n")
     (shelf.folder / "sub").mkdir()
     (shelf.folder / "sub" / "a.yaml").write_text("nodevet: 1\n")
@@ -343,12 +343,12 @@ def test_naming_a_baseline_twice_gives_it_once(shelf):
         ("a\0b", "a\\x00b: no baseline has this name; `nodevet list baselines` names them"),
     ],
 )
-def test_a_name_that_finds_nothing(shelf, name, message):
+def test_an_unknown_baseline_name_is_reported_with_a_suggestion(shelf, name, message):
     shelf.write(nvml="nodevet: 1\n")
     assert shelf.problems(name) == [message]
 
 
-def test_a_value_by_alias_has_the_place_where_it_was_written(shelf):
+def test_an_aliased_value_has_the_position_of_its_anchor(shelf):
     shelf.write(
         x="""\
         nodevet: 1
@@ -361,7 +361,7 @@ def test_a_value_by_alias_has_the_place_where_it_was_written(shelf):
     assert problem.startswith("x.yaml:3:22: expect.zones.zones: must be platform or a mapping")
 
 
-def test_a_check_that_does_not_load_is_a_problem_of_the_line_that_asks_for_it(tmp_path, shelf):
+def test_a_check_that_does_not_load_is_reported_at_the_line_that_expects_it(tmp_path, shelf):
     from nodevet.checking.catalog import Catalog
 
     checks = tmp_path / "checks"
@@ -375,7 +375,7 @@ def test_a_check_that_does_not_load_is_a_problem_of_the_line_that_asks_for_it(tm
     assert problem.endswith("; repair its file")
 
 
-def test_a_fault_in_a_checks_own_validator_is_a_problem_of_the_line(shelf):
+def test_an_exception_in_a_checks_validator_is_reported_at_the_line(shelf):
     shelf.write(x="nodevet: 1\nexpect: {faulty: c}\n")
     assert shelf.problems("x") == [
         "x.yaml:2:10: expect.faulty: the check failed to read this: KeyError: 'c'; "
@@ -445,7 +445,7 @@ def test_null_that_would_leave_the_default_is_refused(limited):
         ("nvme_health", "maximum_media_errors"),
     ],
 )
-def test_limits_of_shipped_checks_have_an_off(tmp_path, check, field):
+def test_null_switches_off_limits_of_shipped_checks(tmp_path, check, field):
     path = tmp_path / "x.yaml"
     path.write_text(f"nodevet: 1\nexpect: {{{check}: {{{field}: null}}}}\n")
     (found,) = load([str(path)], folders=[], catalog=Catalog())

@@ -25,11 +25,11 @@ class Derived(Template):
     """Told here."""
 
 
-def test_it_is_the_docstring_below() -> None:
+def test_the_note_of_a_field_is_the_docstring_below_it() -> None:
     assert field_notes(Template) == {"count": "How many there are,\nof each."}
 
 
-def test_fields_of_a_template_have_theirs_and_a_later_class_may_say_more() -> None:
+def test_a_subclass_inherits_the_notes_of_a_template_and_may_add_its_own() -> None:
     assert field_notes(Derived) == {
         "count": "How many there are,\nof each.",
         "bare_field": "Told here.",
@@ -37,7 +37,7 @@ def test_fields_of_a_template_have_theirs_and_a_later_class_may_say_more() -> No
     }
 
 
-def test_a_class_made_without_a_file_has_none() -> None:
+def test_a_class_without_a_source_file_has_no_field_notes() -> None:
     found: dict[str, type[CheckParams]] = {}
     text = 'class Made(CheckParams):\n    a: int = 0\n    "Told."\n'
     exec(text, {"CheckParams": CheckParams, "__name__": "made"}, found)

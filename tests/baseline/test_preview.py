@@ -75,14 +75,14 @@ def test_a_host_for_which_every_check_stops_applying_is_newly_unknown() -> None:
 
 
 @pytest.mark.parametrize("new", [None, Verdict.NOT_APPLICABLE, Verdict.WAIVED])
-def test_what_is_no_longer_judged_or_waived_is_no_passed_test(new: Verdict | None) -> None:
+def test_junit_skips_a_check_that_is_waived_or_no_longer_judged(new: Verdict | None) -> None:
     other = found(OK, "xid")
     after = run_of(other, *([found(new)] if new else []))
     xml = JUnitXml.fromstring(preview_junit(preview(run_of(other, found(FAIL)), after)).encode())
     assert (xml.tests, xml.failures, xml.errors, xml.skipped) == (1, 0, 0, 1)
 
 
-def test_ignored_events_are_ok_and_the_worst_of_a_part_counts() -> None:
+def test_ignored_findings_are_ok_and_the_worst_finding_of_a_part_counts() -> None:
     minor = found(FAIL, severity=Severity.WARNING)
     assert preview(run_of(found(OK)), run_of(minor, fail_on=Severity.CRITICAL)).changes == ()
     assert preview(run_of(found(OK)), run_of(found(FAIL, severity=Severity.SHADOW))).changes == ()
@@ -122,7 +122,7 @@ def test_two_versions_of_a_project_judge_the_same_evidence(tmp_path: Path) -> No
     assert done.returncode == 2 and "Traceback" not in done.stderr
 
 
-def test_a_path_names_a_baseline_in_each_version_and_never_the_same_file_twice(
+def test_a_baseline_path_must_name_two_different_files_in_the_two_versions(
     tmp_path: Path,
 ) -> None:
     for version, ostype in (("base", "Linux"), ("head", "Plan9")):

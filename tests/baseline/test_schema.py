@@ -83,7 +83,7 @@ def shipped_schema():
 
 
 @pytest.mark.parametrize("path", sorted(shipped().glob("*.yaml")), ids=lambda path: path.stem)
-def test_shipped_baselines_keep_it(path, shipped_schema):
+def test_shipped_baselines_match_the_schema(path, shipped_schema):
     file, problems = open_file(path, Catalog())
     assert problems == ()
     assert valid(shipped_schema, plain(file.root), shipped_schema)
@@ -116,7 +116,7 @@ def document(**keys):
         document(waivers=[WAIVER | {"accepts": "x8"}, WAIVER | {"any": True}]),
     ],
 )
-def test_a_loading_program_keeps_its_settings(rule, good):
+def test_the_schema_accepts_valid_baselines(rule, good):
     assert valid(rule, good, rule)
 
 
@@ -144,11 +144,11 @@ def test_a_loading_program_keeps_its_settings(rule, good):
         document(waivers=[WAIVER | {"accepts": 7, "check": "x"}]),
     ],
 )
-def test_a_module_that_does_not_load_breaks_it(rule, bad):
+def test_the_schema_rejects_invalid_baselines(rule, bad):
     assert not valid(rule, bad, rule)
 
 
-def test_it_says_what_each_key_and_check_is(rule):
+def test_the_schema_describes_each_key_and_check(rule):
     assert rule["$schema"] == "https://json-schema.org/draft/2020-12/schema"
     assert rule["properties"]["expect"]["properties"]["switch"]["description"] == "It is on or off."
     assert all("description" in part for part in rule["properties"].values())

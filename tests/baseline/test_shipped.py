@@ -67,27 +67,27 @@ def params(name, check):
     return found
 
 
-def test_these_are_shipped():
+def test_exactly_the_named_baselines_are_shipped():
     assert tuple(name for name, _ in available([])) == NAMES
 
 
-def test_none_has_a_warning():
+def test_no_shipped_baseline_has_a_warning():
     assert lint(NAMES, catalog=CATALOG, today=date(2026, 1, 1)) == ()
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_each_begins_with_the_line_that_editors_read(name):
+def test_each_shipped_baseline_begins_with_the_schema_line_for_editors(name):
     first = (shipped() / f"{name}.yaml").read_text().split("\n", 1)[0]
     assert first == "# yaml-language-server: $schema=nodevet.schema.json"
 
 
-def test_the_schema_beside_them_is_current():
+def test_the_shipped_schema_is_current():
     stored = json.loads((shipped() / "nodevet.schema.json").read_text())
     assert stored == schema(CATALOG), "run: nodevet schema > baselines/nodevet.schema.json"
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_only_the_common_parts_are_for_no_node(name):
+def test_only_the_common_parts_lack_applies(name):
     assert (baseline(name).applies is None) == (name in COMMON)
 
 
@@ -128,12 +128,12 @@ def test_each_shipped_baseline_states_its_board(name, device, generation, width,
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_each_asks_for_sound_gpus_and_a_right_clock(name):
+def test_each_shipped_baseline_checks_gpu_health_and_the_clock(name):
     checks = {one.check for one in baseline(name).expectations}
     assert checks >= {"gpu_lost", "ecc_errors", "row_remapping", "clock_skew"}
 
 
-def test_ecc_is_wanted_of_every_data_center_gpu_and_not_of_workstations():
+def test_ecc_mode_is_checked_on_data_center_gpus_and_not_on_workstations():
     for name in NAMES:
         checks = {one.check for one in baseline(name).expectations}
         assert ("ecc_mode" in checks) == (name not in (*NO_ECC, *ECC_BY_TASTE))
@@ -162,18 +162,20 @@ def test_ecc_is_wanted_of_every_data_center_gpu_and_not_of_workstations():
     ],
 )
 @pytest.mark.parametrize("count", [1, 7, 8])
-def test_each_node_gets_its_own(gpu_node, device, subsystem, wanted, count):
+def test_each_node_gets_the_shipped_baseline_of_its_board(
+    gpu_node, device, subsystem, wanted, count
+):
     found = choose(every(), gpu_node(count, device, subsystem), Host(name="n1"))
     assert found.name == wanted
 
 
-def test_a_gpu_that_none_is_for(gpu_node):
+def test_a_gpu_without_a_shipped_baseline_is_reported(gpu_node):
     found = choose(every(), gpu_node(8, "10de:2bb9", "10de:2091"), Host(name="n"))
     assert "fits: the GPUs are 8 × 10de:2bb9; name one with -b (-b generic judges any GPU)" in found
     assert found.endswith('or write one with `applies: {gpu: {device: "10de:2bb9"}}`')
 
 
-def test_they_are_found_from_any_folder(tmp_path, monkeypatch):
+def test_shipped_baselines_are_found_from_any_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (generic,) = load(["generic"], catalog=CATALOG)
     assert Path(generic.path).is_absolute()
@@ -191,11 +193,11 @@ def test_they_are_found_from_any_folder(tmp_path, monkeypatch):
         ("nvidia-gb300-nvl72", 18),
     ],
 )
-def test_links_of_nvlink_are_counted_where_the_board_decides_how_many(name, links):
+def test_baselines_expect_the_number_of_nvlinks_of_their_board(name, links):
     assert params(name, "nvlink").active == links
 
 
-def test_parts_of_hgx_boards_are_required_only_there():
+def test_only_baselines_of_hgx_and_nvl72_check_swap_and_services():
     for name in NAMES:
         checks = {one.check for one in baseline(name).expectations}
         hgx = "-sxm" in name or name in ("nvidia-hgx", "nvidia-b200", "nvidia-b300")
@@ -211,12 +213,12 @@ HARDWARE = {
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_knowledge_every_server_is_asked_for_broken_hardware(name):
+def test_knowledge_every_server_baseline_checks_for_broken_hardware(name):
     checks = {one.check for one in baseline(name).expectations}
     assert checks >= HARDWARE or name in ("generic", "workstation")
 
 
-def test_knowledge_each_check_is_asked_or_says_why_not():
+def test_knowledge_each_check_is_in_every_baseline_or_says_why_not():
     asked = [{one.check for one in each.expectations} for each in every()]
     left = {check for check in CATALOG.ids if not all(check in checks for checks in asked)}
     assert {check for check in left if len(CATALOG.check(check).unasked) < 15} <= {"command"}

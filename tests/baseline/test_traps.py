@@ -74,7 +74,7 @@ def test_a_quoted_word_is_text(shelf):
 
 
 @pytest.mark.parametrize("word", ["550.90.07", "2026-12-31", "==550.*", "10de:2330", "v1"])
-def test_what_every_reader_takes_for_text_needs_no_quotes(shelf, word):
+def test_text_that_every_yaml_reader_takes_as_text_needs_no_quotes(shelf, word):
     shelf.write(x=f"{HEAD}expect:\n  version: {word}\n")
     (baseline,) = shelf.load("x")
     assert baseline.expectations[0].params.version == word
@@ -216,7 +216,7 @@ def test_a_file_that_is_not_one_plain_mapping(problems_of, text, message):
         ),
     ],
 )
-def test_bytes_that_are_no_text(problems_of, data, message):
+def test_bytes_that_are_not_plain_utf_8_are_reported(problems_of, data, message):
     assert problems_of(data) == [message]
 
 
@@ -313,7 +313,7 @@ EXPLAIN = "shows its fields"
         ),
     ],
 )
-def test_a_want_that_its_check_does_not_take(problems_of, line, message):
+def test_an_expectation_that_its_check_refuses_is_reported(problems_of, line, message):
     found = problems_of(f"{HEAD}expect:\n  {line}\n")
     assert f"x.yaml:{message}" in found
     assert all(":3:" in problem for problem in found)
@@ -488,7 +488,7 @@ def test_every_problem_of_every_file_is_reported_at_once(shelf):
     ]
 
 
-def test_what_a_message_repeats_cannot_act_on_a_terminal(problems_of):
+def test_messages_escape_and_shorten_the_values_that_they_quote(problems_of):
     (problem,) = problems_of(f'{HEAD}expect:\n  number: "\\e[2J{"x" * 500}"\n')
     assert problem.isprintable()
     assert "\\x1b[2J" in problem and "…" in problem and len(problem) < 300

@@ -107,7 +107,7 @@ def test_the_row_of_a_lost_host_says_whether_it_has_power(check, ipmi, tmp_path,
     )
 
 
-def test_a_baseline_that_does_not_ask_reads_no_bmc(check, redfish):
+def test_a_baseline_without_bmc_checks_reads_no_bmc(check, redfish):
     log = redfish.folder / "emulator.log"
     before = log.read_text().count("GET ")
     (host,) = check({"@local": {"bmc": settings_of(redfish.bmc)}}, OTHER).values()
@@ -135,7 +135,7 @@ def test_a_check_judges_the_bios_attributes_that_its_baseline_names(check, redfi
 VERSIONS = "nodevet: 1\nexpect: {bios: {minimum_date: 1990-01-01}, power_limit: 700}\n"
 
 
-def test_a_baseline_that_does_not_judge_by_the_bmc_reads_none(check, redfish):
+def test_checks_whose_params_do_not_need_the_bmc_read_none(check, redfish):
     """Also if a check could: `bios` without attributes, or `power_limit`, which only names it."""
     served = redfish.folder / "emulator.log"
     before = served.read_text().count("GET ")
@@ -153,7 +153,9 @@ def test_a_baseline_that_does_not_judge_by_the_bmc_reads_none(check, redfish):
         ({"LastState": "x\x1b[2J\n" * 99}, None),
     ],
 )
-def test_the_row_of_a_lost_host_says_how_far_its_boot_is(check, redfish, tmp_path, progress, told):
+def test_the_row_of_an_unreachable_host_shows_its_boot_progress(
+    check, redfish, tmp_path, progress, told
+):
     redfish.say({SYSTEM: {"BootProgress": progress}})
     why = check({"gpu1": lost(tmp_path, redfish.bmc)}, OTHER)["gpu1"]["why"].split("; ")[-1]
     if told is None:

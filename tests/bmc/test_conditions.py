@@ -65,7 +65,7 @@ def test_a_port_without_a_listener_is_unreachable(redfish, read):
     assert why_of(read(nobody)) == "Connection refused"
 
 
-def test_nobody_answers_ipmi(ipmi, read):
+def test_an_ipmi_port_without_an_answer_times_out(ipmi, read):
     nobody = replace(ipmi.bmc, port=free_port(socket.SOCK_DGRAM))
     assert why_of(read(nobody, 1), "timeout") == "no answer in time"
 
@@ -80,7 +80,7 @@ def test_a_huge_answer(redfish, read):
     assert why_of(read(redfish.bmc)) == "its answer has more than 8 MiB"
 
 
-def test_one_resource_that_fails_costs_only_its_fields(redfish, read):
+def test_a_resource_that_fails_leaves_only_its_own_fields_unread(redfish, read):
     redfish.breaks("html", "/redfish/v1/Chassis")
     section = read(redfish.bmc)
     assert (section["status"], section["data"]["power"]) == ("ok", "on")
@@ -88,7 +88,7 @@ def test_one_resource_that_fails_costs_only_its_fields(redfish, read):
     assert section["data"]["parts"] is None
 
 
-def test_a_slow_bmc_gives_what_it_gave_in_time(redfish, read):
+def test_values_that_a_slow_bmc_sent_in_time_are_kept(redfish, read):
     redfish.breaks("slow 100", "/redfish/v1/Chassis")
     limit = 4 * slowness()
     section = read(redfish.bmc, limit)

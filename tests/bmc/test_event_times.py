@@ -43,7 +43,7 @@ DAY = 86400
 OLD = 8 * 365 * DAY  # by a clock that was years behind
 
 
-def test_an_old_entry_before_a_wrong_time_does_not_make_that_one_old() -> None:
+def test_an_old_entry_does_not_make_a_following_entry_with_a_wrong_time_old() -> None:
     """Nothing else was logged for a month, and the second one may be a minute old."""
     _, second = entries(at(30 * DAY), "02/03/2019,04:05:06")
     assert (second["age_s"], second["least_s"]) == (30 * DAY, 0)
@@ -51,7 +51,7 @@ def test_an_old_entry_before_a_wrong_time_does_not_make_that_one_old() -> None:
     assert (second["age_s"], second["least_s"]) == (30 * DAY, 2 * DAY)
 
 
-def test_an_entry_of_the_future_is_as_old_as_its_neighbours_allow() -> None:
+def test_the_neighbours_of_an_entry_from_the_future_bound_its_age() -> None:
     (only,) = entries("02/03/2031,04:05:06")
     assert (only["age_s"], only["least_s"]) == (None, 0)
     _, second, _ = entries(at(7200), "02/03/2031,04:05:06", at(60))

@@ -53,7 +53,7 @@ def test_the_section_says_what_identifies_the_machine(bmc, read):
 
 
 @pytest.mark.parametrize("kind", ["redfish", "ipmi"])
-def test_ids_of_no_machine_prove_nothing(kind):
+def test_placeholder_ids_prove_nothing(kind):
     """As in a plan that someone edited."""
     ids = MachineIds(uuid="x", serials=("To be filled by O.E.M.", "0000000"))
     assert match(ids, ids, kind=kind).is_own is None
@@ -77,7 +77,7 @@ ORDERS = [
         *("FEFEFEFE-FEFE-FEFE-FEFE-FEFEFEFEFEFE", "deadbeef-dead-beef-dead-beefdeadbeef"),
     ],
 )
-def test_a_uuid_that_many_machines_have_is_none_in_any_byte_order(uuid):
+def test_a_placeholder_uuid_is_ignored_in_any_byte_order(uuid):
     assert machine_ids(uuid) == MachineIds(uuid="")
     assert match(machine_ids(uuid), machine_ids(uuid), kind="ipmi").is_own is None
 
@@ -90,7 +90,7 @@ def test_a_uuid_that_many_machines_have_is_none_in_any_byte_order(uuid):
         *("<BAD INDEX>", "INVALID", "Serial number xxxxxx", "12345678", "EMPTY", "Not Set"),
     ],
 )
-def test_a_serial_number_that_many_machines_have_is_none(serial):
+def test_a_placeholder_serial_number_is_ignored(serial):
     assert machine_ids("", serial).serials == ()
 
 
@@ -110,7 +110,7 @@ def test_the_bmc_of_the_node_is_proven(bmc):
     assert found.is_own is True and power_of(bmc).refusal(found) == ""
 
 
-def test_the_serial_numbers_of_the_fru_prove_it(ipmi):
+def test_fru_serial_numbers_prove_the_bmc_of_the_node(ipmi):
     both = (PRODUCT_SERIAL, BOARD_SERIAL)
     found = power_of(ipmi).identity(replace(OTHER, serials=both))
     assert found == (True, f"the same serial number {PRODUCT_SERIAL}")
@@ -138,7 +138,7 @@ def powers_off(simulated: Emulator, identity):
     return power_of(simulated, identity=identity)
 
 
-def test_what_is_not_proven_needs_a_word_in_the_inventory(ipmi):
+def test_an_unproven_bmc_needs_identity_unproven_in_the_inventory(ipmi):
     (ipmi.folder / "power").write_text("1\n")
     requests = []
     with pytest.raises(UserError, match=r"nothing proves .*{identity: unproven}"):
@@ -250,7 +250,7 @@ def test_no_plan_switches_another_machine(redfish, ipmi):
 
 
 @pytest.mark.parametrize("is_own", [True, False])
-def test_what_another_machine_reports_is_not_judged(redfish, read, is_own):
+def test_readings_of_another_machines_bmc_are_not_judged(redfish, read, is_own):
     (redfish.folder / "power").write_text("1\n")
     ids = {"system_uuid": str(OF_REDFISH) if is_own else OTHER.uuid}
     sections = {"host": {"status": "ok", "data": ids}}

@@ -13,7 +13,7 @@ from nodevet.bmc.ipmi import Ipmi
 AC_LOST = "sel_add 0x20 0x02 0 0 0 0x65 0x20 0 0x04 0x08 0x03 0x6f {} 0xff 0xff"
 
 
-def test_a_healthy_node_and_then_not(ipmi, read):
+def test_sensors_and_events_of_a_node_before_and_after_it_fails(ipmi, read):
     data = read(ipmi.bmc)["data"]
     assert (data["kind"], data["power"], data["firmware"]) == ("ipmi", "on", "9.08")
     assert (data["events"], data["events_found"], data["inlet_c"]) == ([], 0, 24.0)
@@ -48,7 +48,7 @@ def test_a_healthy_node_and_then_not(ipmi, read):
     assert data["events_found"] == len(data["events"])
 
 
-def test_the_newest_entries_of_a_full_log_say_how_many_there_are(ipmi, read):
+def test_events_total_counts_a_log_until_it_is_full(ipmi, read):
     ipmi.tell(*[AC_LOST.format("0x01")] * 300)
     data = read(ipmi.bmc)["data"]
     assert data["events_total"] >= 300
@@ -59,7 +59,7 @@ def test_the_newest_entries_of_a_full_log_say_how_many_there_are(ipmi, read):
     assert len(data["events"]) == 256
 
 
-def test_a_log_that_takes_too_long_costs_no_other_value(ipmi, read, monkeypatch):
+def test_a_log_that_takes_too_long_leaves_other_values_read(ipmi, read, monkeypatch):
     """ipmitool reads a log of 16,000 entries from its first one, for minutes."""
     run = subprocess.run
 

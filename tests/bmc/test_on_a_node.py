@@ -66,7 +66,7 @@ def is_lost(fleet):
     return is_off
 
 
-def test_one_run_switches_off_and_the_other_on(boot, tmp_path_factory):
+def test_ipmi_and_redfish_switch_the_same_simulated_node(boot, tmp_path_factory):
     fleet = boot("bmc", SCENARIO, BASELINE)
     with (
         ipmi_sim(tmp_path_factory.mktemp("ipmi"), fleet.name, "gpu1") as ipmi,

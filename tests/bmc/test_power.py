@@ -64,7 +64,7 @@ def test_switches_on_a_node_that_is_off(bmc):
     assert asked_of(bmc) == ["power 1"]
 
 
-def test_switches_hard_off_what_does_not_shut_down(ipmi):
+def test_switches_a_node_that_does_not_shut_down_hard_off(ipmi):
     behave(ipmi, HANGS)
     assert cycled(ipmi, with_times(TIMES, soft=1)) == ["soft off", "off", "on"]
     assert asked_of(ipmi) == ["shutdown 1", "power 0", "power 1"]
@@ -95,7 +95,7 @@ def test_reads_what_is_allowed_from_action_info(redfish):
         switch(redfish.bmc).allows()
 
 
-def test_off_that_never_comes(bmc):
+def test_a_node_that_never_goes_off_is_an_error(bmc):
     behave(bmc, STAYS_ON)
     requests = []
     with pytest.raises(BmcError, match="does not report Off after 1 s"):
@@ -104,27 +104,27 @@ def test_off_that_never_comes(bmc):
     assert len(asked_of(bmc)) == 2  # each once
 
 
-def test_on_that_comes_late_is_waited_for(bmc):
+def test_waits_for_a_node_that_comes_on_late(bmc):
     behave(bmc, COMES_LATE, power="0")
     cycled(bmc, with_times(TIMES, again=30))
     assert asked_of(bmc) == ["power 1"]
     assert is_on(bmc)
 
 
-def test_on_that_is_dropped_is_asked_again(bmc):
+def test_repeats_an_on_request_that_the_bmc_dropped(bmc):
     behave(bmc, DROPS_ONE)
     cycled(bmc)
     assert asked_of(bmc)[1:] == ["power 1", "power 1"]
     assert is_on(bmc)
 
 
-def test_on_that_never_comes(bmc):
+def test_a_node_that_never_comes_on_is_an_error(bmc):
     behave(bmc, STAYS_ON, power="0")
     with pytest.raises(BmcError, match="does not report On after 1 s"):
         cycled(bmc, with_times(TIMES, on=1))
 
 
-def test_on_that_is_refused_at_first(redfish):
+def test_repeats_an_on_request_that_the_bmc_refused_at_first(redfish):
     """As iDRAC10 does for a minute after Off."""
     behave(redfish, power="0")
     redfish.breaks("once 409", RESET)
@@ -171,7 +171,7 @@ def test_an_order_over_ipmi_is_sent_once(ipmi):
     assert asked_of(ipmi) == ["power 1"]
 
 
-def test_a_wrong_password_asks_for_nothing(bmc, tmp_path):
+def test_no_power_request_is_sent_with_a_wrong_password(bmc, tmp_path):
     wrong = replace(bmc.bmc, password=secret_file(tmp_path, "wrong"))
     requests = []
     with pytest.raises(BmcError, match=r"refuses the (session|user)"):
@@ -191,7 +191,7 @@ def test_a_user_who_may_only_read_is_refused_once(redfish):
     assert asked_of(redfish) == []
 
 
-def test_another_certificate_asks_for_nothing(redfish, tmp_path):
+def test_no_power_request_is_sent_to_a_bmc_with_another_certificate(redfish, tmp_path):
     behave(redfish)
     other = switch(redfish.bmc, ca=str(certificate(tmp_path, "other")))
     requests = []
@@ -200,7 +200,7 @@ def test_another_certificate_asks_for_nothing(redfish, tmp_path):
     assert requests == [] == asked_of(redfish)
 
 
-def test_a_redirect_gets_no_password(redfish):
+def test_a_redirect_of_a_power_request_is_an_error(redfish):
     behave(redfish)
     redfish.breaks("redirect https://127.0.0.1:1/", RESET)
     with pytest.raises(BmcError, match="HTTP 307"):
@@ -252,12 +252,12 @@ def leaking(*detectors, **broken):
         ([{"Name": "Tray", "Status": {"State": "Absent"}}], ""),
     ],
 )
-def test_never_where_a_leak_is_reported(redfish, detectors, why):
+def test_refuses_to_switch_if_a_leak_detector_reports_a_leak(redfish, detectors, why):
     redfish.say(leaking(*detectors))
     assert refusal(switch(redfish.bmc)) == why
 
 
-def test_leak_detectors_that_cannot_be_read_refuse(redfish):
+def test_refuses_to_switch_if_a_leak_detector_cannot_be_read(redfish):
     resources = leaking({"Name": "Tray", "DetectorState": "OK"})
     del resources[f"{LEAKS}/Detectors/0"]
     redfish.say(resources)
@@ -277,14 +277,14 @@ def test_leak_detectors_that_cannot_be_read_refuse(redfish):
         {f"{LEAKS}/Detectors": {"Members": {}}},
     ],
 )
-def test_leak_detectors_that_no_link_leads_to_refuse(redfish, broken):
+def test_refuses_to_switch_if_links_to_leak_detectors_are_broken(redfish, broken):
     """A BMC that answers nonsense has not said that nothing leaks."""
     redfish.say(leaking({"Name": "Tray", "DetectorState": "Critical"}, **broken))
     with pytest.raises(BmcError, match=r"its \w+ is not a link|does not list the members"):
         refusal(switch(redfish.bmc))
 
 
-def test_leak_detectors_on_a_further_page_are_not_taken_for_none(redfish):
+def test_refuses_to_switch_if_leak_detectors_are_on_an_unread_page(redfish):
     """Some BMCs count the members of the page only."""
     detectors = f"{LEAKS}/Detectors"
     page = {**members(f"{detectors}/0"), "Members@odata.nextLink": f"{detectors}?$skip=1"}
@@ -294,7 +294,7 @@ def test_leak_detectors_on_a_further_page_are_not_taken_for_none(redfish):
 
 
 @pytest.mark.parametrize("path", [f"{CHASSIS}/1", THERMAL, LEAKS])
-def test_an_error_with_status_200_has_not_said_that_nothing_leaks(redfish, path):
+def test_refuses_to_switch_if_leak_detection_answers_an_error_with_status_200(redfish, path):
     message = "The service is not ready.\x1b[2J"
     error = {"error": {"code": "Base.1.8.ServiceTemporarilyUnavailable", "message": message}}
     redfish.say(leaking({"Name": "Tray", "DetectorState": "Critical"}, **{path: error}))
@@ -315,7 +315,9 @@ def test_an_error_with_status_200_has_not_said_that_nothing_leaks(redfish, path)
         ("LEAK_DETECT,3,Volts,unr", "LEAK_DETECT: critical"),
     ],
 )
-def test_never_where_a_sensor_finds_a_leak_or_says_nothing(ipmi, line, why, monkeypatch):
+def test_refuses_to_switch_if_a_leak_sensor_is_asserted_or_has_no_reading(
+    ipmi, line, why, monkeypatch
+):
     monkeypatch.setattr("nodevet.bmc.ipmi._sensors", lambda service: ["FAN1,90,RPM,ok", line])
     said = refusal(switch(ipmi.bmc))
     assert said.partition(";")[0] == (f"a leak detector does not report OK: {why}" if why else "")
@@ -327,7 +329,7 @@ def test_a_bmc_without_leak_detectors_may_switch(redfish, ipmi):
     assert refusal(switch(redfish.bmc)) == "" == refusal(switch(ipmi.bmc))
 
 
-def test_nothing_is_asked_where_it_leaks(redfish):
+def test_a_node_that_leaks_gets_no_power_request(redfish):
     behave(redfish)
     redfish.say(leaking({"Name": "Hose", "DetectorState": "Warning"}))
     node = powers([Host(name="gpu1", bmc=redfish.bmc)], 4, 1)["gpu1"]
@@ -337,7 +339,7 @@ def test_nothing_is_asked_where_it_leaks(redfish):
     assert requests == [] == asked_of(redfish)
 
 
-def test_the_bmc_of_another_machine_is_reported_by_its_power(bmc):
+def test_a_bmc_that_reports_off_while_the_node_runs_is_refused(bmc):
     """A wrong address in the inventory: that machine may be off for a reason."""
     behave(bmc, power="0")
     node, requests = powers([Host(name="gpu1", bmc=bmc.bmc)], 4, 1)["gpu1"], []
@@ -347,9 +349,7 @@ def test_the_bmc_of_another_machine_is_reported_by_its_power(bmc):
 
 
 @pytest.mark.parametrize(("how", "not_asked"), [(STAYS_ON, "off"), (OBEYS, "on")])
-def test_a_bmc_that_has_its_address_from_another_one_gets_no_further_request(
-    redfish, how, not_asked
-):
+def test_a_bmc_that_took_over_the_address_gets_no_further_request(redfish, how, not_asked):
     """BMCs that reboot may exchange their addresses."""
     behave(redfish, how)
     host = Host(name="gpu1", bmc=redfish.bmc)
@@ -375,7 +375,7 @@ def test_a_node_that_leaks_stays_off(redfish):
 
 
 @pytest.mark.parametrize(("groups", "most"), [(("pdu2", "pdu2"), 4), (("", ""), 1)])
-def test_one_node_of_a_power_group_at_a_time(redfish, ipmi, groups, most):
+def test_only_one_node_of_a_power_group_is_switched_at_a_time(redfish, ipmi, groups, most):
     story = []
     hosts = [
         Host(name=simulated.bmc.kind, bmc=replace(simulated.bmc, power_group=group))
@@ -401,19 +401,19 @@ def slowly(node: BmcPower, name, story):
     with_times_of.cycle(lambda what: story.append((name, what)), node=IDS[name], runs=True)
 
 
-def test_tells_the_power(bmc):
+def test_describes_the_power_of_the_node(bmc):
     node = powers([Host(name="gpu1", bmc=bmc.bmc)], 4, 1)["gpu1"]
     assert node.text() == "its BMC says that the power is on"
     gone = powers([Host(name="gpu1", bmc=replace(bmc.bmc, address="name.invalid"))], 4, 1)["gpu1"]
     assert gone.text().startswith("its power is not known: BMC name.invalid: ")
 
 
-def test_this_machine_has_no_switch(redfish):
+def test_the_local_machine_cannot_be_power_cycled(redfish):
     assert powers([Host(name="here", local=True, bmc=redfish.bmc)], 4, 1) == {}
 
 
 @pytest.mark.parametrize("info", ["", "Record Count : \n", "SDR Version : 0x51\n"])
-def test_sensors_that_nobody_counted_refuse(ipmi, info, monkeypatch):
+def test_refuses_to_switch_if_the_number_of_sensors_is_unknown(ipmi, info, monkeypatch):
     """ipmitool ended well and said nothing: there may be leak detectors."""
     run, said = Ipmi.run, {("sdr", "info"): info or "\n"}
     monkeypatch.setattr(Ipmi, "run", lambda self, *words: said.get(words) or run(self, *words))

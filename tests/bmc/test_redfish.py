@@ -26,7 +26,7 @@ def data(redfish, read):
     return of
 
 
-def test_the_emulator_has_these_resources(data, redfish):
+def test_the_resources_of_the_emulator_are_read(data, redfish):
     found = data({})
     assert (found["kind"], found["power"], found["firmware"]) == ("redfish", "on", "1.00")
     assert found["inlet_c"] == 25.0
@@ -87,7 +87,7 @@ def test_further_pages_of_a_log_are_read(data):
     assert [event["id"] for event in data(resources)["events"]] == [f"{SEL}/2", f"{SEL}/1"]
 
 
-def test_a_log_that_is_not_shown_whole_is_unknown(data):
+def test_a_log_with_missing_entries_is_unknown(data):
     found = data(log(entry(1, "OK", "old"), **{"Members@odata.count": 500}))
     assert found["events"] is None
     assert found["errors"]["events"] == "1 of 500 entries of its log were read"
@@ -102,7 +102,7 @@ def test_a_log_that_is_not_shown_whole_is_unknown(data):
         ({"ServiceEnabled": False}, f"{LOGS}/SEL is switched off: turn it on in the BMC"),
     ],
 )
-def test_a_log_that_takes_no_new_entries_is_not_whole(data, service, why):
+def test_a_log_that_is_full_or_disabled_has_no_total(data, service, why):
     resources = log(entry(1, "OK", "old"), **{"Members@odata.count": 1})
     resources[f"{LOGS}/SEL"] |= service
     found = data(resources)
@@ -139,7 +139,7 @@ def now_text(seconds_ago):
     return moment.isoformat(timespec="seconds")
 
 
-def test_newer_resources(data):
+def test_power_and_thermal_subsystems_are_read(data):
     power, thermal = f"{CHASSIS}/PowerSubsystem", f"{CHASSIS}/ThermalSubsystem"
     found = data(
         {
@@ -195,7 +195,7 @@ def test_newer_resources(data):
     assert found["parts_found"] == 6
 
 
-def test_parts_that_are_not_all_shown_are_unknown(data):
+def test_parts_of_an_incomplete_collection_are_unknown(data):
     power = f"{CHASSIS}/PowerSubsystem"
     found = data(
         {
@@ -212,7 +212,7 @@ def test_parts_that_are_not_all_shown_are_unknown(data):
 @pytest.mark.parametrize(
     "name", ["PowerSupplies", "LeakDetectors", "Power", "LeakDetection", "ThermalSubsystem"]
 )
-def test_parts_that_a_link_promises_and_that_are_missing_are_unknown(data, name):
+def test_parts_behind_a_broken_link_are_unknown(data, name):
     """A leak detector that nobody can read is none that says OK."""
     power, thermal = f"{CHASSIS}/PowerSubsystem", f"{CHASSIS}/ThermalSubsystem"
     resources = {
@@ -233,7 +233,7 @@ def test_parts_that_a_link_promises_and_that_are_missing_are_unknown(data, name)
     assert found["errors"]["parts"] == f"its link to {name} leads nowhere"
 
 
-def test_older_power(data):
+def test_the_older_power_resource_is_read(data):
     power = f"{CHASSIS}/Power"
     found = data(
         {
@@ -273,7 +273,7 @@ def test_the_board_of_the_gpus_is_not_the_node(redfish, read):
         {"/redfish/v1/Managers": {"Members": "x"}},
     ],
 )
-def test_odd_values_are_unread(data, wrong):
+def test_invalid_values_do_not_fail_the_read(data, wrong):
     assert data(wrong)["kind"] == "redfish"
 
 
@@ -300,19 +300,19 @@ def test_bios_attributes_that_baselines_name(redfish):
 
 
 @pytest.mark.parametrize("bios", [{}, {"Attributes": "x"}])
-def test_bios_attributes_of_a_bmc_that_shows_none_are_unread(redfish, bios):
+def test_missing_bios_attributes_are_reported_as_unread(redfish, bios):
     redfish.say({SYSTEM: {"Bios": link(BIOS)}, BIOS: bios})
     section = read_section(redfish.bmc, read_secrets([redfish.bmc]), attributes=("Sriov",))
     assert section["data"]["attributes"] is None
     assert section["data"]["errors"]["attributes"] == "nodevet read no BIOS settings from it"
 
 
-def test_a_link_leads_nowhere_else(data):
+def test_a_link_to_another_host_is_refused(data):
     found = data({f"{SYSTEM}": {"LogServices": link("http://evil/redfish/v1")}})
     assert "is not a path of Redfish" in found["errors"]["events"]
 
 
-def test_a_log_that_takes_too_long_costs_no_other_value(redfish, read):
+def test_a_log_that_takes_too_long_leaves_other_values_read(redfish, read):
     resources = log(entry(1, "Critical", "PSU 1 lost AC"))
     redfish.say(resources)
     before = read(redfish.bmc)["data"]

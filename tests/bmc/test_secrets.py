@@ -59,7 +59,7 @@ def test_a_file_that_others_may_touch(file, mode, why):
         ("command", ("sh", "-c", r"printf '\377'"), "is not UTF-8"),
     ],
 )
-def test_refused(kind, where, why):
+def test_a_password_source_without_a_password_is_refused(kind, where, why):
     with pytest.raises(BmcError, match=why):
         secret(kind, where)
 
@@ -74,7 +74,7 @@ def test_each_source_is_read_once(tmp_path):
     assert (tmp_path / "ran").read_text() == "x\n"
 
 
-def test_hosts_of_a_run_that_begin_at_once_read_a_source_once(tmp_path):
+def test_hosts_that_start_at_the_same_time_read_a_source_once(tmp_path):
     """The command ends once it could have been started twice."""
     script = 'echo one >> "$0"; for i in 1 2 3; do [ "$(wc -l < "$0")" -gt 1 ] || sleep 0.1; done'
     log = tmp_path / "log"

@@ -11,7 +11,7 @@ def failures(case):
     return [finding for finding in case.said if finding.verdict is Verdict.FAIL]
 
 
-def test_some_failure_of_a_case_has_each_advice(check_id, catalog, own_cases):
+def test_each_advice_of_a_check_appears_in_a_failure_of_a_case(check_id, catalog, own_cases):
     advice = [finding.advice for case in own_cases for finding in failures(case)]
     own = catalog.check(check_id).actions.keys() - ACTIONS.keys()
     unseen = [text for text in own if not any(text in each for each in advice)]
@@ -45,7 +45,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("check", "name", "actions"), CASES)
-def test_what_the_failures_of_a_case_need(check, name, actions, find_case, catalog):
+def test_failures_of_a_case_need_the_listed_actions(check, name, actions, find_case, catalog):
     own = catalog.check(check).actions
     found = {needed(each, check, own, catalog).value for each in failures(find_case(check, name))}
     assert sorted(found) == sorted(actions)

@@ -42,7 +42,7 @@ def read(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", SAID)
-def test_what_the_log_of_a_real_node_says(tmp_path, ask, make_params, make_document, name):
+def test_xids_in_the_log_of_a_real_node(tmp_path, ask, make_params, make_document, name):
     log = read(tmp_path, name)
     found = ask("xid", make_params("xid", {}), make_document({"gpu": {}, "kernel_log": log}))
     said = {each.subject.bus_id: (each.verdict.value, each.actual) for each in found
@@ -62,7 +62,7 @@ def test_kernel_lines_in_the_log_of_a_real_node(tmp_path, name):
     assert told == KINDS[name]
 
 
-def test_a_real_log_of_blackwell_says_which_links_and_what_the_driver_recommends(
+def test_xids_of_blackwell_name_the_links_and_the_action_that_the_driver_recommends(
     tmp_path, ask, make_params, make_document
 ):
     log = read(tmp_path, "gpud-xid-lines.txt")

@@ -168,11 +168,11 @@ FACTS = [
 
 
 @pytest.mark.parametrize(("capture", "check", "params", "told"), FACTS)
-def test_fact(capture, check, params, told, say):
+def test_checks_of_a_real_capture_give_the_expected_findings(capture, check, params, told, say):
     assert say(capture, check, params) == told
 
 
-def test_a_count_that_the_list_does_not_bear_out(say):
+def test_a_gpu_count_that_the_listed_gpus_contradict_fails(say):
     ((verdict, expected, actual),) = say("telegraf-a100-sxm4-v12.xml", "gpu_count", 4)
     assert (verdict, expected) == ("fail", 4)
     assert actual == {"NVML counts": 4, "NVML reaches": 1, "PCI bus": 1, "/dev": 1}

@@ -16,7 +16,7 @@ DEFAULTS = {
 
 
 @every_case
-def test_findings(case):
+def test_each_case_has_the_expected_findings(case):
     told = [fields(finding) | {"subject": finding.subject.label} for finding in case.said]
     given = [
         {key: said(finding[key], wanted[key]) for key in wanted}
@@ -38,7 +38,7 @@ def said(text, wanted):
     return text
 
 
-def test_every_check_has_an_ok_a_wrong_and_an_unknown_case(check_id, own_cases):
+def test_every_check_has_an_ok_a_fail_and_an_unknown_case(check_id, own_cases):
     seen = {finding["verdict"] for case in own_cases for finding in case.findings}
     lacking = {"ok", "fail", "unknown"} - seen
     assert not lacking, f"{check_id}: add a case to tests/checks/{check_id}/ of each of {lacking}"
@@ -50,7 +50,7 @@ def test_every_case_belongs_to_a_check(catalog):
 
 
 @every_case
-def test_unknown_and_exempt_say_why(case):
+def test_unknown_and_not_applicable_findings_say_why(case):
     for finding in case.said:
         if finding.verdict in (Verdict.UNKNOWN, Verdict.NOT_APPLICABLE):
             assert finding.why, f"has no reason: add `why` to {finding}"

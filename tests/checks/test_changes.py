@@ -96,14 +96,14 @@ def test_a_changed_case_is_judged_as_its_table_says(check_id, find_case, make_pa
     assert not wrong, "\n".join(wrong)
 
 
-def test_each_case_learns_this(check_id, catalog, find_case):
+def test_each_case_learns_the_value_of_its_table(check_id, catalog, find_case):
     for row in table(check_id).get("learnt", ()):
         document = with_changes(find_case(check_id, row["case"]).document, row.get("set", {}))
         learnt = catalog.check(check_id).learn(decode(msgspec.json.encode(document)))
         assert msgspec.to_builtins(learnt) == row["value"], row
 
 
-def test_what_params_ask_for(check_id, catalog, make_params):
+def test_params_ask_for_what_the_table_lists(check_id, catalog, make_params):
     check = catalog.check(check_id)
     for row in table(check_id).get("asked", ()):
         params = make_params(check_id, row["params"])
@@ -111,7 +111,7 @@ def test_what_params_ask_for(check_id, catalog, make_params):
         assert msgspec.json.decode(msgspec.json.encode(answers)) | {"params": row["params"]} == row
 
 
-def test_baselines_accept_these_values(check_id, make_params):
+def test_params_accept_and_refuse_the_values_of_the_table(check_id, make_params):
     for value in table(check_id).get("taken", ()):
         make_params(check_id, value)
     for value in table(check_id).get("refused", ()):
@@ -119,5 +119,5 @@ def test_baselines_accept_these_values(check_id, make_params):
             make_params(check_id, value)
 
 
-def test_every_table_is_of_a_check(catalog):
+def test_every_table_belongs_to_a_check(catalog):
     assert {path.stem for path in TABLES.glob("*.yaml")} <= set(catalog.ids)

@@ -28,12 +28,12 @@ def test_d15_policies_for_half_of_the_online_cpus_are_unknown(verdicts):
     ]
 
 
-def test_d15_which_cpus_are_online_must_be_known(verdicts):
+def test_d15_the_governor_is_unknown_if_the_online_cpus_were_not_read(verdicts):
     _, (_, verdict, why) = verdicts(policies("0-31", "0-31"), online=None)
     assert (verdict, why) == (Verdict.UNKNOWN, "online: not in the evidence")
 
 
-def test_d14_a_stale_governor_of_offline_cpus_is_no_fault(verdicts):
+def test_d14_a_stale_governor_of_offline_cpus_does_not_fail(verdicts):
     found = verdicts(policies("0-31", "0-31"), policies("32-63", "", "powersave"), online="0-31")
     assert found == [
         ("cpufreq 0-31", Verdict.OK, ""),
@@ -41,6 +41,6 @@ def test_d14_a_stale_governor_of_offline_cpus_is_no_fault(verdicts):
     ]
 
 
-def test_d14_a_policy_of_no_cpu_hides_none_that_is_online(verdicts):
+def test_d14_a_policy_without_cpus_does_not_hide_online_cpus(verdicts):
     found = verdicts(policies("0-31", "0-31"), policies("32-63", "", "powersave"), online="0-63")
     assert found[-1][1] is Verdict.UNKNOWN

@@ -21,7 +21,9 @@ SECTIONS = {
 @pytest.mark.parametrize("why", ["NVML_ERROR_GPU_IS_LOST", "NVML_ERROR_RESET_REQUIRED"])
 @pytest.mark.parametrize("part", ["ecc", "remapping", "retired_pages", "fabric", "nvlinks"])
 @pytest.mark.parametrize(("check", "params"), [("gpu_lost", {}), ("gpu_count", 1)])
-def test_any_call_can_say_it(check, params, part, why, ask, make_params, make_document):
+def test_any_nvml_call_can_report_a_lost_gpu(
+    check, params, part, why, ask, make_params, make_document
+):
     def verdicts(sections):
         found = ask(check, make_params(check, params), make_document(sections))
         return [finding.verdict for finding in found]

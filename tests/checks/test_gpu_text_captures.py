@@ -136,7 +136,7 @@ def mocked(path):
 
 
 @pytest.mark.parametrize("path", PROFILES, ids=lambda path: path.stem)
-def test_nothing_is_wrong_with_a_described_node(path, ask, make_params, make_document):
+def test_no_check_fails_on_a_node_built_from_a_mock_profile(path, ask, make_params, make_document):
     driver, gpus = mocked(path)
     document = make_document({"gpu": {"driver_version": driver, "count": len(gpus), "gpus": gpus}})
     links = len(gpus[0]["nvlinks"])

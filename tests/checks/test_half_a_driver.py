@@ -32,7 +32,7 @@ CHECKS = [("gpu_count", 1), ("driver_version", "550.*"), ("kernel_modules", {"lo
 
 
 @pytest.mark.parametrize(("check", "params"), CHECKS)
-def test_t6_a_loaded_module_without_its_library_is_wrong(verdict, check, params):
+def test_t6_a_loaded_module_without_its_library_fails(verdict, check, params):
     found = verdict(check, params, {"status": "absent", "why": NO_LIBRARY}, LOADED)
     assert found.verdict is Verdict.FAIL
     assert "kernel module nvidia 550.90.07 is loaded" in found.why
@@ -54,7 +54,7 @@ def test_t6_other_errors_stay_unknown(verdict, check, params, section, modules):
     assert verdict(check, params, section, modules).verdict is Verdict.UNKNOWN
 
 
-def test_t6_a_version_that_the_library_refuses_is_reported_as_that(verdict):
+def test_t6_a_version_mismatch_of_library_and_module_is_reported(verdict):
     why = "NVML_ERROR_LIB_RM_VERSION_MISMATCH: of different versions"
     found = verdict("driver_version", "550.*", {"status": "error", "why": why}, LOADED)
     assert (found.verdict, found.actual) == (

@@ -32,7 +32,9 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("check", "value", "words"), REFUSED)
-def test_refused(check: str, value: object, words: str, make_params: Callable[..., Any]) -> None:
+def test_invalid_params_of_host_checks_are_refused(
+    check: str, value: object, words: str, make_params: Callable[..., Any]
+) -> None:
     with pytest.raises(msgspec.ValidationError) as caught:
         make_params(check, value)
     assert words in str(caught.value)
@@ -73,7 +75,7 @@ LEARNT: list[tuple[str, dict[str, Any], object]] = [
 
 
 @pytest.mark.parametrize(("check", "sections", "learnt"), LEARNT)
-def test_learnt(
+def test_params_are_learnt_from_evidence(
     check: str, sections: dict[str, Any], learnt: object, make_document: Callable[..., Any]
 ) -> None:
     evidence = decode(msgspec.json.encode(make_document(sections)))

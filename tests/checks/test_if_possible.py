@@ -7,7 +7,7 @@ from nodevet.remote import program
 from nodevet.remote.probe.collectors import nvme
 
 
-def test_a_missing_program_is_reported_as_the_checks_know_it(
+def test_the_probe_reports_a_missing_program_in_the_words_that_checks_match(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(program, "FOLDERS", ())

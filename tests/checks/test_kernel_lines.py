@@ -70,7 +70,7 @@ def of_gpu(findings: list[Finding]) -> Finding:
 
 
 @pytest.mark.parametrize("unit", ["TLW_RX_PIPE1", "TLW_TX_PIPE0", "TLW_RX/TLW_RX_PIPE1", "TLW_TX"])
-def test_e11_a_status_that_needs_a_reset_fails_on_every_name_of_a_unit(
+def test_e11_a_link_unit_status_that_needs_a_reset_fails_for_every_unit_name(
     judged: Ask, unit: str
 ) -> None:
     line = f"{XID}146, {unit} Nonfatal XC0 i0 Link 03 (0x0000000b 0x{{}} 0x00000000)"
@@ -146,7 +146,9 @@ def test_e15_the_numbers_of_the_catalogue_are_known(judged: Ask, code: int) -> N
     assert "unknown to nodevet" not in of_gpu(judged("xid", f"{XID}{code}, pid=1, name=x, y")).why
 
 
-def test_e15_a_finding_says_where_nvidia_is_milder_and_a_setting_follows_it(judged: Ask) -> None:
+def test_e15_a_finding_names_nvidias_milder_action_and_policy_nvidia_follows_it(
+    judged: Ask,
+) -> None:
     line = f"{XID}94, pid=1, name=x, Contained: SM (0x1). RST: No, D-RST: No"
     strict, mild = (
         of_gpu(judged("xid", line)),
@@ -157,7 +159,7 @@ def test_e15_a_finding_says_where_nvidia_is_milder_and_a_setting_follows_it(judg
     assert mild.verdict is Verdict.OK
 
 
-def test_e16_an_unknown_number_fails_until_the_gpu_is_reset(judged: Ask) -> None:
+def test_e16_an_unknown_xid_fails_until_the_gpu_is_reset(judged: Ask) -> None:
     line, reset = f"{XID}999, pid=1, name=x, y", "vfio-pci 0000:19:00.0: reset done"
     assert of_gpu(judged("xid", line)).verdict is Verdict.FAIL
     assert of_gpu(judged("xid", line, reset)).verdict is Verdict.OK

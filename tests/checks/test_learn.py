@@ -25,7 +25,7 @@ def fields_learnt(case) -> dict[str, Any] | None:
 
 
 @every_case
-def test_a_node_that_passes_passes_by_what_is_learnt_of_it(case, ask):
+def test_a_node_that_passes_also_passes_the_params_learnt_from_it(case, ask):
     fields = fields_learnt(case)
     good = {finding.verdict for finding in case.said} <= {Verdict.OK, Verdict.NOT_APPLICABLE}
     if fields is None or not good:
@@ -36,7 +36,7 @@ def test_a_node_that_passes_passes_by_what_is_learnt_of_it(case, ask):
 
 
 @every_case
-def test_no_part_is_named_in_what_is_learnt(case):
+def test_learnt_params_contain_no_ids_of_parts(case):
     learnt = str(fields_learnt(case))
     for text in identities(case.document):
         assert text not in learnt

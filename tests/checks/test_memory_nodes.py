@@ -32,7 +32,7 @@ def say(ask, make_params, make_document):
     return of
 
 
-def test_d21_the_node_of_a_gpus_own_memory_is_no_fault(say):
+def test_d21_the_numa_node_of_gpu_memory_does_not_fail(say):
     memory = ALONE | {"distances": [80, 10]}
     found = say("numa_locality", "platform", CPUS, memory)
     assert (found.verdict, found.actual) == (Verdict.OK, 1)
@@ -48,7 +48,7 @@ def test_d21_a_process_may_use_the_memory_of_its_gpu(say):
     assert (loose.verdict, loose.expected) == (Verdict.FAIL, {"memory": "0,1"})
 
 
-def test_d21_cpus_that_are_offline_are_no_node_of_memory_alone(say):
+def test_d21_a_numa_node_with_offline_cpus_is_not_a_memory_only_node(say):
     offline = {"cpulist": "", "cpus_present": "72-143", "distances": [80, 10]}
     found = say("numa_locality", "platform", CPUS, offline)
     assert (found.verdict, found.why) == (

@@ -34,19 +34,19 @@ def say(ask, make_params, make_document):
     return of
 
 
-def test_t7_uncorrected_errors_of_mig_devices_are_wrong(say):
+def test_t7_uncorrected_errors_of_mig_devices_fail(say):
     found, rest = say(part(volatile_sram_uncorrected=1), part(volatile_sram_uncorrected=2))
     assert (found.verdict, found.actual) == (Verdict.FAIL, {"volatile_uncorrected": 3})
     assert rest.verdict is Verdict.NOT_APPLICABLE
 
 
-def test_t7_a_part_without_errors_is_no_proof(say):
+def test_t7_a_mig_device_without_errors_does_not_prove_the_gpu_ok(say):
     (found,) = say(part(volatile_sram_uncorrected=0))
     assert found.verdict is Verdict.NOT_APPLICABLE
     assert "the counts of its MIG devices are volatile_uncorrected 0" in found.why
 
 
-def test_t7_values_that_mig_devices_lack_too_are_reported(say):
+def test_t7_values_that_mig_devices_lack_too_are_not_applicable(say):
     assert [each.verdict for each in say(part())] == [Verdict.NOT_APPLICABLE]
     assert [each.verdict for each in say(errors=NOT_SUPPORTED)] == [Verdict.NOT_APPLICABLE]
 
@@ -87,7 +87,7 @@ def remapping(**signs):
         ),
     ],
 )
-def test_t7_repairs_of_mig_devices_that_were_not_read_are_unknown(
+def test_t7_row_remaps_of_mig_devices_are_judged(
     told, verdict, why, ask, make_params, make_document
 ):
     devices = [{"index": at, **each} for at, each in enumerate(told.get("mig_devices") or ())]

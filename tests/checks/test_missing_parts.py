@@ -69,7 +69,7 @@ def bus(ports: list[str]) -> dict[str, Any]:
         (["0000:5c:01.0"], Verdict.UNKNOWN),
     ],
 )
-def test_e10_a_port_that_is_missing_from_those_served_is_unknown(
+def test_e10_a_port_missing_from_the_aer_ports_makes_pcie_errors_unknown(
     ports: list[str], verdict: Verdict, ask: Any, make_params: Any, make_document: Any
 ) -> None:
     params = make_params("pcie_errors", {})
@@ -77,7 +77,7 @@ def test_e10_a_port_that_is_missing_from_those_served_is_unknown(
 
 
 @pytest.mark.parametrize("judge", LOG_CHECKS)
-def test_e10_a_complete_log_of_which_lines_were_dropped_is_unknown(
+def test_e10_a_kernel_log_with_dropped_lines_is_unknown(
     judge: str, ask: Any, make_params: Any, make_document: Any
 ) -> None:
     for dropped, sure in ((0, True), (3, False)):

@@ -17,7 +17,7 @@ def port(**said: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("word", WORDS)
 @pytest.mark.parametrize("field", ["state", "phys_state", "link_layer"])
-def test_e18_a_port_of_a_state_that_is_not_known_is_unknown(
+def test_e18_a_port_in_an_unknown_state_is_unknown(
     field: str, word: str, ask: Any, make_params: Any, make_document: Any
 ) -> None:
     if (field, word) == ("link_layer", "Unknown"):
@@ -41,7 +41,7 @@ DRIVE = {"name": "nvme0", "transport": "pcie", "address": "0000:1b:00.0", "state
 
 
 @pytest.mark.parametrize("word", WORDS)
-def test_e18_a_drive_of_a_state_that_is_not_known_is_unknown(
+def test_e18_a_drive_in_an_unknown_state_is_unknown(
     word: str, ask: Any, make_params: Any, make_document: Any
 ) -> None:
     sections = {"nvme": {"controllers": [{**DRIVE, "state": word}]}}

@@ -53,7 +53,7 @@ def test_e09_a_tray_that_lost_its_domain_fails(
                 check_id == "imex"} == {verdict}, check_id  # fmt: skip
 
 
-def test_e09_a_domain_that_the_baseline_expects_is_never_inapplicable(
+def test_e09_a_missing_nvlink_domain_that_the_baseline_expects_fails(
     ask: Any, make_params: Any, make_document: Any
 ) -> None:
     for device in (GB200, H100):

@@ -86,7 +86,7 @@ def lines_of(sections, said=SAID):
     ],
     ids=["no driver", "not loaded", "no library", "two versions"],
 )
-def test_a_driver_that_is_missing_or_not_whole_is_one_line(gpu, modules):
+def test_a_missing_or_incomplete_driver_is_one_line(gpu, modules):
     lines = lines_of(
         {
             "host": {"virtualization": "none", "uptime_s": 9999.0, "clock_s": 1.7e9},
@@ -104,7 +104,7 @@ def test_a_driver_that_is_missing_or_not_whole_is_one_line(gpu, modules):
     assert set(lines[0].checks) >= {"gpu_count", "services", "ecc_mode", "xid", "nvlink"}
 
 
-def test_a_fabric_manager_that_is_down_is_one_line_with_what_waits_for_it():
+def test_a_fabric_manager_that_is_down_is_one_line_with_its_consequences():
     gpus = [
         {
             "index": at, "bus_id": each["address"], "minor_number": at, "pci_device": "10de:2330",
@@ -130,7 +130,7 @@ def test_a_fabric_manager_that_is_down_is_one_line_with_what_waits_for_it():
     assert not [each for each in lines if each.label == "FAIL" and each.check == "fabric"]
 
 
-def test_an_nfs_server_that_is_down_is_one_line_with_what_waits_for_it():
+def test_an_nfs_server_that_is_down_is_one_line_with_its_consequences():
     silent = {"kind": "nfs_silent", "detail": "filer", "count": 2, "last_s": 900.0}
     hung = {"kind": "hung_task", "detail": "python3", "count": 1, "last_s": 920.0}
     waits = {"command": "python3", "state": "D", "wchan": "rpc_wait_bit_killable"}
@@ -150,7 +150,7 @@ def test_an_nfs_server_that_is_down_is_one_line_with_what_waits_for_it():
     assert set(line.checks) == {"storage_errors", "stuck_processes", "kernel_faults"}
 
 
-def test_a_bridge_that_lost_a_link_is_one_line_of_both_its_ends():
+def test_a_lost_nvlink_of_a_bridge_is_one_line_for_both_gpus():
     addresses = ("0000:01:00.0", "0000:41:00.0", "0000:81:00.0", "0000:c1:00.0")
     gpus = [
         {

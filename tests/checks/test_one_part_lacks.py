@@ -78,7 +78,7 @@ def of_gpu(findings: list[Any], index: int) -> set[Verdict]:
 
 @pytest.mark.parametrize("why", ["NVML_ERROR_NOT_SUPPORTED", "NVML_ERROR_FUNCTION_NOT_FOUND"])
 @every_case
-def test_e08_a_feature_that_one_gpu_lacks_is_not_inapplicable(case: Any, why: str) -> None:
+def test_e08_a_feature_that_only_one_gpu_lacks_is_unknown_or_fails(case: Any, why: str) -> None:
     said = case.ask
     document = three(case, said)
     if document is None or of_gpu(said(document), 0) != {Verdict.OK}:

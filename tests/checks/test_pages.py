@@ -37,7 +37,7 @@ def test_the_page_of_what_can_be_fixed_has_each_check(check_id, catalog):
         ("ofed", "`dnf install doca-ofed`"),
     ],
 )
-def test_a_task_has_its_commands(check, command):
+def test_tasks_on_the_fixable_page_name_their_commands(check, command):
     page = (ROOT / "docs" / "fixable.md").read_text(encoding="utf-8")
     assert re.search(rf"^\| \[{check}\].*\| task \| .*{re.escape(command)}", page, re.MULTILINE)
 
@@ -61,7 +61,7 @@ def test_every_shipped_check_is_about_an_area(check_id, catalog):
     assert catalog.check(check_id).area is not Area.SITE
 
 
-def test_a_page_says_why_from_where_and_what_to_do(check_id, catalog):
+def test_a_page_says_why_the_check_matters_what_it_reads_and_how_to_fix_it(check_id, catalog):
     page = catalog.page(check_id)
     title, *rest = page.split("\n")
     is_title = title.endswith(".") and len(title) <= 95 and rest[:1] in ([], [""])

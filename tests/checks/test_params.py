@@ -145,7 +145,7 @@ def told_of(tmp_path, catalog):
 
 
 @pytest.mark.parametrize(("check", "value", "words"), REFUSED)
-def test_refused(check, value, words, told_of):
+def test_invalid_params_are_refused(check, value, words, told_of):
     (told,) = told_of(f"{check}: {json.dumps(value)}")
     assert words in told
 
@@ -163,7 +163,7 @@ def test_values_that_the_library_accepts(line, told, told_of):
     assert any(told in each for each in told_of(line))
 
 
-def test_every_mistake_is_reported_where_it_stands(told_of):
+def test_every_mistake_is_reported_with_its_position(told_of):
     text = "services: {running: [a, b.service, c], stoped: [], enabled: 1}"
     assert [re.sub(r".*x.yaml:(\S+ \S+) .*", r"\1", each) for each in told_of(text)] == [
         "3:24: expect.services.running[0]:",
@@ -183,22 +183,22 @@ def test_the_examples_of_a_page_are_accepted(check_id, catalog, make_params):
         assert isinstance(make_params(check_id, value), params)
 
 
-def test_every_want_has_a_schema_for_editors(check_id, catalog):
+def test_the_params_of_every_check_have_a_schema_for_editors(check_id, catalog):
     params = catalog.check(check_id).params
     ((_,), found) = schema_components([params])
     assert found["Params"]["additionalProperties"] is False
 
 
-def test_a_bare_field_exists(check_id, catalog):
+def test_the_bare_field_of_params_exists(check_id, catalog):
     params = catalog.check(check_id).params
     assert params.bare is None or params.bare in params.__struct_fields__
 
 
-def test_nothing_to_judge_is_refused(make_params):
+def test_params_without_anything_to_judge_are_refused(make_params):
     with pytest.raises(msgspec.ValidationError, match="at least one count"):
         make_params("ecc_errors", {"volatile_uncorrected": None, "sram_threshold": False})
 
 
-def test_an_index_without_quotes_in_yaml(make_params):
+def test_params_accept_an_unquoted_yaml_number_as_gpu_index(make_params):
     params = make_params("numa_locality", {"gpus": {0: 0, "1-2": 1}})
     assert params.node_of == {0: 0, 1: 1, 2: 1}

@@ -47,7 +47,7 @@ def test_a_slow_link_says_how_many_errors_it_has_had(ask, make_params, make_docu
     }
 
 
-def test_d15_a_bus_without_a_function_to_ask_is_unknown_and_said(ask, make_params, make_document):
+def test_d15_a_bus_without_gpus_nics_and_nvme_drives_is_unknown(ask, make_params, make_document):
     document = make_document({"pci": {"functions": []}, "host": {"virtualization": "microsoft"}})
     (finding,) = ask("pcie_errors", make_params("pcie_errors", {}), document)
     assert finding.verdict.value == "unknown"

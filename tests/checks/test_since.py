@@ -30,7 +30,7 @@ def told(findings: list[Any]) -> list[tuple[str, str]]:
 
 
 @every_case
-def test_a_look_that_read_nothing_says_nothing(case):
+def test_an_earlier_run_without_readings_changes_no_finding(case):
     document = without_look(case.document)
     broken = {name: {"status": "error", "why": "spoiled"} for name in document["sections"]}
     for sections in ({}, broken):
@@ -38,7 +38,7 @@ def test_a_look_that_read_nothing_says_nothing(case):
 
 
 @every_case
-def test_a_state_is_judged_without_the_last_look(case):
+def test_checks_of_states_ignore_the_earlier_run(case):
     if case.check_id in COUNTED:
         return
     document = without_look(case.document)
@@ -47,7 +47,7 @@ def test_a_state_is_judged_without_the_last_look(case):
 
 
 @every_case
-def test_counters_that_are_all_new_are_judged_as_without_a_look(case):
+def test_counters_that_were_0_at_the_earlier_run_still_fail(case):
     """At the last look every counter was 0, and the log was read and empty."""
     document = without_look(case.document)
     then = zeroed(copy.deepcopy(document["sections"]))

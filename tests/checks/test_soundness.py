@@ -254,7 +254,7 @@ def waivers(findings: list[Any]) -> dict[str, list[Waiver]]:
 
 
 @every_case
-def test_what_was_accepted_hides_nothing_unread(case):
+def test_a_waiver_does_not_hide_unread_values(case):
     """Who waives all that fails waives no more: what was not read beside it, and might have been
     one fault more, is unknown."""
     say, found = case.ask, case.said
@@ -713,7 +713,7 @@ def test_e10_every_list_within_a_record_is_counted_by_something_else(check_id):
     assert lists_within(check_id) <= SAID_WITHIN.keys()
 
 
-def test_d15_fewer_items_than_there_are_is_never_ok(check_id, own_cases, make_params):
+def test_d15_a_list_with_missing_items_is_never_ok(check_id, own_cases, make_params):
     tried = set()
     for case in own_cases:
         say = case.ask

@@ -212,7 +212,7 @@ def test_e06_a_waiver_for_one_fact_of_a_part_covers_no_other(
 
 
 @pytest.mark.parametrize(("later", "shown"), [(60.0, [48]), (3600.0, [48, 64])])
-def test_e06_an_xid_that_was_accepted_hides_none_that_comes_much_later(
+def test_e06_an_accepted_xid_does_not_hide_a_much_later_one(
     later: float, shown: list[int], find_case: Any, make_params: Any, ask: Any
 ) -> None:
     case = find_case("xid", "cascades")
@@ -226,7 +226,7 @@ def test_e06_an_xid_that_was_accepted_hides_none_that_comes_much_later(
     assert found.actual == shown
 
 
-def test_e06_a_limit_that_was_accepted_hides_none_that_is_enforced(
+def test_e06_an_accepted_power_limit_does_not_hide_a_lower_enforced_one(
     find_case: Any, make_params: Any, catalog: Any
 ) -> None:
     case = find_case("power_limit", "lowered")

@@ -45,7 +45,7 @@ TAIL = "\nCHECK = Check(params=Params, reads=(), judge=lambda evidence, params: 
         ("a: int = 0\nb: int", "Required field 'b' cannot follow optional fields"),
     ],
 )
-def test_the_message_names_the_problem(tmp_path, lines, told):
+def test_a_check_with_unfit_params_is_refused_with_the_problem(tmp_path, lines, told):
     body = "\n".join(f"    {line}" for line in lines.splitlines())
     (tmp_path / "mine.py").write_text(dedent(HEAD) + body + TAIL)
     with pytest.raises(CatalogError) as caught:
@@ -54,5 +54,5 @@ def test_the_message_names_the_problem(tmp_path, lines, told):
     assert told in str(caught.value)
 
 
-def test_shipped_ones_are_fit(check_id, catalog):
+def test_the_params_of_shipped_checks_are_fit(check_id, catalog):
     assert unfit_params(catalog.check(check_id).params) == ""

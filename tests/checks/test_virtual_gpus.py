@@ -59,20 +59,18 @@ CHECKS = (
 
 @pytest.mark.parametrize("driver", ["nvidia", "vfio-pci", None])
 @pytest.mark.parametrize(("check", "params"), CHECKS)
-def test_d13_virtual_functions_are_no_gpus(host, ask, make_params, driver, check, params):
+def test_d13_virtual_functions_do_not_count_as_gpus(host, ask, make_params, driver, check, params):
     found = ask(check, make_params(check, params), host(driver))
     assert {finding.verdict for finding in found} == {Verdict.OK}
 
 
 @pytest.mark.parametrize(("check", "params"), CHECKS)
-def test_d13_a_gpu_that_is_missing_is_seen_among_virtual_functions(
-    host, ask, make_params, check, params
-):
+def test_d13_virtual_functions_do_not_hide_a_missing_gpu(host, ask, make_params, check, params):
     found = ask(check, make_params(check, params), host("nvidia", nvml=3))
     assert {finding.verdict for finding in found} & {Verdict.FAIL, Verdict.UNKNOWN}
 
 
-def test_d13_whether_a_function_is_virtual_must_be_known(host, ask, make_params):
+def test_d13_the_gpu_count_is_unknown_if_physfn_was_not_read(host, ask, make_params):
     document = host("nvidia")
     virtual = document["sections"]["pci"]["data"]["functions"][1]
     virtual.update(physfn=None, errors={"physfn": "EACCES"})
@@ -81,9 +79,7 @@ def test_d13_whether_a_function_is_virtual_must_be_known(host, ask, make_params)
     assert "physfn: permission denied (EACCES)" in found[0].why
 
 
-def test_d13_gpus_kept_for_virtual_machines_are_omitted_of_a_count_without_them(
-    host, ask, make_params
-):
+def test_d13_gpus_reserved_for_virtual_machines_are_not_counted(host, ask, make_params):
     document = host("nvidia", nvml=3)
     held = document["sections"]["pci"]["data"]["functions"][-5]
     held["driver"] = "vfio-pci"

@@ -31,7 +31,7 @@ def waived(case: Any, params: Any, catalog: Any, accepts: str) -> list[Finding]:
 
 
 @every_case
-def test_d12_a_waiver_covers_what_is_shown_and_nothing_else(
+def test_d12_a_waiver_covers_only_findings_with_the_accepted_value(
     case: Any, make_params: Callable[..., Any], catalog: Any
 ) -> None:
     params = make_params(case.check_id, case.params)
@@ -67,7 +67,7 @@ def test_d12_a_link_that_was_accepted_at_x8_fails_at_gen1_x1(
         ("pcie_link", "lanes-lost-on-one-of-two", "x8"),
     ],
 )
-def test_d12_a_waiver_covers_nothing_that_was_not_read(
+def test_d12_a_waiver_does_not_cover_unread_values(
     find_case: Callable[..., Any],
     make_params: Callable[..., Any],
     catalog: Any,

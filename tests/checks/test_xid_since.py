@@ -46,7 +46,7 @@ def log(*events: tuple[str, list[float]]) -> dict[str, Any]:
         ),
     ],
 )
-def test_the_hours_count_whenever_the_last_look_was(
+def test_repeated_xids_are_counted_within_hours_and_across_runs(
     ask: Callable[..., Any],
     make_params: Callable[..., Any],
     make_document: Callable[..., Any],

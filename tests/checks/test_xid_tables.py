@@ -27,7 +27,7 @@ def test_every_xid_of_the_driver_has_its_name():
     assert names.keys() <= NAMES.keys()
 
 
-def test_xids_that_need_more_than_a_restart_are_not_the_jobs():
+def test_xids_that_need_more_than_a_restart_are_not_tolerated():
     grave = {"RESET_GPU", "RESTART_BM", "RESTART_VM", "CHECK_MECHANICALS", "WORKFLOW_XID_48"}
     for code, said in catalogue()["xid_error_catalog"].items():
         if said["action"] in grave:
@@ -35,7 +35,7 @@ def test_xids_that_need_more_than_a_restart_are_not_the_jobs():
             assert remedy_of(int(code)).rank < Remedy.SUPPORT.rank, code
 
 
-def test_e15_where_nvidia_is_milder_is_as_its_catalogue_says():
+def test_e15_the_table_of_milder_actions_agrees_with_nvidias_catalogue():
     actions = {int(code): said["action"] for code, said in catalogue()["xid_error_catalog"].items()}
     mild = {code: each for code, each in actions.items() if each in ("IGNORE", "RESTART_APP")}
     assert mild == MILD
@@ -43,7 +43,7 @@ def test_e15_where_nvidia_is_milder_is_as_its_catalogue_says():
     assert set(TOLERATED) - mild.keys() == {45}  # of which NVIDIA asks whether it came alone
 
 
-def test_e12_every_recovery_action_of_nvml_has_its_remedy():
+def test_e12_the_table_of_recovery_actions_agrees_with_nvml():
     prefix = "NVML_GPU_RECOVERY_ACTION_"
     constants = {name.removeprefix(prefix): getattr(pynvml, name) for name in dir(pynvml)
                  if name.startswith(prefix)}  # fmt: skip

@@ -65,7 +65,7 @@ def kept(host: str, *, age: float | None, **evidence: Any) -> None:
     (Path("kept") / f"{host}.json").write_text(json.dumps(saved))
 
 
-def test_d20_old_evidence_is_unknown_and_told_as_that(call: Call) -> None:
+def test_d20_old_evidence_is_unknown_with_the_age_as_the_reason(call: Call) -> None:
     kept("gpu001", age=800 * DAY)
     done = call("check", "--evidence", "kept", "--advice")
     assert done.exit_code == 3
@@ -143,7 +143,7 @@ def nodes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("nodes")
-def test_d20_a_visit_keeps_when_it_came_in(call: Call) -> None:
+def test_d20_saved_evidence_keeps_its_arrival_time(call: Call) -> None:
     before = time.time()
     live = call("check", "gpu001", "--save", "kept", "--format", "json")
     saved = json.loads(Path("kept/gpu001.json").read_text())

@@ -93,7 +93,7 @@ def rig(boot: Boot) -> Rig:
 ALL = {"gpu1 power_limit", "gpu1 cpu_governor", "gpu2 cpu_governor"}
 
 
-def test_the_whole_loop(rig: Rig) -> None:
+def test_a_plan_is_approved_applied_verified_and_rolled_back(rig: Rig) -> None:
     """Wrong, planned, approved, applied, right, nothing left to plan, rolled back, as before."""
     before = rig.state("gpu1"), rig.state("gpu2")
     assert rig.wrong() == ALL
@@ -166,7 +166,7 @@ def remembered(rig: Rig, plan: str) -> None:
     assert "500 W → 700 W" in shown and "gpu1" not in shown and plan not in shown
 
 
-def test_killed_in_the_middle_and_resumed(rig: Rig) -> None:
+def test_a_run_that_was_killed_midway_is_resumed(rig: Rig) -> None:
     from nodevet.fix.journal.journal import read
 
     before = rig.state("gpu1"), rig.state("gpu2")
@@ -193,7 +193,7 @@ def test_killed_in_the_middle_and_resumed(rig: Rig) -> None:
     assert (rig.state("gpu1"), rig.state("gpu2")) == before
 
 
-def test_a_reboot_proves_that_it_persists(rig: Rig) -> None:
+def test_verify_reboot_proves_that_the_settings_persist(rig: Rig) -> None:
     """Bob may approve a reboot alone; the plan is Ann's."""
     rig.fleet.people("bob")
     (rig.project / "approval.yaml").write_text("nodevet: 1\napprovals: {reboot: 1}\n")

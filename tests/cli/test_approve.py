@@ -88,7 +88,9 @@ def sigs(project: Path) -> list[str]:
     return sorted(path.name for path in project.glob("*.sig"))
 
 
-def test_approve_until_it_is_enough(nodevet: Run, project: Path, keys: Path) -> None:
+def test_a_plan_needs_enough_approvals_of_others_than_its_author(
+    nodevet: Run, project: Path, keys: Path
+) -> None:
     save(project, Risk.DRAIN)
     approve = ("approve", "plan.json")
     done = nodevet(*approve, "--verify", cwd=project)
@@ -129,7 +131,7 @@ def test_ssh_keygen_alone_can_check_what_was_signed(
         )  # fmt: skip
 
 
-def test_all_that_will_run_is_shown_and_escaped(nodevet: Run, project: Path, keys: Path) -> None:
+def test_approve_shows_and_escapes_every_action(nodevet: Run, project: Path, keys: Path) -> None:
     done = nodevet("approve", "plan.json", "--yes", "--key", keys / "bob", cwd=project)
     for path in ("/sys/gpu1/one", "/sys/gpu1/three", "/sys/gpu2/two"):
         assert path in done.stdout
@@ -161,7 +163,7 @@ def test_serious_findings_come_first(nodevet: Run, project: Path, keys: Path) ->
     assert enough.returncode == 2  # its passphrase cannot be asked for
 
 
-def test_colour_is_asked_for(nodevet: Run, project: Path, keys: Path) -> None:
+def test_color_always_colours_the_plan_in_a_pipe(nodevet: Run, project: Path, keys: Path) -> None:
     save(project, Risk.REBOOT)
     approve = ("approve", "plan.json", "--yes", "--key", keys / "bob")
     plain = nodevet(*approve, cwd=project).stdout
@@ -198,7 +200,7 @@ def test_a_file_of_another_kind_is_recognised(nodevet: Run, project: Path, name:
     assert f"{name}: {said}; nodevet plan -o plan.json writes a plan" in done.stderr
 
 
-def test_the_folder_of_a_run_is_rolled_back(nodevet: Run, project: Path, keys: Path) -> None:
+def test_the_rollback_of_a_run_folder_is_approved(nodevet: Run, project: Path, keys: Path) -> None:
     (project / "runs/x-1").mkdir(parents=True)
     shutil.copy(project / "plan.json", project / "runs/x-1/plan.json")
     done = nodevet("approve", "--rollback", "runs/x-1", "--yes", "--key", keys / "bob", cwd=project)
@@ -220,7 +222,9 @@ def test_the_folder_of_a_run_is_rolled_back(nodevet: Run, project: Path, keys: P
     assert "runs/y-1: does not exist; give: nodevet approve --rollback" in said
 
 
-def test_a_stranger_leaves_no_signature(nodevet: Run, project: Path, keys: Path) -> None:
+def test_a_key_that_is_not_an_approvers_stores_no_signature(
+    nodevet: Run, project: Path, keys: Path
+) -> None:
     done = nodevet("approve", "plan.json", "--yes", "--key", keys / "stranger", cwd=project)
     assert done.returncode == 1
     assert "signed by a stranger" in done.stderr
@@ -375,7 +379,9 @@ def test_the_id_is_typed_and_then_the_passphrase(project: Path, keys: Path) -> N
 
 
 @needs_setsid
-def test_500_alike_hosts_are_one_screen(project: Path, keys: Path, tmp_path: Path) -> None:
+def test_a_plan_for_500_similar_hosts_fits_one_screen(
+    project: Path, keys: Path, tmp_path: Path
+) -> None:
     hosts = {f"gpu{n:03}": [capped(490_000 if n == 4 else 500_000)] * 8 for n in range(1, 501)}
     made = proposal(tmp_path / "site", hosts, author="alice@x", now=datetime.now(timezone.utc))
     (project / "plan.json").write_bytes(write(made.plan))
@@ -404,7 +410,9 @@ def test_a_wrong_passphrase_signs_nothing(project: Path, keys: Path) -> None:
 
 @needs_setsid
 @pytest.mark.parametrize("typed", ["yes", "", "AB12CD34"])
-def test_anything_else_is_no_approval(project: Path, keys: Path, typed: str) -> None:
+def test_an_answer_other_than_the_plan_id_does_not_approve(
+    project: Path, keys: Path, typed: str
+) -> None:
     words = [*NODEVET, "approve", "plan.json", "--key", str(keys / "bob")]
     terminal = Terminal(words, project)
     terminal.until("to approve")
@@ -427,7 +435,9 @@ def test_control_c_signs_nothing(project: Path, keys: Path) -> None:
     assert sigs(project) == []
 
 
-def test_a_hostile_name_becomes_a_name_of_a_file(nodevet: Run, project: Path, keys: Path) -> None:
+def test_a_hostile_approver_name_is_escaped_in_the_file_name(
+    nodevet: Run, project: Path, keys: Path
+) -> None:
     line = f'"../../bob \x7f" {(keys / "bob.pub").read_text()}'.replace("\x7f", "é")
     (project / "allowed_signers").write_text(line)
     done = nodevet("approve", "plan.json", "--yes", "--key", keys / "bob", cwd=project)

@@ -24,7 +24,7 @@ def test_a_captured_baseline_passes_the_node_and_fails_the_others(
     assert not {one["verdict"] for one in hosts["gpu1"]["findings"]} & {"fail", "unknown"}
 
 
-def test_a_file_that_is_there_is_not_replaced_unasked(
+def test_capture_overwrites_an_existing_file_only_with_force(
     nodevet: Run, reach: list[str], tmp_path: Path
 ) -> None:
     file = tmp_path / "mine.yaml"
@@ -45,7 +45,9 @@ def test_nothing_is_written_if_a_host_cannot_be_read(
     assert not file.exists()
 
 
-def test_what_most_are_is_reported_and_who_is_not(nodevet: Run, reach: list[str]) -> None:
+def test_compare_reports_the_majority_value_and_the_outliers(
+    nodevet: Run, reach: list[str]
+) -> None:
     done = nodevet("compare", *reach)
     assert done.returncode == 1, done.stderr
     assert "cpu_governor  performance on 2 of 3; powersave on gpu3" in done.stdout

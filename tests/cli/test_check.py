@@ -29,7 +29,7 @@ def test_a_healthy_host_is_ok(nodevet: Run, reach: list[str]) -> None:
     assert "baseline     nvidia-h100-sxm\n\nAll ok: 1 host · " in done.stdout
 
 
-def test_the_baseline_is_chosen_by_what_the_node_is(nodevet: Run, reach: list[str]) -> None:
+def test_check_chooses_the_baseline_that_fits_the_node(nodevet: Run, reach: list[str]) -> None:
     done = nodevet("check", "gpu1", *reach, "--all", "--format", "json")
     assert done.returncode == 0
     (host,) = json.loads(done.stdout)["hosts"]
@@ -73,7 +73,9 @@ def test_exit_codes(
 
 
 @pytest.mark.parametrize(("host", "code"), [("gpu1", 0), ("gpu3", 1), ("gpu2", 2), ("gpu4", 3)])
-def test_as_a_nagios_plug_in(nodevet: Run, reach: list[str], host: str, code: int) -> None:
+def test_nagios_format_prints_the_state_and_exits_with_its_code(
+    nodevet: Run, reach: list[str], host: str, code: int
+) -> None:
     done = nodevet("check", host, *reach, *H100, "--format", "nagios")
     word = ("OK", "WARNING", "CRITICAL", "UNKNOWN")[code]
     assert done.stdout.startswith(f"NODEVET {word}")
@@ -108,9 +110,7 @@ def test_saved_evidence_gives_the_same_findings(
     assert [host["host"] for host in after["hosts"]] == ["gpu1", "gpu2", "gpu3", "gpu4"]
 
 
-def test_this_machine_is_judged_alike_whether_its_evidence_is_kept(
-    nodevet: Run, tmp_path: Path
-) -> None:
+def test_saving_evidence_of_this_machine_changes_no_finding(nodevet: Run, tmp_path: Path) -> None:
     def judged(*options: str | Path) -> list[tuple[str, ...]]:
         done = nodevet("check", "@local", "-b", "generic", "--format", "json", *options)
         findings = json.loads(done.stdout)["hosts"][0]["findings"]
@@ -147,7 +147,9 @@ def test_what_probe_prints_can_be_judged(nodevet: Run, tmp_path: Path) -> None:
         ('{"host": "a", "status": "vetted", "evidence": null}', "contradict each other"),
     ],
 )
-def test_evidence_that_is_none(nodevet: Run, tmp_path: Path, text: str, words: str) -> None:
+def test_a_file_that_is_not_evidence_is_reported(
+    nodevet: Run, tmp_path: Path, text: str, words: str
+) -> None:
     (tmp_path / "a.json").write_text(text)
     done = nodevet("check", "--evidence", tmp_path / "a.json", "-b", "generic")
     assert done.returncode == 3
@@ -156,7 +158,7 @@ def test_evidence_that_is_none(nodevet: Run, tmp_path: Path, text: str, words: s
     assert words in told
 
 
-def test_all_formats_at_once_and_again_from_the_saved_run(
+def test_check_writes_all_formats_and_report_renders_them_again(
     nodevet: Run, reach: list[str], tmp_path: Path
 ) -> None:
     wanted = [f"--format={name}:{tmp_path / name}" for name in formats()]
@@ -311,7 +313,7 @@ def imported(*arguments: str) -> set[str]:
     return {row.rsplit("|", 1)[1].strip() for row in rows}
 
 
-def test_a_node_local_run_pays_for_nothing_that_it_does_not_use() -> None:
+def test_a_node_local_run_imports_no_package_that_it_does_not_use() -> None:
     names = imported("probe")
     assert not names & {"pyinfra", "gevent", "paramiko", "pydantic", "msgspec", "yaml", "rich"}
     names = imported("check", "@local", "-b", "generic")

@@ -46,7 +46,7 @@ def test_help(nodevet: Run, command: str) -> None:
     assert done.stdout.startswith("Usage: ")
 
 
-def test_the_list_of_commands_is_whole(nodevet: Run) -> None:
+def test_the_list_of_commands_is_complete(nodevet: Run) -> None:
     text = nodevet("--help").stdout
     for group in GROUPS:
         assert f"\n{group}:\n" in text
@@ -57,7 +57,9 @@ def test_the_list_of_commands_is_whole(nodevet: Run) -> None:
     assert {line.split()[0] for line in members.splitlines()} == grouped_names()
 
 
-def test_a_word_that_is_no_command_of_the_history_is_a_host(nodevet: Run, tmp_path: Path) -> None:
+def test_history_takes_a_word_that_is_not_a_subcommand_as_a_host(
+    nodevet: Run, tmp_path: Path
+) -> None:
     store = f"sqlite:///{tmp_path}/none.sqlite"
     told = {
         nodevet("history", *words, "gpu003", "--store", store).stderr for words in ((), ("host",))
@@ -68,7 +70,7 @@ def test_a_word_that_is_no_command_of_the_history_is_a_host(nodevet: Run, tmp_pa
     assert nodevet("trend", "--help").stdout.startswith("Usage: nodevet trend ")
 
 
-def test_version_says_what_is_used(nodevet: Run) -> None:
+def test_version_prints_the_versions_of_nodevet_and_its_dependencies(nodevet: Run) -> None:
     told = dict(line.split(maxsplit=1) for line in nodevet("version").stdout.splitlines())
     assert told == json.loads(nodevet("version", "--format", "json").stdout)
     assert told["nodevet"] == __version__ == nodevet("--version").stdout.split()[-1]
@@ -78,13 +80,13 @@ def test_version_says_what_is_used(nodevet: Run) -> None:
     assert {"nodevet-sim", "executable", "platform"} <= set(told)
 
 
-def test_choices_are_those_of_the_model() -> None:
+def test_option_choices_equal_the_severities_and_risks_of_the_model() -> None:
     assert list(options.SEVERITIES) == [each.value for each in Severity][1:]  # not shadow
     assert list(plan.RISKS) == [risk.value for risk in Risk]
 
 
 @pytest.mark.parametrize("arguments", [["--help"], *([name, "--help"] for name in COMMANDS)])
-def test_help_imports_nothing_that_works(arguments: list[str]) -> None:
+def test_help_imports_no_heavy_packages(arguments: list[str]) -> None:
     code = (
         "import sys; from nodevet.cli import main\n"
         "try: main()\n"
@@ -95,7 +97,7 @@ def test_help_imports_nothing_that_works(arguments: list[str]) -> None:
     assert {"pydantic", "msgspec", "yaml", "gevent"}.isdisjoint(done.stderr.split())
 
 
-def test_no_command_prints_the_help(nodevet: Run) -> None:
+def test_nodevet_without_a_command_prints_the_help(nodevet: Run) -> None:
     alone, asked = nodevet(), nodevet("--help")
     assert (alone.returncode, alone.stderr) == (0, "")
     assert alone.stdout == asked.stdout
@@ -147,7 +149,7 @@ def test_list(nodevet: Run, reach: list[str]) -> None:
         ("resources", {"name": "file"}),
     ],
 )
-def test_list_says_what_each_is_for(nodevet: Run, kind: str, row: dict[str, str]) -> None:
+def test_list_describes_each_entry(nodevet: Run, kind: str, row: dict[str, str]) -> None:
     found = json.loads(nodevet("list", kind, "--format", "json").stdout)
     (mine,) = (each for each in found if each["name"] == row["name"])
     assert row.items() <= mine.items()
@@ -176,13 +178,13 @@ def test_list_shows_a_check_that_cannot_be_used(nodevet: Run, tmp_path: Path) ->
     assert "cannot be used: checks/mine.py:1: ModuleNotFoundError" in done.stdout
 
 
-def test_lint_is_quiet_about_the_shipped_ones(nodevet: Run) -> None:
+def test_lint_finds_nothing_in_the_shipped_baselines(nodevet: Run) -> None:
     done = nodevet("lint")
     assert (done.returncode, done.stdout) == (0, "")
     assert "0 errors, 0 warnings" in done.stderr
 
 
-def test_lint_tells_errors_and_warnings(nodevet: Run, tmp_path: Path) -> None:
+def test_lint_exits_2_on_errors_and_with_strict_on_warnings(nodevet: Run, tmp_path: Path) -> None:
     (tmp_path / "baselines").mkdir()
     path = tmp_path / "baselines" / "mine.yaml"
     path.write_text("nodevet: 1\nexpect: {persistence_mode: true}\n")
@@ -219,7 +221,7 @@ SIMULATOR = [f"sim {name}" for name in simulator.list_commands(click.Context(sim
 
 
 @pytest.mark.parametrize("name", [name for name in (*COMMANDS, *SIMULATOR) if name != "sim"])
-def test_examples_of_the_help_are_commands_that_there_are(name: str) -> None:
+def test_examples_in_the_help_are_valid_command_lines(name: str) -> None:
     command, _ = found(name.split())
     assert isinstance(command, Command) and command.examples
     for _, lines in command.examples:
@@ -281,7 +283,7 @@ def test_explain_fits_the_terminal(check: str) -> None:
         (CHECK, "Exactly one baseline fits the node, which is judged by it.\n"),
     ],
 )
-def test_d4_d20_explain_knows_what_no_baseline_asks_for(
+def test_d4_d20_explain_describes_checks_that_every_run_makes(
     nodevet: Run, name: str, title: str
 ) -> None:
     done = nodevet("explain", name)
@@ -291,7 +293,7 @@ def test_d4_d20_explain_knows_what_no_baseline_asks_for(
         assert f"\n**{part}" in done.stdout, part
 
 
-def test_explain_says_which_line_expects_it(nodevet: Run, tmp_path: Path) -> None:
+def test_explain_names_the_line_that_sets_each_param(nodevet: Run, tmp_path: Path) -> None:
     path = tmp_path / "site.yaml"
     path.write_text(
         "nodevet: 1\nextends: nvidia-h100-sxm\nexpect:\n  power_limit: {watts: 600}\n"
@@ -387,7 +389,7 @@ def test_report_renders_a_run_of_fixes(nodevet: Run, tmp_path: Path) -> None:
     )
 
 
-def test_report_says_what_is_no_run_of_fixes(nodevet: Run, tmp_path: Path) -> None:
+def test_report_refuses_a_folder_that_is_not_a_usable_fix_run(nodevet: Run, tmp_path: Path) -> None:
     earlier = tmp_path / "earlier"
     earlier.write_text("")
     empty, began, other = tmp_path / "empty", tmp_path / "began", tmp_path / "other"
@@ -406,7 +408,7 @@ def test_report_says_what_is_no_run_of_fixes(nodevet: Run, tmp_path: Path) -> No
         assert "Traceback" not in done.stderr
 
 
-def test_explain_of_a_baseline_that_is_not_there_shows_nothing_but_that(nodevet: Run) -> None:
+def test_explain_with_a_missing_baseline_prints_only_the_error(nodevet: Run) -> None:
     done = nodevet("explain", "power_limit", "-b", "nosuch.yaml")
     assert done.returncode == 2
     assert done.stdout == ""

@@ -195,7 +195,9 @@ def test_words_are_those_that_bash_replaces(project: Path, line: str, words: lis
         "",
     ],
 )
-def test_the_invalid_line_is_not_quoted(project: Path, line: str) -> None:
+def test_completion_of_an_invalid_line_prints_no_error_and_runs_no_script(
+    project: Path, line: str
+) -> None:
     (project / "broken.yaml").write_text("hosts: [")
     (project / "script.py").write_text(
         "import pathlib; pathlib.Path('ran').touch(); hosts = ['x']\n"

@@ -138,7 +138,7 @@ def test_a_round_has_a_line_for_each_gpu_and_the_worst_in_words() -> None:
     assert max(map(len, told)) <= 100
 
 
-def test_a_low_terminal_shows_the_worst() -> None:
+def test_a_terminal_with_few_lines_shows_the_worst_gpus() -> None:
     told = rows(diagnoses.fleet(), height=12)
     assert len(told) <= 12 and " lost " in told[0] and " stuck " in told[2]
     assert any(re.fullmatch(r"and \d+ more GPUs", line) for line in told)
@@ -151,7 +151,7 @@ def test_colour_changes_no_text_and_hostile_names_are_escaped() -> None:
     assert "\x1b[2J" not in "".join(told)
 
 
-def test_a_course_in_bars() -> None:
+def test_a_sparkline_draws_values_as_bars() -> None:
     points = tuple((float(n), 100.0 * (n % 2)) for n in range(4))
     assert sparkline(points, 4) == "▁█▁█"
     assert sparkline(points[:1], 3) == "▁▁▁"

@@ -56,7 +56,7 @@ def kept(tmp_path: Path) -> Path:
         ("never", {"FORCE_COLOR": "1"}, False, False),
     ],
 )
-def test_colour_is_as_the_option_or_else_the_environment_says(
+def test_the_option_or_else_the_environment_decides_on_colour(
     color: str, environment: dict[str, str], terminal: bool, pipe: bool
 ) -> None:
     assert screen(Terminal(), color, environment).colour is terminal
@@ -87,7 +87,7 @@ def test_colour_can_be_forced_into_a_pipe(kept: Path) -> None:
     assert re.sub(r"\x1b\[[0-9;]*m", "", texts[1]) == texts[0]
 
 
-def test_quiet_leaves_what_counts_and_the_exit_code(nodevet: Run, kept: Path) -> None:
+def test_quiet_prints_failures_and_totals_and_keeps_the_exit_code(nodevet: Run, kept: Path) -> None:
     whole, quiet = nodevet("report", kept), nodevet("report", kept, "-q")
     assert quiet.returncode == whole.returncode == 1
     assert "WAIVED" in whole.stdout and "swap" in whole.stdout

@@ -25,7 +25,7 @@ def test_a_bare_number_is_seconds_unless_a_unit_is_asked_for(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "x", "h", "15 m", "15M", "1h30m", "nan", "inf", "-5s", "²s"])
-def test_anything_else_is_refused_with_examples(text: str) -> None:
+def test_an_invalid_duration_is_refused_with_examples(text: str) -> None:
     with pytest.raises(click.BadParameter) as caught:
         Duration().convert(text, None, None)
     assert caught.value.message == (f"invalid duration {text!r} (examples: 90s, 15m, 24h, 2d)")
@@ -40,14 +40,14 @@ def test_limits_are_reported_as_they_are_typed(text: str, said: str) -> None:
     assert caught.value.message == said
 
 
-def test_none_is_no_limit_only_if_it_may_be() -> None:
+def test_none_means_no_limit_only_if_the_option_allows_it() -> None:
     assert Duration(endless=True).convert("none", None, None) == math.inf
     with pytest.raises(click.BadParameter, match="invalid duration 'none'"):
         Duration().convert("none", None, None)
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.5, 1.0, 90.0, 900.0, 5400.0, 86400.0, 129600.0])
-def test_what_is_written_is_read_as_the_same(seconds: float) -> None:
+def test_a_written_duration_reads_back_as_the_same_seconds(seconds: float) -> None:
     assert seconds_of(duration_text(seconds)) == seconds
 
 
@@ -66,5 +66,5 @@ def test_what_is_written_is_read_as_the_same(seconds: float) -> None:
         (12000 * 86400.0, "12,000 d"),
     ],
 )
-def test_what_passed_is_reported_in_two_units(seconds: float, text: str) -> None:
+def test_elapsed_time_is_printed_in_two_units_at_most(seconds: float, text: str) -> None:
     assert elapsed(seconds) == text

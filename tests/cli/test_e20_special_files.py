@@ -86,7 +86,7 @@ def test_e20_pipes_of_a_shell_work(script: str, shown: str) -> None:
     assert shown in done.stdout, done
 
 
-def test_e20_a_reader_that_has_left_its_pipe_is_not_waited_for_forever() -> None:
+def test_e20_a_pipe_whose_reader_is_gone_is_an_error_and_not_waited_for() -> None:
     script = f"{NODEVET} {CHECK} --format json:/dev/stdout | true; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=120)
     assert done.returncode == 2, done
@@ -94,7 +94,7 @@ def test_e20_a_reader_that_has_left_its_pipe_is_not_waited_for_forever() -> None
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, a_socket])
-def test_e20_no_plan_is_signed_with_what_is_no_file(make: Callable[[Path], None]) -> None:
+def test_e20_a_key_that_is_not_a_regular_file_is_refused(make: Callable[[Path], None]) -> None:
     make(Path("key"))
     with pytest.raises(ApproveError, match="key: not a regular file"):
         sign(b"plan", Path("key"))

@@ -42,7 +42,7 @@ BROKEN: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("make", BROKEN.values(), ids=BROKEN)
-def test_e20_a_broken_file_costs_its_own_host_alone(
+def test_e20_a_broken_file_makes_only_its_own_host_unreadable(
     nodevet: Callable[..., Any], tmp_path: Path, make: Callable[[Path], object]
 ) -> None:
     folder = tmp_path / "saved"

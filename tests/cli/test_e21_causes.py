@@ -19,7 +19,7 @@ import pytest
         ("runs --store postgresql://u@127.0.0.1:1/x", "no PostgreSQL server answers there: "),
     ],
 )
-def test_e21_what_people_type_says_what_to_type_instead(
+def test_e21_a_common_mistyped_command_line_names_the_right_one(
     nodevet: Callable[..., Any], words: str, told: str
 ) -> None:
     done = nodevet(*words.split())
@@ -38,7 +38,7 @@ def test_e21_an_inventory_of_ansible_or_a_list_of_names_is_read(
 
 
 @pytest.mark.parametrize(("given", "advice"), [("h:8786", "h:8786"), ("tcp://h:1", "h:1")])
-def test_e21_the_address_of_a_pool_without_its_scheme_is_reported_with_it(
+def test_e21_an_engine_address_without_its_scheme_is_reported_with_the_scheme(
     nodevet: Callable[..., Any], tmp_path: Path, given: str, advice: str
 ) -> None:
     (tmp_path / "nodevet.toml").write_text(f'engine = "{given}"\n')

@@ -26,7 +26,7 @@ NODEVET = [sys.executable, "-m", "nodevet"]
         "version",
     ],
 )
-def test_e21_a_reader_that_leaves_is_no_failed_check(words: str) -> None:
+def test_e21_a_closed_output_pipe_exits_2_and_not_as_a_failed_check(words: str) -> None:
     read, write = os.pipe()
     os.close(read)
     done = subprocess.run(

@@ -18,7 +18,7 @@ Run = Callable[..., CompletedProcess[str]]
     ],
 )
 @pytest.mark.parametrize("command", ["check", "gate", "capture", "diagnose"])
-def test_what_is_refused_says_why_and_where(
+def test_invalid_engine_settings_are_refused_with_file_and_reason(
     nodevet: Run, tmp_path: Path, text: str, why: str, command: str
 ) -> None:
     (tmp_path / "nodevet.toml").write_text(text)
@@ -27,14 +27,14 @@ def test_what_is_refused_says_why_and_where(
     assert "nodevet.toml: " in done.stderr and why in " ".join(done.stderr.split())
 
 
-def test_this_machine_is_visited_without_it(nodevet: Run, tmp_path: Path) -> None:
+def test_a_check_of_this_machine_ignores_the_engine_setting(nodevet: Run, tmp_path: Path) -> None:
     (tmp_path / "nodevet.toml").write_text('engine = "dask://x"\n')
     done = nodevet("check", "@local", "-b", "generic", cwd=tmp_path)
     assert "not a valid engine" not in done.stderr
 
 
 @pytest.mark.parametrize("words", ["check gpu1 --launcher eu=x", "apply plan.json --engine x"])
-def test_the_options_of_old_name_the_file(nodevet: Run, words: str) -> None:
+def test_the_former_engine_options_point_to_nodevet_toml(nodevet: Run, words: str) -> None:
     done = nodevet(*words.split())
     assert done.returncode == 2
     assert "nodevet.toml says where hosts are visited from" in done.stderr

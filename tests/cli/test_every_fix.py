@@ -294,7 +294,7 @@ def story(fleet: SimulatedFleet, request: pytest.FixtureRequest) -> Story:
     return told
 
 
-def test_it_was_wrong_and_planned(story: Story) -> None:
+def test_every_check_failed_and_its_fix_was_planned(story: Story) -> None:
     assert story.moments["fail"].wrong == dict.fromkeys(story.case.fixes, "fail")
     assert story.done["plan"].returncode == 1, story.done["plan"]
     planned = {step["fix"] for step in story.result["hosts"][0]["steps"]}
@@ -309,13 +309,13 @@ def test_the_fix_was_applied_and_pending_steps_are_reported(story: Story) -> Non
     assert story.moments["applied"].wrong == dict.fromkeys(case.later, "fail")
 
 
-def test_planning_again_is_empty(story: Story) -> None:
+def test_planning_again_plans_no_step(story: Story) -> None:
     again, last = story.done["plan again"], story.done["plan at last"]
     assert again.returncode == (3 if story.case.later else 0) and "set " not in again.stdout, again
     assert last.returncode == 0, last
 
 
-def test_it_is_right_after_a_reboot(story: Story) -> None:
+def test_no_check_fails_after_a_reboot(story: Story) -> None:
     assert story.moments["rebooted"].wrong == {}
 
 

@@ -44,7 +44,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_baseline_of_the_project_is_compared(nodevet: Run, project: Path) -> None:
+def test_explain_shows_a_baseline_of_the_project_with_its_sources(
+    nodevet: Run, project: Path
+) -> None:
     done = nodevet("explain", "site", cwd=project)
     assert (done.returncode, done.stderr) == (0, "")
     for told in (
@@ -63,7 +65,9 @@ def test_a_baseline_of_the_project_is_compared(nodevet: Run, project: Path) -> N
     assert "default" not in done.stdout and "kubelet" not in done.stdout  # what no longer stands
 
 
-def test_a_name_a_file_and_an_option_say_the_same(nodevet: Run, project: Path) -> None:
+def test_explain_prints_the_same_for_a_baseline_name_a_file_and_option_b(
+    nodevet: Run, project: Path
+) -> None:
     named = nodevet("explain", "site", cwd=project).stdout
     assert nodevet("explain", "baselines/site.yaml", cwd=project).stdout == named
     assert nodevet("explain", "-b", "site", cwd=project).stdout == named
@@ -78,13 +82,13 @@ def test_a_shipped_baseline_fits_the_columns(name: str, nodevet: Run) -> None:
     assert not [line for line in done.stdout.splitlines() if len(line) > 100 and "←" not in line]
 
 
-def test_without_a_word_it_asks_for_one(nodevet: Run, project: Path) -> None:
+def test_explain_without_an_argument_asks_for_one(nodevet: Run, project: Path) -> None:
     done = nodevet("explain", cwd=project)
     assert done.returncode == 2
     assert "name a check, a baseline or a host" in done.stderr
 
 
-def test_a_wrong_one_is_reported_with_its_difference(nodevet: Run, project: Path) -> None:
+def test_explain_reports_the_mistake_in_an_invalid_baseline(nodevet: Run, project: Path) -> None:
     (project / "bad.yaml").write_text("nodevet: 1\nexpect: {swop: none}\n")
     done = nodevet("explain", "./bad.yaml", cwd=project)
     assert done.returncode == 2

@@ -81,7 +81,9 @@ def test_a_check_wins_over_a_host_of_its_name(nodevet: Run, project: Path) -> No
     assert done.stderr.endswith("swap is a check; for a host of last.json: --host NAME\n")
 
 
-def test_every_explanation_is_json_and_a_document(nodevet: Run, project: Path) -> None:
+def test_explain_prints_json_and_documents_for_hosts_checks_and_baselines(
+    nodevet: Run, project: Path
+) -> None:
     def told(*words: object, form: str = "json") -> str:
         done = nodevet("explain", *words, "--format", form, cwd=project)
         assert done.returncode == 0, done

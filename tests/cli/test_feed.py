@@ -48,7 +48,7 @@ def test_json_is_what_its_schema_says(nodevet: Run, tmp_path: Path) -> None:
     assert "| 512 | 18.47 | 128.00 |" in (tmp_path / "a.md").read_text()
 
 
-def test_the_example_is_as_the_schema_for_editors_says() -> None:
+def test_the_example_workload_matches_the_schema_for_editors() -> None:
     import yaml
 
     document = yaml.safe_load(EXAMPLE.read_text())
@@ -70,15 +70,13 @@ def test_the_example_is_as_the_schema_for_editors_says() -> None:
         (["--measure", "--plot"], "--plot is for a workload; leave it out with --measure"),
     ],
 )
-def test_questions_that_cannot_be_asked_are_refused(
-    nodevet: Run, arguments: list[str], said: str
-) -> None:
+def test_invalid_options_of_feed_are_refused(nodevet: Run, arguments: list[str], said: str) -> None:
     done = nodevet("feed", EXAMPLE, *arguments)
     assert done.returncode == 2
     assert said in done.stderr
 
 
-def test_mistakes_in_the_file_are_all_told_by_line(nodevet: Run, tmp_path: Path) -> None:
+def test_feed_reports_all_mistakes_in_the_file_by_line(nodevet: Run, tmp_path: Path) -> None:
     path = tmp_path / "job.yaml"
     path.write_text("nodevet: 1\nworkload: x\nstep: {32: 5.86 msec, fix: 3 ms}\n")
     done = nodevet("feed", path)

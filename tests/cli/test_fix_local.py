@@ -108,7 +108,7 @@ def machine(boot: Boot) -> Machine:
 FIX = "nodevet apply @local -i fleet.yaml -b base --color never"
 
 
-def test_what_is_not_confirmed_is_not_done(machine: Machine) -> None:
+def test_a_local_fix_that_is_not_confirmed_changes_nothing(machine: Machine) -> None:
     for answer in ("", "n", "no", "yes please"):
         code, said = machine.at_terminal(f"{answer}\nn", FIX)
         assert "cpu_governor" in said
@@ -119,7 +119,7 @@ def test_what_is_not_confirmed_is_not_done(machine: Machine) -> None:
     assert "runs" not in machine.on("ls")
 
 
-def test_without_a_terminal_it_says_what_to_do(machine: Machine) -> None:
+def test_a_local_fix_without_a_terminal_names_plan_approve_and_apply(machine: Machine) -> None:
     assert "use nodevet plan, approve and apply" in machine.on(f"echo y | {FIX}")
     assert machine.governor == "powersave"
 
@@ -129,7 +129,7 @@ def test_other_users_are_told_to_use_sudo(machine: Machine) -> None:
     assert "only root may fix this machine: sudo nodevet apply @local" in said
 
 
-def test_a_project_that_says_who_approves_is_heard(machine: Machine) -> None:
+def test_a_project_with_approval_rules_refuses_a_local_fix(machine: Machine) -> None:
     machine.on(
         "ssh-keygen -q -t ed25519 -N '' -f /srv/key; "
         "(printf 'ann '; cat /srv/key.pub) > allowed_signers; "
@@ -144,7 +144,7 @@ def test_a_project_that_says_who_approves_is_heard(machine: Machine) -> None:
         machine.on("rm allowed_signers approval.yaml")
 
 
-def test_a_plan_of_one_s_own_is_not_applied_by_it(machine: Machine) -> None:
+def test_a_plan_file_for_this_machine_needs_a_signature(machine: Machine) -> None:
     """A plan in a file needs signatures, for this machine as for any other; then it is applied,
     without SSH."""
     machine.on("nodevet plan @local -i fleet.yaml -b base -o plan.json")
@@ -168,7 +168,7 @@ def test_a_plan_of_one_s_own_is_not_applied_by_it(machine: Machine) -> None:
         machine.on("rm -rf allowed_signers plan.json* runs")
 
 
-def test_what_is_confirmed_is_applied_verified_and_rolled_back(machine: Machine) -> None:
+def test_a_confirmed_local_fix_is_applied_verified_and_rolled_back(machine: Machine) -> None:
     code, said = machine.at_terminal("y", FIX)
     assert code == 0, said
     assert "approved by  root (uid 0, at the terminal of this machine)" in said
@@ -188,7 +188,7 @@ def test_what_is_confirmed_is_applied_verified_and_rolled_back(machine: Machine)
     assert "add to `fix` in strict.yaml, or plan once with --fix cpu_governor" in said
 
 
-def test_a_run_that_is_resumed_begins_nothing(machine: Machine) -> None:
+def test_a_resumed_local_run_starts_no_new_step(machine: Machine) -> None:
     """As one that was killed at once, or that someone made up from such a run."""
     machine.at_terminal("y", FIX)
     machine.on(f"nodevet rollback {machine.run()}")
@@ -206,7 +206,9 @@ def test_a_run_that_is_resumed_begins_nothing(machine: Machine) -> None:
     machine.on("rm -rf made-up")
 
 
-def test_a_run_is_taken_up_by_root_on_the_same_machine_alone(machine: Machine) -> None:
+def test_only_root_on_the_same_machine_can_resume_or_roll_back_a_local_run(
+    machine: Machine,
+) -> None:
     machine.at_terminal("y", FIX)
     run = machine.run()
     machine.on(f"chown nobody {run}/journal.jsonl")

@@ -65,7 +65,7 @@ def test_every_wait_says_how_long(doing: Doing, spent: float, text: str) -> None
     assert b.rows(10 + spent, 8) == [f"canary gpu4: {text}"]
 
 
-def test_the_batch_is_counted_and_what_is_rare_comes_first() -> None:
+def test_the_board_counts_the_hosts_of_a_batch_and_lists_rare_phases_first() -> None:
     hosts = [HostBegun(host=f"n{number}", steps=("a/b/1",)) for number in range(6)]
     lost = Doing(host="n4", phase=Phase.LOST, seconds=60)
     b = board((0, RUN), *((n, host) for n, host in enumerate(hosts)), (7, lost))
@@ -108,7 +108,7 @@ def test_a_log_has_a_line_for_each_host_and_each_event(
     assert lines[-2:] == ["gpu4  changed  54 s", "nodevet: nodevet starts no more nodes"]
 
 
-def test_a_terminal_is_drawn_again_and_again_and_left_clean(
+def test_the_board_is_redrawn_in_a_terminal_and_cleared_at_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     master, slave = pty.openpty()
@@ -130,7 +130,7 @@ def test_a_terminal_is_drawn_again_and_again_and_left_clean(
 
 
 @pytest.mark.parametrize("closed", [True, False], ids=["gone", "full"])
-def test_a_pipe_that_is_gone_or_full_holds_up_nothing(
+def test_a_closed_or_full_pipe_does_not_delay_the_run(
     monkeypatch: pytest.MonkeyPatch, closed: bool
 ) -> None:
     read, write = os.pipe()
@@ -182,7 +182,7 @@ def test_waiting_for_a_reader_can_be_interrupted(number: signal.Signals) -> None
         assert process.wait(120) == 130
 
 
-def test_a_fault_in_drawing_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exception_while_drawing_does_not_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(host: HostBegun) -> str:
         raise ZeroDivisionError
 

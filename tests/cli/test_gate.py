@@ -39,7 +39,7 @@ def test_a_healthy_node_passes(nodevet: Run, reach: list[str], verdict: Path) ->
 
 
 @pytest.mark.parametrize("host", ["gpu2", "gpu3", "gpu4"])
-def test_what_is_wrong_or_unreachable_fails(
+def test_a_failing_or_unreachable_node_fails_the_gate(
     nodevet: Run, reach: list[str], verdict: Path, host: str
 ) -> None:
     done = nodevet("gate", host, *reach, *H100, *QUICK, "--verdict", verdict)
@@ -51,13 +51,13 @@ def test_one_bad_node_fails_all(nodevet: Run, reach: list[str]) -> None:
     assert nodevet("gate", "gpu[1,4]", *reach, *H100, *QUICK).returncode == 1
 
 
-def test_a_node_that_has_just_booted_is_not_believed(nodevet: Run, reach: list[str]) -> None:
+def test_a_node_that_has_just_booted_fails_the_gate(nodevet: Run, reach: list[str]) -> None:
     done = nodevet("gate", "gpu1", *reach, *H100, *QUICK, "--settle", "7d")
     assert done.returncode == 1
     assert re.search(r"not settled: up for 1 h( \d+ min)?, expected 7 d", done.stdout)
 
 
-def test_a_node_that_becomes_right_in_time_passes(
+def test_a_node_that_is_fixed_within_the_wait_passes(
     fleet: Any, reach: list[str], verdict: Path, tmp_path: Path
 ) -> None:
     process = subprocess.Popen(
@@ -82,9 +82,7 @@ def test_a_node_that_becomes_right_in_time_passes(
         fleet.sim("set", "gpu2", "gpu.*.power_limit_mw=500000")
     assert process.returncode == 0, stdout
     assert json.loads(verdict.read_text())["verdict"] == "pass"
-    told = (
-        rf"[\d.]+ s: waiting for 1 of 1 host: gpu2: {limit}; .*; gives up in (10|9|8) min( \d+ s)?\n"
-    )
+    told = rf"[\d.]+ s: waiting for 1 of 1 host: gpu2: {limit}; .*; gives up in \d+ min( \d+ s)?\n"
     assert re.fullmatch(told, stderr), "one line, for it waited for one thing"
 
 
@@ -123,7 +121,7 @@ def test_a_line_says_why_a_gate_waits_and_until_when() -> None:
     assert board.rows(130, 4) == ["n0: x: 0", "n1: x: 1", "n2: x: 2", "and 6 more"]
 
 
-def test_an_old_pass_does_not_survive_a_mistake(
+def test_a_missing_baseline_replaces_an_old_pass(
     nodevet: Run, reach: list[str], verdict: Path
 ) -> None:
     verdict.write_text('{"verdict": "pass"}')
@@ -136,7 +134,7 @@ def test_an_old_pass_does_not_survive_a_mistake(
     "mistake",
     [["--format", "tabel"], ["--format", "json:/no/folder/x"], ["-b", "no-such"], ["--limit", "x"]],
 )
-def test_an_old_pass_does_not_survive_any_mistake(
+def test_an_invalid_option_value_replaces_an_old_pass_with_pending(
     nodevet: Run, verdict: Path, mistake: list[str]
 ) -> None:
     verdict.write_text('{"verdict": "pass"}')

@@ -104,7 +104,9 @@ def words_of(unit: str) -> str:
         (["-b", "line\nbreak.yaml"], "cannot hold"),
     ],
 )
-def test_what_a_unit_cannot_hold_is_refused(folder: Path, words: list[str], said: str) -> None:
+def test_options_that_a_unit_cannot_contain_are_refused(
+    folder: Path, words: list[str], said: str
+) -> None:
     (folder / "fleet.yaml").write_text("")
     (folder / "line\nbreak.yaml").write_text(SITE)
     done = install(folder, *words)
@@ -112,7 +114,7 @@ def test_what_a_unit_cannot_hold_is_refused(folder: Path, words: list[str], said
     assert said in done.stderr
 
 
-def test_a_verdict_of_before_stays_if_the_unit_is_refused(folder: Path) -> None:
+def test_an_earlier_verdict_is_kept_if_the_unit_is_refused(folder: Path) -> None:
     verdict = folder / "gate.json"
     verdict.write_text(GateVerdict(verdict="pass", exit_code=0).text())
     assert install(folder, "--verdict", str(verdict)).returncode == 2
@@ -127,7 +129,7 @@ def test_a_verdict_of_before_stays_if_the_unit_is_refused(folder: Path) -> None:
         ("slurm_node: {}", "slurm_node: slurmd"),
     ],
 )
-def test_what_no_node_fulfils_before_slurmd_runs_is_refused(
+def test_checks_that_need_a_running_slurmd_or_kubelet_are_refused(
     folder: Path, expected: str, said: str
 ) -> None:
     (folder / "site.yaml").write_text(f"nodevet: 1\nexpect: {{{expected}}}\n")
@@ -136,7 +138,7 @@ def test_what_no_node_fulfils_before_slurmd_runs_is_refused(
     assert f"site.yaml:2: {said}" in done.stderr
 
 
-def test_what_does_not_fail_the_gate_is_not_refused(folder: Path) -> None:
+def test_checks_of_slurmd_that_do_not_fail_the_gate_are_accepted(folder: Path) -> None:
     (folder / "site.yaml").write_text(
         "nodevet: 1\nseverity: {services: info}\nexpect: {services: {running: [slurmd.service]}}\n"
     )
@@ -155,7 +157,7 @@ def test_files_of_other_users_are_refused(folder: Path) -> None:
     assert "belongs to another user" in done.stderr
 
 
-def test_a_unit_that_cannot_be_written_whole_fails(folder: Path) -> None:
+def test_a_unit_that_cannot_be_written_completely_is_an_error(folder: Path) -> None:
     with Path("/dev/full").open("w") as full:
         command = [*NODEVET, "gate", "--install", "-b", "site.yaml"]
         done = subprocess.run(command, cwd=folder, stdout=full, stderr=subprocess.PIPE)
@@ -199,7 +201,7 @@ def test_the_verdict_file_decides(
 
 
 @pytest.mark.parametrize("text", ["", "\n", "pass", "\0\0\0\0\n", "{\n", '{"verdict": "pass"}'])
-def test_a_damaged_verdict_is_no_pass(tmp_path: Path, text: str) -> None:
+def test_a_damaged_verdict_does_not_pass(tmp_path: Path, text: str) -> None:
     file = tmp_path / "gate.json"
     file.write_text(text)
     line = DECISION.replace("\n", " ")

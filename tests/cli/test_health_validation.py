@@ -24,7 +24,7 @@ def stand_in(fleet: SimulatedFleet) -> Iterator[None]:
         fleet.on(node, f"rm {PLACE}")
 
 
-def test_its_verdict_is_evidence(
+def test_a_check_judges_the_verdict_of_health_validation(
     nodevet: Run, reach: list[str], stand_in: None, tmp_path: Path
 ) -> None:
     (tmp_path / "site.yaml").write_text(BASELINE)

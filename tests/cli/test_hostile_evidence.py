@@ -59,7 +59,7 @@ def judged(nodevet: Callable[..., Any], tmp_path: Path) -> Callable[..., dict[st
     return run
 
 
-def test_d1_a_kernel_log_beyond_all_bounds_is_unknown_and_said(
+def test_d1_a_kernel_log_with_too_many_events_is_unknown_with_the_reason(
     judged: Callable[..., dict[str, str]],
 ) -> None:
     told = judged(kernel_log=log(100_000, pad=0))

@@ -129,7 +129,7 @@ OTHER = "GPU-0b9d2f34-1c6e-4a58-8f07-7733a1ce52d9"
         {},
     ],
 )
-def test_d4_what_may_be_another_machine_is_not_called_the_same(
+def test_d4_hosts_with_differing_ids_do_not_count_as_one_machine(
     nodes: Given, call: Call, other: dict[str, Any]
 ) -> None:
     nodes |= {
@@ -213,7 +213,7 @@ def test_e07_a_uuid_that_is_a_placeholder_proves_nothing(
     assert call("check", "gpu[001-002]").exit_code == 0
 
 
-def test_e07_a_chain_of_ids_joins_all_its_hosts() -> None:
+def test_e07_hosts_linked_by_a_chain_of_shared_ids_are_one_machine() -> None:
     reports = {
         "a": HostReport(host="a", status=Status.VETTED, machine_id="m", boot_id="b"),
         "b": HostReport(host="b", status=Status.VETTED, boot_id="b", gpu_uuids=(GPU,)),
@@ -226,7 +226,7 @@ def test_e07_a_chain_of_ids_joins_all_its_hosts() -> None:
     assert why == f"a, b, c are one machine: the same boot id, {GPU} in common"
 
 
-def test_d4_a_machine_of_many_names_names_a_few() -> None:
+def test_d4_a_machine_with_many_names_is_reported_with_a_few_of_them() -> None:
     reports = {
         name: HostReport(host=name, status=Status.VETTED, machine_id="m", boot_id="b")
         for name in (f"n{number}" for number in range(500))
@@ -241,7 +241,7 @@ def test_d4_a_machine_of_many_names_names_a_few() -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
-def test_d4_another_host_name_than_the_inventorys_fails(
+def test_d4_a_hostname_other_than_in_the_inventory_fails(
     nodes: Given, call: Call, command: tuple[str, ...]
 ) -> None:
     nodes["gpu002"] = MACHINE | {"hostname": "gpu001"}
@@ -273,7 +273,7 @@ def test_d4_another_host_name_than_the_inventorys_fails(
         ("gpu001", None, 3),
     ],
 )
-def test_d4_which_host_names_are_of_one_node(
+def test_d4_case_and_domain_of_a_hostname_may_differ_from_the_inventory(
     nodes: Given, call: Call, name: str, hostname: str | None, code: int
 ) -> None:
     nodes[name] = MACHINE | {"hostname": hostname}
@@ -282,7 +282,7 @@ def test_d4_which_host_names_are_of_one_node(
     assert call("check", name, "--no-expect-hostname").exit_code == 0
 
 
-def test_d4_this_machine_and_a_tree_of_files_have_any_host_name(nodes: Given, call: Call) -> None:
+def test_d4_this_machine_and_captures_may_have_any_hostname(nodes: Given, call: Call) -> None:
     Path("fleet.yaml").write_text(
         "nodevet: 1\nhosts:\n  capture1: {root: /captures/1}\n  '@local':\n"
     )

@@ -96,7 +96,7 @@ def test_a_command_without_json_is_seen() -> None:
 
 
 @pytest.mark.parametrize("line", OFFLINE)
-def test_the_json_of_commands_that_need_no_node_is_as_the_schema_says(
+def test_json_of_commands_that_need_no_node_matches_the_schema(
     line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -22,7 +22,7 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_it_says_what_it_looked_at(nodevet: Run, project: Path) -> None:
+def test_lint_lists_the_files_that_it_read(nodevet: Run, project: Path) -> None:
     done = nodevet("lint", cwd=project)
     assert done.returncode == 2
     assert done.stdout == (
@@ -38,7 +38,9 @@ def test_it_says_what_it_looked_at(nodevet: Run, project: Path) -> None:
 @pytest.mark.parametrize(
     ("form", "begins"), [("json", "{"), ("github", "::error "), ("sarif", "{")]
 )
-def test_forms(nodevet: Run, project: Path, form: str, begins: str) -> None:
+def test_lint_prints_json_github_and_sarif(
+    nodevet: Run, project: Path, form: str, begins: str
+) -> None:
     done = nodevet("lint", "--format", form, cwd=project)
     assert done.returncode == 2
     assert done.stdout.startswith(begins)
@@ -46,11 +48,11 @@ def test_forms(nodevet: Run, project: Path, form: str, begins: str) -> None:
         assert json.loads(done.stdout)
 
 
-def test_colour_and_width_are_as_everywhere(nodevet: Run, project: Path) -> None:
+def test_lint_prints_colour_if_color_is_always(nodevet: Run, project: Path) -> None:
     assert "\x1b[31m^\x1b[0m" in nodevet("lint", "--color", "always", cwd=project).stdout
 
 
-def test_strict(nodevet: Run, project: Path) -> None:
+def test_strict_exits_2_on_warnings(nodevet: Run, project: Path) -> None:
     (project / "baselines/a.yaml").write_text(ODD)
     assert nodevet("lint", cwd=project).returncode == 0
     strict = nodevet("lint", "--strict", cwd=project)
@@ -58,7 +60,7 @@ def test_strict(nodevet: Run, project: Path) -> None:
     assert strict.stderr.endswith("2 files: 0 errors, 1 warning\n")
 
 
-def test_files_of_others_are_skipped(nodevet: Run, project: Path) -> None:
+def test_lint_skips_files_that_are_not_nodevets(nodevet: Run, project: Path) -> None:
     (project / "ci.yml").write_text("on: push\n")
     done = nodevet("lint", "ci.yml", "fleet.yaml", cwd=project)
     assert (done.returncode, done.stdout) == (0, "")

@@ -101,7 +101,7 @@ def test_a_table_shows_what_fails(listed: Listed, tmp_path: Path) -> None:
     ]
 
 
-def test_json_is_as_its_schema_says(listed: Listed, tmp_path: Path) -> None:
+def test_list_hosts_json_matches_its_schema(listed: Listed, tmp_path: Path) -> None:
     schema = kinds()["hosts"].schema(Project())
     words = ["-i", "fleet.yaml", "--format", "json"]
     plain, judged = listed(*words), listed(*words, "--from", saved(tmp_path))
@@ -129,7 +129,7 @@ def test_json_is_as_its_schema_says(listed: Listed, tmp_path: Path) -> None:
         (["--from", "none.json"], "no run has been recorded"),
     ],
 )
-def test_these_readings_are_not_believed(
+def test_old_partial_replayed_and_future_runs_are_refused(
     listed: Listed, tmp_path: Path, words: list[str], message: str
 ) -> None:
     made = {

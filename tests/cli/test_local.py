@@ -42,7 +42,7 @@ def baseline(tmp_path: Path, check: Check) -> Callable[[str], None]:
     return write
 
 
-def test_a_pass_is_given_again_and_says_its_age(
+def test_a_recent_pass_is_reused_and_printed_with_its_age(
     check: Check, baseline: Callable[[str], None], tmp_path: Path
 ) -> None:
     baseline(PASS)
@@ -70,7 +70,9 @@ def test_a_failure_is_checked_again_each_time(
     assert kept == [FORGET_MARK]
 
 
-def test_a_warning_of_a_plug_in_is_no_pass(check: Check, baseline: Callable[[str], None]) -> None:
+def test_a_nagios_warning_is_not_reused_as_a_pass(
+    check: Check, baseline: Callable[[str], None]
+) -> None:
     baseline(FAIL + "severity: {disk_space: warning}\n")
     given = ("--max-age", "5m", "--fail-on", "critical")
     assert check(*given)[0] == 0
@@ -79,7 +81,7 @@ def test_a_warning_of_a_plug_in_is_no_pass(check: Check, baseline: Callable[[str
         assert (code, report[:15]) == (1, "NODEVET WARNING")
 
 
-def test_a_pass_is_not_given_again_once_the_machine_was_seen_to_fail(
+def test_a_pass_is_not_reused_after_a_check_of_the_machine_failed(
     check: Check, baseline: Callable[[str], None], tmp_path: Path
 ) -> None:
     baseline(PASS)
@@ -100,7 +102,7 @@ def test_a_pass_by_another_baseline_of_the_same_name_does_not_count(
     assert (code, AGED in report) == (1, False)
 
 
-def test_a_file_that_does_not_count_is_no_doubt_but_one_of_an_extended_name_is(
+def test_a_new_file_with_the_name_of_an_extended_baseline_prevents_reuse(
     check: Check, baseline: Callable[[str], None], tmp_path: Path
 ) -> None:
     folder = tmp_path / "project"
@@ -113,7 +115,7 @@ def test_a_file_that_does_not_count_is_no_doubt_but_one_of_an_extended_name_is(
     assert check("--max-age", "5m")[0] == 2
 
 
-def test_a_path_that_goes_up_from_a_link_is_of_the_file_that_was_read(
+def test_a_change_of_a_baseline_reached_through_a_symlink_prevents_reuse(
     check: Check, baseline: Callable[[str], None], tmp_path: Path
 ) -> None:
     (tmp_path / "elsewhere/inner").mkdir(parents=True)
@@ -127,7 +129,7 @@ def test_a_path_that_goes_up_from_a_link_is_of_the_file_that_was_read(
     assert (code, AGED in report) == (1, False)
 
 
-def test_a_verdict_that_cannot_be_kept_is_given_and_said(
+def test_a_verdict_that_cannot_be_stored_is_printed_with_a_warning(
     check: Check, baseline: Callable[[str], None], tmp_path: Path
 ) -> None:
     baseline(PASS)
@@ -147,7 +149,7 @@ def test_a_verdict_that_cannot_be_kept_is_given_and_said(
         (("--max-age", "5m", "--store", "sqlite:///s"), "writes no file"),
     ],
 )
-def test_options_that_a_kept_pass_excludes_are_refused(
+def test_options_that_do_not_go_with_a_stored_pass_are_refused(
     check: Check, baseline: Callable[[str], None], options: tuple[str, ...], said: str
 ) -> None:
     baseline(PASS)
@@ -156,7 +158,7 @@ def test_options_that_a_kept_pass_excludes_are_refused(
     assert said in errors
 
 
-def test_the_verdict_of_another_folder_is_not_taken(
+def test_a_pass_of_another_folder_is_not_reused(
     check: Check, nodevet: Run, baseline: Callable[[str], None], tmp_path: Path
 ) -> None:
     baseline(PASS)
@@ -168,7 +170,7 @@ def test_the_verdict_of_another_folder_is_not_taken(
     assert done.returncode == 1
 
 
-def test_everything_is_shown_if_asked_for(check: Check, baseline: Callable[[str], None]) -> None:
+def test_all_shows_the_checks_that_passed(check: Check, baseline: Callable[[str], None]) -> None:
     baseline(PASS)
     _, report, _ = check()
     assert "disk_space" not in report

@@ -93,7 +93,7 @@ def test_advice_names_commands_options_and_pages_that_exist(advice: str) -> None
     assert all((REPO / page).exists() for page in re.findall(r"docs/\S+\.md", advice))
 
 
-def test_a_name_that_is_empty_is_not_the_folder(nodevet: Run, files: Path) -> None:
+def test_lint_refuses_an_empty_name(nodevet: Run, files: Path) -> None:
     """What an unset variable leaves: nothing was linted."""
     done = nodevet("lint", "", cwd=files)
     assert done.returncode == 2

@@ -74,7 +74,7 @@ def rig(boot: Boot) -> Rig:
     return Rig(fleet)
 
 
-def test_while_it_runs(rig: Rig) -> None:
+def test_numa_binding_of_a_running_service_is_set_and_rolled_back(rig: Rig) -> None:
     before, pid = rig.on(STATE), rig.on(PID)
     planned = rig.plan("--now")
     assert planned.returncode == 1, planned
@@ -88,7 +88,7 @@ def test_while_it_runs(rig: Rig) -> None:
     assert rig.on(STATE) == before and rig.on(PID) == pid
 
 
-def test_when_it_starts_again(rig: Rig) -> None:
+def test_numa_binding_is_pending_until_the_service_restarts(rig: Rig) -> None:
     before, pid = rig.on(STATE), rig.on(PID)
     planned = rig.plan()
     assert planned.returncode == 1 and "effective after a restart" in planned.stdout, planned
@@ -100,7 +100,7 @@ def test_when_it_starts_again(rig: Rig) -> None:
     assert rig.on(STATE) == before and rig.on(PID) == pid
 
 
-def test_with_a_restart_and_after_a_reboot(rig: Rig) -> None:
+def test_numa_binding_with_a_restart_persists_after_a_reboot(rig: Rig) -> None:
     before = rig.on(STATE)
     planned = rig.plan("--restart", "--drain-hook", "true", "--reboot")
     assert planned.returncode == 1 and "restarts it" in planned.stdout, planned
@@ -112,7 +112,7 @@ def test_with_a_restart_and_after_a_reboot(rig: Rig) -> None:
     assert rig.on(STATE) == before
 
 
-def test_options_that_say_nothing_are_refused(rig: Rig) -> None:
+def test_now_with_restart_or_without_a_numa_fix_is_refused(rig: Rig) -> None:
     both = rig.plan("--now", "--restart")
     assert both.returncode == 2 and "give one" in both.stderr, both
     (rig.project / "baselines" / "other.yaml").write_text(

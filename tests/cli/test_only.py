@@ -51,7 +51,7 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
     return run
 
 
-def test_only_the_named_check_is_judged_and_the_report_says_so(call: Call) -> None:
+def test_only_judges_the_named_check_and_the_report_says_so(call: Call) -> None:
     asked = ("check", "--evidence", "kept", "-b", "site")
     assert call(*asked).exit_code == 1
     for option in (("--only", "fine"), ("--skip", "broken")):
@@ -64,7 +64,9 @@ def test_only_the_named_check_is_judged_and_the_report_says_so(call: Call) -> No
 
 
 @pytest.mark.parametrize("form", ["json", "jsonl", "markdown", "html"])
-def test_every_report_says_so_and_so_does_a_report_of_it(call: Call, form: str) -> None:
+def test_every_format_and_a_rendered_run_say_that_only_some_checks_were_judged(
+    call: Call, form: str
+) -> None:
     done = call("check", "--evidence", "kept", "-b", "site", "--only", "fine", "--format", form)
     told = '"only":["fine"]' if "json" in form else "only fine judged"
     assert told in done.output.replace(" ", "").replace("\n", "") or told in done.output
@@ -73,7 +75,7 @@ def test_every_report_says_so_and_so_does_a_report_of_it(call: Call, form: str) 
         assert "only fine judged" in call("report", "run.json").output
 
 
-def test_a_host_whose_baseline_has_none_of_them_is_unknown(call: Call) -> None:
+def test_a_host_whose_baseline_has_none_of_the_selected_checks_is_unknown(call: Call) -> None:
     Path("baselines/site.yaml").write_text(
         "nodevet: 1\napplies: {hosts: gpu1}\nexpect: {broken: {}}\n"
     )
@@ -90,7 +92,9 @@ def test_a_host_whose_baseline_has_none_of_them_is_unknown(call: Call) -> None:
         (("--only", "fine", "--skip", "fine"), "leave no check"),
     ],
 )
-def test_what_selects_nothing_is_refused(call: Call, options: tuple[str, ...], told: str) -> None:
+def test_only_and_skip_that_select_no_check_are_refused(
+    call: Call, options: tuple[str, ...], told: str
+) -> None:
     with pytest.raises(UserError) as refused:
         call("check", "--evidence", "kept", "-b", "site", *options)
     assert told in str(refused.value)
@@ -105,6 +109,8 @@ def test_what_selects_nothing_is_refused(call: Call, options: tuple[str, ...], t
         ("--since", "store"),
     ],
 )
-def test_what_needs_a_recorded_run_is_refused(call: Call, options: tuple[str, ...]) -> None:
+def test_only_is_refused_with_options_that_need_a_recorded_run(
+    call: Call, options: tuple[str, ...]
+) -> None:
     with pytest.raises(UserError, match="with --only or --skip: nothing is recorded"):
         call("check", "@local", "-b", "site", "--only", "fine", *options)

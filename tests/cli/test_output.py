@@ -43,7 +43,7 @@ def full(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("lost", ["html", "jsonl"])
-def test_a_report_that_cannot_be_written_costs_no_other(
+def test_a_report_that_cannot_be_written_does_not_stop_the_others(
     nodevet: Run, kept: list[str], full: Path, tmp_path: Path, lost: str
 ) -> None:
     done = nodevet(
@@ -86,7 +86,7 @@ def test_a_second_interrupt_does_not_wait(kept: list[str], tmp_path: Path) -> No
     assert process.returncode == 130
 
 
-def test_an_interrupt_that_cannot_be_told_has_its_own_exit_code() -> None:
+def test_an_interrupt_that_cannot_be_reported_exits_130() -> None:
     with FULL.open("w") as full:
         words = [*NODEVET, "check", "-", "-b", "generic"]
         process = subprocess.Popen(words, stdin=subprocess.PIPE, stderr=full)
@@ -96,7 +96,7 @@ def test_an_interrupt_that_cannot_be_told_has_its_own_exit_code() -> None:
     assert process.returncode == 130
 
 
-def test_a_crash_says_where() -> None:
+def test_a_crash_prints_a_traceback() -> None:
     words = [*NODEVET, "check", "-", "-b", "generic"]
     process = subprocess.Popen(words, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
     _hangs(process.pid, "pipe_read", "anon_pipe_read")
@@ -139,7 +139,9 @@ def test_a_link_stays_and_leads_to_the_new_report(
 
 
 @pytest.mark.parametrize("format", ["table", "jsonl"])
-def test_a_reader_that_leaves_costs_no_file(kept: list[str], tmp_path: Path, format: str) -> None:
+def test_a_closed_output_pipe_does_not_stop_reports_to_files(
+    kept: list[str], tmp_path: Path, format: str
+) -> None:
     read, write = os.pipe()
     os.close(read)
     command = [*NODEVET, *kept, f"--format={format}", f"--format=json:{tmp_path / 'run'}"]
@@ -160,7 +162,7 @@ def test_closed_streams(kept: list[str], tmp_path: Path, closed: str) -> None:
     assert len(json.loads((tmp_path / "run").read_text())["hosts"]) == 2
 
 
-def test_an_encoding_without_the_character(kept: list[str]) -> None:
+def test_output_works_in_an_encoding_that_lacks_a_character(kept: list[str]) -> None:
     done = subprocess.run(
         [*NODEVET, *kept, "--format=diff"],
         env={**os.environ, "PYTHONIOENCODING": "koi8-r"},
@@ -192,7 +194,9 @@ def test_the_table_is_as_wide_as_the_terminal(kept: list[str]) -> None:
     assert "\x1b" not in said.decode()
 
 
-def test_the_name_of_a_file_tells_its_format(nodevet: Run, kept: list[str], tmp_path: Path) -> None:
+def test_the_suffix_of_an_output_file_selects_its_format(
+    nodevet: Run, kept: list[str], tmp_path: Path
+) -> None:
     names = ("r.html", "r.md", "r.json", "r.jsonl", "r.xml", "r.prom", "r.diff", "r.txt")
     done = nodevet(*kept, *(word for name in names for word in ("-o", tmp_path / name)))
     assert "gpu[1-2]" in done.stdout  # the table is printed all the same
@@ -229,7 +233,7 @@ def test_a_place_that_cannot_be_written_is_reported_before_the_run(
     assert (tmp_path / "file").read_text() == "mine"
 
 
-def test_evidence_that_cannot_be_saved_costs_no_report(nodevet: Run, tmp_path: Path) -> None:
+def test_a_report_is_printed_even_if_evidence_cannot_be_saved(nodevet: Run, tmp_path: Path) -> None:
     """The name that the host's evidence would get is taken by a folder."""
     name = json.loads(nodevet("check", "@local", "-b", "generic", "--format=json").stdout)
     host = name["hosts"][0]["host"]
@@ -242,7 +246,7 @@ def test_evidence_that_cannot_be_saved_costs_no_report(nodevet: Run, tmp_path: P
 
 
 @pytest.mark.parametrize("text", ["sys.exit(0)", "raise SystemExit"])
-def test_a_check_that_exits_is_no_success(nodevet: Run, tmp_path: Path, text: str) -> None:
+def test_a_check_that_calls_exit_exits_2(nodevet: Run, tmp_path: Path, text: str) -> None:
     for folder in ("checks", "baselines"):
         (tmp_path / folder).mkdir()
     (tmp_path / "baselines" / "b.yaml").write_text("nodevet: 1\nexpect: {own: {}}\n")
@@ -263,7 +267,7 @@ def test_a_check_that_exits_is_no_success(nodevet: Run, tmp_path: Path, text: st
 
 @pytest.mark.parametrize("option", ["--deadline", "--connect-timeout"])
 @pytest.mark.parametrize("value", ["nan", "inf"])
-def test_a_time_is_a_number(nodevet: Run, option: str, value: str) -> None:
+def test_nan_and_inf_are_not_valid_durations(nodevet: Run, option: str, value: str) -> None:
     done = nodevet("check", "@local", "-b", "generic", option, value)
     assert done.returncode == 2
     assert "invalid duration" in done.stderr

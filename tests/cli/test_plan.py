@@ -48,7 +48,7 @@ def plan(fleet: SimulatedFleet, nodevet: Run, tmp_path: Path) -> Run:
     return lambda *options: nodevet("plan", *site, *options, cwd=tmp_path)
 
 
-def test_what_is_wrong_and_allowed_becomes_a_plan(
+def test_plan_writes_a_step_for_each_failure_with_an_allowed_fix(
     plan: Run, on: Callable[[str], str], tmp_path: Path
 ) -> None:
     before = on("nvidia-smi --query-gpu=power.limit --format=csv; find /etc -newer /etc/machine-id")
@@ -92,13 +92,13 @@ def test_a_diff_shows_the_files_and_the_commands(plan: Run) -> None:
     assert "\n$ nvidia-smi -i GPU-" in shown and " -pl 700\n" in shown
 
 
-def test_each_host_by_itself(plan: Run) -> None:
+def test_full_format_shows_each_host_separately(plan: Run) -> None:
     shown = plan("--format", "full").stdout.splitlines()
     assert shown[0] == "# gpu1 (two)"
     assert "## power_limit GPU 1: risk live" in shown
 
 
-def test_fixes_that_are_not_allowed_are_named_with_what_to_add(
+def test_plan_names_fixes_that_are_not_allowed_and_how_to_allow_them(
     plan: Run, nodevet: Run, fleet: SimulatedFleet, tmp_path: Path
 ) -> None:
     (tmp_path / "none.yaml").write_text(BASELINE.partition("fix:")[0])
@@ -130,7 +130,7 @@ def test_a_fix_that_is_named_is_the_only_one(plan: Run) -> None:
     assert "--fix power_limit" in done.stdout
 
 
-def test_nothing_to_do_writes_nothing(plan: Run, tmp_path: Path) -> None:
+def test_plan_without_steps_keeps_the_old_plan_file(plan: Run, tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text("old")
     done = plan("--fix", "compute_mode", "-o", "plan.json")
     assert done.returncode == 0
@@ -139,7 +139,7 @@ def test_nothing_to_do_writes_nothing(plan: Run, tmp_path: Path) -> None:
     assert (tmp_path / "plan.json").read_text() == "old"
 
 
-def test_an_author_who_is_no_principal_is_named_at_once(plan: Run, tmp_path: Path) -> None:
+def test_plan_warns_if_the_author_is_unknown_and_may_not_approve(plan: Run, tmp_path: Path) -> None:
     """Before the plan goes to those who cannot approve it."""
     subprocess.run(
         ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "k"], check=True

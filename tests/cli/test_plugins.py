@@ -103,7 +103,7 @@ def test_a_command_of_nodevet_is_never_replaced(install: Install, run: Run) -> N
     assert "replaced" not in run("--help").stdout
 
 
-def test_two_distributions_with_one_command_are_distinguished(install: Install, run: Run) -> None:
+def test_a_command_that_two_distributions_define_is_refused(install: Install, run: Run) -> None:
     install("acme-tools", "greet", GOOD)
     install("other-tools", "greet", GOOD, "3.0")
     done = run("greet", "gpu001")
@@ -114,14 +114,16 @@ def test_two_distributions_with_one_command_are_distinguished(install: Install, 
     )
 
 
-def test_an_undefined_name_is_unknown(run: Run) -> None:
+def test_a_command_that_no_distribution_defines_is_unknown(run: Run) -> None:
     done = run("greet")
     assert done.returncode == 2
     assert "no such command 'greet'" in done.stderr
 
 
 @pytest.mark.parametrize("arguments", [("--version",), ("probe", "--help")])
-def test_own_commands_do_not_look_for_others(run: Run, arguments: tuple[str, ...]) -> None:
+def test_nodevets_own_commands_do_not_import_importlib_metadata(
+    run: Run, arguments: tuple[str, ...]
+) -> None:
     code = (
         "import sys; from nodevet.cli import main\n"
         "try: main()\n"

@@ -95,7 +95,7 @@ def test_every_other_line_is_left_to_click(line: str) -> None:
     assert quick.command(shlex.split(line)) is None
 
 
-def test_a_stream_that_knows_only_ascii_gets_utf_8_as_from_click(
+def test_an_ascii_output_stream_gets_utf_8_as_with_click(
     nodevet: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")

@@ -227,7 +227,7 @@ def test_a_value_that_is_no_longer_what_was_planned(rig: Rig, plan: Path) -> Non
     rig.on("gpu1", "nvidia-smi -pl 500")
 
 
-def test_a_file_that_came_to_be_where_one_was_planned(rig: Rig, plan: Path) -> None:
+def test_a_file_created_since_the_plan_at_a_planned_path(rig: Rig, plan: Path) -> None:
     """It is in the way of the last step, and so the first one is not begun either."""
     steps = json.loads(plan.read_bytes())["steps"]
     (file,) = {
@@ -291,7 +291,7 @@ def test_a_run_whose_plan_was_changed_is_neither_resumed_nor_rolled_back(rig: Ri
         assert said.code == 0 and "1 host: 1 unchanged" in said.out, said
 
 
-def test_d22_a_monitoring_client_is_stopped_for_a_step_and_runs_again_however_it_ends(
+def test_d22_a_monitoring_client_is_stopped_for_a_step_and_always_restarted(
     rig: Rig,
 ) -> None:
     """A real process holds the GPU; the step fails, is done, and is rolled back."""

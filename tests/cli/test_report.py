@@ -38,7 +38,7 @@ def saved(nodevet: Run, tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("what", ["diagnosis", "feed"])
-def test_it_is_as_the_command_itself_shows_it(
+def test_report_renders_diagnoses_and_feed_answers_as_their_commands_do(
     nodevet: Run, saved: Path, what: str, form: str
 ) -> None:
     words = {
@@ -59,7 +59,7 @@ def test_it_is_as_the_command_itself_shows_it(
         assert again.stdout == first.stdout
 
 
-def test_all_tells_the_rules_and_draws_the_bars(nodevet: Run, saved: Path) -> None:
+def test_report_with_all_shows_rules_and_bars(nodevet: Run, saved: Path) -> None:
     rules = nodevet("report", "diagnosis.json", "--all", cwd=saved).stdout
     assert "[holds by " in rules and "[does not hold by " in rules
     assert "|###" in nodevet("report", "feed.json", "--all", cwd=saved).stdout

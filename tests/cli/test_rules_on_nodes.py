@@ -54,7 +54,7 @@ def verdicts(fleet: SimulatedFleet, *words: str) -> dict[str, str]:
     return {each["subject"]["id"]: each["verdict"] for each in host["findings"]}
 
 
-def test_a_node_that_is_as_its_site_wants_it(fleet: SimulatedFleet) -> None:
+def test_rules_pass_on_a_node_in_the_expected_state(fleet: SimulatedFleet) -> None:
     found = verdicts(fleet)
     assert found.pop("missing") == "unknown"
     assert found.pop("other") == "fail"

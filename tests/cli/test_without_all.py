@@ -35,7 +35,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("file", ["short.json", "short.jsonl"])
-def test_report_says_that_it_has_only_numbers(nodevet: Run, folder: Path, file: str) -> None:
+def test_report_says_that_a_run_saved_without_all_has_only_counts(
+    nodevet: Run, folder: Path, file: str
+) -> None:
     done = nodevet("report", file, "--all", cwd=folder)
     assert done.returncode == 1
     assert f"{file}: written without --all: findings that passed are only counted" in done.stderr
@@ -53,7 +55,7 @@ def test_report_has_all_of_a_run_that_was_saved_with_all(nodevet: Run, folder: P
     )
 
 
-def test_explain_counts_them_too(nodevet: Run, folder: Path) -> None:
+def test_explain_counts_findings_saved_without_details(nodevet: Run, folder: Path) -> None:
     done = nodevet("explain", "gpu1", "--from", "short.json", cwd=folder)
     assert done.stdout.startswith("gpu1  FAIL  1 fail, 8 ok, 1 not applicable\n")
     words = ("mig_mode", "--from", "short.json", "--host", "gpu1")
@@ -65,7 +67,9 @@ def test_explain_counts_them_too(nodevet: Run, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["json", "jsonl"])
-def test_check_counts_or_lists_them(nodevet: Run, folder: Path, form: str) -> None:
+def test_check_saves_counts_without_all_and_findings_with_all(
+    nodevet: Run, folder: Path, form: str
+) -> None:
     words = ("check", "@local", "-b", "generic", "--store", "none", "--format", form)
     for more, has_numbers in (((), True), (("--all",), False)):
         text = nodevet(*words, *more, cwd=folder).stdout

@@ -64,7 +64,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("check a -b nosuch.yaml", "nosuch.yaml: there is no such file; check the path"),
     ],
 )
-def test_the_file_is_named_and_told(nodevet: Run, files: Path, arguments: str, told: str) -> None:
+def test_an_error_names_a_file_of_the_wrong_kind_and_what_it_is(
+    nodevet: Run, files: Path, arguments: str, told: str
+) -> None:
     done = nodevet(*arguments.split(), cwd=files)
     assert (done.returncode, done.stdout) == (2, "")
     assert told in done.stderr

@@ -25,7 +25,7 @@ CAUSES = {cause.value for cause in Cause} - {Cause.MIXED.value}
 
 
 @pytest.mark.parametrize("name", names())
-def test_every_kind_has_labels_that_are_causes_and_says_what_to_do(name: str) -> None:
+def test_every_kind_has_valid_causes_as_labels_and_an_action(name: str) -> None:
     known = kind(name)
     for background in BACKGROUNDS:
         for label in known.labels(background):
@@ -33,7 +33,7 @@ def test_every_kind_has_labels_that_are_causes_and_says_what_to_do(name: str) ->
     assert known.action and set(known.backgrounds) <= set(BACKGROUNDS)
 
 
-def test_a_third_of_the_kinds_is_kept_out_and_every_bundle_has_a_kind() -> None:
+def test_at_least_a_quarter_of_the_kinds_is_kept_out_and_every_bundle_has_a_kind() -> None:
     held = [name for name in names() if kind(name).kept_out]
     assert len(held) * 4 >= len(names())
     bundles = list(BUNDLES.glob("*.json.gz"))
@@ -43,7 +43,7 @@ def test_a_third_of_the_kinds_is_kept_out_and_every_bundle_has_a_kind() -> None:
     assert sum(path.stat().st_size for path in bundles) < LARGEST
 
 
-def test_the_tables_of_the_page_are_those_of_these_rules() -> None:
+def test_the_tables_on_the_page_are_current() -> None:
     text = PAGE.read_text(encoding="utf-8")
     assert page(text, tables(judge_all())) == text, "run `make calibrate`, then read the difference"
 
@@ -62,14 +62,14 @@ CASE = Judged(
 )
 
 
-def test_lengths_of_one_load_are_one_case_and_the_worst_counts() -> None:
+def test_recordings_of_one_load_with_different_lengths_are_one_case() -> None:
     longer = dataclasses.replace(CASE, seconds=10)
     assert len(as_cases([CASE, longer])) == 1
     loaded = dataclasses.replace(CASE, background="loaded", answer="stuck")
     assert len(as_cases([CASE, longer, loaded])) == 2
 
 
-def test_a_mixture_is_right_in_any_order_and_the_second_best_is_no_miss() -> None:
+def test_a_mixture_is_right_in_any_order_and_the_second_best_cause_is_not_a_miss() -> None:
     label = "storage-bound + stuck"
     mixed = dataclasses.replace(CASE, label=label, answer="stuck + storage-bound")
     assert mixed.right

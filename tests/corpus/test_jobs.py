@@ -24,14 +24,14 @@ WORDS = {each.value for each in (*Cause, *RankState)}
 
 
 @pytest.mark.parametrize("name", names())
-def test_every_kind_has_late_ranks_with_a_cause_or_none(name: str) -> None:
+def test_every_kind_has_a_cause_if_and_only_if_it_has_late_ranks(name: str) -> None:
     known = job(name)
     assert known.late <= set(range(RANKS)) and known.action
     assert bool(known.late) == bool(known.cause)
     assert {known.cause, known.second} - {""} <= WORDS
 
 
-def test_every_bundle_has_a_kind_and_a_third_of_them_or_more_is_kept_out() -> None:
+def test_every_bundle_has_a_kind_and_at_least_a_third_of_the_kinds_is_kept_out() -> None:
     judged = judge_all()
     assert {case.kind for case in judged} <= set(names())
     held = {case.kind for case in judged if case.kept_out}
@@ -39,7 +39,7 @@ def test_every_bundle_has_a_kind_and_a_third_of_them_or_more_is_kept_out() -> No
     assert sum(path.stat().st_size for path in BUNDLES.glob("*")) < LARGEST
 
 
-def test_the_table_of_the_page_is_that_of_these_rules() -> None:
+def test_the_table_on_the_page_is_current() -> None:
     text = PAGE.read_text(encoding="utf-8")
     section = tables(judge_all())
     assert page(text, section, BEGIN, END) == text, "run `make calibrate`, then read the difference"
@@ -61,7 +61,7 @@ CASE = JudgedJob(
 )
 
 
-def test_an_answer_is_right_if_rank_and_cause_are() -> None:
+def test_an_answer_is_right_if_its_rank_and_cause_are_right() -> None:
     assert CASE.right and not CASE.is_confident_miss
     assert dataclasses.replace(CASE, answer_cause="memory-pressure").right
     why = dataclasses.replace(CASE, answer_cause="stuck")
@@ -93,7 +93,7 @@ def test_only_two_confident_answers_with_different_ranks_of_a_job_are_a_flip() -
     assert not flips(Counter([one, two, why])) and flips(Counter([one, none]))
 
 
-def test_the_table_counts_and_lists_what_was_wrong() -> None:
+def test_the_table_counts_and_lists_wrong_answers() -> None:
     held = dataclasses.replace(CASE, kind="pages", kept_out=True, answer=frozenset({0}))
     text = tables([CASE, held])
     assert "| **all medium** | 2 | 1 | 1 | 1 | 0 | 0 |" in text
@@ -111,7 +111,7 @@ class IdleGpu:
         """Nothing."""
 
 
-def test_the_dumps_that_a_job_writes_name_the_rank_that_never_entered(
+def test_flight_recorder_dumps_that_a_job_writes_name_its_late_rank(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kind = module("hangs_with_dumps")

@@ -64,7 +64,7 @@ def test_each_cause_is_reported_for_its_node(cause: str) -> None:
     assert found.next_step in {NEXT[found.cause], SLOW_STEP, SLOWED["thermal slowdown"], *own}
 
 
-def test_a_mixture_is_reported_as_one_the_strongest_first() -> None:
+def test_several_causes_are_reported_as_a_mixture_with_a_step_for_each() -> None:
     busy = sections(
         [gpu(20, pcie_rx_kb_s=[60000000] * LOOKS)],
         [process(threads=[*BLOCKED]), *WORKERS],
@@ -107,7 +107,7 @@ def test_g5_a_job_that_is_bound_to_few_cpus_needs_more(cpus: str, widens: bool) 
     ("others", "why", "sure"),
     [([], "nodevet saw no process", Confidence.LOW), (None, "could not read", Confidence.MEDIUM)],
 )
-def test_g5_unread_others_are_not_none(
+def test_g5_other_processes_that_were_not_read_lower_confidence(
     others: list[object] | None, why: str, sure: Confidence
 ) -> None:
     found = starving(others=others)
@@ -115,7 +115,7 @@ def test_g5_unread_others_are_not_none(
     assert why in found.sentence
 
 
-def test_g5_a_quota_is_not_others() -> None:
+def test_g5_waiting_due_to_a_cpu_quota_is_not_blamed_on_other_processes() -> None:
     """schedstat counts the time for which a quota holds a thread as a wait for a CPU."""
     held = {"cpu_quota": 0.2, "periods": [0, 100], "throttled": [0, 95]}
     found = starving(**held, throttled_us=[0, 7_300_000])
@@ -131,7 +131,7 @@ def test_g5_a_quota_is_not_others() -> None:
         (60, Cause.QUOTA, Confidence.HIGH),
     ],
 )
-def test_g5_hot_threads_under_a_quota_that_stops_them_now_and_then(
+def test_g5_a_cpu_quota_is_the_cause_only_if_it_throttles_often(
     throttled: int, cause: Cause, confidence: Confidence
 ) -> None:
     group = cgroup(cpu_quota=1.0, periods=[0, 100], throttled=[0, throttled])
@@ -148,13 +148,15 @@ UNREAD = {"throttled": None, "throttled_us": None, "errors": {"throttled": "EACC
 
 
 @pytest.mark.parametrize("periods", [None, (0, 100)])
-def test_g5_an_unread_throttling_is_not_none(periods: tuple[int, int] | None) -> None:
+def test_g5_unread_throttling_counters_are_unknown_and_not_zero(
+    periods: tuple[int, int] | None,
+) -> None:
     found = starving(cpu_quota=0.2, periods=periods, **UNREAD)
     assert (value_of(found, "cpu_starved"), value_of(found, "quota_throttled")) == (None, None)
     assert found.confidence is Confidence.LOW
 
 
-def test_a_cgroup_that_was_not_read_is_not_one_without_limits() -> None:
+def test_limits_of_a_cgroup_that_was_not_read_are_unknown() -> None:
     both = [process(), process(20, parent=10, cgroup="/other")]
     unread = {
         **UNREAD,
@@ -170,7 +172,7 @@ def test_a_cgroup_that_was_not_read_is_not_one_without_limits() -> None:
     assert value_of(told(sections(processes=both, groups=groups)), "cpus_allowed") is None
 
 
-def test_g5_threads_of_one_job_that_wait_for_one_another_are_not_others() -> None:
+def test_g5_threads_of_the_job_itself_do_not_count_as_other_processes() -> None:
     crowd = [thread(11 + n, 25, waited_ns=[0, 7_000_000_000]) for n in range(8)]
     node = sections(processes=[process(threads=[thread(10), *crowd], cpus_allowed="0-1")])
     assert told(node).causes == (Cause.PREPROCESSING,)
@@ -180,7 +182,7 @@ def test_g5_threads_of_one_job_that_wait_for_one_another_are_not_others() -> Non
     assert "its own threads may be in one another's way" in found.sentence
 
 
-def test_a_hot_helper_is_not_taken_for_the_thread_that_submits() -> None:
+def test_a_hot_helper_is_preprocessing_and_not_submission_bound() -> None:
     found = told(OTHERS["one hot helper"])
     assert found.causes == (Cause.PREPROCESSING,)
     assert "helpers takes 95 % of a core (python 20, thread 20)" in found.sentence
@@ -189,7 +191,7 @@ def test_a_hot_helper_is_not_taken_for_the_thread_that_submits() -> None:
     assert "helpers that ended took 90 % of a core" in ended.sentence
 
 
-def test_what_a_helper_takes_of_a_core_is_its_own_cpu_time() -> None:
+def test_the_cpu_share_of_a_helper_excludes_its_waits_and_ended_processes() -> None:
     """Neither the time in which it waited for a CPU, nor that of others that ended."""
     starved = process(20, [thread(20, 30, waited_ns=[0, 6_500_000_000])], parent=10)
     found = told(sections(processes=[process(), starved]))
@@ -219,7 +221,7 @@ def test_helpers_that_wait_for_one_another_while_others_have_the_cpus() -> None:
         (38, {Cause.STARVED}, Confidence.MEDIUM),
     ],
 )
-def test_a_thread_that_computes_is_late_by_itself_unless_it_waits_longer_for_a_cpu(
+def test_a_thread_is_cpu_starved_only_if_it_waits_for_a_cpu_longer_than_it_runs(
     ran: int, causes: set[Cause], confidence: Confidence
 ) -> None:
     """Two figures that are close change places from one watch to the next."""
@@ -233,7 +235,7 @@ def test_a_thread_that_computes_is_late_by_itself_unless_it_waits_longer_for_a_c
 
 
 @pytest.mark.parametrize("waited_for", [True, False])
-def test_what_ended_used_cpus_until_then_and_not_what_it_used_before(waited_for: bool) -> None:
+def test_processes_that_ended_count_with_their_cpu_time_during_the_watch(waited_for: bool) -> None:
     found = told(sections(processes=generations(waited_for)))
     known = {figure.name: figure.value for figure in found.figures}
     assert known["job_cpus"] == 7.2
@@ -243,7 +245,7 @@ def test_what_ended_used_cpus_until_then_and_not_what_it_used_before(waited_for:
     assert "8 of the job's processes began during the watch" in found.also
 
 
-def test_a_process_that_was_not_seen_for_long_before_it_ended_is_not_taken_for_idle() -> None:
+def test_a_process_that_ended_long_after_its_last_sample_does_not_count_as_idle() -> None:
     gone = process(threads=[LOCKED], gpus=[0], seen_s=0.0, ended_s=9.0)
     found = told(sections([gpu(0)], [gone]))
     assert (found.cause, found.confidence) == (Cause.UNCLEAR, Confidence.LOW)
@@ -251,7 +253,7 @@ def test_a_process_that_was_not_seen_for_long_before_it_ended_is_not_taken_for_i
     assert {figure.name: figure.value for figure in seen.figures}["job_cpus"] == 0
 
 
-def test_a_moment_in_storage_is_not_all_the_time() -> None:
+def test_a_thread_is_blocked_only_for_the_samples_in_which_it_waits_for_storage() -> None:
     moment = thread(10, 5, states="-" * 7 + "DDDD", waits={"folio_wait_bit_common": 4})
     found = told(sections(processes=[process(threads=[moment])]))
     blocked = {figure.name: figure.value for figure in found.figures}["blocked"]
@@ -272,7 +274,7 @@ def test_a_thread_cannot_wait_for_storage_while_it_runs_or_waits_for_a_cpu(
     assert value_of(found, "blocked") == pytest.approx(min(400 / 11, 94 - 10 * waited_s))
 
 
-def test_a_process_that_asks_others_at_each_step_submits_too_slowly() -> None:
+def test_a_process_with_many_round_trips_to_others_is_submission_bound() -> None:
     found = told(OTHERS["thousands of round trips"])
     assert found.causes == (Cause.SUBMISSION,)
     assert "switches context 30000 times a second" in found.sentence
@@ -299,7 +301,7 @@ HOT_GPU = gpu(97, event_reasons=[0x40] * LOOKS, clock_sm_mhz=[900] * LOOKS)
         (None, "(hardware thermal slowdown),"),
     ],
 )
-def test_since_when_it_is_slowed_is_reported_where_the_driver_counts_it(
+def test_the_time_slowed_since_boot_is_reported_if_the_driver_counts_it(
     counter: list[float] | None, said: str
 ) -> None:
     """The node booted 1000 s before it was watched: no counter can have more than that."""
@@ -308,7 +310,7 @@ def test_since_when_it_is_slowed_is_reported_where_the_driver_counts_it(
     assert said in found.sentence
 
 
-def test_clocks_that_are_set_far_below_the_maximum_throttle_with_what_sets_them() -> None:
+def test_clocks_set_far_below_the_maximum_are_throttling_and_the_setting_is_named() -> None:
     low = gpu(90, clock_sm_mhz=[900] * LOOKS)
     found = told(OTHERS["clocks that are set low"])
     assert (found.causes, found.confidence) == ((Cause.THROTTLED,), Confidence.HIGH)
@@ -323,7 +325,7 @@ def test_clocks_that_are_set_far_below_the_maximum_throttle_with_what_sets_them(
     assert "names application clocks" in by_driver.sentence
 
 
-def test_low_clocks_of_a_gpu_that_is_seldom_busy_or_at_its_power_limit_are_its_own() -> None:
+def test_low_clocks_of_a_seldom_busy_or_power_capped_gpu_are_not_throttling() -> None:
     assert told(sections([gpu(30, clock_sm_mhz=[345] * LOOKS)])).cause is Cause.UNCLEAR
     capped = told(OTHERS["at its power limit"])
     assert capped.cause is Cause.GPU and "MHz" not in capped.sentence
@@ -412,7 +414,7 @@ def test_a_thread_that_is_hot_because_it_pages_does_not_submit_too_slowly(
         (82, 6_000_000, {Cause.TRANSFER}),  # it is hot without its waits
     ],
 )
-def test_a_thread_that_copies_is_not_hot_by_its_waits_for_a_cpu(
+def test_waits_for_a_cpu_do_not_count_as_copy_time_of_a_thread(
     percent: int, rx_kb_s: int, causes: set[Cause]
 ) -> None:
     copies = thread(10, percent, waited_ns=[0, int((99 - percent) * 1e8)])
@@ -441,7 +443,7 @@ def test_an_unseen_job_is_not_reported_as_idle() -> None:
         assert "nodevet did not watch process 10" in found.sentence, found.sentence
 
 
-def test_a_gpu_in_mig_mode_is_not_taken_for_idle() -> None:
+def test_a_gpu_in_mig_mode_without_utilization_is_not_idle() -> None:
     """The driver tells no utilization of it."""
     mig = gpu(0, errors={"samples": "NVML_ERROR_NOT_SUPPORTED"})
     for field in ("samples", "utilization_percent", "memory_utilization_percent"):
@@ -479,14 +481,14 @@ def test_a_process_of_another_gpu_says_nothing_of_this_one() -> None:
     assert told(sections(processes=[process(), other])).cause is Cause.UNCLEAR
 
 
-def test_idle_far_cpus_are_no_cause() -> None:
+def test_cpus_far_from_a_busy_gpu_are_not_a_cause() -> None:
     """What ran far from its GPU may still keep it busy."""
     found = told(sections([gpu(97)], [process(threads=[thread(10, 40, cpu=20)])]))
     assert found.cause is Cause.GPU
 
 
 @pytest.mark.parametrize("node", [*CASES, *OTHERS])
-def test_without_a_series_it_is_the_same_or_less_certain(node: str) -> None:
+def test_a_diagnosis_without_a_series_of_samples_is_the_same_or_less_certain(node: str) -> None:
     """Never another cause with the same confidence."""
     order = (Confidence.LOW, Confidence.MEDIUM, Confidence.HIGH)
     watched = {**CASES, **OTHERS}[node]
@@ -529,7 +531,7 @@ def test_a_job_that_does_not_wait_is_never_called_bound(
     assert told(node).cause not in BOUND
 
 
-def test_every_threshold_names_its_source_and_a_figure_that_there_is() -> None:
+def test_every_threshold_names_its_source_and_an_existing_figure() -> None:
     figures = {figure.name for figure in told(CASES["GPU-bound"]).figures}
     for rule in RULES:
         for threshold in rule.thresholds:
@@ -537,7 +539,7 @@ def test_every_threshold_names_its_source_and_a_figure_that_there_is() -> None:
             assert len(threshold.source) > 10
 
 
-def test_a_gpu_that_nobody_watched_is_not_diagnosed() -> None:
+def test_a_gpu_that_was_not_watched_is_not_diagnosed() -> None:
     answer = diagnose(evidence({"cpu": {"online": "0-3"}}))
     assert answer == "the probe did not read this section"
 
@@ -579,7 +581,7 @@ DOUBTED = {
 
 
 @pytest.mark.parametrize("name", DOUBTED)
-def test_e30_a_contradicted_cause_is_medium_at_most_with_the_reason(name: str) -> None:
+def test_e30_a_contradicted_cause_has_medium_confidence_and_the_reason(name: str) -> None:
     watched, cause, but = DOUBTED[name]
     found = told(watched)
     assert found.causes == (cause,), found.sentence
@@ -645,20 +647,20 @@ def test_g3_the_call_and_its_connection_decide_what_a_sleeping_job_waits_for(nam
     assert (found.cause, found.confidence.value) == (cause, confidence), found.sentence
 
 
-def test_g3_a_job_is_surely_stuck_after_half_a_minute_without_a_move() -> None:
+def test_g3_a_job_that_sleeps_for_a_longer_watch_is_stuck_with_high_confidence() -> None:
     node = sections([HELD], [process(threads=[asleep("futex")])])
     assert "nodevet watched it for only 10 s" in told(node).sentence
     node["process_activity"]["look"] = {"began_s": 1.7e9, "seconds": 60.0, "cost_s": 0.02}
     assert told(node).confidence is Confidence.HIGH
 
 
-def test_g3_threads_of_libraries_that_poll_do_not_make_a_server_of_a_stuck_job() -> None:
+def test_g3_polling_library_threads_do_not_make_a_stuck_job_look_like_a_server() -> None:
     library = {**asleep("poll", listens=True), "tid": 11, "name": "cuda-EvtHandlr"}
     found = told(sections([HELD], [process(threads=[asleep("futex"), library])]))
     assert found.causes == (Cause.STUCK,), found.sentence
 
 
-def test_g3_a_thread_that_polls_for_a_silent_gpu_is_stuck_but_not_surely() -> None:
+def test_g3_a_thread_that_polls_for_a_silent_gpu_is_stuck_with_low_confidence() -> None:
     hot = thread(10, 99, state="R", switches=[0, 2])
     quiet = process(threads=[hot], read_b=[0, 0])
     found = told(sections([HELD], [quiet]))
@@ -668,7 +670,7 @@ def test_g3_a_thread_that_polls_for_a_silent_gpu_is_stuck_but_not_surely() -> No
     assert told(sections([HELD], [reads])).cause is not Cause.STUCK
 
 
-def test_a_thread_that_polls_and_lacks_a_cpu_may_as_well_compute() -> None:
+def test_a_thread_that_polls_without_a_cpu_is_stuck_or_starved_with_low_confidence() -> None:
     """A thread that computes before its first step looks the same, and others hold it up."""
     ready = thread(10, 40, state="R", switches=[0, 2], waited_ns=[0, 5_900_000_000])
     found = told(sections([HELD], [process(threads=[ready], read_b=[0, 0])]))
@@ -717,7 +719,7 @@ def test_g9_an_unknown_uninterruptible_sleep_lowers_confidence() -> None:
 
 
 @pytest.mark.parametrize("cause", CASES)
-def test_g11_a_job_that_starts_may_wait_for_a_while_only(cause: str) -> None:
+def test_g11_the_cause_of_a_job_that_has_just_started_is_less_certain(cause: str) -> None:
     """What it waits for is said, and less surely; a steady state is none of a phase."""
     node = deepcopy(CASES[cause])
     node["process_activity"]["uptime_s"] = 140.0  # it started 100 s after boot
@@ -734,7 +736,9 @@ def test_g11_a_job_that_starts_may_wait_for_a_while_only(cause: str) -> None:
 
 
 @pytest.mark.parametrize("age_s", [40.0, 900.0])
-def test_g11_a_thread_that_is_hot_before_its_first_step_does_not_surely_poll(age_s: float) -> None:
+def test_g11_a_thread_that_is_hot_before_its_first_step_is_stuck_with_low_confidence(
+    age_s: float,
+) -> None:
     """Imports and compilation in the job's own process leave its GPU idle, too, and so does the
     engine of a server that polls for requests, however old it is."""
     hot = process(threads=[thread(10, 99, state="R", switches=[0, 2])], read_b=[0, 0])
@@ -770,7 +774,7 @@ def of_file(call: str, disk: str | None, read_b: int = 4096000, **rest: Any) -> 
     return told(node)
 
 
-def test_g10_the_file_of_who_waits_is_named_with_its_mount_and_disk() -> None:
+def test_g10_the_file_that_a_thread_waits_for_is_named_with_its_mount_and_disk() -> None:
     found = of_file("pread64", "nvme0n1")
     assert found.causes == (Cause.STORAGE,)
     assert "in pread64 of /data/a on /data, ext4, nvme0n1" in found.sentence
@@ -779,21 +783,21 @@ def test_g10_the_file_of_who_waits_is_named_with_its_mount_and_disk() -> None:
     assert "disk" not in of_file("pread64", None).sentence, "NFS is on none"
 
 
-def test_g10_a_writing_job_is_not_told_to_read_and_large_reads_are_large() -> None:
+def test_g10_larger_reads_are_not_advised_for_writes_or_large_reads() -> None:
     assert "checkpoints" in of_file("fsync", "nvme0n1").next_step
     large = of_file("read", "nvme0n1", 4 * 10**9)
     assert "its reads are large already" in large.next_step
     assert "larger reads" not in large.next_step
 
 
-def test_g10_reads_of_pipes_are_no_small_reads() -> None:
+def test_g10_reads_of_pipes_do_not_count_as_small_reads() -> None:
     waits = [{"call": "read", "looks": 3}, {"call": "read", "looks": 2, "path": "/data/a"}]
     slept = thread(10, 5, waits={"folio_wait_bit_common": LOOKS}, sleeps=waits)
     found = told(sections(processes=[process(threads=[slept])]))
     assert {figure.name: figure.value for figure in found.figures}["read_size"] is None
 
 
-def test_g1_a_few_ticks_on_the_other_socket_are_no_cause() -> None:
+def test_g1_a_few_ticks_on_the_other_socket_are_not_a_cause() -> None:
     node = sections(processes=[process(threads=[thread(10, 5, 1, cpu=20)])])
     assert told(node).cause is Cause.UNCLEAR
 
@@ -811,7 +815,9 @@ MOVES = {"cpu": None, "ticks": [40 * look for look in range(LOOKS)]}
 
 
 @pytest.mark.parametrize(("far_looks", "cause"), [(5, Cause.UNCLEAR), (9, Cause.NUMA)])
-def test_g1_a_thread_that_moves_is_far_for_a_part_of_its_time(far_looks: int, cause: Cause) -> None:
+def test_g1_a_thread_that_moves_is_remote_only_for_its_samples_on_far_cpus(
+    far_looks: int, cause: Cause
+) -> None:
     """It is on the far CPU at the last look in any case."""
     cpus = [0] * (LOOKS - far_looks) + [20] * far_looks
     node = sections(processes=[process(threads=[thread(10, 40, 20, **MOVES, cpus=cpus)])])
@@ -841,7 +847,7 @@ def test_g1_another_node_of_the_same_socket_is_near(distance: int, cause: Cause)
     assert found is cause, sentence
 
 
-def test_g1_memory_of_a_node_without_cpus_is_of_no_other_socket() -> None:
+def test_g1_memory_of_a_numa_node_without_cpus_belongs_to_no_socket() -> None:
     """That of CXL, or of a Grace Hopper GPU, on whose node the GPU itself may be."""
     alone = {"id": 1, "cpulist": "", "cpus_present": "", "distances": [80, 10, 80]}
     nodes = (
@@ -887,7 +893,7 @@ def test_g6_each_hot_thread_has_its_own_next_step() -> None:
     assert "CUDA graphs" in steps["submission-bound that reads"]
 
 
-def test_e30_without_a_contradiction_it_is_as_sure_as_before() -> None:
+def test_e30_a_cause_without_a_contradiction_keeps_high_confidence() -> None:
     """The same causes, of jobs that give no reason to doubt."""
     busy = told(sections([gpu(97, power_mw=[600000] * LOOKS)]))
     remote = process(threads=[thread(10, 40, 20, cpu=20)], pages={"1": 1 << 18})
@@ -911,13 +917,13 @@ def test_a_server_whose_first_thread_waits_for_something_else_is_not_ok(
 
 
 @pytest.mark.parametrize("call", ["flock", "fcntl"])
-def test_a_job_that_sleeps_for_a_file_lock_is_said_to(call: str) -> None:
+def test_a_job_that_sleeps_on_a_file_lock_is_reported_as_waiting_for_it(call: str) -> None:
     found = told(sections([HELD], [process(threads=[asleep(call)])]))
     assert found.cause is Cause.UNCLEAR
     assert f"in {call} waits for a lock on a file" in found.sentence
 
 
-def test_a_thread_that_writes_much_in_the_kernel_does_not_submit() -> None:
+def test_a_thread_that_writes_a_lot_in_the_kernel_is_not_submission_bound() -> None:
     """It writes a checkpoint."""
     writes = told(sections(processes=[process(threads=HOT, storage_written_b=[0, 1_100_000_000])]))
     assert Cause.SUBMISSION not in writes.causes, writes.sentence

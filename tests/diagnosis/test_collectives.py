@@ -74,7 +74,7 @@ def test_a_rank_without_a_dump_may_be_behind_as_well() -> None:
     assert found.notes == ("flight recorder of rank 3: it has written no dump",)
 
 
-def test_no_dump_at_all_says_nothing() -> None:
+def test_without_a_dump_no_rank_is_behind() -> None:
     assert said(RankDump(0, None, "it has written no dump")) == DumpedRanks()
     assert said() == DumpedRanks()
 
@@ -88,7 +88,7 @@ def test_no_dump_at_all_says_nothing() -> None:
         (dump(1, done(117)), pending(118, age=None)),
     ],
 )
-def test_a_rank_for_which_nobody_waited_for_long_is_not_behind(late: Any, waits: Any) -> None:
+def test_a_rank_that_others_waited_for_only_briefly_is_not_behind(late: Any, waits: Any) -> None:
     found = said(*others(0, 2, 3, group=waits), late)
     assert not found.behind and "no other is known to have waited for 10 s" in found.notes[0]
 
@@ -115,7 +115,7 @@ def test_one_rank_that_is_ahead_of_most_does_not_make_them_late() -> None:
     )
 
 
-def test_a_rank_that_waits_for_another_one_elsewhere_is_not_the_cause() -> None:
+def test_a_rank_that_waits_in_another_group_is_not_behind() -> None:
     """Ranks 0-1 wait for 2 and 3 in group 0; 2 waits for 3 in group 1."""
     pair = {"group": "1", "members": "2-3", "collective": "nccl:broadcast"}
     chain = [
@@ -128,7 +128,7 @@ def test_a_rank_that_waits_for_another_one_elsewhere_is_not_the_cause() -> None:
     assert "nccl:broadcast 9 of 1024x8 in group 1, in which rank 2 waits" in found.behind[3]
 
 
-def test_ranks_that_wait_for_one_another_are_named_as_that() -> None:
+def test_ranks_that_wait_for_one_another_are_reported_as_a_mismatch() -> None:
     pair = {"group": "1", "members": "0-1"}
     found = said(
         dump(0, pending(118, members="0-1"), done(8, **pair)),
@@ -180,7 +180,7 @@ def test_different_collectives_of_one_number_are_a_mismatch(odd: Any, text: str)
     assert found.mismatch == text and not found.behind
 
 
-def test_sizes_that_may_differ_between_ranks_are_no_mismatch() -> None:
+def test_sizes_that_may_differ_between_ranks_are_not_a_mismatch() -> None:
     apart = [dump(rank, pending(118, **{**GATHERS, "sizes": str(rank)})) for rank in range(4)]
     found = said(*apart)
     assert not found.mismatch and found.together.startswith("nccl:all_gather 118")
@@ -207,7 +207,7 @@ HOSTILE: Mapping[str, tuple[Iterable[RankDump], str]] = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_dump_that_cannot_be_of_this_job_is_left_out(name: str) -> None:
+def test_a_dump_that_cannot_belong_to_this_job_is_ignored(name: str) -> None:
     dumps, why = HOSTILE[name]
     found = said(*others(0, 2, 3), *dumps)
     assert not found.behind and why in found.notes

@@ -47,21 +47,21 @@ def test_a_link_that_is_two_fifths_full_is_the_next_to_bind() -> None:
     assert gain(found) == "5 workers for each GPU instead of 2: GPU busy 33 → 62–82 %"
 
 
-def test_workers_need_cores_that_nobody_uses() -> None:
+def test_more_workers_are_advised_only_for_idle_cores() -> None:
     found = told(workers(2, 95), idle=2)
     assert gain(found).startswith("3 workers for each GPU instead of 2 (each GPU needs 7;")
     assert gain(found).endswith("enough for 3): GPU busy 33 → 50 %"), found.sentence
     assert not gain(told(workers(2, 95), idle=0))
 
 
-def test_storage_that_is_waited_for_now_and_then_may_bind_next() -> None:
+def test_storage_that_sometimes_blocks_a_worker_bounds_the_gain() -> None:
     slow = workers(2, 95)
     waits = thread(21, 70, waits={"folio_wait_bit_common": 3}, state="R")
     slow[2] = process(21, [waits], parent=10)
     assert gain(told(slow, busy=20)).endswith("GPU busy 20 → 73–100 %")
 
 
-def test_storage_is_to_read_as_fast_as_the_gpu_takes_samples() -> None:
+def test_the_gain_names_the_read_rate_that_keeps_the_gpu_busy() -> None:
     found = told([process(threads=BLOCKED, storage_read_b=[0, 10**9])], busy=25)
     assert found.causes == (Cause.STORAGE,)
     text = "storage that reads 400 MB/s instead of 100 MB/s: GPU busy 25 → "
@@ -93,7 +93,7 @@ def test_copies_that_overlap() -> None:
         [process()],
     ],
 )
-def test_nothing_is_said_where_feed_cannot_say(processes: list[dict[str, Any]]) -> None:
+def test_no_gain_is_reported_if_feed_cannot_compute_it(processes: list[dict[str, Any]]) -> None:
     assert not gain(told(processes))
 
 

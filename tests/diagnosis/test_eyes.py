@@ -42,20 +42,20 @@ LOSSES = {
 
 
 @pytest.mark.parametrize("state", LOSSES)
-def test_who_waits_for_the_network_is_told_whether_packets_are_lost(state: str) -> None:
+def test_a_job_that_waits_for_a_lossy_network_gets_the_state_of_its_connection(state: str) -> None:
     found = downloading(**LOSSES[state])
     assert found.causes == (Cause.NETWORK,)
     assert f"its connection: {state}" in found.sentence
     assert found.next_step == LOST_STEP
 
 
-def test_a_peer_that_loses_nothing_is_slow() -> None:
+def test_a_peer_without_packet_loss_is_reported_as_slow() -> None:
     found = downloading()
     assert "its connection: 3 of 20000 segments resent, round trip 40 ms" in found.sentence
     assert (found.confidence, found.next_step) == (Confidence.HIGH, SLOW_STEP)
 
 
-def test_a_connection_that_was_not_read_leaves_the_network_unsure() -> None:
+def test_an_unread_connection_lowers_confidence_in_the_network() -> None:
     sleep = {**DOWNLOADS["sleeps"][0], "tcp": None, "errors": {"tcp": "EPERM"}}
     found = told(sections(processes=[process(threads=[{**DOWNLOADS, "sleeps": [sleep]}])]))
     assert (found.causes, found.confidence) == ((Cause.NETWORK,), Confidence.MEDIUM)
@@ -81,7 +81,7 @@ def blocked(ticks: list[int] | None, counted: bool | None, **sleep: Any) -> GpuD
         ([7, 907], False, ""),
     ],
 )
-def test_storage_is_sure_only_if_the_kernel_counted_the_delay(
+def test_storage_has_high_confidence_only_if_the_kernel_counted_the_delay(
     ticks: list[int] | None, counted: bool | None, doubt: str
 ) -> None:
     found = blocked(ticks, counted)
@@ -125,7 +125,7 @@ def test_gpm_that_looks_like_a_collective_contradicts_gpu_bound(gpm: Any, doubt:
     assert doubt in found.sentence
 
 
-def test_gpm_of_an_older_gpu_or_driver_lowers_nothing_and_no_answer_does() -> None:
+def test_only_unread_gpm_and_not_unsupported_gpm_lowers_confidence() -> None:
     for rest in (
         {"gpm_supported": False},
         {"gpm_supported": None, "errors": {"gpm_supported": "NVML_ERROR_FUNCTION_NOT_FOUND"}},
@@ -196,5 +196,5 @@ NODES = {
 
 
 @pytest.mark.parametrize("name", NODES)
-def test_less_of_it_is_never_more_certain(name: str) -> None:
+def test_less_evidence_never_raises_confidence(name: str) -> None:
     assert not check({key: {"status": "ok", "data": value} for key, value in NODES[name].items()})

@@ -45,7 +45,7 @@ def test_a_process_that_ended_uses_no_gpu() -> None:
     assert told(free, process(ended_s=3.0)).cause is Cause.IDLE
 
 
-def test_a_gpu_whose_memory_somebody_holds_whom_nobody_sees_is_not_idle() -> None:
+def test_a_gpu_whose_memory_an_unknown_process_holds_is_not_idle() -> None:
     """In another namespace of PIDs, or a process that cannot end."""
     found = told(gpu(0, processes=[], memory_used_b=[79 << 30] * LOOKS))
     assert (found.cause, exit_code(found)) == (Cause.UNCLEAR, 3)
@@ -62,7 +62,7 @@ def test_a_gpu_without_memory_of_its_own_can_be_idle() -> None:
     )
 
 
-def test_the_server_of_mps_waits_for_requests_and_its_clients_decide() -> None:
+def test_the_clients_of_the_mps_server_decide_the_cause() -> None:
     both = gpu(0, processes=NAMED)
     assert told(both, process(threads=[LOCKED]), MPS).cause is Cause.STUCK
     assert told(both, process(threads=[SERVES]), MPS).cause is Cause.REQUESTS

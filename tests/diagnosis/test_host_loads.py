@@ -40,7 +40,7 @@ def sleepers(machine: LoadedMachine) -> JSON:
 
 
 @pytest.mark.parametrize("name", SLEEPERS)
-def test_g3_the_reason_of_a_jobs_sleep_decides(sleepers: JSON, name: str) -> None:
+def test_g3_the_reason_why_a_job_sleeps_decides_the_cause(sleepers: JSON, name: str) -> None:
     gpu = sleepers["gpus"][list(SLEEPERS).index(name)]
     assert f"{gpu['cause']} ({gpu['confidence']})" == SLEEPERS[name], gpu["sentence"]
     if not SLEEPERS[name].startswith(("waiting", "not")):
@@ -97,7 +97,9 @@ HOT = {
 
 
 @pytest.mark.parametrize("name", HOT)
-def test_g6_a_hot_thread_is_known_by_what_it_does(machine: LoadedMachine, name: str) -> None:
+def test_g6_the_work_of_a_hot_thread_decides_cause_and_next_step(
+    machine: LoadedMachine, name: str
+) -> None:
     with machine.load(name):
         gpu = machine.diagnose()["gpus"][0]
     cause, step = HOT[name]

@@ -155,7 +155,7 @@ CASES: Mapping[str, tuple[str, list[int], Confidence, str]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_who_is_waited_for_and_how_certain_that_is(name: str) -> None:
+def test_late_ranks_are_named_with_the_expected_confidence(name: str) -> None:
     kinds, ranks, confidence, text = CASES[name]
     found = watched(node("a", kinds, size=len(kinds_of(kinds))))
     assert late(found) == ranks, job(found).sentence
@@ -234,7 +234,7 @@ DUMPED: Mapping[str, tuple[str, tuple[int | None, ...], float, list[int], Confid
 
 
 @pytest.mark.parametrize("name", DUMPED)
-def test_dumps_of_the_flight_recorder_beside_what_was_seen(name: str) -> None:
+def test_flight_recorder_dumps_are_combined_with_the_watched_ranks(name: str) -> None:
     kinds, numbers, age, ranks, confidence, text = DUMPED[name]
     found = watched(dumped(node("a", kinds, size=3), *numbers, age=age))
     said = " ".join([job(found).sentence, *job(found).doubts, *job(found).notes])
@@ -257,7 +257,7 @@ def test_the_rank_that_is_behind_is_named_with_its_next_step() -> None:
     ]
 
 
-def test_ranks_that_call_different_collectives_are_named_as_that() -> None:
+def test_ranks_that_call_different_collectives_are_reported_as_a_mismatch() -> None:
     one = dumped(node("a", "spins spins spins", size=3), 118, 118, 118)
     flight = one["sections"]["process_activity"]["processes"][1]["flight"]
     flight["groups"][0]["collective"] = "nccl:broadcast"
@@ -272,7 +272,7 @@ def test_ranks_that_call_different_collectives_are_named_as_that() -> None:
     assert (beside.confidence, beside.mismatch) == (MEDIUM, "") and text in beside.doubts[0]
 
 
-def test_dumps_of_a_number_that_two_processes_claim_name_nobody() -> None:
+def test_dumps_of_a_rank_number_that_two_processes_claim_put_no_rank_behind() -> None:
     one = dumped(node("a", "spins spins", 0, 3), 118, -117)
     two = dumped(node("b", "spins", 1, 3), 118)
     found = job(watched(one, two))
@@ -282,7 +282,7 @@ def test_dumps_of_a_number_that_two_processes_claim_name_nobody() -> None:
     assert all(rank.state is not RankState.BEHIND for rank in found.ranks)
 
 
-def test_others_that_take_cpus_of_all_ranks_are_not_why_one_is_late() -> None:
+def test_cpus_that_others_take_from_all_ranks_do_not_explain_one_late_rank() -> None:
     found = watched(node("a", "spins computes-starved spins", size=3))
     assert late(found) == [1] and job(found).confidence is MEDIUM, job(found).doubts
     (rank,) = job(found).late_ranks
@@ -298,7 +298,7 @@ def test_others_that_take_cpus_of_all_ranks_are_not_why_one_is_late() -> None:
     )
 
 
-def test_others_that_take_the_cpus_of_one_rank_alone_are_why_it_is_late() -> None:
+def test_cpus_that_others_take_from_one_rank_alone_explain_why_it_is_late() -> None:
     for kind in ("starved", "computes-starved"):
         one = node("a", f"spins {kind} spins", size=3)
         one["sections"]["process_activity"]["processes"][1]["cpus_allowed"] = "3"
@@ -349,14 +349,14 @@ def test_a_rank_that_no_host_shows_is_missing() -> None:
         (2, replace(SLURM, changed="the job ended while it was watched: COMPLETED")),
     ],
 )
-def test_a_job_that_was_not_seen_whole_is_not_called_busy(size: int, target: JobTarget) -> None:
+def test_a_job_with_unseen_ranks_is_not_reported_as_busy(size: int, target: JobTarget) -> None:
     found = watched(node("a", "computes computes", size=size), target=target)
     assert job(found).confidence is LOW and late(found) == [] and found.exit_code == 3
     assert diagnosis_sheet(found).title == "Job 12: no rank that was seen is late"
     assert watched(node("a", "computes computes", size=2)).exit_code == 0
 
 
-def test_a_job_of_unknown_size_or_with_fewer_processes_than_ranks_was_not_seen_whole() -> None:
+def test_a_job_of_unknown_size_or_with_too_few_processes_has_unseen_ranks() -> None:
     unread = watched(node("a", "computes computes"))
     assert (
         unread.exit_code == 3
@@ -403,14 +403,14 @@ def test_a_process_of_the_job_that_uses_no_gpu_is_the_missing_rank() -> None:
     assert "python 91 is stopped by a signal" in job(watched(one)).sentence
 
 
-def test_helpers_of_a_rank_on_the_gpu_are_no_ranks_of_their_own() -> None:
+def test_helpers_of_a_rank_on_the_gpu_do_not_count_as_ranks() -> None:
     one = node("a", "spins throttled", 0, 2)
     helper = process(50, parent=10, gpus=[0], job_id="Slurm 12", rank=0, ranks=2, uid=1000)
     one["sections"]["process_activity"]["processes"].append(helper)
     assert [rank.pid for rank in job(watched(one)).ranks] == [10, 11]
 
 
-def test_a_number_that_two_processes_claim_is_nobodys() -> None:
+def test_a_rank_number_that_two_processes_claim_is_assigned_to_neither() -> None:
     found = watched(node("a", "spins throttled", 0, 3), node("b", "spins", 0, 3))
     assert [rank.number for rank in job(found).ranks] == [1, None, None]
     assert late(found) == [1] and job(found).confidence is LOW
@@ -461,7 +461,7 @@ def test_hosts_that_did_not_begin_together_and_a_job_that_changed_lower_confiden
         assert job(watched(*nodes, target=target)).confidence is LOW
 
 
-def test_ranks_of_a_list_are_those_at_these_places() -> None:
+def test_ranks_of_a_list_are_matched_by_host_and_gpu_or_pid() -> None:
     listed = (ListedRank("a", 5, gpu=1), ListedRank("a", 4, pid=10), ListedRank("b", 6))
     target = JobTarget(name="ranks", hosts=("a", "b"), listed=listed)
     nodes = (node("a", "spins throttled reads", job_id=None), node("b", "spins", 7, job_id=None))
@@ -490,7 +490,7 @@ def test_ranks_of_a_list_are_those_at_these_places() -> None:
         ({}, (None, None)),
     ],
 )
-def test_a_rank_is_what_its_launcher_says_if_that_can_be_right(
+def test_a_rank_number_is_read_from_the_launchers_variables_if_valid(
     variables: dict[str, str], told: tuple[int | None, int | None]
 ) -> None:
     assert rank_of(variables) == told

@@ -90,7 +90,7 @@ def check(sections: Mapping[str, Any], names: Sequence[str] = WATCHED) -> list[s
 
 
 @pytest.mark.parametrize("node", [*CASES, *OTHERS])
-def test_g12_a_made_up_node_without_one_value_of_one_record(node: str) -> None:
+def test_g12_a_missing_value_of_a_made_up_node_never_raises_confidence(node: str) -> None:
     data = {**CASES, **OTHERS}[node]
     assert not check({name: {"status": "ok", "data": section} for name, section in data.items()})
 
@@ -101,7 +101,7 @@ GPUS = {"polls": gpu(97, gpm=[GPM], **BUSY), "unread": gpu(97, **BUSY), "old": g
 
 
 @pytest.mark.parametrize("name", GPUS)
-def test_g12_a_gpu_without_any_two_values(name: str) -> None:
+def test_g12_two_missing_values_of_a_gpu_never_raise_confidence(name: str) -> None:
     found = {key: {"status": "ok", "data": data} for key, data in sections([GPUS[name]]).items()}
     record = found["gpu_activity"]["data"]["gpus"][0]
     wrong = []
@@ -112,7 +112,7 @@ def test_g12_a_gpu_without_any_two_values(name: str) -> None:
 
 
 @pytest.mark.parametrize("path", INCIDENTS, ids=lambda path: path.name)
-def test_g12_an_incident_without_one_value_of_one_record(path: Path) -> None:
+def test_g12_a_missing_value_of_an_incident_never_raises_confidence(path: Path) -> None:
     for visit, _ in incident.read(path):
         assert visit.evidence is not None
         sections = json.loads(bytes(visit.evidence))["sections"]

@@ -71,7 +71,7 @@ def quiet(machine: LoadedMachine, slow: Path) -> JSON:
 
 
 @pytest.mark.parametrize("name", QUIET)
-def test_jobs_that_wait_have_their_cause(quiet: JSON, name: str) -> None:
+def test_jobs_that_wait_get_the_expected_cause_and_owner(quiet: JSON, name: str) -> None:
     gpu = quiet["gpus"][list(QUIET).index(name)]
     assert own_causes(gpu) == QUIET[name], gpu["sentence"]
     (job,) = gpu["jobs"]
@@ -79,7 +79,7 @@ def test_jobs_that_wait_have_their_cause(quiet: JSON, name: str) -> None:
     assert job["owner"]["login"] in (pwd.getpwuid(os.getuid()).pw_name, "")
 
 
-def test_the_gpu_does_what_its_job_starts_there(quiet: JSON) -> None:
+def test_the_gpu_is_busy_as_its_job_demands(quiet: JSON) -> None:
     busy = {
         name: figures(gpu)["sm_busy"]["value"]
         for name, gpu in zip(QUIET, quiet["gpus"], strict=False)
@@ -99,7 +99,7 @@ def test_clocks_and_power_rise_with_the_load_unless_they_are_set(quiet: JSON) ->
     assert "nvidia-smi -rac" in slow["next_step"]
 
 
-def test_what_faster_storage_would_gain_is_the_same_for_one_reader_and_four(quiet: JSON) -> None:
+def test_the_advised_read_rate_is_the_same_for_one_and_four_reader_threads(quiet: JSON) -> None:
     """Their GPUs need as many bytes a second: four threads read four times as many already."""
     one, four = (quiet["gpus"][list(QUIET).index(name)] for name in ("reads", "threads_read"))
     wanted = [
@@ -120,7 +120,7 @@ def test_where_a_stuck_job_sleeps_is_reported(quiet: JSON) -> None:
 
 
 @pytest.mark.parametrize("name", HOT)
-def test_jobs_that_compute_have_their_cause(machine: LoadedMachine, name: str) -> None:
+def test_jobs_that_compute_get_the_expected_cause(machine: LoadedMachine, name: str) -> None:
     with machine.load(name):
         gpu = machine.diagnose()["gpus"][0]
     assert own_causes(gpu) <= {HOT[name]} and gpu["causes"], gpu["sentence"]

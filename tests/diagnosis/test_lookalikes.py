@@ -55,7 +55,7 @@ WAITS = {
 
 
 @pytest.mark.parametrize("name", WAITS)
-def test_a_job_with_little_memory_that_waits_for_somebody_is_not_idle(name: str) -> None:
+def test_a_job_with_little_gpu_memory_that_waits_is_not_idle(name: str) -> None:
     found = holding(*WAITS[name])
     assert found.cause in (Cause.UNCLEAR, Cause.STUCK), found.sentence
     assert exit_code(found)
@@ -69,7 +69,7 @@ def test_a_tool_that_holds_a_context_and_rests_is_idle(first: JSON) -> None:
     assert (found.cause, exit_code(found)) == (Cause.IDLE, 0), found.sentence
 
 
-def test_a_user_at_a_terminal_is_no_network() -> None:
+def test_a_wait_for_a_user_at_a_terminal_is_not_a_wait_for_the_network() -> None:
     found = holding(60, asleep("read", path="/dev/pts/3", place="wait_woken"))
     assert found.cause is Cause.UNCLEAR
     assert "waits for its user, at a terminal" in found.sentence
@@ -111,14 +111,14 @@ GO_ON = {
 
 
 @pytest.mark.parametrize("name", GO_ON)
-def test_a_job_that_something_may_wake_is_not_surely_stuck(name: str) -> None:
+def test_a_job_that_another_thread_may_wake_is_stuck_with_low_confidence(name: str) -> None:
     found = holding(60, asleep("futex"), GO_ON[name])
     assert (found.causes, found.confidence) == ((Cause.STUCK,), Confidence.LOW), found.sentence
     assert "may let it go on" in found.sentence
     assert "stop nothing before its owner says so" in found.next_step
 
 
-def test_a_lock_that_processes_share_is_none_of_its_own() -> None:
+def test_a_wait_for_a_shared_lock_does_not_prove_a_stuck_job() -> None:
     found = holding(60, asleep("shared futex"))
     assert found.cause is Cause.UNCLEAR
     assert "waits for a lock that processes share" in found.sentence
@@ -128,7 +128,7 @@ POWERS = {"works and polls": (4, Cause.SPINNING, 3), "polls at one look": (2, Ca
 
 
 @pytest.mark.parametrize("name", POWERS)
-def test_a_gpu_that_polls_for_a_part_of_the_time_is_not_said_to_work(name: str) -> None:
+def test_a_gpu_that_polls_for_part_of_the_time_is_not_reported_as_working(name: str) -> None:
     polls, cause, code = POWERS[name]
     power = [150_000] * polls + [620_000] * (LOOKS - polls)
     memory = [1] * polls + [60] * (LOOKS - polls)
@@ -136,7 +136,7 @@ def test_a_gpu_that_polls_for_a_part_of_the_time_is_not_said_to_work(name: str) 
     assert (found.cause, exit_code(found)) == (cause, code), found.sentence
 
 
-def test_a_helper_that_holds_a_connection_or_polls_is_not_at_the_network() -> None:
+def test_a_helper_with_an_idle_connection_does_not_wait_for_the_network() -> None:
     silent = asleep("recvfrom", 20, connections=1, listens=False, peer="10.0.0.5:22")
     loader = asleep("poll", 21, moved=2, connections=1, listens=False, peer="10.0.0.5:29500")
     helpers = [process(pid, [each], parent=10) for pid, each in ((20, silent), (21, loader))]
@@ -155,7 +155,7 @@ BESIDE = {
 
 @pytest.mark.parametrize("cause", BESIDE)
 @pytest.mark.parametrize("first", [PACED, SERVES, thread(10, 96, 2)])
-def test_a_thread_for_which_the_first_one_does_not_wait_is_no_sure_cause(
+def test_a_thread_that_the_first_thread_does_not_wait_for_is_a_low_confidence_cause(
     cause: Cause, first: JSON
 ) -> None:
     found = first_gpu(sections(processes=[process(threads=[first, BESIDE[cause]])]))
@@ -163,7 +163,7 @@ def test_a_thread_for_which_the_first_one_does_not_wait_is_no_sure_cause(
 
 
 @pytest.mark.parametrize("first", [PACED, SERVES, DOWNLOADS])
-def test_a_hot_helper_for_which_the_first_thread_does_not_wait_is_no_sure_cause(
+def test_a_hot_helper_that_the_first_thread_does_not_wait_for_lowers_confidence(
     first: JSON,
 ) -> None:
     hot = process(20, [thread(20, 95)], parent=10)
@@ -191,7 +191,9 @@ def test_a_gpu_that_is_quiet_for_long_does_not_wait_for_a_thread_that_launches()
 
 
 @pytest.mark.parametrize(("system", "cause"), [(40, Cause.SUBMISSION), (93, Cause.UNCLEAR)])
-def test_a_thread_that_launches_is_in_user_mode_too(system: int, cause: Cause) -> None:
+def test_a_thread_that_runs_in_the_kernel_alone_is_not_submission_bound(
+    system: int, cause: Cause
+) -> None:
     """Page faults, and copies into the page cache, are in the kernel alone."""
     found = first_gpu(sections(processes=[process(threads=[thread(10, 98, system)])]))
     assert found.cause is cause, found.sentence
@@ -201,7 +203,7 @@ READ = {"of a file": (40, 2.0, 1000), "over a pipe": (95, 0.8, 12800)}
 
 
 @pytest.mark.parametrize("name", READ)
-def test_a_thread_that_reads_much_does_not_surely_submit_too_slowly(name: str) -> None:
+def test_a_hot_thread_that_reads_a_lot_has_low_confidence(name: str) -> None:
     system, gb_s, switches = READ[name]
     hot = thread(10, 96, system, switches=[0, 10 * switches])
     found = first_gpu(sections(processes=[process(threads=[hot], read_b=[0, int(gb_s * 1e10)])]))
@@ -218,14 +220,14 @@ def test_a_thread_copies_pageable_memory_only_if_the_link_carries_as_much(
     assert (found.causes, found.confidence) == ((Cause.TRANSFER,), sure), found.sentence
 
 
-def test_the_server_of_mps_is_no_job() -> None:
+def test_the_mps_server_does_not_count_as_a_job() -> None:
     mps = process(11, [asleep("poll", 11, listens=True)], gpus=[0], command="nvidia-cuda-mps")
     assert first_gpu(sections([HELD], [process(threads=[SERVES]), mps])).cause is Cause.REQUESTS
     alone = gpu(0, memory_used_b=[30 << 20] * LOOKS, processes=[{"pid": 11}])
     assert first_gpu(sections([alone], [mps])).cause is Cause.IDLE
 
 
-def test_two_engines_of_which_one_has_a_thread_that_serves_are_not_surely_stuck() -> None:
+def test_a_serving_thread_in_one_of_two_engines_lowers_confidence_in_stuck() -> None:
     other = process(11, [{**LOCKED, "tid": 11}], gpus=[0])
     threads = [LOCKED, {**SERVES, "tid": 12}]
     found = first_gpu(sections([HELD], [process(threads=threads), other]))
@@ -233,7 +235,7 @@ def test_two_engines_of_which_one_has_a_thread_that_serves_are_not_surely_stuck(
 
 
 @pytest.mark.parametrize(("tid", "sure"), [(10, Confidence.MEDIUM), (11, Confidence.LOW)])
-def test_cpus_taken_from_a_thread_for_which_the_first_does_not_wait(
+def test_cpus_taken_from_a_thread_that_the_first_does_not_wait_for_lower_confidence(
     tid: int, sure: Confidence
 ) -> None:
     starved = {"user": [0, 100], "waited_ns": [0, 4 * 10**9]}

@@ -66,7 +66,7 @@ def test_a_gpu_that_only_the_pci_bus_has_is_missing_at_its_slot() -> None:
     assert found.facts[1] == "its driver is nouveau" and "unbind that driver" in found.next_step
 
 
-def test_the_kernel_log_says_since_when() -> None:
+def test_a_missing_gpu_has_the_time_of_its_xid_from_the_kernel_log() -> None:
     both = node(function(HERE), function(THERE), **logged(xid(THERE), xid(HERE, 13)))
     (found,) = missing_gpus(evidence(both), ())
     fell = "Xid 79 GPU_HAS_FALLEN_OFF_THE_BUS ×1, first at 2023-11-14T22:14:20+00:00"
@@ -104,11 +104,11 @@ HIDDEN = {
 
 
 @pytest.mark.parametrize("why", HIDDEN)
-def test_what_was_not_read_or_is_hidden_shows_nothing(why: str) -> None:
+def test_no_gpu_is_reported_missing_if_sections_are_unread_or_hide_gpus(why: str) -> None:
     assert told(node(function(HERE), function(THERE), **HIDDEN[why])) == []
 
 
-def test_without_a_pci_section_nothing_is_said() -> None:
+def test_no_gpu_is_reported_missing_without_a_pci_section() -> None:
     assert told(sections([gpu(97)])) == []
 
 
@@ -119,7 +119,7 @@ def test_a_gpu_of_a_virtual_machine_is_not_missing(driver: str) -> None:
     assert told(node(function(HERE), function(THERE, physfn=HERE))) == []
 
 
-def test_the_baseline_tells_of_gpus_that_left_no_trace() -> None:
+def test_the_count_of_the_baseline_shows_missing_gpus_without_a_trace() -> None:
     (found,) = missing_gpus(evidence(node(function(HERE))), [counted(8)])
     assert (found.bus_id, found.count) == ("", 7)
     assert found.facts == ("the baseline expects 8 GPUs, and nodevet found 1",)
@@ -130,7 +130,9 @@ def test_the_baseline_tells_of_gpus_that_left_no_trace() -> None:
         assert told(node(function(HERE), **HIDDEN[unread]), counted(8)) == []
 
 
-def test_only_a_baseline_that_the_site_wrote_or_chose_says_how_many(tmp_path: Path) -> None:
+def test_only_a_baseline_of_the_site_or_one_chosen_by_name_sets_the_gpu_count(
+    tmp_path: Path,
+) -> None:
     """Half of an HGX board is a usual virtual machine."""
     shipped = "nvidia-h100-sxm"
     by_model = open_context(tmp_path, [])
@@ -145,7 +147,7 @@ def test_only_a_baseline_that_the_site_wrote_or_chose_says_how_many(tmp_path: Pa
     assert missing_gpus(one, [counted(8)], counts=False) == ()
 
 
-def test_a_waiver_of_the_count_covers_it() -> None:
+def test_a_waiver_of_gpu_count_covers_a_missing_gpu() -> None:
     subject = Subject(kind="pci", id=THERE, bus_id=THERE)
     waived = counted("in NVML", verdict=Verdict.WAIVED, subject=subject)
     assert told(node(function(HERE), function(THERE)), waived) == []
@@ -178,7 +180,7 @@ def test_a_gpu_that_left_the_bus_is_lost_though_nvml_still_lists_it() -> None:
         ({}, ""),
     ],
 )
-def test_a_stuck_gpu_has_its_xids_beside_it(log: JSON, text: str) -> None:
+def test_a_stuck_gpu_is_reported_with_its_xids(log: JSON, text: str) -> None:
     found = lost({**node(function(HERE)), **CASES["stuck"], **log})
     assert found.causes == (Cause.STUCK,)
     told = [line for line in found.also if "Xid" in line or "kernel log" in line]
@@ -186,7 +188,7 @@ def test_a_stuck_gpu_has_its_xids_beside_it(log: JSON, text: str) -> None:
 
 
 @pytest.mark.parametrize("error", ["NVML_ERROR_GPU_IS_LOST", "NVML_ERROR_UNKNOWN"])
-def test_a_gpu_without_a_handle_is_lost_and_found_at_the_address_that_is_left(error: str) -> None:
+def test_a_gpu_without_a_handle_is_lost_and_named_by_the_remaining_address(error: str) -> None:
     bare = {"index": 1, "errors": {"handle": error}}
     found = node(function(HERE), function(THERE, revision="ff"))
     found["gpu_activity"]["gpus"].append(bare)
@@ -205,7 +207,7 @@ def incident(kind: str = "GPU-bound", **more: object) -> Diagnosis:
 
 
 @pytest.mark.parametrize("kind", ["GPU-bound", "idle", "storage-bound"])
-def test_an_incident_with_a_missing_gpu_names_it_first_and_never_ends_well(kind: str) -> None:
+def test_an_incident_with_a_missing_gpu_names_the_gpu_first_and_exits_1(kind: str) -> None:
     found = incident(kind)
     assert found.exit_code == 1
     text = render("table", found, lambda: diagnosis_sheet(found), width=100)
@@ -223,7 +225,7 @@ def test_every_format_names_a_missing_gpu(form: str) -> None:
     assert THERE in render(form, found, lambda: diagnosis_sheet(found), width=None)
 
 
-def test_a_host_all_of_whose_gpus_are_missing_says_so() -> None:
+def test_a_host_whose_gpus_are_all_missing_is_reported_as_that() -> None:
     bare = replace(incident().hosts[0], gpus=(), why="NVML lists no GPU")
     found = diagnoses.diagnosis(bare)
     assert found.exit_code == 1

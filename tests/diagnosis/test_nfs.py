@@ -55,7 +55,7 @@ def test_each_mount_and_operation_of_the_recording_is_counted(tmp_path: Path) ->
     assert found["/mnt/home"]["WRITE"]["operations"] == 34 and "READ" not in found["/mnt/home"]
 
 
-def test_what_was_sent_again_is_told_of_the_v3_mount(tmp_path: Path) -> None:
+def test_retransmissions_are_counted_for_the_nfs_v3_mount(tmp_path: Path) -> None:
     cut = {point: each["READ"] for point, each in grown(tmp_path, 7, 13).items() if "READ" in each}
     again = {point: read["transmissions"] - read["operations"] for point, read in cut.items()}
     assert again == {"/mnt/data": 0, "/mnt/scratch": 2}

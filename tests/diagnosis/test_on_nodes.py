@@ -67,7 +67,9 @@ def fleet(boot: Boot) -> SimulatedFleet:
     return boot("dx", SCENARIO, BASELINE)
 
 
-def test_the_straggler_of_a_job_is_named_with_what_it_alone_has(fleet: SimulatedFleet) -> None:
+def test_the_straggler_of_a_job_is_named_with_the_setting_that_only_it_has(
+    fleet: SimulatedFleet,
+) -> None:
     for node in NODES:
         started(fleet, node, "steady")
     found = diagnosed(fleet, "--limit", ",".join(NODES))
@@ -115,7 +117,9 @@ def test_a_job_on_the_far_numa_node(fleet: SimulatedFleet) -> None:
 
 
 @pytest.mark.parametrize(("load", "cpu"), [("computes_between", 0), ("paces", 1)])
-def test_g1_near_or_with_a_few_ticks_it_is_not(fleet: SimulatedFleet, load: str, cpu: int) -> None:
+def test_g1_a_job_on_near_cpus_or_with_a_few_far_ticks_is_not_numa_remote(
+    fleet: SimulatedFleet, load: str, cpu: int
+) -> None:
     started(fleet, "n1", load, f"CPUAffinity={cpu}")
     (host,) = diagnosed(fleet, "--limit", "n1")["hosts"]
     assert host["gpus"][0]["cause"] != "NUMA-remote", host["gpus"][0]["sentence"]

@@ -112,7 +112,7 @@ def test_watching_takes_less_than_one_percent_of_a_core(nvml: Path) -> None:
         at_best(measure)
 
 
-def test_of_five_thousand_threads_those_that_ran_most_are_watched_at_no_more_cost(
+def test_watching_a_job_of_5000_threads_samples_a_bounded_number_at_bounded_cost(
     nvml: Path,
 ) -> None:
     def measure() -> None:

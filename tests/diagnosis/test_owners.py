@@ -63,7 +63,7 @@ def test_the_owner_of_a_job(who: str) -> None:
     assert owner_texts([told(listed, **watched)]) == [text]
 
 
-def test_a_process_that_was_not_watched_has_the_owner_of_the_list() -> None:
+def test_the_process_list_gives_the_owner_of_a_process_that_was_not_watched() -> None:
     found = sections([gpu(20)], [])
     unit = {"cgroup": "/system.slice/x.service", "unit": "x.service"}
     found["processes"] = {"processes": [{"pid": 10, "uid": 7, **unit}]}
@@ -72,7 +72,7 @@ def test_a_process_that_was_not_watched_has_the_owner_of_the_list() -> None:
     assert owner_texts(answer) == ["user 7, unit x.service"]
 
 
-def test_nothing_is_said_of_an_owner_who_is_not_known() -> None:
+def test_an_unknown_owner_is_not_printed() -> None:
     assert owner_text(JobOwner()) == ""
     bare = told(**SLURM)
     assert owner_texts([replace(bare, jobs=(replace(bare.jobs[0], owner=JobOwner()),))]) == []
@@ -99,7 +99,7 @@ def test_the_next_step_names_the_job_of_slurm() -> None:
         assert next_text([replace(told(**other), next_step=step)]) == step
 
 
-def test_a_hostile_owner_is_only_text() -> None:
+def test_hostile_owner_names_are_escaped() -> None:
     nasty = "\x1b[2J</td><script>"
     fields = dict.fromkeys(("login", "partition", "pod", "step"), nasty)
     host = diagnoses.host("gpu7", ("storage-bound",))

@@ -41,7 +41,7 @@ JOBS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("kind", JOBS)
-def test_the_rank_of_two_that_waits_for_something_else_is_named(kind: str) -> None:
+def test_with_two_ranks_the_straggler_is_the_rank_that_does_not_spin(kind: str) -> None:
     one, other = JOBS[kind]
     waiting, late = host("a", SPIN, **one), host("b", gpu(20), threads=BLOCKED, **other)
     (straggler,) = stragglers([waiting, late])
@@ -62,7 +62,7 @@ def test_the_rank_of_two_that_waits_for_something_else_is_named(kind: str) -> No
         ({"index": 0, "name": "H100", "errors": {"samples": "NVML_ERROR_GPU_IS_LOST"}}, None),
     ],
 )
-def test_any_odd_class_among_ranks_that_spin_is_named(
+def test_a_rank_with_any_other_cause_among_spinning_ranks_is_the_straggler(
     late: dict[str, Any], threads: list[dict[str, Any]] | None
 ) -> None:
     ranks = [host(f"n{n}", SPIN, job_id="Slurm 7") for n in range(3)]
@@ -99,12 +99,12 @@ def test_two_ranks_that_wait_for_different_things_leave_the_late_one_unknown() -
     assert named(one, other) == []
 
 
-def test_the_gpu_with_the_lower_clock_of_two_alike_is_named() -> None:
+def test_the_busy_gpu_with_the_lower_clock_of_two_is_the_straggler() -> None:
     slower = gpu(97, clock_sm_mhz=[1640] * LOOKS)
     assert named(host("a", BUSY, job_id="Slurm 7"), host("b", slower, job_id="Slurm 7")) == ["b"]
 
 
-def test_a_master_on_the_loopback_is_one_of_this_host_alone() -> None:
+def test_a_loopback_master_identifies_a_job_only_within_its_host() -> None:
     mine = {"master": "127.0.0.1:29500"}
     assert named(host("a", SPIN, **mine), host("b", gpu(20), threads=BLOCKED, **mine)) == []
 
@@ -154,7 +154,7 @@ def test_gpus_are_compared_only_if_they_belong_to_one_job(name: str) -> None:
     )
 
 
-def test_containers_of_one_host_with_a_master_on_the_loopback_are_jobs_of_their_own() -> None:
+def test_containers_with_a_loopback_master_on_one_host_are_separate_jobs() -> None:
     def container(number: int, gpu: dict[str, Any], **rest: Any) -> HostDiagnosis:
         return host("n1", gpu, cgroup=f"/docker/{number}", master="127.0.0.1:29500", **rest)
 
@@ -163,7 +163,7 @@ def test_containers_of_one_host_with_a_master_on_the_loopback_are_jobs_of_their_
     assert named(container(1, SPIN), container(2, **late)) == []
 
 
-def test_a_straggler_by_the_command_alone_says_so() -> None:
+def test_a_straggler_matched_by_command_alone_is_reported_as_that() -> None:
     ranks = [host(f"n{number}", SPIN) for number in range(3)]
     (by_command,) = stragglers([*ranks, host("late", gpu(20), threads=BLOCKED)])
     assert by_command.sentence.endswith(
@@ -174,7 +174,7 @@ def test_a_straggler_by_the_command_alone_says_so() -> None:
     assert "command" not in of_job.sentence
 
 
-def test_a_rank_that_waits_among_ranks_that_compute_or_read_is_no_straggler() -> None:
+def test_a_waiting_rank_among_computing_or_reading_ranks_is_not_a_straggler() -> None:
     mine = {"job_id": "Slurm 12"}
     computing = [host(f"n{number}", BUSY, **mine) for number in range(3)]
     assert named(*computing, host("polls", SPIN, **mine)) == []

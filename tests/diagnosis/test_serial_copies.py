@@ -29,7 +29,7 @@ def copying(rates: list[int], busy: list[int], **rest: Any) -> dict[str, dict[st
     return sections([gpu(50, pcie_rx_kb_s=rates, samples=samples, **rest)])
 
 
-def test_a_link_that_is_full_whenever_the_gpu_is_idle_binds() -> None:
+def test_a_pcie_link_that_is_full_whenever_the_gpu_is_idle_is_transfer_bound() -> None:
     rates = [0 if value else FULL for value in TURNS]
     found = gpu_diagnosis(copying(rates, TURNS))
     assert found.causes == (Cause.TRANSFER,), found.sentence
@@ -40,14 +40,14 @@ def test_a_link_that_is_full_whenever_the_gpu_is_idle_binds() -> None:
     assert "overlap" in found.next_step
 
 
-def test_steps_that_are_shorter_than_a_sample_show_by_their_means() -> None:
+def test_mean_rates_show_serial_copies_of_steps_shorter_than_a_sample() -> None:
     """27 GB/s at 50 %: if they do not overlap, they leave no gap."""
     found = gpu_diagnosis(copying([HALF] * LOOKS, [50] * LOOKS))
     assert (found.causes, found.confidence) == ((Cause.TRANSFER,), Confidence.MEDIUM)
     assert "computed from mean values" in found.sentence
 
 
-def test_counted_bytes_show_it_as_well() -> None:
+def test_counted_pcie_bytes_show_serial_copies_as_well() -> None:
     counted = [0, 27_000_000_000 * 10]
     rates = [None, *[HALF] * (LOOKS - 1)]
     found = gpu_diagnosis(copying(rates, [50] * LOOKS, pcie_rx_b=counted, pcie_tx_b=[0, 0]))
@@ -71,7 +71,7 @@ def test_a_link_that_is_not_full_in_the_gaps_does_not_bind(
 
 
 @pytest.mark.parametrize("field", ["samples", "pcie_rx_kb_s", "pcie_generation"])
-def test_without_the_samples_or_the_link_it_is_not_surely_transfer_bound(field: str) -> None:
+def test_without_samples_or_link_rates_transfer_bound_has_low_confidence(field: str) -> None:
     node = copying([0 if value else FULL for value in TURNS], TURNS)
     found = gpu_diagnosis(without(node, ("gpu_activity", "gpus", field)))
     assert found.confidence is Confidence.LOW or Cause.TRANSFER not in found.causes

@@ -43,13 +43,13 @@ def test_the_throttled_gpu_is_named_with_the_setting_that_only_it_has() -> None:
     assert told.endswith("`nodevet plan --fix power_limit`")
 
 
-def test_a_setting_that_most_have_is_not_named_for_one() -> None:
+def test_a_failing_setting_that_most_hosts_share_is_not_a_suspect() -> None:
     others = [host(f"gpu00{n}", 97, (LIMIT,)) for n in range(1, 4)]
     (one,) = stragglers([*others, host("gpu007", 97, (LIMIT,), **SLOW)])
     assert one.suspects == ()
 
 
-def test_alike_hosts_have_no_straggler() -> None:
+def test_hosts_with_the_same_cause_have_no_straggler() -> None:
     assert stragglers([host(f"gpu00{n}") for n in range(1, 5)]) == ()
     assert stragglers([host(f"gpu00{n}", **SLOW) for n in range(1, 5)]) == ()
 

@@ -17,12 +17,12 @@ def failed(check: str) -> Finding:
 
 
 @pytest.mark.parametrize("check", ["ecc_errors", "row_remapping", "gpu_repair"])
-def test_a_gpu_with_a_fault_is_suspected_where_all_are_idle(check):
+def test_a_gpu_fault_is_a_suspect_even_if_all_gpus_are_idle(check):
     suspected = suspect(failed(check), gpu=None, fixable=False)
     assert suspected is not None
     (line,) = rank_suspects([suspected], [IDLE])
     assert line.likely and line.text.startswith(f"{check} ")
 
 
-def test_a_package_slows_no_gpu():
+def test_a_failing_packages_check_is_not_a_suspect():
     assert suspect(failed("packages"), gpu=None, fixable=False) is None

@@ -32,7 +32,7 @@ def test_a_slowed_gpu_without_a_job_is_reported_as_throttled_and_idle() -> None:
     assert any(line.startswith("looks idle too") for line in found.also)
 
 
-def test_a_slowed_gpu_that_waits_for_storage_too_is_both() -> None:
+def test_a_slowed_gpu_that_also_waits_for_storage_has_both_causes() -> None:
     slowed = gpu(20, event_reasons=[0x40] * LOOKS)
     found = gpu_diagnosis(sections([slowed], [process(threads=BLOCKED)]))
     assert set(found.causes) == {Cause.THROTTLED, Cause.STORAGE}
@@ -68,7 +68,7 @@ def test_low_clocks_that_nothing_explains_contradict_gpu_bound() -> None:
     assert "its SM clock is 78 % of its maximum, and the driver gave no reason" in found.sentence
 
 
-def test_a_locked_clock_that_nvml_cannot_read_is_throttling_but_not_surely() -> None:
+def test_a_clock_lock_that_nvml_cannot_read_is_throttling_with_medium_confidence() -> None:
     found = gpu_diagnosis(sections([gpu(97, **AT_65)]))
     assert (found.causes, found.confidence) == ((Cause.THROTTLED,), Confidence.MEDIUM)
     assert "-rgc" in found.next_step
@@ -76,7 +76,7 @@ def test_a_locked_clock_that_nvml_cannot_read_is_throttling_but_not_surely() -> 
     assert gpu_diagnosis(idle).cause is Cause.UNCLEAR, "its clock may follow its load"
 
 
-def test_a_clock_of_a_seldom_busy_gpu_that_no_setting_holds_is_its_own() -> None:
+def test_a_low_clock_of_a_seldom_busy_gpu_without_a_clock_lock_is_not_throttling() -> None:
     node = sections([gpu(20, clock_sm_mhz=[345] * LOOKS)], application=1980)
     assert gpu_diagnosis(node).cause is Cause.UNCLEAR
     node["gpu"]["gpus"][0]["locked_clock_graphics_max_mhz"] = 1290
@@ -88,20 +88,22 @@ CALLS = ("samples", "utilization_percent", "power_mw", "clock_sm_mhz", "event_re
 
 @pytest.mark.parametrize("error", ["NVML_ERROR_GPU_IS_LOST", "NVML_ERROR_RESET_REQUIRED"])
 @pytest.mark.parametrize("fields", [CALLS, ("handle",)])
-def test_a_lost_gpu_is_lost(error: str, fields: tuple[str, ...]) -> None:
+def test_a_gpu_that_nvml_reports_lost_is_diagnosed_as_lost(
+    error: str, fields: tuple[str, ...]
+) -> None:
     found = gpu_diagnosis(sections([{"index": 0, "errors": dict.fromkeys(fields, error)}]))
     assert (found.causes, found.confidence) == ((Cause.LOST,), Confidence.HIGH)
     assert error in found.sentence
     assert "reset" in found.next_step and "longer" not in found.next_step
 
 
-def test_a_gpu_that_is_lost_while_it_is_watched_is_lost() -> None:
+def test_a_gpu_that_is_lost_during_the_watch_is_diagnosed_as_lost() -> None:
     """Its first looks have values, its last ones have none."""
     lost = gpu(97, errors={"utilization_percent": "NVML_ERROR_GPU_IS_LOST"})
     assert Cause.LOST in gpu_diagnosis(sections([lost])).causes
 
 
-def test_a_gpu_of_which_another_user_may_read_nothing_is_not_lost() -> None:
+def test_a_gpu_that_the_user_may_not_read_is_not_lost() -> None:
     shut = {"index": 0, "errors": {"handle": "NVML_ERROR_NO_PERMISSION"}}
     assert gpu_diagnosis(sections([shut])).cause is Cause.UNCLEAR
 
@@ -115,7 +117,7 @@ def test_a_gpu_of_which_another_user_may_read_nothing_is_not_lost() -> None:
         (0x8, NEXT[Cause.THROTTLED]),  # the hardware does not say which of them
     ],
 )
-def test_the_next_step_is_that_of_the_reason_that_slows_it(bit: int, step: str) -> None:
+def test_the_next_step_depends_on_the_slowdown_reason(bit: int, step: str) -> None:
     found = gpu_diagnosis(sections([gpu(97, event_reasons=[bit] * LOOKS)]))
     assert (found.causes, found.next_step) == ((Cause.THROTTLED,), step)
 

@@ -55,7 +55,7 @@ UNSURE = {
 
 
 @pytest.mark.parametrize("name", UNSURE)
-def test_other_ranks_may_be_late_and_confidence_is_low(name: str) -> None:
+def test_late_ranks_have_low_confidence_if_other_ranks_may_be_late_too(name: str) -> None:
     kinds, ranks, text = UNSURE[name]
     found = seen(kinds)
     assert late(found) == ranks, job(found).sentence
@@ -76,14 +76,14 @@ SURE = {
 
 
 @pytest.mark.parametrize("name", SURE)
-def test_ranks_that_surely_wait_leave_confidence_medium(name: str) -> None:
+def test_late_ranks_have_medium_confidence_if_the_other_ranks_clearly_wait(name: str) -> None:
     kinds, ranks = SURE[name]
     found = seen(kinds)
     assert len(job(found).ranks) == len(kinds.split())
     assert (late(found), job(found).confidence) == (ranks, Confidence.MEDIUM), job(found).sentence
 
 
-def test_a_job_of_a_list_whose_ranks_all_ended_is_no_exit_0() -> None:
+def test_a_list_of_ranks_that_all_ended_exits_3() -> None:
     listed = (ListedRank("a", 0, gpu=0), ListedRank("a", 1, gpu=1))
     target = JobTarget(name="ranks", hosts=("a",), listed=listed)
     found = watched(node("a", "computed-and-ended computed-and-ended", size=2), target=target)
@@ -112,7 +112,7 @@ def on_two_gpus(kinds: str) -> dict[str, Any]:
     return one
 
 
-def test_of_ranks_that_share_a_gpu_any_may_be_late() -> None:
+def test_any_of_the_ranks_that_share_a_gpu_may_be_late() -> None:
     found = watched(on_two_gpus("spins reads"))
     assert late(found) == [1, 3] and job(found).confidence is Confidence.LOW
     assert "several ranks share a GPU" in " ".join(job(found).doubts)
@@ -146,7 +146,7 @@ def test_a_rank_without_a_gpu_whose_thread_is_hot_computes() -> None:
     assert "server 50 uses no GPU, and a thread of it never sleeps" in job(found).sentence
 
 
-def test_the_server_of_mps_is_no_stranger_on_the_gpus_of_a_job() -> None:
+def test_the_mps_server_on_the_gpus_of_a_job_does_not_lower_confidence() -> None:
     one = node("a", "spins throttled spins", size=3)
     server = process(90, [{**SERVES, "tid": 90}], command="nvidia-cuda-mps", gpus=[0, 1, 2])
     one["sections"]["process_activity"]["processes"].append(server)
@@ -160,7 +160,7 @@ def slow(clock: int, **more: Any) -> tuple[int, dict[str, Any], dict[str, Any]]:
     return 97, {"clock_sm_mhz": [clock] * LOOKS, **more}, {}
 
 
-def test_of_ranks_that_all_compute_the_one_with_the_lowest_clock_is_late(
+def test_the_rank_with_the_lowest_clock_is_late_if_all_ranks_compute(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(KINDS, "is slower", slow(1720))
@@ -172,7 +172,7 @@ def test_of_ranks_that_all_compute_the_one_with_the_lowest_clock_is_late(
 
 
 @pytest.mark.parametrize("other", [slow(1800), slow(1720, name="L40S"), slow(1720, **SPIN)])
-def test_a_clock_that_differs_by_little_or_of_another_model_or_that_of_a_gpu_that_polls_is_none(
+def test_small_clock_differences_other_models_and_polling_gpus_make_no_rank_late(
     other: tuple[int, dict[str, Any], dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(KINDS, "is slower", other)

@@ -45,7 +45,7 @@ def measured(*runs: tuple[int, LoaderRun]) -> dict[str, Any]:
 GROWS = ((1, run(1, 185e6)), (2, run(2, 360e6)), (4, run(4, 640e6)), (8, run(8, 670e6)))
 
 
-def test_measuring_continues_until_it_no_longer_grows() -> None:
+def test_the_number_of_workers_doubles_until_the_read_rate_stops_growing() -> None:
     assert [next_workers(GROWS[:count], 64) for count in range(5)] == [1, 2, 4, 8, None]
     assert next_workers(GROWS[:3], 4) is None
 
@@ -66,7 +66,7 @@ def test_the_ceiling_is_a_range_with_latency_and_concurrency() -> None:
         ((*GROWS[:3], (8, run(8, 670e6, cpus=2, cpu_share=0.24))), "at least 670 MB/s"),
     ],
 )
-def test_without_a_ceiling_it_is_at_least_so_fast(
+def test_without_a_ceiling_the_measured_read_rate_is_a_lower_bound(
     runs: tuple[tuple[int, LoaderRun], ...], least: str
 ) -> None:
     """The last: the CPUs were full, not the storage."""
@@ -78,7 +78,7 @@ def workload(**more: Any) -> Any:
     return workload_of(convert({**fields, **more}, WorkloadFile), "x")
 
 
-def test_the_answer_is_a_range() -> None:
+def test_a_measured_storage_rate_gives_a_range_of_storage_times() -> None:
     whole = workload(measured=measured(*GROWS))
     assert whole.storage_read == Interval(640e6, 670e6)
     one = workload(measured=measured(GROWS[0]))

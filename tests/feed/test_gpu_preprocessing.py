@@ -40,7 +40,7 @@ def test_stored_samples_move_over_the_link() -> None:
     assert on_cpu.link_s.low == pytest.approx(0.006)
 
 
-def test_the_gpu_steps_later_by_what_it_transforms() -> None:
+def test_gpu_preprocessing_adds_up_to_its_own_time_to_the_step() -> None:
     """5 ms of transform and 10 ms of step: at once at best, one after the other at worst."""
     found = result()
     assert (found.pace_s.low, found.pace_s.high) == pytest.approx((0.010, 0.015))
@@ -48,7 +48,7 @@ def test_the_gpu_steps_later_by_what_it_transforms() -> None:
     assert not found.certain
 
 
-def test_a_cost_that_is_not_given_is_asked_for_and_the_answer_has_no_lower_bound() -> None:
+def test_an_unstated_gpu_rate_is_reported_and_leaves_no_lower_bound() -> None:
     found = result(transform={"device": "gpu"})
     assert found.utilization.low == 0 and found.pace_s.high is None
     unknown = workload(transform={"device": "gpu"})
@@ -56,7 +56,7 @@ def test_a_cost_that_is_not_given_is_asked_for_and_the_answer_has_no_lower_bound
     assert "transform.gpu_rate" in stage.why
 
 
-def test_the_advice_counts_both() -> None:
+def test_the_advice_for_gpu_preprocessing_includes_its_cost_on_the_gpu() -> None:
     busy = workload(
         transform={"device": "cpu", "worker_rate": "500 samples/s", "gpu_rate": "20000 samples/s"}
     )

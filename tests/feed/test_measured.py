@@ -47,7 +47,7 @@ def test_a_loader_that_waited_for_storage() -> None:
     }
 
 
-def test_a_workload_takes_the_block() -> None:
+def test_a_workload_file_accepts_the_measured_block() -> None:
     fields = {"nodevet": 1, "workload": "x", "step": {"32": "5 ms"}, "measured": block()}
     found = workload_of(convert(fields, WorkloadFile), "x")
     assert found.worker_rate == exactly(500.0)
@@ -82,7 +82,7 @@ def test_unknown_values_are_omitted(changes, missing, said) -> None:
     assert said in written(LoaderRun(**{**RUN, **changes}), workers)
 
 
-def test_what_others_named_stays_one_line() -> None:
+def test_hostile_host_and_loader_names_stay_on_one_line() -> None:
     run = LoaderRun(**{**RUN, "name": 'a"\n: b\x1b[31m'})
     text = block_of(measured_loader(run, "h\nx: 1", "", 4))
     assert "\x1b" not in text

@@ -89,7 +89,7 @@ def test_storage_is_shared_by_the_gpus_and_its_latency_counts(workload) -> None:
     assert storage_ms(cached="100 %") == "0.00"
 
 
-def test_what_is_not_known_is_a_bound_and_never_a_number(workload) -> None:
+def test_unknown_stages_give_bounds_and_never_a_number(workload) -> None:
     found = outcome(feed_of(workload(storage=None), None), 256)
     assert found.utilization == Interval(0.0, pytest.approx(0.18348, abs=1e-5))
     assert not found.certain
@@ -99,7 +99,7 @@ def test_what_is_not_known_is_a_bound_and_never_a_number(workload) -> None:
     assert nothing.utilization == Interval(0.0, 1.0)
 
 
-def test_a_pcie_link_is_a_range_between_what_it_moves_at_least_and_at_most(workload) -> None:
+def test_a_pcie_link_gives_a_range_from_minimum_to_maximum_rate(workload) -> None:
     feed = replace(feed_of(workload(link="Gen1 x16", workers=64), None), cpus=None)
     found = outcome(feed, 256)  # 128 MB at 3 to 4 GB/s
     assert (found.link_s.low, found.link_s.high) == (
@@ -189,7 +189,7 @@ def test_the_slowest_stage_binds(feed: Feed, batch: int) -> None:
 
 @MANY
 @given(FEEDS, BATCHES, st.integers(1, 128), st.integers(0, 128))
-def test_more_workers_never_make_it_slower(feed: Feed, batch: int, few: int, more: int) -> None:
+def test_more_workers_never_lower_utilization(feed: Feed, batch: int, few: int, more: int) -> None:
     one = outcome(replace(feed, workers=few), batch)
     other = outcome(replace(feed, workers=few + more), batch)
     assert other.utilization.low >= one.utilization.low
@@ -198,7 +198,7 @@ def test_more_workers_never_make_it_slower(feed: Feed, batch: int, few: int, mor
 
 @MANY
 @given(FEEDS, BATCHES, st.floats(1, 10))
-def test_a_faster_stage_never_makes_it_slower(feed: Feed, batch: int, factor: float) -> None:
+def test_a_faster_stage_never_lowers_utilization(feed: Feed, batch: int, factor: float) -> None:
     before = outcome(feed, batch)
     for field in ("worker_rate", "gpu_rate", "storage_read", "link"):
         after = outcome(replace(feed, **{field: getattr(feed, field).times(factor)}), batch)
@@ -208,7 +208,7 @@ def test_a_faster_stage_never_makes_it_slower(feed: Feed, batch: int, factor: fl
 
 @MANY
 @given(FEEDS, BATCHES)
-def test_the_same_again_is_the_same(feed: Feed, batch: int) -> None:
+def test_the_same_feed_gives_the_same_outcome(feed: Feed, batch: int) -> None:
     assert outcome(replace(feed, workers=feed.workers), batch) == outcome(feed, batch)
 
 
@@ -237,7 +237,9 @@ def test_as_many_workers_as_are_needed_are_enough(feed: Feed, batch: int) -> Non
 
 @MANY
 @given(RATES, RATES)
-def test_intervals_hold_what_they_may(one: Interval, other: Interval) -> None:
+def test_minimum_and_maximum_of_intervals_contain_every_result(
+    one: Interval, other: Interval
+) -> None:
     for join, exact in ((smaller, min), (larger, max)):
         found = join(one, other)
         for a in _points(one):
@@ -301,12 +303,12 @@ def _as_advised(feed: Feed, name: str, text: str) -> Feed:
     return feed
 
 
-def test_nothing_to_change_where_the_gpu_is_the_slowest(workload) -> None:
+def test_no_change_is_advised_if_the_gpu_is_the_slowest_stage(workload) -> None:
     job = workload(batch_sizes=[512], workers=64)
     assert changes(feed_of(job, None), job, None, 512) == ()
 
 
-def test_workers_are_advised_as_far_as_another_stage_binds(workload) -> None:
+def test_more_workers_are_advised_only_until_another_stage_binds(workload) -> None:
     job = workload(storage={"read": "10 GB/s"})
     first = next(
         each for each in changes(feed_of(job, None), job, None, 512) if each.name == "workers"

@@ -52,7 +52,7 @@ def test_an_uplink_is_shared_by_the_gpus_of_the_job(machine, evidence, job, low,
     assert found.link == Interval(GEN4 * 0.75 * low, GEN4 * high)
 
 
-def test_an_idle_link_is_between_what_it_is_and_what_it_can_be(machine, evidence) -> None:
+def test_an_idle_link_is_rated_between_its_current_and_maximum_speed(machine, evidence) -> None:
     sections = machine(gpus=1)
     sections["gpu"]["gpus"][0]["pcie_generation"] = 1
     found = feed_node(evidence(sections))
@@ -60,7 +60,7 @@ def test_an_idle_link_is_between_what_it_is_and_what_it_can_be(machine, evidence
     assert found.link_words == "Gen1 x16 while idle, up to Gen4"
 
 
-def test_a_link_that_trained_down_is_rated_as_it_is(machine, evidence) -> None:
+def test_a_link_that_trained_down_is_rated_at_its_current_speed(machine, evidence) -> None:
     sections = machine(gpus=1)
     sections["gpu"]["gpus"][0] |= {"pcie_generation": 3, "pcie_width": 8}
     found = feed_node(evidence(sections))
@@ -90,7 +90,7 @@ def test_in_a_virtual_machine_the_ports_are_not_counted(machine, evidence) -> No
         ("memory", "total_kb", "memory", "memory: not in the evidence"),
     ],
 )
-def test_what_was_not_read_is_unknown_and_says_why(
+def test_values_that_were_not_read_are_unknown_with_the_reason(
     machine, evidence, section, field, name, why
 ) -> None:
     sections = machine()
@@ -143,7 +143,7 @@ def test_the_links_bound_storage_that_is_not_stated(workload, machine, evidence)
     assert feed_of(workload(storage=more), node).storage_read == node.network
 
 
-def test_an_unknown_number_of_gpus_is_never_taken_for_one(workload, machine, evidence) -> None:
+def test_an_unknown_number_of_gpus_does_not_count_as_one(workload, machine, evidence) -> None:
     sections = machine()
     sections["gpu"] = {"status": "absent", "why": "no NVML"}
     hosts = {"a": evidence(sections)}
@@ -164,7 +164,7 @@ def test_storage_that_its_links_cannot_carry(workload, machine, evidence) -> Non
     assert found.why == "storage.read is more than its links carry: one drive"
 
 
-def test_hosts_of_which_all_say_the_same_are_one_answer(workload, machine, evidence) -> None:
+def test_hosts_with_the_same_values_share_one_answer(workload, machine, evidence) -> None:
     hosts = {"a": evidence(machine()), "b": evidence(machine(gpus=1)), "c": evidence(machine())}
     found = answer(workload(), hosts, {"d": "timed out"})
     assert [each.hosts for each in found.nodes] == [("a", "c"), ("b",)]
@@ -172,7 +172,9 @@ def test_hosts_of_which_all_say_the_same_are_one_answer(workload, machine, evide
     assert answer(workload(), {}, {"d": "timed out"}).nodes == ()
 
 
-def test_what_the_file_says_itself_keeps_no_hosts_apart(workload, machine, evidence) -> None:
+def test_hosts_that_differ_only_in_values_stated_in_the_file_share_one_answer(
+    workload, machine, evidence
+) -> None:
     narrow = machine()
     narrow["gpu"]["gpus"][0]["pcie_width"] = 8
     narrow["memory"]["total_kb"] //= 2

@@ -39,7 +39,7 @@ def test_amounts(reader, text, value) -> None:
 @pytest.mark.parametrize(
     ("text", "value"), [("250 MB/s", 500), ("500 samples/s", 500), ("2 ms", 500)]
 )
-def test_what_a_worker_does_is_reported_in_three_ways(text, value) -> None:
+def test_a_worker_rate_is_read_in_bytes_samples_or_seconds(text, value) -> None:
     assert units.samples(text, 500e3) == pytest.approx(value)
 
 

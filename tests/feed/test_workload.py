@@ -47,21 +47,21 @@ def test_a_throughput_is_a_step_without_a_fixed_part(workload) -> None:
     assert workload(step={"throughput": "2500 samples/s"}).step.at(500) == pytest.approx(0.2)
 
 
-def test_what_was_measured_stands_in_for_what_is_not_stated(workload) -> None:
+def test_measured_values_replace_values_that_are_not_stated(workload) -> None:
     measured = {"sample_size": "100 kB", "worker_rate": "50 MB/s", "storage_read": "1 GB/s"}
     found = workload(sample_size=None, transform=None, storage=None, measured=measured)
     assert (found.sample_b, found.worker_rate) == (100e3, exactly(500.0))
     assert found.storage_read == exactly(1e9)
 
 
-def test_a_rate_in_bytes_says_no_samples_without_their_size(workload) -> None:
+def test_a_worker_rate_in_bytes_is_unknown_without_the_sample_size(workload) -> None:
     assert workload(sample_size=None).worker_rate == UNKNOWN
     by_time = workload(sample_size=None, transform={"worker_rate": "2 ms"})
     assert by_time.worker_rate == exactly(500.0)
 
 
 @pytest.mark.parametrize("case", MISTAKES, ids=[case["text"][:40] for case in MISTAKES])
-def test_what_is_wrong_is_reported_with_its_place(tmp_path, case) -> None:
+def test_mistakes_in_a_workload_are_reported_with_their_position(tmp_path, case) -> None:
     assert problems(tmp_path, case["text"]) == case["told"]
 
 

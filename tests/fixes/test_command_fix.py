@@ -70,7 +70,7 @@ def test_an_id_that_a_command_may_misread_is_refused(id: str) -> None:
         planned({"*": words}, command(id))
 
 
-def test_the_node_is_no_other_subject() -> None:
+def test_commands_for_any_subject_do_not_apply_to_the_node() -> None:
     with pytest.raises(FixError, match="no commands for 'node'"):
         planned({"*": WIDGET}, NODE)
     assert planned({"node": WIDGET}, NODE)[0].subjects == ("",)
@@ -94,13 +94,13 @@ def test_a_printed_value_that_undo_may_misread_cannot_be_rolled_back(text: str) 
         restore(printed(text), actions=change.actions)
 
 
-def test_without_its_action_nothing_undoes_it() -> None:
+def test_a_command_without_its_action_cannot_be_undone() -> None:
     with pytest.raises(RestoreError, match="no action says how"):
         restore(printed("slow"))
 
 
 @pytest.mark.parametrize("name", ["", "-x", "a  b", "'a' b", "a 'b", "a\nb"])
-def test_a_name_that_is_no_command_is_refused(name: str) -> None:
+def test_a_resource_name_that_is_not_a_command_is_refused(name: str) -> None:
     assert KINDS["output"].name_problem(name)
     assert not KINDS["output"].name_problem("widgetctl 'a b'")
 
@@ -113,7 +113,7 @@ def seen(*words: str) -> dict[str, object]:
     return state
 
 
-def test_what_it_prints_is_its_state() -> None:
+def test_the_output_of_the_read_command_is_the_state() -> None:
     assert seen("echo", " a b ") == {"exists": True, "value": {"printed": "a b"}, "why": ""}
     assert seen("true")["why"] == "it prints nothing"
     assert seen("sh", "-c", "echo no >&2; exit 3")["why"] == "it ends with 3: no"
@@ -121,7 +121,7 @@ def test_what_it_prints_is_its_state() -> None:
     assert "more than 1000 characters" in str(seen("seq", "1000")["why"])
 
 
-def test_a_file_is_read_with_its_problems(tmp_path: Path) -> None:
+def test_problems_of_a_fix_file_are_reported_with_their_position(tmp_path: Path) -> None:
     path = tmp_path / "command.yaml"
     path.write_text(TEXT)
     title, fix = read_fix(path)
@@ -151,7 +151,7 @@ def test_commands_that_cannot_run_are_refused(old: str, new: str, why: str, tmp_
     assert f"commands.widget: {why}" in str(refused.value)
 
 
-def test_a_file_of_another_user_is_not_run(tmp_path: Path) -> None:
+def test_a_fix_file_that_others_can_write_is_refused(tmp_path: Path) -> None:
     (tmp_path / "fixes").mkdir()
     path = tmp_path / "fixes" / "command.yaml"
     path.write_text(TEXT)
@@ -169,13 +169,13 @@ def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
         Catalog(fixes=[tmp_path], read_fix=read_fix)
 
 
-def test_the_action_survives_a_plan() -> None:
+def test_the_action_survives_json_encoding() -> None:
     (change,) = planned({"a": WIDGET}, command("a"))
     again = msgspec.json.decode(msgspec.json.encode(change), type=type(change))
     assert again == change
 
 
-def test_who_approves_sees_the_command_that_reads() -> None:
+def test_a_plan_shows_the_read_command_to_the_approver() -> None:
     """It runs on the node, too, and a forged plan may name any."""
     (change,) = planned(
         {"a": msgspec.structs.replace(WIDGET, read=("rm", "-r", "/x y"))}, command("a")

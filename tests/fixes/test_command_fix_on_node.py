@@ -79,7 +79,7 @@ def widget(fleet: SimulatedFleet) -> str:
     return fleet.on("n1", "cat /etc/widget").strip()
 
 
-def test_it_is_set_and_restored(fleet: SimulatedFleet) -> None:
+def test_a_command_fix_is_applied_and_rolled_back(fleet: SimulatedFleet) -> None:
     done = plan(fleet)
     assert done.returncode == 1 and "n1 command widget" in done.stdout, done
     full = fleet.at("plan", *fleet.reach, "--format", "diff").stdout

@@ -42,7 +42,7 @@ def added(change: Any) -> str:
     return line.removeprefix(f'GRUB_CMDLINE_LINUX_DEFAULT="{OURS} ').removesuffix('"')
 
 
-def test_what_is_missing_is_added_in_the_order_of_the_baseline(plan):
+def test_missing_parameters_are_added_in_the_order_of_the_baseline(plan):
     wish = {"present": ["iommu=pt", "hugepagesz=1G", "hugepages=16"]}
     (change,) = plan("kernel_cmdline", wish, node(booted="iommu=pt"))
     assert added(change) == "hugepagesz=1G hugepages=16"
@@ -58,7 +58,7 @@ def test_what_is_missing_is_added_in_the_order_of_the_baseline(plan):
     assert len(change.subjects) == 2 and "before nodevet" in change.note
 
 
-def test_what_nodevet_added_before_stays_and_goes_with_the_baseline(plan):
+def test_parameters_that_nodevet_added_are_kept_or_removed_as_the_baseline_says(plan):
     own = setting(f'"{OURS} pci=realloc nosmt"', FILE, 7)
     on = node(own, booted="pci=realloc nosmt", entries="pci=realloc nosmt")
     wish = {"present": ["pci=realloc", "nohz_full=1"], "absent": ["nosmt"]}
@@ -74,7 +74,7 @@ def test_what_nodevet_added_before_stays_and_goes_with_the_baseline(plan):
     assert change.note == AT_ONCE.format(NO_REBOOT)
 
 
-def test_a_plan_that_reboots_boots_it_once_before_it_is_the_default(plan):
+def test_a_plan_with_a_reboot_boots_the_new_line_once_before_it_becomes_the_default(plan):
     """What the file adds before the proof stays there; what it adds later is only in one menu."""
     own = setting(f'"{OURS} nosmt"', FILE, 7)
     on = node(own, booted="nosmt", entries="nosmt")
@@ -97,7 +97,7 @@ def test_a_plan_that_reboots_boots_it_once_before_it_is_the_default(plan):
     )
 
 
-def test_where_grub_cannot_boot_once_the_plan_says_that_it_is_the_default_at_once(plan):
+def test_if_grub_cannot_boot_once_the_plan_makes_the_new_line_the_default_at_once(plan):
     why = "/boot/grub is on lvm, which GRUB does not write"
     for fields, reason in (({"once": why}, why), ({"once": None}, "not in the evidence")):
         on = node(**fields)
@@ -139,19 +139,21 @@ CLOUD = "/etc/default/grub.d/zzz-cloudimg.cfg"
         ({"present": ["pci=x"]}, node(entries="") | {"bootloader": {}}, "programs: not in the"),
     ],
 )
-def test_settings_of_a_person_stay_and_are_named(plan, wish, sections, why):
+def test_unsafe_parameters_and_settings_of_an_admin_are_refused_with_the_reason(
+    plan, wish, sections, why
+):
     with pytest.raises(FixError, match=why):
         plan("kernel_cmdline", wish, sections)
 
 
-def test_one_parameter_that_is_refused_costs_no_other(plan):
+def test_a_refused_parameter_does_not_prevent_the_others(plan):
     wish = {"present": ["pci=x", "root=/dev/sda"]}
     (change,) = plan("kernel_cmdline", wish, node())
     assert added(change) == "pci=x" and change.subjects == ("parameter pci=x",)
     assert "not in the plan: root=/dev/sda: nodevet does not change where" in change.note
 
 
-def test_a_file_of_another_fix_may_be_read_later(plan):
+def test_a_parameter_that_another_fix_already_sets_is_refused(plan):
     other = setting(f'"{OURS} nosmt"', SMT)
     (change,) = plan("kernel_cmdline", {"present": ["pci=x"]}, node(other, entries="nosmt"))
     assert added(change) == "pci=x"
@@ -176,13 +178,13 @@ WISH = {"present": ["iommu=pt", "pci=x"], "absent": ["nosmt"]}
         ([], [], "no boot loader that nodevet knows"),
     ],
 )
-def test_another_boot_loader_is_a_persons_with_the_command(plan, programs, files, why):
+def test_another_boot_loader_is_refused_with_the_manual_commands(plan, programs, files, why):
     sections = node(booted="nosmt iommu=pt", programs=programs, files=files)
     with pytest.raises(FixError, match=why):
         plan("kernel_cmdline", WISH, sections)
 
 
-def test_grub_without_an_entry_is_none(plan):
+def test_grub_without_a_linux_entry_is_refused(plan):
     with pytest.raises(FixError, match="no entry for Linux"):
         plan(
             "kernel_cmdline",
@@ -192,7 +194,7 @@ def test_grub_without_an_entry_is_none(plan):
 
 
 @pytest.mark.parametrize("field", ["programs", "files", "entries", "settings", "newer"])
-def test_a_value_that_was_not_read_is_never_built_on(plan, field):
+def test_boot_loader_values_that_were_not_read_are_refused(plan, field):
     sections = node()
     del sections["bootloader"][field]
     sections["bootloader"]["errors"] = {field: "EACCES"}
@@ -226,7 +228,9 @@ def functions(*types: str) -> dict[str, Any]:
         (["identity"], ["disabled"], "AuthenticAMD", "amd_iommu=off"),
     ],
 )
-def test_an_iommu_gets_the_parameter_that_surely_gives_it(plan, types, one_of, vendor, word):
+def test_an_iommu_mode_is_set_by_the_parameter_that_guarantees_it(
+    plan, types, one_of, vendor, word
+):
     sections = {**node(), **functions(*types), "cpu": {"vendor": vendor}}
     (change,) = plan("iommu", one_of, sections)
     assert added(change) == word and len(change.subjects) == len(types)
@@ -244,7 +248,7 @@ def test_an_iommu_gets_the_parameter_that_surely_gives_it(plan, types, one_of, v
         (["DMA"], ["disabled"], "Intel and AMD"),
     ],
 )
-def test_an_iommu_that_the_firmware_or_a_person_decides_is_left(plan, types, one_of, why):
+def test_an_iommu_mode_that_the_firmware_or_an_admin_decides_is_refused(plan, types, one_of, why):
     with pytest.raises(FixError, match=why):
         plan("iommu", one_of, {**node(), **functions(*types), "cpu": {"vendor": "other"}})
 
@@ -266,7 +270,7 @@ def test_smt_is_turned_off_now_and_at_every_boot(plan):
     assert change.effective == "now"
 
 
-def test_smt_is_turned_on_and_nodevets_own_parameter_goes(plan):
+def test_smt_is_turned_on_and_nodevets_own_parameter_is_removed(plan):
     own = setting(f'"{OURS} nosmt"', SMT)
     (change,) = plan(
         "smt", True, {**node(own, booted="nosmt", entries="nosmt"), **cpu(False, "off")}
@@ -279,7 +283,7 @@ def test_smt_is_turned_on_and_nodevets_own_parameter_goes(plan):
 
 
 @pytest.mark.parametrize(("on", "booted"), [(True, ""), (False, "nosmt")])
-def test_a_command_line_that_is_right_stays(plan, on, booted):
+def test_a_correct_command_line_is_not_changed(plan, on, booted):
     """Whatever the boot loader is: someone wrote the file at run time."""
     sections = {**node(booted=booted, programs=[]), **cpu(not on, "off" if on else "on")}
     (change,) = plan("smt", on, sections)
@@ -299,6 +303,6 @@ def test_a_command_line_that_is_right_stays(plan, on, booted):
         (False, node(programs=[]) | cpu(True, "on"), "no boot loader"),
     ],
 )
-def test_smt_that_the_firmware_or_a_person_decides_is_left(plan, on, sections, why):
+def test_smt_that_the_firmware_or_an_admin_decides_is_refused(plan, on, sections, why):
     with pytest.raises(FixError, match=why):
         plan("smt", on, sections)

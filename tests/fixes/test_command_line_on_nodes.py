@@ -159,7 +159,9 @@ def outcomes(host: dict[str, Any]) -> dict[str, str]:
     return {step["fix"]: step["outcome"] for step in host["steps"]}
 
 
-def test_both_are_set_kept_and_rolled_back(rig: Rig, before: Moment) -> None:
+def test_kernel_cmdline_and_smt_are_set_persist_and_are_rolled_back(
+    rig: Rig, before: Moment
+) -> None:
     """Two fixes of one plan write two files and one menu."""
     assert outcomes(rig.apply(rig.plan())) == {"kernel_cmdline": "pending", "smt": "changed"}
     applied = rig.moment()
@@ -176,7 +178,7 @@ def test_both_are_set_kept_and_rolled_back(rig: Rig, before: Moment) -> None:
     rig.fleet.sim("reboot", "n1")
 
 
-def test_the_menu_keeps_entries_of_their_own(rig: Rig, before: Moment) -> None:
+def test_the_grub_menu_keeps_entries_with_the_old_command_line(rig: Rig, before: Moment) -> None:
     """What GRUB's own programs say of the new menu: a person can boot it as it was."""
     rig.apply(rig.plan())
     menu = rig.on(f"grub-script-check {MENU} && cat {MENU}")
@@ -197,7 +199,9 @@ REBOOT = ("--fix", "kernel_cmdline", "--fix", "smt", "--reboot")
 ENV = "grub-editenv /boot/grub/grubenv list"
 
 
-def test_it_is_booted_once_and_the_default_after_the_proof(rig: Rig, before: Moment) -> None:
+def test_the_new_line_is_booted_once_and_becomes_the_default_once_verified(
+    rig: Rig, before: Moment
+) -> None:
     """Two fixes share the menu of one boot; a second run then changes nothing."""
     host = rig.apply(rig.plan(*REBOOT))
     assert set(outcomes(host).values()) == {"verified_after_reboot"}, host
@@ -236,7 +240,7 @@ def test_a_node_that_hangs_comes_back_with_its_old_line_by_any_power_cycle(
     assert "not persistent across reboot" in host["why"]
 
 
-def test_a_node_that_may_not_reboot_keeps_nothing_that_is_unproven(
+def test_an_unverified_line_is_rolled_back_if_the_node_may_not_reboot(
     rig: Rig, before: Moment
 ) -> None:
     """The node is drained before it is written, and no longer before its reboot."""
@@ -257,7 +261,7 @@ def test_a_choice_that_an_admin_made_is_left_to_the_admin(rig: Rig, before: Mome
     assert "GRUB already boots another entry once: 2" in host["why"], host
 
 
-def test_on_lvm_the_plan_says_that_it_is_the_default_at_once(rig: Rig, before: Moment) -> None:
+def test_on_lvm_the_plan_makes_the_new_line_the_default_at_once(rig: Rig, before: Moment) -> None:
     words = ("plan", *rig.fleet.reach, "--again", *CARE, *REBOOT, "--format", "full")
     shown = rig.fleet.at(*words)
     assert "once the check passes after the reboot:" in shown.stdout, shown
@@ -268,7 +272,7 @@ def test_on_lvm_the_plan_says_that_it_is_the_default_at_once(rig: Rig, before: M
     assert "once the check passes" not in shown.stdout
 
 
-def test_a_controller_that_is_killed_while_it_keeps_the_line_resumes(
+def test_a_run_killed_while_it_makes_the_line_the_default_is_resumed(
     rig: Rig, before: Moment
 ) -> None:
     plan = rig.plan(*REBOOT[:2], "--reboot")
@@ -293,7 +297,7 @@ WantedBy=multi-user.target
 """
 
 
-def test_a_setting_that_a_person_edits_while_it_is_tried_is_not_put_into_force(
+def test_an_edit_of_etc_default_grub_during_the_trial_boot_is_not_activated(
     rig: Rig, before: Moment
 ) -> None:
     """Neither by keeping the new line, nor by restoring the old one."""
@@ -310,7 +314,7 @@ def test_a_setting_that_a_person_edits_while_it_is_tried_is_not_put_into_force(
     assert "/etc/default/grub is newer than GRUB's menu" in again.stdout, again
 
 
-def test_what_a_reboot_does_not_bring_is_reverted_and_the_rest_is_verified(
+def test_a_setting_missing_after_the_reboot_is_reverted_and_the_rest_is_verified(
     rig: Rig, before: Moment
 ) -> None:
     """The simulated IOMMU does not read the command line, as if the BIOS overrode it."""
@@ -337,7 +341,7 @@ LIES = {
 
 
 @pytest.mark.parametrize("how", LIES)
-def test_a_menu_that_is_not_as_it_must_be_never_replaces_the_old_one(
+def test_an_invalid_or_incomplete_grub_menu_never_replaces_the_old_one(
     rig: Rig, before: Moment, how: str
 ) -> None:
     plan = rig.plan("--fix", "kernel_cmdline")
@@ -354,7 +358,7 @@ def test_a_menu_that_is_not_as_it_must_be_never_replaces_the_old_one(
     assert left.partition("total")[0] in before.text and "nodevet" not in left
 
 
-def test_a_setting_that_a_person_edits_meanwhile_is_not_put_into_force(
+def test_an_edit_of_etc_default_grub_since_the_plan_is_not_activated(
     rig: Rig, before: Moment
 ) -> None:
     plan = rig.plan("--fix", "kernel_cmdline")
@@ -365,9 +369,7 @@ def test_a_setting_that_a_person_edits_meanwhile_is_not_put_into_force(
     assert "/etc/default/grub is newer than GRUB's menu" in host["why"], host
 
 
-def test_a_controller_that_is_killed_before_the_menu_is_written_resumes(
-    rig: Rig, before: Moment
-) -> None:
+def test_a_run_killed_before_the_menu_is_written_is_resumed(rig: Rig, before: Moment) -> None:
     plan = rig.plan("--fix", "kernel_cmdline")
     rig.fake(WAITS)
     rig.killed("apply", plan, *rig.fleet.reach, "--run", rig.run)

@@ -12,7 +12,7 @@ NONE = {
 }
 
 
-def test_only_the_wrong_gpus_must_be_free(plan, h100, uuid):
+def test_only_gpus_in_the_wrong_mode_must_be_idle(plan, h100, uuid):
     gpus = h100({}, {"compute_mode": "PROHIBITED"}, {"compute_mode": "EXCLUSIVE_PROCESS"})
     (change,) = plan("compute_mode", "DEFAULT", {"gpu": gpus})
     assert (change.risk, change.gpus) == (Risk.IDLE, (uuid(1), uuid(2)))
@@ -28,7 +28,7 @@ def test_only_the_wrong_gpus_must_be_free(plan, h100, uuid):
     ]
 
 
-def test_exclusive_thread_is_no_more(plan, h100):
+def test_exclusive_thread_mode_is_refused(plan, h100):
     with pytest.raises(FixError, match="use EXCLUSIVE_PROCESS"):
         plan("compute_mode", "EXCLUSIVE_THREAD", {"gpu": h100({})})
 

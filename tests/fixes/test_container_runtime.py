@@ -62,7 +62,7 @@ def test_the_default_is_set_if_it_is_expected(plan):
     assert resources == [*(f"file {file}" for file in files), "unit containerd.service"]
 
 
-def test_a_specification_is_written_again_where_it_is(plan):
+def test_a_cdi_specification_is_regenerated_at_its_path(plan):
     (change,) = plan("container_runtime", {}, node(spec={"path": "/etc/cdi/gpus.yml"}))
     command = f"{CTK} cdi generate --output=/etc/cdi/gpus.yml"
     room = require_room("/etc/cdi/x").label
@@ -91,7 +91,7 @@ def test_the_refresh_service_writes_its_own_specification(plan, spec):
         ({}, {"docker": {**RUNS, "file_state": None}}, "docker.service: file_state: "),
     ],
 )
-def test_an_engine_that_it_does_not_know_is_refused(plan, engine, units, why):
+def test_an_engine_that_nodevet_cannot_configure_is_refused(plan, engine, units, why):
     name = "crio" if engine.get("name") == "crio" else "docker"
     with pytest.raises(FixError, match=why):
         plan("container_runtime", {"engines": [name]}, node(engine=engine, **units))
@@ -108,7 +108,7 @@ def test_an_engine_that_it_does_not_know_is_refused(plan, engine, units, why):
         ({"devices": ["GPU-0", "GPU-1"]}, "names GPU GPU-1, which the node does not show"),
     ],
 )
-def test_a_specification_that_something_else_writes_is_refused(plan, spec, why):
+def test_a_cdi_specification_that_nodevet_cannot_write_is_refused(plan, spec, why):
     with pytest.raises(FixError, match=why):
         plan("container_runtime", {}, node(spec=spec))
 

@@ -70,7 +70,7 @@ def test_every_policy_that_fails_is_set_and_the_rule_names_all(plan):
     assert change.subjects == ("cpufreq 0-1", "cpufreq 2-3", "")
 
 
-def test_boost_is_the_switch_without_intel_pstate(plan):
+def test_turbo_is_set_through_boost_without_intel_pstate(plan):
     """With it off, the highest frequency may be lower: the rule must not set that at boot."""
     sections = cpufreq(policies("0-3"), no_turbo=None, boost=False, errors={"no_turbo": "ENOENT"})
     (change,) = plan("cpu_frequency", {"turbo": True}, sections)
@@ -88,7 +88,7 @@ def test_a_limit_of_every_cpu_is_lifted(plan):
     assert now == {"intel_pstate/max_perf_pct": "100"}
 
 
-def test_a_policy_whose_cpus_are_offline_is_in_no_line(plan):
+def test_a_cpufreq_policy_of_offline_cpus_is_not_written(plan):
     sections = cpufreq(
         policies("0-1", **CAPPED), {**policies("2-3", **CAPPED), "cpus": ""}, online="0-1"
     )
@@ -106,7 +106,7 @@ def test_a_policy_whose_cpus_are_offline_is_in_no_line(plan):
         ({"minimum_mhz": 2400, "uncapped": False}, {"cpuinfo_max_khz": None}, "cpuinfo_max_khz"),
     ],
 )
-def test_what_the_hardware_does_not_have_is_refused(plan, params, fields, why):
+def test_cpu_frequency_settings_that_the_hardware_lacks_are_refused(plan, params, fields, why):
     with pytest.raises(FixError, match=why):
         plan("cpu_frequency", params, cpufreq(policies("0-3", **fields)))
 
@@ -119,7 +119,7 @@ def test_a_cpu_without_a_policy_is_refused(plan):
 # --- cpu_idle_states
 
 
-def test_a_unit_holds_the_latency(plan):
+def test_a_systemd_unit_holds_the_cpu_latency_limit(plan):
     states = [{"name": "C6", "latency_us": 170, "cpus": "0-3", "enabled_cpus": "0-3"}]
     idle = {"latency_limit_us": 2_000_000_000, "count": 1, "states": states}
     sections = {
@@ -181,7 +181,7 @@ def test_pages_are_reserved_or_released_now_and_at_boot(plan, params, rule, now,
         ("none", pages({2048: 512, 1048576: None}), "1G: the number of pages was not read"),
     ],
 )
-def test_pages_that_cannot_be_had_are_refused(plan, params, sections, why):
+def test_huge_pages_that_the_node_cannot_provide_are_refused(plan, params, sections, why):
     with pytest.raises(FixError, match=why):
         plan("hugepages", params, sections)
 
@@ -199,7 +199,7 @@ def test_pages_that_cannot_be_had_are_refused(plan, params, sections, why):
         ("hugepagesz=x hugepages=16 hugetlb_cma=4G", "none", ""),
     ],
 )
-def test_what_the_command_line_reserves_is_changed_there(plan, cmdline, params, why):
+def test_huge_pages_that_the_kernel_command_line_reserves_are_refused(plan, cmdline, params, why):
     sections = {**pages({2048: 512, 1048576: 0}), "host": {"cmdline": cmdline}}
     if not why:
         assert plan("hugepages", params, sections)

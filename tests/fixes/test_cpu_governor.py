@@ -26,7 +26,7 @@ def node(*groups, **rest):
     return {"cpu": {"online": cpus}, "cpufreq": {"policies": list(groups)} | rest}
 
 
-def test_the_whole_change(plan):
+def test_a_governor_change_writes_a_boot_rule_and_applies_it(plan):
     sections = node(policies("0-1,4", "powersave"), policies("2-3", "performance"))
     (change,) = plan("cpu_governor", "performance", sections)
     assert (change.expected, change.actual) == ("performance", "powersave")
@@ -47,7 +47,7 @@ def test_the_whole_change(plan):
     assert change.risk is Risk.LIVE and change.effective == "now"
 
 
-def test_what_performance_does_to_the_preference_is_kept_before_the_governor(plan):
+def test_the_energy_preference_is_saved_before_the_governor_changes_it(plan):
     sections = node(policies("0-1", "powersave", driver="intel_pstate", epp="balance_performance"))
     (change,) = plan("cpu_governor", "performance", sections)
     names = [resource.name.rpartition("/")[2] for resource in change.resources]
@@ -70,14 +70,14 @@ def test_governors_that_differ_are_distinguished(plan):
         ({"policies": ""}, "not a list of policies"),
     ],
 )
-def test_refused_where_any_policy_does_not_take_it(plan, other, told):
+def test_a_governor_that_any_policy_does_not_offer_is_refused(plan, other, told):
     sections = node(policies("0-1", "powersave"), policies("2-3", "performance", **other))
     with pytest.raises(FixError) as refused:
         plan("cpu_governor", "performance", sections)
     assert told in str(refused.value)
 
 
-def test_nothing_wrong_is_no_change(plan):
+def test_a_correct_governor_plans_no_change(plan):
     assert plan("cpu_governor", "performance", node(policies("0-1", "performance"))) == []
 
 
@@ -95,7 +95,7 @@ def test_findings_of_other_evidence_are_refused(plan, wrong, evidence):
         {"policies": [policies("2-3", "powersave", cpus="")]},  # as they were in older evidence
     ],
 )
-def test_d14_a_policy_of_offline_cpus_is_neither_written_nor_in_the_rule(plan, inactive):
+def test_d14_a_policy_of_offline_cpus_is_not_in_the_boot_rule(plan, inactive):
     groups = [policies("0-1", "powersave"), *inactive.pop("policies", [])]
     (change,) = plan("cpu_governor", "performance", node(*groups, **inactive))
     assert change.subjects == ("cpufreq 0-1",)

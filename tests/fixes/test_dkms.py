@@ -36,7 +36,7 @@ def test_each_kernel_without_the_module_gets_it(plan):
     assert (change.risk, change.effective, change.actions[0].seconds) == (Risk.DRAIN, "now", 1800)
 
 
-def test_a_kernel_that_has_it_is_not_touched(plan):
+def test_a_kernel_that_has_the_module_is_not_touched(plan):
     (change,) = plan("dkms", {}, node(build(OLD), headers=[NEW]))
     assert [each.label for each in change.actions] == [INSTALL.format(NEW)]
     assert plan("dkms", {}, node(build(OLD), build(NEW))) == []
@@ -62,7 +62,7 @@ def test_unknown_states_are_refused(plan, given, why):
         plan("dkms", {}, node(build(OLD), **given))
 
 
-def test_files_that_are_gone_are_not_restored(plan):
+def test_a_module_with_missing_files_is_refused(plan):
     with pytest.raises(FixError, match=f"{NEW}: 2 of its files are gone: find out what removed"):
         plan("dkms", {}, node(build(OLD), build(NEW, missing=2)))
 

@@ -91,7 +91,7 @@ def act(fleet: SimulatedFleet, *actions: Action) -> list[ActResult]:
 
 
 @pytest.mark.parametrize("version", ["2-1", "3-1"], ids=["needs-another", "takes-the-place"])
-def test_a_transaction_that_changes_another_package_changes_nothing(
+def test_a_transaction_that_would_change_another_package_is_aborted(
     fleet: SimulatedFleet, manager: rpm.Manager, version: str
 ) -> None:
     before = fleet.on("n1", STATE)
@@ -214,7 +214,7 @@ HELD = {
 braces), and release it again."""
 
 
-def test_folders_with_more_than_the_package_are_reported_before(
+def test_package_locks_and_excludes_are_reported_in_the_plan(
     fleet: SimulatedFleet, manager: rpm.Manager
 ) -> None:
     for command, why in HELD[manager].items():

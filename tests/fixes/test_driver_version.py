@@ -61,7 +61,7 @@ def told_of(change):
     return list(words[words.index("install") + 1 :])
 
 
-def test_the_highest_version_that_all_have_and_the_baseline_admits(plan):
+def test_the_highest_version_of_all_packages_that_the_baseline_allows_is_planned(plan):
     (change,) = plan("driver_version", ">=550.90", node(*three(NEWER, NEW, V)))
     assert (change.expected, change.actual) == (NEW, V)
     assert told_of(change) == [
@@ -98,7 +98,7 @@ def test_a_lower_version_and_packages_that_are_held(plan):
     assert change.note.startswith(f"an administrator or an earlier fix holds {DRIVER} now; ")
 
 
-def test_a_fabric_manager_of_another_version_goes_along(plan):
+def test_a_fabric_manager_of_another_version_is_changed_with_the_driver(plan):
     """It works with the driver of its own version alone."""
     (change,) = plan(
         "driver_version",
@@ -137,7 +137,7 @@ def test_packages_of_nvidia_outside_the_driver_stay(plan):
     assert len(told_of(change)) == 3
 
 
-def test_names_without_a_branch_change_it(plan):
+def test_packages_without_a_branch_in_the_name_can_change_the_branch(plan):
     packages = (package("nvidia-driver", V, "560.35.03"), package("libcuda1", V, "560.35.03"))
     (change,) = plan("driver_version", ">=560", node(*packages, gpu=V))
     assert change.expected == "560.35.03"
@@ -199,7 +199,7 @@ RPMS = (
          f"`zypper addlock nvidia-driver {OPEN}`, then reboot"),
     ],
 )  # fmt: skip
-def test_rpm_packages_are_a_persons_task_with_its_commands(plan, os_id, version, told):
+def test_unsupported_rpm_packages_are_refused_with_the_manual_commands(plan, os_id, version, told):
     sections = node(*RPMS, manager="rpm") | {"host": {"os_id": os_id}}
     with pytest.raises(FixError) as refused:
         plan("driver_version", version, sections)
@@ -211,14 +211,16 @@ def test_rpm_packages_are_a_persons_task_with_its_commands(plan, os_id, version,
 
 
 @pytest.mark.parametrize(("packages", "other", "told"), REFUSED)
-def test_refused_with_the_reason(plan, packages, other, told):
+def test_driver_packages_that_cannot_be_changed_are_refused_with_the_reason(
+    plan, packages, other, told
+):
     with pytest.raises(FixError) as refused:
         plan("driver_version", ">=550.90,<570", node(*packages, **other))
     assert told in str(refused.value)
     assert len(str(refused.value)) < 600
 
 
-def test_nothing_is_planned_where_nothing_is_wrong(plan, wrong, evidence):
+def test_a_correct_driver_version_plans_no_change(plan, wrong, evidence):
     sections = node(*three(NEW))
     assert plan("driver_version", V, sections) == []
     findings = wrong("driver_version", NEW, evidence(sections))
@@ -226,7 +228,7 @@ def test_nothing_is_planned_where_nothing_is_wrong(plan, wrong, evidence):
         plan("driver_version", NEW, node(*three(NEW), gpu="550.1.1", module="550.1.1"), findings)
 
 
-def test_changes_show_and_are_restored_exactly(plan):
+def test_package_changes_are_shown_and_restored_exactly(plan):
     (change,) = plan("driver_version", NEW, node(*three(NEW, V)))
 
     def seen(version, held, *automatic):
@@ -270,7 +272,7 @@ HOOK = "VERSION 2\nAPT::Architecture=amd64\nDir::State=/var\n\n"
         ("lib 1 > - **REMOVE**\n", 1),
     ],
 )
-def test_apt_is_ended_where_it_would_change_another_package(lines, code):
+def test_the_apt_hook_stops_a_run_that_would_change_another_package(lines, code):
     hook = apt.only(["a", "lib-b:amd64"])
     done = subprocess.run(
         ["/bin/sh", "-c", hook], input=HOOK + lines, capture_output=True, text=True
@@ -286,14 +288,14 @@ def test_the_package_is_named_although_apt_repeats_the_hook():
     assert ending_text(1, "no\n") == "ended with 1: no"
 
 
-def test_a_run_says_how_long_it_may_take_only_where_it_does(plan):
+def test_a_command_is_encoded_with_seconds_only_if_it_has_a_time_limit(plan):
     (change,) = plan("driver_version", NEW, node(*three(NEW)))
     install, *_, hold = msgspec.json.decode(msgspec.json.encode(change.actions))
     assert (install["seconds"], hold["seconds"]) == (1800, 600)
     assert "seconds" not in msgspec.to_builtins(RunCommand(words=("true",)))
 
 
-def test_a_plan_outlasts_json(plan):
+def test_a_driver_change_survives_json_encoding(plan):
     (change,) = plan("driver_version", NEW, node(*three(NEW)))
     text = msgspec.json.encode(change)
     assert msgspec.json.encode(msgspec.json.decode(text, type=type(change))) == text
@@ -371,7 +373,7 @@ def test_zypper_takes_the_highest_release_of_the_version(plan):
     assert lock.words == (*WAITS, "zypper", "-n", "addlock", "nvidia-compute-G06", name)
 
 
-def test_a_module_that_was_built_for_one_kernel_takes_the_place_of_the_other(plan):
+def test_a_module_package_named_after_its_version_replaces_the_old_one(plan):
     old, new = KMOD.format(V), KMOD.format(SEVENTY)
     missing = dict.fromkeys(("version", "held", "automatic"), "not installed")
     successor = el("x", version=SEVENTY) | {
@@ -435,7 +437,7 @@ def test_rpms_that_cannot_be_changed_are_refused_with_the_reason(plan, sections,
     assert told in str(refused.value)
 
 
-def test_a_stream_that_dnf_sees_already_stays(plan):
+def test_an_active_dnf_stream_with_the_version_is_not_changed(plan):
     streams = [stream("open-dkms", SEVENTY, active=True), stream("570-open", SEVENTY)]
     (change,) = plan("driver_version", ">=570", els(*TWO, streams=streams))
     assert change.resources[-1].kind == "package"

@@ -194,7 +194,7 @@ def kept_because_another_package_needs_it(rig: Rig, run: Path) -> None:
     rig.on("dpkg --purge cuda-tool")
 
 
-def test_a_driver_that_does_not_load_is_restored_and_booted_and_the_rest_judged(rig: Rig) -> None:
+def test_a_driver_that_does_not_load_is_rolled_back_and_the_rest_is_verified(rig: Rig) -> None:
     rig.on(f"echo {NEW} >/etc/fails")
     before = rig.on(STATE)
     plan, run = rig.project / "fails.json", rig.project / "fails"

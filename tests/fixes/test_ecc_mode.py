@@ -16,7 +16,7 @@ NONE = {
 }
 
 
-def test_off_and_set_but_waiting_need_a_reboot(plan, h100, uuid):
+def test_a_gpu_with_ecc_off_or_only_pending_needs_a_reboot(plan, h100, uuid):
     (change,) = plan("ecc_mode", True, {"gpu": h100(OFF, {}, SET)})
     assert (change.risk, change.effective) == (Risk.REBOOT, "reboot")
     assert (change.expected, change.actual) == (True, False)
@@ -35,14 +35,14 @@ def test_a_wrong_pending_mode_is_reverted_at_no_risk(plan, h100, uuid):
     assert change.actions == (RunCommand(words=("nvidia-smi", "-i", uuid(1), "-e", "1")),)
 
 
-def test_both_are_two_changes_of_different_gpus(plan, h100):
+def test_ecc_off_and_a_wrong_pending_mode_are_separate_changes(plan, h100):
     first, second = plan("ecc_mode", True, {"gpu": h100(OFF, TO_GO)})
     assert (first.subjects, first.risk) == (("GPU 0",), Risk.REBOOT)
     assert (second.subjects, second.risk) == (("GPU 1",), Risk.LIVE)
     assert not set(first.resources) & set(second.resources)
 
 
-def test_off_is_wanted(plan, h100):
+def test_ecc_is_turned_off_if_the_baseline_expects_it(plan, h100):
     (change,) = plan("ecc_mode", False, {"gpu": h100({}, OFF)})
     assert change.actions[0].words[-2:] == ("-e", "0")
     assert change.subjects == ("GPU 0",)

@@ -42,14 +42,14 @@ def test_both_clocks(plan, h100, uuid):
     ]
 
 
-def test_the_clock_that_is_not_wanted_stays_and_is_its_default_at_boot(plan, h100):
+def test_an_unspecified_clock_is_kept_now_and_set_to_its_default_at_boot(plan, h100):
     gpu = SLOW | {"app_clock_memory_mhz": 1593}
     (change,) = plan("gpu_clocks", {"graphics": 1500}, {"gpu": h100(gpu)})
     assert " -ac 2619,1500 ||" in change.actions[0].content
     assert change.actions[2].words[-2:] == ("-ac", "1593,1500")
 
 
-def test_locks_where_the_driver_tells_them(plan, h100, uuid):
+def test_clock_locks_are_set_if_the_driver_reports_them(plan, h100, uuid):
     params = {"locked_graphics": "max", "locked_memory": 2619}
     (change,) = plan("gpu_clocks", params, {"gpu": h100(LOCKED, LOCKED)})
     unit = change.actions[0].content
@@ -68,7 +68,7 @@ def test_locks_where_the_driver_tells_them(plan, h100, uuid):
         ({"graphics": 1500, "memory": "max"}, {"max_clock_memory_mhz": 0}, "NVML says 0"),
     ],
 )
-def test_refused_where_a_clock_is_not_known(plan, h100, params, gpu, told):
+def test_an_unknown_clock_is_refused(plan, h100, params, gpu, told):
     with pytest.raises(FixError) as refused:
         plan("gpu_clocks", params, {"gpu": h100(SLOW | gpu)})
     assert f"GPU 0: {told}" in str(refused.value) or told in str(refused.value)

@@ -59,7 +59,7 @@ def test_one_hopper_gpu_is_reset_alone(plan, h100, uuid):
     assert "default power limit, clocks, compute mode" in change.note
 
 
-def test_services_on_the_gpus_stop_and_settings_return(plan, h100, uuid):
+def test_a_reset_stops_services_on_the_gpus_and_reapplies_settings(plan, h100, uuid):
     units = {
         DAEMON: RUNS,
         "nvidia-imex.service": RUNS,
@@ -122,12 +122,12 @@ def test_older_gpus_are_reset_together_without_the_fabric_manager(plan, h100, uu
         ({"pstate": None, "errors": {"pstate": "NVML_ERROR_GPU_IS_LOST"}}, "GPU_IS_LOST: a reset"),
     ],
 )
-def test_it_is_refused(plan, h100, gpu, why):
+def test_a_gpu_that_cannot_be_reset_alone_or_safely_is_refused(plan, h100, gpu, why):
     with pytest.raises(FixError, match=why):
         plan("row_remapping", {}, node(h100, PENDING | gpu))
 
 
-def test_a_peer_that_no_reset_reaches(plan, h100):
+def test_a_reset_with_a_lost_peer_gpu_is_refused(plan, h100):
     lost = {"pstate": None, "errors": {"pstate": "NVML_ERROR_GPU_IS_LOST"}}
     with pytest.raises(FixError, match="GPU 1, which is reset too: NVML: NVML_ERROR_GPU_IS_LOST"):
         plan("row_remapping", {}, node(h100, V100 | PENDING, V100 | lost))
@@ -154,7 +154,7 @@ def test_units_must_be_known(plan, h100):
 # --- the other checks -------------------------------------------------------------------
 
 
-def test_a_pending_repair_is_a_reset(plan, h100, uuid):
+def test_a_pending_repair_plans_a_reset(plan, h100, uuid):
     pending = {"repair": {"channel_pending": True, "tpc_pending": True}}
     broken = {"repair": {"channel_pending": True, "unrepairable_memory": True}}
     (change,) = plan("gpu_repair", {}, node(h100, pending, broken))
@@ -164,7 +164,7 @@ def test_a_pending_repair_is_a_reset(plan, h100, uuid):
         plan("gpu_repair", {}, node(h100, broken))
 
 
-def test_a_pending_retirement_is_a_reset(plan, h100, uuid):
+def test_a_pending_page_retirement_plans_a_reset(plan, h100, uuid):
     t4 = {"gpu_architecture": "TURING", "remapping": {}, "nvlinks": []}
     pages = {"single_bit": 0, "double_bit": 1, "pending": True}
     (change,) = plan("retired_pages", {}, node(h100, t4 | {"retired_pages": pages}))
@@ -208,7 +208,7 @@ REBOOT = Reboot(boot_id=BOOT)
         {"errors": {"handle": "NVML_ERROR_UNKNOWN"}},
     ],
 )
-def test_a_gpu_that_needs_more_gets_a_reboot(plan, h100, gpu):
+def test_a_gpu_that_a_reset_does_not_recover_gets_a_reboot(plan, h100, gpu):
     """Others are not reset then: a reboot resets them too."""
     sections = node(h100, {"recovery_action": "GPU_RESET"}, gpu) | {"host": {"boot_id": BOOT}}
     (change,) = plan("gpu_lost", {}, sections)
@@ -218,7 +218,7 @@ def test_a_gpu_that_needs_more_gets_a_reboot(plan, h100, gpu):
 
 
 @pytest.mark.parametrize("action", ["DRAIN_P2P", "SOMETHING_NEW"])
-def test_an_action_that_no_boot_repairs_plans_nothing(plan, h100, action):
+def test_a_recovery_action_that_no_reboot_completes_is_refused(plan, h100, action):
     gpus = ({"recovery_action": "GPU_RESET"}, {"recovery_action": action})
     sections = node(h100, *gpus) | {"host": {"boot_id": BOOT}}
     with pytest.raises(FixError, match=f"neither a reset nor a reboot: GPU 1: {action}"):
@@ -263,7 +263,7 @@ def test_a_reboot_leaves_out_a_gpu_that_it_does_not_repair(plan, h100):
     assert "GPU 1: a remap failed, which no reset repairs" in change.note
 
 
-def test_an_unknown_boot_is_not_rebooted(plan, h100):
+def test_a_reboot_is_refused_if_the_boot_id_is_unknown(plan, h100):
     with pytest.raises(FixError, match="cannot tell which boot the node runs"):
         plan("gpu_lost", {}, node(h100, {"recovery_action": "NODE_REBOOT"}))
 
@@ -271,7 +271,7 @@ def test_an_unknown_boot_is_not_rebooted(plan, h100):
 # --- on the node ------------------------------------------------------------------------
 
 
-def test_a_reset_clears_what_nvml_reports():
+def test_the_state_of_a_gpu_lists_what_a_reset_is_needed_for():
     gpu = {
         "uuid": "GPU-1",
         "errors": {"pstate": "NVML_ERROR_RESET_REQUIRED"},
@@ -346,7 +346,7 @@ def test_persistence_mode_that_stays_off_is_a_failure(ran, uuid):
     assert (code, said) == (3, "persistence mode could not be restored")
 
 
-def test_the_fabric_is_waited_for(ran, uuid, tmp_path):
+def test_nodevet_waits_until_the_gpu_is_registered_with_the_fabric(ran, uuid, tmp_path):
     third = f"[ $(grep -c . {tmp_path}/calls) -ge 3 ] && echo Completed || echo In Progress"
     code, said, calls = ran(AwaitFabric(uuid=uuid(0)), third)
     assert (code, said, calls.count("fabric.state")) == (0, "", 3)
@@ -362,7 +362,7 @@ def state(uuid, *needs):
     return State(resource=resource, exists=True, value={"needed_for": list(needs)})
 
 
-def test_a_reset_has_these_effects(uuid):
+def test_a_reset_is_done_once_the_gpu_needs_none_and_cannot_be_restored(uuid):
     reset, needed = ResetGpu(uuid=uuid(0)), state(uuid(0), "remapping.pending", "GPU_RESET")
     assert KIND.holds(reset, needed) is False
     assert KIND.holds(reset, state(uuid(0))) is True
@@ -380,7 +380,7 @@ def test_only_a_uuid_goes_into_a_command(name):
 
 
 @pytest.mark.parametrize("field", ["uuid", "others", "persistent"])
-def test_a_plan_with_another_word_for_a_gpu_is_refused(field, uuid):
+def test_a_plan_that_names_a_gpu_by_anything_but_its_uuid_is_refused(field, uuid):
     """Such a plan must not even be shown: the words are those of a command."""
     words = {"uuid": uuid(0), "others": [uuid(1)], "persistent": [uuid(0)]}
     words |= {field: "--help" if field == "uuid" else ["GPU-1;reboot"]}

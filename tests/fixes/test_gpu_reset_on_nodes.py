@@ -114,7 +114,9 @@ def reset(fleet: SimulatedFleet) -> Path:
     return plan.with_suffix("")
 
 
-def test_the_gpu_is_right_and_nothing_else_has_changed(fleet: SimulatedFleet, reset: Path) -> None:
+def test_a_reset_repairs_the_gpu_and_keeps_power_limits_and_services(
+    fleet: SimulatedFleet, reset: Path
+) -> None:
     assert wrong(fleet, "h100") == set()
     assert fleet.on("h100", POWER) == SET * 2
     units = "systemctl is-active nvidia-persistenced nvidia-dcgm nvidia-fabricmanager"
@@ -123,7 +125,7 @@ def test_the_gpu_is_right_and_nothing_else_has_changed(fleet: SimulatedFleet, re
     assert again.returncode == 0, again
 
 
-def test_a_rollback_says_that_it_cannot_be_undone(fleet: SimulatedFleet, reset: Path) -> None:
+def test_a_rollback_says_that_a_reset_cannot_be_undone(fleet: SimulatedFleet, reset: Path) -> None:
     """Also after a reboot, which the repair outlasts."""
     fleet.sim("reboot", "h100")
     assert wrong(fleet, "h100") == set()
@@ -151,7 +153,9 @@ def test_a_gpu_in_use_is_not_reset(fleet: SimulatedFleet, reset: Path) -> None:
     assert "gpu_lost" in wrong(fleet, "h100")
 
 
-def test_a_command_that_lies_is_a_failure(fleet: SimulatedFleet, reset: Path) -> None:
+def test_a_reset_command_that_exits_0_without_effect_is_a_failure(
+    fleet: SimulatedFleet, reset: Path
+) -> None:
     break_again(fleet, "gpu.1.set.reset = ignored")
     plan, _ = planned(fleet, "h100", "--again")
     host = applied(fleet, plan)
@@ -177,7 +181,7 @@ def test_a_step_that_fails_after_its_reset_leaves_nothing_to_restore(
 
 
 @pytest.mark.parametrize("killed_at", ["stop nvidia-persistenced.service", "reset "])
-def test_a_killed_run_is_resumed_by_what_the_gpu_says(
+def test_a_run_killed_before_or_during_the_reset_can_be_resumed(
     fleet: SimulatedFleet, reset: Path, killed_at: str
 ) -> None:
     """Whether it was killed before the reset, or while it went on."""
@@ -208,7 +212,7 @@ def has_begun(run: Path, number: int) -> bool:
     return any(row.get("action") == number and "begin" in json.dumps(row) for row in rows)
 
 
-def test_a_reset_that_does_not_help_names_what_is_next(fleet: SimulatedFleet) -> None:
+def test_a_reset_that_does_not_help_suggests_a_reboot(fleet: SimulatedFleet) -> None:
     plan, _ = planned(fleet, "bad")
     host = applied(fleet, plan)
     assert host["outcome"] == "failed_and_rolled_back", host

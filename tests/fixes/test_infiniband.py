@@ -107,7 +107,7 @@ def test_only_disabled_ports_of_this_machine_are_accepted(plan, port, fields, wh
         ({**DISABLED, "link_layer": "Ethernet"}, NeededAction.SITE),
     ],
 )
-def test_a_report_offers_the_fix_for_what_it_repairs(wrong, evidence, port, action):
+def test_a_report_offers_the_fix_only_for_faults_that_it_repairs(wrong, evidence, port, action):
     layer = port.get("link_layer", "InfiniBand")
     expected = {"count": 1, "rate_gbps": 400, "link_layer": layer}
     if layer == "InfiniBand":
@@ -118,7 +118,7 @@ def test_a_report_offers_the_fix_for_what_it_repairs(wrong, evidence, port, acti
     assert needed(finding, "infiniband", actions, catalog) is action
 
 
-def test_an_ethernet_port_is_its_interfaces(plan):
+def test_an_ethernet_port_is_refused_in_favour_of_its_interface(plan):
     port = {**DISABLED, "link_layer": "Ethernet"}
     with pytest.raises(FixError, match="not an InfiniBand port: for an Ethernet port, set its"):
         plan("infiniband", {"count": 1, "link_layer": "Ethernet"}, node(device("mlx5_0", port)))
@@ -128,18 +128,18 @@ def test_an_ethernet_port_is_its_interfaces(plan):
     "name",
     ["-C", "mlx5 0", "a;reboot", "../mlx5_0", "$(id)", "mlx5_0\n", "a" * 20, "mlx5_٣", "a.b"],
 )
-def test_a_name_that_no_kernel_gives_is_refused(plan, name):
+def test_an_invalid_device_name_is_refused(plan, name):
     with pytest.raises(FixError, match="is not a name that nodevet passes on"):
         plan("infiniband", 1, node(device(name, DISABLED)))
 
 
 @pytest.mark.parametrize("number", [0, -1, 255, 999])
-def test_a_number_that_no_port_has_is_refused(plan, number):
+def test_an_invalid_port_number_is_refused(plan, number):
     with pytest.raises(FixError, match="is not a name that nodevet passes on"):
         plan("infiniband", 1, node(device("mlx5_0", {**DISABLED, "number": number})))
 
 
-def test_partition_keys_that_the_subnet_manager_gives_come_with_the_port(plan):
+def test_missing_partition_keys_do_not_block_the_fix_of_a_disabled_port(plan):
     port = {**DISABLED, "pkeys": []}
     (change,) = plan("infiniband", {"count": 1, "pkeys": ["0x8001"]}, node(device("mlx5_0", port)))
     assert change.actions == (enable("mlx5_0"),)

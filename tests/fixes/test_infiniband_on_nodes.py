@@ -131,7 +131,7 @@ def test_a_disabled_port_is_enabled_and_a_rollback_disables_it(fleet: SimulatedF
     assert verdicts(fleet)["mlx5_0:1"] == "ok"
 
 
-def test_an_ibportstate_that_lies_is_found_out(fleet: SimulatedFleet) -> None:
+def test_an_ibportstate_that_exits_0_without_effect_is_a_failure(fleet: SimulatedFleet) -> None:
     fleet.on("n1", f"{DISABLE}; touch /run/lies")
     before = look(fleet)
     with fast(fleet):
@@ -154,7 +154,7 @@ def test_a_port_that_no_subnet_manager_brings_up_is_disabled_again(fleet: Simula
     assert look(fleet) == before
 
 
-def test_a_run_that_is_killed_at_the_port_is_finished_later(fleet: SimulatedFleet) -> None:
+def test_a_run_killed_while_it_enables_the_port_can_be_resumed(fleet: SimulatedFleet) -> None:
     fleet.on("n1", f"{DISABLE}; touch /run/hangs")
     before = look(fleet)
     plan, run = planned_by(fleet, "killed")[0], fleet.project / "killed"
@@ -190,7 +190,9 @@ def test_a_disabled_port_is_planned_and_a_polling_one_is_not(fleet: SimulatedFle
     assert "install infiniband-diags" in lacking.stdout, lacking
 
 
-def test_a_script_that_disables_the_port_is_another_manager(fleet: SimulatedFleet) -> None:
+def test_a_script_that_disables_the_port_is_reported_as_another_manager(
+    fleet: SimulatedFleet,
+) -> None:
     fleet.on("n1", f"{DISABLE}; printf '#!/bin/sh\\n{DISABLE}\\n' >/etc/rc.local")
     fleet.on("n1", "chmod 755 /etc/rc.local")
     done = fleet.at("plan", *fleet.reach)

@@ -39,7 +39,7 @@ def node(fleet: SimulatedFleet) -> tuple[str, str, str]:
     return line, menu, fleet.sim("diff", "n1", codes=(0, 1))
 
 
-def test_it_is_booted_once_kept_and_rolled_back(fleet: SimulatedFleet) -> None:
+def test_iommu_pt_is_booted_once_kept_and_rolled_back(fleet: SimulatedFleet) -> None:
     before, plan, run = node(fleet), fleet.project / "plan.json", fleet.project / "run"
     assert verdicts(fleet) == {"fail"} and "iommu=pt" not in before[0]
     done = fleet.at("plan", *fleet.reach, *CARE, "--reboot", "-o", plan)

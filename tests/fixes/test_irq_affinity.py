@@ -46,7 +46,7 @@ def node(gpu="8", nic="0-3", irqbalance=GONE, host=None, address=NIC, starts=STA
     }
 
 
-def test_the_unit_knows_every_judged_function_and_the_plan_names_their_interrupts(plan):
+def test_the_unit_and_the_plan_cover_the_interrupts_of_every_checked_function(plan):
     (change,) = plan("irq_affinity", {}, node())
     file, unit = change.actions
     assert (change.risk, change.subjects) == (Risk.LIVE, (f"pci {GPU}",))
@@ -85,7 +85,7 @@ def test_interrupts_that_others_place_are_not_touched(plan, sections, reason):
     assert reason in str(caught.value)
 
 
-def test_irqbalance_leaves_the_judged_functions_and_places_the_rest(plan):
+def test_irqbalance_skips_the_checked_functions_and_places_the_others(plan):
     (change,) = plan("irq_affinity", {"of": ["gpu"]}, node(irqbalance=ACTIVE))
     policy, drop_in, restart, *rest = change.actions
     assert [action.label for action in rest] == [
@@ -211,7 +211,7 @@ def test_each_interrupt_gets_its_own_cpus_back(tree):
     assert has_ended(before, fewer) and not has_ended(before, before)
 
 
-def test_interrupts_that_a_killed_rollback_left_midway_are_the_steps():
+def test_interrupts_that_a_killed_rollback_restored_in_part_belong_to_the_step():
     def of(*cpus):
         return State(resource=Resource(kind="interrupts", name=NIC), exists=True, value=[*cpus])
 
@@ -222,10 +222,10 @@ def test_interrupts_that_a_killed_rollback_left_midway_are_the_steps():
 
 
 @pytest.mark.parametrize(("address", "cpus"), [("0000:1a:00.0;reboot", "0"), (NIC, "0;reboot")])
-def test_no_other_words_reach_the_shell(address, cpus):
+def test_an_invalid_address_or_cpu_list_never_reaches_the_shell(address, cpus):
     with pytest.raises(ActionError, match="not interrupts and their CPUs"):
         PlaceInterrupts(address=address, cpus=(cpus,)).command(seconds=9)
 
 
-def test_no_other_path_is_read(tmp_path):
+def test_a_path_in_place_of_a_pci_address_is_not_read(tmp_path):
     assert seen(tmp_path, "../../../etc").why == "not the address of a PCI function"

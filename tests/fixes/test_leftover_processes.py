@@ -34,7 +34,7 @@ def node(h100, *processes, slurm=None, slurmd=ABSENT, gpus=None, complete=True):
     }
 
 
-def test_exactly_what_was_left_over_is_ended(plan, h100, uuid):
+def test_only_leftover_processes_are_ended(plan, h100, uuid):
     allowed = process(5, command="site-agent")
     monitor = process(6, command="nv-hostengine", uid=0, unit="nvidia-dcgm.service")
     sections = node(h100, process(), allowed, monitor, process(9), gpus=[[4711, 5, 6], [9, 4711]])
@@ -85,7 +85,7 @@ def test_a_process_of_a_session_is_ended(plan, h100, fields):
         (JOB, "is in job 42, and Slurm does not say whether that runs"),
     ],
 )
-def test_no_other_process_is_ended(plan, h100, fields, why):
+def test_processes_of_system_users_and_services_are_not_ended(plan, h100, fields, why):
     with pytest.raises(FixError, match=why):
         plan("leftover_processes", {}, node(h100, process(**fields)))
 
@@ -109,7 +109,7 @@ def test_nothing_is_ended_while_a_job_may_run(plan, h100, state, fields):
         plan("leftover_processes", {}, sections)
 
 
-def test_nothing_is_ended_where_slurm_is_silent(plan, h100):
+def test_nothing_is_ended_if_slurm_does_not_say_whether_a_job_runs(plan, h100):
     for slurmd in (RUNS, {**RUNS, "active_state": "inactive"}, {**RUNS, "load_state": "masked"}):
         with pytest.raises(FixError, match="Slurm does not say whether a job runs"):
             plan("leftover_processes", {}, node(h100, process(), slurmd=slurmd))

@@ -49,7 +49,7 @@ def test_a_value_above_the_expected_one_is_not_lowered(plan):
     assert plan("limits", {"of": [SLURMD], "minimum_nofile": 1 << 20}, sections) == []
 
 
-def test_logins_have_rows_in_the_units_of_the_file(plan):
+def test_login_limits_are_written_in_the_units_of_limits_conf(plan):
     params = {"of": ["login"], **MINIMA, "minimum_stack_b": (16 << 20) + 1}
     (change,) = plan("limits", params, node("login"))
     (file,) = change.actions
@@ -83,6 +83,6 @@ def test_logins_have_rows_in_the_units_of_the_file(plan):
         ({"of": [SLURMD], **MINIMA}, node() | {"services": {"units": []}}, "not asked"),
     ],
 )
-def test_what_it_may_not_change_is_refused(plan, params, sections, why):
+def test_limits_that_nodevet_may_not_change_are_refused(plan, params, sections, why):
     with pytest.raises(FixError, match=why):
         plan("limits", params, sections)

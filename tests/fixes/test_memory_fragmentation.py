@@ -45,7 +45,7 @@ def test_caches_are_dropped_first_and_only_if_the_baseline_limits_them(plan):
     assert plan("memory_fragmentation", LIMITED, node(20, 60)) == [], "full, and no obstacle"
 
 
-def test_a_share_that_was_not_read_plans_nothing(plan, wrong, evidence):
+def test_a_fragmentation_value_that_was_not_read_plans_nothing(plan, wrong, evidence):
     findings = wrong("memory_fragmentation", 20, evidence(node(4.5)))
     for sections in (node(None), {}):
         with pytest.raises(FixError, match="does not come from this evidence"):
@@ -53,7 +53,7 @@ def test_a_share_that_was_not_read_plans_nothing(plan, wrong, evidence):
 
 
 @pytest.mark.parametrize("path", [COMPACT, DROP])
-def test_a_file_without_a_state_is_not_restored(tmp_path, path):
+def test_write_only_kernel_files_are_not_restored(tmp_path, path):
     def seen():
         request = {"root": str(tmp_path), "resources": [{"kind": "kernel", "name": path}]}
         return State(resource=Resource(kind="kernel", name=path), **look(request)[0])

@@ -28,14 +28,14 @@ def test_hopper_changes_at_once_and_needs_a_unit(plan, h100, uuid):
     assert "a rollback does not restore them" in change.note
 
 
-def test_ampere_keeps_it_and_waits(plan, h100, uuid):
+def test_ampere_needs_a_gpu_reset_and_no_unit(plan, h100, uuid):
     (change,) = plan("mig_mode", True, {"gpu": h100(AMPERE, AMPERE | ON)})
     assert (change.risk, change.effective) == (Risk.DRAIN, "reset")
     assert change.actions == (RunCommand(words=("nvidia-smi", "-i", uuid(0), "-mig", "1")),)
     assert "it creates no slices" in change.note
 
 
-def test_each_kind_for_itself(plan, h100, uuid):
+def test_ampere_and_hopper_gpus_of_one_node_get_separate_changes(plan, h100, uuid):
     first, second = plan("mig_mode", False, {"gpu": h100(AMPERE | ON, ON, {})})
     assert (first.subjects, first.effective) == (("GPU 0",), "reset")
     assert (second.subjects, second.effective) == (("GPU 1",), "now")
@@ -45,7 +45,7 @@ def test_each_kind_for_itself(plan, h100, uuid):
 
 
 @pytest.mark.parametrize("wrong", [0, 1])
-def test_refused_where_the_architecture_is_not_known(plan, h100, wrong):
+def test_a_node_with_a_gpu_of_unknown_architecture_is_refused(plan, h100, wrong):
     gpus = [{}, {}]
     gpus[wrong] = ON
     gpus[1] = gpus[1] | {"gpu_architecture": None}
@@ -53,6 +53,6 @@ def test_refused_where_the_architecture_is_not_known(plan, h100, wrong):
         plan("mig_mode", False, {"gpu": h100(*gpus)})
 
 
-def test_a_gpu_that_cannot(plan, h100):
+def test_a_gpu_without_mig_support_is_refused(plan, h100):
     with pytest.raises(FixError, match="GPU 0: it does not support MIG"):
         plan("mig_mode", True, {"gpu": h100(NONE)})

@@ -53,12 +53,12 @@ def test_a_line_of_fstab_is_mounted(plan):
 @pytest.mark.parametrize(
     "empty", [{"empty": False}, {"empty": None, "errors": {"empty": "on nfs"}}]
 )
-def test_files_in_the_folder_make_it_a_change_of_a_drained_node(plan, empty):
+def test_mounting_over_a_folder_that_is_not_empty_needs_a_drained_node(plan, empty):
     (change,) = plan("mounts", {"/scratch": "xfs"}, node(said=XFS | empty))
     assert (change.risk, change.note.startswith("/scratch is not empty")) == (Risk.DRAIN, True)
 
 
-def test_a_folder_that_does_not_exist_is_made_by_systemd_or_a_person(plan):
+def test_a_missing_folder_is_refused_unless_a_unit_creates_it(plan):
     missing = {**XFS, "empty": None, "errors": {"empty": "ENOENT"}}
     with pytest.raises(FixError, match="the folder does not exist: `mkdir /scratch`"):
         plan("mounts", {"/scratch": "xfs"}, node(said=missing))
@@ -113,7 +113,7 @@ def test_a_unit_is_started_and_enabled(plan):
         ("xfs", {"options": None, "errors": {"options": "an option holds a password"}}, "password"),
     ],
 )
-def test_whatever_a_file_does_not_say_is_for_the_site(plan, expected, said, why):
+def test_an_expectation_that_fstab_or_the_unit_contradicts_is_refused(plan, expected, said, why):
     with pytest.raises(FixError, match=why):
         plan("mounts", {"/scratch": expected}, node(said={**XFS, **said}))
 
@@ -184,14 +184,14 @@ def test_nothing_is_unmounted(plan):
         plan("mounts", {"/scratch": "absent"}, node(mounted()))
 
 
-def test_a_unit_says_itself_how_it_is_mounted(plan):
+def test_new_options_of_a_mount_unit_are_left_to_systemctl_reload(plan):
     sections = node(mounted(), {**XFS, "file": UNIT})
     with pytest.raises(FixError, match=r"`systemctl reload scratch\.mount`"):
         plan("mounts", {"/scratch": {"options": ["noatime"]}}, sections)
 
 
 @pytest.mark.parametrize("path", ["/scratch/", "/a b", "/$(reboot)", "/a/../b", "/a\nb", "/"])
-def test_no_path_gets_into_a_command_as_anything_else(plan, path):
+def test_only_a_plain_mount_path_reaches_a_command(plan, path):
     with pytest.raises(FixError, match="is not a plain path of a mount"):
         plan("mounts", {path: "xfs"}, node(path=path))
 
@@ -221,7 +221,7 @@ def test_a_rollback_unmounts_or_sets_the_earlier_options():
     assert again.label == f"timeout -k 5 60 mount -o {words} -- /scratch"
 
 
-def test_whether_a_command_took_effect_is_in_the_state():
+def test_the_mount_state_shows_whether_a_command_took_effect():
     gone = State(resource=of_mount().resource, exists=False)
     kind = resource.KIND
     mount = resource.mount("/scratch").words

@@ -115,7 +115,7 @@ NOW = WriteKernel(path="/sys/class/net/ens1/mtu", value="9000")
         ({**NETWORKD, "mtu": "9000"}, ()),
     ],
 )
-def test_the_manager_sets_it_at_boot_and_the_kernel_now(plan, manager, actions):
+def test_the_manager_sets_the_mtu_at_boot_and_the_kernel_sets_it_now(plan, manager, actions):
     (change,) = plan("network_link", params(), node(manager))
     assert change.actions == (*actions, NOW)
     files = [action.resource for action in actions if action.resource]
@@ -124,7 +124,7 @@ def test_the_manager_sets_it_at_boot_and_the_kernel_now(plan, manager, actions):
     assert change.subjects == ("interface ens1",)
 
 
-def test_what_nodevet_wrote_earlier_it_may_write_again(plan):
+def test_nodevet_may_overwrite_its_own_earlier_file(plan):
     own = OWN_NETPLAN.replace("9000", "4200")
     (change,) = plan("network_link", params(), node({**NETPLAN, "mtu": "4200", "own": own}))
     assert change.actions[0].content == OWN_NETPLAN
@@ -217,7 +217,7 @@ def test_interfaces_that_a_person_must_change_are_refused(plan, sections, why):
         (1400, 1500, "ens1.5 on it has a larger MTU, which would shrink too"),
     ],
 )
-def test_a_lower_mtu_takes_nothing_else_along(plan, mtu, above, why):
+def test_a_lower_mtu_that_would_change_ipv6_or_a_vlan_is_refused(plan, mtu, above, why):
     vlan = (interface("ens1.5", kind="vlan", mtu=above), link("ens1.5", lower=["ens1"]))
     sections = node(NETWORKD, of_nic={"upper": ["ens1.5"]}, more=(vlan,))
     with pytest.raises(FixError, match=why):
@@ -238,7 +238,7 @@ def bond(*members: int, of_member: str = "") -> dict[str, Any]:
     return node(more=((interface("bond0", kind="bond"), of_bond), *pairs))
 
 
-def test_a_bond_takes_its_members_along(plan):
+def test_a_bond_is_planned_only_if_its_members_get_the_same_mtu(plan):
     (change,) = plan("network_link", params(9000, "bond0"), bond(1500, 1500))
     assert "  bonds:\n" in change.actions[0].content
     assert change.actions[-1].path == "/sys/class/net/bond0/mtu"
@@ -259,14 +259,14 @@ def test_interfaces_of_one_file_are_changed_together_or_not_at_all(plan):
         plan("network_link", params(9000, "ens1", "ens2"), carried)
 
 
-def test_a_refused_process_is_a_note_of_the_others(plan):
+def test_a_refused_interface_is_named_in_the_note_of_the_others(plan):
     other = (interface("ens2"), link("ens2"))
     (change,) = plan("network_link", params(9000, "ens1", "ens2"), node(NETWORKD, more=(other,)))
     assert change.subjects == ("interface ens1",)
     assert "not in the plan: ens2: neither NetworkManager" in change.note
 
 
-def test_a_vlan_needs_room_below(plan):
+def test_the_mtu_of_a_vlan_may_not_exceed_that_of_its_parent(plan):
     vlan = (interface("ens2.5", kind="vlan"), link("ens2.5", NETWORKD, kind="vlan", lower=["ens1"]))
     with pytest.raises(FixError, match="set the MTU of ens1 first"):
         plan("network_link", params(9000, "ens2.5"), node(more=(vlan,)))
@@ -282,7 +282,7 @@ def test_only_a_wrong_mtu_has_a_fix(plan, wrong, evidence):
 
 
 @pytest.mark.parametrize("name", ["a b", "a;reboot", "$(x)", "-n", "..", "a\nb", "x" * 16])
-def test_no_name_but_a_plain_one_reaches_a_command(plan, name):
+def test_only_a_plain_interface_name_reaches_a_command(plan, name):
     hostile = (interface(name), link(name, NETWORKD))
     want = {"drivers": {"mlx5_core": {"state": "any", "mtu": 9000}}}
     (change,) = plan("network_link", want, with_right_others(node(NETWORKD, more=(hostile,))))

@@ -172,7 +172,7 @@ def applied(fleet: SimulatedFleet, plan: Path) -> dict[str, Any]:
     return result
 
 
-def test_each_manager_sets_it_now_and_at_boot_and_a_rollback_is_exact(
+def test_each_manager_sets_the_mtu_now_and_at_boot_and_a_rollback_is_exact(
     fleet: SimulatedFleet,
 ) -> None:
     def look() -> tuple[list[str], list[str], str]:
@@ -203,7 +203,7 @@ def test_each_manager_sets_it_now_and_at_boot_and_a_rollback_is_exact(
     assert look() == before
 
 
-def test_the_way_to_the_node_and_what_ifupdown_configures_are_not_touched(
+def test_interfaces_of_the_session_and_of_ifupdown_are_not_touched(
     fleet: SimulatedFleet,
 ) -> None:
     fleet.baseline("others", BASELINE % entries(9000, "eth0", "nic3"))
@@ -213,7 +213,7 @@ def test_the_way_to_the_node_and_what_ifupdown_configures_are_not_touched(
     assert "add the line `mtu 9000` to its stanza in /etc/network/interfaces" in done.stdout
 
 
-def test_two_managers_of_one_interface_are_left_to_a_person(fleet: SimulatedFleet) -> None:
+def test_an_interface_with_two_managers_is_refused(fleet: SimulatedFleet) -> None:
     fleet.baseline("two", BASELINE % entries(9000, "nic2"))
     fleet.on("n1", "printf 'iface nic2 inet manual\\n' >>/etc/network/interfaces")
     done = fleet.at("plan", "-i", fleet.place.inventory, "-b", "two")
@@ -222,7 +222,7 @@ def test_two_managers_of_one_interface_are_left_to_a_person(fleet: SimulatedFlee
     assert "systemd-networkd and ifupdown configure it: let only one do so" in done.stdout
 
 
-def test_what_the_administrator_configured_since_makes_the_plan_stale(
+def test_a_later_change_by_the_administrator_makes_the_plan_stale(
     fleet: SimulatedFleet,
 ) -> None:
     plan = planned(fleet, "stale")

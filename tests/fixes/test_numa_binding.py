@@ -99,7 +99,7 @@ def test_a_service_is_bound_when_it_starts_again(plan):
     )
 
 
-def test_a_restart_takes_a_drained_node(asked):
+def test_a_restart_needs_a_drained_node(asked):
     (change,) = asked(node(process(100)), "restart")
     assert change.actions == (
         WriteFile(path=DROP_IN, content=TEXT),
@@ -139,7 +139,7 @@ def test_memory_is_bound_with_a_restart_only(asked):
     assert change.actions[0].content == TEXT
 
 
-def test_memory_that_is_not_judged_has_a_policy_only(asked):
+def test_memory_that_the_check_ignores_gets_only_a_numa_policy(asked):
     (change,) = asked(node(process(100, mems="0-1")), params={"bound": True, "memory": False})
     assert change.actions[0].content == TEXT.split("AllowedMemoryNodes", 1)[0]
 
@@ -199,7 +199,7 @@ def test_a_service_of_several_nodes_is_not_bound_to_one(plan):
         ("a\n[Unit].service", "", "is not the name of a service"),
     ],
 )
-def test_processes_outside_of_system_services_are_bound_by_others(plan, unit, cgroup, why):
+def test_processes_outside_system_services_are_refused(plan, unit, cgroup, why):
     other = process(100, unit=unit, cgroup=cgroup)
     with pytest.raises(FixError, match=why):
         plan("numa_binding", True, node(other))
@@ -216,7 +216,9 @@ def test_processes_outside_of_system_services_are_bound_by_others(plan, unit, cg
         ({"memory_total_kb": 0}, "no memory"),
     ],
 )
-def test_a_service_is_not_bound_to_where_it_could_not_start(plan, wrong, evidence, fields, why):
+def test_a_service_is_not_bound_to_a_numa_node_where_it_could_not_start(
+    plan, wrong, evidence, fields, why
+):
     findings = wrong("numa_binding", True, evidence(node(process(100))))
     sections = node(process(100))
     sections["numa"]["nodes"][0] |= fields
@@ -262,7 +264,7 @@ def test_no_plan_relies_on_unread_values(plan, wrong, evidence, value):
     assert found == whole
 
 
-def test_no_plan_without_evidence_of_who_computes(plan, wrong, evidence):
+def test_no_plan_without_evidence_of_the_processes_on_gpus(plan, wrong, evidence):
     findings = wrong("numa_binding", True, evidence(node(process(100))))
     for section in ("gpu", "pci", "numa", "processes"):
         sections = node(process(100))
@@ -276,7 +278,7 @@ def test_no_plan_without_evidence_of_who_computes(plan, wrong, evidence):
     assert plan("numa_binding", True, {}, []) == []
 
 
-def test_a_plan_outlasts_json(asked):
+def test_a_plan_survives_a_json_round_trip(asked):
     for options in ((), ("now",), ("restart",)):
         (change,) = asked(node(process(100)), *options)
         assert msgspec.json.decode(msgspec.json.encode(change), type=PlannedChange) == change

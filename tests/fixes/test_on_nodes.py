@@ -197,7 +197,7 @@ def wrong_in(life: Life, moment: str, check: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("node", "check"), FIXED)
-def test_wrong_then_ok_and_still_ok_after_a_reboot(
+def test_each_fix_makes_its_check_pass_and_a_reboot_keeps_it(
     lives: dict[str, Life], node: str, check: str
 ) -> None:
     life = lives[node]
@@ -211,14 +211,16 @@ def test_wrong_then_ok_and_still_ok_after_a_reboot(
 
 
 @pytest.mark.parametrize(("node", "check"), FIXED)
-def test_planning_again_is_empty(lives: dict[str, Life], node: str, check: str) -> None:
+def test_a_second_plan_is_empty(lives: dict[str, Life], node: str, check: str) -> None:
     assert planned(check, lives[node].moments["rebooted"].evidence) == ()
     if (node, check) not in LATER:
         assert planned(check, lives[node].moments["fixed"].evidence) == ()
 
 
 @pytest.mark.parametrize("node", WRONG)
-def test_nothing_but_the_owners_is_left_on_the_disk(lives: dict[str, Life], node: str) -> None:
+def test_fixes_add_only_their_own_files_and_units_to_the_disk(
+    lives: dict[str, Life], node: str
+) -> None:
     before, after = (set(lives[node].moments[when].tree) for when in ("wrong", "fixed"))
     assert not before - after
     files = {row.split("  ", 1)[1] for row in after - before if "  /etc/" in row}

@@ -18,7 +18,9 @@ ROWS = [
 
 
 @pytest.mark.parametrize(("check", "params", "field", "fails"), ROWS, ids=[row[0] for row in ROWS])
-def test_a_gpu_that_lacks_what_its_peers_have_is_refused(plan, h100, check, params, field, fails):
+def test_a_gpu_that_lacks_a_setting_of_its_peers_is_refused(
+    plan, h100, check, params, field, fails
+):
     lacks = {field: None, "errors": {field: "NVML_ERROR_NOT_SUPPORTED"}}
     services = {"units": [{"name": name, **ABSENT} for name in UNITS]}
     with pytest.raises(FixError) as refused:

@@ -9,7 +9,7 @@ PARTS = ("**Now** ", "**At every boot** ", "**Risk** ", "**Rollback** ", "**What
 
 
 @pytest.mark.parametrize("fix", CATALOG.fixes)
-def test_a_page_answers_what_an_approver_asks(fix):
+def test_the_page_of_each_fix_has_every_section_in_order(fix):
     page = CATALOG.fix_page(fix)
     title, gap, _ = page.split("\n", 2)
     assert title.endswith(".") and gap == ""
@@ -18,7 +18,7 @@ def test_a_page_answers_what_an_approver_asks(fix):
 
 
 @pytest.mark.parametrize("fix", CATALOG.fixes)
-def test_a_fix_answers_a_check_and_says_its_highest_risk(fix):
+def test_each_fix_belongs_to_a_check_and_its_page_names_the_highest_risk(fix):
     assert fix in CATALOG.ids
     found = CATALOG.fix(fix)
     assert found is not None

@@ -102,7 +102,7 @@ def story(fleet: SimulatedFleet) -> Story:
     return told
 
 
-def test_it_is_wrong_and_the_fixes_set_it(story: Story) -> None:
+def test_the_fixes_correct_every_failing_check(story: Story) -> None:
     assert story.moments["wrong"].wrong == FIXES
     assert story.done["apply"].returncode == 0, story.done
     assert story.outcomes == dict.fromkeys(FIXES, "changed")
@@ -115,7 +115,7 @@ def test_a_reboot_loses_the_registers_and_the_units_set_them(story: Story) -> No
     assert story.moments["rebooted"].registers == story.moments["applied"].registers
 
 
-def test_a_rollback_restores_all_of_it(story: Story) -> None:
+def test_a_rollback_restores_the_earlier_state(story: Story) -> None:
     before = story.moments["wrong"]
     assert story.done["rollback"].returncode == 0, story.done["rollback"]
     assert story.moments["rolled back"] == before
@@ -123,7 +123,9 @@ def test_a_rollback_restores_all_of_it(story: Story) -> None:
     assert story.moments["applied"].registers != before.registers
 
 
-def test_a_setpci_that_lies_is_found_out(story: Story, fleet: SimulatedFleet) -> None:
+def test_a_setpci_that_exits_0_without_effect_is_a_failure(
+    story: Story, fleet: SimulatedFleet
+) -> None:
     """It exits with 0 and sets nothing."""
     lie = "printf '#!/bin/sh\\n' >/usr/local/bin/setpci; chmod 755 /usr/local/bin/setpci"
     done = apply(fleet, "lied", lie, "--fix", "acs")
@@ -133,9 +135,7 @@ def test_a_setpci_that_lies_is_found_out(story: Story, fleet: SimulatedFleet) ->
     assert moment(fleet) == story.moments["wrong"]
 
 
-def test_a_run_that_is_killed_at_the_write_is_finished_later(
-    story: Story, fleet: SimulatedFleet
-) -> None:
+def test_a_run_killed_during_the_write_can_be_resumed(story: Story, fleet: SimulatedFleet) -> None:
     plan, run = fleet.project / "killed.json", fleet.project / "killed"
     fleet.at("plan", *fleet.reach, *CARE, "--fix", "acs", "-o", plan)
     fleet.at("approve", plan, "--key", fleet.project / "bob", "--yes")
@@ -164,7 +164,7 @@ def test_a_register_that_changed_since_planning_is_not_touched(
     assert moment(fleet) == story.moments["wrong"]
 
 
-def test_a_script_that_sets_registers_is_another_manager(
+def test_a_script_that_sets_registers_is_reported_as_another_manager(
     story: Story, fleet: SimulatedFleet
 ) -> None:
     rc = "#!/bin/sh\\nsetpci -v -s 17:01.0 ECAP_ACS+0x6.w=0000\\n"

@@ -34,7 +34,7 @@ def node(*widths: int, virtualization: str = "none", most: int = 16, **host: Any
     }
 
 
-def test_one_reboot_is_for_every_link_that_may_train_better(plan: Plan) -> None:
+def test_one_reboot_is_planned_for_every_link_that_may_train_better(plan: Plan) -> None:
     (change,) = plan("pcie_link", PARAMS, node(8, 16, 4))
     assert change.actions == (Reboot(boot_id=BOOT),)
     assert change.subjects == ("GPU 1", "GPU 3")
@@ -49,19 +49,19 @@ def test_one_reboot_is_for_every_link_that_may_train_better(plan: Plan) -> None:
         (node(8, 16, virtualization="kvm"), "in a virtual machine the slot belongs to the host"),
     ],
 )
-def test_it_plans_nothing_where_no_reboot_helps(
+def test_nothing_is_planned_if_no_reboot_helps(
     plan: Plan, sections: dict[str, Any], why: str
 ) -> None:
     with pytest.raises(FixError, match=f"no reboot helps: .*{why}"):
         plan("pcie_link", PARAMS, sections)
 
 
-def test_a_boot_that_is_not_known_is_not_ended(plan: Plan) -> None:
+def test_no_reboot_is_planned_if_the_boot_id_is_unknown(plan: Plan) -> None:
     with pytest.raises(FixError, match="cannot tell which boot"):
         plan("pcie_link", PARAMS, node(8, 16, boot_id=None))
 
 
-def test_a_slow_link_of_a_nic_is_for_a_reboot_too(plan: Plan) -> None:
+def test_a_reboot_is_planned_for_a_slow_nic_link_too(plan: Plan) -> None:
     """Not one whose port supports no more."""
     nic = {"address": "0000:21:00.0", "class_code": "020000", "physfn": "", "upstream": []}
     rates = {"link_gts": 16.0, "link_gts_max": 32.0, "link_width": 16, "link_width_max": 16}

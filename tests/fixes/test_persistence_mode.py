@@ -30,7 +30,7 @@ def split(change):
 
 
 @pytest.mark.parametrize(("params", "word", "noted"), [(True, "1", False), (False, "0", True)])
-def test_without_the_daemon_a_unit_of_nodevets_own(plan, h100, uuid, params, word, noted):
+def test_without_the_daemon_nodevet_installs_its_own_unit(plan, h100, uuid, params, word, noted):
     gpus = h100({}, {"persistence_mode": not params}, OFF)
     (change,) = plan("persistence_mode", params, {"gpu": gpus, "services": units(ABSENT)})
     wrong = [1, 2] if params else [0, 1]
@@ -52,7 +52,7 @@ def test_without_the_daemon_a_unit_of_nodevets_own(plan, h100, uuid, params, wor
 
 @pytest.mark.parametrize("daemon", [ENABLED, STOPPED, MASKED, STATIC])
 @pytest.mark.parametrize("params", [True, False])
-def test_there_is_one_owner(plan, h100, params, daemon):
+def test_either_the_daemon_or_nodevets_unit_owns_persistence_mode(plan, h100, params, daemon):
     """The daemon where it can be and is to hold the GPUs; what the other one had goes."""
     sections = {"gpu": h100({"persistence_mode": not params}), "services": units(daemon, ENABLED)}
     (change,) = plan("persistence_mode", params, sections)
@@ -117,12 +117,12 @@ def test_a_daemon_is_enabled_and_started(plan, h100, uuid, state, unit):
         (units(ENABLED, {**ABSENT, "load_state": None, "errors": {"load_state": "no"}}), OWN),
     ],
 )
-def test_nothing_is_planned_on_an_owner_that_is_not_known(plan, h100, services, words):
+def test_nothing_is_planned_if_the_owner_is_unknown(plan, h100, services, words):
     with pytest.raises(FixError, match=words):
         plan("persistence_mode", True, {"gpu": h100(OFF), "services": services})
 
 
-def test_a_lost_gpu_refuses_the_node(plan, h100):
+def test_a_node_with_a_lost_gpu_is_refused(plan, h100):
     gone = {"persistence_mode": None, "errors": {"handle": "NVML_ERROR_GPU_IS_LOST"}}
     with pytest.raises(FixError, match="GPU 1: NVML: NVML_ERROR_GPU_IS_LOST"):
         plan("persistence_mode", True, {"gpu": h100(OFF, gone), "services": units(ENABLED)})

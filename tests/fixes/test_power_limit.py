@@ -32,7 +32,7 @@ WantedBy=multi-user.target
 LOW = {"power_limit_mw": 500_000, "power_limit_enforced_mw": 500_000}
 
 
-def test_the_whole_change(plan, h100, uuid):
+def test_a_low_power_limit_is_raised_now_and_at_boot(plan, h100, uuid):
     (change,) = plan("power_limit", 700, {"gpu": h100({}, LOW)})
     assert (change.expected, change.actual, change.unit) == (700, 500, "W")
     assert change.subjects == ("GPU 1",)
@@ -86,13 +86,13 @@ def test_different_boards_have_different_limits_in_one_unit(plan, h100, uuid):
         ),
     ],
 )
-def test_a_node_is_refused_whole_also_where_the_gpu_is_not_the_wrong_one(plan, h100, gpu, told):
+def test_one_unusable_gpu_refuses_the_node_even_if_its_own_limit_is_ok(plan, h100, gpu, told):
     with pytest.raises(FixError) as refused:
         plan("power_limit", 700, {"gpu": h100(LOW, gpu)})
     assert "GPU 1" in str(refused.value) and told in str(refused.value)
 
 
-def test_a_limit_that_something_else_holds_is_not_ours(plan, h100):
+def test_a_gpu_that_another_limiter_holds_lower_is_refused(plan, h100):
     held = {"power_limit_enforced_mw": 450_000}
     with pytest.raises(FixError, match=r"GPU 0: .*another limiter holds it lower"):
         plan("power_limit", 700, {"gpu": h100(held, {})})
@@ -123,7 +123,7 @@ def test_a_gpu_without_a_limit_is_omitted(plan, h100, uuid):
     assert uuid(1) not in change.actions[0].content
 
 
-def test_within_the_tolerance_is_not_touched(plan, h100):
+def test_a_limit_within_the_tolerance_is_not_touched(plan, h100):
     near = {"power_limit_mw": 699_000, "power_limit_enforced_mw": 699_000}
     params = {"watts": 700, "tolerance": "1%"}
     (change,) = plan("power_limit", params, {"gpu": h100(near, LOW)})
@@ -134,5 +134,5 @@ def test_within_the_tolerance_is_not_touched(plan, h100):
 @pytest.mark.parametrize(
     ("mw", "text"), [(700_000, "700"), (1, "0.001"), (99_999, "99.999"), (1_000_000, "1000")]
 )
-def test_watts_are_written_out(mw, text):
+def test_milliwatts_become_watts_on_the_command_line(mw, text):
     assert words(mw) == ("-pl", text)

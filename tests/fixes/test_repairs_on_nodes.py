@@ -63,7 +63,7 @@ def wrong(fleet: SimulatedFleet, host: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("check", CHECKS)
-def test_it_is_done_once_and_cannot_be_undone(fleet: SimulatedFleet, check: str) -> None:
+def test_a_repair_is_done_once_and_cannot_be_undone(fleet: SimulatedFleet, check: str) -> None:
     host = check.replace("_", "-")
     plan, run = fleet.project / f"{check}.json", fleet.project / check
     process = fleet.on(host, LEFT).strip() if check == "leftover_processes" else ""

@@ -49,7 +49,7 @@ def rail(*managers: dict[str, Any], file: dict[str, Any] | None = None, **nic: A
 @pytest.mark.parametrize(
     "managers", [(), (NETWORKD,), (NETPLAN,), (IFUPDOWN,), (NETWORKD, NETPLAN)]
 )
-def test_udev_sets_them_at_boot_whoever_configures_the_interface(plan, managers):
+def test_udev_sets_ring_sizes_at_boot_whatever_manages_the_interface(plan, managers):
     (change,) = plan("network_link", params(), rail(*managers))
     assert change.actions == (WriteFile(path=DROP_IN, content=f"{MARK}{SIZES}"), NOW)
     assert change.resources == tuple(action.resource for action in change.actions)
@@ -57,7 +57,7 @@ def test_udev_sets_them_at_boot_whoever_configures_the_interface(plan, managers)
     assert change.actual == {"ring_rx": 1024, "ring_tx": 1024} and change.note == ""
 
 
-def test_a_file_of_other_interfaces_gets_a_copy_for_this_one(plan):
+def test_a_link_file_shared_with_other_interfaces_is_copied_for_this_interface(plan):
     (change,) = plan("network_link", params(), rail(file=DEFAULT))
     match = f"{MARK}[Match]\nPath=pci-0000:3b:00.0\n\n"
     copy = WriteFile(path=OWN, content=f"{match}{SIZES}NamePolicy=keep path\n")
@@ -89,7 +89,7 @@ def test_interfaces_of_one_file_share_a_drop_in_if_all_get_the_same(plan):
         plan("network_link", params("ens1"), sections)
 
 
-def test_the_profile_of_network_manager_sets_them_with_the_mtu(plan):
+def test_the_networkmanager_profile_sets_ring_sizes_and_mtu(plan):
     (change,) = plan("network_link", params(ring_rx=8192, mtu=9000), rail(MANAGER))
     text = TEXT.replace("[ethernet]\n", "[ethernet]\nmtu=9000\n")
     file, load, *now = change.actions

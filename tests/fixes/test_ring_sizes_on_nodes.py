@@ -83,7 +83,7 @@ def sizes(fleet: SimulatedFleet) -> list[str]:
 WRONG, RIGHT = ["1024 1024"] * 3, ["8192 4096"] * 3
 
 
-def test_each_manager_sets_them_now_and_at_boot_and_a_rollback_is_exact(
+def test_each_manager_sets_ring_sizes_now_and_at_boot_and_a_rollback_is_exact(
     fleet: SimulatedFleet,
 ) -> None:
     def look() -> tuple[list[str], list[str], str]:
@@ -116,7 +116,7 @@ def test_each_manager_sets_them_now_and_at_boot_and_a_rollback_is_exact(
     assert look() == before
 
 
-def test_the_way_to_the_node_and_interfaces_that_no_file_names_are_not_touched(
+def test_interfaces_of_the_session_or_without_a_udev_path_are_not_touched(
     fleet: SimulatedFleet,
 ) -> None:
     """nic3 is ifupdown's, and has no PCI path."""
@@ -141,7 +141,7 @@ def test_the_way_to_the_node_and_interfaces_that_no_file_names_are_not_touched(
     ],
     ids=["link-file", "drop-in", "live", "profile"],
 )  # fmt: skip
-def test_what_an_administrator_changed_since_makes_the_plan_stale(
+def test_a_later_change_by_an_administrator_makes_the_plan_stale(
     fleet: SimulatedFleet, change: str, undo: str
 ) -> None:
     before, disk = sizes(fleet), links.disk(fleet)
@@ -173,7 +173,7 @@ def test_a_unit_that_sets_other_sizes_is_named(fleet: SimulatedFleet) -> None:
 
 
 @pytest.mark.parametrize("does", ["exit 0", '[ $2 = nic2 ] && exit 9; exec /sbin/ethtool "$@"'])
-def test_an_ethtool_that_lies_or_fails_leaves_the_node_as_before(
+def test_an_ethtool_that_fails_or_has_no_effect_leaves_the_node_as_before(
     fleet: SimulatedFleet, does: str
 ) -> None:
     disk = links.disk(fleet)

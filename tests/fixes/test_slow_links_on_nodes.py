@@ -68,7 +68,7 @@ def disks(fleet: SimulatedFleet) -> dict[str, str]:
     return {host: fleet.sim("diff", host, codes=(0, 1)) for host in SLOW}
 
 
-def test_a_reboot_or_a_power_cycle_trains_them_again(fleet: SimulatedFleet) -> None:
+def test_a_reboot_or_a_power_cycle_retrains_slow_links(fleet: SimulatedFleet) -> None:
     before = disks(fleet)
     assert slow(fleet) == SLOW
     said = plan_of(fleet, f"nodevet plan {reach(fleet)} --drain-hook ./hook")

@@ -136,7 +136,7 @@ def story(site: Site) -> Story:
     return told
 
 
-def test_all_of_it_was_wrong(story: Story) -> None:
+def test_mounts_dkms_and_container_runtime_fail_before_the_fixes(story: Story) -> None:
     assert story.failed["wrong"] == {
         ("mounts", "/scratch"),
         ("mounts", "/data"),
@@ -147,7 +147,7 @@ def test_all_of_it_was_wrong(story: Story) -> None:
     }
 
 
-def test_all_of_it_is_fixed_and_nothing_is_left_to_plan(story: Story) -> None:
+def test_the_fixes_correct_every_failing_check_and_a_second_plan_is_empty(story: Story) -> None:
     steps = {(step["fix"], step["outcome"]) for step in story.host["steps"]}
     assert steps == {(name, "changed") for name in FIXES}, story.host
     assert len(story.host["steps"]) == 6
@@ -165,7 +165,7 @@ def test_mounts_are_as_fstab_and_the_unit_say(story: Story) -> None:
     ]
 
 
-def test_it_is_right_after_a_reboot(story: Story) -> None:
+def test_every_check_passes_after_a_reboot(story: Story) -> None:
     assert story.failed["rebooted"] == set()
 
 
@@ -187,7 +187,7 @@ def wrong(site: Site, story: Story) -> str:
 @pytest.mark.parametrize(
     ("fix", "program"), [("mounts", "/usr/bin/mount"), ("dkms", "/usr/sbin/dkms")]
 )
-def test_a_program_that_does_nothing_is_not_believed(
+def test_a_program_that_exits_0_without_effect_is_a_failure(
     site: Site, wrong: str, fix: str, program: str
 ) -> None:
     plan = site.plan(f"lie-{fix}", "--fix", fix)
@@ -201,7 +201,7 @@ def test_a_program_that_does_nothing_is_not_believed(
     assert site.on(NOW) == wrong
 
 
-def test_what_an_administrator_mounted_since_is_not_touched(site: Site, wrong: str) -> None:
+def test_a_later_mount_by_an_administrator_is_not_touched(site: Site, wrong: str) -> None:
     plan = site.plan("stale", "--fix", "mounts")
     site.on("mount -t tmpfs -o size=2m other /scratch")
     host = site.apply(plan, "run-stale")

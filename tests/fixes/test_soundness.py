@@ -53,7 +53,7 @@ def actions_of(plan, case, section, findings):
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.check}-{case.params}")
-def test_a_value_that_was_not_read_is_never_built_on(case, plan, wrong, evidence, h100):
+def test_no_plan_relies_on_unread_values(case, plan, wrong, evidence, h100):
     """Whatever is taken away of either GPU: the same actions, or none at all."""
     gpus = (case.gpu, {})
     whole = {"gpu": h100(*gpus), "services": SERVICES}
@@ -76,14 +76,14 @@ def test_a_value_that_was_not_read_is_never_built_on(case, plan, wrong, evidence
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.check}-{case.params}")
-def test_nothing_is_done_where_nothing_is_wrong(case, plan, h100):
+def test_nothing_is_planned_if_nothing_is_wrong(case, plan, h100):
     assert plan(case.check, case.params, {"gpu": h100({}, {})}) == []
     assert plan(case.check, case.params, {"gpu": h100(case.gpu, {})}, []) == []
     assert plan(case.check, case.params, {}, []) == []
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.check}-{case.params}")
-def test_a_plan_outlasts_json_and_names_no_other_gpu(case, plan, h100, uuid):
+def test_a_plan_survives_json_and_names_no_other_gpu(case, plan, h100, uuid):
     for change in plan(case.check, case.params, {"gpu": h100({}, case.gpu), "services": SERVICES}):
         text = msgspec.json.encode(change)
         assert msgspec.json.decode(text, type=type(change)) == change
@@ -93,7 +93,7 @@ def test_a_plan_outlasts_json_and_names_no_other_gpu(case, plan, h100, uuid):
 
 
 @pytest.mark.parametrize("word", ["a b", "$(reboot)", "%n", "a'b", "a\nb", "", "a\\b", '"', "é"])
-def test_no_word_gets_out_of_a_unit(word):
+def test_a_word_that_could_escape_its_unit_is_refused(word):
     with pytest.raises(ValueError, match="cannot be a word of"):
         BootUnit("power_limit").text([("0", ("-pl", word))])
     with pytest.raises(ValueError, match="cannot be a word of"):

@@ -51,7 +51,7 @@ def off(name):
     return RunCommand(words=("swapoff", "--", name), seconds=900)
 
 
-def test_persistence_mode_turned_on_by_hand(plan):
+def test_swap_turned_on_by_hand_is_turned_off(plan):
     (change,) = plan("swap", "none", node())
     assert change.actions == (off("/swapfile"),)
     assert change.resources == (Resource(kind="swap", name="/swapfile"),)
@@ -120,17 +120,17 @@ ETC = {"name": "x.swap", "path": "/etc/systemd/system/x.swap", "what": "/x"}
         (node(swap_units=[UNIT | {"what": "/dev/zram1"}]), "x.swap belongs to zram"),
     ],
 )
-def test_steps_that_are_not_touched(plan, sections, told):
+def test_swap_that_nodevet_cannot_turn_off_is_refused(plan, sections, told):
     with pytest.raises(FixError, match=re.escape(told)):
         plan("swap", "none", sections)
 
 
-def test_half_of_the_memory_is_enough(plan):
+def test_swap_that_fills_half_of_the_available_memory_can_be_turned_off(plan):
     (change,) = plan("swap", "none", node(area(used=600), available_kb=1200))
     assert change.risk is Risk.DRAIN
 
 
-def test_a_lower_limit_does_not_say_which_swap_may_stay(plan):
+def test_a_lower_limit_is_refused_since_it_does_not_say_which_swap_may_stay(plan):
     with pytest.raises(
         FixError,
         match="the baseline allows 500 KiB, but does not say which swap may stay: reduce it",
@@ -139,7 +139,7 @@ def test_a_lower_limit_does_not_say_which_swap_may_stay(plan):
     assert plan("swap", 1000, node()) == []
 
 
-def test_a_finding_of_other_evidence(plan, wrong, evidence):
+def test_a_finding_from_other_evidence_is_refused(plan, wrong, evidence):
     findings = wrong("swap", "none", evidence(node()))
     for other in (node(area(size=999)), {"memory": {}}, {}):
         with pytest.raises(FixError):
@@ -155,7 +155,7 @@ def seen(name, *, priority, fstab=()):
     return State(resource=Resource(kind="swap", name=name), exists=True, value=value)
 
 
-def test_back_with_priority_and_discard_and_in_the_kernels_order():
+def test_a_rollback_restores_priority_discard_and_the_kernels_order():
     table = State(
         resource=FSTAB,
         exists=True,

@@ -145,7 +145,7 @@ def live(fleet: SimulatedFleet) -> Life:
     return found
 
 
-def test_all_of_it_is_seen_and_wrong(life: Life) -> None:
+def test_the_evidence_lists_all_swap_and_the_check_fails(life: Life) -> None:
     evidence, state = life.moments["wrong"]
     memory = evidence[Memory].data
     assert memory is not None and memory.swaps is not None and memory.swap_units is not None
@@ -161,7 +161,7 @@ def test_all_of_it_is_seen_and_wrong(life: Life) -> None:
     assert "/swapfile                               file\t\t8388604\t\t0\t\t-2\n" in state
 
 
-def test_the_plan_names_each_and_asks_for_a_drained_node(life: Life) -> None:
+def test_the_plan_names_each_swap_area_and_needs_a_drained_node(life: Life) -> None:
     (change,) = life.changes
     assert (change.risk, change.expected, change.actual) == (Risk.DRAIN, "none", "11534324 KiB")
     assert [resource.label for resource in change.resources] == [
@@ -173,7 +173,7 @@ def test_the_plan_names_each_and_asks_for_a_drained_node(life: Life) -> None:
 
 
 @pytest.mark.parametrize("moment", ["done", "rebooted"])
-def test_none_is_left_now_and_after_a_reboot(life: Life, moment: str) -> None:
+def test_no_swap_is_left_now_and_after_a_reboot(life: Life, moment: str) -> None:
     evidence, state = life.moments[moment]
     (finding,) = findings(evidence)
     assert (finding.verdict, finding.actual) == (Verdict.OK, "none")
@@ -182,7 +182,7 @@ def test_none_is_left_now_and_after_a_reboot(life: Life, moment: str) -> None:
     assert "dev-sdb2.swap l 777 0:0 /dev/null" in state
 
 
-def test_it_is_restored_as_it_was(life: Life) -> None:
+def test_a_rollback_restores_the_swap_as_it_was(life: Life) -> None:
     assert life.state("done") != life.state("wrong")
     swaps, rest = life.state("undone").split("SwapTotal", 1)
     before, its = life.state("wrong").split("SwapTotal", 1)

@@ -53,7 +53,7 @@ def modules(loaded, builtin=(), version="550.1"):
 # --- transparent_hugepage
 
 
-def test_huge_pages_now_and_at_every_boot(plan):
+def test_huge_pages_are_set_now_and_at_every_boot(plan):
     params = {"enabled": ["madvise", "never"], "defrag": "madvise"}
     (change,) = plan("transparent_hugepage", params, memory("always", "madvise"))
     assert change.actions == (
@@ -72,14 +72,14 @@ def test_huge_pages_now_and_at_every_boot(plan):
     assert (change.risk, change.effective) == (Risk.LIVE, "now")
 
 
-def test_another_word_that_is_right_is_left_to_its_owner(plan):
+def test_another_accepted_value_is_not_changed(plan):
     params = {"enabled": ["madvise", "never"], "defrag": "madvise"}
     (change,) = plan("transparent_hugepage", params, memory("never", "always"))
     assert change.actions[0].content == f"{HEAD}w {THP}/defrag - - - - madvise\n"
 
 
 @pytest.mark.parametrize("now", [("always", "always"), (None, "defer")])
-def test_huge_pages_that_were_not_read(plan, wrong, evidence, now):
+def test_huge_pages_that_were_not_read_are_refused(plan, wrong, evidence, now):
     params = {"enabled": ["madvise", "never"], "defrag": "madvise"}
     findings = wrong("transparent_hugepage", params, evidence(memory("always", "always")))
     if now[0] is None:
@@ -112,7 +112,7 @@ def node(**other):
     return {"sysctl": {"parameters": listed}}
 
 
-def test_a_parameter_now_and_at_every_boot(plan):
+def test_a_sysctl_is_set_now_and_at_every_boot(plan):
     (change,) = plan("sysctl", WANT, node(kernel__numa_balancing="1"))
     assert change.actions == (
         WriteFile(path=CONF, content=f"{HEAD}kernel.numa_balancing = 0\n"),
@@ -129,7 +129,7 @@ def test_a_parameter_now_and_at_every_boot(plan):
     assert (change.risk, change.effective) == (Risk.LIVE, "now")
 
 
-def test_what_was_set_before_stays_in_the_file(plan):
+def test_sysctls_of_an_earlier_plan_stay_in_the_file(plan):
     """The second time the file still holds what the first time put there."""
     (first,) = plan("sysctl", WANT, node(vm__swappiness="60", vm__min_free_kbytes="10"))
     lines = "kernel.numa_balancing = 0\nvm.min_free_kbytes = 1000\nvm.swappiness = 10\n"
@@ -141,7 +141,7 @@ def test_what_was_set_before_stays_in_the_file(plan):
     assert plan("sysctl", WANT, node(**after)) == []
 
 
-def test_a_dot_inside_a_part(plan):
+def test_a_dot_inside_a_part_of_a_sysctl_name_is_escaped(plan):
     sections = node()
     sections["sysctl"]["parameters"][-1]["value"] = "1"
     (change,) = plan("sysctl", WANT, sections)
@@ -163,7 +163,7 @@ def test_a_dot_inside_a_part(plan):
         (WANT | {"kernel.core_pattern": ""}, {}, "kernel.core_pattern: nodevet cannot write an"),
     ],
 )
-def test_refused_where_the_file_would_be_wrong(plan, params, other, told):
+def test_a_plan_is_refused_if_its_sysctl_file_would_be_wrong(plan, params, other, told):
     with pytest.raises(FixError) as refused:
         plan("sysctl", params, node(kernel__numa_balancing="1", **other))
     assert told in str(refused.value)
@@ -215,7 +215,7 @@ def test_a_parameter_of_several_numbers_can_be_restored():
         ),
     ],
 )
-def test_a_unit(plan, params, now, actions, risk):
+def test_a_unit_is_brought_to_its_expected_state(plan, params, now, actions, risk):
     (change,) = plan("services", params, units(unit("a.service", **now)))
     assert list(change.actions) == actions
     assert change.resources == (Resource(kind="unit", name="a.service"),)
@@ -240,7 +240,7 @@ def test_a_unit(plan, params, now, actions, risk):
         ("disabled", {"file": "static"}, "it is static"),
     ],
 )
-def test_a_unit_that_is_not_touched(plan, params, shown, told):
+def test_a_unit_that_nodevet_may_not_change_is_refused(plan, params, shown, told):
     with pytest.raises(FixError) as refused:
         plan("services", {params: ["a.service"]}, units(unit("a.service", **shown)))
     assert told in str(refused.value)
@@ -250,7 +250,7 @@ def test_a_unit_that_is_not_touched(plan, params, shown, told):
     "name",
     ["ssh.service", "sshd.socket", "sshd@1.service", "dbus.service", "NetworkManager.service"],
 )
-def test_the_way_to_the_node_is_not_cut(plan, name):
+def test_units_that_keep_the_node_reachable_are_not_stopped(plan, name):
     running = unit(name, active="active", file="enabled")
     for params in ({"stopped": [name]}, {"disabled": [name]}):
         with pytest.raises(FixError, match="unreachable without it"):
@@ -259,7 +259,7 @@ def test_the_way_to_the_node_is_not_cut(plan, name):
 
 
 @pytest.mark.parametrize("name", ["poweroff.target", "systemd-reboot.service", "data.mount"])
-def test_units_that_end_a_node_are_not_started(plan, name):
+def test_power_off_reboot_and_mount_units_are_not_started(plan, name):
     with pytest.raises(FixError, match="does not change"):
         plan("services", {"running": [name]}, units(unit(name)))
 
@@ -276,7 +276,7 @@ def test_a_step_that_cannot_be_fixed_does_not_stop_the_others(plan):
 # --- kernel_modules
 
 
-def test_modules_to_load_and_to_keep_out(plan):
+def test_modules_are_loaded_or_blacklisted(plan):
     params = {"loaded": ["nvidia", "nvidia-uvm"], "absent": ["nouveau", "nvidiafb"]}
     now, later = plan("kernel_modules", params, modules(["nvidia", "nouveau"]))
     assert now.actions == (
@@ -300,7 +300,7 @@ def test_modules_to_load_and_to_keep_out(plan):
     assert plan("kernel_modules", params, modules(["nvidia"])) == [now]
 
 
-def test_what_the_command_line_keeps_out_is_not_loaded(plan):
+def test_a_module_blacklisted_on_the_kernel_command_line_is_not_loaded(plan):
     for word in ("modprobe.blacklist=x,nvidia-uvm", "module_blacklist=nvidia_uvm"):
         sections = modules([]) | {"host": {"cmdline": f"ro {word} quiet"}}
         with pytest.raises(FixError, match="command line blacklists nvidia_uvm"):
@@ -309,7 +309,7 @@ def test_what_the_command_line_keeps_out_is_not_loaded(plan):
     assert plan("kernel_modules", {"loaded": ["nvidia_uvm"]}, sections)
 
 
-def test_faults_that_no_module_can_fix(plan):
+def test_a_built_in_module_or_a_version_mismatch_is_refused(plan):
     with pytest.raises(FixError, match="nouveau is built into the kernel"):
         plan("kernel_modules", {"absent": ["nouveau"]}, modules([], ["nouveau"]))
     with pytest.raises(FixError, match="differ in version"):

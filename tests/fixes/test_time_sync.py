@@ -61,7 +61,7 @@ def test_the_client_is_enabled_and_restarted(plan, states, name):
         ({"chrony": {**RUNS, "file_state": "generated"}}, "is generated: `systemctl` cannot"),
     ],
 )
-def test_unknown_requests_are_refused(plan, states, why):
+def test_a_node_without_exactly_one_usable_time_client_is_refused(plan, states, why):
     with pytest.raises(FixError, match=why):
         plan("time_sync", {}, node(**states))
 

@@ -63,7 +63,7 @@ def test_tuned_merges_a_profile_of_nodevet_with_the_active_one(plan) -> None:
 
 
 @pytest.mark.parametrize("profile", ["site nodevet-cpu-governor", "site more", "$(reboot) site"])
-def test_other_active_profiles_change_nothing_of_it(plan, profile) -> None:
+def test_other_active_profiles_do_not_change_the_plan(plan, profile) -> None:
     (alone,) = plan("cpu_governor", "performance", node())
     merged = node(profile=profile, profiles=["site", *profile.split()])
     assert plan("cpu_governor", "performance", merged) == [alone]
@@ -79,7 +79,9 @@ def test_other_active_profiles_change_nothing_of_it(plan, profile) -> None:
         ("governor", {"minimum_mhz": 1200}, False),
     ],
 )
-def test_tuned_sets_frequencies_only_if_it_set_one_of_them(plan, key, params, is_of_tuned) -> None:
+def test_tuned_sets_frequencies_only_if_its_profile_already_set_one(
+    plan, key, params, is_of_tuned
+) -> None:
     """All that the baseline expects, a section for each file: TuneD reverts the last one first."""
     sections = node(setting(key, "sysfs" if "/" in key else "cpu"))
     sections["cpufreq"] = {"no_turbo": True, "max_perf_pct": 60, "policies": [POLICY | CAPPED]}
@@ -105,7 +107,7 @@ def test_tuned_sets_frequencies_only_if_it_set_one_of_them(plan, key, params, is
         node() | {"tuned": {"status": "absent", "why": "no profile"}},
     ],
 )
-def test_without_tuned_a_rule_of_nodevet_sets_it(plan, sections) -> None:
+def test_without_tuned_a_tmpfiles_rule_sets_the_governor(plan, sections) -> None:
     (change,) = plan("cpu_governor", "performance", sections)
     assert change.actions[0].path == "/etc/tmpfiles.d/nodevet-cpu-governor.conf"
 
@@ -123,7 +125,7 @@ def test_without_tuned_a_rule_of_nodevet_sets_it(plan, sections) -> None:
         ),
     ],
 )
-def test_a_profile_that_is_more_stays_with_a_person(plan, sections, why) -> None:
+def test_a_profile_that_nodevet_cannot_extend_is_refused(plan, sections, why) -> None:
     with pytest.raises(FixError, match=re.escape(why)):
         plan("cpu_governor", "performance", sections)
 
@@ -148,7 +150,7 @@ FILES = {
 }
 
 
-def test_the_chain_of_profiles_and_what_it_sets(tmp_path: Path) -> None:
+def test_the_tuned_section_lists_included_profiles_and_their_settings(tmp_path: Path) -> None:
     found = tuned.collect(put(tmp_path, FILES), {})
     assert found["profiles"] == ["site", "base"] and found["profile"] == "site"
     rows = [(row["file"], row["line"], row["key"], row["value"]) for row in found["settings"]]
@@ -171,7 +173,7 @@ def state(root: str, name: str = OWN) -> State:
     return State(resource=Resource(kind="tuned_profile", name=name), **look(request)[0])
 
 
-def test_a_profile_is_switched_off_before_its_file_goes(tmp_path: Path) -> None:
+def test_a_rollback_switches_a_profile_off_before_it_deletes_the_file(tmp_path: Path) -> None:
     before = state(put(tmp_path, FILES))
     assert before.value == {"profile": "site", "mode": "manual", "included": False}
     path = f"/etc/tuned/{OWN}/tuned.conf"
@@ -189,7 +191,7 @@ def test_a_profile_is_switched_off_before_its_file_goes(tmp_path: Path) -> None:
         assert isinstance(first, WriteFile) and again == activate(OWN), "it reads the restored file"
 
 
-def test_an_edited_file_and_its_profile_stay_together(tmp_path: Path) -> None:
+def test_a_profile_and_its_file_depend_on_each_other(tmp_path: Path) -> None:
     """TuneD sets nothing at boot if an active profile has no file."""
     profile = state(put(tmp_path, FILES)).resource
     file, other = (
@@ -215,7 +217,9 @@ esac
 
 @pytest.mark.parametrize("mode", ["manual", "auto"])
 @pytest.mark.parametrize("first", [OWN, "nodevet-cpu-frequency"])
-def test_profiles_come_and_go_in_any_order(tmp_path: Path, mode: str, first: str) -> None:
+def test_profiles_can_be_activated_and_restored_in_any_order(
+    tmp_path: Path, mode: str, first: str
+) -> None:
     """Each is as before, whatever the other is; the stand-in does what tuned-adm does to files."""
     name = "site" if mode == "manual" else "recommended"
     put(

@@ -137,7 +137,7 @@ def test_a_unit_that_systemd_cannot_start_is_refused(plan, h100, check, unit, wh
         ),
     ],
 )
-def test_what_a_restart_does_not_repair_is_refused(plan, h100, check, params, sections, why):
+def test_a_fault_that_a_restart_cannot_repair_is_refused(plan, h100, check, params, sections, why):
     evidence = node(check, h100, **sections)
     if not why:
         assert plan(check, params, evidence) == []

@@ -67,7 +67,7 @@ def settings(folder: Path, launcher: str) -> None:
     ],
     ids=["gate", "capture", "explain", "diagnose"],
 )
-def test_what_only_reads_goes_through_a_launcher(
+def test_read_only_commands_go_through_a_launcher(
     run: Run, tmp_path: Path, words: tuple[str, ...], code: int, said: str
 ) -> None:
     done = run(*words)
@@ -85,7 +85,7 @@ def test_a_gate_whose_launcher_fails_says_so_and_does_not_pass(run: Run, tmp_pat
     assert json.loads(verdict.read_text())["verdict"] == "fail"
 
 
-def test_ctrl_c_ends_what_is_far(
+def test_ctrl_c_ends_remote_shards(
     there: str,
     server: Sshd,
     fake: dict[str, str],
@@ -108,6 +108,6 @@ def test_ctrl_c_ends_what_is_far(
     assert not tools["lingering"]([server], 15)
 
 
-def test_a_loader_is_measured_from_here(run: Run, tmp_path: Path) -> None:
+def test_feed_measures_a_loader_without_a_launcher(run: Run, tmp_path: Path) -> None:
     run("feed", "--measure", "--on", NAME, "--", "true")
     assert not (tmp_path / "started").exists()

@@ -26,7 +26,7 @@ def running(words: bytes) -> list[int]:
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_a_loader_ends_with_whoever_measures_it(
+def test_a_loader_ends_when_the_nodevet_that_measures_it_is_killed(
     how: signal.Signals, tmp_path: Path, sshd: Callable[..., Sshd], key: KeyPair
 ) -> None:
     node, seconds = sshd(), f"1000.{os.getpid()}{int(how)}"

@@ -22,17 +22,17 @@ HOSTS = [
         ("docker exec -i c /opt/n/bin/nodevet-shard", "docker exec -i c /opt/n/bin/nodevet-shard"),
     ],
 )
-def test_the_program_follows_its_launcher(text: str, command: str) -> None:
+def test_nodevet_shard_is_appended_to_the_launcher_command(text: str, command: str) -> None:
     assert list(launcher("x", text).command) == command.split()
 
 
-def test_ssh_is_told_to_ask_nothing() -> None:
+def test_ssh_launchers_run_in_batch_mode() -> None:
     command = launcher("eu", "ssh -p 22 'bastion eu'").command
     assert command[:4] == ("ssh", "-T", "-o", "BatchMode=yes")
     assert command[-4:] == ("-p", "22", "bastion eu", "nodevet-shard")
 
 
-def test_a_host_goes_the_way_of_its_site() -> None:
+def test_a_host_is_visited_by_the_launchers_of_its_site() -> None:
     given = {"eu": "ssh eu", "eu2": "ssh eu2", "here": "local"}
     found = engine(None, given, {"@dc1": ["eu", "eu2"], "@dc2": ["here", "local"]})
     assert isinstance(found, Launchers)
@@ -46,7 +46,7 @@ def test_a_host_goes_the_way_of_its_site() -> None:
     assert {anywhere.route(host) for host in HOSTS} == {("eu", "eu2", "here")}
 
 
-def test_a_host_of_two_sites_is_a_mistake_unless_they_are_reached_alike() -> None:
+def test_a_host_of_two_sites_is_refused_unless_they_have_the_same_launchers() -> None:
     given = {"eu": "ssh eu", "us": "ssh us"}
     alike = engine(None, given, {"@dc1": ["eu", "us"], "@h100": ["us", "eu"]})
     assert alike is not None
@@ -75,12 +75,12 @@ def test_a_host_of_two_sites_is_a_mistake_unless_they_are_reached_alike() -> Non
         ("dask://x:1", {}, {"@dc1": ["a", "b"]}, "one resource"),
     ],
 )
-def test_what_makes_no_sense_is_reported(address, launchers, sites, why) -> None:
+def test_invalid_launchers_and_sites_are_reported(address, launchers, sites, why) -> None:
     with pytest.raises(UserError, match=why):
         engine(address, launchers, sites)
 
 
-def test_a_pool_has_the_address_that_dask_knows() -> None:
+def test_the_address_of_a_pool_is_converted_to_that_of_dask() -> None:
     found = engine("tls://sched:8786", {}, {"@dc1": ["eu"]})
     assert isinstance(found, DaskPool)
     assert found.address == "tls://sched:8786"

@@ -55,7 +55,7 @@ def test_a_transient_failure_is_tried_again_and_reported_as_a_second_try(
         assert gone.taken == 3
 
 
-def test_what_is_not_reached_by_the_deadline_is_named(
+def test_hosts_not_reached_by_the_deadline_are_named(
     sshd: Callable[..., Sshd], hosts_on: Callable[..., list[Host]], go: Go, tmp_path: Path
 ) -> None:
     server = sshd()
@@ -81,7 +81,7 @@ def test_what_is_not_reached_by_the_deadline_is_named(
     assert (visits["refused"].why, visits["refused"].first) == ("connection refused", "")
 
 
-def test_a_deadline_of_no_length_is_a_mistake() -> None:
+def test_a_deadline_of_zero_seconds_is_refused() -> None:
     with pytest.raises(ValueError, match="within"):
         Options(within=0)
     assert list(visit([], Options(within=1))) == []

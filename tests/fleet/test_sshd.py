@@ -11,7 +11,7 @@ from nodevet.model import Status
 from nodevet_sim.sshd import KeyPair, Sshd, SshdError, write_inventory, write_known_hosts
 
 
-def test_nodes_are_reached_by_the_files_written_for_them(
+def test_nodes_are_reached_with_the_inventory_and_known_hosts_written_for_them(
     tmp_path: Path, sshd: Callable[..., Sshd], key: KeyPair
 ) -> None:
     nodes = {"gpu1": sshd(), "gpu2": sshd(env={"NODEVET_SIM_STATE": "/x y"})}
@@ -23,7 +23,7 @@ def test_nodes_are_reached_by_the_files_written_for_them(
     assert visits == {"gpu1": (Status.VETTED, ""), "gpu2": (Status.VETTED, "")}
 
 
-def test_it_ends_with_its_sessions(tmp_path: Path, key: KeyPair) -> None:
+def test_the_loopback_sshd_ends_with_its_context(tmp_path: Path, key: KeyPair) -> None:
     with Sshd(tmp_path / "node", authorized_key=key.public) as node:
         pid = node.pid
         assert Path(f"/proc/{pid}").exists()
@@ -39,7 +39,7 @@ def test_it_ends_with_its_sessions(tmp_path: Path, key: KeyPair) -> None:
         ({"addresses": [f"127.0.0.{n}" for n in range(1, 18)]}, "17 addresses; one sshd takes 16"),
     ],
 )
-def test_addresses_that_it_cannot_take(
+def test_addresses_outside_loopback_and_too_many_addresses_are_refused(
     tmp_path: Path, options: dict[str, list[str]], why: str
 ) -> None:
     with pytest.raises(SshdError, match=why):

@@ -268,7 +268,7 @@ def test_the_healthy_hosts_are_vetted(swept: Swept) -> None:
 @pytest.mark.parametrize(
     "name", sorted({"real", "python-3.6", "noisy-shell", "full-disk"} - NOT_HERE)
 )
-def test_what_the_real_probe_says_arrives_whole(swept: Swept, name: str) -> None:
+def test_the_evidence_of_the_real_probe_arrives_whole(swept: Swept, name: str) -> None:
     evidence = decode(swept.visits[name].evidence or b"")
     boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     assert evidence[HostInfo].data is not None

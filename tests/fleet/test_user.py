@@ -58,7 +58,7 @@ def check(
         (None, ("sweep", "--user", "nosuch"), "not_visited"),
     ],
 )
-def test_it_is_for_hosts_without_one(
+def test_the_user_option_is_for_hosts_without_a_user(
     check: Check, named: str | None, words: tuple[str, ...], status: str
 ) -> None:
     done = check(*words, user=named)

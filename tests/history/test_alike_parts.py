@@ -68,7 +68,7 @@ def rows(text: str, words: str) -> list[str]:
     return [" ".join(line.split()) for line in text.splitlines() if words in line]
 
 
-def test_a_trend_has_one_row_of_alike_cpus(say: Say, store_url: str) -> None:
+def test_a_trend_shows_cpus_with_equal_values_in_one_row(say: Say, store_url: str) -> None:
     words = ("trend", KHZ, "--host", "gpu001", "--store", store_url)
     shown = say(*words)
     assert rows(shown, "3,500,000")[-1].startswith("0-6,8-31 3,500,000 3,500,000")
@@ -78,7 +78,7 @@ def test_a_trend_has_one_row_of_alike_cpus(say: Say, store_url: str) -> None:
     assert [part["name"] for part in series] == [str(number) for number in range(32)]
 
 
-def test_a_history_has_one_row_of_alike_changes(say: Say, store_url: str) -> None:
+def test_a_history_shows_equal_changes_in_one_row(say: Say, store_url: str) -> None:
     words = ("history", "gpu001", "--store", store_url)
     (change,) = rows(say(*words), "scaling_governor")
     assert change.endswith(f"{POLICY.format('[0-6,8-31]')}: powersave → performance")
@@ -86,7 +86,7 @@ def test_a_history_has_one_row_of_alike_changes(say: Say, store_url: str) -> Non
     assert sum(bool(event.get("action")) for event in events) == 31
 
 
-def test_a_passport_has_one_row_of_alike_links_and_cpus(say: Say, store_url: str) -> None:
+def test_a_passport_shows_equal_links_and_cpus_in_one_row(say: Say, store_url: str) -> None:
     words = ("part", UUID, "--store", store_url)
     shown = say(*words)
     (change,) = rows(shown, "scaling_governor")
@@ -115,7 +115,7 @@ def test_a_passport_has_one_row_of_alike_links_and_cpus(say: Say, store_url: str
     ],
     ids=["numbers", "names", "last-number", "hexadecimal", "none", "uuid", "long"],
 )
-def test_names_that_differ_in_one_number_are_one(
+def test_names_that_differ_in_one_number_are_merged_into_ranges(
     names: tuple[str, ...], expected: list[str]
 ) -> None:
     assert [name for name, _ in fold((name, 1.0) for name in names)] == expected

@@ -75,7 +75,7 @@ def test_unknown_values_have_no_field(document: dict[str, Any]) -> None:
         assert word not in text
 
 
-def test_hosts_are_chosen_and_names_left_out(say: Say) -> None:
+def test_the_record_can_be_limited_to_hosts_and_redacted(say: Say) -> None:
     chosen = json.loads(say("history", "breakfix", "gpu[003,009]", "--format", "json"))
     assert [one["machine_id"] for one in chosen["machines"]] == ["gpu003", "gpu009"]
     redacted = say("history", "breakfix", "gpu003", "--redact", "--format", "json")

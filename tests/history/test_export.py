@@ -50,7 +50,7 @@ def test_every_table_can_be_read_back(say: Say, tmp_path: Path) -> None:
     assert (folder / "runs.parquet").stat().st_mode & 0o777 == 0o600
 
 
-def test_tables_that_leave_the_site_name_none_of_it(say: Say, tmp_path: Path) -> None:
+def test_redacted_tables_contain_no_names_of_the_site(say: Say, tmp_path: Path) -> None:
     say("export", "--parquet", str(tmp_path), "--redact")
     read = {path.stem: parquet.read_table(path).to_pylist() for path in tmp_path.glob("*.parquet")}
     text = repr(read)
@@ -63,7 +63,7 @@ def test_tables_that_leave_the_site_name_none_of_it(say: Say, tmp_path: Path) ->
     assert any(each["part"].startswith("GPU-") for each in read["places"])
 
 
-def test_without_pyarrow_it_says_how_it_is_installed(
+def test_without_pyarrow_export_says_how_to_install_it(
     say: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
@@ -71,7 +71,7 @@ def test_without_pyarrow_it_says_how_it_is_installed(
         say("export", "--parquet", str(tmp_path))
 
 
-def test_old_evidence_goes_and_findings_stay(
+def test_prune_deletes_old_evidence_and_keeps_findings(
     remembered: str, nine_o_clock: None, tmp_path: Path
 ) -> None:
     copied = tmp_path / "history.sqlite"

@@ -20,7 +20,7 @@ WHEN = {  # host, check -> the nights in which it fails, and of what
 }
 
 
-def test_hosts_fail_what_they_fail_and_nothing_else() -> None:
+def test_hosts_fail_only_the_checks_that_the_story_says() -> None:
     found: dict[tuple[str, str], dict[int, tuple[str, ...]]] = {}
     for night in five_nights.NIGHTS:
         for report, evidence in five_nights.judged(night):
@@ -33,6 +33,6 @@ def test_hosts_fail_what_they_fail_and_nothing_else() -> None:
     assert found == WHEN
 
 
-def test_a_night_is_the_same_whenever_it_is_made() -> None:
+def test_a_night_is_generated_identically_every_time() -> None:
     first, again = (list(five_nights.visits(3, ("gpu007", "a100-06"))) for _ in range(2))
     assert first == again

@@ -52,19 +52,19 @@ def test_the_last_change_by_the_checks_own_fix_fixed_it() -> None:
     ],
     ids=str,
 )
-def test_any_other_change_is_not_said_to_have(other: dict[str, Any]) -> None:
+def test_a_change_of_another_host_fix_or_outcome_did_not_fix_it(other: dict[str, Any]) -> None:
     assert fixed_by(SPAN, [replace(ACTION, **other)]) is None
 
 
 @pytest.mark.parametrize("kind", ["rollback", "apply"])
-def test_a_run_that_was_rolled_back_or_unknown_since_is_no_proof(kind: str) -> None:
+def test_a_change_later_rolled_back_or_unknown_did_not_fix_a_finding(kind: str) -> None:
     outcome = "rolled_back" if kind == "rollback" else "unknown"
     since = replace(ACTION, kind=kind, outcome=outcome, at="2026-11-18T21:00:00+00:00")
     assert fixed_by(SPAN, [ACTION, since]) is None
 
 
 @pytest.mark.parametrize("end", [SpanEnd.GONE, SpanEnd.WAIVED, SpanEnd.REPLACED, None])
-def test_nor_of_what_the_check_does_not_say_is_ok(end: SpanEnd | None) -> None:
+def test_a_finding_that_did_not_become_ok_was_not_fixed(end: SpanEnd | None) -> None:
     assert fixed_by(replace(SPAN, end=end), [ACTION]) is None
 
 
@@ -82,7 +82,7 @@ PROOF = FixProof(
 )
 
 
-def test_e19_what_an_apply_fixed_and_verified_since_the_last_visit_is_not_wrong_now() -> None:
+def test_e19_a_finding_that_an_apply_fixed_and_verified_since_the_last_visit_is_fixed() -> None:
     assert fixed_since(STANDING, [PROOF]) == PROOF
     by_key = replace(PROOF, keys=(SPAN.key,), subjects=())
     assert fixed_since(STANDING, [by_key]) == by_key
@@ -103,14 +103,14 @@ def test_e19_what_an_apply_fixed_and_verified_since_the_last_visit_is_not_wrong_
     ],
     ids=str,
 )
-def test_e19_what_no_apply_verified_since_is_wrong_still(other: dict[str, Any]) -> None:
+def test_e19_a_finding_that_no_later_apply_verified_still_fails(other: dict[str, Any]) -> None:
     assert fixed_since(STANDING, [replace(PROOF, **other)]) is None
 
 
 @pytest.mark.parametrize(
     "other", [{"keys": (), "subjects": ()}, {"baseline": "site-h100"}], ids=str
 )
-def test_e19_what_a_later_run_changed_and_did_not_prove_is_wrong_still(
+def test_e19_a_finding_that_a_later_run_changed_without_proof_still_fails(
     other: dict[str, Any],
 ) -> None:
     later = "2026-11-18T21:00:00+00:00"
@@ -118,7 +118,7 @@ def test_e19_what_a_later_run_changed_and_did_not_prove_is_wrong_still(
     assert fixed_since(STANDING, [PROOF, since]) is None
 
 
-def test_e19_the_number_of_a_gpu_is_no_name_that_lasts() -> None:
+def test_e19_a_gpu_index_does_not_identify_a_fixed_gpu() -> None:
     subject = Subject(kind="gpu", id="4", uuid="GPU-1")
     span = replace(STANDING, finding=Finding(verdict=Verdict.FAIL, subject=subject))
     assert fixed_since(span, [replace(PROOF, subjects=("GPU 4",))]) is None
@@ -158,7 +158,7 @@ def shown(url: str, words: str) -> str:
     return done.stdout
 
 
-def test_e19_history_and_passport_say_fixed_and_not_vetted_since(url: str) -> None:
+def test_e19_history_and_passport_report_a_fix_that_no_visit_has_seen_yet(url: str) -> None:
     """A fix after the last night; the other finding of the host is wrong still."""
     fixed(url)
     told = {words: shown(url, words) for words in ("history gpu001", "part GPU-1")}
@@ -179,7 +179,7 @@ def events(url: str) -> list[tuple[str, str, str]]:
     ]
 
 
-def test_e19_the_story_says_when_it_was_fixed_and_that_it_came_back(url: str) -> None:
+def test_e19_the_history_reports_when_a_finding_was_fixed_and_came_back(url: str) -> None:
     fixed(url)
     began, over = ("fails", "2026-11-01T04", ""), ("fixed", "2026-11-01T09", "")
     assert events(url) == [began, over]
@@ -194,7 +194,7 @@ def test_e19_the_story_says_when_it_was_fixed_and_that_it_came_back(url: str) ->
     assert PROOF.plan not in redacted and PROOF.run not in redacted
 
 
-def test_e19_the_next_night_finds_it_fixed_by_the_plan(url: str) -> None:
+def test_e19_the_next_night_confirms_that_the_plan_fixed_the_finding(url: str) -> None:
     fixed(url)
     good = (replace(BAD[0], verdict=Verdict.OK, actual=700), BAD[1])
     with open_store(url) as store:
@@ -203,7 +203,7 @@ def test_e19_the_next_night_finds_it_fixed_by_the_plan(url: str) -> None:
     assert "not vetted since" not in shown(url, "history gpu001")
 
 
-def test_e19_a_part_that_changes_its_name_when_fixed_was_fixed(url: str) -> None:
+def test_e19_a_finding_whose_part_is_renamed_by_the_fix_counts_as_fixed(url: str) -> None:
     """As groups of CPUs are: the next night says nothing of the old one."""
     fixed(url)
     with open_store(url) as store:

@@ -77,7 +77,7 @@ def test_a_long_name_of_a_part_breaks_no_table(tmp_path: Path) -> None:
     assert "one one" in shown.stdout and "two two" in shown.stdout
 
 
-def test_an_error_that_names_parts_repaints_no_terminal(tmp_path: Path) -> None:
+def test_an_error_that_names_parts_escapes_control_characters(tmp_path: Path) -> None:
     found = f"sqlite:///{tmp_path}/hostile.sqlite"
     gpus = [{"index": n, "uuid": f"GPU-5e7a1c90\x1b[2J\u202e{n}"} for n in range(2)]
     with open_store(found) as store:

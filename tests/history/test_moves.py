@@ -26,7 +26,7 @@ def told(before: Places, after: Places) -> list[str]:
     return [words(each) for each in part_moves(before, after)]
 
 
-def test_what_moved_first_then_what_is_new_then_what_is_gone() -> None:
+def test_moved_parts_come_first_then_new_ones_then_gone_ones() -> None:
     before = at(a={"1": "x", "2": "y"}, b={"3": "x", "4": "y"})
     after = at(a={"3": "x", "2": "y"}, b={"1": "x", "5": "y"})
     assert told(before, after) == ["1 a:x b:x", "3 b:x a:x", "5 - b:y", "4 b:y -"]
@@ -34,7 +34,7 @@ def test_what_moved_first_then_what_is_new_then_what_is_gone() -> None:
     assert told(at(a={"1": "x"}), at(a={"1": "y"})) == ["1 a:x a:y"]
 
 
-def test_what_could_not_be_read_is_neither_new_nor_gone() -> None:
+def test_parts_of_an_unread_host_are_neither_new_nor_gone() -> None:
     assert told(at(a={"1": "x"}), at(a=None)) == []
     assert told(at(a=None), at(a={"1": "x"})) == []
     assert told(at(a={"1": "x"}), at()) == []
@@ -42,7 +42,7 @@ def test_what_could_not_be_read_is_neither_new_nor_gone() -> None:
     assert told(at(a={"1": "x"}), at(b={"1": "x"})) == ["1 a:x b:x"]
 
 
-def test_an_id_that_two_places_have_is_followed_nowhere() -> None:
+def test_an_id_that_two_hosts_share_is_not_followed() -> None:
     before = at(a={"1": "x"}, b={"1": "x"})
     assert told(before, at(a={}, b={"1": "x"})) == []
     assert told(at(a={"1": "x"}), before) == []

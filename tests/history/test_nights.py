@@ -51,7 +51,7 @@ def compared(url: str, *refs: str) -> tuple[str, str]:
     return found["before"]["id"], found["after"]["id"]
 
 
-def test_e19_a_check_of_some_hosts_at_two_is_no_night(store: Store, url: str) -> None:
+def test_e19_a_check_by_hand_does_not_count_as_a_night(store: Store, url: str) -> None:
     first, second = night(store, 0), night(store, 2, said="fail")
     hand = other(store, by_hand(3), "gpu002")
     other(store, by_hand(4), "gpu002")
@@ -62,7 +62,7 @@ def test_e19_a_check_of_some_hosts_at_two_is_no_night(store: Store, url: str) ->
 
 
 @pytest.mark.parametrize("visited", [(), ("gpu001",)])
-def test_e19_a_run_that_was_not_carried_out_is_no_night(
+def test_e19_an_incomplete_run_does_not_count_as_a_night(
     store: Store, url: str, visited: tuple[str, ...]
 ) -> None:
     first, second = night(store, 0), night(store, 1, said="fail")
@@ -74,14 +74,14 @@ def test_e19_a_run_that_was_not_carried_out_is_no_night(
     assert compared(url, first, never) == (first, never)
 
 
-def test_e19_a_sweep_of_a_few_hosts_is_no_night_of_the_whole(store: Store, url: str) -> None:
+def test_e19_a_sweep_of_a_few_hosts_does_not_count_as_a_full_night(store: Store, url: str) -> None:
     first = night(store, 0)
     night(store, 1, hosts=("gpu001",))
     third = night(store, 2, hosts=(*HOSTS, "gpu004"))
     assert compared(url) == (first, third)
 
 
-def test_e19_without_two_such_nights_it_says_so(store: Store, url: str) -> None:
+def test_e19_diff_says_if_no_two_complete_nights_exist(store: Store, url: str) -> None:
     night(store, 0)
     night(store, 1, hosts=("gpu009",))
     said = diff(url, code=1)
@@ -107,7 +107,9 @@ def test_a_host_that_a_whole_run_could_not_visit_has_not_vanished(store: Store, 
     assert "did not visit 1 host, not compared here" in " ".join(shown.split())
 
 
-def test_a_host_that_answers_again_has_the_troubles_that_it_had(store: Store, url: str) -> None:
+def test_a_host_that_answers_again_is_compared_with_its_last_verdicts(
+    store: Store, url: str
+) -> None:
     said = {"governor": "fail", "pages": "fail", "clocks": "ok"}
     record(store, 0, report(findings=said))
     for number in range(1, 8):
@@ -121,7 +123,9 @@ def test_a_host_that_answers_again_has_the_troubles_that_it_had(store: Store, ur
     assert found["still"] == 1
 
 
-def test_another_machine_that_answers_has_none_of_them(store: Store, url: str) -> None:
+def test_another_machine_that_answers_does_not_inherit_earlier_findings(
+    store: Store, url: str
+) -> None:
     record(store, 0, report(findings={"governor": "fail", "pages": "fail"}))
     record(store, 1, unreachable())
     record(store, 2, report(findings={"governor": "fail"}, night=2, machine_id="e" * 32))
@@ -133,7 +137,7 @@ def test_another_machine_that_answers_has_none_of_them(store: Store, url: str) -
     assert diff(url, run(0).id, run(1).id)["lost"], "and what came later changes no earlier night"
 
 
-def test_nights_are_in_the_order_of_records_whatever_the_clock_said(store: Store, url: str) -> None:
+def test_nights_are_ordered_by_record_even_if_the_clock_was_wrong(store: Store, url: str) -> None:
     """The controller's clock was weeks ahead in the first night."""
     night(store, 25, said="fail")
     second, third = night(store, 1), night(store, 2, said="fail")

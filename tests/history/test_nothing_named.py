@@ -148,14 +148,14 @@ def proof_of(fixed: RecordedFixRun, at: str) -> FixProof:
     )
 
 
-def test_e19_what_was_proved_is_reported_without_names(say: Say, marked: str) -> None:
+def test_e19_a_verified_fix_is_reported_without_names(say: Say, marked: str) -> None:
     told = " ".join(say("history", HOSTS[0], "--redact", "--store", marked).split())
     assert "by a plan, which verified it" in told and "Fixed by a plan at" in told
     plain = " ".join(say("history", HOSTS[0], "--store", marked).split())
     assert "came back after the fix by plan zqplan" in plain
 
 
-def test_a_different_kernel_command_line_is_reported(say: Say, marked: str) -> None:
+def test_a_redacted_diff_reports_a_changed_kernel_command_line(say: Say, marked: str) -> None:
     told = " ".join(say("diff", "--redact", "--store", marked).split())
     assert 'kernel command line left out → left out "host 2", "host 3"' in told
 
@@ -181,7 +181,7 @@ def test_a_different_kernel_command_line_is_reported(say: Say, marked: str) -> N
     ],
     ids=" ".join,
 )
-def test_no_command_names_the_site(say: Say, marked: str, words: tuple[str, ...]) -> None:
+def test_no_redacted_command_names_the_site(say: Say, marked: str, words: tuple[str, ...]) -> None:
     for form in FORMS:
         told = say(*words, "--redact", "--format", form, "--store", marked)
         for secret in (MARK, "10.9.8.7", "/home"):
@@ -189,7 +189,7 @@ def test_no_command_names_the_site(say: Say, marked: str, words: tuple[str, ...]
             assert where < 0, (form, told[max(0, where - 80) : where + 80])
 
 
-def test_no_table_that_is_exported_names_the_site(say: Say, marked: str, tmp_path: Path) -> None:
+def test_no_redacted_table_names_the_site(say: Say, marked: str, tmp_path: Path) -> None:
     say("export", "--parquet", str(tmp_path / "out"), "--redact", "--store", marked)
     files = sorted((tmp_path / "out").glob("*.parquet"))
     assert len(files) == 10

@@ -116,7 +116,7 @@ def test_a_run_is_a_trace_and_its_findings_are_log_records(
 
 
 @pytest.mark.parametrize("state", [RunState.RUNNING, RunState.INCOMPLETE])
-def test_a_run_that_did_not_end_is_no_trace_without_an_error(
+def test_the_trace_of_an_unfinished_run_has_an_error_status(
     state: RunState, remembered: str
 ) -> None:
     with open_store(remembered, create=False) as store:

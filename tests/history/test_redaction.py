@@ -24,7 +24,7 @@ def test_names_of_hosts_are_found_in_texts(text: str, told: str) -> None:
     assert Redactor(HOSTS).text(text) == told
 
 
-def test_a_name_is_the_same_wherever_it_stands() -> None:
+def test_a_host_gets_the_same_redacted_name_everywhere() -> None:
     redactor = Redactor(HOSTS)
     assert redactor.row({"host": "gpu004", "actual": "gpu003"})["actual"] == "host 2"
     assert redactor.row({"host": "gpu003.site.example", "boot_id": "b0", "groups": "r1"}) == {

@@ -75,7 +75,7 @@ def test_e19_an_unknown_that_became_a_failure_is_new_and_not_gone(store: Store) 
     assert [span.end for span in store.spans()] == [SpanEnd.FAIL, None]
 
 
-def test_e19_an_unknown_of_a_part_that_left_is_not_resolved_by_the_others(store: Store) -> None:
+def test_e19_an_unknown_of_a_removed_part_is_not_resolved_by_other_parts(store: Store) -> None:
     record(store, 0, visit(0, said("unknown", GPU)))
     other = Subject(kind="gpu", id="0", uuid="GPU-2", bus_id="0000:19:00.0")
     record(store, 1, visit(1, said("ok", other)))

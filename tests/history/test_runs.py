@@ -34,7 +34,7 @@ def test_each_run_says_what_began_in_it_and_what_was_fixed(say: Say) -> None:
     assert first == ("20261120T020000 nightly Nov 20 02:00, 7 h ago 19.5 s 18 11 ok, 7 fail 1 0")
 
 
-def test_a_run_says_what_is_wrong_since_when(say: Say) -> None:
+def test_a_run_reports_since_when_each_finding_fails(say: Say) -> None:
     text = squeezed(say("runs", "last"))
     assert "ok 11 a100-[01-05],gpu[001-004,007-008]" in text
     assert (
@@ -103,7 +103,7 @@ def test_lines_fit_a_terminal(remembered: str, nine_o_clock: None) -> None:
     assert re.sub(r"\x1b\[\d+m", "", coloured) == render(sheet, width=80)
 
 
-def test_without_a_store_it_says_what_records_one() -> None:
+def test_a_missing_store_is_reported_with_the_command_that_records_one() -> None:
     with (
         pytest.raises(UserError, match=r"^no run has been recorded in /nowhere/x\.sqlite; `node"),
         open_history("sqlite:////nowhere/x.sqlite"),

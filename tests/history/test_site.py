@@ -89,7 +89,7 @@ def test_the_first_page_says_how_many_fail_and_what_is_new(site: Path) -> None:
     assert {"../hosts/gpu003.html", "../hosts/gpu007.html"} <= set(lost.links)
 
 
-def test_what_did_not_change_is_not_written(remembered: str, older: Path) -> None:
+def test_unchanged_pages_are_not_written_again(remembered: str, older: Path) -> None:
     before = inodes(older)
     written = write_site(remembered, older)
     assert (written.written, written.removed) == (0, 0)
@@ -120,7 +120,7 @@ def test_a_night_writes_the_pages_of_hosts_that_changed(six_nights: str, older: 
     assert broken(folder) == []
 
 
-def test_readers_never_follow_a_link_to_nothing(
+def test_links_are_never_broken_while_pages_are_written(
     six_nights: str, older: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A web server reads while pages are written; then the writer dies, and the next one ends."""
@@ -214,7 +214,7 @@ def test_a_link_inside_the_site_is_refused(remembered: str, site: Path, tmp_path
     assert (tmp_path / "precious/notes.html").read_text() == "keep"
 
 
-def test_a_damaged_manifest_costs_only_time(tmp_path: Path) -> None:
+def test_a_damaged_manifest_is_treated_as_empty(tmp_path: Path) -> None:
     for text in ('{"pages": {"index.html": 1}}', "[" * 100_000, "\xff", ""):
         (tmp_path / site_folder.LOCK).touch()
         (tmp_path / site_folder.MANIFEST).write_text(text)
@@ -231,7 +231,7 @@ def test_one_process_writes_at_a_time(tmp_path: Path, monkeypatch: pytest.Monkey
         pass
 
 
-def test_two_processes_that_begin_a_site_at_once_both_write_it(
+def test_a_site_that_another_process_creates_at_the_same_time_can_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first one begins while the second one looks into the empty folder."""

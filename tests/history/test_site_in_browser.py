@@ -98,7 +98,7 @@ def test_a_host_shows_its_last_nights(driver: Any, site: Path) -> None:
     assert driver.current_url.endswith(run_page(five_nights.run_id(5)))
 
 
-def test_a_nodeset_leads_to_its_hosts_and_keys_are_enough(driver: Any, site: Path) -> None:
+def test_a_nodeset_links_to_its_hosts_and_the_keyboard_is_enough(driver: Any, site: Path) -> None:
     from selenium.webdriver.common.keys import Keys
     from selenium.webdriver.support.ui import WebDriverWait
 

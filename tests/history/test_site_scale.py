@@ -64,7 +64,7 @@ def test_what_a_search_loads_is_small() -> None:
     assert max(len(search.script(key, rows)) for key, rows in states.items()) < 12_000
 
 
-def test_a_list_has_a_part_of_the_hosts() -> None:
+def test_one_page_lists_at_most_500_hosts() -> None:
     lines = large()
     sheet = sheets.hosts_sheet(lines[: sheets.ON_A_LIST], 0, HOSTS)
     by_name = paths([line.host for line in lines], (), {})
@@ -85,7 +85,7 @@ def test_a_long_nodeset_wraps_after_its_commas() -> None:
     assert str(link("other[1,3-4]")) == "other[1,<wbr>3-4]"
 
 
-def test_a_new_part_changes_one_portion() -> None:
+def test_a_new_part_changes_one_chunk_of_the_search_data() -> None:
     parts = [
         PartNow(name=f"gpu-{number:08x}", id=f"GPU-{number:08x}", host=f"node{number // 8:05d}")
         for number in range(20_000)
@@ -100,7 +100,7 @@ def test_a_new_part_changes_one_portion() -> None:
     assert len(after.keys() - before.keys()) == 1
 
 
-def test_a_name_of_many_parts_finds_nothing() -> None:
+def test_a_name_that_many_parts_share_is_not_searchable() -> None:
     shared = [PartNow(name="692-2g520", id=f"GPU-{n}", host="n1") for n in range(9)]
     assert list(search.part_data(shared, ())) == []
     ((first, rows),) = search.part_data(shared[:8], {"GPU-0"})
@@ -150,7 +150,7 @@ def test_a_host_that_its_sweep_no_longer_visits_is_not_ok() -> None:
     assert fleet.LastNights([run(25, 1, "other"), *runs]).left_out(now("old", run(1, 5)), [])
 
 
-def test_a_headline_counts_hosts_that_nobody_could_judge() -> None:
+def test_the_headline_counts_hosts_that_could_not_be_judged() -> None:
     """A fleet that cannot be reached must not look as if it were well."""
     lost = [("fail", 0), ("unknown", 1), ("unreachable", 2), ("timed out", 4)]
     well = [("ok", 1), ("waived", 1), (fleet.GONE, 5)]

@@ -29,7 +29,7 @@ def happened(say: Say, host: str) -> list[str]:
     return lines[lines.index("WHEN WHAT") + 1 :]
 
 
-def test_a_gpu_changes_places_and_the_fault_goes_with_it(say: Say) -> None:
+def test_the_history_follows_a_fault_with_its_gpu_to_another_host(say: Say) -> None:
     bad, good = BAD["uuid"][:12], five_nights.board(("gpu007", 5))["uuid"][:12]
     assert happened(say, "gpu003") == [
         "Nov 16 02:00 first seen",
@@ -48,7 +48,7 @@ def test_a_gpu_changes_places_and_the_fault_goes_with_it(say: Say) -> None:
     ]
 
 
-def test_a_fix_is_reported_and_a_night_without_an_answer_and_a_new_machine(say: Say) -> None:
+def test_a_history_reports_fixes_unreachable_nights_and_a_new_machine(say: Say) -> None:
     fixed = happened(say, "a100-02")
     assert fixed[2:5] == [
         "Nov 18 13:42 planned cpu_governor; plan 5f1c00aa of ann",
@@ -72,7 +72,7 @@ def test_a_fix_is_reported_and_a_night_without_an_answer_and_a_new_machine(say: 
     assert anew["open"][0]["first"]["run"][:8] == "20261119"
 
 
-def test_a_link_that_comes_and_goes(say: Say) -> None:
+def test_a_flapping_infiniband_link_is_reported_each_time(say: Say) -> None:
     kinds = [line.split("infiniband")[0].split()[-1] for line in happened(say, "gpu009")[1:]]
     assert kinds == ["fails", "fixed", "fails", "fixed", "fails"]
 
@@ -141,7 +141,7 @@ def test_a_field_that_names_machines_does_not_leave_the_site(say: Say) -> None:
         say("trend", "host.hostname", "--redact")
 
 
-def test_a_nic_is_followed_and_has_its_faults(say: Say) -> None:
+def test_the_history_of_a_nic_lists_its_faults_and_counters(say: Say) -> None:
     guid = five_nights.document("gpu009", 1)["sections"]["infiniband"]["data"]["devices"][3]
     found = json.loads(say("history", guid["node_guid"], "--format", "json"))
     assert [(each["host"], each["open"]) for each in found["faults"]] == [
@@ -182,7 +182,9 @@ def test_the_trend_of_a_check_and_of_a_field(say: Say) -> None:
         (("trend", "gpu.count", "--host", "gpu999"), "the evidence of these 5 runs"),
     ],
 )
-def test_what_is_not_known_is_reported(say: Say, words: tuple[str, ...], told: str) -> None:
+def test_unknown_hosts_parts_fields_and_checks_are_reported(
+    say: Say, words: tuple[str, ...], told: str
+) -> None:
     with pytest.raises(UserError) as refused:
         say(*words)
     assert told in str(refused.value)
@@ -213,7 +215,7 @@ def test_faults_that_left_with_the_machine_are_not_fixed(tmp_path: Path) -> None
     assert found.fixed == () and [each.host for each in found.gone] == ["gpu001"]
 
 
-def test_hosts_that_an_incomplete_run_did_not_come_to_have_not_vanished(
+def test_hosts_that_an_incomplete_run_did_not_visit_have_not_vanished(
     say: Say, tmp_path: Path
 ) -> None:
     url = f"sqlite:///{tmp_path}/killed.sqlite"

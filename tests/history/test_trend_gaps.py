@@ -56,7 +56,7 @@ def test_e19_a_host_that_was_not_visited_is_a_gap(store: Store, url: str) -> Non
     assert line(url, "cpu_governor", "--host", "gpu001") == ["fail  █ █▁"]
 
 
-def test_e19_a_host_that_could_not_be_judged_may_fail_still(store: Store, url: str) -> None:
+def test_e19_a_trend_names_hosts_that_could_not_be_judged(store: Store, url: str) -> None:
     record(store, 0, report(findings=BAD), report("gpu002"))
     record(store, 1, unreachable(night=1), report("gpu002", night=1))
     points = trend(url, "cpu_governor")["points"]
@@ -69,7 +69,7 @@ def test_e19_a_host_that_could_not_be_judged_may_fail_still(store: Store, url: s
     assert line(url, "cpu_governor", "--host", "gpu001") == ["fail  █"]
 
 
-def test_e19_the_range_of_a_run_that_did_not_reach_all_hosts_is_a_gap(
+def test_e19_a_run_that_did_not_visit_all_hosts_is_a_gap_in_the_trend(
     store: Store, url: str
 ) -> None:
     hot, cold = ({"gpus": [{"index": 0, "uuid": "u", "temperature_gpu_c": c}]} for c in (90, 30))

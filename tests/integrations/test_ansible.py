@@ -65,7 +65,7 @@ CODES = {0: "ok", 1: "failing", 3: "unknown"}
 
 
 @given(REPORTS, SEVERITIES)
-def test_the_verdict_of_a_host_is_that_of_the_exit_code(
+def test_the_ansible_verdict_of_a_host_matches_the_exit_code(
     report: HostReport, fail_on: Severity
 ) -> None:
     if report.status is not Status.VETTED:

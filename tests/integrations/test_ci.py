@@ -30,7 +30,7 @@ Job = Callable[..., subprocess.CompletedProcess[str]]
         ("gitlab-ci", GITLAB / "nodevet.yml"),
     ],
 )
-def test_it_is_valid(schema: str, file: Path) -> None:
+def test_the_ci_files_match_the_vendors_schemas(schema: str, file: Path) -> None:
     program = Path(sys.prefix, "bin/check-jsonschema")
     words = [program, "--builtin-schema", f"vendor.{schema}", file]
     done = subprocess.run(words, capture_output=True, text=True, cwd=FOLDER)
@@ -120,7 +120,7 @@ def test_lint_annotates_the_line_and_writes_sarif(action: Job, site: Path, tmp_p
     assert sarif["runs"][0]["results"][0]["level"] == "error"
 
 
-def test_the_preview_fails_for_what_newly_fails(
+def test_the_preview_fails_if_a_check_newly_fails(
     action: Job, site: Path, evidence: Path, tmp_path: Path
 ) -> None:
     base = git(site, "rev-parse", "HEAD")
@@ -159,7 +159,7 @@ def gitlab_codes(site: Path, evidence: Path, base: str, **variables: str) -> dic
     return codes
 
 
-def test_the_template_of_gitlab_does_the_same(site: Path, evidence: Path) -> None:
+def test_the_gitlab_template_also_fails_if_a_check_newly_fails(site: Path, evidence: Path) -> None:
     base = git(site, "rev-parse", "HEAD")
     write_baseline(site, BASELINE.format(ostype="Plan9"))
     codes = gitlab_codes(site, evidence, base)

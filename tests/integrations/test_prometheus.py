@@ -96,7 +96,7 @@ def promtool(*words: object, stdin: str = "") -> subprocess.CompletedProcess[str
     )
 
 
-def test_the_metrics_are_as_prometheus_wants_them(tools: None) -> None:
+def test_promtool_accepts_the_metrics(tools: None) -> None:
     done = promtool("check", "metrics", stdin=run_of(FAILS))
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -116,7 +116,7 @@ def test_the_rules_alert_as_the_page_says(tools: None, tmp_path: Path) -> None:
     assert tried == {rule["alert"] for rule in rules}
 
 
-def test_what_the_rules_ask_for_is_written() -> None:
+def test_every_metric_of_the_rules_is_documented() -> None:
     known = (PAGE.parents[1] / "metrics.md").read_text()
     rules = yaml.safe_load(block("nodevet.rules.yaml"))["groups"][0]["rules"]
     asked = {name for rule in rules for name in re.findall(r"nodevet_\w+", rule["expr"])}

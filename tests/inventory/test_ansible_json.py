@@ -36,7 +36,7 @@ def one(variables, **groups):
     return {"_meta": {"hostvars": {"x": variables}}, "all": {"hosts": ["x"]}, **groups}
 
 
-def test_reads_what_ansible_inventory_prints(hosts, file):
+def test_the_output_of_ansible_inventory_is_read(hosts, file):
     assert hosts(files=file(LISTED)) == [
         "head local ungrouped",
         "gpu2 user=me sudo gpus,h100,site",
@@ -45,7 +45,7 @@ def test_reads_what_ansible_inventory_prints(hosts, file):
     assert len(hosts("@site", files=file(LISTED))) == 2
 
 
-def test_reads_group_variables_as_export_prints_them(hosts, file):
+def test_group_variables_are_read_from_ansible_inventory_export(hosts, file):
     data = {
         "_meta": {"hostvars": {"y": {"ansible_user": "own"}}},
         "all": {"children": ["b", "a"], "vars": {"ansible_user": "all", "ansible_port": 1}},
@@ -110,7 +110,7 @@ def test_a_host_with_variables_only_is_not_dropped(hosts, file):
         ({"ansible_ssh_common_args": "-o ControlMaster=auto"}, "x"),
     ],
 )
-def test_variables(hosts, file, variables, expected):
+def test_connection_variables_become_host_fields(hosts, file, variables, expected):
     assert hosts(files=file(one(variables))) == [expected]
 
 
@@ -143,7 +143,7 @@ def test_variables(hosts, file, variables, expected):
          "~/.ssh/config, which nodevet follows, and remove them here"),
     ],
 )  # fmt: skip
-def test_says_what_is_wrong_with_a_variable(problems, file, variables, problem):
+def test_an_invalid_variable_is_reported_with_its_place(problems, file, variables, problem):
     key = problem.partition(":")[0]
     text = json.dumps(one(variables), indent=1)
     lines = text.splitlines()
@@ -190,7 +190,7 @@ MAKE = "make it with: ansible-inventory -i INVENTORY --list"
         ("[" * 200_000, "nested too deep, or a number too long, for an inventory"),
     ],
 )
-def test_says_what_is_wrong_with_the_document(problems, file, text, problem):
+def test_an_invalid_document_is_reported_with_its_place(problems, file, text, problem):
     found = problems(files=file(text))
     assert found == [f"hosts.json:{problem}" if problem[0].isdigit() else f"hosts.json: {problem}"]
 
@@ -212,7 +212,7 @@ def test_groups_in_a_circle(problems, file):
     ]
 
 
-def test_an_executable_is_run_with_list(hosts, problems, folder):
+def test_an_executable_inventory_is_run_with_the_list_option(hosts, problems, folder):
     script = folder / "inventory"
     script.write_text(
         '#!/bin/sh\n[ "$1" = --list ] && echo \'{"_meta": {"hostvars": {}}, "g": ["x"]}\'\n'
@@ -233,7 +233,7 @@ def test_an_executable_is_run_with_list(hosts, problems, folder):
     ]
 
 
-def test_duplicates_are_found_among_brackets_in_text():
+def test_a_duplicate_key_is_found_even_if_strings_contain_brackets():
     text = '{"a": "}\\"{", "b": ["x:", {"a": 1}], "c": {},\n"b": 2}'
     key, offset = first_duplicate(text)
     assert (key, str(place(text, "f", offset))) == ("b", "f:2:1")

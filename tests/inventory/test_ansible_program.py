@@ -72,7 +72,7 @@ def yml(chance: random.Random) -> str:
     return yaml.safe_dump(document, sort_keys=False)
 
 
-def test_our_readers_read_what_ansible_reads(tmp_path: Path) -> None:
+def test_nodevets_readers_agree_with_ansible(tmp_path: Path) -> None:
     files = []
     for seed in range(8):
         for make in (ini, yml):

@@ -98,7 +98,9 @@ def test_a_mistake_has_its_line_and_column(problems, site, text, problem):
     ("name", "text"),
     [("hosts.yml", "all: {hosts: {x: }}\n"), ("hosts.ini", "[a]\nx\n"), ("hosts", "x\n")],
 )
-def test_variables_beside_it_are_never_ignored(problems, site, folder, beside, name, text):
+def test_group_vars_and_host_vars_beside_an_inventory_are_refused(
+    problems, site, folder, beside, name, text
+):
     (folder / beside).mkdir()
     assert problems(files=site(text, name)) == [
         f"{name}: only Ansible can merge the variables in {beside} beside it; install "
@@ -142,12 +144,12 @@ def test_ssh_arguments_that_lead_elsewhere_are_refused(hosts, problems, site, ar
     "variable",
     ["ansible_ssh_executable", "ansible_paramiko_proxy_command", "ansible_libssh_proxy_command"],
 )
-def test_other_programs_are_refused(problems, site, variable):
+def test_other_ssh_programs_are_refused(problems, site, variable):
     (problem,) = problems(files=site(f"all: {{hosts: {{x: {{{variable}: /opt/jump}}}}}}\n"))
     assert "nodevet uses no other SSH program to reach hosts" in problem
 
 
-def test_files_of_nodevet_are_no_inventories_of_ansible(problems, site, folder):
+def test_baselines_and_evidence_are_not_read_as_ansible_inventories(problems, site, folder):
     assert problems(files=site("applies:\n  hosts: x\nexpect: {}\n")) == [
         "hosts.yml: this is a baseline; use it with -b hosts.yml"
     ]

@@ -52,7 +52,7 @@ def fleet(folder):
         ),
     ],
 )
-def test_reads(hosts, fleet, text, expected):
+def test_a_bmc_is_read_from_hosts_and_groups(hosts, fleet, text, expected):
     assert hosts(files=fleet(text)) == expected
 
 
@@ -97,7 +97,7 @@ def test_reads(hosts, fleet, text, expected):
         ),
     ],
 )
-def test_refuses(problems, fleet, text, problem):
+def test_an_invalid_bmc_is_refused_with_its_place(problems, fleet, text, problem):
     told = problems(files=fleet(f"hosts:\n  x: {{bmc: {{{text}}}}}\n"))
     assert told == [f"fleet.yaml:{problem}"]
 
@@ -135,7 +135,7 @@ def test_a_file_that_others_may_write_runs_no_command(problems, fleet, folder):
     assert "can be written by everyone" in told
 
 
-def test_ansible_and_pyinfra(hosts, problems, folder):
+def test_a_bmc_is_read_from_ansible_and_pyinfra(hosts, problems, folder):
     variables = {
         "nodevet_bmc_kind": "redfish",
         "nodevet_bmc_address": "%h-bmc",

@@ -53,7 +53,7 @@ def test_e20_two_loops_are_reported_together(tmp_path: Path) -> None:
     ]
 
 
-def test_e20_groups_that_meet_again_below_contain_no_loop(tmp_path: Path) -> None:
+def test_e20_groups_that_share_a_child_are_not_a_loop(tmp_path: Path) -> None:
     chain = "".join(f"[g{number}:children]\ng{number + 1}\n" for number in range(5000))
     sides = "[top:children]\nleft\nright\n[left:children]\nlow\n[right:children]\nlow\n"
     (tmp_path / "hosts.ini").write_text(f"{sides}[low]\nn1\n{chain}[g5000]\nn2\n")
@@ -62,7 +62,7 @@ def test_e20_groups_that_meet_again_below_contain_no_loop(tmp_path: Path) -> Non
     assert len(other.groups) == 5001
 
 
-def test_e20_a_priority_without_end_and_a_range_without_a_step_are_reported(tmp_path: Path) -> None:
+def test_e20_an_infinite_priority_and_a_range_with_step_0_are_reported(tmp_path: Path) -> None:
     rank = '{"ansible_group_priority": 1e999}'
     (tmp_path / "hosts.json").write_text(
         '{"_meta": {"hostvars": {}}, "b": {"hosts": ["x"], "vars": {"ansible_user": "u"}},'

@@ -83,7 +83,7 @@ def test_e21_a_mistake_names_its_line(tmp_path: Path, text: str, told: str) -> N
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.text("[]:=,#;abn01 @!{}'\"\n\\", max_size=20), max_size=5))
-def test_e21_any_text_is_hosts_or_an_error(tmp_path: Path, rows: list[Any]) -> None:
+def test_e21_any_text_is_read_as_hosts_or_refused(tmp_path: Path, rows: list[Any]) -> None:
     try:
         found = hosts(tmp_path, "\n".join(rows))
     except InventoryError:

@@ -40,16 +40,16 @@ def fleet(folder):
         ("hosts: {x: &s {user: a}, y: *s}\n", ["x user=a", "y user=a"]),
     ],
 )
-def test_reads(hosts, fleet, text, expected):
+def test_hosts_are_read_with_their_settings_and_groups(hosts, fleet, text, expected):
     assert hosts(files=fleet(HEAD + text)) == expected
 
 
-def test_hosts_of_the_same_groups_hold_them_once(fleet):
+def test_hosts_with_equal_groups_share_one_set(fleet):
     first, second = read((), inventories=fleet(HEAD + "groups: {g: {hosts: 'x,y'}}\n"))
     assert first.groups is second.groups
 
 
-def test_a_key_file_may_be_at_home(hosts, fleet, monkeypatch):
+def test_a_key_file_may_be_in_the_home_folder(hosts, fleet, monkeypatch):
     monkeypatch.setenv("HOME", "/home/ops")
     assert hosts(files=fleet(HEAD + "hosts: {x: {key_file: ~/k}}\n")) == ["x key_file=/home/ops/k"]
     told = hosts(files=fleet(HEAD + "hosts: {x: {known_hosts: ~/k h}}\n"))
@@ -139,7 +139,7 @@ def test_a_key_file_may_be_at_home(hosts, fleet, monkeypatch):
         ("hosts:\n\tx:\n", "3:1: YAML does not allow a tab here; indent with spaces"),
     ],
 )
-def test_says_what_is_wrong_and_where(problems, fleet, text, problem):
+def test_an_invalid_fleet_file_is_reported_with_its_place(problems, fleet, text, problem):
     assert problems(files=fleet(HEAD + text)) == [f"fleet.yaml:{problem}"]
 
 
@@ -164,11 +164,11 @@ def test_says_what_is_wrong_and_where(problems, fleet, text, problem):
         ),
     ],
 )
-def test_says_what_the_file_lacks(problems, fleet, text, problem):
+def test_a_file_without_a_required_key_is_reported(problems, fleet, text, problem):
     assert problems(files=fleet(text)) == [problem]
 
 
-def test_a_file_of_neither_format_says_what_it_lacks(problems, fleet):
+def test_a_file_in_neither_format_is_reported(problems, fleet):
     assert problems(files=fleet("gpus:\n  - x\n")) == [
         "fleet.yaml:1:1: not an inventory: nodevet's begin with the line nodevet: 1, and "
         "Ansible's have groups with hosts, children or vars; correct it, or name another file"
@@ -199,7 +199,7 @@ def test_deep_nesting_is_refused(problems, fleet, text):
     assert line.startswith("fleet.yaml:1:")
 
 
-def test_a_host_without_the_sudo_of_its_group_contradicts_another_file(problems, fleet):
+def test_different_sudo_settings_in_two_files_contradict_each_other(problems, fleet):
     one = fleet(HEAD + "hosts: {x: {sudo: true}}\n", "one.yaml")
     two = fleet(HEAD + "hosts: {x: {sudo: false}}\n", "two.yaml")
     assert problems(files=one + two) == [

@@ -21,7 +21,7 @@ from nodevet.base.nodeset import NodesetError, Term, expand, terms
         ("a , b", ["a", "b"]),
     ],
 )
-def test_expands_in_its_own_order(text, names):
+def test_a_nodeset_expands_in_its_own_order(text, names):
     assert expand(text) == names
 
 
@@ -51,7 +51,7 @@ def test_expands_in_its_own_order(text, names):
         ("a!b", 2, "only commas may join hosts here, not !"),
     ],
 )
-def test_says_what_is_wrong_and_where(text, column, problem):
+def test_an_invalid_nodeset_is_reported_with_its_column(text, column, problem):
     with pytest.raises(NodesetError) as raised:
         expand(text)
     assert (raised.value.column, str(raised.value)) == (column, problem)
@@ -60,7 +60,7 @@ def test_says_what_is_wrong_and_where(text, column, problem):
 @pytest.mark.parametrize(
     "name", ["-oProxyCommand=x", "a b", "a\x1bc", "a\nb", "ä", "a" * 254, "a..b"]
 )
-def test_refuses_what_is_no_name(name):
+def test_invalid_host_names_are_refused(name):
     with pytest.raises(NodesetError, match="host name"):
         expand(name)
 
@@ -102,7 +102,7 @@ def nodesets(draw):
 @given(nodesets())
 @example("n[0-0]")
 @example("n[00-10]")
-def test_agrees_with_clustershell(text):
+def test_nodesets_expand_as_in_clustershell(text):
     try:
         known = set(NodeSet(text, resolver=RESOLVER_NOGROUP))
     except Exception:

@@ -75,7 +75,7 @@ def inventory(folder):
     [(RICH, {}), (RICH, GROUP_DATA), (WITH_ALL, {}), (WITH_ALL, {"all": "ssh_user = 'v'\n"})],
     ids=["lists", "group data", "all", "all with group data"],
 )
-def test_agrees_with_pyinfra(folder, inventory, machine, text, group_data):
+def test_hosts_are_read_as_by_pyinfra(folder, inventory, machine, text, group_data):
     from nodevet import inventory as ours
 
     files = inventory(text, **group_data)
@@ -99,7 +99,7 @@ def test_agrees_with_pyinfra(folder, inventory, machine, text, group_data):
     ]
 
 
-def test_group_data_of_the_current_folder_too(hosts, folder):
+def test_group_data_of_the_current_folder_is_read_too(hosts, folder):
     (folder / "inventories" / "group_data").mkdir(parents=True)
     (folder / "group_data").mkdir()
     (folder / "inventories" / "prod.py").write_text("g = ['x']\n")
@@ -108,20 +108,20 @@ def test_group_data_of_the_current_folder_too(hosts, folder):
     assert hosts(files=["inventories/prod.py"]) == ["x port=2 user=here g,prod"]
 
 
-def test_our_own_data(hosts, inventory):
+def test_nodevet_variables_are_read(hosts, inventory):
     data = "'nodevet_root': '/srv/x', 'nodevet_python': '/opt/python3'"
     text = f"g = [('x', {{{data}, 'nodevet_whole_machine': True}})]\n"
     expected = "x python=/opt/python3 root=/srv/x whole_machine g,inventory"
     assert hosts(files=inventory(text)) == [expected]
 
 
-def test_may_import_pyinfra_and_neighbours(hosts, inventory, folder):
+def test_an_inventory_may_import_pyinfra_and_neighbouring_modules(hosts, inventory, folder):
     (folder / "neighbour.py").write_text("NAMES = ['x']\n")
     text = "from pyinfra.api import Config\nfrom neighbour import NAMES\ng = NAMES\n"
     assert "x NAMES,g,inventory" in hosts(files=inventory(text))
 
 
-def test_our_own_modules_are_not_in_the_way(hosts, inventory):
+def test_nodevets_modules_do_not_shadow_the_standard_library(hosts, inventory):
     text = "import select, socket\ng = ['x' if select.select and socket.socket else 'y']\n"
     assert hosts(files=inventory(text)) == ["x g,inventory"]
 
@@ -189,11 +189,11 @@ def test_our_own_modules_are_not_in_the_way(hosts, inventory):
         ),
     ],
 )
-def test_says_what_is_wrong_and_where(problems, inventory, text, problem):
+def test_an_error_in_the_inventory_is_reported_with_its_place(problems, inventory, text, problem):
     assert problems(files=inventory(text)) == [f"inventory.py:{problem}"]
 
 
-def test_an_error_in_group_data_is_placed_there(problems, inventory, folder):
+def test_an_error_in_group_data_is_reported_with_its_place(problems, inventory, folder):
     files = inventory("g = ['x']\n", g="ssh_user = 'a b'\n")
     path = folder / "group_data" / "g.py"
     assert problems(files=files) == [f"{path}:1:1: x.ssh_user: must be a user name, not 'a b'"]
@@ -244,7 +244,7 @@ def test_e01_root_runs_no_inventory_that_others_may_write(tmp_path, monkeypatch,
     assert not mark.exists()
 
 
-def test_e01_a_folder_that_others_may_add_to_gives_no_modules(tmp_path, monkeypatch):
+def test_e01_no_module_is_imported_from_a_folder_that_others_may_write(tmp_path, monkeypatch):
     (tmp_path / "here").mkdir()
     (tmp_path / "here" / "planted.py").write_text("")
     (tmp_path / "inventory.py").write_text("import planted\ng = ['n1']\n")

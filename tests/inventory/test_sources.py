@@ -17,7 +17,7 @@ KINDS = (
 )
 
 
-def test_a_source_is_a_file_of_its_folder_and_no_two_claim_one_ending_unseen():
+def test_each_source_is_a_module_and_no_two_claim_one_file_ending():
     found = list(sources.sources())
     names = [source.__name__.rpartition(".")[2] for source in found]
     assert names == [
@@ -38,7 +38,7 @@ def test_every_example_can_be_read(hosts, monkeypatch, tmp_path):
     assert counted == {"fleet.yaml": 132, "pyinfra.py": 68, "ansible.json": 4}
 
 
-def test_the_examples_say_what_they_mean(hosts, monkeypatch, tmp_path):
+def test_the_example_inventories_contain_the_expected_hosts(hosts, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", "/home/ops")
     fleet = hosts(files=[ROOT / "inventories" / "fleet.yaml"])
@@ -69,7 +69,7 @@ def test_every_format_has_a_worked_example():
 
 
 @pytest.mark.parametrize(("language", "source", "shown"), EXAMPLES, ids=list(SUFFIXES))
-def test_the_document_is_true(hosts, folder, language, source, shown):
+def test_the_examples_of_the_document_give_the_hosts_shown(hosts, folder, language, source, shown):
     file = folder / f"inventory.{SUFFIXES[language]}"
     file.write_text(source)
     assert hosts(files=[file.name]) == shown.splitlines()
@@ -91,7 +91,7 @@ def test_the_document_is_true(hosts, folder, language, source, shown):
         ("huge.py", "larger than 16 MiB, which no inventory needs"),
     ],
 )
-def test_says_what_is_wrong_with_a_file(problems, folder, name, problem):
+def test_an_inventory_that_cannot_be_read_is_reported(problems, folder, name, problem):
     (folder / "hosts.conf").write_text("[gpus]\ngpu1\n")
     (folder / "hosts").write_text("---\nall: {}\n")
     os.mkfifo(folder / "pipe.json")
@@ -101,14 +101,14 @@ def test_says_what_is_wrong_with_a_file(problems, folder, name, problem):
     assert problems(files=[name]) == [f"{name}: {problem}".replace("\0", "\\x00")]
 
 
-def test_standard_input_is_no_inventory_file(problems):
+def test_standard_input_is_not_an_inventory_file(problems):
     assert problems(files=["-"]) == [
         "-i -: standard input is a target; leave out -i, and give - as a target"
     ]
 
 
 @pytest.mark.parametrize("suffix", ["yaml", "json", "py"])
-def test_text_that_is_not_utf8_is_placed(problems, folder, suffix):
+def test_text_that_is_not_utf8_is_reported_with_its_place(problems, folder, suffix):
     (folder / f"f.{suffix}").write_bytes(b"a: 1\nb: \xff\n")
     assert problems(files=[f"f.{suffix}"]) == [f"f.{suffix}:2:4: not UTF-8 text; save it as UTF-8"]
 
@@ -121,7 +121,7 @@ def test_problems_of_every_file_are_reported(problems, folder):
     ]
 
 
-def test_sources_add_up(hosts, folder):
+def test_hosts_of_several_inventories_are_merged(hosts, folder):
     (folder / "a.yaml").write_text("nodevet: 1\nhosts: x,y\ngroups: {a: {hosts: x, user: u}}\n")
     (folder / "b.json").write_text(
         '{"_meta": {"hostvars": {"x": {"ansible_port": 22, "ansible_user": "u"}}},'

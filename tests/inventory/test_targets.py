@@ -41,7 +41,7 @@ def numbers(lines):
         (["me@example.org@a"], ["a user=me@example.org"]),
     ],
 )
-def test_without_an_inventory_words_are_hosts(hosts, targets, expected):
+def test_without_an_inventory_targets_are_hosts(hosts, targets, expected):
     assert hosts(*targets) == expected
 
 
@@ -70,12 +70,12 @@ def test_without_an_inventory_words_are_hosts(hosts, targets, expected):
         ("!a", "column 2: ! has nothing to its left; name hosts first"),
     ],
 )
-def test_says_what_is_wrong_with_a_word(problems, target, problem):
+def test_an_invalid_target_is_reported(problems, target, problem):
     (line,) = problems(target)
     assert line == f"target: {target}{',' if problem.startswith('column') else ':'} {problem}"
 
 
-def test_a_hostile_word_is_shown_harmless(problems):
+def test_a_hostile_target_is_shortened_and_escaped(problems):
     (line,) = problems("a\x1b]0;x\x07" + "b" * 1000)
     assert line.isprintable() and len(line) < 200
 
@@ -109,7 +109,7 @@ def test_all_problems_are_reported(problems):
         (["@rack1", "!gpu005", "gpu010"], [6, 7, 8, 10]),
     ],
 )
-def test_with_an_inventory_words_choose(hosts, fleet, targets, expected):
+def test_with_an_inventory_targets_select_hosts(hosts, fleet, targets, expected):
     assert numbers(hosts(*targets, files=fleet)) == expected
 
 
@@ -137,7 +137,7 @@ def test_an_inventory_without_groups_says_so(problems, folder):
         ),
     ],
 )
-def test_an_unknown_word_is_never_dropped(problems, fleet, target, problem):
+def test_an_unknown_target_is_reported(problems, fleet, target, problem):
     assert problems(target, files=fleet) == [f"target: {target}: {problem}"]
 
 
@@ -189,7 +189,7 @@ def test_limit_without_an_inventory(hosts, problems):
     assert problems("n[1-3]", limit=["n9"])
 
 
-def test_standard_input_holds_words(hosts):
+def test_standard_input_holds_targets(hosts):
     said = b"# idle nodes\ngpu[1-2] root@login:2222\n\na, b # both\n"
     assert hosts("-", "z", stdin=said) == [
         "gpu1",
@@ -223,11 +223,11 @@ def test_standard_input_may_be_ansibles_json(hosts):
         (b"x" * (16 * 2**20 + 1), "<stdin>: larger than 16 MiB, which no inventory needs"),
     ],
 )
-def test_says_what_is_wrong_with_standard_input(problems, said, problem):
+def test_invalid_standard_input_is_reported(problems, said, problem):
     assert problems("-", stdin=said) == [problem]
 
 
-def test_simple_words_import_no_library():
+def test_simple_targets_import_no_library():
     code = (
         "import io, sys; from nodevet import inventory;"
         "inventory.read(['@local', 'gpu1', 'a:22', 'n[1-3]'], limit=['!n2']);"

@@ -56,7 +56,7 @@ def test_this_machine_is_local() -> None:
     assert entry.host() == Host(name="here", local=True)
 
 
-def test_known_hosts_are_those_of_ansible_too() -> None:
+def test_ansible_gets_the_known_hosts_file_of_a_host() -> None:
     document = ansible_document([Host(name="gpu1", known_hosts="/srv/known hosts")])
     arguments = document["_meta"]["hostvars"]["gpu1"]["ansible_ssh_common_args"]
     assert arguments == """-o 'UserKnownHostsFile="/srv/known hosts"'"""

@@ -82,7 +82,7 @@ def pods(api: ApiServer) -> set[str]:
     return {name for resource, _, name in api.objects if resource == "pods"}
 
 
-def test_it_cordons_evicts_waits_and_gives_back(gpu1: ApiServer, hook: Hook) -> None:
+def test_the_hook_cordons_evicts_waits_and_uncordons(gpu1: ApiServer, hook: Hook) -> None:
     add_pod(gpu1, "train")
     add_pod(gpu1, "dcgm", DAEMON)
     add_pod(gpu1, "apiserver", [], annotations={"kubernetes.io/config.mirror": "x"})
@@ -135,7 +135,7 @@ def test_a_server_that_does_not_answer_is_asked_again(gpu1: ApiServer, hook: Hoo
 
 
 @pytest.mark.parametrize("status", [429, 500, 503, 504])
-def test_a_server_that_is_too_busy_for_a_look_is_asked_again(
+def test_a_server_that_is_too_busy_to_list_pods_is_asked_again(
     gpu1: ApiServer, hook: Hook, status: int
 ) -> None:
     add_pod(gpu1, "train")
@@ -163,7 +163,7 @@ def test_an_eviction_that_the_server_cannot_judge_ends_the_drain(
     assert hook.pauses == 0
 
 
-def test_a_pod_of_a_namespace_that_ends_is_waited_for(gpu1: ApiServer, hook: Hook) -> None:
+def test_the_drain_waits_for_a_pod_of_a_terminating_namespace(gpu1: ApiServer, hook: Hook) -> None:
     add_pod(gpu1, "train")
     gpu1.ending_namespaces.add("jobs")
     hook.meanwhile = lambda: gpu1.objects.pop(("pods", "jobs", "train"), None)
@@ -189,7 +189,7 @@ def test_pods_that_do_not_leave_in_time_are_named(gpu1: ApiServer, hook: Hook) -
         ({"volumes": [{"emptyDir": {}}]}, "jobs/p has an emptyDir", Allowed(empty_dir=True)),
     ],
 )
-def test_what_would_be_lost_is_refused_unless_allowed(
+def test_bare_pods_and_empty_dir_volumes_are_refused_unless_allowed(
     gpu1: ApiServer, hook: Hook, pod: dict[str, Any], message: str, allowed: Allowed
 ) -> None:
     add_pod(gpu1, "p", **pod)
@@ -220,7 +220,7 @@ def test_the_cordon_of_someone_else_is_kept(gpu1: ApiServer, hook: Hook) -> None
     assert hook.said[-1] == "gpu1 is unchanged: someone else cordoned it"
 
 
-def test_another_plan_is_not_touched(gpu1: ApiServer, hook: Hook) -> None:
+def test_a_cordon_of_another_plan_is_not_touched(gpu1: ApiServer, hook: Hook) -> None:
     hook.drain(P2)
     with pytest.raises(ClusterError, match=f"cordoned for plan {P2}"):
         hook.drain(P1, DrainRules(cordoned=True))
@@ -229,14 +229,18 @@ def test_another_plan_is_not_touched(gpu1: ApiServer, hook: Hook) -> None:
     assert hook.said[-1] == f"gpu1 is unchanged: it is cordoned for plan {P2}"
 
 
-def test_someone_who_cordons_it_in_between_wins(gpu1: ApiServer, hook: Hook) -> None:
+def test_the_drain_stops_if_someone_else_cordons_the_node_meanwhile(
+    gpu1: ApiServer, hook: Hook
+) -> None:
     gpu1.before += [lambda: cordon(gpu1)]
     with pytest.raises(ClusterError, match="someone else cordoned it"):
         hook.drain()
     assert PLAN not in gpu1.node("gpu1")["metadata"]["annotations"]
 
 
-def test_someone_who_uncordons_it_while_it_waits_wins(gpu1: ApiServer, hook: Hook) -> None:
+def test_the_drain_stops_if_someone_uncordons_the_node_while_it_waits(
+    gpu1: ApiServer, hook: Hook
+) -> None:
     add_pod(gpu1, "train")
     gpu1.stay = True
     hook.meanwhile = lambda: uncordon(gpu1)
@@ -279,7 +283,7 @@ def test_a_pod_of_the_same_name_is_not_evicted_in_its_place(gpu1: ApiServer, hoo
         {"labels": {"slurm.nebius.ai/webhook": "true"}},
     ],
 )
-def test_a_node_of_an_operator_of_slurm_is_left_to_it(
+def test_a_node_that_a_slurm_operator_manages_is_refused(
     gpu1: ApiServer, hook: Hook, sign: dict[str, Any]
 ) -> None:
     add_pod(gpu1, "slurmd", [{"kind": "NodeSet", "controller": True}], **sign)
@@ -295,13 +299,15 @@ def test_a_node_of_an_operator_of_slurm_is_left_to_it(
         hook.drain()
 
 
-def test_a_label_that_only_looks_like_theirs_is_ignored(gpu1: ApiServer, hook: Hook) -> None:
+def test_a_label_similar_to_those_of_slurm_operators_is_ignored(
+    gpu1: ApiServer, hook: Hook
+) -> None:
     add_pod(gpu1, "x", labels={"notslinky.slurm.net/a": "", "app": "slinky.slurm.net"})
     hook.drain()
     assert pods(gpu1) == set()
 
 
-def test_another_run_of_the_plan_is_not_touched(gpu1: ApiServer, hook: Hook) -> None:
+def test_a_cordon_of_another_run_of_the_plan_is_not_touched(gpu1: ApiServer, hook: Hook) -> None:
     first, second = f"{P1}-0c51b9e4", f"{P1}-11111111"
     hook.drain(first)
     hook.drain(first)
@@ -321,7 +327,7 @@ def test_without_a_plan_nothing_is_done(gpu1: ApiServer, hook: Hook, plan: str) 
     assert gpu1.asked == []
 
 
-def test_the_hook_as_apply_calls_it(gpu1: ApiServer) -> None:
+def test_apply_can_call_the_hook_by_its_environment(gpu1: ApiServer) -> None:
     add_pod(gpu1, "train")
     env = {"NODEVET_PLAN": P1, "NODEVET_HOOK": "drain", "NODEVET_CHECKS": "power_limit"}
     words = ["k8s", "drained", "gpu1.example.com"]

@@ -101,7 +101,7 @@ def test_a_list_that_expires_between_pages_is_read_again(api: ApiServer) -> None
     assert list(hosts("k8s:")) == [f"gpu{number}" for number in range(5)]
 
 
-def test_a_server_whose_pages_never_end_is_given_up(
+def test_a_list_of_nodes_beyond_the_limit_is_refused(
     cluster: Cluster, api: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nodevet.inventory.cluster.MAX_HOSTS", 1500)
@@ -120,7 +120,9 @@ def test_a_server_whose_pages_never_end_is_given_up(
         ("k8s:a b", "answers list nodes with 400: unable to parse requirement: a b"),
     ],
 )
-def test_what_is_wrong_is_reported(api: ApiServer, inventory: str, message: str) -> None:
+def test_an_invalid_or_empty_label_selector_is_reported(
+    api: ApiServer, inventory: str, message: str
+) -> None:
     add_node(api, "gpu1")
     with pytest.raises(InventoryError) as raised:
         hosts(inventory)
@@ -134,13 +136,13 @@ def test_a_hostile_node_is_refused(api: ApiServer) -> None:
     assert "\x1b" not in str(raised.value)
 
 
-def test_a_missing_right_is_named_as_rbac_names_it(api: ApiServer) -> None:
+def test_a_missing_permission_is_named_by_its_rbac_verb_and_resource(api: ApiServer) -> None:
     api.allowed = set()
     with pytest.raises(InventoryError, match="needs the verb `list` on `nodes`: nodes is"):
         hosts("k8s:")
 
 
-def test_wrong_credentials_and_no_server_and_no_cluster(
+def test_wrong_credentials_a_missing_server_and_no_cluster_are_reported(
     api: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = api.write_kubeconfig(tmp_path / "kubeconfig", token="wrong")
@@ -155,7 +157,7 @@ def test_wrong_credentials_and_no_server_and_no_cluster(
             hosts("k8s:")
 
 
-def test_an_answer_that_is_no_kubernetes_is_refused(
+def test_an_answer_that_is_not_from_kubernetes_is_refused(
     api: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(api, "answer", lambda *_: {"items": 7})
@@ -185,7 +187,7 @@ def certificate(folder: Path) -> Path:
     return path
 
 
-def test_in_a_pod_it_is_the_service_account(
+def test_in_a_pod_the_service_account_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loader = "kubernetes.config.incluster_config"

@@ -113,7 +113,7 @@ def test_the_role_of_the_cron_job_is_just_enough(api: ApiServer, cluster: Cluste
     assert set(api.asked) == api.allowed
 
 
-def test_who_may_write_the_status_of_nodes_is_limited_by_a_policy() -> None:
+def test_a_policy_limits_who_may_write_the_status_of_nodes() -> None:
     """RBAC cannot limit which node or which part of a status an account writes."""
     writers = {
         subject["name"]
@@ -179,7 +179,7 @@ def test_pods_write_nowhere_on_the_node() -> None:
         assert container["resources"]["limits"].keys() == {"memory"}
 
 
-def test_what_the_pods_run_is_a_command_of_nodevet(tmp_path: Path) -> None:
+def test_every_command_of_the_pods_is_a_nodevet_command(tmp_path: Path) -> None:
     (daemon,) = named("DaemonSet")
     script = daemon["spec"]["template"]["spec"]["containers"][0]["args"][0].replace("\\\n", " ")
     lines = [shlex.split(found) for found in re.findall(r"^ *nodevet (.*)$", script, re.M)]

@@ -64,7 +64,7 @@ def written(cluster: Cluster, run: Run, now: float = NOW, name: str = "") -> Wri
     return done
 
 
-def test_a_node_that_passes_is_true_and_other_conditions_stay(
+def test_a_passing_node_gets_condition_true_and_keeps_other_conditions(
     gpu1: ApiServer, cluster: Cluster
 ) -> None:
     assert written(cluster, a_run(OK)) == WrittenCondition("gpu1", "True", PASSED)
@@ -102,7 +102,7 @@ def test_a_node_that_passes_is_true_and_other_conditions_stay(
         ((OK,), {"arrived": "nonsense"}, "Unknown", "the verdict has no valid time"),
     ],
 )  # fmt: skip
-def test_only_a_fresh_pass_of_this_boot_of_this_machine_is_true(
+def test_only_a_fresh_pass_of_the_current_boot_makes_the_condition_true(
     gpu1: ApiServer,
     cluster: Cluster,
     findings: list[Finding],
@@ -145,7 +145,7 @@ def test_the_transition_moves_only_with_the_status(gpu1: ApiServer, cluster: Clu
     assert gpu1.condition("gpu1")["lastTransitionTime"] > before["lastTransitionTime"]
 
 
-def test_an_earlier_look_does_not_replace_a_later_one(gpu1: ApiServer, cluster: Cluster) -> None:
+def test_an_earlier_visit_does_not_replace_a_later_one(gpu1: ApiServer, cluster: Cluster) -> None:
     written(cluster, a_run(*capped(1), age=10.0))
     earlier = written(cluster, a_run(OK, age=600.0))
     assert earlier.why_not == "its condition comes from a later visit"
@@ -182,7 +182,9 @@ def test_a_part_that_was_unknown_and_now_fails_is_an_event(
     assert keys == ["power_limit (GPU 0)"] * 2
 
 
-def test_a_very_long_verdict_makes_no_event_twice(gpu1: ApiServer, cluster: Cluster) -> None:
+def test_a_very_long_verdict_is_shortened_and_reported_once_as_events(
+    gpu1: ApiServer, cluster: Cluster
+) -> None:
     checks = [Finding(verdict=Verdict.FAIL, check=f"c{n}", why="x" * 290) for n in range(300)]
     written(cluster, a_run(*checks, age=100.0))
     number = len(gpu1.events())
@@ -193,14 +195,14 @@ def test_a_very_long_verdict_makes_no_event_twice(gpu1: ApiServer, cluster: Clus
     assert len(gpu1.events()) == number
 
 
-def test_what_a_node_wrote_forges_no_part_of_a_message(gpu1: ApiServer, cluster: Cluster) -> None:
+def test_text_of_a_node_cannot_forge_a_part_of_a_message(gpu1: ApiServer, cluster: Cluster) -> None:
     evil = Finding(verdict=Verdict.FAIL, check="xid", why="a; fan: off\n\x1b[2K")
     written(cluster, a_run(evil))
     assert gpu1.condition("gpu1")["message"] == "xid: a, fan: off\\n\\x1b[2K"
     assert len(gpu1.events()) == 1
 
 
-def test_other_writers_survive(gpu1: ApiServer, cluster: Cluster) -> None:
+def test_conditions_of_other_writers_are_kept(gpu1: ApiServer, cluster: Cluster) -> None:
     def other() -> None:
         gpu1.node("gpu1")["status"]["conditions"].append({"type": "Mine", "status": "True"})
         gpu1.touch("gpu1")
@@ -218,7 +220,9 @@ def test_a_later_verdict_that_comes_in_between_wins(gpu1: ApiServer, cluster: Cl
     assert gpu1.condition("gpu1")["status"] == "False"
 
 
-def test_a_node_that_never_rests_ends_in_an_error(gpu1: ApiServer, cluster: Cluster) -> None:
+def test_a_node_that_changes_during_every_write_ends_in_an_error(
+    gpu1: ApiServer, cluster: Cluster
+) -> None:
     asked = cluster.patch_status
 
     def restless(*words: Any) -> None:
@@ -282,7 +286,7 @@ def test_a_verdict_that_nobody_renews_becomes_unknown(
     assert gpu1.events() == [] or len(finding) == 1
 
 
-def test_a_node_that_is_deleted_while_it_expires_is_no_error(
+def test_a_node_deleted_while_its_verdict_expires_is_not_an_error(
     gpu1: ApiServer, cluster: Cluster
 ) -> None:
     gpu1.add("nodes", "gpu2", status={"conditions": []})
@@ -303,13 +307,13 @@ def test_a_pass_does_not_outlive_a_boot(gpu1: ApiServer, cluster: Cluster) -> No
     assert done == WrittenCondition("gpu1", "Unknown", "the node has booted since it was vetted")
 
 
-def test_a_forged_time_of_the_future_expires(gpu1: ApiServer, cluster: Cluster) -> None:
+def test_a_verdict_dated_in_the_future_expires(gpu1: ApiServer, cluster: Cluster) -> None:
     written(cluster, a_run(OK, age=-9000.0), now=NOW + 9000)
     (done,) = expired(cluster, NOW)
     assert done.message == "the verdict is dated in the future: a clock is wrong"
 
 
-def test_a_verdict_that_comes_while_it_expires_stays(gpu1: ApiServer, cluster: Cluster) -> None:
+def test_a_new_verdict_written_during_the_expiry_is_kept(gpu1: ApiServer, cluster: Cluster) -> None:
     written(cluster, a_run(OK, age=1800.0))
     gpu1.before += [lambda: written(cluster, a_run(OK, age=5.0)) and None]
     (done,) = expired(cluster, NOW + 60)
@@ -319,7 +323,7 @@ def test_a_verdict_that_comes_while_it_expires_stays(gpu1: ApiServer, cluster: C
 # --- the command line ---
 
 
-def test_the_command_reports_a_file(gpu1: ApiServer, tmp_path: Path) -> None:
+def test_k8s_report_writes_the_run_of_a_json_file(gpu1: ApiServer, tmp_path: Path) -> None:
     now = time.time()
     run = replace(a_run(*capped(2)), started=instant(now))
     run = replace(run, hosts=(replace(run.hosts[0], arrived=instant(now)),))

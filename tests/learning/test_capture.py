@@ -29,7 +29,7 @@ def loaded(text: str, folder: Path):
     return baseline
 
 
-def test_every_host_passes_by_what_is_captured_of_it(tmp_path: Path) -> None:
+def test_every_host_passes_the_baseline_captured_from_it(tmp_path: Path) -> None:
     nodes = {name: node(name) for name in ("gpu1", "gpu2", "gpu3")}
     baseline = loaded(capture(nodes, CATALOG).text, tmp_path)
     assert {wish.check for wish in baseline.expectations} >= {"power_limit", "cpu_governor"}
@@ -41,7 +41,7 @@ def test_every_host_passes_by_what_is_captured_of_it(tmp_path: Path) -> None:
     assert baseline.applies.gpu.count == 8
 
 
-def test_what_hosts_do_not_agree_on_is_a_comment_and_no_expectation(tmp_path: Path) -> None:
+def test_a_value_that_differs_between_hosts_becomes_a_comment(tmp_path: Path) -> None:
     nodes = {name: node(name) for name in ("gpu1", "gpu2", "gpu3")}
     nodes["gpu4"] = node("gpu4", governor="powersave", **capped(500_000))
     text = capture(nodes, CATALOG).text
@@ -67,7 +67,7 @@ def test_hosts_of_different_hardware_are_refused() -> None:
         capture(nodes, CATALOG)
 
 
-def test_without_a_host_there_is_nothing() -> None:
+def test_capture_without_a_host_is_refused() -> None:
     with pytest.raises(UserError, match="nothing to capture"):
         capture({}, CATALOG)
 

@@ -22,7 +22,7 @@ def eight(**odd: object) -> Comparison:
     return compare(nodes, CATALOG)
 
 
-def test_the_majority_is_what_is_expected_and_the_others_are_named() -> None:
+def test_the_majority_value_is_expected_and_the_other_hosts_are_named() -> None:
     found = eight(gpu3=node("gpu3", governor="powersave"), gpu7=node("gpu7", governor="powersave"))
     assert found.outliers == ("gpu3", "gpu7")
     assert "cpu_governor  performance on 6 of 8; powersave on gpu[3,7]" in table(found)
@@ -58,7 +58,7 @@ def test_a_fault_on_one_of_two_is_reported() -> None:
     assert "gpu_lost" in table(compare(nodes, CATALOG))
 
 
-def test_a_fault_that_all_of_them_have_is_no_difference() -> None:
+def test_a_fault_of_all_hosts_is_not_a_difference() -> None:
     nodes = {name: node(name, recovery_action="GPU_RESET") for name in ("gpu1", "gpu2", "gpu3")}
     assert compare(nodes, CATALOG).exit_code == 0
 

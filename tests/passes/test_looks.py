@@ -20,7 +20,7 @@ MODULES = {"loaded": ["nvidia", "ext4"], "nvidia_version": "550.90.07"}
 GPUS = {"gpus": [{"index": 0, "uuid": "GPU-b"}, {"index": 1, "uuid": "GPU-a"}]}
 
 
-def test_a_time_without_a_key_is_refused() -> None:
+def test_pass_for_without_pass_key_is_refused() -> None:
     with pytest.raises(UserError, match="--pass-for needs --pass-key"):
         taken({"pass_key": None, "pass_for": 60.0})
     assert taken({"pass_key": None, "pass_for": None}) is None
@@ -42,7 +42,7 @@ def visit(**sections: Any) -> Visit:
     return Visit("gpu001", Status.VETTED, evidence=document, at=1795886173.9)
 
 
-def test_it_says_what_the_evidence_says() -> None:
+def test_a_pass_contains_the_facts_of_the_evidence() -> None:
     one = visit()
     facts = facts_of(one)
     assert facts == {

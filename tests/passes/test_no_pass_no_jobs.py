@@ -138,14 +138,14 @@ def test_systemd_tries_again_if_the_pass_comes_late(node: SimulatedFleet) -> Non
     wait_for(lambda: node.on("n1", "systemctl is-active slurmd; :") == "active\n")
 
 
-def test_without_a_pass_it_does_not_start(node: SimulatedFleet) -> None:
+def test_slurmd_does_not_start_without_a_pass(node: SimulatedFleet) -> None:
     assert (
         verify(node, starts=False)
         == f"no valid pass: {PASS} does not exist: gate this node with --pass-key"
     )
 
 
-def test_a_pass_lets_it_start_and_says_what_was_vetted(node: SimulatedFleet) -> None:
+def test_a_pass_lets_slurmd_start_and_lists_the_vetted_facts(node: SimulatedFleet) -> None:
     passed(node, "--limit", "n1", "--pass-for", "2h")
     assert "pass of n1 by gate holds for 2.0 h" in verify(node, starts=True)
     assert node.on("n1", "nodevet pass verify >&- 2>&-") == ""  # exit code 0 all the same
@@ -165,7 +165,7 @@ def test_a_pass_lets_it_start_and_says_what_was_vetted(node: SimulatedFleet) -> 
         ("gpu.1.uuid=GPU-00000000-1111-2222-3333-444444444444", "other GPUs than when it was"),
     ],
 )
-def test_a_changed_driver_or_gpu_voids_it(node: SimulatedFleet, change: str, why: str) -> None:
+def test_a_changed_driver_or_gpu_voids_a_pass(node: SimulatedFleet, change: str, why: str) -> None:
     passed(node)
     key, before = change.partition("=")[0], ""
     if key.startswith("/"):
@@ -210,7 +210,7 @@ def test_a_key_that_the_node_does_not_allow_signs_nothing(node: SimulatedFleet) 
     assert f"a key that {ALLOWED} does not allow" in verify(node, starts=False)
 
 
-def test_allowed_signers_that_others_may_write_stop_it(node: SimulatedFleet) -> None:
+def test_slurmd_does_not_start_if_others_may_write_allowed_signers(node: SimulatedFleet) -> None:
     passed(node)
     node.on("n1", f"chmod 666 {ALLOWED}")
     assert "users other than root may write it" in verify(node, starts=False)

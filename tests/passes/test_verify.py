@@ -36,7 +36,7 @@ def test_a_pass_holds_for_the_node_that_was_vetted(node) -> None:
         ("proc/uptime", "soon", "could not convert"),
     ],
 )
-def test_a_change_of_the_node_voids_it(node, refused: Refused, path, content, why) -> None:
+def test_a_change_of_the_node_voids_a_pass(node, refused: Refused, path, content, why) -> None:
     node.write(path, content)
     assert why in refused()
 
@@ -49,12 +49,12 @@ def test_an_unreadable_file_voids_a_pass(node, refused: Refused, path: str) -> N
     assert f"cannot read {node.root / path}: No such file" in refused()
 
 
-def test_an_unloaded_driver_voids_it(node, refused: Refused) -> None:
+def test_an_unloaded_driver_voids_a_pass(node, refused: Refused) -> None:
     (node.root / "sys/module/nvidia/version").unlink()
     assert "driver is not loaded, and was 550.90.07" in refused()
 
 
-def test_other_gpus_void_it(node, refused: Refused) -> None:
+def test_other_gpus_void_a_pass(node, refused: Refused) -> None:
     node.gpu(1, "GPU-other")
     assert "not vetted: GPU-other; missing: GPU-1f0c7a5e-0000-4000-8000-000000000002" in refused()
     node.gpu(1, UUID)
@@ -70,7 +70,7 @@ def test_the_order_of_gpus_does_not_matter_and_excluded_ones_do_not_count(node) 
     assert node.verify()[0] == 0
 
 
-def test_a_gpu_that_the_driver_has_not_initialized_voids_it(node, refused: Refused) -> None:
+def test_a_gpu_that_the_driver_has_not_initialized_voids_a_pass(node, refused: Refused) -> None:
     node.gpu(0, "GPU-????????-????-????-????-????????????")
     assert "0000:00:00.0/information has no UUID" in refused()
 
@@ -82,7 +82,7 @@ def test_a_node_without_gpus_can_have_a_pass(node, refused: Refused) -> None:
     assert node.verify()[0] == 0
 
 
-def test_it_expires_by_the_clock_and_by_the_uptime(node, refused: Refused) -> None:
+def test_a_pass_expires_by_the_clock_and_by_the_uptime(node, refused: Refused) -> None:
     now = int(time.time())
     node.issue(vetted=now - 7200, expires=now - 3600)
     assert "expired 36" in refused()
@@ -101,7 +101,7 @@ def test_a_clock_that_was_set_back_is_refused_beyond_a_tolerance(node, refused: 
 # --- the signature ---
 
 
-def test_no_pass(node, refused: Refused) -> None:
+def test_a_missing_pass_is_refused(node, refused: Refused) -> None:
     node.file.unlink()
     assert refused() == f"no valid pass: {node.file} does not exist: gate this node with --pass-key"
 
@@ -145,7 +145,7 @@ def test_one_of_several_keys_is_enough(node) -> None:
 @pytest.mark.parametrize(
     "bad", ["x ssh-ed25519 AAAA", "no-key", "c@example.com what AAAA", "\x1b[2J"]
 )
-def test_an_invalid_line_before_it_changes_nothing(node, bad: str) -> None:
+def test_an_invalid_line_before_the_key_changes_nothing(node, bad: str) -> None:
     node.allow(*[bad] * 1000, node.allowed.read_text().strip())
     assert "by c@example.com" in node.verify()[1]
 
@@ -162,7 +162,7 @@ def test_a_key_that_may_only_approve_plans_is_refused(node, refused: Refused) ->
     assert f"or {node.allowed} does not let c@example.com sign it" in refused()
 
 
-def test_a_key_of_a_pattern_is_refused(node, refused: Refused) -> None:
+def test_a_key_listed_under_a_pattern_is_refused(node, refused: Refused) -> None:
     node.allow(f"*@example.com {(node.keys / 'controller.pub').read_text()}")
     assert "lists the key under a pattern; write a name" in refused()
 
@@ -185,7 +185,9 @@ def test_a_certificate_of_an_allowed_authority_signs(node, refused: Refused) -> 
     refused()
 
 
-def test_a_key_in_an_agent_signs_by_its_public_half(node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_in_an_agent_signs_if_only_its_public_file_exists(
+    node, monkeypatch: pytest.MonkeyPatch
+) -> None:
     key, socket = node.keys / "controller", node.keys / "agent"
     monkeypatch.setenv("SSH_AUTH_SOCK", str(socket))
     with subprocess.Popen(["ssh-agent", "-D", "-a", socket], stdout=-3, stderr=-3) as agent:
@@ -222,7 +224,7 @@ def test_a_signers_file_without_keys_allows_no_one(node, refused: Refused, conte
         lambda text: b"",
     ],
 )
-def test_a_signed_text_of_another_form_is_refused(node, refused: Refused, edit) -> None:
+def test_a_malformed_signed_text_is_refused(node, refused: Refused, edit) -> None:
     text = text_of(node.values())
     assert edit(text) != text
     node.put(edit(text))
@@ -272,7 +274,7 @@ def test_a_large_file_is_not_read(node, refused: Refused) -> None:
 @pytest.mark.parametrize(
     "data", [b"", b"\xff\xfe", b"nodevet-pass 1\n", b"-----BEGIN SSH SIGNATURE-----\n", b"\0" * 999]
 )
-def test_other_files_are_refused(node, refused: Refused, data: bytes) -> None:
+def test_files_that_are_not_a_pass_are_refused(node, refused: Refused, data: bytes) -> None:
     node.file.write_bytes(data)
     refused()
 
@@ -295,7 +297,7 @@ def test_an_ssh_keygen_that_is_too_old_says_so(
 
 
 @pytest.mark.parametrize("program", ["exit 0", "kill -9 $$", "exit 255", "printf '\\033[2Jc\\n'"])
-def test_an_ssh_keygen_that_says_nothing_of_use_is_not_believed(
+def test_an_ssh_keygen_without_a_usable_answer_is_refused(
     node, refused: Refused, monkeypatch: pytest.MonkeyPatch, program: str
 ) -> None:
     fake = node.keys / "ssh-keygen"
@@ -309,14 +311,14 @@ def test_an_ssh_keygen_that_says_nothing_of_use_is_not_believed(
 
 
 @pytest.mark.parametrize("words", [["--help"], ["--no"], ["--wait", "soon"], ["more"]])
-def test_the_other_command_lines_are_those_of_click(words: list[str]) -> None:
+def test_click_parses_every_other_command_line_of_pass_verify(words: list[str]) -> None:
     command = [sys.executable, "-m", "nodevet", "pass", "verify", *words]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == (0 if words == ["--help"] else 2)
     assert "Usage: nodevet pass verify" in done.stdout + done.stderr
 
 
-def test_it_starts_without_the_libraries_of_the_command_line() -> None:
+def test_pass_verify_starts_without_the_command_line_libraries() -> None:
     program = f"""
 import sys
 sys.path.append({str(Path(nodevet.__file__).parents[1])!r})

@@ -103,18 +103,18 @@ def test_gpu_hours_run_to_the_next_visit_that_is_judged() -> None:
     assert (found.gpu_hours_then, found.gpu_hours) == (8 * 24, 0)
 
 
-def test_a_pruned_visit_passed_nothing() -> None:
+def test_a_pruned_visit_is_not_counted_as_judged() -> None:
     first, second = of(visit(1), visit(2, known=False)).nights
     assert (first.judged, first.pruned, second.judged, second.pruned) == (1, 0, 0, 1)
 
 
-def test_an_alarm_is_a_stretch_and_counts_once_its_time_is_over() -> None:
+def test_nights_in_a_row_are_one_alarm_which_is_rated_after_its_window() -> None:
     found = of(*(visit(night, now="a/node" if night in (1, 2, 4) else "") for night in range(1, 6)))
     assert (found.alarms, found.alarms_over, found.alarms_right) == (2, 1, 0)
     assert found.failures == ()
 
 
-def test_checks_that_come_and_go() -> None:
+def test_added_and_removed_findings_are_counted_per_check() -> None:
     found = of(visit(1, now="a/node b/node", then="b/node c/node"))
     assert [(each.check, each.added, each.removed) for each in found.checks] == [
         ("a", 1, 0),
@@ -125,7 +125,7 @@ def test_checks_that_come_and_go() -> None:
     assert found.nights[0].cleared == ()
 
 
-def test_e19_what_came_back_after_a_fix_is_no_failure_of_its_own() -> None:
+def test_e19_a_finding_that_came_back_after_a_fix_is_not_a_new_failure() -> None:
     visits = [visit(night, now="a/node", then="a/node") for night in range(1, 4)]
     second, third = (
         Moment(at=five_nights.started(night).isoformat(), run=five_nights.run_id(night))
@@ -150,7 +150,7 @@ def test_e19_what_came_back_after_a_fix_is_no_failure_of_its_own() -> None:
     assert [each.began for each in found.failures] == [second.at]
 
 
-def test_nothing_said_then_is_nothing() -> None:
+def test_without_earlier_verdicts_there_are_no_past_failures() -> None:
     assert PastFailures([]).at("h", 0.0, "b", Severity.INFO) == ()
 
 
@@ -171,7 +171,7 @@ def test_by_the_same_baselines_nothing_changes(url: str) -> None:
     ]
 
 
-def test_nights_that_are_remembered_are_as_judged_alone(tmp_path: Path) -> None:
+def test_nights_judged_from_cache_equal_nights_judged_alone(tmp_path: Path) -> None:
     """Random nights: sections change and change back, readings and GPUs are lost, a machine is
     replaced; with a waiver, groups and a check of the project's own."""
     context = random_baselines(tmp_path)
@@ -324,7 +324,7 @@ def test_a_rule_that_would_have_foreseen_a_failure(url: str, tmp_path: Path) -> 
     assert [each.check for each in found.checks] == ["ecc_errors"]
 
 
-def test_shadow_findings_alarm_no_one(url: str, tmp_path: Path) -> None:
+def test_shadow_findings_do_not_count_as_alarms(url: str, tmp_path: Path) -> None:
     text = (five_nights.READ / "site-h100.yaml").read_text()
     (tmp_path / "b.yaml").write_text(text + "severity: {power_limit: shadow}\n")
     context = open_context(tmp_path, [str(tmp_path / "b.yaml")])
@@ -334,7 +334,7 @@ def test_shadow_findings_alarm_no_one(url: str, tmp_path: Path) -> None:
     ]
 
 
-def test_some_nights_and_checks_that_are_not_asked(url: str) -> None:
+def test_the_number_of_nights_is_limited_and_unknown_checks_are_refused(url: str) -> None:
     assert len(under(url, five_nights.context(5), days=2).nights) == 3
     with pytest.raises(UserError, match="no baseline of this backtest asks for it"):
         under(url, five_nights.context(5), checks=frozenset({"hugepages"}))
@@ -377,7 +377,9 @@ def test_it_does_not_matter_how_many_processes_judge(
     assert sorted(told) == sorted(five_nights.HOSTS)
 
 
-def test_on_the_command_line(nodevet: Past, tighter: Path, tmp_path: Path) -> None:
+def test_backtest_reports_new_alarms_on_the_command_line(
+    nodevet: Past, tighter: Path, tmp_path: Path
+) -> None:
     page = tmp_path / "page.html"
     done = nodevet("backtest", "-b", tighter, "gpu[001-012]", "--format", f"html:{page}")
     assert done.returncode == 0

@@ -67,7 +67,7 @@ def test_a_section_that_is_no_longer_read_is_a_change() -> None:
     assert found == {Change("gpu.driver", '"580"', ""), Change("gpu (status)", "", '"error"')}
 
 
-def test_37_of_1000() -> None:
+def test_a_change_that_only_37_of_1000_hosts_got_is_separating() -> None:
     def uptime(number: int) -> Change:
         return Change("host.uptime_s", str(number), str(number + 86_400))
 
@@ -83,7 +83,7 @@ def test_37_of_1000() -> None:
     assert (lines[0].before, lines[0].after) == (TUNED.before, TUNED.after)
 
 
-def test_what_the_check_reads_itself_explains_nothing() -> None:
+def test_a_change_of_a_field_that_the_check_reads_is_marked_as_its_own() -> None:
     mode = Change("gpu.gpus[].persistence_mode", "true", "false")
     (line,) = separating({"g1": frozenset({mode})}, [], reads=["gpu.gpus[].persistence_mode"])
     assert line.own
@@ -118,7 +118,7 @@ def test_paths_in_words(path: str, said: str) -> None:
 # --- of the five nights ---
 
 
-def test_an_upgrade_is_found_and_what_others_got_too_is_not_blamed(url: str) -> None:
+def test_an_upgrade_that_only_the_failing_hosts_got_is_blamed(url: str) -> None:
     found = blamed(url, "persistence_mode")
     (drift,) = found.groups
     assert found.now
@@ -146,7 +146,7 @@ def test_hosts_that_always_failed_are_not_compared(url: str) -> None:
     assert [look.host for look in found.always] == ["a100-02"]
 
 
-def test_on_the_command_line(nodevet: Past) -> None:
+def test_blame_reports_the_upgrade_on_the_command_line(nodevet: Past) -> None:
     done = nodevet("blame", "persistence_mode")
     assert done.returncode == 0
     assert "3 hosts since" in done.stdout
@@ -232,7 +232,7 @@ def test_text_of_a_node_is_shown_as_text(uneven: str, nodevet: Past) -> None:
     assert columns == {6}
 
 
-def test_nights_in_which_it_was_not_judged_were_not_good(tmp_path: Path) -> None:
+def test_nights_in_which_the_check_was_not_judged_were_not_good(tmp_path: Path) -> None:
     """g0 and g1 fail since the check came; g2 passes it in both nights, and then fails; g3 passes
     it; g4 is never judged by it."""
     url = f"sqlite:///{tmp_path / 'h.sqlite'}"
@@ -258,7 +258,7 @@ def test_nights_in_which_it_was_not_judged_were_not_good(tmp_path: Path) -> None
     assert found.unread == ()
 
 
-def test_e19_what_came_back_after_a_fix_began_where_a_visit_first_saw_it(tmp_path: Path) -> None:
+def test_e19_a_finding_that_came_back_after_a_fix_began_at_its_first_visit(tmp_path: Path) -> None:
     """g0 fails from the second night on; a fix in between that proved it over is no good night."""
     url = f"sqlite:///{tmp_path / 'h.sqlite'}"
     said = {"g0": ("ok", "fail", "fail"), "g1": ("ok", "ok", "ok")}

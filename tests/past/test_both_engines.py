@@ -103,7 +103,9 @@ def test_exports_of_both_engines_are_equal(both: tuple[str, str], tmp_path: Path
     assert tables[0] == tables[1] and tables[0]["findings"]
 
 
-def test_evidence_goes_in_both(both: tuple[str, str], postgres: Postgres, tmp_path: Path) -> None:
+def test_prune_deletes_the_same_evidence_in_both_engines(
+    both: tuple[str, str], postgres: Postgres, tmp_path: Path
+) -> None:
     stores = f"sqlite:///{tmp_path}/pruned.sqlite", postgres.database()
     policy = ("--daily", "1d", "--weekly", "0s", "--monthly", "0s", "--format", "json")
     said = []

@@ -61,7 +61,7 @@ def again(
 
 
 @pytest.mark.parametrize("night", five_nights.NIGHTS)
-def test_by_the_same_baselines_a_night_is_what_it_was(url: str, night: int) -> None:
+def test_the_same_baselines_give_the_same_verdicts_for_a_night(url: str, night: int) -> None:
     then = {report.host: report for report, _ in five_nights.judged(night)}
     found = again(url, five_nights.run_id(night), five_nights.context(night))
     assert {one.host: said(one) for one in found.hosts} == {
@@ -137,7 +137,7 @@ MIXES = st.lists(
 
 @given(MIXES)
 @settings(max_examples=15, deadline=None)
-def test_what_hosts_have_in_common_changes_no_byte_of_their_reports(
+def test_sharing_equal_sections_between_hosts_changes_no_report(
     mixes: list[tuple[str, dict[str, str], str]],
 ) -> None:
     """Hosts with sections of others, one of them without one, judged in a row and by themselves."""
@@ -172,7 +172,9 @@ def test_text_that_no_encoding_can_hold_reaches_a_report(
     assert {one.findings[0].why for one in found.hosts} == {"half \ud83d of one"}
 
 
-def test_an_interrupt_ends_it_with_what_there_is(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_ends_the_run_with_the_hosts_judged_so_far(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Impatient(VetListener):
         def advanced(self, host: str) -> None:
             raise KeyboardInterrupt
@@ -216,7 +218,7 @@ def test_a_pruned_verdict_is_not_ok(url: str) -> None:
         assert why in met.why
 
 
-def test_counters_are_judged_by_what_came_since_the_run_before(url: str) -> None:
+def test_counters_are_judged_by_their_increase_since_the_previous_run(url: str) -> None:
     context = five_nights.context(5)
     now = {one.host: one for one in again(url, "last", context).hosts}
     look = RecordedLook(None, "last")
@@ -228,7 +230,7 @@ def test_counters_are_judged_by_what_came_since_the_run_before(url: str) -> None
     ]
 
 
-def test_hosts_that_are_named(url: str) -> None:
+def test_targets_and_limit_select_hosts_of_the_recorded_run(url: str) -> None:
     named = again(
         url, "2026-11-17", five_nights.context(2), targets=Targets(names=("gpu[003-004],new1",))
     )
@@ -241,7 +243,9 @@ def test_hosts_that_are_named(url: str) -> None:
     assert [(one.host, one.status) for one in limited.hosts] == [("a100-04", Status.UNREACHABLE)]
 
 
-def test_tomorrows_baseline_on_the_command_line(nodevet: Past, tighter: Path) -> None:
+def test_check_from_run_judges_a_recorded_run_by_another_baseline(
+    nodevet: Past, tighter: Path
+) -> None:
     done = nodevet(
         "check", "--from-run", "last", "-b", tighter, "--max-age", "none", "gpu[001-012]"
     )
@@ -254,7 +258,9 @@ def test_tomorrows_baseline_on_the_command_line(nodevet: Past, tighter: Path) ->
     assert "evidence_age" in old.stdout
 
 
-def test_what_nobody_read_then_is_reported(nodevet: Past, tmp_path: Path) -> None:
+def test_values_that_the_recorded_run_did_not_read_are_reported(
+    nodevet: Past, tmp_path: Path
+) -> None:
     asks = tmp_path / "asks.yaml"
     asks.write_text("nodevet: 1\nexpect: {sysctl: {vm.swappiness: 10}}\n")
     done = nodevet("check", "--from-run", "last", "-b", asks, "--max-age", "none", "gpu001")
@@ -277,7 +283,7 @@ def test_what_nobody_read_then_is_reported(nodevet: Past, tmp_path: Path) -> Non
         ),
     ],
 )
-def test_questions_that_cannot_be_asked_are_refused(
+def test_invalid_combinations_of_options_are_refused(
     nodevet: Past, words: tuple[str, ...], told: str
 ) -> None:
     done = nodevet("check", *words)
@@ -285,7 +291,7 @@ def test_questions_that_cannot_be_asked_are_refused(
     assert told in done.stderr
 
 
-def test_every_format(nodevet: Past, tmp_path: Path) -> None:
+def test_every_format_shows_the_replayed_run(nodevet: Past, tmp_path: Path) -> None:
     names = ("json", "jsonl", "html", "junit", "prometheus", "markdown", "diff")
     formats = [f"--format={name}:{tmp_path / name}" for name in names]
     done = nodevet("check", "--from-run", "last", "--max-age", "none", *formats)

@@ -93,7 +93,7 @@ def planned(baseline: Baseline) -> Draft:
 @settings(
     max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-def test_nothing_follows_from_what_is_in_shadow(
+def test_shadow_findings_change_no_verdict_exit_code_or_report(
     tmp_path: Path, extra: list[Expectation], first: bool
 ) -> None:
     plain = site(tmp_path, BASELINE)
@@ -115,7 +115,7 @@ def test_nothing_follows_from_what_is_in_shadow(
     )
 
 
-def test_a_host_of_which_nothing_else_was_judged_is_not_ok(tmp_path: Path) -> None:
+def test_a_host_judged_only_by_shadow_checks_is_not_ok(tmp_path: Path) -> None:
     every = site(tmp_path, BASELINE + "severity: {power_limit: shadow, cpu_governor: shadow}\n")
     run = judged(every)
     assert {one.outcome.value for one in run.hosts} == {"unknown"}
@@ -125,7 +125,7 @@ def test_a_host_of_which_nothing_else_was_judged_is_not_ok(tmp_path: Path) -> No
     assert run.exit_code == 3
 
 
-def test_what_is_in_shadow_takes_no_other_findings_room(tmp_path: Path) -> None:
+def test_shadow_findings_do_not_displace_other_findings(tmp_path: Path) -> None:
     (tmp_path / "many.py").write_text(
         "from nodevet.model import Check, CheckParams, Severity, Subject, fail, ok\n"
         "def judge(evidence, params):\n"
@@ -144,7 +144,7 @@ def test_what_is_in_shadow_takes_no_other_findings_room(tmp_path: Path) -> None:
         assert {finding.severity for finding in one.shadow or ()} == {Severity.SHADOW}
 
 
-def test_it_is_shown_when_it_is_asked_for(tmp_path: Path) -> None:
+def test_shadow_findings_are_shown_with_the_shadow_option(tmp_path: Path) -> None:
     tried = site(tmp_path, BASELINE + "severity: {cpu_governor: shadow}\n")
     run = judged(tried)
     rows = {row.label: row for row in shadowed(run)}
@@ -185,7 +185,9 @@ def nodevet(tmp_path: Path) -> Callable[..., tuple[int, str]]:
     return run
 
 
-def test_on_the_command_line(nodevet: Callable[..., tuple[int, str]], tmp_path: Path) -> None:
+def test_check_shows_shadow_findings_with_the_shadow_option(
+    nodevet: Callable[..., tuple[int, str]], tmp_path: Path
+) -> None:
     site(tmp_path, BASELINE + "severity: {cpu_governor: shadow, power_limit: shadow}\n")
     text = (tmp_path / "site.yaml").read_text()
     (tmp_path / "site.yaml").write_text(text.replace("expect:", "expect:\n  gpu_lost: {}"))

@@ -68,7 +68,7 @@ def test_r2_the_result_files_are_not_believed(rig: Callable[..., CommandRig]) ->
     assert d.report("table") == told and told.code == 0
 
 
-def test_r2_a_rollback_that_was_killed_is_in_doubt(rig: Callable[..., CommandRig]) -> None:
+def test_r2_a_killed_rollback_leaves_its_nodes_unknown(rig: Callable[..., CommandRig]) -> None:
     d = rig("n1", "n2")
     assert d.apply().code == 0
     begun = d.lines
@@ -83,7 +83,7 @@ def test_r2_a_rollback_that_was_killed_is_in_doubt(rig: Callable[..., CommandRig
     assert d.report().code == 0
 
 
-def test_r2_an_apply_that_was_killed_is_in_doubt(rig: Callable[..., CommandRig]) -> None:
+def test_r2_a_killed_apply_leaves_its_nodes_unknown(rig: Callable[..., CommandRig]) -> None:
     d = rig("n1", "n2")
     assert d.apply().code == 0
     for lines in range(d.lines - 1, 0, -1):
@@ -93,7 +93,7 @@ def test_r2_an_apply_that_was_killed_is_in_doubt(rig: Callable[..., CommandRig])
     assert d.outcomes() == {"n1": "not_attempted", "n2": "not_attempted"}
 
 
-def test_r2_a_node_that_a_rollback_could_not_reach_is_in_doubt(
+def test_r2_a_node_that_a_rollback_could_not_reach_is_unknown(
     rig: Callable[..., CommandRig],
 ) -> None:
     d = rig("n1", "n2")
@@ -107,7 +107,7 @@ def test_r2_a_node_that_a_rollback_could_not_reach_is_in_doubt(
 
 
 @pytest.mark.parametrize("way", ["gone", "locked"])
-def test_r12_what_was_in_doubt_stays_so_until_someone_looked(
+def test_r12_a_node_of_unknown_outcome_stays_unknown_until_it_is_visited(
     rig: Callable[..., CommandRig], way: str
 ) -> None:
     """A refused or unreachable node is no better off than before."""
@@ -158,7 +158,7 @@ def test_r6_a_node_that_apply_never_reached_is_reported(rig: Callable[..., Comma
         assert "not attempted" in d.report(form).out or form in ("prometheus", "junit")
 
 
-def test_r10_every_node_is_in_the_report_of_a_rollback_of_one(
+def test_r10_the_report_of_a_rollback_of_one_node_contains_every_node(
     rig: Callable[..., CommandRig],
 ) -> None:
     d = rig("n1", "n2")
@@ -172,7 +172,9 @@ def test_r10_every_node_is_in_the_report_of_a_rollback_of_one(
     assert d.outcomes() == {"n1": "rolled_back", "n2": "rolled_back"}
 
 
-def test_r10_a_node_in_doubt_elsewhere_is_not_forgotten(rig: Callable[..., CommandRig]) -> None:
+def test_r10_a_rollback_of_one_node_still_reports_another_unknown_node(
+    rig: Callable[..., CommandRig],
+) -> None:
     d = rig("n1", "n2")
     assert d.apply().code == 0
     d.w.executor.fault = gone("n2")
@@ -211,7 +213,7 @@ def test_r11_a_resumed_run_continues_with_the_nodes_that_were_not_rolled_back(
     assert d.outcomes() == {"n1": "rolled_back", "n2": "changed"}
 
 
-def test_r11_a_unit_that_a_newer_run_needs_is_left_to_it(rig: Callable[..., CommandRig]) -> None:
+def test_r11_a_rollback_keeps_a_unit_that_a_newer_run_needs(rig: Callable[..., CommandRig]) -> None:
     """The same text of the same unit: what is there says nothing of whose it is."""
     d = rig("n1")
     box, unit = d.w.boxes["n1"], "nodevet-pages.service"
@@ -237,7 +239,7 @@ def test_r11_a_unit_that_a_newer_run_needs_is_left_to_it(rig: Callable[..., Comm
     assert (files, units) == (before[0], before[2])
 
 
-def test_r11_the_order_is_that_of_time_and_an_older_run_claims_nothing(
+def test_r11_runs_are_ordered_by_time_and_an_older_run_owns_nothing(
     rig: Callable[..., CommandRig],
 ) -> None:
     d = rig("n1")
@@ -254,7 +256,7 @@ def test_r11_the_order_is_that_of_time_and_an_older_run_claims_nothing(
     assert box.files == wanted[0] and box.units == wanted[2]
 
 
-def test_r2_a_rollback_that_did_nothing_shows_nothing_of_the_one_before(
+def test_r2_a_rollback_that_did_nothing_shows_no_earlier_changes(
     rig: Callable[..., CommandRig],
 ) -> None:
     d = rig("n1")
@@ -265,7 +267,7 @@ def test_r2_a_rollback_that_did_nothing_shows_nothing_of_the_one_before(
     assert " → always" not in said.out and "    now" not in said.out
 
 
-def test_r11_the_order_is_that_of_the_nodes_uptime_if_the_controllers_clock_went_back(
+def test_r11_runs_are_ordered_by_node_uptime_if_the_controllers_clock_went_back(
     rig: Callable[..., CommandRig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     d = rig("n1")

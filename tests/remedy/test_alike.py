@@ -61,7 +61,7 @@ def planned(plan: Plan) -> dict[str, list[Actions]]:
     return {host: [s.actions for s in some] for host, some in alike.by_host(plan).items()}
 
 
-def test_500_hosts_are_one_screen(fleet: Plan) -> None:
+def test_500_hosts_fit_on_one_screen(fleet: Plan) -> None:
     power = replace(fleet, steps=tuple(s for s in fleet.steps if s.fix == "power_limit"))
     text = shown(power, width=120)
     assert len(text.splitlines()) <= 40
@@ -76,7 +76,7 @@ def test_500_hosts_are_one_screen(fleet: Plan) -> None:
     assert all(cells(line) <= 120 for line in text.splitlines()[:-3])
 
 
-def test_both_changes_are_there_once(fleet: Plan) -> None:
+def test_each_of_two_changes_is_shown_once(fleet: Plan) -> None:
     text = shown(fleet)
     heads = [line for line in text.splitlines() if line.startswith("# ")]
     assert heads == [
@@ -85,11 +85,11 @@ def test_both_changes_are_there_once(fleet: Plan) -> None:
     ]
 
 
-def test_every_action_of_every_host_can_be_given_back(fleet: Plan) -> None:
+def test_every_action_of_every_host_can_be_recovered_from_the_view(fleet: Plan) -> None:
     assert given_back(fleet) == planned(fleet)
 
 
-def test_full_names_every_uuid(fleet: Plan) -> None:
+def test_the_full_view_names_every_uuid(fleet: Plan) -> None:
     text = shown(fleet, View.FULL)
     for host in HOSTS[::50]:
         assert all(text.count(uuid) == 3 for uuid in uuids(host, 8))
@@ -159,7 +159,7 @@ def test_another_order_of_steps_on_one_host_is_seen(fleet: Plan) -> None:
     assert heads[:2] == ["# cpu_governor on gpu001 (site)", "# power_limit on gpu001 (site)"]
 
 
-def test_a_word_in_place_of_a_gpu_is_shown_unchanged() -> None:
+def test_a_word_that_is_not_a_gpu_uuid_is_shown_unchanged() -> None:
     nodes = {
         f"n{n}": PlannedNode(machine_id="m", boot_id=f"{n}", baseline="b", gpus=("reboot", "now"))
         for n in (1, 2)
@@ -191,7 +191,7 @@ def test_gpus_in_an_order_that_the_steps_contradict_are_shown_by_their_uuids() -
     assert all(uuids(host, 2)[1] in text for host in nodes)
 
 
-def test_text_that_looks_like_a_mark_is_no_mark() -> None:
+def test_text_that_looks_like_a_gpu_placeholder_is_escaped() -> None:
     nodes = {host: node(host) for host in ("n1", "n2")}
     steps = [one(host, RunCommand(words=("echo", "‹each GPU›")), subjects=()) for host in nodes]
     for view in (View.DIFF, View.FULL):
@@ -286,7 +286,7 @@ def test_a_file_that_is_there_on_some_hosts_is_compared_on_these(tmp_path: Path)
     assert text.count("$ systemd-tmpfiles") == 1
 
 
-def test_what_settings_are_now_is_listed_with_the_hosts(tmp_path: Path) -> None:
+def test_the_present_values_are_listed_with_their_hosts(tmp_path: Path) -> None:
     thp = "/sys/kernel/mm/transparent_hugepage/enabled"
     hosts = {f"n{n}": [{}] for n in range(1, 6)}
     now = {"n1": "[always] madvise never", "n2": "always madvise [never]"}
@@ -330,7 +330,7 @@ def fstabs(*hosts: str, swap: str = "#/dev/swap", **other: str) -> tuple[Plan, C
     return hand_made({host: node(host) for host in hosts}, steps), contents.get
 
 
-def test_files_of_which_each_host_has_its_own_are_one_change() -> None:
+def test_the_same_change_to_different_files_of_hosts_is_shown_once() -> None:
     plan, contents = fstabs(*(f"n{n}" for n in range(1, 101)))
     text = drawn(plan, View.DIFF, contents)
     assert (
@@ -343,7 +343,7 @@ def test_files_of_which_each_host_has_its_own_are_one_change() -> None:
     assert found == {step.host: step.actions for step in plan.steps}
 
 
-def test_a_line_that_is_changed_otherwise_on_one_host_is_shown_with_its_name() -> None:
+def test_a_line_that_changes_differently_on_one_host_is_shown_with_its_name() -> None:
     for other in ("/dev/other", "#/dev/swap\n/dev/more", ""):
         plan, contents = fstabs("n1", "n2", "n3", n2=other)
         text = drawn(plan, View.DIFF, contents)
@@ -360,7 +360,7 @@ def test_a_file_whose_earlier_lines_are_not_here_is_shown_whole() -> None:
     assert "+UUID=n1-root / ext4" in text and "+UUID=n2-home /home" in text
 
 
-def test_two_commands_for_each_gpu_in_turn_are_not_two_rounds() -> None:
+def test_commands_in_gpu_order_and_in_rounds_are_shown_differently() -> None:
     nodes = {host: node(host) for host in ("n1", "n2")}
 
     def steps(*, in_turn: bool) -> list[Step]:
@@ -380,7 +380,7 @@ def test_two_commands_for_each_gpu_in_turn_are_not_two_rounds() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_texts_are_given_back_whatever_they_are(seed: int) -> None:
+def test_any_texts_can_be_folded_and_unfolded(seed: int) -> None:
     some = random.Random(seed)
     own = uuids("n1", 3)
     every = [*own, *uuids("n2", 2)]
@@ -394,7 +394,7 @@ def test_texts_are_given_back_whatever_they_are(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_any_plan_is_given_back(seed: int) -> None:
+def test_every_action_of_a_random_plan_can_be_recovered_from_the_view(seed: int) -> None:
     """Steps of any fixes in any order, with few words, so that many are alike."""
     some = random.Random(seed)
     nodes = {f"n{n}": node(f"n{n}", some.choice((1, 2, 8))) for n in range(12)}
@@ -421,12 +421,12 @@ def test_any_plan_is_given_back(seed: int) -> None:
     assert shown(plan)
 
 
-def test_nothing_is_folded_into_nothing() -> None:
+def test_no_texts_are_folded_into_an_empty_list() -> None:
     assert fold_texts([], []) == Folded((), ())
     assert same_steps(hand_made({}, [])) == ()
 
 
-def test_commands_have_no_promises() -> None:
+def test_the_summary_promises_nothing_about_the_effects_of_commands() -> None:
     standing = Standing(risk=Risk.LIVE, needed=1, people=(), may=())
     now = datetime(2026, 11, 21, 1, tzinfo=timezone.utc)
 

@@ -120,7 +120,7 @@ author_aproves: true
         ("nodevet: 1\napprovers: {who: bob}\n", "approvers: must be a list"),
     ],
 )
-def test_rules_that_say_nothing_are_refused(project: Path, rules: str, said: str) -> None:
+def test_invalid_approval_rules_are_refused(project: Path, rules: str, said: str) -> None:
     assert said in "\n".join(wrong(project, rules))
 
 
@@ -135,7 +135,7 @@ def test_a_project_without_signers_says_what_to_write(project: Path) -> None:
         (project / SIGNERS).touch()
 
 
-def test_a_rules_file_that_leads_nowhere_is_no_missing_one(project: Path) -> None:
+def test_a_rules_file_that_is_a_broken_link_is_refused(project: Path) -> None:
     (project / RULES).symlink_to("gone.yaml")
     with pytest.raises(PolicyError, match=r"approval\.yaml: .*cannot be read"):
         load(Project(project))

@@ -86,7 +86,7 @@ REFUSED: dict[str, tuple[Any, Refusal, str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_refused_and_nothing_changed(world: Callable[..., World], name: str) -> None:
+def test_a_refused_node_is_not_changed(world: Callable[..., World], name: str) -> None:
     change, refusal, told = REFUSED[name]
     w = world(pages={"mode": "never", "risk": "idle"})
     plan, box = w.plan(), w.boxes["n1"]
@@ -99,14 +99,16 @@ def test_refused_and_nothing_changed(world: Callable[..., World], name: str) -> 
     assert exit_code([result]) == 1
 
 
-def test_the_drivers_keeper_is_no_use_of_a_gpu(world: Callable[..., World]) -> None:
+def test_nvidia_persistenced_does_not_count_as_a_user_of_a_gpu(world: Callable[..., World]) -> None:
     w = world(pages={"mode": "never", "risk": "idle"})
     plan = w.plan()
     keeper(w.boxes["n1"])
     assert w.node(plan, w.journal()).outcome is Outcome.CHANGED
 
 
-def test_live_runs_under_load_and_idle_only_minds_its_gpus(world: Callable[..., World]) -> None:
+def test_live_steps_run_under_load_and_idle_steps_need_only_their_own_gpus(
+    world: Callable[..., World],
+) -> None:
     for risk, minor in (("live", 0), ("idle", 1)):
         w = world(pages={"mode": "never", "risk": risk})
         plan = w.plan()
@@ -114,7 +116,7 @@ def test_live_runs_under_load_and_idle_only_minds_its_gpus(world: Callable[..., 
         assert w.node(plan, w.journal()).outcome is Outcome.CHANGED
 
 
-def test_another_baseline_is_stale(world: Callable[..., World]) -> None:
+def test_a_plan_of_a_changed_baseline_is_stale(world: Callable[..., World]) -> None:
     w = world()
     result = w.node(w.plan(), w.journal(), closed=lambda reboot: "the baseline b was changed")
     assert result.outcome is Outcome.REFUSED and not w.boxes["n1"].calls
@@ -140,7 +142,9 @@ def test_drain_needs_the_hook(world: Callable[..., World], hook: str) -> None:
         "/sys/kernel/mm/transparent_hugepage/enabled",
     ],
 )
-def test_what_the_node_refuses_is_restored(world: Callable[..., World], key: str) -> None:
+def test_a_step_whose_write_the_node_refuses_is_restored(
+    world: Callable[..., World], key: str
+) -> None:
     w = world()
     box, plan = w.boxes["n1"], w.plan()
     box.refused[key] = "No space left on device"
@@ -199,7 +203,7 @@ CALLS = 12  # of an undisturbed run
 POINTS = [(number, when) for number in range(1, CALLS + 1) for when in ("before", "after")]
 
 
-def test_the_points_are_all_there_are(world: Callable[..., World]) -> None:
+def test_the_number_of_calls_of_a_run_is_as_expected(world: Callable[..., World]) -> None:
     w = world()
     assert w.node(w.plan(), w.journal()).outcome is Outcome.CHANGED
     assert len(w.boxes["n1"].calls) == CALLS, w.boxes["n1"].calls
@@ -230,7 +234,7 @@ def at(world: Any, number: int, when: str, do: Callable[[Any], None]) -> Callabl
 
 @pytest.mark.parametrize("held", [0, 2])
 @pytest.mark.parametrize(("number", "when"), POINTS)
-def test_the_session_cut_at_any_point_ends_whole(
+def test_a_session_cut_at_any_call_leaves_the_node_changed_or_restored(
     world: Callable[..., World], number: int, when: str, held: int
 ) -> None:
     w = world()
@@ -248,7 +252,7 @@ def test_the_session_cut_at_any_point_ends_whole(
 
 
 @pytest.mark.parametrize(("number", "when"), POINTS)
-def test_a_node_that_does_not_come_back_is_in_doubt(
+def test_a_node_that_does_not_come_back_is_unknown(
     world: Callable[..., World], number: int, when: str
 ) -> None:
     w = world()
@@ -277,7 +281,7 @@ def test_a_node_that_does_not_come_back_is_in_doubt(
 
 
 @pytest.mark.parametrize(("number", "when"), POINTS)
-def test_killed_at_any_point_and_resumed(
+def test_a_run_killed_at_any_call_can_be_resumed(
     world: Callable[..., World], number: int, when: str
 ) -> None:
     w = world()
@@ -313,7 +317,9 @@ def test_a_resume_shows_what_the_killed_controller_did(world: Callable[..., Worl
     assert all(one.ok for one in step.ran)
 
 
-def test_rebooted_in_the_middle(world: Callable[..., World]) -> None:
+def test_a_node_rebooted_during_an_action_ends_changed_or_restored(
+    world: Callable[..., World],
+) -> None:
     """The node reboots under an action: what outlasted it is put back, or completed."""
     for number in range(1, 15):
         w = world()
@@ -366,7 +372,9 @@ def test_a_setting_that_does_not_persist_is_restored(world: Callable[..., World]
     assert box.everything() == before
 
 
-def test_a_node_that_does_not_come_back_from_its_reboot(world: Callable[..., World]) -> None:
+def test_a_node_that_does_not_come_back_from_its_reboot_is_unknown(
+    world: Callable[..., World],
+) -> None:
     w = world()
     rebooting(w)
 
@@ -380,7 +388,7 @@ def test_a_node_that_does_not_come_back_from_its_reboot(world: Callable[..., Wor
     assert result.outcome is Outcome.UNKNOWN and "the reboot was requested" in result.why
 
 
-def test_pending_until_the_reboot(world: Callable[..., World]) -> None:
+def test_a_step_effective_after_a_reboot_is_pending_until_then(world: Callable[..., World]) -> None:
     w = world(ecc_mode=True)
     rebooting(w)
     plan = w.plan()
@@ -450,7 +458,7 @@ def test_a_canary_that_is_refused_is_replaced(world: Callable[..., World]) -> No
     assert [one.canary for one in results] == [True, True, False] and not why
 
 
-def test_ctrl_c_begins_no_further_node(world: Callable[..., World]) -> None:
+def test_no_further_node_is_started_after_ctrl_c(world: Callable[..., World]) -> None:
     w = world("n1", "n2", "n3")
     stop = Stop()
 
@@ -480,7 +488,7 @@ def test_no_more_than_a_batch_at_a_time(world: Callable[..., World]) -> None:
     assert {one.outcome for one in results} == {Outcome.CHANGED} and 1 <= most <= 3
 
 
-def test_a_fault_of_our_own_ends_in_an_outcome(world: Callable[..., World]) -> None:
+def test_an_internal_error_gives_the_node_an_unknown_outcome(world: Callable[..., World]) -> None:
     w = world("n1", "n2")
 
     def fault(box: Any, call: str, when: str) -> None:

@@ -206,12 +206,12 @@ def test_a_plan_that_was_changed_after_signing_is_refused(case: Case) -> None:
     assert "has none" in third
 
 
-def test_one_byte_more_is_another_plan(case: Case) -> None:
+def test_a_signature_does_not_fit_a_plan_with_one_more_byte(case: Case) -> None:
     case.signed("bob")
     assert "does not fit" in case.refused(plan_bytes=write(case.plan) + b" ")[0]
 
 
-def test_a_plan_that_is_not_that_of_the_bytes_is_a_fault(case: Case) -> None:
+def test_a_plan_that_does_not_match_its_file_is_an_internal_error(case: Case) -> None:
     with pytest.raises(ValueError, match="does not match its file"):
         case.check(plan=plan(step("gpu101")))
 
@@ -233,14 +233,14 @@ def test_a_signature_for_another_purpose_does_not_count(case: Case) -> None:
     assert "namespace does not match" in case.refused()[0]
 
 
-def test_a_stranger_is_refused_by_the_key(case: Case) -> None:
+def test_a_signature_by_an_unknown_key_is_refused(case: Case) -> None:
     said = case.signed("stranger").refused()
     assert said[0].startswith("plan.json.stranger.sig: signed by a stranger: ")
     assert "SHA256:" in said[0]
     assert "ask the owner of that file to add one" in said[0]
 
 
-def test_the_name_of_the_file_claims_nothing(case: Case) -> None:
+def test_the_file_name_of_a_signature_does_not_decide_who_signed(case: Case) -> None:
     data = sign(write(case.plan), case.keys / "bob")
     case.found.append(Signature(name="plan.json.alice@x.sig", data=data))
     assert case.approved() == ["bob@x"]
@@ -296,7 +296,7 @@ def test_one_key_with_two_names_counts_once(case: Case) -> None:
     assert "signed by twice@sre, who is alice@x again" in said[0]
 
 
-def test_the_author_does_not_approve_their_own_reboot(case: Case) -> None:
+def test_the_author_may_not_approve_their_own_drain_plan(case: Case) -> None:
     case.plan = plan(step(risk=Risk.DRAIN))
     said = case.signed("alice2", "bob").refused()
     assert said[0] == (
@@ -307,7 +307,7 @@ def test_the_author_does_not_approve_their_own_reboot(case: Case) -> None:
     assert case.signed("carol").approved() == ["bob@x", "carol@x"]
 
 
-def test_the_author_under_another_name_is_the_author(case: Case) -> None:
+def test_the_author_is_recognized_under_another_name(case: Case) -> None:
     case.allow(alice="al@x,alice@x", bob="bob@x")
     case.rules("approvals: {drain: 1}\n")
     case.plan = plan(step(risk=Risk.DRAIN))
@@ -320,7 +320,7 @@ def test_the_author_may_approve_live_unless_the_project_says_no(case: Case) -> N
     assert "is the author" in case.refused()[0]
 
 
-def test_a_reboot_takes_the_approvals_of_a_reboot_whatever_the_plan_says(case: Case) -> None:
+def test_a_reboot_needs_the_approvals_of_risk_reboot_whatever_the_plan_says(case: Case) -> None:
     case.rules("approvals: {live: 1, reboot: 2}\n")
     assert case.signed("bob").approved() == ["bob@x"]
     (said,) = case.refused(reboot=True)
@@ -329,7 +329,7 @@ def test_a_reboot_takes_the_approvals_of_a_reboot_whatever_the_plan_says(case: C
     assert case.signed("carol").approved(reboot=True) == ["bob@x", "carol@x"]
 
 
-def test_an_unknown_author_counts_as_every_person(case: Case) -> None:
+def test_an_author_missing_from_allowed_signers_may_be_any_approver(case: Case) -> None:
     case.plan = plan(step(risk=Risk.REBOOT), author="root@ctl")
     (said,) = case.signed("bob", "carol").refused()
     assert said.startswith("the author, root@ctl, is not in ")
@@ -338,7 +338,7 @@ def test_an_unknown_author_counts_as_every_person(case: Case) -> None:
     assert case.signed("bob").approved() == ["bob@x"]
 
 
-def test_a_pattern_is_no_person(case: Case) -> None:
+def test_a_key_listed_under_a_pattern_is_refused(case: Case) -> None:
     case.allow(alice="alice@x", bob="*@x")
     said = case.signed("bob").refused()
     assert "allowed_signers lists key" in said[0]
@@ -359,12 +359,12 @@ def test_a_certificate_is_judged_by_its_authority(case: Case) -> None:
 
 
 @pytest.mark.parametrize("who", ["late", "outside"])
-def test_a_certificate_that_does_not_hold_is_refused(case: Case, who: str) -> None:
+def test_an_expired_or_foreign_certificate_is_refused(case: Case, who: str) -> None:
     case.allow(alice="alice@x", ca="*@sre cert-authority")
     assert "signed by a stranger" in case.signed(f"{who}-cert.pub").refused()[0]
 
 
-def test_the_authority_itself_and_a_bare_key_of_it_are_strangers(case: Case) -> None:
+def test_the_key_of_an_authority_and_an_uncertified_key_are_refused(case: Case) -> None:
     case.allow(alice="alice@x", ca="*@sre cert-authority")
     assert "signed by a stranger" in case.signed("ca").refused()[0]
     case.found.clear()
@@ -379,7 +379,9 @@ def test_people_with_a_name_in_common_count_once(case: Case) -> None:
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo", "America/Los_Angeles"])
-def test_a_key_holds_from_and_until(case: Case, zone: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_is_valid_only_between_its_two_dates(
+    case: Case, zone: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TZ", zone)
     import time
 
@@ -414,7 +416,7 @@ def test_a_person_who_was_removed_is_a_stranger(case: Case) -> None:
 # --- who may -------------------------------------------------------------------------------
 
 
-def test_risk_and_groups_bound_what_one_may_approve(case: Case) -> None:
+def test_risk_and_groups_limit_what_an_approver_may_approve(case: Case) -> None:
     case.rules(
         """\
 teams: {oncall: [bob@x, carol@x]}
@@ -451,7 +453,7 @@ def test_the_groups_that_a_plan_claims_do_not_count(case: Case) -> None:
 # --- files and ssh-keygen ------------------------------------------------------------------
 
 
-def test_signatures_lie_beside_their_plan(case: Case) -> None:
+def test_signatures_are_found_beside_their_plan(case: Case) -> None:
     case.file.write_bytes(write(case.plan))
     for name in ("plan.json.b.sig", "plan.json.a.sig", "other.json.a.sig", "plan.json.sig.txt"):
         (case.project / name).write_text(name)
@@ -463,13 +465,13 @@ def test_signatures_lie_beside_their_plan(case: Case) -> None:
         signatures(case.file)
 
 
-def test_a_pipe_is_no_signature(case: Case) -> None:
+def test_a_pipe_is_not_read_as_a_signature(case: Case) -> None:
     os.mkfifo(case.project / "plan.json.c.sig")
     with pytest.raises(ApproveError, match="not a signature"):
         signatures(case.file)
 
 
-def test_names_become_names_of_files() -> None:
+def test_names_of_signers_become_safe_file_names() -> None:
     file = Path("x/plan.json")
     assert signature_file(file, "alice@example.com") == Path("x/plan.json.alice@example.com.sig")
     odd = [
@@ -533,7 +535,7 @@ def test_an_ssh_keygen_that_hangs_is_ended(
         sign(b"x", case.keys / "bob")
 
 
-def test_an_ssh_keygen_that_says_yes_to_everything_needs_more_than_that(
+def test_an_ssh_keygen_that_only_exits_0_approves_nothing(
     case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An exit code without the words of a good signature is none."""

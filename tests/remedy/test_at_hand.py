@@ -45,9 +45,9 @@ def root(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(confirmed, "MACHINE_ID", machine_id)
 
 
-def test_this_machine_by_its_name_takes_no_ssh() -> None:
+def test_this_machine_by_its_host_name_is_local() -> None:
     assert is_local(socket.gethostname())
 
 
-def test_a_plan_cannot_make_another_host_this_machine() -> None:
+def test_another_host_name_is_not_local() -> None:
     assert not is_local("gpu001", "10.0.0.1")

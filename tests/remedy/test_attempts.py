@@ -75,7 +75,7 @@ def test_attempts_outside_the_window_do_not_count(tmp_path: Path) -> None:
     assert recent_failures(tmp_path, later, timedelta(hours=23)) == ((), ())
 
 
-def test_attempts_a_long_run_counts_by_when_it_failed() -> None:
+def test_attempts_of_a_long_run_count_by_the_time_of_each_failure() -> None:
     old, new = ((now() - timedelta(hours=hours)).isoformat() for hours in (30, 1))
     run = RunBegin(plan="0", path="", controller="", pid=1, at=old)
     records = [
@@ -86,7 +86,7 @@ def test_attempts_a_long_run_counts_by_when_it_failed() -> None:
     assert [one.host for one in failures(records, "r", now() - DAY)] == ["n2"]
 
 
-def test_attempts_one_run_is_one_whether_it_is_resumed_or_rolled_back() -> None:
+def test_attempts_of_a_run_that_was_resumed_or_rolled_back_count_once() -> None:
     run = RunBegin(plan="0", path="", controller="", pid=1, at=now().isoformat())
     bad = ended("n1", a=Outcome.ROLLBACK_FAILED, b=Outcome.CHANGED, c=Outcome.UNKNOWN)
     back = [replace(run, kind="rollback"), ended("n1", b=Outcome.ROLLBACK_FAILED)]
@@ -94,7 +94,7 @@ def test_attempts_one_run_is_one_whether_it_is_resumed_or_rolled_back() -> None:
     assert found == [("n1", "a"), ("n1", "c")]
 
 
-def test_attempts_a_run_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
+def test_attempts_of_an_unreadable_run_are_reported(tmp_path: Path) -> None:
     keep(tmp_path / "good", begun("n1"), ended("n1", a=Outcome.FAILED))
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / "journal.jsonl").write_text('{"is": "nothing"}\n')
@@ -107,7 +107,7 @@ def test_attempts_a_run_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
     assert recent_failures(tmp_path / "missing", now(), DAY) == ((), ())
 
 
-def test_attempts_an_old_run_is_not_read(tmp_path: Path) -> None:
+def test_attempts_of_an_old_run_are_not_read(tmp_path: Path) -> None:
     (tmp_path / "old").mkdir()
     file = tmp_path / "old" / "journal.jsonl"
     file.write_text("damaged\n")
@@ -117,7 +117,7 @@ def test_attempts_an_old_run_is_not_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("failed", [("r-1",), ("r-1", "r-2")])
-def test_attempts_what_failed_twice_is_withheld_with_its_runs(
+def test_attempts_that_failed_twice_withhold_the_fix_and_name_their_runs(
     world: Callable[..., Any], failed: Sequence[str]
 ) -> None:
     from nodevet.evidence.document import decode

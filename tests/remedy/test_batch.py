@@ -113,7 +113,7 @@ def test_a_step_that_reverts_within_the_settle_wait_is_reverted_and_the_others_s
     assert values(box, world.thp) == ["never", "madvise", "8"]
 
 
-def test_a_step_that_undoes_another_of_its_batch_is_the_one_that_is_named(
+def test_a_step_that_undoes_another_of_its_batch_is_blamed(
     three: Callable[[], World], world: Callable[..., World]
 ) -> None:
     w = three()
@@ -135,7 +135,7 @@ def test_a_step_that_undoes_another_of_its_batch_is_the_one_that_is_named(
     assert values(box, world.thp) == ["always", "madvise", "0"]
 
 
-def test_a_write_that_fails_ends_the_batch_and_those_before_it_are_verified(
+def test_a_write_that_fails_ends_the_batch_and_earlier_steps_are_verified(
     three: Callable[[], World], world: Callable[..., World]
 ) -> None:
     w = three()
@@ -147,7 +147,7 @@ def test_a_write_that_fails_ends_the_batch_and_those_before_it_are_verified(
     assert values(box, world.thp) == ["never", "madvise", "0"]
 
 
-def test_a_step_that_is_no_longer_as_planned_is_met_after_those_before_it_are_verified(
+def test_a_stale_step_stops_the_batch_and_earlier_steps_are_verified(
     three: Callable[[], World], world: Callable[..., World]
 ) -> None:
     w = three()
@@ -166,7 +166,7 @@ def test_a_step_that_is_no_longer_as_planned_is_met_after_those_before_it_are_ve
     assert values(box, world.thp) == ["never", "defer", "0"]
 
 
-def test_a_plan_that_closes_in_the_middle_leaves_what_was_written_verified(
+def test_steps_written_before_a_plan_expires_are_verified(
     three: Callable[[], World],
 ) -> None:
     w = three()
@@ -181,7 +181,7 @@ def test_a_plan_that_closes_in_the_middle_leaves_what_was_written_verified(
     assert box.writes == 5
 
 
-def test_a_host_that_is_right_already_splits_no_batch(
+def test_a_step_that_is_correct_already_does_not_split_a_batch(
     three: Callable[[], World], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     w = three()
@@ -200,7 +200,7 @@ CALLS = 17  # of an undisturbed run
 POINTS = [(number, when) for number in range(1, CALLS + 1) for when in ("before", "after")]
 
 
-def test_the_points_are_all_there_are(three: Callable[[], World]) -> None:
+def test_the_number_of_calls_of_a_batch_is_as_expected(three: Callable[[], World]) -> None:
     w = three()
     w.node(w.plan(), w.journal())
     assert len(w.boxes["n1"].calls) == CALLS, w.boxes["n1"].calls
@@ -231,7 +231,7 @@ def agrees(w: World, result: Any, before: Any, thp: str) -> None:
 
 
 @pytest.mark.parametrize(("number", "when"), POINTS)
-def test_killed_at_any_point_and_resumed(
+def test_a_batch_killed_at_any_call_can_be_resumed(
     three: Callable[[], World], world: Callable[..., World], number: int, when: str
 ) -> None:
     w = three()
@@ -259,7 +259,7 @@ def test_killed_at_any_point_and_resumed(
 
 
 @pytest.mark.parametrize(("number", "when"), POINTS)
-def test_the_session_cut_at_any_point_ends_whole(
+def test_the_result_agrees_with_the_node_wherever_the_session_is_cut(
     three: Callable[[], World], world: Callable[..., World], number: int, when: str
 ) -> None:
     w = three()
@@ -292,7 +292,7 @@ def test_another_machine_that_answers_after_a_lost_session_is_not_written(
         assert result.outcome is Outcome.UNKNOWN and "another node" in result.why, result
 
 
-def test_a_resume_verifies_what_was_written_together(
+def test_a_resume_verifies_steps_that_were_written_together(
     three: Callable[[], World], world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     w = three()
@@ -313,7 +313,7 @@ def test_a_resume_verifies_what_was_written_together(
     assert box.calls.count("act") == 0
 
 
-def test_what_someone_set_while_no_controller_was_there_is_left_by_a_resume(
+def test_a_resume_keeps_a_value_that_someone_set_meanwhile(
     three: Callable[[], World], world: Callable[..., World]
 ) -> None:
     w = three()
@@ -374,7 +374,7 @@ def test_another_machine_that_answers_while_steps_are_reverted_is_not_written(
     assert box.calls.count("lock") == 2, "it is not tried again for each step"
 
 
-def test_a_step_of_an_earlier_batch_that_a_revert_undoes_is_not_said_to_be_changed(
+def test_a_step_of_an_earlier_batch_that_a_revert_undoes_is_not_reported_changed(
     world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pages = {"mode": "never", "risk": "idle"}
@@ -398,7 +398,7 @@ def test_a_step_of_an_earlier_batch_that_a_revert_undoes_is_not_said_to_be_chang
     assert box.files == before[0] and box.kernel[world.thp] == "always"
 
 
-def test_what_was_judged_in_a_resume_before_what_it_needs_failed_is_reverted_with_it(
+def test_a_resumed_step_is_reverted_if_a_step_that_it_needs_fails_later(
     three: Callable[[], World], world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The one in hand when the controller was killed is judged before those that were written."""
@@ -464,7 +464,7 @@ def test_e23_a_step_is_not_blamed_for_resources_it_cannot_write(
     assert values(box, world.thp) == ["always", "never", "8"]
 
 
-def test_e23_an_earlier_step_that_something_outside_reset_takes_no_other_with_it(
+def test_e23_a_reset_of_an_earlier_step_from_outside_fails_no_other_step(
     world: Callable[..., World],
 ) -> None:
     pages = {"mode": "never", "risk": "idle"}  # verified by itself, before the others
@@ -477,7 +477,7 @@ def test_e23_an_earlier_step_that_something_outside_reset_takes_no_other_with_it
     assert first.outcome is Outcome.FAILED and "something else set it" in first.why, first
 
 
-def test_e23_a_step_that_can_write_it_is_blamed_for_an_earlier_one(
+def test_e23_a_step_is_blamed_for_undoing_an_earlier_step_whose_value_it_can_set(
     world: Callable[..., World],
 ) -> None:
     pages = {"mode": "never", "risk": "idle"}

@@ -130,7 +130,7 @@ def test_d2_without_approval_for_reboots_nothing_is_rebooted(
     assert result.outcome is (Outcome.CHANGED if resume else Outcome.REFUSED)
 
 
-def test_d2_the_reboot_after_a_driver_was_restored_asks_too(
+def test_d2_the_reboot_after_a_driver_is_restored_needs_a_drain_too(
     world: Callable[..., World], tmp_path: Path
 ) -> None:
     w = world(ecc_mode=True)
@@ -190,7 +190,7 @@ def test_d16_no_node_is_begun_once_the_plan_expired(world: Callable[..., World])
     assert results[2].why == "the plan expired" and not w.boxes["n3"].calls
 
 
-def test_d16_a_node_in_hand_ends_its_step_and_begins_no_other(
+def test_d16_a_node_in_progress_finishes_its_step_and_starts_no_other(
     world: Callable[..., World],
 ) -> None:
     w = world(pages="never", ecc_mode=True)
@@ -220,7 +220,7 @@ def test_d16_a_plan_that_expires_while_a_node_is_drained_changes_nothing(
     assert not w.boxes["n1"].writes
 
 
-def test_d16_a_step_that_was_begun_is_read_after_the_plan_expired(
+def test_d16_a_started_step_is_resolved_after_the_plan_expired(
     world: Callable[..., World],
 ) -> None:
     """And completed only where nothing more is to be written for that."""
@@ -322,7 +322,7 @@ def test_d16_expiry_and_revocation_count_at_the_moment_of_asking(
 
 
 @pytest.mark.parametrize(("ahead", "ok"), [(120, True), (86400, False), (-120, True)])
-def test_a_plan_of_the_future_is_not_applied(signed: Any, ahead: float, ok: bool) -> None:
+def test_a_plan_dated_in_the_future_is_not_applied(signed: Any, ahead: float, ok: bool) -> None:
     """A clock that is ahead by a day would let the plan live a day longer than anyone approved."""
     why = signed(3600, ahead=ahead).closed(False)
     assert (" in the future (" in why) is not ok, why
@@ -348,7 +348,7 @@ def taken(w: World) -> list[str]:
     return [name for name, host in hosts.items() if host.is_taken]
 
 
-def test_a_hook_that_offers_it_reboots_the_node_and_gives_it_back(
+def test_a_hook_that_offers_to_reboot_reboots_and_undrains_the_node(
     world: Callable[..., World], tmp_path: Path
 ) -> None:
     w = world()
@@ -363,7 +363,7 @@ def test_a_hook_that_offers_it_reboots_the_node_and_gives_it_back(
     assert taken(w) == []
 
 
-def test_a_node_that_did_not_end_well_stays_drained_and_the_journal_knows(
+def test_a_node_whose_undrain_fails_stays_drained_and_is_recorded(
     world: Callable[..., World], tmp_path: Path
 ) -> None:
     w = world()
@@ -379,7 +379,7 @@ def test_a_node_that_did_not_end_well_stays_drained_and_the_journal_knows(
     assert taken(w) == []
 
 
-def test_a_hook_that_is_killed_after_it_began_to_drain_gives_back(
+def test_a_node_is_undrained_if_its_hook_is_killed_while_it_drains(
     world: Callable[..., World], tmp_path: Path
 ) -> None:
     w = world()
@@ -393,7 +393,9 @@ def test_a_hook_that_is_killed_after_it_began_to_drain_gives_back(
     assert taken(w) == []
 
 
-def test_only_a_reboot_by_the_hook_counts(world: Callable[..., World], tmp_path: Path) -> None:
+def test_nodevet_does_not_reboot_if_the_hook_fails_to_reboot(
+    world: Callable[..., World], tmp_path: Path
+) -> None:
     w = world()
     plan, box = w.plan(), w.boxes["n1"]
     offering(w, tmp_path, "test $NODEVET_HOOK != reboot")
@@ -401,7 +403,7 @@ def test_only_a_reboot_by_the_hook_counts(world: Callable[..., World], tmp_path:
     assert box.boots == 1 and "the drain hook ended with 1" in result.why, result
 
 
-def test_a_run_that_is_killed_while_its_hook_drains_knows_it_and_gives_back(
+def test_a_run_killed_while_its_hook_drains_undrains_the_node_later(
     world: Callable[..., World], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     w = world()

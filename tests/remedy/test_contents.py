@@ -67,7 +67,7 @@ def test_a_content_is_kept_once(tmp_path: Path) -> None:
     assert len(list((tmp_path / "c").iterdir())) == 1
 
 
-def test_a_content_that_was_altered_cut_or_removed_is_not_taken(tmp_path: Path) -> None:
+def test_a_content_that_was_altered_cut_or_removed_is_refused(tmp_path: Path) -> None:
     store = ContentStore(tmp_path / "c")
     name = store.put(b"abc")
     for bad in (b"abd", b"ab", b""):
@@ -174,7 +174,7 @@ def test_a_content_that_cannot_be_kept_refuses_the_node_before_it_is_touched(
     assert d.w.boxes["n1"].everything() == before and not d.w.boxes["n1"].writes
 
 
-def test_a_disk_that_fills_up_after_the_write_does_not_keep_a_node_from_its_end(
+def test_a_disk_that_fills_up_after_the_write_does_not_stop_a_node(
     rig: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     d, _ = with_old(rig, "n1")
@@ -214,7 +214,7 @@ def test_a_content_is_on_the_disk_before_a_record_names_it(
     assert OLD.encode() in named
 
 
-def test_an_approver_sees_what_a_file_held_where_the_plan_has_it_next_to_it(
+def test_an_approver_sees_the_earlier_content_if_it_is_kept_beside_the_plan(
     rig: Callable[..., Rig], tmp_path: Path
 ) -> None:
     d, path = with_old(rig, "n1")

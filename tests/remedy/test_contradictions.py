@@ -61,7 +61,7 @@ def test_a_plan_without_a_contradiction_is_read() -> None:
     assert plan_file.read(plan_file.write(GOOD)) == GOOD
 
 
-def test_e27_a_plan_of_which_other_programs_show_another_value_is_refused() -> None:
+def test_e27_a_plan_with_two_values_for_one_key_is_refused() -> None:
     text = plan_file.write(GOOD).replace(b'"risk": "live"', b'"risk": "reboot", "risk": "live"')
     with pytest.raises(PlanError, match="two values for the key 'risk'"):
         plan_file.read(text)
@@ -85,7 +85,7 @@ def test_d19_a_host_that_is_a_path_is_refused(host: str) -> None:
     "uuid",
     ["x", "none", "4c4c4544", " ", "4C4C4544-0051-3510-8052-B4C04F4E4D32", f"{OWN_UUID}\n"],
 )
-def test_a_system_uuid_that_is_no_uuid_is_refused(uuid: str) -> None:
+def test_an_invalid_system_uuid_is_refused(uuid: str) -> None:
     """A BMC is compared with it much later, when the node is off."""
     node = replace(NODE, ids=MachineIds(uuid=uuid))
     told = refused(replace(GOOD, nodes={**GOOD.nodes, "n1": node}))
@@ -105,7 +105,7 @@ def test_d19_a_fix_that_is_a_path_is_refused(fix: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["..", ".", "../../x", "/etc/x", "a/../../b"])
-def test_d19_no_name_of_a_host_leads_out_of_a_runs_folder(tmp_path: Path, host: str) -> None:
+def test_d19_evidence_of_any_host_name_stays_in_the_run_folder(tmp_path: Path, host: str) -> None:
     """Whatever the rest of nodevet let pass."""
     run = RunFolder(tmp_path / "runs" / "run")
     run.keep_evidence(host, "before", b"{}")
@@ -113,7 +113,7 @@ def test_d19_no_name_of_a_host_leads_out_of_a_runs_folder(tmp_path: Path, host: 
     assert [path.parts[0] for path in written] == ["evidence"] and len(written[0].parts) == 3
 
 
-def test_d19_apply_approve_and_rollback_write_nothing_for_such_a_plan(
+def test_d19_apply_approve_and_rollback_write_nothing_for_a_plan_with_a_path_as_id(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = tmp_path / "a" / "b" / "project"
@@ -187,7 +187,7 @@ def test_r13_a_plan_that_contradicts_itself_is_refused(
         (SetUnit(name="../x.service", running=True), "unit", "is not the name of a unit"),
     ],
 )
-def test_d19_a_path_on_a_node_is_a_plain_one(
+def test_d19_a_step_without_a_plain_path_or_unit_name_is_refused(
     action: WriteFile | WriteKernel | SetUnit, resource: str, told: str
 ) -> None:
     name = action.name if isinstance(action, SetUnit) else action.path

@@ -118,7 +118,7 @@ def outcomes(result: HostResult) -> list[Outcome]:
 WAITING = [Outcome.CHANGED, Outcome.PENDING, Outcome.PENDING]
 
 
-def test_a_step_that_cannot_be_judged_before_the_reboot_is_not_restored(node: Any) -> None:
+def test_steps_that_need_the_driver_wait_for_the_reboot_without_a_rollback(node: Any) -> None:
     w, plan = node
     box, before = w.boxes["n1"], w.boxes["n1"].everything()
     result = w.node(plan, w.journal())
@@ -129,7 +129,7 @@ def test_a_step_that_cannot_be_judged_before_the_reboot_is_not_restored(node: An
     assert box.everything() == before and not box.dark
 
 
-def test_a_reboot_judges_all_of_it_and_a_rollback_puts_the_driver_back_last(node: Any) -> None:
+def test_a_reboot_verifies_every_step_and_a_rollback_restores_the_driver_last(node: Any) -> None:
     w, plan = node
     box, before = w.boxes["n1"], w.boxes["n1"].everything()
     result = w.node(plan, w.journal(), reboot=True)
@@ -143,7 +143,7 @@ def test_a_reboot_judges_all_of_it_and_a_rollback_puts_the_driver_back_last(node
     assert box.everything() == before and box.loaded == OLD
 
 
-def test_a_driver_that_does_not_come_up_is_not_right(node: Any) -> None:
+def test_a_driver_that_does_not_load_after_the_reboot_is_reverted(node: Any) -> None:
     w, plan = node
     w.boxes["n1"].broken = True
     result = w.node(plan, w.journal(), reboot=True)
@@ -152,7 +152,7 @@ def test_a_driver_that_does_not_come_up_is_not_right(node: Any) -> None:
     assert all(each["version"] == f"{OLD}-1" for each in w.boxes["n1"].packages.values())
 
 
-def test_a_driver_that_is_restored_after_a_reboot_is_in_force_after_another(node: Any) -> None:
+def test_a_restored_driver_is_effective_after_one_more_reboot(node: Any) -> None:
     w, plan = node
     box, before = w.boxes["n1"], w.boxes["n1"].everything()
     box.broken = True
@@ -188,7 +188,9 @@ def trial(world: Callable[..., World]) -> tuple[World, Any]:
     return w, w.plan()
 
 
-def test_what_one_boot_tried_is_kept_before_the_reboot_without_the_driver(trial: Any) -> None:
+def test_a_setting_tried_for_one_boot_is_kept_before_the_reboot_without_the_driver(
+    trial: Any,
+) -> None:
     """The extra reboot takes the default entry of GRUB, which must have the new line by then."""
     w, plan = trial
     box = w.boxes["n1"]
@@ -203,7 +205,7 @@ def test_what_one_boot_tried_is_kept_before_the_reboot_without_the_driver(trial:
     ]
 
 
-def test_a_driver_that_one_boot_did_not_load_is_reverted(trial: Any) -> None:
+def test_a_driver_and_a_setting_that_fail_after_the_boot_are_both_reverted(trial: Any) -> None:
     w, plan = trial
     box, before = w.boxes["n1"], w.boxes["n1"].everything()
     box.broken, boot = True, box.reboot
@@ -220,7 +222,7 @@ def test_a_driver_that_one_boot_did_not_load_is_reverted(trial: Any) -> None:
 
 
 @pytest.mark.parametrize("number", range(1, 8))
-def test_lost_after_the_second_reboot_is_in_doubt(
+def test_a_node_lost_after_the_second_reboot_is_unknown(
     world: Callable[..., World], node: Any, number: int
 ) -> None:
     w, plan = node
@@ -242,7 +244,7 @@ def test_lost_after_the_second_reboot_is_in_doubt(
     assert box.everything() == before
 
 
-def test_a_driver_that_failed_by_the_time_a_run_is_resumed(node: Any) -> None:
+def test_a_resume_reverts_a_driver_that_failed_meanwhile(node: Any) -> None:
     w, plan = node
     box = w.boxes["n1"]
     assert w.node(plan, w.journal()).outcome is Outcome.PENDING
@@ -263,7 +265,7 @@ def test_a_driver_that_failed_by_the_time_a_run_is_resumed(node: Any) -> None:
     ], again
 
 
-def test_what_came_to_use_the_node_meanwhile_is_not_rebooted(node: Any) -> None:
+def test_a_node_with_a_new_job_is_not_rebooted_to_restore_a_driver(node: Any) -> None:
     w, plan = node
     box = w.boxes["n1"]
     box.broken = True
@@ -281,7 +283,7 @@ def test_what_came_to_use_the_node_meanwhile_is_not_rebooted(node: Any) -> None:
 
 
 @pytest.mark.parametrize("number", range(40))
-def test_killed_at_any_call_and_resumed(
+def test_a_run_killed_at_any_call_can_be_resumed(
     world: Callable[..., World], node: Any, number: int
 ) -> None:
     w, plan = node
@@ -303,7 +305,7 @@ def test_killed_at_any_call_and_resumed(
     assert box.everything() == before, number
 
 
-def test_the_way_back_may_take_as_long(node: Any) -> None:
+def test_a_rollback_has_the_same_time_limit_as_the_step(node: Any) -> None:
     _, plan = node
     step = plan.steps[-1]
     assert step.fix == "driver_version"

@@ -47,7 +47,7 @@ def chained(rows: list[dict[str, Any]]) -> bytes:
     return b"".join(line + b"\n" for line in lines)
 
 
-def test_e04_a_plan_with_anything_in_it_is_shown_or_refused(ended: Path) -> None:
+def test_e04_a_mangled_plan_is_shown_or_refused(ended: Path) -> None:
     plan = json.loads((ended / "plan.json").read_text())
 
     @OFTEN
@@ -62,7 +62,7 @@ def test_e04_a_plan_with_anything_in_it_is_shown_or_refused(ended: Path) -> None
     holds()
 
 
-def test_e04_a_journal_with_anything_in_it_is_an_account_or_refused(ended: Path) -> None:
+def test_e04_a_mangled_journal_is_reported_or_refused(ended: Path) -> None:
     _, plan = RunFolder(ended).plan()
     rows = [json.loads(line) for line in (ended / "journal.jsonl").read_text().splitlines()]
     whole = account(plan, journal.read(ended))
@@ -86,7 +86,7 @@ def test_e04_a_journal_with_anything_in_it_is_an_account_or_refused(ended: Path)
 
 
 @pytest.mark.parametrize("at", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"])
-def test_e04_a_journal_with_a_time_of_no_calendar_is_recorded(ended: Path, at: str) -> None:
+def test_e04_a_journal_with_a_time_outside_the_calendar_is_recorded(ended: Path, at: str) -> None:
     """Of the first year, or the last, in another zone than UTC."""
     _, plan = RunFolder(ended).plan()
     records = journal.read(ended)
@@ -95,7 +95,7 @@ def test_e04_a_journal_with_a_time_of_no_calendar_is_recorded(ended: Path, at: s
     assert found.run.id.startswith(at[:4])
 
 
-def test_e04_a_reach_with_anything_in_it_is_a_reach_or_refused(ended: Path) -> None:
+def test_e04_a_mangled_reach_file_is_read_or_refused(ended: Path) -> None:
     path = ended / "reach.json"
     reach = json.loads(path.read_text())
 

@@ -57,7 +57,7 @@ def test_r9_the_step_whose_value_moved_is_named(
     assert ("n1/ecc_mode/1 is changed, and stays" in result.why) is (writes == 6)
 
 
-def test_e23_a_step_that_cannot_have_written_what_moved_stays(
+def test_e23_a_step_that_cannot_have_written_the_changed_value_stays(
     world: Callable[..., World], both: World
 ) -> None:
     """nvidia-smi sets no mode of huge pages, even if that moves while it runs."""

@@ -31,7 +31,7 @@ def phases(heard: list[Event], host: str) -> list[Phase]:
     return [event.phase for event in heard if isinstance(event, Doing) and event.host == host]
 
 
-def test_each_host_tells_what_is_done_there(world: Callable[..., World]) -> None:
+def test_each_host_reports_its_phases_as_events(world: Callable[..., World]) -> None:
     w, heard = world("n1", "n2", pages="never"), list[Event]()
     results, _ = run(w, heard.append, pause=0.01)
     assert heard[:2] == [
@@ -103,7 +103,7 @@ def test_a_command_names_its_run_first_then_each_host(rig: Callable[..., Any]) -
     assert {"n1  started", "n1  rolled back"} <= {*lines}
 
 
-def test_what_is_next_is_reported_on_standard_error_if_the_report_is_no_table(
+def test_next_commands_go_to_standard_error_if_the_report_is_not_a_table(
     rig: Callable[..., Any], world: Any
 ) -> None:
     d = rig("n1", "n2")

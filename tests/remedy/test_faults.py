@@ -20,7 +20,7 @@ def both(world: Callable[..., World]) -> World:
     return w
 
 
-def test_nothing_is_begun_after_a_reboot_that_nobody_ordered(world: Callable[..., World]) -> None:
+def test_no_step_is_started_after_an_unplanned_reboot(world: Callable[..., World]) -> None:
     """The first step was made so that it outlasts one; the second was planned for that boot."""
     w = both(world)
     box, plan = w.boxes["n1"], w.plan()
@@ -105,6 +105,6 @@ def test_leftovers_of_a_crash_are_removed(world: Callable[..., World]) -> None:
     assert result.outcome is Outcome.FAILED and box.everything() == before, result
 
 
-def test_the_usual_terms_see_what_reverts_within_three_seconds() -> None:
+def test_the_default_settle_time_is_at_least_five_seconds() -> None:
     """A look takes its time, and what reverts may count from when it saw the change."""
     assert SessionTerms(who="").settle >= 5

@@ -198,7 +198,9 @@ def whole(was: set[str], plan: Plan) -> set[str]:
     }
 
 
-def test_a_cut_at_any_point_ends_known_and_whole(recorded: Recorded, story: Story) -> None:
+def test_a_session_cut_at_any_point_ends_in_an_outcome_that_agrees_with_the_node(
+    recorded: Recorded, story: Story
+) -> None:
     assert not story.amiss, "\n".join(f"{point} {why}" for point, why in story.amiss.items())
     assert len(story.outcomes) == len(recorded.points)
     assert set(story.outcomes.values()) == {Outcome.CHANGED, Outcome.FAILED, Outcome.REFUSED}
@@ -223,7 +225,7 @@ def node(nodes: dict[str, Node]) -> Iterator[Node]:
     ],
     ids=["first-act", "last-act", "look", "probe"],
 )
-def test_a_node_that_stays_away_is_in_doubt_until_it_is_looked_at(
+def test_a_node_that_stays_unreachable_is_unknown_until_it_is_visited_again(
     node: Node, when: When, back: str
 ) -> None:
     plan = node.plan("power_limit")
@@ -253,7 +255,7 @@ def test_an_action_that_outlives_its_session_harms_no_later_process(
     assert result.outcome in (Outcome.CHANGED, Outcome.FAILED)
 
 
-def test_a_part_of_a_file_that_a_crash_leaves_is_swept(node: Node, recorded: Recorded) -> None:
+def test_a_partial_file_that_a_crash_leaves_is_removed(node: Node, recorded: Recorded) -> None:
     plan = node.plan("power_limit")
     node.arm(recorded.program("mv"), "crash")
     left: list[str] = []
@@ -279,7 +281,7 @@ def test_a_step_with_a_reboot_between_two_actions_is_reverted(node: Node) -> Non
     assert node.touched() == []
 
 
-def test_a_reboot_while_it_is_verified_is_judged_and_nothing_is_begun_after_it(node: Node) -> None:
+def test_a_step_rebooted_while_verified_is_judged_and_no_other_step_is_started(node: Node) -> None:
     """The first step's own unit sets it at boot: it holds. The second was planned for the node
     as it was booted then."""
     plan = node.plan()
@@ -314,7 +316,9 @@ READ_ONLY = "mount --bind {0} {0} && mount -o remount,bind,ro {0}"
     [(FULL, "No space left on device"), (READ_ONLY, "Read-only file system")],
     ids=["full", "read-only"],
 )
-def test_a_second_file_that_cannot_be_written(node: Node, how: str, told: str) -> None:
+def test_a_second_step_that_cannot_write_its_file_leaves_the_first_changed(
+    node: Node, how: str, told: str
+) -> None:
     """The first step holds, the second left nothing; both are said."""
     plan, folder = node.plan(), str(Path(RULE).parent)
     node.shell(how.format(folder))
@@ -328,7 +332,7 @@ def test_a_second_file_that_cannot_be_written(node: Node, how: str, told: str) -
     assert node.state() == node.before
 
 
-def test_the_setting_is_read_only_when_it_is_restored(node: Node) -> None:
+def test_a_read_only_folder_makes_the_rollback_fail(node: Node) -> None:
     """The file is written, the unit cannot be enabled, and the file cannot be removed."""
     plan, folder = node.plan("power_limit"), str(Path(UNIT).parent)
     result = node.apply(
@@ -344,7 +348,7 @@ def test_the_setting_is_read_only_when_it_is_restored(node: Node) -> None:
     assert back.outcome is Outcome.ROLLED_BACK and node.state() == node.before, back
 
 
-def test_no_space_for_what_a_file_was_before(node: Node) -> None:
+def test_a_full_disk_makes_the_rollback_of_a_file_fail(node: Node) -> None:
     folder = str(Path(RULE).parent)
     node.shell(f"mount -t tmpfs -o size=8k site {folder}; echo '# older' >{RULE}")
     before = node.state()
@@ -378,7 +382,9 @@ AGREEABLE = f"sed -i /set.power_limit_mw/d {STATE_FILE}"
         ("hang", "timed out after 8 s"),
     ],
 )
-def test_a_driver_that_does_not_take_it(node: Node, does: str, told: str) -> None:
+def test_a_power_limit_that_the_driver_does_not_accept_fails(
+    node: Node, does: str, told: str
+) -> None:
     plan = node.plan("power_limit")
     node.shell(DRIVER.format(does))
     executor = Executor(node.worker)
@@ -389,7 +395,7 @@ def test_a_driver_that_does_not_take_it(node: Node, does: str, told: str) -> Non
     assert node.state() == node.before and node.touched() == []
 
 
-def test_a_driver_that_does_not_take_it_back_either(node: Node) -> None:
+def test_a_driver_that_refuses_the_earlier_limit_too_makes_the_rollback_fail(node: Node) -> None:
     plan = node.plan("power_limit")
     refuse = f"nvidia-smi -pl 600 >/dev/null && {DRIVER.format('NVML_ERROR_NO_PERMISSION')}"
     result = node.apply(
@@ -414,7 +420,7 @@ done' >/dev/null 2>&1 </dev/null & echo $!
 
 
 @pytest.mark.parametrize("seconds", [0.5, 3])
-def test_a_setting_that_reverts_within_seconds_failed(node: Node, seconds: float) -> None:
+def test_a_setting_that_reverts_within_seconds_fails(node: Node, seconds: float) -> None:
     """By the settle time that users have."""
     plan = node.plan("cpu_governor")
     loop = int(node.shell(LOOP.replace("SECONDS", str(seconds))))
@@ -425,7 +431,7 @@ def test_a_setting_that_reverts_within_seconds_failed(node: Node, seconds: float
     assert node.state() == node.before and node.touched() == []
 
 
-def test_another_owner_that_came_since_is_named(node: Node) -> None:
+def test_a_manager_that_appeared_after_the_plan_is_named(node: Node) -> None:
     plan = node.plan("cpu_governor")
     node.set("fault=reverts-on-boot")
     result = node.apply(plan)
@@ -490,7 +496,7 @@ def stopped(node: Node) -> Iterator[Node]:
     ],
     ids=["does-not-start", "ends-at-once", "is-stopped-later", "is-stopped"],
 )
-def test_a_unit_that_does_not_stay_is_as_it_was(stopped: Node, rows: str, told: str) -> None:
+def test_a_unit_that_does_not_stay_active_is_restored(stopped: Node, rows: str, told: str) -> None:
     file = shlex.quote(f"[Service]\n{rows}\n")
     stopped.shell(f"mkdir {DROP_IN}; printf %s {file} >{DROP_IN}/a.conf; systemctl daemon-reload")
     was, plan = stopped.shell(UNIT_STATE), stopped.plan("imex")
@@ -510,7 +516,7 @@ def test_a_unit_that_does_not_stay_is_as_it_was(stopped: Node, rows: str, told: 
     ],
     ids=["masked", "enabled", "started", "other-peers"],
 )
-def test_what_an_administrator_did_since_is_not_touched(
+def test_a_later_change_by_an_administrator_is_not_touched(
     stopped: Node, between: str, outcome: Outcome, told: str
 ) -> None:
     plan = stopped.plan("imex")
@@ -534,7 +540,9 @@ def test_a_unit_runs_after_lost_power_and_a_rollback_stops_it(stopped: Node) -> 
 
 
 @pytest.mark.parametrize("number", range(1, 12))
-def test_a_unit_is_known_and_whole_wherever_the_session_breaks(stopped: Node, number: int) -> None:
+def test_the_result_agrees_with_the_unit_wherever_the_session_breaks(
+    stopped: Node, number: int
+) -> None:
     was, plan = stopped.shell(UNIT_STATE), stopped.plan("imex")
     executor = Executor(stopped.worker, at_call(number), stopped.proxy.cut)
     result = stopped.apply(plan, executor)
@@ -595,7 +603,7 @@ def left(node: Node) -> Iterator[Left]:
     node.shell(f"kill -9 {' '.join(map(str, found.begun))} 2>/dev/null; sleep 0.2; true")
 
 
-def test_exactly_the_process_of_the_plan_ends_and_nothing_brings_it_back(left: Left) -> None:
+def test_only_the_process_of_the_plan_is_ended_and_cannot_be_restored(left: Left) -> None:
     plan = left.plan()
     (action,) = plan.steps[0].actions
     assert action.pid == left.pid and plan.steps[0].is_one_way
@@ -609,7 +617,7 @@ def test_exactly_the_process_of_the_plan_ends_and_nothing_brings_it_back(left: L
     assert left.lives(left.other)
 
 
-def test_another_process_of_the_gpu_since_is_not_touched(left: Left) -> None:
+def test_a_newer_process_on_the_gpu_is_not_ended(left: Left) -> None:
     plan = left.plan()
     left.node.shell(f"kill -9 {left.pid}")
     newer = left.load("python", 1000)
@@ -618,7 +626,7 @@ def test_another_process_of_the_gpu_since_is_not_touched(left: Left) -> None:
     assert left.lives(newer) and left.lives(left.other) and left.node.touched() == []
 
 
-def test_a_process_that_came_since_keeps_all_of_them(left: Left) -> None:
+def test_a_new_process_on_the_gpus_makes_the_plan_stale(left: Left) -> None:
     """It may be a job's: the GPUs are not those of the plan any more."""
     plan, newer = left.plan(), left.load("train", 1001)
     result = left.node.apply(plan)
@@ -626,7 +634,7 @@ def test_a_process_that_came_since_keeps_all_of_them(left: Left) -> None:
     assert left.lives(newer) and left.lives(left.pid)
 
 
-def test_what_is_started_again_is_reported_and_cannot_be_undone(left: Left) -> None:
+def test_a_process_that_is_started_again_fails_the_step_and_is_not_ended(left: Left) -> None:
     """Something starts the process again: the step fails, and says what it has done."""
     plan = left.plan()
     result = left.node.apply(
@@ -639,7 +647,7 @@ def test_what_is_started_again_is_reported_and_cannot_be_undone(left: Left) -> N
 
 
 @pytest.mark.parametrize("number", range(1, 12))
-def test_a_process_is_known_to_live_or_not_wherever_the_session_breaks(
+def test_the_result_agrees_with_the_process_wherever_the_session_breaks(
     left: Left, number: int
 ) -> None:
     plan = left.plan()
@@ -655,7 +663,7 @@ def test_a_process_is_known_to_live_or_not_wherever_the_session_breaks(
 
 
 @pytest.mark.parametrize("record", ["action-begin", "action-end", "step-looked", "step-verified"])
-def test_a_controller_that_is_killed_after_a_process_ended_says_what_it_did(
+def test_a_resume_reports_a_process_that_the_killed_controller_ended(
     left: Left, record: str
 ) -> None:
     """It resumes with what the journal has, and a rollback knows that nothing can be undone."""

@@ -35,7 +35,7 @@ def full(patch: pytest.MonkeyPatch, number: int, *, code: int, times: int) -> No
 
 
 @pytest.mark.parametrize("number", range(1, 18))
-def test_d6_a_journal_that_cannot_be_written_leaves_no_node_in_the_middle(
+def test_d6_a_journal_that_cannot_be_written_leaves_no_node_half_changed(
     rig: Callable[..., CommandRig], monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     d = rig("n1", "n2")
@@ -60,7 +60,7 @@ def test_d6_a_journal_that_cannot_be_written_leaves_no_node_in_the_middle(
 
 
 @pytest.mark.parametrize("number", range(3, 14))
-def test_d6_nodes_in_hand_are_finished_by_what_was_set_aside(
+def test_d6_reserved_disk_space_lets_nodes_in_progress_finish(
     rig: Callable[..., CommandRig], monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     d = rig("n1", "n2")
@@ -104,7 +104,7 @@ def test_d6_space_is_checked_before_the_first_write(
     assert not d.run.exists() and not d.reached
 
 
-def test_d6_reserved_disk_space_serves_the_nodes_in_progress(
+def test_d6_reserved_disk_space_grows_with_the_nodes_in_progress(
     rig: Callable[..., CommandRig],
 ) -> None:
     d = rig("n1", "n2", "n3")
@@ -121,7 +121,7 @@ def test_d6_reserved_disk_space_serves_the_nodes_in_progress(
     assert replace(plan, steps=()) and space.node_bytes(()) > 0
 
 
-def test_d6_approvals_that_cannot_be_checked_for_want_of_space_stop_the_run(
+def test_d6_a_run_stops_if_a_full_disk_prevents_checking_approvals(
     rig: Callable[..., CommandRig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """ssh-keygen reads files; the folder of temporary files fills up while n1 is in hand."""

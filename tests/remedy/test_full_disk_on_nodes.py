@@ -116,7 +116,7 @@ def test_mounts_write_nothing_to_the_disk(node: Node) -> None:
     ],
     ids=["read-only", "full"],
 )
-def test_a_disk_that_takes_nothing_stops_a_step_and_delays_its_rollback(
+def test_a_full_or_read_only_disk_stops_a_step_and_delays_its_rollback(
     node: Node, block: str, unblock: str, why: str
 ) -> None:
     before, plan = node.state(), node.plan("container_runtime")

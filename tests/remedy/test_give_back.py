@@ -43,7 +43,7 @@ def test_a_node_that_another_run_holds_is_not_given_back(world: Any, tmp_path: P
     assert (calls()[-1], taken(w)) == ("undrain", [])
 
 
-def test_a_plan_that_is_closed_gives_no_node_back_that_another_run_holds(
+def test_a_closed_plan_does_not_give_back_a_node_that_another_run_holds(
     world: Any, tmp_path: Path
 ) -> None:
     w = world()

@@ -41,7 +41,9 @@ def loses(box: Any, index: int) -> None:
 
 
 @pytest.mark.parametrize("index", [0, 1])
-def test_d8_a_gpu_that_is_gone_after_a_reboot_does_not_persist(ecc: Any, index: int) -> None:
+def test_d8_a_gpu_that_is_gone_after_a_reboot_makes_the_outcome_unknown(
+    ecc: Any, index: int
+) -> None:
     """Also the first one, where the other then has its number."""
     w, plan = ecc
     loses(w.boxes["n1"], index)
@@ -52,7 +54,7 @@ def test_d8_a_gpu_that_is_gone_after_a_reboot_does_not_persist(ecc: Any, index: 
     assert w.boxes["n1"].gpus[0]["ecc"] == [True, True], "the other one is left as it is"
 
 
-def test_d8_a_resumed_run_looks_for_it_until_it_is_back(ecc: Any) -> None:
+def test_d8_a_resumed_run_looks_for_a_missing_gpu_until_it_is_back(ecc: Any) -> None:
     w, plan = ecc
     box = w.boxes["n1"]
     assert w.node(plan, w.journal()).outcome is Outcome.PENDING
@@ -70,7 +72,7 @@ def test_d8_a_resumed_run_looks_for_it_until_it_is_back(ecc: Any) -> None:
     assert result.outcome in (Outcome.CHANGED, Outcome.VERIFIED_AFTER_REBOOT), result
 
 
-def test_d8_a_gpu_that_vanishes_while_its_step_is_verified_leaves_it_unknown(ecc: Any) -> None:
+def test_d8_a_gpu_that_vanishes_while_its_step_is_verified_makes_it_unknown(ecc: Any) -> None:
     w, plan = ecc
     box = w.boxes["n1"]
     box.revert = lambda box: box.gpus.__delitem__(slice(1 if box.looks == 3 else 2, None))
@@ -106,7 +108,7 @@ def finding(kind: str, id: str, verdict: Verdict = Verdict.OK) -> Finding:
         (("",), [finding("gpu", "0")], ""),
     ],
 )
-def test_d8_subjects_by_their_names(
+def test_d8_missing_subjects_are_named(
     subjects: tuple[str, ...], found: list[Finding], missing: str
 ) -> None:
     evidence = decode(b'{"schema": 1, "probe": "0", "sections": {}}')

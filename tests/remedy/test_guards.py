@@ -30,7 +30,7 @@ def evidence(**sections: Any) -> Evidence:
     return decode(msgspec.json.encode({"schema": 1, "probe": "0", "sections": whole}))
 
 
-def test_the_same_node() -> None:
+def test_the_node_of_the_plan_is_accepted() -> None:
     assert not preconditions.node_mismatch(
         PLANNED, evidence(host={"machine_id": "m", "boot_id": "b"})
     )
@@ -46,17 +46,19 @@ def test_the_same_node() -> None:
         ({"status": "error", "why": "broken"}, "cannot identify the node: broken"),
     ],
 )
-def test_another_node(host: dict[str, Any], told: str) -> None:
+def test_a_changed_rebooted_or_unidentified_node_is_refused(
+    host: dict[str, Any], told: str
+) -> None:
     assert told in preconditions.node_mismatch(PLANNED, evidence(host=host))
 
 
-def test_our_own_reboot_is_expected() -> None:
+def test_a_reboot_by_nodevet_itself_is_accepted() -> None:
     found = evidence(host={"machine_id": "m", "boot_id": "c"})
     assert not preconditions.node_mismatch(PLANNED, found, booted="c")
     assert preconditions.node_mismatch(PLANNED, found, booted="d")
 
 
-def test_the_baseline_as_planned() -> None:
+def test_only_the_baseline_of_the_plan_is_accepted() -> None:
     plan = Plan(
         id="p", author="a", created="", expires="", baselines={"base": "1"}, nodes={}, steps=()
     )
@@ -80,11 +82,11 @@ def users(uuids: tuple[str, ...], *, nvml: bool = True, **sections: Any) -> list
     return list(preconditions.users(evidence(**sections), uuids, nvml=nvml))
 
 
-def test_without_a_user_the_node_is_free() -> None:
+def test_a_node_without_gpu_processes_is_free() -> None:
     assert users(()) == users(("GPU-0",)) == []
 
 
-def test_by_open_file_and_by_nvml() -> None:
+def test_processes_on_a_gpu_are_found_by_open_files_and_by_nvml() -> None:
     held = {"processes": [{"pid": 7, "command": "job", "gpu_minors": [1]}], "complete": True}
     assert users(("GPU-1",), processes=held) == ["GPU 1 in use by job (pid 7)"]
     assert users(("GPU-0",), processes=held) == []
@@ -93,7 +95,7 @@ def test_by_open_file_and_by_nvml() -> None:
     assert users(("GPU-1",), gpu=named) == []
 
 
-def test_what_is_not_known_is_no_free_gpu() -> None:
+def test_a_gpu_whose_processes_are_unknown_is_not_free() -> None:
     assert "for sure" in users((), processes={"processes": [], "complete": False})[0]
     assert "for sure" in users((), processes={"processes": []})[0]
     assert "denied" in users((), processes={"status": "denied", "why": "denied"})[0]
@@ -113,13 +115,13 @@ def script(folder: Path, text: str) -> str:
     return str(path)
 
 
-def test_the_hook_gets_the_host_as_a_word_of_its_own(tmp_path: Path) -> None:
+def test_the_hook_gets_the_host_as_a_separate_argument(tmp_path: Path) -> None:
     hook = script(tmp_path, f'printf "%s\\n" "$@" >{tmp_path}/told')
     assert not DrainHook(f"{hook} --now", "gpu 1; rm -rf /", 60).drain()
     assert (tmp_path / "told").read_text() == "--now\ngpu 1; rm -rf /\n"
 
 
-def test_a_hook_that_says_no(tmp_path: Path) -> None:
+def test_a_hook_that_fails_is_reported_with_its_output(tmp_path: Path) -> None:
     hook = script(tmp_path, "echo two jobs run; exit 4")
     assert (
         DrainHook(hook, "gpu1", 60).drain()
@@ -127,12 +129,12 @@ def test_a_hook_that_says_no(tmp_path: Path) -> None:
     )
 
 
-def test_a_hook_that_is_none(tmp_path: Path) -> None:
+def test_a_hook_that_cannot_be_run_is_reported(tmp_path: Path) -> None:
     assert "cannot be run" in DrainHook("/no/such/hook", "gpu1", 60).drain()
     assert "cannot be run" in DrainHook("'", "gpu1", 60).drain()
 
 
-def test_a_hook_that_does_not_end_is_ended_with_all_it_started(tmp_path: Path) -> None:
+def test_a_hook_that_times_out_is_killed_with_its_children(tmp_path: Path) -> None:
     hook = script(tmp_path, f"sleep 9876 & echo $! >{tmp_path}/pid; sleep 9876")
     limit = math.ceil(slowness())
     assert f"killed after {limit} s (--drain-timeout)" in DrainHook(hook, "gpu1", limit).drain()

@@ -123,7 +123,7 @@ def told(plan: Any) -> str:
     )
 
 
-def test_d22_dcgm_is_stopped_and_started_around_the_step_and_the_plan_says_so(node: Any) -> None:
+def test_d22_dcgm_is_stopped_and_started_around_the_step_as_the_plan_shows(node: Any) -> None:
     w = node()
     plan, box = planned(w), w.boxes["n1"]
     (step,) = plan.steps
@@ -139,7 +139,7 @@ def test_d22_dcgm_is_stopped_and_started_around_the_step_and_the_plan_says_so(no
     assert box.everything() == before and box.watching
 
 
-def test_d22_after_a_failure_in_between_dcgm_runs_again(node: Any) -> None:
+def test_d22_dcgm_runs_again_after_a_failed_step(node: Any) -> None:
     w = node()
     plan, box = planned(w), w.boxes["n1"]
     before, act, said = box.everything(), box.act, [0]
@@ -159,7 +159,7 @@ def test_d22_after_a_failure_in_between_dcgm_runs_again(node: Any) -> None:
 
 
 @pytest.mark.parametrize("number", range(1, 26))
-def test_d22_killed_anywhere_a_resume_completes_it_and_dcgm_runs(
+def test_d22_a_run_killed_at_any_call_is_resumed_and_dcgm_runs_again(
     world: Callable[..., World], node: Any, number: int
 ) -> None:
     w = node()
@@ -199,7 +199,7 @@ def in_a_container(box: Any) -> None:
 
 
 @pytest.mark.parametrize("change", [job, diagnosing, impostor, in_a_container])
-def test_d22_no_other_use_passes_for_monitoring(node: Any, change: Any) -> None:
+def test_d22_no_other_process_on_a_gpu_counts_as_monitoring(node: Any, change: Any) -> None:
     w = node()
     box = w.boxes["n1"]
     change(box)
@@ -223,7 +223,7 @@ def test_d22_a_monitor_that_started_after_the_plan_is_not_stopped_without_approv
     assert not box.writes
 
 
-def test_d22_a_reboot_and_what_is_not_about_the_gpus_do_not_mind_it(node: Any) -> None:
+def test_d22_reboots_and_steps_without_gpus_do_not_stop_dcgm(node: Any) -> None:
     w = node(pages={"mode": "never", "risk": "idle"})
     plan, box = planned(w), w.boxes["n1"]
     assert plan.steps[0].holders == ()
@@ -232,7 +232,7 @@ def test_d22_a_reboot_and_what_is_not_about_the_gpus_do_not_mind_it(node: Any) -
     assert result.outcome is Outcome.VERIFIED_AFTER_REBOOT and box.boots == 2, result
 
 
-def test_d22_holders_that_are_named_are_harmless_and_said(node: Any) -> None:
+def test_d22_holders_named_by_the_user_are_harmless_and_shown_in_the_plan(node: Any) -> None:
     w = node(pages={"mode": "never", "risk": "drain"})
     box = w.boxes["n1"]
     box.others = [{"pid": 9, "command": "nvtop", "unit": "session-1.scope", "gpu_minors": [0]}]

@@ -77,7 +77,9 @@ def test_e28_a_run_that_never_began_is_applied_again_in_another_folder(
     assert all(advice in said.err for said in (d.resume(), d("status", d.run))), advice
 
 
-def test_e26_a_resume_after_a_rollback_leaves_no_end_missing(rig: Callable[..., Any]) -> None:
+def test_e26_a_run_resumed_after_a_rollback_can_be_rolled_back_again(
+    rig: Callable[..., Any],
+) -> None:
     """A run that was killed before its first node, rolled back, and resumed."""
     d = rig("n1", "n2")
     assert d.apply().code == 0 and d.rollback().code == 0
@@ -93,7 +95,7 @@ def test_e26_a_resume_after_a_rollback_leaves_no_end_missing(rig: Callable[..., 
     assert d("status", d.run).code == 0
 
 
-def test_shares_are_of_the_chosen_hosts_and_no_more_may_fail_than_in_proportion(
+def test_shares_and_the_failure_limit_scale_with_the_chosen_hosts(
     rig: Callable[..., Any],
 ) -> None:
     d = rig(*(f"n{number}" for number in range(1, 11)))

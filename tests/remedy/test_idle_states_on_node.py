@@ -89,11 +89,11 @@ def lives_through(node: Node, limits: tuple[int, int]) -> None:
     assert node.state() == was and node.plan().steps
 
 
-def test_a_unit_holds_the_limit(node: Node) -> None:
+def test_a_unit_keeps_the_idle_state_limit_until_a_rollback(node: Node) -> None:
     lives_through(node, (2_000_000_000, 10))
 
 
-def test_tuned_holds_the_limit(node: Node) -> None:
+def test_a_tuned_profile_keeps_the_idle_state_limit_until_a_rollback(node: Node) -> None:
     """By a profile of nodevet beside that of the site, which allows more."""
     node.shell(f"{START.format(shlex.quote(SITE))}systemctl enable -q tuned")
     node.shell(f"until [ $({LIMIT}) = 99 ]; do sleep 0.1; done")

@@ -92,7 +92,7 @@ def told(folder: Path, *records: JournalRecord) -> Path:
     return folder / NAME
 
 
-def test_what_was_written_is_read(folder: Path) -> None:
+def test_records_are_read_as_they_were_written(folder: Path) -> None:
     path = told(folder, *RECORDS)
     assert [type(record) for record in read(path)] == [type(record) for record in RECORDS]
     assert read(folder) == read(path)
@@ -158,7 +158,7 @@ def test_a_cut_journal_continues_from_its_whole_lines(folder: Path, tmp_path: Pa
         b"[" * 100_000,
     ],
 )
-def test_a_broken_line_that_has_its_end_is_an_error(folder: Path, line: bytes) -> None:
+def test_a_complete_but_malformed_line_is_an_error(folder: Path, line: bytes) -> None:
     path = told(folder, *RECORDS[:3])
     whole = path.read_bytes()
     first, rest = whole.split(b"\n", 1)
@@ -207,7 +207,7 @@ def test_a_run_has_one_owner(folder: Path) -> None:
     assert state(read(folder)).resumed == 1
 
 
-def test_a_closed_journal_takes_nothing(folder: Path) -> None:
+def test_a_closed_journal_refuses_records(folder: Path) -> None:
     journal = Journal.create(folder)
     journal.close()
     journal.close()
@@ -305,7 +305,7 @@ while True:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_killed_controller_has_told_what_it_did(folder: Path, seed: int) -> None:
+def test_the_journal_of_a_killed_controller_contains_its_actions(folder: Path, seed: int) -> None:
     chance = random.Random(seed)
     writer = subprocess.Popen(
         [sys.executable, "-c", WRITER, folder], stdout=subprocess.PIPE, text=True
@@ -343,7 +343,7 @@ def test_nothing_was_done_before_the_first_record() -> None:
     assert found.host("gpu001") is None
 
 
-def test_the_state_of_the_whole_story() -> None:
+def test_the_state_follows_from_all_records() -> None:
     found = state(RECORDS)
     assert found.run == RUN
     assert (found.resumed, found.outcome) == (1, "stopped")
@@ -357,7 +357,7 @@ def test_the_state_of_the_whole_story() -> None:
     assert state(RECORDS[:16]).outcome is None
 
 
-def test_the_action_in_doubt_is_named() -> None:
+def test_an_action_without_an_end_record_is_named() -> None:
     found = state((RUN, ActionBegin(step=ONE, action=0), ActionEnd(step=ONE, action=0, ok=True)))
     assert (found.step(ONE).doing, found.step(ONE).done) == (None, (0,))
     found = state((RUN, StepLooked(step=ONE, seen=()), ActionBegin(step=ONE, action=1)))
@@ -385,7 +385,7 @@ def test_the_earlier_state_is_the_one_before_the_first_action() -> None:
     assert (fresh.seen, fresh.touched, fresh.stage) == ((AFTER,), False, Stage.NOT_ATTEMPTED)
 
 
-def test_a_rollback_that_was_begun_is_in_doubt_until_it_has_ended() -> None:
+def test_a_started_rollback_is_unknown_until_it_has_ended() -> None:
     verified = (
         RUN,
         StepLooked(step=ONE, seen=(BEFORE,)),

@@ -74,7 +74,7 @@ def later_boots(w: World) -> set[str]:
     return values
 
 
-def test_it_is_kept_after_its_check_passed(trial: Callable[[], World]) -> None:
+def test_a_trial_setting_is_kept_after_its_check_passed(trial: Callable[[], World]) -> None:
     w = trial()
     plan = w.plan()
     result = applied(w, plan)
@@ -87,7 +87,9 @@ def test_it_is_kept_after_its_check_passed(trial: Callable[[], World]) -> None:
     assert later_boots(w) == {"always"} and ALWAYS not in w.boxes["n1"].files
 
 
-def test_what_the_boot_does_not_bring_is_never_kept(trial: Callable[[], World]) -> None:
+def test_a_trial_setting_that_is_not_active_after_the_boot_is_not_kept(
+    trial: Callable[[], World],
+) -> None:
     """The node came back with the earlier setting, as after a power cycle of a node that hung."""
     w = trial()
     plan, box = w.plan(), w.boxes["n1"]
@@ -115,7 +117,7 @@ def test_a_change_that_cannot_be_kept_is_reverted(trial: Callable[[], World]) ->
     assert later_boots(w) == {"always"}
 
 
-def test_without_a_reboot_nothing_stays(trial: Callable[[], World]) -> None:
+def test_a_trial_setting_without_its_reboot_is_reverted(trial: Callable[[], World]) -> None:
     w = trial()
     plan, box = w.plan(), w.boxes["n1"]
     before = box.everything()
@@ -134,7 +136,7 @@ def test_without_a_reboot_nothing_stays(trial: Callable[[], World]) -> None:
 
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("trouble", ["killed", "cut"])
-def test_wherever_the_controller_or_the_session_ends_it_is_kept_in_the_end(
+def test_a_trial_setting_is_kept_wherever_the_controller_or_session_ends(
     world: Callable[..., World], trial: Callable[[], World], when: str, trouble: str
 ) -> None:
     """At each call of a run. Between proof and keeping, a resumed run does not reboot again."""
@@ -173,7 +175,7 @@ def test_wherever_the_controller_or_the_session_ends_it_is_kept_in_the_end(
 
 
 @pytest.mark.parametrize("moment", ["before its record", "after its record", "before the end"])
-def test_a_kill_between_proof_and_keeping_needs_no_other_reboot(
+def test_a_run_killed_before_it_keeps_a_verified_setting_needs_no_other_reboot(
     world: Callable[..., World], trial: Callable[[], World], moment: str
 ) -> None:
     """Of the first action of keeping, and of the end of the node."""
@@ -198,7 +200,7 @@ def test_a_kill_between_proof_and_keeping_needs_no_other_reboot(
 
 
 @pytest.mark.parametrize("action", [1, 2])
-def test_what_something_else_changed_before_a_resume_is_not_overwritten(
+def test_a_file_that_a_person_changed_before_a_resume_is_not_overwritten(
     world: Callable[..., World], trial: Callable[[], World], action: int
 ) -> None:
     """A person writes the file that keeping would write, while no controller runs."""
@@ -236,7 +238,7 @@ def test_a_boot_that_changes_a_file_of_the_step_keeps_nothing(trial: Callable[[]
 
 
 @pytest.mark.parametrize("when", ["running", "resumed"])
-def test_what_is_no_longer_approved_is_not_kept(
+def test_a_setting_that_is_no_longer_approved_is_not_kept(
     world: Callable[..., World], trial: Callable[[], World], when: str
 ) -> None:
     """A signer was revoked while the node rebooted, or after the controller was killed."""

@@ -47,7 +47,9 @@ def two_steps(world: Callable[..., World]) -> tuple[World, Any, Any]:
     return w, w.plan(), w.boxes["n1"].everything()
 
 
-def test_e29_an_apply_and_a_rollback_have_so_many_records(world: Callable[..., World]) -> None:
+def test_e29_apply_and_rollback_write_the_expected_number_of_records(
+    world: Callable[..., World],
+) -> None:
     w, plan, _ = two_steps(world)
     w.node(plan, w.journal())
     assert len(plan.steps) == 2 and len(read(w.folder / "run")) == APPLIED
@@ -70,7 +72,7 @@ def test_e29_a_rollback_killed_twice_and_repeated_reverts_every_step(
 
 @pytest.mark.parametrize("first", range(2, APPLIED + 1))
 @pytest.mark.parametrize("second", [3, 5])
-def test_e29_an_apply_and_its_rollback_killed_leave_nothing_once_it_is_repeated(
+def test_e29_a_repeated_rollback_reverts_all_after_apply_and_rollback_were_killed(
     world: Callable[..., World], die: Callable[..., None], first: int, second: int
 ) -> None:
     w, plan, before = two_steps(world)

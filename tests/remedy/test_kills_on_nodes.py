@@ -322,7 +322,9 @@ def killer(fleet: Any, request: pytest.FixtureRequest) -> Killer:
     return made
 
 
-def test_e29_a_controller_killed_at_random_points_ends_known_and_whole(killer: Killer) -> None:
+def test_e29_a_controller_killed_at_random_points_can_be_resumed_or_rolled_back(
+    killer: Killer,
+) -> None:
     """Resumed and rolled back in turn; after a resume the rollback is killed as well."""
     while killer.kills < -(-KILLS // len(COURSES)):
         killer.runs += 1

@@ -24,7 +24,7 @@ def rolled_back(w: World, plan: Any) -> Any:
 
 
 @pytest.mark.parametrize("again", [resumed, rolled_back])
-def test_d5_a_value_that_an_admin_chose_since_is_left(
+def test_d5_a_value_that_an_admin_set_later_is_kept(
     world: Callable[..., World], again: Callable[..., Any]
 ) -> None:
     w = world()
@@ -40,7 +40,7 @@ def test_d5_a_value_that_an_admin_chose_since_is_left(
 
 
 @pytest.mark.parametrize("again", [resumed, rolled_back])
-def test_d5_a_unit_whose_file_an_admin_wrote_since_is_left_running(
+def test_d5_a_unit_whose_file_an_admin_changed_later_is_left_running(
     world: Callable[..., World], again: Callable[..., Any]
 ) -> None:
     w = world()
@@ -77,7 +77,7 @@ def test_d5_settings_that_an_admin_changed_under_an_interrupted_step_are_not_tou
         assert result.outcome in (Outcome.ROLLBACK_FAILED, Outcome.FAILED, Outcome.REFUSED), result
 
 
-def test_d5_a_gpu_that_cannot_be_looked_at_is_in_doubt_and_not_said_to_be_changed(
+def test_d5_a_rollback_reports_a_missing_gpu_as_unknown_and_not_as_changed(
     world: Callable[..., World],
 ) -> None:
     w = world(ecc_mode=True)

@@ -191,7 +191,7 @@ def conflict(made: Proposal) -> str:
         ("time_sync", ("chronyc", "fails", "makestep"), "makestep: ended with 9"),
     ],
 )
-def test_a_program_that_does_nothing_is_found_out(
+def test_a_fix_fails_if_its_program_exits_0_and_does_nothing(
     node: Node, fix: str, lie: tuple[str, str, str], told: str
 ) -> None:
     plan = node.plan(fix)
@@ -208,7 +208,9 @@ def test_a_program_that_does_nothing_is_found_out(
 
 
 @pytest.mark.parametrize("fix", ["dcgm", "gpudirect", "time_sync"])
-def test_a_cut_at_any_action_ends_known_and_whole(node: Node, fix: str) -> None:
+def test_a_connection_cut_at_or_after_the_last_action_leaves_a_consistent_node(
+    node: Node, fix: str
+) -> None:
     """And a second run changes nothing. Units that start: test_faults_on_nodes.py; the others are
     killed below."""
     server = SERVER if fix == "time_sync" else "true"
@@ -240,7 +242,9 @@ def amiss(result: HostResult, now: str, before: str, done: str) -> set[str]:
     ("fix", "folder"),
     [("cpu_idle_states", UNITS), ("gpudirect", "/etc/modules-load.d")],
 )
-def test_a_full_disk_leaves_nothing(node: Node, fix: str, folder: str) -> None:
+def test_a_fix_fails_on_a_full_disk_and_leaves_no_file_behind(
+    node: Node, fix: str, folder: str
+) -> None:
     plan = node.plan(fix)
     node.shell(FULL.format(folder))
     result = node.apply(plan)
@@ -251,7 +255,7 @@ def test_a_full_disk_leaves_nothing(node: Node, fix: str, folder: str) -> None:
     assert is_as_before(node)
 
 
-def test_a_node_without_the_device_of_idle_states_keeps_no_file_of_its_name(node: Node) -> None:
+def test_a_failed_idle_state_fix_leaves_no_file_in_place_of_a_missing_device(node: Node) -> None:
     """A shell that opens it for writing makes one, and the unit would run."""
     result = node.apply(node.plan("cpu_idle_states"))
     assert result.outcome is Outcome.FAILED, result
@@ -324,7 +328,7 @@ def test_changes_by_a_person_since_the_plan_are_not_touched(
     ],
     ids=["limits.d", "drop-in"],
 )
-def test_a_file_that_comes_later_wins_and_the_step_is_rolled_back(
+def test_a_step_is_rolled_back_if_a_later_file_overrides_its_setting(
     node: Node, fix: str, rival: str, told: str
 ) -> None:
     before = node.before
@@ -359,7 +363,7 @@ DYING = {
         ("limits", "dies-later"),
     ],
 )
-def test_a_unit_that_does_not_stay_is_as_it_was(node: Node, fix: str, how: str) -> None:
+def test_a_step_fails_if_its_unit_does_not_stay_running(node: Node, fix: str, how: str) -> None:
     """An administrator's drop-in, written since the plan, does it."""
     unit = {"fabric": FABRIC, "dcgm": DCGM, "limits": "site"}[fix]
     plan, file = node.plan(fix), f"{UNITS}/{unit}.service.d/zz-site.conf"
@@ -377,7 +381,7 @@ def test_a_unit_that_does_not_stay_is_as_it_was(node: Node, fix: str, how: str) 
     node.before = before
 
 
-def test_a_host_engine_of_older_packages_is_restarted_by_its_own_name(node: Node) -> None:
+def test_the_dcgm_fix_uses_dcgm_service_if_older_packages_installed_it(node: Node) -> None:
     node.shell(
         "cd /usr/lib/systemd/system; systemctl disable -q --now nvidia-dcgm; "
         "mv nvidia-dcgm.service dcgm.service; systemctl daemon-reload; "
@@ -431,7 +435,9 @@ def test_chrony_synchronises_the_clock_and_is_stopped_again(server: Node) -> Non
     assert server.rollback(plan).outcome is Outcome.ROLLED_BACK and is_as_before(server)
 
 
-def test_timesyncd_does_it_too_and_is_stopped_again(timesyncd: Node, server: Node) -> None:
+def test_timesyncd_also_synchronises_the_clock_and_is_stopped_again(
+    timesyncd: Node, server: Node
+) -> None:
     plan = timesyncd.plan("time_sync")
     assert plan.steps[0].resources[0].name == "systemd-timesyncd.service"
     result = timesyncd.apply(plan, terms=replace(timesyncd.terms, boot_settle=30))
@@ -439,7 +445,7 @@ def test_timesyncd_does_it_too_and_is_stopped_again(timesyncd: Node, server: Nod
     assert timesyncd.rollback(plan).outcome is Outcome.ROLLED_BACK and is_as_before(timesyncd)
 
 
-def test_two_clients_are_a_persons_choice(timesyncd: Node) -> None:
+def test_two_time_clients_are_a_conflict_that_a_person_must_resolve(timesyncd: Node) -> None:
     timesyncd.shell("systemctl unmask -q chrony")
     timesyncd.shell("systemctl enable -q --now chrony systemd-timesyncd")
     said = conflict(timesyncd.proposal("time_sync"))
@@ -468,7 +474,7 @@ LIFE = ("fabric", "dcgm", "gpudirect", "time_sync", "limits", "hugepages", "cpu_
         "cpu_governor", "transparent_hugepage")  # fmt: skip
 
 
-def test_all_of_it_outlasts_lost_power_and_a_rollback_is_exact(
+def test_all_fixes_of_one_plan_survive_lost_power_and_roll_back_exactly(
     server: Node, fleet: SimulatedFleet
 ) -> None:
     """One plan for units, the clock, limits, memory and CPUs: applied, applied again, still so
@@ -541,7 +547,9 @@ def test_nothing_that_tuned_sets_is_planned(tuned: Node) -> None:
 
 
 @pytest.mark.parametrize("fix", ["cpu_frequency", "transparent_hugepage"])
-def test_tuned_that_started_since_the_plan_keeps_what_is_its(tuned: Node, fix: str) -> None:
+def test_a_plan_is_stale_if_tuned_started_since_and_manages_the_setting(
+    tuned: Node, fix: str
+) -> None:
     plan = tuned.plan(fix)
     tuned.shell(START.format(shlex.quote(PROFILE.replace("no_turbo=0", "no_turbo=1"))))
     was = tuned.shell(f"cat {TURBO} {HIGHEST} {PAGES}")
@@ -641,7 +649,7 @@ def test_a_rollback_while_tuned_is_stopped_leaves_it_stopped_and_its_profiles_wh
     assert clocks(tuned) == before and "nodevet" not in tuned.shell("ls /etc/tuned")
 
 
-def test_tuned_that_does_not_bring_it_gets_its_profile_back(tuned: Node) -> None:
+def test_tuned_gets_its_profile_back_if_the_new_one_does_not_set_the_value(tuned: Node) -> None:
     """A simulated node has no /dev/cpu_dma_latency, which TuneD would hold."""
     slow(tuned)
     result = tuned.apply(tuned.plan("cpu_idle_states"))
@@ -650,7 +658,7 @@ def test_tuned_that_does_not_bring_it_gets_its_profile_back(tuned: Node) -> None
     assert said.split()[0] == "site" and "nodevet-cpu-idle-states" not in said
 
 
-def test_tuned_with_scripts_of_the_site_stays_with_a_person(tuned: Node) -> None:
+def test_a_tuned_profile_with_scripts_or_chosen_since_the_plan_is_not_replaced(tuned: Node) -> None:
     """So does a profile that a person chose after the plan."""
     slow(tuned)
     plan = tuned.plan("cpu_governor")
@@ -661,7 +669,7 @@ def test_tuned_with_scripts_of_the_site_stays_with_a_person(tuned: Node) -> None
     assert "runs scripts, which may set it" in conflict(tuned.proposal("cpu_governor"))
 
 
-def test_tuned_that_sets_something_else_is_no_obstacle(tuned: Node) -> None:
+def test_a_fix_is_applied_if_tuned_sets_only_other_settings(tuned: Node) -> None:
     tuned.shell(START.format(shlex.quote("[main]\n[cpu]\ngovernor=powersave\n")))
     plan = tuned.plan("cpu_frequency")
     assert tuned.apply(plan).outcome is Outcome.CHANGED
@@ -742,7 +750,7 @@ def test_a_process_that_a_job_took_over_is_not_touched(left: tuple[Node, int], w
     assert result.outcome is expected, result
 
 
-def test_another_process_with_the_same_number_is_not_touched(
+def test_another_process_with_the_same_pid_is_not_touched(
     left: tuple[Node, int], fleet: SimulatedFleet
 ) -> None:
     node, pid = left
@@ -781,7 +789,7 @@ KILLS = 2
 RECORDS = range(3, 30)  # of the journal: from the first of the node to those of the last step
 
 
-def test_a_controller_killed_at_random_records_ends_known_and_whole(
+def test_a_run_killed_at_random_records_resumes_and_rolls_back_exactly(
     node: Node, fleet: SimulatedFleet
 ) -> None:
     """Limits, huge pages and frequencies: resumed, and rolled back to the disk as it was."""

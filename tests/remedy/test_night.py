@@ -28,7 +28,9 @@ def fleet(boot: Boot, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Simu
         yield fleet
 
 
-def test_reset_reboot_power_cycle_and_a_person(fleet: SimulatedFleet) -> None:
+def test_plans_escalate_from_gpu_reset_to_reboot_to_power_cycle_to_a_person(
+    fleet: SimulatedFleet,
+) -> None:
     done = type_(fleet, f"nodevet check {reach(fleet)} --deadline 150", 1)
     assert "GPU_RESET" in done.stdout
 

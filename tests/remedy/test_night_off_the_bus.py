@@ -63,7 +63,7 @@ def night(boot: Boot, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nigh
         yield Night(fleet, redfish)
 
 
-def test_no_reset_no_reboot_but_a_power_cycle_or_a_person(night: Night) -> None:
+def test_plans_for_a_gpu_off_the_bus_escalate_from_reboot_to_power_cycle(night: Night) -> None:
     fleet = night.fleet
     said = type_(fleet, f"nodevet check {reach(fleet)} --deadline 150", 1).stdout
     assert f"gpu_lost  {LOST}, expected usable  2 hosts  gpu[1-2] GPU 1" in said
@@ -100,7 +100,7 @@ def test_no_reset_no_reboot_but_a_power_cycle_or_a_person(night: Night) -> None:
     assert night.findings("gpu2")["gpu_lost", "1"]["actual"] == LOST
 
 
-def test_a_node_that_does_not_come_on_stays_drained(night: Night) -> None:
+def test_a_node_that_does_not_power_on_stays_drained(night: Night) -> None:
     """A person tries the power cycle once more; the second On works."""
     fleet, hook = night.fleet, night.bmc.folder / "hook"
     works = hook.with_name("works")

@@ -56,7 +56,7 @@ def test_e24_a_pending_canary_is_proof_if_the_plan_says_so(ecc: Any) -> None:
     assert set(ecc.outcomes().values()) == {"pending"}
 
 
-def test_e24_it_is_signed_and_apply_says_it_again_with_an_override_alone(ecc: Any) -> None:
+def test_e24_apply_accepts_an_unapproved_pending_canary_only_with_override(ecc: Any) -> None:
     said = ecc.apply("--pending-canary", canary=1, batch=2, drain_hook="true")
     assert said.code == 2 and "--pending-canary is on, off was approved" in said.err, said
     said = ecc.apply("--pending-canary", "--override", plan=ecc.project / "plan.json")
@@ -64,7 +64,7 @@ def test_e24_it_is_signed_and_apply_says_it_again_with_an_override_alone(ecc: An
     assert "--pending-canary is on, off was approved" in said.out, said
 
 
-def test_e24_a_canary_that_was_not_rebooted_is_no_proof_where_its_reboot_is(rig: Any) -> None:
+def test_e24_a_canary_that_was_not_rebooted_is_no_proof_if_the_plan_reboots_it(rig: Any) -> None:
     """The plan wants the canary's change proven by a reboot, before which the hook fails."""
     d = rig(*HOSTS, pages="never").by_bob()
     hook = d.project / "hook"
@@ -81,7 +81,7 @@ def test_e24_a_canary_that_was_not_rebooted_is_no_proof_where_its_reboot_is(rig:
     assert d.outcomes() == {"n1": "verified_after_reboot", "n2": "changed", "n3": "changed"}
 
 
-def test_e24_a_host_that_was_pending_before_has_shown_nothing(ecc: Any) -> None:
+def test_e24_a_host_that_was_already_pending_is_not_the_canary(ecc: Any) -> None:
     """It was set there already: another host is the canary."""
     plan = ecc.plan(canary=1, batch=2, drain_hook="true", pending_canary=True)
     ecc.w.boxes["n1"].gpus[0]["ecc"][1] = ecc.w.boxes["n1"].gpus[1]["ecc"][1] = True

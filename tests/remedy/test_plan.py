@@ -168,7 +168,7 @@ def plan(shop: Shop, *nodes: VettedNode, rules: Rules = RULES, owners: Any = Non
     return make(drafted, rules, looked(drafted, owners))
 
 
-def test_a_wrong_finding_with_an_allowed_fix_becomes_a_step(shop: Shop) -> None:
+def test_a_failure_with_an_allowed_fix_becomes_a_step(shop: Shop) -> None:
     shop.add("a")
     change = kernel("/sys/a", subjects=("GPU 0", "GPU 1"), unit="W", note="mind", gpus=("GPU-0",))
     findings = [finding("a", gpu(0), unit="W"), finding("a", gpu(1), unit="W")]
@@ -191,13 +191,13 @@ def test_a_wrong_finding_with_an_allowed_fix_becomes_a_step(shop: Shop) -> None:
     assert plan_file.read(plan_file.write(made)) == made
 
 
-def test_nothing_wrong_is_nothing_to_do(shop: Shop) -> None:
+def test_a_plan_without_failures_has_no_steps_and_exits_0(shop: Shop) -> None:
     shop.add("a")
     proposal = plan(shop, node("n1", [wish("a", kernel("/sys/a"))], [ok(check="a")]))
     assert proposal.plan.steps == () and proposal.plan.nodes == {} and proposal.exit_code == 0
 
 
-def test_waived_unknown_and_exempt_findings_are_not_planned(shop: Shop) -> None:
+def test_only_failed_findings_are_planned(shop: Shop) -> None:
     shop.add("a", "b")
     findings = [
         Finding(verdict=verdict, check=check)
@@ -211,7 +211,7 @@ def test_waived_unknown_and_exempt_findings_are_not_planned(shop: Shop) -> None:
     assert proposal.unknown == 2 and proposal.exit_code == 3
 
 
-def test_only_what_the_baseline_allows_enters(shop: Shop) -> None:
+def test_only_fixes_that_the_baseline_allows_are_planned(shop: Shop) -> None:
     shop.add("a", "b")
     proposal = plan(shop, simple("n1", "a"), simple("n2", "b", fix=False))
     assert [step.id for step in proposal.plan.steps] == ["n1/a/1"]
@@ -219,7 +219,7 @@ def test_only_what_the_baseline_allows_enters(shop: Shop) -> None:
     assert list(proposal.plan.nodes) == ["n1"]
 
 
-def test_fixes_that_are_named_are_the_only_ones(shop: Shop) -> None:
+def test_only_the_named_fixes_are_planned(shop: Shop) -> None:
     shop.add("a", "b")
     rules = Rules(id="x", author="a", now=NOW, fixes=frozenset({"b"}))
     proposal = plan(shop, simple("n1", "a", "b"), simple("n2", "b", fix=False), rules=rules)
@@ -227,7 +227,7 @@ def test_fixes_that_are_named_are_the_only_ones(shop: Shop) -> None:
     assert [each.fix for each in proposal.withheld] == ["a"]
 
 
-def test_nothing_above_the_risk_enters(shop: Shop) -> None:
+def test_fixes_above_the_maximum_risk_are_withheld(shop: Shop) -> None:
     shop.add("a", "b")
     wishes = [wish("a", kernel("/sys/a", risk=Risk.DRAIN)), wish("b", kernel("/sys/b"))]
     rules = Rules(id="x", author="a", now=NOW, max_risk=Risk.IDLE)
@@ -236,14 +236,14 @@ def test_nothing_above_the_risk_enters(shop: Shop) -> None:
     assert [(each.fix, each.risk) for each in proposal.withheld] == [("a", Risk.DRAIN)]
 
 
-def test_what_has_no_fix_keeps_its_advice(shop: Shop) -> None:
+def test_a_finding_without_a_fix_keeps_its_advice(shop: Shop) -> None:
     shop.add("a", fix=False)
     proposal = plan(shop, node("n1", [wish("a")], [finding("a", advice="another slot")]))
     assert [each.finding.advice for each in proposal.left] == ["another slot"]
     assert proposal.exit_code == 0
 
 
-def test_a_subject_that_the_fix_leaves_out_is_left(shop: Shop) -> None:
+def test_a_subject_that_the_fix_omits_is_listed_as_unfixed(shop: Shop) -> None:
     shop.add("a")
     changes = kernel("/sys/a", subjects=("GPU 1",))
     findings = [finding("a", gpu(0), why="held"), finding("a", gpu(1))]
@@ -253,7 +253,7 @@ def test_a_subject_that_the_fix_leaves_out_is_left(shop: Shop) -> None:
     assert [each.finding.why for each in proposal.left] == ["held"]
 
 
-def test_a_node_takes_fixes_in_their_order_and_hosts_in_theirs(shop: Shop) -> None:
+def test_steps_are_sorted_by_host_and_then_in_the_order_of_fixes(shop: Shop) -> None:
     names = ["zz_mine", "aa_mine"]
     shop.add(*names)
     checks = [*names, *reversed(ORDER)]
@@ -292,7 +292,7 @@ def why(proposal: Proposal) -> list[str]:
     return [f"{each.host} {each.fix}: {each.why}" for each in proposal.plan.conflicts]
 
 
-def test_another_owner_is_a_conflict(shop: Shop) -> None:
+def test_another_manager_of_a_resource_is_a_conflict(shop: Shop) -> None:
     shop.add("a", "b")
     owners = {
         "n1": {"kernel /sys/a": ("unit tuned.service", "/etc/cron.d/x:3"), "kernel /x": ("y",)}
@@ -306,7 +306,7 @@ def test_another_owner_is_a_conflict(shop: Shop) -> None:
     assert conflict.advice == "disable it there, or drop a from the baseline's `fix`"
 
 
-def test_every_other_owner_is_named_once(shop: Shop) -> None:
+def test_a_conflict_names_every_other_manager_once(shop: Shop) -> None:
     shop.add("a")
     resources = tuple(Resource(kind="kernel", name=f"/sys/{n}") for n in range(3))
     actions = tuple(WriteKernel(path=each.name, value="1") for each in resources)
@@ -318,7 +318,7 @@ def test_every_other_owner_is_named_once(shop: Shop) -> None:
     ]
 
 
-def test_a_host_that_nobody_looked_at_is_a_conflict(shop: Shop) -> None:
+def test_a_host_whose_state_was_not_read_is_a_conflict(shop: Shop) -> None:
     shop.add("a")
     drafted = draft([simple("n1", "a"), simple("n2", "a")], shop.catalog, RULES)
     proposal = make(drafted, RULES, {"n2": FixStates(why="connection lost")})
@@ -343,7 +343,7 @@ def test_a_host_that_nobody_looked_at_is_a_conflict(shop: Shop) -> None:
         ),
     ],
 )
-def test_without_a_way_back_nothing_is_planned(
+def test_a_change_that_cannot_be_rolled_back_is_not_planned(
     shop: Shop, seen: tuple[State, ...], words: str
 ) -> None:
     shop.add("a")
@@ -352,7 +352,7 @@ def test_without_a_way_back_nothing_is_planned(
     assert words in said
 
 
-def test_two_fixes_of_one_thing_are_conflicts_both(shop: Shop) -> None:
+def test_two_fixes_that_set_one_resource_differently_are_both_conflicts(shop: Shop) -> None:
     shop.add("a", "b", "c")
     wishes = [wish(check, kernel("/sys/same", value=check)) for check in ("a", "b")]
     wishes.append(wish("c", kernel("/sys/c")))
@@ -382,7 +382,7 @@ def test_one_of_two_fixes_that_do_the_same_is_planned(shop: Shop) -> None:
         (SetUnit(name="d.service", enabled=True, restart=True), []),
     ],
 )
-def test_a_change_that_another_one_does_too_is_left_to_it(
+def test_a_change_that_a_larger_change_includes_is_not_planned(
     shop: Shop, smaller: SetUnit, planned: list[str]
 ) -> None:
     shop.add("a", "b")
@@ -406,7 +406,9 @@ def test_a_change_that_another_one_does_too_is_left_to_it(
 
 
 @pytest.mark.parametrize("pending", [True, False, None])
-def test_what_waits_for_a_reboot_is_not_planned_again(shop: Shop, pending: bool | None) -> None:
+def test_a_setting_that_waits_for_a_reboot_is_not_planned_again(
+    shop: Shop, pending: bool | None
+) -> None:
     shop.add("ecc")
     resource = Resource(kind="gpu", name=f"{UUID}:ecc_pending")
     change = kernel("", resources=(resource,), effective="reboot", risk=Risk.REBOOT)
@@ -426,7 +428,7 @@ def test_what_waits_for_a_reboot_is_not_planned_again(shop: Shop, pending: bool 
         assert set_ is (pending is True), said
 
 
-def test_a_change_that_another_owner_bars_collides_with_nothing(shop: Shop) -> None:
+def test_a_change_that_another_manager_blocks_conflicts_with_no_other_change(shop: Shop) -> None:
     shop.add("a", "b")
     both = (Resource(kind="kernel", name="/sys/a"), Resource(kind="kernel", name="/sys/b"))
     wishes = [wish("a", kernel("/sys/a")), wish("b", kernel("/sys/b", resources=both))]
@@ -451,7 +453,7 @@ def test_d4_a_node_of_another_host_name_is_not_planned(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("field", ["machine_id", "boot_id"])
-def test_a_node_that_cannot_be_told_is_not_planned(shop: Shop, field: str) -> None:
+def test_a_node_that_cannot_be_identified_is_not_planned(shop: Shop, field: str) -> None:
     shop.add("a")
     nameless = node("n1", [wish("a", kernel("/sys/a"))], [finding("a")], **{field: None})
     (said,) = why(plan(shop, nameless))
@@ -486,7 +488,7 @@ def raising(error: BaseException) -> Planner:
     return planner
 
 
-def test_a_fix_that_cannot_says_why(shop: Shop) -> None:
+def test_a_fix_that_cannot_plan_a_change_reports_why(shop: Shop) -> None:
     shop.add("a", "b")
     wishes = [wish("a", planner=raising(FixError("GPU 0 is lost"))), wish("b", kernel("/sys/b"))]
     findings = [finding("a", advice="reseat it"), finding("b")]
@@ -496,7 +498,7 @@ def test_a_fix_that_cannot_says_why(shop: Shop) -> None:
     assert (conflict.why, conflict.advice) == ("GPU 0 is lost", "reseat it")
 
 
-def test_a_fault_in_a_fix_costs_no_other(shop: Shop) -> None:
+def test_an_exception_in_a_fix_does_not_affect_other_hosts(shop: Shop) -> None:
     shop.add("a")
     bad = node("n1", [wish("a", planner=raising(KeyError("x")))], [finding("a")])
     proposal = plan(shop, bad, simple("n2", "a"))
@@ -516,7 +518,7 @@ def test_a_fault_in_a_fix_costs_no_other(shop: Shop) -> None:
         (kernel("../a"), '"kernel ../a", which is not a plain path'),
     ],
 )
-def test_a_proposal_that_no_plan_can_hold_costs_no_other(
+def test_a_change_that_no_plan_can_hold_does_not_affect_other_hosts(
     shop: Shop, change: Any, words: str
 ) -> None:
     shop.add("a")
@@ -544,7 +546,7 @@ FILE = WriteFile(path="/etc/x", content="x")
         ({"subjects": ("GPU 7",)}, "changes something that no finding names: GPU 7"),
     ],
 )
-def test_a_fix_that_is_not_what_it_says_is_not_planned(
+def test_a_change_that_contradicts_itself_or_its_fix_is_not_planned(
     shop: Shop, change: dict[str, Any], words: str
 ) -> None:
     shop.add("a", risk=Risk.IDLE)
@@ -552,7 +554,7 @@ def test_a_fix_that_is_not_what_it_says_is_not_planned(
     assert words in said
 
 
-def test_an_action_on_a_file_that_is_no_text_is_not_planned(shop: Shop) -> None:
+def test_an_action_on_a_file_that_is_not_text_is_not_planned(shop: Shop) -> None:
     shop.add("a")
     resource = Resource(kind="file", name="/etc/x")
     actions: tuple[Action, ...] = (FILE,)
@@ -564,7 +566,7 @@ def test_an_action_on_a_file_that_is_no_text_is_not_planned(shop: Shop) -> None:
     assert "its content is not UTF-8 text" in said
 
 
-def test_a_broken_fix_names_its_line(shop: Shop) -> None:
+def test_the_error_of_a_broken_fix_names_its_file(shop: Shop) -> None:
     shop.add("a")
     (shop.fixes / "a.py").write_text("FIX = 1")
     with pytest.raises(CatalogError, match=r"fixes/a\.py: defines no FIX"):
@@ -578,7 +580,7 @@ def test_a_time_without_zone_is_refused(shop: Shop) -> None:
         plan(shop, simple("n1", "a"), rules=naive)
 
 
-def test_the_shipped_fixes_answer_shipped_checks_and_are_in_the_order() -> None:
+def test_every_shipped_fix_has_a_shipped_check_and_a_place_in_the_order() -> None:
     catalog = Catalog()
     assert set(catalog.fixes) <= set(catalog.ids)
     assert catalog.order(catalog.fixes) == ORDER
@@ -682,7 +684,7 @@ def test_r15_a_fix_that_needs_idle_gpus_is_not_planned_beside_a_service_that_mus
     assert conflict.advice == "apply this plan, stop train.service, then plan --fix swap"
 
 
-def test_e22_what_works_on_a_host_is_named_in_each_of_its_steps(shop: Shop) -> None:
+def test_e22_each_step_names_the_agents_that_run_on_its_host(shop: Shop) -> None:
     shop.add("a", "b")
     drafted = draft([simple("n1", "a", "b"), simple("n2", "a")], shop.catalog, RULES)
     seen = looked(drafted)
@@ -699,5 +701,7 @@ def test_e22_what_works_on_a_host_is_named_in_each_of_its_steps(shop: Shop) -> N
     [(1800, "puppet runs every 30 min: it may set this again"),
      (None, "puppet runs on this host: it may set this again")],
 )  # fmt: skip
-def test_e22_how_often_it_runs_is_reported_if_it_is_known(every_s: int | None, words: str) -> None:
+def test_e22_the_warning_about_an_agent_includes_its_interval_if_known(
+    every_s: int | None, words: str
+) -> None:
     assert warning(RunningAgent(name="puppet", every_s=every_s)) == words

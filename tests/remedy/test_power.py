@@ -45,7 +45,7 @@ def begin(boot: str, asked: str = "", at: float | None = None) -> HostBegin:
         ([begin("a", "on", 1), begin("b"), begin("b", "reboot", 2)], ("reboot", 2, "c")),
     ],
 )
-def test_requests_of_a_boot_are_known_until_the_next_boot(records: Any, asked: Any) -> None:
+def test_the_host_state_keeps_a_power_request_until_the_next_boot(records: Any, asked: Any) -> None:
     host = state([RUN, *records]).hosts["gpu1"]
     found = (host.asked, host.controller_s, host.controller_boot)
     assert (found if host.asked else "") == asked
@@ -62,7 +62,7 @@ def ended(outcome: Outcome, why: str, *, done: bool) -> HostResult:
 
 
 @pytest.mark.parametrize("said", [gpu_reset.NEXT, POWER_MAY_HELP, NOTHING_HELPED])
-def test_what_a_command_prints_on_a_node_is_no_advice(said: str) -> None:
+def test_next_steps_ignore_what_a_command_printed_on_the_node(said: str) -> None:
     """It is a part of `why`, and a program may print anything."""
     facts: dict[str, Any] = {
         "kind": "apply",
@@ -117,7 +117,9 @@ def test_what_a_command_prints_on_a_node_is_no_advice(said: str) -> None:
         (Outcome.FAILED, "x", ["nodevet plan gpu1 --again"]),
     ],
 )
-def test_the_next_rung(outcome: Outcome, why: str, commands: list[str]) -> None:
+def test_next_steps_offer_the_next_stage_of_escalation(
+    outcome: Outcome, why: str, commands: list[str]
+) -> None:
     result = Result(
         kind="apply",
         nodevet="0",
@@ -147,7 +149,7 @@ def test_a_node_that_kept_running_has_the_bmc_of_another_machine() -> None:
     assert first.why == "the BMC switched another machine, or none: correct `bmc` in the inventory"
 
 
-def test_a_host_without_a_bmc_or_this_machine_is_refused() -> None:
+def test_a_power_cycle_is_refused_without_a_bmc_and_for_this_machine() -> None:
     own = replace(BMC, address="own")
     hosts = [Host(name="gpu1", bmc=BMC), Host(name="gpu2"), Host(name="here", bmc=own, local=True)]
     require_bmcs(hosts, ["gpu1"])
@@ -166,7 +168,9 @@ def test_two_hosts_with_one_bmc_are_refused() -> None:
     require_bmcs([hosts[0], Host(name="gpu2", bmc=other_port)], ["gpu1"])
 
 
-def test_a_password_is_read_before_anything_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_bmc_password_is_an_error_before_a_power_cycle(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delenv("NODEVET_TEST_BMC", raising=False)
     hosts = [Host(name="gpu1", bmc=BMC)]
     assert set(powers_of(hosts, Rollout(), ["gpu1"])) == {"gpu1"}  # asked for nothing
@@ -176,13 +180,13 @@ def test_a_password_is_read_before_anything_is_done(monkeypatch: pytest.MonkeyPa
     powers_of(hosts, Rollout(power_cycle=True), ["gpu1"])
 
 
-def test_a_password_command_is_known_from_the_folder_of_a_run() -> None:
+def test_a_bmc_password_command_may_be_a_list_as_in_the_folder_of_a_run() -> None:
     """Its words are a list there."""
     bmc = replace(BMC, password=("command", ["sh", "-c", "echo secret"]))
     powers_of([Host(name="gpu1", bmc=bmc)], Rollout(power_cycle=True), ["gpu1"])
 
 
-def test_the_plan_says_what_it_switches() -> None:
+def test_the_text_of_a_rollout_shows_its_power_cycle_limits() -> None:
     rollout = Rollout(power_cycle=True, drain_hook="h")
     assert rollout.reboots and rollout.reboots_each
     text = rollout_text(rollout, 2)

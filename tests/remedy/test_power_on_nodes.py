@@ -85,7 +85,7 @@ def requests(fleet: SimulatedFleet) -> list[dict[str, str]]:
     return [each for line in lines if (each := json.loads(line)).get("asked")]
 
 
-def test_both_are_switched_off_and_on_one_at_a_time(slow: SimulatedFleet) -> None:
+def test_two_nodes_are_power_cycled_one_at_a_time(slow: SimulatedFleet) -> None:
     fresh(slow)
     before = boots(slow)
     approved(slow, "gpu[1-2]", "--power-cycle", "--canary", "0")
@@ -102,7 +102,7 @@ def test_both_are_switched_off_and_on_one_at_a_time(slow: SimulatedFleet) -> Non
     assert (slow.project / "hooked").read_text().count("undrain") == 2
 
 
-def test_the_bmc_of_another_node_is_never_asked(slow: SimulatedFleet) -> None:
+def test_the_bmc_of_another_node_is_never_asked_to_switch_power(slow: SimulatedFleet) -> None:
     """Both nodes run: a wrong address in the inventory would switch the other one off."""
     fresh(slow)
     before = boots(slow)
@@ -160,7 +160,9 @@ def test_a_host_without_a_bmc_is_refused_before_anything_is_done(slow: Simulated
     assert (slow.project / "hooked").read_text() == ""
 
 
-def test_a_node_that_hangs_in_its_reboot(slow: SimulatedFleet) -> None:
+def test_a_node_that_hangs_in_its_reboot_is_power_cycled_by_the_resume_offered(
+    slow: SimulatedFleet,
+) -> None:
     """The report offers the power cycle and does not take it; resuming the run with it does."""
     fresh(slow)
     approved(slow, "gpu2", "--reboot", "--reboot-timeout", "40s", "--power-off-timeout", "3s")

@@ -36,7 +36,7 @@ def test_e28_a_resume_names_the_hosts_that_it_does_not_reboot(rig: Any) -> None:
     assert d.w.boxes["n1"].boots == 1
 
 
-def test_e28_a_resume_without_options_names_them_too(rig: Any) -> None:
+def test_e28_a_resume_without_options_names_the_hosts_that_ended_earlier(rig: Any) -> None:
     d = rig("n1", "n2", pages="never")
     assert d.apply().code == 0
     said = d.resume()
@@ -44,7 +44,7 @@ def test_e28_a_resume_without_options_names_them_too(rig: Any) -> None:
 
 
 @pytest.mark.parametrize("words", [("--verify-reboot", "--canary", "0")])
-def test_e28_a_reboot_of_no_canary_is_refused(rig: Any, words: tuple[str, ...]) -> None:
+def test_e28_verify_reboot_without_a_canary_is_refused(rig: Any, words: tuple[str, ...]) -> None:
     d = rig("n1", "n2", pages="never")
     plan = d.plan(drain_hook="true")
     said = d.apply(*words, "--override", plan=plan)
@@ -71,7 +71,7 @@ def test_e28_the_time_of_a_drain_hook_is_signed_and_shown(rig: Any) -> None:
 
 
 @pytest.mark.usefixtures("killed")
-def test_e28_status_of_an_interrupted_fix_advises_what_does_something(rig: Any) -> None:
+def test_e28_status_advises_a_resume_only_if_it_would_read_something(rig: Any) -> None:
     """A resume of it begins nothing: it is advised only if there is something to read."""
     d = rig("n1", pages="never")
     assert d.apply().code == 0
@@ -125,14 +125,14 @@ def test_e28_a_reverted_run_offers_no_rollback(rig: Any) -> None:
     assert "undo it" not in said.err and "undo:" not in d("status", d.run).out
 
 
-def test_e28_what_failed_is_planned_again_with_the_option_that_it_takes(rig: Any) -> None:
+def test_e28_apply_advises_to_plan_a_failed_host_with_the_again_option(rig: Any) -> None:
     d = rig("n1", pages="never")
     d.w.boxes["n1"].refused["nodevet-pages.service"] = "no"
     assert "nodevet plan n1 -b b --again" in d.apply().out
 
 
 @pytest.mark.parametrize("kind", ["apply", "rollback"])
-def test_e28_a_journal_that_contradicts_its_plan_is_not_read_by_a_resume(kind: str) -> None:
+def test_e28_no_command_is_advised_if_a_journal_contradicts_its_plan(kind: str) -> None:
     host = HostResult(host="n1", outcome=Outcome.UNKNOWN, why=f"x: {BY_HAND}")
     result = Result(
         kind=kind, nodevet="0", plan="p", digest="d", author="a", started="", seconds=0,

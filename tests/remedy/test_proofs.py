@@ -61,7 +61,7 @@ def applied(w: World, **task: Any) -> tuple[Outcome, dict[str, tuple[str, ...]]]
     return result.outcome, {proof.check: proof.keys for proof in proofs_of(w)}
 
 
-def test_e19_what_is_changed_and_verified_is_proved(world: Callable[..., World]) -> None:
+def test_e19_a_verified_change_is_recorded_as_a_proof(world: Callable[..., World]) -> None:
     w = world()
     assert applied(w) == (Outcome.CHANGED, {"pages": ("pages/node",)})
     (proof,) = proofs_of(w)
@@ -81,7 +81,7 @@ def test_a_check_that_judges_only_some_values_of_a_part_proves_a_step(
     assert [proof.keys for proof in proofs_of(w)] == [("defrag/node",)]
 
 
-def test_e19_what_is_verified_after_a_reboot_is_proved_by_what_was_read_then(
+def test_e19_a_change_verified_after_a_reboot_is_recorded_as_a_proof(
     world: Callable[..., World],
 ) -> None:
     w = world(ecc_mode=True)
@@ -89,11 +89,11 @@ def test_e19_what_is_verified_after_a_reboot_is_proved_by_what_was_read_then(
     assert applied(w, reboot=True) == (Outcome.VERIFIED_AFTER_REBOOT, {"ecc_mode": keys})
 
 
-def test_e19_what_waits_for_a_reboot_proves_nothing(world: Callable[..., World]) -> None:
+def test_e19_a_setting_that_waits_for_a_reboot_proves_nothing(world: Callable[..., World]) -> None:
     assert applied(world(ecc_mode=True)) == (Outcome.PENDING, {})
 
 
-def test_e19_what_was_reverted_proves_nothing_and_what_stays_is_read_again(
+def test_e19_a_reverted_step_proves_nothing_and_a_step_that_stays_is_proved(
     world: Callable[..., World],
 ) -> None:
     w = world("n1", more=TWO, pages="never", defrag="always")
@@ -116,7 +116,7 @@ def test_e19_a_node_that_was_lost_proves_nothing(world: Callable[..., World]) ->
     assert applied(w, reboot=True) == (Outcome.UNKNOWN, {})
 
 
-def test_e19_a_setting_that_was_right_already_proves_nothing_of_the_plan(
+def test_e19_a_setting_that_was_already_as_expected_proves_nothing(
     world: Callable[..., World],
 ) -> None:
     w = world()
@@ -127,7 +127,9 @@ def test_e19_a_setting_that_was_right_already_proves_nothing_of_the_plan(
     assert isinstance(end, HostEnd) and end.proofs == ()
 
 
-def test_e19_what_was_read_before_an_action_proves_nothing(world: Callable[..., World]) -> None:
+def test_e19_a_reading_from_before_an_action_or_a_reboot_is_discarded(
+    world: Callable[..., World],
+) -> None:
     w = world()
     session = w.session(w.plan(), "n1", w.journal())
     session.enter()
@@ -138,7 +140,7 @@ def test_e19_what_was_read_before_an_action_proves_nothing(world: Callable[..., 
         assert session.reading is None
 
 
-def test_e19_a_part_of_which_a_check_says_two_things_is_not_proved() -> None:
+def test_e19_a_part_with_contradictory_verdicts_of_one_check_is_not_proved() -> None:
     said = {"0": ("ok",), "1": ("ok", "fail"), "2": ("unknown",), "3": ("not_applicable",)}
     said["4"] = ("not_applicable", "ok")
     findings = [
@@ -189,7 +191,7 @@ def wrong_now(d: Any, url: str, host: str = "n1") -> tuple[int, int]:
     return len(told["open"]), len(told["fixed"])
 
 
-def test_e19_what_an_apply_proved_is_over_and_after_a_rollback_is_not(rig: Rig, url: str) -> None:
+def test_e19_a_proven_fix_ends_a_failure_and_a_rollback_reopens_it(rig: Rig, url: str) -> None:
     d = rig("n1", "n2")
     d.w.boxes["n2"].holder = "bob"  # refused: nothing is written
     night(url, d, -1)

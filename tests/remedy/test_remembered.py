@@ -36,7 +36,7 @@ def changes(store: Store, host: str) -> list[tuple[str, str, str, str]]:
     ]
 
 
-def test_what_was_changed_and_rolled_back_is_in_the_history(rig: Rig, url: str) -> None:
+def test_the_history_shows_what_a_run_changed_and_rolled_back(rig: Rig, url: str) -> None:
     d = rig("n1", "n2", "n3")
     d.w.boxes["n2"].refused["/etc/tmpfiles.d/nodevet-pages.conf"] = "No space left on device"
     d.w.boxes["n3"].holder = "bob"
@@ -149,7 +149,7 @@ HELD: list[sqlite3.Connection] = []
 
 
 @pytest.mark.parametrize("broken", [garbage, newer, locked, folder])
-def test_a_broken_store_costs_a_run_of_fixes_nothing(
+def test_a_broken_store_does_not_fail_a_run_of_fixes(
     rig: Rig, broken: Callable[[Path], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "broken.sqlite"
@@ -174,7 +174,7 @@ def fill(raw: sqlite3.Connection) -> None:
         raw.execute("INSERT INTO blob VALUES (?, NULL, NULL, 0, randomblob(200))", (number,))
 
 
-def test_a_full_store_costs_a_run_of_fixes_nothing(rig: Rig, tmp_path: Path) -> None:
+def test_a_full_store_does_not_fail_a_run_of_fixes(rig: Rig, tmp_path: Path) -> None:
     file = tmp_path / "full.sqlite"
     open_store(f"sqlite:///{file}").close()
     raw = sqlite3.connect(file, isolation_level=None)
@@ -193,7 +193,7 @@ def test_a_full_store_costs_a_run_of_fixes_nothing(rig: Rig, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("how", ["variable", "settings"])
-def test_a_wrong_name_of_a_store_is_the_only_error(
+def test_an_invalid_store_fails_a_run_only_if_an_option_names_it(
     rig: Rig, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     d = rig("n1")
@@ -208,7 +208,9 @@ def test_a_wrong_name_of_a_store_is_the_only_error(
     assert named.code == 2 and d.outcomes() == {"n1": "changed"}, named
 
 
-def test_no_store_is_no_store(rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_store_none_overrides_the_variable_and_creates_no_store(
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     d = rig("n1")
     monkeypatch.setenv("NODEVET_STORE", f"sqlite:///{tmp_path}/h.sqlite")
     assert d.apply("--store", "none").code == 0

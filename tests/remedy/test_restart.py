@@ -138,7 +138,7 @@ def jobs(box: Any) -> dict[str, tuple[int, str]]:
     return {service: (job["pid"], job["cpus"]) for service, job in box.jobs.items()}
 
 
-def test_without_a_restart_it_is_pending_and_nothing_that_runs_is_touched(serving: Any) -> None:
+def test_without_a_restart_a_step_is_pending_and_no_running_job_is_touched(serving: Any) -> None:
     w = serving()
     plan, box = w.plan(), w.boxes["n1"]
     (step,) = plan.steps
@@ -152,7 +152,7 @@ def test_without_a_restart_it_is_pending_and_nothing_that_runs_is_touched(servin
     assert box.everything() == before and jobs(box) == ran
 
 
-def test_what_was_pending_and_is_gone_is_reported_when_the_run_is_resumed(serving: Any) -> None:
+def test_a_resume_reports_a_pending_setting_that_is_gone(serving: Any) -> None:
     w = serving()
     plan, box = w.plan(), w.boxes["n1"]
     before, ran = box.everything(), jobs(box)
@@ -163,7 +163,7 @@ def test_what_was_pending_and_is_gone_is_reported_when_the_run_is_resumed(servin
     assert box.everything() == before and jobs(box) == ran
 
 
-def test_what_starts_again_is_right_and_leaves_nothing_to_plan(serving: Any) -> None:
+def test_a_restarted_service_is_bound_and_leaves_nothing_to_plan(serving: Any) -> None:
     w = serving()
     box = w.boxes["n1"]
     assert w.node(w.plan(), w.journal()).outcome is Outcome.PENDING
@@ -172,7 +172,7 @@ def test_what_starts_again_is_right_and_leaves_nothing_to_plan(serving: Any) -> 
     assert jobs(box) == {JOB: (102, "0-1")} and not w.plan().steps
 
 
-def test_pending_is_done_after_a_reboot_of_its_own(serving: Any) -> None:
+def test_a_step_that_needs_a_restart_is_verified_after_a_reboot(serving: Any) -> None:
     """That the service computes on a GPU is no obstacle; that another process does, is one."""
     w = serving()
     plan, box = w.plan(), w.boxes["n1"]
@@ -214,7 +214,7 @@ def test_running_processes_are_bound_now_and_released_on_rollback(serving: Any) 
     assert box.everything() == before and jobs(box) == ran
 
 
-def test_another_process_of_the_same_number_is_never_bound(serving: Any) -> None:
+def test_another_process_with_the_same_pid_is_never_bound(serving: Any) -> None:
     w = serving()
     plan, box = w.plan("now"), w.boxes["n1"]
     box.jobs[JOB]["started_s"] += 100
@@ -223,7 +223,7 @@ def test_another_process_of_the_same_number_is_never_bound(serving: Any) -> None
     assert "process 101 is " in result.why and not box.writes
 
 
-def test_it_is_not_restored_after_a_reboot(serving: Any) -> None:
+def test_a_rollback_after_a_reboot_does_not_unbind_new_processes(serving: Any) -> None:
     w = serving()
     plan, box = w.plan("now"), w.boxes["n1"]
     assert w.node(plan, w.journal()).outcome is Outcome.CHANGED
@@ -236,7 +236,7 @@ def test_it_is_not_restored_after_a_reboot(serving: Any) -> None:
     assert DROP_IN.format(JOB) not in box.files and jobs(box) == {JOB: (101, "0-1")}
 
 
-def test_it_is_not_restored_where_the_step_does_not_outlast_a_reboot(serving: Any) -> None:
+def test_a_step_that_fails_after_a_reboot_does_not_rebind_new_processes(serving: Any) -> None:
     w = serving()
     plan, box = w.plan("now"), w.boxes["n1"]
     box.next, box.deaf = 100, True
@@ -246,7 +246,7 @@ def test_it_is_not_restored_where_the_step_does_not_outlast_a_reboot(serving: An
     assert DROP_IN.format(JOB) not in box.files and jobs(box) == {JOB: (101, "0-3")}
 
 
-def test_a_restart_is_for_a_drained_node(serving: Any) -> None:
+def test_a_restart_requires_a_drained_node(serving: Any) -> None:
     w = serving()
     plan, box = w.plan("restart"), w.boxes["n1"]
     (step,) = plan.steps
@@ -274,7 +274,7 @@ def test_a_container_may_not_pass_for_the_service(serving: Any) -> None:
     assert w.node(plan, w.journal()).refusal is Refusal.PRECONDITION and not box.writes
 
 
-def test_a_restart_that_does_not_bind_is_restored_with_another_one(serving: Any) -> None:
+def test_a_restart_that_does_not_bind_the_service_is_undone_by_another_one(serving: Any) -> None:
     w = serving()
     plan, box = w.plan("restart"), w.boxes["n1"]
     box.deaf = True
@@ -315,7 +315,7 @@ def proposed(w: World, *options: str) -> Any:
     return proposal_of(w, rules)
 
 
-def test_what_waits_for_a_restart_is_not_planned_again(serving: Any) -> None:
+def test_a_setting_that_waits_for_a_restart_is_not_planned_again(serving: Any) -> None:
     w = serving()
     (step,) = proposed(w).plan.steps
     assert (step.options, step.services) == ((), (JOB,))

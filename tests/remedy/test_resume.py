@@ -49,7 +49,7 @@ def silent(box: Any, w: World) -> None:
 
 
 @pytest.mark.parametrize("trouble", [locked, rebooting, silent])
-def test_r5_a_node_that_was_begun_is_looked_at_by_every_resume_until_it_is_known(
+def test_r5_every_resume_reads_a_started_node_until_its_state_is_known(
     rig: Callable[..., CommandRig], trouble: Callable[..., None]
 ) -> None:
     d = rig("n1")
@@ -65,7 +65,7 @@ def test_r5_a_node_that_was_begun_is_looked_at_by_every_resume_until_it_is_known
     assert said.code == 0 and d.outcomes() == {"n1": "changed"}, said
 
 
-def test_r5_an_inventory_that_lost_a_node_in_hand_is_no_end_of_it(
+def test_r5_a_started_node_that_the_inventory_no_longer_names_is_unknown(
     rig: Callable[..., CommandRig],
 ) -> None:
     d = rig("n1", "n2")
@@ -94,7 +94,7 @@ def test_r5_a_resume_continues_with_nodes_that_were_locked_or_away(
 
 
 @pytest.mark.parametrize("late", [1, 2])
-def test_r8_while_systemd_is_still_starting_nothing_persists(
+def test_r8_a_step_fails_if_a_late_unit_reverts_its_setting_after_a_reboot(
     world: Callable[..., World], late: int
 ) -> None:
     """What starts late sets it back: as the units come up, or a moment after all of them have."""
@@ -144,7 +144,9 @@ def test_r8_late_settings_have_until_boot_settle(world: Callable[..., World]) ->
     assert w.node(plan, w.journal(), resume=True).outcome is Outcome.VERIFIED_AFTER_REBOOT
 
 
-def test_r8_killed_while_it_waits_is_still_after_a_reboot(world: Callable[..., World]) -> None:
+def test_r8_a_resume_killed_while_it_waits_still_verifies_after_a_reboot(
+    world: Callable[..., World],
+) -> None:
     w = world()
     plan, box = w.plan(), w.boxes["n1"]
     w.node(plan, w.journal())
@@ -204,7 +206,9 @@ def test_r15_an_interrupted_step_is_completed_wherever_it_was_killed(
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_r15_also_where_the_resumes_are_killed(world: Callable[..., World], seed: int) -> None:
+def test_r15_an_interrupted_step_is_completed_even_if_its_resumes_are_killed(
+    world: Callable[..., World], seed: int
+) -> None:
     w, dice = world(pages="never", ecc_mode=True), random.Random(seed)
     w.terms = msgspec.structs.replace(w.terms, drain_hook="true")
     plan, before = w.plan(), w.boxes["n1"].everything()
@@ -274,7 +278,7 @@ def test_r15_the_run_continues_after_an_interrupted_canary(
 # --- partly done ----------------------------------------------------------------------------------
 
 
-def test_r15_a_node_with_a_step_that_stays_is_not_said_to_be_unchanged(
+def test_r15_a_node_with_a_step_that_stays_is_reported_as_partial(
     world: Callable[..., World],
 ) -> None:
     w = world(pages="never", ecc_mode=True)
@@ -293,7 +297,7 @@ def test_r15_a_node_with_a_step_that_stays_is_not_said_to_be_unchanged(
     assert result.why.endswith("n1/pages/1 is changed, and stays") and box.writes == 4
 
 
-def test_r15_a_node_that_is_partly_rolled_back_is_not_said_to_be_unchanged(
+def test_r15_a_node_that_is_partly_rolled_back_is_reported_as_partial(
     rig: Callable[..., CommandRig],
 ) -> None:
     d = rig("n1")

@@ -36,7 +36,9 @@ def applied(world: Callable[..., World], **params: Any) -> tuple[World, Any, Any
     return w, plan, before
 
 
-def test_exactly_as_it_was_and_once_is_enough(world: Callable[..., World]) -> None:
+def test_a_rollback_restores_the_exact_state_and_a_second_one_does_nothing(
+    world: Callable[..., World],
+) -> None:
     w, plan, before = applied(world)
     box = w.boxes["n1"]
     assert box.everything() != before
@@ -48,7 +50,7 @@ def test_exactly_as_it_was_and_once_is_enough(world: Callable[..., World]) -> No
     assert again.outcome is Outcome.UNCHANGED and box.writes == writes
 
 
-def test_it_says_what_it_found_and_what_it_left(world: Callable[..., World]) -> None:
+def test_a_rollback_reports_the_state_before_and_after(world: Callable[..., World]) -> None:
     w, plan, _ = applied(world)
     (step,) = w.back(plan).steps
     was = {seen.resource.kind: seen for seen in step.before}
@@ -77,7 +79,7 @@ def test_a_setting_that_does_not_stay_restored_is_reported(
     assert w.back(plan).outcome is Outcome.ROLLED_BACK and box.everything() == before
 
 
-def test_a_node_that_is_lost_before_the_last_look_is_in_doubt(
+def test_a_rollback_is_unknown_if_the_node_is_lost_before_the_last_read(
     world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     w, plan, before = applied(world)
@@ -101,7 +103,7 @@ def gone(w: World) -> None:
     w.executor.fault = fault
 
 
-def test_also_after_a_reboot(world: Callable[..., World]) -> None:
+def test_a_rollback_after_a_reboot_restores_the_exact_state(world: Callable[..., World]) -> None:
     """A unit that was only enabled runs after it: that is still the step's own doing."""
     w = world()
     plan, box = w.plan(), w.boxes["n1"]
@@ -150,7 +152,7 @@ def test_a_file_that_someone_changed_since_is_not_touched(world: Callable[..., W
     assert w.boxes["n1"].files[CONF] == ("mine\n", 0o644)
 
 
-def test_another_node_under_the_name(world: Callable[..., World]) -> None:
+def test_a_rollback_refuses_another_node_of_the_same_name(world: Callable[..., World]) -> None:
     w, plan, _ = applied(world)
     box = w.boxes["n1"]
     box.machine_id, writes = "f" * 32, box.writes
@@ -219,7 +221,7 @@ def test_a_busy_gpu(world: Callable[..., World]) -> None:
 
 @pytest.mark.parametrize("number", range(1, 16))
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_the_store_is_whole_after_a_run_was_killed_at_any_point(
+def test_a_rollback_restores_the_node_after_a_run_killed_at_any_point(
     world: Callable[..., World], number: int, when: str
 ) -> None:
     w = world()
@@ -237,7 +239,7 @@ def test_the_store_is_whole_after_a_run_was_killed_at_any_point(
 
 @pytest.mark.parametrize("number", range(1, 20))
 @pytest.mark.parametrize("how", ["killed", "cut"])
-def test_that_is_itself_ended_at_any_point(
+def test_a_second_rollback_completes_one_killed_or_cut_at_any_point(
     world: Callable[..., World], number: int, how: str
 ) -> None:
     w, plan, before = applied(world)
@@ -259,7 +261,9 @@ def test_that_is_itself_ended_at_any_point(
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_killed_again_and_again(world: Callable[..., World], seed: int) -> None:
+def test_a_rollback_restores_the_node_after_commands_killed_in_any_order(
+    world: Callable[..., World], seed: int
+) -> None:
     """Apply, then resume and rollback in any order, each killed at a random call; at last one
     of them is not, and then a rollback."""
     chance = random.Random(seed)

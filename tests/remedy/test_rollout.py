@@ -210,7 +210,9 @@ def test_d7_a_resumed_run_keeps_its_limits(rig: Callable[..., RolloutRig]) -> No
     assert (options["batch"], options["max_fail"], options["overrides"]) == (1, 1, [])
 
 
-def test_d7_changes_under_an_override_are_resumed_too(rig: Callable[..., RolloutRig]) -> None:
+def test_d7_a_resumed_run_keeps_limits_changed_with_an_override(
+    rig: Callable[..., RolloutRig],
+) -> None:
     d = rig("n1", "n2")
     d.plan()
     d.killed("n1", "act", "--max-fail", "2", "--override")
@@ -222,7 +224,7 @@ def test_d7_changes_under_an_override_are_resumed_too(rig: Callable[..., Rollout
 
 
 @pytest.mark.parametrize("hook", ["", "  ", "/no/such/hook", "no-such-program-at-all --now", "'x"])
-def test_r15_a_drain_hook_that_is_not_there_is_noticed_before_any_node(
+def test_r15_a_missing_drain_hook_is_an_error_before_any_node_is_reached(
     rig: Callable[..., RolloutRig], hook: str
 ) -> None:
     d = rig("n1")
@@ -287,7 +289,7 @@ def test_d23_whoever_applied_a_run_rolls_it_back_at_once(rig: Callable[..., Roll
     assert said.code == 0 and d.world.boxes["n1"].everything() == before, said
 
 
-def test_d16_a_rollback_by_someone_else_ends_where_its_approval_is_revoked(
+def test_d16_a_rollback_by_someone_else_stops_if_its_approval_is_revoked(
     rig: Callable[..., RolloutRig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from nodevet.fix.journal import folder

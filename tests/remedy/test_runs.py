@@ -32,7 +32,7 @@ def plan() -> Plan:
     )
 
 
-def test_a_run_that_was_killed_before_it_began_says_so(tmp_path: Path) -> None:
+def test_a_run_killed_before_it_began_reports_that_it_changed_no_node(tmp_path: Path) -> None:
     run = RunFolder(tmp_path / "run")
     with Journal.create(run.path) as journal:
         for read in (run.plan, run.reach):
@@ -46,7 +46,7 @@ def test_a_run_that_was_killed_before_it_began_says_so(tmp_path: Path) -> None:
         run.plan()
 
 
-def test_a_folder_without_a_journal_is_none_of_a_run(tmp_path: Path) -> None:
+def test_a_folder_without_a_journal_is_not_the_folder_of_a_run(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="the folder of a run"):
         RunFolder(tmp_path).plan()
 
@@ -116,7 +116,7 @@ def reached(path: Path, *, mode: int = 0o644, folder: int = 0o700, owner: int = 
     ],
     ids=str,
 )
-def test_r13_a_reach_that_others_could_have_written_is_not_used(
+def test_r13_a_reach_file_that_others_could_have_written_is_not_used(
     tmp_path: Path, given: dict[str, int]
 ) -> None:
     """Its ssh_config would run commands here, and no signature covers it."""
@@ -125,7 +125,7 @@ def test_r13_a_reach_that_others_could_have_written_is_not_used(
         run.reach()
 
 
-def test_r13_a_reach_that_is_a_link_into_a_folder_of_others_is_not_used(tmp_path: Path) -> None:
+def test_r13_a_reach_file_linked_into_a_folder_open_to_others_is_not_used(tmp_path: Path) -> None:
     run = reached(tmp_path)
     (tmp_path / "theirs").mkdir()
     (tmp_path / "theirs").chmod(0o777)
@@ -135,12 +135,14 @@ def test_r13_a_reach_that_is_a_link_into_a_folder_of_others_is_not_used(tmp_path
         run.reach()
 
 
-def test_r13_a_reach_of_this_user_is_used(tmp_path: Path) -> None:
+def test_r13_a_reach_file_of_this_user_is_used(tmp_path: Path) -> None:
     assert reached(tmp_path).reach().hosts == (Host(name="gpu1"),)
 
 
 @pytest.mark.parametrize("umask", [0o002, 0o000], ids=oct)
-def test_r13_a_reach_is_kept_so_that_nobody_else_can_write_it(tmp_path: Path, umask: int) -> None:
+def test_r13_a_run_writes_a_reach_file_that_it_trusts_under_any_umask(
+    tmp_path: Path, umask: int
+) -> None:
     """With the umask of users that have groups of their own, too."""
     before = os.umask(umask)
     try:
@@ -161,7 +163,7 @@ def test_r13_a_reach_is_kept_so_that_nobody_else_can_write_it(tmp_path: Path, um
         (None, ("INVENTORY",)),
     ],
 )
-def test_what_is_next_names_the_inventories_that_the_run_was_begun_with(
+def test_next_steps_name_the_inventories_of_the_run(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     named: tuple[str, ...] | None,

@@ -23,7 +23,7 @@ def as_apply(d: CommandRig) -> dict[str, HostResult]:
     return {host.host: host for host in found.hosts}
 
 
-def test_e26_a_host_that_was_rolled_back_reads_so_after_every_later_try(
+def test_e26_a_rolled_back_host_stays_so_in_reports_after_later_commands(
     rig: Callable[..., CommandRig],
 ) -> None:
     d = rig("n1", "n2")
@@ -38,7 +38,7 @@ def test_e26_a_host_that_was_rolled_back_reads_so_after_every_later_try(
     assert d.outcomes() == {"n1": "rolled_back", "n2": "rolled_back"}
 
 
-def test_e26_a_host_on_which_the_apply_failed_reads_so_after_a_rollback(
+def test_e26_a_failed_host_stays_so_in_reports_after_a_rollback(
     rig: Callable[..., CommandRig],
 ) -> None:
     d = rig("n1", "n2")
@@ -52,7 +52,7 @@ def test_e26_a_host_on_which_the_apply_failed_reads_so_after_a_rollback(
     assert as_apply(d)["n1"].steps == first.steps
 
 
-def test_e26_a_refused_rollback_leaves_the_steps_as_the_apply_left_them(
+def test_e26_a_refused_rollback_does_not_change_the_reported_steps(
     rig: Callable[..., CommandRig],
 ) -> None:
     d = rig("n1")
@@ -104,7 +104,9 @@ class Tries:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_e26_no_try_hides_a_more_serious_outcome(rig: Callable[..., CommandRig], seed: int) -> None:
+def test_e26_no_later_command_hides_a_more_serious_outcome(
+    rig: Callable[..., CommandRig], seed: int
+) -> None:
     d = rig("n1", "n2", "n3")
     tries = Tries(d, seed)
     if seed % 2:

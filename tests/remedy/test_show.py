@@ -84,7 +84,7 @@ def test_equal_changes_are_one_line() -> None:
     )
 
 
-def test_d23_all_of_how_it_is_carried_out_is_shown() -> None:
+def test_d23_a_plan_shows_every_option_of_its_rollout() -> None:
     careful = Rollout(
         canary=2,
         batch=3,
@@ -107,12 +107,12 @@ def test_d23_all_of_how_it_is_carried_out_is_shown() -> None:
     )
 
 
-def test_texts_about_one_host_do_not_speak_of_several() -> None:
+def test_a_plan_for_one_host_shows_no_option_for_several_hosts() -> None:
     told = folded(replace(plan(step()), rollout=Rollout(canary=2, pause=60.0)))
     assert told.splitlines()[-1] == "applied by nodevet 0.1: settle 5s · no drain-hook"
 
 
-def test_when_it_is_in_force_and_what_to_know_is_reported() -> None:
+def test_a_plan_shows_when_each_step_is_effective_and_its_note() -> None:
     one = step(fix="ecc_mode", expected=True, actual=False, unit="", risk=Risk.DRAIN)
     told = folded(
         plan(
@@ -148,7 +148,7 @@ def held(path: str, text: str, **rest: Any) -> State:
 
 
 @pytest.mark.parametrize("content", ["YQ==\u200b", "Y", 5])
-def test_an_earlier_content_that_is_no_base64_ends_nothing(content: Any) -> None:
+def test_a_diff_is_shown_even_if_the_earlier_content_is_not_base64(content: Any) -> None:
     was = seen("file", "/etc/x", {"content": content, "mode": 0o644, "owner": 0, "group": 0})
     write = WriteFile(path="/etc/x", content="new\n")
     assert "+new\n" in diff(plan(step("gpu001", "x", write, before=(was,))))
@@ -191,7 +191,7 @@ def lines(action: Action, *before: State) -> list[str]:
     return list(render.step_lines(step("n", "x", action, before=before)))[4:]
 
 
-def test_a_file_that_was_there_shows_what_changes() -> None:
+def test_the_diff_of_an_existing_file_shows_its_changed_lines_and_mode() -> None:
     text = "".join(f"{n}\n" for n in range(9))
     action = WriteFile(path="/etc/fstab", content=text.replace("4\n", "#4\n"), mode=0o600)
     assert lines(action, held("/etc/fstab", text)) == [
@@ -204,7 +204,7 @@ def test_a_file_that_was_there_shows_what_changes() -> None:
     ]
 
 
-def test_a_file_that_goes_shows_what_is_lost() -> None:
+def test_the_diff_of_a_removed_file_shows_its_lost_lines() -> None:
     assert lines(WriteFile(path="/x", content=None), held("/x", "a")) == [
         "--- /x",
         "+++ /dev/null",
@@ -213,7 +213,7 @@ def test_a_file_that_goes_shows_what_is_lost() -> None:
     ]
 
 
-def test_an_empty_file_that_goes_or_comes_is_seen() -> None:
+def test_the_diff_shows_an_empty_file_that_is_created_or_removed() -> None:
     assert lines(WriteFile(path="/x", content=None), held("/x", "")) == ["--- /x", "+++ /dev/null"]
     assert lines(WriteFile(path="/x", content="")) == [
         "--- /x  (its content was not read)",
@@ -221,7 +221,7 @@ def test_an_empty_file_that_goes_or_comes_is_seen() -> None:
     ]
 
 
-def test_a_new_file_with_a_mode_of_its_own_says_so() -> None:
+def test_the_diff_of_a_new_file_shows_an_unusual_mode() -> None:
     shown = lines(WriteFile(path="/x", content="", mode=0o4755), seen("file", "/x", exists=False))
     assert shown == ["--- /dev/null", "+++ /x", "+/x: mode 4755, owner 0, group 0"]
 
@@ -233,7 +233,7 @@ def test_content_that_is_not_text_is_reported() -> None:
     )
 
 
-def test_kernel_files_that_differ_in_a_number_are_one() -> None:
+def test_kernel_files_that_differ_in_a_number_share_a_line() -> None:
     paths = [f"/sys/cpu/policy{n}/governor" for n in (0, 1, 2, 10)]
     before = [seen("kernel", path, "powersave") for path in paths[:3]]
     before.append(seen("kernel", paths[3], "always [madvise] never"))
@@ -383,7 +383,7 @@ def test_hosts_are_cut_before_reasons() -> None:
     assert nodeset(hosts) in row and row.endswith(f"{why}; advice: disable it")
 
 
-def test_reasons_that_differ_in_a_gpu_are_one() -> None:
+def test_conflicts_that_differ_only_in_a_gpu_share_a_row() -> None:
     uuid = "GPU-0d87a2aa-b04d-2f64-e95a-ed60d354543{}"
     found = tuple(
         Conflict(host=f"n{n}", fix="x", why=f"conflict: gpu {uuid.format(n)}:power_limit_mw")
@@ -411,7 +411,7 @@ def test_a_risk_that_ends_jobs_is_coloured(risk: Risk, code: str) -> None:
     assert re.sub(r"\x1b\[[0-9]*m", "", colour) == plain
 
 
-def test_what_to_add_to_which_baseline_is_reported() -> None:
+def test_a_proposal_suggests_which_fixes_to_add_to_which_baseline() -> None:
     withheld = tuple(
         Withheld(host=host, fix=fix, findings=1, baseline=baseline)
         for host, fix, baseline in (("a", "x", "site"), ("b", "y", "site"), ("c", "z", "h100"))

@@ -200,7 +200,7 @@ def test_e27_a_resource_that_no_action_names_is_refused_with_its_name() -> None:
     assert 'no action names 1 of its resources: "unit sshd.service"' in str(told.value)
 
 
-def test_e27_what_a_command_sets_is_shown_with_its_number_and_what_it_was(look: Any) -> None:
+def test_e27_a_setting_changed_by_a_command_is_shown_with_its_present_value(look: Any) -> None:
     text = look(DOCUMENT, View.DIFF)
     assert "## set by commands: gpu power_limit_mw (now 500 W)" in text
     assert "## about job.service; planned with --now; stops and starts dcgm.service" in text

@@ -90,7 +90,9 @@ def test_a_failure_names_the_next_step(rig: Callable[..., Any], world: Any) -> N
 
 
 @pytest.mark.usefixtures("killed")
-def test_a_run_that_was_killed_says_where_and_how_to_go_on(rig: Callable[..., Any]) -> None:
+def test_status_of_a_killed_run_says_where_it_ended_and_how_to_resume(
+    rig: Callable[..., Any],
+) -> None:
     d = rig("n1", "n2")
     assert d.apply(batch=1).code == 0
     full = (d.run / "journal.jsonl").read_bytes()
@@ -189,7 +191,9 @@ def test_a_journal_that_was_changed_is_an_error_that_says_where(rig: Callable[..
     assert said.code == 2 and "Traceback" not in said.err, said
 
 
-def test_without_a_name_it_is_the_newest_run(rig: Callable[..., Any], tmp_path: Path) -> None:
+def test_status_without_a_name_shows_the_newest_run(
+    rig: Callable[..., Any], tmp_path: Path
+) -> None:
     d = rig("n1")
     said = d("status")
     assert said.code == 2 and "no run is stored there" in said.err, said
@@ -236,7 +240,7 @@ def test_the_controller_of_a_run_is_known(
     assert f"if its controller is gone: nodevet apply --resume {d.run}" in shown
 
 
-def test_what_the_drain_hook_took_and_did_not_give_back_is_named(
+def test_status_names_the_hosts_that_the_drain_hook_did_not_give_back(
     rig: Callable[..., Any], tmp_path: Path
 ) -> None:
     hook = tmp_path / "hook"

@@ -118,7 +118,7 @@ def applying(d: CommandRig) -> list[Any]:
     return ["apply", d.plan(batch=1), "--run", d.run, "-b", "b"]
 
 
-def test_r1_a_pipe_that_closes_ends_no_apply(slow: CommandRig) -> None:
+def test_r1_a_closed_output_pipe_does_not_stop_an_apply(slow: CommandRig) -> None:
     with started(applying(slow)) as (pid, reading):
         at(slow.run, b'"action-begin"')
         os.close(reading)
@@ -129,7 +129,7 @@ def test_r1_a_pipe_that_closes_ends_no_apply(slow: CommandRig) -> None:
     assert json.loads((slow.run / "result.json").read_text())["hosts"]
 
 
-def test_r1_one_ctrl_c_that_ends_the_reader_too_lets_nodes_in_hand_end(slow: CommandRig) -> None:
+def test_r1_a_ctrl_c_that_also_ends_the_reader_lets_started_nodes_finish(slow: CommandRig) -> None:
     """As with `2>&1 | tee`: both have it."""
     with started(applying(slow)) as (pid, reading):
         at(slow.run, b'"action-begin"')
@@ -156,7 +156,7 @@ def test_r1_a_lost_terminal_is_a_graceful_stop(slow: CommandRig) -> None:
     assert slow.outcomes() == {"n1": "changed", "n2": "not_attempted", "n3": "not_attempted"}
 
 
-def test_r1_a_second_ctrl_c_ends_it_and_a_hang_up_does_not_count(slow: CommandRig) -> None:
+def test_r1_a_second_ctrl_c_kills_an_apply_and_a_hang_up_does_not_count(slow: CommandRig) -> None:
     with started(applying(slow)) as (pid, _):
         at(slow.run, b'"action-begin"')
         os.kill(pid, signal.SIGHUP)
@@ -184,7 +184,7 @@ def test_r1_a_rollback_whose_reader_is_gone_continues(slow: CommandRig) -> None:
 
 
 @pytest.mark.parametrize("kind", ["xterm", "dumb"])
-def test_r1_check_says_what_it_has_though_the_terminal_is_gone(
+def test_r1_check_writes_its_report_even_if_the_terminal_is_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     """Progress is drawn on a terminal that closes; the report still goes to its file.

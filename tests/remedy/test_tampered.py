@@ -95,7 +95,7 @@ def test_r13_a_rollback_restores_only_what_the_signed_plan_says_was_there(
         {"is": "host-end", "host": "n9", "outcome": "changed"},
     ],
 )
-def test_r13_what_the_plan_does_not_know_is_reported_and_never_dropped(
+def test_r13_journal_records_unknown_to_the_plan_are_reported(
     rig: Callable[..., CommandRig], row: dict[str, Any]
 ) -> None:
     d = rig("n1", "n2")
@@ -109,7 +109,7 @@ def test_r13_what_the_plan_does_not_know_is_reported_and_never_dropped(
     assert d.outcomes()[host] == "unknown"
 
 
-def test_r13_a_journal_belongs_to_its_plan(rig: Callable[..., CommandRig]) -> None:
+def test_r13_a_journal_of_another_plan_is_refused(rig: Callable[..., CommandRig]) -> None:
     d = rig("n1")
     assert d.apply().code == 0
     rows = lines(d)
@@ -119,7 +119,7 @@ def test_r13_a_journal_belongs_to_its_plan(rig: Callable[..., CommandRig]) -> No
     assert said.code == 2 and "journal.jsonl:1: does not match the plan" in said.err
 
 
-def test_r13_a_line_that_was_taken_out_is_missed(rig: Callable[..., CommandRig]) -> None:
+def test_r13_a_journal_with_a_removed_line_is_refused(rig: Callable[..., CommandRig]) -> None:
     d = rig("n1")
     assert d.apply().code == 0
     rows = lines(d)
@@ -167,7 +167,7 @@ class After(datetime):
         return datetime.now(timezone.utc) + timedelta(days=1)
 
 
-def test_r13_options_of_reach_are_given_again_if_others_could_write_the_file(
+def test_r13_a_reach_file_open_to_others_must_be_replaced_by_an_inventory(
     rig: Callable[..., CommandRig],
 ) -> None:
     """No node is visited, and no command of the stored ssh_config runs; -i replaces all of it."""
@@ -187,7 +187,7 @@ def test_r13_options_of_reach_are_given_again_if_others_could_write_the_file(
     assert d.outcomes() == {"n1": "rolled_back"}
 
 
-def test_r13_lines_cut_from_the_end_are_missed_where_a_result_was_kept(
+def test_r13_a_stored_result_reveals_lines_cut_from_the_end_of_a_journal(
     rig: Callable[..., CommandRig],
 ) -> None:
     """What n2 came to is not in the journal any more: that is not "nothing was changed"."""
@@ -203,7 +203,7 @@ def test_r13_lines_cut_from_the_end_are_missed_where_a_result_was_kept(
     assert said.code == 3 and "the end of the journal is missing" in said.out, said
 
 
-def test_r13_a_signer_who_was_revoked_since_is_no_end_of_the_way_back(
+def test_r13_a_new_approval_allows_a_rollback_after_a_signer_was_revoked(
     rig: Callable[..., CommandRig],
 ) -> None:
     d = rig("n1")

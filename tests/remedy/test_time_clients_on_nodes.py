@@ -49,7 +49,9 @@ def nodes(boot: Boot, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict
 
 
 @pytest.mark.parametrize("client", UNITS)
-def test_a_client_sets_the_clock_also_after_lost_power(nodes: dict[str, Node], client: str) -> None:
+def test_a_time_client_sets_the_clock_again_after_lost_power(
+    nodes: dict[str, Node], client: str
+) -> None:
     node, unit = nodes[client], UNITS[client]
     node.terms = replace(node.terms, boot_settle=60)
     node.shell(SERVERS[client])

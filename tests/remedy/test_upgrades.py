@@ -36,7 +36,9 @@ def old_plan(w: World, schema: int = model.VERSION - 1) -> bytes:
     return json.dumps(document).encode()
 
 
-def test_a_plan_of_the_schema_before_is_read_as_one_of_today(world: Callable[..., World]) -> None:
+def test_a_plan_of_the_previous_schema_is_upgraded_when_it_is_read(
+    world: Callable[..., World],
+) -> None:
     w = world()
     plan = plan_file.read(old_plan(w), {model.VERSION - 1: plan_of_then})
     assert (plan.nodevet_plan, plan.author) == (model.VERSION, "ann")
@@ -47,14 +49,14 @@ def test_a_plan_of_the_schema_before_is_read_as_one_of_today(world: Callable[...
     ("schema", "told"),
     [(model.VERSION - 2, "cannot convert it"), (model.VERSION + 1, "use the nodevet that wrote")],
 )
-def test_a_plan_that_no_step_leads_from_is_refused(
+def test_a_plan_without_an_upgrade_from_its_schema_is_refused(
     world: Callable[..., World], schema: int, told: str
 ) -> None:
     with pytest.raises(model.PlanError, match=told):
         plan_file.read(old_plan(world(), schema), {model.VERSION - 1: plan_of_then})
 
 
-def test_a_plan_that_its_step_cannot_take_is_refused(world: Callable[..., World]) -> None:
+def test_a_plan_that_its_upgrade_cannot_read_is_refused(world: Callable[..., World]) -> None:
     document = json.loads(old_plan(world()))
     del document["owner"]
     with pytest.raises(model.PlanError, match="not a valid document of schema"):
@@ -95,7 +97,7 @@ def test_a_journal_of_the_earlier_schema_continues_in_the_current_one(
     assert [type(each).__name__ for each in found] == ["RunBegin", "RunEnd", "RunBegin"]
 
 
-def test_a_journal_that_no_step_leads_from_is_refused_with_its_line(
+def test_a_journal_without_an_upgrade_from_its_schema_is_refused(
     world: Callable[..., World],
 ) -> None:
     w = world()
@@ -104,7 +106,7 @@ def test_a_journal_that_no_step_leads_from_is_refused_with_its_line(
         journal.parse(older(log.path.read_bytes().splitlines(), records.SCHEMA - 1))
 
 
-def test_a_result_of_an_earlier_schema_says_still_that_its_run_is_unknown(
+def test_a_result_of_an_earlier_schema_keeps_its_run_unknown(
     rig: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     d = rig("n1")
@@ -121,7 +123,7 @@ def test_a_result_of_an_earlier_schema_says_still_that_its_run_is_unknown(
     assert "is missing" not in d.told()["unknown"]
 
 
-def test_steps_are_taken_one_schema_at_a_time() -> None:
+def test_upgrades_run_one_schema_at_a_time() -> None:
     steps = {1: lambda one: {**one, "b": one["a"]}, 2: lambda two: {**two, "c": two["b"]}}
     assert upgraded({"a": 1}, 1, 3, steps) == {"a": 1, "b": 1, "c": 1}
     with pytest.raises(UpgradeError):

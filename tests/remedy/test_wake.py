@@ -241,7 +241,7 @@ def test_a_node_that_was_not_rebooting_is_never_switched(rig: Any) -> None:
     assert result.outcome is Outcome.REFUSED and result.refusal is Refusal.UNREACHABLE
 
 
-def test_a_node_that_was_begun_and_not_rebooted_is_never_switched(rig: Any) -> None:
+def test_a_started_node_that_the_run_did_not_reboot_is_never_power_cycled(rig: Any) -> None:
     w, pdu = rig()
     plan = w.plan()
     w.node(plan, w.journal())
@@ -252,7 +252,7 @@ def test_a_node_that_was_begun_and_not_rebooted_is_never_switched(rig: Any) -> N
     assert w.boxes["n1"].boots == 1
 
 
-def test_only_the_uptime_of_the_same_boot_says_how_long_a_node_is_gone(rig: Any) -> None:
+def test_the_wait_for_a_node_counts_only_uptime_of_the_same_controller_boot(rig: Any) -> None:
     """A controller whose clock jumps ahead would switch a node off in the middle of its boot."""
     w, _ = rig()
     w.terms = msgspec.structs.replace(w.terms, reboot_seconds=900.0)
@@ -276,7 +276,7 @@ def test_the_journal_has_the_uptime_of_the_controller_at_each_request(rig: Any) 
 
 
 @pytest.mark.parametrize("is_on", [False, True])
-def test_a_rollback_switches_on_what_its_run_left_off(is_on: bool, rig: Any) -> None:
+def test_a_rollback_powers_on_a_node_that_its_run_left_off(is_on: bool, rig: Any) -> None:
     """A resume would not visit the node any more."""
     w, pdu = rig(fails="soft off")
     plan = w.plan()

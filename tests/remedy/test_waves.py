@@ -44,7 +44,7 @@ def test_a_host_that_proves_nothing_is_not_a_canary(outcome: Outcome) -> None:
     assert room(limits, ended(RolloutProgress(), outcome)) == 1
 
 
-def test_the_window_slides_and_the_budget_stops() -> None:
+def test_a_failed_node_frees_its_place_until_the_failure_budget_is_spent() -> None:
     limits = Limits(canary=0, batch=3, max_fail=1)
     progress = RolloutProgress().began().began()
     assert room(limits, progress) == 1
@@ -69,25 +69,25 @@ def test_a_number_or_a_share(text: str, total: int, nodes: int) -> None:
 
 
 @pytest.mark.parametrize(("text", "nodes"), [("5%", 1), ("10%", 2), ("100%", 12), ("0%", 0)])
-def test_d11_a_share_of_few_nodes_is_a_canary(text: str, nodes: int) -> None:
+def test_d11_a_share_of_few_nodes_is_at_least_one_canary(text: str, nodes: int) -> None:
     """Twelve nodes: 5% of them is one, not none; none must be written as 0."""
     assert limits(12, canary=text, batch="10", max_fail="0").canary == nodes
     assert limits(12, canary="0", batch="10", max_fail="0").canary == 0
 
 
-def test_d11_what_may_fail_is_rounded_down_and_a_batch_to_one_at_least() -> None:
+def test_d11_max_fail_is_rounded_down_and_a_batch_is_at_least_one_node() -> None:
     found = limits(12, canary="1", batch="5%", max_fail="10%")
     assert (found.batch, found.max_fail) == (1, 1)
     assert limits(9, canary="1", batch="10", max_fail="10%").max_fail == 0
 
 
 @pytest.mark.parametrize("text", ["0", "0%", "00", " 0 "])
-def test_r15_a_batch_of_none_is_refused(text: str) -> None:
+def test_r15_a_batch_of_no_nodes_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"^--batch 0+%?: no node would ever start"):
         limits(12, canary="1", batch=text, max_fail="0")
 
 
 @pytest.mark.parametrize("text", ["", "-1", "x", "101%", "1.5", "%", "٣", "10 %", "99999999"])
-def test_neither(text: str) -> None:
+def test_a_text_that_is_neither_a_number_nor_a_share_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="neither a number"):
         node_count(text, 10)

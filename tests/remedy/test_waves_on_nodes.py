@@ -222,7 +222,7 @@ def test_a_resume_with_a_larger_budget_continues_with_the_rest(story: Story) -> 
     }
 
 
-def test_a_second_run_does_what_is_mended_and_leaves_what_is_right(story: Story) -> None:
+def test_a_second_run_changes_only_the_repaired_nodes(story: Story) -> None:
     told = story.again
     assert told is not None and told.code == 1 and told.report["stopped"] == "", told
     assert told.outcomes == {
@@ -231,7 +231,7 @@ def test_a_second_run_does_what_is_mended_and_leaves_what_is_right(story: Story)
     }
 
 
-def test_the_way_back_ends_where_it_began(story: Story) -> None:
+def test_rollbacks_of_both_runs_restore_the_first_state(story: Story) -> None:
     again, first = story.back
     assert (again.code, first.code) == (0, 0), story.back
     done = {name for name in NAMES if name not in AMISS}

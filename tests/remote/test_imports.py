@@ -30,7 +30,7 @@ def strangers(names: set[str]) -> set[str]:
     }
 
 
-def test_nothing_else_is_imported() -> None:
+def test_code_on_the_node_imports_only_the_standard_library_and_pynvml() -> None:
     files = sorted(ROOT.rglob("*.py"))
     assert {
         str(path): strangers(imported(path)) for path in files if strangers(imported(path))

@@ -48,7 +48,7 @@ def act(taken: dict[str, Any], token: str, script: str) -> subprocess.Popen[str]
     )  # fmt: skip
 
 
-def test_a_second_taker_is_told_who_holds_it(take: Take, tmp_path: Path) -> None:
+def test_a_refused_lock_request_names_the_holder(take: Take, tmp_path: Path) -> None:
     path = str(tmp_path / "nodevet/lock")
     assert take("ann \x1b[1m") == {
         "held": True,
@@ -85,7 +85,7 @@ def test_the_lock_is_held_until_all_processes_of_an_action_end(take: Take, tmp_p
     assert take("bob")["held"] is True
 
 
-def test_only_the_lock_is_looked_at_among_the_open_files_of_processes(
+def test_the_search_for_the_lock_holder_calls_stat_only_on_the_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Others may be on a file system that hangs."""
@@ -130,7 +130,7 @@ def test_an_action_without_its_lock_does_not_begin(take: Take, tmp_path: Path) -
     assert why("first").startswith("FileNotFoundError")
 
 
-def test_actions_of_two_holders_never_meet(take: Take, tmp_path: Path) -> None:
+def test_actions_of_two_lock_holders_never_overlap(take: Take, tmp_path: Path) -> None:
     """Each holder is gone before or after its action began: that runs alone, or not at all."""
     meet = f"mkdir {tmp_path}/one && sleep 0.5 && rmdir {tmp_path}/one || echo met"
     begun: list[subprocess.Popen[str]] = []
@@ -157,7 +157,7 @@ def test_actions_of_two_holders_never_meet(take: Take, tmp_path: Path) -> None:
     assert set(ends) <= {("", 0), ("", FENCED)}
 
 
-def test_a_holder_that_wrote_nonsense_is_still_one(
+def test_a_lock_with_an_invalid_holder_record_is_still_held(
     take: Take, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lock, "TRIES", 2)
@@ -186,7 +186,7 @@ def test_a_place_that_others_can_write_to_is_refused(
     assert not (tmp_path / "victim").exists()
 
 
-def test_signs_of_life_are_answered_and_silence_ends_the_lock(
+def test_the_lock_keeper_answers_heartbeats_and_ends_without_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ours, theirs = os.pipe()

@@ -44,7 +44,9 @@ def test_only_small_regular_files_are_read(ask: Ask, tmp_path: Path) -> None:
     assert found[6]["why"] == "not an absolute path"
 
 
-def test_kernel_files_keep_their_text(ask: Ask, tree: Callable[[dict[str, str]], Path]) -> None:
+def test_kernel_files_are_read_without_their_last_newline(
+    ask: Ask, tree: Callable[[dict[str, str]], Path]
+) -> None:
     root = tree({"/sys/a": "always [madvise] never\n", "/sys/b": " 1\n\n", "/sys/d/x": ""})
     found = ask("look", *(f"kernel /sys/{name}" for name in "abcd"), root=root)
     assert [each["value"] for each in found] == ["always [madvise] never", " 1\n", None, None]

@@ -23,12 +23,12 @@ def test_units_are_looked_up_as_systemd_unit_5_says() -> None:
 @pytest.mark.parametrize(
     "name", ["a", "dev-disk-by\\x2duuid-1", "getty@tty1", ":", "-x", "a/b", ""]
 )
-def test_every_name_that_a_baseline_may_say_is_asked_for(name: str) -> None:
+def test_the_probe_accepts_the_same_unit_names_as_a_baseline(name: str) -> None:
     ours = systemd.unit_name_pattern("service").match(f"{name}.service")
     assert bool(ours) is bool(re.fullmatch(UNIT_NAME, name))
 
 
-def test_longer_names_of_a_node_are_names_too() -> None:
+def test_unit_names_of_a_node_may_have_255_characters() -> None:
     assert systemd.unit_name_pattern("swap").match("d" * 250 + ".swap")
     assert not systemd.unit_name_pattern("swap").match("d" * 256 + ".swap")
     assert not systemd.unit_name_pattern("swap").match("d.swap\n")

@@ -13,7 +13,7 @@ def sheet(block: AnyBlock) -> Sheet:
     return Sheet(title="t", kind="test", blocks=(block,))
 
 
-def test_prose_is_as_it_was_written_and_markup_in_a_page() -> None:
+def test_prose_stays_as_written_in_text_and_becomes_markup_in_a_page() -> None:
     block = ProseBlock(text=PROSE)
     assert PROSE in markdown.render(sheet(block)) and PROSE in terminal.render(sheet(block))
     made = page.render(sheet(block))
@@ -36,7 +36,7 @@ def test_a_diff_keeps_blanks_at_the_end_of_its_lines() -> None:
     assert '<span class="after">+a  </span>' in page.render(sheet(block))
 
 
-def test_words_of_remarks_stand_out_and_words_of_files_do_not() -> None:
+def test_a_word_stands_out_in_remarks_of_a_diff_and_not_in_its_lines() -> None:
     loud = (("risk reboot", "fail"),)
     block = CodeBlock(text="## risk reboot; x\n+risk reboot", language="diff", loud=loud)
     coloured = terminal.render(sheet(block), colour=True)
@@ -54,7 +54,7 @@ def test_rows_about_hosts_fold_them(render) -> None:  # type: ignore[no-untyped-
     assert render is not page.render or "<b>odd" not in made
 
 
-def test_a_listing_has_heads_in_documents_alone() -> None:
+def test_a_listing_has_headings_only_in_documents() -> None:
     rows = [{"name": "swap", "title": "none"}]
     made = listing_sheet("checks", rows, {"a": {"swap": "why"}, "b": {}})
     assert terminal.render(made).startswith(

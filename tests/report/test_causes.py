@@ -33,7 +33,7 @@ def without_a_driver():
     )
 
 
-def test_a_missing_driver_is_one_line_whatever_follows_from_it(make):
+def test_findings_that_follow_from_a_missing_driver_share_its_line(make):
     run = make.run_of(make.vetted("gpu1", without_a_driver()))
     (line,) = fold.lines(run)
     assert (line.check, line.subjects, line.what) == (
@@ -43,7 +43,7 @@ def test_a_missing_driver_is_one_line_whatever_follows_from_it(make):
     assert line.remark == f"{WHY}; {told}"
 
 
-def test_what_follows_counts_as_before(make):
+def test_findings_that_follow_from_another_still_count_in_totals(make):
     run = make.run_of(make.vetted("gpu1", without_a_driver()))
     found = totals(run).findings
     assert (found[Verdict.FAIL], found[Verdict.UNKNOWN], run.exit_code) == (5, 2, 1)
@@ -52,7 +52,7 @@ def test_what_follows_counts_as_before(make):
     assert len(fold.lines(make.run_of(make.vetted("gpu1", only_unknown)))) == 1
 
 
-def test_junit_has_one_failure_for_one_fault_and_says_of_the_rest_what_it_follows_from(make):
+def test_junit_has_one_failure_for_a_fault_and_skips_what_follows_from_it(make):
     run = make.run_of(make.vetted("gpu1", without_a_driver()))
     suite = ElementTree.fromstring(formats.render("junit", run)).find("testsuite")
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("7", "1", "0")
@@ -83,19 +83,19 @@ def test_json_keeps_every_finding_and_names_causes(make):
     assert [each.get("cause") for each in host["findings"]].count(None) == 3
 
 
-def test_a_reason_that_a_part_gives_says_nothing_of_another_part(make):
+def test_the_reason_of_one_gpu_explains_no_finding_of_another(make):
     other = Subject(kind="gpu", id="5")
     told = fail(GPU, check="gpu_lost", expected="usable", actual="NVML_ERROR_GPU_IS_LOST")
     found = (unknown(other, check="ecc_mode", why="NVML: NVML_ERROR_GPU_IS_LOST"), told)
     assert follows_from(make.vetted("gpu1", found), Severity.WARNING) == {}
 
 
-def test_a_reason_that_no_failure_shows_explains_nothing(make):
+def test_a_reason_that_no_failure_has_explains_no_finding(make):
     found = (*without_a_driver()[:2], fail(DRIVER, check="kernel_modules", why="NVML: timed out"))
     assert follows_from(make.vetted("gpu1", found), Severity.WARNING) == {}
 
 
-def test_a_cause_that_names_a_part_is_that_part_alone(make):
+def test_a_cause_that_names_a_part_matches_only_that_part(make):
     found = list(without_a_driver())
     found[3] = msgspec.structs.replace(
         found[3], subject=Subject(kind="module", id="gdrdrv"), why=""
@@ -104,7 +104,7 @@ def test_a_cause_that_names_a_part_is_that_part_alone(make):
     assert causes == {5: f"services unit {UNIT.id}", 6: f"services unit {UNIT.id}"}
 
 
-def test_causes_that_go_round_in_a_circle_are_all_told(make):
+def test_findings_that_cause_each_other_all_have_a_line(make):
     found = (
         fail(GPU, check="a", actual=1, cause="b"),
         fail(GPU, check="b", actual=1, cause="a"),

@@ -30,7 +30,7 @@ def saved(run: Run, form: str = "json") -> Run:
 
 @BOTH
 @pytest.mark.parametrize("case", ["healthy", "mixed", "one", "empty", "interrupted"])
-def test_outcomes_totals_and_exit_code_stay(form, case, cases):
+def test_saving_a_run_keeps_its_outcomes_totals_and_exit_code(form, case, cases):
     run = cases[case]
     back = saved(run, form)
     assert (back.exit_code, totals(back)) == (run.exit_code, totals(run))
@@ -49,7 +49,7 @@ def test_reports_that_need_no_values_are_the_same(case, name, cases):
     assert sorted(short.splitlines()) == sorted(whole.splitlines())
 
 
-def test_a_host_of_which_all_is_unknown_or_passed_is_not_taken_for_one_of_which_nothing_is_known(
+def test_a_saved_host_whose_findings_passed_or_are_unknown_counts_as_judged(
     make,
 ):
     """An unknown finding below `fail_on` fails a run only if nothing else was judged."""
@@ -61,7 +61,7 @@ def test_a_host_of_which_all_is_unknown_or_passed_is_not_taken_for_one_of_which_
 
 
 @BOTH
-def test_news_find_their_findings_at_their_new_places(form, cases, previous):
+def test_marks_of_new_findings_stay_with_them_in_a_saved_run(form, cases, previous):
     run = remembered(cases["mixed"], previous)
     back = saved(run, form)
 
@@ -112,7 +112,7 @@ def test_a_large_run_is_counted_when_it_is_read(make, cases):
     assert short.summaries == hosts.summaries
 
 
-def test_a_counted_report_is_counted_again_to_itself(cases):
+def test_counting_a_counted_report_again_does_not_change_it(cases):
     for host in map(counted, cases["mixed"].hosts):
         assert counted(host) == host
 

@@ -97,7 +97,7 @@ def test_500_alike_hosts_are_one_screen() -> None:
     assert "    now    gpu GPU-…:power_limit_mw: 500 W → 700 W ×8\n" in text
 
 
-def test_what_only_some_hosts_have_names_them() -> None:
+def test_changes_of_only_some_hosts_name_these_hosts() -> None:
     hosts = [changed(f"gpu{n}", n, before=490 if n == 4 else 500) for n in range(1, 7)]
     text = render("table", run(hosts))
     assert "  500 W → 700 W on GPU 0-7  on gpu[1-3,5-6]\n" in text
@@ -126,7 +126,7 @@ def test_hosts_that_ended_otherwise_are_blocks_of_their_own() -> None:
     assert "\nn3\n" in text and text.count("the driver refused") == 2
 
 
-def test_only_steps_lose_the_name_of_their_host() -> None:
+def test_the_name_of_the_host_is_removed_only_from_names_of_steps() -> None:
     why = "n1/a/1: /runs/n1/x and /opt/man1/y (n1/b/1)"
     text = render("table", run([host("n1", Outcome.REFUSED, why=why)]))
     assert "n1  a/1: /runs/n1/x and /opt/man1/y (b/1)\n" in text
@@ -140,7 +140,7 @@ def test_other_formats_show_what_became_of_a_file_too(form: str) -> None:
     assert "ExecStart" not in render(form, run([changed("n1", 1)])), "if it is not here"
 
 
-def test_what_a_file_holds_ends_no_block_of_markdown() -> None:
+def test_the_content_of_a_file_does_not_end_a_block_of_markdown() -> None:
     hostile = "````\n# a heading\n"
     texts = dict(TEXTS) | {hashlib.sha256(hostile.encode()).hexdigest(): hostile.encode()}
     step = replace(power("n1", 1), after=(file(hostile),), before=(file(OLD),))
@@ -187,7 +187,7 @@ def test_lines_fit_the_terminal(width: int) -> None:
     assert "".join(text.split()) == "".join(whole.split()), "nothing is lost"
 
 
-def test_colours_tell_outcomes_apart_and_a_diff() -> None:
+def test_outcomes_and_lines_of_a_diff_have_their_colours() -> None:
     hosts = [changed("n1", 1), host("n2", Outcome.ROLLBACK_FAILED, why="odd\x1b[2K")]
     text = render("table", run(hosts), colour=True, contents=TEXTS.get)
     assert "\x1b[31mROLLBACK FAILED\x1b[0m  n2  odd\\x1b[2K" in text
@@ -247,7 +247,7 @@ def test_each_outcome_says_the_next_command(
         (Outcome.PENDING, {}, "nodevet check @local"),
     ],
 )
-def test_after_a_fix_of_the_machine_at_hand_it_is_fixed_again(
+def test_the_next_step_after_a_local_fix_is_another_local_fix(
     outcome: Outcome, rest: dict[str, Any], command: str
 ) -> None:
     one = run([host("n1", outcome, **rest)], options={CONFIRMED: {"user": "root", "uid": 0}})
@@ -263,7 +263,7 @@ def test_hosts_whose_names_are_not_found_need_an_inventory() -> None:
 
 
 @pytest.mark.parametrize("outcome", Outcome)
-def test_a_rollback_that_is_not_done_continues(outcome: Outcome) -> None:
+def test_the_next_step_of_an_incomplete_rollback_continues_it(outcome: Outcome) -> None:
     one = run([host("n1", outcome)], kind="rollback")
     found = next_steps(one, "runs/x-1")
     done = outcome in (
@@ -275,7 +275,7 @@ def test_a_rollback_that_is_not_done_continues(outcome: Outcome) -> None:
         assert step.command in ("", "nodevet rollback runs/x-1 --host n1")
 
 
-def test_irreversible_actions_blame_no_one() -> None:
+def test_next_steps_after_irreversible_actions_suspect_no_other_change() -> None:
     ended = "end process 4711 (python, uid 1000): cannot be undone"
     one = run([host("n1", Outcome.PARTIAL, why=f"{ended}; {ended}")], kind="rollback")
     assert next_steps(one, "runs/x-1") == []
@@ -284,7 +284,7 @@ def test_irreversible_actions_blame_no_one() -> None:
     assert "something else changed it since" in found.why
 
 
-def test_hosts_that_are_reached_by_name_and_odd_names() -> None:
+def test_next_commands_name_hosts_unless_their_names_are_unsafe() -> None:
     (found,) = next_steps(run([host("n1", Outcome.FAILED)]), "runs/x-1", ())
     assert found.command == "nodevet plan n1 --again"
     (found,) = next_steps(run([host("odd name; rm", Outcome.UNKNOWN)], kind="rollback"), "runs/x-1")

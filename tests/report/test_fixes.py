@@ -165,7 +165,7 @@ def test_json_reads_back_and_jsonl_has_the_same() -> None:
     assert totals["hosts"] == {word: outcomes.count(word) for word in outcomes}
 
 
-def test_the_table_tells_differences_first() -> None:
+def test_the_table_shows_failed_hosts_first() -> None:
     assert (
         render("table", replace(RESULT, hosts=(HOSTS[0], HOSTS[2])))
         == f"""\
@@ -250,7 +250,7 @@ def test_the_diff_shows_files_line_by_line_and_folds_nodes() -> None:
     ],
     ids=["made", "removed", "no text"],
 )  # fmt: skip
-def test_files_that_were_made_removed_or_are_no_text(
+def test_the_diff_shows_files_created_removed_or_not_text(
     before: Any, after: Any, lines: list[str]
 ) -> None:
     changed = replace(DONE, before=(file(before),), after=(file(after),))
@@ -324,7 +324,7 @@ def test_prometheus_reads_the_metrics() -> None:
     assert found["nodevet_fix_steps", "gpu8", "power_limit", "verified_after_reboot"] == 1
 
 
-def test_html_is_well_formed_and_tells_each_way_to_end() -> None:
+def test_html_is_well_formed_and_names_each_outcome() -> None:
     opened: list[str] = []
 
     class Page(HTMLParser):
@@ -379,7 +379,7 @@ def test_html_has_the_content_of_files_that_everybody_may_read(mode: int) -> Non
     assert "\n-A\n" in render("markdown", result, contents=pair[1].get)
 
 
-def test_html_offers_the_way_back_of_an_apply_that_did_something() -> None:
+def test_html_offers_the_rollback_of_an_apply() -> None:
     offered = "<code>nodevet rollback runs/p1-1</code>"
     assert offered in render("html", RESULT, folder="runs/p1-1")
     undone = replace(RESULT, kind="rollback")

@@ -225,14 +225,14 @@ def test_every_host_that_is_not_ok_has_a_line(cases):
         assert {host.host for host in run.hosts if host.verdict.value != "ok"} <= told
 
 
-def test_all_ok_needs_a_host_and_every_host(make):
+def test_a_run_is_all_ok_only_if_it_has_hosts_and_all_are_ok(make):
     ok = make.vetted("a", (compare(Subject(), check="c", expected=1, actual=1),))
     assert totals(make.run_of(ok)).all_ok
     assert not totals(make.run_of()).all_ok
     assert not totals(make.run_of(ok, make.vetted("b", ()))).all_ok
 
 
-def test_megabytes_in_a_reason_cost_one_line(make):
+def test_a_reason_of_megabytes_is_shortened(make):
     report = make.vetted("a", (unknown(check="c", why="\x1b" * 5_000_000),))
     assert len(line_of(make, report).what) < 1000
 
@@ -346,7 +346,7 @@ def test_e19_what_came_back_after_a_fix_is_reported_with_the_plan(make):
     assert "new, came back after the fix by plan 5f1c00aa" in told
 
 
-def test_advice_and_the_particulars_of_a_part_split_no_line(make):
+def test_findings_that_differ_in_advice_or_details_share_a_line(make):
     hosts = [
         make.vetted(
             f"gpu{n}",

@@ -33,7 +33,7 @@ def file_of(case, name):
     return f"{case}.{name}" + (f".{SUFFIX[name]}" if name in SUFFIX else "")
 
 
-def test_formats_are_the_folder():
+def test_all_formats_are_listed():
     assert FORMATS == (
         "diff",
         "html",
@@ -116,7 +116,7 @@ def test_a_character_that_shows_nothing_is_escaped(name, unseen, cases):
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_rendering_does_not_depend_on_anything_but_the_run(name, cases):
+def test_rendering_a_run_twice_gives_the_same_text(name, cases):
     assert formats.render(name, cases["mixed"]) == formats.render(name, cases["mixed"])
 
 
@@ -200,7 +200,7 @@ def test_markdown_has_room_in_a_comment_on_github(make):
     assert len(NodeSet(left)) == int(number)
 
 
-def test_markdown_tells_advice_once(make):
+def test_markdown_shows_equal_advice_once(make):
     findings = tuple(
         fail(make.gpu(n), check="c", expected=1, actual=n + 2, advice="swap it") for n in range(3)
     )

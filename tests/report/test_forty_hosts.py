@@ -138,7 +138,7 @@ def test_forty_hosts_with_two_mixes_of_faults_are_four_rows(run: Run, width: int
     assert width is None or max(map(cells, text.splitlines())) <= width
 
 
-def test_nothing_of_it_is_omitted_of_the_saved_run(run: Run) -> None:
+def test_the_saved_run_keeps_every_finding(run: Run) -> None:
     saved, _ = formats.read(formats.render("json", run, everything=True))
     assert saved == run
     failed = [f for host in saved.hosts for f in host.findings if f.verdict is Verdict.FAIL]

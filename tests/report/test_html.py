@@ -403,7 +403,7 @@ def test_one_row_alone_is_in_the_tab_order(page):
     assert here.script("document.querySelectorAll('#matrix tbody a[tabindex=\"0\"]').length") == 1
 
 
-def test_it_can_be_read_without_seeing_it(page):
+def test_the_page_can_be_read_by_a_screen_reader(page):
     here = page("mixed")
     assert here.script("document.documentElement.lang") == "en"
     assert here.find("#shown").get_attribute("aria-live") == "polite"
@@ -556,7 +556,7 @@ def test_a_page_of_hostile_fixes_shows_its_hosts_and_runs_nothing_of_them(page, 
     assert here.script("document.querySelectorAll('img, b[onclick], iframe, svg').length") == 0
 
 
-def test_a_page_of_fixes_tells_outcomes_hosts_steps_and_files(page):
+def test_a_page_of_fixes_shows_outcomes_hosts_steps_and_files(page):
     here = page("rollout")
     assert here.find("h1").text == "1 of 12 hosts: failed and rolled back"
     rows = here.find(".rows tbody").find_elements("css selector", "tr")
@@ -595,7 +595,7 @@ def test_expected_values_are_green_and_actual_ones_red(scheme, page, browser):
         assert red > green
 
 
-def test_facts_of_the_host_stand_in_its_panel(page):
+def test_the_panel_of_a_host_shows_its_facts(page):
     panel = page("racks", "#host=gpu001").find("#panel .about").text
     assert "GPUs\n8 × NVIDIA H100 80GB HBM3" in panel
     assert "power limit\n8 × 700 W" in panel
@@ -605,7 +605,7 @@ def test_facts_of_the_host_stand_in_its_panel(page):
     assert about.startswith("why\nconnection refused") and "GPUs" not in about
 
 
-def test_parts_that_are_alike_are_one_row_and_their_ids_are_there(page):
+def test_equal_parts_share_one_row_with_their_ids(page):
     panel = page("racks", "#host=gpu002").find("#panel")
     assert "cpufreq 0-31" in panel.text
     assert len(panel.find_elements("css selector", ".finding")) == 1

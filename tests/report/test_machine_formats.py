@@ -117,7 +117,7 @@ def test_prometheus_only_counts_what_is_ok(make):
     assert len(of_hosts) <= 5 * len(hosts)
 
 
-def test_prometheus_has_at_most_a_number_of_series_of_one_host(make):
+def test_prometheus_limits_the_finding_series_of_one_host(make):
     many = [
         Finding(verdict=Verdict.FAIL, check="x", subject=Subject(kind="gpu", id=str(number)))
         for number in range(prometheus.MOST_FINDINGS + 1)
@@ -131,7 +131,7 @@ def test_prometheus_has_at_most_a_number_of_series_of_one_host(make):
     assert found["nodevet_host_findings", labels] == len(many)
 
 
-def test_prometheus_survives_a_start_that_is_no_time(make):
+def test_prometheus_omits_a_start_that_is_not_a_time(make):
     assert "nodevet_run_timestamp_seconds" not in formats.render(
         "prometheus", make.run_of(started="yesterday\n# HELP x")
     )

@@ -53,13 +53,13 @@ def test_what_follows_from_another_failure_is_not_counted():
     assert to_do(lines(run_with(cause, effect))) == "needs a GPU reset: 1"
 
 
-def test_a_run_that_was_saved_without_actions_says_nothing_of_them():
+def test_a_run_saved_without_actions_shows_no_needs():
     old = run_with(fail(check="site", why="broken", advice="look at it"))
     assert to_do(lines(old)) == ""
     assert "advice: look at it: `nodevet explain site`" in formats.render("table", old)
 
 
-def test_what_is_unknown_has_advice_and_needs_nothing():
+def test_an_unknown_finding_has_advice_and_no_need():
     text = formats.render("table", run_with(unknown(check="site", why="EIO", advice="ask again")))
     assert "advice: ask again" in text and "needs" not in text
 
@@ -71,12 +71,12 @@ def test_the_table_says_what_each_failure_needs_within_80_columns():
     assert max(map(cells, text.splitlines())) <= 80
 
 
-def test_words_stay_where_the_command_has_no_room():
+def test_the_need_is_shown_even_if_the_command_does_not_fit():
     text = formats.render("table", run_with(failure(NeededAction.RMA, check="c" * 30)), width=40)
     assert "needs a new part\n" in text
 
 
-def test_the_word_precedes_the_advice():
+def test_the_need_precedes_the_advice():
     run = run_with(failure(NeededAction.RMA, "have it replaced"))
     assert "needs a new part: have it replaced: `nodevet" in formats.render("table", run)
     assert "- `site`: needs a new part: `have it replaced`" in formats.render("markdown", run)
@@ -85,7 +85,7 @@ def test_the_word_precedes_the_advice():
 
 
 @pytest.mark.parametrize("format", ["markdown", "html", "table"])
-def test_every_sheet_counts_what_is_to_do(format):
+def test_every_format_counts_failures_by_need(format):
     assert "fixable now: 1, after draining: 1 · needs a GPU reset: 1," in "".join(
         formats.render(format, EACH)
     )

@@ -55,7 +55,7 @@ def result_of(run) -> Result:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_reader_accepts_it(case, cases) -> None:
+def test_the_reader_of_infra_controller_accepts_every_case(case, cases) -> None:
     result_of(cases[case])
 
 
@@ -82,7 +82,7 @@ def test_an_unknown_finding_is_an_error_and_not_a_pass(make) -> None:
     assert result_of(interrupted).outcome == "error"
 
 
-def test_a_failure_that_is_known_from_before_is_no_pass(make) -> None:
+def test_a_failure_known_from_before_still_fails(make) -> None:
     """--fail-on-new is about the exit code of nodevet, and not about the machine."""
     run = make.run_of(vetted(failed("xid", severity=Severity.CRITICAL)))
     news = RunNews(since=run.started, standing=(StandingTrouble(host="gpu001", place=0),))

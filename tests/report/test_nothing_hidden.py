@@ -118,7 +118,7 @@ def test_every_host_and_every_check_that_is_not_ok_has_a_row(run: Run) -> None:
 
 @settings(deadline=None, max_examples=80)
 @given(runs(), runs())
-def test_every_new_trouble_has_a_marked_row(before: Run, after: Run) -> None:
+def test_every_new_failure_has_a_row_marked_as_new(before: Run, after: Run) -> None:
     told = remembered(after, structs.replace(before, started="2026-11-21T02:00:00Z"))
     rows = [line for line in lines(told) if line.new]
     assert told.news
@@ -134,7 +134,9 @@ def test_every_new_trouble_has_a_marked_row(before: Run, after: Run) -> None:
 
 @settings(deadline=None, max_examples=60)
 @given(runs(), st.sampled_from([None, 40, 80, 120, 200]), st.sampled_from(["", "advice", "quiet"]))
-def test_every_row_is_whole_at_any_width(run: Run, width: int | None, asked: str) -> None:
+def test_the_table_shows_every_row_in_full_at_any_width(
+    run: Run, width: int | None, asked: str
+) -> None:
     text = formats.render("table", run, width=width, **{asked: True} if asked else {})
     for line in lines(run):
         if line.fails or asked != "quiet":
@@ -147,7 +149,7 @@ def test_every_row_is_whole_at_any_width(run: Run, width: int | None, asked: str
 
 @settings(deadline=None, max_examples=40)
 @given(runs())
-def test_markdown_names_what_the_table_names(run: Run) -> None:
+def test_markdown_has_the_label_of_every_table_row(run: Run) -> None:
     text = formats.render("markdown", run)
     assert len(text) <= 65_536
     assert all(line.label in text for line in lines(run))
@@ -180,7 +182,7 @@ def test_markdown_counts_the_hosts_that_it_cannot_all_name() -> None:
     assert "| 900 hosts, `a" in formats.render("markdown", run)
 
 
-def test_quiet_shows_what_alone_is_unknown_of_a_host() -> None:
+def test_quiet_shows_an_unknown_check_if_it_is_the_only_finding_of_a_host() -> None:
     """However little it matters: the exit code is 3 for it."""
     unknown = Finding(verdict=Verdict.UNKNOWN, check="c", severity=Severity.INFO, why="not read")
     host = HostReport(host="a", status=Status.VETTED, findings=(unknown,))
@@ -210,7 +212,7 @@ def run_of(*hosts: HostReport, **rest: Any) -> Run:
     return Run(id="r", started="2026-11-22", nodevet="0", seconds=1.0, hosts=hosts, **rest)
 
 
-def test_everything_in_a_pipe_cuts_no_value_and_folds_what_was_measured() -> None:
+def test_everything_without_a_width_cuts_no_value_and_merges_measured_values() -> None:
     wrong = Finding(verdict=Verdict.FAIL, check="modules", expected=LONG, actual=f"{LONG}, more")
     whole = Finding(verdict=Verdict.OK, check="loaded", expected=LONG, actual=LONG)
     none = Finding(verdict=Verdict.NOT_APPLICABLE, check="mig", why=f"there is none {LONG}")
@@ -227,7 +229,7 @@ def test_everything_in_a_pipe_cuts_no_value_and_folds_what_was_measured() -> Non
     assert formats.render("table", few, everything=True).count(" heat ") == 3
 
 
-def test_since_has_a_line_of_its_own_only_for_what_is_new() -> None:
+def test_a_narrow_table_says_since_when_only_for_new_failures() -> None:
     failed = Finding(verdict=Verdict.FAIL, check="power_limit", expected="x" * 20, actual="y" * 20)
     hosts = [of_host(f"gpu{n}", failed) for n in range(2)]
     since = "2026-11-03T02:00:00Z"

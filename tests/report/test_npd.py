@@ -21,7 +21,7 @@ def failed(check: str, **more: object) -> Finding:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_it_is_one_line_of_at_most_80_bytes(case, cases) -> None:
+def test_the_output_is_one_line_of_at_most_80_bytes(case, cases) -> None:
     text = formats.render("npd", cases[case])
     assert text.endswith("\n") and text.count("\n") == 1
     assert 0 < len(text.encode()) <= npd.ROOM + 1 and text.isascii()
@@ -33,13 +33,13 @@ def test_a_failure_is_a_problem_and_says_which(make) -> None:
     assert formats.render("npd", run) == "power_limit 490 W, expected 700 W GPU 3\n"
 
 
-def test_it_counts_what_has_no_room(make) -> None:
+def test_failures_that_do_not_fit_in_the_line_are_counted(make) -> None:
     long = failed("alpha", why="x" * 200)
     text = formats.render("npd", make.run_of(vetted(long, failed("beta", actual=1))))
     assert text.endswith("... +1\n") and len(text) == npd.ROOM + 1
 
 
-def test_what_is_unknown_is_no_problem_and_not_ok(make) -> None:
+def test_unknown_checks_and_unreachable_hosts_exit_2_for_unknown(make) -> None:
     unknown = Finding(verdict=Verdict.UNKNOWN, check="xid", why="denied")
     assert npd.exit_code(make.run_of(vetted(unknown))) == 2
     assert npd.exit_code(make.run_of()) == 2
@@ -59,7 +59,7 @@ def test_a_warning_is_a_problem_only_if_it_fails_the_run(make) -> None:
     assert npd.exit_code(make.run_of(vetted(slow), fail_on=Severity.CRITICAL)) == 0
 
 
-def test_a_failure_that_is_known_from_before_is_a_problem(make) -> None:
+def test_a_failure_that_an_earlier_run_already_had_is_a_problem(make) -> None:
     run = make.run_of(vetted(failed("xid")))
     news = RunNews(since=run.started, standing=(StandingTrouble(host="gpu001", place=0),))
     known = msgspec.structs.replace(run, fail_on_new=True, news=news)

@@ -60,7 +60,7 @@ HOST = HostReport(
 RUN = Run(id="r1", nodevet="0", started="2026-11-22T05:00:00+00:00", seconds=1, hosts=(HOST,))
 
 
-def test_everything_is_told_the_worst_first() -> None:
+def test_all_findings_of_the_host_are_shown_worst_first() -> None:
     assert (
         render(RUN, HOST)
         == """\
@@ -104,7 +104,7 @@ N/A  mig_mode  the GPU has no MIG
     )
 
 
-def test_a_baseline_that_only_stands_in_is_reported_as_that() -> None:
+def test_a_stand_in_baseline_is_marked_as_provisional() -> None:
     none = unknown(check="baseline", why="none fits; until then judged by the shipped h100")
     host = HostReport(host="a", status=Status.VETTED, baseline="h100", findings=(none,))
     assert "\n  baseline  h100 (provisional)\n" in render(RUN, host)

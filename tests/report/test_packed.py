@@ -23,7 +23,7 @@ def many(run, make):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_every_format_is_the_same(case, cases, make):
+def test_every_format_renders_packed_hosts_like_unpacked_ones(case, cases, make):
     run = many(cases[case], make)
     hosts = PackedHosts(run.hosts)
     kept = replace(run, hosts=hosts.ordered(hosts.names))
@@ -33,7 +33,7 @@ def test_every_format_is_the_same(case, cases, make):
         assert "".join(formats.pieces(name, kept)) == formats.render(name, run), name
 
 
-def test_the_last_report_of_a_host_counts_in_its_first_place(make):
+def test_the_last_report_of_a_host_replaces_earlier_ones(make):
     hosts = PackedHosts(make.vetted(f"n{number}") for number in range(2 * FEW))
     for number in (0, 2 * FEW - 1):
         hosts.put(make.failed(f"n{number}", "timeout", "late"))
@@ -77,7 +77,7 @@ def test_hosts_with_the_same_findings_hold_their_numbers_once(make):
     assert age.instant(60.1) is age.instant(60.9)
 
 
-def test_the_severity_of_a_finding_is_always_said(cases):
+def test_json_has_the_severity_of_every_finding(cases):
     text = formats.render("json", cases["one"], everything=True)
     run, _ = formats.read(text)
     assert run == cases["one"]

@@ -37,7 +37,7 @@ def test_text_shows_the_line_with_a_caret() -> None:
     )
 
 
-def test_documents_show_the_line_too() -> None:
+def test_markdown_and_html_show_the_line_too() -> None:
     sheet = lint_sheet(Linted(files={"baseline": ("b/site 1.yaml",)}, found=(WRONG, ODD)))
     assert markdown.render(sheet).startswith("# 1 error, 1 warning\n")
     for shown in (markdown.render(sheet), page.render(sheet)):
@@ -66,7 +66,7 @@ def test_a_long_line_is_cut_around_the_column(letter: str, column: int, room: in
         assert cells(shown) == before
 
 
-def test_a_short_line_is_whole() -> None:
+def test_a_short_line_is_not_cut() -> None:
     assert window("", 1, 20) == ("", 0)
     assert window("a\tb", 3, 20) == ("a\\tb", 3)
 

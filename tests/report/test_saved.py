@@ -86,7 +86,7 @@ def test_jsonl_reads_back(run):
 @pytest.mark.parametrize("form", ["json", "jsonl"])
 @QUICK
 @given(run=RUNS)
-def test_without_all_nothing_but_what_passed_is_omitted(form, run):
+def test_without_all_only_passed_checks_are_omitted(form, run):
     back, notes = formats.read(formats.render(form, run))
     assert notes == ()
     assert troubles(back) == troubles(run)
@@ -170,7 +170,7 @@ def from_2(document):
     return {**renamed(document), "id": ID}
 
 
-def test_a_run_of_the_schema_before_is_read_through_its_step(cases):
+def test_a_run_of_the_previous_schema_is_upgraded_when_read(cases):
     run = replace(cases["mixed"], id=ID)
     older = of_schema_2(json.loads(formats.render("json", run, everything=True))) | {"schema": 2}
     assert report_json.parse(json.dumps(older), {2: from_2}) == run
@@ -182,7 +182,7 @@ def test_a_run_of_the_schema_before_is_read_through_its_step(cases):
         report_json.parse(json.dumps(older | {"schema": 1}), {2: from_2})
 
 
-def test_lines_of_the_schema_before_are_read_through_the_same_step_also_when_cut_short(cases):
+def test_jsonl_of_the_previous_schema_is_upgraded_when_read_even_if_cut_short(cases):
     run = replace(cases["mixed"], id=ID)
     rows = [
         of_schema_2(json.loads(row))

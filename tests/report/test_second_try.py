@@ -29,7 +29,7 @@ def run(*hosts: HostReport) -> Run:
     "name",
     ["table", "html", "json", "jsonl", "markdown", "diff", "junit", "nagios", "prometheus"],
 )
-def test_every_format_tells_it(name: str) -> None:
+def test_every_format_reports_that_a_host_needed_a_second_try(name: str) -> None:
     both = formats.render(name, run(VETTED, GONE, SAME, ONCE))
     if name == "prometheus":
         assert 'nodevet_host_tries{host="gpu1"} 2.0' in both
@@ -45,7 +45,7 @@ def test_every_format_tells_it(name: str) -> None:
         assert "second try" not in formats.render(name, run(ONCE))
 
 
-def test_a_host_that_is_explained_tells_it() -> None:
+def test_the_page_of_a_host_shows_how_its_first_try_ended() -> None:
     told = render(host_sheet(run(VETTED), VETTED))
     assert f"first try  {FIRST}" in told
     assert "first try" not in render(host_sheet(run(ONCE), ONCE))

@@ -42,12 +42,12 @@ def test_text_that_markdown_would_format_is_in_a_code_span(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", PLAIN)
-def test_plain_words_stay_words(text: str) -> None:
+def test_markdown_does_not_escape_plain_words(text: str) -> None:
     assert markdown.words(text) == text
 
 
 @pytest.mark.parametrize("value", [1e308, -1e308, float("inf"), float("nan"), 10.0**31])
-def test_a_number_that_no_scale_has_costs_no_chart(value: float) -> None:
+def test_a_chart_skips_numbers_that_do_not_fit_on_a_scale(value: float) -> None:
     points = (ChartPoint("a", 1.0, 2.0, 3.0), ChartPoint("b", -value, 0.0, value))
     block = ChartBlock(title="t", lines=(ChartLine(name="all", points=points),))
     drawn = chart.draw(block)

@@ -17,7 +17,7 @@ from nodevet.vet.formats import diff
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 132, 200])
-def test_width_is_kept_and_no_host_is_lost(width, cases):
+def test_the_table_fits_its_width_and_names_every_host_that_is_not_ok(width, cases):
     text = formats.render("table", cases["mixed"], width=width)
     assert all(cells(row) <= width for row in text.splitlines())
     told = {host for part in re.findall(r"gpu[\[\]\d,-]+", text) for host in expand(part)}
@@ -69,12 +69,12 @@ def test_all_ok_is_one_line_below_the_baseline(cases):
     assert formats.render("table", cases["healthy"], quiet=True) == total
 
 
-def test_below_fail_on_and_an_expired_waiver_are_reported(cases):
+def test_findings_below_fail_on_and_expired_waivers_are_reported(cases):
     assert "info: below fail-on warning" in formats.render("table", cases["one"])
     assert "waiver expired 2026-06-30" in formats.render("table", cases["mixed"])
 
 
-def test_what_is_new_is_marked(cases, previous):
+def test_the_table_marks_new_failures(cases, previous):
     text = formats.render("table", remembered(cases["mixed"], previous))
     assert "40 GPUs  NEW: 32 of 40" in text
     assert "new since last run: 73, changed: 8, fixed: 1" in text
@@ -100,7 +100,7 @@ def patched(wanted, hunks):
 
 
 @pytest.mark.parametrize("case", ["healthy", "mixed", "one", "hostile"])
-def test_the_diff_turns_wanted_into_actual(case, cases):
+def test_the_diff_turns_expected_into_actual(case, cases):
     for host in cases[case].hosts:
         wanted, actual = diff.documents(host)
         assert patched(wanted, diff.hunks(host)) == actual
@@ -128,7 +128,7 @@ TOLD = "drain the node, " + "look at this and that, " * 20 + "and keep the repor
 
 
 @pytest.mark.parametrize("width", [60, 100, None])
-def test_advice_is_told_whole_below_its_line(width, make):
+def test_advice_is_shown_in_full_below_its_finding(width, make):
     finding = fail(check="c", expected=1, actual=2, why="because", advice=TOLD)
     run = make.run_of(make.vetted("gpu1", (finding,)))
     text = formats.render("table", run, width=width, advice=True)
@@ -151,7 +151,7 @@ LONG = "drain the node and reboot: a reset does not help; if it stays, reseat th
         (30, ""),
     ],
 )
-def test_advice_is_as_short_as_its_line(width, said, make):
+def test_short_advice_fits_the_width_and_is_shown_once_per_kind_of_fault(width, said, make):
     """Once for each kind of fault."""
     findings = (
         fail(make.gpu(0), check="c", expected=1, actual=2, advice=LONG),
@@ -175,7 +175,7 @@ def test_a_reason_is_wrapped_and_not_cut(width, make):
     assert max(map(cells, text.splitlines())) <= width
 
 
-def test_the_head_says_what_each_host_is_judged_by(make):
+def test_the_header_names_the_baseline_of_each_host(make):
     hosts = [
         replace(make.vetted(f"gpu{n:03}"), baseline="h100" if n < 6 else "site.yaml")
         for n in range(1, 9)

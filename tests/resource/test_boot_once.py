@@ -22,14 +22,14 @@ MADE = State(resource=RESOURCE, exists=True, value="made")
 NONE = State(resource=RESOURCE, exists=False)
 
 
-def test_it_holds_while_grub_boots_it_next() -> None:
+def test_boot_once_holds_while_grub_boots_its_entry_next() -> None:
     assert [holds(ONCE, [state]) for state in (CHOSEN, MADE, NONE)] == [True, False, False]
     assert holds(ONCE, []) is None and holds(boot_once("iommu"), [CHOSEN]) is None
     assert is_same(CHOSEN, MADE), "GRUB forgets the choice as it boots"
     assert not is_same(NONE, MADE)
 
 
-def test_it_names_what_it_changes_and_a_restore_writes_the_menus_again() -> None:
+def test_boot_once_names_its_resources_and_a_restore_runs_update_grub() -> None:
     names = [RESOURCE, *(Resource(kind="boot_parameter", name=name) for name in ("nosmt", "pci"))]
     assert undeclared([ONCE], names) == [] and unused([ONCE], names) == []
     assert unused([ONCE], [Resource(kind="boot_once", name="iommu")])
@@ -47,6 +47,6 @@ def test_it_names_what_it_changes_and_a_restore_writes_the_menus_again() -> None
         ("grub-reboot", "smt", "nosmt"),
     ],
 )
-def test_other_words_are_never_run(words: tuple[str, ...]) -> None:
+def test_any_other_command_line_is_refused(words: tuple[str, ...]) -> None:
     with pytest.raises(ActionError):
         BootOnce(words=words).command(seconds=9)

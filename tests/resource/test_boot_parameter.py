@@ -45,11 +45,13 @@ BOTH = update(["pci=x", "nosmt"], ["iommu=pt"])
         ([], None),
     ],
 )
-def test_it_holds_if_each_entry_is_as_the_words_say(states: Any, expected: bool | None) -> None:
+def test_update_grub_holds_if_every_menu_entry_has_the_expected_parameters(
+    states: Any, expected: bool | None
+) -> None:
     assert holds(BOTH, states) is expected
 
 
-def test_it_names_what_it_changes_and_nothing_else() -> None:
+def test_update_grub_names_the_parameters_it_changes_and_no_others() -> None:
     names = [Resource(kind="boot_parameter", name=name) for name in ("pci", "nosmt", "iommu")]
     assert undeclared([BOTH], names) == [] and unused([BOTH], names) == []
     other = Resource(kind="boot_parameter", name="quiet")
@@ -78,12 +80,12 @@ def test_all_parameters_are_restored_by_one_command_after_their_files() -> None:
         ("update-grub", "--", "--"),
     ],
 )
-def test_other_words_are_never_run(words: tuple[str, ...]) -> None:
+def test_any_other_command_line_is_refused(words: tuple[str, ...]) -> None:
     with pytest.raises(ActionError):
         UpdateGrub(words=words).command(seconds=9)
 
 
-def test_a_person_reads_what_the_menu_must_have() -> None:
+def test_the_plan_shows_what_every_menu_entry_must_have() -> None:
     (line,) = diff([BOTH], [])
     assert line == (
         "$ update-grub  # refused unless every entry is with pci=x nosmt and without iommu=pt"
@@ -92,6 +94,6 @@ def test_a_person_reads_what_the_menu_must_have() -> None:
     assert list(diff([update()], [])) == ["$ update-grub  # for up to 300 s"]
 
 
-def test_it_is_itself_after_json() -> None:
+def test_actions_survive_a_json_round_trip() -> None:
     actions = (BOTH, RunCommand(words=("true",)))
     assert typed.decode(msgspec.json.encode(actions), Actions) == actions

@@ -48,14 +48,14 @@ def test_a_command_waits_for_dpkgs_lock(dpkg: Path) -> None:
     assert "ok installed" in (dpkg / "status").read_text()
 
 
-def test_a_lock_that_stays_ends_the_command_in_dpkgs_words(dpkg: Path) -> None:
+def test_a_lock_that_is_never_released_fails_the_command_with_dpkgs_message(dpkg: Path) -> None:
     with started(apt.CONFIGURE, dpkg) as process:
         assert process.wait(120) == 2
         assert process.stderr and "locked by another process" in process.stderr.read()
     assert len(tries(dpkg)) == apt.LOCK_SECONDS // apt.PAUSE
 
 
-def test_another_fault_is_not_tried_again(dpkg: Path) -> None:
+def test_other_dpkg_errors_are_not_retried(dpkg: Path) -> None:
     (dpkg / "lock-frontend").unlink()
     (dpkg / "status").write_text("rubbish\n")
     with started(apt.CONFIGURE, dpkg) as process:

@@ -39,7 +39,7 @@ def seen(root: Path, name: str) -> dict[str, Any]:
     return dict(found)
 
 
-def test_its_physical_state_is_read(tmp_path: Path) -> None:
+def test_the_physical_state_of_a_port_is_read(tmp_path: Path) -> None:
     (tmp_path / "sys/devices/mlx5_0/ports/1").mkdir(parents=True)
     (tmp_path / "sys/class/infiniband").mkdir(parents=True)
     (tmp_path / "sys/class/infiniband/mlx5_0").symlink_to("../../devices/mlx5_0")
@@ -68,7 +68,7 @@ def test_a_plan_cannot_name_another_device(fields: dict[str, Any]) -> None:
         typed.decode(msgspec.json.encode(words | fields), SetInfinibandPort)
 
 
-def test_only_disabled_or_not_is_compared() -> None:
+def test_comparing_ports_distinguishes_only_disabled_from_enabled() -> None:
     assert KIND.is_same(state("LinkUp"), state("Polling"))
     assert not KIND.is_same(state("Disabled"), state("Polling"))
     assert not KIND.is_same(state("LinkUp"), state(None, exists=False))
@@ -77,7 +77,7 @@ def test_only_disabled_or_not_is_compared() -> None:
     assert not KIND.holds(ENABLE, state(None, exists=False))
 
 
-def test_it_is_disabled_again_only_if_it_was() -> None:
+def test_a_restore_disables_a_port_only_if_it_was_disabled_before() -> None:
     assert list(restore(state("Disabled"), actions=[ENABLE])) == [DISABLE]
     assert list(restore(state("LinkUp"), actions=[DISABLE])) == [ENABLE]
     with pytest.raises(RestoreError, match="there is no such port"):
@@ -105,7 +105,7 @@ def test_a_plan_shows_the_port() -> None:
         (DISABLE, "3: Disabled", []),
     ],
 )
-def test_a_port_that_is_as_wanted_is_not_touched(
+def test_a_port_that_is_already_in_the_expected_state_is_not_touched(
     tmp_path: Path, action: SetInfinibandPort, before: str, calls: list[str]
 ) -> None:
     """`enable` would train a link again that is up."""

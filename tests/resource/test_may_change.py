@@ -93,14 +93,14 @@ CANNOT: list[tuple[tuple[Action, ...], tuple[Resource, ...], Resource]] = [
 
 
 @pytest.mark.parametrize(("actions", "named", "other"), CAN)
-def test_e23_what_a_step_can_have_changed(
+def test_e23_a_step_can_change_its_resources_and_those_connected_with_them(
     actions: tuple[Action, ...], named: tuple[Resource, ...], other: Resource
 ) -> None:
     assert may_change(actions, named, other)
 
 
 @pytest.mark.parametrize(("actions", "named", "other"), CANNOT)
-def test_e23_what_a_step_cannot_have_changed(
+def test_e23_a_step_cannot_change_unrelated_resources(
     actions: tuple[Action, ...], named: tuple[Resource, ...], other: Resource
 ) -> None:
     assert not may_change(actions, named, other)

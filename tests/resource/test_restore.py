@@ -113,11 +113,11 @@ def smi(*words: str) -> RunCommand:
         ),
     ],
 )
-def test_one_touch_is_restored_by_one_action(before: State, action: Action) -> None:
+def test_one_changed_resource_is_restored_by_one_action(before: State, action: Action) -> None:
     assert restore(before) == (action,)
 
 
-def test_clocks_that_one_command_sets_are_restored_by_one() -> None:
+def test_clocks_that_one_command_sets_are_restored_by_one_command() -> None:
     locked = [
         gpu("locked_clock_graphics_min_mhz", 210),
         gpu("locked_clock_graphics_max_mhz", 1980),
@@ -128,7 +128,7 @@ def test_clocks_that_one_command_sets_are_restored_by_one() -> None:
     assert len(restore(*locked)) == 2
 
 
-def test_half_of_a_pair_is_refused() -> None:
+def test_restoring_only_one_clock_of_a_pair_is_refused() -> None:
     with pytest.raises(RestoreError, match="are restored together"):
         restore(gpu("app_clock_graphics_mhz", 1755))
 
@@ -148,7 +148,7 @@ def test_threads_of_a_process_keep_their_own_cpus() -> None:
     assert restore(seen("process", "42", exists=False)) == ()
 
 
-def test_a_new_unit_ends_while_its_file_is_there_and_systemd_reads_what_is_left() -> None:
+def test_a_new_unit_is_stopped_before_its_file_is_removed_and_systemd_reloads() -> None:
     path = "/etc/systemd/system/nodevet-a.service"
     new = seen("unit", "nodevet-a.service", exists=False)
     assert restore(seen("file", path, exists=False), new) == (
@@ -180,7 +180,7 @@ def test_a_unit_that_the_step_restarted_is_restarted_again() -> None:
     assert isinstance(stopped, SetUnit) and not stopped.restart and stopped.running is False
 
 
-def test_networkmanager_loads_a_profile_again_that_is_as_before() -> None:
+def test_networkmanager_reloads_a_restored_profile() -> None:
     path = "/etc/NetworkManager/system-connections/a.nmconnection"
     load = RunCommand(words=("nmcli", "connection", "load", path))
     mtu = WriteKernel(path="/sys/class/net/ens1/mtu", value="1500")
@@ -199,14 +199,14 @@ def test_the_last_change_is_restored_first() -> None:
     ]
 
 
-def test_files_are_back_before_modules_and_swap_need_them() -> None:
+def test_files_are_restored_before_the_modules_and_swap_that_need_them() -> None:
     loaded, swap = module("nouveau", True), seen("swap", "all", {"active": True})
     done = restore(seen("file", "/etc/modprobe.d/x.conf", exists=False), loaded, swap)
     assert [type(action) for action in done] == [WriteFile, RunCommand, RunCommand]
     assert set(done[1:]) == {*restore(loaded), *restore(swap)}
 
 
-def test_modules_go_before_what_they_need_and_with_what_came_along() -> None:
+def test_modules_are_unloaded_before_their_dependencies_which_are_unloaded_too() -> None:
     drm = module("nvidia-drm", False, "nvidia", "nvidia_modeset")
     uvm = module("nvidia_uvm", False, "nvidia")
     done = restore(module("nvidia", False), drm, uvm, module("nouveau", True))

@@ -27,7 +27,7 @@ def seen(name: str) -> dict[str, Any]:
     return dict(found)
 
 
-def test_an_interface_that_is_gone_is_absent_and_one_without_rings_unknown() -> None:
+def test_a_missing_interface_is_absent_and_an_interface_without_rings_unknown() -> None:
     assert not seen("nodevet-none")["exists"]
     assert "does not report ring sizes" in seen("lo")["why"]
 
@@ -38,13 +38,13 @@ def test_only_a_plain_name_names_an_interface(name: str) -> None:
     assert seen(name)["why"]
 
 
-def test_an_action_holds_if_its_sizes_are_there() -> None:
+def test_an_action_holds_if_the_rings_have_its_sizes() -> None:
     assert KIND.holds(BOTH, state(rx=8192, tx=4096)) and KIND.holds(RECEIVE, state(rx=8192, tx=1))
     assert not KIND.holds(BOTH, state(rx=8192, tx=1))
     assert not KIND.holds(RECEIVE, state(exists=False))
 
 
-def test_both_sizes_are_restored_but_not_of_a_ring_that_is_not_there() -> None:
+def test_a_restore_sets_the_sizes_of_the_rings_that_exist() -> None:
     assert restore(state(rx=1024, tx=512)) == (SetRings(interface="ens1", rx=1024, tx=512),)
     assert restore(state(rx=1024, tx=0)) == (SetRings(interface="ens1", rx=1024),)
     with pytest.raises(RestoreError, match="there is no such interface"):
@@ -58,7 +58,9 @@ def test_people_see_each_size_before_and_after() -> None:
 
 
 @pytest.mark.parametrize(("code", "ended"), [(0, 0), (80, 0), (81, 81)])
-def test_sizes_that_are_there_already_are_no_error(tmp_path: Path, code: int, ended: int) -> None:
+def test_setting_ring_sizes_that_are_already_set_is_not_an_error(
+    tmp_path: Path, code: int, ended: int
+) -> None:
     program = tmp_path / "ethtool"
     program.write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/words\nexit {code}\n')
     program.chmod(0o755)
@@ -77,7 +79,7 @@ def test_sizes_that_are_there_already_are_no_error(tmp_path: Path, code: int, en
         ("ethtool -g ens1", False),
     ],
 )
-def test_commands_of_other_programs(line: str, sets: bool) -> None:
+def test_commands_that_set_ring_sizes_are_recognized(line: str, sets: bool) -> None:
     import re
 
     words = ring.patterns("/", "ens1").words

@@ -56,7 +56,7 @@ def do(action: EndProcess, seconds: float = 3) -> "subprocess.CompletedProcess[s
     return subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
 
 
-def test_a_process_ends_by_term(start: Start) -> None:
+def test_sigterm_ends_a_process(start: Start) -> None:
     process = start()
     action, before = ending(process.pid), seen(process.pid)
     assert not KIND.holds(action, before)
@@ -80,7 +80,7 @@ def test_a_zombie_has_ended(start: Start) -> None:
     assert process.returncode is None and not seen(process.pid).exists
 
 
-def test_a_process_that_ignores_term_ends_by_kill(start: Start) -> None:
+def test_sigkill_ends_a_process_that_ignores_sigterm(start: Start) -> None:
     process = start(STUBBORN)
     begun = time.monotonic()
     assert do(ending(process.pid)).returncode == 0
@@ -88,7 +88,7 @@ def test_a_process_that_ignores_term_ends_by_kill(start: Start) -> None:
 
 
 @pytest.mark.parametrize("by", [0.01, -0.01, 100])
-def test_another_process_of_the_pid_is_not_touched(start: Start, by: float) -> None:
+def test_another_process_with_the_same_pid_is_not_touched(start: Start, by: float) -> None:
     process = start()
     action = ending(process.pid)
     done = do(replace(action, started_s=action.started_s + by))
@@ -121,7 +121,7 @@ def test_a_process_of_another_job_is_not_touched(start: Start, by: int | None, e
         group.rmdir()
 
 
-def test_a_thread_of_the_kernel_is_not_touched() -> None:
+def test_a_kernel_thread_is_not_touched() -> None:
     """Where the machine shows its kernel's threads."""
     named = {int(path.parent.name): path.read_text() for path in Path("/proc").glob("[0-9]*/stat")}
     threads = [
@@ -149,7 +149,7 @@ def test_an_older_kernel_without_pidfds_is_refused(start: Start) -> None:
     assert process.poll() is None
 
 
-def test_a_plan_shows_who_is_ended() -> None:
+def test_a_plan_shows_which_process_it_ends() -> None:
     action = EndProcess(pid=4711, started_s=12.5, uid=1000, name="e\x1b[2Jvil\n", job=42)
     assert list(KIND.diff([action], {})) == [
         r"-process 4711: e\x1b[2Jvil\n, uid 1000, of job 42, started 12.50 s after boot",

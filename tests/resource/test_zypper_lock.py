@@ -38,7 +38,7 @@ def on(root: Path, action: RunCommand) -> subprocess.CompletedProcess[str]:
     return subprocess.run(words, capture_output=True, text=True, env=env)
 
 
-def test_a_lock_of_a_package_waits_for_zyppers_lock(root: Path) -> None:
+def test_locking_a_package_waits_for_zyppers_own_lock(root: Path) -> None:
     """zypper then says how long it waited for; without the variable it ends at once."""
     for action in (*rpm.lock("zypper", [HELD]), *rpm.unlock("zypper", [HELD])):
         assert action.words[:2] == ("env", "ZYPP_LOCK_TIMEOUT=300") and action.seconds == 600

@@ -62,12 +62,14 @@ def context(tmp_path: Path) -> Write:
 
 
 @pytest.mark.parametrize("section", ["commands", "framework", "loader"])
-def test_what_is_run_needs_a_baseline_that_allows_commands(context: Write, section: str) -> None:
+def test_a_check_that_runs_commands_needs_a_baseline_that_allows_them(
+    context: Write, section: str
+) -> None:
     with pytest.raises(AskError, match="runs commands, which this baseline does not allow"):
         asks(context({"own": {}}, own=f"{{{section!r}: ({{'name': 'x'}},)}}"))
 
 
-def test_every_baseline_is_asked_for(context: Write) -> None:
+def test_the_probe_request_merges_what_every_baseline_asks_for(context: Write) -> None:
     found = asks(
         context(
             {"sysctl": {"vm.swappiness": 1}, "swap": "none"},
@@ -99,19 +101,19 @@ def test_a_check_does_not_ask_for_what_only_a_plan_reads(context: Write) -> None
         ('{"sysctl": ["a." + str(n) for n in range(501)]}', "name 501 kernel parameters"),
     ],
 )
-def test_questions_that_cannot_be_asked_are_refused(context: Write, own: str, words: str) -> None:
+def test_invalid_requests_of_a_check_are_refused(context: Write, own: str, words: str) -> None:
     with pytest.raises(AskError, match=words):
         asks(context({"own": {}}, own=own))
 
 
-def test_a_shard_is_named() -> None:
+def test_an_order_keeps_its_probe_request_when_sent_to_a_worker() -> None:
     told = {"sysctl": ("vm.swappiness",), "services": ("a.service",)}
     (order,) = orders([Host(name="gpu1")], Options(asks=told), 1)
     (again,) = framing.read_order(framing.read_frame(framing.write_order(order))).asks
     assert {section: tuple(names) for section, names in again.items()} == told
 
 
-def test_a_node_is_told_the_sections_to_read(tmp_path: Path) -> None:
+def test_the_probe_request_lists_the_sections_to_read(tmp_path: Path) -> None:
     options = judged_alone(Options(), open_context(tmp_path, ["generic"]))
     (order,) = orders([Host(name="gpu1")], options, 1)
     order = framing.read_order(framing.read_frame(framing.write_order(order)))
@@ -154,7 +156,7 @@ def named(asked: Any) -> tuple[set[str], set[str]]:
     return commands, {each["path"].strip("/") for each in asked.get("files", ())}
 
 
-def test_a_host_is_not_asked_for_a_baseline_that_cannot_be_chosen_for_it(
+def test_a_host_is_asked_only_what_its_possible_baselines_need(
     several: VetContext,
 ) -> None:
     hosts = [Host(name=name, groups=frozenset(groups)) for name, (groups, _) in HOSTS.items()]
@@ -176,7 +178,7 @@ def test_one_baseline_for_all_hosts_asks_for_all_its_sections(several: VetContex
     assert named(asks_each(one)(Host(name="gpu9"))) == ({"host"}, {"host"})
 
 
-def test_hosts_that_are_asked_the_same_share_it(several: VetContext) -> None:
+def test_hosts_with_the_same_probe_request_share_one_object(several: VetContext) -> None:
     asked = asks_each(several)
     assert asked(Host(name="a")) is asked(Host(name="b"))
     hosts = [Host(name=f"h{number}") for number in range(300)]
@@ -184,7 +186,7 @@ def test_hosts_that_are_asked_the_same_share_it(several: VetContext) -> None:
         assert len(order.asks) == 1 and {target.asks for target in order.targets} == {0}
 
 
-def test_what_cannot_be_asked_is_reported_before_any_host_is(context: Write) -> None:
+def test_an_invalid_request_is_reported_before_any_host_is_visited(context: Write) -> None:
     with pytest.raises(AskError):
         asks_each(context({"own": {}}, own="1 / 0"))
 
@@ -199,7 +201,7 @@ def nodevet(folder: Path, *arguments: str) -> Any:
     ]
 
 
-def test_a_whole_run_and_its_evidence_again(tmp_path: Path) -> None:
+def test_saved_evidence_gives_the_findings_of_the_live_run(tmp_path: Path) -> None:
     (tmp_path / "node.yaml").write_text(BASELINE)
     (tmp_path / "more.yaml").write_text(BASELINE.replace("kernel.osrelease", "kernel.version"))
     live = nodevet(tmp_path, "check", "@local", "-b", "node.yaml", "--save", "kept")
@@ -227,7 +229,7 @@ def test_the_probe_of_this_machine_reads_only_what_the_chosen_baseline_judges(
     assert read() == read("generic", "nvidia-h100-sxm") == set()  # the evidence chooses one
 
 
-def test_a_check_of_the_users_own_may_read_every_section(context: Write, tmp_path: Path) -> None:
+def test_a_user_defined_check_may_read_every_section(context: Write, tmp_path: Path) -> None:
     context({"own": {}})
     assert judged_alone(Options(), open_context(tmp_path, ["b0"])).sections == ()
 
@@ -255,7 +257,7 @@ def test_a_run_of_fixes_reads_what_its_checks_and_fixes_need(tmp_path: Path) -> 
     assert read(fixed_alone(Options(), context, {"power_limit"})) == TO_CHANGE | {"bmc"}
 
 
-def test_sections_that_others_need_are_read_before_them() -> None:
+def test_every_check_also_reads_the_sections_that_its_own_sections_need() -> None:
     needs = {name: set(declaration(name, "AFTER", ())) for name in names()}
     catalog = Catalog()
     for check in catalog.ids:

@@ -84,24 +84,28 @@ def test_a_live_plan_for_this_machine_alone_may_be_confirmed() -> None:
         ({"nodes": {"n1": replace(NODE, machine_id="")}}, [HERE], "is another machine"),
     ],
 )
-def test_a_plan_that_was_edited_may_not(plan: dict[str, Any], hosts: list[Host], why: str) -> None:
+def test_an_edited_plan_cannot_be_confirmed(
+    plan: dict[str, Any], hosts: list[Host], why: str
+) -> None:
     found = confirmed.refusal(replace(PLAN, **plan), hosts)
     assert why in found
     assert "\n" not in found
 
 
 @pytest.mark.parametrize("id", ["", "e" * 32, "\n"])
-def test_nor_one_of_another_machine(machine: Callable[[str], None], id: str) -> None:
+def test_a_plan_for_another_machine_cannot_be_confirmed(
+    machine: Callable[[str], None], id: str
+) -> None:
     machine(id)
     assert "is another machine" in confirmed.refusal(PLAN, [HERE])
 
 
-def test_nor_where_it_cannot_be_told_which_machine_this_is(tmp_path: Path) -> None:
+def test_no_plan_can_be_confirmed_without_a_machine_id(tmp_path: Path) -> None:
     (tmp_path / "machine-id").unlink()
     assert "cannot tell which machine this is" in confirmed.refusal(PLAN, [HERE])
 
 
-def test_nor_by_any_other_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_only_root_can_confirm_a_plan(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert "sudo nodevet apply @local" in confirmed.refusal(PLAN, [HERE])
     with pytest.raises(UserError, match="sudo nodevet apply @local"):
@@ -109,12 +113,14 @@ def test_nor_by_any_other_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("names", [[], ["gpu1"], ["@local", "gpu1"], ["@rack1"], ["localhost"]])
-def test_other_hosts_take_the_other_way(names: list[str], tmp_path: Path) -> None:
+def test_apply_without_a_plan_refuses_other_hosts_and_names_plan_and_approve(
+    names: list[str], tmp_path: Path
+) -> None:
     with pytest.raises(UserError, match=r"nodevet plan HOSTS .* approve .* apply"):
         fix.this_machine(names, [], Project(tmp_path))
 
 
-def test_a_tree_that_an_inventory_puts_in_the_place_of_this_machine_is_none(
+def test_an_inventory_entry_with_a_root_tree_does_not_count_as_this_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nodevet.inventory.entries.hostname", lambda: "n1")
@@ -124,7 +130,7 @@ def test_a_tree_that_an_inventory_puts_in_the_place_of_this_machine_is_none(
         fix.this_machine(["@local"], [str(file)], Project(tmp_path))
 
 
-def test_a_project_with_rules_of_its_own_decides(tmp_path: Path) -> None:
+def test_the_approval_rules_of_a_project_decide_whether_root_may_confirm(tmp_path: Path) -> None:
     assert confirmed.project_refusal(Project(tmp_path)) == ""
     (tmp_path / "allowed_signers").write_text(f"ann {KEY}\n")
     assert confirmed.project_refusal(Project(tmp_path)) == ""
@@ -142,7 +148,7 @@ def test_a_project_with_rules_of_its_own_decides(tmp_path: Path) -> None:
     assert "cannot tell whether" in closed(False)
 
 
-def test_a_rule_file_that_cannot_be_followed_is_one_all_the_same(tmp_path: Path) -> None:
+def test_a_dangling_link_to_an_approval_file_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "approval.yaml").symlink_to(tmp_path / "nowhere")
     with pytest.raises(PolicyError):
         confirmed.project_refusal(Project(tmp_path))
@@ -162,14 +168,14 @@ def begin(**options: Any) -> RunBegin:
     return RunBegin(plan="", path="", controller="", pid=1, options=options)
 
 
-def test_only_a_marked_journal_is_of_a_confirmed_run() -> None:
+def test_a_journal_is_of_a_confirmed_run_only_if_it_says_so() -> None:
     assert not confirmed.before([])
     assert not confirmed.before([begin(canary=1)])
     assert confirmed.before([begin(canary=1), begin(confirmed={"user": "ann", "uid": 1000})])
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a file away")
-def test_a_run_that_others_may_have_written_is_not_taken_up(tmp_path: Path) -> None:
+def test_a_run_folder_that_other_users_can_write_is_not_resumed(tmp_path: Path) -> None:
     run = RunFolder(tmp_path / "run")
     run.path.mkdir(mode=0o700)
     files = [run.path / name for name in ("plan.json", "reach.json", "journal.jsonl")]

@@ -72,13 +72,15 @@ def test_e20_a_field_that_is_missing_is_named(tmp_path: Path, field: str) -> Non
 
 
 @pytest.mark.parametrize("name", ["%20.json", "%0A.json", "%00.json"])
-def test_e20_evidence_is_of_no_host_without_a_name(tmp_path: Path, name: str) -> None:
+def test_e20_evidence_without_a_host_name_is_named_after_its_file(
+    tmp_path: Path, name: str
+) -> None:
     (tmp_path / name).write_text(json.dumps(EVIDENCE))
     ((visit, host),) = replay([tmp_path])
     assert (visit.host, host.name) == (name, name)
 
 
-def test_e20_two_hosts_without_a_name_are_not_one() -> None:
+def test_e20_hosts_without_a_name_are_not_taken_for_one_machine() -> None:
     boots = [f"5e7a1c90-44b1-4d7e-9c11-2f6d03a8b7e{number}" for number in range(3)]
     gpus = [(f"GPU-1c905e7a-44b1-4d7e-9c11-2f6d03a8b7e{number}",) for number in range(3)]
     apart = [machine("", None, boot, own) for boot, own in zip(boots, gpus, strict=True)]
@@ -89,7 +91,7 @@ def test_e20_two_hosts_without_a_name_are_not_one() -> None:
 
 
 @pytest.mark.parametrize("name", ["", " ", ".", ".example.com", "\t"])
-def test_e20_a_node_without_a_host_name_is_unknown_and_never_the_one_that_was_meant(
+def test_e20_the_hostname_of_a_node_without_a_name_is_unknown(
     name: str,
 ) -> None:
     document = {"status": "ok", "data": {"hostname": name}}

@@ -78,7 +78,7 @@ def test_a_host_that_has_just_booted_is_not_believed(
     assert run.hosts[0].why == (f"not settled: {told}, expected 30 s" if told else "")
 
 
-def test_what_is_unknown_fails(tried: Any, vetted: Vetted) -> None:
+def test_an_unknown_check_fails_the_gate(tried: Any, vetted: Vetted) -> None:
     assert not ok(tried([vetted("a", hostname=None)], wait=5))
     assert ok(tried([vetted("a")], wait=5))
 
@@ -119,7 +119,7 @@ def test_a_waiver_that_ends_while_the_gate_waits_lets_no_host_pass(
     assert not ok(tried([Visit("a", Status.UNREACHABLE, "no route")], [vetted("a")]))
 
 
-def test_a_verdict_is_pending_before_any_host(tmp_path: Path) -> None:
+def test_the_verdict_file_says_pending_before_any_host_is_visited(tmp_path: Path) -> None:
     begin(tmp_path / "verdict")
     assert json.loads((tmp_path / "verdict").read_text())["verdict"] == "pending"
 

@@ -31,7 +31,7 @@ NO_EVIDENCE = [
 
 @pytest.mark.parametrize("redact", [False, True])
 @pytest.mark.parametrize("document", NO_EVIDENCE)
-def test_a_node_that_sends_no_evidence_does_not_spoil_the_bundle_of_all(
+def test_a_node_that_sends_invalid_evidence_does_not_spoil_the_bundle(
     tmp_path: Path, document: bytes, redact: bool
 ) -> None:
     path = tmp_path / "bundle.json.gz"
@@ -45,7 +45,9 @@ def test_a_node_that_sends_no_evidence_does_not_spoil_the_bundle_of_all(
     assert good.status is Status.VETTED and good.evidence
 
 
-def test_nor_the_folder_of_all(tmp_path: Path) -> None:
+def test_a_node_that_sends_invalid_evidence_does_not_spoil_the_evidence_folder(
+    tmp_path: Path,
+) -> None:
     for name, document in {"bad": b"not json", "good": GOOD}.items():
         keep(Visit(name, Status.VETTED, "", document), Host(name=name), tmp_path)
     (bad, _), (good, _) = replay([tmp_path])
@@ -99,7 +101,7 @@ def test_a_pipe_or_a_device_is_written_to_and_never_replaced(tmp_path: Path) -> 
     assert (tmp_path / "pipe").is_fifo()
 
 
-def test_a_bundle_that_is_written_through_a_link_is_its_owners_alone(tmp_path: Path) -> None:
+def test_only_the_owner_can_read_a_bundle_written_through_a_symlink(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "bundle.json")
     visits = [(Visit("n", Status.VETTED, "", GOOD), Host(name="n"))]
     incident.write(tmp_path / "link", visits, redact=False)
@@ -134,7 +136,7 @@ def test_a_file_without_end_is_not_read_to_its_end() -> None:
 
 
 @pytest.mark.parametrize("clock", [-(2**63), 1e300, -1e12, 4e11])
-def test_a_clock_that_tells_no_time_costs_no_diagnosis(tmp_path: Path, clock: float) -> None:
+def test_an_invalid_clock_value_does_not_prevent_a_diagnosis(tmp_path: Path, clock: float) -> None:
     look = {"began_s": 1.7e9, "seconds": 1.0, "cost_s": 0.0}
     sections = {
         "host": {"clock_s": clock, "asked_s": 1.7e9},

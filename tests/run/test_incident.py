@@ -92,7 +92,7 @@ def test_a_bundle_gives_the_same_diagnosis(tmp_path: Path, context: VetContext, 
 
 
 @pytest.mark.parametrize("name", ["i.json", "i.json.gz"])
-def test_nobody_else_may_read_it(tmp_path: Path, name: str) -> None:
+def test_only_the_owner_can_read_a_bundle(tmp_path: Path, name: str) -> None:
     incident.write(tmp_path / name, [visit_of(CASES["idle"])], redact=True)
     assert (tmp_path / name).stat().st_mode & 0o777 == 0o600
 
@@ -112,7 +112,9 @@ def test_a_redacted_bundle_names_nobody(tmp_path: Path, context: VetContext, cau
 
 
 @pytest.mark.parametrize("redact", [False, True])
-def test_the_fields_of_a_bundle_are_those_that_are_written(tmp_path: Path, redact: bool) -> None:
+def test_a_written_bundle_has_exactly_the_fields_of_incidentbundle(
+    tmp_path: Path, redact: bool
+) -> None:
     path = tmp_path / "i.json"
     incident.write(path, [visit_of(CASES["idle"])], redact=redact)
     assert set(json.loads(path.read_text())) == set(incident.IncidentBundle.__struct_fields__)

@@ -72,7 +72,7 @@ def judged(context: VetContext, look: LastLook, document: bytes, name: str = "n"
     ]
 
 
-def test_old_lines_are_past_and_later_ones_are_not(
+def test_only_log_lines_since_the_last_look_fail(
     context: VetContext, save: Callable[..., Path]
 ) -> None:
     look = LastLook([save(BEFORE)])
@@ -95,7 +95,7 @@ def test_old_lines_are_past_and_later_ones_are_not(
         ({"uptime_s": -5.0}, {}, "it is not older than the judged evidence"),
     ],
 )
-def test_evidence_that_is_not_of_this_boot_of_this_machine_counts_for_nothing(
+def test_earlier_evidence_of_another_boot_or_machine_is_ignored(
     then: Any, now: Any, why: str, context: VetContext, save: Callable[..., Path]
 ) -> None:
     look = LastLook([save(evidence(OLD, **{"uptime": DAY, **then}))])
@@ -126,7 +126,7 @@ def test_evidence_that_cannot_be_read_is_reported_and_counts_for_nothing(
     assert why in told.why and not told.part and hosts == ("n",)
 
 
-def test_a_file_that_may_not_be_read_or_is_none(
+def test_a_path_that_is_not_an_evidence_file_is_reported_or_refused(
     context: VetContext, tmp_path: Path, save: Callable[..., Path]
 ) -> None:
     folder = save(BEFORE)
@@ -142,7 +142,7 @@ def test_a_file_that_may_not_be_read_or_is_none(
         LastLook([tmp_path / "run"])
 
 
-def test_a_log_that_no_longer_reaches_the_last_look_is_judged_whole(
+def test_a_log_that_no_longer_reaches_back_to_the_last_look_is_judged_in_full(
     context: VetContext, save: Callable[..., Path]
 ) -> None:
     look = LastLook([save(BEFORE)])
@@ -157,7 +157,7 @@ def test_a_log_that_no_longer_reaches_the_last_look_is_judged_whole(
     assert judged(context, look, evidence(late, log=reaches)) == ["ok"]
 
 
-def test_a_log_that_was_not_read_then_is_judged_whole(
+def test_a_log_that_the_last_look_could_not_read_is_judged_in_full(
     context: VetContext, save: Callable[..., Path]
 ) -> None:
     document = json.loads(BEFORE)
@@ -190,7 +190,7 @@ def test_the_same_folder_is_read_before_it_is_written(
         assert b"since" not in json.loads((folder / "n.json").read_bytes())["evidence"]
 
 
-def test_evidence_of_a_host_is_read_as_it_comes_in(
+def test_earlier_evidence_of_a_host_is_read_only_when_its_visit_arrives(
     context: VetContext, save: Callable[..., Path]
 ) -> None:
     folder, names = save(BEFORE, "h0"), [f"h{at}" for at in range(4)]
@@ -210,7 +210,7 @@ def test_evidence_of_a_host_is_read_as_it_comes_in(
     assert len(list(reports(visits(), hosts, replace(context, since=look)))) == 4
 
 
-def test_a_file_is_of_the_host_that_it_says(
+def test_an_evidence_file_belongs_to_the_host_named_in_it(
     context: VetContext, tmp_path: Path, save: Callable[..., Path]
 ) -> None:
     (save(BEFORE) / "n.json").rename(tmp_path / "yesterday.json")
@@ -220,7 +220,7 @@ def test_a_file_is_of_the_host_that_it_says(
     assert look.ignored == {Ignored(NOTHING): ("other",)}
 
 
-def test_hosts_of_which_nothing_was_recorded_are_reported_once(
+def test_hosts_without_earlier_evidence_are_reported_in_one_line(
     context: VetContext, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     look = LastLook([tmp_path / "first-night"])
@@ -232,7 +232,7 @@ def test_hosts_of_which_nothing_was_recorded_are_reported_once(
     )
 
 
-def test_a_part_that_the_last_look_had_not_read_is_named(
+def test_the_message_names_the_section_that_the_last_look_could_not_read(
     context: VetContext, save: Callable[..., Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     document = json.loads(BEFORE)
@@ -245,18 +245,18 @@ def test_a_part_that_the_last_look_had_not_read_is_named(
     )
 
 
-def test_a_sample_and_the_last_look_are_two_questions(context: VetContext) -> None:
+def test_sample_and_since_exclude_each_other(context: VetContext) -> None:
     with pytest.raises(UserError, match="--sample cannot be used with --since"):
         with_since(context, [Path()], 60.0)
     assert with_since(context, [], 60.0) is context
 
 
-def test_a_sample_in_what_is_judged_gives_way() -> None:
+def test_since_replaces_the_sample_in_the_evidence() -> None:
     found = compared(opened(AFTER), opened(BEFORE))
     assert not isinstance(found, str) and found.since and found.since.seconds == DAY
 
 
-def test_a_file_that_is_no_evidence_is_named_whatever_it_is_called(
+def test_a_file_that_is_not_evidence_is_reported_whatever_its_name(
     context: VetContext, tmp_path: Path
 ) -> None:
     (tmp_path / "notes.txt").write_text("call the vendor")

@@ -116,7 +116,7 @@ def test_one_wrong_baseline_hides_no_warning_of_another(project: Path) -> None:
     )
 
 
-def test_a_fix_that_is_not_allowed_needs_to_be_there_no_more(project: Path) -> None:
+def test_a_disallowed_fix_does_not_have_to_exist(project: Path) -> None:
     write(project, b="nodevet: 1\nexpect: {xid: {}, gpu_count: 8}\nfix: {xid: false}\n")
     assert told(lint()) == []
 
@@ -147,7 +147,9 @@ def test_a_fix_that_is_not_allowed_needs_to_be_there_no_more(project: Path) -> N
         ),
     ],
 )
-def test_a_check_of_ones_own(project: Path, wrong: str, right: str, problem: str) -> None:
+def test_mistakes_in_a_user_defined_check_are_reported(
+    project: Path, wrong: str, right: str, problem: str
+) -> None:
     text = dedent(GOOD)
     place = right or '"""Every GPU is warm."""'
     changed = text.replace(place, wrong if right else "", 1)
@@ -159,7 +161,7 @@ def test_a_check_of_ones_own(project: Path, wrong: str, right: str, problem: str
     assert found.startswith("checks/warm.py") and problem in found
 
 
-def test_a_fix_of_ones_own(project: Path) -> None:
+def test_mistakes_in_a_user_defined_fix_are_reported(project: Path) -> None:
     write(
         project,
         checks__warm=GOOD,
@@ -192,7 +194,7 @@ def test_a_fix_without_a_check_stops_the_rest(project: Path) -> None:
     assert found.startswith("fixes/warm.py: a fix has the name of its check, and no check is named")
 
 
-def test_files_by_name_are_distinguished(project: Path) -> None:
+def test_lint_recognizes_the_kind_of_each_named_file(project: Path) -> None:
     """As pre-commit calls it: with whatever changed."""
     write(
         project,
@@ -221,14 +223,14 @@ def test_files_by_name_are_distinguished(project: Path) -> None:
     ]
 
 
-def test_a_folder_by_name_is_its_files(project: Path) -> None:
+def test_a_named_folder_lints_the_files_in_it(project: Path) -> None:
     write(project, baselines__a="nodevet: 1\nexpect: {gpu_cout: 8}\n", ci="on: push\n")
     linted = lint("baselines/", ".")
     assert linted.files == {"baseline": ("baselines/a.yaml",)}
     assert linted.errors == 1 and set(linted.skipped) == {"ci.yaml"}
 
 
-def test_many_problems_are_all_there(project: Path) -> None:
+def test_lint_reports_all_of_many_problems(project: Path) -> None:
     rows = "".join(f"  no{number}: 1\n" for number in range(2 * SHOWN))
     write(project, b=f"nodevet: 1\nexpect:\n{rows}")
     assert lint().errors == 2 * SHOWN
@@ -262,7 +264,7 @@ def test_e21_a_line_of_allowed_signers_that_ssh_keygen_skips_is_reported(
     assert (found.kind, found.line) == ("approval", line)
 
 
-def test_e21_lines_that_ssh_keygen_reads_are_no_mistakes(project: Path) -> None:
+def test_e21_lines_that_ssh_keygen_reads_are_not_reported(project: Path) -> None:
     (project / "allowed_signers").write_text(
         f"""\
 # who may sign
@@ -283,7 +285,7 @@ def test_e21_only_the_first_line_of_a_private_key_is_shown(project: Path) -> Non
     assert found.line == head and "this is a private key; remove it" in str(found.problem)
 
 
-def test_e21_a_file_of_something_else_is_told_how_nodevets_begin(project: Path) -> None:
+def test_e21_a_skipped_file_is_reported_with_how_nodevet_files_begin(project: Path) -> None:
     (project / "notes").write_text("remember the milk\n")
     assert lint("notes").skipped == {"notes": SKIPPED}
     assert "`nodevet: 1`" in SKIPPED

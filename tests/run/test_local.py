@@ -46,7 +46,7 @@ def test_the_baseline_that_fits_is_chosen(several: VetContext) -> None:
     assert (found.baseline, found.verdict) == ("h100", Verdict.OK)
 
 
-def test_this_machine_is_shown_what_the_generic_one_says_and_is_not_ok(several: VetContext) -> None:
+def test_this_machine_is_judged_by_the_generic_baseline_but_is_not_ok(several: VetContext) -> None:
     found = report(several, "2204", local=True)
     assert found.baseline.startswith("generic (/")  # not the shipped one
     assert found.verdict is Verdict.UNKNOWN
@@ -55,7 +55,7 @@ def test_this_machine_is_shown_what_the_generic_one_says_and_is_not_ok(several: 
     assert found.findings[0].severity is Severity.CRITICAL
 
 
-def test_no_other_host_is_judged_by_a_baseline_that_is_not_for_it(several: VetContext) -> None:
+def test_a_remote_host_is_not_judged_by_the_generic_baseline(several: VetContext) -> None:
     found = report(several, "2204", local=False)
     assert (found.baseline, [finding.check for finding in found.findings]) == ("", ["baseline"])
 

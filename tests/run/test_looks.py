@@ -44,7 +44,9 @@ def test_e14_unknown_checks_count_after_some_looks_in_a_row() -> None:
 
 
 @pytest.mark.parametrize("between", [(), (FAIL,)])
-def test_e14_another_answer_between_begins_the_row_again(between: tuple[Finding, ...]) -> None:
+def test_e14_another_verdict_resets_the_count_of_unknown_looks(
+    between: tuple[Finding, ...],
+) -> None:
     first = codes(run(UNKNOWN), run(UNKNOWN), run(*between), run(UNKNOWN), run(UNKNOWN))
     assert first == [AGAIN, AGAIN, 1 if between else 0, AGAIN, AGAIN]
     assert codes(run(UNKNOWN)) == [3]
@@ -65,20 +67,20 @@ def test_e14_a_probe_that_failed_counts_as_unknown() -> None:
     assert codes(*[run(status=Status.PROBE_FAILED)] * 3) == [AGAIN, AGAIN, 3]
 
 
-def test_each_command_line_has_a_row_of_its_own() -> None:
+def test_unknown_looks_are_counted_per_command_line() -> None:
     assert codes(run(UNKNOWN), most=2, words=("a",)) == [AGAIN]
     assert codes(run(UNKNOWN), most=2, words=("b",)) == [AGAIN]
     assert codes(run(UNKNOWN), most=2, words=("a",)) == [3]
 
 
-def test_a_row_ends_with_the_boot(state: Path) -> None:
+def test_a_reboot_resets_the_count_of_unknown_looks(state: Path) -> None:
     assert codes(run(UNKNOWN), run(UNKNOWN)) == [AGAIN, AGAIN]
     (record,) = state.iterdir()
     record.write_text("another-boot 2")
     assert codes(run(UNKNOWN)) == [AGAIN]
 
 
-def test_e14_a_row_that_others_may_write_is_refused(state: Path) -> None:
+def test_e14_a_count_in_a_folder_that_others_can_write_is_refused(state: Path) -> None:
     codes(run(UNKNOWN))
     state.chmod(0o777)
     with pytest.raises(UserError, match="can be written by everyone"):
@@ -86,7 +88,9 @@ def test_e14_a_row_that_others_may_write_is_refused(state: Path) -> None:
 
 
 @pytest.mark.parametrize("planted", [b"\xff\xfe 2", b"", b"0 x"])
-def test_e14_a_damaged_record_begins_a_row(state: Path, planted: bytes) -> None:
+def test_e14_a_damaged_record_resets_the_count_of_unknown_looks(
+    state: Path, planted: bytes
+) -> None:
     codes(run(UNKNOWN))
     (record,) = state.iterdir()
     record.write_bytes(planted)
@@ -123,13 +127,13 @@ def test_a_failure_counts_where_nothing_can_be_stored(state: Path) -> None:
     assert codes(run(FAIL), run(UNKNOWN)) == [1, AGAIN]
 
 
-def test_only_this_machine_is_counted() -> None:
+def test_looks_can_only_be_counted_for_this_machine() -> None:
     for hosts in ((), (Host(name="n1"),), HERE * 2, (Host(name="t", local=True, root="/srv"),)):
         with pytest.raises(UserError, match="@local as the only host"):
             Looks((), hosts, 3)
 
 
-def test_e14_the_gate_stays_open_for_what_passes_by_itself() -> None:
+def test_e14_the_gate_verdict_is_pending_while_only_transient_checks_are_unknown() -> None:
     assert verdict_of(run(PASSING)).verdict == "pending"
     assert verdict_of(run(PASSING)).exit_code == AGAIN
     for other in (run(PASSING, UNKNOWN), run(FAIL, PASSING), run(status=Status.TIMEOUT)):

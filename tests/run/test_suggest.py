@@ -15,7 +15,7 @@ def project(folder: Path, text: str) -> Path:
     return folder
 
 
-def test_what_is_missing_is_named_as_it_would_be_written(tmp_path: Path) -> None:
+def test_suggest_prints_missing_checks_as_baseline_lines(tmp_path: Path) -> None:
     text = 'applies: {gpu: {device: "10de:2330"}}\nexpect: {gpu_count: 8, swap: none}\n'
     (found,) = suggest((), project(tmp_path, text))
     assert found.like == "nvidia-h100-sxm"
@@ -25,12 +25,12 @@ def test_what_is_missing_is_named_as_it_would_be_written(tmp_path: Path) -> None
     assert {"gpu_count", "swap"}.isdisjoint(lines)
 
 
-def test_without_gpus_it_is_held_against_any_node(tmp_path: Path) -> None:
+def test_a_baseline_without_gpus_is_compared_with_the_generic_one(tmp_path: Path) -> None:
     (found,) = suggest((), project(tmp_path, "expect: {gpu_count: 8}\n"))
     assert found.like == "generic"
 
 
-def test_pasted_commands_mean_the_same() -> None:
+def test_suggested_lines_mean_the_same_when_pasted() -> None:
     for baseline in load([name for name, _ in available([])], catalog=CATALOG):
         for wish in baseline.expectations:
             again = params_of(CATALOG.check(wish.check), as_written(wish))

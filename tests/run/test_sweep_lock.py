@@ -17,7 +17,7 @@ def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "state" / "nodevet" / "locks"
 
 
-def test_e03_the_lock_of_a_sweep_is_held_once(locks: Path) -> None:
+def test_e03_only_one_sweep_can_hold_the_lock_of_a_host(locks: Path) -> None:
     with (
         locked(["a", "b"], "first"),
         pytest.raises(HeldError, match="b is being swept by `first`"),
@@ -49,7 +49,9 @@ def test_e03_a_lock_that_others_may_write_is_refused(locks: Path) -> None:
         pass
 
 
-def test_e03_a_relative_xdg_folder_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_e03_a_relative_xdg_state_home_is_ignored(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_STATE_HOME", "state")
@@ -57,7 +59,7 @@ def test_e03_a_relative_xdg_folder_is_none(monkeypatch: pytest.MonkeyPatch, tmp_
     assert records_folder().startswith(("/var/cache/nodevet", str(tmp_path)))
 
 
-def test_a_full_disk_costs_only_the_name_of_the_holder(locks: Path) -> None:
+def test_on_a_full_disk_the_lock_works_without_the_name_of_its_holder(locks: Path) -> None:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
     try:

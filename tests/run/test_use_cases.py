@@ -62,7 +62,7 @@ def test_a_run_is_reported_from_its_beginning_to_its_end(
     assert [host.host for host in run.hosts] == ["b", "a"] and run.replayed
 
 
-def test_an_interrupt_ends_a_run_with_what_there_is(context: VetContext, vetted: Vetted) -> None:
+def test_an_interrupted_run_keeps_the_visits_it_has(context: VetContext, vetted: Vetted) -> None:
     hosts = {name: Host(name=name) for name in ("a", "b")}
 
     def visits() -> Iterator[Visit]:
@@ -104,7 +104,7 @@ def test_evidence_of_hosts_that_are_not_asked_for_is_omitted(
     assert statuses["b"] == (Status.UNREADABLE, why)
 
 
-def test_saved_evidence_is_read_as_it_is_judged(tmp_path: Path, vetted: Vetted) -> None:
+def test_saved_evidence_is_read_only_when_it_is_judged(tmp_path: Path, vetted: Vetted) -> None:
     for name in ("a", "b", "c", "d"):
         saved.keep(vetted(name), Host(name=name), tmp_path)
     reader, writer = os.pipe()
@@ -123,7 +123,7 @@ def test_saved_evidence_is_read_as_it_is_judged(tmp_path: Path, vetted: Vetted) 
     assert (there.status, piped.status) == (Status.VETTED, Status.VETTED)
 
 
-def test_a_limit_alone_chooses_among_what_is_saved(tmp_path: Path, vetted: Vetted) -> None:
+def test_limit_selects_saved_hosts_without_an_inventory(tmp_path: Path, vetted: Vetted) -> None:
     for name, group in (("a1", "rack1"), ("a2", "rack1"), ("b1", "rack2")):
         saved.keep(vetted(name), Host(name=name, groups=frozenset({group})), tmp_path)
     for limit, names in (("a1", ["a1"]), ("@rack1,!a2", ["a1"]), ("!@rack1", ["b1"])):
@@ -140,7 +140,7 @@ def test_a_run_that_may_leave_out_hosts_says_so() -> None:
     assert not Targets(inventories=("x",)).narrowed
 
 
-def test_what_evidence_was_never_asked_for_is_reported_once(tmp_path: Path) -> None:
+def test_values_that_the_probe_was_not_asked_for_are_reported_once(tmp_path: Path) -> None:
     (tmp_path / "b.yaml").write_text("nodevet: 1\nexpect: {sysctl: {vm.swappiness: 10}}\n")
     judged = open_context(tmp_path, [str(tmp_path / "b.yaml")])
     sections = {"sysctl": {"status": "ok", "data": {"parameters": []}}}
@@ -165,7 +165,7 @@ def test_a_saved_run_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         earlier.read_run(tmp_path / "run", most=1)
 
 
-def test_a_file_that_cannot_be_written_is_reported_before(tmp_path: Path) -> None:
+def test_an_unwritable_output_file_is_reported_in_advance(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="does not exist"):
         try_out(tmp_path / "none" / "file")
     with pytest.raises(FileError, match="it is a folder"):
@@ -216,7 +216,7 @@ def test_the_sudo_user_is_the_author(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (author(None), author("ann")) == ("bob", "ann")
 
 
-def test_a_rollback_takes_the_hosts_of_its_run_alone() -> None:
+def test_a_rollback_accepts_only_hosts_of_its_run() -> None:
     everything = ("gpu1", "gpu2", "gpu[3]")
     assert chosen((), everything) == everything
     assert chosen(("gpu[1-2]",), everything) == ("gpu1", "gpu2")

@@ -83,7 +83,7 @@ CHECK = Check(params=CheckParams, reads=(), judge=judge)
 """
 
 
-def test_d1_a_host_that_takes_long_to_judge_holds_up_no_other(
+def test_d1_a_host_that_takes_long_to_judge_does_not_delay_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(vet, "JUDGING", 0.05)
@@ -130,7 +130,7 @@ H100 = json.dumps(
         ("gpu: {device: '10de:20b2'}", H100, ("site", "other"), ""),  # these were named
     ],
 )
-def test_a_shipped_baseline_stands_in_where_the_projects_own_do_not_fit(
+def test_a_shipped_baseline_stands_in_if_no_project_baseline_fits(
     tmp_path: Path, applies: str, evidence: bytes, names: tuple[str, ...], baseline: str
 ) -> None:
     """It is told, and it is unknown whether it is the right one: never ok."""

@@ -20,6 +20,6 @@ def test_e20_a_hostile_file_of_settings_is_reported_at_once(data: bytes, why: st
         decode(data, "nodevet.toml")
 
 
-def test_e20_a_long_text_with_dots_is_no_key() -> None:
+def test_e20_a_long_comment_with_dots_is_not_refused_as_a_key() -> None:
     names = ", ".join(f"gpu{number}.rack.example.com" for number in range(40))
     assert decode(f"[sweep.x]\nhosts = ['gpu1']\n# {names} ...........\n".encode(), "t").sweep

@@ -55,7 +55,7 @@ def test_a_mistake_is_reported_with_its_place(text: bytes, said: str) -> None:
 
 
 @pytest.mark.parametrize("of", ["file", "folder"])
-def test_a_file_that_others_may_write_is_not_taken_up_unnamed(tmp_path: Path, of: str) -> None:
+def test_a_file_that_others_can_write_is_used_only_if_it_is_named(tmp_path: Path, of: str) -> None:
     file = tmp_path / "nodevet.toml"
     file.write_bytes(WHOLE)
     open_to_all = file if of == "file" else tmp_path
@@ -73,7 +73,7 @@ def test_a_file_that_others_may_write_is_not_taken_up_unnamed(tmp_path: Path, of
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
-def test_a_file_of_another_user_or_of_a_shared_group_is_not_taken_up(tmp_path: Path) -> None:
+def test_a_file_of_another_user_or_of_a_shared_group_is_not_used(tmp_path: Path) -> None:
     file = tmp_path / "nodevet.toml"
     file.write_bytes(WHOLE)
     file.chmod(0o664)
@@ -89,7 +89,7 @@ def test_a_file_of_another_user_or_of_a_shared_group_is_not_taken_up(tmp_path: P
         settings(start=tmp_path)  # though root may read it
 
 
-def test_when_a_run_fails() -> None:
+def test_fail_on_is_parsed_into_severity_and_new() -> None:
     assert (fail_on("new").severity, fail_on("new").new) == (Severity.WARNING, True)
     assert str(fail_on("new:critical")) == "new:critical"
     assert not fail_on("info").new

@@ -59,7 +59,7 @@ def test_every_capture_loads(name):
         assert areas(found) >= HARDWARE
 
 
-def test_the_numbers_of_the_manifest():
+def test_captures_have_the_numbers_that_the_manifest_states():
     fixtures = read(path_of("sysfs/procfs-fixtures.ttar"))
     assert len(fixtures.files) == 2647
     assert [name for name in fixtures.skipped if "/usr/bin" in name and "proc/26231/exe" in name]
@@ -78,7 +78,7 @@ def test_the_numbers_of_the_manifest():
     assert len(numa_files) == 82
 
 
-def test_the_bundles_of_the_manifest():
+def test_node_bundles_hold_what_the_manifest_states():
     laptop = read(path_of("node-bundle/laptop-gtx850m-nodriver"))
     assert laptop.files["sys/bus/pci/devices/0000:01:00.0/numa_node"] == b"-1\n"
     assert "proc/driver/nvidia" not in areas(laptop)
@@ -113,7 +113,7 @@ def test_the_probe_reads_a_skylake_server_as_its_maintainers_do(tmp_path):
     assert all(item["link_gts"] and item["link_width_max"] and item["upstream"] for item in nics)
 
 
-def test_the_probe_reads_others(tmp_path):
+def test_the_probe_reads_captures_of_a_gb10_and_of_a_virtual_machine(tmp_path):
     gb10 = written(read(path_of(HWLOC + "nvidia-dgx-gb10.tar.bz2")), tmp_path / "gb10")
     assert cpu.collect(gb10, {})["packages"] == {"36": "0-19"}
     assert cpufreq.collect(gb10, {})["policies"][0]["governor"]
@@ -157,7 +157,7 @@ def saved(tmp_path):
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress, lzma.compress])
-def test_archives_and_what_of_them_is_taken(saved, pack):
+def test_only_sys_and_proc_are_read_from_an_archive(saved, pack):
     found = read(
         saved(
             pack(
@@ -227,7 +227,7 @@ def test_archives_and_what_of_them_is_taken(saved, pack):
         (b"# Archive created by ttar\nPath: ../sys/x\nLines: 0\n", "leads out of it"),
     ],
 )  # fmt: skip
-def test_no_capture(saved, content, message):
+def test_a_file_that_is_not_a_capture_is_refused(saved, content, message):
     path = saved(content)
     with pytest.raises(StateError) as caught:
         read(path)
@@ -252,7 +252,7 @@ def test_a_large_file_elsewhere_does_not_matter(saved):
     assert list(found.files) == ["sys/devices/system/cpu/online"]
 
 
-def test_a_directory_and_what_lies_in_it(tmp_path):
+def test_a_directory_is_read_as_a_capture(tmp_path):
     top = tmp_path / "bundle" / "root"
     (top / "sys/bus").mkdir(parents=True)
     (top / "proc").mkdir()
@@ -270,7 +270,7 @@ def test_a_directory_and_what_lies_in_it(tmp_path):
         read(tmp_path / "none")
 
 
-def test_a_file_that_the_kernel_does_not_give_is_named():
+def test_a_file_that_cannot_be_read_from_the_disk_is_skipped_with_its_reason():
     member = captured._from_disk("sys/x", "/proc/self/mem")
     assert (member.kind, member.content) == ("skip", "cannot be read: Input/output error")
 
@@ -292,7 +292,7 @@ def test_ttar_escapes(saved):
     assert found.links == {"proc/d": "self/mounts"}
 
 
-def test_every_file_of_hardware_that_a_described_machine_has_is_of_an_area(tmp_path):
+def test_every_hardware_file_of_a_described_machine_belongs_to_an_area(tmp_path):
     """So a scenario that drops the areas of a capture leaves nothing of another machine."""
     write(hgx("gpu-01", gpus=1, cores_per_socket=1), tmp_path / "node")
     found = read(tmp_path / "node")

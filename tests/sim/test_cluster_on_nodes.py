@@ -87,7 +87,7 @@ def test_the_fault_is_found_and_nothing_else(hosts: dict[str, Any], name: str) -
     assert found(hosts[name], "unknown") == set()
 
 
-def test_each_of_these_checks_is_ok_on_a_healthy_node(hosts: dict[str, Any]) -> None:
+def test_the_cluster_checks_are_ok_on_a_healthy_node(hosts: dict[str, Any]) -> None:
     assert {check for check, _ in found(hosts["good"], "ok")} >= ASKED
     assert not {check for check, _ in found(hosts["good"], "not_applicable")} & ASKED
     assert {check for check, _ in found(hosts["efa-good"], "ok")} >= {"efa"}

@@ -279,20 +279,20 @@ def with_verdict(findings: list[tuple[str, Finding]], verdict: Verdict) -> set[t
 
 
 @pytest.mark.parametrize("profile", ["h100-sxm", *sorted(set(KINDS.values()))])
-def test_a_healthy_node_fails_in_no_condition(profile: str, judged: Judged) -> None:
+def test_no_condition_fails_on_a_healthy_node(profile: str, judged: Judged) -> None:
     findings = judged([], profile)
     assert with_verdict(findings, Verdict.FAIL) == set()
     assert with_verdict(findings, Verdict.UNKNOWN) == set()
 
 
 @pytest.mark.parametrize("fault", sorted(FOUND.keys() - {UNLISTED}))
-def test_a_condition_fails_by_its_fault_and_no_other(fault: str, judged: Judged) -> None:
+def test_a_fault_makes_its_condition_fail_and_no_other(fault: str, judged: Judged) -> None:
     findings = judged([fault], KINDS.get(fault, "h100-sxm"))
     assert with_verdict(findings, Verdict.FAIL) == FOUND[fault]
     assert with_verdict(findings, Verdict.UNKNOWN) == UNREAD.get(fault, set())
 
 
-def test_a_gpu_that_nvml_does_not_list_leaves_doubt_about_all_of_them(judged: Judged) -> None:
+def test_checks_of_all_gpus_are_unknown_if_nvml_does_not_list_one_gpu(judged: Judged) -> None:
     findings = judged([UNLISTED])
     assert with_verdict(findings, Verdict.FAIL) == FOUND[UNLISTED]
     why = "NVML lists 7 of 8 GPUs: not 0000:5d:00.0"
@@ -303,7 +303,9 @@ def test_a_gpu_that_nvml_does_not_list_leaves_doubt_about_all_of_them(judged: Ju
 
 
 @pytest.mark.parametrize("fault", sorted(COUNTED))
-def test_what_a_baseline_counts_fails_by_its_fault_alone(fault: str, judged: Judged) -> None:
+def test_a_check_with_an_expected_count_fails_only_with_its_fault(
+    fault: str, judged: Judged
+) -> None:
     check, params, subjects = COUNTED[fault]
     healthy, broken = (judged(faults, said={check: params}) for faults in ([], [fault]))
     assert not with_verdict(healthy, Verdict.FAIL) | with_verdict(healthy, Verdict.UNKNOWN)

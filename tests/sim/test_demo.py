@@ -15,7 +15,7 @@ from nodevet_sim.nspawn.needs import missing
 DEMO = [sys.executable, "-m", "nodevet_sim.demo"]
 
 
-def test_what_is_missing_is_reported_in_a_sentence(tmp_path: Path) -> None:
+def test_the_demo_reports_missing_programs_in_one_sentence(tmp_path: Path) -> None:
     done = subprocess.run(
         DEMO, cwd=tmp_path, env={"PATH": str(tmp_path)}, capture_output=True, text=True
     )

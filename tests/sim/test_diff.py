@@ -63,7 +63,7 @@ def test_content_mode_kind_and_target_are_seen(disk: Disk) -> None:
     assert set(found) == {"/etc/hosts", "/etc/new", "/etc/link", "/pipe"}
 
 
-def test_a_removed_part_is_seen(disk: Disk) -> None:
+def test_diff_lists_a_removed_file(disk: Disk) -> None:
     disk.write("etc/hosts", "the whiteout of an overlay", disk.upper)
     (disk.root / "etc/hosts").unlink()
     assert disk.listing() == {"/etc/hosts": None}

@@ -148,7 +148,7 @@ def test_every_fault_is_tried() -> None:
 
 
 @pytest.mark.parametrize("fault", sorted(FOUND))
-def test_a_condition_fails_by_its_fault_and_no_other(fault: str, judged: Judged) -> None:
+def test_a_fault_makes_its_condition_fail_and_no_other(fault: str, judged: Judged) -> None:
     findings = judged([fault])
     assert wrong(findings) == FOUND[fault]
     assert not [each for _, each in findings if each.verdict is Verdict.UNKNOWN]

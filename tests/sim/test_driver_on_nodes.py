@@ -129,7 +129,7 @@ def test_faults_come_while_a_node_runs(hosts: dict[str, Any]) -> None:
     assert found(hosts["later"], "unknown") == set()
 
 
-def test_these_facts_are_reported(hosts: dict[str, Any]) -> None:
+def test_findings_name_the_process_the_wait_channel_and_the_reboots(hosts: dict[str, Any]) -> None:
     (left,) = finding(hosts["process-leftover"], "leftover_processes")["actual"]
     assert re.fullmatch(r"python3 \(pid [0-9]+, uid 1000, 20000 MiB\)", left)
     blocked = finding(hosts["process-blocked"], "stuck_processes")

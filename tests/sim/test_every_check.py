@@ -119,11 +119,11 @@ SHOWN = {  # row of docs/coverage.yaml about one condition -> the fault of that 
 
 
 @pytest.mark.parametrize("ask", SHOWN)
-def test_a_row_about_one_condition_has_its_fault(ask: str) -> None:
+def test_every_coverage_row_about_one_condition_has_a_fault_that_breaks_it(ask: str) -> None:
     assert breaks()[SHOWN[ask]] & set(ROWS[ask])
 
 
-def test_every_check_that_covers_a_row_fails_by_a_fault() -> None:
+def test_every_check_that_covers_a_row_fails_with_some_fault() -> None:
     faults = broken()
     covering = {check for checks in ROWS.values() for check in checks}
     assert covering - faults == WITHOUT.keys() & covering

@@ -165,7 +165,7 @@ def test_the_fault_is_found_on_its_subject_and_nothing_else(
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_could_not_be_read_is_unknown_for_that_reason(
+def test_a_value_that_could_not_be_read_is_unknown_with_the_reason(
     hosts: dict[str, Any], name: str
 ) -> None:
     unknown = [finding for finding in hosts[name]["findings"] if finding["verdict"] == "unknown"]
@@ -176,7 +176,7 @@ def test_what_could_not_be_read_is_unknown_for_that_reason(
         assert any(NO_WORD[name] in finding["why"] for finding in unknown)
 
 
-def test_a_hanging_call_costs_its_section_and_names_itself(hosts: dict[str, Any]) -> None:
+def test_a_hanging_nvml_call_makes_only_the_gpu_section_unknown(hosts: dict[str, Any]) -> None:
     unknown = [
         finding for finding in hosts["nvml-hang"]["findings"] if finding["verdict"] == "unknown"
     ]
@@ -185,7 +185,7 @@ def test_a_hanging_call_costs_its_section_and_names_itself(hosts: dict[str, Any]
 
 
 @pytest.mark.parametrize("name", NOT_VETTED)
-def test_a_node_that_gives_no_answer_says_so_by_its_status(
+def test_the_status_of_a_node_that_does_not_answer_says_why(
     hosts: dict[str, Any], name: str
 ) -> None:
     status, why = NOT_VETTED[name]

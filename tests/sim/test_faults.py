@@ -178,7 +178,7 @@ BOARDS = {  # with NVLink: how many links a GPU has
 
 
 @pytest.mark.parametrize("profile", BOARDS)
-def test_one_link_down_fails_by_the_number_of_the_board(
+def test_one_nvlink_down_fails_against_the_link_count_of_the_board(
     profile: str, read: Read, vetted: Callable[..., Findings]
 ) -> None:
     """Also if every GPU lost one: then none has fewer than the others."""
@@ -240,7 +240,7 @@ def test_a_lost_gpu(read: Read, vetted: Callable[..., Findings]) -> None:
     assert {subject for _, subject in wrong(findings, Verdict.UNKNOWN)} <= {"5"}
 
 
-def test_a_hanging_call_costs_the_gpu_section(read: Read) -> None:
+def test_a_hanging_nvml_call_times_out_only_the_gpu_section(read: Read) -> None:
     found = read(node(faults="nvml-hang"), 6)
     assert found[Gpus].status == "timeout"
     assert found[Pci].status == "ok"
@@ -257,7 +257,7 @@ def test_a_missing_gpu_leaves_the_others_as_they_are(read: Read) -> None:
     assert "/dev/nvidia2" not in [each.path for each in after[Modules].data.device_nodes]
 
 
-def test_swapped_numa_nodes_are_seen_by_who_knows_better(
+def test_swapped_numa_nodes_fail_a_baseline_that_pins_gpus_to_numa_nodes(
     read: Read, vetted: Callable[..., Findings], tmp_path: Path
 ) -> None:
     site = tmp_path / "site.yaml"
@@ -270,7 +270,9 @@ def test_swapped_numa_nodes_are_seen_by_who_knows_better(
     assert wrong(swapped) == {("numa_locality", gpu) for gpu in ALL}
 
 
-def test_faults_together_are_the_sum_of_them(read: Read, vetted: Callable[..., Findings]) -> None:
+def test_combined_faults_give_the_findings_of_each_in_any_order(
+    read: Read, vetted: Callable[..., Findings]
+) -> None:
     faults = [{"pcie-width": {"gpu": 1, "width": 4}}, "governor-powersave", "persistence-off"]
     expected = {("pcie_link", "1"), ("cpu_governor", "0-3"), *SEEN["persistence-off"]}
     described = {describe_text(node(faults=list(order))) for order in permutations(faults)}
@@ -352,7 +354,7 @@ def test_faults_outside_of_the_hardware_are_set() -> None:
     assert "nvidia-persistenced.service" not in node(faults="persistence-off").services
 
 
-def test_what_reverts_at_boot_is_a_unit_of_the_nodes_own(tmp_path: Path) -> None:
+def test_the_reverts_on_boot_fault_installs_a_unit_on_the_node(tmp_path: Path) -> None:
     described = node(faults={"reverts-on-boot": {"watts": 500}})
     assert "site-power.service" in described.services
     unit = str(described.root_files["/etc/systemd/system/site-power.service"])
@@ -376,7 +378,7 @@ def test_the_kernel_log_is_as_the_driver_prints_it() -> None:
     assert node(faults="mce").kernel_log[0].level == 0
 
 
-def test_counters_say_how_much(read: Read) -> None:
+def test_fault_counters_have_the_requested_counts(read: Read) -> None:
     faults = [{"ecc-uncorrected": {"count": 3}}, "row-remap-pending", {"aer-errors": {"count": 7}}]
     found = read(node(faults=faults))
     gpu = found[Gpus].data.gpus[3]
@@ -389,7 +391,7 @@ def test_counters_say_how_much(read: Read) -> None:
     assert (other.ecc.volatile_uncorrected, other.remapping.pending) == (0, False)
 
 
-def test_without_a_number_the_last_gpu_of_a_small_node_has_it() -> None:
+def test_a_fault_without_a_gpu_number_hits_the_last_gpu_of_a_small_node() -> None:
     state = values(node(gpus={"profile": "t4", "count": 2}, faults="pcie-width").state or "")
     assert [of_gpu(state, gpu, "pcie_width") for gpu in (0, 1)] == ["8", "4"]
 
@@ -401,7 +403,7 @@ def test_every_fault_is_documented() -> None:
             assert f"`{field}`" in describe(name), (name, field)
 
 
-def test_nothing_combined_changes_nothing() -> None:
+def test_combining_no_faults_gives_an_empty_patch() -> None:
     patch = combine(())
     assert not any((patch.files, patch.state, patch.node, patch.gone, patch.log, patch.boot))
     with pytest.raises(FaultError, match="has no GPU"):

@@ -81,7 +81,7 @@ def margins(findings):
     return [each.actual for each in findings if each.verdict is Verdict.OK]
 
 
-def test_temperatures_by_what_the_board_tells(say):
+def test_temperature_margins_use_the_limits_that_the_board_reports(say):
     assert margins(say("datakit-gtx-1card", "thermal", {})) == [{"GPU": 17, "memory": 20}]
     assert margins(say("k8s-t4", "thermal", {})) == [{"GPU": 52}]
     assert margins(say("telegraf-quadro-p2000-v12", "thermal", {})) == [{"GPU": 67}]
@@ -115,7 +115,7 @@ def test_the_fabric_of_real_nodes(say):
         assert verdicts(say(name, "fabric", {})) == {Verdict.NOT_APPLICABLE}
 
 
-def test_bar1_covers_the_memory_of_those_with_resizable_bar(say):
+def test_bar1_is_ok_only_on_gpus_with_resizable_bar(say):
     for name in ("k8s-h100", "k8s-b200", "k8s-gb200", "k8s-a100", "telegraf-a10g"):
         assert verdicts(say(name, "bar1", {})) == {Verdict.OK}
     for name in ("k8s-t4", "telegraf-rtx-3060-v12"):
@@ -127,7 +127,7 @@ def test_cuda_versions(say):
     assert verdicts(say("datakit-gtx-1card", "cuda_version", {"minimum": "12.0"})) == {Verdict.FAIL}
 
 
-def test_repairs_that_a_driver_tells(say):
+def test_gpu_repair_is_not_applicable_if_the_driver_does_not_report_it(say):
     assert {each.verdict for each in say("k8s-gb200", "gpu_repair", {})} == {Verdict.OK}
     assert verdicts(say("datakit-gtx-8card", "gpu_repair", {})) == {Verdict.NOT_APPLICABLE}
 

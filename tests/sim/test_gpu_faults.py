@@ -182,7 +182,7 @@ def test_pages_that_a_t4_retired(judged: Judged) -> None:
     assert wrong(judged(["pages-retired"], "t4", GENERAL)) == OF_A_T4["pages-retired"]
 
 
-def test_an_a100_is_hot_by_its_degrees(judged: Judged) -> None:
+def test_a_hot_a100_fails_by_its_absolute_temperature(judged: Judged) -> None:
     assert wrong(judged(["gpu-hot"], "a100-sxm-80", GENERAL)) == FOUND["gpu-hot"]
 
 
@@ -191,7 +191,7 @@ def test_every_fault_is_tried() -> None:
 
 
 @pytest.mark.parametrize("fault", ["pages-retired", "nvlink-down", "fabric-down", "p2p-off"])
-def test_what_a_node_cannot_have_is_refused(fault: str, judged: Judged) -> None:
+def test_a_fault_that_the_gpu_cannot_have_is_refused(fault: str, judged: Judged) -> None:
     profile = {"pages-retired": "h100-sxm"}.get(fault, "t4")
     with pytest.raises((FaultError, ScenarioError)):
         judged([fault], profile)

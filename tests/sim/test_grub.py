@@ -81,7 +81,7 @@ def test_what_grub_reboot_chose_holds_for_one_boot(tmp_path: Path) -> None:
     assert booted(root) == "BOOT_IMAGE=/vmlinuz-2 root=/dev/vda ro"
 
 
-def test_a_disk_without_a_menu_says_nothing(tmp_path: Path) -> None:
+def test_a_disk_without_a_grub_menu_has_no_command_line(tmp_path: Path) -> None:
     assert booted(tmp_path) is None
     (disk(tmp_path, "0") / "boot/grub/grub.cfg").write_text("menuentry 'x' {\n}\n")
     assert booted(tmp_path) is None

@@ -233,7 +233,7 @@ WRITES = [
 ]  # fmt: skip
 
 
-def test_a_write_has_these_effects(node):
+def test_each_write_has_the_effect_of_a_real_kernel(node):
     node.start(manifest({}, {}))
     wrong = []
     for path, others, boot, text, expected in WRITES:
@@ -273,7 +273,7 @@ def test_a_machine_is_read_as_it_is_described(node):
     assert resident < 16384, "kilobytes, where 32 daemons run on a laptop"
 
 
-def test_modes_are_held_to_even_for_root(node):
+def test_file_modes_apply_even_to_root(node):
     contents = {
         f"{GPU}/current_link_width": "16\n",
         f"{GPU}/remove": "",
@@ -338,7 +338,7 @@ def test_truncating_and_appending_are_harmless(node):
         assert node.read("proc/sys/vm/swappiness") == f"{number}\n"
 
 
-def test_each_write_is_one_store(node):
+def test_each_write_call_stores_one_complete_value(node):
     contents = {**GOVERNORS, GOVERNOR: "powersave\n", "proc/sys/vm/swappiness": "60\n"}
     node.start(manifest(contents, {}))
     file = os.open(node / GOVERNOR, os.O_RDWR)
@@ -358,7 +358,7 @@ def test_each_write_is_one_store(node):
     os.close(file)
 
 
-def test_an_open_file_shows_one_moment(node):
+def test_an_open_file_keeps_its_content_until_it_is_reread_from_the_start(node):
     rows = "".join(f"processor\t: {number}\nflags\t: {'x' * 2000}\n" for number in range(300))
     path = "proc/cpuinfo"
     node.start(manifest({path: rows}, {}))
@@ -371,7 +371,7 @@ def test_an_open_file_shows_one_moment(node):
         assert file.read() == b"other\n"
 
 
-def test_the_governor_brings_its_preference(node):
+def test_the_governor_sets_the_energy_performance_preference(node):
     contents = {**GOVERNORS, **WORDS, GOVERNOR: "powersave\n", EPP: "power\n"}
     node.start(manifest(contents, {}))
     node.write(GOVERNOR, "performance")
@@ -387,7 +387,7 @@ def test_the_preference_after_a_boot_with_performance(node):
     assert node.read(EPP) == "balance_performance\n"
 
 
-def test_the_lower_frequency_limit_yields(node):
+def test_a_lower_maximum_frequency_caps_the_minimum_until_it_is_raised(node):
     node.start(manifest({**LIMITS, MIN: "800000\n", MAX: "3800000\n"}, {}))
     node.write(MIN, "2000000")
     node.write(MAX, "1500000")
@@ -396,7 +396,7 @@ def test_the_lower_frequency_limit_yields(node):
     assert (node.read(MIN), node.read(MAX)) == ("2000000\n", "3800000\n")
 
 
-def test_other_entries_beside_a_file_change_nothing(node):
+def test_unexpected_entries_next_to_a_sysfs_file_change_nothing(node):
     node.start(
         f"{GOVERNOR}\tf\t644\tgovernor performance powersave\tpowersave\\n\n"
         f"{EPP}\td\t755\t-\tperformance\\n\n"
@@ -482,7 +482,7 @@ def test_dropped_caches_become_free_memory(node):
     assert seen == [[100, 9, 500, 30, 160], [250, 9, 500, 30, 10], [659, 0, 100, 30, 10]]
 
 
-def test_secrets_are_for_root(node):
+def test_only_root_can_read_serial_numbers_and_full_config_space(node):
     config = bytes(range(256))
     serial = "sys/devices/virtual/dmi/id/board_serial"
     node.start(manifest({f"{GPU}/config": config, serial: "X1\n", f"{THP}/enabled": "[a] b\n"}, {}))
@@ -508,7 +508,7 @@ def test_files_that_fail(node):
         UnreadableFile("EOOPS")
 
 
-def test_counters_that_rise_are_more_at_each_look(node):
+def test_a_rising_counter_grows_between_two_reads(node):
     path = f"{GPU}/aer_dev_correctable"
     node.start(manifest({path: PerSecond("RxErr 1000\nBadTLP 0\nTOTAL_ERR_COR 1000\n")}, {}))
 
@@ -544,7 +544,7 @@ def test_a_hanging_file_delays_no_other_reader(node):
             process.wait()
 
 
-def test_a_restart_is_a_boot(node):
+def test_a_restart_of_the_daemon_resets_writes_like_a_boot(node):
     contents = {**GOVERNORS, GOVERNOR: "powersave\n"}
     node.start(manifest(contents, {}, log=[LogLine("booted")]))
     node.write(GOVERNOR, "performance")
@@ -557,7 +557,7 @@ def test_a_restart_is_a_boot(node):
     assert [text for *_, text in records(node)] == ["booted"]
 
 
-def test_a_killed_daemon_is_cleared_away(node):
+def test_the_mount_of_a_killed_daemon_can_be_unmounted(node):
     node.start(manifest({}, {}))
     held = os.open(node / kernel.KMSG, os.O_RDONLY)
     node.daemon.kill()
@@ -569,7 +569,7 @@ def test_a_killed_daemon_is_cleared_away(node):
     os.close(held)
 
 
-def test_a_new_manifest_changes_what_it_changes(node):
+def test_a_new_manifest_changes_only_what_differs_in_it(node):
     swappiness, ratio = "proc/sys/vm/swappiness", "proc/sys/vm/dirty_ratio"
     contents = {swappiness: "60\n", ratio: "20\n", f"{GPU}/vendor": "0x10de\n"}
     node.start(manifest(contents, {"sys/link": "devices"}))
@@ -676,7 +676,7 @@ def test_captured_swap_is_turned_off_too(node):
     assert node.stop() == (0, "")
 
 
-def test_links_lead_where_they_lead_in_a_node(node):
+def test_symlinks_resolve_as_they_do_on_a_node(node):
     machine = hgx("n1")
     links = tree.links(machine)
     node.start(manifest(tree.files(machine), links))
@@ -742,7 +742,7 @@ ELSEWHERE = (
 
 
 @pytest.mark.parametrize("path", ELSEWHERE)
-def test_paths_that_lead_elsewhere(path):
+def test_paths_outside_of_the_root_are_refused(path):
     with pytest.raises(KernelError, match="is not a path below the root"):
         manifest({path: ""}, {})
     with pytest.raises(KernelError, match="is not a path below the root"):
@@ -839,7 +839,7 @@ def log(node):
     return node
 
 
-def test_a_read_is_a_record(log):
+def test_each_read_of_kmsg_returns_one_record(log):
     assert records(log) == [
         (5, 0, 0, "Linux version 6.8.0"),
         (4, 1, 1250000, "pci 0000:19:00.0: [10de:2330]"),
@@ -884,18 +884,18 @@ def test_seeking(log):
         (b"x" * 1024, 12, "x" * 1024),
     ],
 )
-def test_what_programs_write(log, written, priority, text):
+def test_a_line_written_to_kmsg_becomes_a_record_with_its_priority(log, written, priority, text):
     assert log.write(kernel.KMSG, written) == len(written)
     assert records(log)[-1][::3] == (priority, text)
 
 
-def test_too_long_for_a_record(log):
+def test_a_write_that_is_too_long_for_a_record_is_refused(log):
     with refused("EINVAL"):
         log.write(kernel.KMSG, b"x" * 1025)
     assert len(records(log)) == 2
 
 
-def test_systemd_writes_in_pieces(log):
+def test_a_writev_in_pieces_becomes_one_record(log):
     file = os.open(log / kernel.KMSG, os.O_WRONLY | os.O_APPEND)
     os.writev(file, [b"<30>", b"systemd", b"[1]: ", b"Started.", b"\n"])
     os.close(file)
@@ -1059,7 +1059,7 @@ kill $pid; wait $pid || cat /run/journald.log >&2
 
 
 @pytest.mark.skipif(not JOURNALD.exists(), reason="systemd-journald is not installed")
-def test_journald_reads_it_and_does_not_spin(log):
+def test_journald_reads_kmsg_and_does_not_spin(log):
     done = in_its_place(log, ALONE.format(journald=JOURNALD, inject=log / kernel.INJECT))
     assert done.stdout, done.stderr
     *lines, ticks = done.stdout.splitlines()

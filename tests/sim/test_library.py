@@ -49,7 +49,7 @@ def test_only_nvml_is_exported(nvml):
     assert "nvml_errors" not in names
 
 
-def test_a_change_is_seen_at_once_and_a_broken_file_is_not_taken(nvml, tmp_path):
+def test_a_changed_state_is_read_at_once_and_a_broken_one_is_ignored(nvml, tmp_path):
     path = tmp_path / "node.state"
     path.write_text(state("t4", 1))
     more = {"watts": 65000, "hours": 1}
@@ -85,7 +85,7 @@ def test_every_declared_function_is_exported(nvml):
     assert declared == {row.split()[-1].split("@")[0] for row in symbols.stdout.splitlines()}
 
 
-def test_the_usual_place_of_the_state(tmp_path):
+def test_the_library_reads_its_state_from_the_default_path(tmp_path):
     if shutil.which("gcc") is None:
         pytest.skip("gcc is not installed")
     place = tmp_path / "usual.state"
@@ -103,7 +103,7 @@ except n.NVMLError as error: print(error.value)
     assert run(built, None, program)[0] == ["3"]
 
 
-def test_handles_by_what_a_gpu_is_known_by(nvml, tmp_path):
+def test_a_gpu_handle_is_found_by_uuid_serial_and_bus_id(nvml, tmp_path):
     path = tmp_path / "node.state"
     path.write_text(state("h100-sxm", 3, bus_ids=["0000:19:00.0", "0001:3b:00.0", "0002:5d:00.0"]))
     program = """
@@ -162,7 +162,7 @@ def test_a_count_that_no_machine_has_is_an_unknown_error(nvml, tmp_path, count):
     assert run(nvml, path, program)[0] == ["999"]
 
 
-def test_a_value_that_is_no_number_is_an_unknown_error(nvml, tmp_path):
+def test_a_value_that_is_not_a_number_is_an_unknown_error(nvml, tmp_path):
     path = tmp_path / "node.state"
     path.write_text(state("t4", 1, **{"gpu.0.power_limit_mw": "7O W", "gpu.0.bus_id": "none"}))
     program = """
@@ -198,7 +198,7 @@ for gpu in map(n.nvmlDeviceGetHandleByIndex, (0, 1)):
     assert shown == ["0", "0", "80", "0"]
 
 
-def test_a_counter_that_rises_is_more_at_each_look(nvml, tmp_path):
+def test_a_rising_counter_grows_between_two_reads(nvml, tmp_path):
     path = tmp_path / "node.state"
     rising = "gpu.0.pcie_replay_counter = 1000/s\n"
     path.write_text(state("h100-sxm", 2) + rising)
@@ -213,7 +213,7 @@ print(before > 0, n.nvmlDeviceGetPcieReplayCounter(other))
     assert run(nvml, path, program) == (["True", "0"], "")
 
 
-def test_a_busy_gpu_at_a_low_power_limit_draws_it_and_is_the_slower_for_it(nvml, tmp_path):
+def test_a_busy_gpu_at_a_low_power_limit_draws_that_power_and_runs_slower(nvml, tmp_path):
     """GPU 1 may draw 490 W, and GPU 2 never comes near that, for its clock is locked low."""
     path = tmp_path / "node.state"
     low = "".join(f"gpu.{index}.power_limit_enforced_mw = 490000\n" for index in (1, 2))

@@ -45,7 +45,7 @@ def test_what_a_profile_loads_and_what_else_is_installed(tmp_path: Path) -> None
     assert how(node(tmp_path, "gpus: none")) == {"nouveau": "available"}
 
 
-def test_a_scenario_says_what_becomes_of_a_module(tmp_path: Path) -> None:
+def test_a_scenario_sets_how_each_module_is_loaded(tmp_path: Path) -> None:
     found = node(
         tmp_path,
         "gpus: {profile: l40s, count: 1}, modules: {nouveau: device, nvidia-drm: none}",
@@ -196,7 +196,7 @@ def test_modules_that_modprobe_refuses(
     assert call("modprobe", "kvm") == (0, "")
 
 
-def test_a_blacklist_is_for_devices_and_the_boot_and_not_for_a_name(
+def test_a_blacklist_applies_to_coldplug_and_boot_but_not_to_modprobe_by_name(
     mounted: Path, call: Modprobe, tmp_path: Path
 ) -> None:
     for folder, text in (

@@ -171,7 +171,7 @@ def test_every_fault_is_tried() -> None:
         ({"link-outage": {"interface": "enp94s0"}}, "1 min 35 s"),
     ],
 )
-def test_a_link_that_was_down_for_a_while_is_found_and_no_other(
+def test_a_link_outage_is_found_only_on_its_interface(
     fault: object, actual: str, probed: Callable[..., Evidence]
 ) -> None:
     check = CATALOG.check("network_link")
@@ -196,7 +196,7 @@ ON_ROCE: dict[str, set[tuple[str, str]]] = {
 
 
 @pytest.mark.parametrize("fault", sorted(ON_ROCE))
-def test_roce_has_its_interfaces_and_their_gids(fault: str, judged: Judged) -> None:
+def test_faults_of_roce_interfaces_and_gids_are_found(fault: str, judged: Judged) -> None:
     named = fault != "rdma-interface-missing"  # which is seen without
     devices = {name: f"en{interface[2:]}" for name, interface in INTERFACES.items() if named}
     said = {"nic_kind": "ethernet", "gid_index": 3}

@@ -120,7 +120,7 @@ def test_systemd_is_up_and_clean(on: Callable[[str, str], str]) -> None:
     assert 3600 <= float(on("gpu001", "cut -d' ' -f1 /proc/uptime")) < 7200
 
 
-def test_interfaces_of_nics_are_simulated_beside_the_real_one(
+def test_nic_interfaces_are_simulated_next_to_the_real_eth0(
     on: Callable[[str, str], str],
 ) -> None:
     names = on("gpu001", "ls /sys/class/net").split()
@@ -171,7 +171,7 @@ def test_no_software_or_user_of_this_machine_shows(
     assert on("gpu001", "cat /etc/fstab /etc/environment; printenv TZ || true") == ""
 
 
-def test_the_kernel_refuses_what_it_would_refuse(on: Callable[[str, str], str]) -> None:
+def test_the_simulated_kernel_refuses_invalid_writes(on: Callable[[str, str], str]) -> None:
     governor = "/sys/devices/system/cpu/cpufreq/policy0/scaling_governor"
     assert on("gpu002", f"echo powersave > {governor}; cat {governor}") == "powersave\n"
     refused = on("gpu002", f"{{ echo warp > {governor}; }} 2>&1; cat {governor}")
@@ -191,7 +191,7 @@ def test_nvidia_smi_and_nvml_agree(on: Callable[[str, str], str]) -> None:
     assert on("gpu002", query).split() == ["700.00"] * 3 + ["500.00"] + ["700.00"] * 4
 
 
-def test_what_is_set_lives_until_the_reboot_and_what_is_enabled_beyond(
+def test_settings_last_until_the_reboot_and_enabled_units_survive_it(
     fleet: str, on: Callable[[str, str], str]
 ) -> None:
     governor = "/sys/devices/system/cpu/cpufreq/policy7/scaling_governor"
@@ -215,7 +215,7 @@ def test_what_is_set_lives_until_the_reboot_and_what_is_enabled_beyond(
     assert len(on("gpu002", "journalctl --list-boots --no-pager").splitlines()) >= 2
 
 
-def test_diff_tells_what_changed_on_the_disk_and_nothing_else(
+def test_diff_lists_what_changed_on_the_disk_and_nothing_else(
     fleet: str, on: Callable[[str, str], str]
 ) -> None:
     def diff(code: int) -> set[str]:
@@ -299,7 +299,7 @@ def test_an_invalid_change_is_refused_with_a_hint(fleet: str, change: str, told:
     assert told in done.stderr and done.stderr.count("\n") <= 3
 
 
-def test_names_that_are_not_there(fleet: str) -> None:
+def test_unknown_node_and_fleet_names_are_reported(fleet: str) -> None:
     assert "gpu009" in nodevet("sim", "ssh", "--fleet", fleet, "gpu009", code=2).stderr
     assert "nosuch" in nodevet("sim", "down", "nosuch", code=2).stderr
     scenario = place.FleetFolder(fleet).scenario.read_text()
@@ -459,7 +459,7 @@ def test_a_name_that_no_fleet_can_have(tmp_path: Path, name: str) -> None:
     assert "is not a valid fleet name" in done.stderr and done.stderr.count("\n") == 1
 
 
-def test_ctrl_c_leaves_no_fleet_that_nobody_knows_of(tmp_path: Path) -> None:
+def test_ctrl_c_during_up_leaves_no_unreported_fleet(tmp_path: Path) -> None:
     """While it starts, nothing is left; while its nodes boot, it says how to end it."""
     name = f"ctrl{os.getpid()}"
     where = place.FleetFolder(name)
@@ -530,7 +530,7 @@ def interrupt_at(step: int) -> Callable[..., Any]:
 
 
 @pytest.mark.timeout(300)
-def test_ctrl_c_at_any_line_leaves_no_fleet_that_nobody_knows_of(
+def test_ctrl_c_at_any_line_of_up_leaves_no_unreported_fleet(
     folders: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     supervisors: list[StandInSupervisor] = []
@@ -625,14 +625,14 @@ def test_down_ends_a_fleet_that_is_starting(tmp_path: Path) -> None:
     assert not where.folder.exists()
 
 
-def test_only_root_has_fleets(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fleet_commands_need_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     for words in (["list"], ["down", "--all"], ["ssh", "n"], ["set", "n", "a=b"], ["inventory"]):
         with pytest.raises(UserError, match="need root"):
             cli.command.main(words, standalone_mode=False)
 
 
-def test_the_inventory_is_one_whatever_the_nodes_are_called(tmp_path: Path) -> None:
+def test_the_inventory_is_valid_for_node_names_like_null_and_007(tmp_path: Path) -> None:
     """`null` and `007` are no text in YAML."""
     nodes = {
         name: SimpleNamespace(network=network.NodeNetwork(0, place, "any"))

@@ -318,7 +318,7 @@ def assert_equal(gpu, element):
 
 @pytest.mark.skipif(not FILES, reason=f"no captures in {CAPTURES}")
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_a_capture_comes_back(gpus_of, path):
+def test_a_capture_read_back_by_the_probe_is_unchanged(gpus_of, path):
     root = ElementTree.parse(path).getroot()
     found = gpus_of(read(path).state())
     assert found.driver_version == root.findtext("driver_version")
@@ -585,7 +585,7 @@ def test_one_err_loses_one_value_and_only_errs_mean_a_lost_gpu(gpus_of, written)
 
 
 @pytest.mark.parametrize("name", ["a = b", "# x", "gpu.0.lost = 1", 'λ [x] &amp; "q"', "x" * 90])
-def test_strange_names_come_back(gpus_of, written, name):
+def test_unusual_product_names_are_read_back_unchanged(gpus_of, written, name):
     (gpu,) = gpus_of(read(written(log(f"<product_name>{name}</product_name>"))).state()).gpus
     assert gpu.name == name.replace("&amp;", "&")
 
@@ -642,7 +642,7 @@ BOMB = '<!DOCTYPE nvidia_smi_log [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]>'
         ("<a>" + "<b/>" * 500001 + "</a>", "more than 500000 elements"),
     ],
 )  # fmt: skip
-def test_no_log_of_nvidia_smi(written, content, message):
+def test_a_file_that_is_not_nvidia_smi_xml_is_refused(written, content, message):
     with pytest.raises(StateError) as caught:
         read(written(content))
     assert message in str(caught.value)
@@ -673,7 +673,7 @@ def test_encodings_and_an_embedded_dtd(written):
         assert read(written(content)).gpus[0].values["name"] == "Möbius"
 
 
-def test_no_gpu_is_a_node_too(gpus_of, written):
+def test_xml_without_a_gpu_makes_a_node_without_gpus(gpus_of, written):
     found = gpus_of(read(written(log())).state())
     assert (found.count, found.gpus) == (0, ())
 
@@ -818,7 +818,7 @@ WITHHELD = """\
 """
 
 
-def test_t7_what_was_withheld_costs_its_value_and_not_the_node(gpus_of, written, tmp_path):
+def test_t7_a_redacted_value_is_unknown_and_the_node_is_still_read(gpus_of, written, tmp_path):
     text = log(WITHHELD, WITHHELD, root="<driver_version>[REDACTED]</driver_version>")
     text = re.sub(r'<gpu id="[^"]*"', '<gpu id="[REDACTED]"', text)
     node = read(written(text))
@@ -835,13 +835,13 @@ def test_t7_what_was_withheld_costs_its_value_and_not_the_node(gpus_of, written,
     assert not (tmp_path / "node/sys/module/nvidia/version").exists()
 
 
-def test_t7_a_file_without_the_drivers_version_is_a_node(gpus_of, written):
+def test_t7_a_file_without_a_driver_version_makes_a_node(gpus_of, written):
     found = gpus_of(read(written(log(V10, root="<cuda_version>12.4</cuda_version>"))).state())
     assert (found.driver_version, found.cuda_version) == (None, "12.4")
     assert found.gpus[0].uuid
 
 
-def test_t7_what_windows_says_of_a_value_that_it_lacks_costs_that_value(gpus_of, written):
+def test_t7_a_value_that_windows_does_not_report_is_not_supported(gpus_of, written):
     memory = "<used_memory>Not available in WDDM driver model</used_memory>"
     process = f"<process_info><pid>4711</pid><type>C+G</type>{memory}</process_info>"
     power = "<power_readings><power_draw>Not Available</power_draw></power_readings>"

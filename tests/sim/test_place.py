@@ -22,7 +22,7 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path
     return top, cache
 
 
-def test_what_was_compiled_goes_with_the_last_fleet(folders: tuple[Path, Path]) -> None:
+def test_removing_the_last_fleet_removes_the_build_cache(folders: tuple[Path, Path]) -> None:
     top, cache = folders
     place.remove(place.FleetFolder("one"))
     assert cache.exists() and [entry.name for entry in top.iterdir()] == ["two"]
@@ -30,7 +30,9 @@ def test_what_was_compiled_goes_with_the_last_fleet(folders: tuple[Path, Path]) 
     assert not cache.parent.exists() and not top.exists()
 
 
-def test_what_others_keep_there_stays(folders: tuple[Path, Path]) -> None:
+def test_removing_fleets_keeps_files_of_others_in_the_cache_folder(
+    folders: tuple[Path, Path],
+) -> None:
     top, cache = folders
     (cache.parent / "other").write_text("")
     for fleet in ("one", "two", "none"):
@@ -39,7 +41,7 @@ def test_what_others_keep_there_stays(folders: tuple[Path, Path]) -> None:
     assert not top.exists()
 
 
-def test_what_was_compiled_stays_where_someone_keeps_it(folders: tuple[Path, Path]) -> None:
+def test_the_build_cache_stays_while_a_process_keeps_it(folders: tuple[Path, Path]) -> None:
     top, cache = folders
     with place.kept():
         with place.kept():
@@ -50,7 +52,7 @@ def test_what_was_compiled_stays_where_someone_keeps_it(folders: tuple[Path, Pat
     assert not cache.parent.exists() and not top.exists() and not place.is_kept()
 
 
-def test_a_fleet_of_another_user_that_starts_is_not_to_be_ended(
+def test_the_message_about_an_unanswering_fleet_asks_only_its_owner_to_end_it(
     folders: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Its owner boots it while someone sets a value of a node of another fleet."""
@@ -63,7 +65,7 @@ def test_a_fleet_of_another_user_that_starts_is_not_to_be_ended(
     assert "fleet one does not answer (Connection refused); if it is yours and stays so, " in said
 
 
-def test_what_is_no_longer_kept_stays_as_long_as_a_fleet(folders: tuple[Path, Path]) -> None:
+def test_the_build_cache_stays_while_a_fleet_exists(folders: tuple[Path, Path]) -> None:
     _, cache = folders
     with place.kept():
         pass

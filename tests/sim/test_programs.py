@@ -90,7 +90,7 @@ def test_a_compiler_that_fails(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", programs.UNITS)
-def test_a_unit_starts_a_program_of_ours(name):
+def test_each_unit_starts_a_simulated_program(name):
     started = re.search(r"^ExecStart=/usr/bin/(\S+)", programs.unit(name), re.MULTILINE)
     assert started[1] in programs.SOURCES
 
@@ -186,7 +186,7 @@ def test_the_fields_are_those_of_nvidia_smi(node):
         ("1,0", ["0", "1"]),
     ],
 )
-def test_which_gpus(node, ids, indices):
+def test_a_query_selects_gpus_by_index_uuid_serial_or_bus_id(node, ids, indices):
     assert node.query("index", "-i", ids) == indices
     assert node.query("index", f"--id={ids}") == indices
 
@@ -403,7 +403,7 @@ def test_without_persistence_mode_a_setting_warns(node):
     assert f"\nWarning: persistence mode is disabled on device {BUS}." in node.smi("-pl", "500")
 
 
-def test_a_pending_setting_comes_with_a_reset(node):
+def test_a_pending_setting_takes_effect_with_a_gpu_reset(node):
     node.smi("-e", "0")
     assert node.query("ecc.mode.current") == ["Enabled", "Enabled"]
     refused = f"The following GPUs could not be reset:\n  GPU {BUS}: In use by another client\n"
@@ -685,7 +685,7 @@ ls /run
     assert shown == ["nv-fabricmanage", "Fabric Manager version is : 580.105.08"]
 
 
-def test_fabricmanager_that_does_not_fit(node, tmp_path):
+def test_a_fabricmanager_of_another_version_does_not_start(node, tmp_path):
     (tmp_path / "fm.cfg").write_text("# a comment\nNODEVET_SIM_VERSION=570.86.15\n")
     done = node.call("nv-fabricmanager", "-c", tmp_path / "fm.cfg")
     assert done.returncode == 1
@@ -778,7 +778,7 @@ grep /proc/$load /proc/self/mounts || echo unmounted
         (("--utilization", "101"), "not a number in range: --utilization"),
     ],
 )
-def test_a_load_that_cannot_be(node, words, said):
+def test_an_impossible_load_is_refused(node, words, said):
     done = node.call("nodevet-sim-load", *words)
     assert done.returncode == 1
     assert said in done.stderr

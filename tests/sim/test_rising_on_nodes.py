@@ -76,7 +76,9 @@ def test_each_fault_is_found_and_nothing_else(hosts: dict[str, Any], name: str) 
 
 
 @pytest.mark.parametrize("name", sorted(FOUND))
-def test_a_finding_says_how_many_came_meanwhile(hosts: dict[str, Any], name: str) -> None:
+def test_a_finding_says_how_much_the_counter_rose_during_the_sample(
+    hosts: dict[str, Any], name: str
+) -> None:
     (failed,) = (each for each in hosts[name]["findings"] if each["verdict"] == "fail")
     assert " in 1" in str(failed["actual"]), failed["actual"]  # in 10 s, or a little more
 

@@ -114,7 +114,9 @@ def tree(root: Path) -> dict[str, tuple[int, str]]:
     return found
 
 
-def test_it_has_the_packages_and_what_their_scripts_made(machine: Path, tmp_path: Path) -> None:
+def test_the_root_has_the_packages_and_what_their_scripts_created(
+    machine: Path, tmp_path: Path
+) -> None:
     root = build(tmp_path / "cache", machine)
     found = tree(root)
     assert {"usr/bin/bash", "usr/bin/gawk", "usr/lib/systemd/system/a.service"} <= set(found)
@@ -200,7 +202,7 @@ def test_a_folder_that_was_moved_is_empty_too(machine: Path, tmp_path: Path) -> 
     assert tree(build(tmp_path / "moved", machine)) == bare
 
 
-def test_it_stays_as_it_is_while_dpkg_replaces_files(machine: Path, tmp_path: Path) -> None:
+def test_the_root_does_not_change_while_dpkg_replaces_files(machine: Path, tmp_path: Path) -> None:
     root = build(tmp_path / "cache", machine)
     before = tree(root)
     new = machine / "usr/bin/bash.dpkg-new"
@@ -218,7 +220,7 @@ def test_a_file_that_dpkg_has_just_removed_is_omitted(machine: Path, tmp_path: P
     assert "usr/bin/gawk" not in found and "usr/bin/awk" in found
 
 
-def test_another_file_system_is_copied(
+def test_files_on_another_file_system_are_copied_instead_of_linked(
     machine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     linked = tree(build(tmp_path / "linked", machine))
@@ -232,7 +234,7 @@ def test_another_file_system_is_copied(
     assert not (root / "usr/bin/bash").samefile(machine / "usr/bin/bash")
 
 
-def test_a_machine_without_dpkg_shows_its_own(tmp_path: Path) -> None:
+def test_a_machine_without_dpkg_is_its_own_root(tmp_path: Path) -> None:
     assert build(tmp_path / "cache", tmp_path) == tmp_path
     assert not (tmp_path / "cache").exists()
 
@@ -243,7 +245,7 @@ def test_a_node_has_what_its_packages_depend_on() -> None:
     assert "".join(f"{package.paragraph}\n" for package in installed(STATUS)) == f"{STATUS}\n"
 
 
-def test_what_is_not_installed_is_no_package() -> None:
+def test_removed_packages_are_not_listed_as_installed() -> None:
     for state in ("deinstall ok config-files", "purge ok not-installed"):
         text = STATUS.replace("install ok installed", state, 1)
         assert "bash" not in {package.name for package in installed(text)}

@@ -129,7 +129,7 @@ def test_no_two_nodes_have_the_same_gpu(write: Write) -> None:
     assert again == scenario
 
 
-def test_the_driver_tells_of_each_gpu(spec: Callable[[str], NodeSpec]) -> None:
+def test_proc_driver_nvidia_describes_each_gpu(spec: Callable[[str], NodeSpec]) -> None:
     node = describe(spec("gpus: {profile: t4, count: 2}"))
     places = [path for path in node.files if path.startswith("proc/driver/nvidia/gpus/")]
     assert len(places) == 2
@@ -139,7 +139,7 @@ def test_the_driver_tells_of_each_gpu(spec: Callable[[str], NodeSpec]) -> None:
         assert str(of_gpu(state, gpu, "uuid")) in text and f"Device Minor: \t {gpu}\n" in text
 
 
-def test_a_machine_as_it_is_wanted(spec: Callable[[str], NodeSpec]) -> None:
+def test_a_node_has_the_hardware_that_its_keys_describe(spec: Callable[[str], NodeSpec]) -> None:
     keys = (
         "gpus: {profile: l40s, count: 6}, sockets: 2, cores: 8, nics: 3, nvme: 5, "
         "numa: {per_socket: 2, memory_gb: 64, memory_only: 1, balancing: 1}, "
@@ -250,7 +250,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("text", "words"), WRONG)
-def test_what_is_wrong_is_reported_with_its_place(text: str, words: str, write: Write) -> None:
+def test_a_mistake_is_reported_with_its_file_and_line(text: str, words: str, write: Write) -> None:
     with pytest.raises(ScenarioError) as caught:
         load(write(text))
     assert words in str(caught.value)
@@ -264,7 +264,7 @@ def test_every_problem_is_reported_at_once(write: Write) -> None:
     assert [problem.place.line for problem in caught.value.problems] == [3, 3, 4]
 
 
-def test_a_template_is_below_its_nodes(write: Write) -> None:
+def test_a_node_overrides_its_template(write: Write) -> None:
     text = (
         "sim: 1\ntemplates:\n"
         "  t: {gpus: t4, cores: 4, faults: [slow], nvml: {gpu.0.lost: 1, gpu.1.lost: 1}}\n"
@@ -375,7 +375,7 @@ def test_the_numa_node_of_a_gpu_is_that_of_the_tree(
     assert (files["local_cpulist"], files["local_cpus"]) == ("2-3\n", "c\n")
 
 
-def test_values_of_the_tree_are_not_repeated(
+def test_keys_that_the_captured_tree_already_sets_are_refused(
     captures: Path, spec: Callable[[str], NodeSpec]
 ) -> None:
     path = (captures / "sysfs/hwloc/32em64t-2n8c+dax+nvme+mic+dimms.tar.bz2").resolve()
@@ -408,7 +408,9 @@ def test_captured_trees_become_nodes(archive: str, captures: Path) -> None:
     assert str(captures.resolve() / archive) in node.sources.values()
 
 
-def test_a_hostile_tree_stays_in_its_place(tmp_path: Path, spec: Callable[[str], NodeSpec]) -> None:
+def test_a_hostile_tree_cannot_leave_its_folder(
+    tmp_path: Path, spec: Callable[[str], NodeSpec]
+) -> None:
     place = tmp_path / "tree/sys/devices/system/cpu"
     place.mkdir(parents=True)
     (place / "online").write_text("0-1\n")
@@ -464,7 +466,9 @@ class TestChanged:
         assert before.files[path] != text
         assert after.files[path] == text
 
-    def test_text_gives_way_to_what_it_is_short_for(self, spec: Callable[[str], NodeSpec]) -> None:
+    def test_a_change_of_one_key_keeps_the_rest_of_a_shorthand(
+        self, spec: Callable[[str], NodeSpec]
+    ) -> None:
         node = spec("gpus: h100-sxm, cores: 1, cpufreq: acpi-cpufreq")
         fewer = describe(changed(changed(node, "gpus.count", "2"), "cpufreq.per", "core"))
         assert values(fewer.state or "")["count"] == "2"
@@ -560,7 +564,7 @@ class TestChanged:
             describe(changed(node, key, value))
         assert words in str(caught.value)
 
-    def test_the_specification_itself_stays(self, node: NodeSpec) -> None:
+    def test_a_change_does_not_modify_the_original_specification(self, node: NodeSpec) -> None:
         before = json.dumps(node.said)
         changed(changed(node, "fault", "mce"), "/proc/cmdline", "x")
         assert json.dumps(node.said) == before
@@ -575,7 +579,7 @@ def test_shipped_scenarios_are_found_by_name() -> None:
     assert find("./x.yaml") == Path("x.yaml")
 
 
-def test_nothing_is_loaded_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_scenario_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError, match="cannot be read"):
         load(tmp_path / "no.yaml")
     assert LoadedScenario("n", "").nodes == {}

@@ -156,7 +156,7 @@ SETTERS = [  # profile, setter, its arguments, what reads it, what is read then
 
 
 @needs_root
-def test_what_is_set_is_read_by_others(node):
+def test_a_setting_is_read_by_other_processes(node):
     node.describe()
     other, here, neighbour = node.client(), node.client(), node.client(index=1)
     for case in SETTERS:
@@ -257,7 +257,7 @@ def test_settings_that_hardware_lacks_are_refused(node):
 
 
 @needs_root
-def test_the_driver_refuses_or_pretends(node):
+def test_a_setter_can_fail_hang_or_have_no_effect(node):
     node.describe(
         **{
             "gpu.0.set.power_limit_mw": "NVML_ERROR_UNKNOWN",
@@ -435,7 +435,7 @@ def test_a_reset(node):
     ("cleared_by", "reset", "booted"),
     [("reset", 0, 0), ("reboot", 1, 0), ("power", 1, 1)],
 )
-def test_these_events_end_a_fault(node, cleared_by, reset, booted):
+def test_a_fault_ends_with_the_event_that_clears_it(node, cleared_by, reset, booted):
     faults = {"remapping.pending": 1, "recovery_action": "GPU_RESET", "cleared_by": cleared_by}
     faults["utilization_gpu_percent"] = "NVML_ERROR_RESET_REQUIRED"
     node.describe(**{f"gpu.*.{key}": value for key, value in faults.items()})
@@ -524,7 +524,7 @@ def test_the_last_client_resets_these_settings(node, how):
 
 
 @needs_root
-def test_whose_turn_it_is_makes_no_difference(node):
+def test_settings_are_forgotten_whichever_user_opens_the_next_session(node):
     """Root or another user may be the first of a session, with or without a writer in it."""
     node.describe(**{"gpu.0.persistence_mode": 0})
     node.ask(*FORGOTTEN)
@@ -555,14 +555,14 @@ def test_within_one_process(node):
 
 
 @needs_root
-def test_what_holds_a_gpu_keeps_its_settings(node):
+def test_a_process_on_a_gpu_keeps_its_settings(node):
     node.describe(**{"gpu.0.persistence_mode": 0, "gpu.0.processes": "4711:1024"})
     node.ask(*FORGOTTEN)
     assert node.ask(*READS) == SET
 
 
 @needs_root
-def test_a_child_that_ran_another_program_is_no_client(node):
+def test_a_child_that_executed_another_program_is_not_a_client(node):
     node.describe(**{"gpu.0.persistence_mode": 0})
     program = """
 import subprocess, sys
@@ -586,7 +586,7 @@ print(subprocess.Popen(["sleep", "60"], close_fds=False, **quiet).pid)
 
 
 @needs_root
-def test_many_set_at_once_and_nothing_is_lost(node):
+def test_no_concurrent_setting_is_lost(node):
     node.describe("h100-sxm", 8)
     clients = [node.client(index=index) for index in range(8)]
     rounds = 40
@@ -633,7 +633,7 @@ def test_a_change_within_a_tick_of_the_clock_is_seen(node):
 
 
 @needs_root
-def test_a_change_of_the_description_while_clients_set(node):
+def test_a_changed_description_loses_no_setting_of_clients(node):
     node.describe("h100-sxm", 2)
     one, two = node.client(), node.client(index=1)
     for client in (one, two):
@@ -685,7 +685,7 @@ def test_a_boot():
     ("cleared_by", "ends"),
     [("reset", "boot"), ("reboot", "boot"), ("power", "power"), ("nothing", "")],
 )
-def test_a_boot_ends_what_nothing_more_is_needed_for(cleared_by, ends):
+def test_a_boot_or_power_cycle_ends_the_faults_that_it_clears(cleared_by, ends):
     faults = {"gpu.0.recovery_action": "GPU_RESET", "gpu.0.lost": 1}
     text = rebooted(state("h100-sxm", 1, **faults, **{"gpu.0.cleared_by": cleared_by}))
     for powered in (False, True):

@@ -151,7 +151,7 @@ def test_a_fault_is_found_and_nothing_else(fault: str, judged: Judged) -> None:
     assert wrong(judged([fault])) == FOUND[fault]
 
 
-def test_all_of_them_together_are_all_found(judged: Judged) -> None:
+def test_all_software_faults_are_found_when_combined(judged: Judged) -> None:
     assert wrong(judged(sorted(FAULTS.keys() - ONE_FILE))) == set().union(*FOUND.values())
 
 

@@ -39,7 +39,7 @@ def test_the_shipped_profiles():
 
 
 @pytest.mark.parametrize("name", profiles())
-def test_a_profile_is_whole(name, gpus_of):
+def test_a_profile_sets_every_value(name, gpus_of):
     rows = [row for row in profile_text(name).splitlines() if row and not row.startswith("#")]
     keys = [row.partition(" =")[0] for row in rows]
     assert [key for key, times in Counter(keys).items() if times > 1] == []
@@ -80,7 +80,7 @@ def test_reference_numbers(name, device, watts, mebibytes, clock, gpus_of):
     assert gpu.max_clock_graphics_mhz == clock
 
 
-def test_each_gpu_is_someone(gpus_of):
+def test_each_gpu_has_its_own_identifiers(gpus_of):
     found = gpus_of(state("h100-sxm", 8))
     for field in ("uuid", "serial", "bus_id", "minor_number", "module_id"):
         assert len({getattr(gpu, field) for gpu in found.gpus}) == 8, field
@@ -127,7 +127,7 @@ def test_a_state_is_read_as_the_library_reads_it():
     assert values(text_of(values(text))) == values(text)
 
 
-def test_a_change_for_every_gpu_wins_over_each_ones_own(gpus_of):
+def test_a_change_for_every_gpu_overrides_values_of_single_gpus(gpus_of):
     known = values(state("t4", 3, **{"gpu.1.persistence_mode": 1}))
     changed = for_each(known, {"gpu.*.persistence_mode": "0", "gpu.2.power_limit_mw": "60000"})
     found = gpus_of(text_of(changed))
@@ -138,7 +138,7 @@ def test_a_change_for_every_gpu_wins_over_each_ones_own(gpus_of):
             for_each(known, {key: "1"})
 
 
-def test_without_a_gpu_the_others_move_up(gpus_of):
+def test_gpus_after_a_removed_one_move_up(gpus_of):
     known = values(state("h100-sxm", 4))
     found = gpus_of(text_of(without_gpus(known, [0, 2])))
     assert found.count == 2

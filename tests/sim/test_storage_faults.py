@@ -128,14 +128,14 @@ def test_a_fault_is_found_and_nothing_else(fault: str, judged: Judged) -> None:
     assert not [each for each in findings if each[1].verdict is Verdict.UNKNOWN]
 
 
-def test_all_of_them_are_tried(judged: Judged) -> None:
+def test_all_storage_faults_are_tried_and_found_when_combined(judged: Judged) -> None:
     assert FOUND.keys() == storage.FAULTS.keys() | cpu_memory.FAULTS.keys()
     together = sorted(FOUND.keys() - {"nfs-option-other", "nfs-slow", "numa-interleaved"})
     expected = set().union(*(FOUND[fault] for fault in together))
     assert wrong(judged(*together)) == expected  # those left out write files of another one
 
 
-def test_nfs_that_sends_again(tmp_path: Path) -> None:
+def test_nfs_retransmissions_fail(tmp_path: Path) -> None:
     place = tmp_path / "proc/1"
     place.mkdir(parents=True)
     (place / "mountstats").write_text(storage_files.mountstats(864000, retransmissions=5000))

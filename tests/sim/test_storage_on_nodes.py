@@ -87,7 +87,7 @@ def test_each_fault_is_found_and_nothing_else(hosts: dict[str, Any], name: str) 
     assert found(hosts[name], "unknown") == set()
 
 
-def test_a_drive_tells_its_own_health(hosts: dict[str, Any]) -> None:
+def test_the_health_of_a_drive_is_read_from_the_drive(hosts: dict[str, Any]) -> None:
     finding = next(
         each
         for each in hosts["broken"]["findings"]
@@ -97,6 +97,6 @@ def test_a_drive_tells_its_own_health(hosts: dict[str, Any]) -> None:
     assert finding["details"]["model"] == "Micron_7450_MTFDKCB3T8TFR"
 
 
-def test_what_no_node_has_is_not_applicable(hosts: dict[str, Any]) -> None:
+def test_checks_of_hardware_that_no_node_has_are_not_applicable(hosts: dict[str, Any]) -> None:
     for host in hosts.values():
         assert {check for check, _ in found(host, "not_applicable")} >= NOT_THERE

@@ -38,7 +38,7 @@ class WaitingFleet:
         await writer.wait_closed()
 
 
-def test_whoever_sees_the_socket_may_connect(
+def test_the_control_socket_appears_only_once_the_server_listens(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(place, "TOP", tmp_path)

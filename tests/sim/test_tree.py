@@ -202,7 +202,9 @@ def test_numa_nodes_within_a_socket_and_shared_policies(tmp_path: Path) -> None:
     ],
     ids=lambda machine: machine.hostname,
 )
-def test_every_link_leads_somewhere(machine: SimulatedMachine, tmp_path: Path) -> None:
+def test_every_symlink_has_a_target_inside_the_tree(
+    machine: SimulatedMachine, tmp_path: Path
+) -> None:
     root = tmp_path.resolve() / "node"
     write(machine, root)
     for path, target in links(machine).items():
@@ -215,7 +217,7 @@ def test_every_link_leads_somewhere(machine: SimulatedMachine, tmp_path: Path) -
     assert len(addresses) == len(set(addresses)) == len(placed(machine))
 
 
-def test_devices_come_and_go(tmp_path: Path) -> None:
+def test_added_nics_and_nvme_drives_are_on_the_bus(tmp_path: Path) -> None:
     machine = with_devices(hgx("n", gpus=2, cores_per_socket=2), 5, 1)
     bus = read(machine, tmp_path, pci)
     nics, nvme = functions(bus, "nic"), functions(bus, "nvme")
@@ -233,7 +235,7 @@ def test_masks_are_as_wide_as_the_kernel_prints_them() -> None:
     assert mask((0, 64), 72) == "01,00000000,00000001"
 
 
-def test_others_read_the_tree_too(tmp_path: Path) -> None:
+def test_lscpu_and_lspci_read_the_tree_too(tmp_path: Path) -> None:
     """lscpu(1) and lspci(8) agree with what was described."""
     root = tmp_path.resolve() / "node"
     write(hgx("n", cores_per_socket=4, numa_per_socket=2), root)

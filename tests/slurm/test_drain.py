@@ -111,7 +111,7 @@ def run(
     return done
 
 
-def test_a_tag_of_the_site_is_in_slurm_and_hides_no_reason_of_ours(
+def test_a_site_tag_is_added_to_the_reason_and_nodevet_still_recognizes_it(
     cluster: Slurm, nodevet: Nodevet, save: Callable[..., str], tmp_path: Path
 ) -> None:
     (tmp_path / "nodevet.toml").write_text('[slurm]\nreason_tag = "HC"\n')
@@ -169,7 +169,7 @@ def test_a_limit_leaves_nodes_in_service(
 
 
 @pytest.mark.other_slurm
-def test_what_is_repaired_is_resumed_and_nothing_else(
+def test_resume_takes_only_repaired_nodes_that_nodevet_drained(
     cluster: Slurm, nodevet: Nodevet, save: Callable[..., str]
 ) -> None:
     drain(cluster, "gpu1", "nodevet:local power_limit 490 W, expected 700 W")
@@ -207,7 +207,7 @@ def test_the_time_format_and_zone_of_a_shell_change_nothing(
     assert drained(cluster) == {}
 
 
-def test_the_hour_that_the_clock_runs_twice_makes_no_look_newer_than_a_drain(
+def test_at_the_end_of_daylight_saving_an_older_look_does_not_resume_a_node(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """In Berlin, both the look and the drain after it were between two and three o'clock."""
@@ -229,7 +229,7 @@ def test_the_hour_that_the_clock_runs_twice_makes_no_look_newer_than_a_drain(
         time.tzset()
 
 
-def test_a_look_by_a_clock_that_is_ahead_of_slurms_is_not_newer_than_a_drain() -> None:
+def test_a_look_by_a_clock_ahead_of_slurmctld_does_not_resume_a_node() -> None:
     """The look was before the drain; this machine's clock is an hour ahead of slurmctld's."""
     row = "NodeName=gpu1 State=IDLE+DRAIN Reason=nodevet:local power_limit [root@{}]"
     arrived = "2026-11-24T17:30:00+00:00"
@@ -244,7 +244,7 @@ def test_a_look_by_a_clock_that_is_ahead_of_slurms_is_not_newer_than_a_drain() -
     assert plan.why_not == ""
 
 
-def test_the_store_knows_whether_it_is_the_same_machine(
+def test_resume_from_the_store_needs_the_machine_that_was_drained(
     cluster: Slurm, nodevet: Nodevet, tmp_path: Path
 ) -> None:
     url = f"sqlite:///{tmp_path}/store.sqlite"
@@ -279,7 +279,7 @@ def test_an_old_run_and_a_silent_controller_change_nothing(
         ({"skip": ["xid"]}, ("resume",), "a run with --only or --skip cannot prove"),
     ],
 )
-def test_a_run_that_does_not_say_what_a_node_is_changes_nothing(
+def test_a_replayed_run_or_one_with_only_or_skip_changes_nothing(
     cluster: Slurm,
     nodevet: Nodevet,
     save: Callable[..., str],
@@ -305,7 +305,7 @@ def reports(*found: Finding, machine: str = "m") -> Run:
     return Run(id="r", nodevet="0", started="2030-01-01T00:00:00+00:00", seconds=1.0, hosts=(host,))
 
 
-def test_a_reason_in_place_of_another_takes_nothing_out_of_service() -> None:
+def test_replacing_the_reason_of_a_drained_node_does_not_count_as_a_drain() -> None:
     out = ControllerNode("gpu1", ("idle", "drain"), "Prolog error", partitions=("a",))
     other = ControllerNode("gpu2", ("idle", "drain"), "nodevet:local xid 79", partitions=("a",))
     nodes = {node.name: node for node in (out, other)}
@@ -326,7 +326,7 @@ def test_a_node_in_maintenance_is_drained_and_is_not_counted_as_in_service() -> 
     ("end", "why"),
     [("", ""), ("; ...", "its reason does not name every check, and not every check is ok")],
 )
-def test_a_reason_that_names_not_all_checks_needs_all_of_them(end: str, why: str) -> None:
+def test_a_shortened_reason_needs_all_checks_to_pass_before_a_resume(end: str, why: str) -> None:
     reason = f"nodevet:local power_limit 490 W, expected 700 W{end}"
     node = ControllerNode("gpu1", ("idle", "drain"), reason, since="2026-11-24T17:01:24")
     known = {("local", "gpu1"): "m"}

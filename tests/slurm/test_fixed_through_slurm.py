@@ -86,7 +86,7 @@ def states(slurm: Slurm, name: str) -> tuple[str, ...]:
 
 
 @pytest.mark.other_slurm
-def test_a_sweep_drains_apply_waits_slurm_reboots_and_a_vet_resumes(
+def test_a_failing_node_is_drained_fixed_rebooted_by_slurm_and_resumed(
     fleet: SimulatedFleet, slurm: Slurm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SLURM_CONF", str(slurm.conf))

@@ -176,7 +176,7 @@ def test_a_file_lets_the_node_in_and_leaves_no_pass(node: Node) -> None:
     assert DIFFERENCE in node.start() and not node.runs_jobs
 
 
-def test_an_argument_of_the_kernel_lets_the_node_in(bad: Node) -> None:
+def test_a_kernel_argument_lets_the_node_in(bad: Node) -> None:
     line = (
         "/srv/cmdline"  # in a container systemd takes the arguments of process 1 for the kernel's
     )
@@ -237,7 +237,7 @@ def test_a_nodevet_that_hangs_before_it_looks_lets_the_node_in(changed: Node) ->
 
 
 @pytest.mark.parametrize(("watts", "runs"), [(500, False), (700, True)])
-def test_a_nodevet_that_ends_while_it_waits_keeps_out_only_what_did_not_pass(
+def test_a_gate_stopped_while_it_waits_keeps_out_only_a_failing_node(
     changed: Node, watts: int, runs: bool
 ) -> None:
     """At 700 W, it waits only until the node has been up for a week."""
@@ -255,7 +255,7 @@ def test_a_nodevet_that_ends_while_it_waits_keeps_out_only_what_did_not_pass(
     assert (BROKEN if runs else f'{DIFFERENCE}"\nNO VERDICT, and') in said
 
 
-def test_a_node_that_was_not_read_yet_is_not_judged_when_it_has_just_booted(node: Node) -> None:
+def test_an_unknown_value_just_after_boot_leaves_the_verdict_pending(node: Node) -> None:
     """What is unknown just after boot passes by itself: exit code 75."""
     node.boot()
     node.fleet.sim("set", "n1", "nvml.gpu.0.power_limit_mw=NVML_ERROR_UNKNOWN")

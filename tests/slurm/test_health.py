@@ -68,7 +68,7 @@ def test_a_node_that_can_store_nothing_fails_all_the_same(
         assert "not noted for the next health check" in done.stderr
 
 
-def test_unknown_drains_after_some_looks_in_a_row(
+def test_an_unknown_check_drains_after_several_looks_in_a_row(
     slurm: Slurm, nodevet: Nodevet, site: Path
 ) -> None:
     site.write_text(UNKNOWN)
@@ -123,7 +123,9 @@ def test_nothing_is_drained_while_jobs_run(slurm: Slurm, nodevet: Nodevet, site:
     assert OURS.fullmatch(reason(slurm))
 
 
-def test_several_at_once_drain_once(slurm: Slurm, nodevet: Nodevet, site: Path) -> None:
+def test_concurrent_health_checks_drain_a_node_once(
+    slurm: Slurm, nodevet: Nodevet, site: Path
+) -> None:
     with ThreadPoolExecutor(4) as pool:
         done = list(pool.map(lambda _: nodevet("slurm", "health", "-b", site), range(4)))
     assert [one.returncode for one in done] == [1] * 4, done
@@ -131,7 +133,7 @@ def test_several_at_once_drain_once(slurm: Slurm, nodevet: Nodevet, site: Path) 
 
 
 @pytest.mark.parametrize("words", [("--loks", "3"), ("-b", "missing.yaml"), ("-b", "broken.yaml")])
-def test_a_mistake_drains_nothing(
+def test_a_usage_or_baseline_error_does_not_drain_the_node(
     slurm: Slurm, nodevet: Nodevet, tmp_path: Path, words: tuple[str, ...]
 ) -> None:
     (tmp_path / "broken.yaml").write_text("nodevet: [")
@@ -155,7 +157,7 @@ def test_hostile_text_is_harmless(
     assert "State=RESUME" not in row
 
 
-def test_a_pass_is_kept_and_answers_without_a_look(
+def test_a_recent_pass_is_reused_without_another_check(
     slurm: Slurm, nodevet: Nodevet, site: Path
 ) -> None:
     site.write_text(PASS)
@@ -169,7 +171,7 @@ def test_a_pass_is_kept_and_answers_without_a_look(
     assert reason(slurm) == ""
 
 
-def test_a_dead_controller_holds_nothing_up_and_the_next_look_drains(
+def test_health_gives_up_on_a_dead_controller_and_the_next_check_drains(
     slurm: Slurm, nodevet: Nodevet, site: Path, tmp_path: Path
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:  # takes calls, and never answers

@@ -62,7 +62,7 @@ def resume(node: SimulatedFleet) -> None:
     on_node(node, "scontrol update nodename=n1 state=resume")
 
 
-def test_e14_a_healthy_node_stays_while_dpkg_works_and_goes_when_it_was_interrupted(
+def test_e14_a_running_dpkg_does_not_drain_a_node_but_an_interrupted_one_does(
     node: SimulatedFleet,
 ) -> None:
     assert health(node, "--looks", "1") == "idle none\n"

@@ -31,7 +31,7 @@ def call(
 
 
 @pytest.mark.other_slurm
-def test_it_takes_a_node_waits_for_its_job_and_gives_it_back(
+def test_the_hook_drains_a_node_waits_for_its_job_and_resumes_it(
     slurm: Slurm, nodevet: Nodevet
 ) -> None:
     slurm.says("sbatch", "-o", os.devnull, "--wrap", "sleep 300")
@@ -134,7 +134,9 @@ def test_a_hostile_name_touches_no_node(slurm: Slurm, nodevet: Nodevet, name: st
     assert reason(slurm) == ""
 
 
-def test_a_silent_controller_is_a_refusal(slurm: Slurm, nodevet: Nodevet, tmp_path: Path) -> None:
+def test_an_unreachable_controller_is_refused(
+    slurm: Slurm, nodevet: Nodevet, tmp_path: Path
+) -> None:
     conf = tmp_path / "slurm.conf"
     conf.write_text(slurm.conf.read_text().replace("SlurmctldPort=", "SlurmctldPort=1 #"))
     done = call(nodevet, slurm, "drain", SLURM_CONF=str(conf))
@@ -191,7 +193,7 @@ def test_a_controller_that_goes_away_while_it_waits_is_asked_again(
         ("half an answer", "half an answer"),
     ],
 )
-def test_a_drain_that_cannot_be_seen_is_a_refusal(
+def test_a_drain_that_slurm_does_not_keep_is_an_error(
     monkeypatch: pytest.MonkeyPatch, last: ControllerNode | str, why: str
 ) -> None:
     Controller(monkeypatch, IDLE, last)
@@ -207,7 +209,7 @@ def test_a_drain_that_cannot_be_seen_is_a_refusal(
         (FREE._replace(states=("down", "drain", "reboot_issued")), "is being rebooted"),
     ],
 )
-def test_the_hook_refuses_a_node_in_someone_elses_hands(
+def test_the_hook_refuses_a_node_with_a_foreign_reason_or_a_pending_reboot(
     monkeypatch: pytest.MonkeyPatch, node: ControllerNode, why: str
 ) -> None:
     asked = Controller(monkeypatch, node)
@@ -238,7 +240,7 @@ def test_a_node_of_a_controller_that_has_just_started_is_waited_for(
     assert not asked._answers
 
 
-def test_a_resume_that_slurm_refuses_in_words_only_is_a_resume(
+def test_a_resume_that_took_effect_counts_even_if_scontrol_reports_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """scontrol may end in an error, or too late, although the controller did it."""
@@ -255,7 +257,7 @@ def test_a_resume_that_slurm_refuses_in_words_only_is_a_resume(
         hook.undrain("n1", "plan0001", lambda text: None, lambda text: None)
 
 
-def test_a_controller_that_is_restarted_keeps_the_drain_until_it_is_given_back(
+def test_a_restarted_controller_keeps_the_drain_until_undrain(
     slurm: Slurm, nodevet: Nodevet
 ) -> None:
     assert call(nodevet, slurm, "drain").returncode == 0
@@ -271,7 +273,7 @@ def test_resume_waits_for_a_controller_that_has_just_started() -> None:
     assert plan.why_not == "Slurm's controller has just started, and does not know its state yet"
 
 
-def test_resume_leaves_what_apply_may_be_at_work_on() -> None:
+def test_resume_skips_a_node_that_apply_may_be_working_on() -> None:
     row = "NodeName=gpu1 State=IDLE+DRAIN Reason={} : reboot issued [root@2026-11-24T17:01:24]"
     nodes = parse_nodes(row.format(TAKEN.replace("; cpu_governor is being fixed", "")))
     (plan,) = plan_resume(reports(OK), nodes, {})

@@ -49,7 +49,9 @@ def hooks(slurm: Slurm, folder: Path) -> Iterator[Path]:
 
 
 @pytest.mark.other_slurm
-def test_a_failing_prolog_keeps_a_job_away_and_health_tells_why(slurm: Slurm, hooks: Path) -> None:
+def test_a_failing_prolog_stops_the_job_and_health_sets_the_reason(
+    slurm: Slurm, hooks: Path
+) -> None:
     (hooks / "site.yaml").write_text(FAIL)
     slurm.says("sbatch", "-o", os.devnull, "--wrap", f"touch {hooks}/began")
     wait_for(lambda: reason(slurm) == "Prolog error")

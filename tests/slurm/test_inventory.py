@@ -49,7 +49,9 @@ def names(*inventories: str, limit: tuple[str, ...] = ()) -> str:
         ("@slurmpart:odd!@slurmstate:drained", "gpu3 gpu5 gpu7"),
     ],
 )
-def test_partitions_and_states_and_their_sets(conf: Slurm, words: str, told: str) -> None:
+def test_partitions_states_and_set_expressions_select_nodes(
+    conf: Slurm, words: str, told: str
+) -> None:
     conf.says("scontrol", "update", "NodeName=gpu1", "State=DRAIN", "Reason=x")
     assert names(words) == told
 
@@ -101,7 +103,7 @@ def test_a_jobs_name_is_checked_before_any_program_is_run(
         find_job(name)
 
 
-def test_another_inventory_says_how_they_are_reached(tmp_path: Path) -> None:
+def test_another_inventory_sets_how_slurm_nodes_are_reached(tmp_path: Path) -> None:
     (tmp_path / "fleet.yaml").write_text("nodevet: 1\nhosts:\n  gpu[1-8]: {user: ops}\n  login1:\n")
     group = "@slurmpart:small"
     hosts = read((), inventories=["fleet.yaml", group], limit=[group])

@@ -84,7 +84,7 @@ def test_the_hook_takes_a_node_in_maintenance_only_by_the_name_of_the_reservatio
     assert (code, "is in the maintenance reservation second" in told) == (2, True), told
 
 
-def test_what_a_person_drained_in_maintenance_stays(
+def test_a_node_that_an_admin_drained_in_maintenance_keeps_its_reason(
     slurm: Slurm, nodevet: Nodevet, reserve: Callable[..., None], tmp_path: Path
 ) -> None:
     (tmp_path / "site.yaml").write_text(FAIL)

@@ -45,7 +45,9 @@ def fleet(boot: Boot) -> SimulatedFleet:
     return fleet
 
 
-def test_the_page_does_what_it_shows(running: Slurm, fleet: SimulatedFleet, is_other: bool) -> None:
+def test_the_commands_of_the_slurm_page_give_the_output_it_shows(
+    running: Slurm, fleet: SimulatedFleet, is_other: bool
+) -> None:
     def run(text: str) -> tuple[int, str]:
         return fleet.shell(text, SLURM_CONF=str(running.conf))
 

@@ -29,7 +29,7 @@ def node(state: str = "IDLE", reason: str = "", cpus: int = 0):
     return parse_nodes(row if reason else row.partition(" Reason=")[0])["n1"]
 
 
-def test_any_troubles_make_a_reason_that_is_taken_apart_again() -> None:
+def test_any_failed_checks_make_a_reason_that_can_be_parsed_again() -> None:
     rng = random.Random(7)
     signs = "ab ;=[]|\"'$\\\n\x1b\u202eé…0"
     for _ in range(2000):
@@ -50,7 +50,7 @@ def test_any_troubles_make_a_reason_that_is_taken_apart_again() -> None:
         assert found.checks == checks if found.whole else found.checks < checks
 
 
-def test_a_tagged_reason_is_ours_and_one_that_only_has_the_tag_is_not() -> None:
+def test_a_tagged_nodevet_reason_is_recognized_and_other_tagged_reasons_are_not() -> None:
     """NVSentinel's slurm-drain-monitor splits at `; ` and asks each part for its pattern."""
     kept = tagged("nodevet:local xid 79 (GPU 3); power_limit", "HC")
     assert all(part.startswith("[HC] ") for part in kept.split("; "))
@@ -62,7 +62,7 @@ def test_a_tagged_reason_is_ours_and_one_that_only_has_the_tag_is_not() -> None:
         assert foreign.reason == reason and foreign.is_foreign, reason
 
 
-def test_names_go_before_the_words_of_the_first() -> None:
+def test_a_long_reason_keeps_all_check_names_and_cuts_the_first_text() -> None:
     troubles = [Trouble("xid", "x" * 500), Trouble("power_limit", "y"), Trouble("dkms", "")]
     text = reason_text(new_run_id_text(), troubles)
     assert text.endswith("; power_limit y; dkms")
@@ -107,7 +107,9 @@ def test_hostile_words_become_harmless() -> None:
         ("IDLE+DRAIN", "nodevet:local dkms", 0, ""),
     ],
 )
-def test_who_is_drained(state: str, reason: str, cpus: int, why: str) -> None:
+def test_a_node_that_may_not_be_drained_has_a_message_that_says_why(
+    state: str, reason: str, cpus: int, why: str
+) -> None:
     told = why_not_drained(node(state, reason, cpus), OURS, will_look_again=True)
     assert why in told
     assert bool(told) == bool(why)

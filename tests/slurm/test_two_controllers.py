@@ -52,7 +52,7 @@ def killed_when_drained(world: World, slurm: Slurm) -> None:
     assert reason(slurm) == TAKEN
 
 
-def test_a_run_that_died_gives_no_node_back_while_another_run_holds_it(
+def test_resuming_a_dead_run_does_not_undrain_a_node_that_another_run_holds(
     world: World, slurm: Slurm
 ) -> None:
     killed_when_drained(world, slurm)
@@ -69,7 +69,7 @@ def test_a_run_that_died_gives_no_node_back_while_another_run_holds_it(
     assert (last.outcome.good, last.why, reason(slurm)) == (True, "", ""), last
 
 
-def test_a_person_who_drains_a_node_during_a_run_keeps_it(world: World, slurm: Slurm) -> None:
+def test_a_node_that_an_admin_drains_during_a_run_stays_drained(world: World, slurm: Slurm) -> None:
     def fault(box: Any, call: str, when: str) -> None:
         if call == "act" and reason(slurm) == TAKEN:
             drain(slurm, BOB)
@@ -183,7 +183,9 @@ def test_no_run_switches_off_a_node_that_another_run_may_be_rebooting(
     assert (second.undrain(), reason(slurm)) == ("", "")
 
 
-def test_two_runs_of_one_plan_have_two_marks(world: World, slurm: Slurm, nodevet: Nodevet) -> None:
+def test_two_runs_of_one_plan_have_two_ids_in_the_drain_reason(
+    world: World, slurm: Slurm, nodevet: Nodevet
+) -> None:
     hook = f"{sys.executable} -m nodevet slurm hook"
     first, second = (
         DrainHook(hook, slurm.node, 60.0, FIRST, run) for run in ("0c51b9e4", "11111111")

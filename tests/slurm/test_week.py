@@ -136,7 +136,7 @@ def sweep(site: Site) -> list[str]:
     return [plan.node for plan in plans]
 
 
-def test_no_healthy_node_is_drained_and_none_of_nodevets_is_forgotten(
+def test_in_a_week_no_healthy_node_is_drained_and_no_nodevet_drain_is_forgotten(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     site = Site()

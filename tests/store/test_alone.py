@@ -63,7 +63,9 @@ def changed(store: Store, what: str) -> None:
         connection.execute(text(f"update run set {what}"))
 
 
-def test_a_run_of_another_machine_is_waited_for_five_minutes(store: Store) -> None:
+def test_a_run_of_another_machine_blocks_others_until_5_minutes_without_heartbeat(
+    store: Store,
+) -> None:
     recorder = store.begin(run(0), alone=True)
     with pytest.raises(StoreHeldError, match=f"swept by process {os.getpid()} on"):
         store.begin(run(1), alone=True)
@@ -84,7 +86,7 @@ def test_a_run_of_another_machine_is_waited_for_five_minutes(store: Store) -> No
     store.begin(run(3), alone=True)
 
 
-def test_a_run_gives_signs_of_life_while_its_hosts_take_their_time(
+def test_a_run_sends_heartbeats_while_its_hosts_are_slow(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runs, "BEAT", 0.02)

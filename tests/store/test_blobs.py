@@ -11,7 +11,7 @@ EARLIER = bytes.fromhex("28b52ffd243555000010370a02006094eb29200d667e55")
 """NEXT as nodevet 0.2.0 first packed it, with BASE as dictionary, by the library zstandard."""
 
 
-def test_a_piece_that_another_library_packed_unpacks() -> None:
+def test_data_that_another_library_compressed_decompresses() -> None:
     assert unpack(EARLIER, len(NEXT), BASE) == NEXT
 
 
@@ -27,16 +27,16 @@ def test_a_similar_piece_takes_less_room_with_its_dictionary() -> None:
 
 
 @pytest.mark.parametrize("size", [-2, 0, len(NEXT) - 1, len(NEXT) + 1])
-def test_another_length_than_recorded_is_damage(size: int) -> None:
+def test_data_of_another_length_than_recorded_is_reported_as_damaged(size: int) -> None:
     with pytest.raises(StoreError, match="another length than recorded"):
         unpack(pack(NEXT), size)
 
 
-def test_a_piece_that_was_cut_off_is_damage() -> None:
+def test_truncated_data_is_reported_as_damaged() -> None:
     with pytest.raises(StoreError, match="another length than recorded"):
         unpack(pack(NEXT)[:-1], len(NEXT))
 
 
-def test_the_wrong_dictionary_is_damage() -> None:
+def test_data_with_the_wrong_dictionary_is_reported_as_damaged() -> None:
     with pytest.raises(StoreError, match="does not unpack"):
         unpack(pack(NEXT, BASE), len(NEXT), bytes(len(BASE)))

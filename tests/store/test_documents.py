@@ -112,7 +112,7 @@ SOME = tuple(name for name in NAMES if name in sections())
 @settings(max_examples=150, deadline=None)
 @example([five_nights.document("gpu001", night) for night in (1, 2)])
 @example([{"sections": {"memory": {"status": "ok", "data": {"available_kb": 10**45}}}}])
-def test_split_and_joined_documents_open_alike(several: list[dict[str, Any]]):
+def test_split_and_joined_documents_decode_to_the_same_evidence(several: list[dict[str, Any]]):
     alike = LastFew()
     for document in several:
         text = json.dumps({**document, "schema": SCHEMA, "probe": "1"}).encode()
@@ -171,7 +171,7 @@ def test_unusual_evidence_is_kept_whole(text: bytes):
     assert documents.split_document(text) is None
 
 
-def test_readings_are_apart_from_what_stays():
+def test_readings_are_stored_apart_from_steady_values():
     gpus = [{"index": n, "uuid": f"GPU-{n}", "temperature_gpu_c": 40 + n} for n in range(2)]
     text = {"sections": {"gpu": {"status": "ok", "seconds": 1, "data": {"gpus": gpus}}}}
     first = documents.split_document(json.dumps(text).encode())

@@ -59,7 +59,7 @@ def test_e03_a_store_that_others_may_write_is_refused(
     assert store.read_bytes() == before
 
 
-def test_e03_a_store_in_a_folder_as_tmp_is_refused(store: Path) -> None:
+def test_e03_a_store_in_a_sticky_folder_like_tmp_is_refused(store: Path) -> None:
     """Nobody replaces it there, but anybody may make the -wal that SQLite reads with it."""
     store.parent.chmod(0o1777)
     for create in (True, False):
@@ -70,7 +70,7 @@ def test_e03_a_store_in_a_folder_as_tmp_is_refused(store: Path) -> None:
 
 
 @ROOT
-def test_e03_no_folder_is_made_in_that_of_another_user(tmp_path: Path) -> None:
+def test_e03_no_folder_is_created_inside_a_folder_of_another_user(tmp_path: Path) -> None:
     theirs = tmp_path / "theirs"
     theirs.mkdir()
     os.chown(theirs, STRANGER, STRANGER)
@@ -95,7 +95,7 @@ def test_e03_no_store_is_made_where_a_planted_link_points(tmp_path: Path) -> Non
     assert not list((tmp_path / "open").iterdir())
 
 
-def test_e03_a_link_of_ones_own_to_a_store_is_followed(store: Path, tmp_path: Path) -> None:
+def test_e03_a_symlink_of_the_same_user_to_a_store_is_followed(store: Path, tmp_path: Path) -> None:
     (tmp_path / "link.sqlite").symlink_to(store)
     open_store(url(tmp_path / "link.sqlite"), create=False).close()
 
@@ -141,7 +141,7 @@ def held(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("create", [True, False])
-def test_e03_a_database_that_is_wholly_in_its_log_stays_as_it_is(
+def test_e03_another_programs_database_that_is_only_in_its_wal_is_not_changed(
     tmp_path: Path, create: bool
 ) -> None:
     path = killed(tmp_path, "bookmarks")
@@ -156,7 +156,9 @@ def test_e03_a_database_that_is_wholly_in_its_log_stays_as_it_is(
     assert held(tmp_path) == before
 
 
-def test_e03_a_database_that_is_wholly_in_its_journal_stays_as_it_is(tmp_path: Path) -> None:
+def test_e03_another_programs_database_that_is_only_in_its_journal_is_not_changed(
+    tmp_path: Path,
+) -> None:
     living, path = tmp_path / "living.sqlite", tmp_path / "killed.sqlite"
     with closing(sqlite3.connect(living, isolation_level=None)) as database:
         database.execute("CREATE TABLE bookmarks (url)")
@@ -177,7 +179,7 @@ def test_e03_a_database_that_is_wholly_in_its_journal_stays_as_it_is(tmp_path: P
     assert held(tmp_path) == before
 
 
-def test_e03_a_store_that_is_wholly_in_its_log_is_opened(store: Path, tmp_path: Path) -> None:
+def test_e03_a_store_that_is_only_in_its_wal_is_opened(store: Path, tmp_path: Path) -> None:
     folder = tmp_path / "copied"
     folder.mkdir()
     path = folder / "store.sqlite"
@@ -235,7 +237,7 @@ def test_e03_no_run_is_kept_where_others_may_write(tmp_path: Path, spoil: int) -
             Journal.create(folder.parent / "r-2")
 
 
-def test_e03_no_journal_is_taken_up_through_a_link(tmp_path: Path) -> None:
+def test_e03_a_journal_behind_a_symlink_is_not_opened(tmp_path: Path) -> None:
     folder, other = tmp_path / "r-1", tmp_path / "r-2"
     Journal.create(folder).close()
     other.mkdir()

@@ -63,7 +63,7 @@ def test_a_plan_is_kept_once_with_its_text(store: Store) -> None:
     assert store.plan_text(PLAN.digest) == b"plan" and store.plan_text("00") is None
 
 
-def test_a_run_that_is_recorded_again_replaces_what_it_was(store: Store) -> None:
+def test_a_fix_run_that_is_recorded_again_replaces_the_earlier_record(store: Store) -> None:
     record(store, 0, report(findings={"governor": "fail"}))
     begun = replace(RUN, outcomes={}, hosts=())
     store.record_fix_run(begun, [])

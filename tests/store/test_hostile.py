@@ -90,7 +90,7 @@ def test_e21_a_path_for_a_store_is_reported_with_the_url_to_type(
     assert str(said.value).endswith(f"is a path, but a URL is needed: type {url}")
 
 
-def test_e21_a_text_that_is_not_a_path_is_not_called_one():
+def test_e21_an_invalid_store_url_that_is_not_a_path_is_not_called_a_path():
     for given in ("mysql://db/x", "postgresql:/db", "db:5432/x", "sqlite://srv/x", ":memory:"):
         with pytest.raises(StoreError) as said:
             open_store(given)

@@ -26,7 +26,7 @@ def test_migrations_and_models_agree(store: Store):
         assert compare_metadata(context, metadata) == []
 
 
-def test_the_last_migration_is_the_version():
+def test_the_schema_version_is_that_of_the_last_migration():
     config = Config()
     config.set_main_option("script_location", "nodevet.store:migrations")
     assert ScriptDirectory.from_config(config).get_heads() == [VERSION]
@@ -51,7 +51,7 @@ def written_then(url: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("version", ["0001", "0003", "0004"])
-def test_e19_a_store_of_an_earlier_version_is_brought_up(
+def test_e19_a_store_of_an_earlier_version_is_migrated(
     version: str, url: str, tmp_path: Path, monkeypatch
 ):
     monkeypatch.setattr(upgrade, "VERSION", version)
@@ -75,7 +75,7 @@ def test_several_open_a_new_store_at_once(url: str):
             found.close()
 
 
-def test_a_new_store_may_be_opened_and_closed_by_several_all_the_time(tmp_path: Path):
+def test_several_threads_can_open_and_close_a_new_store_at_once(tmp_path: Path):
     """SQLite makes and removes files beside the database while others look at them."""
 
     def open_and_close(url: str) -> None:

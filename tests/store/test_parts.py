@@ -75,7 +75,7 @@ def test_a_part_is_found_by_its_names_and_by_the_beginning_of_its_id(store: Stor
     assert len(ids("")) == 6 and ids("gpu") == [part for part in ids("") if part[:3] in "GPUgpu"]
 
 
-def test_a_part_that_got_another_name_is_found_by_the_new_one_alone(store: Store):
+def test_a_renamed_part_is_found_only_by_its_new_name(store: Store):
     said = node("GPU-a")
     record(store, 0, report(), evidence=said)
     other = said.replace(b'"165a"', b'"166a"').replace(b"0000:00:00.0", b"0000:01:00.0")
@@ -109,13 +109,13 @@ def test_no_table_of_parts_is_read_as_a_whole(store: Store, query: Any):
     assert "name" in found, found
 
 
-def test_a_section_that_was_not_read_ends_no_place(store: Store):
+def test_a_part_stays_in_its_place_if_its_section_was_not_read(store: Store):
     record(store, 0, report(), evidence=node("GPU-a"))
     record(store, 1, report(night=1), evidence=document(nvme={}))
     assert all(place.open for place in store.places())
 
 
-def test_a_counter_has_points_where_it_moved(store: Store):
+def test_a_counter_has_a_point_for_every_change(store: Store):
     for night, (ecc, replays) in enumerate([(0, 0), (2, 0), (2, 7), (2, 7), (0, 2**64 - 1)]):
         said = node("GPU-a", ecc=ecc, replays=replays, celsius=40 + night)
         record(store, night, report(night=night), evidence=said)
@@ -241,14 +241,14 @@ def numbered(serial: str, *media: int) -> bytes:
 
 
 @pytest.mark.parametrize("serial", ["0000000000", "N/A", "To Be Filled By O.E.M.", " "])
-def test_drives_without_a_serial_number_are_no_part_and_each_is_counted(store: Store, serial: str):
+def test_drives_without_a_serial_number_are_not_parts_but_have_counters(store: Store, serial: str):
     record(store, 0, report("gpu001"), evidence=numbered(serial, 0, 0, 0))
     record(store, 1, report("gpu001", night=1), evidence=numbered(serial, 0, 7, 0))
     assert store.parts() == []
     assert [(each.subject, each.value) for each in store.points()] == [("nvme1", 7)]
 
 
-def test_an_id_that_two_hosts_have_came_from_neither(store: Store):
+def test_an_id_that_two_hosts_report_did_not_move_between_them(store: Store):
     def night(number: int, second: bytes) -> None:
         begun = run(number, 2)
         recorder = store.begin(begun)

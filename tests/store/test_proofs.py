@@ -76,7 +76,7 @@ def everything(store: Store) -> Mapping[str, Any]:
     }
 
 
-def test_e19_a_proof_is_kept_and_recorded_again_it_replaces_what_it_was(store: Store) -> None:
+def test_e19_a_proof_that_is_recorded_again_replaces_the_earlier_record(store: Store) -> None:
     record(store, 0, failing(0))
     for _ in range(2):
         proved(store)
@@ -98,7 +98,9 @@ def test_e19_a_proof_of_another_machine_is_not_of_this_host(store: Store) -> Non
 
 
 @pytest.mark.parametrize("after", [(), ({"governor": "ok"},)])
-def test_e19_no_night_sees_a_proof(store: Store, after: tuple[dict[str, str], ...]) -> None:
+def test_e19_a_proof_does_not_change_the_history_of_earlier_nights(
+    store: Store, after: tuple[dict[str, str], ...]
+) -> None:
     record(store, 0, failing(0), failing(0, "gpu002"))
     for night, said in enumerate(after, 1):
         record(store, night, report(findings=said, night=night))
@@ -107,7 +109,7 @@ def test_e19_no_night_sees_a_proof(store: Store, after: tuple[dict[str, str], ..
     assert everything(store) == before
 
 
-def test_e19_the_next_night_says_fixed_as_the_nights_saw_it(store: Store) -> None:
+def test_e19_the_next_night_reports_a_proven_fix_as_fixed(store: Store) -> None:
     record(store, 0, failing(0))
     proved(store)
     (told,) = news(record(store, 1, report(night=1)))
@@ -116,7 +118,7 @@ def test_e19_the_next_night_says_fixed_as_the_nights_saw_it(store: Store) -> Non
     assert span.end is SpanEnd.OK and span.ended and span.ended.run == run(1).id
 
 
-def test_e19_what_fails_again_came_back_after_the_fix(store: Store) -> None:
+def test_e19_a_failure_after_a_proven_fix_is_new_and_names_the_plan(store: Store) -> None:
     record(store, 0, failing(0))
     proved(store)
     (told,) = news(record(store, 1, failing(1)))
@@ -140,7 +142,7 @@ def test_e19_what_fails_again_came_back_after_the_fix(store: Store) -> None:
     assert (told.news, told.after_plan, told.since[:10]) == (News.STILL, "5f1c00aa", "2026-11-02")
 
 
-def test_e19_what_a_fix_ends_night_after_night_is_not_flapping(store: Store) -> None:
+def test_e19_a_failure_that_is_fixed_every_night_is_not_flapping(store: Store) -> None:
     for night in range(OFTEN + 3):
         (told,) = news(record(store, night, failing(night)))
         assert (told.news, told.began) == (News.NEW, 0)
@@ -149,7 +151,7 @@ def test_e19_what_a_fix_ends_night_after_night_is_not_flapping(store: Store) -> 
         proved(store, proof, replace(FIX_RUN, id=f"run {night}", started=f"{day}:00+00:00"))
 
 
-def test_e19_a_host_that_could_not_be_judged_meanwhile_came_back_too(store: Store) -> None:
+def test_e19_a_failure_came_back_even_if_the_host_was_not_judged_in_between(store: Store) -> None:
     record(store, 0, failing(0))
     proved(store)
     record(store, 1, unreachable(arrived="2026-11-02T04:00:30+00:00"))
@@ -181,7 +183,7 @@ def test_e19_a_failure_without_proof_remains(store: Store, other: dict[str, Any]
     assert [span.end for span in store.spans(host="gpu001")] == [None]
 
 
-def test_e19_another_gpu_of_the_same_number_is_another(store: Store) -> None:
+def test_e19_a_proof_for_another_gpu_with_the_same_index_does_not_count(store: Store) -> None:
     said = report(findings={"xid/GPU-1": "fail"})
     record(store, 0, said)
     label = said.findings[0].subject.label
@@ -190,7 +192,7 @@ def test_e19_another_gpu_of_the_same_number_is_another(store: Store) -> None:
     assert news(record(store, 1, again))[0].news is News.STILL
 
 
-def test_e19_a_visit_recorded_after_a_proof_came_after_it_whatever_the_clock_says(
+def test_e19_visits_and_proofs_are_ordered_by_recording_not_by_clock(
     store: Store,
 ) -> None:
     """The controller that fixes is a day ahead of the one that sweeps."""
@@ -206,7 +208,7 @@ def test_e19_a_visit_recorded_after_a_proof_came_after_it_whatever_the_clock_say
 
 
 @pytest.mark.parametrize("kind", ["rollback", "apply"])
-def test_e19_a_later_run_that_proved_nothing_takes_the_proof_back(store: Store, kind: str) -> None:
+def test_e19_a_later_run_without_proof_withdraws_the_proof(store: Store, kind: str) -> None:
     record(store, 0, failing(0))
     later = replace(PROOF, run=BACK.id, at=BACK.started, asked=BACK.started, keys=(), subjects=())
     proved(store, later, replace(BACK, kind=kind))
@@ -214,7 +216,7 @@ def test_e19_a_later_run_that_proved_nothing_takes_the_proof_back(store: Store, 
     assert news(record(store, 1, failing(1)))[0].news is News.STILL
 
 
-def test_e19_what_cannot_be_read_now_did_not_come_back(store: Store) -> None:
+def test_e19_an_unknown_check_after_a_proof_is_not_a_failure_that_came_back(store: Store) -> None:
     record(store, 0, failing(0))
     proved(store)
     (told,) = news(record(store, 1, report(findings={"governor": "unknown"}, night=1)))
@@ -222,7 +224,7 @@ def test_e19_what_cannot_be_read_now_did_not_come_back(store: Store) -> None:
     assert [span.end for span in store.spans()] == [SpanEnd.UNKNOWN, None]
 
 
-def test_e19_only_the_key_that_was_proved_ends(store: Store) -> None:
+def test_e19_a_proof_ends_only_the_failure_of_its_own_key(store: Store) -> None:
     both = {"xid/GPU-1": "fail", "xid/GPU-2": "fail"}
     record(store, 0, report(findings=both))
     proved(store, replace(PROOF, check="xid", keys=("xid/gpu/GPU-1",), subjects=()))
@@ -233,7 +235,7 @@ def test_e19_only_the_key_that_was_proved_ends(store: Store) -> None:
     }
 
 
-def test_e19_a_second_look_in_the_same_run_takes_back_that_it_came_back(store: Store) -> None:
+def test_e19_a_passing_second_try_withdraws_that_the_failure_came_back(store: Store) -> None:
     record(store, 0, failing(0))
     proved(store)
     begun = run(1)
@@ -245,7 +247,7 @@ def test_e19_a_second_look_in_the_same_run_takes_back_that_it_came_back(store: S
     assert [span.end for span in store.spans()] == [SpanEnd.OK]
 
 
-def test_e19_a_finding_with_a_severer_word_came_back_as_well(store: Store) -> None:
+def test_e19_a_failure_that_returns_with_a_higher_severity_came_back_too(store: Store) -> None:
     mild = replace(finding("fail", "governor", "powersave"), severity=Severity.WARNING)
     record(store, 0, replace(report(), findings=(mild,)))
     proved(store)

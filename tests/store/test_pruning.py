@@ -121,7 +121,7 @@ def is_whole(store: Store) -> int:
     return kept
 
 
-def test_a_sweep_records_while_it_is_pruned(url: str, monkeypatch: pytest.MonkeyPatch):
+def test_a_sweep_can_record_while_the_store_is_pruned(url: str, monkeypatch: pytest.MonkeyPatch):
     """Portions of a few, so that nights are recorded between them, some of whose sections are
     what would go."""
     monkeypatch.setattr(pruning, "CHUNK", 5)
@@ -164,7 +164,7 @@ def killed_after(url: str, portions: int) -> None:
         store.prune(SHORT, NOW)
 
 
-def test_killed_in_the_middle_of_it(url: str):
+def test_a_prune_killed_midway_leaves_the_store_consistent(url: str):
     nights(url, 0, 21)
     for portions in (1, 4, 9):
         child = multiprocessing.get_context("fork").Process(

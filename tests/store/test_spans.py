@@ -48,7 +48,9 @@ def said_by(night: Mapping[str, Any]) -> Any:
 
 @given(st.lists(NIGHT, min_size=1, max_size=8))
 @settings(max_examples=15, deadline=None)
-def test_any_sequence_of_nights(empty: Path, nights: list[dict[str, Any]]):
+def test_spans_and_news_are_right_for_any_sequence_of_nights(
+    empty: Path, nights: list[dict[str, Any]]
+):
     path = empty.with_name("one.sqlite")
     for each in empty.parent.glob("one.sqlite*"):
         each.unlink()
@@ -133,7 +135,7 @@ def flapping(news: HostNews) -> list[FindingNews]:
     return [finding for finding in news.findings if finding.began]
 
 
-def test_what_begins_three_times_in_ten_visits_is_flapping(store: Store):
+def test_a_failure_that_begins_three_times_in_ten_visits_is_flapping(store: Store):
     for night, said in enumerate(["fail", "ok", "fail", "ok", "fail", "fail"]):
         (news,) = record(store, night, report(findings={"governor": said}, night=night))
         assert bool(flapping(news)) == (night >= 4)
@@ -158,7 +160,7 @@ def test_a_host_that_is_lost_three_times_in_ten_visits_is_flapping(store: Store)
     assert news.findings and not flapping(news), "the other times are more than ten visits ago"
 
 
-def test_since_when_is_inherited_by_other_values(store: Store):
+def test_a_failure_with_a_changed_value_keeps_its_since_date(store: Store):
     for night, actual in enumerate(["a", "b", "c"]):
         made = report(findings={"governor": "fail"}, night=night, actual=actual)
         (news,) = record(store, night, made)

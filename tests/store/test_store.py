@@ -15,7 +15,7 @@ from nodevet.store import Store, StoreError, database, open_store
 from nodevet.store.records.model import RunState, SpanEnd
 
 
-def test_runs_are_named_by_id_beginning_place_and_day(store: Store):
+def test_a_run_is_found_by_id_prefix_position_and_day(store: Store):
     for night in range(3):
         record(store, night, report(night=night))
     newest, middle, oldest = store.runs()
@@ -105,7 +105,7 @@ def test_a_second_try_replaces_the_first(store: Store):
     assert span.end is None
 
 
-def test_a_page_is_read_when_the_one_before_is_at_its_end(
+def test_the_next_page_is_read_only_when_the_previous_one_ends(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(database, "PAGE", 3)
@@ -143,7 +143,7 @@ def test_a_run_is_resumed(store: Store):
         store.resume("last")
 
 
-def test_only_its_owner_may_read_it(tmp_path: Path):
+def test_only_the_owner_can_read_a_store(tmp_path: Path):
     url = f"sqlite:///{tmp_path}/state/history.sqlite"
     with open_store(url) as store:
         record(store, 0, report())

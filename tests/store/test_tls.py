@@ -65,7 +65,7 @@ def url(folder: Path, authority: Authority) -> Iterator[str]:
         server.stop()
 
 
-def test_the_server_asks_for_these_methods(url: str) -> None:
+def test_the_server_accepts_only_connections_with_tls(url: str) -> None:
     """It takes sessions with TLS alone."""
     with pytest.raises(StoreError, match="no encryption"):
         open_store(f"{url}?sslmode=disable")
@@ -74,7 +74,7 @@ def test_the_server_asks_for_these_methods(url: str) -> None:
             assert store.runs() == []
 
 
-def test_an_authority_is_believed_and_no_other(
+def test_only_the_configured_certificate_authority_is_trusted(
     url: str, authority: Authority, folder: Path
 ) -> None:
     open_store(f"{url}?sslmode=verify-ca&sslrootcert={authority.file}").close()

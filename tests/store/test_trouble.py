@@ -110,7 +110,7 @@ def is_whole(store: Store, nights: range) -> None:
 
 
 @pytest.mark.timeout(600)
-def test_killed_at_any_instant(url: str):
+def test_a_run_killed_at_any_instant_leaves_the_store_consistent(url: str):
     draw, night, kills = random.Random(int(os.environ.get("NODEVET_KILLS_SEED", "1"))), 1, 0
     night_of(url, 0)
     begun = time.monotonic()
@@ -263,7 +263,7 @@ def test_a_newer_schema_is_not_touched(url: str):
         open_store(url)
 
 
-def test_two_write_at_once_and_a_reader_reads(url: str):
+def test_two_runs_can_write_at_once_while_a_reader_reads(url: str):
     with open_store(url) as one, open_store(url) as other:
         record(one, 0, *(report(f"gpu{host:03d}", machine_id=str(host)) for host in range(9)))
         reading = one.visits("last")
@@ -281,7 +281,7 @@ def test_two_write_at_once_and_a_reader_reads(url: str):
             assert {span.host for span in one.spans(run=run(night).id)} == failing
 
 
-def test_what_was_read_ahead_is_read_again_if_another_run_wrote_meanwhile(url: str):
+def test_prefetched_hosts_are_read_again_if_another_run_has_written(url: str):
     names = [f"gpu{host:03d}" for host in range(9)]
     with open_store(url) as store:
         first, second = store.begin(run(0, 9)), store.begin(run(1, 9))

@@ -59,7 +59,7 @@ def test_a_finding_that_names_another_fault_is_new(tmp_path: Path) -> None:
         assert each.before is not None and each.before.actual == case[1]
 
 
-def test_each_fault_of_a_part_keeps_its_name(tmp_path: Path) -> None:
+def test_two_faults_of_one_part_are_tracked_separately(tmp_path: Path) -> None:
     """A part of which two findings tell, and one of them alone the next night."""
     was = (found(None, {"corrected": 9}), found(None, {"fatal": 1}))
     with open_store(f"sqlite:///{tmp_path}/h.sqlite") as store:

@@ -61,7 +61,9 @@ def test_a_gate_is_the_first_entry_of_a_nodes_history(fleet: AnsweringFleet) -> 
     assert "not recorded" in lost.stderr
 
 
-def test_a_check_by_hand_judges_what_came_since(fleet: AnsweringFleet) -> None:
+def test_a_check_with_since_store_judges_only_log_lines_since_the_last_visit(
+    fleet: AnsweringFleet,
+) -> None:
     (fleet.folder / "site.yaml").write_text(BASELINE + "  kernel_faults: {}\n")
     check = ("check", *SITE, "--limit", "gpu001", *STORE)
     fleet.night({"gpu001": faulty(1)})
@@ -82,7 +84,7 @@ def test_a_check_by_hand_judges_what_came_since(fleet: AnsweringFleet) -> None:
     assert "works only with visits" in judged.stderr
 
 
-def test_a_resumed_sweep_judges_what_came_since_the_sweep_before(fleet: AnsweringFleet) -> None:
+def test_a_resumed_sweep_judges_log_lines_since_the_previous_sweep(fleet: AnsweringFleet) -> None:
     (fleet.folder / "site.yaml").write_text(BASELINE + "  kernel_faults: {}\n")
     nights = {host: faulty(1) for host in HOSTS}
     fleet.night(nights)

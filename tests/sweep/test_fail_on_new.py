@@ -24,14 +24,16 @@ def killed_in_the_reports(fleet: AnsweringFleet) -> None:
     left_in_the_middle(fleet, without=0)
 
 
-def test_the_first_sweep_has_nothing_that_stood_before(fleet: AnsweringFleet) -> None:
+def test_in_the_first_sweep_every_failure_counts_as_new(fleet: AnsweringFleet) -> None:
     fleet.night({"gpu003": capped})
     assert fleet.run(*BY_HAND).returncode == 1
     assert fleet.run("sweep", "--fail-on", "new").returncode == 1
     assert fleet.run("sweep", "--fail-on", "new").returncode == 0
 
 
-def test_a_sweep_of_some_hosts_tells_nothing_of_the_others(fleet: AnsweringFleet) -> None:
+def test_a_sweep_of_some_hosts_does_not_mark_failures_of_others_as_known(
+    fleet: AnsweringFleet,
+) -> None:
     fleet.run("sweep")
     fleet.night({"gpu003": capped})
     fleet.run(*BY_HAND)
@@ -51,7 +53,7 @@ def test_findings_of_a_killed_run_count_as_new(fleet: AnsweringFleet) -> None:
     assert fleet.run(*BY_HAND, "--fail-on", "new").returncode == 0
 
 
-def test_what_is_worse_is_new(fleet: AnsweringFleet) -> None:
+def test_a_failure_with_a_raised_severity_is_new(fleet: AnsweringFleet) -> None:
     fleet.night({"gpu004": saving})
     fleet.run("sweep")
     text = (fleet.folder / "site.yaml").read_text()
@@ -60,7 +62,7 @@ def test_what_is_worse_is_new(fleet: AnsweringFleet) -> None:
     assert fleet.run("sweep", "--fail-on", "new:critical").returncode == 0
 
 
-def test_a_part_of_a_run_is_not_judged_for_the_whole(fleet: AnsweringFleet) -> None:
+def test_an_interrupted_run_does_not_count_as_a_complete_one(fleet: AnsweringFleet) -> None:
     fleet.run("sweep")
     left_in_the_middle(fleet, without=3)
     done = fleet.run("check", "--from-run", "last", "-b", "site.yaml")

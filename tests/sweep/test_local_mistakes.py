@@ -69,7 +69,7 @@ def test_e19_a_mistake_of_this_machine_is_reported_and_not_recorded(
     assert "ended" not in again["news"], "and it is not judged again, for it was never lost"
 
 
-def test_e19_a_mistyped_host_is_no_host(fleet: AnsweringFleet) -> None:
+def test_e19_a_mistyped_host_is_not_recorded_as_a_host(fleet: AnsweringFleet) -> None:
     done = fleet.run("check", "gpu0001.invalid", "-b", "site.yaml", "--format", "json")
     assert done.returncode == 3, done.stderr
     assert "appeared" not in json.loads(done.stdout)["news"]
@@ -79,7 +79,7 @@ def test_e19_a_mistyped_host_is_no_host(fleet: AnsweringFleet) -> None:
         assert (run.visited, run.state.value) == (0, "incomplete")
 
 
-def test_e19_a_program_that_is_missing_is_no_fault_of_the_host(fleet: AnsweringFleet) -> None:
+def test_e19_a_missing_proxycommand_program_leaves_hosts_not_visited(fleet: AnsweringFleet) -> None:
     (fleet.folder / "ssh_config").write_text("Host *\n  ProxyCommand no-such-ssh -W %h:%p\n")
     words = ("-i", "fleet.yaml", "-b", "site.yaml", "--ssh-config", "ssh_config")
     run = json.loads(fleet.run("check", *words, "--format", "json").stdout)
@@ -87,7 +87,7 @@ def test_e19_a_program_that_is_missing_is_no_fault_of_the_host(fleet: AnsweringF
     assert "ProxyCommand: its program was not found" in run["hosts"][0]["why"]
 
 
-def test_e19_a_wrong_key_for_the_fleet_is_neither_suspicious_nor_told(
+def test_e19_a_wrong_ssh_key_is_neither_marked_suspicious_nor_notified(
     fleet: AnsweringFleet,
 ) -> None:
     told = fleet.folder / "told"
@@ -104,7 +104,7 @@ def test_e19_a_wrong_key_for_the_fleet_is_neither_suspicious_nor_told(
     assert not told.exists() and words
 
 
-def test_e19_hosts_that_were_not_visited_count_for_no_suspicion() -> None:
+def test_e19_unvisited_hosts_do_not_make_a_run_suspicious() -> None:
     hosts = tuple(
         HostReport(host=f"n{n}", status=Status.NOT_VISITED if n else Status.VETTED)
         for n in range(9)

@@ -124,7 +124,7 @@ def run_of(number: int, **news: Any) -> Run:
     )
 
 
-def test_what_nodes_say_is_bounded_and_harmless() -> None:
+def test_text_of_nodes_in_a_message_is_limited_and_printable() -> None:
     told = message(run_of(300), "nightly", NewsFilter(length=1000))
     assert told is not None
     assert len(told.body) <= 1000
@@ -132,7 +132,7 @@ def test_what_nodes_say_is_bounded_and_harmless() -> None:
     assert told.body.splitlines()[-1] == "300 hosts: 300 fail"
 
 
-def test_what_is_suspicious_is_one_line() -> None:
+def test_a_suspicion_is_one_line_of_the_message() -> None:
     suspicion = Suspicion(checks=(HOSTILE,), hosts=("h0", "h1"), judged=300)
     told = message(run_of(300, suspicions=(suspicion,)), "nightly", NewsFilter())
     assert told is not None
@@ -140,7 +140,7 @@ def test_what_is_suspicious_is_one_line() -> None:
     assert len(told.body.splitlines()) == 2
 
 
-def test_unrequested_values_are_not_reported() -> None:
+def test_a_message_has_only_the_news_that_its_filter_requests() -> None:
     run = run_of(2)
     assert message(run, "n", NewsFilter(new=False)) is None
     ended = (Ended(host="h1", check="c", severity=Severity.INFO),)
@@ -185,7 +185,7 @@ print(notify.notify([address], notify.Notice(title="nightly", body="1 new")))
 """
 
 
-def test_a_server_without_an_end_holds_up_no_sweep() -> None:
+def test_a_notification_server_that_never_answers_does_not_hold_up_a_sweep() -> None:
     """Apprise gives up, but its threads do not: Python would wait for them at the end."""
     words = [sys.executable, "-c", ENDLESS]
     done = subprocess.run(words, capture_output=True, text=True, timeout=60)

@@ -33,7 +33,7 @@ def test_a_second_sweep_says_who_holds_the_inventory(fleet: AnsweringFleet) -> N
     assert fleet.run("sweep", "--limit", "gpu001").returncode == 0  # it ended with its process
 
 
-def test_the_heartbeat_says_when_it_began_and_ended(fleet: AnsweringFleet) -> None:
+def test_the_heartbeat_file_says_when_the_sweep_began_and_ended(fleet: AnsweringFleet) -> None:
     fleet.settings('heartbeat = "beat.prom"\n')
 
     def beats() -> dict[str, float]:
@@ -56,7 +56,7 @@ def test_the_heartbeat_says_when_it_began_and_ended(fleet: AnsweringFleet) -> No
     assert second["end_timestamp_seconds"] == first["end_timestamp_seconds"]
 
 
-def test_systemd_takes_its_units(fleet: AnsweringFleet) -> None:
+def test_systemd_accepts_the_units_of_a_sweep(fleet: AnsweringFleet) -> None:
     fleet.settings('within = "40m"\njitter = "10m"\nat = "*-*-* 02:30:00"\n')
     done = fleet.run("sweep", "nightly", "--install")
     assert done.returncode == 0

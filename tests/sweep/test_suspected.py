@@ -55,7 +55,7 @@ def test_failures_of_few_or_different_hosts_are_planned(fleet: AnsweringFleet) -
     assert HEAD not in planned(fleet)[1]  # four, and another machine
 
 
-def test_a_store_that_cannot_be_read_costs_no_plan(fleet: AnsweringFleet) -> None:
+def test_a_plan_is_made_even_if_the_store_cannot_be_read(fleet: AnsweringFleet) -> None:
     (fleet.folder / "broken.sqlite").write_text("no database")
     told = planned(fleet, "--store", "sqlite:///broken.sqlite")[2]
     assert "cannot tell which checks many hosts began to fail at once" in told

@@ -14,7 +14,9 @@ from answering_fleet import HOSTS, AnsweringFleet, capped, replaced, saving
 pytestmark = pytest.mark.timeout(300)
 
 
-def test_all_lists_what_passed_in_the_files_of_a_sweep_and_a_gate(fleet: AnsweringFleet) -> None:
+def test_the_all_option_lists_passed_checks_in_files_of_a_sweep_and_a_gate(
+    fleet: AnsweringFleet,
+) -> None:
     fleet.settings('outputs = { json = "last.json", jsonl = "last.jsonl" }\n')
     gate = ("gate", "-i", "fleet.yaml", "-b", "site.yaml", "--wait", "1s", "--settle", "0s")
     for more, listed, counted in (((), 0, 17), (("--all",), 17, 0)):
@@ -30,7 +32,7 @@ def test_all_lists_what_passed_in_the_files_of_a_sweep_and_a_gate(fleet: Answeri
             assert sum(each["count"] for each in host.get("counted", ())) == counted
 
 
-def test_new_findings_stand_and_are_fixed(fleet: AnsweringFleet) -> None:
+def test_findings_are_reported_as_new_then_standing_then_fixed(fleet: AnsweringFleet) -> None:
     fleet.settings('outputs = { json = "last.json", prometheus = "n.prom", junit = "j.xml" }\n')
     first = fleet.run("sweep", "--fail-on", "new")
     told = "nodevet: nightly: the first recorded sweep; nothing is marked as new\n"
@@ -79,7 +81,7 @@ def test_another_machine_of_the_same_name_inherits_nothing(fleet: AnsweringFleet
     assert "hosts replaced: 1" in done.stdout
 
 
-def test_many_at_once_are_not_suspected_but_the_rule(fleet: AnsweringFleet) -> None:
+def test_if_many_hosts_fail_a_check_at_once_the_rule_is_suspected(fleet: AnsweringFleet) -> None:
     fleet.settings('outputs = { json = "last.json", html = "r.html", nagios = "n.txt" }\n')
     fleet.run("sweep")
     text = (fleet.folder / "site.yaml").read_text()
@@ -95,7 +97,7 @@ def test_many_at_once_are_not_suspected_but_the_rule(fleet: AnsweringFleet) -> N
     assert "SUSPICIOUS" not in fleet.run("sweep").stdout
 
 
-def test_a_store_that_is_lost_costs_no_report(fleet: AnsweringFleet) -> None:
+def test_a_sweep_reports_even_if_the_store_fails(fleet: AnsweringFleet) -> None:
     fleet.run("sweep", "--store", "sqlite:///s.sqlite")
     fleet.night({"gpu003": capped})
     with sqlite3.connect(fleet.folder / "s.sqlite") as other:

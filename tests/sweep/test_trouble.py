@@ -127,7 +127,7 @@ def test_old_evidence_goes_after_a_sweep(fleet: AnsweringFleet) -> None:
     assert "nightly" in fleet.run("runs").stdout  # what was found stays
 
 
-def test_a_damaged_store_costs_no_report(fleet: AnsweringFleet) -> None:
+def test_a_sweep_reports_even_if_the_store_is_damaged(fleet: AnsweringFleet) -> None:
     fleet.settings(head='store = "sqlite:///h.sqlite"\n')
     assert fleet.run("sweep").returncode == 0
     fleet.night({"gpu003": capped})

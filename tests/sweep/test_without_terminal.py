@@ -47,7 +47,7 @@ def order(fleet: AnsweringFleet, monkeypatch: pytest.MonkeyPatch) -> SweepOrder:
     return choose_sweep(settings(fleet.folder / "nodevet.toml"), "nightly", {})
 
 
-def test_it_records_reports_and_prints_nothing(
+def test_a_sweep_function_call_records_reports_and_prints_nothing(
     fleet: AnsweringFleet, order: SweepOrder, capfd: pytest.CaptureFixture[str]
 ) -> None:
     heard = Heard()
@@ -66,13 +66,15 @@ def test_it_records_reports_and_prints_nothing(
     assert capfd.readouterr() == ("", "")
 
 
-def test_it_says_who_sweeps_already(order: SweepOrder, tmp_path: Path) -> None:
+def test_a_second_sweep_call_names_the_sweep_that_holds_the_lock(
+    order: SweepOrder, tmp_path: Path
+) -> None:
     with locked(order.locks, "another sweep"), pytest.raises(HeldError, match="another sweep"):
         sweep(order)
     assert not os.path.lexists(order.site.path("last.json"))
 
 
-def test_it_decodes_the_evidence_of_a_first_night_once(
+def test_a_first_sweep_decodes_its_evidence_only_once(
     order: SweepOrder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What judging has decoded is what the store reads parts and counters from."""

@@ -176,7 +176,7 @@ def test_this_machine_is_probed_without_ssh_and_without_pyinfra(
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
-def test_this_machine_is_asked_for_some_sections_alone(
+def test_this_machine_reads_only_the_requested_sections(
     go: Callable[..., dict[str, Visit]],
 ) -> None:
     one = go([Host(name="here", local=True)], sections=("host", "kernel"))["here"]
@@ -199,15 +199,13 @@ def test_local_probes_that_fail_say_why(
         assert re.fullmatch(why, one.why)
 
 
-def test_many_local_roots_are_each_answered(
-    tmp_path: Path, go: Callable[..., dict[str, Visit]]
-) -> None:
+def test_every_local_root_is_vetted(tmp_path: Path, go: Callable[..., dict[str, Visit]]) -> None:
     hosts = [Host(name=f"here{n}", local=True, root=str(tmp_path)) for n in range(4)]
     visits = go(hosts, parallel=2)
     assert {one.status for one in visits.values()} == {Status.VETTED}
 
 
-def test_no_hosts_is_no_visit(go: Callable[..., dict[str, Visit]]) -> None:
+def test_without_hosts_nothing_is_visited(go: Callable[..., dict[str, Visit]]) -> None:
     assert go([]) == {}
 
 

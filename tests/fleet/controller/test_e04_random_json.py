@@ -92,7 +92,7 @@ def assert_told(answered: Sequence[Visit], lost: Sequence[Visit], start: str) ->
         ]
     ).flatmap(mangled)
 )
-def test_e04_a_launcher_that_writes_anything_costs_only_the_hosts_it_had(text: bytes) -> None:
+def test_e04_a_launcher_that_writes_random_frames_loses_only_its_own_hosts(text: bytes) -> None:
     one = Launcher("far", ("true",))
     engine = Launchers((one,))
     runs = LauncherRuns([(host, ("far",)) for host in HOSTS], Options(engine=engine), engine)
@@ -104,7 +104,7 @@ def test_e04_a_launcher_that_writes_anything_costs_only_the_hosts_it_had(text: b
 
 
 @given(st.sampled_from([framing.write_outcome(1, VETTED)]).flatmap(mangled))
-def test_e04_a_shard_that_writes_anything_costs_only_the_hosts_it_had(text: bytes) -> None:
+def test_e04_a_shard_that_writes_random_frames_loses_only_its_own_hosts(text: bytes) -> None:
     (order,) = orders(HOSTS, Options(), 1)
     shard = Shard(order, HOSTS)
     visits = list(shard.take(framing.write_outcome(0, VETTED)))
@@ -122,7 +122,9 @@ ANSWERS = {
 
 
 @given(st.data(), st.sampled_from(sorted(ANSWERS)))
-def test_e04_an_answer_of_a_worker_is_typed_or_malformed(data: st.DataObject, do: str) -> None:
+def test_e04_a_worker_answer_is_decoded_to_its_type_or_refused(
+    data: st.DataObject, do: str
+) -> None:
     text = data.draw(mangled(framing.write_answer(7, ANSWERS[do])))
     try:
         number, answer = framing.read_answer(framing.read_frame(text), {7: do})
@@ -145,7 +147,9 @@ READERS: dict[str, tuple[bytes, Callable[[Frame], object]]] = {
 
 
 @given(st.data(), st.sampled_from(sorted(READERS)))
-def test_e04_an_order_or_a_request_is_typed_or_malformed(data: st.DataObject, kind: str) -> None:
+def test_e04_a_mangled_order_or_request_is_decoded_or_refused(
+    data: st.DataObject, kind: str
+) -> None:
     text, read = READERS[kind]
     try:
         read(framing.read_frame(data.draw(mangled(text))))
@@ -154,7 +158,7 @@ def test_e04_an_order_or_a_request_is_typed_or_malformed(data: st.DataObject, ki
 
 
 @given(mangled(framing.write_outcome(1, VETTED)) | mangled(framing.write_notice(LostHost(1, "x"))))
-def test_e04_an_answer_of_a_pool_is_of_its_host_or_malformed(text: bytes) -> None:
+def test_e04_a_pool_answer_names_its_own_host_or_is_refused(text: bytes) -> None:
     if pool._is_answer(1, text, 100):
         notice = framing.read_notice(framing.read_frame(text))
         number = (
@@ -164,13 +168,13 @@ def test_e04_an_answer_of_a_pool_is_of_its_host_or_malformed(text: bytes) -> Non
 
 
 @given(values)
-def test_e04_a_message_of_a_pool_is_pairs_or_an_error(told: object) -> None:
+def test_e04_a_pool_message_is_decoded_to_pairs_or_an_error(told: object) -> None:
     pairs = pool._pairs(told)
     if not isinstance(pairs, Exception):
         assert all(type(number) is int and type(frame) is bytes for number, frame in pairs)
 
 
-def test_e04_every_status_of_a_visit_but_this_side_s_own_is_known_to_frames() -> None:
+def test_e04_frames_know_every_visit_status_except_the_controllers_own() -> None:
     (literal,) = [
         field.type for field in framing.msgspec.structs.fields(framing._OutcomeHead)
         if field.name == "status"

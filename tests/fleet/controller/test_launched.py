@@ -83,7 +83,7 @@ def wrapped(tmp_path: Path, name: str, script: str) -> str:
     return str(path)
 
 
-def test_what_a_bastion_needs_is_its_own(
+def test_a_bastion_visits_hosts_with_its_own_files(
     bastion: Callable[..., Launcher], hosts: Callable[..., list[Host]], go: Go
 ) -> None:
     visits = go(hosts("healthy"), **through(bastion("plain")))
@@ -91,7 +91,7 @@ def test_what_a_bastion_needs_is_its_own(
     assert len({one.evidence for one in visits.values()}) == 1
 
 
-def test_a_bastion_without_the_keys_says_so_of_each_host(
+def test_a_bastion_without_the_keys_reports_each_host_as_not_visited(
     bastion: Callable[..., Launcher], hosts: Callable[..., list[Host]], go: Go
 ) -> None:
     one = replace(bastion("keyless"), key_file=None)
@@ -120,7 +120,7 @@ def test_another_shard_takes_over_from_a_killed_one(
     assert tools["children"]() == before
 
 
-def test_a_shard_that_is_cut_off_is_not_heard_again(
+def test_late_answers_of_a_disconnected_shard_are_ignored(
     bastion: Callable[..., Launcher],
     hosts: Callable[..., list[Host]],
     monkeypatch: pytest.MonkeyPatch,
@@ -157,7 +157,7 @@ def network() -> Iterator[NetworkApart]:
         found.end()
 
 
-def test_a_network_that_goes_down_in_the_middle_costs_no_host_and_counts_none_twice(
+def test_a_network_outage_midway_loses_no_host_and_counts_none_twice(
     bastion: Callable[..., Launcher],
     hosts: Callable[..., list[Host]],
     network: NetworkApart,
@@ -191,7 +191,7 @@ def test_a_network_that_goes_down_in_the_middle_costs_no_host_and_counts_none_tw
 
 
 @pytest.mark.parametrize("only", [False, True])
-def test_launchers_that_cannot_be_used(
+def test_hosts_of_an_unusable_launcher_move_to_another_or_report_why(
     bastion: Callable[..., Launcher],
     hosts: Callable[..., list[Host]],
     go: Go,
@@ -279,7 +279,7 @@ ATTACKS = {
 
 
 @pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
-def test_what_no_shard_writes_ends_the_launcher_and_costs_no_host(
+def test_forged_shard_output_ends_the_launcher_and_each_host_is_reported_once(
     hosts: Callable[..., list[Host]], go: Go, tmp_path: Path, attack: str
 ) -> None:
     """Each host is told once, by the first good answer or by why there is none."""
@@ -317,7 +317,7 @@ def test_a_launcher_tries_a_transient_failure_again(
     assert not any(visits[host.name].first for host in hosts("healthy", 3))
 
 
-def test_hosts_of_a_launcher_that_died_are_visited_once_more_by_it(
+def test_a_launcher_that_died_visits_its_hosts_once_more_if_it_is_the_only_one(
     bastion: Callable[..., Launcher],
     hosts: Callable[..., list[Host]],
     fake: dict[str, str],
@@ -344,7 +344,7 @@ def test_hosts_of_a_launcher_that_died_are_visited_once_more_by_it(
     assert seen.first.startswith("launcher dying exited with 137")
 
 
-def test_the_deadline_of_the_run_ends_what_is_far(
+def test_the_deadline_of_the_run_ends_remote_shards(
     bastion: Callable[..., Launcher], hosts: Callable[..., list[Host]], go: Go, tools: Tools
 ) -> None:
     one = bastion("deadline")
@@ -355,7 +355,7 @@ def test_the_deadline_of_the_run_ends_what_is_far(
     assert not tools["lingering"]([bastion.servers["deadline"]])
 
 
-def test_what_a_login_shell_prints_before_is_skipped(
+def test_output_of_the_login_shell_before_the_greeting_is_skipped(
     bastion: Callable[..., Launcher], hosts: Callable[..., list[Host]], go: Go, tmp_path: Path
 ) -> None:
     shell = wrapped(
@@ -378,7 +378,7 @@ def test_a_slow_shard_delays_no_other(
     assert not begun.exists()
 
 
-def test_sites_are_kept_apart(
+def test_hosts_are_visited_only_by_the_launchers_of_their_site(
     bastion: Callable[..., Launcher], hosts: Callable[..., list[Host]], go: Go
 ) -> None:
     """What only a failing launcher may reach is told; what goes from here is visited from here."""
@@ -395,7 +395,7 @@ def test_sites_are_kept_apart(
     assert why.startswith("host key not known")
 
 
-def test_a_host_of_two_sites_ends_the_sweep_before_it_begins(
+def test_a_host_of_two_sites_is_refused_before_the_sweep_begins(
     hosts: Callable[..., list[Host]],
 ) -> None:
     engine = Launchers((launcher("a", "x"), launcher("b", "x")), {"@dc1": ("a",), "@k": ("b",)})
@@ -404,7 +404,7 @@ def test_a_host_of_two_sites_ends_the_sweep_before_it_begins(
         list(visit(both, Options(engine=engine)))
 
 
-def test_closing_the_iterator_ends_what_is_far(
+def test_closing_the_iterator_ends_remote_shards(
     bastion: Callable[..., Launcher], hosts: Callable[..., list[Host]], tools: Tools
 ) -> None:
     one = bastion("interrupted")
@@ -419,7 +419,7 @@ def test_closing_the_iterator_ends_what_is_far(
     wait_for(lambda: not any(map(alive, far)))
 
 
-def test_a_shard_that_dies_over_there_gives_its_hosts_to_another_launcher(
+def test_another_launcher_visits_the_hosts_of_a_remote_shard_that_died(
     hosts: Callable[..., list[Host]], tools: Tools, go: Go, tmp_path: Path, key: KeyPair, node: Sshd
 ) -> None:
     known = tmp_path / "known"
@@ -457,13 +457,13 @@ def relay() -> Iterator[subprocess.Popen[bytes]]:
         yield process
 
 
-def test_what_is_started_ends_with_its_input(relay: subprocess.Popen[bytes]) -> None:
+def test_a_remote_shard_ends_when_its_input_ends(relay: subprocess.Popen[bytes]) -> None:
     said, complaint = relay.communicate(b"", timeout=120)
     assert said.startswith(b"\n\x1eNODEVET-SHARD {") and relay.returncode == 0
     assert complaint == b""
 
 
-def test_a_shard_ends_with_its_reader(
+def test_a_remote_shard_ends_when_its_reader_ends(
     relay: subprocess.Popen[bytes],
     hosts: Callable[..., list[Host]],
     node: Sshd,
@@ -489,7 +489,7 @@ def test_a_shard_ends_with_its_reader(
     wait_for(lambda: not alive(shard) and not node.sessions(), 15)
 
 
-def test_an_order_that_is_none_is_refused_in_a_line(relay: subprocess.Popen[bytes]) -> None:
+def test_a_malformed_order_is_refused_in_one_line(relay: subprocess.Popen[bytes]) -> None:
     _, complaint = relay.communicate(b'{"bytes": 0, "targets": 7}\n', timeout=120)
     assert relay.returncode == 1
     assert complaint.startswith(b"malformed order: ") and complaint.count(b"\n") == 1

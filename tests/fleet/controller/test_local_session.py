@@ -29,7 +29,9 @@ def worker() -> Iterator[SshExecutor]:
         yield worker
 
 
-def test_it_reads_what_the_machine_is(worker: SshExecutor, tmp_path: Path) -> None:
+def test_the_session_reads_evidence_and_states_of_this_machine(
+    worker: SshExecutor, tmp_path: Path
+) -> None:
     found = decode(worker.probe("here"))[HostInfo].data
     assert found is not None
     assert found.kernel == os.uname().release
@@ -41,7 +43,9 @@ def test_it_reads_what_the_machine_is(worker: SshExecutor, tmp_path: Path) -> No
     assert len(worker.agents("here")) <= len(AGENTS)
 
 
-def test_it_writes_a_file_whole_under_its_lock(worker: SshExecutor, tmp_path: Path) -> None:
+def test_the_session_writes_a_whole_file_while_it_holds_the_lock(
+    worker: SshExecutor, tmp_path: Path
+) -> None:
     path = tmp_path / "file"
     worker.lock("here", "a test")
     done = worker.act("here", WriteFile(path=str(path), content="one\ntwo 'quoted'\n"))
@@ -91,7 +95,7 @@ def test_a_command_that_takes_too_long_is_ended(worker: SshExecutor) -> None:
     assert "timed out after 2 s" in done.output
 
 
-def test_the_lock_is_one_for_all_controllers_and_ends_with_the_session(
+def test_only_one_controller_holds_the_lock_until_its_session_ends(
     worker: SshExecutor,
 ) -> None:
     worker.lock("here", "the first")
@@ -105,7 +109,7 @@ def test_the_lock_is_one_for_all_controllers_and_ends_with_the_session(
         assert other.act("here", RunCommand(words=("true",))).ok
 
 
-def test_nothing_is_done_once_another_has_taken_the_lock(
+def test_nothing_is_done_after_another_controller_has_taken_the_lock(
     worker: SshExecutor, tmp_path: Path
 ) -> None:
     worker.lock("here", "the first")
@@ -116,12 +120,14 @@ def test_nothing_is_done_once_another_has_taken_the_lock(
     assert not (tmp_path / "done").exists()
 
 
-def test_it_is_never_rebooted(worker: SshExecutor) -> None:
+def test_this_machine_is_never_rebooted(worker: SshExecutor) -> None:
     with pytest.raises(WorkError, match="not on the machine that nodevet runs on"):
         worker.reboot("here", seconds=10)
 
 
-def test_only_root_changes_it(worker: SshExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_root_can_change_this_machine(
+    worker: SshExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     for call in (
         lambda: worker.lock("here", "a test"),
@@ -131,7 +137,7 @@ def test_only_root_changes_it(worker: SshExecutor, monkeypatch: pytest.MonkeyPat
             call()
 
 
-def test_a_verdict_of_the_machine_as_it_was_is_not_given_again(
+def test_a_change_of_this_machine_deletes_its_kept_verdict(
     worker: SshExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))

@@ -146,7 +146,7 @@ class CountedHosts:
         return len((self._folder / f"{host.name}.visits").read_text().splitlines())
 
 
-def test_answers_come_host_by_host_and_none_is_asked_for_again(
+def test_hosts_answer_one_by_one_and_no_answered_host_is_visited_again(
     pool: Pool,
     engine: DaskPool,
     hosts: Callable[..., list[Host]],
@@ -176,7 +176,7 @@ def test_answers_come_host_by_host_and_none_is_asked_for_again(
     assert {counts.visits(host) for host in stuck} == {2}
 
 
-def test_a_pool_behind_tls_takes_those_alone_who_have_a_certificate(
+def test_a_pool_with_tls_accepts_only_clients_with_a_certificate(
     engine: DaskPool,
     hosts: Callable[..., list[Host]],
     go: Callable[..., dict[str, Visit]],

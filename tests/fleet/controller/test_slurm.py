@@ -66,7 +66,7 @@ def test_a_job_that_is_cancelled_gives_its_hosts_to_another_launcher(
     assert {(one.status, one.why) for one in seen} == {(Status.VETTED, "")}
 
 
-def test_a_job_that_no_other_launcher_can_take_over_says_why_of_each_host(
+def test_a_cancelled_job_without_another_launcher_reports_why_for_each_host(
     slurm: Slurm, made: Callable[[str, str], Launcher], hosts: Callable[..., list[Host]]
 ) -> None:
     engine = Launchers((made("only", "srun -N1"), made("strange", "srun -N1 -p no-such-partition")))
@@ -96,7 +96,7 @@ def test_closing_the_iterator_ends_the_job(
     wait_for(lambda: not slurm.jobs)
 
 
-def test_a_check_on_the_command_line(
+def test_check_visits_a_host_through_srun(
     slurm: Slurm, node: Sshd, key: KeyPair, tmp_path: Path
 ) -> None:
     """A real probe, by a job whose home has the keys."""

@@ -144,12 +144,12 @@ WORDS = [("printf", "%s\n", "a b", "$HOME", "`id`", "'", '"', ";", "&&", "x\ny",
 
 
 @pytest.mark.parametrize("words", WORDS)
-def test_words_reach_the_program_as_they_are(worker: SshExecutor, words: tuple[str, ...]) -> None:
+def test_arguments_reach_the_program_unchanged(worker: SshExecutor, words: tuple[str, ...]) -> None:
     done = worker.act("n1", RunCommand(words=words))
     assert done.ok and done.output == "\n".join(words[2:]).rstrip("\n")
 
 
-def test_a_word_is_never_taken_for_what_the_shell_knows(worker: SshExecutor) -> None:
+def test_a_program_name_is_never_run_as_shell_syntax(worker: SshExecutor) -> None:
     for words in (("eval", "echo pwned"), ("A=1",), ("if",), ("/no/such",)):
         done = worker.act("n1", RunCommand(words=words))
         assert not done.ok and done.code == 127 and "pwned" not in done.output.split(": ")[-1]
@@ -175,14 +175,14 @@ def test_a_word_is_never_taken_for_what_the_shell_knows(worker: SshExecutor) -> 
         SetUnit(name="a/b.service"),
     ],
 )
-def test_an_action_that_nobody_can_mean_is_refused(
+def test_a_malformed_action_is_refused(
     worker: SshExecutor, action: WriteFile | WriteKernel | RunCommand | SetUnit
 ) -> None:
     done = worker.act("n1", action)
     assert not done.ok and done.code == 2 and "refuses" in done.output
 
 
-def test_a_kernel_file_says_the_errno_and_is_never_made(
+def test_a_kernel_file_is_never_created_and_its_errno_is_reported(
     worker: SshExecutor, tmp_path: Path
 ) -> None:
     done = worker.act("n1", WriteKernel(path="/proc/sys/kernel/nodevet_none", value="1"))
@@ -202,7 +202,7 @@ def test_a_command_that_does_not_end_is_ended(worker: SshExecutor, server: Sshd)
     ]
 
 
-def test_a_flood_and_odd_bytes_are_taken_and_their_end_kept(worker: SshExecutor) -> None:
+def test_long_binary_output_is_escaped_and_only_its_end_is_kept(worker: SshExecutor) -> None:
     done = worker.act(
         "n1", RunCommand(words=("sh", "-c", "yes | head -c 9000000; printf '\\33[1m\\377.'"))
     )
@@ -215,7 +215,7 @@ def test_a_signal_that_ends_a_command_has_a_code(worker: SshExecutor) -> None:
     assert not done.ok and done.code == 128 + 9
 
 
-def test_evidence_is_the_probe_s_with_what_was_asked_for(host: Host) -> None:
+def test_the_probe_returns_evidence_with_the_requested_sysctls(host: Host) -> None:
     with SshExecutor([host], options(asks={"sysctl": ["kernel.ostype"]})) as worker:
         worker.open("n1")
         document = worker.probe("n1")
@@ -252,7 +252,7 @@ def test_a_lost_connection_is_reported_and_stays_lost_until_it_is_opened(
     assert worker.act("n1", RunCommand(words=("true",))).ok
 
 
-def test_a_call_in_progress_when_nodevet_ends_has_a_reason(host: Host, tmp_path: Path) -> None:
+def test_a_call_in_progress_reports_that_nodevet_ended(host: Host, tmp_path: Path) -> None:
     begun = tmp_path / "begun"
     failed: list[WorkError] = []
 
@@ -271,7 +271,7 @@ def test_a_call_in_progress_when_nodevet_ends_has_a_reason(host: Host, tmp_path:
     assert [error.why for error in failed] == ["nodevet ended before the host answered"]
 
 
-def test_a_node_that_falls_silent_costs_its_deadline_and_no_more(host: Host, server: Sshd) -> None:
+def test_a_node_that_falls_silent_ends_the_call_at_its_deadline(host: Host, server: Sshd) -> None:
     with SshExecutor([host], options(deadline=10, connect_timeout=8)) as worker:
         worker.open("n1")
         stopped = server.sessions()
@@ -294,7 +294,7 @@ def signal_all(pids: Iterable[int], number: int) -> None:
             os.kill(pid, number)
 
 
-def test_hosts_work_at_the_same_time_and_one_host_s_commands_do_not(
+def test_hosts_run_in_parallel_and_the_commands_of_one_host_one_at_a_time(
     host: Host, tmp_path: Path
 ) -> None:
     meet = "for i in $(seq 300); do [ -e {1}/{0} ] && exit 0; sleep 0.1; done; exit 9"
@@ -339,7 +339,7 @@ def test_unreachable_services_are_reported(host: Host) -> None:
             worker.open("@local")
 
 
-def test_nothing_is_left_when_the_worker_ends(
+def test_no_process_or_session_is_left_when_the_worker_ends(
     host: Host, server: Sshd, tools: dict[str, Callable[..., object]]
 ) -> None:
     before = tools["children"]()
@@ -402,7 +402,7 @@ class Busy:
 
 @pytest.mark.usefixtures("own_worker")
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["dies", "hangs"])
-def test_worker_child_that_is_gone_costs_what_it_had_in_hand_and_no_other_host(
+def test_worker_child_that_dies_or_hangs_fails_calls_in_progress_and_is_replaced(
     host: Host,
     server: Sshd,
     tmp_path: Path,
@@ -435,7 +435,9 @@ def test_worker_child_that_is_gone_costs_what_it_had_in_hand_and_no_other_host(
 
 
 @pytest.mark.usefixtures("own_worker")
-def test_worker_child_that_dies_before_a_host_is_opened_costs_it_nothing(host: Host) -> None:
+def test_worker_child_that_dies_before_a_host_is_opened_does_not_affect_the_host(
+    host: Host,
+) -> None:
     """Killed between any two calls, and found out by the next one alone."""
     with SshExecutor([host], options()) as worker:
         for _ in range(3):
@@ -445,7 +447,7 @@ def test_worker_child_that_dies_before_a_host_is_opened_costs_it_nothing(host: H
 
 
 @pytest.mark.usefixtures("own_worker")
-def test_a_new_worker_child_knows_who_needs_a_lock(host: Host) -> None:
+def test_a_new_worker_child_refuses_actions_until_the_lock_is_taken_again(host: Host) -> None:
     with SshExecutor([host], options()) as worker:
         worker.open("n1")
         with suppress(WorkError, LockedError):
@@ -502,7 +504,7 @@ class Silence:
         self.beats += 1
 
 
-def test_a_holder_who_hears_nothing_gives_up_before_the_node_lets_the_lock_go(
+def test_a_lock_holder_without_answers_gives_up_before_the_node_releases_the_lock(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     closed: list[bool] = []
@@ -622,7 +624,7 @@ def test_a_unit_that_fails_or_hangs_says_so_with_its_log(there: SshExecutor) -> 
 
 
 @pytest.mark.timeout(300)
-def test_a_drop_in_brings_its_folder_and_takes_it_along(there: SshExecutor) -> None:
+def test_a_drop_in_creates_its_folder_and_removes_it_again(there: SshExecutor) -> None:
     folder = "/etc/systemd/system/ssh.service.d"
     assert there.act("n1", WriteFile(path=f"{folder}/nodevet-x.conf", content="[Unit]\n")).ok
     assert see(there, "file", f"{folder}/nodevet-x.conf").value["mode"] == 0o644
@@ -679,7 +681,9 @@ def test_a_full_or_read_only_disk_leaves_the_old_file(there: SshExecutor) -> Non
 
 
 @pytest.mark.timeout(300)
-def test_who_uses_gpus_and_who_manages_settings_of_a_node(there: SshExecutor, node: Node) -> None:
+def test_a_node_reports_processes_on_gpus_and_managers_of_settings(
+    there: SshExecutor, node: Node
+) -> None:
     found = decode(there.probe("n1"))[Processes].data
     assert found is not None and found.complete
     (train,) = [each for each in found.processes or () if each.command == "train"]
@@ -756,7 +760,7 @@ def lock_of(worker: SshExecutor, who: str) -> LockedError | None:
 
 
 @pytest.mark.timeout(300)
-def test_one_holds_the_lock_and_a_killed_controller_lets_it_go(
+def test_one_controller_holds_the_lock_and_releases_it_when_killed(
     there: SshExecutor, node: Node
 ) -> None:
     with controller(node, "true"):
@@ -904,7 +908,7 @@ everything()
 
 
 @pytest.mark.timeout(300)
-def test_a_plain_pyinfra_deploy_performs_the_same(
+def test_a_plain_pyinfra_deploy_performs_the_same_actions(
     node: Node, there: SshExecutor, tmp_path: Path
 ) -> None:
     place = node.fleet.place

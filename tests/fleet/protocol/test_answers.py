@@ -137,13 +137,13 @@ def test_r13_invalid_json_from_a_node_is_a_work_error(node: Fake, text: bytes) -
     assert told.value.status == "failed"
 
 
-def test_r13_an_answer_larger_than_any_is_not_taken(node: Fake) -> None:
+def test_r13_an_answer_over_8_mib_is_refused(node: Fake) -> None:
     with pytest.raises(WorkError, match="more than 8 MiB") as told:
         node.says("x" * (9 << 20)).look("n1", [FILE])
     assert told.value.status == "failed"
 
 
-def test_r13_words_of_a_node_reach_no_terminal_as_they_are(node: Fake) -> None:
+def test_r13_control_characters_of_a_node_are_escaped(node: Fake) -> None:
     (seen,) = node.says(look(None, exists=False, why="\x1b[2J")).look("n1", [FILE])
     assert seen.why == "\\x1b[2J"
     assert node.says([["unit \x1b]0;x\x07"]]).managers("n1", [FILE]) == {
@@ -169,7 +169,7 @@ JSON = st.recursive(
 
 
 @given(value=JSON, kind=st.sampled_from([*KINDS]))
-def test_r13_any_json_is_an_answer_or_an_answer_error(value: Any, kind: str) -> None:
+def test_r13_any_json_is_decoded_or_refused_as_malformed(value: Any, kind: str) -> None:
     resource = Resource(kind=kind, name="x")
     whole = json.dumps(value).encode()
     as_value = json.dumps(look(value)).encode()
@@ -189,7 +189,7 @@ def test_r13_any_json_is_an_answer_or_an_answer_error(value: Any, kind: str) -> 
     [None, {}, [None], [{}], [{"name": 1}], [{"name": "a", "every_s": 0}],
      [{"name": "a", "every_s": "x"}], [{"name": "a", "every_s": -1}], [{"name": "a"}] * 65],
 )  # fmt: skip
-def test_e22_agents_of_another_form_are_refused(odd: Any) -> None:
+def test_e22_malformed_agents_are_refused(odd: Any) -> None:
     with pytest.raises(MalformedError):
         answers.agents(json.dumps(odd).encode())
 

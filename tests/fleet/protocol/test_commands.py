@@ -32,12 +32,12 @@ def run(shell: str, line: str, **env: str) -> subprocess.CompletedProcess[bytes]
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_every_login_shell_runs_it(shell: str) -> None:
+def test_every_login_shell_runs_the_probe_command(shell: str) -> None:
     done = run(shell, command(python=sys.executable, sudo=False, seconds=9))
     assert (done.returncode, done.stdout, done.stderr) == (0, b"1\n", b"")
 
 
-def test_the_line_holds_nothing_that_a_login_shell_reads() -> None:
+def test_the_command_contains_no_character_that_a_login_shell_interprets() -> None:
     line = command(python=None, sudo=True, seconds=9)
     inside = line.removeprefix("exec /bin/sh -c '").removesuffix("'")
     assert len(line) - len(inside) == len("exec /bin/sh -c ''")
@@ -59,7 +59,7 @@ def test_python_reads_no_site_packages(tmp_path: Path) -> None:
     assert run("sh", line).stdout == b"-I -S -c\n"
 
 
-def test_no_python_has_an_exit_code_of_its_own(tmp_path: Path) -> None:
+def test_a_missing_python_has_its_own_exit_code(tmp_path: Path) -> None:
     line = command(python=None, sudo=False, seconds=9).replace("/usr/", "/no/such/")
     assert run("sh", line, PATH=str(tmp_path)).returncode == NO_PYTHON
 
@@ -73,7 +73,7 @@ def test_a_timeout_program_that_is_too_old_is_not_used(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("python", ["a b", "x;reboot", "$(id)", "x'y", "", "x\ny"])
-def test_a_python_that_is_no_plain_path_is_refused(python: str) -> None:
+def test_a_python_that_is_not_a_plain_path_is_refused(python: str) -> None:
     with pytest.raises(CommandError, match="must be a path"):
         command(python=python, sudo=False, seconds=9)
 
@@ -94,11 +94,13 @@ def test_a_python_that_is_no_plain_path_is_refused(python: str) -> None:
         ),
     ],
 )
-def test_why_there_is_no_evidence(code: int, stderr: bytes, why: str) -> None:
+def test_each_exit_code_explains_why_there_is_no_evidence(
+    code: int, stderr: bytes, why: str
+) -> None:
     import re
 
     assert re.fullmatch(why, explain(code, stderr, python=None))
 
 
-def test_the_codes_of_timeout() -> None:
+def test_exit_codes_124_and_137_mean_a_timeout() -> None:
     assert [code for code in range(-1, 256) if timed_out(code)] == [124, 137]

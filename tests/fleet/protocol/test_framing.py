@@ -40,7 +40,7 @@ outcomes = st.builds(
 
 
 @given(st.lists(outcomes, max_size=5), st.integers(1, 97), st.sampled_from([b"", b"\n", b"\n\n"]))
-def test_outcomes_arrive_whatever_the_chunks_and_the_line_ends_between(
+def test_outcomes_are_read_whatever_the_chunk_size_and_blank_lines(
     sent: list[VisitOutcome], size: int, between: bytes
 ) -> None:
     text = between.join(write_outcome(n, outcome) for n, outcome in enumerate(sent)) + between
@@ -57,7 +57,7 @@ ARGUMENTS = st.dictionaries(st.sampled_from(["ask", "who"]), st.text(max_size=9)
 
 
 @given(st.text(max_size=9), st.booleans(), ARGUMENTS, st.binary(max_size=99))
-def test_a_request_and_its_answer_arrive_as_they_were(
+def test_a_request_and_its_answer_survive_a_round_trip(
     text: str, fenced: bool, arguments: dict[str, str | None], body: bytes
 ) -> None:
     request = SessionRequest(7, text, 1.5, fenced, arguments, body)
@@ -66,7 +66,7 @@ def test_a_request_and_its_answer_arrive_as_they_were(
     assert read_answer(read_frame(write_answer(4, answer)), {4: "act"}) == (4, answer)
 
 
-def test_a_body_travels_as_it_is() -> None:
+def test_a_body_is_written_unchanged() -> None:
     body = bytes(range(256)) * 9
     assert write_frame({"id": 1}, body).endswith(b"}\n" + body)
 
@@ -86,7 +86,7 @@ def test_a_body_travels_as_it_is() -> None:
         b"\xff\n",
     ],
 )
-def test_what_is_not_a_frame_is_an_error(text: bytes) -> None:
+def test_bytes_that_are_not_a_frame_are_an_error(text: bytes) -> None:
     with pytest.raises(FrameError):
         list(FrameReader(99).take(text))
 
@@ -129,7 +129,7 @@ def test_every_host_is_in_one_shard(
     assert read_order(read_frame(write_order(made[0]))) == made[0]
 
 
-def test_a_host_that_is_a_whole_machine_is_probed_as_one() -> None:
+def test_the_whole_machine_setting_reaches_the_shard_and_the_probe() -> None:
     hosts = [Host(name="gpu1", whole_machine=True), Host(name="gpu2")]
     (order,) = orders(hosts, Options(), 8)
     read = read_order(read_frame(write_order(order)))

@@ -66,7 +66,7 @@ def test_only_another_version_of_python_compiles_the_payload(python: str) -> Non
 
 @pytest.mark.parametrize("asked", [False, True])
 @pytest.mark.parametrize("python", PYTHONS[:2])
-def test_a_section_that_nobody_asks_for_is_sent_without_its_collector(
+def test_a_section_without_parameters_is_sent_without_its_collector(
     python: str, asked: bool
 ) -> None:
     asks = {"limits": ["nofile"]} if asked else {}
@@ -88,7 +88,7 @@ def test_a_section_that_nobody_asks_for_is_sent_without_its_collector(
 
 
 @pytest.mark.parametrize("program", [PROBE, REMOTE])
-def test_all_that_a_program_imports_comes_with_it(program: str) -> None:
+def test_the_payload_of_a_program_contains_all_its_imports(program: str) -> None:
     every, sent = dict(modules(REMOTE, FOLDER)), sources(program)
     require_imports(every, sent)
     of_remote = {name for name in every if name.startswith(NOT_IN_PROBE)}
@@ -96,7 +96,7 @@ def test_all_that_a_program_imports_comes_with_it(program: str) -> None:
     assert (f"{PROBE}.main" in sent) is (program == PROBE)
 
 
-def test_all_that_one_section_imports_comes_with_it() -> None:
+def test_the_payload_of_a_section_contains_all_its_imports() -> None:
     every = dict(modules(REMOTE, FOLDER))
     for name in names():
         sent = sources(PROBE, (name,), frozenset({name}))
@@ -131,7 +131,7 @@ def test_noise_around_the_frame_and_odd_chunks_do_not_matter(
 
 
 @given(st.integers(0, 11))
-def test_a_cut_is_seen(length: int) -> None:
+def test_a_truncated_answer_is_reported(length: int) -> None:
     text = b'{"schema":1}'
     answer = Answer("n", 1000)
     whole = frame(text, "n")
@@ -140,19 +140,19 @@ def test_a_cut_is_seen(length: int) -> None:
 
 
 @given(st.integers(0, 11), st.integers(1, 255))
-def test_a_changed_byte_is_seen(place: int, change: int) -> None:
+def test_an_answer_with_a_changed_byte_is_refused(place: int, change: int) -> None:
     whole = bytearray(frame(b'{"schema":1}', "n"))
     whole[-13 + place] ^= change
     with pytest.raises(AnswerError, match="corrupted response"):
         unframe(bytes(whole), "n")
 
 
-def test_another_runs_frame_is_not_ours() -> None:
+def test_a_frame_of_another_run_is_refused() -> None:
     with pytest.raises(AnswerError, match="no evidence"):
         unframe(frame(b"{}", "other"), "n")
 
 
-def test_too_much_output_ends_it() -> None:
+def test_too_much_output_is_refused() -> None:
     answer = Answer("n", 1 << 20)
     assert answer.take(b"x" * (1 << 20)) is None
     with pytest.raises(AnswerError, match="more than 1 MiB of output"):
@@ -177,7 +177,7 @@ def test_packed_answer_of_too_much_text_ends_at_the_limit() -> None:
     "packed",
     [b"", b"not zlib", zlib.compress(b"{}" * 99)[:-1], zlib.compress(b"{}") + b"more"],
 )
-def test_packed_answer_that_is_no_zlib_is_refused(packed: bytes) -> None:
+def test_packed_answer_that_is_not_zlib_is_refused(packed: bytes) -> None:
     digest = hashlib.sha256(packed).hexdigest()
     head = f"\x1eNODEVETZ n {len(packed)} {digest}\n".encode()
     with pytest.raises(AnswerError, match="zlib cannot unpack it"):

@@ -40,13 +40,15 @@ def slimmer() -> tuple[str, types.ModuleType, set[str]]:
     return text, found, asked
 
 
-def test_requested_sections_are_present(slimmer: tuple[str, types.ModuleType, set[str]]) -> None:
+def test_every_pynvml_name_that_the_probe_uses_is_kept(
+    slimmer: tuple[str, types.ModuleType, set[str]],
+) -> None:
     _, found, asked = slimmer
     assert {name for name in asked & vars(pynvml).keys() if not hasattr(found, name)} == set()
     assert "nvmlDeviceGetHandleByIndex_v2" in vars(found) or "nvmlDeviceGetHandleByIndex" in asked
 
 
-def test_constants_are_there_of_which_the_code_makes_the_names(
+def test_constants_whose_names_the_code_builds_are_kept(
     slimmer: tuple[str, types.ModuleType, set[str]],
 ) -> None:
     _, found, _ = slimmer
@@ -71,14 +73,14 @@ def _texts(tree: object) -> Iterator[str]:
             yield from _texts(each)
 
 
-def test_no_name_is_made_of_less_than_its_first_two_words() -> None:
+def test_the_code_builds_nvml_names_from_at_least_two_words() -> None:
     """slim keeps what begins so; a name that is made of NVML_ and a rest it cannot know."""
     sources = dict(modules(REMOTE, FOLDER)).values()
     short = re.compile(r"[\"']NVML_[A-Z]*(\{|%|[\"'] *[+%])")
     assert [found[0] for text in sources for found in short.finditer(text)] == []
 
 
-def test_kept_documents_have_all_their_parts(
+def test_kept_code_keeps_every_name_that_it_uses(
     slimmer: tuple[str, types.ModuleType, set[str]],
 ) -> None:
     text, found, _ = slimmer
@@ -133,7 +135,7 @@ def asked(
 """
 
 
-def test_unnamed_files_are_removed() -> None:
+def test_unused_definitions_are_removed() -> None:
     gone = ("def lonely():\n    return ONE\n\n", "import lonely_module\n\n", "ONE = 1\n")
     rest = SOURCE
     for text in (*gone, "TWO = (\n    2,\n)\n"):
@@ -143,6 +145,6 @@ def test_unnamed_files_are_removed() -> None:
     assert "\nONE = 1\n" in slim(SOURCE, ["lonely"])
 
 
-def test_a_text_at_the_margin_leaves_all_as_it_is() -> None:
+def test_a_string_with_text_at_column_0_leaves_the_source_unchanged() -> None:
     odd = SOURCE + 'def odd():\n    """A\ntext\n"""\n'
     assert slim(odd, ["asked"]) == odd

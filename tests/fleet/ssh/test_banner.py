@@ -175,7 +175,7 @@ WAYS = ("", "ProxyJump bastion")
 
 @pytest.mark.parametrize("way", WAYS, ids=["direct", "jump"])
 @pytest.mark.parametrize("kind", FLOODS)
-def test_d17_a_server_that_floods_is_left_after_some_kilobytes(
+def test_d17_a_server_that_floods_is_dropped_after_some_kilobytes(
     beside: Callable[..., dict[str, Visit]], kind: str, way: str
 ) -> None:
     text, why = FLOODS[kind]
@@ -186,7 +186,7 @@ def test_d17_a_server_that_floods_is_left_after_some_kilobytes(
     assert flooding.sent < MOST
 
 
-def test_d17_a_proxy_command_that_floods_is_left_too(
+def test_d17_a_proxy_command_that_floods_is_dropped_too(
     beside: Callable[..., dict[str, Visit]],
 ) -> None:
     bad = beside(1, "ProxyCommand yes")["bad"]
@@ -194,7 +194,7 @@ def test_d17_a_proxy_command_that_floods_is_left_too(
 
 
 @pytest.mark.parametrize("way", WAYS, ids=["direct", "jump"])
-def test_banner_that_does_not_come_in_time_is_waited_for_again(
+def test_a_late_banner_is_awaited_again_on_a_second_connection(
     beside: Callable[..., dict[str, Visit]], node: Sshd, way: str
 ) -> None:
     with late(1, node) as server:
@@ -220,7 +220,7 @@ def test_banner_that_never_comes_is_asked_for_twice_within_the_deadline(
     assert bad.seconds < deadline
 
 
-def test_banner_of_a_jump_host_that_is_late_is_waited_for_again(
+def test_a_late_banner_of_a_jump_host_is_awaited_again(
     tmp_path: Path, node: Sshd, key: KeyPair, fake: dict[str, str], go: Callable[..., Any]
 ) -> None:
     with late(1, node) as server:

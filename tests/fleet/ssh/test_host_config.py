@@ -25,7 +25,7 @@ def test_match_exec_runs_a_command_line_and_stays_silent(
     assert capfd.readouterr() == ("", "")
 
 
-def test_match_exec_that_does_not_end_is_the_reason(
+def test_a_match_exec_that_times_out_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nodevet.fleet.ssh.match_exec.SECONDS", 0.1)
@@ -34,7 +34,7 @@ def test_match_exec_that_does_not_end_is_the_reason(
 
 
 @pytest.mark.parametrize("what", ["tagged x", "localnetwork 10.0.0.0/8", "sessiontype exec"])
-def test_a_match_that_cannot_be_judged_is_not_taken_as_fulfilled(tmp_path: Path, what: str) -> None:
+def test_an_unsupported_match_criterion_is_refused(tmp_path: Path, what: str) -> None:
     with pytest.raises(SshConfigError, match=f"Match {what.partition(' ')[0]} is not supported"):
         resolve(tmp_path, f"Match {what}\n  Port 1\n")
 
@@ -59,7 +59,9 @@ def test_the_inventory_names_the_known_hosts_file_before_ssh_config(tmp_path: Pa
         ("ssh://joe@[::1]:2222", ("::1", 2222, "joe")),
     ],
 )
-def test_how_a_jump_may_be_written(tmp_path: Path, hop: str, where: tuple[str, int, str]) -> None:
+def test_every_form_of_proxy_jump_is_read(
+    tmp_path: Path, hop: str, where: tuple[str, int, str]
+) -> None:
     found = resolve(tmp_path, f"Host gpu*\n  ProxyJump {hop}\nHost *\n  User me\n")
     assert found.jump is not None
     assert (found.jump.hostname, found.jump.port, found.jump.user) == where

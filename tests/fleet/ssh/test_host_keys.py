@@ -109,7 +109,7 @@ def test_d3_many_processes_write_one_entry_for_each_host(tmp_path: Path) -> None
     assert path.parent.stat().st_mode & 0o777 == 0o700
 
 
-def test_d3_what_another_process_wrote_meanwhile_counts(tmp_path: Path) -> None:
+def test_d3_entries_that_another_process_wrote_meanwhile_count(tmp_path: Path) -> None:
     path = tmp_path / "known_hosts"
     path.write_text("other ssh-ed25519 AAAA")  # not whole, as an editor may leave it
     keys = accepting()
@@ -141,7 +141,7 @@ def test_d3_a_key_that_cannot_be_kept_is_not_trusted(tmp_path: Path) -> None:
     assert path.read_text() == "gpu1 ssh-ed25519 AAAA\n"
 
 
-def test_d3_a_lock_that_someone_keeps_costs_its_own_time_only(tmp_path: Path) -> None:
+def test_d3_a_known_hosts_file_that_stays_locked_times_out(tmp_path: Path) -> None:
     path = tmp_path / "known_hosts"
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

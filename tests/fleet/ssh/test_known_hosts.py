@@ -48,23 +48,23 @@ def judge(text: str, *, kind: str = ED, key: str = A, names: tuple[str, ...] = (
         (f"|1|not|base64! {ED} {A}\ngpu7 {ED} {A}", Trust.KNOWN),
     ],
 )
-def test_a_key_has_these_facts(text: str, trust: Trust) -> None:
+def test_known_hosts_decides_whether_a_key_is_trusted(text: str, trust: Trust) -> None:
     assert judge(text) is trust
 
 
-def test_the_name_without_its_port_confirms_and_never_condemns() -> None:
+def test_an_entry_without_the_port_can_confirm_a_key_but_not_reject_it() -> None:
     hosts = KnownHosts(parse(f"gpu7 {ED} {A}", "kh"))
     names, portless = ("[gpu7]:2222",), ("gpu7",)
     assert hosts.judge(names, portless, ED, A).trust is Trust.KNOWN
     assert hosts.judge(names, portless, ED, B).trust is Trust.UNKNOWN
 
 
-def test_the_place_names_the_line() -> None:
+def test_a_changed_key_is_reported_with_its_file_and_line() -> None:
     hosts = KnownHosts(parse(f"# mine\n\ngpu7 {ED} {B}\n", "/home/me/kh"))
     assert hosts.judge(("gpu7",), (), ED, A).where == "/home/me/kh:3"
 
 
-def test_the_types_known_for_a_host() -> None:
+def test_only_plain_entries_count_as_known_key_types_of_a_host() -> None:
     text = f"gpu7 {RSA} {A}\n@cert-authority * {ED} {B}\n@revoked gpu7 ecdsa {B}\n"
     assert KnownHosts(parse(text, "kh")).types(("gpu7",)) == (RSA,)
 
@@ -94,7 +94,7 @@ def test_patterns_match_as_ssh_keygen_matches_them(
     assert is_listed(name, patterns.split(",")) == (found.returncode == 0)
 
 
-def test_spelling() -> None:
+def test_a_name_includes_its_port_unless_it_is_22() -> None:
     assert (spell("gpu7", 22), spell("gpu7", 2222)) == ("gpu7", "[gpu7]:2222")
 
 
@@ -130,7 +130,7 @@ def test_d18_a_known_host_costs_the_same_however_many_hashed_names_there_are() -
     assert effort(lines=2000, asked=20) <= effort(lines=50, asked=20) * 1.1
 
 
-def test_d18_all_hashed_names_are_gone_through_once_for_a_key_that_is_not_known() -> None:
+def test_d18_a_second_lookup_of_an_unknown_key_does_not_hash_every_name_again() -> None:
     text = "".join(f"{hashed(f'gpu{number}')} {ED} {A}{number}\n" for number in range(500))
     hosts = KnownHosts(parse(text, "kh"))
     assert hosts.judge(("gpu7",), (), ED, B).trust is Trust.CHANGED

@@ -302,7 +302,7 @@ print(output.decode().strip(), stream.exit_code())
 
 
 @pytest.mark.parametrize("frozen", [False, True])
-def test_node_that_reads_later_leaves_others_their_turn(
+def test_a_node_that_reads_late_does_not_block_other_work(
     tmp_path: Path, sshd: Callable[..., Sshd], key: KeyPair, frozen: bool
 ) -> None:
     """Its window is full, or the connection; it reads on once this process has done more."""
@@ -359,7 +359,7 @@ for visit in visits:
 """
 
 
-def test_reason_of_one_forward_is_not_told_of_another(
+def test_the_failure_reason_of_one_forward_is_not_reported_for_another(
     sshd: Callable[..., Sshd], key: KeyPair
 ) -> None:
     """libssh keeps the last reason alone."""

@@ -67,7 +67,7 @@ def test_d10_a_match_exec_that_hangs_costs_its_own_host_alone(
 PROCESS = "import sys; from nodevet.fleet.ssh.match_exec import succeeds; succeeds(sys.argv[1])"
 
 
-def test_d10_a_match_exec_ends_with_who_began_it_however_that_ends(tmp_path: Path) -> None:
+def test_d10_a_match_exec_ends_when_the_process_that_started_it_is_killed(tmp_path: Path) -> None:
     started = tmp_path / "started"
     command = f"sleep 600 & echo $$ $! >{started}; wait"
     process = subprocess.Popen([sys.executable, "-c", PROCESS, command])
@@ -88,7 +88,7 @@ def test_d10_a_match_exec_ends_with_who_began_it_however_that_ends(tmp_path: Pat
         ("kill -9 $$", "Match exec: killed by signal 9: "),
     ],
 )
-def test_how_a_match_exec_ends(
+def test_the_exit_code_of_a_match_exec_decides_and_its_output_is_dropped(
     command: str, outcome: bool | str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     if isinstance(outcome, str):

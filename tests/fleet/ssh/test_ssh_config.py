@@ -251,7 +251,7 @@ def test_d9_every_host_resolves_as_ssh_resolves_it(
 
 @needs_ssh
 @pytest.mark.parametrize("text", REFUSED)
-def test_d9_what_ssh_refuses_is_refused(tmp_path: Path, text: str) -> None:
+def test_d9_a_config_that_ssh_refuses_is_refused(tmp_path: Path, text: str) -> None:
     for before in ("", "Host nobody\n"):
         config = write(tmp_path, {"main": f"{before}{text}\n"})
         expected = compare(config, "gpu1", {})
@@ -260,7 +260,7 @@ def test_d9_what_ssh_refuses_is_refused(tmp_path: Path, text: str) -> None:
 
 @needs_ssh
 @pytest.mark.parametrize("name", NAMES)
-def test_d9_the_token_for_a_connection_is_ssh_s_own(tmp_path: Path, name: str) -> None:
+def test_d9_the_connection_hash_token_expands_as_in_ssh(tmp_path: Path, name: str) -> None:
     compare(write(tmp_path, {"main": "UserKnownHostsFile /u/%C\nUser me\nPort 9\n"}), name, {})
 
 
@@ -288,7 +288,7 @@ def test_d9_the_systems_file_is_read_after_the_users(
 
 
 @needs_ssh
-def test_d9_a_relative_include_is_one_of_the_users_folder(
+def test_d9_a_relative_include_is_read_from_the_users_ssh_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -342,7 +342,9 @@ def test_d9_an_unsupported_setting_is_refused_by_name(tmp_path: Path, text: str,
         resolve(tmp_path, text)
 
 
-def test_d9_the_inventory_wins_and_nothing_in_it_is_a_token(tmp_path: Path) -> None:
+def test_d9_the_inventory_overrides_ssh_config_and_its_tokens_are_not_expanded(
+    tmp_path: Path,
+) -> None:
     text = "HostName x\nUser x\nPort 1\nUserKnownHostsFile /y\nIdentityFile /k\n"
     route = resolve(
         tmp_path, text, address="fe80::1%eth0", port=2222, user="me", known_hosts="/x/100% my",
@@ -368,7 +370,7 @@ def test_d9_keys_and_commands_have_their_tokens(tmp_path: Path) -> None:
         resolve(tmp_path, "ProxyCommand nc %l")
 
 
-def test_d9_without_ssh_installed_all_the_same(
+def test_d9_ssh_config_is_read_without_ssh_installed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -136,7 +136,7 @@ def test_d9_keys_and_algorithms_are_as_ssh_config_says(visits: dict[str, Visit],
 
 
 @pytest.mark.parametrize("line", ["[::1]:2222", "::1", "[gpu7]:2222", "fe80::1%eth0"])
-def test_d9_names_of_ipv6_addresses_are_those_of_ssh(tmp_path: Path, line: str) -> None:
+def test_d9_ipv6_addresses_match_known_hosts_entries_as_in_ssh(tmp_path: Path, line: str) -> None:
     file = tmp_path / "known_hosts"
     file.write_text(f"{line} {ED} AAAA\n")
     for host in ("::1", "gpu7", "fe80::1%eth0"):
@@ -155,7 +155,9 @@ def host_config(path: Path, **more: object) -> HostConfig:
     )  # fmt: skip
 
 
-def test_d9_check_host_ip_refuses_a_key_that_is_not_the_addresses(tmp_path: Path) -> None:
+def test_d9_check_host_ip_refuses_a_key_that_differs_from_that_of_the_address(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "known_hosts"
     file.write_text(f"gpu7 {ED} AAAA\n192.0.2.7 {ED} BBBB\n")
     keys = HostKeys(known_hosts=None, accept_new=False, patience=1)
@@ -189,7 +191,9 @@ OURS = ("a", "b", "ab")
         ("-*", None),
     ],
 )
-def test_d9_lists_of_algorithms(wish: str, left: tuple[str, ...] | None) -> None:
+def test_d9_lists_of_algorithms_are_combined_as_in_ssh(
+    wish: str, left: tuple[str, ...] | None
+) -> None:
     if left is None:
         with pytest.raises(SshConfigError, match=r"macs .*: nodevet has none of these"):
             choose("macs", wish, OURS)

@@ -222,7 +222,7 @@ def test_a_file_that_is_not_there_is_reported_before_any_visit(tmp_path: Path, n
         list(visit([Host(name="gpu1")], Options(**{name: tmp_path / "nowhere"})))
 
 
-def test_an_unreadable_ssh_config_is_every_hosts_reason(
+def test_an_unreadable_ssh_config_is_reported_for_every_host(
     tmp_path: Path, go: Callable[..., dict[str, Visit]]
 ) -> None:
     config = tmp_path / "config"

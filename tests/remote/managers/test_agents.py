@@ -75,9 +75,9 @@ def test_e22_a_running_agent_is_named(
 
 
 @pytest.mark.parametrize("files", NOT_RUNNING)
-def test_e22_what_does_not_run_is_not_named(tree: Tree, files: dict[str, str]) -> None:
+def test_e22_an_agent_that_does_not_run_is_not_named(tree: Tree, files: dict[str, str]) -> None:
     assert found(tree(files)) == []
 
 
-def test_e22_a_node_answers_which_agents_it_has(ask: Callable[..., Any], tree: Tree) -> None:
+def test_e22_a_node_reports_its_agents_on_request(ask: Callable[..., Any], tree: Tree) -> None:
     assert ask("agents", root=tree(started("puppet"))) == [{"name": "puppet", "every_s": None}]

@@ -479,7 +479,7 @@ def managers_of(resource: str, root: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(("files", "resource", "named"), SEEN)
-def test_e22_what_a_service_runs_is_seen(
+def test_e22_a_service_that_sets_a_resource_indirectly_is_named(
     tree: Tree, files: dict[str, str], resource: str, named: list[str]
 ) -> None:
     assert managers_of(resource, planted(tree, files)) == named
@@ -491,7 +491,7 @@ def test_e22_a_stopped_service_is_not_a_manager(tree: Tree, files: dict[str, str
     assert managers_of(POWER, root) == [] == managers_of(GOVERNOR, root)
 
 
-def test_e22_files_that_include_one_another_end(tree: Tree) -> None:
+def test_e22_files_that_include_one_another_are_read_to_a_limit(tree: Tree) -> None:
     files = {f"/etc/slurm/{n}.conf": f"Include {(n + 1) % 100}.conf\n" for n in range(100)}
     start = {"/etc/slurm/slurm.conf": "Include 0.conf\nInclude slurm.conf\n"}
     (found,) = managers_of(POWER, tree({**SLURM, **files, **start}))
@@ -502,7 +502,7 @@ def test_e22_files_that_include_one_another_end(tree: Tree) -> None:
     )
 
 
-def test_e22_long_values_and_odd_bytes_do_no_harm(tree: Tree) -> None:
+def test_e22_long_values_and_odd_bytes_hide_no_manager(tree: Tree) -> None:
     value = "$A" * 4000
     unit = f"[Service]\nEnvironment=A={'x' * 9000}\nExecStart=nvidia-smi {value} -pl 5\n"
     root = tree({UNITS + "a.service": unit, WANTS + "a.service": "-> ../a.service", **SLURM})

@@ -302,7 +302,7 @@ def managers_of(resource: str, root: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(("files", "resource", "named"), OWNED)
-def test_an_owner_is_named_with_its_place(
+def test_a_manager_is_named_with_its_file_and_line(
     tree: Callable[[dict[str, str]], Path], files: dict[str, str], resource: str, named: list[str]
 ) -> None:
     assert managers_of(resource, tree(files)) == named
@@ -439,13 +439,13 @@ UNSEEN = [  # each was found nowhere
 
 
 @pytest.mark.parametrize(("files", "resource", "named"), UNSEEN)
-def test_r14_an_owner_that_hides_is_seen(
+def test_r14_a_manager_in_an_unusual_spelling_or_folder_is_found(
     tree: Callable[[dict[str, str]], Path], files: dict[str, str], resource: str, named: list[str]
 ) -> None:
     assert managers_of(resource, tree(files)) == named
 
 
-def test_r14_a_script_without_a_first_line_is_one_where_it_may_be_run(
+def test_r14_an_executable_text_file_without_a_shebang_is_a_script(
     tree: Callable[[dict[str, str]], Path],
 ) -> None:
     root = tree({"/etc/cron.d/x": "@reboot root /opt/cap\n", "/opt/cap": f"{CAP}\n"})
@@ -468,7 +468,7 @@ def test_r14_the_search_path_is_systemds_own() -> None:
     assert ours == [path for path in theirs if path.startswith(("/etc/", "/run/", "/usr/"))]
 
 
-def test_r14_scripts_that_call_one_another_end(
+def test_r14_scripts_that_call_one_another_do_not_loop(
     tree: Callable[[dict[str, str]], Path],
 ) -> None:
     files = {f"/opt/s{n}": f"#!/bin/sh\n/opt/s{(n + 1) % 3}\n" for n in range(3)}
@@ -583,7 +583,7 @@ FREE = [
 
 
 @pytest.mark.parametrize(("files", "resource"), FREE)
-def test_a_manager_that_sets_nothing_is_not_an_owner(
+def test_a_program_that_does_not_set_the_resource_is_not_its_manager(
     tree: Callable[[dict[str, str]], Path], files: dict[str, str], resource: str
 ) -> None:
     if files.get(UNITS + "site.service", "").startswith("-> "):
@@ -594,7 +594,7 @@ def test_a_manager_that_sets_nothing_is_not_an_owner(
     assert managers_of(resource, tree(files)) == []
 
 
-def test_many_touches_are_answered_in_their_order(
+def test_managers_of_several_resources_are_reported_in_their_order(
     ask: Callable[..., Any], tree: Callable[[dict[str, str]], Path]
 ) -> None:
     root = tree(
@@ -607,7 +607,7 @@ def test_many_touches_are_answered_in_their_order(
     assert found == [["/etc/tmpfiles.d/x.conf:1"], ["/etc/tmpfiles.d/x.conf:1"], []]
 
 
-def test_a_long_line_and_odd_bytes_do_no_harm(ask: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_long_line_and_odd_bytes_hide_no_manager(ask: Callable[..., Any], tmp_path: Path) -> None:
     (tmp_path / "etc/cron.d").mkdir(parents=True)
     (tmp_path / "etc/cron.d/a").write_bytes(b"\xff\xfe'" * 90000 + b"\n")
     (tmp_path / "etc/cron.d/b").write_bytes(b"nvidia-smi -pl 5 '\xff\n")

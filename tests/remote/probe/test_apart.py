@@ -21,7 +21,7 @@ def fill(pipe: int) -> None:
         os.write(pipe, b"x")
 
 
-def test_what_hangs_is_named_and_the_answers_before_it_count() -> None:
+def test_readings_before_one_that_hangs_are_kept_and_the_rest_are_errors() -> None:
     reader, writer = os.pipe()
     held = sorted(Path("/proc/self/fd").iterdir())
     seconds = 2 * slowness()

@@ -34,19 +34,19 @@ def sh(script: str, **other: Any) -> dict[str, Any]:
     return ask(wish("/bin/sh", "-c", script, **other))[0]
 
 
-def test_without_a_question_nothing_is_run() -> None:
+def test_no_command_is_run_unless_the_baseline_asks() -> None:
     assert commands.collect("/", {}) == {"errors": {}, "commands": []}
     assert not commands.ALONE({})
     assert commands.ALONE({"asks": {"commands": [wish("true")]}})
 
 
-def test_a_command_tells_how_it_ended_and_what_it_is_asked() -> None:
+def test_a_command_reports_its_exit_code_and_the_requested_matches() -> None:
     found = sh("echo one; echo two", equals=["one\ntwo"], contains=["one", "x"], pattern=["^two$"])
     assert (found["exit"], found["text"], found["complaint"]) == (0, "one\ntwo\n", "")
     assert [each["found"] for each in found["matches"]] == [True, True, False, True]
 
 
-def test_what_it_prints_stays_on_the_node() -> None:
+def test_the_output_of_a_command_stays_on_the_node() -> None:
     found = sh("echo secret; echo hidden >&2", name="it", contains=["s"])
     assert "secret" not in json.dumps(found) and "hidden" not in json.dumps(found)
 
@@ -84,12 +84,12 @@ def test_values_in_json() -> None:
     assert value["there"] is None and value["errors"]["there"].startswith("the output is not JSON")
 
 
-def test_half_a_character_is_no_value() -> None:
+def test_a_lone_surrogate_in_the_output_is_an_error() -> None:
     (value,) = sh("""printf '{"a": "\\\\ud800"}'""", json=[["a"]])["values"]
     assert value["errors"] == {"value": "half a character"}
 
 
-def test_it_ends_at_its_deadline_with_all_that_it_started(tmp_path: Path) -> None:
+def test_a_command_is_killed_at_its_deadline_with_its_children(tmp_path: Path) -> None:
     script, limit = f"sleep 600 & echo $! > {tmp_path}/pid; wait", round(0.5 * slowness(), 1)
     found = sh(script, deadline=limit, user="root" * ROOT)
     assert found["exit"] is None and found["errors"]["exit"] == f"sh timed out after {limit:g} s"
@@ -114,7 +114,7 @@ os.execvp("sleep", ["sleep", "600"])
 """
 
 
-def test_a_daemon_that_it_leaves_behind_ends_with_it(tmp_path: Path) -> None:
+def test_a_daemon_left_behind_by_a_command_is_killed(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pid")
     script = DAEMON.format(tmp_path)
     mine = subprocess.Popen(["sleep", "600"])
@@ -130,14 +130,14 @@ def test_a_daemon_that_it_leaves_behind_ends_with_it(tmp_path: Path) -> None:
         mine.wait()
 
 
-def test_a_group_of_its_own_does_not_outlive_the_deadline(tmp_path: Path) -> None:
+def test_a_child_in_its_own_process_group_is_killed_at_the_deadline(tmp_path: Path) -> None:
     script = f"timeout 600 sh -c 'echo $$ > {tmp_path}/pid; exec sleep 600'; true"
     found = sh(script, deadline=slowness(), user="root" * ROOT)
     assert found["exit"] is None
     assert ended(int((tmp_path / "pid").read_text()))
 
 
-def test_it_may_open_its_own_output() -> None:
+def test_a_command_can_open_dev_stdout_and_dev_stderr() -> None:
     found = sh("echo out > /dev/stdout; echo no luck > /dev/stderr; exit 3", equals=["out"])
     assert (found["exit"], found["complaint"], found["text"]) == (3, "no luck", "out\n")
 
@@ -159,7 +159,7 @@ def test_a_flood_is_cut_off() -> None:
     assert sh("yes")["errors"]["exit"] == "sh printed more than 1 MiB"
 
 
-def test_the_last_command_has_what_time_is_left() -> None:
+def test_the_last_command_gets_the_remaining_time() -> None:
     slow, late = wish("/bin/sleep", "600", deadline=600), wish("/bin/true", name="/bin/true")
     limit = 2 * slowness()
     found = ask(slow, late, end=time.monotonic() + commands.SPARE + limit)
@@ -168,7 +168,7 @@ def test_the_last_command_has_what_time_is_left() -> None:
     assert found[1]["errors"]["exit"] == "the commands before it left no time for it"
 
 
-def test_no_shell_reads_its_words() -> None:
+def test_no_shell_expands_the_arguments_of_a_command() -> None:
     (found,) = ask(wish("echo", "$HOME; `id`", equals=["$HOME; `id`"]))
     assert found["matches"][0]["found"] is True
 
@@ -186,7 +186,7 @@ def test_under_another_root_nothing_is_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not ROOT, reason="only root can be another user")
-def test_root_runs_it_as_the_user_nobody_without_a_way_back() -> None:
+def test_root_runs_a_command_as_nobody_with_no_new_privileges() -> None:
     found = sh("id -un; id -G; grep NoNewPrivs /proc/self/status", equals=[""])
     name, groups, barred = found["text"].splitlines()
     assert name == found["user"] == "nobody" and "0" not in groups.split()
@@ -196,7 +196,9 @@ def test_root_runs_it_as_the_user_nobody_without_a_way_back() -> None:
     assert sh("true", user="no-such-user")["errors"]["exit"] == "there is no user no-such-user"
 
 
-def test_another_user_than_root_runs_it_as_himself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_other_than_root_runs_a_command_as_that_user(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(commands.os, "geteuid", lambda: 1)
     assert commands.user_of("") == ("daemon", None)
     assert commands.user_of("daemon") == ("daemon", None)

@@ -32,7 +32,7 @@ def answers(record: dict[str, Any]) -> dict[tuple[str, str], bool | None]:
     return {(each["kind"], each["text"]): each["found"] for each in record["matches"]}
 
 
-def test_a_file_says_what_it_is_and_answers_what_it_is_asked(root: Path) -> None:
+def test_a_file_is_reported_with_its_metadata_and_the_requested_matches(root: Path) -> None:
     wanted = {
         "path": "/etc/motd",
         "private": True,
@@ -50,7 +50,7 @@ def test_a_file_says_what_it_is_and_answers_what_it_is_asked(root: Path) -> None
     assert motd["errors"] == {}
 
 
-def test_a_pattern_without_end_costs_its_own_answer_only(root: Path) -> None:
+def test_a_pattern_that_times_out_does_not_affect_other_answers(root: Path) -> None:
     (root / "etc/a").write_text("a" * 100_000)
     endless, fine = (
         {"path": "/etc/a", "pattern": ["^(a+)+b", "^a"]},
@@ -158,9 +158,7 @@ def unanswered(record: dict[str, Any]) -> set[str]:
 
 
 @pytest.mark.parametrize("name", ["/etc/motd", "/etc/link", "/closed/world"])
-def test_e02_the_text_of_a_file_that_not_everyone_may_read_is_not_asked(
-    root: Path, name: str
-) -> None:
+def test_e02_the_text_of_a_private_file_is_matched_only_if_allowed(root: Path, name: str) -> None:
     (root / "etc/link").symlink_to("motd")
     (root / "closed").mkdir(mode=0o700)
     (root / "closed/world").write_text("abc")
@@ -170,20 +168,20 @@ def test_e02_the_text_of_a_file_that_not_everyone_may_read_is_not_asked(
     assert unanswered(ask(root, {**question, "private": True})[name]) == set()
 
 
-def test_e02_each_of_several_users_who_ask_must_be_allowed(root: Path) -> None:
+def test_e02_every_question_about_a_private_file_must_allow_its_text(root: Path) -> None:
     question = {"path": "/etc/motd", **QUESTION}
     assert unanswered(ask(root, {**question, "private": True}, question)["/etc/motd"])
     assert unanswered(ask(root, {**question, "private": 1})["/etc/motd"])
 
 
-def test_e02_whose_a_private_file_is_and_its_mode_stay_free(root: Path) -> None:
+def test_e02_the_owner_and_mode_of_a_private_file_are_always_reported(root: Path) -> None:
     motd = ask(root, {"path": "/etc/motd"})["/etc/motd"]
     assert (motd["exists"], motd["mode"], motd["uid"]) == (True, "0640", os.getuid())
     (root / "etc/motd").chmod(0o644)
     assert unanswered(ask(root, {"path": "/etc/motd", **QUESTION})["/etc/motd"]) == set()
 
 
-def test_e02_what_the_kernel_shows_of_a_process_is_private_whatever_its_mode() -> None:
+def test_e02_files_of_a_process_in_proc_are_private_whatever_their_mode() -> None:
     asked = [{"path": f"/proc/self/{name}", "pattern": ["."]} for name in ("maps", "status")]
     for record in ask(Path("/"), *asked).values():
         assert unanswered(record)

@@ -90,7 +90,7 @@ def test_a_node_without_a_boot_loader_and_one_with_grubby(tmp_path: Path, check:
     assert (found.programs, found.files) == (("grubby",), ("/etc/kernel/cmdline",))
 
 
-def test_a_menu_that_cannot_be_read_is_no_empty_one(tmp_path: Path, check: Check) -> None:
+def test_an_unreadable_grub_menu_is_an_error_and_not_empty(tmp_path: Path, check: Check) -> None:
     root = put(tmp_path, {"/etc/default/grub": "", "/boot/grub/grub.cfg/x": ""})
     found = check("bootloader", bootloader.collect(root, {}))
     assert found.entries is None and found.errors["entries"]
@@ -144,7 +144,7 @@ PROBE = "case $1 in *=abstraction) echo {layers} ;; *) echo {system} ;; esac"
         ("", "", "GRUB does not write to "),
     ],
 )
-def test_where_grub_cannot_write_it_boots_no_entry_once(
+def test_grub_cannot_boot_an_entry_once_from_a_device_that_it_cannot_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layers: str, system: str, why: str
 ) -> None:
     tool = tmp_path / "grub-probe"
@@ -157,7 +157,7 @@ def test_where_grub_cannot_write_it_boots_no_entry_once(
     assert said.startswith(why) and bool(said) is bool(why)
 
 
-def test_without_its_block_or_a_tool_grub_boots_no_entry_once(tmp_path: Path) -> None:
+def test_grub_cannot_boot_an_entry_once_without_grubenv_or_a_tool(tmp_path: Path) -> None:
     tools = {f"/usr/bin/{name}": "" for name in bootloader.TOOLS}
     assert bootloader.once(put(tmp_path / "none", {})) == "there is no grub-probe"
     root = put(tmp_path / "tools", tools)
@@ -166,7 +166,7 @@ def test_without_its_block_or_a_tool_grub_boots_no_entry_once(tmp_path: Path) ->
     assert bootloader.once(root) == "/boot/grub/grubenv is not a file of 1024 bytes"
 
 
-def test_the_state_of_one_boot_is_that_of_nodevets_file_and_of_grubs_choice(
+def test_the_state_of_a_boot_once_entry_is_read_from_its_file_and_grubenv(
     tmp_path: Path,
 ) -> None:
     own = "/etc/default/grub.d/zz-nodevet-smt.cfg"

@@ -90,7 +90,9 @@ def test_a_node_that_boots_all_the_time_has_its_latest_boots(
     assert (found.since_s, found.whole) == (400, False)
 
 
-def test_nothing_and_nonsense(collect: Callable[..., Any], check: Check, tmp_path: Path) -> None:
+def test_a_missing_empty_or_invalid_wtmp_is_reported(
+    collect: Callable[..., Any], check: Check, tmp_path: Path
+) -> None:
     assert check("boots", boots.collect(str(tmp_path), {})).why("boots") == "ENOENT"
     found = collect(wtmp=b"")
     assert (found.boots, found.whole, found.why("since_s")) == ((), True, "wtmp is empty")
@@ -99,7 +101,7 @@ def test_nothing_and_nonsense(collect: Callable[..., Any], check: Check, tmp_pat
 
 
 @given(st.integers(min_value=0, max_value=2**32))
-def test_no_noise_is_more_than_an_error(seed: int) -> None:
+def test_random_bytes_are_parsed_or_refused(seed: int) -> None:
     noise = random.Random(seed).randbytes(384 * 4)
     for data in (noise, boot(5) + noise[:384], noise[:100]):
         try:

@@ -61,7 +61,7 @@ def test_a_container_whose_path_is_not_below_what_is_mounted(make: Make) -> None
     assert (own.cpu_quota(), own.memory_limit_b()) == (2.0, 5000)
 
 
-def test_a_process_outside_of_the_namespace_is_not_given_the_limits_of_the_own(make: Make) -> None:
+def test_a_process_outside_of_the_cgroup_namespace_is_an_error(make: Make) -> None:
     with pytest.raises(ValueError, match="outside of the probe's cgroup namespace"):
         make("0::/../other\n", **{"cpu.max": "200000 100000"})
 
@@ -87,7 +87,7 @@ def test_version_1_and_hybrid(make: Make) -> None:
         found.pressure("cpu")
 
 
-def test_two_groups_of_version_1_that_share_one_controller_are_two(make: Make) -> None:
+def test_two_version_1_groups_that_share_only_one_controller_are_distinct(make: Make) -> None:
     rows = [f"2:cpu:{path}\n4:memory:/job\n" for path in ("/slow", "/", "/job")]
     files = {"cpu/slow/cpu.cfs_quota_us": "20000", "cpu/slow/cpu.cfs_period_us": "100000"}
     slow, free, same = (make(row, **files) for row in rows)
@@ -96,7 +96,7 @@ def test_two_groups_of_version_1_that_share_one_controller_are_two(make: Make) -
     assert free.name == "memory:/job cpu:/" and same.name == "/job"
 
 
-def test_a_group_that_only_one_controller_has_names_the_process(make: Make) -> None:
+def test_a_process_in_the_group_of_only_one_controller_has_its_path(make: Make) -> None:
     assert make("2:cpu:/slurm/job_12\n4:memory:/\n").path == "/slurm/job_12"
     assert make("2:cpu:/\n4:memory:/\n").path == "/"
 

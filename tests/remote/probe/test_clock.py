@@ -12,7 +12,7 @@ from nodevet.remote.probe.collectors import host
 from nodevet.remote.request import receive
 
 
-def test_the_clock_is_of_the_moment_that_the_request_arrives() -> None:
+def test_the_clock_is_read_when_the_request_arrives() -> None:
     before = time.time()
     wish = receive(io.BytesIO(request(nonce="n", root="/", deadline=9, asked_s=before)))
     after = time.time()
@@ -21,7 +21,7 @@ def test_the_clock_is_of_the_moment_that_the_request_arrives() -> None:
     assert (found["clock_s"], found["asked_s"]) == (round(wish["arrived_s"], 3), before)
 
 
-def test_a_node_that_is_probed_by_itself_has_no_other_clock() -> None:
+def test_a_node_that_probes_itself_has_no_controller_clock() -> None:
     wish = receive(io.BytesIO(request(nonce="n", root="/", deadline=9, asked_s=None)))
     found = host.collect("/", wish)
     assert found["clock_s"] is not None
@@ -30,13 +30,13 @@ def test_a_node_that_is_probed_by_itself_has_no_other_clock() -> None:
 
 
 @pytest.mark.parametrize("value", ["12", -1, 0, float("nan"), float("inf"), 10**400, [], {}])
-def test_a_time_that_is_none(value: object) -> None:
+def test_an_invalid_controller_time_is_an_error(value: object) -> None:
     found = host.collect("/", {"asked_s": value})
     assert found["asked_s"] is None
     assert found["errors"]["asked_s"].startswith("the request's asked_s is not a valid time: ")
 
 
-def test_the_clock_is_not_of_the_tree_of_another_machine(node: Path) -> None:
+def test_the_clock_is_not_reported_for_the_tree_of_another_machine(node: Path) -> None:
     found = host.collect(str(node), {"asked_s": 1763677519.5})
     assert (found["clock_s"], found["asked_s"]) == (None, 1763677519.5)
     assert found["errors"]["clock_s"].endswith(" is of another machine")

@@ -138,7 +138,9 @@ def test_e06_each_path_that_is_missing_is_reported(tmp_path: Path, check: Check)
         assert (spec.missing, len(spec.examples)) == (number, min(number, cdi.MOST_EXAMPLES))
 
 
-def test_e06_more_driver_versions_than_one_names_are_not_told(tmp_path: Path, check: Check) -> None:
+def test_e06_too_many_driver_versions_of_a_specification_are_not_listed(
+    tmp_path: Path, check: Check
+) -> None:
     for number, version in ((2, "550.1 and 550.2"), (17, None)):
         paths = [{"hostPath": f"/libcuda.so.550.{at}"} for at in range(1, number + 1)]
         text = json.dumps({"kind": "nvidia.com/gpu", "containerEdits": {"mounts": paths}})
@@ -279,7 +281,7 @@ def test_a_configuration_that_is_not_understood_is_not_judged(tmp_path: Path, ch
 
 
 @pytest.mark.parametrize("row", ['default_runtime_name = ["nvidia"]', "BinaryName = ['nvidia']"])
-def test_a_list_in_place_of_a_name_spoils_its_engine_alone(
+def test_a_list_in_place_of_a_name_makes_only_its_engine_unknown(
     tmp_path: Path, check: Check, row: str
 ) -> None:
     key = row.partition(" ")[0]
@@ -290,7 +292,7 @@ def test_a_list_in_place_of_a_name_spoils_its_engine_alone(
     assert found["podman"] == (False, False, False, True, False)
 
 
-def test_a_folder_that_is_closed_is_not_an_empty_configuration(
+def test_an_unreadable_configuration_folder_is_not_an_empty_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, check: Check
 ) -> None:
     def closed(root: str, path: str) -> list[str]:

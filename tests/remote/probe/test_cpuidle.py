@@ -42,13 +42,13 @@ def test_states_are_folded_by_kind(tmp_path: Path, check: Check) -> None:
     assert found.why("latency_limit_us") == "ENOENT"
 
 
-def test_a_state_that_cannot_be_read_costs_the_list(tmp_path: Path, check: Check) -> None:
+def test_an_unreadable_idle_state_makes_the_list_unknown(tmp_path: Path, check: Check) -> None:
     write(tmp_path, 0, 0, "C1", 2, None)
     found = check("cpuidle", cpuidle.collect(str(tmp_path.resolve()), {}))
     assert (found.states, found.why("states"), found.why("count")) == (None, "ENOENT", "ENOENT")
 
 
-def test_a_limit_that_is_no_device(tmp_path: Path, check: Check) -> None:
+def test_a_latency_limit_that_is_not_a_device_is_an_error(tmp_path: Path, check: Check) -> None:
     (tmp_path / "dev").mkdir()
     (tmp_path / "dev/cpu_dma_latency").write_bytes(b"\2\0\0\0")
     (tmp_path / "sys/devices/system/cpu").mkdir(parents=True)

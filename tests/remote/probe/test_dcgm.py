@@ -143,7 +143,7 @@ def test_a_summary_that_did_not_pass_is_reported_if_nothing_else_says_so() -> No
     assert parse_diag(json.dumps(whole))["not_passed"] == []
 
 
-def test_a_test_without_a_list_of_results_is_not_passed_over() -> None:
+def test_a_test_without_a_list_of_results_is_reported_as_not_passed() -> None:
     passed = {"name": "memory", "results": [{"status": "Pass"}]}
     for test, status, ran in (
         ({"name": "pcie", "results": {"status": "Fail"}}, "Fail", True),
@@ -174,7 +174,7 @@ def test_a_diagnostic_that_did_not_run_is_an_error() -> None:
         below, max_size=4),
     max_leaves=12,
 ))  # fmt: skip
-def test_hostile_json_is_refused_or_told(value: Any) -> None:
+def test_hostile_json_is_parsed_or_refused(value: Any) -> None:
     for text in (json.dumps({"body": value}), json.dumps({"DCGM Diagnostic": value})):
         for parse in (parse_health, parse_diag):
             try:
@@ -200,7 +200,9 @@ def test_results_of_real_nodes(captures: Path, name: str, statuses: set[str], ch
     assert data.errors["overall"] == dcgm.NOT_ASKED
 
 
-def test_results_of_a_file_from_the_future_are_not_new(tmp_path: Path, check: Check) -> None:
+def test_results_of_a_file_from_the_future_have_a_negative_age(
+    tmp_path: Path, check: Check
+) -> None:
     file = tmp_path / "diag.json"
     file.write_text(json.dumps(NEW))
     ahead = time.time() + 86400

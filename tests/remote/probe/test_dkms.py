@@ -64,14 +64,14 @@ def test_a_build_whose_files_are_gone(tree: Path, check: Check) -> None:
     assert {each.kernel: each.missing for each in nvidia.builds} == {OLD: 0, NEW: 1}
 
 
-def test_without_a_kernel_what_boots_next_is_not_known(tree: Path, check: Check) -> None:
+def test_kernels_are_unknown_if_none_is_installed(tree: Path, check: Check) -> None:
     (tree / f"boot/vmlinuz-{OLD}").unlink()
     (tree / f"lib/modules/{NEW}/vmlinuz").unlink()
     found = check("dkms", dkms.collect(str(tree), {}))
     assert found.kernels is None and found.errors["kernels"] == "no kernel is installed here"
 
 
-def test_a_folder_that_is_closed_is_not_empty(
+def test_an_unreadable_folder_is_an_error_and_not_empty(
     tree: Path, monkeypatch: pytest.MonkeyPatch, check: Check
 ) -> None:
     def closed(path: str) -> None:
@@ -81,7 +81,7 @@ def test_a_folder_that_is_closed_is_not_empty(
     assert check("dkms", dkms.collect(str(tree), {})).errors["kernels"] == "EACCES"
 
 
-def test_links_that_lead_elsewhere_are_not_believed(tree: Path, check: Check) -> None:
+def test_a_link_that_leads_out_of_the_dkms_tree_is_an_error(tree: Path, check: Check) -> None:
     place = tree / f"var/lib/dkms/nvidia/kernel-{NEW}-x86_64"
     place.unlink()
     place.symlink_to("/etc")
@@ -89,7 +89,7 @@ def test_links_that_lead_elsewhere_are_not_believed(tree: Path, check: Check) ->
     assert nvidia.builds is None and "leads to" in nvidia.errors["builds"]
 
 
-def test_without_modules_it_is_absent(tmp_path: Path) -> None:
+def test_the_section_is_absent_if_dkms_has_no_modules(tmp_path: Path) -> None:
     for _ in range(2):
         with pytest.raises(Absent, match="DKMS has no modules here"):
             dkms.collect(str(tmp_path.resolve()), {})

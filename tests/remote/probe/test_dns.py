@@ -70,7 +70,7 @@ def test_names_are_looked_up_on_a_running_machine_only(tmp_path: Path, check: Ch
     assert data.why("names") == "names are resolved on a running machine only"
 
 
-def test_names_are_looked_up_as_programs_do_it(check: Check) -> None:
+def test_names_are_looked_up_with_getaddrinfo(check: Check) -> None:
     names = ["localhost", "127.0.0.9", "no-such-name.invalid"]
     found = {
         each.name: each
@@ -83,7 +83,7 @@ def test_names_are_looked_up_as_programs_do_it(check: Check) -> None:
     assert gone.addresses == () and gone.why_not and gone.seconds >= 0
 
 
-def test_a_lookup_that_hangs_costs_itself_alone(
+def test_a_lookup_that_hangs_does_not_affect_other_names(
     monkeypatch: pytest.MonkeyPatch, check: Check
 ) -> None:
     hanging = "if name == 'b.example':\n        time.sleep(60)\n    try:"
@@ -95,7 +95,7 @@ def test_a_lookup_that_hangs_costs_itself_alone(
     assert good.addresses and good.why_not == ""
 
 
-def test_a_child_that_fails_leaves_them_unknown(
+def test_a_child_that_fails_leaves_the_addresses_unknown(
     monkeypatch: pytest.MonkeyPatch, check: Check
 ) -> None:
     monkeypatch.setattr(dns, "RESOLVE", "raise SystemExit(3)")
@@ -103,6 +103,6 @@ def test_a_child_that_fails_leaves_them_unknown(
     assert one.addresses is None and "ended with 3" in one.why("addresses")
 
 
-def test_a_tree_without_etc_says_nothing_of_the_resolver(tmp_path: Path) -> None:
+def test_the_resolver_is_absent_in_a_tree_without_etc(tmp_path: Path) -> None:
     with pytest.raises(Absent, match="no /etc"):
         dns.collect(str(tmp_path), {})

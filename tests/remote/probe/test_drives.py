@@ -71,7 +71,7 @@ def put(root: Path, name: str, *, parent: str = "", **files: str) -> None:
     )
 
 
-def test_disks_as_the_kernel_tells_them(tmp_path: Path, check: Check) -> None:
+def test_disks_are_read_from_sysfs(tmp_path: Path, check: Check) -> None:
     put(tmp_path, "sdaa", state="offline", parent="a")
     put(tmp_path, "sdb", model="MZ7L3480", vendor="ATA", parent="b")
     put(tmp_path, "sdc", removable="1", parent="c")  # the BMC's virtual medium
@@ -95,7 +95,7 @@ def test_no_block_devices(tmp_path: Path, check: Check) -> None:
     assert check("drives", drives.collect(str(tmp_path.resolve()), ASKED)).found == 0
 
 
-def test_what_a_sata_drive_tells() -> None:
+def test_the_smartctl_output_of_a_sata_drive_is_parsed() -> None:
     told = parse_drive(json.dumps(SATA), 64)
     assert (told["passed"], told["failing"], told["exit_bits"]) == (
         True,
@@ -115,7 +115,7 @@ def test_attributes_that_a_sata_drive_did_not_give_are_not_above_their_threshold
     assert (told["passed"], told["failing"]) == (True, None)
 
 
-def test_what_a_sas_drive_tells() -> None:
+def test_the_smartctl_output_of_a_sas_drive_is_parsed() -> None:
     told = parse_drive(json.dumps(SAS), 8)
     assert (told["passed"], told["failing"], told["firmware"]) == (False, "", "ST31")
     assert (told["reallocated"], told["pending"], told["uncorrectable"]) == (7, None, 3)
@@ -249,5 +249,5 @@ def test_a_smartctl_without_json_is_reported_as_too_old(
     assert one.why("health") == "smartctl ended with 4: 'no such bus'"
 
 
-def test_explain_reads_this_machine(check: Check) -> None:
+def test_drives_of_this_machine_are_read(check: Check) -> None:
     assert check("drives", drives.collect("/", ASKED)).found >= 0

@@ -67,7 +67,7 @@ def test_what_cannot_be_read_is_reported(tmp_path: Path, check: Check) -> None:
     assert data.unread == "/etc/environment: not a regular file; /etc/nccl.conf: EFBIG"
 
 
-def test_more_than_a_node_has_is_an_error(tmp_path: Path) -> None:
+def test_too_many_variables_are_an_error(tmp_path: Path) -> None:
     root = put(tmp_path, {"/etc/environment": "NCCL_DEBUG=1\n" * 501})
     with pytest.raises(SectionError, match="more than 500"):
         environment.collect(root, {})
@@ -118,7 +118,7 @@ def test_a_row_that_is_too_long_is_reported(tmp_path: Path, check: Check) -> Non
     assert data.unread == "/etc/environment:1: longer than 4096 characters"
 
 
-def test_e06_a_value_is_told_whole_or_not_at_all(tmp_path: Path, check: Check) -> None:
+def test_e06_a_value_is_reported_whole_or_not_at_all(tmp_path: Path, check: Check) -> None:
     long = ":".join(f"/opt/lib{number}" for number in range(200)) + ":/opt/stubs"
     files = {"/etc/environment": f"LD_LIBRARY_PATH={long}\n", "/etc/ld.so.preload": "/x" * 2500}
     data = check("environment", environment.collect(put(tmp_path, files), {}))
@@ -128,6 +128,6 @@ def test_e06_a_value_is_told_whole_or_not_at_all(tmp_path: Path, check: Check) -
     assert (preload.value, preload.errors["value"]) == (None, "longer than 4096 characters")
 
 
-def test_a_tree_without_etc_says_nothing_of_what_it_sets(tmp_path: Path) -> None:
+def test_the_environment_is_absent_in_a_tree_without_etc(tmp_path: Path) -> None:
     with pytest.raises(Absent, match="no /etc"):
         environment.collect(str(tmp_path), {})

@@ -73,7 +73,7 @@ def shared(machine: SimulatedMachine, tmp_path_factory: pytest.TempPathFactory) 
 
 @pytest.mark.parametrize("breakage", ["removed", "a directory", "empty", "not text", "too long"])
 @pytest.mark.parametrize(("collector", "file", "field"), CASES, ids=[case[2] for case in CASES])
-def test_a_broken_file_costs_one_value(
+def test_a_broken_file_makes_only_its_value_unknown(
     shared: Path, check: Check, collector: Any, file: str, field: str, breakage: str
 ) -> None:
     place = shared / file
@@ -172,7 +172,7 @@ def test_d13_a_virtual_function_names_its_physical_one(node: Path, check: Check)
     assert not any("physfn" in each.errors for each in functions)
 
 
-def test_a_function_that_does_not_say_what_it_is_is_kept(node: Path, check: Check) -> None:
+def test_a_pci_function_without_a_vendor_is_kept(node: Path, check: Check) -> None:
     (node / GPU / "vendor").unlink()
     found = check("pci", pci.collect(str(node), {}))
     (gpu,) = (each for each in found.functions if each.address == "0000:19:00.0")
@@ -260,7 +260,7 @@ def test_a_process_whose_files_cannot_be_read_makes_the_list_incomplete(
     assert (job.gpu_minors, job.why("gpu_minors")) == (None, "ENOENT")
 
 
-def test_without_the_first_process_the_others_are_unknown(node: Path) -> None:
+def test_the_list_of_processes_is_incomplete_without_pid_1(node: Path) -> None:
     shutil.rmtree(node / "proc/1")
     assert processes.collect(str(node), {})["complete"] is False
 
@@ -274,7 +274,7 @@ def test_a_pid_namespace_hides_processes_unless_it_is_that_of_a_whole_machine(
     assert not processes.sees_all("/", {2}, whole_machine=True)
 
 
-def test_device_nodes_of_a_tree_are_plain_files_and_say_so(node: Path, check: Check) -> None:
+def test_device_nodes_that_are_plain_files_are_reported_as_such(node: Path, check: Check) -> None:
     for folder in ("nvidia-caps", "nvidia-caps-imex-channels", "nvidia6"):
         (node / "dev" / folder).mkdir()
     (node / "dev/nvidia7").symlink_to("gone")
@@ -372,7 +372,7 @@ def test_a_guest_is_named_by_its_clock_where_dmi_does_not(node: Path) -> None:
     assert host.collect(str(node), {})["virtualization"] == "kvm"
 
 
-def test_a_mark_that_an_image_left_makes_no_container(node: Path) -> None:
+def test_dockerenv_in_the_first_pid_namespace_is_not_a_container(node: Path) -> None:
     (node / ".dockerenv").touch()
     for pid in ("1", "self"):
         (node / "proc" / pid / "ns").mkdir(parents=True)

@@ -58,7 +58,7 @@ def test_any_text_is_parsed_or_refused(text: str) -> None:
     assert why != ""
 
 
-def test_links_are_followed_no_further_than_to_the_network(tmp_path: Path) -> None:
+def test_links_are_followed_up_to_a_network_file_system(tmp_path: Path) -> None:
     place = tmp_path.resolve()
     (place / "real").mkdir()
     (place / "local").symlink_to("real/../real")
@@ -84,7 +84,7 @@ def test_links_of_a_mounted_machine_stay_below_its_root(tmp_path: Path) -> None:
         assert filesystems.resolve(mounts, str(root / link), str(root)) == str(root / target)
 
 
-def test_one_on_the_network_is_named_and_not_asked() -> None:
+def test_a_network_file_system_is_named_and_not_read() -> None:
     mounts = {"/": ("ext4", ["rw"]), "/no-such-place": ("nfs4", ["rw"])}
     key, record = filesystems.file_system(mounts, "/home", "/no-such-place/anna")
     assert (key, record["type"], record["remote"]) == ("/no-such-place", "nfs4", True)
@@ -92,7 +92,7 @@ def test_one_on_the_network_is_named_and_not_asked() -> None:
     assert record["errors"]["available_b"] == "network file systems are not read"
 
 
-def test_ext4_after_an_error_says_it_in_another_word(tmp_path: Path) -> None:
+def test_ext4_with_emergency_ro_is_read_only(tmp_path: Path) -> None:
     mounts = {"/": ("ext4", ["rw", "emergency_ro"])}
     _, record = filesystems.file_system(mounts, "/", str(tmp_path))
     assert record["read_only"] is True
@@ -117,7 +117,7 @@ def test_further_paths_by_name(check: Check, tmp_path: Path) -> None:
     assert set(found.found) == set(told)
 
 
-def test_captured_files_have_none(node: Path) -> None:
+def test_file_systems_are_absent_in_a_captured_tree(node: Path) -> None:
     with pytest.raises(Absent):
         filesystems.collect(str(node), {})
 
@@ -179,7 +179,7 @@ def test_a_machine_that_a_container_has_mounted_read_only_may_write(
 @pytest.mark.skipif(
     os.geteuid() != 0 or not shutil.which("unshare"), reason="needs root and unshare"
 )
-def test_full_and_read_only_ones(check: Check) -> None:
+def test_full_and_read_only_file_systems_are_read(check: Check) -> None:
     repository = str(Path(filesystems.__file__).parents[4])
     program = [sys.executable, "-c", PROGRAM, repository]
     done = subprocess.run(

@@ -131,7 +131,7 @@ def slow_keys() -> bytes:
 
 
 @pytest.mark.parametrize("dump", [slow_groups, slow_keys])
-def test_a_dump_that_takes_long_costs_the_other_ranks_nothing(
+def test_dumps_are_no_longer_read_after_one_that_took_too_long(
     dump: Callable[[], bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(flight, "MOST_S", 0.2)
@@ -247,7 +247,7 @@ def test_old_numbers_that_count_sends_are_not_compared() -> None:
     assert (group["sequence"], group["members"]) == (4, None)
 
 
-def test_the_groups_that_wait_are_kept_and_what_is_left_out_is_said() -> None:
+def test_waiting_groups_are_kept_if_there_are_too_many_groups() -> None:
     names = [f"{number:03}" for number in range(GROUPS + 9)]
     entries = [entry(1, "completed", process_group=(name, "")) for name in names[:-1]]
     entries.append(entry(1, "started", process_group=(names[-1], ""), record_id=0))
@@ -294,7 +294,7 @@ def test_real_dumps_of_gloo_whose_entries_never_say_that_they_are_completed() ->
     assert (pair["group"], pair["members"], pair["state"]) == ("1", None, "completed")
 
 
-def test_a_dump_with_collectives_of_an_earlier_process_is_not_its_own() -> None:
+def test_a_dump_with_collectives_of_an_earlier_process_is_refused() -> None:
     with pytest.raises(ValueError, match="before the process began"):
         dump_record(plain_value(pickle.dumps(DUMP, 2)), MADE_S + 999, MADE_S + 300)
 
@@ -317,7 +317,7 @@ def test_the_path_of_the_jobs_environment(name: str, tmp_path: Path) -> None:
         ("RANK=../3", os.geteuid(), 0.0, "it has written no dump"),
     ],
 )
-def test_a_dump_that_is_not_believed(
+def test_a_dump_that_is_missing_old_or_of_another_user_is_refused(
     environ: str, uid: int, began: float, why: str, tmp_path: Path
 ) -> None:
     folder = process(tmp_path, environ)

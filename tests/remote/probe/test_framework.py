@@ -47,7 +47,7 @@ def asked(check: Check, *paths: str) -> Any:
     return {each.name: each for each in data.interpreters}
 
 
-def test_what_torch_says_is_read_from_among_what_it_prints(
+def test_the_answer_of_torch_is_read_from_among_its_other_output(
     python: Callable[[str], str], check: Check
 ) -> None:
     path = python(TORCH)
@@ -75,7 +75,7 @@ def test_an_interpreter_that_fails_is_reported(
     assert why in (found.errors.get("failed") or "")
 
 
-def test_e06_the_line_of_a_failure_is_told_whole(
+def test_e06_the_error_of_an_interpreter_is_reported_whole(
     python: Callable[[str], str], check: Check
 ) -> None:
     text = "x" * 1000
@@ -93,7 +93,7 @@ def test_a_program_that_is_not_an_interpreter_is_unread(check: Check, tmp_path: 
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes somebody else")
-def test_root_becomes_nobody(check: Check) -> None:
+def test_root_runs_an_interpreter_as_nobody_unless_a_user_is_named(check: Check) -> None:
     path = os.path.realpath("/bin/sh")
     found = asked(check, path, f"root:{path}", f"nosuchuser:{path}")
     assert found[path].user == "nobody" and found[f"root:{path}"].user == "root"

@@ -84,7 +84,7 @@ def test_the_means_between_two_samples(nvml: Path, tmp_path: Path) -> None:
         (MIG_MODE + DESCRIBED, True, "in MIG mode and shows no MIG device"),
     ],
 )
-def test_a_gpu_without_it(
+def test_a_gpu_without_gpm_is_reported_as_such(
     nvml: Path, tmp_path: Path, described: str, supported: bool | None, why: str
 ) -> None:
     answer = read(nvml, tmp_path, described)
@@ -172,7 +172,7 @@ def test_every_sample_is_freed_if_there_is_no_memory_for_more(full: int) -> None
     assert sorted(library.freed) == library.allocated and len(library.allocated) == full - 1
 
 
-def test_nothing_is_read_of_a_gpu_that_was_not_asked() -> None:
+def test_gpm_values_of_a_gpu_that_was_not_sampled_are_an_error() -> None:
     library = SimpleNamespace(NVMLError=NVMLError, nvmlInit=lambda: None)
     with pytest.raises(CallError, match="it was not read"):
         Gpm(Nvml(library, no_note), "GPU 0", "whole").end()

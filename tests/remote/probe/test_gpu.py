@@ -239,7 +239,7 @@ OF_LINKS = {"gpu": ["nvlink_ber", "nvlink_capabilities"]}
 
 
 @pytest.mark.parametrize("python", PYTHONS, ids=lambda path: path.parts[-3])
-def test_every_field_arrives(node, python):
+def test_every_field_of_a_gpu_is_read(node, python):
     found = node.gpus(full_state(), python=str(python), asks=OF_LINKS)
     assert (found.driver_version, found.nvml_version) == ("550.90.07", "12.550")
     assert (found.cuda_version, found.count, found.errors) == ("12.4", 1, {})
@@ -258,7 +258,7 @@ def test_every_field_arrives(node, python):
     assert gpu.processes[1].why("memory_used_b") == "NVML_VALUE_NOT_AVAILABLE"
 
 
-def test_mig_devices_tell_their_own_counts(node):
+def test_mig_devices_report_their_own_error_counts(node):
     gpu = node.gpus(
         full_state(
             **{
@@ -277,7 +277,7 @@ def test_mig_devices_tell_their_own_counts(node):
     assert gpu.remapping.why("pending") == "NVML_ERROR_NOT_SUPPORTED"
 
 
-def test_a_value_that_fails_leaves_the_others(node):
+def test_a_value_that_fails_does_not_affect_other_values(node):
     """One GPU for each value, which answers an error there and is whole elsewhere."""
     keys = [key for key in FULL if key != "event_reasons_supported"]
     errors = (NOT_SUPPORTED, LOST, "NVML_ERROR_UNKNOWN", "NVML_ERROR_NO_PERMISSION")
@@ -331,7 +331,7 @@ def test_peer_access_of_gpus_is_read(node):
     assert told == {**ways, **{(one, other): way for (other, one), way in ways.items()}}
 
 
-def test_a_pair_that_does_not_answer_costs_itself_alone(node):
+def test_a_pair_of_gpus_that_does_not_answer_does_not_affect_others(node):
     gpus = node.gpus(full_state(3) + PEERS + "gpu.2.handle = NVML_ERROR_UNKNOWN\n").gpus
     assert gpus[2].peers is None and gpus[2].errors["handle"] == "NVML_ERROR_UNKNOWN"
     assert [peer.index for peer in gpus[0].peers] == [1]
@@ -372,7 +372,7 @@ def test_a_lost_gpu_leaves_the_others_readable(node):
         assert alone == healthy[index]
 
 
-def test_a_lost_gpu_of_which_the_driver_still_knows_the_identity(node):
+def test_a_lost_gpu_keeps_the_identity_that_the_driver_still_knows(node):
     keys = {row[0] for row in gpu_values.VALUES} - {"uuid", *gpu_values.IDENTITY}
     dead = {f"gpu.1.{key}": LOST for key in keys}
     gpu = node.gpus(state("t4", 2, **dead)).gpus[1]
@@ -391,7 +391,7 @@ def test_no_library(node, tmp_path):
     assert section["why"] == "NVML_ERROR_LIBRARY_NOT_FOUND: libnvidia-ml.so.1 is not installed"
 
 
-def test_no_library_is_found_out_without_pynvml(tmp_path):
+def test_pynvml_is_not_imported_without_the_nvml_library(tmp_path):
     program = """
 import sys
 from nodevet.remote.probe import files, gpu_nvml
@@ -438,7 +438,7 @@ def test_no_gpu_and_no_count(node):
     assert found.driver_version == "515.105.01"
 
 
-def test_a_call_that_hangs_costs_the_section_alone(node):
+def test_an_nvml_call_that_hangs_does_not_affect_other_sections(node):
     text, deadline = state("h100-sxm", 8, **{"gpu.6.power_draw_mw": "hang"}), 5 * slowness()
     started = time.monotonic()
     sections = node.run(text, python=sys.executable, sections=("host", "gpu"), deadline=deadline)
@@ -521,7 +521,7 @@ def test_a_deprecated_name_is_reported(node):
     assert gpu.why("app_clock_graphics_mhz") == "NVML_ERROR_DEPRECATED"
 
 
-def test_marks_for_not_available_are_no_values(node):
+def test_nvml_marks_for_not_available_are_unread_values(node):
     keys = ("power_draw_mw", "pcie_width", "event_reasons", "memory_total_b", "pci_device")
     marks = {f"gpu.0.{key}": "unavailable" for key in keys[:-1]}
     marks.update({"gpu.0.pstate": 32, "gpu.0.temperature_memory_c": 0, "gpu.0.uuid": ""})
@@ -541,7 +541,7 @@ def test_numbers_without_a_name_are_not_guessed(node):
     assert gpu.why("recovery_action") == "NVML returned 99, an unknown value"
 
 
-def test_text_that_is_not_utf_8_costs_its_value_alone(node):
+def test_text_that_is_not_utf_8_makes_only_its_value_unread(node):
     text = full_state().encode() + b"gpu.0.name = \xff\xfe\x1b[2J\n"
     gpu = node.gpus(text).gpus[0]
     assert (gpu.name, gpu.serial) == (None, "1650")
@@ -563,7 +563,7 @@ def test_examples(module):
     assert (result.attempted > 0, result.failed) == (True, 0)
 
 
-def test_nvml_does_not_speak_for_the_tree_of_another_machine(tmp_path):
+def test_nvml_is_not_read_for_the_tree_of_another_machine(tmp_path):
     boot_id = tmp_path / BOOT_ID[1:]
     boot_id.parent.mkdir(parents=True)
     assert is_this_machine("/")

@@ -117,7 +117,7 @@ def counters(value: int) -> Any:
     return values
 
 
-def test_a_gpu_that_tells_nothing_is_unknown() -> None:
+def test_a_gpu_that_supports_no_counter_is_unknown() -> None:
     told = watched({})
     for field in ("utilization_percent", "samples", "processes", "power_mw", "pcie_rx_b"):
         assert told[field] is None, field
@@ -125,7 +125,7 @@ def test_a_gpu_that_tells_nothing_is_unknown() -> None:
 
 
 @pytest.mark.parametrize("error", [NOT_SUPPORTED, NO_PERMISSION])
-def test_shares_that_are_not_told_are_not_zero(error: int) -> None:
+def test_an_unreported_gpu_share_of_a_process_is_not_zero(error: int) -> None:
     told = watched(
         {
             "nvmlDeviceGetSamples": sampled((DRIVER_AHEAD, 50)),
@@ -138,7 +138,7 @@ def test_shares_that_are_not_told_are_not_zero(error: int) -> None:
 
 
 @pytest.mark.parametrize(("busy", "share"), [(0, 0.0), (40, None)])
-def test_no_sample_of_a_process_is_no_work_only_of_a_gpu_that_did_none(
+def test_a_process_without_samples_is_idle_only_on_an_idle_gpu(
     busy: int, share: float | None
 ) -> None:
     first = {
@@ -180,13 +180,13 @@ def test_processes_of_mig_devices_are_reported_and_their_share_is_not_known() ->
         assert (told[field], told["errors"][field]) == (None, "NVML_ERROR_NOT_SUPPORTED")
 
 
-def test_samples_are_of_the_time_of_the_watch_by_the_drivers_clock() -> None:
+def test_only_samples_from_the_watch_by_the_drivers_clock_count() -> None:
     first = {"nvmlDeviceGetSamples": sampled((DRIVER_AHEAD - 10, 99), (DRIVER_AHEAD, 99))}
     later = sampled((DRIVER_AHEAD, 99), (DRIVER_AHEAD + 500_000, 40))
     assert watched(first, {"nvmlDeviceGetSamples": later})["samples"] == [(0.5, 40)]
 
 
-def test_a_gpu_that_is_lost_meanwhile_moved_no_known_number_of_bytes() -> None:
+def test_pcie_bytes_of_a_gpu_lost_during_the_watch_are_unknown() -> None:
     told = watched({"nvmlDeviceGetFieldValues": counters(9)}, {"nvmlDeviceGetFieldValues": LOST})
     assert told["pcie_rx_b"] is None
     assert told["errors"]["pcie_rx_b"] == "NVML_ERROR_GPU_IS_LOST"

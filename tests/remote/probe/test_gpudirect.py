@@ -19,7 +19,7 @@ def put(root: Path, files: dict[str, str]) -> str:
     return str(root.resolve())
 
 
-def test_a_node_with_both(tmp_path: Path, check: Check) -> None:
+def test_a_node_with_gpudirect_storage_and_gdrcopy_is_read(tmp_path: Path, check: Check) -> None:
     root = put(
         tmp_path,
         {
@@ -39,7 +39,7 @@ def test_a_node_with_both(tmp_path: Path, check: Check) -> None:
     assert found.p2pdma is True
 
 
-def test_a_node_with_neither(tmp_path: Path, check: Check) -> None:
+def test_a_node_without_gpudirect_storage_and_gdrcopy_is_read(tmp_path: Path, check: Check) -> None:
     found = check("gpudirect", gpudirect.collect(str(tmp_path.resolve()), {}))
     assert not found.errors
     assert (found.nvidia_fs, found.gdrdrv, found.nvidia_fs_stats, found.p2pdma) == (False,) * 4
@@ -62,5 +62,5 @@ def test_a_device_node_is_reported_with_its_permissions(tmp_path: Path, check: C
         ("", False),
     ],
 )
-def test_the_kernels_own_way_is_configured(text: str, on: bool) -> None:
+def test_the_p2pdma_setting_of_cufile_json_is_parsed(text: str, on: bool) -> None:
     assert gpudirect.parse_p2pdma(text) is on

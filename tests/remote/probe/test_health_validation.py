@@ -45,14 +45,16 @@ def test_a_verdict(says: Says, code: int, word: str) -> None:
         ("[" * 100_000, "no JSON document with overall_severity"),
     ],
 )
-def test_anything_else_is_no_verdict(says: Says, output: str, why: str) -> None:
+def test_any_other_output_has_no_severity(says: Says, output: str, why: str) -> None:
     (Path(program.FOLDERS[0]) / "output").write_text(output)
     section = says(f"cat {program.FOLDERS[0]}/output; echo no sensor >&2; exit 2")
     assert (section["exit_code"], section["overall_severity"]) == (2, None)
     assert section["errors"] == {"overall_severity": f"health-validation: {why}: 'no sensor'"}
 
 
-def test_it_is_run_on_a_running_machine_that_has_it(says: Says, tmp_path: Path) -> None:
+def test_health_validation_runs_only_on_a_running_machine_that_has_it(
+    says: Says, tmp_path: Path
+) -> None:
     with pytest.raises(program.ToolError, match="health-validation is not on this node"):
         health_validation.collect("/", {})
     with pytest.raises(health_validation.SectionError, match="running machine only"):

@@ -92,7 +92,7 @@ LOOSE = "dnf's version lock admits other versions than the installed: "
         ("dnf", ["4-1"], False),
     ],
 )
-def test_dnf_4_holds_what_its_list_admits_in_one_version(
+def test_dnf_4_holds_a_package_that_its_list_allows_in_one_version(
     tmp_path: Path, name: str, versions: list[str], found: bool | str
 ) -> None:
     assert held(node(tmp_path, dnf="", plugin=PLUGIN, locks=LIST), name, *versions) == found
@@ -116,14 +116,14 @@ def test_a_package_of_two_locks_is_held_only_if_both_are_installed(tmp_path: Pat
         ("bash", "5-1", False),
     ],
 )
-def test_dnf5_holds_what_its_file_admits_in_one_version(
+def test_dnf5_holds_a_package_that_its_file_allows_in_one_version(
     tmp_path: Path, name: str, version: str, found: bool | str
 ) -> None:
     assert held(node(tmp_path, dnf="", dnf5="", toml=TOML), name, version) == found
 
 
 @pytest.mark.parametrize(("target", "found"), [("dnf-3", False), ("dnf5", True)])
-def test_the_dnf_that_the_command_is_counts_if_both_are_installed(
+def test_locks_of_the_version_to_which_dnf_links_count(
     tmp_path: Path, target: str, found: bool
 ) -> None:
     root = node(tmp_path, dnf5="", toml=TOML)
@@ -156,7 +156,7 @@ def test_what_dnf_excludes_is_held(tmp_path: Path, files: dict[str, str]) -> Non
         ),
     ],
 )
-def test_a_list_that_nothing_reads_holds_nothing(
+def test_a_versionlock_list_that_dnf_does_not_read_holds_nothing(
     tmp_path: Path, files: dict[str, str], found: bool | str
 ) -> None:
     assert held(node(tmp_path, **files), "bash", "5.1.8-6.el9") == found
@@ -263,6 +263,6 @@ def test_dnf5_locks_nothing_without_conditions(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "row", ['name = ["dkms"]', 'name = "dkms"\n[[packages.conditions]]\nkey = []']
 )
-def test_a_list_where_dnf_has_one_value_is_not_read(tmp_path: Path, row: str) -> None:
+def test_a_list_where_dnf_expects_one_value_is_refused(tmp_path: Path, row: str) -> None:
     with pytest.raises(ValueError, match="a list where one value is expected"):
         holds(node(tmp_path, dnf5="", toml="[[packages]]\n" + row))

@@ -106,12 +106,12 @@ def test_interrupts_of_cards_and_odd_rows(tmp_path: Path) -> None:
     assert found == {"24": ("nvidia", {0: 1, 2: 5})}
 
 
-def test_growth_of_an_interrupt_is_of_the_cpu_that_took_most() -> None:
+def test_an_interrupt_names_the_cpu_that_took_most_of_its_growth() -> None:
     made = host_activity.interrupt_of("24", ("nvidia", {0: 9, 1: 1}), ("nvidia", {0: 10, 1: 8}))
     assert (made["count"], made["cpu"]) == ([10, 18], 1)
 
 
-def test_an_operation_that_was_not_told_before_is_not_counted_as_none() -> None:
+def test_an_nfs_operation_without_an_earlier_count_is_unknown() -> None:
     numbers = dict.fromkeys((*host_activity.NFS_FIELDS, "execute_ms"), 5)
     made = host_activity.nfs_of(("/data", "filer:/data"), {}, {"READ": numbers})
     assert made["operations"][0]["operations"] is None

@@ -97,7 +97,7 @@ def test_a_file_that_may_not_be_read_is_named() -> None:
 
 
 @pytest.mark.parametrize("text", ["\rUid:\t4242", "\fUid:\t4242"])
-def test_a_name_of_a_process_is_not_another_row_of_its_status(text: str) -> None:
+def test_the_name_of_a_process_adds_no_row_to_its_status(text: str) -> None:
     """The kernel escapes only newlines and backslashes there."""
     rename = (
         "import sys; open('/proc/self/comm', 'w').write(sys.argv[1]); print(flush=True); input()"
@@ -113,7 +113,7 @@ def test_a_name_of_a_process_is_not_another_row_of_its_status(text: str) -> None
 
 
 @pytest.mark.parametrize("letter", BREAKS)
-def test_the_name_of_a_mount_point_ends_no_row(letter: str) -> None:
+def test_the_name_of_a_mount_point_does_not_end_a_row(letter: str) -> None:
     """A user mounts a file system of FUSE in a folder of any name."""
     point = f"/home/eve/a{letter}b"
     mountinfo = f"20 1 8:2 / / rw - ext4 /dev/sda2 rw\n30 20 0:9 / {point} rw - fuse eve rw\n"
@@ -130,14 +130,14 @@ def test_the_name_of_a_mount_point_ends_no_row(letter: str) -> None:
 
 
 @pytest.mark.parametrize("letter", BREAKS)
-def test_the_name_of_a_cgroup_ends_no_row(letter: str) -> None:
+def test_the_name_of_a_cgroup_does_not_end_a_row(letter: str) -> None:
     path = f"/user.slice/user@1000.service/a{letter}0::/system.slice/slurmstepd.scope/job_7"
     assert cgroups.hierarchies(f"0::{path}\n") == {"": path}
     path = f"/user.slice/a{letter}1:name=systemd:/system.slice/slurmd.service"
     assert processes.parse_cgroup(f"0::{path}\n") == path
 
 
-def test_no_reader_on_the_node_ends_lines_as_python_does() -> None:
+def test_no_code_on_the_node_calls_splitlines() -> None:
     """Of text that a user has named something in, files.text_lines has the lines."""
     texts = {path: path.read_text() for path in REMOTE.rglob("*.py")}
     assert len(texts) > 100
@@ -153,7 +153,7 @@ FORGED = {
 
 
 @pytest.mark.parametrize("kind", FORGED)
-def test_a_cgroup_that_a_user_created_is_of_no_job(kind: str) -> None:
+def test_a_cgroup_that_a_user_created_belongs_to_no_job(kind: str) -> None:
     assert job_names.job_id(FORGED[kind], {}) is None
     assert job_names.step_id(FORGED[kind], {}) is None
     above = FORGED[kind].removeprefix(OWN).replace("/slurmstepd", "/system.slice/slurmstepd")
@@ -174,7 +174,7 @@ def test_a_process_in_a_cgroup_that_its_user_created_may_be_ended(kind: str) -> 
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to have a file of another user")
-def test_results_that_any_user_may_have_written_are_not_believed(tmp_path: Path) -> None:
+def test_dcgm_results_that_any_user_may_have_written_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "diag.json"
     file.write_text("{}")
     for uid, mode, is_refused in ((1000, 0o644, True), (0, 0o646, True), (0, 0o644, False)):

@@ -44,9 +44,7 @@ def test_a_kernel_without_huge_pages(tmp_path: Path, check: Check) -> None:
     assert found.errors["hugepages"] == "ENOENT"
 
 
-def test_cpus_that_are_plugged_in_are_fewer_than_the_kernel_is_ready_for(
-    tmp_path: Path, check: Check
-) -> None:
+def test_present_cpus_may_be_fewer_than_the_possible_cpus(tmp_path: Path, check: Check) -> None:
     place = "sys/devices/system/cpu"
     files = {"online": "0-6\n", "offline": "7-15\n", "present": "0-7\n"}
     root = write(tmp_path, {f"{place}/{name}": text for name, text in files.items()})

@@ -26,6 +26,6 @@ def test_peers_and_channels(tmp_path: Path, check: Check) -> None:
 
 
 @pytest.mark.parametrize("text", ["a\n" * 1025, "a" * 300])
-def test_a_list_that_is_none_is_refused(text: str) -> None:
+def test_an_invalid_list_of_imex_nodes_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not a list"):
         imex.parse_nodes(text)

@@ -71,7 +71,7 @@ def judged() -> Callable[[str, Any], dict[str, str]]:
     return ask
 
 
-def test_eight_ports_of_400_gbps_are_as_a_baseline_says(
+def test_eight_ports_of_400_gbps_are_judged_against_a_baseline(
     h100: str, judged: Callable[..., dict[str, str]]
 ) -> None:
     said = {"count": 8, "rate_gbps": 400, "width": 4, "uniform": True}

@@ -93,7 +93,7 @@ def test_packages_are_found_by_name_by_architecture_and_by_pattern(
     assert told(data, "a b") == told(data, "--root") == "not a valid package name"
 
 
-def test_what_dpkg_says_oddly_is_reported(tmp_path: Path, check: Check) -> None:
+def test_an_invalid_dpkg_status_is_reported(tmp_path: Path, check: Check) -> None:
     (odd,) = check("installed", collect(tree(tmp_path), "odd")).packages[0].found
     assert (odd.state, odd.version, odd.held) == (None, None, None)
     assert odd.errors["state"] == "not a valid status: 'installed'"
@@ -103,7 +103,7 @@ def test_nothing_is_read_unless_it_is_asked_for(check: Check) -> None:
     assert check("installed", installed.collect("/no/such/root", {})).packages == ()
 
 
-def test_a_name_that_stands_for_too_many_is_not_cut(tmp_path: Path, check: Check) -> None:
+def test_a_pattern_that_matches_too_many_packages_is_an_error(tmp_path: Path, check: Check) -> None:
     block = "Package: p{}\nStatus: install ok installed\nVersion: 1\nArchitecture: all\n\n"
     root = tree(tmp_path, "".join(block.format(number) for number in range(65)))
     data = check("installed", collect(root, "p*", "p1"))
@@ -125,12 +125,12 @@ def told_of(root: str) -> int:
 
 
 @pytest.mark.parametrize("status", ["nonsense\n", b"\xff\xfe\n", "Package\n\n"])
-def test_a_file_that_is_not_of_dpkg_is_an_error(tmp_path: Path, status: str | bytes) -> None:
+def test_a_file_that_is_not_a_dpkg_status_is_an_error(tmp_path: Path, status: str | bytes) -> None:
     with pytest.raises(ValueError, match="not a package"):
         collect(tree(tmp_path, status), "bash")
 
 
-def test_no_manager_is_absent(tmp_path: Path) -> None:
+def test_the_section_is_absent_without_a_package_manager(tmp_path: Path) -> None:
     with pytest.raises(Absent, match="neither dpkg nor rpm"):
         collect(str(tmp_path.resolve()), "bash")
     (tmp_path / "var/lib/rpm").mkdir(parents=True)
@@ -164,7 +164,7 @@ def test_rpm_is_run_once_for_all_names(
         collect("/", "nvidia-*")
 
 
-def test_explain_reads_this_machine(check: Check) -> None:
+def test_packages_of_this_machine_are_read(check: Check) -> None:
     if not Path(installed.DPKG).is_file():
         pytest.skip("dpkg keeps nothing here")
     (found,) = check("installed", collect("/", "dpkg")).packages[0].found

@@ -24,7 +24,7 @@ def collected(root: Path, **files: str) -> dict[str, object]:
     return irqbalance.collect(str(root), {})
 
 
-def test_a_package_and_nodevets_own_files_are_no_others(tmp_path: Path) -> None:
+def test_files_of_the_package_and_of_nodevet_are_not_listed_as_others(tmp_path: Path) -> None:
     own = f"{SITE}.d/90-nodevet-irq-affinity.conf"
     options = "#IRQBALANCE_ARGS=--policyscript=x\nIRQBALANCE_BANNED_CPULIST=\n"
     files = {OPTIONS: options, own: "[Service]\nExecStart=x\n"}
@@ -56,7 +56,7 @@ def test_what_the_site_wrote_is_named(tmp_path: Path, path: str, text: str, line
     assert found["others"] == [f"/{path}:{line}"] and found["selinux_enforcing"] is True
 
 
-def test_without_its_package_it_is_absent(tmp_path: Path) -> None:
+def test_irqbalance_is_absent_without_its_package(tmp_path: Path) -> None:
     with pytest.raises(Absent):
         irqbalance.collect(str(tmp_path), {})
     assert collected(tmp_path, **{UNIT: "[Service]\n"})["exec_start"] == ""

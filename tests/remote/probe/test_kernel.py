@@ -24,7 +24,7 @@ def write(root: Path, files: dict[str, str]) -> str:
     return str(root.resolve())
 
 
-def test_this_machine_is_read_whole(check: Check) -> None:
+def test_kernel_values_of_this_machine_are_read(check: Check) -> None:
     found = check("kernel", kernel.collect("/", {}))
     assert found.clocksource in found.clocksources
     assert found.load_1 >= 0 and 0 < found.threads < found.threads_max
@@ -49,7 +49,9 @@ def test_the_clock_is_read_without_a_change(monkeypatch: pytest.MonkeyPatch) -> 
     assert ctypes.sizeof(ctypes.c_long) * 4 < kernel.TIMEX
 
 
-def test_a_clock_that_may_not_be_asked(monkeypatch: pytest.MonkeyPatch, check: Check) -> None:
+def test_a_clock_that_may_not_be_read_is_unknown(
+    monkeypatch: pytest.MonkeyPatch, check: Check
+) -> None:
     class Library:
         @staticmethod
         def adjtimex(pointer: Any) -> int:
@@ -83,7 +85,7 @@ def test_unsync_is_the_bit_of_the_kernels_header() -> None:
         ("1.2.3 0.2 0.3 1/9 3", "could not convert"),
     ],
 )
-def test_a_load_that_is_none(text: str, words: str) -> None:
+def test_an_invalid_load_average_is_refused(text: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         kernel.parse_load(text)
 
@@ -145,7 +147,9 @@ def test_dimms_of_later_kernels(tmp_path: Path, check: Check) -> None:
     assert dimm.why("uncorrected") == "not a number: 'x'"
 
 
-def test_no_driver_counts_nothing(tmp_path: Path, check: Check) -> None:
+def test_no_memory_controller_is_listed_without_an_edac_driver(
+    tmp_path: Path, check: Check
+) -> None:
     assert check("edac", edac.collect(str(tmp_path.resolve()), {})).controllers == ()
     (tmp_path / "sys/devices/system/edac/mc").mkdir(parents=True)
     assert check("edac", edac.collect(str(tmp_path.resolve()), {})).controllers == ()

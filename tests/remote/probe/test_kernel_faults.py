@@ -107,7 +107,7 @@ def test_e11_an_rdma_device_that_its_driver_did_not_take_is_an_event(
         "mlx5_core 0000:17:00.0: mlx5_init_one failed with error code -16 a",
     ],
 )
-def test_e11_lines_that_resemble_a_failed_probe_are_none(text: str) -> None:
+def test_e11_lines_that_resemble_a_failed_driver_probe_are_no_event(text: str) -> None:
     assert classify(text) is None
 
 
@@ -201,7 +201,7 @@ def test_the_reader_parses_each_line(text: str, said: Any) -> None:
     ["kernel BUG at x", "Oops: 0 [#1] ", "NVRM: Xid", "NVRM: Xid (", "hard LOCKUP", "XFS (a): ",
      "nvme nvme0: I/O", "Out of memory: ", "BUG: Bad page s", "EXT4-fs (a): "],
 )  # fmt: skip
-def test_a_process_that_names_itself_like_a_message_tells_nothing(name: str) -> None:
+def test_a_process_named_like_a_kernel_message_makes_no_event(name: str) -> None:
     assert len(name) <= 15  # TASK_COMM_LEN
     line = f"{name}[42]: segfault at 0 ip 0000000000000000 sp 0000000000000000 error 4 in a[0+1]"
     assert classify(line) in (None, LineFacts(UNMATCHED))
@@ -230,7 +230,7 @@ def test_names_of_processes_do_not_displace_other_events() -> None:
     assert found[-1]["code"] == 79
 
 
-def test_what_a_kernel_left_behind_when_it_crashed(tmp_path: Path) -> None:
+def test_crash_records_of_pstore_are_listed(tmp_path: Path) -> None:
     root = tmp_path.resolve()
     pstore, archive = root / "sys/fs/pstore", root / "var/lib/systemd/pstore"
     (archive / "1756710").mkdir(parents=True)
@@ -274,7 +274,7 @@ def test_the_last_of_several_boots_in_one_file_counts(tmp_path: Path) -> None:
     assert (found["complete"], found["since_s"], found["lines_read"]) == (True, 0.0, 2)
 
 
-def test_a_line_like_that_of_a_boot_does_not_hide_what_was_before(tmp_path: Path) -> None:
+def test_a_line_that_resembles_a_boot_does_not_hide_earlier_events(tmp_path: Path) -> None:
     rows = [
         "[    0.000000] Linux version 6.8.0",
         f"[ 9000.000000] {XID}",

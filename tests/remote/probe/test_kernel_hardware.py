@@ -277,7 +277,7 @@ LOGS = {
 
 
 @pytest.mark.parametrize("name", LOGS)
-def test_t4_each_kernels_words_are_read_or_told(name: str) -> None:
+def test_t4_hardware_errors_in_the_words_of_each_kernel_are_read(name: str) -> None:
     text, said = LOGS[name]
     assert told(log_of(text)) == said
 
@@ -302,7 +302,7 @@ HEALTHY = """
     """
 
 
-def test_t4_a_healthy_log_tells_nothing() -> None:
+def test_t4_a_healthy_log_has_no_hardware_event() -> None:
     assert told(log_of(HEALTHY)) == []
 
 

@@ -108,7 +108,7 @@ def test_a_link_that_says_twice_that_it_is_down_was_lost_the_first_time() -> Non
     assert outages(BOOT, (1.0, UP), (5.0, DOWN), (8.0, DOWN), (9.0, UP), (10.0, UP)) == [(5.0, 9.0)]
 
 
-def test_a_link_that_is_still_down_has_no_end() -> None:
+def test_a_link_that_is_still_down_has_no_ended_outage() -> None:
     (link,) = links(BOOT, (1.0, UP), (5.0, DOWN))
     assert (link["up"], link["outages"]) == (False, [])
 
@@ -133,7 +133,7 @@ def test_a_line_without_a_time_is_reported() -> None:
     assert found["errors"]["links"] == "a line about a link has no time"
 
 
-def test_a_link_that_flaps_a_million_times_takes_no_room() -> None:
+def test_a_link_that_flaps_often_keeps_one_outage_and_a_count() -> None:
     found = LoggedLinks()
     for at in range(0, 400_000, 4):
         found.take(float(at), UP)
@@ -156,7 +156,7 @@ def test_more_outages_than_are_kept_are_reported() -> None:
     assert link["errors"]["outages"] == "there are too many that no later one outlasts"
 
 
-def test_more_cards_than_any_machine_has_are_reported() -> None:
+def test_too_many_network_cards_are_an_error() -> None:
     found = LoggedLinks()
     for at in range(MOST + 1):
         found.take(1.0, UP.replace("0000:", f"{at:04x}:"))
@@ -168,7 +168,7 @@ def test_a_card_without_a_network_interface_is_omitted() -> None:
     assert links(BOOT, (9.0, TAKEN)) == []
 
 
-def test_a_file_of_several_boots_tells_of_the_last(tmp_path: Path) -> None:
+def test_only_links_of_the_last_boot_in_a_file_are_reported(tmp_path: Path) -> None:
     rows = [(0.0, BOOT[1]), (1.0, UP), (5.0, DOWN), (900.0, UP), (0.0, BOOT[1]), (2.0, UP)]
     (tmp_path / "dev").mkdir()
     text = "".join(f"[{seconds:12.6f}] {text}\n" for seconds, text in rows)
@@ -186,7 +186,7 @@ Lines = st.lists(
 @given(Lines, st.integers(0, 30), st.booleans())
 @example([(1.0, TAKEN), (2.0, DOWN)], 1, False)
 @example([(1.0, TAKEN), (2.0, DOWN), (3.0, TAKEN), (4.0, DOWN), (5.0, UP)], 3, False)
-def test_a_log_in_two_parts_says_what_it_says_in_one(
+def test_a_log_read_in_two_parts_gives_the_same_links(
     lines: list[Line], cut: int, begins: bool
 ) -> None:
     """The journal has what the ring buffer has lost."""

@@ -272,7 +272,7 @@ def test_output_of_dmesg_is_read(tmp_path: Path, check: Check) -> None:
     assert found.events[0].why("last_s") == "the line has no time"
 
 
-def test_var_log_dmesg_is_of_the_boot_only(tmp_path: Path, check: Check) -> None:
+def test_var_log_dmesg_makes_the_log_incomplete(tmp_path: Path, check: Check) -> None:
     (tmp_path / "var/log").mkdir(parents=True)
     (tmp_path / "var/log/dmesg").write_text("[    0.0] Linux version 6.8\n")
     found = check("kernel_log", kernel_log.collect(str(tmp_path.resolve()), {}))
@@ -300,7 +300,7 @@ def test_a_fifo_in_place_of_the_log_does_not_block(tmp_path: Path, check: Check)
     assert (found.complete, found.events) == (False, ())
 
 
-def test_an_overrun_is_not_the_end() -> None:
+def test_reading_continues_after_an_overrun_of_the_ring_buffer() -> None:
     answers: Iterator[Any] = iter(
         [BOOT, BrokenPipeError(), XID_79.replace(b",1,", b",40,"), BlockingIOError(), BOOT]
     )
@@ -326,7 +326,7 @@ def test_a_process_that_never_ends_is_abandoned() -> None:
 
 
 @given(st.lists(st.binary(max_size=200), max_size=5), st.binary(max_size=40))
-def test_any_bytes_are_taken(rows: list[bytes], tail: bytes) -> None:
+def test_any_bytes_give_valid_printable_events(rows: list[bytes], tail: bytes) -> None:
     log = kernel_log.Log("kmsg", Events())
     heads = (b"4,1,5,-;NVRM: Xid (PCI:0000:19:00", b"[ 1.5] NVRM: Xid ", b"NVRM: Xid ", b"")
     for row in (*rows, *(head + tail for head in heads)):
@@ -351,7 +351,9 @@ def test_the_log_of_this_machine(check: Check) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be somebody else for a moment")
-def test_denied_where_neither_may_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_log_is_denied_if_neither_kmsg_nor_the_journal_may_be_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     restricted = Path("/proc/sys/kernel/dmesg_restrict").read_text() == "1\n"
     monkeypatch.setattr(kernel_log, "JOURNALCTL", ("/no/such/journalctl",))
     os.seteuid(65534)
@@ -535,7 +537,7 @@ CAME_UP = f"6,813,95500000,-;{NIC}up\n".encode()
     ],
     ids=["joined", "while it trained", "begins too late", "ends too early"],
 )
-def test_the_journal_says_since_when_a_link_was_down(
+def test_the_journal_adds_the_start_of_a_link_outage(
     journal: Callable[..., Any], rows: list[str], outages: list[Any]
 ) -> None:
     journal(*rows)
@@ -612,7 +614,7 @@ def test_t1_a_message_of_several_lines_is_joined(tmp_path: Path, check: Check, t
 
 
 @pytest.mark.parametrize("encode", [str, lambda text: list(text.encode())])
-def test_t1_a_message_of_several_lines_is_one_in_the_journal(
+def test_t1_a_message_of_several_lines_in_the_journal_is_one_event(
     journal: Callable[..., Any], check: Check, encode: Any
 ) -> None:
     log = journal(*(entry(encode(text), n) for n, text in enumerate(MESSAGES)))
@@ -659,7 +661,7 @@ def test_a_continued_line_below_a_row_without_a_time_is_read(tmp_path: Path, che
     assert "its row 1 is not understood" in found.errors["complete"]
 
 
-def test_t1_thousands_of_odd_rows_cost_no_event(tmp_path: Path, check: Check) -> None:
+def test_t1_no_event_is_lost_among_thousands_of_odd_rows(tmp_path: Path, check: Check) -> None:
     odd = b"".join(b"odd row %d\n" % number for number in range(5000))
     text = as_dmesg(MESSAGES[:1]) + odd + b"[   61.5] NVRM: Xid (PCI:0000:19:00): 79, x\n"
     found = check("kernel_log", kernel_log.collect(kmsg(tmp_path, text), {}))
@@ -694,7 +696,9 @@ def test_t1_a_continued_line_is_joined(tmp_path: Path, check: Check, records: li
     assert found.complete is True
 
 
-def test_read_what_a_log_without_its_beginning_covers(journal: Callable[..., Any]) -> None:
+def test_read_a_log_without_its_beginning_reports_the_time_it_covers(
+    journal: Callable[..., Any],
+) -> None:
     rows = [entry("first that journald saw", 600), entry(XID, 4000)]
     found = kernel_log.section_of(journal(*rows), now=87000.0)
     assert (found["complete"], found["since_s"], found["covered_s"]) == (False, 600.0, 86400.0)

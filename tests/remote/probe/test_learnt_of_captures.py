@@ -48,7 +48,7 @@ def learnt(name: str, evidence: Evidence) -> Value:
 
 
 @pytest.mark.parametrize("archive", ARCHIVES or [""])
-def test_no_machine_fails_what_was_learnt_of_it(
+def test_no_machine_fails_the_values_learnt_from_it(
     archive: str, read: Callable[[str], Evidence]
 ) -> None:
     evidence = read(archive)
@@ -72,7 +72,7 @@ def test_no_machine_fails_what_was_learnt_of_it(
         ("40intel64-2g2n4c+pcilocality.tar.bz2", 4, 4, 40),
     ],
 )
-def test_topology_as_others_say_it(
+def test_learnt_topology_agrees_with_hwloc(
     archive: str, nodes: int, sockets: int, cores: int, read: Callable[[str], Evidence]
 ) -> None:
     evidence = read(f"sysfs/hwloc/{archive}")

@@ -39,7 +39,7 @@ def told(data: Any) -> dict[str, Any]:
     return {each.name: each for each in data.libraries}
 
 
-def test_what_ldconfig_found_is_what_is_read(
+def test_libraries_in_the_cache_of_ldconfig_are_read(
     built: Path, monkeypatch: pytest.MonkeyPatch, check: Check
 ) -> None:
     monkeypatch.setattr(libraries, "CACHE", str(built / "cache"))

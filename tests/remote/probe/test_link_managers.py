@@ -80,7 +80,7 @@ network:
 """
 
 
-def test_a_definition_of_netplan_has_its_own_mtu_alone() -> None:
+def test_a_netplan_definition_has_only_its_own_mtu() -> None:
     assert link_configs.parse_definitions(DEFINITIONS) == {
         "rail0": ("ethernets", ""),
         "on": ("ethernets", "9000"),
@@ -97,7 +97,9 @@ def test_a_definition_of_netplan_has_its_own_mtu_alone() -> None:
         ("/run/NetworkManager/system-connections/netplan-rail0.nmconnection", "rail0"),
     ],
 )
-def test_what_netplan_generated_is_netplans(tmp_path: Path, path: str, name: str) -> None:
+def test_netplan_manages_an_interface_whose_file_it_generated(
+    tmp_path: Path, path: str, name: str
+) -> None:
     own = {"etc/netplan/99-nodevet-mtu-ens1.yaml": "network: {}\n"}
     write(tmp_path, **own)
     record = link_configs.Reading(manager="x", path=path, shared_by=3)
@@ -113,7 +115,7 @@ def test_what_netplan_generated_is_netplans(tmp_path: Path, path: str, name: str
     assert link_configs.of_netplan(root, "ens1", other, known) is other
 
 
-def test_networkmanager_manages_what_it_does_not_only_show() -> None:
+def test_interfaces_that_networkmanager_only_shows_are_not_managed() -> None:
     active = "ens1:u1:/etc/a\\:b.nmconnection\neth0:u2:/run/eth0.nmconnection\n:u3:/etc/vpn\n"
     devices = (
         "ens1:connected\neth0:connected (externally)\nens2:disconnected\nlo:unmanaged\n"
@@ -183,7 +185,7 @@ def test_the_stanzas_of_ifupdown_and_what_they_include(tmp_path: Path) -> None:
     assert link_configs.of_ifupdown("eth0", found) == []
 
 
-def test_files_of_ifupdown_that_include_one_another_end(tmp_path: Path) -> None:
+def test_files_of_ifupdown_that_include_one_another_are_an_error(tmp_path: Path) -> None:
     write(tmp_path, **{"etc/network/interfaces": "source /etc/network/interfaces\n"})
     write(tmp_path, **{"sbin/ifup": ""})
     with pytest.raises(ValueError, match="includes more than 64 files"):
@@ -206,7 +208,7 @@ def test_the_addresses_of_a_session(environ: str, found: tuple[str, str, str] | 
     assert link_managers.parse_session(environ) == found
 
 
-def test_a_bond_is_followed_to_what_it_is_made_of(tree: Any) -> None:
+def test_lower_interfaces_of_a_bond_are_included(tree: Any) -> None:
     for name, lower in (("bond0.7", "bond0"), ("bond0", "ens1"), ("ens1", "")):
         tree.put(f"sys/class/net/{name}", mtu=1500)
         if lower:

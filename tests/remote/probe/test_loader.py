@@ -48,13 +48,13 @@ def run(words: list[str], seconds: float = 60.0, folder: Path = Path("/")) -> di
     return found
 
 
-def test_the_cpu_time_of_children_and_of_theirs_counts() -> None:
+def test_the_cpu_time_of_all_descendants_counts() -> None:
     found = run([sys.executable, "-c", NESTED])
     assert (found["ended"], found["exit"], found["samples"]) == (True, 0, 10), found
     assert found["cpu_s"] >= 0.6
 
 
-def test_at_the_end_of_its_time_it_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
+def test_a_loader_is_killed_with_its_children_at_its_time_limit(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     found = run([sys.executable, "-c", ENDLESS, str(pids)], seconds=min(60.0, 4.0 * slowness()))
     assert (found["ended"], found["exit"]) == (False, None), found
@@ -67,7 +67,7 @@ def test_at_the_end_of_its_time_it_is_ended_with_all_that_it_started(tmp_path: P
         )
 
 
-def test_nothing_is_left_of_a_killed_asker(tmp_path: Path) -> None:
+def test_no_process_outlives_a_killed_probe(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     asker = os.fork()
     if not asker:
@@ -96,7 +96,7 @@ def until(is_so: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def test_bytes_that_are_read_count_of_those_that_ended_too(tmp_path: Path) -> None:
+def test_bytes_read_by_children_that_ended_count(tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.write_bytes(bytes(3 << 20))
     code = "import subprocess; subprocess.run(['cat', 'data'], stdout=subprocess.DEVNULL)"
@@ -152,5 +152,5 @@ def test_only_on_a_running_machine(tmp_path: Path) -> None:
         (b"\xff\xfe", None),
     ],
 )
-def test_lines_that_tell_of_samples(line, samples) -> None:
+def test_lines_that_report_samples_are_parsed(line, samples) -> None:
     assert loader.samples_of(line) == samples

@@ -157,7 +157,7 @@ def alive(pid: int) -> bool:
         return False
 
 
-def test_every_collector_costs_only_its_own_section() -> None:
+def test_a_failing_collector_affects_only_its_own_section() -> None:
     quick = {name: text for name, text in COLLECTORS.items() if name not in ("hang", "stubborn")}
     sections = ask(quick)
     for section in sections.values():
@@ -184,7 +184,7 @@ def test_every_collector_costs_only_its_own_section() -> None:
     assert sections["syntax"]["why"].startswith("SyntaxError: ")
 
 
-def test_when_every_collector_hangs_the_deadline_holds_and_says_what_was_last() -> None:
+def test_hanging_collectors_time_out_by_the_deadline_and_name_the_last_call() -> None:
     hanging = {
         "hang": COLLECTORS["hang"],
         "deaf": COLLECTORS["stubborn"],
@@ -257,7 +257,7 @@ def test_when_the_probe_is_killed_its_collectors_go_too() -> None:
     assert gone(pids)
 
 
-def test_a_fork_that_fails_costs_its_sections() -> None:
+def test_a_failed_fork_makes_only_its_sections_errors() -> None:
     then = textwrap.dedent("""
         from nodevet.remote.probe import children
         fork, left = children.os.fork, [1]
@@ -300,7 +300,7 @@ TRACES = {
 }
 
 
-def test_sections_are_read_by_one_child_but_for_those_that_want_one_of_their_own() -> None:
+def test_one_child_reads_all_sections_that_need_no_child_of_their_own() -> None:
     sections = ask({"a": WHERE, "b": "ALONE = True" + textwrap.dedent(WHERE), "c": WHERE})
     pids = {name: section["data"]["pid"] for name, section in sections.items()}
     assert pids["a"] == pids["c"] != pids["b"]
@@ -316,7 +316,7 @@ def test_what_a_collector_leaves_behind_does_not_reach_the_next(trace: str) -> N
     assert before == after
 
 
-def test_a_slow_section_is_waited_for_by_no_other() -> None:
+def test_slow_sections_are_read_in_parallel() -> None:
     """One after the other these would need 48 s."""
     slow = """
         import time
@@ -328,7 +328,7 @@ def test_a_slow_section_is_waited_for_by_no_other() -> None:
     assert {section["status"] for section in sections.values()} == {"ok"}
 
 
-def test_a_section_that_hangs_costs_only_itself() -> None:
+def test_a_section_that_hangs_does_not_affect_others() -> None:
     deadline = min(30.0, 6 * slowness())
     sections = ask({"a": COLLECTORS["hang"], "b": WHERE, "c": WHERE}, deadline=deadline)
     assert sections["a"]["why"].endswith(" s; last: GPU 6 nvmlDeviceGetPowerUsage")
@@ -471,7 +471,7 @@ def test_a_late_answer_is_dropped() -> None:
     assert gone(lane)
 
 
-def test_closed_standard_error_costs_nothing() -> None:
+def test_a_closed_standard_error_does_not_fail_the_probe() -> None:
     then = "import os\nos.close(2)\n" + SERVE
     done = subprocess.run(
         PYTHON,
@@ -482,7 +482,7 @@ def test_closed_standard_error_costs_nothing() -> None:
     assert json.loads(exchange.unframe(done.stdout, "n"))["sections"]["good"]["status"] == "ok"
 
 
-def test_a_root_that_is_not_there_is_no_absent_machine(tmp_path: Path) -> None:
+def test_a_missing_root_folder_is_an_error_and_not_an_absent_machine(tmp_path: Path) -> None:
     wanted = {"do": "probe", "root": str(tmp_path / "typo"), "sections": ["pci", "numa"]}
     document = main.probe(request.checked_request(wanted))
     for section in document["sections"].values():

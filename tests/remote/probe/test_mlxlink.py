@@ -85,7 +85,9 @@ def test_values_of_a_link_that_is_down_are_unread(told: Callable[..., Any]) -> N
         (ToolError("mlxlink timed out after 10 s"), "timed out"),
     ],
 )
-def test_an_answer_that_is_none(text: str | Exception, why: str, told: Callable[..., Any]) -> None:
+def test_invalid_output_of_mlxlink_leaves_every_value_unread(
+    text: str | Exception, why: str, told: Callable[..., Any]
+) -> None:
     (link,) = told(text, "mlx5_0").links
     assert all(why in link.why(field) for field in mlxlink.FIELDS)
 
@@ -96,7 +98,7 @@ def test_only_devices_that_are_named_are_asked(told: Callable[..., Any]) -> None
     assert told(json.dumps(ANSWER), "irdma0").links == ()
 
 
-def test_it_is_run_on_the_running_machine_alone(told: Callable[..., Any], tmp_path: Any) -> None:
+def test_mlxlink_runs_only_on_the_running_machine(told: Callable[..., Any], tmp_path: Any) -> None:
     with pytest.raises(SectionError, match="running machine only"):
         mlxlink.collect(str(tmp_path), {"asks": {"mlxlink": ["*"]}})
     with pytest.raises(SectionError, match="40 devices, more than 32"):

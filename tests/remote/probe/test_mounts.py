@@ -51,7 +51,7 @@ def test_mounted_and_missing_entries_are_found(look: Callable[..., Any]) -> None
     assert not any(each.automount for each in found.mounts)
 
 
-def test_e06_options_are_told_whole_or_not_at_all(look: Callable[..., Any]) -> None:
+def test_e06_mount_options_are_reported_whole_or_not_at_all(look: Callable[..., Any]) -> None:
     row = ROOT + "30 20 9:0 / /scratch rw shared:2 - xfs /dev/md0 {}\n"
     long = "lowerdir=" + ":".join(f"/layers/{number}" for number in range(100))
     assert only(look(row.format(f"rw,{long}"), "/scratch")).super_options == ("rw", long)
@@ -92,7 +92,7 @@ def test_an_automount_that_was_not_used_is_distinguished(look: Callable[..., Any
     assert (mounted.mounted, mounted.automount, mounted.type) == (True, False, "nfs4")
 
 
-def test_our_own_mounts_where_those_of_the_first_process_are_hidden(
+def test_mounts_of_the_probe_are_read_if_those_of_pid_1_are_hidden(
     look: Callable[..., Any],
 ) -> None:
     assert only(look(ROOT, "/", file="proc/self/mountinfo")).type == "ext4"
@@ -118,7 +118,7 @@ def test_escaped_paths_and_odd_rows(look: Callable[..., Any]) -> None:
     assert only(look(ROOT, "relative")).errors["mounted"] == "not an absolute path"
 
 
-def test_a_row_without_its_end_costs_that_mount_alone(look: Callable[..., Any]) -> None:
+def test_a_truncated_row_makes_only_its_mount_unknown(look: Callable[..., Any]) -> None:
     text = ROOT + "30 20 9:0 / /data rw shared:2 xfs /dev/md0 rw\n"
     found = look(text, "/data", "/")
     assert [(each.name, each.mounted) for each in found.mounts] == [("/", True), ("/data", None)]
@@ -149,7 +149,7 @@ def test_any_text_is_parsed_or_refused(rows: list[str]) -> None:
     assert mounts.requested_mount(tree, "/a/b")["name"] == "/a/b"
 
 
-def test_more_disks_than_anyone_has_are_not_listed(look: Callable[..., Any]) -> None:
+def test_too_many_unrequested_mounts_are_not_listed(look: Callable[..., Any]) -> None:
     disks = "".join(f"{100 + at} 20 9:{at} / /d{at} rw - xfs /dev/x{at} rw\n" for at in range(300))
     found = look(ROOT + disks, "/d299")
     assert only(found).mounted is True
@@ -217,7 +217,7 @@ def configured(tmp_path: Path, look: Callable[..., Any]) -> Callable[..., Any]:
         ("/nowhere", ("", "", "", ())),
     ],
 )
-def test_a_fix_is_told_what_files_say(
+def test_a_fix_gets_the_mount_that_files_configure(
     configured: Callable[[str], Any], path: str, told: tuple[Any, ...]
 ) -> None:
     record = configured(path)
@@ -246,7 +246,7 @@ def test_a_pseudo_file_system_is_omitted_even_if_it_is_private(look: Callable[..
     assert [each.name for each in look(ROOT + rows).others] == ["/", "/data"]
 
 
-def test_a_folder_is_read_only_on_a_local_file_system(
+def test_whether_a_folder_is_empty_is_read_only_on_local_file_systems(
     configured: Callable[[str], Any], look: Callable[..., Any], tmp_path: Path
 ) -> None:
     for folder in ("scratch", "home/user", "nfs/a"):
@@ -258,11 +258,11 @@ def test_a_folder_is_read_only_on_a_local_file_system(
     assert (record.empty, record.errors["empty"]) == (None, "its folder is on nfs4")
 
 
-def test_nobody_else_is_told_of_files(look: Callable[..., Any]) -> None:
+def test_configured_mounts_are_read_only_on_request(look: Callable[..., Any]) -> None:
     assert look(ROOT, "/scratch").configured == ()
 
 
-def test_the_state_of_a_mount_is_what_can_be_set_again(tmp_path: Path) -> None:
+def test_the_state_of_a_mount_holds_all_that_restores_it(tmp_path: Path) -> None:
     (tmp_path / "proc/1").mkdir(parents=True)
     rows = (
         "30 20 9:0 /sub /a rw,noexec - xfs /dev/md0 rw,noquota\n31 20 0:5 / /b rw - autofs x rw\n"
@@ -277,7 +277,7 @@ def test_the_state_of_a_mount_is_what_can_be_set_again(tmp_path: Path) -> None:
         mount.look(root, "a")
 
 
-def test_a_path_that_a_link_leads_away_from_has_no_state(tmp_path: Path) -> None:
+def test_the_state_of_a_path_that_a_link_leads_elsewhere_is_refused(tmp_path: Path) -> None:
     """`mount` would follow the link, and nothing at this path could be unmounted again."""
     (tmp_path / "proc/1").mkdir(parents=True)
     (tmp_path / "proc/1/mountinfo").write_text(f"{ROOT}30 20 0:9 / /home rw - nfs f:/home rw\n")
@@ -303,6 +303,6 @@ def test_a_path_that_a_link_leads_away_from_has_no_state(tmp_path: Path) -> None
         ("remount /scratch.old", False),
     ],
 )
-def test_a_command_that_mounts_it_is_another_manager(line: str, is_manager: bool) -> None:
+def test_a_command_that_mounts_the_path_is_another_manager(line: str, is_manager: bool) -> None:
     words = mount.patterns("/", "/scratch").words
     assert words is not None and bool(words.search(line)) is is_manager

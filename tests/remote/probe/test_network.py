@@ -66,7 +66,9 @@ def test_a_virtual_interface_is_read_if_a_baseline_names_it(root: Path, check: C
     assert found.others == 29
 
 
-def test_an_interface_that_is_off_says_what_the_kernel_still_says(root: Path, check: Check) -> None:
+def test_an_interface_that_is_down_is_read_without_carrier_and_speed(
+    root: Path, check: Check
+) -> None:
     place = root / NIC / "net/ens1f1np1"
     for name, text in (("flags", "0x1002"), ("operstate", "down"), ("speed", "-1")):
         (place / name).write_text(f"{text}\n")
@@ -110,7 +112,7 @@ def test_virtual_interfaces_are_distinguished_from_their_nic(
     assert found.others == 33
 
 
-def test_what_a_physical_interface_belongs_to_is_read_whatever_it_is(
+def test_the_master_of_a_physical_interface_is_read_whatever_its_kind(
     root: Path, tree: Any, check: Check
 ) -> None:
     interface(tree, "team0", "sys/devices/virtual", uevent="INTERFACE=team0")
@@ -128,7 +130,7 @@ def test_more_interfaces_than_a_machine_has_are_not_read(
     assert (found.interfaces, found.why("interfaces")) == (None, "3 interfaces, more than 2")
 
 
-def test_without_the_class_there_is_no_network(tmp_path: Path) -> None:
+def test_the_network_is_absent_without_sys_class_net(tmp_path: Path) -> None:
     with pytest.raises(Absent, match="no /sys/class/net"):
         network.collect(str(tmp_path), {})
 
@@ -172,6 +174,6 @@ def test_without_ethtool_a_counter_of_the_driver_is_unknown(root: Path, check: C
 
 
 @pytest.mark.parametrize("text", ["-1", "0", "4294967295", "fast", ""])
-def test_a_speed_that_is_none(text: str) -> None:
+def test_an_invalid_speed_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"not a number|does not know"):
         network.parse_speed(text)

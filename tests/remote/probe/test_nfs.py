@@ -65,7 +65,7 @@ def test_volumes_of_containers_are_omitted(look: Callable[..., Any]) -> None:
     assert [mount.point for mount in found.mounts] == ["/home"]
 
 
-def test_a_counter_that_wrapped_costs_itself_alone(look: Callable[..., Any]) -> None:
+def test_a_counter_that_wrapped_makes_only_its_value_unknown(look: Callable[..., Any]) -> None:
     (mount,) = look(MOUNT.format(point="/home", rtt=(1 << 64) - 5)).mounts
     assert mount.rtt_ms is None
     assert mount.queue_ms == 51

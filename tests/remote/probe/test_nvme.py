@@ -56,7 +56,7 @@ def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None
     return put_tool
 
 
-def test_controllers_as_the_kernel_tells_them(tmp_path: Path, check: Check) -> None:
+def test_nvme_controllers_are_read_from_sysfs(tmp_path: Path, check: Check) -> None:
     put(tmp_path, "nvme10", model="B", state="resetting", transport="tcp", address="traddr=::1")
     put(
         tmp_path, "nvme2", model="SAMSUNG MZQL21T9HCJR-00A07   ", serial="S64G",
@@ -119,7 +119,7 @@ def test_nvme_cli_is_asked_first(tools: Callable[..., None], ask: Callable[[], A
     assert (health.percentage_used, health.unsafe_shutdowns) == (3, 34)
 
 
-def test_smartctl_where_nvme_cli_gives_nothing(
+def test_smartctl_is_asked_if_nvme_cli_fails(
     tools: Callable[..., None], ask: Callable[[], Any]
 ) -> None:
     log = {"critical_warning": 4, "temperature": 36, "available_spare": 9, "media_errors": 2}
@@ -142,13 +142,13 @@ def test_why_a_drive_did_not_answer(tools: Callable[..., None], ask: Callable[[]
     )
 
 
-def test_either_program_may_use_the_others_names() -> None:
+def test_the_spellings_of_nvme_cli_and_smartctl_are_both_parsed() -> None:
     found = parse_log('{"critical_warning": "0x4", "percentage_used": "7%", "temperature": 311}')
     told = found["critical_warning"], found["percentage_used"], found["temperature_c"]
     assert told == (4, 7, 38)
 
 
-def test_a_warning_of_smartctl_is_not_why_there_is_no_log(
+def test_a_warning_of_smartctl_is_not_the_reason_for_a_missing_log(
     tools: Callable[..., None], ask: Callable[[], Any]
 ) -> None:
     warned = [{"string": "Warning: an Attribute check", "severity": "warning"}]
@@ -157,7 +157,7 @@ def test_a_warning_of_smartctl_is_not_why_there_is_no_log(
     assert ask().errors["health"] == "smartctl: the output has no health log"
 
 
-def test_a_drive_that_hangs_costs_its_own_log(
+def test_a_drive_that_hangs_has_no_health_log(
     tools: Callable[..., None], ask: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(nvme, "SECONDS", 0.2)

@@ -41,14 +41,14 @@ def hold(lock: Path) -> Iterator[None]:
         process.stdin.close()
 
 
-def test_no_lock_no_work(lock: Path, tmp_path: Path) -> None:
+def test_a_package_manager_without_a_lock_is_not_busy(lock: Path, tmp_path: Path) -> None:
     assert not is_held(str(lock)) and not is_listed(str(lock))
     assert not is_held(str(tmp_path / "none"))
     assert not package_manager.is_busy("/")
 
 
 @pytest.mark.usefixtures("hold")
-def test_e14_a_held_lock_is_work(lock: Path) -> None:
+def test_e14_a_package_manager_whose_lock_is_held_is_busy(lock: Path) -> None:
     assert is_held(str(lock)) and is_listed(str(lock))
     assert package_manager.is_busy("/")
     assert not package_manager.is_busy("/srv/tree")
@@ -80,7 +80,7 @@ def test_e14_a_held_lock_is_seen_by_users_who_may_not_open_it(
 
 
 @pytest.mark.usefixtures("hold")
-def test_a_lock_of_another_device_is_another_one(
+def test_a_lock_on_another_device_is_a_different_lock(
     lock: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = lock.stat()
@@ -92,14 +92,16 @@ def test_a_lock_of_another_device_is_another_one(
 
 
 @pytest.mark.usefixtures("hold")
-def test_e14_dpkg_at_work_passes_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_e14_an_unfinished_dpkg_that_still_works_is_a_transient_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(package_manager, "is_unfinished", lambda root: True)
     with pytest.raises(TransientError, match="the package manager is at work"):
         refuse_unfinished("/")
 
 
 @pytest.mark.usefixtures("lock")
-def test_e14_dpkg_that_was_interrupted_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_e14_an_interrupted_dpkg_is_a_permanent_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(package_manager, "is_unfinished", lambda root: True)
     with pytest.raises(SectionError, match="dpkg --configure -a") as caught:
         refuse_unfinished("/")

@@ -153,7 +153,7 @@ def test_packages_that_cannot_be_asked(node: Install, dpkg_query: str, why: str)
         collect("550.90.07")
 
 
-def test_names_and_versions_that_are_none_go_no_further(node: Install, check: Check) -> None:
+def test_invalid_package_names_and_versions_are_dropped(node: Install, check: Check) -> None:
     rows = "ii \tnvidia-$(reboot)\ta\t1\nii \tnvidia-a\ta\t1;reboot\nii \tnvidia-b\ta\t1\n"
     offers = "nvidia-b | 2 `x` | y Packages\nnvidia-b | 3 | y Packages\n-o | 3 | y Packages\n"
     node(dpkg_query=script(rows), apt_cache=script(offers))
@@ -187,7 +187,9 @@ def test_packages_of_rpm_are_read(
         collect("550.90.07")
 
 
-def test_nothing_is_read_without_need(node: Install, check: Check, tmp_path: Path) -> None:
+def test_packages_are_read_only_if_the_driver_differs_from_the_baseline(
+    node: Install, check: Check, tmp_path: Path
+) -> None:
     node(dpkg_query="exit 1")
     assert check("packages", collect()).why("packages") == packages.NOT_ASKED
     as_wanted = check("packages", collect(">=550,<560", V))
@@ -213,7 +215,7 @@ CLAUSES = st.tuples(
 
 
 @given(VERSIONS, st.lists(CLAUSES, min_size=1, max_size=3).map(",".join))
-def test_what_fits_is_what_the_check_admits(version: str, text: str) -> None:
+def test_the_probe_admits_no_version_that_the_check_does_not(version: str, text: str) -> None:
     """Where it does not say so it may still be admitted, and somebody looks for nothing."""
     fits = packages.is_admitted(version, text)
     try:
@@ -224,7 +226,9 @@ def test_what_fits_is_what_the_check_admits(version: str, text: str) -> None:
         assert fits is admitted or (not fits and "~=" in text)
 
 
-def test_a_program_is_ended_with_its_output(tmp_path: Path) -> None:
+def test_a_program_is_killed_at_its_time_limit_whatever_it_does_with_its_output(
+    tmp_path: Path,
+) -> None:
     for text, why in (
         ("exec sleep 60", r"timed out after 0\.2 s"),
         ("exec 1>&- 2>&-; exec sleep 60", r"timed out after 0\.2 s"),

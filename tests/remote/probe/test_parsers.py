@@ -46,7 +46,7 @@ def test_cpulist_of_any_text_is_a_list_or_an_error(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["3-1", "0-", "-1", "0,,1", "0-99999999", "8192", "a", "0x1", "1 2", "0-3:1/2", "٣"]
 )
-def test_cpulist_refuses(text: str) -> None:
+def test_an_invalid_cpulist_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not a valid cpulist"):
         parse_cpulist(text)
 
@@ -102,7 +102,7 @@ def test_cpulist_refuses(text: str) -> None:
         (processes.parse_unit, "/user.slice/user@1.service/app.slice/x.scope", "user@1.service"),
     ],
 )  # fmt: skip
-def test_parses(parse: Any, text: str, expected: Any) -> None:
+def test_each_parser_parses_valid_text(parse: Any, text: str, expected: Any) -> None:
     assert parse(text) == expected
 
 
@@ -137,7 +137,7 @@ def test_parses(parse: Any, text: str, expected: Any) -> None:
         (processes.parse_unit, "/system.slice"),
     ],
 )
-def test_refuses_with_a_sentence(parse: Any, text: str) -> None:
+def test_each_parser_refuses_invalid_text_with_a_short_reason(parse: Any, text: str) -> None:
     with pytest.raises(ValueError, match=r".") as caught:
         parse(text)
     assert len(files.reason(caught.value)) <= 200

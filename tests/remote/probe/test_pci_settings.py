@@ -97,7 +97,7 @@ def test_a_node_of_eight_h100_is_read_as_lspci_read_it(
 
 
 @pytest.mark.parametrize(("redirect", "verdict"), [(False, Verdict.OK), (True, Verdict.FAIL)])
-def test_no_port_above_its_gpus_and_nics_redirects(
+def test_no_port_above_the_gpus_and_nics_of_a_real_node_redirects(
     xe9680: tuple[str, dict[str, str]], redirect: bool, verdict: Verdict
 ) -> None:
     """Six ports of that machine have ACS on, above its NVSwitches."""
@@ -164,7 +164,7 @@ def test_an_extended_list_that_leads_nowhere(tmp_path: Path, content: bytes, wor
 
 
 @given(st.binary(max_size=300), st.sampled_from([0x40, 0x80, 0xFC]))
-def test_no_space_is_read_for_ever(
+def test_reading_a_random_configuration_space_ends(
     tmp_path_factory: pytest.TempPathFactory, noise: bytes, at: int
 ) -> None:
     content = space(x34=at)[:0x40] + noise * 14
@@ -236,7 +236,7 @@ def test_groups_and_interrupts(tmp_path: Path, check: Check) -> None:
     assert (nic.iommu_group, nic.why("iommu_type")) == (7, "ENOENT")
 
 
-def test_a_capture_of_the_first_64_bytes_says_nothing_of_the_rest(
+def test_registers_beyond_a_capture_of_64_bytes_are_unread(
     capture: Callable[[str], str], check: Check
 ) -> None:
     """A Skylake server, as any user can capture it."""

@@ -65,7 +65,7 @@ def folder_of_thread(tmp_path: Path) -> Path:
     return place
 
 
-def test_a_thread_that_ends_did_not_do_nothing(tmp_path: Path) -> None:
+def test_counters_of_a_thread_that_ended_are_unknown_and_not_zero(tmp_path: Path) -> None:
     place = folder_of_thread(tmp_path)
     thread = threads.WatchedThread(f"{tmp_path}/", 7)
     thread.look(True)
@@ -88,7 +88,7 @@ def test_counters_that_vanish_are_not_zero(tmp_path: Path) -> None:
     assert told["waits"] == {"do_epoll_wait": 2}
 
 
-def test_the_cpus_of_a_thread_that_moves_are_told_at_each_look(tmp_path: Path) -> None:
+def test_the_cpu_of_a_thread_is_recorded_in_each_sample(tmp_path: Path) -> None:
     place = folder_of_thread(tmp_path)
     thread = threads.WatchedThread(f"{tmp_path}/", 7)
     for user, cpu in ((7, 4), (9, 4), (9, 4), (12, 1)):
@@ -131,7 +131,7 @@ def looked_at(
     return thread.record(len(states))
 
 
-def test_a_thread_that_runs_again_is_not_one_that_the_kernel_hides(
+def test_the_sleep_of_a_thread_that_ran_again_is_not_called_hidden(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sleeps_anew = (STATUS % ("S (sleeping)", number) for number in itertools.count())
@@ -147,7 +147,7 @@ def test_a_thread_that_always_runs_again_is_reported(
 
 
 @pytest.mark.parametrize("state", ["S (sleeping)", "D (disk sleep)"])
-def test_a_thread_that_sleeps_on_is_hidden_by_the_kernel(
+def test_the_kernel_hides_where_a_thread_sleeps_if_it_sleeps_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str
 ) -> None:
     told = looked_at(tmp_path, monkeypatch, "RSSR", itertools.repeat(STATUS % (state, 5)))
@@ -234,7 +234,7 @@ def test_a_process_and_its_child_are_watched(program: Callable[[str], Program]) 
     subprocess.run(["kill", str(child)], check=True)
 
 
-def test_a_process_that_exits_did_what_it_was_seen_to_do(
+def test_a_process_that_exits_keeps_its_last_counts(
     program: Callable[[str], Program],
 ) -> None:
     one = program("input()")
@@ -254,7 +254,7 @@ def test_a_process_that_exits_did_what_it_was_seen_to_do(
     assert told["errors"]["stack"] == "it ended"
 
 
-def test_a_number_that_another_process_got(tmp_path: Path) -> None:
+def test_another_process_with_the_same_pid_is_not_counted(tmp_path: Path) -> None:
     place = tmp_path / "proc/7"
     place.mkdir(parents=True)
     (place / "stat").write_bytes(ROW % (7, b"old"))
@@ -276,7 +276,7 @@ def processes_file(root: Path, pid: int, parent: int, started: int) -> None:
 
 
 @pytest.mark.parametrize(("parent", "left_out"), [(7, 1), (1, 0)])
-def test_a_number_that_a_descendant_got_is_reported(
+def test_a_descendant_that_reused_the_pid_of_a_process_is_reported(
     tmp_path: Path, parent: int, left_out: int
 ) -> None:
     processes_file(tmp_path, 7, 1, 99)
@@ -375,7 +375,7 @@ def nothing() -> None:
     """A step at which the program does nothing."""
 
 
-def test_processes_that_are_born_meanwhile_are_watched_from_their_first_moment(
+def test_new_child_processes_are_watched_from_their_start(
     program: Callable[[str], Program], watched_between: Callable[..., ProcessActivities]
 ) -> None:
     one = program(GENERATIONS)
@@ -453,7 +453,7 @@ def test_more_threads_than_are_watched(
     assert process.errors["threads"] == "31 of its threads were not watched"
 
 
-def test_descendants_come_after_their_parents_and_loops_end() -> None:
+def test_descendants_are_listed_after_their_parents_even_in_a_cycle() -> None:
     assert process_activity.with_descendants([5], {5: 1, 9: 5, 7: 9, 8: 1}) == [5, 9, 7]
     assert process_activity.with_descendants([5], {5: 6, 6: 5}) == [5, 6]
 

@@ -303,12 +303,12 @@ def test_e13_a_file_name_of_several_lines_plants_nothing_in_a_dmesg(comm: str, b
 
 
 @pytest.mark.parametrize("form", FIREWALL)
-def test_e13_no_word_of_a_firewall_is_read_as_a_drivers_line(form: str) -> None:
+def test_e13_no_line_of_a_firewall_is_read_as_a_drivers_line(form: str) -> None:
     assert found(*(filled(form, "", line) for line in KNOWN)) == []
 
 
 @pytest.mark.parametrize(("form", "kind"), EVENTS.items())
-def test_e13_the_name_in_a_line_that_is_an_event_is_data(form: str, kind: str) -> None:
+def test_e13_the_process_name_in_an_event_does_not_change_the_event(form: str, kind: str) -> None:
     for comm in COMMS:
         ((told, *_, count),) = found(filled(form, comm, "x"))
         assert (told, count) == (kind, 1), comm
@@ -371,14 +371,14 @@ def test_e13_a_cgroups_name_in_a_line_that_is_continued_is_no_event(line: str) -
     ) == []  # fmt: skip
 
 
-def test_e13_what_continues_another_line_does_not_change_the_one_before() -> None:
+def test_e13_a_continued_line_does_not_change_an_earlier_event() -> None:
     oops = "1,1,1000000,-;Oops: 0002 [#1] SMP"
     assert records(oops, "4,2,1000001,c;x,mems_allowed=0") == [("oops", 1, [1.0])]
 
 
 @pytest.mark.parametrize("flag", ["-", "c"])
 @pytest.mark.parametrize("name", ["x", "fallen off the bus"])
-def test_e13_a_cgroups_name_behind_a_drivers_line_changes_nothing(flag: str, name: str) -> None:
+def test_e13_the_name_of_a_cgroup_after_a_drivers_line_is_ignored(flag: str, name: str) -> None:
     more = f"4,2,1000001,c;{name},mems_allowed=0-1,global_oom,task_memcg=/x"
     assert records(f"3,1,1000000,{flag};{REAL}", more) == [("xid", 1, [1.0])]
     assert records(f"3,1,1000000,{flag};NVRM: GPU 0000:19:00.0: RmInit: x", more) == []

@@ -84,7 +84,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path.resolve()
 
 
-def test_default_routes_of_the_machine_and_not_of_who_reads(root: Path, check: Check) -> None:
+def test_default_routes_are_those_of_pid_1_and_not_of_the_reader(root: Path, check: Check) -> None:
     found = check("routes", routes.collect(str(root), {}))
     told = [(each.interface, each.gateway, each.metric) for each in found.default_ipv4]
     assert told == [("eno1", "10.1.0.1", 100), ("eno2", "", 200)]
@@ -109,7 +109,7 @@ def test_each_part_fails_alone(root: Path, check: Check) -> None:
     assert "not a route" in check("routes", routes.collect(str(root), {})).why("default_ipv4")
 
 
-def test_a_kernel_without_ipv6_has_no_such_routes(root: Path, check: Check) -> None:
+def test_a_kernel_without_ipv6_has_no_ipv6_routes(root: Path, check: Check) -> None:
     for name in ("if_inet6", "ipv6_route"):
         (root / f"proc/1/net/{name}").unlink()
     found = check("routes", routes.collect(str(root), {}))
@@ -133,7 +133,7 @@ def test_values_of_the_running_kernel_are_read(check: Check) -> None:
 
 
 @pytest.mark.parametrize("data", [b"\x01", b"\xff" * 16, b"\x04\0\0\0" + bytes(12)])
-def test_a_netlink_message_that_is_none(data: bytes) -> None:
+def test_an_invalid_netlink_message_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match="netlink message"):
         list(netlink.messages(data))
 
@@ -141,6 +141,6 @@ def test_a_netlink_message_that_is_none(data: bytes) -> None:
 @pytest.mark.parametrize(
     "data", [b"", bytes(8), bytes(8) + b"\x03\0\0\0", bytes(8) + b"\xff\0\2\0"]
 )
-def test_an_address_that_is_none(data: bytes) -> None:
+def test_an_invalid_netlink_address_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"address|attribute"):
         netlink.parse_address(data)

@@ -39,21 +39,21 @@ def test_a_new_file_is_a_section(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert sections.limits(["leds"], "/", 100.0) == {"leds": 50.0}
 
 
-def test_what_a_collector_declares_names_sections() -> None:
+def test_declarations_of_collectors_name_existing_sections() -> None:
     known = set(sections.names())
     for name in known:
         assert set(sections.declaration(name, "AFTER", ())) <= known - {name}
         assert set(sections.declaration(name, "AGAIN", ())) <= known
 
 
-def test_a_constant_of_a_collector_is_not_taken_for_a_declaration() -> None:
+def test_declarations_of_collectors_have_the_right_type() -> None:
     for name in sections.names():
         assert isinstance(sections.declaration(name, "ASKED", False), bool), name
         alone = sections.declaration(name, "ALONE", False)
         assert isinstance(alone, bool) or callable(alone), name
 
 
-def test_whether_a_collector_waits_to_be_asked_is_read_in_its_text() -> None:
+def test_sections_read_on_request_only_are_known_from_their_source() -> None:
     names = sections.names()
     declared = [name for name in names if sections.declaration(name, "ASKED", False)]
     assert [name for name in names if sections.is_asked(name)] == declared
@@ -62,7 +62,7 @@ def test_whether_a_collector_waits_to_be_asked_is_read_in_its_text() -> None:
     assert sections.not_requested(names, asks) == declared[1:]
 
 
-def test_what_needs_another_comes_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_section_is_read_after_those_that_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sections.stages(["processes", "cpu", "gpu"]) == [["cpu", "gpu"], ["processes"]]
     assert sections.stages(["processes", "cpu"]) == [["processes", "cpu"]]
     needs = {"a": ("b",), "b": ("c",), "d": ("e",), "e": ("d",)}

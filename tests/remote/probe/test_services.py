@@ -114,7 +114,9 @@ def test_a_systemctl_that_hangs_times_out(
         collect("a.service")
 
 
-def test_systemctl_is_not_run_for_nothing(systemctl: Callable[[str], None], check: Check) -> None:
+def test_systemctl_is_not_run_without_a_requested_unit(
+    systemctl: Callable[[str], None], check: Check
+) -> None:
     systemctl("exit 1")
     assert check("services", collect()).units == ()
 

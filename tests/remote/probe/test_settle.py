@@ -56,7 +56,9 @@ def sections(
         (sections(gpus=0, nodes=0, class_code=None), False),
     ],
 )
-def test_read_what_may_come_in_a_moment(node: dict[str, Any], wanted: bool) -> None:
+def test_read_sections_that_may_still_settle_are_recognized(
+    node: dict[str, Any], wanted: bool
+) -> None:
     assert settle.unsettled(node) is wanted
 
 
@@ -153,7 +155,7 @@ def test_read_the_gpus_on_the_bus_are_counted(tmp_path: Any) -> None:
     assert settle.gpus_on_bus(str(tmp_path / "none")) == 0
 
 
-def test_read_the_time_of_each_section_is_its_own(tmp_path: Any) -> None:
+def test_read_each_section_has_a_time_limit_of_its_own(tmp_path: Any) -> None:
     """One that hangs ends at its own limit, and the other answers."""
     (tmp_path / "slow.py").write_text(
         "import time\ndef collect(root, request):\n    time.sleep(60)\n"

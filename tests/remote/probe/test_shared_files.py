@@ -79,7 +79,7 @@ def test_missing_values_of_one_policy_come_from_another(
 @pytest.mark.parametrize(
     ("driver", "governor"), [("amd-pstate-epp", "powersave"), ("another", "performance")]
 )
-def test_preferences_that_may_differ_are_read_of_each(
+def test_energy_preferences_that_may_differ_are_read_for_each_policy(
     driver: str, governor: str, tmp_path: Path, check: Check
 ) -> None:
     write(tmp_path, 0, scaling_driver=driver)

@@ -39,7 +39,7 @@ def test_not_a_row_of_syscall(text: bytes, monkeypatch: pytest.MonkeyPatch) -> N
         sleeps.parse_call(text)
 
 
-def test_another_kind_of_machine_has_numbers_only() -> None:
+def test_system_calls_have_names_only_on_known_architectures() -> None:
     assert sleeps.names_of("s390x") == {}
     assert sleeps.names_of("aarch64")[98] == "futex"
 
@@ -71,7 +71,9 @@ def reader() -> Iterator[tuple[socket.socket, int]]:
     ours.close()
 
 
-def test_the_peer_of_a_thread_that_reads_from_it(reader: tuple[socket.socket, int]) -> None:
+def test_the_peer_of_a_thread_that_reads_from_a_socket_is_named(
+    reader: tuple[socket.socket, int],
+) -> None:
     ours, pid = reader
     log = sleeps.SleepLog(f"/proc/{pid}/", pid)
     while ("read", "") not in [(call, "") for call, target in log.sleeps if "socket" in target]:
@@ -124,7 +126,9 @@ def test_the_file_of_a_thread_and_its_file_system(tmp_path: Path) -> None:
     assert record["point"] and str(file).startswith(record["point"]) and record["filesystem"]
 
 
-def test_no_more_sleeps_of_a_thread_are_kept_than_that(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_recorded_sleeps_of_a_thread_is_limited(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     log = sleeps.SleepLog("/proc/self/", os.getpid())
     calls = iter(range(1000, 1100))
     monkeypatch.setattr(sleeps, "read_small", lambda _: b"%d 0x0" % next(calls))

@@ -71,14 +71,14 @@ def test_this_machine_is_asked_for_by_its_short_name(
         ("echo NodeName=gpu-07", "scontrol does not say it"),
     ],
 )
-def test_another_answer_is_no_state(
+def test_any_other_answer_of_scontrol_is_an_error(
     scontrol: Callable[[str], None], check: Check, text: str, why: str
 ) -> None:
     scontrol(text)
     assert why in asked(check).errors["state"]
 
 
-def test_nothing_is_run_for_a_name_that_is_none(check: Check, tmp_path: Path) -> None:
+def test_scontrol_is_not_run_for_an_invalid_node_name(check: Check, tmp_path: Path) -> None:
     assert asked(check, "--x").errors["state"] == "not a valid node name"
     with pytest.raises(Absent):
         slurm.collect(str(tmp_path), {})

@@ -54,7 +54,7 @@ def slept(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], None]) -> lis
     return sleeps
 
 
-def test_what_never_runs_is_stuck(
+def test_a_process_in_state_d_that_never_runs_is_stuck(
     node: Path, check: Check, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sleeps = slept(monkeypatch, lambda: None)
@@ -90,7 +90,7 @@ def test_processes_that_ran_in_between_are_not_counted(
     assert [process.pid for process in found.blocked] == [4242]
 
 
-def test_an_action_that_may_have_run_stays_unknown(
+def test_a_blocked_process_whose_status_cannot_be_read_stays_blocked(
     node: Path, check: Check, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slept(monkeypatch, lambda: (node / "proc/4243/status").write_text(""))
@@ -98,7 +98,7 @@ def test_an_action_that_may_have_run_stays_unknown(
     assert [process.pid for process in found.blocked] == [4242, 4243]
 
 
-def test_a_node_without_any_is_not_watched(
+def test_a_node_without_blocked_processes_is_not_watched(
     node: Path, check: Check, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sleeps = slept(monkeypatch, lambda: None)
@@ -108,7 +108,9 @@ def test_a_node_without_any_is_not_watched(
     assert (found.blocked, sleeps) == ((), [])
 
 
-def test_no_baseline_makes_it_watch_for_long(node: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_time_of_a_watch_is_limited_whatever_the_baseline_says(
+    node: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sleeps = slept(monkeypatch, lambda: None)
     asked = {"asks": {"stuck": ["5", "999", "x", "-1"]}}
     assert stuck.collect(str(node), asked)["watched_s"] == stuck.LONGEST
@@ -124,7 +126,7 @@ def test_a_container_does_not_see_all(node: Path, check: Check) -> None:
     assert check("stuck", stuck.collect(str(node), ASKED)).complete is False
 
 
-def test_thousands_are_counted_and_not_all_listed(
+def test_all_zombies_are_counted_and_only_some_are_listed(
     tmp_path: Path, check: Check, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stuck, "MOST", 3)

@@ -53,7 +53,7 @@ def test_active_swaps_are_found(node: Callable[[dict[str, str]], str], check: Ch
     assert (found.fstab, found.swap_units, found.errors.keys() & {"fstab"}) == ((), (), set())
 
 
-def test_where_nothing_is_active_nothing_more_is_read(
+def test_fstab_and_units_are_not_read_without_an_active_swap(
     node: Callable[[dict[str, str]], str], check: Check
 ) -> None:
     found = read(check, node({"/proc/swaps": HEADING, "/etc/fstab": "/x none swap sw 0 0\n"}))
@@ -72,7 +72,7 @@ def test_where_nothing_is_active_nothing_more_is_read(
         (HEADING + "/x\n/y file 1 0 0\n", "not a row of /proc/swaps: '/x'"),
     ],
 )
-def test_a_list_that_makes_no_sense_is_no_list(
+def test_an_invalid_list_of_swaps_is_unknown(
     node: Callable[[dict[str, str]], str], check: Check, text: str, told: str
 ) -> None:
     found = read(check, node({"/proc/swaps": text}))
@@ -134,7 +134,7 @@ SWAP = "/x none swap sw 0 0\n"
         (SWAP + "//h/s /mnt cifs username=a,password2=b 0 0", "holds a password"),
     ],
 )
-def test_a_table_that_is_not_written_again(
+def test_an_fstab_that_nodevet_cannot_safely_rewrite_is_unread(
     node: Callable[[dict[str, str]], str], check: Check, text: str, told: str
 ) -> None:
     found = read(check, node({"/etc/fstab": text}))
@@ -142,7 +142,7 @@ def test_a_table_that_is_not_written_again(
     assert found.swap_units == ()
 
 
-def test_where_credentials_are_is_no_password(
+def test_an_fstab_that_names_a_credentials_file_is_kept(
     node: Callable[[dict[str, str]], str], check: Check
 ) -> None:
     text = SWAP + "//h/s /mnt cifs credentials=/etc/cifs,bypass=1,x-systemd.requires=a 0 0\n"
@@ -180,7 +180,9 @@ def test_the_units_that_others_want(node: Callable[[dict[str, str]], str], check
     ]
 
 
-def test_too_many_units_are_none(node: Callable[[dict[str, str]], str], check: Check) -> None:
+def test_too_many_swap_units_are_unknown(
+    node: Callable[[dict[str, str]], str], check: Check
+) -> None:
     folder = "/etc/systemd/system/swap.target.wants"
     found = read(check, node({f"{folder}/{number}.swap": "x" for number in range(70)}))
     assert found.swap_units is None and "more than 64 units" in found.why("swap_units")
@@ -195,7 +197,7 @@ def test_a_unit_that_cannot_be_read_is_not_left_out(
 
 
 @given(st.text(max_size=200))
-def test_no_text_is_too_strange(text: str) -> None:
+def test_any_text_of_swaps_and_fstab_is_parsed_or_refused(text: str) -> None:
     assert is_on_at_boot(text) in (True, False)
     for hostile in (text, HEADING + text):
         try:

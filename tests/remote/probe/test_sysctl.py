@@ -89,7 +89,7 @@ def test_what_may_be_asked(asks: Any, why: str, tmp_path: Path) -> None:
         assert main.probe(checked_request(wish))["sections"]["sysctl"]["status"] == "ok"
 
 
-def test_the_controller_asks_as_the_probe_understands() -> None:
+def test_the_probe_understands_the_request_of_the_controller() -> None:
     asks = {"sysctl": ("kernel.ostype",), "services": ()}
     text = request(nonce="n", root="/", deadline=9, asked_s=None, asks=asks)
     wish = receive(io.BytesIO(text)) | {"sections": ["sysctl"]}

@@ -58,7 +58,7 @@ def test_failed_units_by_name(systemctl: Script, check: Check) -> None:
     assert (found.state, found.count) == ("degraded", 2)
 
 
-def test_answers_that_are_none(systemctl: Script, check: Check) -> None:
+def test_invalid_answers_of_systemctl_are_errors(systemctl: Script, check: Check) -> None:
     systemctl(shows("", "many", "\x1b[31m evil\n"))
     found = check("failed_units", failed_units.collect("/", {}))
     assert found.why("state") == "systemctl did not show SystemState"
@@ -124,7 +124,7 @@ def test_limits_of_a_unit(systemctl: Script, check: Check) -> None:
     assert all("ended with 1" in each.why("nofile") for each in found.limits)
 
 
-def test_the_last_row_of_everybody_counts(tmp_path: Path, check: Check) -> None:
+def test_the_last_row_of_limits_conf_for_all_users_counts(tmp_path: Path, check: Check) -> None:
     folder = tmp_path / "etc/security/limits.d"
     folder.mkdir(parents=True)
     (tmp_path / "etc/security/limits.conf").write_text(

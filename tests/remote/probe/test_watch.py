@@ -36,7 +36,9 @@ def asked(wish: Any, **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("cost", [0.0, 0.0001, 0.002, 0.05, 0.4])
-def test_looks_cost_no_more_than_their_share(monkeypatch: pytest.MonkeyPatch, cost: float) -> None:
+def test_samples_of_a_watch_stay_within_their_share_of_cpu_time(
+    monkeypatch: pytest.MonkeyPatch, cost: float
+) -> None:
     clock = Clock(monkeypatch)
     found = watch.Watch("s", "/", asked({"seconds": 60, "interval": 0.5}))
     looks = 0
@@ -58,19 +60,23 @@ def test_looks_cost_no_more_than_their_share(monkeypatch: pytest.MonkeyPatch, co
 
 
 @pytest.mark.parametrize(("seconds", "used_s"), [(5, 0.045), (10, 0.09), (30, 0.09), (60, 0.36)])
-def test_the_looks_of_a_longer_watch_pay_for_its_start(seconds: float, used_s: float) -> None:
+def test_samples_of_a_longer_watch_leave_cpu_time_for_its_start(
+    seconds: float, used_s: float
+) -> None:
     """From 30 s on, 0.21 s are left for the login and all sections within 1 % of a core."""
     shares = (watch.SHARE, host_activity.SHARE, process_activity.SHARE)
     assert sum(watch.budget_s(share, seconds) for share in shares) == pytest.approx(used_s)
 
 
-def test_never_more_looks_than_evidence_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_watch_takes_at_most_the_samples_that_evidence_can_hold(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     Clock(monkeypatch)
     found = watch.Watch("s", "/", asked({"seconds": 600, "interval": 0.1}), 5)
     assert len(list(found.looks())) <= watch.LOOKS == 2048
 
 
-def test_a_deadline_that_is_shorter_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_earlier_deadline_ends_a_watch(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
     found = watch.Watch("s", "/", asked({"seconds": 60}, end=clock.now + 11.0))
     list(found.looks())
@@ -80,7 +86,7 @@ def test_a_deadline_that_is_shorter_ends_it(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("ahead", [-3600.0, -2.0, 0.0, 2.0, 3600.0])
-def test_the_agreed_moment_is_the_controllers(
+def test_the_start_of_a_watch_is_a_time_of_the_controllers_clock(
     monkeypatch: pytest.MonkeyPatch, ahead: float
 ) -> None:
     clock = Clock(monkeypatch, ahead)
@@ -104,7 +110,7 @@ def test_a_moment_that_is_past_or_far_is_not_waited_for(monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     "wish", [{"seconds": 0}, {"seconds": 601}, {"interval": "1"}, {"seconds": True}, {"at_s": -1}]
 )
-def test_a_wish_that_is_not_valid(wish: dict[str, Any]) -> None:
+def test_an_invalid_request_for_a_watch_is_refused(wish: dict[str, Any]) -> None:
     with pytest.raises(SectionError):
         watch.Watch("s", "/", asked(wish))
 

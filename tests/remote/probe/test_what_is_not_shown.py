@@ -72,7 +72,9 @@ def test_what_another_user_may_not_read_is_not_zero(of_root: int) -> None:
     assert thread["user"] == [0, 0] and set(thread["states"]) <= {"S", "-"}
 
 
-def test_a_gpu_call_that_hangs_costs_its_own_section_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_call_that_hangs_does_not_affect_other_sections(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def hang(*_: Any) -> Any:
         time.sleep(600)
 
@@ -92,7 +94,9 @@ def test_a_gpu_call_that_hangs_costs_its_own_section_only(monkeypatch: pytest.Mo
     assert "nvmlDeviceGetUtilizationRates" in answers["gpu_activity"]["why"]
 
 
-def test_pressure_that_the_kernel_was_booted_without(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pressure_is_unread_if_the_kernel_was_booted_without_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """psi=0: the files are there, and cannot be read."""
 
     def refused(_: str, path: str) -> str:
