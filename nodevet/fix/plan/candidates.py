@@ -222,7 +222,8 @@ def subject_uuids(
     be another GPU's at the time of the change. Empty if a UUID is unknown or may change."""
     stable = own_gpus(evidence)
     by_label = {finding.subject.label: finding.subject.uuid or "" for finding in findings}
-    uuids = tuple(by_label.get(label, "") for label in change.subjects if GPU_LABEL.fullmatch(label))
+    labels = filter(GPU_LABEL.fullmatch, change.subjects)
+    uuids = tuple(by_label.get(label, "") for label in labels)
     return uuids if set(uuids) <= set(stable) else ()
 
 

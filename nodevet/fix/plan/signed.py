@@ -94,7 +94,7 @@ def declared_text(step: Step, node: PlannedNode | None) -> str:
 
 
 def _subject_gpus_text(step: Step, gpus: Sequence[str]) -> str:
-    """The UUIDs of the GPUs among the subjects; empty if the order of the node's `gpus` says them."""
+    """The UUIDs of the GPUs among the subjects; empty if the order of the node's `gpus` says so."""
     by_number = {f"GPU {number}": uuid for number, uuid in enumerate(gpus)}
     implied = tuple(by_number[label] for label in step.subjects if label in by_number)
     if step.subject_uuids == implied:
