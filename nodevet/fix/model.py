@@ -36,9 +36,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     fix: str  # also the check that it repairs
     subjects: tuple[str, ...]  # labels: GPU 4
-    subject_uuids: tuple[str, ...] = ()
-    """The UUIDs of the GPUs among the subjects, in their order; their numbers may shift. Empty: a
-    UUID is unknown or may change."""
+    subject_uuids: tuple[str, ...] = ()  # of the GPUs among them; none if one may change
     expected: Value
     actual: Value
     unit: str = ""
