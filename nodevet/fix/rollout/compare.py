@@ -118,7 +118,8 @@ def holds(step: Step, findings: Sequence[Finding], evidence: Evidence) -> bool:
     by_name: dict[str, list[Verdict]] = {}
     for finding in about:
         by_name.setdefault(_name(step, finding.subject), []).append(finding.verdict)
-    names = {step.uuid_by_label.get(label, label) for label in step.subjects}
+    uuid_by_label = step.uuid_by_label
+    names = {uuid_by_label.get(label, label) for label in step.subjects}
     if by_name and by_name.keys() >= names:
         return all(map(is_ok, by_name.values()))
     return is_ok(finding.verdict for finding in findings)

@@ -53,9 +53,10 @@ def _unnamed_subjects(step: Step, subjects: Sequence[Subject]) -> Iterator[str]:
     about = [subject for subject in subjects if is_about(step, subject)]
     names = {name for subject in about for name in (subject.label, subject.uuid)}
     unread = {subject.label for subject in about if not subject.uuid}
+    uuid_by_label = step.uuid_by_label
     for label in step.subjects:
         kind, _, id = label.partition(" ")
-        uuid = step.uuid_by_label.get(label)
+        uuid = uuid_by_label.get(label)
         exists = (uuid in names or label in unread) if uuid else label in names
         if not label or exists or kind == "process":
             continue
