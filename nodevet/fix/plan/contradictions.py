@@ -85,9 +85,9 @@ def _step_problems(step: Step) -> Iterator[str]:
             quoted(unused_resource.label) for unused_resource in unused_resources[:SHOWN]
         )
         yield f"no action names {len(unused_resources)} of its resources: {labels}"
-    labels = [label for label in step.subjects if GPU_LABEL.fullmatch(label)]
-    if step.subject_uuids and len(step.subject_uuids) != len(labels):
-        yield f"it names {len(labels)} GPUs and {len(step.subject_uuids)} UUIDs"
+    gpus = [label for label in step.subjects if GPU_LABEL.fullmatch(label)]
+    if step.subject_uuids and len(step.subject_uuids) != len(gpus):
+        yield f"it names {len(gpus)} GPUs and {len(step.subject_uuids)} UUIDs"
     if why := holders_problem(step):
         yield why
     if step.effective not in EFFECTIVE:

@@ -106,9 +106,8 @@ def holds(step: Step, findings: Sequence[Finding], evidence: Evidence) -> bool:
     """Whether the check says ok for every subject of a step.
 
     For services, the subjects are their current processes. A GPU is the one with the planned UUID,
-    whatever its number is now. Subjects may have new names, as groups
-    of CPUs do: then no finding of the check may fail. A step with a subject that is gone does not
-    hold.
+    whatever its number is now. Subjects may have new names, as groups of CPUs do: then no finding
+    of the check may fail. A step with a subject that is gone does not hold.
     """
     about = _findings_of(step, findings, evidence)
     if gone_subjects_text(step, findings, evidence):
