@@ -9,8 +9,8 @@ a stray process can share a GPU with a job, and no error shows it.
 **Verdicts.** A GPU without compute modes is not applicable if DEFAULT is expected; otherwise it
 fails.
 
-**To fix it** `nvidia-smi -c DEFAULT` (or another mode). The GPU loses the mode at the next reboot
-and, with persistence mode off, as soon as no process uses the GPU.
+**To fix it** `nvidia-smi -i BUS_ID -c DEFAULT` (or another mode). The GPU loses the mode at the
+next reboot and, with persistence mode off, as soon as no process uses the GPU.
 """
 
 from typing import ClassVar, Literal

@@ -19,7 +19,7 @@ are only a part. With `--since`, a volatile count above its limit is ok if no er
 last look: the aggregate count, which no reset clears, has not moved, and no memory repair is
 pending.
 
-**To fix it** drain the node and reset the GPU (`nvidia-smi --gpu-reset -i GPU`), or reboot;
+**To fix it** drain the node and reset the GPU (`nvidia-smi --gpu-reset -i BUS_ID`), or reboot;
 `row_remapping` says whether a row remap is pending. If errors come back, run `dcgmi diag -r 3` and
 the vendor's field diagnostics. If the SRAM has passed its threshold, have the board replaced.
 """

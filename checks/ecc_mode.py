@@ -10,8 +10,8 @@ on one may not fit on the next.
 `now` is the mode until then, `pending` the mode after it. A GPU without ECC is not applicable if
 off is expected; otherwise it fails.
 
-**To fix it** `nvidia-smi -e 1` (or `-e 0`), then reset the GPU or reboot. The board's InfoROM keeps
-the mode.
+**To fix it** `nvidia-smi -i BUS_ID -e 1` (or `-e 0`), then reset the GPU or reboot. The board's
+InfoROM keeps the mode.
 """
 
 from nodevet.checking.gpu_mode import OnOrOff, gpu_mode

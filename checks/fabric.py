@@ -26,8 +26,8 @@ its next restart.
 **To fix it** see `systemctl status nvidia-fabricmanager` and `journalctl -u nvidia-fabricmanager`;
 the package must have the driver's version. If the fabric manager runs and a GPU does not register,
 look for SXid in the kernel log and see `nvlink`; then drain the node, and reset all GPUs together
-(`nvidia-smi --gpu-reset`) or power cycle the node. On NVL72 racks the switch trays manage the
-fabric (NMX).
+(`nvidia-smi --gpu-reset` without `-i`) or power cycle the node. On NVL72 racks the switch trays
+manage the fabric (NMX).
 """
 
 import re

@@ -11,8 +11,8 @@ reads 345 MHz. The check `throttle_reasons` judges what holds a busy GPU's clock
 have no application clocks: a GPU without them is not applicable if `default` is expected, otherwise
 unknown. Most drivers do not report locked clocks: then a check of them is unknown.
 
-**To fix it** `nvidia-smi -rac`, `-rgc` and `-rmc` reset the clocks; `-ac`, `-lgc` and `-lmc` set
-them. A reboot clears all of them; a systemd unit can set them again.
+**To fix it** `nvidia-smi -i BUS_ID -rac`, `-rgc` and `-rmc` reset the clocks; `-ac`, `-lgc` and
+`-lmc` set them. A reboot clears all of them; a systemd unit can set them again.
 """
 
 from collections.abc import Iterator

@@ -14,7 +14,7 @@ is ff. RECOVER_IMEX_DOMAIN does not concern the GPU itself: `imex` fails then. U
 these was not read, or if nothing shows that the GPU responds. Drivers before 570 have no recovery
 action: that part is not applicable. The check `gpu_count` finds a GPU that is missing altogether.
 
-**To fix it** drain the node; for a reset, run `nvidia-smi --gpu-reset -i GPU` while nothing
+**To fix it** drain the node; for a reset, run `nvidia-smi --gpu-reset -i BUS_ID` while nothing
 uses the GPU, otherwise reboot. Off the bus: power the node off and on. If it comes back lost,
 reseat or replace it; the kernel log has the reason (Xid 79, 119, 154).
 """

@@ -9,8 +9,8 @@ failing.
 **Verdicts.** A pending repair fails, and so does unrepairable memory. A value that the GPU or
 driver does not report is not applicable; see `row_remapping` and `ecc_errors` there.
 
-**To fix it** pending: drain the node, then reset the GPU (`nvidia-smi --gpu-reset -i GPU`) or
-reboot. Unrepairable: have the board replaced.
+**To fix it** pending: drain the node, then reset the GPU (`nvidia-smi --gpu-reset -i BUS_ID`)
+or reboot. Unrepairable: have the board replaced.
 """
 
 from collections.abc import Iterator

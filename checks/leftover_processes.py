@@ -19,7 +19,7 @@ or may have just ended.
 
 **To fix it** end the process (`kill PID`, then `kill -9`), and let the scheduler clean up by
 control group: Slurm with `proctrack/cgroup`. If no process holds the memory, drain the node and
-reset the GPU (`nvidia-smi --gpu-reset -i GPU`).
+reset the GPU (`nvidia-smi --gpu-reset -i BUS_ID`).
 """
 
 import re
@@ -38,6 +38,7 @@ from nodevet.evidence.host import HostInfo, at_uptime, boot_time
 from nodevet.evidence.peers import LACKING
 from nodevet.evidence.processes import Process, Processes, given_cgroup
 from nodevet.model import (
+    BUS_ID,
     Area,
     Check,
     CheckParams,
@@ -75,7 +76,7 @@ END = (
 )
 LEAKED = (
     "`fuser -v /dev/nvidia*` as root shows which processes have the GPU open; if none has, drain "
-    "the node and reset the GPU (`nvidia-smi --gpu-reset -i N`), or reboot"
+    f"the node and reset the GPU (`nvidia-smi --gpu-reset -i {BUS_ID}`), or reboot"
 )
 
 

@@ -10,8 +10,8 @@ MIG is off, it has none.
 `now` is the mode before the reset, `pending` the mode after it. A GPU that does not support MIG is
 not applicable if off is expected; otherwise it fails.
 
-**To fix it** end all work on the GPU, then `nvidia-smi -mig 0` (or `-mig 1`); if the change stays
-pending, reset the GPU or reboot. NVIDIA's mig-parted manages layouts.
+**To fix it** end all work on the GPU, then `nvidia-smi -i BUS_ID -mig 0` (or `-mig 1`); if the
+change stays pending, reset the GPU or reboot. NVIDIA's mig-parted manages layouts.
 """
 
 from nodevet.checking.gpu_mode import OnOrOff, gpu_mode

@@ -32,9 +32,9 @@ fails if `active` is set.
 
 **To fix it** on a node with NVSwitch, see `fabric`, `journalctl -u nvidia-fabricmanager` and SXid
 in the kernel log (`dmesg | grep SXid`); drain the node and reset all GPUs together (`nvidia-smi
---gpu-reset`), or power cycle it (`ipmitool chassis power cycle`). With bridges, power off and
-reseat them. If a link stays down or its errors return, replace bridge, GPU or baseboard. From
-Hopper on, NVML can also reduce the bandwidth of NVLink and set when links save power
+--gpu-reset` without `-i`), or power cycle it (`ipmitool chassis power cycle`). With bridges, power
+off and reseat them. If a link stays down or its errors return, replace bridge, GPU or baseboard.
+From Hopper on, NVML can also reduce the bandwidth of NVLink and set when links save power
 (nvmlSystemSetNvlinkBwMode, nvmlDeviceSetNvLinkDeviceLowPowerThreshold); `nvidia-smi nvlink --help`
 lists the options for both. nodevet reads neither, so it cannot tell that one is wrong, and sets
 neither.

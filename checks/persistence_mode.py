@@ -8,7 +8,7 @@ limit, locked clocks, compute mode) silently return to their defaults.
 nvidia-persistenced and of nodevet's own unit: no verdict depends on them.
 
 **To fix it** enable the nvidia-persistenced service (`systemctl enable --now
-nvidia-persistenced`). `nvidia-smi -pm 1` alone is lost at the next reboot.
+nvidia-persistenced`). `nvidia-smi -i BUS_ID -pm 1` alone is lost at the next reboot.
 """
 
 from typing import ClassVar

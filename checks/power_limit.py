@@ -15,8 +15,8 @@ If the expected limit is outside the board's range, the finding says so: the bas
 board (A100-SXM4-80GB exists with 400 W and with 500 W; see `gpu_model`). A board whose limit cannot
 be set is not applicable if `default` is expected, and unknown otherwise.
 
-**To fix it** run `nvidia-smi -pl 700` from a systemd unit at boot: a reboot resets the limit, and
-with persistence mode off the limit is lost as soon as no process uses the GPU.
+**To fix it** run `nvidia-smi -i UUID -pl 700` from a systemd unit at boot: a reboot resets the
+limit, and with persistence mode off the limit is lost as soon as no process uses the GPU.
 """
 
 from collections.abc import Iterator

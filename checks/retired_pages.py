@@ -11,8 +11,8 @@ with pending retirements still uses the faulty page until it is reset.
 sets a maximum. GPUs from Ampere on, which remap rows (see `row_remapping`), and GPUs without ECC
 are not applicable.
 
-**To fix it** pending: drain the node, then reset the GPU (`nvidia-smi --gpu-reset -i GPU`) or
-reboot. Too many: have the board replaced; no reset restores retired pages.
+**To fix it** pending: drain the node, then reset the GPU (`nvidia-smi --gpu-reset -i BUS_ID`)
+or reboot. Too many: have the board replaced; no reset restores retired pages.
 """
 
 from collections.abc import Iterator

@@ -13,8 +13,8 @@ neither remaps rows nor retires pages is not applicable. A GPU in MIG mode for w
 remaps is not applicable either, unless a MIG device reports a failed or pending remap (`xid` sees
 63 and 64 in any case). If nodevet could not read its MIG devices, it is unknown.
 
-**To fix it** pending: drain the node, then reset the GPU (`nvidia-smi --gpu-reset -i GPU`) or
-reboot. Failed: have the board replaced.
+**To fix it** pending: drain the node, then reset the GPU (`nvidia-smi --gpu-reset -i BUS_ID`)
+or reboot. Failed: have the board replaced.
 """
 
 from collections.abc import Iterator, Mapping

@@ -126,6 +126,10 @@ Every check, and how to repair a failure of it. `docs/generate.py` writes this p
 - **task**: a person repairs the node; the check's page has the commands.
 - **none**: no command helps; a person replaces a part.
 
+In commands, `BUS_ID` stands for the PCI bus id of the finding's GPU, such as `0000:1b:00.0`, which
+`nodevet explain` prints. Do not use the GPU's number: it shifts if another GPU is lost or hidden.
+Without `-i`, nvidia-smi changes every GPU.
+
 In reports, the field `action` of a failed finding says what the failure needs
 ([reports](reports.md#what-a-failure-needs)).
 """

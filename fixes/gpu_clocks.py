@@ -1,8 +1,8 @@
 """Set every GPU's application and locked clocks to the expected ones, now and at every boot.
 
 **Now** `nvidia-smi -i UUID -ac MEMORY,GRAPHICS` for each GPU whose application clocks fail. The fix
-sets both together: a clock that the baseline does not name stays as it is. `nvidia-smi -lgc
-MHZ,MHZ` and `-lmc MHZ,MHZ` lock clocks.
+sets both together: a clock that the baseline does not name stays as it is. `nvidia-smi -i
+UUID -lgc MHZ,MHZ` and `-lmc MHZ,MHZ` lock clocks.
 
 **At every boot** the unit `nodevet-gpu-clocks.service` sets the clocks of every GPU of the node,
 after nvidia-persistenced and before slurmd and the kubelet; an application clock that the baseline

@@ -133,7 +133,7 @@ def _finding(group: Sequence[Finding]) -> GroupBlock:
         ("why", plain(first.why)),
         ("follows", f"from what {plain(first.cause)} says" if first.cause else ""),
         ("action", first.action.words),
-        ("advice", plain(first.advice)),
+        ("advice", plain(first.own_advice if len(group) == 1 else first.advice)),
         ("waiver", plain(first.waiver)),
         *((plain(finding.subject.label) or "node", _part(finding)) for finding in group),
         ("from", plain(first.origin)),

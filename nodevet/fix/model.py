@@ -1,5 +1,6 @@
 """The plan. An approver signs its JSON byte by byte."""
 
+import re
 from collections.abc import Mapping
 
 import msgspec
@@ -11,6 +12,8 @@ from nodevet.model import Value
 from nodevet.resource import Actions, Resource, State, one_way
 
 VERSION = 3
+
+GPU_LABEL = re.compile(r"GPU [0-9]{1,7}")
 
 
 class PlannedNode(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +36,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     fix: str  # also the check that it repairs
     subjects: tuple[str, ...]  # labels: GPU 4
+    subject_uuids: tuple[str, ...] = ()  # of the GPUs among them; none if one may change
     expected: Value
     actual: Value
     unit: str = ""
@@ -54,6 +58,12 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     def all_actions(self) -> Actions:
         """`actions`, then `keep`; the journal counts them so."""
         return (*self.actions, *self.keep)
+
+    @property
+    def uuid_by_label(self) -> Mapping[str, str]:
+        """The UUID of each GPU among the subjects; empty if `subject_uuids` is."""
+        labels = filter(GPU_LABEL.fullmatch, self.subjects)
+        return dict(zip(labels, self.subject_uuids, strict=False))
 
     @property
     def is_one_way(self) -> bool:

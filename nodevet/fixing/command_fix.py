@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from nodevet.base.uuids import GPU_UUID
 from nodevet.evidence.document import Evidence
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk, with_refusals
 from nodevet.model import NODE, Finding, Subject
@@ -49,8 +50,8 @@ class CommandFixFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     commands: Annotated[
         Mapping[Annotated[str, Meta(min_length=1)], SiteCommands], Meta(min_length=1)
     ]
-    """By the id of a finding's subject; `node` for a finding about the node, `*` for any other one,
-    whose id replaces `{subject}`."""
+    """By the id of a finding's subject, or the UUID of a GPU; `node` for a finding about the node,
+    `*` for any other one, whose id or UUID replaces `{subject}`."""
     effective: Literal["now", "restart", "reset", "reboot"] = "now"
     note: str = ""
 
@@ -74,7 +75,8 @@ def fix_of(file: CommandFixFile) -> Fix:
 
 
 def _change(file: CommandFixFile, finding: Finding, subject: Subject) -> PlannedChange:
-    action = _action(_commands(file, subject), subject.id)
+    name = _name(file, subject)
+    action = _action(_commands(file, subject, name), name)
     return PlannedChange(
         expected=finding.expected,
         actual=finding.actual,
@@ -88,9 +90,24 @@ def _change(file: CommandFixFile, finding: Finding, subject: Subject) -> Planned
     )
 
 
-def _commands(file: CommandFixFile, subject: Subject) -> SiteCommands:
+def _name(file: CommandFixFile, subject: Subject) -> str:
+    """What the file and its commands call a subject: its id, or the UUID of a GPU. Raises FixError
+    if a GPU's UUID is unknown, or if the file names it by its number."""
+    if subject.kind != "gpu":
+        return subject.id
+    if subject.id in file.commands:
+        raise FixError(
+            f"{subject.label}: the fix names it {subject.id!r}, and that number may be another "
+            "GPU's at the time of the change: use its UUID"
+        )
+    if not GPU_UUID.fullmatch(subject.uuid or ""):
+        raise FixError(f"{subject.label}: its UUID is unknown")
+    return subject.uuid or ""
+
+
+def _commands(file: CommandFixFile, subject: Subject, name: str) -> SiteCommands:
     """Raises FixError if the file has none for this subject."""
-    names = (OF_NODE,) if subject == NODE else (subject.id, ANY)
+    names = (OF_NODE,) if subject == NODE else (name, ANY)
     commands = next((file.commands[name] for name in names if name in file.commands), None)
     if commands is None:
         raise FixError(f"{subject.label or 'the node'}: the fix has no commands for {names[0]!r}")

@@ -196,6 +196,10 @@ def _critical() -> "Severity":
     return CRITICAL
 
 
+BUS_ID = "BUS_ID"
+"""Names the part in the commands of an advice: its number may be another part's by then."""
+
+
 class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One verdict on one subject; `expected` and `actual` make the diff.
 
@@ -223,6 +227,11 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
     waiver: str = ""  # owner, reason, until; also when it has expired
     transient: bool = False  # unknown in a state of the node that passes by itself: look again
     action: NeededAction = NeededAction.NONE  # of a failure
+
+    @property
+    def own_advice(self) -> str:
+        """The advice, with the PCI bus id of this part in the place of BUS_ID."""
+        return self.advice.replace(BUS_ID, self.subject.bus_id or BUS_ID)
 
     @property
     def key(self) -> str:

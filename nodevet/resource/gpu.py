@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from nodevet.base.bounds import Text
+from nodevet.base.uuids import GPU_UUID
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, Gpus
 from nodevet.resource.core import (
@@ -40,7 +41,7 @@ _MODES = {"DEFAULT": "0", "EXCLUSIVE_THREAD": "1", "PROHIBITED": "2", "EXCLUSIVE
 
 
 def nvidia_smi(gpu: str, *words: str) -> RunCommand:
-    """`nvidia-smi -i GPU WORDS`."""
+    """`nvidia-smi -i GPU WORDS`. `gpu`: its UUID, because its number may shift."""
     return RunCommand(words=("nvidia-smi", "-i", gpu, *words))
 
 
@@ -61,7 +62,9 @@ class GpuKind(Kind):
 
     def name_problem(self, name: str) -> str:
         uuid, _, field = name.rpartition(":")
-        return "" if uuid and field else "does not name a GPU and a setting of it"
+        if GPU_UUID.fullmatch(uuid) and field:
+            return ""
+        return "does not name a GPU by its UUID and a setting of it"
 
     def gpu_of(self, resource: Resource) -> str:
         return _parts(resource)[0]
@@ -88,8 +91,11 @@ class GpuKind(Kind):
         return other.kind == resource.kind and _parts(resource)[0] == _parts(other)[0]
 
     def names_all(self, words: Sequence[str]) -> bool:
-        """Without -i it changes all GPUs; a reset takes those along that NVLink connects."""
-        return words[:1] == ("nvidia-smi",) and "-i" in words and not _RESETS & set(words)
+        """Without -i it changes all GPUs, and the number of a GPU may be another's by now; a reset
+        takes those along that NVLink connects."""
+        if words[:2] != ("nvidia-smi", "-i") or len(words) < 3 or _RESETS & set(words):
+            return False
+        return all(gpu.startswith("GPU-") for gpu in words[2].split(","))
 
     def restore(
         self, before: State, siblings: Sequence[State], actions: Sequence[Action]

@@ -20,7 +20,7 @@ RESET = f"""\
 on() {{ [ -z "$on" ] || nvidia-smi -pm 1 -i "$on"; }}
 trap 'on; exit 143' HUP INT TERM
 [ -z "$off" ] || nvidia-smi -pm 0 -i "$off"
-said=$(nvidia-smi --gpu-reset ${{gpu:+-i "$gpu"}} 2>&1); code=$?
+said=$(nvidia-smi --gpu-reset -i "$gpu" 2>&1); code=$?
 printf '%s\\n' "$said"
 on || {{ late=$?; echo 'persistence mode could not be restored' >&2; }}
 case $code:$said in
@@ -34,7 +34,8 @@ case $code:$said in
 esac
 echo "$why" >&2; exit "$code"
 """
-"""Persistence mode holds a GPU like a client. It is on again however the reset ends."""
+"""Persistence mode holds a GPU like a client. It is on again however the reset ends. Without -i
+nvidia-smi would also reset GPUs that the plan does not name."""
 
 FABRIC = """\
 end=$(($(date +%s) + limit))
@@ -78,8 +79,7 @@ class ResetGpu(Action, frozen=True, kw_only=True, omit_defaults=True, tag="reset
     def command(self, *, seconds: float) -> "StringCommand":
         gpus = _list((self.uuid, *self.others))
         off = _list([uuid for uuid in self.persistent if uuid in gpus.split(",")])
-        chosen = "" if self.others else gpus
-        return _script(RESET, gpu=chosen, off=off, on=_list(self.persistent))
+        return _script(RESET, gpu=gpus, off=off, on=_list(self.persistent))
 
 
 class AwaitFabric(Action, frozen=True, kw_only=True, tag="await_fabric"):
@@ -154,8 +154,8 @@ class GpuResetKind(Kind):
 def _diff(action: ResetGpu, before: State | None) -> Iterator[str]:
     if before is not None and before.exists:
         yield f"-{plain(action.uuid)}: {plain(GpuResetKind().describe(before))}"
-    chosen = "" if action.others else f" -i {action.uuid}"
-    yield plain(f"+{action.label}: nvidia-smi --gpu-reset{chosen}; cannot be undone")
+    gpus = _list((action.uuid, *action.others))
+    yield plain(f"+{action.label}: nvidia-smi --gpu-reset -i {gpus}; cannot be undone")
     if action.persistent:
         yield plain(f"+persistence mode off before it, and on after it: {_list(action.persistent)}")
 

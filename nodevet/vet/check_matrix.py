@@ -219,7 +219,7 @@ def _finding_blocks(finding: Finding) -> Iterator[AnyBlock]:
         yield TextBlock(text=f"Waiver {text(finding.waiver)}")
     head = finding.action.words or ("advice" if finding.advice else "")
     if head:
-        advised = f": {text(finding.advice)}" if finding.advice else ""
+        advised = f": {text(finding.own_advice)}" if finding.advice else ""
         yield TextBlock(text=f"{head[0].upper()}{head[1:]}{advised}")
 
 

@@ -70,6 +70,24 @@ def test_an_id_that_a_command_may_misread_is_refused(id: str) -> None:
         planned({"*": words}, command(id))
 
 
+GPU = Subject(kind="gpu", id="3", uuid="GPU-00000003-5e7d-4e7d-8e7d-000000000003")
+BY_ID = SiteCommands(read=("w", "{subject}"), run=("w", "-i", "{subject}"), undo=("w", "u"))
+
+
+@pytest.mark.parametrize("key", ["*", GPU.uuid])
+def test_commands_name_a_gpu_by_its_uuid(key: str) -> None:
+    """Its number may be another GPU's at the time of the change."""
+    (change,) = planned({key: BY_ID}, GPU)
+    assert (change.subjects, change.actions[0].words) == (("GPU 3",), ("w", "-i", GPU.uuid))
+
+
+def test_a_fix_that_names_a_gpu_by_its_number_is_refused() -> None:
+    with pytest.raises(FixError, match="that number may be another GPU's"):
+        planned({"3": BY_ID, "*": BY_ID}, GPU)
+    with pytest.raises(FixError, match="GPU 3: its UUID is unknown"):
+        planned({"*": BY_ID}, Subject(kind="gpu", id="3"))
+
+
 def test_commands_for_any_subject_do_not_apply_to_the_node() -> None:
     with pytest.raises(FixError, match="no commands for 'node'"):
         planned({"*": WIDGET}, NODE)

@@ -335,9 +335,10 @@ def test_a_failed_reset_says_why_and_persistence_mode_is_on_again(ran, uuid, cod
     assert done[2] == f"-pm 0 -i {uuid(0)}\n--gpu-reset -i {uuid(0)}\n{on}"
 
 
-def test_all_gpus_are_reset_in_one_command(ran, uuid):
+def test_all_gpus_are_reset_in_one_command_that_names_each(ran, uuid):
+    """A GPU that appears after the plan was approved is not reset."""
     code, _, calls = ran(ResetGpu(uuid=uuid(0), others=(uuid(1),)), "exit 0")
-    assert (code, calls) == (0, "--gpu-reset\n")
+    assert (code, calls) == (0, f"--gpu-reset -i {uuid(0)},{uuid(1)}\n")
 
 
 def test_persistence_mode_that_stays_off_is_a_failure(ran, uuid):

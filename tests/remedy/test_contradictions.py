@@ -156,6 +156,7 @@ def _bare(kind: str, name: str) -> Resource:
         (lambda: with_step(actions=()), "it does nothing"),
         (lambda: with_step(effective="later"), "effective later"),
         (lambda: with_step(options=("force",)), "force is not an option of a fix"),
+        (lambda: with_step(subject_uuids=("GPU-1",)), "it names 0 GPUs and 1 UUIDs"),
         (
             lambda: with_step(
                 before=(State(resource=_bare("file", "/etc/cron.d/evil"), exists=False),)

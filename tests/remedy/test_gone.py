@@ -50,7 +50,7 @@ def test_d8_a_gpu_that_is_gone_after_a_reboot_makes_the_outcome_unknown(
     result = w.node(plan, w.journal(), reboot=True)
     assert result.outcome is Outcome.UNKNOWN and exit_code([result]) == 3, result
     assert UUIDS[index] in result.why and "no longer exist" in result.why
-    assert "GPU 1" in result.why
+    assert f"GPU {index} ({UUIDS[index]})" in result.why
     assert w.boxes["n1"].gpus[0]["ecc"] == [True, True], "the other one is left as it is"
 
 
@@ -126,3 +126,41 @@ def test_d8_missing_subjects_are_named(
     )
     assert gone_subjects_text(step, found, evidence).startswith(missing)
     assert bool(gone_subjects_text(step, found, evidence)) is bool(missing)
+
+
+def test_a_step_is_about_the_gpu_with_its_uuid_whatever_its_number_is_now(
+    world: Callable[..., World],
+) -> None:
+    """GPU 0 was hidden when it was planned; its return shifts the number of the GPU that fails."""
+    w = world(ecc_mode=True)
+    box = w.boxes["n1"]
+    box.gpus[0]["ecc"] = [True, True]
+    hidden = box.gpus.pop(0)
+    plan = w.plan()
+    (step,) = plan.steps
+    assert (step.subjects, step.subject_uuids) == (("GPU 0",), (UUIDS[1],))
+    box.gpus.insert(0, hidden)
+    result = w.node(plan, w.journal())
+    assert result.outcome is Outcome.REFUSED and not box.writes, result
+    assert "GPU 0 of the plan is GPU 1 now" in result.why
+
+
+def test_a_gpu_whose_number_shifts_at_the_reboot_is_still_the_one_that_is_verified(
+    world: Callable[..., World],
+) -> None:
+    """The number of the GPU that was changed is then that of one that fails the check."""
+    w = world(ecc_mode=True)
+    w.terms = msgspec.structs.replace(w.terms, drain_hook="true")
+    box = w.boxes["n1"]
+    hidden = box.gpus.pop(0)
+    plan = w.plan()
+    reboot = box.reboot
+
+    def back() -> None:
+        reboot()
+        box.gpus.insert(0, hidden)
+
+    box.reboot = back
+    result = w.node(plan, w.journal(), reboot=True)
+    assert result.outcome in (Outcome.CHANGED, Outcome.VERIFIED_AFTER_REBOOT), result
+    assert [gpu["ecc"] for gpu in box.gpus] == [[False, False], [True, True]]

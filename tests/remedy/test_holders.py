@@ -249,8 +249,9 @@ def test_d22_two_steps_may_stop_the_same_service_and_nothing_else(node: Any) -> 
     w = node()
     plan = planned(w)
     (step,) = plan.steps
-    gpu = Resource(kind="gpu", name="GPU-x:ecc_pending")
-    change = RunCommand(words=("nvidia-smi", "-i", "GPU-x", "-e", "1"))
+    uuid = "GPU-00000000-0000-0000-0000-000000000000"
+    gpu = Resource(kind="gpu", name=f"{uuid}:ecc_pending")
+    change = RunCommand(words=("nvidia-smi", "-i", uuid, "-e", "1"))
     other = replace(
         step,
         id="n1/mig_mode/1",

@@ -55,6 +55,7 @@ def step(host: str) -> Step:
         host=host,
         fix="pages",
         subjects=("GPU 0",),
+        subject_uuids=(gpu(host),),
         expected={"limit": 700, "pages": ["never"]},
         actual={"limit": 500, "pages": ["always"]},
         unit="W",

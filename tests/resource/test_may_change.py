@@ -49,6 +49,7 @@ CAN: list[tuple[tuple[Action, ...], tuple[Resource, ...], Resource]] = [
         POWER,
     ),
     ((RunCommand(words=("nvidia-smi", "-i", "GPU-2", "-r")),), (setting("GPU-2", "x"),), POWER),
+    ((nvidia_smi("2", "-pl", "500"),), (setting("GPU-2", "power_limit_mw"),), POWER),
     (
         (SetUnit(name="nvidia-persistenced.service", restart=True),),
         (setting("GPU-2", "persistence_mode"),),

@@ -20,6 +20,7 @@ from nodevet.checking.params import params_of
 from nodevet.evidence.document import decode
 from nodevet.fix.journal.journal import Journal, RunBegin, state
 from nodevet.fix.model import Plan, PlannedNode, Step
+from nodevet.fix.plan.candidates import subject_uuids
 from nodevet.fix.rollout.compare import StepContext
 from nodevet.fix.rollout.node_run import NodeApply, NodeTask
 from nodevet.fix.rollout.rollback import NodeRollback, RollbackTask
@@ -413,6 +414,8 @@ class World:
             changes = fix.changes(evidence, wrong, wish.params, options)
             for number, change in enumerate(changes, 1):
                 fields = {name: getattr(change, name) for name in change.__struct_fields__}
+                about = [each for each in wrong if each.subject.label in change.subjects]
+                fields["subject_uuids"] = subject_uuids(change, about, evidence)
                 steps.append(
                     Step(
                         id=f"{box.name}/{wish.check}/{number}",

@@ -8,9 +8,10 @@ from msgspec.structs import replace
 
 from nodevet.base.problems import quoted
 from nodevet.checking.catalog import Catalog
+from nodevet.checking.identity import own_gpus
 from nodevet.evidence.document import Evidence
 from nodevet.fix.journal.attempts import Failure, runs_with_failure
-from nodevet.fix.model import Conflict
+from nodevet.fix.model import GPU_LABEL, Conflict
 from nodevet.fix.plan import holders
 from nodevet.fix.plan.contradictions import EFFECTIVE
 from nodevet.fix.settings import Rollout
@@ -72,6 +73,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     fix: str
     change: PlannedChange
     findings: tuple[Finding, ...]  # that it repairs
+    subject_uuids: tuple[str, ...] = ()
     options: tuple[str, ...] = ()  # of its fix
     holders: tuple[str, ...] = ()  # services that the change stops first and starts last
 
@@ -204,12 +206,25 @@ def _draft_fix(
                 fix=wish.check,
                 change=replace(holders.with_stopped(change, services), note=note),
                 findings=findings,
+                subject_uuids=subject_uuids(change, findings, evidence),
                 options=options,
                 holders=services,
             )
     for finding in failures:
         if finding.subject.label not in repaired:
             yield UnfixedFinding(host=host, finding=finding)
+
+
+def subject_uuids(
+    change: PlannedChange, findings: Sequence[Finding], evidence: Evidence
+) -> tuple[str, ...]:
+    """The UUIDs of the GPUs among the subjects of a change, in their order: the number of a GPU may
+    be another GPU's at the time of the change. Empty if a UUID is unknown or may change."""
+    stable = own_gpus(evidence)
+    by_label = {finding.subject.label: finding.subject.uuid or "" for finding in findings}
+    labels = filter(GPU_LABEL.fullmatch, change.subjects)
+    uuids = tuple(by_label.get(label, "") for label in labels)
+    return uuids if set(uuids) <= set(stable) else ()
 
 
 def _change_problem(change: PlannedChange, fix: Fix) -> str:

@@ -13,7 +13,7 @@ from nodevet.base.problems import quoted
 from nodevet.base.uuids import UUID
 from nodevet.checking.identity import SHOWN
 from nodevet.checking.machines import machine, one_machine
-from nodevet.fix.model import Plan, Step
+from nodevet.fix.model import GPU_LABEL, Plan, Step
 from nodevet.fix.plan.holders import holders_problem
 from nodevet.fix.settings import faults
 from nodevet.resource import kind_of, undeclared, unit, unused
@@ -85,6 +85,9 @@ def _step_problems(step: Step) -> Iterator[str]:
             quoted(unused_resource.label) for unused_resource in unused_resources[:SHOWN]
         )
         yield f"no action names {len(unused_resources)} of its resources: {labels}"
+    gpus = [label for label in step.subjects if GPU_LABEL.fullmatch(label)]
+    if step.subject_uuids and len(step.subject_uuids) != len(gpus):
+        yield f"it names {len(gpus)} GPUs and {len(step.subject_uuids)} UUIDs"
     if why := holders_problem(step):
         yield why
     if step.effective not in EFFECTIVE:

@@ -159,6 +159,7 @@ def _step(
         host=candidate.host,
         fix=candidate.fix,
         subjects=change.subjects,
+        subject_uuids=candidate.subject_uuids,
         expected=change.expected,
         actual=change.actual,
         unit=change.unit,

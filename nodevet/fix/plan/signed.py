@@ -1,7 +1,7 @@
 """What people sign with a plan besides its actions: its nodes, and each step's facts. Pure."""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -88,7 +88,20 @@ def declared_text(step: Step, node: PlannedNode | None) -> str:
         numbered = in_ranges(f"GPU {numbers[option]}" for option in step.gpus if option in numbers)
         unnumbered = [exact(option) for option in step.gpus if option not in numbers]
         parts.append(f"needs {' '.join(filter(None, (numbered, listed(unnumbered))))}")
+    if own_gpus := _subject_gpus_text(step, node.gpus if node else ()):
+        parts.append(own_gpus)
     return "; ".join(parts)
+
+
+def _subject_gpus_text(step: Step, gpus: Sequence[str]) -> str:
+    """The UUIDs of the GPUs among the subjects; empty if the order of the node's `gpus` says so."""
+    by_number = {f"GPU {number}": uuid for number, uuid in enumerate(gpus)}
+    implied = tuple(by_number[label] for label in step.subjects if label in by_number)
+    if step.subject_uuids == implied:
+        return ""
+    if not step.subject_uuids:
+        return "knows its GPUs by their numbers"
+    return f"about {', '.join(map(exact, step.subject_uuids))}"
 
 
 def _option_text(option: str) -> str:

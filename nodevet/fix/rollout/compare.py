@@ -13,9 +13,9 @@ from nodevet.evidence.document import Evidence
 from nodevet.evidence.processes import Processes, service_of
 from nodevet.fix.model import Step
 from nodevet.fix.plan.holders import with_stopped
-from nodevet.fix.rollout.subjects import gone_subjects_text
+from nodevet.fix.rollout.subjects import gone_subjects_text, is_about, moved_gpus_text
 from nodevet.fixing.model import FixError, PlannedChange
-from nodevet.model import Finding, Severity, Verdict
+from nodevet.model import Finding, Severity, Subject, Verdict
 from nodevet.model.baseline import Baseline
 from nodevet.resource import after_reset
 from nodevet.resource.core import canonical
@@ -105,20 +105,22 @@ class StepContext(msgspec.Struct, frozen=True, kw_only=True):
 def holds(step: Step, findings: Sequence[Finding], evidence: Evidence) -> bool:
     """Whether the check says ok for every subject of a step.
 
-    For services, the subjects are their current processes. Subjects may have new names, as groups
-    of CPUs do: then no finding of the check may fail. A step with a subject that is gone does not
-    hold.
+    For services, the subjects are their current processes. A GPU is the one with the planned UUID,
+    whatever its number is now. Subjects may have new names, as groups of CPUs do: then no finding
+    of the check may fail. A step with a subject that is gone does not hold.
     """
     about = _findings_of(step, findings, evidence)
     if gone_subjects_text(step, findings, evidence):
         return False
     if step.services:
         return is_ok(finding.verdict for finding in about)
-    by_label: dict[str, list[Verdict]] = {}
+    by_name: dict[str, list[Verdict]] = {}
     for finding in about:
-        by_label.setdefault(finding.subject.label, []).append(finding.verdict)
-    if by_label and by_label.keys() >= set(step.subjects):
-        return all(map(is_ok, by_label.values()))
+        by_name.setdefault(_name(step, finding.subject), []).append(finding.verdict)
+    uuid_by_label = step.uuid_by_label
+    names = {uuid_by_label.get(label, label) for label in step.subjects}
+    if by_name and by_name.keys() >= names:
+        return all(map(is_ok, by_name.values()))
     return is_ok(finding.verdict for finding in findings)
 
 
@@ -144,7 +146,12 @@ def _findings_of(step: Step, findings: Sequence[Finding], evidence: Evidence) ->
         ]
     if not step.subjects:
         return list(findings)
-    return [finding for finding in findings if finding.subject.label in step.subjects]
+    return [finding for finding in findings if is_about(step, finding.subject)]
+
+
+def _name(step: Step, subject: Subject) -> str:
+    """The planned UUID of a GPU, else the label."""
+    return subject.uuid if subject.uuid in step.subject_uuids and subject.uuid else subject.label
 
 
 def failures_text(findings: Sequence[Finding]) -> str:
@@ -164,6 +171,8 @@ def failures_text(findings: Sequence[Finding]) -> str:
 
 
 def _stale_reason(step: Step, about: Sequence[Finding], changes: Sequence[PlannedChange]) -> str:
+    if moved := moved_gpus_text(step, [finding.subject for finding in about]):
+        return f"plan is stale: {moved}"
     actual = [change.actual for change in changes if set(change.subjects) & set(step.subjects)]
     if len(actual) == 1 and canonical(actual[0]) != canonical(step.actual):
         finding = Finding(verdict=Verdict.FAIL, unit=step.unit)

@@ -260,15 +260,19 @@ def _line(group: _Fold, run: Run) -> Line:
         since=since,
         reason=_reason(group, effects, run, again),
         actions=Counter(each.action for each in findings if each.action is not NeededAction.NONE),
-        advice=tuple(
-            brief(text, ADVICE) for text in dict.fromkeys(f.advice for f in findings) if text
-        ),
+        advice=tuple(brief(text, ADVICE) for text in dict.fromkeys(_advice(findings)) if text),
         hosts=tuple(dict.fromkeys(member.host for member in members)),
         subjects=subjects,
         named=named,
         new=sum(member.new for member in members),
         count=len(members),
     )
+
+
+def _advice(findings: Sequence[Finding]) -> Iterator[str]:
+    """The advice of each finding; of a single one with its own PCI bus id."""
+    for finding in findings:
+        yield finding.own_advice if len(findings) == 1 else finding.advice
 
 
 def _fails(group: _Fold) -> bool:

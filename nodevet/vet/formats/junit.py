@@ -109,7 +109,7 @@ def _result(finding: Finding, stands: str) -> FinalResult | None:
         "why": why,
         "waiver": finding.waiver,
         "action": finding.action.value if finding.action.words else "",
-        "advice": finding.advice,
+        "advice": finding.own_advice,
         "expected by": finding.origin,
         "severity": finding.severity.value,
         "last": finding.last or "",
