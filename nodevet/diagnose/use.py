@@ -18,9 +18,19 @@ from nodevet.diagnose import phrases
 from nodevet.diagnose.classify import diagnose
 from nodevet.diagnose.incident import NEEDED
 from nodevet.diagnose.job_ranks import HostRanks, host_ranks
-from nodevet.diagnose.late_ranks import job_diagnosis, with_waits
+from nodevet.diagnose.late_ranks import are_waiting, job_diagnosis, with_waits
 from nodevet.diagnose.missing import missing_gpus
-from nodevet.diagnose.model import Diagnosis, HostDiagnosis, JobTarget, Suspect
+from nodevet.diagnose.model import (
+    Cause,
+    Diagnosis,
+    GpuDiagnosis,
+    HostDiagnosis,
+    JobTarget,
+    MissingGpu,
+    Straggler,
+    Suspect,
+)
+from nodevet.diagnose.rules import NEXT
 from nodevet.diagnose.stragglers import stragglers
 from nodevet.diagnose.suspects import REASONS, suspect
 from nodevet.diagnose.timelines import timelines
@@ -223,9 +233,22 @@ def of_job(diagnosis: Diagnosis, target: JobTarget, ranks: Mapping[str, HostRank
     return replace(
         diagnosis,
         hosts=(*with_waits(diagnosis.hosts, job), *never),
-        stragglers=tuple(odd for odd in diagnosis.stragglers if (odd.host, odd.gpu) in late),
+        stragglers=tuple(
+            _awaited(odd, is_awaited=are_waiting(job.late_ranks, job.ranks))
+            for odd in diagnosis.stragglers
+            if (odd.host, odd.gpu) in late
+        ),
         job=job,
     )
+
+
+def _awaited(straggler: Straggler, *, is_awaited: bool) -> Straggler:
+    """The straggler; if the others wait for it, without the cause that each has by itself."""
+    first, *rest = straggler.sentence.split("; ")
+    if not is_awaited:
+        return straggler
+    cause = first.partition(", the other")[0]
+    return replace(straggler, sentence="; ".join([f"{cause}, the others wait for it", *rest]))
 
 
 def name_twins(hosts: Iterable[HostDiagnosis], machines: Iterable[Machine]) -> list[HostDiagnosis]:
@@ -281,10 +304,25 @@ def host_diagnosis(
     diagnosis = (
         replace(diagnosis, why=result or NO_GPU)
         if isinstance(result, str) or not result
-        else replace(diagnosis, gpus=result)
+        else replace(diagnosis, gpus=without_new_jobs(result, missing))
     )
     record(vetted.evidence, diagnosis)
     return diagnosis
+
+
+def without_new_jobs(
+    gpus: Sequence[GpuDiagnosis], missing: Sequence[MissingGpu]
+) -> tuple[GpuDiagnosis, ...]:
+    """The GPUs; on a node to drain, no idle one asks for work."""
+    lost = [phrases.label([gpu]) for gpu in gpus if gpu.cause is Cause.LOST]
+    why = f"{lost[0]} is lost" if lost else "a GPU is missing" if missing else ""
+    if not why:
+        return tuple(gpus)
+    step = (
+        f"nothing to fix on this GPU; start no job on it either, as the node must be drained: {why}"
+    )
+    asks = NEXT[Cause.IDLE]
+    return tuple(replace(gpu, next_step=step) if gpu.next_step == asks else gpu for gpu in gpus)
 
 
 def says_how_many(label: str, context: VetContext) -> bool:
