@@ -96,9 +96,7 @@ def lost_claim(note: str) -> str:
     if "RESET_REQUIRED" in note:
         return "needs a reset"
     is_gone = "IS_LOST" in note or "PCI bus" in note
-    return (
-        "is lost to the driver" if is_gone else "cannot be used: it may need a reset"
-    )
+    return "is lost to the driver" if is_gone else "cannot be used: it may need a reset"
 
 
 def _spins(figures: Figures) -> bool:

@@ -13,7 +13,7 @@ FEW_SMS = 25.0  # percent: NCCL uses at most 32 channels, a block each, of 132 S
 UNUSED = 1.0  # percent of the tensor cores' time
 QUIET_MEMORY = 5.0  # percent of the memory's bandwidth
 UNREAD = "nodevet could not read what its SMs did, though the driver measures it"
-UNASKED = "nodevet could not read what its SMs did, and the driver may measure it"
+UNASKED = "nodevet could not read what its SMs did, nor whether the driver measures it"
 NOT_CONFIRMED = (
     "nodevet could not read how many of its SMs work, which would make this more certain"
 )

@@ -358,8 +358,7 @@ def _others(job: WatchedJob, evidence: Evidence) -> Figure:
     data = evidence[ProcessActivities].data
     if data is None or data.others is None:
         return _figure("others_cpus", None, data.why("others") if data else "")
-    users = {(process.uid, process.login) for process in job.processes}
-    users -= {(None, None)}
+    users = set(filter(None, map(_user, job.processes)))
     note = "; ".join(other_text(other, users) for other in data.others[:OTHERS])
     return _figure("others_cpus", sum(known(other.cpus for other in data.others)), note=note)
 
@@ -370,10 +369,15 @@ OTHERS = 2  # other processes that a sentence names
 JOBS_USER = " (the job's user)"
 
 
-def other_text(other: OtherProcess, users: Container[tuple[int | None, str | None]] = ()) -> str:
+def _user(process: ProcessActivity | OtherProcess) -> str:
+    """The uid, else the name, of its user; empty if not known."""
+    return str(process.uid) if process.uid is not None else process.login or ""
+
+
+def other_text(other: OtherProcess, users: Container[str] = ()) -> str:
     """`stress 4711 of alice (uid 1000) in backup.service`. `users`: those of the job."""
     login = "" if is_contained(other.cgroup or "") else other.login or ""
-    who = who_text(other.uid, login) + JOBS_USER * ((other.uid, other.login) in users)
+    who = who_text(other.uid, login) + JOBS_USER * (_user(other) in users)
     unit = (other.cgroup or "").rstrip("/").rpartition("/")[2]
     place = f" in {unit}" if unit else ""
     return f"{other.command or '?'} {other.pid}{f' of {who}' if who else ''}{place}"

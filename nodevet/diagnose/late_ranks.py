@@ -79,7 +79,8 @@ def job_diagnosis(
     among = frozenset(late)
     doubts += [*more, *unclear]
     confidence, why = _confidence(late, ranks, size, doubts, contradiction)
-    claim, reasons = _claim(late, ranks, mismatch), _reasons(late)
+    is_low = confidence is Confidence.LOW
+    claim, reasons = _claim(late, ranks, mismatch, is_low=is_low), _reasons(late)
     return JobDiagnosis(
         name=target.name,
         size=size,
@@ -258,8 +259,10 @@ def one_host(late: Sequence[Rank], ranks: Sequence[Rank]) -> str:
     return hosts.pop() if len(hosts) == 1 and 1 < len(late) == len(everybody) else ""
 
 
-def _claim(late: Sequence[Rank], ranks: Sequence[Rank], mismatch: str) -> str:
-    """Who waits for whom."""
+def _claim(
+    late: Sequence[Rank], ranks: Sequence[Rank], mismatch: str, *, is_low: bool = False
+) -> str:
+    """Who waits for whom. `is_low`: confidence is low."""
     if mismatch:
         return f"no rank is late: by the dumps of the flight recorder, {mismatch}"
     seen = [rank for rank in ranks if rank.state is not RankState.UNSEEN]
@@ -269,7 +272,10 @@ def _claim(late: Sequence[Rank], ranks: Sequence[Rank], mismatch: str) -> str:
         return _nobody(seen)
     among = frozenset(late)
     others = [rank for rank in seen if rank not in among]
-    text = f"{label(others)} wait{'s' if len(others) == 1 else ''} for {label(late)}"
+    wait = "waits" if len(others) == 1 else "wait"
+    if is_low:
+        wait = "seems to wait" if len(others) == 1 else "seem to wait"
+    text = f"{label(others)} {wait} for {label(late)}"
     if not are_waiting(late, ranks):
         text = f"{label(late)} {'is' if len(late) == 1 else 'are'} slower than {label(others)}"
     if host := one_host(late, ranks):

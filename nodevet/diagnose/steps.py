@@ -44,7 +44,8 @@ def next_step(
         return unclear_step(rulings, figures_by_name, awaited)
     steps = {cause: step_of(cause, rulings, figures_by_name) for cause in causes}
     first = "" if steps.keys() <= set(STEADY) else first_step
-    near = near_step(causes, rulings, figures_by_name)
+    near = "" if Cause.STARVED in causes else near_step(causes, rulings, figures_by_name)
+    near = f"; {near}" if near else ""
     if len(causes) == 1:
         return first + steps[causes[0]] + near
     listed = [f"({n}) {cause.value}: {steps[cause]}" for n, cause in enumerate(causes, 1)]
@@ -64,7 +65,7 @@ def unclear_step(rulings: Iterable[Ruling], figures: Figures, awaited: Sequence[
     return "; ".join(
         (
             *dumps,
-            "--pid PID shows for what the process on the GPU waits",
+            "py-spy dump --nonblocking --pid PID shows where the process on the GPU waits",
             f"watch it for longer (--duration 60s){as_root}",
             last if is_quiet else PROFILE,
         )
@@ -78,8 +79,8 @@ def near_step(causes: Collection[Cause], rulings: Iterable[Ruling], figures: Fig
         return ""
     where = figures["remote_memory"].note or figures["remote_cpus"].note
     return (
-        f"; then bind it near its GPU, too ({where.rpartition('; ')[2]}), and compare the time of "
-        "a step before and after"
+        f"choose CPUs near its GPU ({where.rpartition('; ')[2]}), and compare the time of a step "
+        "before and after"
     )
 
 
@@ -125,7 +126,7 @@ FEW_CPUS = 2.0
 WIDEN = "have its owner bind it to more CPUs than {} (taskset, cpusets, Slurm's --cpus-per-task)"
 
 
-def _starved_step(rulings: Iterable[Ruling], figures: Figures) -> str:
+def _starved_step(rulings: Sequence[Ruling], figures: Figures) -> str:
     """Who takes the CPUs, and which ones the job should have."""
     allowed, others = figures["cpus_allowed"], figures["others_cpus"].note
     give = GIVE_CPUS
@@ -133,11 +134,12 @@ def _starved_step(rulings: Iterable[Ruling], figures: Figures) -> str:
         give = WIDEN.format(number(allowed.value or 0.0))
     named = others.split("; ")
     ask = ASK_USER if all(JOBS_USER in name for name in named) else ASK_OWNERS
-    who = ask.format(" and ".join(named)) if others else ASK_IN_TOP
+    who = ask.format(" and ".join(named).replace(JOBS_USER, "")) if others else ASK_IN_TOP
+    near = near_step((Cause.STARVED,), rulings, figures)
     hot = {ruling.cause for ruling in rulings if ruling.holds} & set(HOT)
     own = ", ".join(cause.value for cause in HOT if cause in hot)
     again = f"then watch it again: its own work may hold it up, too ({own})" if own else AGAIN
-    return f"{who}; {give}; {again}"
+    return "; ".join(filter(None, (who, give, near, again)))
 
 
 ASK_IN_TOP = "see in top who takes the CPUs, and ask the owner"

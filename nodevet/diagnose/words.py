@@ -181,7 +181,11 @@ def reads_text(figures: Figures) -> str:
     """`the job reads 4.1 kB at a time, 43 times a second`."""
     text = figure_sentence(figures["read_size"])
     size, rate = figures["read_size"].value, figures["read_rate"].value
-    return f"{text}, {number(1000 * rate / size)} times a second" if size and rate else text
+    reads = 1000 * rate / size if size and rate else 0.0
+    return f"{text}, {number(reads)} times a second" if 0 < reads < MANY else text
+
+
+MANY = 1000.0  # reads a second: storage that serves so many small ones is quick
 
 
 def limit_text(figures: Figures) -> str:
