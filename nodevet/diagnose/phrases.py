@@ -79,7 +79,7 @@ def next_text(group: Sequence[GpuDiagnosis]) -> str:
     one."""
     gpu, step = group[0], group[0].next_step
     if len(group) > 1:
-        return step
+        return step.replace("-i N", "-i PCI_ADDRESS")
     if len(gpu.jobs) == 1:
         step = step.replace("PID", str(gpu.jobs[0].pid))
     slurm = {job.owner.job.removeprefix("Slurm ") for job in gpu.jobs if job.owner.job}

@@ -1,5 +1,6 @@
 """Watch hosts at the same time, and diagnose what each of their GPUs waits for."""
 
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
@@ -304,16 +305,16 @@ def host_diagnosis(
     diagnosis = (
         replace(diagnosis, why=result or NO_GPU)
         if isinstance(result, str) or not result
-        else replace(diagnosis, gpus=without_new_jobs(result, missing))
+        else replace(diagnosis, gpus=without_new_jobs(result, missing, host.name))
     )
     record(vetted.evidence, diagnosis)
     return diagnosis
 
 
 def without_new_jobs(
-    gpus: Sequence[GpuDiagnosis], missing: Sequence[MissingGpu]
+    gpus: Sequence[GpuDiagnosis], missing: Sequence[MissingGpu], host: str
 ) -> tuple[GpuDiagnosis, ...]:
-    """The GPUs; on a node to drain, no idle one asks for work."""
+    """The GPUs; on a node to drain, no idle one asks for work, and the commands name the node."""
     lost = [phrases.label([gpu]) for gpu in gpus if gpu.cause is Cause.LOST]
     why = f"{lost[0]} is lost" if lost else "a GPU is missing" if missing else ""
     if not why:
@@ -321,8 +322,15 @@ def without_new_jobs(
     step = (
         f"nothing to fix on this GPU; start no job on it either, as the node must be drained: {why}"
     )
-    asks = NEXT[Cause.IDLE]
-    return tuple(replace(gpu, next_step=step) if gpu.next_step == asks else gpu for gpu in gpus)
+    name = host if NODE.fullmatch(host) else "HOST"
+    steps = [
+        step if gpu.next_step == NEXT[Cause.IDLE] else gpu.next_step.replace("HOST", name)
+        for gpu in gpus
+    ]
+    return tuple(replace(gpu, next_step=step) for gpu, step in zip(gpus, steps, strict=True))
+
+
+NODE = re.compile(r"[a-z0-9][a-z0-9.-]*")
 
 
 def says_how_many(label: str, context: VetContext) -> bool:

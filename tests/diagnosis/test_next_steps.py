@@ -126,9 +126,15 @@ def test_an_idle_gpu_of_a_node_to_drain_asks_for_no_work() -> None:
     assert "give it work" in idle.next_step
     missing = [MissingGpu(facts=("x",), next_step="")]
     lost = replace(idle, index=1, cause=Cause.LOST)
-    for found in (without_new_jobs([idle], missing), without_new_jobs([idle, lost], [])):
+    for found in (
+        without_new_jobs([idle], missing, "n1"),
+        without_new_jobs([idle, lost], [], "n1"),
+    ):
         assert "give it work" not in found[0].next_step and "drained" in found[0].next_step
-    assert without_new_jobs([idle], []) == (idle,)
+    assert without_new_jobs([idle], [], "n1") == (idle,)
+    told_lost = told(sections([LOST_GPU]))
+    assert "nodename=n1 " in without_new_jobs([told_lost], [], "n1")[0].next_step
+    assert "nodename=HOST " in without_new_jobs([told_lost], [], "a; b")[0].next_step
 
 
 @pytest.mark.parametrize(
