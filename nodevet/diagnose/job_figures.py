@@ -377,10 +377,12 @@ def _user(process: ProcessActivity | OtherProcess) -> str:
 def other_text(other: OtherProcess, users: Container[str] = ()) -> str:
     """`stress 4711 of alice (uid 1000) in backup.service`. `users`: those of the job."""
     login = "" if is_contained(other.cgroup or "") else other.login or ""
-    who = who_text(other.uid, login) + JOBS_USER * (_user(other) in users)
+    who = who_text(other.uid, login)
     unit = (other.cgroup or "").rstrip("/").rpartition("/")[2]
     place = f" in {unit}" if unit else ""
-    return f"{other.command or '?'} {other.pid}{f' of {who}' if who else ''}{place}"
+    whose = f" of {who}" if who else ""
+    own = JOBS_USER * (_user(other) in users)
+    return f"{other.command or '?'} {other.pid}{whose}{place}{own}"
 
 
 def _at_once(shares: hot.Shares, least: float, job: WatchedJob) -> float:
