@@ -117,7 +117,7 @@ def fault_facts(causes: Collection[Cause], evidence: Evidence, gpu: GpuActivity)
     if Cause.LOST in causes and address:
         yield f"it is the GPU at {address}"
     elif Cause.LOST in causes:
-        yield "NVML does not say its PCI address: `dmesg | grep -i xid` may"
+        yield "NVML does not say its PCI address: `dmesg | grep -i xid` may show it"
     if not {Cause.LOST, Cause.STUCK}.isdisjoint(causes):
         yield from log_facts(evidence, address)
     if Cause.TRANSFER in causes and (full := full_link(evidence, gpu)):

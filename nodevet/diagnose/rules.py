@@ -560,8 +560,8 @@ LOST_STEP = (
 )
 """Instead, of a GPU that the driver calls lost, or that left the PCI bus."""
 SMALL_READS = (
-    "if the storage is well, the job needs larger reads (pack samples into shards), more of them "
-    "at the same time, or a local NVMe cache"
+    "if the storage is healthy, the job needs larger reads (pack samples into shards), more of "
+    "them at the same time, or a local NVMe cache"
 )
 PROFILE = "if it is only slow, nsys profile shows what its steps consist of"
 COOL = "if heat slows it, check airflow, fans and inlet temperature"
