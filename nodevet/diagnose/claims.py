@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from nodevet.diagnose.doubts import listens_beside
 from nodevet.diagnose.model import Cause, CauseProof, Figure, Job, Ruling
 from nodevet.diagnose.phases import START
 from nodevet.diagnose.waiting import SleepKind, place_text
@@ -68,9 +69,8 @@ CLAIMS = {
     Cause.MIXED: "waits for more than one thing",
     Cause.GPU: "does not wait",
     Cause.SPINNING: "is busy or spins",
-    Cause.LOST: "is lost or must be reset",
     Cause.THROTTLED: "runs slower than it could",
-    Cause.REQUESTS: "is held by a server without requests",
+    Cause.REQUESTS: "has no work: its server waits for requests",
 }
 
 
@@ -79,12 +79,24 @@ def claim(cause: Cause, figures: Figures, rulings: Iterable[Ruling], jobs: Seque
     if cause is Cause.UNCLEAR:
         is_known = figures["sm_busy"].value is not None and not _missing(rulings)
         return "waits, and no rule explains why" if is_known else "cause unknown"
+    if cause is Cause.LOST:
+        return lost_claim(figures["lost"].note)
+    if cause is Cause.REQUESTS and listens_beside(figures):
+        return "has no work: its process looks like a server that waits for requests"
     if cause is Cause.IDLE:
         return "is held by a job, and idle" if jobs else "has nothing to do"
     if cause is Cause.STUCK:
         spins = "spins and gives it nothing to do" if _spins(figures) else "does nothing"
         return f"is held by a job that {spins}"
     return CLAIMS.get(cause) or f"waits for {what_for(cause, figures)}"
+
+
+def lost_claim(note: str) -> str:
+    """What a GPU needs, by what the driver or the PCI bus says of it."""
+    if "RESET_REQUIRED" in note:
+        return "needs a reset"
+    is_gone = "IS_LOST" in note or "PCI bus" in note
+    return "is lost to the driver" if is_gone else "cannot be used: it may need a reset"
 
 
 def _spins(figures: Figures) -> bool:
@@ -130,10 +142,21 @@ def _place(jobs: Sequence[Job], evidence: Evidence) -> Iterator[str]:
     processes, seconds = data.processes or (), data.look.seconds
     if text := place_text(processes, pids, seconds):
         yield text
-    if text.endswith(OF_HELPERS):
-        for helper in [process for process in processes if process.parent in pids][:MOST_HELPERS]:
-            name = f"{helper.command or '?'} {helper.pid}"
-            yield place_text(processes, [helper.pid], seconds) or name
+    for name in awaited(jobs, evidence):
+        pid = int(name.rpartition(" ")[2])
+        yield f"its helper {place_text(processes, [pid], seconds) or name}"
+
+
+def awaited(jobs: Sequence[Job], evidence: Evidence) -> tuple[str, ...]:
+    """The helpers for which the process on the GPU waits: `python 5778`. It may be any of them."""
+    data, pids = evidence[ProcessActivities].data, [job.pid for job in jobs]
+    if data is None or data.look is None:
+        return ()
+    processes = data.processes or ()
+    if not place_text(processes, pids, data.look.seconds).endswith(OF_HELPERS):
+        return ()
+    helpers = [process for process in processes if process.parent in pids][:MOST_HELPERS]
+    return tuple(f"{helper.command or '?'} {helper.pid}" for helper in helpers)
 
 
 OF_HELPERS = (SleepKind.PIPE.value, SleepKind.CHILD.value)

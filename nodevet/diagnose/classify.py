@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 
-from nodevet.diagnose.claims import claim, proofs_of, sentence
+from nodevet.diagnose.claims import awaited, claim, proofs_of, sentence
 from nodevet.diagnose.counterfactual import gain_text, worker_figures
 from nodevet.diagnose.doubts import doubts
 from nodevet.diagnose.files import file_figures
@@ -79,6 +79,7 @@ def diagnose_gpu(
     return GpuDiagnosis(
         index=gpu.index,
         uuid=gpu.uuid,
+        bus_id=address_of(evidence, gpu),
         name=gpu.name,
         cause=cause,
         causes=strongest,
@@ -87,7 +88,13 @@ def diagnose_gpu(
         claim=claim_text,
         proofs=proofs,
         gain=gain,
-        next_step=next_step(strongest, rulings, named_figures, job_phase.step),
+        next_step=next_step(
+            strongest,
+            rulings,
+            named_figures,
+            job_phase.step,
+            () if strongest else awaited(jobs_on_gpu, evidence),
+        ),
         also=(
             *fault_facts(strongest, evidence, gpu),
             *also_lines(cause, strongest, named_figures, rulings, explained),
@@ -109,6 +116,8 @@ def fault_facts(causes: Collection[Cause], evidence: Evidence, gpu: GpuActivity)
     address = address_of(evidence, gpu)
     if Cause.LOST in causes and address:
         yield f"it is the GPU at {address}"
+    elif Cause.LOST in causes:
+        yield "NVML does not say its PCI address: `dmesg | grep -i xid` may show it"
     if not {Cause.LOST, Cause.STUCK}.isdisjoint(causes):
         yield from log_facts(evidence, address)
     if Cause.TRANSFER in causes and (full := full_link(evidence, gpu)):

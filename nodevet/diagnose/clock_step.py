@@ -12,7 +12,8 @@ RESET = (
 STEPS = {
     LOCKED: RESET.format(flag="-rgc"),
     APPLICATION: RESET.format(flag="-rac"),
-    SYNC_BOOST: "look at the slowest GPU of its sync boost group, which sets the clocks of all",
+    SYNC_BOOST: "look at the slowest GPU of its sync boost group, which sets the clocks of all: "
+    "nvidia-smi -q -d CLOCK,PERFORMANCE shows those of every GPU",
 }
 
 

@@ -24,6 +24,7 @@ from nodevet.diagnose.job_figures import (
 )
 from nodevet.diagnose.model import Cause, Figure
 from nodevet.diagnose.series import grown, known, mean, span
+from nodevet.diagnose.words import number
 from nodevet.evidence.cpu import Cpu
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu_activity import GpuActivity
@@ -102,7 +103,8 @@ def gain_text(
         return ""
     note, after = f" ({best.note})" if best.note else "", best.utilization
     if stage is FeedStage.STORAGE:
-        note = f" instead of {amount_text(feed.storage_read.low, 'B/s')}"
+        now_b_s = feed.storage_read.low
+        note = f" instead of {amount_text(now_b_s, 'B/s')}{_each_read(figures, now_b_s)}"
     if best.name == "half" or (stage is FeedStage.STORAGE and not figures["workers"].value):
         after = _in_turn(busy, after, 0.5 if best.name == "half" else busy)
     return f"{best.text}{note}: {_range_text(busy, after)}"
@@ -137,6 +139,25 @@ def best_change(stage: FeedStage, figures: Figures, feed: Feed) -> FeedChange | 
     if (figures["idle_link"].value or 0.0) >= FULL_LINK:
         return change("overlap", "copies that overlap with kernels", before, before)
     return None  # a thread that copies: the rate of pinned copies was not measured
+
+
+SMALL = 100.0  # kB of a read: the time of each one decides, and not the bandwidth
+
+
+def _each_read(figures: Figures, stored_b_s: float) -> str:
+    """` (23 ms a read)`, of small reads of one process; else empty. `stored_b_s`: bytes a second
+    from storage, which the reads must explain."""
+    size, rate = figures["read_size"].value, figures["read_rate"].value
+    blocked = figures["blocked"].value
+    if not size or not rate or not blocked or size > SMALL or figures["workers"].value:
+        return ""
+    if not stored_b_s / 2 < 1e6 * rate < stored_b_s * 2:
+        return ""
+    each_ms = 10 * blocked / (1000 * rate / size)
+    return f" ({number(each_ms)} ms a read)" if each_ms >= LEAST_MS else ""
+
+
+LEAST_MS = 0.1
 
 
 def seen_feed(

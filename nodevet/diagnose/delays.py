@@ -14,7 +14,7 @@ from nodevet.evidence.process_activity import ProcessActivities, ProcessActivity
 WHAT = "time that the kernel counted as the busiest waiter's delay by block I/O"
 LEAST = 5.0  # percent: a job that waits for storage at 30 % of the looks has far more
 NO_DISK = "is on no local disk"
-OFF = "Linux counts no such delays here (kernel.task_delayacct is 0)"
+OFF = "Linux does not count its delays by I/O, which is the default"
 
 
 def io_delayed(

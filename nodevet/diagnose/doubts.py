@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from nodevet.diagnose.counterfactual import contradiction
 from nodevet.diagnose.delays import delay_doubt
-from nodevet.diagnose.gpm import gpm_doubt, spinning_doubts
+from nodevet.diagnose.gpm import gpm_doubt, polls, spinning_doubts
 from nodevet.diagnose.link_figures import BY_MEANS
 from nodevet.diagnose.lookalikes import lookalikes
 from nodevet.diagnose.model import FINE, Cause, Figure, Ruling
@@ -85,6 +85,12 @@ def _power(figures: Figures) -> str:
     return f"it draws {value_text(power)} of its power limit, like a GPU whose kernels only poll"
 
 
+def may_poll(figures: Figures) -> bool:
+    """Whether a busy GPU draws as little power, or uses its SMs as little, as one that polls."""
+    power = figures["power"].value
+    return (power is not None and power < POLLING) or polls(figures) is True
+
+
 COLLECTIVE = (
     "a collective that waits for another rank looks like this, and so do kernels that use little "
     "of the GPU"
@@ -137,7 +143,8 @@ def _stuck(figures: Figures, evidence: Evidence) -> str:
 def _starved(figures: Figures) -> str:
     own, others = figures["own_share"], figures["others_cpus"]
     if own.value is not None and own.value >= OWN:
-        return f"{figure_sentence(own)}, so its own threads may be in one another's way"
+        share = figure_sentence(replace(own, note=""))
+        return f"{share}, so its own threads may be in one another's way"
     if others.value is None:
         return "nodevet could not read which processes take them"
     return ""

@@ -1,11 +1,13 @@
 """Which file a job waits for, on which mount and disk, and whether it reads or writes (pure)."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from nodevet.diagnose.delays import NO_DISK
-from nodevet.diagnose.host_figures import busy_disk, nfs_mount
+from nodevet.diagnose.host_figures import OF_FILE, busy_disk, nfs_mount
 from nodevet.diagnose.job_figures import FILE_CALLS, WatchedJob, blocked_percent
 from nodevet.diagnose.model import Figure
+from nodevet.diagnose.rules import SMALL_READS
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host_activity import HostActivity
 from nodevet.evidence.process_activity import Sleep
@@ -14,12 +16,13 @@ WRITES = ("write", "pwrite64", "writev", "pwritev", "fsync", "fdatasync")
 LARGE = 1000.0  # kB of a read: from here on the number of requests no longer matters
 HALF = 50.0  # percent
 WRITE_STEP = (
-    "it writes: save checkpoints in the background (torch.distributed.checkpoint.async_save) or to "
-    "a local disk first, and call fsync less often; iostat -xz 1 and nfsiostat 1 show the device"
+    "it writes: if these are checkpoints, save them in the background "
+    "(torch.distributed.checkpoint.async_save) or to a local disk first; if it writes in each "
+    "step, as to a log, call fsync less often"
 )
 LARGE_STEP = (
     "its reads are large already: read more files at the same time, stripe them over more disks or "
-    "servers, or cache them on a local NVMe; iostat -xz 1 and nfsiostat 1 show the device"
+    "servers, or cache them on a local NVMe"
 )
 
 
@@ -73,7 +76,33 @@ def file_text(sleep: Sleep) -> str:
 
 
 def storage_step(figures: Mapping[str, Figure]) -> str:
-    """The next step for a job that writes or reads in large pieces; empty for any other."""
+    """The next step by what the job reads or writes, and where its file is."""
+    tool = tool_text(figures)
     if (figures["waits_writing"].value or 0.0) >= HALF:
-        return WRITE_STEP
-    return LARGE_STEP if (figures["read_size"].value or 0.0) >= LARGE else ""
+        return f"{WRITE_STEP}; {tool}"
+    if (figures["read_size"].value or 0.0) >= LARGE:
+        return f"{LARGE_STEP}; {tool}"
+    return f"see whether the storage is slow: {tool}; {SMALL_READS}"
+
+
+def tool_text(figures: Mapping[str, Figure]) -> str:
+    """Which command shows the load of the file system with the job's file, by its kind."""
+    disk = figures["disk_busy"]
+    # `… on POINT, KIND` or `… on POINT, KIND, DISK`: see file_text
+    ends = figures["waits_writing"].note.rpartition(" on ")[2].split(", ")[1:]
+    kind = next((end for end in ends if end.startswith(tuple(TOOLS))), "")
+    if kind:
+        tool = next(tool for start, tool in TOOLS.items() if kind.startswith(start))
+        return tool.format(kind=kind if PLAIN.fullmatch(kind) else "FUSE")
+    if disk.value is not None and disk.what == OF_FILE and disk.note:
+        return f"iostat -xz 1 shows {disk.note.partition(', ')[0]}"
+    return "iostat -xz 1 shows disks, nfsiostat 1 NFS, ls -l /proc/PID/fd the open files"
+
+
+TOOLS = {
+    "nfs": "nfsiostat 1 shows its NFS mount",
+    "fuse": "look at the load, the log and the storage of the program behind its {kind} mount",
+    "lustre": "lctl get_param llite.*.stats shows its Lustre mount",
+}
+"""By the beginning of a file system's kind."""
+PLAIN = re.compile(r"[\w.-]{1,40}")  # whoever mounts a FUSE file system names it

@@ -13,7 +13,10 @@ FEW_SMS = 25.0  # percent: NCCL uses at most 32 channels, a block each, of 132 S
 UNUSED = 1.0  # percent of the tensor cores' time
 QUIET_MEMORY = 5.0  # percent of the memory's bandwidth
 UNREAD = "nodevet could not read what its SMs did, though the driver measures it"
-UNASKED = "nodevet could not read what its SMs did, and the driver may measure it"
+UNASKED = "nodevet could not read what its SMs did, nor whether the driver measures it"
+NOT_CONFIRMED = (
+    "nodevet could not read how many of its SMs work, which would make this more certain"
+)
 NO_GPM = ("NVML_ERROR_NOT_SUPPORTED", "NVML_ERROR_FUNCTION_NOT_FOUND")  # drivers before R520
 WHAT = {
     "sm_active": ("sm_percent", "SMs that were busy"),
@@ -53,18 +56,26 @@ def polls(figures: Mapping[str, Figure]) -> bool | None:
 
 def gpm_doubt(figures: Mapping[str, Figure]) -> str:
     """Why a GPU that seems to work may poll; empty if nothing says so."""
-    if (why := figures["sm_active"].why) in (UNREAD, UNASKED):
-        return why
+    if figures["sm_active"].why in (UNREAD, UNASKED):
+        return NOT_CONFIRMED
     return f"{parts_text(figures)}{AS_POLLING}" if polls(figures) else ""
 
 
 def parts_text(figures: Mapping[str, Figure]) -> str:
     """`only 12 % of its SMs were busy, 0 % of its tensor cores, 0.4 % of its memory bandwidth`."""
     sms, tensor, memory = (figures[name].value for name in WHAT)
-    texts = [f"only {number(sms or 0.0)} % of its SMs were busy"]
+    texts = [f"only {number(sms or 0.0)}{OF_SMS}"]
     texts += [] if tensor is None else [f"{number(tensor)} % of its tensor cores"]
     texts += [] if memory is None else [f"{number(memory)} % of its memory bandwidth"]
     return ", ".join(texts)
+
+
+OF_SMS = " % of its SMs were busy"
+
+
+def is_of_parts(text: str) -> bool:
+    """Whether a text says how little the SMs, tensor cores and memory did."""
+    return OF_SMS in text and not text.endswith(AS_POLLING)
 
 
 def spinning_doubts(figures: Mapping[str, Figure], collective: str) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from nodevet.evidence.host_activity import CpuTotals, DiskActivity, HostActivity
 TIMES = ("user", "system", "idle", "iowait", "irq", "steal")
 DATA = ("READ", "WRITE")
 SHORT_MS = 0.1  # of a request, below which its time says nothing
+OF_FILE = "disk of its file"
 LEAST = 10  # requests of a disk, or operations of a mount, below which a mean says nothing
 
 
@@ -65,9 +66,7 @@ def _disk(data: HostActivity, seconds: float | None, why: str) -> Figure:
     return busy_disk(data, worst, "", what)
 
 
-def busy_disk(
-    data: HostActivity, name: str | None, why: str, what: str = "disk of its file"
-) -> Figure:
+def busy_disk(data: HostActivity, name: str | None, why: str, what: str = OF_FILE) -> Figure:
     """One disk: the share of the time in which a request was in progress. `why`: why there
     is no disk."""
     disk = next((disk for disk in data.disks or () if disk.name == name), None)

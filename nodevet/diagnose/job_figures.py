@@ -1,6 +1,6 @@
 """The figures of the job on a GPU: the processes that NVML names on it, and their descendants."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from nodevet.diagnose import connections, delays, hot, places, waiting
@@ -270,7 +270,7 @@ def _cpu(job: WatchedJob, evidence: Evidence) -> Iterator[Figure]:
     allowed, note = cpus_allowed(job, evidence)
     yield _figure("cpus_allowed", allowed, "which CPUs it may use is not known", note)
     yield _figure("own_share", percent(cpus, allowed), why, note)
-    yield _others(evidence)
+    yield _others(job, evidence)
     waited = [
         rate(thread.waited_ns, job.seconds)
         for process in job.processes
@@ -353,25 +353,36 @@ def has_no_quota(group: CgroupActivity) -> bool:
     return bool(group.version) and group.cpu_quota is None and "cpu_quota" not in group.errors
 
 
-def _others(evidence: Evidence) -> Figure:
+def _others(job: WatchedJob, evidence: Evidence) -> Figure:
     """The CPUs that other processes use, and which processes these are."""
     data = evidence[ProcessActivities].data
     if data is None or data.others is None:
         return _figure("others_cpus", None, data.why("others") if data else "")
-    note = "; ".join(map(other_text, data.others[:OTHERS]))
+    users = set(filter(None, map(_user, job.processes)))
+    note = "; ".join(other_text(other, users) for other in data.others[:OTHERS])
     return _figure("others_cpus", sum(known(other.cpus for other in data.others)), note=note)
 
 
 OTHERS = 2  # other processes that a sentence names
 
 
-def other_text(other: OtherProcess) -> str:
-    """`stress 4711 of alice (uid 1000) in backup.service`."""
+JOBS_USER = " (the job's user)"
+
+
+def _user(process: ProcessActivity | OtherProcess) -> str:
+    """The uid, else the name, of its user; empty if not known."""
+    return str(process.uid) if process.uid is not None else process.login or ""
+
+
+def other_text(other: OtherProcess, users: Container[str] = ()) -> str:
+    """`stress 4711 of alice (uid 1000) in backup.service`. `users`: those of the job."""
     login = "" if is_contained(other.cgroup or "") else other.login or ""
     who = who_text(other.uid, login)
     unit = (other.cgroup or "").rstrip("/").rpartition("/")[2]
     place = f" in {unit}" if unit else ""
-    return f"{other.command or '?'} {other.pid}{f' of {who}' if who else ''}{place}"
+    whose = f" of {who}" if who else ""
+    own = JOBS_USER * (_user(other) in users)
+    return f"{other.command or '?'} {other.pid}{whose}{place}{own}"
 
 
 def _at_once(shares: hot.Shares, least: float, job: WatchedJob) -> float:

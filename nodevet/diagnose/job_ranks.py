@@ -45,6 +45,7 @@ class HostRanks(NamedTuple):
     others: tuple[Rank, ...] = ()  # processes with a rank that use no GPU
     doubts: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    strangers: tuple[str, ...] = ()  # processes on GPUs that are not known to be of the job
     dumps: Mapping[int, RankDump] = {}  # pid of a rank on a GPU -> its dump
     cpus: Mapping[int, str | None] = {}  # pid -> the CPUs that it may use
 
@@ -77,6 +78,12 @@ def host_ranks(evidence: Evidence, host: HostDiagnosis, target: JobTarget) -> Ho
         others=tuple(rank for rank in ranks if not rank.gpus),
         doubts=tuple(shared),
         notes=tuple(notes),
+        strangers=tuple(
+            f"{plain(process.command or '?').replace(';', '')} {process.pid}"
+            for process in processes
+            if gpus.get(process.pid) and process.pid not in numbers
+            if not is_mps(process) and not process.job_id
+        ),
         dumps={
             process.pid: RankDump(process.rank, process.flight, process.why("flight"))
             for process in (group[0] for group in grouped.values())
@@ -147,8 +154,8 @@ def _rank(
     worst = min(own, key=_lateness, default=None)
     state, text = _state(process, worst)
     step = NEXT.get(state) or (worst.next_step if worst else SEE)
-    if len(indexes) == 1:
-        step = step.replace("-i N", f"-i {indexes[0]}")
+    if len(indexes) == 1 and worst:
+        step = step.replace("-i N", f"-i {worst.id}")
     return Rank(
         number=rank,
         size=process.ranks,
@@ -218,13 +225,13 @@ def _is_zombie(process: ProcessActivity) -> bool:
     return last.pop(process.pid, "") == "Z" and set(last.values()) <= {"-", "Z"}
 
 
-SEE = "py-spy dump --pid PID shows what it does"
+SEE = "py-spy dump --nonblocking --pid PID shows what it does"
 NEXT = {
     RankState.ENDED: "read the end of its log, and dmesg for an Xid or the OOM killer; the others "
     "wait until a timeout, so its owner can restart the job now",
     RankState.STOPPED: LET_RUN,
-    RankState.NO_GPU: "py-spy dump --pid PID shows what it does instead; dmesg shows whether it "
-    "lost its GPU",
+    RankState.NO_GPU: "py-spy dump --nonblocking --pid PID shows what it does instead; dmesg shows "
+    "whether it lost its GPU",
 }
 
 
@@ -243,7 +250,8 @@ def _neighbours(
             continue
         name = f"{plain(process.command or '?')} {process.pid}"
         of = f" of {plain(process.job_id)}" if process.job_id else ""
-        text = f"{host} GPU {spans(gpus[process.pid])}: {name}{of} is not of this job"
+        known = "not" if process.job_id else "not known to be"
+        text = f"{host} GPU {spans(gpus[process.pid])}: {name}{of} is {known} of this job"
         (shared if gpus[process.pid] & used else others).append(text)
     return shared, others
 

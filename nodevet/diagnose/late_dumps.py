@@ -18,8 +18,8 @@ from nodevet.evidence.lists import spans
 
 WAIT = (RankState.WAITS, RankState.QUIET, RankState.NO_GPU, RankState.UNSEEN)
 NEXT = (
-    "py-spy dump --native --pid {} shows where it is instead: in a branch that only some ranks "
-    "take, in its input, or behind an exception that was caught"
+    "py-spy dump --nonblocking --pid {} shows where it is instead: in a branch that only some "
+    "ranks take, in its input, or behind an exception that was caught"
 )
 MISMATCH_STEP = (
     "each rank must call the same collectives in the same order: torchfrtrace reads the same "

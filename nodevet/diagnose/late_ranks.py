@@ -10,6 +10,9 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from msgspec.structs import replace
 
 from nodevet.base.printable import plain
+from nodevet.diagnose.claims import sentence as describe
+from nodevet.diagnose.doubts import COLLECTIVE
+from nodevet.diagnose.gpm import is_of_parts
 from nodevet.diagnose.job_ranks import HostRanks
 from nodevet.diagnose.late_dumps import MISMATCH_STEP, with_dumps
 from nodevet.diagnose.model import (
@@ -33,10 +36,10 @@ from nodevet.sheet.text import count, name, nodeset
 MOST = 100_000  # ranks
 SKEW = 0.2  # of the watch: hosts that began further apart were not seen at one moment
 HANG = (
-    "py-spy dump --native --pid PID on any rank shows the collective; a hang or a slow network "
-    "between the hosts looks like this: see whether a suspect below is a port or a link"
+    "py-spy dump --nonblocking --pid PID on any rank shows the collective; a hang or a slow "
+    "network between the hosts looks like this: see whether a suspect below is a port or a link"
 )
-NEVER_SEEN = "nodevet saw no process of it: it ended, or never began"
+NEVER_SEEN = "nodevet saw no process of it: it ended, never began, or was not recognized"
 NEVER_ON_GPU = "nodevet saw no process of it on a GPU: it ended, never began, or uses no GPU"
 """Of a list: of a scheduler's job, nodevet watches the processes without a GPU, too."""
 WATCH_ALL = "watch the hosts that were not seen, too: -i must name them, and they must answer"
@@ -76,7 +79,8 @@ def job_diagnosis(
     among = frozenset(late)
     doubts += [*more, *unclear]
     confidence, why = _confidence(late, ranks, size, doubts, contradiction)
-    claim, reasons = _claim(late, ranks, mismatch), _reasons(late)
+    is_low = confidence is Confidence.LOW
+    claim, reasons = _claim(late, ranks, mismatch, is_low=is_low), _reasons(late)
     return JobDiagnosis(
         name=target.name,
         size=size,
@@ -87,7 +91,7 @@ def job_diagnosis(
         sentence=f"{claim}: {'; '.join(reasons)}" if reasons else claim,
         claim=claim,
         reasons=reasons,
-        next_step=MISMATCH_STEP if mismatch else _next(late, ranks),
+        next_step=MISMATCH_STEP if mismatch else _next(late, ranks, strangers(shown)),
         doubts=(*doubts, *why),
         notes=(*(text for host_ranks in shown for text in host_ranks.notes), *notes),
     )
@@ -255,8 +259,10 @@ def one_host(late: Sequence[Rank], ranks: Sequence[Rank]) -> str:
     return hosts.pop() if len(hosts) == 1 and 1 < len(late) == len(everybody) else ""
 
 
-def _claim(late: Sequence[Rank], ranks: Sequence[Rank], mismatch: str) -> str:
-    """Who waits for whom."""
+def _claim(
+    late: Sequence[Rank], ranks: Sequence[Rank], mismatch: str, *, is_low: bool = False
+) -> str:
+    """Who waits for whom. `is_low`: confidence is low."""
     if mismatch:
         return f"no rank is late: by the dumps of the flight recorder, {mismatch}"
     seen = [rank for rank in ranks if rank.state is not RankState.UNSEEN]
@@ -266,7 +272,10 @@ def _claim(late: Sequence[Rank], ranks: Sequence[Rank], mismatch: str) -> str:
         return _nobody(seen)
     among = frozenset(late)
     others = [rank for rank in seen if rank not in among]
-    text = f"{label(others)} wait{'s' if len(others) == 1 else ''} for {label(late)}"
+    wait = "waits" if len(others) == 1 else "wait"
+    if is_low:
+        wait = "seems to wait" if len(others) == 1 else "seem to wait"
+    text = f"{label(others)} {wait} for {label(late)}"
     if not are_waiting(late, ranks):
         text = f"{label(late)} {'is' if len(late) == 1 else 'are'} slower than {label(others)}"
     if host := one_host(late, ranks):
@@ -301,6 +310,8 @@ def _what(group: Sequence[Rank]) -> str:
 def _nobody(seen: Sequence[Rank]) -> str:
     if len(seen) == 1:
         return f"nodevet saw only {label(seen)}, and has nothing to compare it with"
+    if cause := common_cause(seen):
+        return f"all {len(seen)} ranks are {cause.value}: no single rank is late"
     states = Counter(rank.state for rank in seen)
     if states <= Counter(dict.fromkeys(DOWN, len(seen))):
         return f"no rank runs: {', '.join(f'{state.value} {states[state]}' for state in states)}"
@@ -317,7 +328,22 @@ def _nobody(seen: Sequence[Rank]) -> str:
     return f"all {len(seen)} ranks wait, and nodevet saw no late one"
 
 
-def _next(late: Sequence[Rank], ranks: Sequence[Rank]) -> str:
+def common_cause(ranks: Iterable[Rank]) -> Cause | None:
+    """The one cause that holds up each of several ranks; None if there is none."""
+    listed = list(ranks)
+    causes = {rank.cause for rank in listed}
+    is_one = len(listed) > 1 and len(causes) == 1 and Cause.MIXED not in causes
+    is_held = all(rank.state is RankState.HELD_UP for rank in listed)
+    return causes.pop() if is_one and is_held else None
+
+
+def strangers(shown: Iterable[HostRanks]) -> list[str]:
+    """The processes on GPUs that are not known to be of the job."""
+    return [name for host_ranks in shown for name in host_ranks.strangers]
+
+
+def _next(late: Sequence[Rank], ranks: Sequence[Rank], others: Sequence[str]) -> str:
+    """`others`: processes on GPUs that may be ranks that nodevet did not recognize."""
     first = next((rank for rank in late if rank.next_step), None)
     if first:
         return f"{label([first])}: {first.next_step}"
@@ -325,8 +351,28 @@ def _next(late: Sequence[Rank], ranks: Sequence[Rank]) -> str:
         return WATCH_ALL
     states = {rank.state for rank in ranks}
     if late:
-        return "read the end of its log, and look for an Xid or the OOM killer in dmesg"
-    return HANG if states <= {*POLLS} else "nothing to do for one rank: see each GPU's cause"
+        return _find(late, others)
+    if common_cause(ranks):
+        return f"{label(ranks[:1])}, as on the others: {ranks[0].next_step}"
+    return HANG if states <= {*POLLS} else "no single rank holds up the others: see each GPU"
+
+
+def _find(late: Sequence[Rank], others: Sequence[str]) -> str:
+    """How to find out what became of ranks that nodevet did not see."""
+    who = label(late)
+    steps = [
+        f"read the end of the log of {who}, and look in `dmesg -T` on its host for an Xid or the "
+        "OOM killer",
+        "ask the owner of the job whether it is still starting",
+    ]
+    if others:
+        name, pid = others[0], others[0].rpartition(" ")[2]
+        look = f"grep -z RANK /proc/{pid}/environ | tr '\\0' '\\n'"
+        steps.insert(
+            0,
+            f"{name} may be {who} without its label: {look}; stop nothing before its owner says so",
+        )
+    return "; ".join(steps)
 
 
 def with_waits(hosts: Iterable[HostDiagnosis], job: JobDiagnosis) -> list[HostDiagnosis]:
@@ -389,7 +435,7 @@ def _mixed(gpu: GpuDiagnosis, rank: Rank) -> GpuDiagnosis:
 
 def _waiting(gpu: GpuDiagnosis, job: JobDiagnosis, whom: str) -> GpuDiagnosis:
     return replace(
-        _claiming(gpu, f"waits in a collective for {whom}"),
+        _claiming(_in_collective(gpu), f"waits in a collective for {whom}"),
         cause=Cause.COLLECTIVE,
         causes=(Cause.COLLECTIVE,),
         confidence=job.confidence,
@@ -406,3 +452,23 @@ def _claiming(gpu: GpuDiagnosis, text: str) -> GpuDiagnosis:
     ]
     sentence = f"{text}; by itself it {gpu.sentence}"
     return replace(gpu, sentence=sentence, claim=text, proofs=tuple(proofs))
+
+
+def _in_collective(gpu: GpuDiagnosis) -> GpuDiagnosis:
+    """The GPU without the doubt that it may wait in a collective, and with what its SMs did as a
+    fact: for a GPU that does wait in one."""
+    proofs = [
+        replace(
+            proof,
+            facts=(*proof.facts, *(doubt for doubt in proof.doubts if is_of_parts(doubt))),
+            doubts=tuple(doubt for doubt in map(_own_doubt, proof.doubts) if doubt),
+        )
+        for proof in gpu.proofs
+    ]
+    text = describe(gpu.claim, proofs, gpu.gain)
+    return replace(gpu, sentence=text, proofs=tuple(proofs))
+
+
+def _own_doubt(doubt: str) -> str:
+    """What is left of a doubt about a GPU that waits in a collective."""
+    return "" if is_of_parts(doubt) else doubt.replace(COLLECTIVE, "").removesuffix(", but ")

@@ -134,6 +134,7 @@ class GpuDiagnosis(Struct, frozen=True, kw_only=True):
 
     index: int
     uuid: str | None = None
+    bus_id: str | None = None  # of the PCI bus
     name: str | None = None
     cause: Cause
     causes: tuple[Cause, ...] = ()  # of a mixture, the strongest first; else the cause alone
@@ -159,6 +160,12 @@ class GpuDiagnosis(Struct, frozen=True, kw_only=True):
         doubts = [doubt for proof in self.proofs for doubt in proof.doubts]
         may_poll = self.cause is Cause.GPU and any(each.endswith(AS_POLLING) for each in doubts)
         return may_poll or (self.cause is Cause.REQUESTS and self.confidence is not Confidence.HIGH)
+
+    @property
+    def id(self) -> str:
+        """Its PCI address, else its UUID: if a GPU is lost, its number may be another one's."""
+        number = "PCI_ADDRESS" if self.cause is Cause.LOST else str(self.index)
+        return self.bus_id or self.uuid or number
 
 
 class MissingGpu(Struct, frozen=True, kw_only=True):

@@ -44,7 +44,7 @@ def phase_of(job: WatchedJob, uptime_s: float | None, began_s: float | None) -> 
     age = max(0.0, *ages)
     return JobPhase(
         f"the job began only {age:.0f} s before the watch, and may still be starting up",
-        _again(None if began_s is None else began_s + START - age),
+        _again(None if began_s is None else began_s + START - age, START - age),
     )
 
 
@@ -53,11 +53,15 @@ AGAIN = (
 )
 
 
-def _again(at_s: float | None) -> str:
-    """`at_s`: when the job is as old as START."""
+def _again(at_s: float | None, left_s: float) -> str:
+    """`at_s`: when the job is as old as START; `left_s`: until then, from the watch on."""
     when = instant(None if at_s is None else math.ceil(at_s)).replace("T", " ")
-    after = f" after {when}," if when else ""
-    return f"watch again{after} when the job is {START / 60:.0f} min old; if it says the same: "
+    after = f" (after {when})" if when else ""
+    minutes = math.ceil(left_s / 60)
+    return (
+        f"watch again in {minutes} min{after}, when the job is {START / 60:.0f} min old; if it "
+        "says the same: "
+    )
 
 
 def helpers(job: WatchedJob) -> Iterable[ProcessActivity]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from nodevet.base.printable import brief, plain
-from nodevet.diagnose.late_ranks import are_waiting
+from nodevet.diagnose.late_ranks import are_waiting, common_cause
 from nodevet.diagnose.late_ranks import label as rank_label
 from nodevet.diagnose.model import (
     FINE,
@@ -20,7 +20,7 @@ from nodevet.diagnose.model import (
     Ruling,
 )
 from nodevet.diagnose.owners import owner_text
-from nodevet.diagnose.suspects import MOST, SuspectLine, rank_suspects
+from nodevet.diagnose.suspects import LOOKS, MOST, SuspectLine, can_slow, rank_suspects
 from nodevet.diagnose.words import PROOF, figure_text, number, value_text
 from nodevet.evidence.lists import spans
 from nodevet.sheet.text import count, name
@@ -79,14 +79,14 @@ def next_text(group: Sequence[GpuDiagnosis]) -> str:
     one."""
     gpu, step = group[0], group[0].next_step
     if len(group) > 1:
-        return step
+        return step.replace("-i N", "-i PCI_ADDRESS")
     if len(gpu.jobs) == 1:
         step = step.replace("PID", str(gpu.jobs[0].pid))
     slurm = {job.owner.job.removeprefix("Slurm ") for job in gpu.jobs if job.owner.job}
     number = slurm.pop() if len(slurm) == 1 else ""
     if number.isdigit():
         step = step.replace("--job JOB", f"--job {number}")
-    return step.replace("-i N", f"-i {gpu.index}")
+    return step.replace("-i N", f"-i {gpu.id}")
 
 
 def steps(text: str) -> list[str]:
@@ -191,10 +191,12 @@ def unread(gpus: Iterable[GpuDiagnosis]) -> list[tuple[str, str, str]]:
 
 def suspects(host: HostDiagnosis) -> tuple[list[SuspectLine], str]:
     """The likeliest suspects, and a hint to the others: `and 3 more: nodevet check gpu007`."""
-    lines = rank_suspects(host.suspects, host.gpus)
+    listed = [suspect for suspect in host.suspects if can_slow(suspect, host.gpus)]
+    lines = rank_suspects(listed, host.gpus)
     hidden = len(lines) - MOST
-    others = count(host.others, "difference") if host.others else ""
-    slow = "slows" if host.others == 1 else "slow"
+    harmless = host.others + len(host.suspects) - len(listed)
+    others = count(harmless, "difference") if harmless else ""
+    slow = "slows" if harmless == 1 else "slow"
     texts = [
         f"{hidden} more" if hidden > 0 else "",
         f"{others} that {slow} no GPU" if others else "",
@@ -205,8 +207,10 @@ def suspects(host: HostDiagnosis) -> tuple[list[SuspectLine], str]:
 
 
 def fix(host: HostDiagnosis, line: SuspectLine) -> str:
-    """The command that plans the fix of a suspect; empty if there is none."""
-    return f"nodevet plan --fix {line.check} {name(host.host)}" if line.fixable else ""
+    """The command that plans the fix of a suspect, or that shows more; empty if there is none."""
+    if line.fixable:
+        return f"nodevet plan --fix {line.check} {name(host.host)}  # changes nothing"
+    return LOOKS.get(line.check, "") if line.likely else ""
 
 
 def missing_label(gpu: MissingGpu) -> str:
@@ -259,10 +263,13 @@ def job_headline(job: JobDiagnosis) -> str:
     late = job.late_ranks
     if job.mismatch:
         who = "its ranks call different collectives"
+    elif not late and (cause := common_cause(job.ranks)):
+        who = f"all {len(job.ranks)} ranks are {cause.value}"
     elif not late:
         who = f"no rank {'' if job.is_whole else 'that was seen '}is late"
     elif are_waiting(late, job.ranks):
-        who = f"the others wait for {rank_label(late)}"
+        seem = "seem to " * (job.confidence is Confidence.LOW)
+        who = f"the others {seem}wait for {rank_label(late)}"
     else:
         who = f"{rank_label(late)} may hold up the others"
     return f"Job {brief(job.name)}: {who}"

@@ -268,9 +268,9 @@ RULES = (
             Threshold("link", False, 3.0, PAGEABLE, is_count=True),
             READS,
         ),
-        "see what it computes (py-spy top --pid PID): decoding and transforms go to loader "
-        "workers (num_workers above 0) or to the GPU (DALI); calls of small kernels need larger "
-        "batches or CUDA graphs",
+        "see what it computes (py-spy top --nonblocking --pid PID); if it decodes or transforms, "
+        "move that to loader workers (num_workers above 0) or to the GPU (DALI); if it calls many "
+        "small kernels, use larger batches or CUDA graphs",
         "a program that calls many small kernels is also hot in user time",
     ),
     _waiting(
@@ -282,7 +282,8 @@ RULES = (
         _least("turns_switches", 50.0, GIL),
         _most("hot_threads", 2.0, GIL),
         next_step="use processes instead of threads (multiprocessing, loader workers), or "
-        "transforms that release the GIL; py-spy dump --pid PID shows which thread holds it",
+        "transforms that release the GIL; py-spy dump --nonblocking --pid PID shows which thread "
+        "holds it",
         doubt="threads that wait for one another's locks take turns as well",
     ),
     _waiting(
@@ -428,7 +429,7 @@ RULES = (
             _most("hot_threads", 2.0, SPINNING),
             _most("read_rate", 0.1, SPINNING),
         ),
-        "see where it spins (py-spy dump --native --pid PID): in a "
+        "see where it spins (py-spy dump --nonblocking --pid PID): in a "
         "synchronization with the GPU, that GPU or another rank hangs; anywhere else the CPU "
         "works: wait for it",
         "a thread that computes without the GPU, as before its first step, and a server that polls "
@@ -528,10 +529,41 @@ link needs no hot thread. A thread that waits for a CPU for much longer than it 
 others; one that runs for much longer than it waits is late by its own work.
 """
 
+POLLS_STEP = (
+    "py-spy dump --nonblocking --pid PID shows whether it only polls in a collective; if it does, "
+    "watch all ranks of its job at the same moment: nodevet diagnose -i INVENTORY --job JOB"
+)
+"""First, of a GPU that is busy and may only poll."""
 GIVE_CPUS = (
     "give the job CPUs of its own with cpusets or weights (CPUWeight=, Slurm's --cpus-per-task "
-    "with task/cgroup); then watch it again, because another cause may show"
+    "with task/cgroup)"
 )
+AGAIN = "then watch it again, because another cause may show"
+DRAIN = (
+    "drain the node first, so that no new job starts on it (Slurm: scontrol update nodename=HOST "
+    "state=drain reason=gpu_lost, Kubernetes: kubectl cordon HOST); keep `dmesg -T | grep -i xid` "
+    "for the ticket; have the owners end the jobs of this GPU (fuser -v /dev/nvidia* names "
+    "processes that still use one)"
+)
+NEEDS_RESET = (
+    "reset it when no process uses it any more: nvidia-smi -r -i N; never without -i, which resets "
+    "every GPU; GPUs that NVLink connects reset only together"
+)
+POWER_CYCLE = "if that fails, power-cycle the node after its last job"
+IF_AGAIN = (
+    "if it happens again, replace the GPU; `nodevet plan` only writes a plan of this, and changes "
+    "nothing"
+)
+LOST_STEP = (
+    f"{DRAIN}; power-cycle the node after its last job: a GPU that is lost rarely takes a reset; "
+    f"{IF_AGAIN}"
+)
+"""Instead, of a GPU that the driver calls lost, or that left the PCI bus."""
+SMALL_READS = (
+    "if the storage is healthy, the job needs larger reads (pack samples into shards), more of "
+    "them at the same time, or a local NVMe cache"
+)
+PROFILE = "if it is only slow, nsys profile shows what its steps consist of"
 COOL = "if heat slows it, check airflow, fans and inlet temperature"
 SUPPLY = "check the power supplies and the BMC's event log"
 NEXT = {
@@ -539,25 +571,20 @@ NEXT = {
     "(nsys, then ncu): it needs faster kernels, larger batches or a faster GPU",
     Cause.SPINNING: "watch all ranks of its job at the same moment: nodevet diagnose -i INVENTORY "
     "--job JOB; the others wait for the rank that is idle, throttled or waiting; "
-    "py-spy dump --nonblocking --pid PID shows whether this one is in a collective; a server of "
-    "one stage of a model also spins while it has no requests, and needs no action",
-    Cause.LOST: "let no new job start on the node (Slurm: drain, Kubernetes: cordon), and have the "
-    "owners end the jobs of this GPU; reset it (nvidia-smi -r -i N: without -i, every GPU is reset "
-    "and GPUs of one NVLink system reset only together), or power-cycle the node after its last "
-    "job; if it is lost again, replace it",
+    "py-spy dump --nonblocking --pid PID shows whether this one is in a collective; if it serves "
+    "one stage of a model, it also spins while it has no requests, and needs no action",
+    Cause.LOST: f"{DRAIN}; {NEEDS_RESET}; {POWER_CYCLE}; {IF_AGAIN}",
     Cause.THROTTLED: f"{COOL}; if the power brake does, {SUPPLY}",
     Cause.SUBMISSION: "use larger batches, fused kernels or CUDA graphs; take logging, .item() and "
     "synchronizing calls out of the step; perf top -p PID shows cuLaunchKernel if this is the "
     "cause",
     Cause.PREPROCESSING: "start more loader workers if there are CPUs to run them: `nodevet feed` "
     "computes how many it takes; otherwise transform on the GPU (DALI), or store transformed data",
-    Cause.STARVED: "see in top who takes the CPUs, and ask the owner before you stop anything; "
-    f"{GIVE_CPUS}",
+    Cause.STARVED: f"see in top who takes the CPUs, and ask the owner; {GIVE_CPUS}; {AGAIN}",
     Cause.QUOTA: "raise the quota (cpu.max, Kubernetes' limits.cpu), or start fewer threads than "
     "it allows: it stops all of them until the next period",
     Cause.STORAGE: "see whether the storage is slow: iostat -xz 1 shows disks, nfsiostat 1 NFS, ls "
-    "-l /proc/PID/fd the open files; if it is not, the job needs larger reads (pack samples into "
-    "shards), more of them at the same time, or a local NVMe cache",
+    f"-l /proc/PID/fd the open files; {SMALL_READS}",
     Cause.TRANSFER: "move fewer bytes (uint8 samples, decoding on the GPU), and copy pinned memory "
     "while the GPU computes",
     Cause.MEMORY: "use fewer workers, less prefetch and pinned memory, or raise the memory limit",
@@ -573,16 +600,17 @@ NEXT = {
     Cause.IDLE: "nothing to fix: give it work, or ask the scheduler why it has none",
     Cause.MIXED: "change one thing at a time, and watch again after each",
     Cause.UNCLEAR: "watch it for longer (--duration 60s), as root; py-spy dump --nonblocking --pid "
-    "PID shows what it does now: if it waits for another process, look at that one; if it is only "
-    "slow, nsys profile shows what its steps consist of",
+    f"PID shows what it does now: if it waits for another process, look at that one; {PROFILE}",
 }
 """What to do next, by cause."""
 SLOWED = {
-    "thermal slowdown": "check airflow, fans and inlet temperature: heat slows it",
+    "thermal slowdown": "heat slows it: nvidia-smi -q -d TEMPERATURE,PERFORMANCE -i N; if only "
+    "this GPU is hot, check its heat sink and seating, else airflow, fans and inlet temperature",
     "power brake": f"{SUPPLY}: the power brake slows it",
 }
 """Instead, by the reason that slows a GPU."""
-ASK_OWNERS = f"ask the owner of these processes before you stop any; {GIVE_CPUS}"
+ASK_OWNERS = "ask the owner of these processes about them, and leave them running: {}"
+ASK_USER = "ask the job's user whether these processes are part of the job: {}"
 """Instead, if nodevet saw which processes take the CPUs."""
 LET_RUN = (
     "ask who stopped it (a debugger, a snapshot, an operator); `kill -CONT PID` lets it go on; "
@@ -590,9 +618,9 @@ LET_RUN = (
 )
 """Instead, if the first thread of a stuck job is stopped or frozen."""
 MAY_BE_STUCK = (
-    "see what its first thread waits for (py-spy dump --nonblocking --pid PID): for work "
-    "(queue.get) or the thread that serves (join), then it is a server without requests, and needs "
-    "no action; for a barrier or another rank, then it is stuck; stop nothing before its owner "
-    "says so"
+    "see what its first thread waits for (py-spy dump --nonblocking --pid PID); if it waits for "
+    "work (queue.get) or for the thread that serves (join), it is a server without requests, and "
+    "needs no action; if it waits at a barrier or for another rank, it is stuck; stop nothing "
+    "before its owner says so"
 )
 """Instead, if one thread of a job waits for requests or work, and the first one for a lock."""

@@ -20,7 +20,7 @@ from nodevet.diagnose.model import (
     Suspect,
 )
 from nodevet.diagnose.slow_clock import slow_clocks
-from nodevet.diagnose.words import number
+from nodevet.diagnose.words import SLOWDOWN, number, slowdown
 
 LEAST = 3  # GPUs with the same command: two of them may be two servers
 BY_COMMAND = "nothing but the command says that they are ranks of one job"
@@ -118,7 +118,8 @@ def _differences(gpu: GpuDiagnosis, others: Sequence[GpuDiagnosis]) -> Iterator[
             continue
         usual = median(values)
         if abs(figure.value - usual) >= least:
-            yield f"{figure.what} {number(figure.value)} %, the others {number(usual)} %"
+            what = figure.what.replace(SLOWDOWN, slowdown(figure))
+            yield f"{what} {number(figure.value)} %, the others {number(usual)} %"
 
 
 def _own(host: HostDiagnosis, gpu: GpuDiagnosis, others: Sequence[Member]) -> Iterator[str]:

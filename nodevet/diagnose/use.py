@@ -1,5 +1,6 @@
 """Watch hosts at the same time, and diagnose what each of their GPUs waits for."""
 
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
@@ -18,9 +19,19 @@ from nodevet.diagnose import phrases
 from nodevet.diagnose.classify import diagnose
 from nodevet.diagnose.incident import NEEDED
 from nodevet.diagnose.job_ranks import HostRanks, host_ranks
-from nodevet.diagnose.late_ranks import job_diagnosis, with_waits
+from nodevet.diagnose.late_ranks import are_waiting, job_diagnosis, with_waits
 from nodevet.diagnose.missing import missing_gpus
-from nodevet.diagnose.model import Diagnosis, HostDiagnosis, JobTarget, Suspect
+from nodevet.diagnose.model import (
+    Cause,
+    Diagnosis,
+    GpuDiagnosis,
+    HostDiagnosis,
+    JobTarget,
+    MissingGpu,
+    Straggler,
+    Suspect,
+)
+from nodevet.diagnose.rules import NEXT
 from nodevet.diagnose.stragglers import stragglers
 from nodevet.diagnose.suspects import REASONS, suspect
 from nodevet.diagnose.timelines import timelines
@@ -223,9 +234,22 @@ def of_job(diagnosis: Diagnosis, target: JobTarget, ranks: Mapping[str, HostRank
     return replace(
         diagnosis,
         hosts=(*with_waits(diagnosis.hosts, job), *never),
-        stragglers=tuple(odd for odd in diagnosis.stragglers if (odd.host, odd.gpu) in late),
+        stragglers=tuple(
+            _awaited(odd, is_awaited=are_waiting(job.late_ranks, job.ranks))
+            for odd in diagnosis.stragglers
+            if (odd.host, odd.gpu) in late
+        ),
         job=job,
     )
+
+
+def _awaited(straggler: Straggler, *, is_awaited: bool) -> Straggler:
+    """The straggler; if the others wait for it, without the cause that each has by itself."""
+    first, *rest = straggler.sentence.split("; ")
+    if not is_awaited:
+        return straggler
+    cause = first.partition(", the other")[0]
+    return replace(straggler, sentence="; ".join([f"{cause}, the others wait for it", *rest]))
 
 
 def name_twins(hosts: Iterable[HostDiagnosis], machines: Iterable[Machine]) -> list[HostDiagnosis]:
@@ -281,10 +305,32 @@ def host_diagnosis(
     diagnosis = (
         replace(diagnosis, why=result or NO_GPU)
         if isinstance(result, str) or not result
-        else replace(diagnosis, gpus=result)
+        else replace(diagnosis, gpus=without_new_jobs(result, missing, host.name))
     )
     record(vetted.evidence, diagnosis)
     return diagnosis
+
+
+def without_new_jobs(
+    gpus: Sequence[GpuDiagnosis], missing: Sequence[MissingGpu], host: str
+) -> tuple[GpuDiagnosis, ...]:
+    """The GPUs; on a node to drain, no idle one asks for work, and the commands name the node."""
+    lost = [phrases.label([gpu]) for gpu in gpus if gpu.cause is Cause.LOST]
+    why = f"{lost[0]} is lost" if lost else "a GPU is missing" if missing else ""
+    if not why:
+        return tuple(gpus)
+    step = (
+        f"nothing to fix on this GPU; start no job on it either, as the node must be drained: {why}"
+    )
+    name = host if NODE.fullmatch(host) else "HOST"
+    steps = [
+        step if gpu.next_step == NEXT[Cause.IDLE] else gpu.next_step.replace("HOST", name)
+        for gpu in gpus
+    ]
+    return tuple(replace(gpu, next_step=step) for gpu, step in zip(gpus, steps, strict=True))
+
+
+NODE = re.compile(r"[a-z0-9][a-z0-9.-]*")
 
 
 def says_how_many(label: str, context: VetContext) -> bool:

@@ -77,7 +77,7 @@ WORDING = {
     "job_system": "{} of the job's CPU time is in the kernel",
     "job_user": "{} of the job's CPU time is in user mode",
     "switches": "the job switches context {}",
-    "saturation": "the job wants {} of the CPU time that it may have",
+    "saturation": "the job wants {} of the CPUs that it may use",
     "quota_throttled": "the job's CPU quota ran out in {} of the periods",
     "blocked": "a thread of the job waited for storage {} of the time",
     "io_delayed": "the kernel counted {} of the time as its delay by block I/O",
@@ -92,7 +92,7 @@ WORDING = {
     "limit_hits": "the cgroup hits its memory limit {}",
     "job_major_faults": "the job reads pages back in {}",
     "network": "a thread of the job waited for the network {} of the time",
-    "serving": "it waited for requests {} of the time",
+    "serving": "a thread of it waited for requests {} of the time",
     "frozen": "its first thread slept {} of the time and never woke",
     "spinning": "one of its threads ran, or was ready to run, {} of the time and never slept",
     "remote_cpus": "{} of the job's CPU time is far from the GPU",
@@ -104,8 +104,8 @@ WORDING = {
     "born": "{} of the job's processes began during the watch",
     "ended": "{} of the job's processes ended during the watch",
     "cpu_starved": "the job's hottest thread waited for a CPU that others used {} of the time",
-    "others_cpus": "others use {} CPUs",
-    "own_share": "the job uses {} of the CPU time that it may have",
+    "others_cpus": "on this node, others use {} CPUs",
+    "own_share": "the job uses {} of the CPUs that it may use",
     "steal": "the hypervisor took {} of the CPU time",
 }
 """The wording of figures in a sentence; `figure_text` words the others."""
@@ -138,13 +138,65 @@ def figure_sentence(figure: Figure) -> str:
     """A figure as it is read aloud in a sentence: `its hottest thread takes 98 % of a core`."""
     if figure.value is None or figure.name not in {*WORDING, *BY_NOTE}:
         return figure_text(figure)
+    if figure.name == "lost_segments" and figure.value == 0 and figure.note:
+        return f"its connection works: {figure.note}"
     if figure.name in BY_NOTE:
         return f"{BY_NOTE[figure.name]} {figure.note}".strip()
     if figure.name == "disk_busy" and figure.what != BUSIEST:
         return f"its disk is {value_text(figure)} busy ({figure.note})"
     note = f" ({figure.note})" if figure.note else ""
-    text = WORDING[figure.name].format(value_text(figure).replace(" /s", " times a second"))
+    wording = WORDING[figure.name].replace(SLOWDOWN, slowdown(figure))
+    text = wording.format(value_text(figure).replace(" /s", " times a second"))
     return text.replace(" 1 CPUs", " 1 CPU") + note
+
+
+SLOWDOWN = "heat or the power brake"
+
+
+def slowdown(figure: Figure) -> str:
+    """What slows a GPU, as far as its note says."""
+    found = {"thermal": "heat", "power brake": "the power brake"}
+    return next((name for word, name in found.items() if word in figure.note), SLOWDOWN)
+
+
+def cpus_text(figures: Figures) -> str:
+    """`the job uses 1.1 of the 2 CPUs that it may use (affinity)`; empty if not known."""
+    used, allowed = figures["job_cpus"].value, figures["cpus_allowed"]
+    if used is None or not allowed.value:
+        return ""
+    wanted = (figures["saturation"].value or 0.0) / 100 * allowed.value
+    note = f" ({allowed.note})" if allowed.note else ""
+    more = f", and its threads want {number(wanted)}" if wanted > MORE * used else ""
+    noun = "CPU" if allowed.value == 1 else "CPUs"
+    return (
+        f"the job uses {number(used)} of the {number(allowed.value)} {noun} that it may "
+        f"use{note}{more}"
+    )
+
+
+MORE = 1.2  # of the CPUs that a job uses: it waits for others
+
+
+def reads_text(figures: Figures) -> str:
+    """`the job reads 4.1 kB at a time, 43 times a second`."""
+    text = figure_sentence(figures["read_size"])
+    size, rate = figures["read_size"].value, figures["read_rate"].value
+    reads = 1000 * rate / size if size and rate else 0.0
+    return f"{text}, {number(reads)} times a second" if 0 < reads < MANY else text
+
+
+MANY = 1000.0  # reads a second: storage that serves so many small ones is quick
+
+
+def limit_text(figures: Figures) -> str:
+    """That a power limit is the board's default, for a GPU that reaches it; else empty."""
+    limit, power = figures["limit"], figures["power"].value or 0.0
+    if limit.value is None or abs(limit.value - 100) > 1 or power < AT_LIMIT:
+        return ""
+    return f"its power limit is the board's default ({limit.note.partition(' of ')[0]})"
+
+
+AT_LIMIT = 95.0  # percent of the power limit
 
 
 def number(value: float) -> str:
@@ -163,12 +215,25 @@ def numbers_of(cause: Cause, figures: Figures) -> tuple[str, ...]:
     shown = PROOF.get(cause, ())
     if figures["link"].value == figures["idle_link"].value:
         shown = tuple(name for name in shown if name != "idle_link")
-    return tuple(
-        figure_sentence(figures[name])
+    texts = [
+        _number(name, figures)
         for name in shown
         if (value := figures[name].value) is not None
         and WORTH.get(name, 0.0) <= value <= USUAL.get(name, value)
-    )
+    ]
+    texts += [limit_text(figures)] if cause is Cause.GPU else []
+    return tuple(filter(None, texts))
+
+
+def _number(name: str, figures: Figures) -> str:
+    """A figure in words, some together with another one."""
+    if name == "saturation":
+        return cpus_text(figures) or figure_sentence(figures[name])
+    return reads_text(figures) if name == "read_size" else figure_sentence(figures[name])
+
+
+CPUS_MATTER = (Cause.SUBMISSION, Cause.PREPROCESSING, Cause.STARVED, Cause.QUOTA, Cause.NUMA)
+"""The causes to which the number of CPUs that a job may use can lead."""
 
 
 def also_lines(
@@ -190,9 +255,7 @@ def also_lines(
             shown = set(texts).union(*(numbers_of(one_cause, figures) for one_cause in causes))
             lines = (f"looks {ruling.cause.value} too{why}", *numbers_of(ruling.cause, figures))
             texts += [line for line in lines if line not in shown]
-    allowed = figures["cpus_allowed"]
-    if allowed.value is not None and allowed.note and figures["processes"].value:
-        texts.append(figure_sentence(allowed))
+    texts += _allowed(causes, figures)
     texts += [figure_sentence(figures[name]) for name in ("born", "ended") if figures[name].value]
     starved = figures["cpu_starved"]
     if (starved.value or 0) >= 20 and Cause.STARVED not in causes:
@@ -201,3 +264,15 @@ def also_lines(
     if (stolen.value or 0) >= 5:
         texts.append(figure_sentence(stolen))
     return tuple(texts)
+
+
+def _allowed(causes: Sequence[Cause], figures: Figures) -> list[str]:
+    """What limits the job's CPUs, if they can matter, and nothing else has said it."""
+    allowed = figures["cpus_allowed"]
+    if allowed.value is None or not allowed.note or not figures["processes"].value:
+        return []
+    if causes and not set(causes) & set(CPUS_MATTER):
+        return []
+    text = figure_sentence(allowed)
+    said = {fact for cause in causes for fact in numbers_of(cause, figures)}
+    return [] if said & {text, cpus_text(figures)} else [text]

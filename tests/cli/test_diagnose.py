@@ -134,7 +134,7 @@ def test_a_round_has_a_line_for_each_gpu_and_the_worst_in_words() -> None:
     is_lost = [" lost " in line for line in with_bars]
     assert is_lost == [not re.search(f"[{BARS}]+ +[0-9]+ %", line) for line in with_bars]
     assert "gpu004: no diagnosis: connection refused" in told
-    assert "is lost or must be reset: NVML answers NVML_ERROR_GPU_IS_LOST" in " ".join(told)
+    assert "is lost to the driver: NVML answers NVML_ERROR_GPU_IS_LOST" in " ".join(told)
     assert max(map(len, told)) <= 100
 
 

@@ -74,7 +74,7 @@ def blocked(ticks: list[int] | None, counted: bool | None, **sleep: Any) -> GpuD
     ("ticks", "counted", "doubt"),
     [
         ([0, 0], True, "the kernel counted almost no delay of its threads by block I/O"),
-        ([0, 0], False, "Linux counts no such delays here (kernel.task_delayacct is 0)"),
+        ([0, 0], False, "Linux does not count its delays by I/O"),
         ([0, 0], None, "not in the evidence"),
         (None, True, "the kernel's count of I/O delays was not read"),
         ([7, 907], None, ""),  # it was counted, whatever holds for later tasks
@@ -116,7 +116,7 @@ def test_gpm_shows_that_a_busy_gpu_works() -> None:
     ("gpm", "doubt"),
     [
         (POLLS, "only 12 % of its SMs were busy, 0 % of its tensor cores"),
-        (None, "nodevet could not read what its SMs did, though the driver measures it"),
+        (None, "nodevet could not read how many of its SMs work"),
     ],
 )
 def test_gpm_that_looks_like_a_collective_contradicts_gpu_bound(gpm: Any, doubt: str) -> None:
@@ -133,7 +133,7 @@ def test_only_unread_gpm_and_not_unsupported_gpm_lowers_confidence() -> None:
         assert told(sections([gpu(97, power_mw=[600000] * LOOKS, **rest)])).confidence == "high"
     unknown = {"gpm_supported": None, "errors": {"gpm_supported": "NVML_ERROR_NO_PERMISSION"}}
     found = told(sections([gpu(97, power_mw=[600000] * LOOKS, **unknown)]))
-    assert found.confidence == "medium" and "the driver may measure it" in found.sentence
+    assert found.confidence == "medium" and "could not read how many of its SMs" in found.sentence
 
 
 def test_gpm_figures_of_a_gpu_in_mig_mode_are_those_of_its_busiest_instance() -> None:
@@ -171,7 +171,7 @@ def test_the_rank_that_is_behind_is_named_by_the_dumps_of_the_flight_recorder() 
     ranks = [dumped(0, 118, 10), dumped(1, 117, 11), dumped(2, 118, 12)]
     found = told(sections([gpu(0)], ranks))
     assert found.causes == (Cause.STUCK,)
-    assert found.also[1:] == (
+    assert found.also == (
         "flight recorder of rank 0, 12 s ago: nccl:all_reduce 118 of 1024x8 in group 0 is started; "
         "the last completed is 117",
         "rank 1 has not entered nccl:all_reduce 118 of 1024x8 in group 0, in which ranks 0,2 wait "

@@ -146,7 +146,7 @@ CASES: Mapping[str, tuple[str, list[int], Confidence, str]] = {
     "all compute": ("computes computes", [], MEDIUM, "most of them compute"),
     "most compute": ("computes computes spins", [], MEDIUM, "most of them compute"),
     "most read": ("reads reads reads spins", [], MEDIUM, "a cause of their own (storage-bound 3)"),
-    "all are throttled": ("throttled throttled", [], MEDIUM, "a cause of their own (throttled 2)"),
+    "all are throttled": ("throttled throttled", [], MEDIUM, "all 2 ranks are throttled"),
     "all are stopped": ("stopped stopped", [], MEDIUM, "no rank runs: stopped 2"),
     "all ended": ("ended ended", [], LOW, "no rank runs: ended 2"),
     "it is alone": ("reads", [], MEDIUM, "nothing to compare it with"),
@@ -250,7 +250,7 @@ def test_the_rank_that_is_behind_is_named_with_its_next_step() -> None:
         "entered nccl:all_reduce 118 of 8 in group 0, in which ranks 0,2 wait (for 1 min 30 s when "
         "it wrote its dump)"
     )
-    assert job(found).next_step.startswith("rank 1 on a: py-spy dump --native --pid 11 shows")
+    assert job(found).next_step.startswith("rank 1 on a: py-spy dump --nonblocking --pid 11 shows")
     assert found.exit_code == 1
     assert [gpu.cause for gpu in found.hosts[0].gpus] == [
         *(Cause.COLLECTIVE, Cause.SPINNING, Cause.COLLECTIVE),

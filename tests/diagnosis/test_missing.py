@@ -163,7 +163,7 @@ def lost(found: JSON) -> GpuDiagnosis:
 def test_a_gpu_that_left_the_bus_is_lost_though_nvml_still_lists_it() -> None:
     found = lost(node(function(HERE, revision="ff"), **logged(xid(HERE))))
     assert (found.causes, found.confidence) == ((Cause.LOST,), Confidence.HIGH)
-    assert found.sentence == "is lost or must be reset: it no longer answers on the PCI bus"
+    assert found.sentence == "is lost to the driver: it no longer answers on the PCI bus"
     assert found.also[:2] == (
         f"it is the GPU at {HERE}",
         "Xid 79 GPU_HAS_FALLEN_OFF_THE_BUS ×1, first at 2023-11-14T22:14:20+00:00",

@@ -6,7 +6,7 @@ import pytest
 
 from nodevet.diagnose.classify import diagnose
 from nodevet.diagnose.model import Cause, Confidence, GpuDiagnosis
-from nodevet.diagnose.rules import NEXT
+from nodevet.diagnose.rules import NEXT, SLOWED
 from tests.diagnosis.samples import BLOCKED, LOOKS, evidence, gpu, process, sections
 
 
@@ -111,8 +111,8 @@ def test_a_gpu_that_the_user_may_not_read_is_not_lost() -> None:
 @pytest.mark.parametrize(
     ("bit", "step"),
     [
-        (0x20, "check airflow, fans and inlet temperature: heat slows it"),
-        (0x40, "check airflow, fans and inlet temperature: heat slows it"),
+        (0x20, SLOWED["thermal slowdown"]),
+        (0x40, SLOWED["thermal slowdown"]),
         (0x80, "check the power supplies and the BMC's event log: the power brake slows it"),
         (0x8, NEXT[Cause.THROTTLED]),  # the hardware does not say which of them
     ],
