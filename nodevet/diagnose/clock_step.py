@@ -6,8 +6,8 @@ from nodevet.diagnose.gpu_figures import APPLICATION, LOCKED, SYNC_BOOST
 from nodevet.diagnose.model import Figure
 
 RESET = (
-    "unless the site set it, reset it: nvidia-smi {flag} -i N; without -i this acts on every GPU, "
-    "and a service or a job's prolog may set it again"
+    "unless the site set it, reset it: nvidia-smi {flag} -i BUS_ID; without -i this acts on every "
+    "GPU, and a service or a job's prolog may set it again"
 )
 STEPS = {
     LOCKED: RESET.format(flag="-rgc"),

@@ -155,7 +155,7 @@ def _rank(
     state, text = _state(process, worst)
     step = NEXT.get(state) or (worst.next_step if worst else SEE)
     if len(indexes) == 1 and worst:
-        step = step.replace("-i N", f"-i {worst.id}")
+        step = step.replace("-i BUS_ID", f"-i {worst.id}")
     return Rank(
         number=rank,
         size=process.ranks,

@@ -164,7 +164,7 @@ class GpuDiagnosis(Struct, frozen=True, kw_only=True):
     @property
     def id(self) -> str:
         """Its PCI address, else its UUID: if a GPU is lost, its number may be another one's."""
-        number = "PCI_ADDRESS" if self.cause is Cause.LOST else str(self.index)
+        number = "BUS_ID" if self.cause is Cause.LOST else str(self.index)
         return self.bus_id or self.uuid or number
 
 

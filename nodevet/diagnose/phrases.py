@@ -79,14 +79,14 @@ def next_text(group: Sequence[GpuDiagnosis]) -> str:
     one."""
     gpu, step = group[0], group[0].next_step
     if len(group) > 1:
-        return step.replace("-i N", "-i PCI_ADDRESS")
+        return step
     if len(gpu.jobs) == 1:
         step = step.replace("PID", str(gpu.jobs[0].pid))
     slurm = {job.owner.job.removeprefix("Slurm ") for job in gpu.jobs if job.owner.job}
     number = slurm.pop() if len(slurm) == 1 else ""
     if number.isdigit():
         step = step.replace("--job JOB", f"--job {number}")
-    return step.replace("-i N", f"-i {gpu.id}")
+    return step.replace("-i BUS_ID", f"-i {gpu.id}")
 
 
 def steps(text: str) -> list[str]:

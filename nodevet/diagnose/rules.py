@@ -67,7 +67,7 @@ LOST = (
     "nvmlReturn_t: NVML_ERROR_GPU_IS_LOST, NVML_ERROR_RESET_REQUIRED, an error instead of a "
     "handle; a revision of ff on the PCI bus: it no longer answers"
 )
-HELD = "nvmlDeviceGetCurrentClocksEventReasons, nvidia-smi -lgc and -ac: a setting holds the clock"
+HELD = "nvmlDeviceGetCurrentClocksEventReasons: locked or application clocks hold it"
 
 
 class Threshold(Struct, frozen=True):
@@ -108,9 +108,9 @@ USED = Threshold("processes", True, 1.0, RUNNING, is_count=True)
 UNUSED = Threshold("processes", False, 0.0, RUNNING, is_count=True)
 READS = _most("blocked", 30.0, IOSTAT)
 RESET_CLOCKS = (
-    "reset its clocks unless the site set them: nvidia-smi -rgc -i N resets locked clocks, "
-    "nvidia-smi -rac -i N application clocks, and without -i both act on every GPU; a service or "
-    "a job's prolog may set them again"
+    "reset its clocks unless the site set them: nvidia-smi -rgc -i BUS_ID resets locked clocks, "
+    "nvidia-smi -rac -i BUS_ID application clocks, and without -i both act on every GPU; a service "
+    "or a job's prolog may set them again"
 )
 
 
@@ -181,8 +181,8 @@ RULES = (
             ),
             _most("clock", 90.0, FULL),
         ),
-        "restore its power limit unless the site lowered it: nvidia-smi -i N -pl WATTS; a service "
-        "or a job's prolog may lower it again",
+        "restore its power limit unless the site lowered it: nvidia-smi -i BUS_ID -pl WATTS; a "
+        "service or a job's prolog may lower it again",
     ),
     CauseRule(
         Cause.THROTTLED,
@@ -193,7 +193,7 @@ RULES = (
             _most("clock", SET_LOW, FULL),
             _most("power", 80.0, REASONS),
         ),
-        "see which limit it is: nvidia-smi -q -d POWER -i N shows those of the module and the "
+        "see which limit it is: nvidia-smi -q -d POWER -i BUS_ID shows those of the module and the "
         "chassis, too; then check the power supplies and the BMC's event log",
     ),
     CauseRule(
@@ -546,8 +546,8 @@ DRAIN = (
     "processes that still use one)"
 )
 NEEDS_RESET = (
-    "reset it when no process uses it any more: nvidia-smi -r -i N; never without -i, which resets "
-    "every GPU; GPUs that NVLink connects reset only together"
+    "reset it when no process uses it any more: nvidia-smi -r -i BUS_ID; never without -i, which "
+    "resets every GPU; GPUs that NVLink connects reset only together"
 )
 POWER_CYCLE = "if that fails, power-cycle the node after its last job"
 IF_AGAIN = (
@@ -604,8 +604,9 @@ NEXT = {
 }
 """What to do next, by cause."""
 SLOWED = {
-    "thermal slowdown": "heat slows it: nvidia-smi -q -d TEMPERATURE,PERFORMANCE -i N; if only "
-    "this GPU is hot, check its heat sink and seating, else airflow, fans and inlet temperature",
+    "thermal slowdown": "heat slows it: nvidia-smi -q -d TEMPERATURE,PERFORMANCE -i BUS_ID; if "
+    "only this GPU is hot, check its heat sink and seating, else airflow, fans and inlet "
+    "temperature",
     "power brake": f"{SUPPLY}: the power brake slows it",
 }
 """Instead, by the reason that slows a GPU."""

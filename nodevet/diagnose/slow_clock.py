@@ -18,7 +18,7 @@ from nodevet.diagnose.words import number
 
 LOWER = 0.92  # of the clock of all others: GPUs of one model differ by less at one power limit
 NEXT = (
-    "nvidia-smi -q -d PERFORMANCE,CLOCK,POWER -i N shows what holds its clock; compare its "
+    "nvidia-smi -q -d PERFORMANCE,CLOCK,POWER -i BUS_ID shows what holds its clock; compare its "
     "temperature, power limit and clocks with another rank's GPU"
 )
 
@@ -93,5 +93,5 @@ def _slowed(rank: Rank, gpu: GpuDiagnosis, others: float) -> Rank:
         causes=(Cause.THROTTLED,),
         confidence=Confidence.MEDIUM,
         text=f"runs slower than the other GPUs: {clock}, theirs at least {number(others)} %",
-        next_step=NEXT.replace("-i N", f"-i {gpu.index}"),
+        next_step=NEXT.replace("-i BUS_ID", f"-i {gpu.id}"),
     )

@@ -12,13 +12,15 @@ from nodevet.model import fail
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("checks", "fixes", "nodevet", "docs", "integrations", "packages", "share", "baselines")
 KINDS = {".py", ".md", ".yaml", ".yml", ".jinja", ".sh", ".service", ".1"}
-OTHERS = ("nodevet/diagnose/", "nodevet/remote/managers/", "docs/diagnosis", "docs/captures")
-"""Advice of its own, examples of what others write, and captured outputs."""
+OTHERS = ("nodevet/remote/managers/", "docs/captures")
+"""Examples of what others write, and captured outputs."""
 CHANGES = re.compile(
     r"\s(-r|-pm|-pl|-e|-mig|-c|-ac|-rac|-lgc|-rgc|-lmc|-rmc|--gpu-reset|--power-limit)\b"
 )
 BY_ID = re.compile(
-    r"\s(-i|--id)[ =](BUS_ID|UUID|GPU-|GPU WORDS|\{(BUS_ID|gpus?)\}|\"?\$(gpu|on|off)|‹each GPU)"
+    r"\s(-i|--id)[ =]"
+    r"(BUS_ID|UUID|GPU-|[0-9A-F]{4,8}:[0-9A-F]{2}:|GPU WORDS|\{(BUS_ID|gpus?)\}|\"?\$(gpu|on|off)"
+    r"|‹each GPU)"
 )
 OF_ALL = "` without `-i`"
 

@@ -118,7 +118,7 @@ def test_a_lost_gpu_is_named_by_its_address_and_its_node_is_drained_first() -> N
     placed = next_text([replace(unreset, bus_id="0000:41:00.0")])
     assert "nvidia-smi -r -i 0000:41:00.0; " in placed
     unplaced = next_text([replace(unreset, bus_id=None, uuid=None)])
-    assert "nvidia-smi -r -i PCI_ADDRESS; " in unplaced
+    assert "nvidia-smi -r -i BUS_ID; " in unplaced
 
 
 def test_an_idle_gpu_of_a_node_to_drain_asks_for_no_work() -> None:

@@ -46,8 +46,8 @@ AT_65 = {"clock_sm_mhz": [1290] * LOOKS, "power_mw": [500000] * LOOKS}
     ("rest", "locked", "note", "step"),
     [
         ({"event_reasons": [0x10] * LOOKS}, None, "sync boost", "look at the slowest GPU"),
-        ({"event_reasons": [0x2] * LOOKS}, None, "application clocks", "-rac -i N"),
-        ({}, 1290, "locked at 1290 MHz", "-rgc -i N; without -i this"),
+        ({"event_reasons": [0x2] * LOOKS}, None, "application clocks", "-rac -i BUS_ID"),
+        ({}, 1290, "locked at 1290 MHz", "-rgc -i BUS_ID; without -i this"),
     ],
 )
 def test_clocks_that_a_setting_holds_at_65_percent_throttle(
