@@ -49,9 +49,10 @@ def with_launches(
     numbers = _numbers(answers[-1], ranks, size)
     behind = {numbers[at]: text for at, text in launches.behind.items() if at in numbers}
     notes += [*launches.texts, *_missing_texts(answers[-1], numbers)]
-    notes += [
-        f"{BY}, {_name(at)} {text}" for at, text in launches.behind.items() if at not in numbers
-    ]
+    strangers = [at for at in launches.behind if at not in numbers]
+    if strangers:
+        more = f"; {len(strangers) - 1} more" if len(strangers) > 1 else ""
+        notes.append(f"{BY}, {_name(strangers[0])} {launches.behind[strangers[0]]}{more}")
     seen = [rank for rank in late if rank.state is not RankState.UNSEEN]
     if not behind:
         return list(ranks), list(late), notes
@@ -65,18 +66,19 @@ def with_launches(
 def _answers(shown: Mapping[str, HostRanks]) -> tuple[Sequence[RasAnswer], list[str]]:
     """The answers of the first host that has any, and why there are none or only one."""
     asked = {host: found.ras for host, found in shown.items() if found.ras}
-    reasons = {host: _reason(found) for host, found in asked.items()}
     for host, found in asked.items():
         if isinstance(found, NcclRas) and found.answers:
-            text = f"NCCL's RAS on {host} was asked only once: {reasons[host]}"
+            text = f"NCCL's RAS on {host} answered only once: {plain(found.why('answers'))}"
             return found.answers, [text] if len(found.answers) < 2 else []
-    told = {host: why for host, why in reasons.items() if why != NO_FIRST} or reasons
-    return (), [f"NCCL's RAS did not answer, {host}: {why}" for host, why in [*told.items()][:1]]
+    texts = {text: text.endswith(NO_FIRST) for text in map(_no_answer, asked, asked.values())}
+    return (), sorted(texts, key=lambda text: texts[text])[:1]
 
 
-def _reason(found: NcclRas | str) -> str:
-    why = found if isinstance(found, str) else found.not_asked or found.why("answers")
-    return plain(why)
+def _no_answer(host: str, found: NcclRas | str) -> str:
+    if isinstance(found, NcclRas) and found.not_asked:
+        return f"nodevet did not ask NCCL's RAS on {host}: {plain(found.not_asked)}"
+    why = found if isinstance(found, str) else found.why("answers")
+    return f"NCCL's RAS on {host} gave no answer: {plain(why)}"
 
 
 def compared(answers: Sequence[RasAnswer]) -> Launches:
@@ -107,8 +109,9 @@ def compared(answers: Sequence[RasAnswer]) -> Launches:
 def _behind_in(
     before: RasCommunicator, after: RasCommunicator
 ) -> tuple[dict[Process, str], set[Process]]:
-    """The ranks of a communicator with the fewest launches, if they launched no more and are at
-    most half of it, or that did not answer twice; and the others, if they launched no more."""
+    """The ranks of a communicator that hold the others up, and these others. The former have the
+    fewest launches, launched no more and are at most half of it; or they did not answer twice while
+    nobody launched more."""
     first = {rank.rank: rank for rank in before.ranks or ()}
     last = [rank for rank in after.ranks or () if rank.rank in first]
     frozen = [rank for rank in last if rank.launched == first[rank.rank].launched]
@@ -137,8 +140,10 @@ def _few_text(rank: RasRank, most: int) -> str:
     )
 
 
-def _together(pairs: Iterable[tuple[RasCommunicator, RasCommunicator]]) -> tuple[str, ...]:
+def _together(pairs: Sequence[tuple[RasCommunicator, RasCommunicator]]) -> tuple[str, ...]:
     """What all ranks did, if none is behind."""
+    if not pairs:
+        return (f"{BY}, no communicator was there at the start and at the end of the watch",)
     counts = [
         ({rank.rank: rank.launched for rank in before.ranks or ()}, after.ranks or ())
         for before, after in pairs
@@ -148,7 +153,7 @@ def _together(pairs: Iterable[tuple[RasCommunicator, RasCommunicator]]) -> tuple
     if any(rank.launched != first.get(rank.rank) for first, ranks in counts for rank in ranks):
         return (f"{BY}, the ranks launched collectives during the watch {COUNTED}",)
     if any(rank.launched != ranks[0].launched for _, ranks in counts for rank in ranks):
-        return ()
+        return (f"{BY}, the ranks launched different collectives, but no few of them are behind",)
     return (
         f"{BY}, all ranks launched the same collectives, and none during the watch {COUNTED}: if "
         f"they wait, then for the network or a GPU, and not for one rank",

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +119,7 @@ def answer(folder: Path, number: int, **change: Any) -> None:
 def main(folder: str, address: str, mode: str, *libraries: str) -> None:
     maps = []
     for library in libraries:
-        with open(library, "rb") as file:
+        with Path(library).open("rb") as file:
             maps.append(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ))
     host, _, port = address.rpartition(":")
     host = host.strip("[]")
@@ -128,25 +128,27 @@ def main(folder: str, address: str, mode: str, *libraries: str) -> None:
     if host:
         server.bind((host, int(port)))
         server.listen()
-        print(server.getsockname()[1], flush=True)
+        say(server.getsockname()[1])
     else:
-        print(0, flush=True)  # it does not listen
+        say(0)  # it does not listen
         time.sleep(600)
     for number in range(100):
         client, _ = server.accept()
-        with client:
-            try:
-                serve(client, Path(folder), number, mode)
-            except OSError:
-                pass  # the client is gone
+        with client, suppress(OSError):  # the client is gone
+            serve(client, Path(folder), number, mode)
         if mode == "once":
             server.close()
             time.sleep(600)
 
 
+def say(port: int) -> None:
+    sys.stdout.write(f"{port}\n")
+    sys.stdout.flush()
+
+
 def serve(client: socket.socket, folder: Path, number: int, mode: str) -> None:
     """One connection: RAS answers each line in its turn."""
-    with open(folder / "asked", "a") as log:
+    with (folder / "asked").open("a") as log:
         lines = client.makefile("r")
         words: list[str] = []
         log.write("connected\n")
