@@ -178,7 +178,7 @@ def _numbers(answer: RasAnswer, ranks: Iterable[Rank], size: int | None) -> Mapp
             if known := by_pid.get(rank.pid):
                 numbers.add(known.number or 0)
                 hosts.setdefault(rank.host, set()).add(known.host)
-    if any(len(several) > 1 for several in (*found.values(), *hosts.values())):
+    if max(map(len, found.values()), default=0) > 1 or max(map(len, hosts.values()), default=0) > 1:
         return {}
     return {at: numbers.pop() for at, numbers in found.items() if numbers}
 

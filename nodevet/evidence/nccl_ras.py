@@ -6,7 +6,7 @@ from typing import Annotated
 from nodevet.base.bounds import Real, Text, at_most
 from nodevet.evidence.core import Record, SectionRecord
 
-ANSWERS = at_most(2)  # at the first look and at the last
+ANSWERS = at_most(4)  # the probe asks at the first look and at the last
 COMMUNICATORS = at_most(8192)  # the probe keeps as many ranks of all communicators together
 RANKS = at_most(8192)
 KINDS = at_most(16)  # of collectives; NCCL counts 5

@@ -144,7 +144,7 @@ def common_version(folders: "set[str]") -> str:
     """The version of NCCL that the processes in these folders of /proc have loaded. Raises
     ValueError, also for a version that must not be asked."""
     readers = [lambda folder=folder: loaded_version(folder) for folder in sorted(folders)]
-    versions = set()
+    versions: "set[str]" = set()
     for version, why in read_apart(readers, FILES_S):
         if version is None:
             raise ValueError(UNKNOWN.format(why))
@@ -181,7 +181,7 @@ def packaged_version(folder: str, place: str) -> str:
         raise ValueError("neither the name of the file nor a package beside it has it")
     site = place[: -len(SITE)] or "/"
     matches = [match for match in map(PACKAGE.match, names(folder + "root", site)) if match]
-    versions = {str(match.group(1)) for match in matches}
+    versions = {match.group(1) for match in matches}
     if len(versions) != 1:
         raise ValueError("{} packages of NCCL are beside the file".format(len(versions)))
     return versions.pop()

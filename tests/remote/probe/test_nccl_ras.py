@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,12 @@ import pytest
 from ras_server import Server, answer, group, report, serving
 
 from nodevet.diagnose import launches
+from nodevet.evidence.document import decode
+from nodevet.evidence.nccl_ras import NcclRas
+from nodevet.evidence.process_activity import ProcessActivities
 from nodevet.remote.probe import nccl_listener, ras_client
 from nodevet.remote.probe.collectors import nccl_ras
+from nodevet.remote.probe.main import probe
 
 Check = Callable[[str, dict[str, Any]], Any]
 NEW, OLD = "lib/libnccl.so.2.29.2", "lib/libnccl.so.2.28.9"
@@ -53,6 +58,29 @@ def test_a_job_is_asked_at_the_first_look_and_at_the_last(tmp_path: Path, check:
     assert [(rank.rank, rank.unresponsive, rank.considered_dead) for rank in one.missing] == [
         (2, True, False)
     ]
+
+
+def test_the_probe_reads_it_beside_the_other_sections_that_watch(tmp_path: Path) -> None:
+    for number in range(2):
+        answer(tmp_path, number, report=report([group({0: 5})]))
+    with serving(tmp_path, tmp_path / NEW) as server:
+        wish = {"seconds": 1.0, "interval": 0.5, "job_ids": ["Slurm 4242"]}
+        port = {"hosts": ["127.0.0.1"], "port": server.port}
+        asks = {"process_activity": [wish], "nccl_ras": [{**wish, **port}]}
+        began = time.monotonic()
+        document = probe({**request(asks), "sections": ["nccl_ras", "process_activity"]})
+        assert time.monotonic() - began < 10
+        silent = probe({**request({}), "sections": ["nccl_ras"]})
+    found = decode(json.dumps(document))
+    data = found[NcclRas].data
+    assert data is not None and data.answers is not None and len(data.answers) == 2
+    assert found[ProcessActivities].status == "ok"
+    assert silent["sections"]["nccl_ras"]["status"] == "absent"
+    assert len(server.asked) == 4
+
+
+def request(asks: dict[str, Any]) -> dict[str, Any]:
+    return {"root": "/", "deadline": 30.0, "sample": 0.0, "asks": asks}
 
 
 def unasked(server: Server, **more: Any) -> str:
@@ -114,6 +142,20 @@ def test_the_version_of_a_wheel_is_that_of_its_metadata(
         found = collected(server)
     assert found["nccl"] == (version or None)
     assert bool(server.asked) == bool(version) != bool(found["not_asked"])
+
+
+def test_a_child_that_a_rank_forked_is_not_young(tmp_path: Path) -> None:
+    """It holds the socket of its parent, too."""
+    answer(tmp_path, 0, report=report([]))
+    with serving(tmp_path, tmp_path / NEW, mode="forks") as server:
+        (inode,) = nccl_listener.sockets_at(
+            f"/proc/{server.process.pid}/", {"hosts": ["127.0.0.1"], "port": server.port}
+        )[1]
+        wish = {"job_ids": ["Slurm 4242"]}
+        processes = nccl_listener.processes_of("/", wish)
+        assert len(processes) == 2
+        owners = nccl_listener.owners_of({inode}, processes)
+        assert owners[inode].pid == server.process.pid
 
 
 def test_ranks_with_different_versions_are_not_asked(tmp_path: Path) -> None:
