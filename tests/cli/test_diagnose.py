@@ -6,6 +6,7 @@ import pty
 import re
 import select
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -13,11 +14,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from ras_server import serving
 
 from nodevet.diagnose import incident
 from nodevet.diagnose.board import BARS, board, sparkline
 from nodevet.diagnose.model import Cause, Diagnosis
 from nodevet.diagnose.saved import parse_diagnosis
+from nodevet.evidence.document import decode
+from nodevet.evidence.nccl_ras import NcclRas
 from tests.diagnosis.samples import CASES
 from tests.report import diagnoses
 from tests.run.test_incident import visit_of
@@ -90,6 +94,24 @@ def test_mistakes(
     done = nodevet("diagnose", *words, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr
+
+
+def test_the_ras_port_of_a_job_that_has_just_begun_is_not_asked(
+    nodevet: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    squeue, bundle = tmp_path / "squeue", tmp_path / "i.json"
+    squeue.write_text(f"#!/bin/sh\necho '4242|4242|RUNNING|{os.getuid()}|{socket.gethostname()}'\n")
+    squeue.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with serving(tmp_path, tmp_path / "libnccl.so.2.29.2") as server:
+        address = ("--nccl-ras", f"localhost:{server.port}", "--duration", "10s")
+        done = nodevet("diagnose", "@local", "--job", "4242", *address, "--capture", bundle)
+        assert server.asked == []
+    assert done.returncode == 3, done.stderr  # this machine has no GPU
+    ((visit, _),) = incident.read(bundle)
+    assert visit.evidence is not None
+    data = decode(bytes(visit.evidence))[NcclRas].data
+    assert data is not None and data.not_asked.startswith("a process that listens began only ")
 
 
 def test_rounds_in_a_log_until_an_interrupt(nodevet_words: list[str], tmp_path: Path) -> None:
