@@ -156,7 +156,7 @@ def command(
     from nodevet.base.outputs import try_out
     from nodevet.cli.speech import say
     from nodevet.diagnose import incident, jobs
-    from nodevet.diagnose.ras_port import ras_port
+    from nodevet.diagnose.ras_port import RAS_AGAIN, ras_port
     from nodevet.diagnose.sheet import diagnosis_sheet
     from nodevet.diagnose.use import diagnose_hosts, diagnose_visits
     from nodevet.sheet import FORMATS
@@ -198,6 +198,7 @@ def command(
         job = jobs.named_job(job_name, ranks_file)
         hosts = jobs.hosts_of(job, chosen) if job else chosen.hosts()
         reached = fleet_options(context=context, commands=False, engine=engine_for(hosts), **reach)
+        _refuse_pairs((ras and reached.engine, RAS_AGAIN))
         look = partial(diagnose_hosts, hosts, context, reached, seconds=duration, interval=interval)
         look = partial(look, job=job, again=jobs.asked_again, ras=ras)
         if watch:

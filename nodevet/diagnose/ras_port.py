@@ -12,6 +12,10 @@ from nodevet.diagnose.model import JobTarget
 
 ANSWER_S = 20.0  # after the watch: to look at the processes again, and for the second answer
 ADDRESS = re.compile(r"(?:\[([0-9a-fA-F:.]{2,45})\]|([^\s:\[\]]{1,45})):([0-9]{1,5})")
+RAS_AGAIN = (
+    "--nccl-ras asks at most twice, and if a launcher fails, another visits its hosts again: leave "
+    "out the launchers of nodevet.toml"
+)
 LOCAL = ("127.0.0.1", "::1")  # what `localhost` may be: NCCL takes one of them
 
 

@@ -72,6 +72,7 @@ def watch_options(
     if ras:
         asks = {**asks, "nccl_ras": ({**wish, **ras.wish(job)},)}
         longer += ANSWER_S
+        options = changed(options, second_try=False)  # each visit asks twice
     return changed(
         options,
         asks=asks,

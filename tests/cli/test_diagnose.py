@@ -96,13 +96,29 @@ def test_mistakes(
     assert message in done.stderr
 
 
+def named_by_slurm(host: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Job 4242 runs on this host."""
+    squeue = folder / "squeue"
+    squeue.write_text(f"#!/bin/sh\necho '4242|4242|RUNNING|{os.getuid()}|{host}'\n")
+    squeue.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+
+def test_launchers_may_ask_more_than_twice_and_are_refused(
+    nodevet: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named_by_slurm("n1", tmp_path, monkeypatch)
+    (tmp_path / "nodevet.toml").write_text('launchers.eu = "ssh eu"\n')
+    address = ("--nccl-ras", "localhost:28028")
+    done = nodevet("diagnose", "n1", "--job", "4242", *address, cwd=tmp_path)
+    assert done.returncode == 2 and "out the launchers of nodevet.toml" in done.stderr
+
+
 def test_the_ras_port_of_a_job_that_has_just_begun_is_not_asked(
     nodevet: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    squeue, bundle = tmp_path / "squeue", tmp_path / "i.json"
-    squeue.write_text(f"#!/bin/sh\necho '4242|4242|RUNNING|{os.getuid()}|{socket.gethostname()}'\n")
-    squeue.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    bundle = tmp_path / "i.json"
+    named_by_slurm(socket.gethostname(), tmp_path, monkeypatch)
     with serving(tmp_path, tmp_path / "libnccl.so.2.29.2") as server:
         address = ("--nccl-ras", f"localhost:{server.port}", "--duration", "10s")
         done = nodevet("diagnose", "@local", "--job", "4242", *address, "--capture", bundle)

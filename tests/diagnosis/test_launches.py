@@ -195,10 +195,12 @@ def test_hostile_texts_are_printed_plainly() -> None:
 
 def test_a_node_is_asked_for_it_only_on_request() -> None:
     target = JobTarget(name="12", hosts=("a",), ids=("Slurm 12",), step="0", uid=1000)
-    plain = watch_options(Options(), 30.0, 1.0, together=False, now=0.0, job=target)
+    plain = watch_options(Options(second_try=True), 30.0, 1.0, together=False, now=0.0, job=target)
     assert "nccl_ras" not in plain.asks
     ras = RasPort(("127.0.0.1", "::1"), 28028)
-    asked = watch_options(Options(), 30.0, 1.0, together=False, now=0.0, job=target, ras=ras)
+    asked = watch_options(
+        Options(second_try=True), 30.0, 1.0, together=False, now=0.0, job=target, ras=ras
+    )
     (wish,) = asked.asks["nccl_ras"]
     assert {key: wish[key] for key in ("hosts", "port", "job_ids", "step", "uid", "seconds")} == {
         "hosts": ["127.0.0.1", "::1"],
@@ -209,6 +211,7 @@ def test_a_node_is_asked_for_it_only_on_request() -> None:
         "seconds": 30.0,
     }
     assert asked.deadline > plain.deadline
+    assert plain.second_try and not asked.second_try  # another visit would ask again
 
 
 def test_a_redacted_bundle_keeps_counts_and_no_addresses() -> None:
