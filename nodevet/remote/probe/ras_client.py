@@ -26,7 +26,8 @@ PARSE_S = 2.0  # of CPU time
 LARGEST = 16 << 20  # bytes of an answer
 LONGEST = 256  # bytes of a line
 CHUNK = 1 << 16
-RANKS = 8192  # of all communicators together
+RANKS = 8192  # of all communicators together, each of which counts as one more
+KEPT = 2 << 20  # bytes that are kept of an answer; a rank takes 0.2 kB
 KINDS = 16
 TEXT = 128  # characters
 LARGEST_NUMBER = 1 << 63
@@ -120,11 +121,13 @@ def report(data: bytes) -> "Reading":
     rows = listed(value, "communicators")
     kept, left = [], RANKS
     for row in sorted(rows, key=lambda row: -number(row, "size")):
-        left -= len(listed(row, "ranks")) + len(listed(row, "missing_ranks", ()))
+        left -= 1 + len(listed(row, "ranks")) + len(listed(row, "missing_ranks", ()))
         if left < 0:
             break
         kept.append(communicator(row))
     refuse_twins(kept, "hash")
+    if len(json.dumps(kept)) > KEPT:
+        raise ValueError("the answer has too much to keep")
     ras = value.get("ras")
     return Reading(
         nccl=text_of(value, "nccl_version"),

@@ -302,12 +302,32 @@ def test_two_communicators_with_one_name_are_refused() -> None:
 def test_of_too_many_ranks_the_largest_communicators_are_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ras_client, "RANKS", 5)
+    monkeypatch.setattr(ras_client, "RANKS", 7)
     sizes = {"0x1": 2, "0x2": 3, "0x3": 2}
     groups = [group(dict.fromkeys(range(size), 1), name=name) for name, size in sizes.items()]
     found = read(report(groups))
     assert [each["size"] for each in found["communicators"]] == [3, 2]
     assert found["left_out"] == 1
+
+
+def test_an_answer_never_costs_the_rest_of_the_evidence() -> None:
+    """Names of collectives are long, or there are many communicators without a rank."""
+    full = group(dict.fromkeys(range(2000), 1))
+    for rank in full["ranks"]:
+        rank["collective_counts"] = {f"{kind:x>99}": 1 << 62 for kind in range(16)}
+    with pytest.raises(ValueError, match="too much to keep"):
+        read(report([full]))
+    found = read(report([group({}, name=str(number)) for number in range(9000)]))
+    assert (len(found["communicators"]), found["left_out"]) == (8192, 808)
+
+
+def test_a_large_job_is_kept_whole(check: Check) -> None:
+    whole = group(dict.fromkeys(range(4096), 123456), name="all")
+    pairs = [group({0: 1, 1: 1}, name=f"0x{number:x}") for number in range(1024)]
+    found = read(report([*pairs, whole]))
+    assert found["left_out"] == 0 and len(json.dumps(found)) < ras_client.KEPT
+    found["at_s"] = 0.0
+    assert check("nccl_ras", {"errors": {}, "not_asked": "", "nccl": "2.29.2", "answers": [found]})
 
 
 def test_long_texts_are_cut() -> None:
