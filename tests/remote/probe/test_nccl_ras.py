@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from far_processes import wait_for
 from ras_server import Server, answer, group, report, serving
 
 from nodevet.diagnose import launches
@@ -156,6 +157,7 @@ def test_a_child_that_a_rank_forked_is_not_young(tmp_path: Path) -> None:
         assert len(processes) == 2
         owners = nccl_listener.owners_of({inode}, processes)
         assert owners[inode].pid == server.process.pid
+    wait_for(lambda: not nccl_listener.processes_of("/", wish))  # the child ends after its parent
 
 
 def test_ranks_with_different_versions_are_not_asked(tmp_path: Path) -> None:
