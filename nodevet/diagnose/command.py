@@ -71,6 +71,14 @@ from nodevet.vet import options as vetting
     "HOST:PID RANK.",
 )
 @click.option(
+    "--nccl-ras",
+    "ras_address",
+    metavar="ADDRESS",
+    help="With --job: ask NCCL's RAS port at ADDRESS on the host of rank 0 (localhost:28028, "
+    "[::1]:28028), at the start and at the end of the watch. Asking has crashed live jobs, even "
+    "with NCCL 2.29.7. nodevet asks only NCCL 2.29.2 or newer that has run for 3 minutes.",
+)
+@click.option(
     "--format",
     "formats",
     multiple=True,
@@ -116,6 +124,7 @@ def command(
     limit: tuple[str, ...],
     job_name: str | None,
     ranks_file: Path | None,
+    ras_address: str | None,
     duration: float,
     interval: float,
     formats: tuple[str, ...],
@@ -147,6 +156,7 @@ def command(
     from nodevet.base.outputs import try_out
     from nodevet.cli.speech import say
     from nodevet.diagnose import incident, jobs
+    from nodevet.diagnose.ras_port import RAS_AGAIN, ras_port
     from nodevet.diagnose.sheet import diagnosis_sheet
     from nodevet.diagnose.use import diagnose_hosts, diagnose_visits
     from nodevet.sheet import FORMATS
@@ -171,7 +181,9 @@ def command(
             "--ranks",
         ),
         (job_name and ranks_file, "--job and --ranks exclude each other"),
+        (ras_address and not job_name, "--nccl-ras goes with --job JOB"),
     )
+    ras = ras_port(ras_address, duration) if ras_address else None
     sinks = Sinks(formats, display=display, known=FORMATS)
     if capture:
         distinct(capture, sinks.sinks)
@@ -186,8 +198,9 @@ def command(
         job = jobs.named_job(job_name, ranks_file)
         hosts = jobs.hosts_of(job, chosen) if job else chosen.hosts()
         reached = fleet_options(context=context, commands=False, engine=engine_for(hosts), **reach)
+        _refuse_pairs((ras and reached.engine, RAS_AGAIN))
         look = partial(diagnose_hosts, hosts, context, reached, seconds=duration, interval=interval)
-        look = partial(look, job=job, again=jobs.asked_again)
+        look = partial(look, job=job, again=jobs.asked_again, ras=ras)
         if watch:
             from nodevet.diagnose.watch import watch_rounds
 

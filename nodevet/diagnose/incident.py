@@ -38,7 +38,7 @@ MOST_HOSTS = at_most(1 << 16)  # a gzip of 1 MiB can hold millions that say noth
 LARGEST = 256 << 20  # bytes of a bundle, unpacked
 MODE = 0o600  # it names users, programs and paths
 NEEDED = (
-    *("gpu", "gpu_activity", "host_activity", "process_activity"),
+    *("gpu", "gpu_activity", "host_activity", "process_activity", "nccl_ras"),
     *("cpu", "cpufreq", "host", "memory", "numa", "pci", "processes"),
 )
 """The sections that a redacted bundle keeps."""

@@ -20,9 +20,11 @@ from nodevet.diagnose.model import (
 )
 from nodevet.diagnose.rules import LET_RUN
 from nodevet.diagnose.words import number
+from nodevet.evidence.core import MISSING, NOT_ASKED
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu_activity import GpuActivities
 from nodevet.evidence.lists import spans
+from nodevet.evidence.nccl_ras import NcclRas
 from nodevet.evidence.process_activity import ProcessActivities, ProcessActivity, ThreadActivity
 
 HELD_UP = (
@@ -48,6 +50,7 @@ class HostRanks(NamedTuple):
     strangers: tuple[str, ...] = ()  # processes on GPUs that are not known to be of the job
     dumps: Mapping[int, RankDump] = {}  # pid of a rank on a GPU -> its dump
     cpus: Mapping[int, str | None] = {}  # pid -> the CPUs that it may use
+    ras: NcclRas | str = ""  # what NCCL's RAS said, or why it was not read; empty: not requested
 
 
 def host_ranks(evidence: Evidence, host: HostDiagnosis, target: JobTarget) -> HostRanks:
@@ -90,7 +93,13 @@ def host_ranks(evidence: Evidence, host: HostDiagnosis, target: JobTarget) -> Ho
             if process.rank is not None and process.pid in gpus
         },
         cpus={process.pid: process.cpus_allowed for process in mine},
+        ras=_ras(evidence),
     )
+
+
+def _ras(evidence: Evidence) -> NcclRas | str:
+    section = evidence[NcclRas]
+    return section.data or ("" if section.why in (MISSING, NOT_ASKED) else section.why)
 
 
 def _gpus(evidence: Evidence, processes: Iterable[ProcessActivity]) -> Mapping[int, set[int]]:

@@ -15,6 +15,7 @@ from nodevet.diagnose.doubts import COLLECTIVE
 from nodevet.diagnose.gpm import is_of_parts
 from nodevet.diagnose.job_ranks import HostRanks
 from nodevet.diagnose.late_dumps import MISMATCH_STEP, with_dumps
+from nodevet.diagnose.launches import with_launches
 from nodevet.diagnose.model import (
     DOWN,
     POLLS,
@@ -76,6 +77,7 @@ def job_diagnosis(
     ranks, late, unclear = with_own_causes(ranks, late, hosts, found)
     if not mismatch:
         ranks, late = with_slow_clocks(ranks, late, hosts)
+    ranks, late, of_ras = with_launches(ranks, late, found, size, mismatch=mismatch)
     among = frozenset(late)
     doubts += [*more, *unclear]
     confidence, why = _confidence(late, ranks, size, doubts, contradiction)
@@ -93,7 +95,7 @@ def job_diagnosis(
         reasons=reasons,
         next_step=MISMATCH_STEP if mismatch else _next(late, ranks, strangers(shown)),
         doubts=(*doubts, *why),
-        notes=(*(text for host_ranks in shown for text in host_ranks.notes), *notes),
+        notes=(*(text for host_ranks in shown for text in host_ranks.notes), *notes, *of_ras),
     )
 
 

@@ -31,6 +31,7 @@ from nodevet.diagnose.model import (
     Straggler,
     Suspect,
 )
+from nodevet.diagnose.ras_port import ANSWER_S, RasPort
 from nodevet.diagnose.rules import NEXT
 from nodevet.diagnose.stragglers import stragglers
 from nodevet.diagnose.suspects import REASONS, suspect
@@ -61,11 +62,13 @@ def watch_options(
     together: bool,
     now: float,
     job: JobTarget | None = None,
+    ras: RasPort | None = None,
 ) -> Options:
     """The same visit, in which the node is watched for so many seconds too.
 
     `together`: at the same moment as others, a few seconds after `now`, by the nodes' clocks.
-    `job`: the processes of this job that use no GPU are watched as well.
+    `job`: the processes of this job that use no GPU are watched as well. `ras`: NCCL's RAS port of
+    the job is asked, too.
     """
     wish: dict[str, Any] = {"seconds": seconds, "interval": interval, "at_s": None}
     wish["job_ids"] = list(job.ids) if job else []
@@ -77,6 +80,10 @@ def watch_options(
         **options.asks,
         **dict.fromkeys(SECTIONS, (wish,)),
     }
+    if ras:
+        asks = {**asks, "nccl_ras": ({**wish, **ras.wish(job)},)}
+        longer += ANSWER_S
+        options = changed(options, second_try=False)  # each visit asks twice
     return changed(
         options,
         asks=asks,
@@ -106,6 +113,7 @@ def diagnose_hosts(
     done: Callable[[], None] = lambda: None,
     job: JobTarget | None = None,
     again: Callable[[JobTarget], JobTarget] = lambda job: job,
+    ras: RasPort | None = None,
 ) -> Diagnosis:
     """Watch the hosts, all of them at the same time, and diagnose each. `again` returns the job
     with how it has changed meanwhile."""
@@ -116,6 +124,7 @@ def diagnose_hosts(
         together=len(hosts) > 1,
         now=time.time(),
         job=job,
+        ras=ras,
     )
     by_name = {host.name: host for host in hosts}
     by_host: dict[str, HostDiagnosis] = {}

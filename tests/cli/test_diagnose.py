@@ -6,6 +6,7 @@ import pty
 import re
 import select
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -13,11 +14,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from ras_server import serving
 
 from nodevet.diagnose import incident
 from nodevet.diagnose.board import BARS, board, sparkline
 from nodevet.diagnose.model import Cause, Diagnosis
 from nodevet.diagnose.saved import parse_diagnosis
+from nodevet.evidence.document import decode
+from nodevet.evidence.nccl_ras import NcclRas
 from tests.diagnosis.samples import CASES
 from tests.report import diagnoses
 from tests.run.test_incident import visit_of
@@ -59,6 +63,14 @@ def test_several_formats_at_once(nodevet: Run, bundle: Path, tmp_path: Path) -> 
         (("@local", "--watch", "--job", "12"), "--watch shows hosts only"),
         (("--job", "12", "--ranks", "{text}"), "--job and --ranks exclude each other"),
         (("--ranks", "{text}"), "text.json:1: "),
+        (("@local", "--nccl-ras", "localhost:28028"), "--nccl-ras goes with --job JOB"),
+        (("--job", "12", "--nccl-ras", "gpu001:28028"), "write localhost:PORT, IPV4:PORT or"),
+        (("--job", "12", "--nccl-ras", "[::1]"), "--nccl-ras [::1]: write localhost:PORT"),
+        (("--job", "12", "--nccl-ras", "[::1]:0"), "write localhost:PORT"),
+        (
+            ("--job", "12", "--nccl-ras", "[::1]:28028", "--duration", "5s"),
+            "--nccl-ras compares two answers: watch for 10s or longer",
+        ),
         (("--job", "12x"), "name a job of Slurm"),
         (("@local", "--redact"), "--redact goes with --capture FILE"),
         (("@local", "--capture", "x", "--format", "json:x"), "a report goes there too"),
@@ -82,6 +94,40 @@ def test_mistakes(
     done = nodevet("diagnose", *words, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr
+
+
+def named_by_slurm(host: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Job 4242 runs on this host."""
+    squeue = folder / "squeue"
+    squeue.write_text(f"#!/bin/sh\necho '4242|4242|RUNNING|{os.getuid()}|{host}'\n")
+    squeue.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+
+def test_launchers_may_ask_more_than_twice_and_are_refused(
+    nodevet: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named_by_slurm("n1", tmp_path, monkeypatch)
+    (tmp_path / "nodevet.toml").write_text('launchers.eu = "ssh eu"\n')
+    address = ("--nccl-ras", "localhost:28028")
+    done = nodevet("diagnose", "n1", "--job", "4242", *address, cwd=tmp_path)
+    assert done.returncode == 2 and "out the launchers of nodevet.toml" in done.stderr
+
+
+def test_the_ras_port_of_a_job_that_has_just_begun_is_not_asked(
+    nodevet: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle = tmp_path / "i.json"
+    named_by_slurm(socket.gethostname(), tmp_path, monkeypatch)
+    with serving(tmp_path, tmp_path / "libnccl.so.2.29.2") as server:
+        address = ("--nccl-ras", f"localhost:{server.port}", "--duration", "10s")
+        done = nodevet("diagnose", "@local", "--job", "4242", *address, "--capture", bundle)
+        assert server.asked == []
+    assert done.returncode == 3, done.stderr  # this machine has no GPU
+    ((visit, _),) = incident.read(bundle)
+    assert visit.evidence is not None
+    data = decode(bytes(visit.evidence))[NcclRas].data
+    assert data is not None and data.not_asked.startswith("a process that listens began only ")
 
 
 def test_rounds_in_a_log_until_an_interrupt(nodevet_words: list[str], tmp_path: Path) -> None:
