@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from ras_server import serving
+from ras_server import JOB, serving
 
 from nodevet.diagnose import incident
 from nodevet.diagnose.board import BARS, board, sparkline
@@ -97,9 +97,9 @@ def test_mistakes(
 
 
 def named_by_slurm(host: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Job 4242 runs on this host."""
+    """The job of `serving` runs on this host."""
     squeue = folder / "squeue"
-    squeue.write_text(f"#!/bin/sh\necho '4242|4242|RUNNING|{os.getuid()}|{host}'\n")
+    squeue.write_text(f"#!/bin/sh\necho '{JOB}|{JOB}|RUNNING|{os.getuid()}|{host}'\n")
     squeue.chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
 
@@ -110,7 +110,7 @@ def test_launchers_may_ask_more_than_twice_and_are_refused(
     named_by_slurm("n1", tmp_path, monkeypatch)
     (tmp_path / "nodevet.toml").write_text('launchers.eu = "ssh eu"\n')
     address = ("--nccl-ras", "localhost:28028")
-    done = nodevet("diagnose", "n1", "--job", "4242", *address, cwd=tmp_path)
+    done = nodevet("diagnose", "n1", "--job", JOB, *address, cwd=tmp_path)
     assert done.returncode == 2 and "out the launchers of nodevet.toml" in done.stderr
 
 
@@ -121,7 +121,7 @@ def test_the_ras_port_of_a_job_that_has_just_begun_is_not_asked(
     named_by_slurm(socket.gethostname(), tmp_path, monkeypatch)
     with serving(tmp_path, tmp_path / "libnccl.so.2.29.2") as server:
         address = ("--nccl-ras", f"localhost:{server.port}", "--duration", "10s")
-        done = nodevet("diagnose", "@local", "--job", "4242", *address, "--capture", bundle)
+        done = nodevet("diagnose", "@local", "--job", JOB, *address, "--capture", bundle)
         assert server.asked == []
     assert done.returncode == 3, done.stderr  # this machine has no GPU
     ((visit, _),) = incident.read(bundle)

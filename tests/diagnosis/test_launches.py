@@ -56,7 +56,7 @@ def test_the_rank_that_launched_fewer_collectives_is_late() -> None:
         "ranks 0,2 on a wait for rank 1 on a: by NCCL's RAS it has launched 117 collectives of a "
         "communicator, and none during the watch; others 118 (RAS counts launches, not completions)"
     )
-    assert "py-spy dump --native --pid 11" in job(found).next_step
+    assert "py-spy dump --nonblocking --pid 11" in job(found).next_step
     assert [gpu.cause for gpu in found.hosts[0].gpus].count(Cause.COLLECTIVE) == 2
     assert found.exit_code == 1
 

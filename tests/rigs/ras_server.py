@@ -20,6 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+JOB = str(os.getpid())  # of Slurm: no other tests have it
 KINDS = ("Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllReduce")
 
 
@@ -87,7 +88,7 @@ class Server:
 def serving(
     folder: Path,
     *libraries: Path,
-    job: str = "4242",
+    job: str = JOB,
     rank: int = 0,
     mode: str = "good",
     address: str = "127.0.0.1:0",

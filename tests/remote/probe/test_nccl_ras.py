@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from far_processes import wait_for
-from ras_server import Server, answer, group, report, serving
+from ras_server import JOB, Server, answer, group, report, serving
 
 from nodevet.diagnose import launches
 from nodevet.evidence.document import decode
@@ -38,7 +38,7 @@ def old_job(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def collected(server: Server | None, **more: Any) -> dict[str, Any]:
-    wish = {"seconds": 0.3, "interval": 0.3, "job_ids": ["Slurm 4242"], "hosts": ["127.0.0.1"]}
+    wish = {"seconds": 0.3, "interval": 0.3, "job_ids": [f"Slurm {JOB}"], "hosts": ["127.0.0.1"]}
     wish |= {"port": server.port if server else 1, "step": "", "uid": None, **more}
     return nccl_ras.collect("/", {"asks": {"nccl_ras": [wish]}})
 
@@ -67,7 +67,7 @@ def test_the_probe_reads_it_beside_the_other_sections_that_watch(tmp_path: Path)
     for number in range(2):
         answer(tmp_path, number, report=report([group({0: 5})]))
     with serving(tmp_path, tmp_path / NEW) as server:
-        wish = {"seconds": 1.0, "interval": 0.5, "job_ids": ["Slurm 4242"]}
+        wish = {"seconds": 1.0, "interval": 0.5, "job_ids": [f"Slurm {JOB}"]}
         port = {"hosts": ["127.0.0.1"], "port": server.port}
         asks = {"process_activity": [wish], "nccl_ras": [{**wish, **port}]}
         document = probe({**request(asks), "sections": ["nccl_ras", "process_activity"]})
@@ -152,7 +152,7 @@ def test_a_child_that_a_rank_forked_is_not_young(tmp_path: Path) -> None:
         (inode,) = nccl_listener.sockets_at(
             f"/proc/{server.process.pid}/", {"hosts": ["127.0.0.1"], "port": server.port}
         )[1]
-        wish = {"job_ids": ["Slurm 4242"]}
+        wish = {"job_ids": [f"Slurm {JOB}"]}
         processes = nccl_listener.processes_of("/", wish)
         assert len(processes) == 2
         owners = nccl_listener.owners_of({inode}, processes)
@@ -187,7 +187,7 @@ def test_a_port_that_another_job_shares_is_not_asked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "other", [{"job_ids": ["Slurm 424"]}, {"step": "3"}, {"uid": os.geteuid() + 1}]
+    "other", [{"job_ids": [f"Slurm {JOB[:-1]}"]}, {"step": "3"}, {"uid": os.geteuid() + 1}]
 )
 def test_only_processes_of_the_job_count(tmp_path: Path, other: dict[str, Any]) -> None:
     with serving(tmp_path, tmp_path / NEW) as server:
