@@ -230,7 +230,7 @@ def swept(
             for number in range(HOSTS - len(bad))
         ]
         hosts = [one for pair in zip(good, bad, strict=False) for one in pair] + good[len(bad) :]
-        times, started = 3 if slowness() > 4 else 1, time.monotonic()
+        times, started = 3 if slowness() > 2 else 1, time.monotonic()
         limits = {name: times * seconds for name, seconds in LIMITS.items()}
         visits = go(
             hosts,
