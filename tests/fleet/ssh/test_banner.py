@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from slow_machine import slowness
 
+from nodevet.base.durations import elapsed
 from nodevet.fleet import Visit
 from nodevet.model import Host, Status
 from nodevet_sim.sshd import KeyPair, Sshd, known_hosts_line
@@ -214,7 +215,7 @@ def test_banner_that_never_comes_is_asked_for_twice_within_the_deadline(
     bad = visits["bad"]
     assert (bad.status, bad.why) == (
         Status.TIMEOUT,
-        f"timed out after {timeout} s (waiting for the SSH banner)",
+        f"timed out after {elapsed(timeout)} (waiting for the SSH banner)",
     )
     assert server.asked <= asked and (times < 30 or server.asked == asked)
     assert bad.seconds < deadline
