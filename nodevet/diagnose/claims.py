@@ -95,8 +95,12 @@ def lost_claim(note: str) -> str:
     """What a GPU needs, by what the driver or the PCI bus says of it."""
     if "RESET_REQUIRED" in note:
         return "needs a reset"
-    is_gone = "IS_LOST" in note or "PCI bus" in note
-    return "is lost to the driver" if is_gone else "cannot be used: it may need a reset"
+    return "is lost to the driver" if is_gone(note) else "cannot be used: it may need a reset"
+
+
+def is_gone(note: str) -> bool:
+    """Whether the driver calls a GPU lost, or it left the PCI bus: a reset rarely helps then."""
+    return "IS_LOST" in note or "PCI bus" in note
 
 
 def _spins(figures: Figures) -> bool:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from nodevet.base.durations import elapsed
 from nodevet.base.printable import brief, plain
+from nodevet.diagnose.words import ranks_text
 from nodevet.evidence.lists import spans
 from nodevet.evidence.process_activity import FlightDump, FlightGroup
 
@@ -74,7 +75,7 @@ class DumpedGroup(NamedTuple):
     @property
     def who(self) -> str:
         """The ranks that wait, in words."""
-        return f"rank{'s' * (len(self.waiting) > 1)} {spans(self.waiting)}"
+        return ranks_text(self.waiting)
 
 
 def collective_text(group: FlightGroup) -> str:
@@ -131,7 +132,7 @@ def _answer(
     ages = [dump.age_s for dump in believed.values() if dump.age_s is not None] or [0.0]
     doubts = []
     if missing:
-        doubts.append(f"no dump shows how far rank{'s' * (len(missing) > 1)} {spans(missing)} got")
+        doubts.append(f"no dump shows how far {ranks_text(missing)} got")
     if max(ages) - min(ages) > TOGETHER_S:
         doubts.append(f"the dumps were written {elapsed(max(ages) - min(ages))} apart")
     if max(ages) > OLD_S:
@@ -165,10 +166,7 @@ def _believed(
             reasons.setdefault(foreign, set()).add(rank)
         else:
             believed[rank] = flight
-    notes = [
-        f"flight recorder of rank{'s' * (len(ranks) > 1)} {spans(ranks)}: {why}"
-        for why, ranks in reasons.items()
-    ]
+    notes = [f"flight recorder of {ranks_text(ranks)}: {why}" for why, ranks in reasons.items()]
     return believed, notes
 
 
@@ -272,7 +270,7 @@ def _late(group: DumpedGroup, dumps: Mapping[int, FlightDump], notes: list[str])
     early = sorted(rank for rank, seconds in waited.items() if seconds < WAITED_S)
     if early:
         notes.append(
-            f"when rank{'s' * (len(early) > 1)} {spans(early)} wrote a dump, no other is known to "
+            f"when {ranks_text(early)} wrote a dump, no other is known to "
             f"have waited for {WAITED_S:.0f} s in {group.collective}"
         )
     return set(group.behind - set(early))
@@ -321,8 +319,8 @@ def _kind(name: str | None) -> str:
 def _listed(name: str, number: int, by_kind: Mapping[tuple[str, str], Collection[int]]) -> str:
     """`collective 118 of group 0 is all_gather on rank 1, and all_reduce of 16 on ranks 0,2-3`."""
     texts = [
-        f"{brief(kind, LONGEST_NAME)}{f' of {plain(sizes)}' if sizes else ''} on rank"
-        f"{'s' * (len(ranks) > 1)} {spans(ranks)}"
+        f"{brief(kind, LONGEST_NAME)}{f' of {plain(sizes)}' if sizes else ''} on "
+        f"{ranks_text(ranks)}"
         for (kind, sizes), ranks in sorted(
             by_kind.items(), key=lambda kind_ranks: min(kind_ranks[1])
         )

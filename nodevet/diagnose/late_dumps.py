@@ -5,7 +5,7 @@ ranks wait and the watch names none, and never with high confidence. Otherwise i
 contradicts.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -14,7 +14,7 @@ from nodevet.base.durations import elapsed
 from nodevet.diagnose.collectives import OLD_S, DumpedRanks, dumped_ranks
 from nodevet.diagnose.job_ranks import HostRanks
 from nodevet.diagnose.model import Rank, RankState
-from nodevet.evidence.lists import spans
+from nodevet.diagnose.words import ranks_text
 
 WAIT = (RankState.WAITS, RankState.QUIET, RankState.NO_GPU, RankState.UNSEEN)
 NEXT = (
@@ -96,27 +96,23 @@ def _contradiction(
     if dumped.mismatch:
         return f"{start}: {dumped.mismatch}"
     if dumped.behind and set(dumped.behind) != seen:
-        return f"{start}: {_all_behind(dumped.behind)}"
+        return f"{start}: {all_behind(dumped.behind)}"
     if waits := seen & dumped.waiting:
-        return f"{start}: they say that {_ranks(waits)} waited in a collective like others"
+        return f"{start}: they say that {ranks_text(waits)} waited in a collective like others"
     return ""
 
 
 def _agreement(dumped: DumpedRanks) -> list[str]:
     if dumped.behind:
-        return [f"the dumps of the flight recorder agree: {_all_behind(dumped.behind)}"]
+        return [f"the dumps of the flight recorder agree: {all_behind(dumped.behind)}"]
     text = (
         f"by the dumps of the flight recorder, every rank of its group waits in {dumped.together}"
     )
     return [text] if dumped.together else []
 
 
-def _all_behind(behind: Mapping[int, str]) -> str:
+def all_behind(behind: Mapping[int, str]) -> str:
     """Of several ranks, the text of the first."""
     first = min(behind)
-    more = f"; {_ranks(set(behind) - {first})} too" if len(behind) > 1 else ""
+    more = f"; {ranks_text(set(behind) - {first})} too" if len(behind) > 1 else ""
     return f"rank {first} {behind[first]}{more}"
-
-
-def _ranks(numbers: Collection[int]) -> str:
-    return f"rank{'s' * (len(numbers) > 1)} {spans(numbers)}"

@@ -31,6 +31,7 @@ from nodevet.diagnose.model import (
 from nodevet.diagnose.shared_cpus import with_own_causes
 from nodevet.diagnose.slow_clock import with_slow_clocks
 from nodevet.diagnose.unsure import is_mixed, unsure
+from nodevet.diagnose.words import ranks_text
 from nodevet.evidence.lists import spans
 from nodevet.sheet.text import count, name, nodeset
 
@@ -104,7 +105,7 @@ def _without_twins(ranks: Iterable[Rank]) -> tuple[list[Rank], list[str]]:
     listed = list(ranks)
     claims = Counter(rank.number for rank in listed if rank.number is not None)
     twins = {number for number, claimed in claims.items() if claimed > 1}
-    texts = [f"several processes claim to be {_ranks(twins)}, so nodevet believes none of them"]
+    texts = [f"several processes claim to be {ranks_text(twins)}, so nodevet believes none of them"]
     return (
         [replace(rank, number=None) if rank.number in twins else rank for rank in listed],
         texts if twins else [],
@@ -148,7 +149,7 @@ def _absent(
     missing -= set(by_number)
     if not missing:
         return
-    doubts.append(f"not seen: {_ranks(missing)} of {size}")
+    doubts.append(f"not seen: {ranks_text(missing)} of {size}")
     if len(missing) <= len(ranks) and not is_partial:
         text = NEVER_ON_GPU if is_listed else NEVER_SEEN
         yield from (Rank(number=number, state=RankState.UNSEEN, text=text) for number in missing)
@@ -236,17 +237,12 @@ def _is_fact(rank: Rank) -> bool:
     return rank.state in DOWN or is_slow
 
 
-def _ranks(numbers: Iterable[int | None]) -> str:
-    listed = [number for number in numbers if number is not None]
-    return f"rank{'s' if len(listed) > 1 else ''} {spans(listed)}"
-
-
 def label(ranks: Sequence[Rank]) -> str:
     """`rank 7 on n3`, `ranks 0-6,8-63 on n[1-8]`, `python 4711 on n3`."""
-    numbers = [rank.number for rank in ranks]
+    numbers = [rank.number for rank in ranks if rank.number is not None]
     hosts = nodeset({rank.host for rank in ranks if rank.host})
-    if None not in numbers:
-        text = _ranks(numbers)
+    if len(numbers) == len(ranks):
+        text = ranks_text(numbers)
     elif len(ranks) == 1:
         text = f"{plain(ranks[0].command) or 'a rank'} {ranks[0].pid or ''}".strip()
     else:

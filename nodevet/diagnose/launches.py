@@ -5,16 +5,16 @@ name a late rank only if nothing else does, and never with high confidence.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from nodevet.base.printable import plain
 from nodevet.diagnose.job_ranks import HostRanks
-from nodevet.diagnose.late_dumps import NEXT, WAIT
+from nodevet.diagnose.late_dumps import NEXT, WAIT, all_behind
 from nodevet.diagnose.model import Rank, RankState
-from nodevet.evidence.lists import spans
+from nodevet.diagnose.words import ranks_text
 from nodevet.evidence.nccl_ras import MissingRank, NcclRas, RasAnswer, RasCommunicator, RasRank
 
 LEAST_S = 10.0  # between two answers: ranks that work are often a collective apart
@@ -197,10 +197,9 @@ def _behind(rank: Rank, behind: Mapping[int, str]) -> Rank:
 
 def _compared_text(behind: Mapping[int, str], seen: Sequence[Rank]) -> str:
     """`seen`: the late ranks by everything else."""
-    first, is_same = min(behind), {rank.number for rank in seen} == set(behind)
+    is_same = {rank.number for rank in seen} == set(behind)
     start = "NCCL's RAS agrees" if is_same else "NCCL's RAS names other ranks" if seen else BY
-    more = f"; {_ranks(set(behind) - {first})} too" if len(behind) > 1 else ""
-    return f"{start}: rank {first} {behind[first]}{more}"
+    return f"{start}: {all_behind(behind)}"
 
 
 def _missing_texts(answer: RasAnswer, numbers: Mapping[Process, int]) -> list[str]:
@@ -218,7 +217,7 @@ def _names(processes: Sequence[Process], numbers: Mapping[Process, int]) -> str:
     known = [numbers[at] for at in processes if at in numbers]
     others = [_name(at) for at in processes if at not in numbers]
     more = [f"{len(others) - 3} more"] if len(others) > 3 else []
-    return ", ".join([*([_ranks(known)] if known else []), *others[:3], *more])
+    return ", ".join([*([ranks_text(known)] if known else []), *others[:3], *more])
 
 
 def _name(at: Process) -> str:
@@ -227,7 +226,3 @@ def _name(at: Process) -> str:
 
 def _process(rank: RasRank | MissingRank) -> Process:
     return rank.host, rank.pid
-
-
-def _ranks(numbers: Collection[int]) -> str:
-    return f"rank{'s' * (len(numbers) > 1)} {spans(numbers)}"

@@ -1,8 +1,9 @@
 """What to do next, by the causes and by what else is known (pure)."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from nodevet.base.printable import brief
+from nodevet.diagnose.claims import is_gone
 from nodevet.diagnose.clock_step import clock_step
 from nodevet.diagnose.connections import network_step
 from nodevet.diagnose.doubts import STEADY, listens_beside, may_poll
@@ -26,9 +27,7 @@ from nodevet.diagnose.rules import (
     RULES,
     SLOWED,
 )
-from nodevet.diagnose.words import number
-
-Figures = Mapping[str, Figure]
+from nodevet.diagnose.words import Figures, number
 
 
 def next_step(
@@ -99,8 +98,7 @@ def _special(cause: Cause, rulings: Sequence[Ruling], figures: Figures) -> str:
     if cause is Cause.GPU and may_poll(figures):
         return f"{POLLS_STEP}; if it does not: {NEXT[cause]}"
     if cause is Cause.LOST:
-        note = figures["lost"].note
-        return LOST_STEP if "IS_LOST" in note or "PCI bus" in note else NEXT[cause]
+        return LOST_STEP if is_gone(figures["lost"].note) else NEXT[cause]
     if cause is Cause.STARVED:
         return _starved_step(rulings, figures)
     if cause is Cause.STORAGE:

@@ -1,8 +1,9 @@
 """The figures of a diagnosis in words: the numbers that prove a cause, and what else is notable."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from nodevet.diagnose.model import Cause, Figure, Ruling
+from nodevet.evidence.lists import spans
 
 Figures = Mapping[str, Figure]
 
@@ -276,3 +277,8 @@ def _allowed(causes: Sequence[Cause], figures: Figures) -> list[str]:
     text = figure_sentence(allowed)
     said = {fact for cause in causes for fact in numbers_of(cause, figures)}
     return [] if said & {text, cpus_text(figures)} else [text]
+
+
+def ranks_text(numbers: Collection[int]) -> str:
+    """`rank 3`, `ranks 0-2,7`."""
+    return f"rank{'s' * (len(numbers) > 1)} {spans(numbers)}"
