@@ -20,6 +20,7 @@ from nodevet.diagnose.rules import (
     CLEAR,
     EXPLAINS,
     HOT,
+    OTHER_WAIT,
     QUOTA_HOLDS,
     QUOTA_MAY_HOLD,
     RULES,
@@ -190,15 +191,22 @@ def _ratio(above: float, below: float) -> float:
 def effects(
     rulings: Iterable[Ruling], figures_by_name: Mapping[str, Figure]
 ) -> Mapping[Cause, Cause]:
-    """The causes that follow from another cause -> that other cause."""
-    return {
-        effect.cause: cause
+    """The causes that follow from another cause -> that other cause. A wait that follows from a
+    third cause makes no other wait minor."""
+    found = {
+        (effect.cause, cause): effect
         for cause in dict.fromkeys(ruling.cause for ruling in rulings if ruling.holds)
         for effect in EXPLAINS.get(cause, ())
         if all(
             condition(threshold, figures_by_name[threshold.figure]).holds
             for threshold in effect.thresholds
         )
+    }
+    entailed = {effect for effect, _ in found}
+    return {
+        effect: cause
+        for (effect, cause), by in found.items()
+        if by is not OTHER_WAIT or cause not in entailed
     }
 
 

@@ -177,9 +177,17 @@ def job_figures(evidence: Evidence, gpu: GpuActivity) -> Iterator[Figure]:
     if isinstance(job, str):
         yield from (Figure(name, None, unit, what, job) for name, unit, what in NAMES)
         return
-    for figure in _of_job(job, evidence, gpu):
+    found = list(_of_job(job, evidence, gpu))
+    for figure in (*found, _figure("starved_of_waits", _starved_of_waits(found))):
         is_known = not job.unseen or (figure.name in OF_CGROUP and figure.value)
         yield figure if is_known else _figure(figure.name, None, job.unseen)
+
+
+def _starved_of_waits(found: Iterable[Figure]) -> float | None:
+    """The wait for a CPU, relative to the longest wait for storage or a peer."""
+    values = {figure.name: figure.value for figure in found}
+    starved, waits = values["cpu_starved"], known([values["blocked"], values["network"]])
+    return starved / max(*waits, LEAST_RAN) if starved is not None and waits else None
 
 
 def _of_job(job: WatchedJob, evidence: Evidence, gpu: GpuActivity) -> Iterator[Figure]:
@@ -222,6 +230,7 @@ NAMES = (
     ("switches", "/s", "context switches of the job"),
     ("cpu_starved", "%", "time in which its hottest thread waited for a CPU that others used"),
     ("starved_ratio", "x", "that wait, relative to the time for which this thread ran"),
+    ("starved_of_waits", "x", "that wait, relative to the longest wait for storage or a peer"),
     ("blocked", "%", "time in which the job's busiest waiter waited for storage"),
     *((wait_name, "%", what) for wait_name, what in waiting.NAMES.items()),
     ("lost_segments", "%", connections.WHAT),

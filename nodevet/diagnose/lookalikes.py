@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 
 from nodevet.diagnose.model import Cause, Figure
-from nodevet.diagnose.rules import FEW_TICKS
+from nodevet.diagnose.rules import FEW_TICKS, SIMILAR
 from nodevet.diagnose.words import value_text
 
 Figures = Mapping[str, Figure]
@@ -22,7 +22,9 @@ def lookalikes(causes: Collection[Cause], figures: Figures) -> Mapping[Cause, st
     at_peer = "its first thread waits for the network" if Cause.NETWORK in causes else ""
     texts = {
         Cause.STUCK: _may_go_on(figures),
-        Cause.STARVED: _no_others(figures) or away * (not _is_first_hottest(figures)),
+        Cause.STARVED: _no_others(figures)
+        or away * (not _is_first_hottest(figures))
+        or _waits_longer(causes, figures),
         Cause.STORAGE: away or _hot(figures),
         Cause.NETWORK: away or _hot(figures),
         Cause.PREPROCESSING: away or at_peer or _bursts(figures),
@@ -47,6 +49,14 @@ def _no_others(figures: Figures) -> str:
     others = figures["others_cpus"].value
     is_none = others is not None and others < FEW_TICKS
     return "nodevet saw no process that takes them" if is_none else ""
+
+
+def _waits_longer(causes: Collection[Cause], figures: Figures) -> str:
+    """Of two waits, the shorter one may be too short to matter the next time."""
+    if Cause.STORAGE not in causes and Cause.NETWORK not in causes:
+        return ""
+    is_shorter = _value(figures, "starved_of_waits") < SIMILAR
+    return "this wait is shorter than the other one" if is_shorter else ""
 
 
 def _away(figures: Figures) -> str:

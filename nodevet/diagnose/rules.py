@@ -487,6 +487,8 @@ class Effect(Struct, frozen=True):
 MORE, LESS = 1.4, 0.5  # in between, the next watch may find the other one longer
 OTHERS_MOST = _least("starved_ratio", MORE, STARVED)
 ITSELF_MOST = Effect(Cause.STARVED, (_most("starved_ratio", LESS, STARVED),))
+LESSER, SIMILAR = 0.5, 0.75  # of another wait: a wait for a CPU is minor, or may be as long
+OTHER_WAIT = Effect(Cause.STARVED, (_most("starved_of_waits", LESSER, STARVED),))
 HOT = (Cause.PREPROCESSING, Cause.SUBMISSION, Cause.TRANSFER)
 """The causes that a hot thread shows."""
 HOT_BY_OTHERS = (
@@ -520,13 +522,16 @@ EXPLAINS = {
     Cause.THROTTLED: (Effect(Cause.GPU), Effect(Cause.SPINNING)),
     Cause.QUOTA: (Effect(Cause.STARVED), *HOT_BY_WAITS),
     Cause.STARVED: HOT_BY_OTHERS,
+    Cause.STORAGE: (OTHER_WAIT,),
+    Cause.NETWORK: (OTHER_WAIT,),
     **dict.fromkeys(HOT, (ITSELF_MOST,)),
 }
 """A cause and the causes that it entails: a process that pages waits for the disk that holds the
 pages, or is hot in the kernel that fetches them; a GPU with lowered clocks is busier, and draws
 less power; a thread that may not run looks hot by its waits, unless it is hot without them; a full
 link needs no hot thread. A thread that waits for a CPU for much longer than it runs is hot by
-others; one that runs for much longer than it waits is late by its own work.
+others; one that runs for much longer than it waits is late by its own work, and one that waits for
+storage or a peer for much longer than for a CPU waits for these.
 """
 
 POLLS_STEP = (

@@ -252,6 +252,8 @@ def also_lines(
     for ruling in rulings:
         if ruling.holds and not known.issuperset({*PROOF.get(ruling.cause, ())} - {*OF_PARTS}):
             by = explained.get(ruling.cause)
+            if ruling.cause is Cause.STARVED and by in OTHER_WAITS:
+                continue  # its wait has a line below
             why = f", which comes with {by.value}" if by else ""
             shown = set(texts).union(*(numbers_of(one_cause, figures) for one_cause in causes))
             lines = (f"looks {ruling.cause.value} too{why}", *numbers_of(ruling.cause, figures))
@@ -265,6 +267,9 @@ def also_lines(
     if (stolen.value or 0) >= 5:
         texts.append(figure_sentence(stolen))
     return tuple(texts)
+
+
+OTHER_WAITS = (Cause.STORAGE, Cause.NETWORK)
 
 
 def _allowed(causes: Sequence[Cause], figures: Figures) -> list[str]:

@@ -287,6 +287,27 @@ def test_a_thread_cannot_wait_for_storage_while_it_runs_or_waits_for_a_cpu(
     assert value_of(found, "blocked") == pytest.approx(min(400 / 11, 94 - 10 * waited_s))
 
 
+@pytest.mark.parametrize(
+    ("waited_s", "causes", "confidence"),
+    [
+        (2.2, {Cause.STORAGE}, Confidence.MEDIUM),
+        (3.5, {Cause.STORAGE, Cause.STARVED}, Confidence.LOW),
+        (4.5, {Cause.STORAGE, Cause.STARVED}, Confidence.MEDIUM),
+    ],
+)
+def test_a_wait_for_a_cpu_is_a_second_cause_only_if_it_is_about_as_long_as_that_for_storage(
+    waited_s: float, causes: set[Cause], confidence: Confidence
+) -> None:
+    """The shorter wait changes most from one watch to the next."""
+    waits = {"states": "DDDDDDDRRRR", "waits": {"folio_wait_bit_common": 7}}
+    both = thread(10, 2, 1, waited_ns=[0, int(waited_s * 1e9)], **waits)
+    found = told(sections(processes=[process(threads=[both])]))
+    assert (set(found.causes), found.confidence) == (causes, confidence), found.sentence
+    said = " ".join([found.sentence, *found.also])
+    assert f"waited for a CPU that others used {waited_s * 10:g} % of the time" in said
+    assert "comes with" not in said
+
+
 def test_a_process_with_many_round_trips_to_others_is_submission_bound() -> None:
     found = told(OTHERS["thousands of round trips"])
     assert found.causes == (Cause.SUBMISSION,)
