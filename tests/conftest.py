@@ -114,10 +114,13 @@ def pytest_pycollect_makemodule(module_path: Path) -> None:
 @cache
 def _settle_examples() -> None:
     """Import hypothesis, which takes longer than most tests, if a module needs it."""
-    from hypothesis import settings
+    from hypothesis import HealthCheck, settings
 
     fuzz = "NODEVET_FUZZ" in os.environ
-    settings.register_profile("suite", deadline=None, derandomize=not fuzz)
+    clocks = [HealthCheck.too_slow]
+    settings.register_profile(
+        "suite", deadline=None, derandomize=not fuzz, suppress_health_check=clocks
+    )
     settings.load_profile("suite")
 
 

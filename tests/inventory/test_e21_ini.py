@@ -81,7 +81,9 @@ def test_e21_a_mistake_names_its_line(tmp_path: Path, text: str, told: str) -> N
     assert told in str(caught.value)
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(st.lists(st.text("[]:=,#;abn01 @!{}'\"\n\\", max_size=20), max_size=5))
 def test_e21_any_text_is_read_as_hosts_or_refused(tmp_path: Path, rows: list[Any]) -> None:
     try:

@@ -91,7 +91,9 @@ def planned(baseline: Baseline) -> Draft:
     first=st.booleans(),
 )
 @settings(
-    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=30,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 def test_shadow_findings_change_no_verdict_exit_code_or_report(
     tmp_path: Path, extra: list[Expectation], first: bool

@@ -25,7 +25,9 @@ from nodevet.fixing.result import Outcome
 
 CommandRig = Any
 DEEP = '{"x": ' + "[" * 60_000 + "]" * 60_000 + "}"
-OFTEN = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+OFTEN = settings(
+    deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 
 
 @pytest.fixture

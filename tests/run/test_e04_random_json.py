@@ -21,7 +21,9 @@ from nodevet.vet.use.saved import SavedEvidenceError, document_of, read_visit
 from nodevet.vet.use.vet import judge_visit
 
 DEEP = "[" * 200_000
-OFTEN = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+OFTEN = settings(
+    deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 
 
 def test_e04_a_kept_visit_with_anything_in_it_is_judged_or_refused(

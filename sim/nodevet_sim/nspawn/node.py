@@ -84,6 +84,7 @@ class RunningNode:
     busy: asyncio.Lock = field(default_factory=asyncio.Lock)  # one change or reboot at a time
     _is_cold: bool = False  # it was off before this boot
     _power: asyncio.Event = field(default_factory=asyncio.Event)  # it is to be switched on
+    _is_killed: bool = False  # its processes were, in this boot
     _history: list[BootRecord] = field(default_factory=list)  # its boots so far
     _cmdline: str | None = None  # of this boot, by GRUB; None: as it is described
     _nspawn: Process | None = None
@@ -182,6 +183,7 @@ class RunningNode:
     async def boot(self) -> "asyncio.Task[int]":
         """Boot once and wait until systemd is up; the task ends with the node."""
         await self._say(BOOTS)
+        self._is_killed = False
         self.boots += 1
         age = self.node.age_s if self.boots == 1 else 0
         self.booted_s = float(int(time.clock_gettime(time.CLOCK_BOOTTIME) - age))
@@ -411,6 +413,12 @@ class RunningNode:
             raise NodeError(f"{self.node.name} did not come up after the reboot: {self.why}")
 
     @property
+    def is_settled(self) -> bool:
+        """Whether it stays as it is: it runs and was not killed, or is off and not switched on."""
+        stays_off = self.state in (OFF, FAILED) and not self._power.is_set()
+        return stays_off or (self.state == RUNS and not self._is_killed)
+
+    @property
     def has_power(self) -> bool:
         """What its BMC says: on while it runs, boots or shuts down."""
         return self.state in (RUNS, BOOTS)
@@ -430,6 +438,7 @@ class RunningNode:
 
     def _kill(self) -> None:
         """End its processes at once. They outlive a killed systemd-nspawn, but not their init."""
+        self._is_killed = True
         if self._nspawn is None or self._nspawn.returncode is not None:
             return  # the number of its init may be another process's by now
         with suppress(ProcessLookupError):

@@ -25,7 +25,7 @@ from nodevet_sim.nspawn import cgroups, diff, disk, place, root
 from nodevet_sim.nspawn.boot import NodeError, run
 from nodevet_sim.nspawn.change import apply
 from nodevet_sim.nspawn.network import NodeNetwork
-from nodevet_sim.nspawn.node import FAILED, OFF, RUNS, RunningNode, reason
+from nodevet_sim.nspawn.node import RUNS, RunningNode, reason
 from nodevet_sim.nspawn.place import FleetFolder
 from nodevet_sim.nspawn.tools import BuiltTools, build
 from nodevet_sim.scenario import (
@@ -39,7 +39,6 @@ from nodevet_sim.scenario import (
 from nodevet_sim.sshd import known_hosts_line, make_key
 
 REQUEST_LIMIT = 1 << 20
-SETTLED = (RUNS, OFF, FAILED)
 
 
 class Supervisor:
@@ -137,7 +136,7 @@ class Supervisor:
             return {"nodes": [status(node) for node in self.nodes.values()]}
         if what == "wait":
             for node in self.nodes.values():
-                await node.until(lambda node=node: node.state in SETTLED)  # type: ignore[misc]
+                await node.until(lambda node=node: node.is_settled)  # type: ignore[misc]
             return {"nodes": [status(node) for node in self.nodes.values()]}
         if what == "down":
             self.ending.set()

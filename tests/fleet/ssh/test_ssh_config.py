@@ -267,7 +267,9 @@ def test_d9_the_connection_hash_token_expands_as_in_ssh(tmp_path: Path, name: st
 @needs_ssh
 @given(user=leaf, system=leaf, name=st.sampled_from(NAMES))
 @settings(
-    max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+    max_examples=60,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    deadline=None,
 )
 def test_d9_the_systems_file_is_read_after_the_users(
     tmp_path: Path, user: list[str], system: list[str], name: str
