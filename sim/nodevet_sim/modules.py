@@ -71,7 +71,7 @@ def described(
     return kept, modules
 
 
-def known(modules: Collection[ModuleEntry]) -> str:
+def module_list(modules: Collection[ModuleEntry]) -> str:
     """The simulated kernel's own list of them; see kernelfs/modules.c."""
     return "".join(
         f"{module.name} {module.how} {','.join(module.needs) or '-'} {module.size} {module.users}\n"

@@ -222,7 +222,7 @@ def _kind(function: SimulatedFunction, model: SimulatedFunction) -> SimulatedFun
 def _added(machine: SimulatedMachine, devices: Iterable[SimulatedFunction]) -> SimulatedMachine:
     """More functions, each below a root port, in the first PCI domain that has room."""
     for device in devices:
-        domain, bus = _free(machine)
+        domain, bus = _free_bus(machine)
         nodes = machine.sockets * machine.numa_per_socket
         node = (bus // 2) % nodes
         placed = replace(device, address=f"{domain:04x}:{bus + 1:02x}:00.0", numa_node=node)
@@ -231,7 +231,7 @@ def _added(machine: SimulatedMachine, devices: Iterable[SimulatedFunction]) -> S
     return machine
 
 
-def _free(machine: SimulatedMachine) -> tuple[int, int]:
+def _free_bus(machine: SimulatedMachine) -> tuple[int, int]:
     """A PCI domain without GPUs and an even bus in it with two free numbers."""
     taken = [function.address.split(":") for function in machine.functions]
     theirs = {int(function.address.split(":")[0], 16) for function in machine.gpus}

@@ -33,7 +33,7 @@ def hierarchies(own: str, mounts: str) -> tuple[Path, ...]:
     return tuple(dict.fromkeys(folders))
 
 
-def here() -> tuple[Path, ...]:
+def own_groups() -> tuple[Path, ...]:
     return hierarchies(
         Path("/proc/self/cgroup").read_text(encoding="utf-8"),
         Path("/proc/self/mounts").read_text(encoding="utf-8"),
@@ -48,7 +48,7 @@ def make(places: tuple[Path, ...], name: str) -> tuple[Path, ...]:
     return groups
 
 
-def left(name: str) -> tuple[Path, ...]:
+def fleet_groups(name: str) -> tuple[Path, ...]:
     """The groups of a fleet, wherever in the hierarchies it was started."""
     roots = {Path(row.split(" ")[1]) for row in _mounted()}
     names = {  # os.walk, because other groups come and go meanwhile

@@ -145,10 +145,11 @@ def left_out(path: str) -> bool:
 def changes(before: Listing, after: Listing, below: Path) -> list[DiskChange]:
     """What differs between two listings of a disk, by path."""
 
-    def at(listed: Listing, path: str) -> DiskEntry | None:
+    def entry_at(listed: Listing, path: str) -> DiskEntry | None:
         return listed[path] if path in listed else entry(below / path.lstrip("/"))
 
     every = [
-        DiskChange(path, at(before, path), at(after, path)) for path in sorted({*before, *after})
+        DiskChange(path, entry_at(before, path), entry_at(after, path))
+        for path in sorted({*before, *after})
     ]
     return [change for change in every if change.before != change.after]

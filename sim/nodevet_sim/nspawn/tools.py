@@ -35,7 +35,7 @@ class BuiltTools:
     common: Mapping[str, Path]  # what every node has
     driver: Mapping[str, Path]  # what the NVIDIA driver and its tools install
 
-    def of(self, node: SimulatedNode) -> Mapping[str, Path]:
+    def node_files(self, node: SimulatedNode) -> Mapping[str, Path]:
         """The other files of this node."""
         return self.driver if node.state is not None else {}
 
