@@ -51,7 +51,7 @@ def proofs_of(
 ) -> tuple[CauseProof, ...]:
     """What proves each cause; without one, what is known. `reasons`: the evidence against each."""
     if not causes:
-        facts = (*_known(figures, rulings), *_place(jobs, evidence))
+        facts = (*_figure_facts(figures, rulings), *_place(jobs, evidence))
         return (CauseProof(cause=Cause.UNCLEAR, facts=facts),)
     is_asleep = causes == (Cause.STUCK,) and not _spins(figures)
     place: Iterable[str] = _asleep(jobs, evidence) if is_asleep else ()
@@ -114,7 +114,7 @@ def what_for(cause: Cause, figures: Figures) -> str:
     return f"{' and '.join(far)} of another NUMA node" if cause is Cause.NUMA else WAITS_FOR[cause]
 
 
-def _known(figures: Figures, rulings: Iterable[Ruling]) -> Iterator[str]:
+def _figure_facts(figures: Figures, rulings: Iterable[Ruling]) -> Iterator[str]:
     """The known figures, and the missing ones."""
     busy, missing = figures["sm_busy"], _missing(rulings)
     yield figure_text(busy)

@@ -73,7 +73,7 @@ class DumpedGroup(NamedTuple):
         return collective_text(self.groups[self.waiting[0]])
 
     @property
-    def who(self) -> str:
+    def waiting_text(self) -> str:
         """The ranks that wait, in words."""
         return ranks_text(self.waiting)
 
@@ -104,7 +104,8 @@ def dumped_ranks(dumps: Iterable[RankDump], size: int | None) -> DumpedRanks:
     behind: dict[int, str] = {}
     missing: set[int] = set()
     for group, ranks in sorted(late, key=lambda group_ranks: -(group_ranks[0].age_s or 0.0)):
-        front = f"{group.collective}, in which {group.who} wait{'s' * (len(group.waiting) == 1)}"
+        wait = f"{group.waiting_text} wait{'s' * (len(group.waiting) == 1)}"
+        front = f"{group.collective}, in which {wait}"
         missing |= group.unknown if ranks & roots else set()
         for rank in sorted(ranks & roots):
             behind.setdefault(rank, _behind_text(group, rank, believed[rank], front))
@@ -264,7 +265,7 @@ def _place(group: FlightGroup, timed: bool) -> GroupPlace:
 def _late(group: DumpedGroup, dumps: Mapping[int, FlightDump], notes: list[str]) -> set[int]:
     """The ranks for which most of a group had waited when they wrote their dumps."""
     if len(group.behind) * 2 > len(group.places):
-        notes.append(f"{group.who} alone entered {group.collective}: most others did not")
+        notes.append(f"{group.waiting_text} alone entered {group.collective}: most others did not")
         return set()
     waited = {rank: _waited(group, dumps[rank]) for rank in group.behind}
     early = sorted(rank for rank, seconds in waited.items() if seconds < WAITED_S)

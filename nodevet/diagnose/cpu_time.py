@@ -59,7 +59,7 @@ def _used(
     through = grown(getattr(process, with_children)) or 0 if separate else by
     listed = list(kids)
     if has_reaped(process, listed):
-        before = sum(_before(kid, field, with_children if separate else None) for kid in listed)
+        before = sum(_first_use(kid, field, with_children if separate else None) for kid in listed)
         reaped = max(0, through - before)
         return by + reaped if separate else reaped
     ticks = [spent.get(kid.pid) for kid in listed]
@@ -68,7 +68,7 @@ def _used(
     return by + max(through if separate else 0, sum(tick for tick in ticks if tick is not None))
 
 
-def _before(process: ProcessActivity, *fields: str | None) -> int:
+def _first_use(process: ProcessActivity, *fields: str | None) -> int:
     """Its use at the first look."""
     counts: Iterable[Counts] = (getattr(process, field) for field in fields if field)
     return sum(count[0] for count in counts if count is not None)

@@ -44,7 +44,7 @@ def doubts(
         Cause.SPINNING: spinning_doubts(figures, COLLECTIVE),
         Cause.TRANSFER: (_by_means(figures),),
         Cause.SUBMISSION: (_submission(figures),),
-        Cause.NUMA: (_far(figures),),
+        Cause.NUMA: (_distance_doubt(figures),),
         Cause.STUCK: (_stuck(figures, evidence),),
         Cause.NETWORK: (_network(figures),),
         Cause.STORAGE: (delay_doubt(figures),),
@@ -117,7 +117,7 @@ def _submission(figures: Figures) -> str:
     return f"it reads {value_text(read)}, which takes system time as well"
 
 
-def _far(figures: Figures) -> str:
+def _distance_doubt(figures: Figures) -> str:
     """A job whose CPUs are far, but not its memory, or the other way round, is slower by little."""
     memory, cpus = figures["remote_memory"], figures["remote_cpus"]
     if memory.value is None or (memory.value < MOSTLY and AT_LEAST in memory.note):

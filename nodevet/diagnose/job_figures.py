@@ -8,7 +8,7 @@ from nodevet.diagnose.cpu_time import cpu_ticks, io_count
 from nodevet.diagnose.hot import ticks_used
 from nodevet.diagnose.model import Figure, Job
 from nodevet.diagnose.owners import is_contained, owner_of, who_text
-from nodevet.diagnose.series import grown, known, percent, rate, total
+from nodevet.diagnose.series import grown, known_values, percent, rate, total
 from nodevet.evidence.cpu import Cpu
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu_activity import GpuActivity
@@ -65,7 +65,7 @@ def watched_job(evidence: Evidence, gpu: GpuActivity) -> WatchedJob | str:
         return section.why
     if data.processes is None or data.look is None or not data.look.seconds or not data.tick_hz:
         return data.why("processes")
-    own = _own(data.processes, gpu)
+    own = _gpu_family(data.processes, gpu)
     if own is None:
         return gpu.why("processes")
     paths = {process.cgroup for process in own}
@@ -122,7 +122,7 @@ def users(evidence: Evidence, gpu: GpuActivity) -> tuple[int, ...]:
     return tuple(sorted(_named(processes, gpu) | holding))
 
 
-def _own(
+def _gpu_family(
     processes: Sequence[ProcessActivity], gpu: GpuActivity
 ) -> tuple[ProcessActivity, ...] | None:
     """The processes on a GPU and all that descend from them."""
@@ -186,7 +186,7 @@ def job_figures(evidence: Evidence, gpu: GpuActivity) -> Iterator[Figure]:
 def _starved_of_waits(found: Iterable[Figure]) -> float | None:
     """The wait for a CPU, relative to the longest wait for storage or a peer."""
     values = {figure.name: figure.value for figure in found}
-    starved, waits = values["cpu_starved"], known([values["blocked"], values["network"]])
+    starved, waits = values["cpu_starved"], known_values([values["blocked"], values["network"]])
     return starved / max(*waits, LEAST_RAN) if starved is not None and waits else None
 
 
@@ -279,14 +279,16 @@ def _cpu(job: WatchedJob, evidence: Evidence) -> Iterator[Figure]:
     allowed, note = cpus_allowed(job, evidence)
     yield _figure("cpus_allowed", allowed, "which CPUs it may use is not known", note)
     yield _figure("own_share", percent(cpus, allowed), why, note)
-    yield _others(job, evidence)
+    yield _other_cpus(job, evidence)
     waited = [
         rate(thread.waited_ns, job.seconds)
         for process in job.processes
         for thread in process.threads or ()
     ]
     unread = _unread(job)
-    needed = None if cpus is None or unread else cpus + sum(wait / 1e9 for wait in known(waited))
+    needed = (
+        None if cpus is None or unread else cpus + sum(wait / 1e9 for wait in known_values(waited))
+    )
     yield _figure("saturation", percent(needed, allowed), unread or why, note)
     yield from _threads(job)
 
@@ -321,7 +323,7 @@ def _threads(job: WatchedJob) -> Iterator[Figure]:
     switches = [
         total((grown(thread.switches), grown(thread.preemptions))) for _, _, thread in shares
     ]
-    counts = known(switches)
+    counts = known_values(switches)
     yield _figure(
         "switches",
         sum(counts) / job.seconds if counts or not shares else None,
@@ -362,14 +364,14 @@ def has_no_quota(group: CgroupActivity) -> bool:
     return bool(group.version) and group.cpu_quota is None and "cpu_quota" not in group.errors
 
 
-def _others(job: WatchedJob, evidence: Evidence) -> Figure:
+def _other_cpus(job: WatchedJob, evidence: Evidence) -> Figure:
     """The CPUs that other processes use, and which processes these are."""
     data = evidence[ProcessActivities].data
     if data is None or data.others is None:
         return _figure("others_cpus", None, data.why("others") if data else "")
     users = set(filter(None, map(_user, job.processes)))
     note = "; ".join(other_text(other, users) for other in data.others[:OTHERS])
-    return _figure("others_cpus", sum(known(other.cpus for other in data.others)), note=note)
+    return _figure("others_cpus", sum(known_values(other.cpus for other in data.others)), note=note)
 
 
 OTHERS = 2  # other processes that a sentence names
@@ -636,7 +638,7 @@ def _throttled(group: CgroupActivity) -> float | None:
 
 def _limits(job: WatchedJob) -> Iterator[Figure]:
     throttled = [_throttled(group) for group in job.cgroups]
-    worst = None if None in throttled else max(known(throttled), default=None)
+    worst = None if None in throttled else max(known_values(throttled), default=None)
     if not job.processes:
         worst = 0.0
     yield _figure("quota_throttled", worst, "cpu.stat of the cgroup was not read")
@@ -644,11 +646,11 @@ def _limits(job: WatchedJob) -> Iterator[Figure]:
         ("job_io_stalled", "io_full_us"),
         ("job_memory_stalled", "memory_full_us"),
     ):
-        stalls = known(rate(getattr(group, field), job.seconds) for group in job.cgroups)
+        stalls = known_values(rate(getattr(group, field), job.seconds) for group in job.cgroups)
         why = job.cgroups[0].why(field) if job.cgroups else "its cgroup was not read"
         yield _figure(name, max(stalls, default=0.0) / 1e4 if stalls else None, why)
     hits = [_limit_hits(group, job.seconds) for group in job.cgroups]
-    most = None if None in hits else max(known(hits), default=None)
+    most = None if None in hits else max(known_values(hits), default=None)
     yield _figure("limit_hits", 0.0 if not job.processes else most, "memory.events was not read")
     faults = total(grown(process.major_faults) for process in job.processes)
     value = None if faults is None else faults / job.seconds

@@ -285,8 +285,8 @@ def _reasons(late: Sequence[Rank]) -> tuple[str, ...]:
     """What the late ranks do: a text for those of one host that do the same."""
     groups = grouped(late)
     if len(groups) < 2:
-        return tuple(map(_what, groups))
-    return tuple(f"{label(group)}: {_what(group)}" for group in groups)
+        return tuple(map(_group_text, groups))
+    return tuple(f"{label(group)}: {_group_text(group)}" for group in groups)
 
 
 def grouped(ranks: Iterable[Rank]) -> list[list[Rank]]:
@@ -297,7 +297,7 @@ def grouped(ranks: Iterable[Rank]) -> list[list[Rank]]:
     return list(groups.values())
 
 
-def _what(group: Sequence[Rank]) -> str:
+def _group_text(group: Sequence[Rank]) -> str:
     rank = group[0]
     if rank.state is RankState.COMPUTES:
         return f"computes while the others do not: {rank.text}"

@@ -106,7 +106,7 @@ def _placed(evidence: Evidence, listed: Listed | None) -> Iterator[MissingGpu]:
             driver, step = _driver(function)
             step = POWER_OFF if address in fallen else step
             yield _missing(evidence, address, (UNLISTED, *driver), step)
-    for address in sorted(fallen - _there(evidence, known)):
+    for address in sorted(fallen - _present_addresses(evidence, known)):
         yield _missing(evidence, address, (GONE,), POWER_OFF)
 
 
@@ -126,7 +126,7 @@ def _fallen(evidence: Evidence) -> frozenset[str]:
     return frozenset(filter(None, lost))
 
 
-def _there(evidence: Evidence, listed: frozenset[str]) -> frozenset[str]:
+def _present_addresses(evidence: Evidence, listed: frozenset[str]) -> frozenset[str]:
     """The addresses that NVML or the PCI bus has; all that fell off if the bus was not read."""
     data = evidence[Pci].data
     if data is None or data.functions is None:

@@ -36,7 +36,7 @@ def with_own_causes(
         by_host.setdefault(rank.host, []).append(rank)
     for rank in starved:
         peers = [other for other in by_host[rank.host] if _shares(other, rank, shown)]
-        causes = _own(rank, peers, gpus) if peers else ()
+        causes = _own_causes(rank, peers, gpus) if peers else ()
         if causes:
             new[rank] = _mixed(rank, causes, _gpu(rank, gpus))
         elif peers:
@@ -52,7 +52,7 @@ def _shares(other: Rank, rank: Rank, shown: Mapping[str, HostRanks]) -> bool:
     return other.state in WAIT and mine is not None and mine == theirs
 
 
-def _own(rank: Rank, peers: Iterable[Rank], gpus: Gpus) -> tuple[Cause, ...]:
+def _own_causes(rank: Rank, peers: Iterable[Rank], gpus: Gpus) -> tuple[Cause, ...]:
     """The causes of a rank that none of its peers has, whatever explains them."""
     theirs = {cause for peer in peers for cause in _holding(_gpu(peer, gpus))}
     mine = _holding(_gpu(rank, gpus))
