@@ -65,11 +65,11 @@ def _columns(rows: Sequence[DifferenceRow], width: int | None) -> _Columns:
     text = column((row.text for row in rows if row.name), limit)
     hosts = max((len(row.hosts) for row in rows), default=0)
     digits = len(f"{hosts:,}") if hosts > 1 else 0
-    where = column(_where(row, digits) for row in rows)
+    where = column(_place_text(row, digits) for row in rows)
     return _Columns(label, name, text, digits, where, width)
 
 
-def _where(row: DifferenceRow, digits: int) -> str:
+def _place_text(row: DifferenceRow, digits: int) -> str:
     """The hosts and the parts: `gpu004 GPU 0-7`, `20 hosts  gpu[001-020]  40 GPUs`."""
     between = " " if row.named else GAP
     where = nodeset(row.hosts) + (between + row.parts if row.parts else "")
@@ -88,7 +88,7 @@ def _row(row: DifferenceRow, columns: _Columns) -> list[str]:
         lead += pad(row.name, columns.name) + GAP
     else:
         middle += columns.name + len(GAP)
-    text, where = pad(row.text, middle), _where(row, columns.hosts)
+    text, where = pad(row.text, middle), _place_text(row, columns.hosts)
     marks, remark = _joined(row.new, row.level), "; ".join(filter(None, (row.since, row.note)))
     below_row = remark if row.new or row.note else ""  # since when an old one exists has no line
     rest, beside = _joined(marks, below_row), _joined(marks, remark)

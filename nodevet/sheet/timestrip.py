@@ -151,7 +151,7 @@ def _columns(lines: Sequence[TimeLine], seconds: float, later: float) -> list[St
         values = [
             f"{brief(line.name, LONGEST)} {number_of(value)} {line.unit}"
             for line in lines
-            if (value := _near(line.points, at - later, 1.5 * seconds / count)) is not None
+            if (value := _nearest_value(line.points, at - later, 1.5 * seconds / count)) is not None
         ]
         if values:
             text = "\n".join([f"{at:.1f} s", *values])
@@ -159,7 +159,7 @@ def _columns(lines: Sequence[TimeLine], seconds: float, later: float) -> list[St
     return columns
 
 
-def _near(points: Points, at: float, most: float) -> float | None:
+def _nearest_value(points: Points, at: float, most: float) -> float | None:
     """The value nearest in time to `at`, within `most` seconds, or None."""
     place = bisect_left(points, (at, float("-inf")))
     near = points[max(0, place - 1) : place + 1]
