@@ -64,7 +64,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         yield fail(
             expected=expected,
             actual=utilization_text(worst.utilization.high, worst),
-            why=why(feed, worst),
+            why=binds_text(feed, worst),
             advice=advice(feed, workload, node, worst),
         )
     elif node.gpus is None:
@@ -83,7 +83,7 @@ def utilization_text(share: float | None, result: BatchOutcome) -> str:
     return f"{bound}{(share or 0.0) * 100:.1f} % at batch {result.batch}"
 
 
-def why(feed: Feed, result: BatchOutcome) -> str:
+def binds_text(feed: Feed, result: BatchOutcome) -> str:
     text = f"{result.binds.words} binds"
     if result.workers_needed and feed.workers and result.workers_needed > feed.workers:
         text += f"; each GPU needs {result.workers_needed} workers and has {feed.workers}"

@@ -145,7 +145,7 @@ def judge_controller(
     limits = limits_of(controller, params, paced)
     above = [*uncorrected_fault(subject, controller, look)]
     if grown and paced:
-        dimms = at_dimms(controller, "corrected", before(controller, look))
+        dimms = at_dimms(controller, "corrected", earlier_controller(controller, look))
         expected = f"at most {most:g} corrected a day"
         above.append(too_many(subject, expected, f"{grown.text} corrected", dimms))
     elif isinstance(limits, Mapping):
@@ -238,7 +238,7 @@ def invalid_dimm(dimm: Dimm) -> Iterator[str]:
 
 def growth_of(controller: MemoryController, field: str, look: Sample[Edac] | None) -> Growth | None:
     """How many errors came since the last look; None if the driver did not count all that time."""
-    earlier = before(controller, look)
+    earlier = earlier_controller(controller, look)
     if look is None or earlier is None or controller.since_s is None:
         return None
     if controller.since_s < look.seconds + COUNTING:
@@ -249,7 +249,9 @@ def growth_of(controller: MemoryController, field: str, look: Sample[Edac] | Non
     return None if grown and grown.again else grown
 
 
-def before(controller: MemoryController, look: Sample[Edac] | None) -> MemoryController | None:
+def earlier_controller(
+    controller: MemoryController, look: Sample[Edac] | None
+) -> MemoryController | None:
     """The controller at the last look."""
     known = (look.data.controllers if look and look.data else None) or ()
     return next(

@@ -59,7 +59,7 @@ def judge(
         if baseline.waivers:
             of_check = (_waive(finding, baseline.waivers, host, today) for finding in of_check)
         first = list(islice(of_check, most))
-        findings += first if len(first) != most else _most(chain(first, of_check), most)
+        findings += first if len(first) != most else _limit_findings(chain(first, of_check), most)
     _add_causes(findings, catalog)
     return tuple(findings)
 
@@ -114,7 +114,7 @@ def _follows(check: str, catalog: Catalog) -> tuple[str, ...]:
         return ()
 
 
-def _most(findings: Iterable[Finding], most: int) -> Iterator[Finding]:
+def _limit_findings(findings: Iterable[Finding], most: int) -> Iterator[Finding]:
     """At most `most` findings of a check, and the numbers of the others; the same for findings in
     shadow."""
     shown, shadow = _MostFindings(most), _MostFindings(most)

@@ -264,7 +264,7 @@ def stopped_around(actions: Sequence[Action]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def without(actions: Sequence[Action], names: Collection[str]) -> tuple[Action, ...]:
+def drop_units(actions: Sequence[Action], names: Collection[str]) -> tuple[Action, ...]:
     """The actions that do not set one of these units."""
     return tuple(
         action for action in actions if not (isinstance(action, SetUnit) and action.name in names)
