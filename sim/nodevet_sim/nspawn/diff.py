@@ -84,7 +84,7 @@ def _entry(path: Path, upper: Path | None) -> DiskEntry:
     kind = _KINDS[stat.S_IFMT(status.st_mode)]
     size, what = 0, ""
     if kind == "file":
-        size, what = _hashed(path)
+        size, what = _size_and_hash(path)
     elif kind == "link":
         what = str(path.readlink())
     elif kind == "device":
@@ -95,7 +95,7 @@ def _entry(path: Path, upper: Path | None) -> DiskEntry:
     return DiskEntry(kind, mode, status.st_uid, status.st_gid, size, what)
 
 
-def _hashed(path: Path) -> tuple[int, str]:
+def _size_and_hash(path: Path) -> tuple[int, str]:
     """Length in bytes, and sha256."""
     size, seen = 0, hashlib.sha256()
     with path.open("rb") as file:

@@ -102,7 +102,7 @@ class PackageFiles:
             for entry in entries:
                 path = f"{folder}/{entry.name}"
                 if entry.name == "__pycache__":
-                    yield from self._compiled(folder)
+                    yield from self._compiled_files(folder)
                 elif entry.is_symlink() and path not in self.owned:
                     yield from self._alternative(path)
 
@@ -114,7 +114,7 @@ class PackageFiles:
             if first.startswith("/etc/alternatives/"):
                 yield first
 
-    def _compiled(self, folder: str) -> Iterator[str]:
+    def _compiled_files(self, folder: str) -> Iterator[str]:
         yield f"{folder}/__pycache__"
         for name in sorted(os.listdir(self.machine_path(f"{folder}/__pycache__"))):
             if f"{folder}/{name.partition('.')[0]}.py" in self.owned:
@@ -147,13 +147,13 @@ def copy(files: PackageFiles, into: Path) -> None:
     _put_each(files, into, folders, _folder)
     programs = (path for path in shown if not path.startswith(("/etc/", "/var/")))
     lists = (f"{INFO}/{name}.list" for package in files.packages for name in package.lists)
-    _put_each(files, into, _but(programs, folders), _link)
-    _put_each(files, into, _but(made, folders), _link)
-    _put_each(files, into, _but(files.pristine(), folders), _copy)
+    _put_each(files, into, _exclude(programs, folders), _link)
+    _put_each(files, into, _exclude(made, folders), _link)
+    _put_each(files, into, _exclude(files.pristine(), folders), _copy)
     _put_each(files, into, (f"{INFO}/format", *lists), _copy)
 
 
-def _but(paths: Iterable[str], out: Iterable[str]) -> Iterator[str]:
+def _exclude(paths: Iterable[str], out: Iterable[str]) -> Iterator[str]:
     left_out = frozenset(out)
     return (path for path in paths if path not in left_out)
 

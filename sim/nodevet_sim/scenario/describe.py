@@ -38,7 +38,7 @@ GENERATED = {  # keys that a captured area leaves nothing to say for
 def describe(spec: NodeSpec) -> SimulatedNode:
     """The node. Reads the files that the scenario names. Raises ScenarioError."""
     machine, known = hardware(spec)
-    laid = _captured(spec, machine, Overlay(tree.files(machine), tree.links(machine)))
+    laid = _captured_overlay(spec, machine, Overlay(tree.files(machine), tree.links(machine)))
     root_files = _root_files(spec, machine, known or {})
     found = {**laid.files, **_nfs(spec, machine)}
     healthy = Healthy(found, laid.links, known or {}, spec.part.disk_mb, root_files, machine.nodes)
@@ -77,14 +77,14 @@ def describe(spec: NodeSpec) -> SimulatedNode:
         root_files={**root_files, **_fstab(swap), **patch.root_files},
         services=_services(spec, machine, state, patch),
         boot=patch.boot,
-        restored=_restored(patch),
+        restored=_restored_files(patch),
         disk_mb=spec.part.disk_mb,
         sources=_sources(spec, laid),
     )
     return replace(node, **patch.node)  # type: ignore[arg-type]
 
 
-def _restored(patch: Patch) -> dict[str, dict[str, Content]]:
+def _restored_files(patch: Patch) -> dict[str, dict[str, Content]]:
     """The files that a boot restores, by what ends their faults."""
     files: dict[str, dict[str, Content]] = {}
     for path, (cleared_by, content) in patch.restored.items():
@@ -92,7 +92,7 @@ def _restored(patch: Patch) -> dict[str, dict[str, Content]]:
     return files
 
 
-def _captured(spec: NodeSpec, machine: SimulatedMachine, generated: Overlay) -> Overlay:
+def _captured_overlay(spec: NodeSpec, machine: SimulatedMachine, generated: Overlay) -> Overlay:
     tree = spec.part.tree
     if tree is None:
         return generated
