@@ -146,12 +146,12 @@ def _place(jobs: Sequence[Job], evidence: Evidence) -> Iterator[str]:
     processes, seconds = data.processes or (), data.look.seconds
     if text := place_text(processes, pids, seconds):
         yield text
-    for name in awaited(jobs, evidence):
+    for name in awaited_helpers(jobs, evidence):
         pid = int(name.rpartition(" ")[2])
         yield f"its helper {place_text(processes, [pid], seconds) or name}"
 
 
-def awaited(jobs: Sequence[Job], evidence: Evidence) -> tuple[str, ...]:
+def awaited_helpers(jobs: Sequence[Job], evidence: Evidence) -> tuple[str, ...]:
     """The helpers for which the process on the GPU waits: `python 5778`. It may be any of them."""
     data, pids = evidence[ProcessActivities].data, [job.pid for job in jobs]
     if data is None or data.look is None:

@@ -89,7 +89,7 @@ def dumped_ranks(dumps: Iterable[RankDump], size: int | None) -> DumpedRanks:
     listed = list(dumps)
     if all(dump.flight is None for dump in listed):
         return DumpedRanks()
-    believed, notes = _believed(listed, size)
+    believed, notes = _believed_dumps(listed, size)
     groups = list(_groups(believed))
     if mismatch := next(filter(None, map(_mismatch, groups)), ""):
         return _answer(believed, notes, mismatch=mismatch)
@@ -151,7 +151,7 @@ def _answer(
     )
 
 
-def _believed(
+def _believed_dumps(
     dumps: Sequence[RankDump], size: int | None
 ) -> tuple[dict[int, FlightDump], list[str]]:
     """The dumps of the ranks of this job, and which are left out."""
@@ -267,7 +267,7 @@ def _late(group: DumpedGroup, dumps: Mapping[int, FlightDump], notes: list[str])
     if len(group.behind) * 2 > len(group.places):
         notes.append(f"{group.waiting_text} alone entered {group.collective}: most others did not")
         return set()
-    waited = {rank: _waited(group, dumps[rank]) for rank in group.behind}
+    waited = {rank: _wait_seconds(group, dumps[rank]) for rank in group.behind}
     early = sorted(rank for rank, seconds in waited.items() if seconds < WAITED_S)
     if early:
         notes.append(
@@ -277,7 +277,7 @@ def _late(group: DumpedGroup, dumps: Mapping[int, FlightDump], notes: list[str])
     return set(group.behind - set(early))
 
 
-def _waited(group: DumpedGroup, dump: FlightDump) -> float:
+def _wait_seconds(group: DumpedGroup, dump: FlightDump) -> float:
     """For how long most had waited when this dump was written, as far as the dumps say it."""
     return 0.0 if None in (group.age_s, dump.age_s) else (group.age_s or 0) - (dump.age_s or 0)
 
@@ -291,7 +291,7 @@ def _behind_text(group: DumpedGroup, rank: int, dump: FlightDump, front: str) ->
         has = f"is still in {collective_text(group.groups[rank])}, and has not entered"
     else:
         has = "has not entered"
-    return f"{has} {front} (for {elapsed(_waited(group, dump))} when it wrote its dump)"
+    return f"{has} {front} (for {elapsed(_wait_seconds(group, dump))} when it wrote its dump)"
 
 
 def _mismatch(group: DumpedGroup) -> str:
@@ -309,7 +309,7 @@ def _mismatch(group: DumpedGroup) -> str:
             if kind not in {other for other, _ in others}:
                 others.setdefault((kind, ""), set()).add(rank)
     odd = [number for number, by_kind in called.items() if len(by_kind) > 1]
-    return _listed(group.name, min(odd), called[min(odd)]) if odd else ""
+    return _kinds_text(group.name, min(odd), called[min(odd)]) if odd else ""
 
 
 def _kind(name: str | None) -> str:
@@ -317,7 +317,7 @@ def _kind(name: str | None) -> str:
     return (name or "?").rpartition(":")[2]
 
 
-def _listed(name: str, number: int, by_kind: Mapping[tuple[str, str], Collection[int]]) -> str:
+def _kinds_text(name: str, number: int, by_kind: Mapping[tuple[str, str], Collection[int]]) -> str:
     """`collective 118 of group 0 is all_gather on rank 1, and all_reduce of 16 on ranks 0,2-3`."""
     texts = [
         f"{brief(kind, LONGEST_NAME)}{f' of {plain(sizes)}' if sizes else ''} on "

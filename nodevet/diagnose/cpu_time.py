@@ -31,7 +31,7 @@ def _sum(
     spent: dict[int, float | None] = {}
     for process in reversed(processes):  # children come after their parents
         kids = ended.get(process.pid, ())
-        spent[process.pid] = _used(process, kids, spent, field, with_children)
+        spent[process.pid] = _process_use(process, kids, spent, field, with_children)
     counted = {kid.pid for kids in ended.values() for kid in kids}
     ticks = [
         None if _is_unseen(process, seconds) else spent[process.pid]
@@ -43,7 +43,7 @@ def _sum(
     )
 
 
-def _used(
+def _process_use(
     process: ProcessActivity,
     kids: Iterable[ProcessActivity],
     spent: Mapping[int, float | None],

@@ -48,7 +48,7 @@ def doubts(
         Cause.STUCK: (_stuck(figures, evidence),),
         Cause.NETWORK: (_network(figures),),
         Cause.STORAGE: (delay_doubt(figures),),
-        Cause.STARVED: (_starved(figures),),
+        Cause.STARVED: (_starved_doubt(figures),),
         Cause.REQUESTS: (_requests(figures, evidence, pids),),
     }
     by_arithmetic, same = contradiction(causes, figures), lookalikes(causes, figures)
@@ -140,7 +140,7 @@ def _stuck(figures: Figures, evidence: Evidence) -> str:
     return f"nodevet watched it for only {number(seconds)} s, and it may just pause: --duration 60s"
 
 
-def _starved(figures: Figures) -> str:
+def _starved_doubt(figures: Figures) -> str:
     own, others = figures["own_share"], figures["others_cpus"]
     if own.value is not None and own.value >= OWN:
         share = figure_sentence(replace(own, note=""))

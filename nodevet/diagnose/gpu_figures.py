@@ -74,7 +74,7 @@ def gpu_figures(evidence: Evidence, gpu: GpuActivity) -> Iterator[Figure]:
     yield from gpm_figures(gpu)
     yield _limit(evidence, gpu)
     since = _uptime(evidence)
-    yield _slowed(gpu, seconds, since)
+    yield _slowed_figure(gpu, seconds, since)
     yield _power_capped(gpu, seconds, since)
     used = percent(max(known_values(gpu.memory_used_b), default=None), gpu.memory_total_b)
     why = _missing_reason(gpu, "memory_used_b", "memory_total_b")
@@ -242,7 +242,7 @@ def _since_boot(counted: Counted | None, uptime: float | None) -> str:
     )
 
 
-def _slowed(gpu: GpuActivity, seconds: float | None, uptime: float | None) -> Figure:
+def _slowed_figure(gpu: GpuActivity, seconds: float | None, uptime: float | None) -> Figure:
     """The share of the time in which heat or the power supply lowered the clocks."""
     what = "time slowed by heat or the power brake"
     counters = {
@@ -293,8 +293,8 @@ def _link(gpu: GpuActivity, seconds: float | None) -> Iterator[Figure]:
     carry."""
     what = "PCIe traffic (of the link's capacity)"
     moved = [
-        _either(rate(gpu.pcie_rx_b, seconds), mean(gpu.pcie_rx_kb_s)),
-        _either(rate(gpu.pcie_tx_b, seconds), mean(gpu.pcie_tx_kb_s)),
+        _bytes_per_second(rate(gpu.pcie_rx_b, seconds), mean(gpu.pcie_rx_kb_s)),
+        _bytes_per_second(rate(gpu.pcie_tx_b, seconds), mean(gpu.pcie_tx_kb_s)),
     ]
     most = None if None in moved else max(known_values(moved))
     why = _missing_reason(gpu, "pcie_rx_kb_s", "pcie_tx_kb_s") if most is None else ""
@@ -309,7 +309,7 @@ def _link(gpu: GpuActivity, seconds: float | None) -> Iterator[Figure]:
     yield Figure("link", percent(most, capacity), "%", what, note=note)
 
 
-def _either(bytes_s: float | None, kb_s: float | None) -> float | None:
+def _bytes_per_second(bytes_s: float | None, kb_s: float | None) -> float | None:
     if bytes_s is not None:
         return bytes_s
     return None if kb_s is None else kb_s * 1000

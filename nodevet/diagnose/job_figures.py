@@ -70,14 +70,14 @@ def watched_job(evidence: Evidence, gpu: GpuActivity) -> WatchedJob | str:
         return gpu.why("processes")
     paths = {process.cgroup for process in own}
     groups = tuple(group for group in data.cgroups or () if group.path in paths)
-    named = _named(data.processes, gpu)
+    named = _named_pids(data.processes, gpu)
     on_gpu = named | {process.pid for process in own if gpu.index in process.gpus}
-    unseen = _unseen(named - {process.pid for process in own}, data.left_out or 0)
+    unseen = _unseen_text(named - {process.pid for process in own}, data.left_out or 0)
     unseen = unseen or _orphans(data.processes)
     return WatchedJob(own, on_gpu, groups, data.look.seconds, data.tick_hz, unseen)
 
 
-def _unseen(missing: frozenset[int], left_out: int) -> str:
+def _unseen_text(missing: frozenset[int], left_out: int) -> str:
     if missing:
         return (
             f"nodevet did not watch process {min(missing)}: it started meanwhile, or /proc hides "
@@ -98,7 +98,7 @@ def _orphans(processes: Iterable[ProcessActivity]) -> str:
     return "" if pid is None else f"nodevet could not read whose child process {pid} is"
 
 
-def _named(processes: Iterable[ProcessActivity], gpu: GpuActivity) -> frozenset[int]:
+def _named_pids(processes: Iterable[ProcessActivity], gpu: GpuActivity) -> frozenset[int]:
     """The processes on a GPU, as NVML names them. MPS's server only passes on its clients' work."""
     servers = {process.pid for process in processes if is_mps(process)}
     return frozenset(process.pid for process in gpu.processes or ()) - servers
@@ -119,7 +119,7 @@ def users(evidence: Evidence, gpu: GpuActivity) -> tuple[int, ...]:
         for each in processes
         if gpu.index in each.gpus and each.ended_s is None and not is_mps(each)
     }
-    return tuple(sorted(_named(processes, gpu) | holding))
+    return tuple(sorted(_named_pids(processes, gpu) | holding))
 
 
 def _gpu_family(
@@ -129,7 +129,7 @@ def _gpu_family(
     if gpu.processes is None and not any(gpu.index in process.gpus for process in processes):
         return None
     listed = [each for each in processes if not is_mps(each)]
-    named = _named(processes, gpu)
+    named = _named_pids(processes, gpu)
     family: dict[int, ProcessActivity] = {}
     for process in listed:  # parents come before their children
         if process.pid in named or gpu.index in process.gpus or process.parent in family:
@@ -330,7 +330,7 @@ def _threads(job: WatchedJob) -> Iterator[Figure]:
         "status was not read",
     )
     top = hot.hottest(shares)
-    starved = _starved(job, top[1], top[2]) if top else 0.0
+    starved = _starved_percent(job, top[1], top[2]) if top else 0.0
     why = "the kernel does not count it"
     yield _figure("cpu_starved", starved, why)
     ran_percent = _percent(ticks_used(top[2]), job) if top else 0.0
@@ -338,7 +338,9 @@ def _threads(job: WatchedJob) -> Iterator[Figure]:
     yield _figure("starved_ratio", ratio, why)
 
 
-def _starved(job: WatchedJob, process: ProcessActivity, thread: ThreadActivity) -> float | None:
+def _starved_percent(
+    job: WatchedJob, process: ProcessActivity, thread: ThreadActivity
+) -> float | None:
     """Percent of the time for which a thread waited for a CPU, less the time for which its cgroup's
     quota held it: schedstat counts both. None if the kernel does not count it."""
     waited = rate(thread.waited_ns, job.seconds)
@@ -628,7 +630,7 @@ def reads_pipe(process: ProcessActivity) -> bool:
     )
 
 
-def _throttled(group: CgroupActivity) -> float | None:
+def _throttled_percent(group: CgroupActivity) -> float | None:
     """Percent of the periods in which a cgroup used up its quota; None if not known."""
     if grown(group.periods) == 0:
         return 0.0
@@ -637,7 +639,7 @@ def _throttled(group: CgroupActivity) -> float | None:
 
 
 def _limits(job: WatchedJob) -> Iterator[Figure]:
-    throttled = [_throttled(group) for group in job.cgroups]
+    throttled = [_throttled_percent(group) for group in job.cgroups]
     worst = None if None in throttled else max(known_values(throttled), default=None)
     if not job.processes:
         worst = 0.0

@@ -38,7 +38,7 @@ def with_own_causes(
         peers = [other for other in by_host[rank.host] if _shares(other, rank, shown)]
         causes = _own_causes(rank, peers, gpus) if peers else ()
         if causes:
-            new[rank] = _mixed(rank, causes, _gpu(rank, gpus))
+            new[rank] = _mixed_rank(rank, causes, _gpu(rank, gpus))
         elif peers:
             name = "this one" if rank.number is None else f"rank {rank.number}"
             doubts.append(NOT_CLEAR.format(name))
@@ -69,7 +69,7 @@ def _holding(gpu: GpuDiagnosis) -> list[Cause]:
     return list(dict.fromkeys(ruling.cause for ruling in gpu.rulings if ruling.holds))
 
 
-def _mixed(rank: Rank, own: tuple[Cause, ...], gpu: GpuDiagnosis) -> Rank:
+def _mixed_rank(rank: Rank, own: tuple[Cause, ...], gpu: GpuDiagnosis) -> Rank:
     figures = {figure.name: figure for figure in gpu.figures}
     causes = (*own, Cause.STARVED)
     texts = "; ".join(f"{cause.value}: {', '.join(numbers_of(cause, figures))}" for cause in own)
