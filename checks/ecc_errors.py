@@ -138,7 +138,7 @@ def judge_gpu(gpu: Gpu, limits: dict[str, int], before: GpuBefore | None) -> Ite
     subject = subject_of(gpu)
     unchanged = unchanged_counts(gpu, before, limits) if before and before.gpu else {}
     most = {**limits, **unchanged}
-    counts = {field: counted(gpu.ecc, field) for field in most}
+    counts = {field: error_count(gpu.ecc, field) for field in most}
     values = {field: count.value for field, count in counts.items() if count.value is not None}
     untold = [field for count in counts.values() for field in count.untold]
     unreported = [field for field in most if field != FLAG and field in untold]
@@ -194,7 +194,7 @@ def unchanged_counts(gpu: Gpu, before: GpuBefore, most: dict[str, int]) -> dict[
         life, _, severity = field.partition("_")
         if life != "volatile":
             continue
-        now, was = counted(gpu.ecc, field).value, counted(earlier.ecc, field).value
+        now, was = error_count(gpu.ecc, field).value, error_count(earlier.ecc, field).value
         ever, before_it = (getattr(ecc, f"aggregate_{severity}") for ecc in (gpu.ecc, earlier.ecc))
         if None in (now, was, ever, before_it) or ever != before_it:
             continue
@@ -222,7 +222,7 @@ def by_mig_device(gpu: Gpu, fields: Sequence[str]) -> dict[str, Count]:
         return {field: Count(None, unread=(untold,)) for field in fields}
     by_field = {}
     for field in fields:
-        counts = [counted(device.ecc, field) for device in gpu.mig_devices or ()]
+        counts = [error_count(device.ecc, field) for device in gpu.mig_devices or ()]
         known = [count.value for count in counts if count.value is not None]
         unread = dict.fromkeys(why for count in counts for why in count.unread)
         why = tuple(f"of a MIG device: {reason}" for reason in unread)
@@ -230,7 +230,7 @@ def by_mig_device(gpu: Gpu, fields: Sequence[str]) -> dict[str, Count]:
     return by_field
 
 
-def counted(ecc: EccCounts, field: str) -> Count:
+def error_count(ecc: EccCounts, field: str) -> Count:
     """A count by its field; a total also by the sum of its parts."""
     if field not in TOTALS:
         return own_count(ecc, field, NOT_TOLD if field == FLAG else NO_SUCH_PART)

@@ -106,20 +106,20 @@ def why_unsure(feed: Feed, workload: Workload, node: FeedNode, result: BatchOutc
         return f"{missing.stage.value}: {missing.why}"
     share = result.utilization
     ends = f"between {share.low * 100:.1f} and {(share.high or 0.0) * 100:.1f} %"
-    if feed.on_gpu and not bounded(result):
+    if feed.on_gpu and not inexact_stages(result):
         return (
             f"{ends} at batch {result.batch}: the GPU transforms beside its steps, or before them"
         )
     return f"{ends} at batch {result.batch}: {stages(result)} known only within bounds"
 
 
-def bounded(result: BatchOutcome) -> list[str]:
+def inexact_stages(result: BatchOutcome) -> list[str]:
     return [s.value for s in result.may_bind if not result.time_of(s).exact]
 
 
 def stages(result: BatchOutcome) -> str:
     """The stages that may bind and whose time is only a range."""
-    names = bounded(result)
+    names = inexact_stages(result)
     return f"{' and '.join(names)} {'are' if len(names) > 1 else 'is'}"
 
 

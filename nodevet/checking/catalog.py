@@ -294,7 +294,7 @@ class _Directory:
         try:
             return ast.parse(source(path))
         except (SyntaxError, ValueError) as error:
-            raise _broken(path, error) from error
+            raise _file_error(path, error) from error
 
 
 def _declared_risk(tree: ast.Module) -> str:
@@ -358,11 +358,11 @@ def _load(path: Path, name: str) -> ModuleType:
         loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[name]
-        raise _broken(path, error) from error
+        raise _file_error(path, error) from error
     return module
 
 
-def _broken(path: Path, error: BaseException) -> CatalogError:
+def _file_error(path: Path, error: BaseException) -> CatalogError:
     """The error about a file that cannot be used, with its line."""
     line = getattr(error, "lineno", None) or _line_in(error, path)
     place = f"{path}:{line}" if line else str(path)

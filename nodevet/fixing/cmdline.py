@@ -107,17 +107,17 @@ class BootWords(msgspec.Struct, frozen=True):
 
     @property
     def actions(self) -> Actions:
-        return self._default if self.at_once else self._once
+        return self._default_actions if self.at_once else self._boot_once_actions
 
     @property
     def keep(self) -> Actions:
         if self.at_once:
             return ()
         entry = WriteFile(path=ENTRY_SCRIPT.format(self.name), content=None, mode=0o755)
-        return (entry, *self._default)
+        return (entry, *self._default_actions)
 
     @property
-    def _default(self) -> Actions:
+    def _default_actions(self) -> Actions:
         """The words in every entry, and entries without them."""
         script = ENTRIES.format(name=self.name) if self.words else None
         return (
@@ -127,7 +127,7 @@ class BootWords(msgspec.Struct, frozen=True):
         )
 
     @property
-    def _once(self) -> Actions:
+    def _boot_once_actions(self) -> Actions:
         """The words in the menu of one boot."""
         now = self._text(self.own) or ""
         text = ONCE.format(name=self.name, text=now, words=" ".join(self.words))
