@@ -34,7 +34,7 @@ def judge(gpu: Gpu, params: Params) -> Finding:
     return compare(subject_of(gpu), expected=params.mode, actual=gpu.compute_mode)
 
 
-def without(gpu: Gpu, params: Params) -> Finding:
+def judge_unsupported(gpu: Gpu, params: Params) -> Finding:
     subject = subject_of(gpu)
     if params.mode == "DEFAULT":
         return not_applicable(subject, why="this GPU has no compute modes")
@@ -45,7 +45,7 @@ CHECK = gpu_value(
     Params,
     "compute_mode",
     judge=judge,
-    lacking=without,
+    lacking=judge_unsupported,
     learn=usual_of("compute_mode"),
     unasked="for servers: elsewhere say compute_mode: DEFAULT",
     actions={NO_MODES: NeededAction.SITE},

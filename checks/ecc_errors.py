@@ -136,9 +136,9 @@ class Count(NamedTuple):
 def judge_gpu(gpu: Gpu, limits: dict[str, int], before: GpuBefore | None) -> Iterator[Finding]:
     """`before`: the same GPU at the last look."""
     subject = subject_of(gpu)
-    unchanged = known(gpu, before, limits) if before and before.gpu else {}
+    unchanged = unchanged_counts(gpu, before, limits) if before and before.gpu else {}
     most = {**limits, **unchanged}
-    counts = {field: counted(gpu.ecc, field) for field in most}
+    counts = {field: error_count(gpu.ecc, field) for field in most}
     values = {field: count.value for field, count in counts.items() if count.value is not None}
     untold = [field for count in counts.values() for field in count.untold]
     unreported = [field for field in most if field != FLAG and field in untold]
@@ -156,7 +156,7 @@ def judge_gpu(gpu: Gpu, limits: dict[str, int], before: GpuBefore | None) -> Ite
             actual=above,
             why=differ,
             advice=advice(above),
-            details={**board(gpu), **of(gpu)},
+            details={**board(gpu), **uncorrected_details(gpu)},
         )
     if unread:
         yield unknown(subject, why="; ".join(unread if above else (*unread, *apart)))
@@ -179,7 +179,7 @@ def of_type(counts: dict[str, int], most: dict[str, int]) -> dict[str, int]:
     return {field: type(count)(most[field]) for field, count in counts.items()}
 
 
-def known(gpu: Gpu, before: GpuBefore, most: dict[str, int]) -> dict[str, int]:
+def unchanged_counts(gpu: Gpu, before: GpuBefore, most: dict[str, int]) -> dict[str, int]:
     """The volatile counts above their limit that did not grow since the last look. The aggregate
     counts prove this, even if a reset cleared the volatile ones."""
     fields: dict[str, int] = {}
@@ -194,7 +194,7 @@ def known(gpu: Gpu, before: GpuBefore, most: dict[str, int]) -> dict[str, int]:
         life, _, severity = field.partition("_")
         if life != "volatile":
             continue
-        now, was = counted(gpu.ecc, field).value, counted(earlier.ecc, field).value
+        now, was = error_count(gpu.ecc, field).value, error_count(earlier.ecc, field).value
         ever, before_it = (getattr(ecc, f"aggregate_{severity}") for ecc in (gpu.ecc, earlier.ecc))
         if None in (now, was, ever, before_it) or ever != before_it:
             continue
@@ -222,7 +222,7 @@ def by_mig_device(gpu: Gpu, fields: Sequence[str]) -> dict[str, Count]:
         return {field: Count(None, unread=(untold,)) for field in fields}
     by_field = {}
     for field in fields:
-        counts = [counted(device.ecc, field) for device in gpu.mig_devices or ()]
+        counts = [error_count(device.ecc, field) for device in gpu.mig_devices or ()]
         known = [count.value for count in counts if count.value is not None]
         unread = dict.fromkeys(why for count in counts for why in count.unread)
         why = tuple(f"of a MIG device: {reason}" for reason in unread)
@@ -230,12 +230,12 @@ def by_mig_device(gpu: Gpu, fields: Sequence[str]) -> dict[str, Count]:
     return by_field
 
 
-def counted(ecc: EccCounts, field: str) -> Count:
+def error_count(ecc: EccCounts, field: str) -> Count:
     """A count by its field; a total also by the sum of its parts."""
     if field not in TOTALS:
-        return alone(ecc, field, NOT_TOLD if field == FLAG else NO_SUCH_PART)
-    total = alone(ecc, field, NOT_TOLD)
-    parts = {part: alone(ecc, name, NO_SUCH_PART) for part, name in FIELDS_OF[field].items()}
+        return own_count(ecc, field, NOT_TOLD if field == FLAG else NO_SUCH_PART)
+    total = own_count(ecc, field, NOT_TOLD)
+    parts = {part: own_count(ecc, name, NO_SUCH_PART) for part, name in FIELDS_OF[field].items()}
     if parts["sram"].untold and not parts["cache"].untold:
         del parts["sram"]
     else:
@@ -256,7 +256,7 @@ def counted(ecc: EccCounts, field: str) -> Count:
     return Count(max(known, default=None), tuple(untold), tuple(unread), apart)
 
 
-def alone(ecc: EccCounts, field: str, not_told: tuple[str, ...]) -> Count:
+def own_count(ecc: EccCounts, field: str, not_told: tuple[str, ...]) -> Count:
     """A count by its own field. `not_told`: NVML's answers if the GPU has no such count."""
     count = getattr(ecc, field)
     if count is None and ecc.errors.get(field) in not_told:
@@ -287,7 +287,7 @@ def advice(above: dict[str, int]) -> str:
     return "no job is affected: note the counts, and run `dcgmi diag -r 3` if they rise daily"
 
 
-def of(gpu: Gpu) -> dict[str, str]:
+def uncorrected_details(gpu: Gpu) -> dict[str, str]:
     """The uncorrectable errors of each memory: `DRAM 2, SRAM 1`."""
     ecc = gpu.ecc
     counts = {"DRAM": ecc.volatile_dram_uncorrected, "SRAM": ecc.volatile_sram_uncorrected}

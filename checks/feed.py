@@ -64,7 +64,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         yield fail(
             expected=expected,
             actual=utilization_text(worst.utilization.high, worst),
-            why=why(feed, worst),
+            why=binds_text(feed, worst),
             advice=advice(feed, workload, node, worst),
         )
     elif node.gpus is None:
@@ -83,7 +83,7 @@ def utilization_text(share: float | None, result: BatchOutcome) -> str:
     return f"{bound}{(share or 0.0) * 100:.1f} % at batch {result.batch}"
 
 
-def why(feed: Feed, result: BatchOutcome) -> str:
+def binds_text(feed: Feed, result: BatchOutcome) -> str:
     text = f"{result.binds.words} binds"
     if result.workers_needed and feed.workers and result.workers_needed > feed.workers:
         text += f"; each GPU needs {result.workers_needed} workers and has {feed.workers}"
@@ -106,20 +106,20 @@ def why_unsure(feed: Feed, workload: Workload, node: FeedNode, result: BatchOutc
         return f"{missing.stage.value}: {missing.why}"
     share = result.utilization
     ends = f"between {share.low * 100:.1f} and {(share.high or 0.0) * 100:.1f} %"
-    if feed.on_gpu and not bounded(result):
+    if feed.on_gpu and not inexact_stages(result):
         return (
             f"{ends} at batch {result.batch}: the GPU transforms beside its steps, or before them"
         )
     return f"{ends} at batch {result.batch}: {stages(result)} known only within bounds"
 
 
-def bounded(result: BatchOutcome) -> list[str]:
+def inexact_stages(result: BatchOutcome) -> list[str]:
     return [s.value for s in result.may_bind if not result.time_of(s).exact]
 
 
 def stages(result: BatchOutcome) -> str:
     """The stages that may bind and whose time is only a range."""
-    names = bounded(result)
+    names = inexact_stages(result)
     return f"{' and '.join(names)} {'are' if len(names) > 1 else 'is'}"
 
 

@@ -143,7 +143,7 @@ def value(file: AskedFile, name: str, field: str, expected: object) -> Aspect:
     return aspect_if(name, actual == expected, expected=expected, actual=actual)
 
 
-def asked(rule: FileRule) -> Mapping[str, Any]:
+def file_question(rule: FileRule) -> Mapping[str, Any]:
     question: dict[str, Any] = {"path": rule.path, **questions(rule)}
     return question if rule.sha256 is None else {**question, "sha256": True}
 
@@ -158,6 +158,6 @@ CHECK = Check(
     ),
     judge=judge,
     unasked="a site's own rules",
-    asks=lambda params: {"files": tuple(asked(rule) for rule in params.rules.values())},
+    asks=lambda params: {"files": tuple(file_question(rule) for rule in params.rules.values())},
     severities=severities,
 )

@@ -40,7 +40,7 @@ from nodevet.evidence.across import (
 )
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
-from nodevet.evidence.gpu import Gpu, Gpus, board, lost, subject_of
+from nodevet.evidence.gpu import Gpu, Gpus, board, lost_error, subject_of
 from nodevet.evidence.ids import is_id
 from nodevet.evidence.modules import Modules
 from nodevet.evidence.pci import KEPT_FOR_GUESTS, Pci, PciFunction
@@ -181,7 +181,7 @@ def total(layers: Mapping[str, Layer], params: Params, lost_gpus: Sequence[Gpu])
     actual = next(iter(counts.values())) if agreed else counts
     if lost_gpus:
         advice = "gpu_lost says what to do for each GPU; keep the node drained until all are back"
-        why = "; ".join(f"{subject_of(gpu).label}: {lost(gpu)}" for gpu in lost_gpus)
+        why = "; ".join(f"{subject_of(gpu).label}: {lost_error(gpu)}" for gpu in lost_gpus)
         return fail(expected=expected, actual=counts, why=why, advice=advice, cause="gpu_lost")
     if not agreed and counts:
         return fail(expected=expected, actual=actual)

@@ -149,7 +149,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         yield unknown(why=doubt)
     elif not bad and crash is None:
         allowed = [text for part, text in texts.items() if part not in old]
-        before = seen.before(texts[part] for part in old) if seen else ""
+        before = seen.earlier_text(texts[part] for part in old) if seen else ""
         why = "; ".join(filter(None, [*allowed, before or since]))
         yield ok(expected="none", actual="none", why=why)
 

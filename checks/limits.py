@@ -59,11 +59,11 @@ class Params(CheckParams):
         for name in self.of:
             if name != LOGIN and not UNIT.fullmatch(name):
                 raise ValueError(f"{name[:60]} is not a unit; include the suffix: slurmd.service")
-        if not self.least:
+        if not self.minima:
             raise ValueError("give at least one minimum")
 
     @property
-    def least(self) -> Mapping[str, int | str]:
+    def minima(self) -> Mapping[str, int | str]:
         """The given minima by the evidence's field."""
         minima = {field: getattr(self, f"minimum_{field}") for field in WORDS}
         return {field: least for field, least in minima.items() if least is not None}
@@ -73,7 +73,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     section = evidence[ResourceLimits]
     names = tuple(dict.fromkeys(params.of))
     named = each_named(section, names, label="limits", listed="limits", kind="limits")
-    yield from judge_each(named, lambda entry: judge_limits(*entry, params.least))
+    yield from judge_each(named, lambda entry: judge_limits(*entry, params.minima))
 
 
 def judge_limits(

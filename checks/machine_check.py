@@ -168,7 +168,7 @@ def fine_finding(checks: Logged, since: str) -> Finding:
     """`since`: when the log begins, if it begins after boot."""
     actual = f"corrected {events_text(checks.corrected)}" if checks.corrected else "none"
     past = [f"uncorrected {events_text(checks.uncorrected)}"] if checks.uncorrected else []
-    before = checks.seen.before(past) if checks.seen else ""
+    before = checks.seen.earlier_text(past) if checks.seen else ""
     return ok(expected="none", actual=actual, why=before or since)
 
 

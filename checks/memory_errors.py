@@ -145,7 +145,7 @@ def judge_controller(
     limits = limits_of(controller, params, paced)
     above = [*uncorrected_fault(subject, controller, look)]
     if grown and paced:
-        dimms = at_dimms(controller, "corrected", before(controller, look))
+        dimms = at_dimms(controller, "corrected", earlier_controller(controller, look))
         expected = f"at most {most:g} corrected a day"
         above.append(too_many(subject, expected, f"{grown.text} corrected", dimms))
     elif isinstance(limits, Mapping):
@@ -155,12 +155,15 @@ def judge_controller(
     if doubts:
         yield unknown(subject, why="; ".join(doubts))
     elif not above:
-        expected, count = next(iter(limits), "none uncorrected"), counted(controller, "corrected")
+        expected, count = (
+            next(iter(limits), "none uncorrected"),
+            error_count(controller, "corrected"),
+        )
         actual = f"{count} corrected" if count else "none"
         yield ok(subject, expected=expected, actual=actual, why=past_text(controller, look))
 
 
-def counted(controller: MemoryController, field: str) -> int:
+def error_count(controller: MemoryController, field: str) -> int:
     """The errors that a controller counts, or its DIMMs together if they count more."""
     return max(getattr(controller, field) or 0, sum(by_dimm(controller, field).values()))
 
@@ -175,7 +178,7 @@ def uncorrected_fault(
     subject: Subject, controller: MemoryController, look: Sample[Edac] | None
 ) -> Iterator[Finding]:
     """The failure about uncorrected errors, unless all are older than the last look."""
-    count = counted(controller, "uncorrected")
+    count = error_count(controller, "uncorrected")
     if count > 0 and not past_text(controller, look):
         dimms = at_dimms(controller, "uncorrected")
         yield fail(
@@ -189,7 +192,10 @@ def uncorrected_fault(
 
 def past_text(controller: MemoryController, look: Sample[Edac] | None) -> str:
     """Says that all uncorrected errors are older than the last look; empty if they are not."""
-    count, fresh = counted(controller, "uncorrected"), growth_of(controller, "uncorrected", look)
+    count, fresh = (
+        error_count(controller, "uncorrected"),
+        growth_of(controller, "uncorrected", look),
+    )
     if not count or look is None or fresh is None or fresh.by != 0:
         return ""
     return f"{count} uncorrected, none of them in the last {span(look.seconds)}"
@@ -198,7 +204,7 @@ def past_text(controller: MemoryController, look: Sample[Edac] | None) -> str:
 def excess(
     subject: Subject, controller: MemoryController, limits: Mapping[str, float]
 ) -> Iterator[Finding]:
-    count = counted(controller, "corrected")
+    count = error_count(controller, "corrected")
     above = next((expected for expected, most in limits.items() if count > most), None)
     if above:
         yield too_many(subject, above, f"{count} corrected", at_dimms(controller, "corrected"))
@@ -238,18 +244,20 @@ def invalid_dimm(dimm: Dimm) -> Iterator[str]:
 
 def growth_of(controller: MemoryController, field: str, look: Sample[Edac] | None) -> Growth | None:
     """How many errors came since the last look; None if the driver did not count all that time."""
-    earlier = before(controller, look)
+    earlier = earlier_controller(controller, look)
     if look is None or earlier is None or controller.since_s is None:
         return None
     if controller.since_s < look.seconds + COUNTING:
         return None
     if getattr(earlier, field) is None or getattr(controller, field) is None:
         return None
-    grown = since_look(counted(earlier, field), counted(controller, field), look.seconds)
+    grown = since_look(error_count(earlier, field), error_count(controller, field), look.seconds)
     return None if grown and grown.again else grown
 
 
-def before(controller: MemoryController, look: Sample[Edac] | None) -> MemoryController | None:
+def earlier_controller(
+    controller: MemoryController, look: Sample[Edac] | None
+) -> MemoryController | None:
     """The controller at the last look."""
     known = (look.data.controllers if look and look.data else None) or ()
     return next(

@@ -47,7 +47,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args
 
 from msgspec import Meta
 
-from nodevet.checking.before import Counts, CountsBefore, before
+from nodevet.checking.before import Counts, CountsBefore, counts_before
 from nodevet.checking.named import reads_of
 from nodevet.checking.pace import Pace, none_meanwhile, pace, standstill
 from nodevet.checking.sampled_gpus import SAMPLED_GPUS, gpu_before
@@ -452,7 +452,7 @@ def before_of(evidence: Evidence, gpu: Gpu, active: Sequence[NvLink]) -> CountsB
     """The counters of the active links at an earlier reading, by counter and link."""
     reading = gpu_before(evidence, gpu)
     earlier_links = (reading.gpu.nvlinks if reading and reading.gpu else None) or ()
-    return before(reading, counts_of(earlier_links), counts_of(active)) if reading else None
+    return counts_before(reading, counts_of(earlier_links), counts_of(active)) if reading else None
 
 
 def counts_of(links: Iterable[NvLink]) -> Counts:

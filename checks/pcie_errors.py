@@ -37,7 +37,7 @@ from typing import Annotated, NamedTuple
 
 from msgspec import UNSET, Meta
 
-from nodevet.checking.before import Counts, before
+from nodevet.checking.before import Counts, counts_before
 from nodevet.checking.expected import joined
 from nodevet.checking.log_events import by_address
 from nodevet.checking.named import reads_of
@@ -187,7 +187,9 @@ def grown_of(function: PciFunction, node: Node) -> Growth | None:
         return None
     if sample.look and (earlier_function is None or is_another(earlier_function, function)):
         return None
-    return before(sample, counters(earlier_function), counters(function)).grown("correctable")
+    return counts_before(sample, counters(earlier_function), counters(function)).grown(
+        "correctable"
+    )
 
 
 def earlier(function: PciFunction, sample: Sample[Pci] | None) -> PciFunction | None:
@@ -436,7 +438,7 @@ def fine_finding(evidence: Evidence, old: Sequence[str], why: str = "") -> Findi
     """The ok finding; `why`: its basis besides the time that the log covers. `old`: the uncorrected
     errors of the last look."""
     seen, log = seen_lines(evidence), evidence[KernelLog].data
-    before = seen.before(old) if seen else ""
+    before = seen.earlier_text(old) if seen else ""
     since = before or (covered(evidence, log)[1] if log else "")
     return ok(expected="within limits", actual="within limits", why=joined((why, since)))
 

@@ -98,7 +98,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     if doubt:
         yield unknown(why=doubt)
     elif not bad:
-        before = seen.before(old) if seen else ""
+        before = seen.earlier_text(old) if seen else ""
         yield ok(expected="none", actual="none", why=before or since)
 
 

@@ -91,7 +91,7 @@ from nodevet.evidence.across import (
 )
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
-from nodevet.evidence.gpu import Gpu, board, lost, subject_of
+from nodevet.evidence.gpu import Gpu, board, lost_error, subject_of
 from nodevet.evidence.host import HostInfo, boot_time
 from nodevet.evidence.kernel_log import KernelEvent, KernelLog, coverage, span
 from nodevet.evidence.last_look import SEEN_LINES, Seen, covered, seen_lines
@@ -180,10 +180,10 @@ class Context(NamedTuple):
     reset_s: float | None = None  # when this GPU was last reset
     architecture: str | None = None  # None: unknown
 
-    def of(self, gpu: Gpu) -> "Context":
-        return self.at(gpu.bus_id or "")._replace(architecture=gpu.gpu_architecture)
+    def for_gpu(self, gpu: Gpu) -> "Context":
+        return self.for_address(gpu.bus_id or "")._replace(architecture=gpu.gpu_architecture)
 
-    def at(self, address: str) -> "Context":
+    def for_address(self, address: str) -> "Context":
         return self._replace(reset_s=self.resets.get(address) if address else None)
 
     def cured_s(self, code: int, recovered: float | None) -> float | None:
@@ -248,7 +248,9 @@ def judge_gpus(evidence: Evidence, log: KernelLog, context: Context) -> Iterator
                 yield unknown(subject_of(gpu), why=doubt)
     for address in sorted(at.keys() - {gpu.bus_id for gpu in gpus}):
         subject = Subject(kind="pci", id=address, bus_id=address)
-        for finding in judge_events(subject, at[address], context.at(address), {"bus id": address}):
+        for finding in judge_events(
+            subject, at[address], context.for_address(address), {"bus id": address}
+        ):
             yield replace(finding, cause=LOSS) if address in off_bus else finding
     short = unlisted(evidence, at) if gpus else None
     if short is not None:
@@ -270,7 +272,7 @@ def at_addresses(
         if any(event.kind == "xid" and event.code == OFF_BUS for event in own)
     }
     if not where and all(function.revision for function in gpu_functions(evidence)):
-        where = {gpu.bus_id or "" for gpu in gpus if lost(gpu)} | off_the_bus(evidence)
+        where = {gpu.bus_id or "" for gpu in gpus if lost_error(gpu)} | off_the_bus(evidence)
     if len(where) == 1 and "" not in where:
         at.setdefault(where.pop(), []).extend(lines)
         at[""] = [event for event in at[""] if event not in lines]
@@ -281,7 +283,7 @@ def judge_gpu(
     gpu: Gpu, events: Sequence[KernelEvent], context: Context, doubt: str, since: str
 ) -> Iterator[Finding]:
     """`since`: when the log begins, if it begins after boot."""
-    subject, own = subject_of(gpu), context.of(gpu)
+    subject, own = subject_of(gpu), context.for_gpu(gpu)
     findings = [*judge_events(subject, events, own, board(gpu))] if events else []
     if findings:
         yield from findings
@@ -336,7 +338,7 @@ class Split(NamedTuple):
     def describe_old(self, context: Context) -> str:
         if not self.old or context.seen is None:
             return ""
-        return context.seen.before([describe(self.old, context.booted)])
+        return context.seen.earlier_text([describe(self.old, context.booted)])
 
 
 def split_by_cures(events: Sequence[KernelEvent], context: Context) -> Split:

@@ -52,7 +52,7 @@ from nodevet.evidence.host import HostInfo
 from nodevet.evidence.modules import Modules
 from nodevet.evidence.packages import Package, Packages
 from nodevet.fixing import driver_apt, driver_rpm
-from nodevet.fixing.driver_packages import SHOWN, Target, choose, of_driver, offers_of, some
+from nodevet.fixing.driver_packages import SHOWN, Target, brief_list, choose, of_driver, offers_of
 from nodevet.fixing.model import EVERY, Fix, FixError, PlannedChange, Risk, join_notes
 from nodevet.model import Finding
 from nodevet.remote.probe.collectors.packages import NAME, NOT_INSTALLED, VERSION
@@ -98,7 +98,7 @@ def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Itera
         risk=Risk.REBOOT,
         effective="reboot",
         note=join_notes(
-            f"an administrator or an earlier fix holds {some(held)} now" if held else "",
+            f"an administrator or an earlier fix holds {brief_list(held)} now" if held else "",
             NOTE,
             driver_rpm.NO_LOCK if section.can_lock is False else "",
         ),
@@ -115,7 +115,7 @@ def require_way_back(replaced: Sequence[Package]) -> None:
     if unavailable:
         raise FixError(
             "it cannot be rolled back: none of the node's repositories has the installed version "
-            f"of {some(unavailable)} any more; keep it in one, then plan again"
+            f"of {brief_list(unavailable)} any more; keep it in one, then plan again"
         )
 
 
@@ -171,8 +171,8 @@ def packages_of(evidence: Evidence, running: str, params: Params) -> Packages:
         host = evidence[HostInfo].data
         by_hand = rpm_commands(section.data.packages, running, params, host.os_id if host else None)
         raise FixError(
-            f"the packages are {section.data.manager}'s ({some(names) or 'none of NVIDIA'}), and "
-            f"nodevet changes only packages of apt, dnf 4 and zypper; by hand: {by_hand}"
+            f"the packages are {section.data.manager}'s ({brief_list(names) or 'none of NVIDIA'}), "
+            f"and nodevet changes only packages of apt, dnf 4 and zypper; by hand: {by_hand}"
         )
     for package in section.data.packages:
         require_valid(package, section.data.manager)

@@ -52,7 +52,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from nodevet.checks.kernel_cmdline import Params
 from nodevet.evidence.document import Evidence
-from nodevet.fixing.cmdline import ASKS, boot_words, without
+from nodevet.fixing.cmdline import ASKS, boot_words, check_own_parameter
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk, with_refusals
 from nodevet.model import Finding
 
@@ -70,7 +70,7 @@ def plan(
             if finding.expected == "present" and parameter in params.present:
                 boot_words(NAME, evidence, params.present, (parameter,))
             elif finding.expected == "absent" and parameter in params.absent:
-                without(NAME, evidence, parameter)
+                check_own_parameter(NAME, evidence, parameter)
             else:
                 raise FixError("the finding does not come from this baseline")
         except FixError as error:

@@ -68,7 +68,7 @@ def values_of(limits: SoftLimits, params: Params) -> Mapping[str, int]:
 
     Raises FixError if one of them was not read."""
     values = {}
-    for field, least in params.least.items():
+    for field, least in params.minima.items():
         actual: int | None = getattr(limits, field)
         if actual is None:
             raise FixError(f"{field}: {limits.why(field)}")

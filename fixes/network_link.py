@@ -110,7 +110,7 @@ class LinkTarget(NamedTuple):
         return (path, tuple(self.link_sizes.items()))
 
     @property
-    def now(self) -> Iterator[Action]:
+    def runtime_actions(self) -> Iterator[Action]:
         if self.mtu is not None:
             yield WriteKernel(path=f"/sys/class/net/{self.name}/mtu", value=str(self.mtu))
         if self.sizes:
@@ -154,13 +154,13 @@ def at_boot(target: LinkTarget, shares: Shares, alike: int) -> Actions:
 def change(done: Sequence[tuple[LinkTarget, Actions]]) -> PlannedChange:
     """Files come first: whatever happens then, the next boot has the expected values."""
     targets = [target for target, _ in done]
-    now = [action for target in targets for action in target.now]
+    now = [action for target in targets for action in target.runtime_actions]
     actions = tuple(dict.fromkeys((*(action for _, each in done for action in each), *now)))
     labels = {target.finding.subject.label: target for target in targets}
     has_mtu = any(target.mtu is not None for target in targets)
     return PlannedChange(
-        expected=common_value({label: wanted(target) for label, target in labels.items()}),
-        actual=common_value({label: present(target) for label, target in labels.items()}),
+        expected=common_value({label: expected_value(target) for label, target in labels.items()}),
+        actual=common_value({label: actual_value(target) for label, target in labels.items()}),
         unit="" if any(target.sizes for target in targets) else "B",
         subjects=tuple(labels),
         actions=actions,
@@ -170,12 +170,12 @@ def change(done: Sequence[tuple[LinkTarget, Actions]]) -> PlannedChange:
     )
 
 
-def wanted(target: LinkTarget) -> Value:
+def expected_value(target: LinkTarget) -> Value:
     """The MTU, or everything by name."""
     return target.finding.expected if target.sizes else target.mtu
 
 
-def present(target: LinkTarget) -> Value:
+def actual_value(target: LinkTarget) -> Value:
     return target.finding.actual if target.sizes else target.interface.mtu
 
 

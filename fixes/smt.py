@@ -30,7 +30,7 @@ from nodevet.checks.smt import ADVICE, Params
 from nodevet.evidence.cpu import Cpu
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
-from nodevet.fixing.cmdline import ASKS, BootWords, boot_words, without
+from nodevet.fixing.cmdline import ASKS, BootWords, boot_words, check_own_parameter
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
 from nodevet.model import Finding
 from nodevet.resource import Resource
@@ -74,7 +74,7 @@ def at_boot(evidence: Evidence, enabled: bool, reboot: bool) -> BootWords | None
         return None
     if not enabled:
         return boot_words("smt", evidence, (NOSMT,), (NOSMT,), reboot=reboot)
-    without("smt", evidence, NOSMT)
+    check_own_parameter("smt", evidence, NOSMT)
     return boot_words("smt", evidence, (), (), reboot=reboot)
 
 

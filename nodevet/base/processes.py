@@ -92,7 +92,7 @@ class _Process(Generic[Job, JobResult]):
         self.child.join()
 
     @property
-    def why(self) -> str:
+    def exit_text(self) -> str:
         """How the process ended."""
         self.child.join()
         code = self.child.exitcode or 0
@@ -177,7 +177,7 @@ class _Pool(Generic[Job, JobResult]):
 
     def _replace(self, process: _Process[Job, JobResult]) -> None:
         number = process.job
-        pid, why = process.child.pid or 0, process.why
+        pid, why = process.child.pid or 0, process.exit_text
         self._processes.remove(process)
         process.end()
         self._tries[number] += 1

@@ -49,11 +49,11 @@ def find(name: str, folders: Sequence[Path], *, extending: Path | None = None) -
     if not name:
         raise NotFoundError("a baseline's name is missing here", "give a name or a file")
     if is_file_name(name):
-        return _at((extending.parent if extending else Path()) / name, folders)
+        return _existing_path((extending.parent if extending else Path()) / name, folders)
     own = (extending.parent,) if extending else ()
     first = (shipped(),) if extending and extending.stem == name else ()
     for folder in (*first, *own, *folders, shipped()):
-        paths = [path for path in _in_folder(folder, name) if not _same(path, extending)]
+        paths = [path for path in _in_folder(folder, name) if not _is_same_file(path, extending)]
         if len(paths) > 1:
             raise NotFoundError(
                 f"both {paths[0]} and {paths[1]} have this name", "rename one of them"
@@ -70,7 +70,9 @@ def find(name: str, folders: Sequence[Path], *, extending: Path | None = None) -
     elif extending is None and os.path.exists(name):  # noqa: PTH110
         advice = f"{name} is not a regular file: name a YAML file"
     names = [
-        other_name for other_name, path in available((*own, *folders)) if not _same(path, extending)
+        other_name
+        for other_name, path in available((*own, *folders))
+        if not _is_same_file(path, extending)
     ]
     raise NotFoundError("no baseline has this name", did_you_mean(name, names, advice))
 
@@ -88,11 +90,11 @@ def identity(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-def _at(path: Path, folders: Sequence[Path]) -> Path:
+def _existing_path(path: Path, folders: Sequence[Path]) -> Path:
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError, ValueError) as error:
-        advice = _near(path, folders) or "check the path"
+        advice = _nearest_advice(path, folders) or "check the path"
         raise NotFoundError("there is no such file", advice) from error
     except OSError:
         return path  # reading it reports the error
@@ -111,11 +113,11 @@ def _in_folder(folder: Path, name: str) -> Iterator[Path]:
             yield path  # reading it says if it is a pipe
 
 
-def _same(path: Path, other: Path | None) -> bool:
+def _is_same_file(path: Path, other: Path | None) -> bool:
     return other is not None and identity(path) == identity(other)
 
 
-def _near(path: Path, folders: Sequence[Path]) -> str:
+def _nearest_advice(path: Path, folders: Sequence[Path]) -> str:
     """Advice with the most similar file beside `path`, or baseline name. Compares stems."""
     near = {file.stem: str(file) for end in ENDINGS for file in path.parent.glob(f"*{end}")}
     near.update((name, name) for name, _ in available(folders) if name not in near)

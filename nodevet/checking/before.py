@@ -37,7 +37,7 @@ class CountsBefore(NamedTuple):
         return grown(self.reading, self.then.get(name), self.now.get(name), again=self.again)
 
 
-def before(reading: EarlierReading, then: Counts, now: Counts) -> CountsBefore:
+def counts_before(reading: EarlierReading, then: Counts, now: Counts) -> CountsBefore:
     pairs = ((count, now.get(name)) for name, count in then.items())
     again = any(old is not None and new is not None and new < old for old, new in pairs)
     return CountsBefore(reading, then, now, again)

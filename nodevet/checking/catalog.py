@@ -69,7 +69,7 @@ class Catalog:
         endings = (PYTHON, *(YAML if read_fix else ()))
         self._fixes = _Directory(nodevet.fixes, fixes, "fix", "remove yours", project, endings)
         self._read_fix = read_fix
-        for name in sorted(self._fixes.own - set(self.ids)):
+        for name in sorted(self._fixes.own_names - set(self.ids)):
             text = f"{self._fixes.path(name)}: a fix has the name of its check, and no check is "
             text += f"named {name!r}"
             raise CatalogError("; ".join(filter(None, (text, did_you_mean(name, self.ids)))))
@@ -79,14 +79,14 @@ class Catalog:
         return self._checks.ids
 
     @property
-    def own(self) -> tuple[str, ...]:
+    def own_checks(self) -> tuple[str, ...]:
         """The checks of the user's own folders."""
-        return tuple(sorted(self._checks.own))
+        return tuple(sorted(self._checks.own_names))
 
     @property
     def own_fixes(self) -> tuple[str, ...]:
         """The fixes of the user's own folders."""
-        return tuple(sorted(self._fixes.own))
+        return tuple(sorted(self._fixes.own_names))
 
     def path(self, check: str) -> Path:
         """The file of a check. Raises CatalogError for an unknown id."""
@@ -102,7 +102,7 @@ class Catalog:
             candidate = getattr(self.module(check), "CHECK", None)
             if not isinstance(candidate, Check):
                 raise CatalogError(f"{self.path(check)}: defines no CHECK")
-            if check in self._checks.own:  # tests verify this for the shipped checks
+            if check in self._checks.own_names:  # tests verify this for the shipped checks
                 for path in candidate.reads:
                     if problem := unknown_path(path):
                         raise CatalogError(f"{self.path(check)}: reads {path!r}: {problem}")
@@ -157,7 +157,7 @@ class Catalog:
         if check not in self._fixes.ids:
             return ""
         if check not in self._risks:
-            own = self.fix(check) if check in self._fixes.own else None
+            own = self.fix(check) if check in self._fixes.own_names else None
             risk = own.risk.value if own else _declared_risk(self._fixes.tree(check))
             self._risks[check] = risk
         return self._risks[check]
@@ -264,7 +264,7 @@ class _Directory:
         return tuple(sorted(self._files))
 
     @property
-    def own(self) -> frozenset[str]:
+    def own_names(self) -> frozenset[str]:
         """The names of files in the user's folders."""
         return frozenset(self._files) - self._shipped
 
@@ -294,7 +294,7 @@ class _Directory:
         try:
             return ast.parse(source(path))
         except (SyntaxError, ValueError) as error:
-            raise _broken(path, error) from error
+            raise _file_error(path, error) from error
 
 
 def _declared_risk(tree: ast.Module) -> str:
@@ -358,11 +358,11 @@ def _load(path: Path, name: str) -> ModuleType:
         loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[name]
-        raise _broken(path, error) from error
+        raise _file_error(path, error) from error
     return module
 
 
-def _broken(path: Path, error: BaseException) -> CatalogError:
+def _file_error(path: Path, error: BaseException) -> CatalogError:
     """The error about a file that cannot be used, with its line."""
     line = getattr(error, "lineno", None) or _line_in(error, path)
     place = f"{path}:{line}" if line else str(path)

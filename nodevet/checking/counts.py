@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from nodevet.checking.aspects import Aspect, aspect_if
-from nodevet.checking.before import Counts, CountsBefore, before
+from nodevet.checking.before import Counts, CountsBefore, counts_before
 from nodevet.checking.pace import none_meanwhile, pace, standstill
 from nodevet.evidence.counters import Counter
 from nodevet.evidence.document import Evidence
@@ -53,7 +53,7 @@ def counted(
     earlier: tuple[Counter, ...] | None,
 ) -> Counted:
     """`earlier`: the counters of the same subject in the sample."""
-    known = before(sample, by_name(earlier), by_name(counters)) if sample else None
+    known = counts_before(sample, by_name(earlier), by_name(counters)) if sample else None
     return Counted(counters, why, known)
 
 

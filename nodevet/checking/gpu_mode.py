@@ -47,11 +47,11 @@ def gpu_mode(
             if isinstance(gpu, Finding):
                 yield gpu
             elif unsupported(gpu, current):
-                yield without(gpu, params.enabled)
+                yield judge_unsupported(gpu, params.enabled)
             else:
                 yield from judge_gpu(gpu, params.enabled)
 
-    def without(gpu: Gpu, expected: bool) -> Finding:
+    def judge_unsupported(gpu: Gpu, expected: bool) -> Finding:
         subject = subject_of(gpu)
         if not expected:
             return not_applicable(subject, why=lacking)

@@ -200,30 +200,32 @@ def same_machine_reports(
             advice=TWICE,
             action=NeededAction.SITE,
         )
-        yield from _with(group.hosts, finding, known)
+        yield from _reports_with(group.hosts, finding, known)
     names = {host for group in same for host in group.hosts}
     for doubt in undecided(machines):
         if doubt.host not in names:
-            why = f"the same machine id as {_listed(doubt.others)}, and its boot id was not read"
+            why = (
+                f"the same machine id as {_brief_list(doubt.others)}, and its boot id was not read"
+            )
             finding = unknown(check=SAME_MACHINE, why=why, advice=MAYBE_TWICE)
-            yield from _with((doubt.host,), finding, known)
+            yield from _reports_with((doubt.host,), finding, known)
 
 
 def _machine(host: HostReport | HostSummary) -> Machine:
     return machine(host.host, host.machine_id, host.boot_id, host.gpu_uuids or ())
 
 
-def _listed(names: Iterable[str]) -> str:
+def _brief_list(names: Iterable[str]) -> str:
     listed = sorted(names)
     more = f" and {len(listed) - SHOWN:,} more" if len(listed) > SHOWN else ""
     return f"{', '.join(listed[:SHOWN])}{more}"
 
 
 def _one_machine(group: OneMachine) -> str:
-    return f"{_listed(group.hosts)} are one machine: {group.shared}"
+    return f"{_brief_list(group.hosts)} are one machine: {group.shared}"
 
 
-def _with(
+def _reports_with(
     names: Iterable[str], finding: Finding, known: Callable[[str], HostReport | None]
 ) -> Iterator[HostReport]:
     for report in filter(None, map(known, names)):

@@ -55,16 +55,16 @@ def judge(
     """
     findings: list[Finding] = []
     for wish in baseline.expectations:
-        of_check = _stamped(evidence, wish, catalog, late)
+        of_check = _stamp_findings(evidence, wish, catalog, late)
         if baseline.waivers:
             of_check = (_waive(finding, baseline.waivers, host, today) for finding in of_check)
         first = list(islice(of_check, most))
-        findings += first if len(first) != most else _most(chain(first, of_check), most)
+        findings += first if len(first) != most else _limit_findings(chain(first, of_check), most)
     _add_causes(findings, catalog)
     return tuple(findings)
 
 
-def _stamped(
+def _stamp_findings(
     evidence: Evidence, wish: Expectation, catalog: Catalog, late: Callable[[], bool]
 ) -> Iterator[Finding]:
     """A check's findings with the expectation's check, severity and origin, and what a failure
@@ -78,7 +78,7 @@ def _stamped(
         if severities := catalog.check(check).severities:
             own = typed.convert(severities(wish.params), dict[str, Severity])
     except (Exception, SystemExit) as error:
-        findings = iter((_failed(error),))
+        findings = iter((_check_failure(error),))
     for finding in findings:
         severity = own.get(finding.subject.id, usual) if own else usual
         fails = finding.verdict is FAIL
@@ -114,14 +114,14 @@ def _follows(check: str, catalog: Catalog) -> tuple[str, ...]:
         return ()
 
 
-def _most(findings: Iterable[Finding], most: int) -> Iterator[Finding]:
+def _limit_findings(findings: Iterable[Finding], most: int) -> Iterator[Finding]:
     """At most `most` findings of a check, and the numbers of the others; the same for findings in
     shadow."""
     shown, shadow = _MostFindings(most), _MostFindings(most)
     for place, finding in enumerate(findings):
         (shadow if finding.severity is Severity.SHADOW else shown).take(place, finding)
-    yield from shown.listed()
-    yield from shadow.listed()
+    yield from shown.listed_findings()
+    yield from shadow.listed_findings()
 
 
 class _MostFindings:
@@ -143,7 +143,7 @@ class _MostFindings:
         if len(self._kept[finding.verdict]) < self._most:
             self._kept[finding.verdict].append((place, finding))
 
-    def listed(self) -> Iterator[Finding]:
+    def listed_findings(self) -> Iterator[Finding]:
         """The worst findings in their order, and for each verdict the number of the others."""
         worst_first = [entry for verdict in WORST for entry in self._kept[verdict]]
         listed = sorted(worst_first[: self._most], key=lambda entry: entry[0])
@@ -183,12 +183,12 @@ def _ask(
         SystemExit,
     ) as error:  # a fault in one check does not stop the others
         has_finding = True
-        yield _failed(error)
+        yield _check_failure(error)
     if not has_finding:
         yield unknown(why="the check returned no finding")
 
 
-def _failed(error: BaseException) -> Finding:
+def _check_failure(error: BaseException) -> Finding:
     return _short(unknown(why=f"the check itself failed: {type(error).__name__}: {error}"))
 
 

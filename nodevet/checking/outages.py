@@ -77,10 +77,10 @@ def longest(
             NAME, False, expected=limit, actual=elapsed(length(worst)), advice=advice
         )
         return aspect._replace(why=came_back(worst, link))
-    doubt, since = ("", f"since the last look {seen.ago} ago") if seen else coverage(log)
+    doubt, since = ("", f"since the last look {seen.age_text} ago") if seen else coverage(log)
     if doubt := doubt or gap(log, interface, link, new):
         return unknown_aspect(NAME, f"{NAME}: {doubt}")
-    before = seen.before(lengths(lost for lost in outages if lost not in new)) if seen else ""
+    before = seen.earlier_text(lengths(lost for lost in outages if lost not in new)) if seen else ""
     actual = elapsed(length(worst)) if worst else "none"
     return aspect_if(NAME, True, expected=limit, actual=actual)._replace(why=before or since)
 

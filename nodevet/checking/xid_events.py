@@ -126,11 +126,11 @@ def describe(
     parts = []
     for code, same in sorted(by_code(filter(code_of, events)).items()):
         name = names.get(code, "unknown to nodevet" if names else "")
-        words = times(same) + when(same, booted) + details_of(code, same)
+        words = times(same) + last_text(same, booted) + details_of(code, same)
         parts.append(f"{code} {name}".rstrip() + words)
     if unread := [event for event in events if not code_of(event)]:
         text = line_of(unread)
-        words = times(unread) + when(unread, booted) + (f": {text}" if text else "")
+        words = times(unread) + last_text(unread, booted) + (f": {text}" if text else "")
         parts.append(f"a line whose number cannot be read{words}")
     return "; ".join(parts)
 
@@ -156,7 +156,7 @@ def times(same: Sequence[KernelEvent]) -> str:
     return f" ×{sum(counts)}" if counts else ""
 
 
-def when(same: Sequence[KernelEvent], booted: float | None) -> str:
+def last_text(same: Sequence[KernelEvent], booted: float | None) -> str:
     seconds = latest(same)
     return "" if seconds is None or booted is not None else f", last {span(seconds)} after boot"
 

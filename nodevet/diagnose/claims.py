@@ -51,7 +51,7 @@ def proofs_of(
 ) -> tuple[CauseProof, ...]:
     """What proves each cause; without one, what is known. `reasons`: the evidence against each."""
     if not causes:
-        facts = (*_known(figures, rulings), *_place(jobs, evidence))
+        facts = (*_figure_facts(figures, rulings), *_place(jobs, evidence))
         return (CauseProof(cause=Cause.UNCLEAR, facts=facts),)
     is_asleep = causes == (Cause.STUCK,) and not _spins(figures)
     place: Iterable[str] = _asleep(jobs, evidence) if is_asleep else ()
@@ -114,7 +114,7 @@ def what_for(cause: Cause, figures: Figures) -> str:
     return f"{' and '.join(far)} of another NUMA node" if cause is Cause.NUMA else WAITS_FOR[cause]
 
 
-def _known(figures: Figures, rulings: Iterable[Ruling]) -> Iterator[str]:
+def _figure_facts(figures: Figures, rulings: Iterable[Ruling]) -> Iterator[str]:
     """The known figures, and the missing ones."""
     busy, missing = figures["sm_busy"], _missing(rulings)
     yield figure_text(busy)
@@ -146,12 +146,12 @@ def _place(jobs: Sequence[Job], evidence: Evidence) -> Iterator[str]:
     processes, seconds = data.processes or (), data.look.seconds
     if text := place_text(processes, pids, seconds):
         yield text
-    for name in awaited(jobs, evidence):
+    for name in awaited_helpers(jobs, evidence):
         pid = int(name.rpartition(" ")[2])
         yield f"its helper {place_text(processes, [pid], seconds) or name}"
 
 
-def awaited(jobs: Sequence[Job], evidence: Evidence) -> tuple[str, ...]:
+def awaited_helpers(jobs: Sequence[Job], evidence: Evidence) -> tuple[str, ...]:
     """The helpers for which the process on the GPU waits: `python 5778`. It may be any of them."""
     data, pids = evidence[ProcessActivities].data, [job.pid for job in jobs]
     if data is None or data.look is None:

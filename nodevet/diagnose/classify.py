@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 
-from nodevet.diagnose.claims import awaited, claim, proofs_of, sentence
+from nodevet.diagnose.claims import awaited_helpers, claim, proofs_of, sentence
 from nodevet.diagnose.counterfactual import gain_text, worker_figures
 from nodevet.diagnose.doubts import doubts
 from nodevet.diagnose.files import file_figures
@@ -94,7 +94,7 @@ def diagnose_gpu(
             rulings,
             named_figures,
             job_phase.step,
-            () if strongest else awaited(jobs_on_gpu, evidence),
+            () if strongest else awaited_helpers(jobs_on_gpu, evidence),
         ),
         also=(
             *fault_facts(strongest, evidence, gpu),

@@ -73,7 +73,7 @@ class DumpedGroup(NamedTuple):
         return collective_text(self.groups[self.waiting[0]])
 
     @property
-    def who(self) -> str:
+    def waiting_text(self) -> str:
         """The ranks that wait, in words."""
         return ranks_text(self.waiting)
 
@@ -89,7 +89,7 @@ def dumped_ranks(dumps: Iterable[RankDump], size: int | None) -> DumpedRanks:
     listed = list(dumps)
     if all(dump.flight is None for dump in listed):
         return DumpedRanks()
-    believed, notes = _believed(listed, size)
+    believed, notes = _believed_dumps(listed, size)
     groups = list(_groups(believed))
     if mismatch := next(filter(None, map(_mismatch, groups)), ""):
         return _answer(believed, notes, mismatch=mismatch)
@@ -104,7 +104,8 @@ def dumped_ranks(dumps: Iterable[RankDump], size: int | None) -> DumpedRanks:
     behind: dict[int, str] = {}
     missing: set[int] = set()
     for group, ranks in sorted(late, key=lambda group_ranks: -(group_ranks[0].age_s or 0.0)):
-        front = f"{group.collective}, in which {group.who} wait{'s' * (len(group.waiting) == 1)}"
+        wait = f"{group.waiting_text} wait{'s' * (len(group.waiting) == 1)}"
+        front = f"{group.collective}, in which {wait}"
         missing |= group.unknown if ranks & roots else set()
         for rank in sorted(ranks & roots):
             behind.setdefault(rank, _behind_text(group, rank, believed[rank], front))
@@ -150,7 +151,7 @@ def _answer(
     )
 
 
-def _believed(
+def _believed_dumps(
     dumps: Sequence[RankDump], size: int | None
 ) -> tuple[dict[int, FlightDump], list[str]]:
     """The dumps of the ranks of this job, and which are left out."""
@@ -264,9 +265,9 @@ def _place(group: FlightGroup, timed: bool) -> GroupPlace:
 def _late(group: DumpedGroup, dumps: Mapping[int, FlightDump], notes: list[str]) -> set[int]:
     """The ranks for which most of a group had waited when they wrote their dumps."""
     if len(group.behind) * 2 > len(group.places):
-        notes.append(f"{group.who} alone entered {group.collective}: most others did not")
+        notes.append(f"{group.waiting_text} alone entered {group.collective}: most others did not")
         return set()
-    waited = {rank: _waited(group, dumps[rank]) for rank in group.behind}
+    waited = {rank: _wait_seconds(group, dumps[rank]) for rank in group.behind}
     early = sorted(rank for rank, seconds in waited.items() if seconds < WAITED_S)
     if early:
         notes.append(
@@ -276,7 +277,7 @@ def _late(group: DumpedGroup, dumps: Mapping[int, FlightDump], notes: list[str])
     return set(group.behind - set(early))
 
 
-def _waited(group: DumpedGroup, dump: FlightDump) -> float:
+def _wait_seconds(group: DumpedGroup, dump: FlightDump) -> float:
     """For how long most had waited when this dump was written, as far as the dumps say it."""
     return 0.0 if None in (group.age_s, dump.age_s) else (group.age_s or 0) - (dump.age_s or 0)
 
@@ -290,7 +291,7 @@ def _behind_text(group: DumpedGroup, rank: int, dump: FlightDump, front: str) ->
         has = f"is still in {collective_text(group.groups[rank])}, and has not entered"
     else:
         has = "has not entered"
-    return f"{has} {front} (for {elapsed(_waited(group, dump))} when it wrote its dump)"
+    return f"{has} {front} (for {elapsed(_wait_seconds(group, dump))} when it wrote its dump)"
 
 
 def _mismatch(group: DumpedGroup) -> str:
@@ -308,7 +309,7 @@ def _mismatch(group: DumpedGroup) -> str:
             if kind not in {other for other, _ in others}:
                 others.setdefault((kind, ""), set()).add(rank)
     odd = [number for number, by_kind in called.items() if len(by_kind) > 1]
-    return _listed(group.name, min(odd), called[min(odd)]) if odd else ""
+    return _kinds_text(group.name, min(odd), called[min(odd)]) if odd else ""
 
 
 def _kind(name: str | None) -> str:
@@ -316,7 +317,7 @@ def _kind(name: str | None) -> str:
     return (name or "?").rpartition(":")[2]
 
 
-def _listed(name: str, number: int, by_kind: Mapping[tuple[str, str], Collection[int]]) -> str:
+def _kinds_text(name: str, number: int, by_kind: Mapping[tuple[str, str], Collection[int]]) -> str:
     """`collective 118 of group 0 is all_gather on rank 1, and all_reduce of 16 on ranks 0,2-3`."""
     texts = [
         f"{brief(kind, LONGEST_NAME)}{f' of {plain(sizes)}' if sizes else ''} on "

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from nodevet.base.durations import elapsed
 from nodevet.diagnose.model import Figure
-from nodevet.diagnose.series import known, percent
+from nodevet.diagnose.series import known_values, percent
 from nodevet.evidence.process_activity import Sleep, TcpConnection
 
 WHAT = "segments of the connection that were resent or came out of order"
@@ -26,7 +26,7 @@ def connection_figure(sleep: Sleep | None) -> Figure:
     if tcp is None:
         why = sleep.errors.get("tcp") if sleep else ""
         return Figure("lost_segments", None, "%", WHAT, why or UNREAD)
-    shares = known((percent(tcp.resent, tcp.sent), percent(tcp.out_of_order, tcp.received)))
+    shares = known_values((percent(tcp.resent, tcp.sent), percent(tcp.out_of_order, tcp.received)))
     if tcp.resends_now:
         shares.append(100.0)  # of what was sent last, nothing arrives
     if tcp.resends_now is None or not shares:

@@ -23,7 +23,7 @@ from nodevet.diagnose.job_figures import (
     watched_job,
 )
 from nodevet.diagnose.model import Cause, Figure
-from nodevet.diagnose.series import grown, known, mean, span
+from nodevet.diagnose.series import grown, known_values, mean, span
 from nodevet.diagnose.words import number
 from nodevet.evidence.cpu import Cpu
 from nodevet.evidence.document import Evidence
@@ -71,7 +71,7 @@ def _workers(job: WatchedJob) -> list[tuple[float, float]] | str:
     helpers = [process for process in job.processes if process.pid not in job.on_gpu]
     workers = []
     for helper in helpers:
-        shares = known(needed_percent(thread, job) for thread in helper.threads or ())
+        shares = known_values(needed_percent(thread, job) for thread in helper.threads or ())
         ticks = ticks_used(helper)
         if helper.ended_s is not None:
             return "helpers ended during the watch"
@@ -218,7 +218,7 @@ def _worker_rate(stage: FeedStage, figures: Figures, workers: float) -> Interval
             return None
         return exactly(wants / uses / workers)
     hottest = [figures[name].value for name in ("helper_wants", "thread_wants")]
-    longest = 1.0 if None in hottest else max(known(hottest)) / 100
+    longest = 1.0 if None in hottest else max(known_values(hottest)) / 100
     return Interval(1 / (max(1, int(workers)) * longest), None) if longest else exactly(1e9)
 
 
@@ -228,7 +228,7 @@ def _storage_time(figures: Figures) -> float:
     shares = [figures[name].value for name in ("blocked", "disk_busy")]
     if None in shares or figures["nfs_latency"].value is not None:
         return 1.0
-    return max(*known(shares), NO_TIME) / 100
+    return max(*known_values(shares), NO_TIME) / 100
 
 
 def _cpus(figures: Figures, workers: int, evidence: Evidence) -> Interval | None:
@@ -250,7 +250,7 @@ def _cpus(figures: Figures, workers: int, evidence: Evidence) -> Interval | None
 def _read_b(job: WatchedJob) -> float:
     """Bytes a second that the job reads from storage, or else by read(2)."""
     for field in ("storage_read_b", "read_b"):
-        read = sum(known(grown(getattr(process, field)) for process in job.processes))
+        read = sum(known_values(grown(getattr(process, field)) for process in job.processes))
         if read:
             return read / job.seconds
     return 0.0

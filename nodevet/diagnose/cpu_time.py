@@ -31,7 +31,7 @@ def _sum(
     spent: dict[int, float | None] = {}
     for process in reversed(processes):  # children come after their parents
         kids = ended.get(process.pid, ())
-        spent[process.pid] = _used(process, kids, spent, field, with_children)
+        spent[process.pid] = _process_use(process, kids, spent, field, with_children)
     counted = {kid.pid for kids in ended.values() for kid in kids}
     ticks = [
         None if _is_unseen(process, seconds) else spent[process.pid]
@@ -43,7 +43,7 @@ def _sum(
     )
 
 
-def _used(
+def _process_use(
     process: ProcessActivity,
     kids: Iterable[ProcessActivity],
     spent: Mapping[int, float | None],
@@ -59,7 +59,7 @@ def _used(
     through = grown(getattr(process, with_children)) or 0 if separate else by
     listed = list(kids)
     if has_reaped(process, listed):
-        before = sum(_before(kid, field, with_children if separate else None) for kid in listed)
+        before = sum(_first_use(kid, field, with_children if separate else None) for kid in listed)
         reaped = max(0, through - before)
         return by + reaped if separate else reaped
     ticks = [spent.get(kid.pid) for kid in listed]
@@ -68,7 +68,7 @@ def _used(
     return by + max(through if separate else 0, sum(tick for tick in ticks if tick is not None))
 
 
-def _before(process: ProcessActivity, *fields: str | None) -> int:
+def _first_use(process: ProcessActivity, *fields: str | None) -> int:
     """Its use at the first look."""
     counts: Iterable[Counts] = (getattr(process, field) for field in fields if field)
     return sum(count[0] for count in counts if count is not None)

@@ -44,11 +44,11 @@ def doubts(
         Cause.SPINNING: spinning_doubts(figures, COLLECTIVE),
         Cause.TRANSFER: (_by_means(figures),),
         Cause.SUBMISSION: (_submission(figures),),
-        Cause.NUMA: (_far(figures),),
+        Cause.NUMA: (_distance_doubt(figures),),
         Cause.STUCK: (_stuck(figures, evidence),),
         Cause.NETWORK: (_network(figures),),
         Cause.STORAGE: (delay_doubt(figures),),
-        Cause.STARVED: (_starved(figures),),
+        Cause.STARVED: (_starved_doubt(figures),),
         Cause.REQUESTS: (_requests(figures, evidence, pids),),
     }
     by_arithmetic, same = contradiction(causes, figures), lookalikes(causes, figures)
@@ -117,7 +117,7 @@ def _submission(figures: Figures) -> str:
     return f"it reads {value_text(read)}, which takes system time as well"
 
 
-def _far(figures: Figures) -> str:
+def _distance_doubt(figures: Figures) -> str:
     """A job whose CPUs are far, but not its memory, or the other way round, is slower by little."""
     memory, cpus = figures["remote_memory"], figures["remote_cpus"]
     if memory.value is None or (memory.value < MOSTLY and AT_LEAST in memory.note):
@@ -140,7 +140,7 @@ def _stuck(figures: Figures, evidence: Evidence) -> str:
     return f"nodevet watched it for only {number(seconds)} s, and it may just pause: --duration 60s"
 
 
-def _starved(figures: Figures) -> str:
+def _starved_doubt(figures: Figures) -> str:
     own, others = figures["own_share"], figures["others_cpus"]
     if own.value is not None and own.value >= OWN:
         share = figure_sentence(replace(own, note=""))

@@ -22,7 +22,7 @@ def flight_lines(job: WatchedJob | str, evidence: Evidence) -> Iterator[str]:
             groups = [group for group in process.flight.groups or () if group.state != "completed"]
             for group in groups[:GROUPS]:
                 yield f"flight recorder of rank {process.rank}, {age} ago: {_group_text(group)}"
-            yield from _others(process, evidence)
+            yield from _ranks_behind(process, evidence)
 
 
 def _group_text(group: FlightGroup) -> str:
@@ -32,7 +32,7 @@ def _group_text(group: FlightGroup) -> str:
     return f"{text} is {brief(group.state or '?')}; the last completed is {done}"
 
 
-def _others(process: ProcessActivity, evidence: Evidence) -> Iterator[str]:
+def _ranks_behind(process: ProcessActivity, evidence: Evidence) -> Iterator[str]:
     """By the dumps of all ranks of the job here: which are behind, or call something else."""
     data = evidence[ProcessActivities].data
     files = {  # a rank and a helper that it forked have the same

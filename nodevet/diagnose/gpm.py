@@ -30,14 +30,14 @@ def gpm_figures(gpu: GpuActivity) -> Iterator[Figure]:
     for name, (field, what) in WHAT.items():
         parts = [part for part in gpu.gpm or () if getattr(part, field) is not None]
         if not parts:
-            yield Figure(name, None, "%", what, _why(gpu, field))
+            yield Figure(name, None, "%", what, _missing_reason(gpu, field))
             continue
         busiest = max(parts, key=lambda part: getattr(part, field))
         note = "" if busiest.instance is None else f"GPU instance {busiest.instance}"
         yield Figure(name, getattr(busiest, field), "%", what, note=note)
 
 
-def _why(gpu: GpuActivity, field: str) -> str:
+def _missing_reason(gpu: GpuActivity, field: str) -> str:
     """Why no instance has this value: UNREAD or UNASKED unless the driver does not measure it."""
     if gpu.gpm_supported:
         return UNREAD

@@ -8,7 +8,7 @@ from nodevet.diagnose.job_figures import users
 from nodevet.diagnose.link_figures import idle_link, settings_of
 from nodevet.diagnose.model import Figure
 from nodevet.diagnose.rules import HELD_LOW, POLLING, QUIET_MEMORY
-from nodevet.diagnose.series import grown, known, mean, percent, rate
+from nodevet.diagnose.series import grown, known_values, mean, percent, rate
 from nodevet.evidence.across import off_the_bus
 from nodevet.evidence.activity import Counted, Numbers
 from nodevet.evidence.document import Evidence
@@ -46,10 +46,20 @@ def gpu_figures(evidence: Evidence, gpu: GpuActivity) -> Iterator[Figure]:
     look = section.data.look if section.data else None
     seconds = look.seconds if look else None
     busy = samples_of(gpu)
-    yield _lost(evidence, gpu)
-    yield Figure("sm_busy", mean(busy), "%", "SM busy", _why(gpu, "samples", "utilization_percent"))
+    yield _lost_figure(evidence, gpu)
     yield Figure(
-        "quiet", _share(busy, QUIET), "%", "time in which it did nothing", _why(gpu, "samples")
+        "sm_busy",
+        mean(busy),
+        "%",
+        "SM busy",
+        _missing_reason(gpu, "samples", "utilization_percent"),
+    )
+    yield Figure(
+        "quiet",
+        _share(busy, QUIET),
+        "%",
+        "time in which it did nothing",
+        _missing_reason(gpu, "samples"),
     )
     memory_busy = mean(gpu.memory_utilization_percent)
     why = gpu.why("memory_utilization_percent")
@@ -57,17 +67,17 @@ def gpu_figures(evidence: Evidence, gpu: GpuActivity) -> Iterator[Figure]:
     yield _clock(evidence, gpu)
     yield _held_clock(evidence, gpu)
     power = percent(mean(gpu.power_mw), gpu.power_limit_mw)
-    why = _why(gpu, "power_mw", "power_limit_mw")
+    why = _missing_reason(gpu, "power_mw", "power_limit_mw")
     yield Figure("power", power, "%", "power draw (of its limit)", why)
     yield _at_work(evidence, gpu, memory_busy)
     yield _polling(evidence, gpu)
     yield from gpm_figures(gpu)
     yield _limit(evidence, gpu)
     since = _uptime(evidence)
-    yield _slowed(gpu, seconds, since)
+    yield _slowed_figure(gpu, seconds, since)
     yield _power_capped(gpu, seconds, since)
-    used = percent(max(known(gpu.memory_used_b), default=None), gpu.memory_total_b)
-    why = _why(gpu, "memory_used_b", "memory_total_b")
+    used = percent(max(known_values(gpu.memory_used_b), default=None), gpu.memory_total_b)
+    why = _missing_reason(gpu, "memory_used_b", "memory_total_b")
     yield Figure("memory_used", used, "%", "GPU memory in use", why)
     running = None if gpu.processes is None else float(len(users(evidence, gpu)))
     yield Figure("processes", running, "", "processes on the GPU", gpu.why("processes"))
@@ -82,10 +92,10 @@ def samples_of(gpu: GpuActivity) -> list[float]:
     """Percent busy: the driver's samples, else what each look found."""
     if gpu.samples:
         return [float(value) for _, value in gpu.samples]
-    return known(gpu.utilization_percent)
+    return known_values(gpu.utilization_percent)
 
 
-def _why(gpu: GpuActivity, *fields: str) -> str:
+def _missing_reason(gpu: GpuActivity, *fields: str) -> str:
     """Why the first of these that is missing is."""
     return next((gpu.why(field) for field in fields if getattr(gpu, field) is None), "")
 
@@ -110,7 +120,7 @@ def _while_busy(gpu: GpuActivity, values: Numbers | None) -> list[int | None]:
 def _clock(evidence: Evidence, gpu: GpuActivity) -> Figure:
     """The SM clock while the GPU is busy; if it is far below the maximum, with what sets it."""
     value = percent(mean(_while_busy(gpu, gpu.clock_sm_mhz)), gpu.max_clock_sm_mhz)
-    why = _why(gpu, "clock_sm_mhz", "max_clock_sm_mhz")
+    why = _missing_reason(gpu, "clock_sm_mhz", "max_clock_sm_mhz")
     is_low = value is not None and value <= HELD_LOW and not _held_down(gpu)
     note = _what_sets(settings_of(evidence, gpu), gpu) if is_low else ""
     return Figure("clock", value, "%", "SM clock (of its maximum)", why, note)
@@ -130,7 +140,7 @@ def _held_clock(evidence: Evidence, gpu: GpuActivity) -> Figure:
 def _held_down(gpu: GpuActivity) -> bool:
     """Whether heat or power was the reason at any look."""
     bits = sum(SLOWDOWNS) | POWER_CAP
-    return any(int(mask) & bits for mask in known(gpu.event_reasons))
+    return any(int(mask) & bits for mask in known_values(gpu.event_reasons))
 
 
 def _what_sets(own: Gpu | None, gpu: GpuActivity) -> str:
@@ -142,7 +152,7 @@ def _what_sets(own: Gpu | None, gpu: GpuActivity) -> str:
         return f"{LOCKED} {locked} MHz"
     if application and abs(application - clock) <= NEAR * highest:
         return f"{APPLICATION} {application} MHz"
-    masks = [int(mask) for mask in known(_while_busy(gpu, gpu.event_reasons))]
+    masks = [int(mask) for mask in known_values(_while_busy(gpu, gpu.event_reasons))]
     for bit, name in SETTINGS.items():
         if masks and 2 * sum(bool(mask & bit) for mask in masks) >= len(masks):
             return name
@@ -155,10 +165,10 @@ def _at_work(evidence: Evidence, gpu: GpuActivity, memory: float | None) -> Figu
     draws."""
     what = "power or memory activity (relative to a GPU that only polls)"
     power = percent(mean(gpu.power_mw), _full_limit(evidence, gpu))
-    signs = known((_of(power, POLLING), _of(memory, QUIET_MEMORY)))
+    signs = known_values((_ratio(power, POLLING), _ratio(memory, QUIET_MEMORY)))
     most = max(signs, default=0.0)
     if len(signs) < 2 and most < 1:
-        why = _why(gpu, "power_mw", "power_limit_mw", "memory_utilization_percent")
+        why = _missing_reason(gpu, "power_mw", "power_limit_mw", "memory_utilization_percent")
         return Figure("at_work", None, "", what, why)
     return Figure("at_work", most, "", what)
 
@@ -182,11 +192,11 @@ def _polling(evidence: Evidence, gpu: GpuActivity) -> Figure:
     return Figure("polling", percent(sum(polls), len(polls)) or 0.0, "%", what)
 
 
-def _of(value: float | None, whole: float) -> float | None:
+def _ratio(value: float | None, whole: float) -> float | None:
     return None if value is None else value / whole
 
 
-def _lost(evidence: Evidence, gpu: GpuActivity) -> Figure:
+def _lost_figure(evidence: Evidence, gpu: GpuActivity) -> Figure:
     """Whether an NVML call answered that the GPU is lost, or it left the PCI bus."""
     error = next(
         (name for name in sorted(LOST) if any(name in why for why in gpu.errors.values())), ""
@@ -206,7 +216,7 @@ def _limit(evidence: Evidence, gpu: GpuActivity) -> Figure:
     default = own.power_limit_default_mw if own else None
     value = percent(gpu.power_limit_mw, default)
     why = "the default limit was not read" if default is None else gpu.why("power_limit_mw")
-    watts = [f"{limit / 1000:.0f} W" for limit in known((gpu.power_limit_mw, default))]
+    watts = [f"{limit / 1000:.0f} W" for limit in known_values((gpu.power_limit_mw, default))]
     note = " of ".join(watts) if value is not None else ""
     return Figure("limit", value, "%", what, "" if value is not None else why, note)
 
@@ -232,7 +242,7 @@ def _since_boot(counted: Counted | None, uptime: float | None) -> str:
     )
 
 
-def _slowed(gpu: GpuActivity, seconds: float | None, uptime: float | None) -> Figure:
+def _slowed_figure(gpu: GpuActivity, seconds: float | None, uptime: float | None) -> Figure:
     """The share of the time in which heat or the power supply lowered the clocks."""
     what = "time slowed by heat or the power brake"
     counters = {
@@ -242,7 +252,7 @@ def _slowed(gpu: GpuActivity, seconds: float | None, uptime: float | None) -> Fi
     }
     shares = {name: _of_time(mask, seconds) for name, mask in counters.items()}
     counted = {name: share for name, share in shares.items() if share is not None}
-    reasons = known(gpu.event_reasons)
+    reasons = known_values(gpu.event_reasons)
     for bit, name in SLOWDOWNS.items():
         if reasons:
             share = 100.0 * sum(bool(int(reason) & bit) for reason in reasons) / len(reasons)
@@ -257,7 +267,7 @@ def _slowed(gpu: GpuActivity, seconds: float | None, uptime: float | None) -> Fi
 
 def _power_capped(gpu: GpuActivity, seconds: float | None, uptime: float | None) -> Figure:
     what = "time at the power limit"
-    reasons = known(gpu.event_reasons)
+    reasons = known_values(gpu.event_reasons)
     since = _since_boot(gpu.power_cap_ns, uptime)
     if reasons:
         share = 100.0 * sum(bool(int(reason) & POWER_CAP) for reason in reasons) / len(reasons)
@@ -283,15 +293,15 @@ def _link(gpu: GpuActivity, seconds: float | None) -> Iterator[Figure]:
     carry."""
     what = "PCIe traffic (of the link's capacity)"
     moved = [
-        _either(rate(gpu.pcie_rx_b, seconds), mean(gpu.pcie_rx_kb_s)),
-        _either(rate(gpu.pcie_tx_b, seconds), mean(gpu.pcie_tx_kb_s)),
+        _bytes_per_second(rate(gpu.pcie_rx_b, seconds), mean(gpu.pcie_rx_kb_s)),
+        _bytes_per_second(rate(gpu.pcie_tx_b, seconds), mean(gpu.pcie_tx_kb_s)),
     ]
-    most = None if None in moved else max(known(moved))
-    why = _why(gpu, "pcie_rx_kb_s", "pcie_tx_kb_s") if most is None else ""
+    most = None if None in moved else max(known_values(moved))
+    why = _missing_reason(gpu, "pcie_rx_kb_s", "pcie_tx_kb_s") if most is None else ""
     yield Figure("link_rate", None if most is None else most / 1e9, "GB/s", "PCIe", why)
     capacity = link_capacity(gpu)
     if capacity is None:
-        why = _why(gpu, "pcie_generation", "pcie_width")
+        why = _missing_reason(gpu, "pcie_generation", "pcie_width")
     if most is None or capacity is None:
         yield Figure("link", None, "%", what, why)
         return
@@ -299,7 +309,7 @@ def _link(gpu: GpuActivity, seconds: float | None) -> Iterator[Figure]:
     yield Figure("link", percent(most, capacity), "%", what, note=note)
 
 
-def _either(bytes_s: float | None, kb_s: float | None) -> float | None:
+def _bytes_per_second(bytes_s: float | None, kb_s: float | None) -> float | None:
     if bytes_s is not None:
         return bytes_s
     return None if kb_s is None else kb_s * 1000

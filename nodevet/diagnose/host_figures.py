@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nodevet.diagnose.model import Figure
-from nodevet.diagnose.series import grown, known, percent, span, total
+from nodevet.diagnose.series import grown, known_values, percent, span, total
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host_activity import CpuTotals, DiskActivity, HostActivity, NfsOperation
 
@@ -91,7 +91,7 @@ def nfs_mount(data: HostActivity, point: str) -> Figure:
         for operation in (mount.operations if mount else None) or ()
         if operation.name in DATA
     ]
-    slowest = max(known(times), default=None)
+    slowest = max(known_values(times), default=None)
     why = "" if slowest is not None else "its file is on no NFS mount"
     return Figure("nfs_latency", slowest, "ms", "NFS mount of its file", why, point)
 

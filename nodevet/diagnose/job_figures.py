@@ -8,7 +8,7 @@ from nodevet.diagnose.cpu_time import cpu_ticks, io_count
 from nodevet.diagnose.hot import ticks_used
 from nodevet.diagnose.model import Figure, Job
 from nodevet.diagnose.owners import is_contained, owner_of, who_text
-from nodevet.diagnose.series import grown, known, percent, rate, total
+from nodevet.diagnose.series import grown, known_values, percent, rate, total
 from nodevet.evidence.cpu import Cpu
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu_activity import GpuActivity
@@ -65,19 +65,19 @@ def watched_job(evidence: Evidence, gpu: GpuActivity) -> WatchedJob | str:
         return section.why
     if data.processes is None or data.look is None or not data.look.seconds or not data.tick_hz:
         return data.why("processes")
-    own = _own(data.processes, gpu)
+    own = _gpu_family(data.processes, gpu)
     if own is None:
         return gpu.why("processes")
     paths = {process.cgroup for process in own}
     groups = tuple(group for group in data.cgroups or () if group.path in paths)
-    named = _named(data.processes, gpu)
+    named = _named_pids(data.processes, gpu)
     on_gpu = named | {process.pid for process in own if gpu.index in process.gpus}
-    unseen = _unseen(named - {process.pid for process in own}, data.left_out or 0)
+    unseen = _unseen_text(named - {process.pid for process in own}, data.left_out or 0)
     unseen = unseen or _orphans(data.processes)
     return WatchedJob(own, on_gpu, groups, data.look.seconds, data.tick_hz, unseen)
 
 
-def _unseen(missing: frozenset[int], left_out: int) -> str:
+def _unseen_text(missing: frozenset[int], left_out: int) -> str:
     if missing:
         return (
             f"nodevet did not watch process {min(missing)}: it started meanwhile, or /proc hides "
@@ -98,7 +98,7 @@ def _orphans(processes: Iterable[ProcessActivity]) -> str:
     return "" if pid is None else f"nodevet could not read whose child process {pid} is"
 
 
-def _named(processes: Iterable[ProcessActivity], gpu: GpuActivity) -> frozenset[int]:
+def _named_pids(processes: Iterable[ProcessActivity], gpu: GpuActivity) -> frozenset[int]:
     """The processes on a GPU, as NVML names them. MPS's server only passes on its clients' work."""
     servers = {process.pid for process in processes if is_mps(process)}
     return frozenset(process.pid for process in gpu.processes or ()) - servers
@@ -119,17 +119,17 @@ def users(evidence: Evidence, gpu: GpuActivity) -> tuple[int, ...]:
         for each in processes
         if gpu.index in each.gpus and each.ended_s is None and not is_mps(each)
     }
-    return tuple(sorted(_named(processes, gpu) | holding))
+    return tuple(sorted(_named_pids(processes, gpu) | holding))
 
 
-def _own(
+def _gpu_family(
     processes: Sequence[ProcessActivity], gpu: GpuActivity
 ) -> tuple[ProcessActivity, ...] | None:
     """The processes on a GPU and all that descend from them."""
     if gpu.processes is None and not any(gpu.index in process.gpus for process in processes):
         return None
     listed = [each for each in processes if not is_mps(each)]
-    named = _named(processes, gpu)
+    named = _named_pids(processes, gpu)
     family: dict[int, ProcessActivity] = {}
     for process in listed:  # parents come before their children
         if process.pid in named or gpu.index in process.gpus or process.parent in family:
@@ -186,7 +186,7 @@ def job_figures(evidence: Evidence, gpu: GpuActivity) -> Iterator[Figure]:
 def _starved_of_waits(found: Iterable[Figure]) -> float | None:
     """The wait for a CPU, relative to the longest wait for storage or a peer."""
     values = {figure.name: figure.value for figure in found}
-    starved, waits = values["cpu_starved"], known([values["blocked"], values["network"]])
+    starved, waits = values["cpu_starved"], known_values([values["blocked"], values["network"]])
     return starved / max(*waits, LEAST_RAN) if starved is not None and waits else None
 
 
@@ -279,14 +279,16 @@ def _cpu(job: WatchedJob, evidence: Evidence) -> Iterator[Figure]:
     allowed, note = cpus_allowed(job, evidence)
     yield _figure("cpus_allowed", allowed, "which CPUs it may use is not known", note)
     yield _figure("own_share", percent(cpus, allowed), why, note)
-    yield _others(job, evidence)
+    yield _other_cpus(job, evidence)
     waited = [
         rate(thread.waited_ns, job.seconds)
         for process in job.processes
         for thread in process.threads or ()
     ]
     unread = _unread(job)
-    needed = None if cpus is None or unread else cpus + sum(wait / 1e9 for wait in known(waited))
+    needed = (
+        None if cpus is None or unread else cpus + sum(wait / 1e9 for wait in known_values(waited))
+    )
     yield _figure("saturation", percent(needed, allowed), unread or why, note)
     yield from _threads(job)
 
@@ -321,14 +323,14 @@ def _threads(job: WatchedJob) -> Iterator[Figure]:
     switches = [
         total((grown(thread.switches), grown(thread.preemptions))) for _, _, thread in shares
     ]
-    counts = known(switches)
+    counts = known_values(switches)
     yield _figure(
         "switches",
         sum(counts) / job.seconds if counts or not shares else None,
         "status was not read",
     )
     top = hot.hottest(shares)
-    starved = _starved(job, top[1], top[2]) if top else 0.0
+    starved = _starved_percent(job, top[1], top[2]) if top else 0.0
     why = "the kernel does not count it"
     yield _figure("cpu_starved", starved, why)
     ran_percent = _percent(ticks_used(top[2]), job) if top else 0.0
@@ -336,7 +338,9 @@ def _threads(job: WatchedJob) -> Iterator[Figure]:
     yield _figure("starved_ratio", ratio, why)
 
 
-def _starved(job: WatchedJob, process: ProcessActivity, thread: ThreadActivity) -> float | None:
+def _starved_percent(
+    job: WatchedJob, process: ProcessActivity, thread: ThreadActivity
+) -> float | None:
     """Percent of the time for which a thread waited for a CPU, less the time for which its cgroup's
     quota held it: schedstat counts both. None if the kernel does not count it."""
     waited = rate(thread.waited_ns, job.seconds)
@@ -362,14 +366,14 @@ def has_no_quota(group: CgroupActivity) -> bool:
     return bool(group.version) and group.cpu_quota is None and "cpu_quota" not in group.errors
 
 
-def _others(job: WatchedJob, evidence: Evidence) -> Figure:
+def _other_cpus(job: WatchedJob, evidence: Evidence) -> Figure:
     """The CPUs that other processes use, and which processes these are."""
     data = evidence[ProcessActivities].data
     if data is None or data.others is None:
         return _figure("others_cpus", None, data.why("others") if data else "")
     users = set(filter(None, map(_user, job.processes)))
     note = "; ".join(other_text(other, users) for other in data.others[:OTHERS])
-    return _figure("others_cpus", sum(known(other.cpus for other in data.others)), note=note)
+    return _figure("others_cpus", sum(known_values(other.cpus for other in data.others)), note=note)
 
 
 OTHERS = 2  # other processes that a sentence names
@@ -626,7 +630,7 @@ def reads_pipe(process: ProcessActivity) -> bool:
     )
 
 
-def _throttled(group: CgroupActivity) -> float | None:
+def _throttled_percent(group: CgroupActivity) -> float | None:
     """Percent of the periods in which a cgroup used up its quota; None if not known."""
     if grown(group.periods) == 0:
         return 0.0
@@ -635,8 +639,8 @@ def _throttled(group: CgroupActivity) -> float | None:
 
 
 def _limits(job: WatchedJob) -> Iterator[Figure]:
-    throttled = [_throttled(group) for group in job.cgroups]
-    worst = None if None in throttled else max(known(throttled), default=None)
+    throttled = [_throttled_percent(group) for group in job.cgroups]
+    worst = None if None in throttled else max(known_values(throttled), default=None)
     if not job.processes:
         worst = 0.0
     yield _figure("quota_throttled", worst, "cpu.stat of the cgroup was not read")
@@ -644,11 +648,11 @@ def _limits(job: WatchedJob) -> Iterator[Figure]:
         ("job_io_stalled", "io_full_us"),
         ("job_memory_stalled", "memory_full_us"),
     ):
-        stalls = known(rate(getattr(group, field), job.seconds) for group in job.cgroups)
+        stalls = known_values(rate(getattr(group, field), job.seconds) for group in job.cgroups)
         why = job.cgroups[0].why(field) if job.cgroups else "its cgroup was not read"
         yield _figure(name, max(stalls, default=0.0) / 1e4 if stalls else None, why)
     hits = [_limit_hits(group, job.seconds) for group in job.cgroups]
-    most = None if None in hits else max(known(hits), default=None)
+    most = None if None in hits else max(known_values(hits), default=None)
     yield _figure("limit_hits", 0.0 if not job.processes else most, "memory.events was not read")
     faults = total(grown(process.major_faults) for process in job.processes)
     value = None if faults is None else faults / job.seconds

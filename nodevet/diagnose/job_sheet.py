@@ -51,7 +51,7 @@ def job_blocks(incident: Diagnosis, job: JobDiagnosis, axis: Axis) -> Iterator[A
     lines = [
         TimeLine(name=_numbers(group.ranks), unit="%", points=points, most=100.0)
         for group in groups
-        if (points := _of(group.ranks, course, axis))
+        if (points := _mean_points(group.ranks, course, axis))
     ]
     if lines:
         strip = TimeStrip(title="SM busy", unit="%", lines=tuple(lines[:LINES]))
@@ -94,7 +94,7 @@ def alike(job: JobDiagnosis) -> list[AlikeRanks]:
 def _row(group: AlikeRanks, course: Course, axis: Axis) -> tuple[Cell, ...]:
     is_unseen = group.ranks[0].state is RankState.UNSEEN
     tone = "fail" if group.is_late else "unknown" if is_unseen else ""
-    bars = sparkline(_of(group.ranks, course, axis), CELLS, (0.0, axis[1]))
+    bars = sparkline(_mean_points(group.ranks, course, axis), CELLS, (0.0, axis[1]))
     hosts = brief(nodeset({rank.host for rank in group.ranks if rank.host}), LONGEST)
     return Cell(_numbers(group.ranks)), Cell(hosts), Cell(group.word, tone), Cell(bars)
 
@@ -123,7 +123,7 @@ def _course(incident: Diagnosis, axis: Axis) -> Course:
     }
 
 
-def _of(group: Sequence[Rank], course: Course, axis: Axis) -> Points:
+def _mean_points(group: Sequence[Rank], course: Course, axis: Axis) -> Points:
     """The mean of all GPUs of these ranks, at MOMENTS points in time."""
     binned: dict[int, list[float]] = {}
     for place in {(rank.host, gpu) for rank in group for gpu in rank.gpus}:

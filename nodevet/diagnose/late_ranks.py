@@ -94,7 +94,7 @@ def job_diagnosis(
         sentence=f"{claim}: {'; '.join(reasons)}" if reasons else claim,
         claim=claim,
         reasons=reasons,
-        next_step=MISMATCH_STEP if mismatch else _next(late, ranks, strangers(shown)),
+        next_step=MISMATCH_STEP if mismatch else _next_step_text(late, ranks, strangers(shown)),
         doubts=(*doubts, *why),
         notes=(*(text for host_ranks in shown for text in host_ranks.notes), *notes, *of_ras),
     )
@@ -285,8 +285,8 @@ def _reasons(late: Sequence[Rank]) -> tuple[str, ...]:
     """What the late ranks do: a text for those of one host that do the same."""
     groups = grouped(late)
     if len(groups) < 2:
-        return tuple(map(_what, groups))
-    return tuple(f"{label(group)}: {_what(group)}" for group in groups)
+        return tuple(map(_group_text, groups))
+    return tuple(f"{label(group)}: {_group_text(group)}" for group in groups)
 
 
 def grouped(ranks: Iterable[Rank]) -> list[list[Rank]]:
@@ -297,7 +297,7 @@ def grouped(ranks: Iterable[Rank]) -> list[list[Rank]]:
     return list(groups.values())
 
 
-def _what(group: Sequence[Rank]) -> str:
+def _group_text(group: Sequence[Rank]) -> str:
     rank = group[0]
     if rank.state is RankState.COMPUTES:
         return f"computes while the others do not: {rank.text}"
@@ -340,7 +340,7 @@ def strangers(shown: Iterable[HostRanks]) -> list[str]:
     return [name for host_ranks in shown for name in host_ranks.strangers]
 
 
-def _next(late: Sequence[Rank], ranks: Sequence[Rank], others: Sequence[str]) -> str:
+def _next_step_text(late: Sequence[Rank], ranks: Sequence[Rank], others: Sequence[str]) -> str:
     """`others`: processes on GPUs that may be ranks that nodevet did not recognize."""
     first = next((rank for rank in late if rank.next_step), None)
     if first:
@@ -400,11 +400,11 @@ def _on_host(
     for gpu in host.gpus:
         mine = by_gpu.get(gpu.index, ())
         if down := next((rank for rank in reversed(mine) if rank.state in DOWN), None):
-            gpus.append(_down(gpu, down))
+            gpus.append(_stopped_diagnosis(gpu, down))
         elif whom and all(rank not in late and rank.state in POLLS for rank in mine):
             gpus.append(_waiting(gpu, job, whom))
         elif mixed := next((rank for rank in mine if rank.causes not in ((), gpu.causes)), None):
-            gpus.append(_mixed(gpu, mixed))
+            gpus.append(_mixed_diagnosis(gpu, mixed))
         else:
             gpus.append(gpu)
     used = tuple(gpu for gpu in gpus if gpu.index in by_gpu)
@@ -412,12 +412,12 @@ def _on_host(
     return replace(host, gpus=used, why=why)
 
 
-def _down(gpu: GpuDiagnosis, rank: Rank) -> GpuDiagnosis:
+def _stopped_diagnosis(gpu: GpuDiagnosis, rank: Rank) -> GpuDiagnosis:
     text = f"belongs to a process that does not run: {rank.text}"
     return replace(_claiming(gpu, text), next_step=rank.next_step)
 
 
-def _mixed(gpu: GpuDiagnosis, rank: Rank) -> GpuDiagnosis:
+def _mixed_diagnosis(gpu: GpuDiagnosis, rank: Rank) -> GpuDiagnosis:
     return replace(
         gpu,
         cause=Cause.MIXED if len(rank.causes) > 1 else rank.causes[0],

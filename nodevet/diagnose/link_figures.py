@@ -6,7 +6,7 @@ Copies that do not overlap with kernels fill the link in the gaps, though its me
 from collections.abc import Iterator
 
 from nodevet.diagnose.model import Figure
-from nodevet.diagnose.series import known, mean, percent
+from nodevet.diagnose.series import known_values, mean, percent
 from nodevet.evidence.activity import Numbers, Times
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, Gpus
@@ -26,7 +26,9 @@ def idle_link(gpu: GpuActivity, times: Times, capacity_b_s: float | None) -> Fig
         return _unknown("the link's generation and width were not read")
     if not gpu.samples:
         return _unknown(gpu.why("samples"))
-    shares = known(_idle_share(gpu, times, rates, capacity_b_s) for rates in _directions(gpu))
+    shares = known_values(
+        _idle_share(gpu, times, rates, capacity_b_s) for rates in _directions(gpu)
+    )
     if not shares:
         return _unknown(gpu.why("pcie_rx_kb_s"))
     seen = len(_idle_looks(gpu, times)) >= LEAST
@@ -52,7 +54,9 @@ def full_link(evidence: Evidence, gpu: GpuActivity) -> tuple[str, bool] | None:
     now = (gpu.pcie_generation, gpu.pcie_width)
     if None in (*most, *now):
         return None
-    is_less = any(here < full for here, full in zip(known(now), known(most), strict=True))
+    is_less = any(
+        here < full for here, full in zip(known_values(now), known_values(most), strict=True)
+    )
     return f"gen {most[0]} x{most[1]}", is_less
 
 

@@ -18,7 +18,7 @@ HOT = 80.0  # percent of a core: what the GPU waits for may be this thread
 
 def lookalikes(causes: Collection[Cause], figures: Figures) -> Mapping[Cause, str]:
     """Each of these causes that something else resembles -> what, in words."""
-    away = _away(figures)
+    away = _first_thread_text(figures)
     at_peer = "its first thread waits for the network" if Cause.NETWORK in causes else ""
     texts = {
         Cause.STUCK: _may_go_on(figures),
@@ -59,7 +59,7 @@ def _waits_longer(causes: Collection[Cause], figures: Figures) -> str:
     return "this wait is shorter than the other one" if is_shorter else ""
 
 
-def _away(figures: Figures) -> str:
+def _first_thread_text(figures: Figures) -> str:
     """What the first thread does instead of waiting for another thread."""
     busy = _value(figures, "sm_busy")
     paced = _value(figures, "paced") - busy  # while the GPU is busy, it may sleep until it is done

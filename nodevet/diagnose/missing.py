@@ -58,10 +58,10 @@ def missing_gpus(
     counted = [finding for finding in findings if finding.check == COUNT]
     waived = {finding.subject.bus_id for finding in counted if finding.verdict is Verdict.WAIVED}
     listed = listed_gpus(evidence)
-    found = [*_placed(evidence, listed)]
+    found = [*_placed_gpus(evidence, listed)]
     if counts and listed is not None and not hides_gpus(evidence):
         there = len(listed.addresses) + listed.unplaced
-        found += _uncounted(evidence, counted, there + len(found))
+        found += _uncounted_gpus(evidence, counted, there + len(found))
     return tuple(gpu for gpu in found if gpu.bus_id not in waived)
 
 
@@ -88,13 +88,13 @@ def is_gpu(path: str) -> bool:
     return path.removeprefix("/dev/nvidia").isdigit()
 
 
-def _placed(evidence: Evidence, listed: Listed | None) -> Iterator[MissingGpu]:
+def _placed_gpus(evidence: Evidence, listed: Listed | None) -> Iterator[MissingGpu]:
     """Those whose address is known; none if a listed GPU has no address, as it may be any of
     them."""
     known = listed.addresses if listed else frozenset()
     if listed and listed.unplaced:
         return
-    silent, fallen = off_the_bus(evidence), _fallen(evidence)
+    silent, fallen = off_the_bus(evidence), _fallen_addresses(evidence)
     shows_all = listed is not None and not hides_gpus(evidence)
     for function in gpu_functions(evidence):
         address = function.address
@@ -106,7 +106,7 @@ def _placed(evidence: Evidence, listed: Listed | None) -> Iterator[MissingGpu]:
             driver, step = _driver(function)
             step = POWER_OFF if address in fallen else step
             yield _missing(evidence, address, (UNLISTED, *driver), step)
-    for address in sorted(fallen - _there(evidence, known)):
+    for address in sorted(fallen - _present_addresses(evidence, known)):
         yield _missing(evidence, address, (GONE,), POWER_OFF)
 
 
@@ -120,23 +120,25 @@ def _driver(function: PciFunction) -> tuple[tuple[str, ...], str]:
     return (text,), REFUSED if function.driver == "nvidia" else FOREIGN
 
 
-def _fallen(evidence: Evidence) -> frozenset[str]:
+def _fallen_addresses(evidence: Evidence) -> frozenset[str]:
     """The addresses of GPUs that fell off the bus, by the kernel log."""
     lost = [event.bus_id for event in gpu_events(evidence) if code_of(event) == OFF_BUS]
     return frozenset(filter(None, lost))
 
 
-def _there(evidence: Evidence, listed: frozenset[str]) -> frozenset[str]:
+def _present_addresses(evidence: Evidence, listed: frozenset[str]) -> frozenset[str]:
     """The addresses that NVML or the PCI bus has; all that fell off if the bus was not read."""
     data = evidence[Pci].data
     if data is None or data.functions is None:
-        return _fallen(evidence)
+        return _fallen_addresses(evidence)
     return listed.union(function.address for function in data.functions)
 
 
-def _uncounted(evidence: Evidence, counted: Iterable[Finding], there: int) -> Iterator[MissingGpu]:
+def _uncounted_gpus(
+    evidence: Evidence, counted: Iterable[Finding], there: int
+) -> Iterator[MissingGpu]:
     """Those that only the baseline's number tells of. `there`: GPUs that are known."""
-    expected = max(map(_expected, counted), default=0)
+    expected = max(map(_expected_count, counted), default=0)
     for_guests = len(_of_guests(evidence))
     count = expected - there - for_guests
     if count > 0:
@@ -144,7 +146,7 @@ def _uncounted(evidence: Evidence, counted: Iterable[Finding], there: int) -> It
         yield MissingGpu(count=count, facts=(fact,), next_step=LOOK)
 
 
-def _expected(finding: Finding) -> int:
+def _expected_count(finding: Finding) -> int:
     """The number of a count that fails: 8, `at least 4`; else 0."""
     digits = str(finding.expected).rpartition(" ")[2]
     is_count = finding.verdict is Verdict.FAIL and finding.subject.kind == "node"

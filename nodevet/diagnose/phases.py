@@ -44,7 +44,7 @@ def phase_of(job: WatchedJob, uptime_s: float | None, began_s: float | None) -> 
     age = max(0.0, *ages)
     return JobPhase(
         f"the job began only {age:.0f} s before the watch, and may still be starting up",
-        _again(None if began_s is None else began_s + START - age, START - age),
+        _watch_again_text(None if began_s is None else began_s + START - age, START - age),
     )
 
 
@@ -53,7 +53,7 @@ AGAIN = (
 )
 
 
-def _again(at_s: float | None, left_s: float) -> str:
+def _watch_again_text(at_s: float | None, left_s: float) -> str:
     """`at_s`: when the job is as old as START; `left_s`: until then, from the watch on."""
     when = instant(None if at_s is None else math.ceil(at_s)).replace("T", " ")
     after = f" (after {when})" if when else ""

@@ -93,20 +93,20 @@ class CauseRule(Struct, frozen=True):
     is_unsure: bool = False  # so much the same that the confidence is low
 
 
-def _least(figure: str, value: float, source: str) -> Threshold:
+def _minimum(figure: str, value: float, source: str) -> Threshold:
     return Threshold(figure, True, value, source)
 
 
-def _most(figure: str, value: float, source: str) -> Threshold:
+def _maximum(figure: str, value: float, source: str) -> Threshold:
     return Threshold(figure, False, value, source)
 
 
-WAITS = _most("sm_busy", BUSY, NVML_BUSY)
-WORKS = _least("sm_busy", QUIET, NVML_BUSY)
+WAITS = _maximum("sm_busy", BUSY, NVML_BUSY)
+WORKS = _minimum("sm_busy", QUIET, NVML_BUSY)
 RUNNING = "nvmlDeviceGetComputeRunningProcesses"
 USED = Threshold("processes", True, 1.0, RUNNING, is_count=True)
 UNUSED = Threshold("processes", False, 0.0, RUNNING, is_count=True)
-READS = _most("blocked", 30.0, IOSTAT)
+READS = _maximum("blocked", 30.0, IOSTAT)
 RESET_CLOCKS = (
     "reset its clocks unless the site set them: nvidia-smi -rgc -i BUS_ID resets locked clocks, "
     "nvidia-smi -rac -i BUS_ID application clocks, and without -i both act on every GPU; a service "
@@ -126,46 +126,46 @@ RULES = (
         Cause.GPU,
         "the GPU is busy, and nothing slows it down",
         (
-            _least("sm_busy", BUSY, NVML_BUSY),
-            _least("at_work", 1.0, AT_WORK),
-            _most("polling", POLLS, AT_WORK),
-            _most("slowed", 10.0, REASONS),
+            _minimum("sm_busy", BUSY, NVML_BUSY),
+            _minimum("at_work", 1.0, AT_WORK),
+            _maximum("polling", POLLS, AT_WORK),
+            _maximum("slowed", 10.0, REASONS),
         ),
     ),
     CauseRule(
         Cause.SPINNING,
         "the GPU is busy, draws little power and hardly uses its memory",
         (
-            _least("sm_busy", BUSY, NVML_BUSY),
-            _most("at_work", 1.0, AT_WORK),
+            _minimum("sm_busy", BUSY, NVML_BUSY),
+            _maximum("at_work", 1.0, AT_WORK),
         ),
     ),
     CauseRule(
         Cause.SPINNING,
         "the GPU is busy, and for a part of the time draws little power and hardly uses its memory",
         (
-            _least("sm_busy", BUSY, NVML_BUSY),
-            _least("polling", POLLS, AT_WORK),
+            _minimum("sm_busy", BUSY, NVML_BUSY),
+            _minimum("polling", POLLS, AT_WORK),
         ),
     ),
     CauseRule(
         Cause.LOST,
         "the driver says that the GPU is lost or must be reset, or the GPU left the PCI bus",
-        (_least("lost", 50.0, LOST),),
+        (_minimum("lost", 50.0, LOST),),
     ),
     CauseRule(
         Cause.THROTTLED,
         "heat or the power brake lowers the clocks",
-        (_least("slowed", 10.0, REASONS),),
+        (_minimum("slowed", 10.0, REASONS),),
     ),
     CauseRule(
         Cause.THROTTLED,
         "a setting holds the clocks below the maximum",
         (
             WORKS,
-            _most("held_clock", HELD_LOW, HELD),
-            _most("slowed", 10.0, REASONS),
-            _most("power_capped", 10.0, REASONS),
+            _maximum("held_clock", HELD_LOW, HELD),
+            _maximum("slowed", 10.0, REASONS),
+            _maximum("power_capped", 10.0, REASONS),
         ),
         RESET_CLOCKS,
     ),
@@ -173,13 +173,13 @@ RULES = (
         Cause.THROTTLED,
         "a power limit below the board's default lowers the clocks",
         (
-            _least("power_capped", 50.0, REASONS),
-            _most(
+            _minimum("power_capped", 50.0, REASONS),
+            _maximum(
                 "limit",
                 95.0,
                 "nvmlDeviceGetPowerManagementDefaultLimit: the limit that the board is sold with",
             ),
-            _most("clock", 90.0, FULL),
+            _maximum("clock", 90.0, FULL),
         ),
         "restore its power limit unless the site lowered it: nvidia-smi -i BUS_ID -pl WATTS; a "
         "service or a job's prolog may lower it again",
@@ -188,10 +188,10 @@ RULES = (
         Cause.THROTTLED,
         "the power limit lowers the clocks, and the GPU draws far less than its limit",
         (
-            _least("sm_busy", BUSY, NVML_BUSY),
-            _least("power_capped", 50.0, REASONS),
-            _most("clock", SET_LOW, FULL),
-            _most("power", 80.0, REASONS),
+            _minimum("sm_busy", BUSY, NVML_BUSY),
+            _minimum("power_capped", 50.0, REASONS),
+            _maximum("clock", SET_LOW, FULL),
+            _maximum("power", 80.0, REASONS),
         ),
         "see which limit it is: nvidia-smi -q -d POWER -i BUS_ID shows those of the module and the "
         "chassis, too; then check the power supplies and the BMC's event log",
@@ -200,10 +200,10 @@ RULES = (
         Cause.THROTTLED,
         "a busy GPU stays below its maximum clock, and neither heat nor power is the reason",
         (
-            _least("sm_busy", BUSY, NVML_BUSY),
-            _most("clock", SET_LOW_WHILE_BUSY, FULL),
-            _most("slowed", 10.0, REASONS),
-            _most("power_capped", 10.0, REASONS),
+            _minimum("sm_busy", BUSY, NVML_BUSY),
+            _maximum("clock", SET_LOW_WHILE_BUSY, FULL),
+            _maximum("slowed", 10.0, REASONS),
+            _maximum("power_capped", 10.0, REASONS),
         ),
         RESET_CLOCKS,
     ),
@@ -211,10 +211,10 @@ RULES = (
         Cause.THROTTLED,
         "clocks are set far below the maximum",
         (
-            _least("sm_busy", 50.0, NVML_BUSY),
-            _most("clock", SET_LOW, FULL),
-            _most("slowed", 10.0, REASONS),
-            _most("power_capped", 10.0, REASONS),
+            _minimum("sm_busy", 50.0, NVML_BUSY),
+            _maximum("clock", SET_LOW, FULL),
+            _maximum("slowed", 10.0, REASONS),
+            _maximum("power_capped", 10.0, REASONS),
         ),
         RESET_CLOCKS,
     ),
@@ -225,12 +225,12 @@ RULES = (
             WAITS,
             WORKS,
             USED,
-            _least("thread_wants", 80.0, ONE_HOT),
-            _least("thread_system", 5.0, ONE_HOT),
+            _minimum("thread_wants", 80.0, ONE_HOT),
+            _minimum("thread_system", 5.0, ONE_HOT),
             Threshold("thread_system", False, 80.0, MAIN_HOT, is_count=True),
             Threshold("quiet", False, 30.0, SHORT, is_count=True),
-            _most("hot_threads", 2.0, ONE_HOT),
-            _most("link", 70.0, LINK),
+            _maximum("hot_threads", 2.0, ONE_HOT),
+            _maximum("link", 70.0, LINK),
             READS,
             Threshold("write_rate", False, 50.0, WRITES, is_count=True),
         ),
@@ -242,27 +242,27 @@ RULES = (
             WAITS,
             WORKS,
             USED,
-            _least("thread_wants", 30.0, ONE_HOT),
-            _least("switches", 10000.0, ROUND_TRIPS),
-            _least("job_system", 30.0, ROUND_TRIPS),
+            _minimum("thread_wants", 30.0, ONE_HOT),
+            _minimum("switches", 10000.0, ROUND_TRIPS),
+            _minimum("job_system", 30.0, ROUND_TRIPS),
             Threshold("read_rate", False, 50.0, ROUND_TRIPS, is_count=True),
             READS,
-            _most("disk_busy", 50.0, IOSTAT),  # many short writes to a disk switch as often
+            _maximum("disk_busy", 50.0, IOSTAT),  # many short writes to a disk switch as often
         ),
     ),
     _waiting(
         Cause.PREPROCESSING,
         "all CPUs that the job may use are busy in user time",
-        _least("saturation", 75.0, MANY_HOT),
-        _least("active_threads", 3.0, MANY_HOT),
-        _least("job_user", 60.0, MANY_HOT),
+        _minimum("saturation", 75.0, MANY_HOT),
+        _minimum("active_threads", 3.0, MANY_HOT),
+        _minimum("job_user", 60.0, MANY_HOT),
     ),
     CauseRule(
         Cause.PREPROCESSING,
         "the thread that submits is hot in user time, and copies little",
         (
             *(WAITS, WORKS, USED),
-            _least("thread_wants", 80.0, MAIN_HOT),
+            _minimum("thread_wants", 80.0, MAIN_HOT),
             Threshold("thread_system", False, 5.0, MAIN_HOT, is_count=True),
             Threshold("hot_threads", False, 2.0, MAIN_HOT, is_count=True),
             Threshold("link", False, 3.0, PAGEABLE, is_count=True),
@@ -276,11 +276,11 @@ RULES = (
     _waiting(
         Cause.PREPROCESSING,
         "threads of one process take turns on one core, as Python's do",
-        _least("turns", 3.0, GIL),
+        _minimum("turns", 3.0, GIL),
         Threshold("turns_cpus", True, 0.8, GIL, is_count=True),
         Threshold("turns_cpus", False, 1.2, GIL, is_count=True),
-        _least("turns_switches", 50.0, GIL),
-        _most("hot_threads", 2.0, GIL),
+        _minimum("turns_switches", 50.0, GIL),
+        _maximum("hot_threads", 2.0, GIL),
         next_step="use processes instead of threads (multiprocessing, loader workers), or "
         "transforms that release the GIL; py-spy dump --nonblocking --pid PID shows which thread "
         "holds it",
@@ -289,56 +289,56 @@ RULES = (
     _waiting(
         Cause.PREPROCESSING,
         "many threads are hot in user time",
-        _least("hot_threads", 4.0, MANY_HOT),
-        _least("job_user", 60.0, MANY_HOT),
+        _minimum("hot_threads", 4.0, MANY_HOT),
+        _minimum("job_user", 60.0, MANY_HOT),
     ),
     _waiting(
         Cause.PREPROCESSING,
         "a helper is hot, and the process on the GPU is not",
-        _least("helper_wants", 80.0, ONE_HELPER),
-        _most("thread_wants", 50.0, ONE_HELPER),
-        _least("job_user", 60.0, MANY_HOT),
+        _minimum("helper_wants", 80.0, ONE_HELPER),
+        _maximum("thread_wants", 50.0, ONE_HELPER),
+        _minimum("job_user", 60.0, MANY_HOT),
     ),
     _waiting(
         Cause.PREPROCESSING,
         "helpers that begin and end are hot, and the process on the GPU is not",
-        _least("ended_helpers", 80.0, ONE_HELPER),
-        _most("thread_wants", 50.0, ONE_HELPER),
-        _least("job_user", 60.0, MANY_HOT),
+        _minimum("ended_helpers", 80.0, ONE_HELPER),
+        _maximum("thread_wants", 50.0, ONE_HELPER),
+        _minimum("job_user", 60.0, MANY_HOT),
     ),
     _waiting(
         Cause.PREPROCESSING,
         "its helpers wait for one another, and for CPUs that others use",
-        _least("helpers_want", 80.0, ONE_HELPER),
-        _least("cpu_starved", 30.0, STARVED),
-        _most("thread_wants", 50.0, ONE_HELPER),
-        _least("job_user", 60.0, MANY_HOT),
+        _minimum("helpers_want", 80.0, ONE_HELPER),
+        _minimum("cpu_starved", 30.0, STARVED),
+        _maximum("thread_wants", 50.0, ONE_HELPER),
+        _minimum("job_user", 60.0, MANY_HOT),
     ),
     _waiting(
         Cause.QUOTA,
         "its cgroup's CPU quota is used up",
-        _least("quota_throttled", QUOTA_HOLDS, CFS),
+        _minimum("quota_throttled", QUOTA_HOLDS, CFS),
     ),
     _waiting(
         Cause.STARVED,
         "its hottest thread waits for a CPU, and the job does not fill those that it may use",
-        _least("cpu_starved", 20.0, STARVED),
-        _most("own_share", 75.0, STARVED),
+        _minimum("cpu_starved", 20.0, STARVED),
+        _maximum("own_share", 75.0, STARVED),
     ),
     _waiting(
         Cause.STORAGE,
         "the job's threads wait for storage",
-        _least("blocked", 30.0, IOSTAT),
+        _minimum("blocked", 30.0, IOSTAT),
     ),
     _waiting(
         Cause.NETWORK,
         "a thread of the job waits for a TCP peer",
-        _least("network", 50.0, CALL),
+        _minimum("network", 50.0, CALL),
     ),
     _waiting(
         Cause.TRANSFER,
         "the PCIe link is saturated",
-        _least("link", 70.0, LINK),
+        _minimum("link", 70.0, LINK),
     ),
     CauseRule(
         Cause.TRANSFER,
@@ -347,8 +347,8 @@ RULES = (
             WAITS,
             WORKS,
             USED,
-            _least("link", 15.0, TURNS),
-            _least("idle_link", 70.0, TURNS),
+            _minimum("link", 15.0, TURNS),
+            _minimum("idle_link", 70.0, TURNS),
         ),
         "overlap copies with kernels: pinned memory, non_blocking=True and a prefetching loader; "
         "use smaller transfers (uint8, GPU-side decode); nsys shows copies and kernels in turn",
@@ -358,7 +358,7 @@ RULES = (
         "one thread is hot in user time while the link carries what a core can copy",
         (
             *(WAITS, WORKS, USED),
-            _least("thread_wants", 80.0, PAGEABLE),
+            _minimum("thread_wants", 80.0, PAGEABLE),
             Threshold("thread_system", False, 10.0, PAGEABLE, is_count=True),
             Threshold("hot_threads", False, 2.0, PAGEABLE, is_count=True),
             Threshold("link", True, 3.0, PAGEABLE, is_count=True),
@@ -372,14 +372,14 @@ RULES = (
     _waiting(
         Cause.MEMORY,
         "the job's cgroup is at its memory limit, and its pages are read back",
-        _least("limit_hits", 5.0, LIMIT),
-        _least("job_major_faults", 50.0, SWAPPING),
+        _minimum("limit_hits", 5.0, LIMIT),
+        _minimum("job_major_faults", 50.0, SWAPPING),
     ),
     _waiting(
         Cause.MEMORY,
         "the job's pages are read back from swap",
-        _least("swapped_in", 100.0, SWAPPING),
-        _least("job_major_faults", 50.0, SWAPPING),
+        _minimum("swapped_in", 100.0, SWAPPING),
+        _minimum("job_major_faults", 50.0, SWAPPING),
     ),
     CauseRule(
         Cause.NUMA,
@@ -388,8 +388,8 @@ RULES = (
             WAITS,
             WORKS,
             USED,
-            _least("remote_cpus", 80.0, REMOTE),
-            _least("job_cpus", FEW_TICKS, REMOTE),
+            _minimum("remote_cpus", 80.0, REMOTE),
+            _minimum("job_cpus", FEW_TICKS, REMOTE),
         ),
         "start it on CPUs of the GPU's NUMA node: numactl --cpunodebind=N, or Slurm's "
         "--gpu-bind=closest; compare the time of a step before and after",
@@ -401,20 +401,20 @@ RULES = (
             WAITS,
             WORKS,
             USED,
-            _least("remote_memory", 80.0, REMOTE),
-            _least("job_cpus", FEW_TICKS, REMOTE),
+            _minimum("remote_memory", 80.0, REMOTE),
+            _minimum("job_cpus", FEW_TICKS, REMOTE),
         ),
     ),
     CauseRule(
         Cause.STUCK,
         "the job holds GPU memory, and sleeps on a lock or in the driver without ever waking",
         (
-            _most("sm_busy", QUIET, NVML_BUSY),
+            _maximum("sm_busy", QUIET, NVML_BUSY),
             USED,
-            _least("memory_used", LITTLE, SLEEPER),
-            _most("job_cpus", 0.02, SLEEPER),
-            _least("frozen", 100.0, UNMOVED),
-            _most("serving", 50.0, CALL),
+            _minimum("memory_used", LITTLE, SLEEPER),
+            _maximum("job_cpus", 0.02, SLEEPER),
+            _minimum("frozen", 100.0, UNMOVED),
+            _maximum("serving", 50.0, CALL),
             READS,
         ),
     ),
@@ -422,12 +422,12 @@ RULES = (
         Cause.STUCK,
         "the job holds GPU memory, and its thread polls for a GPU that does nothing",
         (
-            _most("sm_busy", QUIET, NVML_BUSY),
+            _maximum("sm_busy", QUIET, NVML_BUSY),
             USED,
-            _least("memory_used", 20.0, SLEEPER),
-            _least("spinning", 95.0, SPINNING),
-            _most("hot_threads", 2.0, SPINNING),
-            _most("read_rate", 0.1, SPINNING),
+            _minimum("memory_used", 20.0, SLEEPER),
+            _minimum("spinning", 95.0, SPINNING),
+            _maximum("hot_threads", 2.0, SPINNING),
+            _maximum("read_rate", 0.1, SPINNING),
         ),
         "see where it spins (py-spy dump --nonblocking --pid PID): in a "
         "synchronization with the GPU, that GPU or another rank hangs; anywhere else the CPU "
@@ -440,31 +440,31 @@ RULES = (
         Cause.REQUESTS,
         "the job holds GPU memory, and waits for clients",
         (
-            _most("sm_busy", QUIET, NVML_BUSY),
+            _maximum("sm_busy", QUIET, NVML_BUSY),
             USED,
-            _least("memory_used", LITTLE, SLEEPER),
-            _most("job_cpus", 0.1, SLEEPER),
-            _least("serving", 80.0, CALL),
+            _minimum("memory_used", LITTLE, SLEEPER),
+            _maximum("job_cpus", 0.1, SLEEPER),
+            _minimum("serving", 80.0, CALL),
         ),
     ),
     CauseRule(
         Cause.IDLE,
         "no process uses the GPU",
         (
-            _most("sm_busy", QUIET, NVML_BUSY),
+            _maximum("sm_busy", QUIET, NVML_BUSY),
             UNUSED,
-            _most("unowned", 20.0, UNOWNED),
+            _maximum("unowned", 20.0, UNOWNED),
         ),
     ),
     CauseRule(
         Cause.IDLE,
         "its processes hold little memory, and do nothing",
         (
-            _most("sm_busy", QUIET, NVML_BUSY),
+            _maximum("sm_busy", QUIET, NVML_BUSY),
             USED,
-            _most("memory_used", LITTLE, SLEEPER),
-            _most("job_cpus", 0.02, SLEEPER),
-            _least("resting", 80.0, CALL),
+            _maximum("memory_used", LITTLE, SLEEPER),
+            _maximum("job_cpus", 0.02, SLEEPER),
+            _minimum("resting", 80.0, CALL),
             READS,
         ),
         "nothing to fix; if nobody needs its job any more, ask the owner to end it, which frees "
@@ -485,10 +485,10 @@ class Effect(Struct, frozen=True):
 
 
 MORE, LESS = 1.4, 0.5  # in between, the next watch may find the other one longer
-OTHERS_MOST = _least("starved_ratio", MORE, STARVED)
-ITSELF_MOST = Effect(Cause.STARVED, (_most("starved_ratio", LESS, STARVED),))
+OTHERS_MOST = _minimum("starved_ratio", MORE, STARVED)
+ITSELF_MOST = Effect(Cause.STARVED, (_maximum("starved_ratio", LESS, STARVED),))
 LESSER, SIMILAR = 0.5, 0.75  # of another wait: a wait for a CPU is minor, or may be as long
-OTHER_WAIT = Effect(Cause.STARVED, (_most("starved_of_waits", LESSER, STARVED),))
+OTHER_WAIT = Effect(Cause.STARVED, (_maximum("starved_of_waits", LESSER, STARVED),))
 HOT = (Cause.PREPROCESSING, Cause.SUBMISSION, Cause.TRANSFER)
 """The causes that a hot thread shows."""
 HOT_BY_OTHERS = (
@@ -496,18 +496,18 @@ HOT_BY_OTHERS = (
     Effect(Cause.SUBMISSION, (OTHERS_MOST,)),
     Effect(
         Cause.TRANSFER,
-        (OTHERS_MOST, _most("link", 70.0, LINK), _most("idle_link", 70.0, TURNS)),
+        (OTHERS_MOST, _maximum("link", 70.0, LINK), _maximum("idle_link", 70.0, TURNS)),
     ),
 )
 HOT_BY_WAITS = (
     Effect(Cause.PREPROCESSING),
-    Effect(Cause.SUBMISSION, (_most("hottest_thread", 80.0, STARVED),)),
+    Effect(Cause.SUBMISSION, (_maximum("hottest_thread", 80.0, STARVED),)),
     Effect(
         Cause.TRANSFER,
         (
-            _most("hottest_thread", 80.0, STARVED),
-            _most("link", 70.0, LINK),
-            _most("idle_link", 70.0, TURNS),
+            _maximum("hottest_thread", 80.0, STARVED),
+            _maximum("link", 70.0, LINK),
+            _maximum("idle_link", 70.0, TURNS),
         ),
     ),
 )
@@ -516,7 +516,7 @@ EXPLAINS = {
         Effect(Cause.STORAGE),
         Effect(
             Cause.SUBMISSION,
-            (_least("job_system", 50.0, PAGING), _most("fault_time", 500.0, PAGING)),
+            (_minimum("job_system", 50.0, PAGING), _maximum("fault_time", 500.0, PAGING)),
         ),
     ),
     Cause.THROTTLED: (Effect(Cause.GPU), Effect(Cause.SPINNING)),

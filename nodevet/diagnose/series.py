@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from nodevet.evidence.activity import Counted
 
 
-def known(values: Iterable[float | None] | None) -> list[float]:
+def known_values(values: Iterable[float | None] | None) -> list[float]:
     """The values that were read."""
     return [value for value in values or () if value is not None]
 
@@ -16,7 +16,7 @@ def mean(values: Iterable[float | None] | None) -> float | None:
     >>> mean([10, None, 20])
     15.0
     """
-    read = known(values)
+    read = known_values(values)
     return sum(read) / len(read) if read else None
 
 
@@ -33,7 +33,7 @@ def rate(counted: Counted | None, seconds: float | None) -> float | None:
 
 def span(values: Sequence[float | None] | None) -> float | None:
     """How much a counter grew that was read at each look: the last less the first."""
-    read = known(values)
+    read = known_values(values)
     return read[-1] - read[0] if len(read) > 1 and read[-1] >= read[0] else None
 
 
@@ -46,7 +46,7 @@ def total(values: Iterable[float | None]) -> float | None:
     listed = list(values)
     if not listed or any(value is None for value in listed):
         return None
-    return sum(known(listed))
+    return sum(known_values(listed))
 
 
 def percent(part: float | None, whole: float | None) -> float | None:

@@ -36,9 +36,9 @@ def with_own_causes(
         by_host.setdefault(rank.host, []).append(rank)
     for rank in starved:
         peers = [other for other in by_host[rank.host] if _shares(other, rank, shown)]
-        causes = _own(rank, peers, gpus) if peers else ()
+        causes = _own_causes(rank, peers, gpus) if peers else ()
         if causes:
-            new[rank] = _mixed(rank, causes, _gpu(rank, gpus))
+            new[rank] = _mixed_rank(rank, causes, _gpu(rank, gpus))
         elif peers:
             name = "this one" if rank.number is None else f"rank {rank.number}"
             doubts.append(NOT_CLEAR.format(name))
@@ -52,7 +52,7 @@ def _shares(other: Rank, rank: Rank, shown: Mapping[str, HostRanks]) -> bool:
     return other.state in WAIT and mine is not None and mine == theirs
 
 
-def _own(rank: Rank, peers: Iterable[Rank], gpus: Gpus) -> tuple[Cause, ...]:
+def _own_causes(rank: Rank, peers: Iterable[Rank], gpus: Gpus) -> tuple[Cause, ...]:
     """The causes of a rank that none of its peers has, whatever explains them."""
     theirs = {cause for peer in peers for cause in _holding(_gpu(peer, gpus))}
     mine = _holding(_gpu(rank, gpus))
@@ -69,7 +69,7 @@ def _holding(gpu: GpuDiagnosis) -> list[Cause]:
     return list(dict.fromkeys(ruling.cause for ruling in gpu.rulings if ruling.holds))
 
 
-def _mixed(rank: Rank, own: tuple[Cause, ...], gpu: GpuDiagnosis) -> Rank:
+def _mixed_rank(rank: Rank, own: tuple[Cause, ...], gpu: GpuDiagnosis) -> Rank:
     figures = {figure.name: figure for figure in gpu.figures}
     causes = (*own, Cause.STARVED)
     texts = "; ".join(f"{cause.value}: {', '.join(numbers_of(cause, figures))}" for cause in own)

@@ -63,7 +63,7 @@ def _odd_ones(members: Sequence[Member]) -> Iterator[Straggler]:
             host=host.host,
             gpu=gpu.index,
             sentence="; ".join([cause, *differences, *([] if is_job else [BY_COMMAND])]),
-            suspects=tuple(_own(host, gpu, others)),
+            suspects=tuple(_own_settings(host, gpu, others)),
         )
 
 
@@ -122,7 +122,9 @@ def _differences(gpu: GpuDiagnosis, others: Sequence[GpuDiagnosis]) -> Iterator[
             yield f"{what} {number(figure.value)} %, the others {number(usual)} %"
 
 
-def _own(host: HostDiagnosis, gpu: GpuDiagnosis, others: Sequence[Member]) -> Iterator[str]:
+def _own_settings(
+    host: HostDiagnosis, gpu: GpuDiagnosis, others: Sequence[Member]
+) -> Iterator[str]:
     """The settings that differ from the baseline here, and on most of the others do not."""
     theirs = [_wrong(other, other_gpu.index) for other, other_gpu in others]
     for suspect in host.suspects:

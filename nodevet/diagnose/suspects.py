@@ -184,7 +184,7 @@ def _reason(finding: Finding) -> Reason:
     return REASONS.get(finding.check, Reason((), ""))
 
 
-def _why(finding: Finding, actual: str) -> str:
+def _difference_reason(finding: Finding, actual: str) -> str:
     """How a difference slows a GPU; of low clocks, by what holds them."""
     why = _reason(finding).why
     if finding.check != "throttle_reasons":
@@ -209,7 +209,7 @@ def _line(group: Sequence[Suspect], gpus: Collection[GpuDiagnosis]) -> SuspectLi
         subjects=_subjects(group),
         actual=actual,
         expected=expected,
-        reason=_why(finding, actual),
+        reason=_difference_reason(finding, actual),
         likely=any(_leads(suspect, gpus) for suspect in group),
         fixable=any(suspect.fixable for suspect in group),
     )

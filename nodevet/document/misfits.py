@@ -44,7 +44,7 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True):
     choices: tuple[str, ...] = ()
 
 
-def _at(spot: Spot, message: str, advice: str = "") -> Complaint:
+def _complaint(spot: Spot, message: str, advice: str = "") -> Complaint:
     return Complaint(path=spot.path, place=spot.node.place, message=message, advice=advice)
 
 
@@ -57,7 +57,7 @@ def misfits(root: Node, kind: type, refusal: str) -> tuple[Complaint, ...]:
     spot = Spot(node=root, path=(), key=root.place)
     complaints = tuple(_misfits(spot, inspect.type_info(kind)))
     if not complaints and refusal and not _is_broken(root):
-        return (_at(spot, sentence(refusal)),)
+        return (_complaint(spot, sentence(refusal)),)
     return complaints
 
 
@@ -92,7 +92,7 @@ def _misfits(spot: Spot, kind: inspect.Type) -> Iterator[Complaint]:
         if len(nouns) > 1:
             nouns.pop(NULL, None)  # null is never what people mean
         message = f"must be {or_list(nouns)}, not {_actual_text(node)}"
-        yield _at(spot, message, _advice(node, [need for need in needs if need]))
+        yield _complaint(spot, message, _advice(node, [need for need in needs if need]))
 
 
 def _members(kind: inspect.Type) -> Iterator[inspect.Type]:
@@ -114,9 +114,9 @@ def _in_list(spot: Spot, node: Sequence, kind: Any) -> Iterator[Complaint]:
     if minimum is not None and size < minimum:
         advice = "remove it, or fill it in" if size == 0 else ""
         actual = "an empty list" if size == 0 else f"of {size}"
-        yield _at(spot, f"must be a list of at least {minimum}, not {actual}", advice)
+        yield _complaint(spot, f"must be a list of at least {minimum}, not {actual}", advice)
     if maximum is not None and size > maximum:
-        yield _at(spot, f"must be a list of at most {maximum}, not of {size}")
+        yield _complaint(spot, f"must be a list of at most {maximum}, not of {size}")
     for index, item in enumerate(node.items):
         yield from _misfits(_inner(spot, item, index), kind.item_type)
 
@@ -127,9 +127,9 @@ def _in_mapping(spot: Spot, node: Map, kind: Any) -> Iterator[Complaint]:
         return
     size, minimum, maximum = len(node.entries), kind.min_length, kind.max_length
     if minimum is not None and size < minimum:
-        yield _at(spot, f"must be a mapping of at least {minimum}, not of {size}")
+        yield _complaint(spot, f"must be a mapping of at least {minimum}, not of {size}")
     if maximum is not None and size > maximum:
-        yield _at(spot, f"must be a mapping of at most {maximum}, not of {size}")
+        yield _complaint(spot, f"must be a mapping of at most {maximum}, not of {size}")
     for entry in node.entries:
         inner = _inner(spot, entry.value, entry.key, entry.place)
         key = Scalar(place=entry.place, value=entry.key, text=entry.key)
@@ -184,7 +184,7 @@ def _own_rules(spot: Spot, node: Map, kind: inspect.StructType) -> Iterator[Comp
                 inner = follow(node, fault.path if isinstance(fault, FieldError) else ())
                 message, _, advice = str(fault).partition("; ")
                 place = Spot(path=(*spot.path, *inner.path), node=inner.node, key=inner.key)
-                yield _at(place, sentence(message), sentence(advice))
+                yield _complaint(place, sentence(message), sentence(advice))
 
 
 def _need(node: Node, kind: inspect.Type) -> Requirement | None:

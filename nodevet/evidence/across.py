@@ -6,7 +6,7 @@ import msgspec
 
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence, once
-from nodevet.evidence.gpu import NO_LIBRARY, Gpu, Gpus, lost, subject_of
+from nodevet.evidence.gpu import NO_LIBRARY, Gpu, Gpus, lost_error, subject_of
 from nodevet.evidence.host import HostInfo
 from nodevet.evidence.kernel_log import KernelLog
 from nodevet.evidence.lists import numbers, spans
@@ -127,7 +127,7 @@ def located(evidence: Evidence) -> tuple[Gpu, ...]:
     other driver has.
     """
     gpus = every_gpu(evidence)
-    unlocated = [gpu for gpu in gpus if gpu.bus_id is None and lost(gpu)]
+    unlocated = [gpu for gpu in gpus if gpu.bus_id is None and lost_error(gpu)]
     if len(unlocated) != 1:
         return gpus
     known_ids = {gpu.bus_id for gpu in gpus}
@@ -145,7 +145,7 @@ def located(evidence: Evidence) -> tuple[Gpu, ...]:
 @once
 def losses(evidence: Evidence) -> tuple[str | None, ...]:
     """For each GPU of NVML's list its error if it is lost; see `lost`."""
-    return tuple(lost(gpu) for gpu in located(evidence))
+    return tuple(lost_error(gpu) for gpu in located(evidence))
 
 
 def pci_of(evidence: Evidence, gpu: Gpu) -> PciFunction | Finding:

@@ -94,14 +94,14 @@ def once(question: Callable[[Evidence], Answer]) -> Callable[[Evidence], Answer]
     """Compute a function of evidence once; all checks share the answer."""
 
     @wraps(question)
-    def asked(evidence: Evidence) -> Answer:
+    def cached_answer(evidence: Evidence) -> Answer:
         answers = evidence.sections.known
         if question not in answers:
             answers[question] = question(evidence)
         answer: Answer = answers[question]
         return answer
 
-    return asked
+    return cached_answer
 
 
 class EvidenceError(Exception):

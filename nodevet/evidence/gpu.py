@@ -315,7 +315,7 @@ NO_HANDLE = (*LOST, "NVML_ERROR_UNKNOWN", "NVML_ERROR_INSUFFICIENT_POWER", "NVML
 """Why NVML gives no handle, if it is the GPU's fault."""
 
 
-def lost(gpu: Gpu) -> str | None:
+def lost_error(gpu: Gpu) -> str | None:
     """The NVML error of a GPU that no longer works, or None."""
     handle = gpu.errors.get("handle")
     if handle in NO_HANDLE:

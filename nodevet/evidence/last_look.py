@@ -72,7 +72,7 @@ class Seen(NamedTuple):
     outages: Mapping[str, float] = {}  # by PCI address, when a link that was down came back last
 
     @property
-    def ago(self) -> str:
+    def age_text(self) -> str:
         """`24 h 3 min`."""
         return elapsed(float(round(self.seconds)))
 
@@ -109,10 +109,10 @@ class Seen(NamedTuple):
     def has_outage(self, bus_id: str, outage: Outage) -> bool:
         return outage.up_s is not None and outage.up_s <= self.outages.get(bus_id, -1.0)
 
-    def before(self, texts: Iterable[str]) -> str:
+    def earlier_text(self, texts: Iterable[str]) -> str:
         """A finding's text about old events; "" without any."""
         joined = "; ".join(texts)
-        return f"before the last look {self.ago} ago: {joined}" if joined else ""
+        return f"before the last look {self.age_text} ago: {joined}" if joined else ""
 
 
 def _key(event: KernelEvent) -> tuple[object, ...]:
@@ -191,4 +191,4 @@ def _gap_between(now: KernelLog, previous: KernelLog) -> str:
 def covered(evidence: Evidence, log: KernelLog) -> tuple[str, str]:
     """Like `coverage`, since the last look if the log covers that."""
     last_look = seen_lines(evidence)
-    return ("", f"since the last look {last_look.ago} ago") if last_look else coverage(log)
+    return ("", f"since the last look {last_look.age_text} ago") if last_look else coverage(log)

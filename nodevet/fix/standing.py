@@ -78,7 +78,7 @@ class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
         started = {host.host for host in self.in_hand}
         return tuple(
             host
-            for host in self.result.asked
+            for host in self.result.requested_hosts
             if host.outcome is Outcome.NOT_ATTEMPTED and host.host not in started
         )
 

@@ -107,17 +107,17 @@ class BootWords(msgspec.Struct, frozen=True):
 
     @property
     def actions(self) -> Actions:
-        return self._default if self.at_once else self._once
+        return self._default_actions if self.at_once else self._boot_once_actions
 
     @property
     def keep(self) -> Actions:
         if self.at_once:
             return ()
         entry = WriteFile(path=ENTRY_SCRIPT.format(self.name), content=None, mode=0o755)
-        return (entry, *self._default)
+        return (entry, *self._default_actions)
 
     @property
-    def _default(self) -> Actions:
+    def _default_actions(self) -> Actions:
         """The words in every entry, and entries without them."""
         script = ENTRIES.format(name=self.name) if self.words else None
         return (
@@ -127,7 +127,7 @@ class BootWords(msgspec.Struct, frozen=True):
         )
 
     @property
-    def _once(self) -> Actions:
+    def _boot_once_actions(self) -> Actions:
         """The words in the menu of one boot."""
         now = self._text(self.own) or ""
         text = ONCE.format(name=self.name, text=now, words=" ".join(self.words))
@@ -170,7 +170,7 @@ def boot_words(
     for word in missing:
         check_word(word)
     grub = grub_of(evidence, missing, ())
-    own_words, path = own(fix, grub), FILE.format(fix.replace("_", "-"))
+    own_words, path = words_added(fix, grub), FILE.format(fix.replace("_", "-"))
     later = [row for row in grub.settings if row.file > path and not OWN.fullmatch(row.file)]
     if missing and later:
         raise FixError(f"{place(later[0])} is read after {path}: rename it so that it sorts before")
@@ -189,7 +189,7 @@ def boot_words(
     return BootWords(fix, words, removed, own_words, grub.once if reboot else NO_REBOOT)
 
 
-def without(fix: str, evidence: Evidence, parameter: str) -> None:
+def check_own_parameter(fix: str, evidence: Evidence, parameter: str) -> None:
     """Raises FixError unless nodevet's own file of this fix, and nothing else, adds a parameter
     that must be absent."""
     check_word(parameter)
@@ -197,7 +197,9 @@ def without(fix: str, evidence: Evidence, parameter: str) -> None:
     name, equals, _ = parameter.partition("=")
     if places := places_of(name, fix, grub):
         raise FixError(f"{place(places[0])} has it: remove it there, run update-grub and reboot")
-    is_own = any(word == parameter or not equals for word in own(fix, grub) if is_of(word, name))
+    is_own = any(
+        word == parameter or not equals for word in words_added(fix, grub) if is_of(word, name)
+    )
     if not is_own and any(is_of(word, name) for entry in grub.entries for word in entry.split()):
         raise FixError(
             "nodevet does not see what adds it: look in /etc/default/grub* and /etc/grub.d"
@@ -274,7 +276,7 @@ def by_hand(loader: str, missing: Sequence[str], unwanted: Sequence[str]) -> str
     return f"in {file} {' and '.join(changes)}, run {command}, and reboot"
 
 
-def own(fix: str, grub: Grub) -> tuple[str, ...]:
+def words_added(fix: str, grub: Grub) -> tuple[str, ...]:
     """The words that nodevet's file of this fix adds now."""
     path = FILE.format(fix.replace("_", "-"))
     rows = [row for row in grub.settings if row.file == path]

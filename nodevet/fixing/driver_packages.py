@@ -53,15 +53,15 @@ def of_driver(listed: Sequence[Package], running: str, params: Params) -> tuple[
     if not any(CORE.match(package.name) for package in matching):
         raise FixError(unowned(running, set(other_versions.values()), params))
     if other_versions:
-        text = some([f"{name} {version}" for name, version in other_versions.items()])
+        text = brief_list([f"{name} {version}" for name, version in other_versions.items()])
         raise FixError(
             f"the running driver is {running}, and {text} are also installed: repair these, then "
             "plan again"
         )
     if prebuilt := [name for name in versions if PREBUILT.match(name)]:
         raise FixError(
-            f"{some(prebuilt)}: these modules were built for one kernel and one driver, and the "
-            "version of the package does not say which: change them with the kernel's packages"
+            f"{brief_list(prebuilt)}: these modules were built for one kernel and one driver, and "
+            "the version of the package does not say which: change them with the kernel's packages"
         )
     followers = [
         package for package in installed if FOLLOWS.match(package.name) and package not in matching
@@ -76,7 +76,7 @@ def unowned(running: str, versions: Collection[str], params: Params) -> str:
             f"no package owns the driver {running}: NVIDIA's .run installer installed it; remove "
             "it (nvidia-uninstall) and install packages, which nodevet does not do"
         )
-    text = some(sorted(versions))
+    text = brief_list(sorted(versions))
     if all(
         specifiers(params.version).contains(Version(version), prereleases=True)
         for version in versions
@@ -149,18 +149,21 @@ def choose(
     if admitted:
         version = max(admitted, key=Version)
         lacking = [name for name, targets in offers.items() if version not in targets]
-        raise FixError(f"the repositories offer {version}, but not for {some(lacking)}; {sources}")
+        raise FixError(
+            f"the repositories offer {version}, but not for {brief_list(lacking)}; {sources}"
+        )
     branch_example = next(
         (package.name for package in packages if major in BRANCH.findall(package.name)), ""
     )
     branch = f" as packages of {branch_example}'s branch" if branch_example else ""
     raise FixError(
         f"the repositories offer no version that the baseline allows ({params.version}){branch}; "
-        f"they offer {some(sorted(versions, key=Version, reverse=True)) or 'nothing'}; {sources}"
+        f"they offer {brief_list(sorted(versions, key=Version, reverse=True)) or 'nothing'}; "
+        f"{sources}"
         + (", and does not exchange packages for those of another branch" if branch_example else "")
     )
 
 
-def some(words: Sequence[str]) -> str:
+def brief_list(words: Sequence[str]) -> str:
     rest = f" and {len(words) - SHOWN} more" if len(words) > SHOWN else ""
     return ", ".join(words[:SHOWN]) + rest

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from nodevet.evidence.packages import ModuleStream, Package, Packages
-from nodevet.fixing.driver_packages import Target, some
+from nodevet.fixing.driver_packages import Target, brief_list
 from nodevet.fixing.model import FixError
 from nodevet.resource import Actions, RunCommand
 from nodevet.resource.file import WriteFile
@@ -81,7 +81,7 @@ def stream_of(section: Packages, words: Sequence[str]) -> ModuleStream | None:
     chosen = [stream for stream in fitting if stream.name in same_kind] or fitting
     if len(chosen) == 1 and re.fullmatch(r"[A-Za-z0-9._+-]+", chosen[0].name):
         return chosen[0]
-    names = some([stream.name for stream in fitting])
+    names = brief_list([stream.name for stream in fitting])
     raise FixError(
         f"the packages are in {f'several streams ({names})' if names else 'no single stream'} of "
         f"dnf's module {MODULE}: `dnf module switch-to {MODULE}:STREAM`, then plan again"

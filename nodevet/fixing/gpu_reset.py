@@ -12,7 +12,7 @@ from nodevet.base.uuids import GPU_UUID
 from nodevet.evidence.across import every_gpu
 from nodevet.evidence.core import unsupported
 from nodevet.evidence.document import Evidence
-from nodevet.evidence.gpu import LOST, NO_HANDLE, Gpu, lost, subject_of
+from nodevet.evidence.gpu import LOST, NO_HANDLE, Gpu, lost_error, subject_of
 from nodevet.evidence.pci import Pci
 from nodevet.evidence.services import Unit
 from nodevet.fixing import reboot as node_reboot
@@ -121,8 +121,10 @@ def resettable(gpu: Gpu) -> NamedGpu:
     """The GPU with its UUID. Raises FixError if a reset does not reach it, or would destroy what
     nodevet does not restore."""
     why = gpu.errors.get("handle")
-    if why in NO_HANDLE or lost(gpu) in LOST - {REQUIRED}:
-        raise FixError(f"NVML: {why or lost(gpu)}: a reset does not reach it; reboot the node")
+    if why in NO_HANDLE or lost_error(gpu) in LOST - {REQUIRED}:
+        raise FixError(
+            f"NVML: {why or lost_error(gpu)}: a reset does not reach it; reboot the node"
+        )
     if why or gpu.uuid is None:
         raise FixError(f"NVML: {gpu.why('handle' if why else 'uuid')}")
     if not GPU_UUID.fullmatch(gpu.uuid):
@@ -204,7 +206,9 @@ def _change(
         resets: Actions = (_reset_of_all(gpus[0], everyone),)
     else:
         held = every_gpu(evidence) if DAEMON in around else ()  # it releases all GPUs
-        resets = tuple(ResetGpu(uuid=uuid, persistent=_held(held or (gpu,))) for uuid, gpu in gpus)
+        resets = tuple(
+            ResetGpu(uuid=uuid, persistent=_persistent_uuids(held or (gpu,))) for uuid, gpu in gpus
+        )
     registered = [uuid for uuid, gpu in everyone if gpu.fabric.state == "COMPLETED"]
     waits = (AwaitFabric(uuid=uuid) for uuid in registered)
     actions = (*units.stop(around), *resets, *waits, *units.start(around))
@@ -235,11 +239,11 @@ def _reset_of_all(first: NamedGpu, everyone: Sequence[NamedGpu]) -> ResetGpu:
     return ResetGpu(
         uuid=first.uuid,
         others=tuple(uuid for uuid, _ in everyone if uuid != first.uuid),
-        persistent=_held([gpu for _, gpu in everyone]),
+        persistent=_persistent_uuids([gpu for _, gpu in everyone]),
     )
 
 
-def _held(gpus: Sequence[Gpu]) -> tuple[str, ...]:
+def _persistent_uuids(gpus: Sequence[Gpu]) -> tuple[str, ...]:
     """The UUIDs of the GPUs with persistence mode."""
     return tuple(gpu.uuid for gpu in gpus if gpu.persistence_mode and gpu.uuid)
 

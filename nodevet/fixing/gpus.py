@@ -10,7 +10,7 @@ from nodevet.base.uuids import GPU_UUID
 from nodevet.evidence.across import each_gpu
 from nodevet.evidence.core import unsupported
 from nodevet.evidence.document import Evidence
-from nodevet.evidence.gpu import Gpu, lost, subject_of
+from nodevet.evidence.gpu import Gpu, lost_error, subject_of
 from nodevet.fixing.boot_unit import BootUnit, Setting, Words
 from nodevet.fixing.model import FixError, PlannedChange, Risk
 from nodevet.model import Finding, Value
@@ -66,7 +66,7 @@ def all_gpus(evidence: Evidence) -> tuple[NamedGpu, ...]:
         if isinstance(gpu, Finding):
             raise FixError(f"{gpu.subject.label or 'the GPUs'}: {gpu.why}")
         label = subject_of(gpu).label
-        if why := lost(gpu):
+        if why := lost_error(gpu):
             raise FixError(f"{label}: NVML: {why}: repair this first")
         if gpu.uuid is None:
             raise FixError(f"{label}: uuid: {gpu.why('uuid')}")

@@ -153,11 +153,11 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
         """The exit code of the hosts; 3 if the outcome of the run itself is unknown."""
         if self.unknown:
             return 3
-        requested = self.asked
+        requested = self.requested_hosts
         return exit_code(requested) or int(not all(self.good(host.outcome) for host in requested))
 
     @property
-    def asked(self) -> tuple[HostResult, ...]:
+    def requested_hosts(self) -> tuple[HostResult, ...]:
         """The hosts of the run without those that --host left out."""
         only = hosts_given(self.options)
         return tuple(

@@ -69,7 +69,7 @@ def _admits(accepted: Value, actual: Value, expected: Value, unit: str) -> bool:
         return all(
             _admits(accepted[key], item, None, unit)
             if key in accepted
-            else _same(item, expected.get(key) if isinstance(expected, Mapping) else expected)
+            else _is_same(item, expected.get(key) if isinstance(expected, Mapping) else expected)
             for key, item in actual.items()
         )
     if isinstance(actual, (list, tuple)) and isinstance(accepted, (list, tuple)):
@@ -77,7 +77,7 @@ def _admits(accepted: Value, actual: Value, expected: Value, unit: str) -> bool:
     return show(accepted) in (show(actual), f"{show(actual)} {unit}")
 
 
-def _same(one: Value, other: Value) -> bool:
+def _is_same(one: Value, other: Value) -> bool:
     """Whether two values are equal and of one type: 1 is not true."""
     return type(one) is type(other) and bool(one == other)
 

@@ -55,10 +55,10 @@ class HostNews(msgspec.Struct, frozen=True, kw_only=True):
     replaced: bool = False  # another machine than last time, so no trouble continues
     findings: tuple[FindingNews, ...] = ()
 
-    def of(self, *news: News) -> tuple[FindingNews, ...]:
+    def findings_of(self, *news: News) -> tuple[FindingNews, ...]:
         """The changes of these kinds."""
         return tuple(finding for finding in self.findings if finding.news in news)
 
     @property
     def new(self) -> tuple[FindingNews, ...]:
-        return self.of(News.NEW)
+        return self.findings_of(News.NEW)

@@ -30,7 +30,7 @@ class TreeUsage(object):
         self.read_b = read_b  # from storage
         self.processes = processes
 
-    def since(self, before: "TreeUsage") -> "TreeUsage":
+    def usage_since(self, before: "TreeUsage") -> "TreeUsage":
         """The usage since `before`; bytes are None if they are unknown."""
         return TreeUsage(
             self.at - before.at,

@@ -227,7 +227,7 @@ def one_way(actions: Sequence[Action]) -> tuple[Action, ...]:
     return tuple(action for action in actions if action.is_one_way)
 
 
-def lost(
+def irreversible_effects(
     actions: Sequence[Action], before: Sequence[State], current: Sequence[State]
 ) -> dict[Resource, str]:
     """What these actions did that nothing can undo, in words."""
@@ -247,7 +247,7 @@ def missing(
     actions: Sequence[Action], before: Sequence[State], current: Sequence[State]
 ) -> dict[Resource, str]:
     """The part of `lost` after which something is missing on the node."""
-    gone = lost(actions, before, current)
+    gone = irreversible_effects(actions, before, current)
     return {each: why for each, why in gone.items() if not kind_of(each).leaves_nothing}
 
 
@@ -276,7 +276,7 @@ def diff(actions: Sequence[Action], before: Sequence[State]) -> Iterator[str]:
 def _command(action: RunCommand) -> str:
     """A command as a shell reads it, with its time limit as a comment."""
     limit = f"  # for up to {action.seconds} s" if action.seconds is not None else ""
-    return f"$ {marked(action.shown)}{limit}"
+    return f"$ {marked(action.command_text)}{limit}"
 
 
 def after_reset(evidence: Evidence) -> Evidence:

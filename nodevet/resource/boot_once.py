@@ -56,7 +56,7 @@ class BootOnce(RunCommand, frozen=True, kw_only=True, omit_defaults=True, tag="g
         return f"update-grub and {PROGRAM} {ENTRY} {self._wish}".strip()
 
     @property
-    def shown(self) -> str:
+    def command_text(self) -> str:
         comment = f"refused unless its entries are {self._wish}, and the default ones as before"
         return f"update-grub; {PROGRAM} {ENTRY}  # {comment}"
 

@@ -126,7 +126,7 @@ class UpdateGrub(RunCommand, frozen=True, kw_only=True, omit_defaults=True, tag=
         return f"{PROGRAM} {self._wish}".strip()
 
     @property
-    def shown(self) -> str:
+    def command_text(self) -> str:
         comment = f"  # refused unless every entry is {self._wish}" if self._wish else ""
         return f"{PROGRAM}{comment}"
 

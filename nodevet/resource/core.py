@@ -138,7 +138,7 @@ class RunCommand(Action, frozen=True, kw_only=True, omit_defaults=True, tag="run
         return self.seconds
 
     @property
-    def shown(self) -> str:
+    def command_text(self) -> str:
         """The command as a shell reads it."""
         return shlex.join(self.words)
 

@@ -64,7 +64,7 @@ class ActivateProfile(RunCommand, frozen=True, kw_only=True, omit_defaults=True,
         return f"let TuneD merge its profiles {' '.join(self.words[2:])}"
 
     @property
-    def shown(self) -> str:
+    def command_text(self) -> str:
         return f"{' '.join(PROGRAM)}  # the active profiles {' '.join(self.words[2:])}"
 
     def command(self, *, seconds: float) -> "StringCommand":

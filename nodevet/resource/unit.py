@@ -152,8 +152,8 @@ class UnitKind(Kind):
 
     def is_same(self, before: State, current: State) -> bool:
         """A failed unit is restored as a stopped one: nodevet cannot make it fail again."""
-        return before.exists == current.exists and canonical(_stopped(before)) == canonical(
-            _stopped(current)
+        return before.exists == current.exists and canonical(_stopped_value(before)) == canonical(
+            _stopped_value(current)
         )
 
     def diff(self, actions: Sequence[Action], before: Mapping[Resource, State]) -> Iterator[str]:
@@ -203,7 +203,7 @@ class UnitKind(Kind):
         return [
             SetUnit(
                 name=name,
-                enabled=None if masked else _enabled(enabled),
+                enabled=None if masked else _is_enabled(enabled),
                 running=running,
                 restart=running and any(action.restarts == name for action in actions),
                 masked=bool(masked),
@@ -264,20 +264,20 @@ def stopped_around(actions: Sequence[Action]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def without(actions: Sequence[Action], names: Collection[str]) -> tuple[Action, ...]:
+def drop_units(actions: Sequence[Action], names: Collection[str]) -> tuple[Action, ...]:
     """The actions that do not set one of these units."""
     return tuple(
         action for action in actions if not (isinstance(action, SetUnit) and action.name in names)
     )
 
 
-def _stopped(state: State) -> Any:
+def _stopped_value(state: State) -> Any:
     if state.mapping.get("active") == "failed":
         return {**state.mapping, "active": "inactive"}
     return state.value
 
 
-def _enabled(value: Any) -> bool | None:
+def _is_enabled(value: Any) -> bool | None:
     """Whether a unit is enabled; None if it can be neither enabled nor disabled: static, ..."""
     if isinstance(value, bool):
         return value
@@ -327,18 +327,18 @@ def _old_state_text(before: State | None) -> str:
 def _new_state_text(action: SetUnit) -> str:
     parts = {
         "enabled": action.enabled,
-        "disabled": _negated(action.enabled),
+        "disabled": _negate(action.enabled),
         "running": action.running,
         "restarted": action.restart and action.running,
-        "stopped": _negated(action.running),
+        "stopped": _negate(action.running),
         "masked": action.masked,
-        "not masked": _negated(action.masked),
+        "not masked": _negate(action.masked),
         "restarted if it runs": action.restart and not action.running,
     }
     return ", ".join(part for part, on in parts.items() if on) or "as it is"
 
 
-def _negated(value: bool | None) -> bool | None:
+def _negate(value: bool | None) -> bool | None:
     return None if value is None else not value
 
 

@@ -20,7 +20,7 @@ class Clock(msgspec.Struct, frozen=True, kw_only=True):
         except (OverflowError, ValueError, OSError):
             return None
 
-    def at(self, at: str) -> str:
+    def moment_text(self, at: str) -> str:
         """`Nov 18 02:00`; in another year `2025-11-18 02:00`."""
         moment = self.local(at)
         if moment is None:
@@ -29,12 +29,12 @@ class Clock(msgspec.Struct, frozen=True, kw_only=True):
             return f"{moment:%Y-%m-%d %H:%M}"
         return f"{moment:%b} {moment.day:>2} {moment:%H:%M}"
 
-    def ago(self, at: str) -> str:
+    def age_text(self, at: str) -> str:
         """`2 d ago`; "" if the moment is not in the past."""
         moment = self.local(at)
         seconds = (self.now - moment).total_seconds() if moment else -1.0
         return f"{coarse(seconds)} ago" if seconds >= 0 else ""
 
-    def both(self, at: str) -> str:
+    def moment_and_age(self, at: str) -> str:
         """`Nov 18 02:00, 2 d ago`."""
-        return ", ".join(filter(None, (self.at(at), self.ago(at))))
+        return ", ".join(filter(None, (self.moment_text(at), self.age_text(at))))

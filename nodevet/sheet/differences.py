@@ -31,7 +31,7 @@ class _Columns(NamedTuple):
     def fits(self, line: str) -> bool:
         return self.terminal is None or cells(line.rstrip()) <= self.terminal
 
-    def below(self, text: str) -> list[str]:
+    def lines_below(self, text: str) -> list[str]:
         """A text below its row, on as many lines as it needs."""
         margin = " " * (self.label + len(GAP) + INDENT)
         if not text or self.terminal is None:
@@ -65,11 +65,11 @@ def _columns(rows: Sequence[DifferenceRow], width: int | None) -> _Columns:
     text = column((row.text for row in rows if row.name), limit)
     hosts = max((len(row.hosts) for row in rows), default=0)
     digits = len(f"{hosts:,}") if hosts > 1 else 0
-    where = column(_where(row, digits) for row in rows)
+    where = column(_place_text(row, digits) for row in rows)
     return _Columns(label, name, text, digits, where, width)
 
 
-def _where(row: DifferenceRow, digits: int) -> str:
+def _place_text(row: DifferenceRow, digits: int) -> str:
     """The hosts and the parts: `gpu004 GPU 0-7`, `20 hosts  gpu[001-020]  40 GPUs`."""
     between = " " if row.named else GAP
     where = nodeset(row.hosts) + (between + row.parts if row.parts else "")
@@ -77,7 +77,7 @@ def _where(row: DifferenceRow, digits: int) -> str:
     return f"{len(row.hosts):>{digits},} {noun}{GAP}{where}" if digits else where
 
 
-def _joined(*parts: str) -> str:
+def _join(*parts: str) -> str:
     return GAP.join(part for part in parts if part)
 
 
@@ -88,10 +88,10 @@ def _row(row: DifferenceRow, columns: _Columns) -> list[str]:
         lead += pad(row.name, columns.name) + GAP
     else:
         middle += columns.name + len(GAP)
-    text, where = pad(row.text, middle), _where(row, columns.hosts)
-    marks, remark = _joined(row.new, row.level), "; ".join(filter(None, (row.since, row.note)))
+    text, where = pad(row.text, middle), _place_text(row, columns.hosts)
+    marks, remark = _join(row.new, row.level), "; ".join(filter(None, (row.since, row.note)))
     below_row = remark if row.new or row.note else ""  # since when an old one exists has no line
-    rest, beside = _joined(marks, below_row), _joined(marks, remark)
+    rest, beside = _join(marks, below_row), _join(marks, remark)
     for hosts, right, below in (
         (pad(where, columns.where), beside, ""),
         (where, beside, ""),
@@ -99,26 +99,31 @@ def _row(row: DifferenceRow, columns: _Columns) -> list[str]:
         (where, marks, below_row),
         (where, "", rest),
     ):
-        line = lead + _joined(text, hosts, right)
+        line = lead + _join(text, hosts, right)
         if columns.fits(line):
-            return [line, *columns.below(below)]
+            return [line, *columns.lines_below(below)]
     indent = cells(lead + text + GAP)
     wrapped = wrap(where.lstrip(), max(NARROWEST, (columns.terminal or 0) - indent))
     if len(wrapped) <= MOST and columns.fits(" " * indent + max(wrapped, key=cells)):
         first, *more = wrapped
         first = f"{lead}{text}{GAP}{first}"
-        return [first, *(" " * indent + line for line in more), *columns.below(rest)]
+        return [first, *(" " * indent + line for line in more), *columns.lines_below(rest)]
     indent = cells(lead)
     first, *more = wrap(row.text, max(NARROWEST, (columns.terminal or 0) - indent))
     hanging = [" " * indent + line for line in more]
-    return [lead + first, *hanging, *columns.below(where.lstrip()), *columns.below(rest)]
+    return [
+        lead + first,
+        *hanging,
+        *columns.lines_below(where.lstrip()),
+        *columns.lines_below(rest),
+    ]
 
 
 def _advice(row: DifferenceRow, columns: _Columns) -> list[str]:
     if not row.advice:
-        return columns.below(row.needs)
+        return columns.lines_below(row.needs)
     head = row.needs or "advice"
-    return [line for text in row.advice for line in columns.below(f"{head}: {text}")]
+    return [line for text in row.advice for line in columns.lines_below(f"{head}: {text}")]
 
 
 def _short(row: DifferenceRow, columns: _Columns) -> list[str]:
@@ -126,13 +131,13 @@ def _short(row: DifferenceRow, columns: _Columns) -> list[str]:
     line."""
     hint, head = f"`{row.command}`", row.needs or "advice"
     if not row.advice:
-        line = columns.below(f"{head}: {hint}")
-        return line if len(line) == 1 else columns.below(head)
+        line = columns.lines_below(f"{head}: {hint}")
+        return line if len(line) == 1 else columns.lines_below(head)
     first = re.split(r"; |\. ", row.advice[0])[0]
     shorter = first.split(": ")[0]
     shortest = shorter.split(", ")[0]
     for text in (f"{first}: {hint}", f"{shorter}: {hint}", first, shorter, shortest, hint):
-        line = columns.below(f"{head}: {text}")
+        line = columns.lines_below(f"{head}: {text}")
         if len(line) == 1 and columns.fits(line[0]):
             return line
     return []

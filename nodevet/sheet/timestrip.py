@@ -74,8 +74,8 @@ def _strip(strip: TimeStrip, block: TimeBlock, *, last: bool) -> DrawnStrip:
         title=strip.title,
         lines=strip_lines,
         levels=[
-            ChartMark(_up(0, top), "0"),
-            ChartMark(_up(top, top), f"{number_of(top)} {strip.unit}"),
+            ChartMark(_y_position(0, top), "0"),
+            ChartMark(_y_position(top, top), f"{number_of(top)} {strip.unit}"),
         ],
         columns=_columns(lines, block.seconds, block.later),
         ticks=ticks(block.seconds),
@@ -104,23 +104,24 @@ def ticks(seconds: float) -> list[ChartMark]:
     """Ticks at round numbers of seconds."""
     step = next((step for step in STEPS if seconds / step <= TICKS), seconds or 1)
     return [
-        ChartMark(_across(place * step, seconds), f"{place * step:g} s")
+        ChartMark(_x_position(place * step, seconds), f"{place * step:g} s")
         for place in range(int(seconds / step + 1e-6) + 1)
     ]
 
 
-def _across(at: float, seconds: float) -> float:
+def _x_position(at: float, seconds: float) -> float:
     share = min(1.0, max(0.0, at / seconds)) if seconds else 0.0
     return round(LEFT + (WIDTH - LEFT - RIGHT) * share, 1)
 
 
-def _up(value: float, top: float) -> float:
+def _y_position(value: float, top: float) -> float:
     return round(TOP + (HEIGHT - TOP - BOTTOM) * (1 - max(0.0, value) / top), 1)
 
 
 def _polyline(points: Points, seconds: float, later: float, top: float) -> str:
     return " ".join(
-        f"{_across(at + later, seconds)},{_up(value, top)}" for at, value in thin(points)
+        f"{_x_position(at + later, seconds)},{_y_position(value, top)}"
+        for at, value in thin(points)
     )
 
 
@@ -151,7 +152,7 @@ def _columns(lines: Sequence[TimeLine], seconds: float, later: float) -> list[St
         values = [
             f"{brief(line.name, LONGEST)} {number_of(value)} {line.unit}"
             for line in lines
-            if (value := _near(line.points, at - later, 1.5 * seconds / count)) is not None
+            if (value := _nearest_value(line.points, at - later, 1.5 * seconds / count)) is not None
         ]
         if values:
             text = "\n".join([f"{at:.1f} s", *values])
@@ -159,7 +160,7 @@ def _columns(lines: Sequence[TimeLine], seconds: float, later: float) -> list[St
     return columns
 
 
-def _near(points: Points, at: float, most: float) -> float | None:
+def _nearest_value(points: Points, at: float, most: float) -> float | None:
     """The value nearest in time to `at`, within `most` seconds, or None."""
     place = bisect_left(points, (at, float("-inf")))
     near = points[max(0, place - 1) : place + 1]

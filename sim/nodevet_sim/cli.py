@@ -62,7 +62,7 @@ def up(scenario: str, name: str | None, wait: bool) -> int:
         path = find(scenario)
         loaded = load(path)
         count = len(loaded.nodes)
-        with interrupts.held() as act:  # until the user knows of the fleet
+        with interrupts.hold() as act:  # until the user knows of the fleet
             where = control.up(loaded.name if name is None else name, path, nodes=count, act=act)
             nodes = f"{count} node{'s' if count != 1 else ''}"
             click.echo(f"fleet {where.fleet}: {nodes} booting", err=True)
@@ -167,7 +167,7 @@ def ssh(node: str, remote: tuple[str, ...], fleet: str | None) -> None:
     """
     from nodevet_sim.nspawn.place import QUICK_KEX
 
-    where = _of(node, fleet)
+    where = _fleet_of(node, fleet)
     status = _node(where, node)
     if status["state"] in ("off", "failed"):
         raise UserError(f"{node} is {status['state']}; start it with: nodevet sim reboot {node}")
@@ -194,7 +194,7 @@ def reboot(nodes: tuple[str, ...], fleet: str | None) -> int:
 
     Those that are off are started. Waits until each is up."""
     for node in nodes:
-        where = _of(node, fleet)
+        where = _fleet_of(node, fleet)
         status = _ask(where, {"do": "reboot", "node": node})
         click.echo(f"{node} is up, boot {status['boots']}")
     return 0
@@ -228,7 +228,7 @@ def set_command(node: str, values: tuple[str, ...], fleet: str | None) -> int:
         if not equals or not key:
             raise UserError(f"{pair!r} is not KEY=VALUE")
         pairs.append((key, value))
-    _ask(_of(node, fleet), {"do": "set", "node": node, "values": pairs})
+    _ask(_fleet_of(node, fleet), {"do": "set", "node": node, "values": pairs})
     return 0
 
 
@@ -251,7 +251,7 @@ def diff(node: str, fleet: str | None) -> int:
     """
     from nodevet_sim.nspawn.diff import DiskEntry
 
-    changes = _ask(_of(node, fleet), {"do": "diff", "node": node})["changes"]
+    changes = _ask(_fleet_of(node, fleet), {"do": "diff", "node": node})["changes"]
     for path, before, after in changes:
         for sign, row in (("-", before), ("+", after)):
             if row is not None:
@@ -326,7 +326,7 @@ def _place(fleet: str) -> Any:
     return where
 
 
-def _of(node: str, fleet: str | None) -> Any:
+def _fleet_of(node: str, fleet: str | None) -> Any:
     """The fleet that has this node. Raises UserError if none or several have it."""
     from nodevet_sim.nspawn import place
 

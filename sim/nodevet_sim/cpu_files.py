@@ -74,24 +74,24 @@ def _cpus(machine: SimulatedMachine) -> Files:
 def _topology(machine: SimulatedMachine) -> Files:
     possible = len(machine.cpus)
     for socket in range(machine.sockets):
-        package = _both("package_cpus", machine.cpus_of(socket), possible)
-        package.update(_both("core_siblings", machine.cpus_of(socket), possible))
-        package.update(_both("die_cpus", machine.cpus_of(socket), possible))
+        package = _mask_and_list("package_cpus", machine.cpus_of(socket), possible)
+        package.update(_mask_and_list("core_siblings", machine.cpus_of(socket), possible))
+        package.update(_mask_and_list("die_cpus", machine.cpus_of(socket), possible))
         for cpu in machine.cpus_of(socket):
             siblings = machine.cpus_of_core(cpu)
             own = {
                 "physical_package_id": socket,
                 "die_id": 0,
                 "core_id": cpu % machine.cores_per_socket,
-                **_both("core_cpus", siblings, possible),
-                **_both("thread_siblings", siblings, possible),
+                **_mask_and_list("core_cpus", siblings, possible),
+                **_mask_and_list("thread_siblings", siblings, possible),
             }
             yield from lines(f"{CPUS}/cpu{cpu}/topology", {**own, **package})
             if cpu:  # the first CPU of x86 cannot be switched off
                 yield f"{CPUS}/cpu{cpu}/online", "1\n"
 
 
-def _both(name: str, cpus: Iterable[int], possible: int) -> dict[str, object]:
+def _mask_and_list(name: str, cpus: Iterable[int], possible: int) -> dict[str, object]:
     cpus = tuple(cpus)
     return {name: mask(cpus, possible), f"{name}_list": format_cpulist(cpus)}
 

@@ -113,7 +113,7 @@ def rebooted(text: str, *, powered: bool = False) -> str:
         kept = {key: value for key, value in pairs(settings).items() if is_kept(key, before)}
         kept.update(cured({**before, **kept}, powered=powered))
         described = [
-            *without(described, kept.keys()),
+            *drop_keys(described, kept.keys()),
             *(f"{key} = {value}" for key, value in kept.items()),
         ]
     return "\n".join([*described, SINCE_BOOT]) + "\n"
@@ -133,7 +133,7 @@ def value_of(values: Mapping[str, str], gpu: int, name: str) -> str:
     return values.get(f"gpu.{gpu}.{name}", values.get(f"gpu.*.{name}", ""))
 
 
-def without(lines: list[str], keys: Collection[str]) -> Iterator[str]:
+def drop_keys(lines: list[str], keys: Collection[str]) -> Iterator[str]:
     return (line for line in lines if line.partition("=")[0].strip() not in keys)
 
 

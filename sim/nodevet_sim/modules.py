@@ -44,7 +44,7 @@ def described(
     What is loaded is in /proc/modules, what is built in has a folder in /sys/module only;
     `wishes` go before both.
     """
-    loaded = dict(_loaded(files))
+    loaded = dict(_loaded_modules(files))
     there = (*OF_KERNEL, *(OF_DRIVER if "nvidia" in loaded else ()))
     for name in there:
         if not any(path.startswith(f"sys/module/{name}/") for path in files):
@@ -71,7 +71,7 @@ def described(
     return kept, modules
 
 
-def known(modules: Collection[ModuleEntry]) -> str:
+def module_list(modules: Collection[ModuleEntry]) -> str:
     """The simulated kernel's own list of them; see kernelfs/modules.c."""
     return "".join(
         f"{module.name} {module.how} {','.join(module.needs) or '-'} {module.size} {module.users}\n"
@@ -94,7 +94,7 @@ def _fields(files: Mapping[str, Content]) -> Iterator[list[str]]:
             yield fields
 
 
-def _loaded(files: Mapping[str, Content]) -> Iterator[tuple[str, ModuleEntry]]:
+def _loaded_modules(files: Mapping[str, Content]) -> Iterator[tuple[str, ModuleEntry]]:
     for name, size, count, by, *_ in _fields(files):
         users = max(0, int(count) - len(_names(by)))
         yield name, ModuleEntry(name, "device", min(int(size), 1 << 30), min(users, 1 << 30))

@@ -26,7 +26,7 @@ from nodevet_sim.xml.parts import (
     recovery_action,
     virtualization_mode,
 )
-from nodevet_sim.xml.text import NOTHING, WITHHELD, bus_id, convert, plain, plainly, shown
+from nodevet_sim.xml.text import NOTHING, WITHHELD, bus_id, convert, element_text, plain, plainly
 from nodevet_sim.xml.text import identity as release
 from nodevet_sim.xml.values import IDENTITY, READINGS, rows
 
@@ -256,7 +256,7 @@ def read(path: Path) -> XmlNode:
         if same is not gpu:
             message = f"GPU {gpu.index} has the bus id of GPU {same.index}, {gpu.bus_id}"
             raise document.error(element, f"{message}; remove one of them")
-    modes = {shown(element.find("addressing_mode")) for element in elements}
+    modes = {element_text(element.find("addressing_mode")) for element in elements}
     architectures = {gpu.values.get("gpu_architecture") for gpu in gpus}
     return XmlNode(
         path,
@@ -319,7 +319,7 @@ def _bus_id(document: XmlDocument, element: Element, index: int) -> str:
 def _class_code(element: Element, brand: str) -> str:
     """The PCI class: base, sub and interface. Before 555 nvidia-smi does not say it; boards
     of brands with displays are VGA controllers, the others 3D controllers."""
-    base, sub = (shown(element.find(f"pci/pci_{part}_class")) for part in ("base", "sub"))
+    base, sub = (element_text(element.find(f"pci/pci_{part}_class")) for part in ("base", "sub"))
     if base == "3" and sub in ("0", "2"):
         return f"03{int(sub):02x}00"
     return "030000" if brand.startswith(WITH_DISPLAY) else "030200"

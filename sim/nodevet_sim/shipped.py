@@ -132,7 +132,7 @@ def server(
     below = []
     for place, gpu in enumerate(gpus):
         node = place * nodes // len(gpus) if gpu.numa_node < 0 else gpu.numa_node
-        below.append(_rooted(replace(gpu, numa_node=node), root))
+        below.append(_place_below_root(replace(gpu, numa_node=node), root))
     machine = SimulatedMachine(
         hostname=name,
         machine_id=machine_id(name),
@@ -160,10 +160,10 @@ def server(
         )  # fmt: skip
     switch = SimulatedFunction("", "10de:1af1", "068000", "10de:1463", driver="nvidia-nvswitch")
     switches = [replace(switch, link=SimulatedLink(5.0, 2, 16.0, 4))] * kind.nvswitches
-    return with_devices(_added(machine, switches), nics, nvme)
+    return with_devices(_add_functions(machine, switches), nics, nvme)
 
 
-def _rooted(function: SimulatedFunction, root: str) -> SimulatedFunction:
+def _place_below_root(function: SimulatedFunction, root: str) -> SimulatedFunction:
     """The function below a root port with the same link, unless it is on the root bus."""
     domain, bus, _ = function.address.split(":")
     if bus == "00":
@@ -207,7 +207,7 @@ def with_devices(
         ]
         removed = {function.address for function in same[count:]}
         left = tuple(function for function in machine.others if function.address not in removed)
-        machine = _added(replace(machine, others=left), [model] * (count - len(same)))
+        machine = _add_functions(replace(machine, others=left), [model] * (count - len(same)))
     return machine
 
 
@@ -219,19 +219,21 @@ def _kind(function: SimulatedFunction, model: SimulatedFunction) -> SimulatedFun
     return replace(model, **place)
 
 
-def _added(machine: SimulatedMachine, devices: Iterable[SimulatedFunction]) -> SimulatedMachine:
+def _add_functions(
+    machine: SimulatedMachine, devices: Iterable[SimulatedFunction]
+) -> SimulatedMachine:
     """More functions, each below a root port, in the first PCI domain that has room."""
     for device in devices:
-        domain, bus = _free(machine)
+        domain, bus = _free_bus(machine)
         nodes = machine.sockets * machine.numa_per_socket
         node = (bus // 2) % nodes
         placed = replace(device, address=f"{domain:04x}:{bus + 1:02x}:00.0", numa_node=node)
         root = AMD_ROOT_PORT if machine.cpu_vendor == "AuthenticAMD" else ROOT_PORT
-        machine = replace(machine, others=(*machine.others, _rooted(placed, root)))
+        machine = replace(machine, others=(*machine.others, _place_below_root(placed, root)))
     return machine
 
 
-def _free(machine: SimulatedMachine) -> tuple[int, int]:
+def _free_bus(machine: SimulatedMachine) -> tuple[int, int]:
     """A PCI domain without GPUs and an even bus in it with two free numbers."""
     taken = [function.address.split(":") for function in machine.functions]
     theirs = {int(function.address.split(":")[0], 16) for function in machine.gpus}

@@ -91,7 +91,7 @@ def logs(machine: SimulatedMachine) -> Files:
         yield f"{LOGS}/{name}.json", f"{json.dumps(HEALTHY_LOG, indent=2)}\n"
 
 
-def own(machine: SimulatedMachine) -> Files:
+def mount_files(machine: SimulatedMachine) -> Files:
     yield "proc/1/mountinfo", mountinfo()
     yield MOUNTSTATS, mountstats(machine.uptime_s)
 

@@ -99,7 +99,7 @@ def write_out(
     Raises FileExistsError like `write`.
     """
     content = {
-        **dict(chain(_host(machine), _processes(machine), storage_files.own(machine))),
+        **dict(chain(_host(machine), _processes(machine), storage_files.mount_files(machine))),
         **hardware,
     }
     targets = {**targets, **dict(_process_links(machine))}

@@ -38,13 +38,18 @@ def test_the_shipped_example() -> None:
 def test_a_table_of_steps_names_the_batches(workload) -> None:
     found = workload(step={"64": "6.7 ms", "32": "5.86 ms"}, batch_sizes=None)
     assert found.batches == (32, 64)
-    assert found.step.at(64) == pytest.approx(6.7e-3)
-    assert found.step.between(48) == pytest.approx(6.28e-3)
-    assert (found.step.between(1), found.step.between(99)) == (found.step.at(32), found.step.at(64))
+    assert found.step.seconds_for(64) == pytest.approx(6.7e-3)
+    assert found.step.interpolated_seconds(48) == pytest.approx(6.28e-3)
+    assert (found.step.interpolated_seconds(1), found.step.interpolated_seconds(99)) == (
+        found.step.seconds_for(32),
+        found.step.seconds_for(64),
+    )
 
 
 def test_a_throughput_is_a_step_without_a_fixed_part(workload) -> None:
-    assert workload(step={"throughput": "2500 samples/s"}).step.at(500) == pytest.approx(0.2)
+    assert workload(step={"throughput": "2500 samples/s"}).step.seconds_for(500) == pytest.approx(
+        0.2
+    )
 
 
 def test_measured_values_replace_values_that_are_not_stated(workload) -> None:

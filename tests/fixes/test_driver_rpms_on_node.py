@@ -180,7 +180,7 @@ def test_a_package_is_held_if_dnf_does_not_upgrade_it(
     root = f"/proc/{leader(fleet.name, 'n1')}/root"
     script = WITH_LISTS.format(main=main, cuda=cuda)
     fleet.on("n1", script + ("" if other is None else OTHER.format(other=other)))
-    answer, _ = attempt(holds(root).held, NAME, "x86_64", ["1-1"])
+    answer, _ = attempt(holds(root).is_held, NAME, "x86_64", ["1-1"])
     said = fleet.on("n1", f"{UPGRADES}; {WITHOUT_LISTS}").strip()
     assert (said, answer) == (str(int(upgrades)), held)
 

@@ -273,7 +273,7 @@ HOOK = "VERSION 2\nAPT::Architecture=amd64\nDir::State=/var\n\n"
     ],
 )
 def test_the_apt_hook_stops_a_run_that_would_change_another_package(lines, code):
-    hook = apt.only(["a", "lib-b:amd64"])
+    hook = apt.guard_hook(["a", "lib-b:amd64"])
     done = subprocess.run(
         ["/bin/sh", "-c", hook], input=HOOK + lines, capture_output=True, text=True
     )
@@ -283,7 +283,9 @@ def test_the_apt_hook_stops_a_run_that_would_change_another_package(lines, code)
 
 def test_the_package_is_named_although_apt_repeats_the_hook():
     said = "nodevet: c would change too, and is not in the plan"
-    output = f"Reading\n{said}\nE: Sub-process {apt.only(['a'] * 50)} returned an error code (1)\n"
+    output = (
+        f"Reading\n{said}\nE: Sub-process {apt.guard_hook(['a'] * 50)} returned an error code (1)\n"
+    )
     assert ending_text(100, f"{output}{output}") == f"ended with 100: {said}"
     assert ending_text(1, "no\n") == "ended with 1: no"
 

@@ -4,7 +4,15 @@ import pytest
 
 from nodevet.fixing.model import FixError, Risk
 from nodevet.remote.look import look
-from nodevet.resource import Resource, RunCommand, State, holds, lost, one_way, restore
+from nodevet.resource import (
+    Resource,
+    RunCommand,
+    State,
+    holds,
+    irreversible_effects,
+    one_way,
+    restore,
+)
 from nodevet.resource.kernel import WriteKernel
 
 COMPACT, DROP = "/proc/sys/vm/compact_memory", "/proc/sys/vm/drop_caches"
@@ -64,5 +72,5 @@ def test_write_only_kernel_files_are_not_restored(tmp_path, path):
     action, state = WriteKernel(path=path, value="1"), seen()
     assert (state.exists, state.why) == (True, "")
     assert restore(state) == () and holds(action, [state]) is None
-    assert lost([action], [state], [state]) == {}
+    assert irreversible_effects([action], [state], [state]) == {}
     assert not one_way([WriteKernel(path="/proc/sys/vm/swappiness", value="1")])

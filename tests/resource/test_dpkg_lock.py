@@ -65,7 +65,7 @@ def test_other_dpkg_errors_are_not_retried(dpkg: Path) -> None:
 
 def test_the_plan_shows_the_command_itself() -> None:
     (action,) = apt.mark("hold", ["a", "b"])
-    assert action.shown == "apt-mark hold a b  # waits for dpkg's lock"
+    assert action.command_text == "apt-mark hold a b  # waits for dpkg's lock"
     assert action.label == "apt-mark hold a b"
 
 

@@ -8,7 +8,7 @@ import pytest
 from nodevet.resource import Action, Resource, RestoreError, RunCommand, State, restore
 from nodevet.resource.file import WriteFile, text_of
 from nodevet.resource.kernel import WriteKernel
-from nodevet.resource.package.apt import mark, only
+from nodevet.resource.package.apt import guard_hook, mark
 from nodevet.resource.unit import SetUnit
 
 GPU = "GPU-11111111-2222-3333-4444-555555555555"
@@ -241,7 +241,7 @@ def test_packages_are_restored_at_once_and_held_as_they_were() -> None:
     assert configure.words[3:] == ("dpkg", "--force-confold", "--configure", "-a")
     assert install.words[3:5] == ("apt-get", "-y")
     assert {"--allow-downgrades", CHANGE_HELD, "--purge"} < set(install.words)
-    assert f"DPkg::Pre-Install-Pkgs::={only(['a', 'b', 'c'])}" in install.words
+    assert f"DPkg::Pre-Install-Pkgs::={guard_hook(['a', 'b', 'c'])}" in install.words
     told = install.words[install.words.index("install") + 1 :]
     assert told == ("a=1.0", "b=1:550.90.07-0ubuntu1~22.04", "c-")
     assert configure.seconds == install.seconds == 1800

@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodevet.remote.look import look
-from nodevet.resource import State, lost, restore
+from nodevet.resource import State, irreversible_effects, restore
 from nodevet.resource.running_process import KIND, EndProcess
 
 READY = "print(flush=True); import time; time.sleep(600)"
@@ -66,7 +66,7 @@ def test_sigterm_ends_a_process(start: Start) -> None:
     after = seen(process.pid)
     assert KIND.holds(action, after) and KIND.has_ended(before, after)
     assert not KIND.is_same(before, after)
-    assert list(lost([action], [before], [after]).values()) == [
+    assert list(irreversible_effects([action], [before], [after]).values()) == [
         f"end process {process.pid} ({action.name}, uid {os.getuid()}): cannot be undone"
     ]
     assert restore(before, actions=[action]) == ()

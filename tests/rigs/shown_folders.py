@@ -45,7 +45,7 @@ def leader(fleet: str, node: str) -> int:
     """The process id of a node's systemd."""
     from nodevet_sim.nspawn import cgroups
 
-    for pid in sorted(pid for group in cgroups.left(fleet) for pid in cgroups.pids(group)):
+    for pid in sorted(pid for group in cgroups.fleet_groups(fleet) for pid in cgroups.pids(group)):
         place = Path("/proc", str(pid))
         status = (place / "status").read_text()
         own = next(row for row in status.splitlines() if row.startswith("NSpid:")).split()

@@ -25,7 +25,7 @@ from shown_folders import leader
 from nodevet.inventory import read
 from nodevet.model import Host
 from nodevet_sim.nspawn.needs import missing
-from nodevet_sim.nspawn.place import LAYER, QUICK_KEX, FleetFolder, kept
+from nodevet_sim.nspawn.place import LAYER, QUICK_KEX, FleetFolder, keep_cache
 
 Done = subprocess.CompletedProcess[str]
 
@@ -226,7 +226,7 @@ def compiled_once() -> Iterator[None]:
     """What the fleets of this session need is compiled once."""
     with ExitStack() as stack:
         if not missing():
-            stack.enter_context(kept())
+            stack.enter_context(keep_cache())
         yield
 
 

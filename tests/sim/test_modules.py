@@ -12,7 +12,7 @@ import pytest
 from nodevet_sim import kernel
 from nodevet_sim.description import ModuleEntry, SimulatedNode
 from nodevet_sim.kernel import KernelError, manifest
-from nodevet_sim.modules import described, known, rows
+from nodevet_sim.modules import described, module_list, rows
 from nodevet_sim.scenario import ScenarioError, describe, load
 
 Modprobe = Callable[..., tuple[int, str]]
@@ -108,7 +108,11 @@ def daemon(program: Path, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     mount = tmp_path / "kernel"
     mount.mkdir()
     content = {f"sys/module/{each.name}/initstate": "live\n" for each in MODULES}
-    content |= {"proc/modules": "", "sys/module/kvm/uevent": "", kernel.MODULES: known(MODULES)}
+    content |= {
+        "proc/modules": "",
+        "sys/module/kvm/uevent": "",
+        kernel.MODULES: module_list(MODULES),
+    }
     (tmp_path / "manifest").write_text(manifest(content, {}))
     daemon = subprocess.Popen(kernel.command(program, tmp_path / "manifest", mount))
     try:
@@ -228,7 +232,11 @@ def test_a_reload_keeps_what_is_loaded_and_plugs_in_what_is_new(
     changed = tuple(
         ModuleEntry("nouveau", "boot", 5) if m.name == "nouveau" else m for m in MODULES
     )
-    content = {kernel.MODULES: known(changed), "proc/modules": "", "sys/module/kvm/uevent": ""}
+    content = {
+        kernel.MODULES: module_list(changed),
+        "proc/modules": "",
+        "sys/module/kvm/uevent": "",
+    }
     (tmp_path / "manifest").write_text(manifest(content, {}))
     daemon.send_signal(signal.SIGHUP)
     deadline = time.monotonic() + 120

@@ -349,7 +349,7 @@ def added(before: dict[str, Counter[str]], after: dict[str, Counter[str]]) -> di
 
 
 def groups() -> Iterator[Path]:
-    for root in cgroups.here():
+    for root in cgroups.own_groups():
         yield from root.glob(f"{cgroups.PREFIX}*")
 
 
@@ -374,7 +374,7 @@ def test_down_leaves_the_machine_as_it_was(tmp_path: Path, ending: str) -> None:
     nodevet("sim", "down", name)
     assert not where.folder.exists()
     assert added(before, state_of_this_machine(name)) == {}
-    with place.alone():
+    with place.lock_folders():
         assert place.fleets() or place.is_kept() or not place.CACHE.exists()
     with contextlib.suppress(OSError):
         place.TOP.rmdir()

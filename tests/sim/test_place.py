@@ -43,8 +43,8 @@ def test_removing_fleets_keeps_files_of_others_in_the_cache_folder(
 
 def test_the_build_cache_stays_while_a_process_keeps_it(folders: tuple[Path, Path]) -> None:
     top, cache = folders
-    with place.kept():
-        with place.kept():
+    with place.keep_cache():
+        with place.keep_cache():
             assert place.is_kept()
         for fleet in ("one", "two"):
             place.remove(place.FleetFolder(fleet))
@@ -60,13 +60,13 @@ def test_the_message_about_an_unanswering_fleet_asks_only_its_owner_to_end_it(
     with socket.socket(socket.AF_UNIX) as quiet:
         quiet.bind(str(top / "one" / "control"))
     with pytest.raises(UserError, match="node 'gpu1' is in no fleet that answers"):
-        cli._of("gpu1", None)
+        cli._fleet_of("gpu1", None)
     said = capsys.readouterr().err
     assert "fleet one does not answer (Connection refused); if it is yours and stays so, " in said
 
 
 def test_the_build_cache_stays_while_a_fleet_exists(folders: tuple[Path, Path]) -> None:
     _, cache = folders
-    with place.kept():
+    with place.keep_cache():
         pass
     assert cache.exists() and not place.is_kept()

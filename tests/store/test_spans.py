@@ -94,7 +94,7 @@ def test_spans_and_news_are_right_for_any_sequence_of_nights(
                 for key, was in before.items()
                 if was[0] in TROUBLE and night["said"].get(key, ("",))[0] == "ok"
             }
-            assert {each.key for each in news.of(News.FIXED) if each.check} == fixed
+            assert {each.key for each in news.findings_of(News.FIXED) if each.check} == fixed
             last[night["baseline"]] = night["said"]
         are_given_back(store, nights)
 
@@ -164,7 +164,7 @@ def test_a_failure_with_a_changed_value_keeps_its_since_date(store: Store):
     for night, actual in enumerate(["a", "b", "c"]):
         made = report(findings={"governor": "fail"}, night=night, actual=actual)
         (news,) = record(store, night, made)
-    (changed,) = news.of(News.CHANGED)
+    (changed,) = news.findings_of(News.CHANGED)
     assert changed.since[:10] == "2026-11-01" and changed.before is not None
     assert changed.before.actual == "b"
     first, second, third = store.spans()

@@ -137,7 +137,7 @@ class _Linter:
     def _code(self, path: Path) -> None:
         """Check a file that may be a check or a fix of this project."""
         for own, path_of, lint_name in (
-            (self.catalog.own, self.catalog.path, self.check),
+            (self.catalog.own_checks, self.catalog.path, self.check),
             (self.catalog.own_fixes, self.catalog.fix_path, self.fix),
         ):
             if path.stem in own and path_of(path.stem).resolve() == path.resolve():
@@ -169,7 +169,7 @@ class _Linter:
             self._of_kind(kind, project)
         if (project / settings.NAME).is_file():
             self.settings(project / settings.NAME)
-        for name in self.catalog.own:
+        for name in self.catalog.own_checks:
             self.check(name)
         for name in self.catalog.own_fixes:
             self.fix(name)

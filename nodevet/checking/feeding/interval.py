@@ -17,7 +17,7 @@ class Interval(msgspec.Struct, frozen=True):
         """The interval multiplied by a factor above zero."""
         return Interval(self.low * factor, None if self.high is None else self.high * factor)
 
-    def per(self, amount: float) -> "Interval":
+    def time_for(self, amount: float) -> "Interval":
         """The time that an amount takes at this rate."""
         least = 0.0 if self.high is None else amount / self.high
         return Interval(least, amount / self.low if self.low > 0 else None)

@@ -100,7 +100,7 @@ class Crossover(msgspec.Struct, frozen=True, kw_only=True):
 
 def outcome(feed: Feed, batch: int) -> BatchOutcome:
     """The outcome of a batch size for which the workload has a step time."""
-    return _outcome(feed, batch, feed.step.at(batch))
+    return _outcome(feed, batch, feed.step.seconds_for(batch))
 
 
 def _outcome(feed: Feed, batch: int, step_s: float) -> BatchOutcome:
@@ -154,11 +154,11 @@ def _storage(feed: Feed, batch: int) -> Interval:
         reads = feed.storage_concurrency or (feed.workers and feed.workers * feed.gpus)
         within = reads * feed.sample_b / feed.storage_latency_s if reads else None
         rate = smaller(rate, UNKNOWN if within is None else exactly(within))
-    return rate.per(batch * feed.sample_b * feed.uncached * feed.gpus)
+    return rate.time_for(batch * feed.sample_b * feed.uncached * feed.gpus)
 
 
 def _transform(feed: Feed, batch: int) -> Interval:
-    return transform_rate(feed).per(batch)
+    return transform_rate(feed).time_for(batch)
 
 
 def transform_rate(feed: Feed) -> Interval:
@@ -175,7 +175,7 @@ def transform_rate(feed: Feed) -> Interval:
 
 def _link(feed: Feed, batch: int) -> Interval:
     moved = moved_b(feed)
-    return UNKNOWN if moved is None else feed.link.per(batch * moved)
+    return UNKNOWN if moved is None else feed.link.time_for(batch * moved)
 
 
 def moved_b(feed: Feed) -> float | None:
@@ -202,7 +202,7 @@ def batch_crossovers(feed: Feed, batches: Sequence[int]) -> tuple[Crossover, ...
 
 def _crossings(feed: Feed, places: Sequence[int], *, about: bool) -> Iterator[Crossover]:
     def binds(batch: int) -> FeedStage:
-        return _outcome(feed, batch, feed.step.between(batch)).binds
+        return _outcome(feed, batch, feed.step.interpolated_seconds(batch)).binds
 
     for low, high in pairwise(places):
         before, after = binds(low), binds(high)

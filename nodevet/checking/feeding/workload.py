@@ -147,15 +147,15 @@ class StepTime(msgspec.Struct, frozen=True, kw_only=True):
     fixed_s: float = 0.0
     per_sample_s: float = 0.0
 
-    def at(self, batch: int) -> float:
+    def seconds_for(self, batch: int) -> float:
         """The seconds of a batch size of the table, or of any on the line. Raises KeyError."""
         return self.table[batch] if self.table else self.fixed_s + self.per_sample_s * batch
 
-    def between(self, batch: int) -> float:
-        """Like `at`, but interpolates between two batch sizes of the table; outside the table, the
-        value at its end."""
+    def interpolated_seconds(self, batch: int) -> float:
+        """Like `seconds_for`, but interpolates between two batch sizes of the table; outside the
+        table, the value at its end."""
         if not self.table:
-            return self.at(batch)
+            return self.seconds_for(batch)
         batches = list(self.table)
         place = bisect_left(batches, batch)
         if place == len(batches) or place == 0 or batches[place] == batch:

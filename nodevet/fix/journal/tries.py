@@ -108,7 +108,7 @@ def _run(
 def _hosts_of(run_begin: RunBegin, result: Result) -> Sequence[HostResult]:
     """The hosts of the try."""
     if run_begin.kind != "rollback":
-        return result.asked
+        return result.requested_hosts
     return [host for host in result.hosts if host.host in run_begin.hosts]
 
 

@@ -115,7 +115,7 @@ def holders_problem(step: Step) -> str:
         return ""
     stops, middle, starts = step.actions[:count], step.actions[count:-count], step.actions[-count:]
     around = (unit.stop(step.holders), unit.start(step.holders))
-    if (stops, starts) != around or unit.without(middle, step.holders) != middle:
+    if (stops, starts) != around or unit.drop_units(middle, step.holders) != middle:
         return f"it does more to {', '.join(step.holders)} than stop it first and start it last"
     return ""
 

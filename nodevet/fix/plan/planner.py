@@ -251,7 +251,7 @@ def _pending_reason(candidate: Candidate, states: Sequence[State]) -> Clash | No
     """The change is already done, and waits for a reboot, reset or restart."""
     actions = [
         action
-        for action in unit.without(candidate.change.actions, candidate.holders)
+        for action in unit.drop_units(candidate.change.actions, candidate.holders)
         if action != unit.RELOAD
     ]
     if candidate.change.effective == "now" or candidate.change.keep:

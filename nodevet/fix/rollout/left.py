@@ -17,9 +17,9 @@ from nodevet.resource import (
     describe,
     has_ended,
     holds,
+    irreversible_effects,
     is_same,
     kind_of,
-    lost,
     unit,
 )
 
@@ -58,7 +58,7 @@ def revertible_part(step: Step, record: StepState, states: Sequence[State]) -> R
     ]
     restorable: list[State] = []
     foreign, unknown, foreign_names = list[str](), list[str](), set[str]()
-    gone = lost(step.actions, before, states)
+    gone = irreversible_effects(step.actions, before, states)
     for earlier, current in pairs:
         label = current.resource.label
         if current.why:
@@ -81,7 +81,7 @@ def revertible_part(step: Step, record: StepState, states: Sequence[State]) -> R
     spared = foreign_names.intersection(unit.stopped_around(step.actions))
     return Revertible(
         ours=tuple(restorable),
-        actions=unit.without(step.actions, spared),
+        actions=unit.drop_units(step.actions, spared),
         foreign=tuple(foreign),
         one_way=tuple(gone.values()),
         unknown=tuple(unknown),

@@ -29,7 +29,7 @@ from nodevet.fix.rollout.session import BlindError, LostError, NodeSession
 from nodevet.fix.rollout.verify import Verification, Verifier
 from nodevet.fixing.result import Outcome, Ran, Refusal, StepResult, ending_text
 from nodevet.fleet.executor import WorkError
-from nodevet.resource import State, holds, lost, missing, next_resort, one_way
+from nodevet.resource import State, holds, irreversible_effects, missing, next_resort, one_way
 
 ENDED = "the controller ended in the middle of it"
 WITHDRAWN = "the check passes, but the plan is no longer approved, so nodevet reverts the step"
@@ -282,7 +282,7 @@ class Steps:
         is missing since nothing can undo it, in words."""
         is_one_way = bool(one_way(step.actions))
         current = self.session.look(step.resources) if is_one_way else ()
-        gone = lost(step.actions, before, current)
+        gone = irreversible_effects(step.actions, before, current)
         ours = tuple(state for state in before if state.resource not in gone)
         missed = missing(step.actions, before, current)
         return [*missed.values(), *self.session.restore(ours, step.actions)]

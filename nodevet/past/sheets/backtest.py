@@ -15,7 +15,11 @@ def backtest_sheet(backtest: Backtest, clock: Clock) -> Sheet:
     """Totals first; then nights, checks, the last night and failures."""
     names = ", ".join(plain(name) for name in backtest.baselines)
     nights = backtest.nights
-    when = f"{clock.at(nights[0].started)} to {clock.at(nights[-1].started)}" if nights else ""
+    when = (
+        f"{clock.moment_text(nights[0].started)} to {clock.moment_text(nights[-1].started)}"
+        if nights
+        else ""
+    )
     return Sheet(
         title=f"{names} in {count(len(nights), 'recorded run')}",
         kind="backtest",
@@ -114,7 +118,7 @@ def _doubts(backtest: Backtest) -> Iterator[str]:
 
 def _night(night: BacktestNight, clock: Clock) -> tuple[Cell, ...]:
     return (
-        Cell(clock.at(night.started)),
+        Cell(clock.moment_text(night.started)),
         *(Cell(f"{n:,}", right=True) for n in (night.hosts, night.judged, night.then, night.now)),
         Cell(_number(night.added), "fail" if night.added else "", right=True),
         Cell(_number(night.cleared), "ok" if night.cleared else "", right=True),
@@ -144,7 +148,7 @@ def _failure(failure: Foreseen, clock: Clock) -> tuple[Cell, ...]:
     return (
         Cell(plain(failure.host)),
         Cell(plain(failure.check) or "not reached"),
-        Cell(clock.at(failure.began)),
+        Cell(clock.moment_text(failure.began)),
         Cell(plain(failure.alarm) or "none", "ok" if failure.alarm else "quiet"),
         Cell(ahead, right=True),
     )

@@ -50,7 +50,8 @@ def blame_sheet(blame: Blame, clock: Clock) -> Sheet:
 
 def _group(group: DriftGroup, clock: Clock) -> TableBlock:
     number = len(group.looks)
-    title = f"{count(number, 'host')} since {clock.both(group.bad.at)}: {nodeset(group.hosts)}"
+    since = clock.moment_and_age(group.bad.at)
+    title = f"{count(number, 'host')} since {since}: {nodeset(group.hosts)}"
     rows = tuple(_row(line, group) for line in group.changes)
     note = " ".join(_notes(group, clock))
     if clear := group.clear:
@@ -118,7 +119,7 @@ def _sentence(line: ChangeLine, group: DriftGroup) -> str:
 
 def _notes(group: DriftGroup, clock: Clock) -> Iterator[str]:
     """The limits of what this comparison can show."""
-    yield f"Last seen good: {clock.both(group.good.at)}."
+    yield f"Last seen good: {clock.moment_and_age(group.good.at)}."
     if group.days > LONG_DAYS:
         days = f"{group.days:.0f} days"
         yield f"Up to {days} lie between the two visits: much else may have happened meanwhile."
@@ -139,7 +140,7 @@ def _notes(group: DriftGroup, clock: Clock) -> Iterator[str]:
 
 def _always_text(looks: Sequence[DriftLook], clock: Clock) -> Iterator[str]:
     if looks:
-        since = clock.both(min(look.bad.at for look in looks))
+        since = clock.moment_and_age(min(look.bad.at for look in looks))
         hosts = nodeset([look.host for look in looks])
         yield f"No good visit to compare with, failed when first judged, {since}: {hosts}."
 

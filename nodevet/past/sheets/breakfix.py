@@ -35,7 +35,7 @@ def _entries(found: BreakFix, clock: Clock) -> Iterator[tuple[Cell, ...]]:
         for entry in record.entries:
             yield (
                 Cell(name(record.machine_id)),
-                Cell(clock.at(entry.updated_at)),
+                Cell(clock.moment_text(entry.updated_at)),
                 Cell(entry.status),
                 Cell(brief(entry.message, LONGEST)),
             )

@@ -35,8 +35,8 @@ class Since:
         times = self._of(line)
         if not times:
             return ""
-        first, last = clock.at(times[0]), clock.at(times[-1])
-        return clock.both(times[0]) if first == last else f"{first} to {last}"
+        first, last = clock.moment_text(times[0]), clock.moment_text(times[-1])
+        return clock.moment_and_age(times[0]) if first == last else f"{first} to {last}"
 
 
 def findings(

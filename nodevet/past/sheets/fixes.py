@@ -24,7 +24,7 @@ def fix_runs_sheet(
     """The list of runs of fixes, the newest first."""
     rows = tuple(
         (
-            Cell(clock.at(run.started)),
+            Cell(clock.moment_text(run.started)),
             Cell(plain(run.kind)),
             Cell(brief(run.plan, 24)),
             Cell(brief(run.author, 24)),
@@ -113,7 +113,7 @@ def _repairs(actions: Sequence[RecordedAction], clock: Clock) -> Iterator[tuple[
     for group in groups.values():
         first = group[0]
         yield (
-            Cell(clock.at(first.at)),
+            Cell(clock.moment_text(first.at)),
             Cell(name(first.host)),
             Cell("rollback" if first.kind == "rollback" else "fix"),
             Cell(brief(first.plan, 24)),

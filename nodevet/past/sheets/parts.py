@@ -30,7 +30,7 @@ def short(value: str) -> str:
 
 def at_text(at: str, clock: Clock) -> str:
     """`Nov 8 02:00` within a sentence: without the spaces that align a column."""
-    return " ".join(clock.at(at).split())
+    return " ".join(clock.moment_text(at).split())
 
 
 def fold(rows: Iterable[tuple[str, Values]]) -> list[tuple[str, Values]]:

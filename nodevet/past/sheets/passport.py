@@ -67,8 +67,10 @@ def _stays(passport: Passport, clock: Clock) -> TableBlock:
         heads=("from", "to", "host", "slot"),
         rows=tuple(
             (
-                Cell(clock.at(stay.first)),
-                Cell("now" if stay.open else clock.at(stay.last), "ok" if stay.open else ""),
+                Cell(clock.moment_text(stay.first)),
+                Cell(
+                    "now" if stay.open else clock.moment_text(stay.last), "ok" if stay.open else ""
+                ),
                 Cell(name(stay.host)),
                 Cell(plain(stay.slot)),
             )
@@ -87,7 +89,7 @@ def _faults(passport: Passport, clock: Clock) -> TableBlock | None:
         groups.setdefault(key, []).append(fault)
     rows = tuple(
         (
-            Cell(clock.at(first.first)),
+            Cell(clock.moment_text(first.first)),
             _until(first, clock),
             Cell(name(first.host)),
             Cell(first.verdict.value.upper(), _verdict_tone(first.verdict)),
@@ -109,7 +111,7 @@ def _of_several(faults: Sequence[PartFault]) -> str:
 def _until(fault: PartFault, clock: Clock) -> Cell:
     if fault.by is not None:
         return Cell(proof_text(fault.by, clock), "ok")
-    return Cell("now", "fail") if fault.open else Cell(clock.at(fault.last))
+    return Cell("now", "fail") if fault.open else Cell(clock.moment_text(fault.last))
 
 
 def _verdict_tone(verdict: Verdict) -> str:
@@ -147,7 +149,12 @@ def _points(passport: Passport, clock: Clock) -> TableBlock | None:
         for point in passport.points
     )
     rows = tuple(
-        (Cell(clock.at(at)), Cell(name(host)), Cell(plain(counter)), Cell(f"{value:,}", right=True))
+        (
+            Cell(clock.moment_text(at)),
+            Cell(name(host)),
+            Cell(plain(counter)),
+            Cell(f"{value:,}", right=True),
+        )
         for counter, (at, host, value) in folded[-MOST_POINTS:]
     )
     heads = ("when", "host", "counter", "value")

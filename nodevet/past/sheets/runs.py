@@ -53,7 +53,7 @@ def _run_row(line: RunLine, clock: Clock, has_series: bool, resolved: bool) -> t
     return (
         Cell(line.ref),
         *((Cell(brief(run.series, 24) or "by hand", "" if run.series else "quiet"),) * has_series),
-        Cell(clock.both(run.started)),
+        Cell(clock.moment_and_age(run.started)),
         Cell("" if run.seconds is None else elapsed(run.seconds), right=True),
         Cell(f"{run.hosts:,}", right=True),
         Cell(outcome_text, "fail" if has_trouble else "ok"),
@@ -101,7 +101,7 @@ def run_sheet(
     about = [
         ("run", plain(run.id)),
         ("series", plain(run.series) or "by hand"),
-        ("started", clock.both(run.started)),
+        ("started", clock.moment_and_age(run.started)),
         ("took", "" if run.seconds is None else elapsed(run.seconds)),
         ("state", _state_text(run)),
         ("exit code", "" if run.exit_code is None else str(run.exit_code)),

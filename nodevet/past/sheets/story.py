@@ -117,7 +117,7 @@ def _visits_text(story: HostStory, clock: Clock) -> Iterator[tuple[str, str]]:
         return
     runs = count(len(story.nights), "run")
     since = at_text(story.nights[0].at, clock)
-    yield "last seen", clock.both(story.nights[-1].at)
+    yield "last seen", clock.moment_and_age(story.nights[-1].at)
     boots = count(story.boots, "boot")
     yield "runs", f"{runs} since {since}, vetted in {story.vetted:,}, {boots}"
 
@@ -177,7 +177,7 @@ def _events(events: Sequence[StoryEvent], clock: Clock) -> Iterator[tuple[Cell, 
     shown = ""
     for group in groups.values():
         first = group[0]
-        when = clock.at(first.at)
+        when = clock.moment_text(first.at)
         yield (
             Cell("" if when == shown else when),
             Cell("" if _is_change(first) else first.kind.value, _tone(first)),

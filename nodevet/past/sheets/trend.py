@@ -28,7 +28,7 @@ def check_sheet(trend: CheckTrend, clock: Clock) -> Sheet:
     unread = any(point.unread for point in trend.points)
     rows = tuple(
         (
-            Cell(clock.both(point.started)),
+            Cell(clock.moment_and_age(point.started)),
             Cell(f"{point.failing:,}", "fail" if point.failing else "ok", right=True),
             Cell(f"{point.unknown:,}", "unknown" if point.unknown else "quiet", right=True),
             Cell(f"{point.judged:,}", right=True),
@@ -88,7 +88,7 @@ def _range_chart(trend: FieldTrend, clock: Clock) -> ChartBlock:
 def _range_table(trend: FieldTrend, clock: Clock) -> TableBlock:
     rows = tuple(
         (
-            Cell(clock.both(point.started)),
+            Cell(clock.moment_and_age(point.started)),
             _number(point.least),
             _number(point.median),
             _number(point.most),
@@ -133,7 +133,11 @@ def _words(trend: FieldTrend, clock: Clock) -> TableBlock:
         return ", ".join(f"{plain(value)}: {number:,}" for value, number in point.values.items())
 
     rows = tuple(
-        (Cell(clock.both(point.started)), Cell(f"{point.count:,}", right=True), Cell(counts(point)))
+        (
+            Cell(clock.moment_and_age(point.started)),
+            Cell(f"{point.count:,}", right=True),
+            Cell(counts(point)),
+        )
         for point in trend.points
     )
     return TableBlock(heads=("run", "values", "which"), rows=rows)

@@ -8,12 +8,12 @@ from nodevet.sheet.clock import Clock
 class PageClock(Clock, frozen=True, kw_only=True):
     """Shows moments in UTC, with their year."""
 
-    def at(self, at: str) -> str:
+    def moment_text(self, at: str) -> str:
         """`2026-11-18 02:00`."""
         moment = self.local(at)
         return f"{moment:%Y-%m-%d %H:%M}" if moment else "unknown"
 
-    def ago(self, at: str) -> str:
+    def age_text(self, at: str) -> str:
         """An empty text, because nodevet does not know when someone reads the page."""
         return ""
 

@@ -64,7 +64,7 @@ def fleet(
             label=name(host.host),
             word=GONE if gone else host.outcome.words,
             what=plain(host.why) or _few(list(checks.get(host.host, ()))),
-            at=CLOCK.at(host.at),
+            at=CLOCK.moment_text(host.at),
             run=host.run,
             marks="".join(map(_mark, map(ended.get, marked))).strip(),
             groups=plain(", ".join(host.groups)),

@@ -80,7 +80,7 @@ def check_sheet(check: str, trends: Sequence[Sheet]) -> Sheet:
 
 def run_title(run: RecordedRun) -> str:
     """`nightly of 2026-11-20 02:00`."""
-    return f"{plain(run.series) or 'check'} of {CLOCK.at(run.started)}"
+    return f"{plain(run.series) or 'check'} of {CLOCK.moment_text(run.started)}"
 
 
 def anchor(word: str) -> str:
@@ -137,7 +137,7 @@ def _parts(places: Sequence[PartPlace]) -> Iterator[TableBlock]:
             Cell(plain(place.slot)),
             Cell(plain(place.part.model)),
             Cell(plain(", ".join(place.part.names)), "quiet"),
-            Cell(CLOCK.at(place.first.at), "quiet", right=True),
+            Cell(CLOCK.moment_text(place.first.at), "quiet", right=True),
         )
         for place in places
     )

@@ -83,7 +83,7 @@ class _Judge:
     def __init__(self, baseline: Baseline, host: str, context: VetContext, bar: Severity) -> None:
         self._baseline, self._host, self._context, self._bar = baseline, host, context, bar
         self._checks = tuple(wish.check for wish in baseline.expectations)
-        own = frozenset(context.catalog.own)
+        own = frozenset(context.catalog.own_checks)
         self._own = frozenset(self._checks) & own
         self._reads = {
             check: context.catalog.check(check).reads for check in self._checks if check not in own

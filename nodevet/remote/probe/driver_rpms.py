@@ -180,7 +180,7 @@ def zypper_holds(record: "Reading") -> bool:
 # --- repositories -----------------------------------------------------------------------
 
 
-def alone(*words: str) -> "tuple[str, ...]":
+def isolated_command(*words: str) -> "tuple[str, ...]":
     """The words that run a program so that nothing remains on the node. Raises SectionError."""
     if os.geteuid() != 0:
         raise SectionError(NOT_ROOT.format(words[0]))
@@ -230,7 +230,7 @@ def dnf_offers(globs: "Sequence[str]") -> "dict[str, list[str]]":
     that dnf.conf excludes, but not what a repository or `dnf versionlock exclude` excludes. Raises
     SectionError."""
     words = ("repoquery", "--disable-modular-filtering", "--qf", OFFER_ROW, "--") + tuple(globs)
-    argv = alone("dnf", "-q", "-C", "--noplugins", "--disableexcludes=main", *words)
+    argv = isolated_command("dnf", "-q", "-C", "--noplugins", "--disableexcludes=main", *words)
     text = output_of(argv, SECONDS, OUTPUT)
     rows = (row.split("|") for row in text_lines(text))
     refused = [
@@ -250,7 +250,7 @@ def dnf_offers(globs: "Sequence[str]") -> "dict[str, list[str]]":
 def zypper_offers(globs: "Sequence[str]") -> "dict[str, list[str]]":
     """{name.architecture: versions}. Raises SectionError."""
     words = ("search", "-s", "-t", "package", "--") + tuple(globs)  # finds parts of names, too
-    argv = alone("zypper", "-n", "-x", "--no-refresh", *words)
+    argv = isolated_command("zypper", "-n", "-x", "--no-refresh", *words)
     code, text, error = run(argv, SECONDS, OUTPUT)
     if code not in (0, 104):  # 104: nothing found
         raise SectionError("zypper ended with {}: {}".format(code, quote(error or text)))
@@ -269,7 +269,7 @@ def zypper_offers(globs: "Sequence[str]") -> "dict[str, list[str]]":
 def streams(names: "set[str]") -> "list[Reading]":
     """The streams of NVIDIA's module, with those of their packages that the section names. Raises
     SectionError."""
-    argv = alone("dnf", "-q", "-C", "--noplugins", "module", "info", MODULE)
+    argv = isolated_command("dnf", "-q", "-C", "--noplugins", "module", "info", MODULE)
     code, text, error = run(argv, SECONDS, OUTPUT)
     if code == 1 and "Unable to resolve argument" in error + text:
         return []

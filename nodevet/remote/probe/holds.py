@@ -72,10 +72,11 @@ class Holds:
         self.repositories = repositories
         self.why = why
 
-    def held(self, name: str, architecture: str, installed: "Iterable[str]") -> bool:
+    def is_held(self, name: str, architecture: str, installed: "Iterable[str]") -> bool:
         """Whether dnf holds a package with these installed versions. Raises ValueError.
 
-        >>> Holds(DnfOptions(), [dnf4_lock("a-0:1.0-1.el9.*")]).held("a", "noarch", ["1.0-1.el9"])
+        >>> holds = Holds(DnfOptions(), [dnf4_lock("a-0:1.0-1.el9.*")])
+        >>> holds.is_held("a", "noarch", ["1.0-1.el9"])
         True
         """
         if matching(spellings(name, architecture), self.main.excludes):
@@ -169,10 +170,10 @@ def dnf4_lock(entry: str) -> "Lock":
             version = "-".join(words[1:])
             versions.add(epoch + ":" + version if spec is after_epoch else with_epoch(version))
 
-    def about(name: str) -> bool:
+    def is_named(name: str) -> bool:
         return any(fnmatch.fnmatchcase(name, glob) for glob in globs)
 
-    return about, versions, entry
+    return is_named, versions, entry
 
 
 def dnf4_entries(root: str) -> "list[str]":

@@ -103,21 +103,21 @@ class Plain(object):
             if code == b"t":
                 self.stack.append(values)
             elif code == b"e":
-                self.of(list).extend(values)
+                self.checked_top(list).extend(values)
             else:
-                target = self.of(dict)
+                target = self.checked_top(dict)
                 for key, value in zip(values[::2], values[1::2]):
                     target[key] = value  # not by update: keys with one hash take long
         elif code == b"a":  # APPEND
             value = self.stack.pop()
-            self.of(list).append(value)
+            self.checked_top(list).append(value)
         elif code == b"s":  # SETITEM
             value, key = self.stack.pop(), self.stack.pop()
-            self.of(dict)[key] = value
+            self.checked_top(dict)[key] = value
         else:
             raise ValueError("opcode {} of a pickle builds more than plain values".format(code[0]))
 
-    def of(self, kind: type) -> "Any":
+    def checked_top(self, kind: type) -> "Any":
         """The list or dict on top. Raises TypeError."""
         if not isinstance(self.stack[-1], kind):
             raise TypeError("not a {}".format(kind.__name__))

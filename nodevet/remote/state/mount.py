@@ -26,7 +26,7 @@ def look(root: str, path: str) -> "dict[str, object]":
     tree = MountTree(parse_mounts(text))
     record = record_at(tree, absolute_path(path))
     if not record["mounted"]:
-        is_local = type_of(tree.at(path)) in LOCAL  # a server may not answer
+        is_local = type_of(tree.mount_at(path)) in LOCAL  # a server may not answer
         if is_local and resolve(root, path) != path:
             raise ValueError("a symbolic link leads to " + quote(resolve(root, path)))
         return absent()

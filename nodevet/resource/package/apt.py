@@ -49,7 +49,7 @@ class WaitForDpkg(RunCommand, frozen=True, kw_only=True, omit_defaults=True, tag
     """A command of dpkg or apt-mark, tried again while another process holds dpkg's lock."""
 
     @property
-    def shown(self) -> str:
+    def command_text(self) -> str:
         return f"{shlex.join(self.words)}  # waits for dpkg's lock"
 
     def command(self, *, seconds: float) -> "StringCommand":
@@ -64,14 +64,14 @@ def install(targets: Sequence[str], *options: str) -> RunCommand:
     words = (
         *(*QUIET, "apt-get", "-y", "--no-install-recommends", *options),
         *("-o", "DPkg::Tools::Options::while::Version=2"),
-        *("-o", f"DPkg::Pre-Install-Pkgs::={only(names)}"),
+        *("-o", f"DPkg::Pre-Install-Pkgs::={guard_hook(names)}"),
         *("-o", "Dpkg::Options::=--force-confold", "-o", f"DPkg::Lock::Timeout={LOCK_SECONDS}"),
         *("install", *targets),
     )
     return RunCommand(words=words, seconds=SECONDS)
 
 
-def only(names: Sequence[str]) -> str:
+def guard_hook(names: Sequence[str]) -> str:
     """A hook that stops apt before it changes anything, if it would change any other package.
 
     Its input says what apt is about to do: apt's configuration, an empty line, and a line for each

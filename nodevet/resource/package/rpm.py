@@ -85,7 +85,7 @@ def replace(manager: Manager, targets: Sequence[str], removed: Sequence[str] = (
 
 def lock(manager: Manager, targets: Sequence[str]) -> tuple[RunCommand, ...]:
     """Lock each package at its version (dnf), or as it is (zypper); nothing for no targets."""
-    return _of(_LOCK[manager], [_lock_of(manager, target) for target in targets])
+    return _commands(_LOCK[manager], [_lock_of(manager, target) for target in targets])
 
 
 def lock_installed(manager: Manager, targets: Sequence[str]) -> RunCommand:
@@ -100,10 +100,10 @@ def unlock(manager: Manager, targets: Sequence[str]) -> tuple[RunCommand, ...]:
     """Remove the locks of these packages, with dnf only those of their versions; nothing for no
     targets. `dnf versionlock delete NAME` would also remove what an administrator excluded."""
     if manager == "zypper":
-        return _of(_UNLOCK[manager], [_name(target) for target in targets])
+        return _commands(_UNLOCK[manager], [_name(target) for target in targets])
     ends = [(_entry(target), target.partition("=")[0].rpartition(".")[2]) for target in targets]
     entries = [f"{entry}{end}" for entry, arch in ends for end in ("", ".*", f".{arch}")]
-    return _of(_UNLOCK[manager], entries)
+    return _commands(_UNLOCK[manager], entries)
 
 
 def is_lock(words: Sequence[str]) -> bool:
@@ -178,7 +178,7 @@ def _version(state: State) -> str:
     return version
 
 
-def _of(start: tuple[str, ...], words: Sequence[str]) -> tuple[RunCommand, ...]:
+def _commands(start: tuple[str, ...], words: Sequence[str]) -> tuple[RunCommand, ...]:
     seconds = 2 * LOCK_SECONDS if start[0] == "env" else None
     return (RunCommand(words=(*start, *dict.fromkeys(words)), seconds=seconds),) if words else ()
 

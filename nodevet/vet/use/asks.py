@@ -108,7 +108,7 @@ def sections_of(
 ) -> frozenset[str] | None:
     """The sections that these baselines or these checks read; None: all of them, since the sections
     of a project's own check are not known for sure."""
-    own = context.catalog.own
+    own = context.catalog.own_checks
     baselines = (*context.baselines, *context.shipped())
     sections = set(ALWAYS)
     for name in {wish.check for baseline in baselines for wish in baseline.expectations}:
@@ -125,7 +125,7 @@ def judges_by(context: VetContext, section: str) -> bool:
     explains a finding, or if a check that asks it for names has none to ask for."""
     baselines = (*context.baselines, *context.shipped())
     wishes = [wish for baseline in baselines for wish in baseline.expectations]
-    if any(wish.check in context.catalog.own for wish in wishes):
+    if any(wish.check in context.catalog.own_checks for wish in wishes):
         return True
     return any(
         _judges_by(context.catalog.check(wish.check), wish.params, section) for wish in wishes

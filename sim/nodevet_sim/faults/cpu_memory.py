@@ -39,13 +39,13 @@ def dimm_dead(healthy: Healthy, want: DeadDimm) -> Patch:
     lost = int(TOTAL.search(own)[2]) // want.dimms  # type: ignore[index]
     return Patch(
         {
-            nodes[chosen]: _less(own, lost),
-            "proc/meminfo": _less(healthy.read("proc/meminfo"), lost),
+            nodes[chosen]: _reduce_total(own, lost),
+            "proc/meminfo": _reduce_total(healthy.read("proc/meminfo"), lost),
         }
     )
 
 
-def _less(text: str, kb: int) -> str:
+def _reduce_total(text: str, kb: int) -> str:
     return TOTAL.sub(lambda found: f"{found[1]}{int(found[2]) - kb}", text, count=1)
 
 

@@ -14,7 +14,7 @@ from nodevet_sim.host_files import CLOCK, DMI, EDAC, RESOLVER
 from nodevet_sim.pci_setting_files import ACS, EXPRESS
 
 
-def _there(healthy: Healthy, files: Mapping[str, Content], what: str) -> Patch:
+def _patch_present(healthy: Healthy, files: Mapping[str, Content], what: str) -> Patch:
     """These files instead of those that the node has. Raises FaultError if it has none."""
     present = healthy.present(files)
     if not present:
@@ -25,7 +25,7 @@ def _there(healthy: Healthy, files: Mapping[str, Content], what: str) -> Patch:
 def clocksource_hpet(healthy: Healthy, want: NoParams) -> Patch:
     """The kernel stopped using the CPUs' counter and keeps time with the HPET."""
     files = {f"{CLOCK}/current_clocksource": "hpet\n", f"{CLOCK}/available_clocksource": "hpet \n"}
-    return _there(healthy, files, "clock source")
+    return _patch_present(healthy, files, "clock source")
 
 
 class Load(FaultParams):
@@ -38,7 +38,7 @@ def high_load(healthy: Healthy, want: Load) -> Patch:
     `load`, of 1, 5 and 15 minutes, 900.
     """
     loads = " ".join([f"{want.load:.2f}"] * 3)
-    return _there(healthy, {"proc/loadavg": f"{loads} 900/3187 41234\n"}, "load average")
+    return _patch_present(healthy, {"proc/loadavg": f"{loads} 900/3187 41234\n"}, "load average")
 
 
 class Handles(FaultParams):
@@ -52,7 +52,7 @@ def out_of_files(healthy: Healthy, want: Handles) -> Patch:
     `files`, in use, 990000; `maximum`, of the kernel, 1000000.
     """
     text = f"{want.files}\t0\t{want.maximum}\n"
-    return _there(healthy, {"proc/sys/fs/file-nr": text}, "file handles")
+    return _patch_present(healthy, {"proc/sys/fs/file-nr": text}, "file handles")
 
 
 class Fragmented(FaultParams):
@@ -71,7 +71,7 @@ def fragmented(healthy: Healthy, want: Fragmented) -> Patch:
     files = {"proc/buddyinfo": text}
     if want.cache_percent is not None:
         files["proc/meminfo"] = _with_caches(healthy.read("proc/meminfo"), want.cache_percent)
-    return _there(healthy, files, "buddyinfo")
+    return _patch_present(healthy, files, "buddyinfo")
 
 
 def _with_caches(meminfo: str, percent: int) -> str:
@@ -118,7 +118,7 @@ def bios_old(healthy: Healthy, want: OldBios) -> Patch:
     `version`, 1.0.1; `date`, 01/20/2023.
     """
     files = {f"{DMI}/bios_version": f"{want.version}\n", f"{DMI}/bios_date": f"{want.date}\n"}
-    return _there(healthy, files, "DMI")
+    return _patch_present(healthy, files, "DMI")
 
 
 def acs_redirect(healthy: Healthy, want: OneGpu) -> Patch:
@@ -152,7 +152,7 @@ def iommu_translates(healthy: Healthy, want: NoParams) -> Patch:
     """The IOMMU translates what devices access, as without iommu=pt."""
     groups = (path for path in healthy.files if path.startswith("sys/kernel/iommu_groups/"))
     files = {path: "DMA-FQ\n" for path in groups if path.endswith("/type")}
-    return _there(healthy, files, "IOMMU group")
+    return _patch_present(healthy, files, "IOMMU group")
 
 
 def irqs_on_one_cpu(healthy: Healthy, want: NoParams) -> Patch:
@@ -160,14 +160,14 @@ def irqs_on_one_cpu(healthy: Healthy, want: NoParams) -> Patch:
     online = healthy.read("sys/devices/system/cpu/online")
     last = re.split("[,-]", online)[-1] or "0"
     files = {path: f"{last}\n" for path in healthy.files if path.endswith("_affinity_list")}
-    return _there(healthy, files, "MSI interrupt")
+    return _patch_present(healthy, files, "MSI interrupt")
 
 
 def idle_deep(healthy: Healthy, want: NoParams) -> Patch:
     """The CPUs may enter every idle state, even states that take long to leave."""
     names = (path for path in healthy.files if "/cpuidle/state" in path)
     files = {path: "0\n" for path in names if path.endswith("/disable")}
-    return _there(healthy, files, "idle state")
+    return _patch_present(healthy, files, "idle state")
 
 
 FILES_LIMIT = "/etc/security/limits.d/96-site.conf"

@@ -33,7 +33,7 @@ def hierarchies(own: str, mounts: str) -> tuple[Path, ...]:
     return tuple(dict.fromkeys(folders))
 
 
-def here() -> tuple[Path, ...]:
+def own_groups() -> tuple[Path, ...]:
     return hierarchies(
         Path("/proc/self/cgroup").read_text(encoding="utf-8"),
         Path("/proc/self/mounts").read_text(encoding="utf-8"),
@@ -48,9 +48,9 @@ def make(places: tuple[Path, ...], name: str) -> tuple[Path, ...]:
     return groups
 
 
-def left(name: str) -> tuple[Path, ...]:
+def fleet_groups(name: str) -> tuple[Path, ...]:
     """The groups of a fleet, wherever in the hierarchies it was started."""
-    roots = {Path(row.split(" ")[1]) for row in _mounted()}
+    roots = {Path(row.split(" ")[1]) for row in _cgroup_mounts()}
     names = {  # os.walk, because other groups come and go meanwhile
         Path(folder, PREFIX + name)
         for root in roots
@@ -60,7 +60,7 @@ def left(name: str) -> tuple[Path, ...]:
     return tuple(sorted(names))
 
 
-def _mounted() -> Iterator[str]:
+def _cgroup_mounts() -> Iterator[str]:
     for row in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines():
         _, _, kind, options = row.split(" ")[:4]
         if kind == "cgroup2" or (kind == "cgroup" and "name=systemd" in options.split(",")):
@@ -70,7 +70,7 @@ def _mounted() -> Iterator[str]:
 def pids(group: Path) -> frozenset[int]:
     """Every process in a group and the groups below it."""
     numbers: set[int] = set()
-    for folder in (group, *_below(group)):
+    for folder in (group, *_inner_groups(group)):
         with suppress(OSError):  # the group is gone
             numbers.update(map(int, (folder / "cgroup.procs").read_text(encoding="ascii").split()))
     return frozenset(numbers - {0})
@@ -93,13 +93,13 @@ def end(groups: tuple[Path, ...], *, seconds: float = 20.0) -> None:
         _remove(group, limit)
 
 
-def _below(group: Path) -> tuple[Path, ...]:
+def _inner_groups(group: Path) -> tuple[Path, ...]:
     """The groups below, deepest first."""
     return tuple(Path(folder) for folder, _, _ in os.walk(group, topdown=False))[:-1]
 
 
 def _remove(group: Path, limit: float) -> None:
-    for folder in (*_below(group), group):
+    for folder in (*_inner_groups(group), group):
         while True:
             try:
                 folder.rmdir()

@@ -140,7 +140,7 @@ def _await_end(where: FleetFolder) -> None:
 def clean(where: FleetFolder) -> None:
     """Remove what an ended supervisor has left behind. Raises ControlError."""
     try:
-        cgroups.end(cgroups.left(where.fleet))
+        cgroups.end(cgroups.fleet_groups(where.fleet))
     except TimeoutError as error:
         raise ControlError(f"fleet {where.fleet}: {error}") from error
     with suppress(OSError, ValueError):

@@ -84,7 +84,7 @@ def _entry(path: Path, upper: Path | None) -> DiskEntry:
     kind = _KINDS[stat.S_IFMT(status.st_mode)]
     size, what = 0, ""
     if kind == "file":
-        size, what = _hashed(path)
+        size, what = _size_and_hash(path)
     elif kind == "link":
         what = str(path.readlink())
     elif kind == "device":
@@ -95,7 +95,7 @@ def _entry(path: Path, upper: Path | None) -> DiskEntry:
     return DiskEntry(kind, mode, status.st_uid, status.st_gid, size, what)
 
 
-def _hashed(path: Path) -> tuple[int, str]:
+def _size_and_hash(path: Path) -> tuple[int, str]:
     """Length in bytes, and sha256."""
     size, seen = 0, hashlib.sha256()
     with path.open("rb") as file:
@@ -145,10 +145,11 @@ def left_out(path: str) -> bool:
 def changes(before: Listing, after: Listing, below: Path) -> list[DiskChange]:
     """What differs between two listings of a disk, by path."""
 
-    def at(listed: Listing, path: str) -> DiskEntry | None:
+    def entry_at(listed: Listing, path: str) -> DiskEntry | None:
         return listed[path] if path in listed else entry(below / path.lstrip("/"))
 
     every = [
-        DiskChange(path, at(before, path), at(after, path)) for path in sorted({*before, *after})
+        DiskChange(path, entry_at(before, path), entry_at(after, path))
+        for path in sorted({*before, *after})
     ]
     return [change for change in every if change.before != change.after]

@@ -80,7 +80,7 @@ class GrubMenu:
                     name, _, value = assignment.partition("=")
                     self.env[name] = self.expand(value)
                 case ["load_env", *_]:
-                    self.env |= kept(self.root)
+                    self.env |= grubenv_variables(self.root)
                 case ["save_env", *saved]:
                     save(self.root, {name: self.env.get(name, "") for name in saved})
                 case ["configfile", path]:
@@ -160,7 +160,7 @@ def _body(places: Iterator[list[str]]) -> list[list[str]]:
     return body
 
 
-def kept(root: Path) -> dict[str, str]:
+def grubenv_variables(root: Path) -> dict[str, str]:
     """The variables of grubenv."""
     path = root / FOLDER / "grubenv"
     if path.is_symlink() or not path.is_file():
@@ -175,7 +175,9 @@ def save(root: Path, values: dict[str, str]) -> None:
     path = root / FOLDER / "grubenv"
     if path.is_symlink() or not path.is_file():
         return
-    rows = "".join(f"{name}={value}\n" for name, value in {**kept(root), **values}.items())
+    rows = "".join(
+        f"{name}={value}\n" for name, value in {**grubenv_variables(root), **values}.items()
+    )
     with path.open("r+b") as file:
         head = file.readline().decode() + "".join(
             line.decode() for line in file if line.startswith(b"# ")

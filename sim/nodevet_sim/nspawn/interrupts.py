@@ -8,7 +8,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
-def held() -> Iterator[Callable[[], None]]:
+def hold() -> Iterator[Callable[[], None]]:
     """Hold interrupts until the end, and raise KeyboardInterrupt then if one came.
 
     Yields a function that raises it earlier. Only for the main thread.

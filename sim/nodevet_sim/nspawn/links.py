@@ -59,12 +59,12 @@ class PackageFiles:
         )
 
     def _list(self, name: str) -> list[str]:
-        place = Path(self.at(f"{INFO}/{name}.list"))
+        place = Path(self.machine_path(f"{INFO}/{name}.list"))
         with suppress(FileNotFoundError):
             return place.read_text(encoding="utf-8", errors="replace").splitlines()
         return []
 
-    def at(self, path: str) -> str:
+    def machine_path(self, path: str) -> str:
         """The location of a path of the machine."""
         return f"{self.top}{path}"
 
@@ -82,13 +82,13 @@ class PackageFiles:
         """The end of a chain of links, on the machine."""
         for _ in range(MOST_LINKS):
             try:
-                to = os.readlink(self.at(path))
+                to = os.readlink(self.machine_path(path))
             except OSError:
                 break
             path = self.real(os.path.normpath(os.path.join(os.path.dirname(path), to)))
         return path
 
-    def made(self) -> Iterator[str]:
+    def made_files(self) -> Iterator[str]:
         """What the packages' scripts made of their files: links to them, and compiled Python."""
         for folder in sorted({os.path.dirname(path) for path in self.owned}):
             if folder.startswith("/usr/") and not f"{folder}/".startswith(UNREAD):
@@ -97,12 +97,12 @@ class PackageFiles:
     def _made_in(self, folder: str) -> Iterator[str]:
         with (
             suppress(FileNotFoundError, NotADirectoryError),
-            os.scandir(self.at(folder)) as entries,
+            os.scandir(self.machine_path(folder)) as entries,
         ):
             for entry in entries:
                 path = f"{folder}/{entry.name}"
                 if entry.name == "__pycache__":
-                    yield from self._compiled(folder)
+                    yield from self._compiled_files(folder)
                 elif entry.is_symlink() and path not in self.owned:
                     yield from self._alternative(path)
 
@@ -110,13 +110,13 @@ class PackageFiles:
         """A link to a file of the packages, and the one of /etc/alternatives on the way there."""
         if self.target(path) in self.owned:
             yield path
-            first = os.readlink(self.at(path))
+            first = os.readlink(self.machine_path(path))
             if first.startswith("/etc/alternatives/"):
                 yield first
 
-    def _compiled(self, folder: str) -> Iterator[str]:
+    def _compiled_files(self, folder: str) -> Iterator[str]:
         yield f"{folder}/__pycache__"
-        for name in sorted(os.listdir(self.at(f"{folder}/__pycache__"))):
+        for name in sorted(os.listdir(self.machine_path(f"{folder}/__pycache__"))):
             if f"{folder}/{name.partition('.')[0]}.py" in self.owned:
                 yield f"{folder}/__pycache__/{name}"
 
@@ -132,7 +132,7 @@ class PackageFiles:
 
     def _md5(self, path: str) -> str:
         with suppress(OSError):
-            content = Path(self.at(path)).read_bytes()
+            content = Path(self.machine_path(path)).read_bytes()
             return hashlib.md5(content, usedforsecurity=False).hexdigest()
         return ""
 
@@ -142,35 +142,35 @@ def copy(files: PackageFiles, into: Path) -> None:
     for name, to in sorted(files.aliases.items()):
         (into / name).symlink_to(to)
     shown = [path for path in sorted(files.owned) if not path.startswith(UNREAD)]
-    made = [path for path in dict.fromkeys(files.made()) if path not in files.owned]
+    made = [path for path in dict.fromkeys(files.made_files()) if path not in files.owned]
     folders = [path for path in [*shown, *made] if _is_folder(files, path)]
-    _each(files, into, folders, _folder)
+    _put_each(files, into, folders, _folder)
     programs = (path for path in shown if not path.startswith(("/etc/", "/var/")))
     lists = (f"{INFO}/{name}.list" for package in files.packages for name in package.lists)
-    _each(files, into, _but(programs, folders), _link)
-    _each(files, into, _but(made, folders), _link)
-    _each(files, into, _but(files.pristine(), folders), _copy)
-    _each(files, into, (f"{INFO}/format", *lists), _copy)
+    _put_each(files, into, _exclude(programs, folders), _link)
+    _put_each(files, into, _exclude(made, folders), _link)
+    _put_each(files, into, _exclude(files.pristine(), folders), _copy)
+    _put_each(files, into, (f"{INFO}/format", *lists), _copy)
 
 
-def _but(paths: Iterable[str], out: Iterable[str]) -> Iterator[str]:
+def _exclude(paths: Iterable[str], out: Iterable[str]) -> Iterator[str]:
     left_out = frozenset(out)
     return (path for path in paths if path not in left_out)
 
 
 def _is_folder(files: PackageFiles, path: str) -> bool:
     """Whether it is a folder, or a link to one; in /usr, to one that no package provides."""
-    source = files.at(path)
+    source = files.machine_path(path)
     kept = path.startswith("/usr/") and files.target(path) in files.owned
     return os.path.isdir(source) and not (kept and os.path.islink(source))
 
 
-def _each(
+def _put_each(
     files: PackageFiles, into: Path, paths: Iterable[str], put: Callable[[str, str], None]
 ) -> None:
     for path in paths:
         with suppress(FileNotFoundError):  # it was removed from the machine
-            put(files.at(path), f"{into}{path}")
+            put(files.machine_path(path), f"{into}{path}")
 
 
 def _folder(source: str, place: str) -> None:

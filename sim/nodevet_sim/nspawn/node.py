@@ -20,7 +20,7 @@ from pathlib import Path
 from nodevet_sim import kernel, wtmp
 from nodevet_sim.description import Content, GpuLoad, LogLine, SimulatedNode
 from nodevet_sim.library import rebooted
-from nodevet_sim.modules import known
+from nodevet_sim.modules import module_list
 from nodevet_sim.nspawn import boot, diff, disk, grub, network
 from nodevet_sim.nspawn.boot import NodeError, replace, run
 from nodevet_sim.nspawn.diff import Listing
@@ -114,7 +114,7 @@ class RunningNode:
         await run("mount", "-t", "tmpfs", "-o", size, "nodevet-sim", place)
         (place / "upper").mkdir()
         (place / "work").mkdir()
-        tools, below = self.tools.of(self.node), self.below.merged
+        tools, below = self.tools.node_files(self.node), self.below.merged
         await asyncio.to_thread(disk.write, place / "upper", self.node, self.identity, tools, below)
         layers = f"{self.below.option},upperdir={place}/upper,workdir={place}/work"
         await run("mount", "-t", "overlay", "-o", layers, "nodevet-sim", self.folder / "root")
@@ -315,7 +315,11 @@ class RunningNode:
             if line.seconds is not None
         ]
         swap = "".join(f"{area.name} {area.kb} {area.used_kb}\n" for area in self.node.swap)
-        files = {**self.node.files, kernel.SWAP: swap, kernel.MODULES: known(self.node.modules)}
+        files = {
+            **self.node.files,
+            kernel.SWAP: swap,
+            kernel.MODULES: module_list(self.node.modules),
+        }
         if self._cmdline is not None:
             files.update(_booted_with(self._cmdline, files))
         links = {**OWN, **self.node.links}

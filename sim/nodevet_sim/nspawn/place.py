@@ -107,7 +107,7 @@ def claim(fleet: str) -> tuple[FleetFolder, int]:
             "letters, digits, '.', '-' and '_'"
         )
     place = FleetFolder(fleet)
-    with alone():
+    with lock_folders():
         if place.folder.exists():
             raise FleetFolderError(
                 f"a fleet named {fleet} is already up; give another name with --name, or if it is "
@@ -137,7 +137,7 @@ def claim(fleet: str) -> tuple[FleetFolder, int]:
 
 def remove(place: FleetFolder) -> None:
     """Remove the folder of a fleet that is dead, and what fleets share after the last one."""
-    with alone():
+    with lock_folders():
         if place.folder.exists() and not place.lives():
             shutil.rmtree(place.folder)
         _clear()
@@ -158,16 +158,16 @@ def _clear() -> None:
 
 
 @contextmanager
-def kept() -> Iterator[None]:
+def keep_cache() -> Iterator[None]:
     """Keep compiled programs meanwhile, even if the last fleet ends."""
-    with alone():
+    with lock_folders():
         CACHE.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(CACHE, os.O_RDONLY | os.O_CLOEXEC)
         fcntl.flock(descriptor, fcntl.LOCK_SH)
     try:
         yield
     finally:
-        with alone():
+        with lock_folders():
             os.close(descriptor)
             _clear()
 
@@ -188,7 +188,7 @@ def is_kept() -> bool:
 
 
 @contextmanager
-def alone() -> Iterator[None]:
+def lock_folders() -> Iterator[None]:
     """One process at a time makes or removes folders. The top folder is made if missing."""
     while True:
         TOP.mkdir(mode=0o755, exist_ok=True)

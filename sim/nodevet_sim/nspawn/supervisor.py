@@ -46,7 +46,7 @@ class Supervisor:
         self.where = where
         self.specs = dict(loaded.nodes)
         self.nodes: dict[str, RunningNode] = {}
-        self.groups = cgroups.make(cgroups.here(), f"{cgroups.PREFIX}{where.fleet}")
+        self.groups = cgroups.make(cgroups.own_groups(), f"{cgroups.PREFIX}{where.fleet}")
         self.ending = asyncio.Event()
         self._lives: list[asyncio.Task[None]] = []
         # systemd is busy while it boots: as many at once as there are CPUs, and one more

@@ -35,7 +35,7 @@ class BuiltTools:
     common: Mapping[str, Path]  # what every node has
     driver: Mapping[str, Path]  # what the NVIDIA driver and its tools install
 
-    def of(self, node: SimulatedNode) -> Mapping[str, Path]:
+    def node_files(self, node: SimulatedNode) -> Mapping[str, Path]:
         """The other files of this node."""
         return self.driver if node.state is not None else {}
 
@@ -68,10 +68,10 @@ def _compile(into: Path) -> None:
     into.mkdir()
     with ThreadPoolExecutor() as pool:
         jobs = [pool.submit(make, into) for make in (programs.build, library.build, kernel.build)]
-        _shared(into / CLOCK, "nspawn/clock.c")
-        _shared(into / ADJTIMEX, "nspawn/adjtimex.c")
-        _shared(into / RINGS, "nspawn/rings.c")
-        _shared(into / EMPTY, "nspawn/empty.c")
+        _build_library(into / CLOCK, "nspawn/clock.c")
+        _build_library(into / ADJTIMEX, "nspawn/adjtimex.c")
+        _build_library(into / RINGS, "nspawn/rings.c")
+        _build_library(into / EMPTY, "nspawn/empty.c")
         for job in jobs:
             job.result()
 
@@ -85,7 +85,7 @@ def version() -> str:
     return digest.hexdigest()[:16]
 
 
-def _shared(target: Path, source: str) -> None:
+def _build_library(target: Path, source: str) -> None:
     """A library from one source."""
     with as_file(files("nodevet_sim").joinpath(source)) as file:
         command = ["gcc", "-shared", "-fPIC", "-O1", "-o", str(target), str(file)]

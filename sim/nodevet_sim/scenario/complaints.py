@@ -115,14 +115,16 @@ def _group(
         elif kind in ("value_error", "assertion_error"):
             words = str(detail.get("ctx", {}).get("error", detail["msg"]))
             message, _, advice = words.partition("; ")
-            yield _at(spot, sentence(message), sentence(advice))
+            yield _complaint(spot, sentence(message), sentence(advice))
         else:
             nouns[_noun(detail)] = None
     if nouns:
-        yield _at(spot, f"must be {or_list(nouns)}, not {_what(spot.node)}", _advice(spot, nouns))
+        yield _complaint(
+            spot, f"must be {or_list(nouns)}, not {_node_text(spot.node)}", _advice(spot, nouns)
+        )
 
 
-def _at(spot: Spot, message: str, advice: str) -> Complaint:
+def _complaint(spot: Spot, message: str, advice: str) -> Complaint:
     return Complaint(path=spot.path, place=spot.node.place, message=message, advice=advice)
 
 
@@ -179,7 +181,7 @@ def _choices(expected: str) -> str:
     return expected.replace(" or ", ", ").replace("'", "")
 
 
-def _what(node: Node) -> str:
+def _node_text(node: Node) -> str:
     if isinstance(node, Scalar):
         return node.text if _is_number(node) else quoted(node.value)
     return "a list" if isinstance(node, Sequence) else "a mapping"

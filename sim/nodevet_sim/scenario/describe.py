@@ -38,7 +38,7 @@ GENERATED = {  # keys that a captured area leaves nothing to say for
 def describe(spec: NodeSpec) -> SimulatedNode:
     """The node. Reads the files that the scenario names. Raises ScenarioError."""
     machine, known = hardware(spec)
-    laid = _captured(spec, machine, Overlay(tree.files(machine), tree.links(machine)))
+    laid = _captured_overlay(spec, machine, Overlay(tree.files(machine), tree.links(machine)))
     root_files = _root_files(spec, machine, known or {})
     found = {**laid.files, **_nfs(spec, machine)}
     healthy = Healthy(found, laid.links, known or {}, spec.part.disk_mb, root_files, machine.nodes)
@@ -51,7 +51,7 @@ def describe(spec: NodeSpec) -> SimulatedNode:
     with spec.blame("faults"):
         patch = combine(patches)
     state = _state(spec, healthy, patch) if known is not None else None
-    files, links = _without(healthy, patch)
+    files, links = _remaining_files(healthy, patch)
     if state is not None and "proc/driver/nvidia" not in laid.areas:
         known_to_it = replace(patch, unlisted=frozenset())  # NVML asks for more than its list
         files.update(_driver_files(_state(spec, healthy, known_to_it)))
@@ -77,14 +77,14 @@ def describe(spec: NodeSpec) -> SimulatedNode:
         root_files={**root_files, **_fstab(swap), **patch.root_files},
         services=_services(spec, machine, state, patch),
         boot=patch.boot,
-        restored=_restored(patch),
+        restored=_restored_files(patch),
         disk_mb=spec.part.disk_mb,
         sources=_sources(spec, laid),
     )
     return replace(node, **patch.node)  # type: ignore[arg-type]
 
 
-def _restored(patch: Patch) -> dict[str, dict[str, Content]]:
+def _restored_files(patch: Patch) -> dict[str, dict[str, Content]]:
     """The files that a boot restores, by what ends their faults."""
     files: dict[str, dict[str, Content]] = {}
     for path, (cleared_by, content) in patch.restored.items():
@@ -92,7 +92,7 @@ def _restored(patch: Patch) -> dict[str, dict[str, Content]]:
     return files
 
 
-def _captured(spec: NodeSpec, machine: SimulatedMachine, generated: Overlay) -> Overlay:
+def _captured_overlay(spec: NodeSpec, machine: SimulatedMachine, generated: Overlay) -> Overlay:
     tree = spec.part.tree
     if tree is None:
         return generated
@@ -147,25 +147,27 @@ def _state(spec: NodeSpec, healthy: Healthy, patch: Patch) -> dict[str, str]:
         return for_each(state, spec.part.nvml)
 
 
-def _without(healthy: Healthy, patch: Patch) -> tuple[dict[str, Content | None], dict[str, str]]:
+def _remaining_files(
+    healthy: Healthy, patch: Patch
+) -> tuple[dict[str, Content | None], dict[str, str]]:
     """Files and links of the patch, without removed ones."""
     addresses = (*(healthy.address(gpu) for gpu in patch.gone), *patch.gone_slots)
     slots = tuple(f"/{address[:-1]}" for address in addresses)  # a GPU's sound is gone, too
 
-    def stays(path: str) -> bool:
+    def is_kept(path: str) -> bool:
         return not any(slot in path for slot in slots)
 
-    def left(path: str) -> bool:
+    def is_left(path: str) -> bool:
         return not patch.gone_paths or not is_below(path, patch.gone_paths)
 
-    files = {path: content for path, content in healthy.files.items() if left(path)}
-    links = {path: target for path, target in healthy.links.items() if left(path)}
+    files = {path: content for path, content in healthy.files.items() if is_left(path)}
+    links = {path: target for path, target in healthy.links.items() if is_left(path)}
     return (
-        {path: content for path, content in {**files, **patch.files}.items() if stays(path)},
+        {path: content for path, content in {**files, **patch.files}.items() if is_kept(path)},
         {
             path: target
             for path, target in {**links, **patch.links}.items()
-            if stays(path) and not (path.startswith("sys/class/") and not stays(target))
+            if is_kept(path) and not (path.startswith("sys/class/") and not is_kept(target))
         },
     )
 

@@ -104,7 +104,7 @@ class GpusPart(ScenarioPart):
     xml: PathText | None = None
 
     @pydantic.model_validator(mode="after")
-    def _one(self) -> "GpusPart":
+    def _check_source(self) -> "GpusPart":
         if (self.profile is None) == (self.xml is None):
             raise ValueError("give either profile or xml")
         if self.count is not None and self.profile in (None, NONE):

@@ -117,7 +117,7 @@ class _ScenarioReader:
     def node(self, entry: Entry) -> None:
         path = join("nodes", entry.key)
         said, where = self.body(entry.value, path)
-        where[""] = self.where(entry.place)
+        where[""] = self.origin(entry.place)
         template = said.get("template")
         if isinstance(template, str):
             if template not in self.templates:
@@ -169,7 +169,7 @@ class _ScenarioReader:
             self.tell(problem.place, inner, problem.message, problem.advice)
         if path.startswith("templates") and "template" in said:
             self.tell(node.place, path, "a template cannot have a template", "write it out")
-        return said, {key: self.where(place) for key, place in _places(node)}
+        return said, {key: self.origin(place) for key, place in _places(node)}
 
     def keys(self, node: Mapping, path: str, known: tuple[str, ...]) -> dict[str, Entry]:
         for entry in node.entries:
@@ -186,7 +186,7 @@ class _ScenarioReader:
         else:
             self.tell(entry.value.place, path, "expected names with keys", "")
 
-    def where(self, place: Place) -> Origin:
+    def origin(self, place: Place) -> Origin:
         return Origin(self.source.shown, place)
 
     def tell(self, place: Place, path: str, text: str, advice: str) -> None:

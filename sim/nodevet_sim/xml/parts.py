@@ -6,11 +6,11 @@ from nodevet_sim.xml.document import XmlDocument
 from nodevet_sim.xml.text import (
     ERRORS,
     convert,
+    element_text,
     mebibytes,
     plain,
     plainly,
     recovery,
-    shown,
     text,
     virtualization,
     word,
@@ -61,7 +61,9 @@ def event_reasons(gpu: Element) -> dict[str, str]:
     mask = 0
     for kind in ("throttle", "event"):
         for name, bit in REASONS.items():
-            active = plainly(shown(gpu.find(f"clocks_{kind}_reasons/clocks_{kind}_reason_{name}")))
+            active = plainly(
+                element_text(gpu.find(f"clocks_{kind}_reasons/clocks_{kind}_reason_{name}"))
+            )
             has_reason |= active in ("active", "not active")
             mask |= bit if active == "active" else 0
     return {"event_reasons": hex(mask)} if has_reason else {}
@@ -70,7 +72,7 @@ def event_reasons(gpu: Element) -> dict[str, str]:
 def virtualization_mode(document: XmlDocument, gpu: Element) -> dict[str, str]:
     """`None` is a value of this one."""
     element = gpu.find("gpu_virtualization_mode/virtualization_mode")
-    if plainly(shown(element)) == "none":
+    if plainly(element_text(element)) == "none":
         return {"virtualization_mode": "NONE"}
     value = convert(document, element, virtualization)
     return {} if value is None else {"virtualization_mode": value}
@@ -79,7 +81,7 @@ def virtualization_mode(document: XmlDocument, gpu: Element) -> dict[str, str]:
 def recovery_action(document: XmlDocument, gpu: Element) -> dict[str, str]:
     """`None` is a value of this one."""
     element = gpu.find("gpu_recovery_action")
-    if plainly(shown(element)) == "none":
+    if plainly(element_text(element)) == "none":
         return {"recovery_action": "NONE"}
     value = convert(document, element, recovery)
     return {} if value is None else {"recovery_action": value}
@@ -93,7 +95,7 @@ def fabric(document: XmlDocument, gpu: Element) -> dict[str, str]:
         return {}
     fields = {
         "state": state,
-        "status": fabric_status(shown(gpu.find("fabric/status"))),
+        "status": fabric_status(element_text(gpu.find("fabric/status"))),
         "clique_id": convert(document, gpu.find("fabric/cliqueId"), plain) or "0",
         "cluster_uuid": convert(document, gpu.find("fabric/clusterUuid"), text)
         or "00000000-0000-0000-0000-000000000000",
@@ -102,7 +104,7 @@ def fabric(document: XmlDocument, gpu: Element) -> dict[str, str]:
         mask = 0
         for name, (shift, numbers) in HEALTH.items():
             element = gpu.find(f"fabric/health/{name}")
-            said = plainly(shown(element)) or "n/a"
+            said = plainly(element_text(element)) or "n/a"
             if element is not None and said not in numbers:
                 raise document.error(
                     element, f"<{name}> is {said[:80]!r}; one of: {', '.join(numbers)}"
@@ -124,11 +126,11 @@ def fabric_status(text: str) -> str:
 def processes(document: XmlDocument, gpu: Element) -> dict[str, str]:
     """`PID:BYTES` of the compute processes. Raises StateError if they do not fit."""
     parent = gpu.find("processes")
-    if parent is None or shown(parent):
+    if parent is None or element_text(parent):
         return {}
     items = []
     for process in parent.findall("process_info"):
-        if "C" not in shown(process.find("type")):
+        if "C" not in element_text(process.find("type")):
             continue
         pid = convert(document, process.find("pid"), plain)
         memory = convert(document, process.find("used_memory"), mebibytes)

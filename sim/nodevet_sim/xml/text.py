@@ -137,7 +137,7 @@ microseconds = quantity("us", 1000)  # in nanoseconds
 celsius, banks, lanes = quantity("C", signed=True), quantity("bank(s)"), quantity("x")
 
 
-def shown(element: Element | None) -> str:
+def element_text(element: Element | None) -> str:
     return ("" if element is None else element.text or "").strip()
 
 
@@ -159,7 +159,7 @@ def virtualization(shown: str) -> str:
 def convert(document: XmlDocument, element: Element | None, read: Read) -> str | None:
     """The state's value of one element: None if it has none, or the name of the NVML
     error that nvidia-smi printed. Raises StateError."""
-    text = shown(element)
+    text = element_text(element)
     if element is None or is_nothing(text):
         return None
     if plainly(text) in ERRORS:

@@ -66,7 +66,7 @@ PLUGIN = "[main]\nenabled = 1\nlocklist = /etc/dnf/plugins/versionlock.list\n"
 
 def held(root: str, name: str, *versions: str) -> bool | str:
     try:
-        found: bool = holds(root).held(name, "x86_64", list(versions))
+        found: bool = holds(root).is_held(name, "x86_64", list(versions))
     except ValueError as error:
         return str(error)
     return found

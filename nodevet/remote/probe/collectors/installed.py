@@ -148,7 +148,7 @@ def take_holds(packages: "list[Reading]") -> None:
             package.fail("held", why)
         else:
             name = package["name"]
-            package.take("held", dnf_holds.held, name, package["architecture"], versions[name])
+            package.take("held", dnf_holds.is_held, name, package["architecture"], versions[name])
 
 
 def rpm_packages(patterns: "dict[str, re.Pattern[str]]") -> "dict[str, list[Reading]]":

@@ -42,7 +42,7 @@ def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
         raise Absent("irqbalance is not installed")
     section = Reading()
     section.take("exec_start", exec_start, root, units[0])
-    section.take("others", lambda: list(others(root))[:MOST])
+    section.take("others", lambda: list(other_places(root))[:MOST])
     section.take("selinux_enforcing", enforcing, root)
     return section
 
@@ -54,7 +54,7 @@ def exec_start(root: str, path: str) -> str:
     return texts[0][:LINE] if len(texts) == 1 else ""
 
 
-def others(root: str) -> "Iterator[str]":
+def other_places(root: str) -> "Iterator[str]":
     """The places of other commands and policy scripts, and of the CPUs and interrupts that the site
     keeps away from irqbalance. Raises OSError, ValueError."""
     folders = [folder + UNIT + ".d" for folder in SITE + PACKAGE]

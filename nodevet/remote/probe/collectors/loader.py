@@ -138,7 +138,7 @@ def run_loader(
     # processes that ended before a measurement count only now, if the loader ended by itself
     usage_after = measure_usage() if program.code is not None and watch.ended else last_usage
     usage_after.at = last_usage.at
-    total = usage_after.since(usage_before)
+    total = usage_after.usage_since(usage_before)
     window, samples = watch.window() or (total, watch.samples)
     code = program.code if watch.ended else None
     return {
@@ -215,7 +215,7 @@ class LoaderWatch(object):
         if len(self.marks) < 2 or self.marks[1][0].at - self.marks[0][0].at < SHORTEST:
             return None
         (first, first_samples), (last, last_samples) = self.marks
-        return last.since(first), last_samples - first_samples
+        return last.usage_since(first), last_samples - first_samples
 
 
 def samples_of(line: bytes) -> "int | None":

@@ -60,7 +60,7 @@ class MountTree(object):
             unescape(row[4]): row for row in rows if row[1] not in ids and row[4] != "/"
         }
 
-    def at(self, path: str) -> "list[str]":
+    def mount_at(self, path: str) -> "list[str]":
         """The mount of a path without links."""
         mount = self.topmost(self.top, "/")
         prefix = ""
@@ -111,7 +111,7 @@ def record_at(tree: "MountTree", path: str) -> "Reading":
     if not path.startswith("/") or len(path) > PATH:
         raise ValueError("not an absolute path")
     point = "/" + "/".join(part for part in path.split("/") if part)
-    row = tree.at(point)
+    row = tree.mount_at(point)
     record = mount_record(path, row)
     is_automount = record["type"] == "autofs"
     is_mounted = unescape(row[4]) == point and not is_automount
@@ -132,7 +132,7 @@ def requested_mount(tree: "MountTree", path: str) -> "Reading":
     return mount
 
 
-def others(tree: "MountTree", requested: "Container[str]") -> "list[dict[str, object]]":
+def other_mounts(tree: "MountTree", requested: "Container[str]") -> "list[dict[str, object]]":
     """The other mounts with data, without those of containers. Raises ValueError."""
     records: "dict[str, dict[str, object]]" = {}
     for row in tree.rows:
@@ -140,7 +140,7 @@ def others(tree: "MountTree", requested: "Container[str]") -> "list[dict[str, ob
         if kind in PSEUDO or CONTAINER_MOUNTS.match(row[4]):
             continue
         point = unescape(row[4])
-        if point in requested or len(point) > PATH or tree.at(point) is not row:
+        if point in requested or len(point) > PATH or tree.mount_at(point) is not row:
             continue
         if len(records) == OTHERS:
             raise ValueError("more than {} of them".format(OTHERS))
@@ -174,7 +174,7 @@ def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     section = Reading(mounts=[requested_mount(tree, path) for path in requested])
     with_files = requested if FILES in asked else ()
     section["configured"] = [
-        configured_mount(root, path, type_of(tree.at(path))) for path in with_files
+        configured_mount(root, path, type_of(tree.mount_at(path))) for path in with_files
     ]
-    section.take("others", others, tree, frozenset(requested))
+    section.take("others", other_mounts, tree, frozenset(requested))
     return section
