@@ -27,7 +27,7 @@ def main() -> "NoReturn":
         if code is not None:
             _end(code)
             sys.exit(code)
-    text = _kept(arguments)
+    text = _kept_answer(arguments)
     if text is not None and _written(text):
         sys.exit(0)
     gc.set_threshold(GARBAGE)
@@ -41,7 +41,7 @@ def main() -> "NoReturn":
         raise
 
 
-def _kept(arguments: list[str]) -> bytes | None:
+def _kept_answer(arguments: list[str]) -> bytes | None:
     """What a kept pass answers; None: run the command."""
     if arguments[:1] == ["slurm"]:
         from nodevet.slurm.kept import answer

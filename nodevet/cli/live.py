@@ -90,13 +90,13 @@ class Live:
             while self._take(writer):
                 writer.tick(time.monotonic())
         except Exception as error:  # whatever it is, the run goes on
-            _lost(error)
+            _silence_if_lost(error)
             while self._told.get() is not None:
                 pass
         try:
             writer.close()
         except Exception as error:
-            _lost(error)
+            _silence_if_lost(error)
 
     def _writer(self) -> "_Writer":
         screen = self._display.err
@@ -119,7 +119,7 @@ class Live:
         return False
 
 
-def _lost(error: Exception) -> None:
+def _silence_if_lost(error: Exception) -> None:
     if isinstance(error, OSError):  # the terminal, or the pipe's reader, is gone
         silence(sys.stderr)
 

@@ -167,7 +167,7 @@ def in_hand(plan: Plan, records: Sequence[JournalRecord]) -> Iterator[InHand]:
             hosts[record.host] = InHand(
                 host=record.host,
                 steps=len(plan.of(record.host)),
-                doing=_asked(record),
+                doing=_begin_text(record),
                 at=record.at,
             )
         elif isinstance(record, HostEnd):
@@ -185,7 +185,7 @@ def in_hand(plan: Plan, records: Sequence[JournalRecord]) -> Iterator[InHand]:
     yield from hosts.values()
 
 
-def _asked(record: HostBegin) -> str:
+def _begin_text(record: HostBegin) -> str:
     return f"asked for {brief(record.asked, 40)}" if record.asked else "begun"
 
 

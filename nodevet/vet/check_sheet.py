@@ -180,7 +180,7 @@ def _document(run: Run, view: RunView) -> Iterator[AnyBlock]:
     yield from _differences("Differences", differing)
     if view.shadow:
         yield from _differences("In shadow", shadowed(run))
-    yield from _since(run)
+    yield from _news_block(run)
     for group in groups(run):
         yield GroupBlock(
             title=brief(nodeset(group.hosts), MOST_HOSTS),
@@ -202,10 +202,10 @@ def _page(run: Run) -> Iterator[AnyBlock]:
     yield from _differences("Differences", differing)
     yield matrix(run)
     yield from _differences("In shadow", shadowed(run), folded=True, note=TRIED_OUT)
-    yield from _since(run)
+    yield from _news_block(run)
 
 
-def _since(run: Run) -> Iterator[GroupBlock]:
+def _news_block(run: Run) -> Iterator[GroupBlock]:
     news = run.news
     if not news or not news.since:
         return
@@ -227,12 +227,12 @@ def _since(run: Run) -> Iterator[GroupBlock]:
         title=f"Since {plain(news.since).replace('T', ' ')}",
         blocks=(
             TextBlock(text=f"{words(run).capitalize()}."),
-            TableBlock(heads=("what", "", "hosts"), rows=tuple(_changed(*row) for row in rows)),
+            TableBlock(heads=("what", "", "hosts"), rows=tuple(_change_row(*row) for row in rows)),
         ),
     )
 
 
-def _changed(word: str, hosts: list[str]) -> tuple[Cell, ...]:
+def _change_row(word: str, hosts: list[str]) -> tuple[Cell, ...]:
     """Each kind of change, how often it occurs, and its hosts."""
     folded = brief(nodeset(dict.fromkeys(hosts)), MOST_HOSTS)
     return Cell(word), Cell(f"{len(hosts):,}", right=True), Cell(folded)

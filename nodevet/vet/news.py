@@ -140,15 +140,15 @@ def count_new(news: RunNews) -> int:
 
 def fixed(news: RunNews) -> tuple[Ended, ...]:
     """Failures that are ok now."""
-    return tuple(ended for ended in _over(news) if ended.verdict is Verdict.FAIL)
+    return tuple(ended for ended in _fixed_troubles(news) if ended.verdict is Verdict.FAIL)
 
 
 def resolved(news: RunNews) -> tuple[Ended, ...]:
     """Findings that were unknown and are ok now."""
-    return tuple(ended for ended in _over(news) if ended.verdict is Verdict.UNKNOWN)
+    return tuple(ended for ended in _fixed_troubles(news) if ended.verdict is Verdict.UNKNOWN)
 
 
-def _over(news: RunNews) -> tuple[Ended, ...]:
+def _fixed_troubles(news: RunNews) -> tuple[Ended, ...]:
     return tuple(ended for ended in news.ended if ended.fixed and ended.check)
 
 

@@ -201,11 +201,11 @@ def _read(kind: str) -> str:
 
 
 @cache
-def _own(host: str) -> str:
+def _own_document(host: str) -> str:
     """A simulated node's document with names of its own, the same for the same host."""
     text, draw = _read("h100" if host in H100 else "a100"), random.Random(host)
     for name in sorted(_names(json.loads(text)["sections"])):
-        text = text.replace(name, "".join(_other(each, draw) for each in name))
+        text = text.replace(name, "".join(_other_digit(each, draw) for each in name))
     return text
 
 
@@ -218,7 +218,7 @@ def _names(value: Any, key: str = "") -> set[str]:
     return {value} if key in ("node_guid", "serial") and value else set()
 
 
-def _other(digit: str, draw: random.Random) -> str:
+def _other_digit(digit: str, draw: random.Random) -> str:
     for alphabet in ("0123456789", "abcdef", "ABCDEF"):
         if digit in alphabet:
             return draw.choice(alphabet)
@@ -248,7 +248,7 @@ def _wobble(node: Document, draw: random.Random) -> None:
 
 def document(host: str, night: int) -> Document:
     """What the probe answered."""
-    found: Document = json.loads(_own(host))
+    found: Document = json.loads(_own_document(host))
     node = {
         name: each["data"] for name, each in found["sections"].items() if each["status"] == "ok"
     }

@@ -138,11 +138,11 @@ class _Story:
             self.named |= dict.fromkeys(record.hosts)
             self.asked = frozenset(record.hosts)
             for host in record.hosts:
-                self._known(host)
+                self._note_stranger(host)
         elif isinstance(record, RunEnd):
             self._end = record
         elif isinstance(record, journal.HostBegin):
-            self._known(record.host)
+            self._note_stranger(record.host)
             self._open.add(record.host)
         elif isinstance(record, HostEnd):
             self._ended(record)
@@ -152,12 +152,12 @@ class _Story:
         else:
             self._strange.setdefault(record.step.partition("/")[0], {})[record.step] = None
 
-    def _known(self, host: str) -> None:
+    def _note_stranger(self, host: str) -> None:
         if host not in self.plan.nodes:
             self._strange.setdefault(host, {})
 
     def _ended(self, record: HostEnd) -> None:
-        self._known(record.host)
+        self._note_stranger(record.host)
         self.asked -= {record.host}
         if self._rollback and record.outcome == Outcome.UNCHANGED.value:
             self.idle[record.host] = record  # how the node ended before that still holds

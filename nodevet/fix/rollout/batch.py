@@ -217,7 +217,7 @@ class StepBatch:
             if reason := "; ".join(filter(None, (own_reason, why))):
                 self._revert(by_id[id], proof, reason)
         for id, steps in undone.items():
-            evidence = self._after(id, steps, by_id, proof, evidence)
+            evidence = self._judge_after_revert(id, steps, by_id, proof, evidence)
         return evidence
 
     def _revert(self, written: Written, proof: Verified, why: str) -> None:
@@ -227,7 +227,7 @@ class StepBatch:
             written.step, result, why, written.then
         )
 
-    def _after(
+    def _judge_after_revert(
         self,
         id: str,
         steps: Sequence[Step],

@@ -66,15 +66,15 @@ class NodeResume:
             state = self.earlier.step(step.id)
             if step in verified:
                 why = failing.get(step.id, "")
-                self.ledger.results[step.id] = self._again(step, evidence, why, rebooted=rebooted)
+                self.ledger.results[step.id] = self._judge_verified(step, evidence, why, rebooted=rebooted)
             elif keeping(step, state) and not state.rolling_back and state.stage in BEGUN:
-                self.ledger.results[step.id] = self._kept(step, evidence, state)
+                self.ledger.results[step.id] = self._finish_keep(step, evidence, state)
             elif state.touched and step not in complete:
                 result, evidence = self.steps.resume(step, state, evidence)
                 self.ledger.results[step.id] = result
-        return self._opened(self._verified(complete, evidence))
+        return self._open_reverted(self._verify_written(complete, evidence))
 
-    def _verified(self, written: Sequence[Step], evidence: Evidence) -> Evidence:
+    def _verify_written(self, written: Sequence[Step], evidence: Evidence) -> Evidence:
         """Read and verify together the steps that were written completely but not verified. Leave
         alone what something else changed since."""
         if not written:
@@ -104,7 +104,7 @@ class NodeResume:
                 untouched.append(Written(step=step, result=result, evidence=evidence, then=state))
         return StepBatch(self.ledger, steps).resume(untouched, evidence)
 
-    def _opened(self, evidence: Evidence) -> Evidence:
+    def _open_reverted(self, evidence: Evidence) -> Evidence:
         """Open interrupted steps again that were reverted; all preconditions apply to them again.
         Returns fresh evidence then."""
         results = self.ledger.results
@@ -118,7 +118,7 @@ class NodeResume:
         except BlindError as error:
             raise RefusedError(Refusal.UNREACHABLE, str(error)) from error
 
-    def _again(self, step: Step, evidence: Evidence, why: str, *, rebooted: bool) -> StepResult:
+    def _judge_verified(self, step: Step, evidence: Evidence, why: str, *, rebooted: bool) -> StepResult:
         """The result of a step that was verified before; `why`: why it does not hold now."""
         ledger = self.ledger
         verdicts = self.steps.verifier.verdicts(step, evidence)
@@ -149,7 +149,7 @@ class NodeResume:
         reverted = self.steps.revert(step, result, reason, state)
         return self._once_more(step, reverted) if rebooted else reverted
 
-    def _kept(self, step: Step, evidence: Evidence, state: StepState) -> StepResult:
+    def _finish_keep(self, step: Step, evidence: Evidence, state: StepState) -> StepResult:
         """The result of a step for which an earlier controller ended while it kept it."""
         result = result_of_journal(step, state)
         if why := self.steps.context.verdict(step, evidence):

@@ -224,7 +224,7 @@ class NodeSession:
             self._left = boot_id
             return self.cycle_power(boot_id, self._ids(evidence), runs=True)
         if boot_id:
-            self._asked(boot_id, ASKED_REBOOT)
+            self._journal_request(boot_id, ASKED_REBOOT)
         if not (self.hook and REBOOT in (self.hook.offers or ()) and boot_id):
             return ""
         self._left = boot_id
@@ -255,7 +255,7 @@ class NodeSession:
 
         def asked(what: str) -> None:
             requests.append(what)
-            self._asked(boot_id, what)
+            self._journal_request(boot_id, what)
 
         try:
             self.power.cycle(
@@ -280,14 +280,14 @@ class NodeSession:
         """Whether its BMC says that the node is off, and nodevet switched it on. Raises UserError
         and JournalError."""
         return self.power is not None and self.power.switch_on_if_off(
-            lambda what: self._asked(boot_id, what), node=self.planned.ids
+            lambda what: self._journal_request(boot_id, what), node=self.planned.ids
         )
 
     def power_text(self) -> str:
         """`; its BMC says that the power is on`; empty if the inventory names no BMC."""
         return f"; {self.power.text()}" if self.power else ""
 
-    def _asked(self, boot_id: str, what: str) -> None:
+    def _journal_request(self, boot_id: str, what: str) -> None:
         """Journal the next request to the node or its BMC. Raises JournalError."""
         self.journal.write(
             HostBegin(

@@ -91,7 +91,7 @@ class Steps:
                 why = str(error)
                 self.session.journal.write(ActionUnknown(step=step.id, action=number, why=why))
                 result = replace(result, ran=(*result.ran, Ran(action=action, ok=None)))
-                return self._lost(step, result, set(range(number)), why, evidence)
+                return self._resolve_lost(step, result, set(range(number)), why, evidence)
             self.session.journal.write(
                 ActionEnd(
                     step=step.id,
@@ -287,7 +287,7 @@ class Steps:
         missed = missing(step.actions, before, current)
         return [*missed.values(), *self.session.restore(ours, step.actions)]
 
-    def _lost(
+    def _resolve_lost(
         self, step: Step, result: StepResult, done: set[int], why: str, evidence: Evidence
     ) -> Written:
         try:

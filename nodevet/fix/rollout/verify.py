@@ -100,7 +100,7 @@ class Verifier:
                 )
         evidence = self.session.probe("after")
         verifications = {
-            step.id: self._found(
+            step.id: self._verify_step(
                 step, states_left[step.id], _states_of(step, second_look), evidence
             )
             for step in steps
@@ -109,7 +109,7 @@ class Verifier:
             verifications, evidence = self._restarted(steps[0], verifications, evidence)
         return Verified(steps=verifications, evidence=evidence, witness=witness[0])
 
-    def _found(
+    def _verify_step(
         self, step: Step, left: Sequence[State], after: tuple[State, ...], evidence: Evidence
     ) -> Verification:
         if why := self.context.gone(step, evidence):

@@ -58,7 +58,7 @@ class ApprovalRequest(Struct, frozen=True, kw_only=True):
             plan_bytes=self.content,
             plan=self.plan,
             policy=self.policy,
-            now=_now(),
+            now=_utc_now(),
             hosts_groups={host: node.groups for host, node in self.plan.nodes.items()},
         )
 
@@ -69,7 +69,7 @@ class ApprovalRequest(Struct, frozen=True, kw_only=True):
 
     def unfit(self) -> list[str]:
         """Why nobody can approve it."""
-        return verify.plan_problems(self.judged, self.policy, _now(), expires=not self.rollback)
+        return verify.plan_problems(self.judged, self.policy, _utc_now(), expires=not self.rollback)
 
 
 class Signed(Struct, frozen=True, kw_only=True):
@@ -147,7 +147,7 @@ def shown(
     width: int | None = None,
 ) -> str:
     """The request, its approvals so far, and the plan. Raises ApproveError."""
-    plan, now, rollback = request.judged, _now(), request.rollback
+    plan, now, rollback = request.judged, _utc_now(), request.rollback
     files = verify.signatures(request.file)
     standing = verify.how_far(request.approvable, files, rollback=rollback)
     sheet = approval_sheet(
@@ -212,5 +212,5 @@ def _content(file: Path) -> bytes:
     return content
 
 
-def _now() -> datetime:
+def _utc_now() -> datetime:
     return datetime.now(timezone.utc)

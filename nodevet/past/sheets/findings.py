@@ -23,16 +23,16 @@ class Since:
     def new(self, line: Line, began: str, clock: Clock) -> bool:
         """Whether all findings of a line began with this run or later."""
         start = clock.local(began)
-        times = [clock.local(at) for at in self._of(line)]
+        times = [clock.local(at) for at in self._line_times(line)]
         return bool(start and times and all(at and at >= start for at in times))
 
-    def _of(self, line: Line) -> list[str]:
+    def _line_times(self, line: Line) -> list[str]:
         keys = ((host, check) for host in line.hosts for check in line.checks)
         return sorted({at for key in keys for at in self._times.get(key, ())})
 
     def of(self, line: Line, clock: Clock) -> str:
         """`Nov 18 02:00, 2 d ago`."""
-        times = self._of(line)
+        times = self._line_times(line)
         if not times:
             return ""
         first, last = clock.at(times[0]), clock.at(times[-1])

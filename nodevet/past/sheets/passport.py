@@ -88,7 +88,7 @@ def _faults(passport: Passport, clock: Clock) -> TableBlock | None:
     rows = tuple(
         (
             Cell(clock.at(first.first)),
-            _until(first, clock),
+            _end_cell(first, clock),
             Cell(name(first.host)),
             Cell(first.verdict.value.upper(), _verdict_tone(first.verdict)),
             Cell(_difference_text(first.finding) + _of_several(group)),
@@ -106,7 +106,7 @@ def _of_several(faults: Sequence[PartFault]) -> str:
     return f" ({subjects})" if len(faults) > 1 else ""
 
 
-def _until(fault: PartFault, clock: Clock) -> Cell:
+def _end_cell(fault: PartFault, clock: Clock) -> Cell:
     if fault.by is not None:
         return Cell(proof_text(fault.by, clock), "ok")
     return Cell("now", "fail") if fault.open else Cell(clock.at(fault.last))

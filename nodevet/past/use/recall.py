@@ -161,9 +161,9 @@ class _Look:
     def at(self, hosts: Sequence[str], sections: frozenset[str]) -> None:
         """Read these sections of some hosts."""
         for begin in range(0, len(hosts), CHUNK):
-            self._at(hosts[begin : begin + CHUNK], sections)
+            self._read_chunk(hosts[begin : begin + CHUNK], sections)
 
-    def _at(self, hosts: Sequence[str], sections: frozenset[str]) -> None:
+    def _read_chunk(self, hosts: Sequence[str], sections: frozenset[str]) -> None:
         facts_before: dict[str, Facts] = {}
         for visit, document in self._store.evidence(self._before, hosts=hosts, sections=sections):
             self.thinned += visit.thinned

@@ -35,7 +35,7 @@ def drain(
         node = _drain(node, reason)
     elif node.own is None or plan not in node.own.plans:
         node = _drain(node, marked(node.written, plan))
-    _until(
+    _wait_until(
         node,
         lambda node: not (node.has_jobs or node.is_unknown),
         lambda node: _require_drained(node, reservation),
@@ -69,7 +69,7 @@ def undrain(host: str, plan: str, unchanged: Say, say: Say) -> None:
     """Resume a node if `drain` drained it for this plan, or for this run of it. A node that others
     drained, or nodevet for another reason, stays drained: `unchanged` gets who holds it. Raises
     SlurmError."""
-    node = _until(_node(host), _is_settled, lambda node: None, say)
+    node = _wait_until(_node(host), _is_settled, lambda node: None, say)
     own = node.own if node.is_drained else None
     marks = [mark for mark in own.plans if is_of(mark, plan)] if own else []
     for mark in marks:
@@ -141,7 +141,7 @@ def _require_drained(node: ControllerNode, reservation: str) -> None:
         raise SlurmError(f"someone has resumed {node.name}")
 
 
-def _until(
+def _wait_until(
     node: ControllerNode,
     is_done: Callable[[ControllerNode], bool],
     require: Callable[[ControllerNode], None],
