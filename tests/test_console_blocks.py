@@ -299,7 +299,7 @@ def test_the_commands_of_a_page_give_the_output_it_shows(page: Path, world: Worl
             target.write_text(block.text, encoding="utf-8")
         if block.kind != "console" or block.mark("not run"):
             continue
-        for text in block.before:
+        for text in block.before_commands:
             done = world.run(text)
             assert done.returncode == 0, f"{page.name}:{block.line}: {text}\n{done.stdout}"
         for command, code in zip(block.commands, block.exits, strict=True):
@@ -345,7 +345,12 @@ def test_blocks_are_read_with_their_comments(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(PAGE)
     (block,) = blocks(page)
-    assert (block.line, block.kind, block.before, block.exits) == (5, "console", ["true"], (1, 0))
+    assert (block.line, block.kind, block.before_commands, block.exits) == (
+        5,
+        "console",
+        ["true"],
+        (1, 0),
+    )
     first, second = block.commands
     assert (first.line, first.text) == (6, "nodevet check gpu001 \\\n    -b site")
     assert first.shown.splitlines()[-1] == "8 hosts: 2 ok, ... fail · 20.8 s"

@@ -280,9 +280,13 @@ def _part(kind: str, item: Document) -> RecordFields:
 def _power_parts(service: Redfish, chassis: Document) -> Iterator[tuple[str, Document]]:
     newer = _required_resource(service, chassis, "PowerSubsystem")
     older = None if newer else _required_resource(service, chassis, "Power")
-    for supply in _linked_members(service, newer, "PowerSupplies") or _embedded_items(older, "PowerSupplies"):
+    for supply in _linked_members(service, newer, "PowerSupplies") or _embedded_items(
+        older, "PowerSupplies"
+    ):
         yield "psu", supply
-    redundancies = _embedded_items(newer, "PowerSupplyRedundancy") or _embedded_items(older, "Redundancy")
+    redundancies = _embedded_items(newer, "PowerSupplyRedundancy") or _embedded_items(
+        older, "Redundancy"
+    )
     yield from (("redundancy", redundancy) for redundancy in redundancies)
 
 
@@ -295,7 +299,9 @@ def _thermal_parts(service: Redfish, chassis: Document) -> Iterator[tuple[str, D
     inlet = (metrics or {}).get("TemperatureSummaryCelsius", {})
     if isinstance(inlet, dict) and isinstance(inlet.get("Intake"), dict):
         yield "temperature", {"Name": "Inlet", **inlet["Intake"]}
-    yield from (("temperature", temperature) for temperature in _embedded_items(older, "Temperatures"))
+    yield from (
+        ("temperature", temperature) for temperature in _embedded_items(older, "Temperatures")
+    )
     leaks = _required_resource(service, newer, "LeakDetection") if newer else None
     yield from (("leak", detector) for detector in _linked_members(service, leaks, "LeakDetectors"))
 

@@ -51,7 +51,7 @@ class Launcher:
             raise ValueError(f"launcher {LOCAL} is this machine; give the other one another name")
 
     @property
-    def here(self) -> bool:
+    def is_local(self) -> bool:
         return not self.argv
 
     @property

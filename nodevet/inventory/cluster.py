@@ -82,7 +82,9 @@ class Cluster:
 
     def pods_in(self, namespace: str) -> list[Pod]:
         """The pods of a namespace."""
-        return self._list_objects(Right("list", "pods"), f"{_namespace_path(namespace)}/pods", PodList, {})
+        return self._list_objects(
+            Right("list", "pods"), f"{_namespace_path(namespace)}/pods", PodList, {}
+        )
 
     def patch_node(self, node: ClusterNode, changes: Mapping[str, Any]) -> None:
         """Change a node. Status 409 if anyone has changed it since nodevet read it."""

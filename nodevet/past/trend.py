@@ -46,7 +46,7 @@ class CheckPoint(msgspec.Struct, frozen=True, kw_only=True):
     partial: bool = False  # some of `unread` were not visited: the number that fails is unknown
 
     @property
-    def known(self) -> bool:
+    def is_comparable(self) -> bool:
         """Whether the number of failing hosts can be compared with that of other runs."""
         return bool(self.judged) and not self.partial
 

@@ -134,7 +134,7 @@ class Store:
                 connection, series=series, limit=limit, before=before, after=after
             )
 
-    def free(self, series: str) -> None:
+    def require_free(self, series: str) -> None:
         """Raises StoreHeldError if a run of this sweep goes on."""
         with self._database.reading() as connection:
             runs.refuse_running(connection, series)
@@ -221,10 +221,10 @@ class Store:
         """The visits of a run with their evidence: whole, or some sections without their times;
         None if it was not kept."""
         alike = None if sections is None else LastFew()
-        for visit, kept in self.kept(run, hosts=hosts, sections=sections):
+        for visit, kept in self.kept_evidence(run, hosts=hosts, sections=sections):
             yield visit, None if kept is None else kept.document(alike)
 
-    def kept(
+    def kept_evidence(
         self,
         run: str,
         *,

@@ -34,7 +34,13 @@ from nodevet.vet.findings.suspected import suspicions
 from nodevet.vet.findings.totals import findings_in_words, narrowing, summary, totals
 from nodevet.vet.findings.words import LIMIT, WHOLE
 from nodevet.vet.formats.diff import groups
-from nodevet.vet.news import again, fixed, flapping, resolved, words
+from nodevet.vet.news import (
+    fixed_troubles,
+    flapping_hosts,
+    rejudged_hosts,
+    resolved_troubles,
+    words,
+)
 
 MEDIA = {"table": Medium.TERMINAL, "markdown": Medium.MARKDOWN, "html": Medium.PAGE}
 """The medium of each format of a sheet."""
@@ -213,11 +219,11 @@ def _news_block(run: Run) -> Iterator[GroupBlock]:
     hosts = {
         "new": [trouble.host for trouble in standing if trouble.new and trouble.place >= 0],
         "changed": [trouble.host for trouble in standing if trouble.changed],
-        "fixed": [ended.host for ended in fixed(news)],
-        "resolved": [ended.host for ended in resolved(news)],
-        "flapping": list(flapping(news)),
+        "fixed": [ended.host for ended in fixed_troubles(news)],
+        "resolved": [ended.host for ended in resolved_troubles(news)],
+        "flapping": list(flapping_hosts(news)),
         "no longer judged": [e.host for e in standing if e.new and e.place < 0],
-        "judged again": [ended.host for ended in again(news)],
+        "judged again": [ended.host for ended in rejudged_hosts(news)],
         "appeared": list(news.appeared),
         "replaced": list(news.replaced),
         "vanished": list(news.vanished),

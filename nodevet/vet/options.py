@@ -247,7 +247,7 @@ def after_gate(command: Callable[..., Any]) -> Callable[..., Any]:
     def with_features(*args: Any, **values: Any) -> Any:
         from nodevet.vet.use.after_gate import AfterGates
 
-        taken = [feature.taken(values) for feature in features]
+        taken = [feature.take_options(values) for feature in features]
         after = AfterGates([part for part in taken if part is not None])
         return command(*args, after=after, **values)
 

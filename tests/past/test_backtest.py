@@ -151,7 +151,7 @@ def test_e19_a_finding_that_came_back_after_a_fix_is_not_a_new_failure() -> None
 
 
 def test_without_earlier_verdicts_there_are_no_past_failures() -> None:
-    assert PastFailures([]).at("h", 0.0, "b", Severity.INFO) == ()
+    assert PastFailures([]).failing_keys("h", 0.0, "b", Severity.INFO) == ()
 
 
 # --- the five nights ---

@@ -63,7 +63,7 @@ class Block:
         return next((value for key, value in self.marks if key == name), "")
 
     @property
-    def before(self) -> list[str]:
+    def before_commands(self) -> list[str]:
         return [value for key, value in self.marks if key == "before"]
 
     @property

@@ -85,7 +85,7 @@ def board(slot: Slot) -> dict[str, str]:
     return {"uuid": f"GPU-{named}", "serial": f"16{named.int % 10**11:011d}"}
 
 
-def at(slot: Slot, night: int) -> Slot:
+def gpu_in_slot(slot: Slot, night: int) -> Slot:
     """Which GPU is in a slot."""
     if night >= 3 and slot == BAD_GPU:
         return ("gpu007", 5)
@@ -257,7 +257,7 @@ def document(host: str, night: int) -> Document:
     for drive in node["nvme"]["controllers"]:
         drive["health"]["power_on_hours"] += 24 * night
     for index, gpu in enumerate(node["gpu"]["gpus"]):
-        there = at((host, index), night)
+        there = gpu_in_slot((host, index), night)
         gpu.update(board(there))
         _age(gpu, there, night)
     for event in EVENTS:

@@ -65,7 +65,7 @@ def functions_of(text: str) -> Iterator[tuple[str, str]]:
         yield block.split(" ", 1)[0], block
 
 
-def told(block: str) -> dict[str, Any]:
+def settings_of(block: str) -> dict[str, Any]:
     """What lspci's text says of a function's settings, in the words of the evidence."""
     found: dict[str, Any] = {}
     control = re.search(r"MaxPayload (\d+) bytes, MaxReadReq (\d+) bytes", block)
@@ -94,7 +94,7 @@ def dumped(block: str) -> bytes:
 
 def built(block: str) -> bytes:
     """A configuration space with the capabilities that lspci's text names, by the standard."""
-    wanted, port = told(block), "PCI bridge" in block
+    wanted, port = settings_of(block), "PCI bridge" in block
     words = {0x06: 0x10, 0x0E: 1 if port else 0, 0x34: 0x50, 0x50: 0x6001, 0x60: 0x10}
     size = {128 << shift: shift for shift in range(6)}
     if "max_payload_b" in wanted:

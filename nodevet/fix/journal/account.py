@@ -245,7 +245,7 @@ class _Story:
         end, idle = self.ends.get(host), self.idle.get(host)
         unended = host in self._open or end is None
         if kind == "rollback" and idle and (unended or host in self.last.hosts):
-            steps = tuple(new_result(step) for step in self.plan.of(host))
+            steps = tuple(new_result(step) for step in self.plan.host_steps(host))
             result = HostResult(host=host, outcome=Outcome.UNCHANGED, why=idle.why, steps=steps)
         elif end is None or unended:
             result = self._unended(host, kind)
@@ -258,7 +258,7 @@ class _Story:
 
     def _unended(self, host: str, kind: str) -> HostResult:
         """A node without an end: it was not begun, or the controller ended during its work."""
-        steps = tuple(self._by_journal(step, kind) for step in self.plan.of(host))
+        steps = tuple(self._by_journal(step, kind) for step in self.plan.host_steps(host))
         outcome, why = (
             worst(step for step in steps if step.outcome is not Outcome.NOT_ATTEMPTED),
             "",
@@ -293,7 +293,9 @@ class _Story:
     def _known_end(self, host: str, end: HostEnd, kind: str) -> HostResult:
         """A node that ended, in this try or an earlier one."""
         ends = {step_end.id: step_end for step_end in end.steps}
-        steps = tuple(self._step(step, ends.get(step.id), kind) for step in self.plan.of(host))
+        steps = tuple(
+            self._step(step, ends.get(step.id), kind) for step in self.plan.host_steps(host)
+        )
         outcome, why = _outcome(end.outcome), end.why
         touched = any(self.state.step(step.id).touched for step in steps)
         if kind == "rollback" and host not in self.returned and not touched:

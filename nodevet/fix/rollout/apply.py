@@ -122,7 +122,7 @@ class HostRunner:
             may_begin = not (self._stop.asked or pause_left or disk_problem)
             for _ in range(min(room(self._limits, progress), len(waiting)) if may_begin else 0):
                 self._begin(waiting.pop(0), canary)
-                progress = progress.began()
+                progress = progress.with_host_begun()
             if not progress.running:
                 is_over = stopped(self._limits, progress) or self._stop.asked or disk_problem
                 if not waiting or is_over:
@@ -132,7 +132,7 @@ class HostRunner:
                 result = self._ended.get(timeout=min(pause_left, 0.2) or 0.2)
             except queue.Empty:
                 continue
-            progress = progress.over(result, self._limits)
+            progress = progress.with_host_ended(result, self._limits)
             results.append(result)
             self._on_event(
                 HostEnded(
@@ -199,9 +199,9 @@ class ApplyOrder:
             journal.write(host_end(host_result))
             return host_result
 
-        def one(host: str, canary: bool) -> HostResult:
+        def run_host(host: str, canary: bool) -> HostResult:
             planned = self.plan.nodes[host]
-            steps = self.plan.of(host)
+            steps = self.plan.host_steps(host)
             is_begun = _was_begun(host, earlier)
             send(HostBegun(host=host, canary=canary, steps=tuple(step.id for step in steps)))
             if host not in self.hosts:
@@ -235,10 +235,10 @@ class ApplyOrder:
             context = self.context(host, baseline) if baseline else None
             return NodeApply(task, session, context).run(earlier if is_begun else None)
 
-        return one
+        return run_host
 
     def _unknown(self, host: str, canary: bool, earlier: JournalState | None) -> HostResult:
-        steps = tuple(new_result(step) for step in self.plan.of(host))
+        steps = tuple(new_result(step) for step in self.plan.host_steps(host))
         is_touched = earlier and any(earlier.step(step.id).touched for step in steps)
         return HostResult(
             host=host,
@@ -254,7 +254,7 @@ class ApplyOrder:
         return self.only is None or host in self.only
 
     def untouched(self, host: str, why: str) -> HostResult:
-        steps = tuple(new_result(step) for step in self.plan.of(host))
+        steps = tuple(new_result(step) for step in self.plan.host_steps(host))
         if not steps:
             why = "the plan has no step for it"
             return HostResult(host=host, outcome=Outcome.UNCHANGED, why=why)
@@ -265,7 +265,7 @@ def _progress_of(results: Iterable[HostResult], limits: Limits) -> RolloutProgre
     """The progress of a run with these results."""
     progress = RolloutProgress()
     for result in results:
-        progress = progress.began().over(result, limits)
+        progress = progress.with_host_begun().with_host_ended(result, limits)
     return progress
 
 
@@ -304,7 +304,9 @@ def apply(
     results_before = dict(finished or {})
     for host in unproven_canaries(limits, results_before):
         del results_before[host]
-    hosts_of_run = [host for host in order.plan.nodes if order.plan.of(host) and order.chosen(host)]
+    hosts_of_run = [
+        host for host in order.plan.nodes if order.plan.host_steps(host) and order.chosen(host)
+    ]
     hosts = [host for host in hosts_of_run if host not in results_before]
     begun_hosts = [host for host in hosts if _was_begun(host, earlier)]
     safely(on_event)(RunBegun(hosts=len(hosts), limits=limits))

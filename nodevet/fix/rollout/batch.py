@@ -247,7 +247,7 @@ class StepBatch:
             for step in steps:
                 if step.id in by_id and step.id not in results:
                     written = by_id[step.id]
-                    after = self._steps.left(step) or proof.steps[step.id].after
+                    after = self._steps.journal_states(step) or proof.steps[step.id].after
                     verification = self._steps.verifier.verdict(step, evidence, after)
                     if not verification.why or verification.gone:
                         results[step.id] = self._steps.judged(step, written.result, verification)

@@ -35,7 +35,7 @@ class Earlier:
         """Fresh evidence. Raises BlindError."""
         return self.steps.session.steadily(lambda: self.steps.session.probe("after"))
 
-    def before(self, step: Step, evidence: Evidence) -> Evidence:
+    def revert_broken(self, step: Step, evidence: Evidence) -> Evidence:
         """Settings of earlier steps changed before this step began: revert steps that no longer
         hold. Returns fresh evidence."""
         written = self.ledger.written()
@@ -86,7 +86,7 @@ class Earlier:
         broken = []
         for step in written:
             after = self.ledger.results[step.id].after
-            if gone_text := self.steps.context.gone(step, evidence):
+            if gone_text := self.steps.context.gone_text(step, evidence):
                 self.ledger.tell([step], gone_text, Outcome.UNKNOWN)
             elif self.steps.verifier.verdict(step, evidence, after).why:
                 broken.append(step)

@@ -32,10 +32,10 @@ class RolloutProgress(msgspec.Struct, frozen=True, kw_only=True):
     failed: int = 0
     ended: int = 0  # in whatever way
 
-    def began(self) -> "RolloutProgress":
+    def with_host_begun(self) -> "RolloutProgress":
         return msgspec.structs.replace(self, running=self.running + 1)
 
-    def over(self, host: HostResult, limits: Limits) -> "RolloutProgress":
+    def with_host_ended(self, host: HostResult, limits: Limits) -> "RolloutProgress":
         return msgspec.structs.replace(
             self,
             running=self.running - 1,

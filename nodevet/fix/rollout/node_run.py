@@ -176,7 +176,7 @@ class NodeApply:
             return StepBatch(ledger, steps).run(batch, evidence, watched)
         except MovedError:
             self._rechecked = step
-            return earlier.before(step, evidence)
+            return earlier.revert_broken(step, evidence)
 
     def _drained_again(self, step: Step, evidence: Evidence) -> Evidence:
         """Fresh evidence of the node, which the drain hook confirms to be drained. Raises

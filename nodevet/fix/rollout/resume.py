@@ -40,7 +40,7 @@ class NodeResume:
         self.earlier = earlier
 
     @property
-    def asked(self) -> str:
+    def boot_request(self) -> str:
         """What ended the boot that the run began on, if the run asked for that: `reboot`, or the
         last request to its BMC. Else empty."""
         host = self.earlier.host(self.ledger.task.host)
@@ -51,7 +51,7 @@ class NodeResume:
         earlier_host = self.earlier.host(self.ledger.task.host)
         host = evidence[HostInfo].data
         rebooted = bool(earlier_host and host and earlier_host.boot_id != host.boot_id)
-        self.ledger.rebooted = rebooted and bool(self.asked)
+        self.ledger.rebooted = rebooted and bool(self.boot_request)
         todo = sorted(self.ledger.task.steps, key=of_packages, reverse=rebooted)
         verified = [s for s in todo if self.earlier.step(s.id).stage is Stage.VERIFIED]
         if rebooted and host and host.boot_id:
@@ -66,7 +66,9 @@ class NodeResume:
             state = self.earlier.step(step.id)
             if step in verified:
                 why = failing.get(step.id, "")
-                self.ledger.results[step.id] = self._judge_verified(step, evidence, why, rebooted=rebooted)
+                self.ledger.results[step.id] = self._judge_verified(
+                    step, evidence, why, rebooted=rebooted
+                )
             elif keeping(step, state) and not state.rolling_back and state.stage in BEGUN:
                 self.ledger.results[step.id] = self._finish_keep(step, evidence, state)
             elif state.touched and step not in complete:
@@ -86,7 +88,7 @@ class NodeResume:
         resources = dict.fromkeys(resource for step in written for resource in step.resources)
         problem, states = "", dict[Resource, State]()
         try:
-            states = steps.session.steadily(lambda: steps.session.at(resources))
+            states = steps.session.steadily(lambda: steps.session.states_by_resource(resources))
         except BlindError as error:
             problem = str(error)
         untouched = []
@@ -94,7 +96,7 @@ class NodeResume:
             state = self.earlier.step(step.id)
             result = result_of_journal(step, state, why=f"{ENDED}; all of it was done")
             current = tuple(states[resource] for resource in step.resources) if states else ()
-            if gone_text := steps.context.gone(step, evidence):
+            if gone_text := steps.context.gone_text(step, evidence):
                 why = f"{ENDED}; {gone_text}"
                 results[step.id] = replace(result, outcome=Outcome.UNKNOWN, why=why)
             elif problem or revertible_part(step, state, current).not_restored:
@@ -118,7 +120,9 @@ class NodeResume:
         except BlindError as error:
             raise RefusedError(Refusal.UNREACHABLE, str(error)) from error
 
-    def _judge_verified(self, step: Step, evidence: Evidence, why: str, *, rebooted: bool) -> StepResult:
+    def _judge_verified(
+        self, step: Step, evidence: Evidence, why: str, *, rebooted: bool
+    ) -> StepResult:
         """The result of a step that was verified before; `why`: why it does not hold now."""
         ledger = self.ledger
         verdicts = self.steps.verifier.verdicts(step, evidence)
@@ -133,7 +137,7 @@ class NodeResume:
             return replace(
                 result, outcome=Outcome.VERIFIED_AFTER_REBOOT if proven else Outcome.CHANGED
             )
-        if gone_text := self.steps.context.gone(step, evidence):
+        if gone_text := self.steps.context.gone_text(step, evidence):
             return replace(result, outcome=Outcome.UNKNOWN, why=gone_text)
         later = step.effective != "now"
         if not rebooted and ledger.dark(evidence) and not of_packages(step):
@@ -145,7 +149,7 @@ class NodeResume:
             return replace(result, outcome=Outcome.UNKNOWN, why=reason)
         reason = f"was verified earlier, and fails now: {why}"
         if rebooted and later and leaves_nothing(step):
-            reason = unhelped(step, why, cycled=self.asked not in ("", REBOOT))
+            reason = unhelped(step, why, cycled=self.boot_request not in ("", REBOOT))
         reverted = self.steps.revert(step, result, reason, state)
         return self._once_more(step, reverted) if rebooted else reverted
 

@@ -175,7 +175,9 @@ class NodeRollback:
             self.session.tell(Phase.SETTLING, *ids, seconds=self.session.terms.settle)
             time.sleep(self.session.terms.settle)
             self.session.tell(Phase.VERIFYING, *ids)
-            after, differences = self.session.steadily(lambda: self.session.left(restored))
+            after, differences = self.session.steadily(
+                lambda: self.session.compare_states(restored)
+            )
             evidence = self.session.steadily(lambda: self.session.probe("rolled-back"))
         except BlindError as error:
             blind_reason = f"cannot be verified: {error}"

@@ -253,13 +253,13 @@ class NodeSession:
         self.tell(Phase.SWITCHING)
         requests: list[str] = []
 
-        def asked(what: str) -> None:
+        def journal_request(what: str) -> None:
             requests.append(what)
             self._journal_request(boot_id, what)
 
         try:
             self.power.cycle(
-                asked, node=node, runs=runs, rebooted=lambda: self.is_rebooted(boot_id)
+                journal_request, node=node, runs=runs, rebooted=lambda: self.is_rebooted(boot_id)
             )
         except UserError as error:
             if not requests or isinstance(error, NothingDoneError):
@@ -378,7 +378,7 @@ class NodeSession:
                     raise BlindError(str(error)) from error
         return states
 
-    def at(
+    def states_by_resource(
         self, resources: Iterable[Resource], *, restorable: bool = False
     ) -> dict[Resource, State]:
         """The current state of each resource. Raises as `look`."""
@@ -449,7 +449,9 @@ class NodeSession:
             )
         return ""
 
-    def left(self, before: Sequence[State]) -> tuple[dict[Resource, State], dict[Resource, str]]:
+    def compare_states(
+        self, before: Sequence[State]
+    ) -> tuple[dict[Resource, State], dict[Resource, str]]:
         """The current states, and how they differ from `before`, in words. Raises as `look`."""
         current = self.look(tuple(state.resource for state in before))
         return {state.resource: state for state in current}, _differences(before, current)

@@ -160,7 +160,7 @@ class Steps:
         was_interrupted = record is not None
         return self.revert(step, result, verification.why, record, again=was_interrupted), evidence
 
-    def left(self, step: Step) -> tuple[State, ...]:
+    def journal_states(self, step: Step) -> tuple[State, ...]:
         """The current states of a step's resources, written to the journal for a rollback; empty if
         the node does not report them. Raises LostError.
         """
@@ -209,7 +209,7 @@ class Steps:
             if not acted.ok:
                 why = f"{action.short_label}: {ending_text(acted.code, acted.output)}"
                 break
-        after = self.left(step)
+        after = self.journal_states(step)
         why = why or "; ".join(
             f"{action.short_label}: it did not take effect"
             for action in step.keep
@@ -355,7 +355,7 @@ class Steps:
         """
         why = state.why or ENDED
         result = result_of_journal(step, state)
-        if missing := self.context.gone(step, evidence):
+        if missing := self.context.gone_text(step, evidence):
             return replace(result, outcome=Outcome.UNKNOWN, why=f"{why}; {missing}"), evidence
         if state.rolling_back or state.stage.value == "failed":
             again = state.rolling_back and state.again

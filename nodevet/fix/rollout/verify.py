@@ -79,7 +79,7 @@ class Verifier:
     ) -> Verified:
         resources = dict.fromkeys(resource for step in steps for resource in step.resources)
         try:
-            first_look = self.session.at(dict.fromkeys([*resources, *watched]))
+            first_look = self.session.states_by_resource(dict.fromkeys([*resources, *watched]))
         except Exception:
             witness.append({})  # a later look is too late to tell what moved a setting
             raise
@@ -92,7 +92,7 @@ class Verifier:
         self.session.tell(Phase.SETTLING, *ids, seconds=self.session.terms.settle)
         time.sleep(self.session.terms.settle)
         self.session.tell(Phase.VERIFYING, *ids)
-        second_look = self.session.at(resources)
+        second_look = self.session.states_by_resource(resources)
         for step in steps:
             if _changed(states_left[step.id], _states_of(step, second_look)):
                 self.session.journal.write(
@@ -112,7 +112,7 @@ class Verifier:
     def _verify_step(
         self, step: Step, left: Sequence[State], after: tuple[State, ...], evidence: Evidence
     ) -> Verification:
-        if why := self.context.gone(step, evidence):
+        if why := self.context.gone_text(step, evidence):
             return Verification(why=why, gone=True, after=after)
         changed = [
             seen.resource.label
@@ -151,7 +151,7 @@ class Verifier:
         verification = Verification(after=after, verdicts=self.verdicts(step, evidence))
         if not why:
             return verification
-        if self.context.gone(step, evidence):
+        if self.context.gone_text(step, evidence):
             return replace(verification, why=why, gone=True)
         if step.effective != "now" and self._in_place(step, evidence, after):
             return replace(verification, pending=True)

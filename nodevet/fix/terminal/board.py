@@ -67,7 +67,7 @@ class FixBoard:
             at = host.at if same_phase and event.phase is not Phase.LOST else now
             self._hosts[event.host] = replace(host, doing=event, at=at)
 
-    def said(self, event: Event, *, terminal: bool) -> Said | None:
+    def event_line(self, event: Event, *, terminal: bool) -> Said | None:
         """A line about a host that ended; in a log also about one that begins."""
         if isinstance(event, HostEnded):
             return Said(ended_text(event), event.result.outcome.good)

@@ -139,7 +139,7 @@ def only_key(folder: Path) -> Path:
     )
 
 
-def shown(
+def request_text(
     request: ApprovalRequest,
     view: View = View.DIFF,
     *,
@@ -153,7 +153,7 @@ def shown(
     sheet = approval_sheet(
         plan,
         view,
-        request.contents.known,
+        request.contents.find,
         summary.heading(plan, now, rollback=rollback),
         summary.facts(plan, standing, now, rollback=rollback),
     )

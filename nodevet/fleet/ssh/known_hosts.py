@@ -38,7 +38,7 @@ class KnownHostsEntry(NamedTuple):
     line: int
 
     @property
-    def where(self) -> str:
+    def location(self) -> str:
         return f"{self.path}:{self.line}"
 
 
@@ -132,21 +132,21 @@ class KnownHosts:
         ]
         for entry in same:
             if entry.marker == "@revoked":
-                return Judgement(Trust.REVOKED, entry.where)
+                return Judgement(Trust.REVOKED, entry.location)
         for entry in same:
             if not entry.marker:
-                return Judgement(Trust.KNOWN, entry.where)
+                return Judgement(Trust.KNOWN, entry.location)
         own = [entry for name in names for entry in self.lookup(name)]
         plain = [entry for entry in own if not entry.marker]
         for entry in plain:
             if entry.type == key_type:
-                return Judgement(Trust.CHANGED, entry.where)
+                return Judgement(Trust.CHANGED, entry.location)
         if plain:
             types = tuple(dict.fromkeys(entry.type for entry in plain))
-            return Judgement(Trust.UNKNOWN, plain[0].where, types)
+            return Judgement(Trust.UNKNOWN, plain[0].location, types)
         for entry in own:
             if entry.marker == "@cert-authority":
-                return Judgement(Trust.AUTHORITY, entry.where)
+                return Judgement(Trust.AUTHORITY, entry.location)
         return Judgement(Trust.UNKNOWN)
 
     def _plain(self, name: str) -> list[KnownHostsEntry]:

@@ -49,11 +49,11 @@ class ConfigValues:
     values: Mapping[str, tuple[str, ...]]
     jumps: tuple[Hop, ...]
 
-    def one(self, keyword: str) -> str | None:
+    def first_value(self, keyword: str) -> str | None:
         return next(iter(self.values.get(keyword, ())), None)
 
-    def yes(self, keyword: str) -> bool:
-        return self.one(keyword) == "yes"
+    def is_yes(self, keyword: str) -> bool:
+        return self.first_value(keyword) == "yes"
 
     def path(self, text: str) -> str:
         """A path with its ~, %tokens and ${VAR} replaced. Raises SshConfigError."""
@@ -69,7 +69,7 @@ class ConfigValues:
 
         %C is missing with a ProxyJump: OpenSSH 9.6 changed its meaning.
         """
-        alias = self.one("hostkeyalias")
+        alias = self.first_value("hostkeyalias")
         known = _tokens(self.hostname, self.name, self.port, self.user, alias)
         if self.jumps:
             del known["C"]

@@ -93,7 +93,9 @@ def command(
         say(f"  nodevet check {_targets_text(targets, inventories, limit)} -b {output}")
 
 
-def _targets_text(targets: tuple[str, ...], inventories: tuple[str, ...], limit: tuple[str, ...]) -> str:
+def _targets_text(
+    targets: tuple[str, ...], inventories: tuple[str, ...], limit: tuple[str, ...]
+) -> str:
     import shlex
 
     options = [("-i", file) for file in inventories] + [("--limit", nodes) for nodes in limit]

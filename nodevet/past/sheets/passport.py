@@ -20,7 +20,7 @@ MOST_POINTS = 40  # rows of counters that moved
 def passport_sheet(passport: Passport, clock: Clock, *, kind: str = "passport") -> Sheet:
     """The identity of a part, its places, faults, repairs and counters."""
     part = passport.part
-    here = passport.here
+    here = passport.current_stay
     now = f"in {name(here.host)}, {plain(here.slot)}" if here else _gone_text(passport.stays, clock)
     if overlaps := len(passport.at_once):
         now = f"in {overlaps} places at once"

@@ -176,7 +176,7 @@ def _start_judge(
                 pruned=visit.status is Status.VETTED and kept is None,
                 gpus=failures.gpus if failures else 0,
                 fails=failures.fails if failures else (),
-                then=past_failures.at(host, at, visit.baseline, nights.fail_on),
+                then=past_failures.failing_keys(host, at, visit.baseline, nights.fail_on),
             )
             visits.append(judged)
         return visits

@@ -154,7 +154,9 @@ class _Comparison:
         self.others = tuple(self._other_hosts(store, check, spans))
         self.rule = tuple(self._rule(store, runs))
 
-    def _other_hosts(self, store: "Store", check: str, spans: Sequence[FindingSpan]) -> Iterator[str]:
+    def _other_hosts(
+        self, store: "Store", check: str, spans: Sequence[FindingSpan]
+    ) -> Iterator[str]:
         """The other hosts that both runs visited, and that passed in the later one."""
         drifted = {look.host for look in self.looks}
         by_host: dict[str, list[FindingSpan]] = {}

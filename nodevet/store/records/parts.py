@@ -63,7 +63,9 @@ def _interfaces(data: Network) -> Iterator[Held]:
     for interface in physical:
         address = interface.address or ""
         if uses[address] == 1 and is_id(address):
-            yield _held_part(PartKind.NIC, address, interface.bus_id or interface.name, interface.driver)
+            yield _held_part(
+                PartKind.NIC, address, interface.bus_id or interface.name, interface.driver
+            )
 
 
 def _nvme(data: Nvme) -> Iterator[Held]:
@@ -93,7 +95,9 @@ them."""
 SECTIONS = tuple(record.__module__.rpartition(".")[2] for record in _SOURCES)
 
 
-def held(evidence: Evidence, sections: frozenset[str]) -> tuple[list[Held], frozenset[PartKind]]:
+def held_parts(
+    evidence: Evidence, sections: frozenset[str]
+) -> tuple[list[Held], frozenset[PartKind]]:
     """The parts in these sections, each once, and the kinds that were read completely.
 
     If a kind could not be read, no part of it counts as gone.

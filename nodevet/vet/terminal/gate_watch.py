@@ -32,7 +32,7 @@ class GateBoard:
     def take(self, event: "Waiting", now: float) -> None:
         self._told, self._at = event, now
 
-    def said(self, event: "Waiting", *, terminal: bool) -> Said | None:
+    def event_line(self, event: "Waiting", *, terminal: bool) -> Said | None:
         """A line for the log if the reasons changed."""
         if terminal or event.gist == self._said:
             return None

@@ -91,16 +91,16 @@ def asks_each(
     asks(context, fixes=fixes, commands=commands)
 
     @cache
-    def of(places: tuple[int, ...]) -> Mapping[str, Asked]:
+    def asks_of(places: tuple[int, ...]) -> Mapping[str, Asked]:
         narrowed = replace(context, baselines=tuple(context.baselines[place] for place in places))
         return asks(narrowed, fixes=fixes, commands=commands)
 
-    def asked(host: Host) -> Mapping[str, Asked]:
+    def host_asks(host: Host) -> Mapping[str, Asked]:
         chosen = context.chosen is not None
         listed = enumerate(context.baselines)
-        return of(tuple(place for place, one in listed if chosen or may_fit(one, host)))
+        return asks_of(tuple(place for place, one in listed if chosen or may_fit(one, host)))
 
-    return asked
+    return host_asks
 
 
 def sections_of(
@@ -146,7 +146,9 @@ def sections_to_fix(
     fixed = [wish for wish in wishes if checks is None or wish.check in checks]
     if read is None or {wish.check for wish in fixed} & {*context.catalog.own_fixes}:
         return None
-    asked = {section for wish in fixed for section, _ in _check_asks(context.catalog, wish, fixes=True)}
+    asked = {
+        section for wish in fixed for section, _ in _check_asks(context.catalog, wish, fixes=True)
+    }
     return read | asked | TO_CHANGE
 
 

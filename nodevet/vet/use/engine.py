@@ -92,7 +92,9 @@ def _address(text: str) -> str:
     scheme = next((one for one in (DASK, TLS) if text.startswith(one)), None)
     host, _, port = text.removeprefix(scheme or "").rpartition(":")
     if scheme is None or not host or not port.isdigit() or not 0 < int(port) < 65536:
-        raise ValueError(f"not a valid engine: {brief(text, 80) or 'empty'}; {_address_advice(text)}")
+        raise ValueError(
+            f"not a valid engine: {brief(text, 80) or 'empty'}; {_address_advice(text)}"
+        )
     return f"{'tls' if scheme == TLS else 'tcp'}://{host}:{port}"
 
 

@@ -157,7 +157,7 @@ def _judging(asked: RecordedHosts, how: Rejudge) -> Callable[[Sequence[str]], _J
         context = replace(how.context, since=look)
         evidence = {
             visit.host: (visit, kept)
-            for visit, kept in store.kept(asked.run.id, hosts=names, sections=sections)
+            for visit, kept in store.kept_evidence(asked.run.id, hosts=names, sections=sections)
         }
         reports = []
         for name in names:

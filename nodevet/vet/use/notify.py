@@ -19,7 +19,7 @@ from nodevet.sheet.text import count, nodeset
 from nodevet.vet.findings.fold import Line, lines
 from nodevet.vet.findings.suspected import sentence
 from nodevet.vet.findings.totals import totals
-from nodevet.vet.news import again, fixed, resolved
+from nodevet.vet.news import fixed_troubles, rejudged_hosts, resolved_troubles
 from nodevet.vet.use.sending import Answer, Sending
 
 SECONDS = 30.0  # for all that are told, together
@@ -115,11 +115,11 @@ def _row(word: str, line: Line) -> str:
 
 def _ended_lines(news: RunNews, wanted: NewsFilter) -> Iterator[str]:
     groups: dict[tuple[str, str, str], list[str]] = {}
-    for word, ended in (("FIXED", fixed(news)), ("RESOLVED", resolved(news))):
+    for word, ended in (("FIXED", fixed_troubles(news)), ("RESOLVED", resolved_troubles(news))):
         for end in ended:
             if end.severity.rank >= wanted.severity.rank and not end.began:
                 groups.setdefault((word, end.check, end.what), []).append(end.host)
-    for end in again(news):
+    for end in rejudged_hosts(news):
         groups.setdefault(("VETTED AGAIN", "", f"was: {end.what}"), []).append(end.host)
     for (kind, check, what), hosts in groups.items():
         where = brief(nodeset(list(dict.fromkeys(hosts))), HOSTS)

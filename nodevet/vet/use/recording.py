@@ -99,7 +99,7 @@ class Recording(VetListener):
 
         run = self._whole_run(run)
         try:
-            self._before = before(self._store, self._series, whole=self._whole, run=run)
+            self._before = previous_run(self._store, self._series, whole=self._whole, run=run)
             if self._recorder is None:
                 run_begun = _recorded(run, self._series, len(hosts))
                 self._recorder = self._store.begin(run_begun, alone=self._alone)
@@ -289,7 +289,7 @@ def _recorded(run: Run, series: str, hosts: int, *, ended: bool = False) -> Reco
     )
 
 
-def before(store: "Store", series: str, *, whole: bool, run: Run) -> Before:
+def previous_run(store: "Store", series: str, *, whole: bool, run: Run) -> Before:
     """The last run whose reports were written: of the same sweep, or for a check by hand any."""
     last = store.last_reported(before=run.id, series=series or None)
     if last is None:
