@@ -28,7 +28,7 @@ def main() -> "NoReturn":
             _end(code)
             sys.exit(code)
     text = _kept_answer(arguments)
-    if text is not None and _written(text):
+    if text is not None and _write_text(text):
         sys.exit(0)
     gc.set_threshold(GARBAGE)
     from nodevet.cli import main as run
@@ -68,7 +68,7 @@ def _end(code: int) -> None:
     os._exit(code)
 
 
-def _written(text: bytes) -> bool:
+def _write_text(text: bytes) -> bool:
     """False if nothing could be written; the command says why."""
     try:
         while text:

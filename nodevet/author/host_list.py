@@ -69,7 +69,7 @@ class RunVerdicts(msgspec.Struct, frozen=True, kw_only=True):
         return VerdictClass.OK if is_good else VerdictClass.UNKNOWN
 
 
-def chosen(
+def chosen_hosts(
     hosts: Sequence[Host], verdicts: RunVerdicts | None, classes: Collection[VerdictClass]
 ) -> tuple[Host, ...]:
     """The hosts with one of these verdicts; all hosts if no verdict is asked for."""
@@ -79,11 +79,11 @@ def chosen(
 
 
 def host_list(hosts: Sequence[Host], verdicts: RunVerdicts | None) -> HostList:
-    listed = tuple(_listed(host, verdicts) for host in hosts)
+    listed = tuple(_listed_host(host, verdicts) for host in hosts)
     return HostList(run=verdicts.run if verdicts else msgspec.UNSET, hosts=listed)
 
 
-def _listed(host: Host, verdicts: RunVerdicts | None) -> ListedHost:
+def _listed_host(host: Host, verdicts: RunVerdicts | None) -> ListedHost:
     listed = ListedHost(
         name=host.name,
         groups=tuple(sorted(host.groups)),

@@ -173,7 +173,7 @@ class Cluster:
             why = brief(str(error) or type(error).__name__, LONGEST_REASON)
             raise ApiSilentError(f"{self.address} does not answer: {why}") from error
         if not 200 <= answer.status < 300:
-            refused = _refused(self.address, right, answer.status, data)
+            refused = _refusal_of(self.address, right, answer.status, data)
             if method == "GET" and answer.status in BUSY:
                 raise ApiSilentError(str(refused), answer.status)
             raise refused
@@ -226,7 +226,7 @@ def _as_read(node: ClusterNode, changes: Mapping[str, Any]) -> dict[str, Any]:
     return {**changes, "metadata": meta}
 
 
-def _refused(address: str, right: Right, status: int, data: bytes) -> ClusterError:
+def _refusal_of(address: str, right: Right, status: int, data: bytes) -> ClusterError:
     try:
         refusal = typed.decode(data, ApiRefusal)
     except msgspec.DecodeError:

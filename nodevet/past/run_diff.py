@@ -64,7 +64,7 @@ class RunDiff(msgspec.Struct, frozen=True, kw_only=True):
     thinned: int = 0  # hosts whose facts are not compared: their evidence was pruned
 
     @property
-    def nothing(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether nothing differs."""
         return not any(
             getattr(self, name)

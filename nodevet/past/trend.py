@@ -100,7 +100,7 @@ def check_points(
     hosts: dict[tuple[str, Verdict], set[str]] = defaultdict(set)
     for run, host, verdict in standing:
         hosts[run, verdict].add(host)
-    unread = _unjudged(list(visits), hosts, visits)
+    unread = _unjudged_hosts(list(visits), hosts, visits)
     return tuple(
         CheckPoint(
             run=run.id,
@@ -120,7 +120,7 @@ def check_points(
     )
 
 
-def _unjudged(
+def _unjudged_hosts(
     run_ids: Iterable[str],
     hosts: Mapping[tuple[str, Verdict], set[str]],
     visits: Mapping[str, Mapping[str, Status]],

@@ -125,7 +125,7 @@ def _approve(
     from nodevet.base.printable import brief
     from nodevet.fix.use.approve import NotCountedError, only_key, request_text, sign
 
-    if unfit := approval_request.unfit():
+    if unfit := approval_request.problems():
         _say("cannot be approved", unfit)
         return 1
     click.echo(

@@ -31,8 +31,8 @@ from nodevet.fix.rollout.limits import (
     RolloutProgress,
     in_canary,
     room,
-    stopped,
-    unproven,
+    stop_reason,
+    unproven_reason,
 )
 from nodevet.fix.rollout.node_run import NodeApply, NodeTask
 from nodevet.fix.rollout.power import Powers
@@ -124,7 +124,7 @@ class HostRunner:
                 self._begin(waiting.pop(0), canary)
                 progress = progress.with_host_begun()
             if not progress.running:
-                is_over = stopped(self._limits, progress) or self._stop.asked or disk_problem
+                is_over = stop_reason(self._limits, progress) or self._stop.asked or disk_problem
                 if not waiting or is_over:
                     break
             try:
@@ -138,17 +138,17 @@ class HostRunner:
                 HostEnded(
                     result=result,
                     may_fail=max(0, self._limits.max_fail - progress.failed),
-                    stopped=self._stopped(progress, waiting),
+                    stopped=self._why_stopped(progress, waiting),
                 )
             )
-        why = self._stopped(progress, waiting)
+        why = self._why_stopped(progress, waiting)
         if disk_problem and waiting:
             why = why or f"{NO_FURTHER}: {disk_problem}"
         return results, why or ("interrupted" if self._stop.asked and waiting else "")
 
-    def _stopped(self, progress: RolloutProgress, waiting: Sequence[str]) -> str:
+    def _why_stopped(self, progress: RolloutProgress, waiting: Sequence[str]) -> str:
         """Why the run starts no more nodes; reports a failure even if no node is left."""
-        return stopped(self._limits, progress) if waiting or progress.failed else ""
+        return stop_reason(self._limits, progress) if waiting or progress.failed else ""
 
     def _begin(self, host: str, canary: bool) -> None:
         # daemons: a second Ctrl-C does not wait for them
@@ -195,7 +195,7 @@ class ApplyOrder:
         """The function that applies the plan on one node."""
         send = safely(on_event)
 
-        def ended(host_result: HostResult) -> HostResult:
+        def journal_end(host_result: HostResult) -> HostResult:
             journal.write(host_end(host_result))
             return host_result
 
@@ -205,9 +205,9 @@ class ApplyOrder:
             is_begun = _was_begun(host, earlier)
             send(HostBegun(host=host, canary=canary, steps=tuple(step.id for step in steps)))
             if host not in self.hosts:
-                return ended(self._unknown(host, canary, earlier))
+                return journal_end(self._unknown_result(host, canary, earlier))
             if not is_begun and (why := self.closed(False)):
-                return ended(replace(self.untouched(host, why), canary=canary))
+                return journal_end(replace(self.untouched_result(host, why), canary=canary))
             baseline = self.baselines.get(planned.baseline)
             reboot = self.terms.reboot or (canary and self.verify_reboot)
             task = NodeTask(
@@ -237,7 +237,7 @@ class ApplyOrder:
 
         return run_host
 
-    def _unknown(self, host: str, canary: bool, earlier: JournalState | None) -> HostResult:
+    def _unknown_result(self, host: str, canary: bool, earlier: JournalState | None) -> HostResult:
         steps = tuple(new_result(step) for step in self.plan.host_steps(host))
         is_touched = earlier and any(earlier.step(step.id).touched for step in steps)
         return HostResult(
@@ -249,11 +249,11 @@ class ApplyOrder:
             steps=steps,
         )
 
-    def chosen(self, host: str) -> bool:
+    def is_chosen(self, host: str) -> bool:
         """Whether the host is among those of this run."""
         return self.only is None or host in self.only
 
-    def untouched(self, host: str, why: str) -> HostResult:
+    def untouched_result(self, host: str, why: str) -> HostResult:
         steps = tuple(new_result(step) for step in self.plan.host_steps(host))
         if not steps:
             why = "the plan has no step for it"
@@ -273,7 +273,7 @@ def unproven_canaries(limits: Limits, finished: Mapping[str, HostResult]) -> fro
     """Nodes of an earlier try that were changed but not proven: the others wait for them."""
     if not in_canary(limits, _progress_of(finished.values(), limits)):
         return frozenset()
-    return frozenset(host for host, result in finished.items() if unproven(limits, result))
+    return frozenset(host for host, result in finished.items() if unproven_reason(limits, result))
 
 
 def _was_begun(host: str, earlier: JournalState | None) -> bool:
@@ -305,7 +305,7 @@ def apply(
     for host in unproven_canaries(limits, results_before):
         del results_before[host]
     hosts_of_run = [
-        host for host in order.plan.nodes if order.plan.host_steps(host) and order.chosen(host)
+        host for host in order.plan.nodes if order.plan.host_steps(host) and order.is_chosen(host)
     ]
     hosts = [host for host in hosts_of_run if host not in results_before]
     begun_hosts = [host for host in hosts if _was_begun(host, earlier)]
@@ -327,6 +327,6 @@ def apply(
     results |= {result.host: result for result in host_results}
     for host in order.plan.nodes:
         if host not in results:
-            reason = (why or "interrupted") if order.chosen(host) else LEFT_OUT
-            results[host] = order.untouched(host, reason)
+            reason = (why or "interrupted") if order.is_chosen(host) else LEFT_OUT
+            results[host] = order.untouched_result(host, reason)
     return tuple(results[host] for host in order.plan.nodes), why

@@ -62,7 +62,7 @@ def require_planned_state(session: NodeSession, step: Step, states: Looks) -> tu
         )
     before = tuple(states[resource] for resource in step.resources)
     try:
-        session.restoring(before, step.actions)
+        session.restoring_actions(before, step.actions)
     except RestoreError as error:
         why = f"{step.id}: cannot be rolled back: {error}"
         raise RefusedError(Refusal.PRECONDITION, why) from error

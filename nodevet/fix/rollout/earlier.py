@@ -44,7 +44,7 @@ class Earlier:
         except BlindError as error:
             self.ledger.tell(written, f"cannot be verified: {error}", Outcome.UNKNOWN)
             return evidence
-        self.reset(self.broken(written, evidence), f"before {step.id} was started")
+        self.reset(self.broken_steps(written, evidence), f"before {step.id} was started")
         return evidence
 
     def without_reverted(self) -> None:
@@ -74,13 +74,13 @@ class Earlier:
             else:
                 if self.ledger.dark(evidence) or self.ledger.driverless(evidence):
                     return
-                broken = self.broken(written, evidence)
+                broken = self.broken_steps(written, evidence)
             for step in reversed(broken):
                 self.revert(step, reason)
             if not broken:
                 return
 
-    def broken(self, written: Sequence[Step], evidence: Evidence) -> list[Step]:
+    def broken_steps(self, written: Sequence[Step], evidence: Evidence) -> list[Step]:
         """The steps for which the check no longer says ok. A step whose subject is gone becomes
         unknown in the ledger."""
         broken = []

@@ -132,7 +132,7 @@ class NodeApply:
         if not self.task.reboot and any(step.keep for step in self.task.steps):
             raise RefusedError(Refusal.PRECONDITION, f"{UNPROVEN}: apply the plan with its reboot")
         states = [earlier.step(step.id) for step in self.task.steps] if earlier else []
-        if why := self.session.unkept(state for state in states if state.touched):
+        if why := self.session.missing_content(state for state in states if state.touched):
             raise RefusedError(Refusal.PRECONDITION, why)
         boot = RebootProof(ledger, steps, self._clearance)
         enter_or_wake(self.session, self._clearance, earlier)

@@ -8,7 +8,7 @@ from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
 from nodevet.fix.journal.journal import JournalState, Stage, StepState
 from nodevet.fix.model import Step
-from nodevet.fix.rollout.batch import StepBatch, together
+from nodevet.fix.rollout.batch import StepBatch, is_verified_together
 from nodevet.fix.rollout.boot import RebootProof, unhelped
 from nodevet.fix.rollout.clearance import RefusedError
 from nodevet.fix.rollout.ledger import (
@@ -61,7 +61,9 @@ class NodeResume:
             for step in verified:
                 if why := self.steps.context.verdict(step, evidence):
                     failing[step.id] = why
-        complete = [step for step in todo if together(step) and _is_complete(step, self.earlier)]
+        complete = [
+            step for step in todo if is_verified_together(step) and _is_complete(step, self.earlier)
+        ]
         for step in todo:
             state = self.earlier.step(step.id)
             if step in verified:

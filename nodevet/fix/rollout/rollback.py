@@ -141,7 +141,7 @@ class NodeRollback:
         steps = steps_to_revert(self.back.steps, self.back.run)
         if not steps:
             return
-        if why := self.session.unkept(self.back.run.step(step.id) for step in steps):
+        if why := self.session.missing_content(self.back.run.step(step.id) for step in steps):
             raise RefusedError(Refusal.PRECONDITION, why)
         evidence = self._enter(steps)
         packages = [step for step in steps if of_packages(step)]

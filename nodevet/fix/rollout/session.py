@@ -311,12 +311,12 @@ class NodeSession:
         self._is_locked = False
         return self.executor.reboot(self.host, seconds=seconds, left=left)
 
-    def draining(self, evidence: Evidence) -> None:
+    def report_drain(self, evidence: Evidence) -> None:
         """Report that the drain hook runs now, and journal it. Raises JournalError."""
         self.tell(Phase.DRAINING, seconds=self.terms.drain_seconds)
         self.write_begin(evidence, hook=(self.hook and self.hook.offers) or ())
 
-    def drained(self, evidence: Evidence) -> None:
+    def journal_drain(self, evidence: Evidence) -> None:
         """Journal what the drain hook offers. Raises JournalError."""
         if self.hook and self.hook.offers:
             self.write_begin(evidence, hook=self.hook.offers)
@@ -386,7 +386,7 @@ class NodeSession:
             state.resource: state for state in self.look(tuple(resources), restorable=restorable)
         }
 
-    def restoring(
+    def restoring_actions(
         self, before: Sequence[State], actions: Sequence[AnyAction] = ()
     ) -> Sequence[AnyAction]:
         """The actions that restore these states. Raises RestoreError, also if a kept content is
@@ -412,7 +412,9 @@ class NodeSession:
         for is_second in (False, True):
             try:
                 restoring = (
-                    self.restoring(_with_partners(differing, before), actions) if differing else ()
+                    self.restoring_actions(_with_partners(differing, before), actions)
+                    if differing
+                    else ()
                 )
             except RestoreError as error:
                 return [str(error)]
@@ -436,7 +438,7 @@ class NodeSession:
         differences = _differences(before, current)
         return [*(failures if differences else ()), *differences.values()]
 
-    def unkept(self, steps: Iterable[StepState]) -> str:
+    def missing_content(self, steps: Iterable[StepState]) -> str:
         """Why these steps cannot be reverted: a kept content is missing or changed; empty if they
         can be."""
         before = [state for step in steps for state in step.seen or ()]

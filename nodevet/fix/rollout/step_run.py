@@ -110,7 +110,7 @@ class Steps:
                 return Written(step=step, result=reverted, evidence=evidence, ended=True)
         return Written(step=step, result=result, evidence=evidence)
 
-    def unwritten(self, step: Step, before: tuple[State, ...], why: str) -> StepResult:
+    def revert_interrupted(self, step: Step, before: tuple[State, ...], why: str) -> StepResult:
         """Revert a step that was in progress when the journal failed, and nothing else. The journal
         has it as unknown, so a resumed run reads it."""
         result = new_result(step, before=before)
@@ -126,7 +126,9 @@ class Steps:
         reason = f"{why}; the step was reverted"
         return replace(result, outcome=Outcome.FAILED, why=reason, after=before)
 
-    def judged(self, step: Step, result: StepResult, verification: Verification) -> StepResult:
+    def record_verified(
+        self, step: Step, result: StepResult, verification: Verification
+    ) -> StepResult:
         """The result of a step that holds or is unknown; writes it to the journal."""
         result = replace(result, after=verification.after, verdicts=verification.verdicts)
         if verification.gone:
@@ -138,7 +140,7 @@ class Steps:
         why = f"effective after a {step.effective}" if verification.pending else result.why
         return replace(result, outcome=outcome, why=why)
 
-    def _judged(
+    def _verify_alone(
         self,
         step: Step,
         result: StepResult,
@@ -155,7 +157,7 @@ class Steps:
             return replace(result, outcome=Outcome.UNKNOWN, why=str(error)), evidence
         verification, evidence = proof.steps[step.id], proof.evidence or evidence
         if verification.gone or not verification.why:
-            return self.judged(step, result, verification), evidence
+            return self.record_verified(step, result, verification), evidence
         result = replace(result, after=verification.after, verdicts=verification.verdicts)
         was_interrupted = record is not None
         return self.revert(step, result, verification.why, record, again=was_interrupted), evidence
@@ -344,7 +346,7 @@ class Steps:
             return self.revert(step, result, reason, record, again=again), evidence
         complete = replace(result, why=f"{why}; all of it was done")
         is_uncertain = any(holds(step.actions[number], current) is None for number in remaining)
-        return self._judged(step, complete, evidence, record if is_uncertain else None)
+        return self._verify_alone(step, complete, evidence, record if is_uncertain else None)
 
     def resume(
         self, step: Step, state: StepState, evidence: Evidence

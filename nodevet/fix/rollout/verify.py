@@ -94,7 +94,7 @@ class Verifier:
         self.session.tell(Phase.VERIFYING, *ids)
         second_look = self.session.states_by_resource(resources)
         for step in steps:
-            if _changed(states_left[step.id], _states_of(step, second_look)):
+            if _changed_states(states_left[step.id], _states_of(step, second_look)):
                 self.session.journal.write(
                     StepLooked(step=step.id, seen=_states_of(step, second_look))
                 )
@@ -106,7 +106,7 @@ class Verifier:
             for step in steps
         }
         if len(steps) == 1 and restarts(steps[0].actions):
-            verifications, evidence = self._restarted(steps[0], verifications, evidence)
+            verifications, evidence = self._await_restart(steps[0], verifications, evidence)
         return Verified(steps=verifications, evidence=evidence, witness=witness[0])
 
     def _verify_step(
@@ -116,7 +116,7 @@ class Verifier:
             return Verification(why=why, gone=True, after=after)
         changed = [
             seen.resource.label
-            for seen in _changed(left, after)
+            for seen in _changed_states(left, after)
             if kind_of(seen.resource).is_setting
         ]
         if changed:
@@ -127,7 +127,7 @@ class Verifier:
             return Verification(why=f"does not stay active: {', '.join(stopped)}", after=after)
         return self.verdict(step, evidence, after)
 
-    def _restarted(
+    def _await_restart(
         self, step: Step, verifications: dict[str, Verification], evidence: Evidence
     ) -> tuple[dict[str, Verification], Evidence]:
         """Probe after a step that restarts a service, until the service is on its GPUs again."""
@@ -193,7 +193,7 @@ def _states_of(step: Step, states: Looks) -> tuple[State, ...]:
     return tuple(states[resource] for resource in step.resources)
 
 
-def _changed(before: Sequence[State], current: Sequence[State]) -> list[State]:
+def _changed_states(before: Sequence[State], current: Sequence[State]) -> list[State]:
     """The states that have changed."""
     return [
         state_before

@@ -85,7 +85,7 @@ class LauncherRuns:
         names = list(dict.fromkeys(name for route in self._waiting for name in route))
         for name in names:
             try:
-                run = LauncherRun(self._engine.named(name), self)
+                run = LauncherRun(self._engine.find_launcher(name), self)
             except FleetError as error:
                 yield from self.fail(name, (), LauncherFailure(Status.NOT_VISITED, str(error)))
                 continue

@@ -63,7 +63,7 @@ def _number(words: tuple[str, ...], rest: str) -> tuple[str, ...]:
     return (word,)
 
 
-def _several(words: tuple[str, ...], rest: str) -> tuple[str, ...]:
+def _several_arguments(words: tuple[str, ...], rest: str) -> tuple[str, ...]:
     if not all(words) or len(words) > MOST_FILES:
         raise WordError(f"an empty argument, or more than {MOST_FILES}")
     if len(words) > 1 and any(word.lower() == "none" for word in words):
@@ -92,7 +92,7 @@ def _agent(words: tuple[str, ...], rest: str) -> tuple[str, ...]:
 ONE, FLAG, SEVERAL, LINE = (
     KeywordKind(_single_argument),
     KeywordKind(_choice("yes", "no")),
-    KeywordKind(_several),
+    KeywordKind(_several_arguments),
     KeywordKind(_line),
 )
 

@@ -46,7 +46,7 @@ class SiteFolder:
         self.written = 0
         self.removed = 0
 
-    def has(self, path: str, mark: str) -> bool:
+    def has_page(self, path: str, mark: str) -> bool:
         """Whether the folder has the page with this mark; if so, `finish` keeps it."""
         known = self.before.pages.get(path)
         if known is None or known[0] != mark:

@@ -10,7 +10,7 @@ from nodevet.model.baseline import Baseline
 from nodevet.vet.use.context import VetContext
 
 
-def narrowed(context: VetContext, only: Sequence[str], skip: Sequence[str]) -> VetContext:
+def narrow_context(context: VetContext, only: Sequence[str], skip: Sequence[str]) -> VetContext:
     """The context with `only` these checks, or without those to `skip`.
 
     Raises UserError for a check that no baseline expects, and if no check remains."""
