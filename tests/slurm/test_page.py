@@ -67,7 +67,7 @@ def test_the_commands_of_the_slurm_page_give_the_output_it_shows(
             assert run(text)[0] == 0, text
         if node := block.mark("on"):
             install(fleet, node)
-            fleet.on(
+            fleet.run_on(
                 node, write("/etc/nodevet/site.yaml", (fleet.project / "site.yaml").read_text())
             )
             start_slurm(fleet, node, other=is_other)
