@@ -47,7 +47,7 @@ def suspected(store: str | None, checks: Collection[str]) -> tuple[Suspected, ..
     if not checks:
         return ()
     with asked_store(store) as history:
-        groups = history.begun(checks) if history else ()
+        groups = history.begun_together(checks) if history else ()
     site = settings()
     return tuple(
         Suspected(

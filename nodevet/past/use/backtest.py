@@ -139,7 +139,7 @@ def _hosts(
 ) -> tuple[int, frozenset[str]]:
     """The number of visits of these runs to the targets, and the hosts. A limit goes by the groups
     of a host at its last visit."""
-    visited = store.visited(run.id for run in runs)
+    visited = store.visited_hosts(run.id for run in runs)
     if targets:
         names = {host.name for host in targets.hosts()} & visited.keys()
     else:

@@ -122,7 +122,7 @@ def _look(
     for visit in visits[place + 1 :]:
         if visit.status is not Status.VETTED or _covers(troubled, visit):
             continue
-        if not store.passed(visit.run, check, [host]):
+        if not store.passed_hosts(visit.run, check, [host]):
             continue
         if visit.evidence:
             good = Moment(at=visit.arrived, run=visit.run)
@@ -171,7 +171,7 @@ class _Comparison:
             and visit.host not in drifted
             and not _covers(by_host.get(visit.host, ()), visit)
         ]
-        passed = store.passed(self.bad, check, candidates)
+        passed = store.passed_hosts(self.bad, check, candidates)
         yield from (host for host in candidates if host in passed)
 
     def _rule(self, store: "Store", runs: Mapping[str, RecordedRun]) -> Iterator[str]:

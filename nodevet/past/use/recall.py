@@ -106,7 +106,7 @@ def find_diff(store: "Store", before: str | None, after: str | None) -> DiffFoun
     diff = run_diff(
         _records_of(store, earlier, store.spans(run=earlier.id, unjudged=True)),
         _records_of(store, later),
-        lambda host: store.judged(later.id, host),
+        lambda host: store.check_verdicts(later.id, host),
         fact_diffs(pairs),
         moves,
         thinned,
@@ -132,7 +132,7 @@ def _facts(
     number of hosts whose evidence was pruned. Facts and parts are not readings, so a host with the
     same steady values has the same ones."""
     look = _Look(store, before, after)
-    unlike = store.unlike(before.id, after.id, READS)
+    unlike = store.unlike_hosts(before.id, after.id, READS)
     hosts_by_sections: dict[frozenset[str], list[str]] = {}
     for host, sections in unlike.items():
         needed = sections | {"host"} | (NICS if sections & NICS else frozenset())

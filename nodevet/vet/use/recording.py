@@ -213,7 +213,7 @@ class Recording(VetListener):
         hosts = {news.host for news in news_of_hosts if news.findings} | {
             span.host for span in spans
         }
-        seen = self._store.reported(sorted(hosts), series=self._series or None)
+        seen = self._store.reported_visits(sorted(hosts), series=self._series or None)
         return structs.replace(self._before, seen=seen)
 
 

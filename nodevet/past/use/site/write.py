@@ -118,7 +118,7 @@ class _SiteWriter:
         for host, of_host in sorted(of_hosts.items()):
             for part in of_host:
                 marks[part].append(self._history.host_marks[host])
-        counted = self._store.counted(paged)
+        counted = self._store.last_counter_changes(paged)
         for part in paged:
             path = names.part_page(part)
             mark = digest(marks[part], counted.get(part))[:16]
