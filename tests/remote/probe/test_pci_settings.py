@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lspci import dumped, functions_of, settings_of, write
+from lspci import dumped_space, functions_of, settings_of, write
 
 from nodevet.checking.catalog import Catalog
 from nodevet.evidence.document import decode
@@ -50,7 +50,7 @@ def test_registers_are_decoded_as_lspci_decodes_them(
     text = (captures / "copyleft/lspci/pciutils" / name).read_text(encoding="utf-8")
     count = 0
     for _, block in functions_of(text):
-        wanted, space = settings_of(block), dumped(block)
+        wanted, space = settings_of(block), dumped_space(block)
         word = registers(tmp_path / "config", space)
         found = express(word)
         assert found == {key: wanted[key] for key in found}
