@@ -14,7 +14,7 @@ from slurm_on_node import start_slurm
 
 from nodevet.base.sshsig import sign
 from nodevet.passes.document import NAMESPACE, parse, split, text_of
-from nodevet.passes.use.on_nodes import put
+from nodevet.passes.use.on_nodes import put_command
 from simulated_fleet import Boot, SimulatedFleet
 
 pytestmark = pytest.mark.timeout(900)
@@ -261,7 +261,7 @@ def test_a_key_that_cannot_sign_is_reported_and_the_gate_fails(node: SimulatedFl
 def test_a_pass_for_another_boot_is_not_written(node: SimulatedFleet) -> None:
     passed(node)
     before = read(node)
-    said = node.run_on("n1", f"{shlex.join(put('eA==', '0' * 36))} 2>&1", check=False)
+    said = node.run_on("n1", f"{shlex.join(put_command('eA==', '0' * 36))} 2>&1", check=False)
     assert said == "the node was rebooted since it was vetted\n"
     assert read(node) == before
 
