@@ -134,7 +134,7 @@ def record(url: str, hosts: int, nights: int) -> None:
 def _report(
     context: VetContext, name: str, text: bytes | None, night: int, number: int
 ) -> HostReport:
-    at = five_nights.started(night).timestamp() + number / 100
+    at = five_nights.start_time(night).timestamp() + number / 100
     status = Status.VETTED if text else Status.UNREACHABLE
     visit = Visit(name, status, "" if text else "no answer on port 22", text, 1.5, at)
     return judge_visit(visit, Host(name=name, expect_hostname=False), context).report

@@ -64,7 +64,7 @@ def begun_run(night: int, hosts: int) -> RecordedRun:
     return RecordedRun(
         id=five_nights.run_id(night),
         series="bench",
-        started=five_nights.started(night).isoformat(),
+        started=five_nights.start_time(night).isoformat(),
         seconds=None,
         state=RunState.RUNNING,
         nodevet="bench",
@@ -86,7 +86,7 @@ def record(url: str, hosts: int) -> None:
                     host=name,
                     status=Status.VETTED,
                     baseline="site-h100",
-                    arrived=five_nights.started(1).isoformat(),
+                    arrived=five_nights.start_time(1).isoformat(),
                 ),
                 text,
             )

@@ -27,8 +27,8 @@ def main() -> "NoReturn":
         if code is not None:
             _end(code)
             sys.exit(code)
-    text = _kept(arguments)
-    if text is not None and _written(text):
+    text = _kept_answer(arguments)
+    if text is not None and _write_text(text):
         sys.exit(0)
     gc.set_threshold(GARBAGE)
     from nodevet.cli import main as run
@@ -41,7 +41,7 @@ def main() -> "NoReturn":
         raise
 
 
-def _kept(arguments: list[str]) -> bytes | None:
+def _kept_answer(arguments: list[str]) -> bytes | None:
     """What a kept pass answers; None: run the command."""
     if arguments[:1] == ["slurm"]:
         from nodevet.slurm.kept import answer
@@ -68,7 +68,7 @@ def _end(code: int) -> None:
     os._exit(code)
 
 
-def _written(text: bytes) -> bool:
+def _write_text(text: bytes) -> bool:
     """False if nothing could be written; the command says why."""
     try:
         while text:

@@ -24,7 +24,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from console_blocks import SHELL, Block, alike, blocks, plain, rewritten
+from console_blocks import SHELL, Block, blocks, is_alike, plain_text, rewritten_page
 from shown_folders import show
 
 from nodevet.inventory import read
@@ -299,7 +299,7 @@ def test_the_commands_of_a_page_give_the_output_it_shows(page: Path, world: Worl
             target.write_text(block.text, encoding="utf-8")
         if block.kind != "console" or block.mark("not run"):
             continue
-        for text in block.before:
+        for text in block.before_commands:
             done = world.run(text)
             assert done.returncode == 0, f"{page.name}:{block.line}: {text}\n{done.stdout}"
         for command, code in zip(block.commands, block.exits, strict=True):
@@ -307,16 +307,16 @@ def test_the_commands_of_a_page_give_the_output_it_shows(page: Path, world: Worl
             place = f"{page.name}:{command.line}: $ {command.text}"
             if done.returncode != code or "Traceback" in done.stdout:
                 wrong.append(f"{place}\nended with {done.returncode}, not {code}\n{done.stdout}")
-            elif command.shown and not alike(command.shown, done.stdout):
+            elif command.shown and not is_alike(command.shown, done.stdout):
                 differs.append((command, done.stdout))
-                was = plain(command.shown)
-                now = plain(done.stdout)
+                was = plain_text(command.shown)
+                now = plain_text(done.stdout)
                 wrong.append(f"{place}\nprinted\n{now}\ninstead of\n{was}\n\n{done.stdout}")
     world.leave()
     if WRITE and differs:
         text = page.read_text(encoding="utf-8")
         for command, printed in reversed(differs):
-            text = rewritten(text, command, printed)
+            text = rewritten_page(text, command, printed)
         page.write_text(text, encoding="utf-8")
     assert not wrong, "\n\n".join(wrong)
 
@@ -345,7 +345,12 @@ def test_blocks_are_read_with_their_comments(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(PAGE)
     (block,) = blocks(page)
-    assert (block.line, block.kind, block.before, block.exits) == (5, "console", ["true"], (1, 0))
+    assert (block.line, block.kind, block.before_commands, block.exits) == (
+        5,
+        "console",
+        ["true"],
+        (1, 0),
+    )
     first, second = block.commands
     assert (first.line, first.text) == (6, "nodevet check gpu001 \\\n    -b site")
     assert first.shown.splitlines()[-1] == "8 hosts: 2 ok, ... fail · 20.8 s"
@@ -365,16 +370,16 @@ def test_values_that_differ_between_runs_are_masked(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(PAGE)
     (block,) = blocks(page)
-    assert alike(block.commands[0].shown, PRINTED)
-    assert not alike(block.commands[0].shown, PRINTED.replace("490", "491"))
-    assert not alike(block.commands[0].shown, PRINTED.replace("2 ok", "1 ok"))
-    assert not alike(block.commands[0].shown, PRINTED + "one line more\n")
+    assert is_alike(block.commands[0].shown, PRINTED)
+    assert not is_alike(block.commands[0].shown, PRINTED.replace("490", "491"))
+    assert not is_alike(block.commands[0].shown, PRINTED.replace("2 ok", "1 ok"))
+    assert not is_alike(block.commands[0].shown, PRINTED + "one line more\n")
 
 
 def test_the_output_is_written_into_the_page(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(PAGE)
     (block,) = blocks(page)
-    assert rewritten(PAGE, block.commands[0], PRINTED) == PAGE.replace(
+    assert rewritten_page(PAGE, block.commands[0], PRINTED) == PAGE.replace(
         block.commands[0].shown + "\n", PRINTED
     )

@@ -28,7 +28,7 @@ from nodevet.learn.sheet import comparison_sheet
 from nodevet.model import Host, Status
 from nodevet.passes.answer import PassAnswer
 from nodevet.passes.document import FIELDS, text_of
-from nodevet.passes.sheet import pass_sheet, shown
+from nodevet.passes.sheet import pass_fields, pass_sheet
 from nodevet.resource import Resource, RunCommand, State
 from nodevet.slurm.answer import answer
 from nodevet.slurm.decide import NodePlan
@@ -168,8 +168,8 @@ def test_a_pass_shows_its_contents(schemas: dict[str, Document]) -> None:
     numbers = {"uptime": "60", "vetted": "1795000000", "expires": "1795003600"}
     values = {name: [numbers.get(name, f"a {name}")] for name in FIELDS}
     signed = text_of(values) + b"-----BEGIN SSH SIGNATURE-----\n"
-    said = msgspec.convert({**shown(signed), "valid": False, "why": "expired"}, PassAnswer)
-    document = printed(said, pass_sheet(shown(signed), "expired", is_valid=False).kind)
+    said = msgspec.convert({**pass_fields(signed), "valid": False, "why": "expired"}, PassAnswer)
+    document = printed(said, pass_sheet(pass_fields(signed), "expired", is_valid=False).kind)
     assert document["gpus"] == ["a gpu"] and document["uptime"] == 60
     assert faults(schemas["pass"], document) == []
     del document["machine"]

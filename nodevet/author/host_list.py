@@ -57,7 +57,7 @@ class RunVerdicts(msgspec.Struct, frozen=True, kw_only=True):
     hosts: Mapping[str, HostVerdict]
     doubt: str = ""  # why no host of the run is ok
 
-    def of(self, host: str) -> VerdictClass:
+    def verdict_class(self, host: str) -> VerdictClass:
         """Never ok for a host that the run does not have, or if the run is in doubt."""
         verdict = self.hosts.get(host)
         if verdict is None:
@@ -69,21 +69,21 @@ class RunVerdicts(msgspec.Struct, frozen=True, kw_only=True):
         return VerdictClass.OK if is_good else VerdictClass.UNKNOWN
 
 
-def chosen(
+def chosen_hosts(
     hosts: Sequence[Host], verdicts: RunVerdicts | None, classes: Collection[VerdictClass]
 ) -> tuple[Host, ...]:
     """The hosts with one of these verdicts; all hosts if no verdict is asked for."""
     if verdicts is None or not classes:
         return tuple(hosts)
-    return tuple(host for host in hosts if verdicts.of(host.name) in classes)
+    return tuple(host for host in hosts if verdicts.verdict_class(host.name) in classes)
 
 
 def host_list(hosts: Sequence[Host], verdicts: RunVerdicts | None) -> HostList:
-    listed = tuple(_listed(host, verdicts) for host in hosts)
+    listed = tuple(_listed_host(host, verdicts) for host in hosts)
     return HostList(run=verdicts.run if verdicts else msgspec.UNSET, hosts=listed)
 
 
-def _listed(host: Host, verdicts: RunVerdicts | None) -> ListedHost:
+def _listed_host(host: Host, verdicts: RunVerdicts | None) -> ListedHost:
     listed = ListedHost(
         name=host.name,
         groups=tuple(sorted(host.groups)),
@@ -97,7 +97,7 @@ def _listed(host: Host, verdicts: RunVerdicts | None) -> ListedHost:
     verdict = verdicts.hosts.get(host.name)
     return msgspec.structs.replace(
         listed,
-        verdict=verdicts.of(host.name),
+        verdict=verdicts.verdict_class(host.name),
         outcome=verdict.outcome if verdict else None,
         failing=verdict.failing if verdict else (),
     )
@@ -132,7 +132,7 @@ def dynamic_inventory(hosts: Sequence[Host], verdicts: RunVerdicts | None) -> Do
     groups: dict[str, list[str]] = {f"{OURS}{each.value}": [] for each in VerdictClass}
     variables = {}
     for host in hosts:
-        verdict, of_run = verdicts.of(host.name).value, verdicts.hosts.get(host.name)
+        verdict, of_run = verdicts.verdict_class(host.name).value, verdicts.hosts.get(host.name)
         failing = [check for check in (of_run.failing if of_run else ()) if check.isidentifier()]
         for group in (verdict, *(f"fails_{check}" for check in failing)):
             groups.setdefault(f"{OURS}{group}", []).append(host.name)

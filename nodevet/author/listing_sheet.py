@@ -17,7 +17,7 @@ def listing_sheet(
     expect."""
     cells = tuple(tuple(Cell(plain(text)) for text in row.values()) for row in rows)
     heads = tuple(next(iter(rows), ()))
-    table = _unasked(unexpected)
+    table = _unexpected_table(unexpected)
     return Sheet(
         title=f"{len(rows):,} {kind if len(rows) != 1 else kind.removesuffix('s')}",
         kind="list",
@@ -30,7 +30,7 @@ def listing_sheet(
     )
 
 
-def _unasked(unexpected: ReasonsByBaseline) -> TableBlock:
+def _unexpected_table(unexpected: ReasonsByBaseline) -> TableBlock:
     """The checks that some baselines do not expect: how many do, and why the others do not."""
     reasons = {check: why for checks in unexpected.values() for check, why in checks.items()}
     rows = []

@@ -43,7 +43,7 @@ def preview_sheet(found: Preview) -> Sheet:
 def _rows(found: Preview) -> Iterator[tuple[Cell, ...]]:
     groups: dict[tuple[VerdictChange, str, str], list[ChangedPart]] = {}
     for one in found.changes:
-        key = (one.change, one.finding.check, _what(one))
+        key = (one.change, one.finding.check, _difference_text(one))
         groups.setdefault(key, []).append(one)
     for (change, check, what), parts in groups.items():
         subjects, _ = subjects_of([(part.host, part.finding) for part in parts])
@@ -56,7 +56,7 @@ def _rows(found: Preview) -> Iterator[tuple[Cell, ...]]:
         )
 
 
-def _what(one: ChangedPart) -> str:
+def _difference_text(one: ChangedPart) -> str:
     return "" if one.change is VerdictChange.PASSES else difference(one.finding)[0]
 
 

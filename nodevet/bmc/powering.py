@@ -58,7 +58,7 @@ class BmcPower:
 
     def ready(self) -> None:
         """Read the password. Raises UserError if that is not possible."""
-        with self._named():
+        with self._name_errors():
             secret_of(self.bmc, self.secrets())
 
     def text(self) -> str:
@@ -70,7 +70,7 @@ class BmcPower:
 
     def identity(self, node: MachineIds) -> BmcMatch:
         """Whether the BMC belongs to the node with these ids."""
-        with self._named():
+        with self._name_errors():
             return match(node, self._switch.machine(), kind=self.bmc.kind)
 
     def refusal(self, found: BmcMatch) -> str:
@@ -82,7 +82,7 @@ class BmcPower:
             why = f"nothing proves that it belongs to the node: {found.text}; {PROVE}"
         return f"BMC {self.bmc.address}: {why}" if why else ""
 
-    def _own(self, node: MachineIds) -> MachineIds:
+    def _switched_ids(self, node: MachineIds) -> MachineIds:
         """The ids of the machine that the BMC switches. Raises UserError if it may not."""
         ids = self._switch.machine()
         if why := self.refusal(match(node, ids, kind=self.bmc.kind)):
@@ -116,8 +116,8 @@ class BmcPower:
         an error before the first call means that nothing was done. `node`: its ids. `runs`: the
         node answers, so a BMC that says Off belongs to another machine. `rebooted`: whether the
         node answers in another boot by now."""
-        with self.turns.turn(self.bmc.power_group), self._named():
-            ids = self._own(node)
+        with self.turns.turn(self.bmc.power_group), self._name_errors():
+            ids = self._switched_ids(node)
 
             def asked_own(what: str) -> None:
                 if what != power.SOFT:  # its ids were just read
@@ -133,12 +133,12 @@ class BmcPower:
     def switch_on_if_off(self, asked: Callable[[str], None], *, node: MachineIds) -> bool:
         """Whether the BMC said Off in two looks, and the node with these ids was switched on.
         Raises UserError if something may leak, or if the BMC is not proven to be the node's."""
-        with self.turns.turn(self.bmc.power_group), self._named():
+        with self.turns.turn(self.bmc.power_group), self._name_errors():
             for _ in range(2):
                 if self._switch.power() != power.OFF:
                     return False
                 time.sleep(self.times.look)
-            self._own(node)
+            self._switched_ids(node)
             if why := power.leak(self._switch):
                 raise BmcError(why)
             try:
@@ -148,7 +148,7 @@ class BmcPower:
             return True
 
     @contextmanager
-    def _named(self) -> Iterator[None]:
+    def _name_errors(self) -> Iterator[None]:
         try:
             yield
         except NothingDoneError as error:

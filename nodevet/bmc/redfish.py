@@ -39,7 +39,7 @@ def read(service: Redfish, attributes: Sequence[str] = ()) -> RecordFields:
     fields["boot_progress"] = text(system.get("BootProgress", {}), "LastState")
     fields["boot_override"] = _override(system.get("Boot"))
     settings = fields.take("bios", lambda: _bios(service, system))
-    fields["bios"] = None if settings is None else _some(settings)
+    fields["bios"] = None if settings is None else _bios_settings(settings)
     fields.take("attributes", lambda: _attributes(settings, attributes))
     fields.take("firmware", lambda: _firmware(_members(service, MANAGERS)))
     parts = fields.take("parts", lambda: _parts(service)) or []
@@ -85,7 +85,7 @@ def _members(service: Redfish, path: str) -> list[Document]:
 
 def _links(collection: Document) -> list[str]:
     """All members of a collection. Raises BmcError if it does not show them all."""
-    links = [link for link in map(_link, _inside(collection, "Members")) if link]
+    links = [link for link in map(_link, _embedded_items(collection, "Members")) if link]
     count, further = (collection.get(f"Members@odata.{name}") for name in ("count", "nextLink"))
     is_more = isinstance(count, int) and count > len(links)
     if len(links) > MOST_MEMBERS or is_more or further:
@@ -99,7 +99,7 @@ def _link(item: Any) -> str:
     return link if isinstance(link, str) else ""
 
 
-def _linked(service: Redfish, owner: Document, *names: str) -> Document | None:
+def _linked_resource(service: Redfish, owner: Document, *names: str) -> Document | None:
     """The resource that is some links away; None if there is no such link or resource."""
     here: Document | None = owner
     for name in names:
@@ -122,12 +122,12 @@ def _override(boot: Any) -> str | None:
 
 
 def _bios(service: Redfish, system: Document) -> Document | None:
-    bios = _linked(service, system, "Bios")
+    bios = _linked_resource(service, system, "Bios")
     settings = bios.get("Attributes") if bios else None
     return settings if isinstance(settings, dict) else None
 
 
-def _some(settings: Document) -> dict[str, str]:
+def _bios_settings(settings: Document) -> dict[str, str]:
     return {name: text(str(settings[name])) or "" for name in BIOS if name in settings}
 
 
@@ -163,7 +163,7 @@ def _events(service: Redfish, system: Document) -> list[RecordFields]:
         raise BmcError("it has no log of hardware events")
     logs = [_log_events(log, _entries(service, log), clock or now) for log, clock in clocks.items()]
     events = [event for log_events in logs for event in log_events]
-    return sorted(events, key=lambda event: (event["severity"] != "critical", _youngest(event)))
+    return sorted(events, key=lambda event: (event["severity"] != "critical", _event_age(event)))
 
 
 def _log_events(log: str, entries: list[Document], now: datetime | None) -> list[RecordFields]:
@@ -180,7 +180,7 @@ def _log_events(log: str, entries: list[Document], now: datetime | None) -> list
     return events
 
 
-def _youngest(event: RecordFields) -> int:
+def _event_age(event: RecordFields) -> int:
     return int(event["age_s"] if event["least_s"] is None else event["least_s"])
 
 
@@ -192,7 +192,7 @@ def _total(service: Redfish, system: Document, total: int) -> int:
     """`total`, if every hardware log takes new entries. Raises BmcError."""
     for path in (log for owner in _owners(service, system) for log in _logs(service, owner)):
         log = service.get(path)
-        entries = _linked(service, log, "Entries") or {}
+        entries = _linked_resource(service, log, "Entries") or {}
         most, count = log.get("MaxNumberOfRecords"), entries.get("Members@odata.count")
         if log.get("ServiceEnabled") is False:
             raise BmcError(f"{brief(path)} is switched off: turn it on in the BMC")
@@ -204,7 +204,7 @@ def _total(service: Redfish, system: Document, total: int) -> int:
 
 def _logs(service: Redfish, owner: Document) -> Iterator[str]:
     """The paths of its logs of hardware."""
-    for link in _links(_linked(service, owner, "LogServices") or {}):
+    for link in _links(_linked_resource(service, owner, "LogServices") or {}):
         if link.rstrip("/").rpartition("/")[2].lower() in HARDWARE_LOGS:
             yield link
 
@@ -212,11 +212,11 @@ def _logs(service: Redfish, owner: Document) -> Iterator[str]:
 def _entries(service: Redfish, log: str) -> list[Document]:
     """All its entries: a service may show the oldest on the first page, and links in place of
     entries. Raises BmcError."""
-    page = _linked(service, service.get(log), "Entries") or {}
+    page = _linked_resource(service, service.get(log), "Entries") or {}
     count = page.get("Members@odata.count")
     entries: list[Document] = []
     for _ in range(MOST_PAGES):
-        entries += _inside(page, "Members")
+        entries += _embedded_items(page, "Members")
         following = page.get("Members@odata.nextLink")
         if not isinstance(following, str):
             break
@@ -278,31 +278,37 @@ def _part(kind: str, item: Document) -> RecordFields:
 
 
 def _power_parts(service: Redfish, chassis: Document) -> Iterator[tuple[str, Document]]:
-    newer = _required(service, chassis, "PowerSubsystem")
-    older = None if newer else _required(service, chassis, "Power")
-    for supply in _of(service, newer, "PowerSupplies") or _inside(older, "PowerSupplies"):
+    newer = _required_resource(service, chassis, "PowerSubsystem")
+    older = None if newer else _required_resource(service, chassis, "Power")
+    for supply in _linked_members(service, newer, "PowerSupplies") or _embedded_items(
+        older, "PowerSupplies"
+    ):
         yield "psu", supply
-    redundancies = _inside(newer, "PowerSupplyRedundancy") or _inside(older, "Redundancy")
+    redundancies = _embedded_items(newer, "PowerSupplyRedundancy") or _embedded_items(
+        older, "Redundancy"
+    )
     yield from (("redundancy", redundancy) for redundancy in redundancies)
 
 
 def _thermal_parts(service: Redfish, chassis: Document) -> Iterator[tuple[str, Document]]:
-    newer = _required(service, chassis, "ThermalSubsystem")
-    older = None if newer else _required(service, chassis, "Thermal")
-    for fan in _of(service, newer, "Fans") or _inside(older, "Fans"):
+    newer = _required_resource(service, chassis, "ThermalSubsystem")
+    older = None if newer else _required_resource(service, chassis, "Thermal")
+    for fan in _linked_members(service, newer, "Fans") or _embedded_items(older, "Fans"):
         yield "fan", fan
-    metrics = _linked(service, newer, "ThermalMetrics") if newer else None
+    metrics = _linked_resource(service, newer, "ThermalMetrics") if newer else None
     inlet = (metrics or {}).get("TemperatureSummaryCelsius", {})
     if isinstance(inlet, dict) and isinstance(inlet.get("Intake"), dict):
         yield "temperature", {"Name": "Inlet", **inlet["Intake"]}
-    yield from (("temperature", temperature) for temperature in _inside(older, "Temperatures"))
-    leaks = _required(service, newer, "LeakDetection") if newer else None
-    yield from (("leak", detector) for detector in _of(service, leaks, "LeakDetectors"))
+    yield from (
+        ("temperature", temperature) for temperature in _embedded_items(older, "Temperatures")
+    )
+    leaks = _required_resource(service, newer, "LeakDetection") if newer else None
+    yield from (("leak", detector) for detector in _linked_members(service, leaks, "LeakDetectors"))
 
 
-def _required(service: Redfish, owner: Document, name: str) -> Document | None:
-    """As `_linked`. Raises BmcError if there is a link that leads nowhere."""
-    resource = _linked(service, owner, name)
+def _required_resource(service: Redfish, owner: Document, name: str) -> Document | None:
+    """As `_linked_resource`. Raises BmcError if there is a link that leads nowhere."""
+    resource = _linked_resource(service, owner, name)
     if resource is None and _link(owner.get(name)):
         raise BmcError(f"its link to {name} leads nowhere")
     return resource
@@ -334,12 +340,12 @@ def _every_link(collection: Document) -> list[str]:
 FINDERS: tuple[Finder, ...] = (_power_parts, _thermal_parts)
 
 
-def _of(service: Redfish, owner: Document | None, name: str) -> list[Document]:
-    collection = _required(service, owner, name) if owner else None
+def _linked_members(service: Redfish, owner: Document | None, name: str) -> list[Document]:
+    collection = _required_resource(service, owner, name) if owner else None
     return [service.get(link) for link in _links(collection or {})]
 
 
-def _inside(owner: Document | None, name: str) -> list[Document]:
+def _embedded_items(owner: Document | None, name: str) -> list[Document]:
     items = owner.get(name) if owner else None
     return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
 
@@ -347,13 +353,13 @@ def _inside(owner: Document | None, name: str) -> list[Document]:
 def _power(service: Redfish, *path: str) -> float | None:
     """A value of the chassis' power control, in watts."""
     for chassis in _members(service, CHASSIS):
-        for control in _inside(_linked(service, chassis, "Power"), "PowerControl"):
+        for control in _embedded_items(_linked_resource(service, chassis, "Power"), "PowerControl"):
             value: Any = control
             for name in path:
                 value = value.get(name) if isinstance(value, dict) else None
             if number(value) is not None:
                 return number(value)
-        metrics = _linked(service, chassis, "EnvironmentMetrics") or {}
+        metrics = _linked_resource(service, chassis, "EnvironmentMetrics") or {}
         sensor = metrics.get("PowerLimitWatts" if len(path) > 1 else "PowerWatts")
         value = sensor.get("SetPoint", sensor.get("Reading")) if isinstance(sensor, dict) else None
         if number(value) is not None:

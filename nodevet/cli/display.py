@@ -85,12 +85,12 @@ def screen(stream: IO[str], color: str, environment: Mapping[str, str]) -> Scree
     terminal = stream.isatty()
     chosen = {"always": True, "never": False}.get(color)
     return Screen(
-        colour=_wished(terminal, environment) if chosen is None else chosen,
+        colour=_is_colour_wanted(terminal, environment) if chosen is None else chosen,
         width=(_columns(environment) or _width_of(stream)) if terminal else None,
     )
 
 
-def _wished(terminal: bool, environment: Mapping[str, str]) -> bool:
+def _is_colour_wanted(terminal: bool, environment: Mapping[str, str]) -> bool:
     """no-color.org and bixense.com/clicolors: NO_COLOR wins."""
     if environment.get("NO_COLOR"):
         return False

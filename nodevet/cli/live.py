@@ -35,7 +35,7 @@ class Board(Protocol):
 
     def take(self, event: Any, now: float) -> None: ...
 
-    def said(self, event: Any, *, terminal: bool) -> Said | None:
+    def event_line(self, event: Any, *, terminal: bool) -> Said | None:
         """A permanent line for an event, or None."""
 
     @property
@@ -90,13 +90,13 @@ class Live:
             while self._take(writer):
                 writer.tick(time.monotonic())
         except Exception as error:  # whatever it is, the run goes on
-            _lost(error)
+            _silence_if_lost(error)
             while self._told.get() is not None:
                 pass
         try:
             writer.close()
         except Exception as error:
-            _lost(error)
+            _silence_if_lost(error)
 
     def _writer(self) -> "_Writer":
         screen = self._display.err
@@ -119,7 +119,7 @@ class Live:
         return False
 
 
-def _lost(error: Exception) -> None:
+def _silence_if_lost(error: Exception) -> None:
     if isinstance(error, OSError):  # the terminal, or the pipe's reader, is gone
         silence(sys.stderr)
 
@@ -160,7 +160,7 @@ class _Log:
             self._line(f"nodevet: {event}")
             return
         self._board.take(event, now)
-        if line := self._board.said(event, terminal=False):
+        if line := self._board.event_line(event, terminal=False):
             self._line(line.text)
 
     def tick(self, now: float) -> None:
@@ -199,7 +199,7 @@ class _Terminal:
             self._print(Said(f"nodevet: {event}"))
             return
         self._board.take(event, now)
-        if line := self._board.said(event, terminal=True):
+        if line := self._board.event_line(event, terminal=True):
             self._print(line)
 
     def tick(self, now: float) -> None:

@@ -158,7 +158,7 @@ learning = apply(
 """How commands that learn from nodes read them."""
 
 
-def _given(context: click.Context, param: click.Parameter, value: str | None) -> str | None:
+def _require_text(context: click.Context, param: click.Parameter, value: str | None) -> str | None:
     """An empty text is a variable of a script that is not set, and no wish for the default."""
     if value is not None and not value.strip():
         raise click.BadParameter("it is empty; type a URL, or leave it out", context, param)
@@ -168,7 +168,7 @@ def _given(context: click.Context, param: click.Parameter, value: str | None) ->
 def store_option(help: str) -> Callable[[Command], Command]:
     """`--store URL`."""
     default = "[default: $NODEVET_STORE, nodevet.toml, else a file in ~/.local/state]"
-    return click.option("--store", metavar="URL", callback=_given, help=f"{help}  {default}")
+    return click.option("--store", metavar="URL", callback=_require_text, help=f"{help}  {default}")
 
 
 store = store_option("Where to record runs: sqlite:///PATH, postgresql://USER@HOST/DB, or none.")

@@ -44,7 +44,7 @@ def feed_sheet(answer: FeedAnswer, *, plot: bool = False) -> Sheet:
         title=brief(answer.workload.name, LONGEST),
         kind="feed",
         facts=(headline(answer),),
-        blocks=(*(_node(answer, node, plot) for node in answer.nodes), *_lost(answer)),
+        blocks=(*(_node(answer, node, plot) for node in answer.nodes), *_lost_host_blocks(answer)),
         more="more kinds of nodes",
     )
 
@@ -62,7 +62,7 @@ def headline(answer: FeedAnswer) -> str:
     return f"{share} busy at batch {worst.batch}: {text.binds(worst)} binds"
 
 
-def _lost(answer: FeedAnswer) -> Iterator[TextBlock]:
+def _lost_host_blocks(answer: FeedAnswer) -> Iterator[TextBlock]:
     for host, why in answer.lost.items():
         yield TextBlock(text=brief(f"{name(host)}: not read: {why}", LONGEST))
 

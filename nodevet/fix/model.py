@@ -104,7 +104,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         """The risk of a step, or reboot if the plan reboots its node."""
         return Risk.REBOOT if self.rollout.reboots else step.risk
 
-    def of(self, host: str) -> tuple[Step, ...]:
+    def host_steps(self, host: str) -> tuple[Step, ...]:
         return tuple(step for step in self.steps if step.host == host)
 
 

@@ -166,14 +166,14 @@ def in_hand(plan: Plan, records: Sequence[JournalRecord]) -> Iterator[InHand]:
         if isinstance(record, HostBegin):
             hosts[record.host] = InHand(
                 host=record.host,
-                steps=len(plan.of(record.host)),
-                doing=_asked(record),
+                steps=len(plan.host_steps(record.host)),
+                doing=_begin_text(record),
                 at=record.at,
             )
         elif isinstance(record, HostEnd):
             hosts.pop(record.host, None)
         elif not isinstance(record, (RunBegin, RunEnd)) and (step := steps.get(record.step)):
-            ids = [plan_step.id for plan_step in plan.of(step.host)]
+            ids = [plan_step.id for plan_step in plan.host_steps(step.host)]
             hosts[step.host] = InHand(
                 host=step.host,
                 number=ids.index(step.id) + 1,
@@ -185,7 +185,7 @@ def in_hand(plan: Plan, records: Sequence[JournalRecord]) -> Iterator[InHand]:
     yield from hosts.values()
 
 
-def _asked(record: HostBegin) -> str:
+def _begin_text(record: HostBegin) -> str:
     return f"asked for {brief(record.asked, 40)}" if record.asked else "begun"
 
 

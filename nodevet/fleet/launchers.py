@@ -51,7 +51,7 @@ class Launcher:
             raise ValueError(f"launcher {LOCAL} is this machine; give the other one another name")
 
     @property
-    def here(self) -> bool:
+    def is_local(self) -> bool:
         return not self.argv
 
     @property
@@ -108,7 +108,7 @@ class Launchers:
                     hint = f"; did you mean {near[0]}?" if near else ""
                     raise ValueError(f"site {site}: there is no launcher {name}{hint}")
 
-    def named(self, name: str) -> Launcher:
+    def find_launcher(self, name: str) -> Launcher:
         launchers = (launcher for launcher in self.launchers if launcher.name == name)
         return next(launchers, Launcher(LOCAL))
 
@@ -138,7 +138,7 @@ class DaskPool:
             if len(names) != 1:
                 raise ValueError(f"site {site}: with Dask a site is one resource of its workers")
 
-    def named(self, name: str) -> Launcher:
+    def find_launcher(self, name: str) -> Launcher:
         resource = () if name == DASK else (name,)
         argv = (sys.executable, "-I", "-m", "nodevet.fleet.worker.pool", self.address, *resource)
         return PoolLauncher(name, argv, self.ssh_config, self.known_hosts, self.key_file)

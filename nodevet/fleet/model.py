@@ -44,7 +44,7 @@ class Options:
     on_steps: OnSteps | None = None
     within: float | None = None  # of the whole run; later hosts are reported as not reached
 
-    def asked(self, host: Host) -> Mapping[str, Sequence[Any]]:
+    def asks_for(self, host: Host) -> Mapping[str, Sequence[Any]]:
         """What the probe reads on a host beyond its defaults."""
         return self.asks if self.asks_each is None else self.asks_each(host)
 

@@ -69,7 +69,7 @@ class Cluster:
     def nodes(self, selector: str = "") -> list[ClusterNode]:
         """The nodes that a label selector chooses; by default all."""
         query = {"labelSelector": selector} if selector else {}
-        return self._all(Right("list", "nodes"), "/api/v1/nodes", NodeList, query)
+        return self._list_objects(Right("list", "nodes"), "/api/v1/nodes", NodeList, query)
 
     def node(self, name: str) -> ClusterNode:
         """The node of this name."""
@@ -78,11 +78,13 @@ class Cluster:
     def pods_on(self, node: str) -> list[Pod]:
         """The pods that are bound to a node, in all namespaces."""
         query = {"fieldSelector": f"spec.nodeName={node}"}
-        return self._all(Right("list", "pods"), "/api/v1/pods", PodList, query)
+        return self._list_objects(Right("list", "pods"), "/api/v1/pods", PodList, query)
 
     def pods_in(self, namespace: str) -> list[Pod]:
         """The pods of a namespace."""
-        return self._all(Right("list", "pods"), f"{_namespace_path(namespace)}/pods", PodList, {})
+        return self._list_objects(
+            Right("list", "pods"), f"{_namespace_path(namespace)}/pods", PodList, {}
+        )
 
     def patch_node(self, node: ClusterNode, changes: Mapping[str, Any]) -> None:
         """Change a node. Status 409 if anyone has changed it since nodevet read it."""
@@ -116,7 +118,7 @@ class Cluster:
         path = f"{_namespace_path(meta.namespace)}/pods/{quote(meta.name, safe='')}/eviction"
         self._ask(Right("create", "pods/eviction"), "POST", path, dict[str, Any], body)
 
-    def _all(
+    def _list_objects(
         self,
         right: Right,
         path: str,
@@ -171,7 +173,7 @@ class Cluster:
             why = brief(str(error) or type(error).__name__, LONGEST_REASON)
             raise ApiSilentError(f"{self.address} does not answer: {why}") from error
         if not 200 <= answer.status < 300:
-            refused = _refused(self.address, right, answer.status, data)
+            refused = _refusal_of(self.address, right, answer.status, data)
             if method == "GET" and answer.status in BUSY:
                 raise ApiSilentError(str(refused), answer.status)
             raise refused
@@ -224,7 +226,7 @@ def _as_read(node: ClusterNode, changes: Mapping[str, Any]) -> dict[str, Any]:
     return {**changes, "metadata": meta}
 
 
-def _refused(address: str, right: Right, status: int, data: bytes) -> ClusterError:
+def _refusal_of(address: str, right: Right, status: int, data: bytes) -> ClusterError:
     try:
         refusal = typed.decode(data, ApiRefusal)
     except msgspec.DecodeError:

@@ -33,7 +33,7 @@ options: Callable[[Any], Any] = apply(
 )
 
 
-def taken(values: dict[str, Any]) -> "Issue | None":
+def take_options(values: dict[str, Any]) -> "Issue | None":
     """What signs passes in a gate, by the values of these options; None without --pass-key.
     Raises UserError for --pass-for without --pass-key."""
     key, seconds = values.pop("pass_key"), values.pop("pass_for")

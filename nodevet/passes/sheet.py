@@ -12,7 +12,7 @@ TIMES = ("vetted", "expires")
 Shown = Mapping[str, str | int | list[str]]
 
 
-def shown(data: bytes) -> Shown:
+def pass_fields(data: bytes) -> Shown:
     """What a pass says, for people and JSON: one value or a list, times as ISO 8601. Raises
     PassError."""
     values = parse(split(data)[0])

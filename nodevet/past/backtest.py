@@ -120,7 +120,7 @@ class PastFailures:
             if first is not None and last is not None and is_asked and is_failure:
                 self._spans.setdefault(span.host, []).append((first, last, span))
 
-    def at(self, host: str, at: float, baseline: str, bar: Severity) -> tuple[str, ...]:
+    def failing_keys(self, host: str, at: float, baseline: str, bar: Severity) -> tuple[str, ...]:
         """The keys that failed on a host at a visit, at or above the bar."""
         return tuple(
             span.key

@@ -43,7 +43,7 @@ class Places:
             self._at[part.kind, part.id] = host, slot
             self._times[part.kind, part.id] += 1
 
-    def at(self, key: Key) -> Place | None:
+    def place_of(self, key: Key) -> Place | None:
         """The place of a part."""
         return self._at.get(key)
 
@@ -76,7 +76,7 @@ def _order(move: PartMove) -> tuple[object, ...]:
 def _moves(before: Places, after: Places) -> Iterator[PartMove]:
     for key in {*before.keys, *after.keys}:
         kind, name = key
-        old, new = before.at(key), after.at(key)
+        old, new = before.place_of(key), after.place_of(key)
         if old == new or not (before.is_followed(key) and after.is_followed(key)):
             continue
         if old and not new and not after.knows(old[0], kind):

@@ -66,7 +66,7 @@ class Passport(msgspec.Struct, frozen=True, kw_only=True):
     points: tuple[CounterPoint, ...] = ()  # each change of a counter
 
     @property
-    def here(self) -> Stay | None:
+    def current_stay(self) -> Stay | None:
         """The current stay; None if the part is gone."""
         return next((stay for stay in reversed(self.stays) if stay.open), None)
 

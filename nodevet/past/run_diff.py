@@ -64,7 +64,7 @@ class RunDiff(msgspec.Struct, frozen=True, kw_only=True):
     thinned: int = 0  # hosts whose facts are not compared: their evidence was pruned
 
     @property
-    def nothing(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether nothing differs."""
         return not any(
             getattr(self, name)
@@ -152,7 +152,7 @@ def run_diff(
                 unchanged += 1
             else:
                 changed.append(_diff(host, earlier, span))
-        unmatched = matched.left
+        unmatched = matched.remaining
         verdicts = verdicts_of(host) if unmatched and not is_other_machine else {}
         for earlier in unmatched:
             diff = _diff(host, earlier, None)
@@ -254,5 +254,5 @@ class _EarlierSpans:
         return match
 
     @property
-    def left(self) -> list[FindingSpan]:
+    def remaining(self) -> list[FindingSpan]:
         return [span for waiting in self._waiting.values() for span in waiting]

@@ -216,7 +216,7 @@ def _findings(records: HostRecords) -> Iterator[StoryEvent]:
                 since=(span.since or span.first).at,
             )
         elif span.end in (SpanEnd.OK, SpanEnd.GONE, SpanEnd.NOT_APPLICABLE, SpanEnd.REPLACED):
-            after = visits.after(span)
+            after = visits.visit_after(span)
             yield StoryEvent(
                 at=after.at,
                 run=after.run,
@@ -269,7 +269,7 @@ class _NextVisits:
             if visit.status is Status.VETTED and (at := _arrival(visit, records.started))
         ]
 
-    def after(self, span: FindingSpan) -> Moment:
+    def visit_after(self, span: FindingSpan) -> Moment:
         return self.next(span.last, span.baseline)
 
     def next(self, last: Moment, baseline: str = "") -> Moment:

@@ -30,10 +30,10 @@ def clock() -> "Clock":
     """The clock of the reader."""
     from nodevet.sheet.clock import Clock
 
-    return Clock(now=now())
+    return Clock(now=local_now())
 
 
-def now() -> datetime:
+def local_now() -> datetime:
     return datetime.now().astimezone()
 
 

@@ -46,7 +46,7 @@ class CheckPoint(msgspec.Struct, frozen=True, kw_only=True):
     partial: bool = False  # some of `unread` were not visited: the number that fails is unknown
 
     @property
-    def known(self) -> bool:
+    def is_comparable(self) -> bool:
         """Whether the number of failing hosts can be compared with that of other runs."""
         return bool(self.judged) and not self.partial
 
@@ -100,7 +100,7 @@ def check_points(
     hosts: dict[tuple[str, Verdict], set[str]] = defaultdict(set)
     for run, host, verdict in standing:
         hosts[run, verdict].add(host)
-    unread = _unjudged(list(visits), hosts, visits)
+    unread = _unjudged_hosts(list(visits), hosts, visits)
     return tuple(
         CheckPoint(
             run=run.id,
@@ -120,7 +120,7 @@ def check_points(
     )
 
 
-def _unjudged(
+def _unjudged_hosts(
     run_ids: Iterable[str],
     hosts: Mapping[tuple[str, Verdict], set[str]],
     visits: Mapping[str, Mapping[str, Status]],

@@ -123,12 +123,12 @@ class _Scan:
                 table = self._table(words, start + head[0].index("["), listed=len(head[1]) == 2)
             elif _KEY.match(text, offset):
                 words, offset = self._words(start)
-                place = self._at(start)
+                place = self._place_at(start)
                 for number in range(1, len(words) + 1):
                     self.places.setdefault((*table, *words[:number]), place)
             offset = self._statement_end(offset)
 
-    def _at(self, offset: int) -> Place:
+    def _place_at(self, offset: int) -> Place:
         shift = len(self._text[offset:]) - len(self._text[offset:].lstrip(" \t"))
         return _place(self._text, offset + shift)
 
@@ -142,7 +142,7 @@ class _Scan:
         return words, offset
 
     def _table(self, words: list[str], offset: int, *, listed: bool) -> Path:
-        place = self._at(offset)
+        place = self._place_at(offset)
         path: Path = ()
         for number, word in enumerate(words, 1):
             path = (*path, word)

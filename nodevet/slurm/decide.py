@@ -39,7 +39,7 @@ class NodePlan(NamedTuple):
 def why_not_drained(node: ControllerNode, reason: str, *, will_look_again: bool = False) -> str:
     """Why nodevet does not drain this node for this reason; "" if it does. `will_look_again`: a
     later health check can drain it after its jobs or its maintenance end."""
-    own, wished = node.own, parse(reason)
+    own, wished = node.own_reason, parse(reason)
     if node.is_foreign:
         by = f" by {brief(node.user)}" if node.user else ""
         return f"its reason is not nodevet's: {brief(node.reason)!r}{by}"
@@ -74,7 +74,7 @@ def plan_resume(
     reports = {name: report for report in run.hosts for name in names_in_slurm(report.host)}
     plans = []
     for node in nodes.values():
-        if node.is_drained and (own := node.own):
+        if node.is_drained and (own := node.own_reason):
             report = reports.get(node.name)
             before = machines.get((own.run, report.host)) if report else None
             why = _kept_for_plan(own.plans, of_plans)
@@ -115,7 +115,7 @@ def _planned(
     failing: Iterable[tuple[str, str]], nodes: Mapping[str, ControllerNode], limits: DrainLimits
 ) -> Iterator[NodePlan]:
     room = max(1, int(limits.share * len(nodes))) - sum(
-        node.is_drained and node.own is not None for node in nodes.values()
+        node.is_drained and node.own_reason is not None for node in nodes.values()
     )
     serving = Counter(
         part for node in nodes.values() if not node.is_out for part in node.partitions
@@ -149,7 +149,7 @@ def _unproven(
     run: Run, report: HostReport, node: ControllerNode, before: str | None, ahead: float
 ) -> str:
     """Why a run does not prove that a node is repaired; "" if it does."""
-    own = node.own
+    own = node.own_reason
     if node.is_unknown:
         return STARTING
     if own is None or report.status is not Status.VETTED:

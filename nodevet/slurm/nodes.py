@@ -58,7 +58,7 @@ class ControllerNode(NamedTuple):
         return "unknown" in self.states
 
     @property
-    def own(self) -> DrainReason | None:
+    def own_reason(self) -> DrainReason | None:
         """Its reason if nodevet gave it."""
         return parse(self.reason) if self.reason.startswith(PREFIX) else None
 
@@ -72,7 +72,7 @@ class ControllerNode(NamedTuple):
         """Whether someone else gave a reason that nodevet must not replace. A node in service has
         none: Slurm 24.11 still shows the old reason after a node is resumed."""
         is_held = self.is_drained or self.is_rebooting or not OUT.isdisjoint(self.states)
-        return is_held and bool(self.reason) and self.own is None and not self.hides_reason
+        return is_held and bool(self.reason) and self.own_reason is None and not self.hides_reason
 
 
 def parse_nodes(text: str) -> dict[str, ControllerNode]:

@@ -118,8 +118,8 @@ def _pairs(connection: Connection, query: "Select[Any]") -> dict[Any, Any]:
     return {row[0]: row[1] for row in connection.execute(query)}
 
 
-def counted(connection: Connection, parts: Collection[str]) -> dict[str, int]:
-    """See Store.counted."""
+def last_counter_changes(connection: Connection, parts: Collection[str]) -> dict[str, int]:
+    """See Store.last_counter_changes."""
     ids = sorted(parts)
     last: dict[str, int] = {}
     for offset in range(0, len(ids), CHUNK):

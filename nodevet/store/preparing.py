@@ -212,7 +212,7 @@ def _prepare_hardware(
 def _prepare_places(
     connection: Connection, prepared: PreparedHost, evidence: Evidence, sections: frozenset[str]
 ) -> None:
-    held, complete_kinds = parts.held(evidence, sections)
+    held, complete_kinds = parts.held_parts(evidence, sections)
     open_places = {} if prepared.host is None else known.open_places(connection, prepared.host.id)
     now = {(part.kind, plain(part.id), plain(slot)): (part, slot) for part, slot in held}
     prepared.arrived = [item for key, item in now.items() if key not in open_places]

@@ -129,10 +129,10 @@ def _is_in(run: str, visit: ColumnElement[bool]) -> Any:
     )
 
 
-def standing(
+def standing_verdicts(
     connection: Connection, check: str, runs: Collection[str], host: str | None
 ) -> Iterator[tuple[str, str, Verdict]]:
-    """See Store.standing."""
+    """See Store.standing_verdicts."""
     query = (
         select(t.run.c.name, t.host.c.name.label("host"), t.finding_span.c.verdict)
         .distinct()
@@ -148,7 +148,7 @@ def standing(
         yield row.name, row.host, Verdict(row.verdict)
 
 
-def judged(connection: Connection, run: str, host: str) -> dict[str, Verdict]:
+def check_verdicts(connection: Connection, run: str, host: str) -> dict[str, Verdict]:
     """The verdicts ok and not_applicable, by key."""
     query = select(t.visit.c.judged).where(
         t.visit.c.run == runs.id_of(run).scalar_subquery(),
@@ -164,7 +164,7 @@ def judged(connection: Connection, run: str, host: str) -> dict[str, Verdict]:
     return verdicts
 
 
-def passed(connection: Connection, run: str, check: str, hosts: Collection[str]) -> set[str]:
+def passed_hosts(connection: Connection, run: str, check: str, hosts: Collection[str]) -> set[str]:
     """The hosts on which a check was ok in a run, for at least one subject."""
     query = (
         select(t.host.c.name, t.visit.c.judged)

@@ -134,7 +134,7 @@ class Store:
                 connection, series=series, limit=limit, before=before, after=after
             )
 
-    def free(self, series: str) -> None:
+    def require_free(self, series: str) -> None:
         """Raises StoreHeldError if a run of this sweep goes on."""
         with self._database.reading() as connection:
             runs.refuse_running(connection, series)
@@ -159,11 +159,11 @@ class Store:
         with self._database.reading() as connection:
             return runs.last_reported(connection, before, series)
 
-    def reported(self, hosts: Iterable[str], *, series: str | None = None) -> dict[str, int]:
+    def reported_visits(self, hosts: Iterable[str], *, series: str | None = None) -> dict[str, int]:
         """The number of the last reported visit of each host, of this sweep or of any; without
         hosts that were never reported."""
         with self._database.reading() as connection:
-            return visits.reported(connection, hosts, series)
+            return visits.reported_visits(connection, hosts, series)
 
     def hosts(self) -> list[str]:
         """The names of all hosts, sorted."""
@@ -185,11 +185,11 @@ class Store:
         with self._database.reading() as connection:
             return latest.outcomes(connection, runs)
 
-    def counted(self, parts: Collection[str]) -> Mapping[str, int]:
+    def last_counter_changes(self, parts: Collection[str]) -> Mapping[str, int]:
         """By part (id), the number of the last change of a counter; without parts that have
         none."""
         with self._database.reading() as connection:
-            return latest.counted(connection, parts)
+            return latest.last_counter_changes(connection, parts)
 
     def visits(self, run: str, hosts: Iterable[str] | None = None) -> Iterator[RecordedVisit]:
         """The visits of a run, in the order of records."""
@@ -197,11 +197,11 @@ class Store:
         for rows in self._database.pages(query, t.visit):
             yield from map(visits.visit_of, rows)
 
-    def visited(self, runs: Iterable[str]) -> dict[str, tuple[int, tuple[str, ...]]]:
+    def visited_hosts(self, runs: Iterable[str]) -> dict[str, tuple[int, tuple[str, ...]]]:
         """The hosts that these runs (ids) reached: the number of visits, and the groups at the last
         one."""
         with self._database.reading() as connection:
-            return visits.visited(connection, runs)
+            return visits.visited_hosts(connection, runs)
 
     def visits_of(
         self, host: str, *, after: str | None = None, limit: int | None = None
@@ -221,10 +221,10 @@ class Store:
         """The visits of a run with their evidence: whole, or some sections without their times;
         None if it was not kept."""
         alike = None if sections is None else LastFew()
-        for visit, kept in self.kept(run, hosts=hosts, sections=sections):
+        for visit, kept in self.kept_evidence(run, hosts=hosts, sections=sections):
             yield visit, None if kept is None else kept.document(alike)
 
-    def kept(
+    def kept_evidence(
         self,
         run: str,
         *,
@@ -252,14 +252,14 @@ class Store:
             evidence = of_visits(connection, [row.id for row in rows], sections)
         return [(visits.visit_of(row), evidence.get(row.id)) for row in rows]
 
-    def unlike(
+    def unlike_hosts(
         self, before: str, after: str, sections: Iterable[str]
     ) -> Mapping[str, frozenset[str]]:
         """The hosts whose evidence may differ between two runs in more than readings, each with
         the sections that differ. All of them if a run did not vet it, or its evidence is not
         kept."""
         with self._database.reading() as connection:
-            return unlike.unlike(connection, before, after, frozenset(sections))
+            return unlike.unlike_hosts(connection, before, after, frozenset(sections))
 
     def holders(self, parts: Collection[str]) -> set[str]:
         """The hosts that ever held one of these parts, by their ids."""
@@ -317,32 +317,32 @@ class Store:
         for rows in self._database.pages(query, t.finding_span):
             yield from map(spans.span_of, rows)
 
-    def standing(
+    def standing_verdicts(
         self, check: str, runs: Collection[str], *, host: str | None = None
     ) -> list[tuple[str, str, Verdict]]:
         """The runs and hosts on which a check was not just ok, with its verdicts."""
         with self._database.reading() as connection:
-            return list(spans.standing(connection, check, runs, host))
+            return list(spans.standing_verdicts(connection, check, runs, host))
 
-    def begun(self, checks: Collection[str]) -> tuple[BegunTogether, ...]:
+    def begun_together(self, checks: Collection[str]) -> tuple[BegunTogether, ...]:
         """The runs in which hosts began to fail one of these checks that they still fail."""
         with self._database.reading() as connection:
             return tuple(together.begun_together(connection, checks))
 
-    def judged(self, run: str, host: str) -> Mapping[str, Verdict]:
+    def check_verdicts(self, run: str, host: str) -> Mapping[str, Verdict]:
         """The verdicts of a host in a run by key; the worst if a key has several."""
         name = self.run(run).id
         with self._database.reading() as connection:
-            passed = spans.judged(connection, name, host)
+            passed = spans.check_verdicts(connection, name, host)
         return spans.worst(passed, self.spans(host=host, run=name))
 
-    def passed(self, run: str, check: str, hosts: Iterable[str]) -> set[str]:
+    def passed_hosts(self, run: str, check: str, hosts: Iterable[str]) -> set[str]:
         """The hosts on which a check was ok in a run, for at least one subject."""
         passing: set[str] = set()
         remaining = iter(hosts)
         while chunk := list(islice(remaining, CHUNK)):
             with self._database.reading() as connection:
-                passing |= spans.passed(connection, run, check, chunk)
+                passing |= spans.passed_hosts(connection, run, check, chunk)
         return passing
 
     def parts(self, text: str = "") -> list[Part]:
@@ -455,7 +455,7 @@ class Store:
         freed = max(0, before - self.size())
         return Pruned(thinned=count, blobs=deleted, freed_b=freed)
 
-    def prunable(self, policy: Retention, now: float | None = None) -> int:
+    def count_prunable(self, policy: Retention, now: float | None = None) -> int:
         """The number of visits that `prune` would take the evidence from."""
         with self._database.reading() as connection:
             moment = time.time() if now is None else now

@@ -15,10 +15,10 @@ from nodevet.store.rows import OF_ANY_KIND, plain
 CHUNK = 500  # ids in one query
 
 
-def unlike(
+def unlike_hosts(
     connection: Connection, before: str, after: str, sections: frozenset[str]
 ) -> dict[str, frozenset[str]]:
-    """See Store.unlike."""
+    """See Store.unlike_hosts."""
     earlier, later = _steady(connection, before), _steady(connection, after)
     pairs = {host: (earlier.get(host), later.get(host)) for host in {**later, **earlier}}
     changed = {host: pair for host, pair in pairs.items() if None in pair or pair[0] != pair[1]}

@@ -82,8 +82,10 @@ def statuses(connection: Connection, run: int) -> dict[str, Status]:
     return {row.name: Status(row.status) for row in rows}
 
 
-def visited(connection: Connection, runs: Iterable[str]) -> dict[str, tuple[int, tuple[str, ...]]]:
-    """See Store.visited."""
+def visited_hosts(
+    connection: Connection, runs: Iterable[str]
+) -> dict[str, tuple[int, tuple[str, ...]]]:
+    """See Store.visited_hosts."""
     v = t.visit.c
     query = (
         select(t.host.c.name, t.grouping.c.names, func.count(), func.max(v.id).label("last"))
@@ -111,8 +113,10 @@ def groups_of(names: str | None) -> tuple[str, ...]:
     return typed.decode(names, tuple[str, ...]) if names else ()
 
 
-def reported(connection: Connection, hosts: Iterable[str], series: str | None) -> dict[str, int]:
-    """See Store.reported."""
+def reported_visits(
+    connection: Connection, hosts: Iterable[str], series: str | None
+) -> dict[str, int]:
+    """See Store.reported_visits."""
     last = (
         select(func.max(t.visit.c.id).label("id"), t.host.c.name.label("host"))
         .select_from(

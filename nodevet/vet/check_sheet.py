@@ -34,7 +34,13 @@ from nodevet.vet.findings.suspected import suspicions
 from nodevet.vet.findings.totals import findings_in_words, narrowing, summary, totals
 from nodevet.vet.findings.words import LIMIT, WHOLE
 from nodevet.vet.formats.diff import groups
-from nodevet.vet.news import again, fixed, flapping, resolved, words
+from nodevet.vet.news import (
+    fixed_troubles,
+    flapping_hosts,
+    rejudged_hosts,
+    resolved_troubles,
+    words,
+)
 
 MEDIA = {"table": Medium.TERMINAL, "markdown": Medium.MARKDOWN, "html": Medium.PAGE}
 """The medium of each format of a sheet."""
@@ -180,7 +186,7 @@ def _document(run: Run, view: RunView) -> Iterator[AnyBlock]:
     yield from _differences("Differences", differing)
     if view.shadow:
         yield from _differences("In shadow", shadowed(run))
-    yield from _since(run)
+    yield from _news_block(run)
     for group in groups(run):
         yield GroupBlock(
             title=brief(nodeset(group.hosts), MOST_HOSTS),
@@ -202,10 +208,10 @@ def _page(run: Run) -> Iterator[AnyBlock]:
     yield from _differences("Differences", differing)
     yield matrix(run)
     yield from _differences("In shadow", shadowed(run), folded=True, note=TRIED_OUT)
-    yield from _since(run)
+    yield from _news_block(run)
 
 
-def _since(run: Run) -> Iterator[GroupBlock]:
+def _news_block(run: Run) -> Iterator[GroupBlock]:
     news = run.news
     if not news or not news.since:
         return
@@ -213,11 +219,11 @@ def _since(run: Run) -> Iterator[GroupBlock]:
     hosts = {
         "new": [trouble.host for trouble in standing if trouble.new and trouble.place >= 0],
         "changed": [trouble.host for trouble in standing if trouble.changed],
-        "fixed": [ended.host for ended in fixed(news)],
-        "resolved": [ended.host for ended in resolved(news)],
-        "flapping": list(flapping(news)),
+        "fixed": [ended.host for ended in fixed_troubles(news)],
+        "resolved": [ended.host for ended in resolved_troubles(news)],
+        "flapping": list(flapping_hosts(news)),
         "no longer judged": [e.host for e in standing if e.new and e.place < 0],
-        "judged again": [ended.host for ended in again(news)],
+        "judged again": [ended.host for ended in rejudged_hosts(news)],
         "appeared": list(news.appeared),
         "replaced": list(news.replaced),
         "vanished": list(news.vanished),
@@ -227,12 +233,12 @@ def _since(run: Run) -> Iterator[GroupBlock]:
         title=f"Since {plain(news.since).replace('T', ' ')}",
         blocks=(
             TextBlock(text=f"{words(run).capitalize()}."),
-            TableBlock(heads=("what", "", "hosts"), rows=tuple(_changed(*row) for row in rows)),
+            TableBlock(heads=("what", "", "hosts"), rows=tuple(_change_row(*row) for row in rows)),
         ),
     )
 
 
-def _changed(word: str, hosts: list[str]) -> tuple[Cell, ...]:
+def _change_row(word: str, hosts: list[str]) -> tuple[Cell, ...]:
     """Each kind of change, how often it occurs, and its hosts."""
     folded = brief(nodeset(dict.fromkeys(hosts)), MOST_HOSTS)
     return Cell(word), Cell(f"{len(hosts):,}", right=True), Cell(folded)

@@ -112,11 +112,11 @@ def words(run: Run) -> str:
         return ""
     numbers = {
         "changed": sum(trouble.changed for trouble in news.standing),
-        "fixed": len(fixed(news)),
-        "resolved": len(resolved(news)),
+        "fixed": len(fixed_troubles(news)),
+        "resolved": len(resolved_troubles(news)),
         "no longer judged": sum(not ended.fixed for ended in news.ended),
-        "flapping": len(flapping(news)),
-        "hosts judged again": len(again(news)),
+        "flapping": len(flapping_hosts(news)),
+        "hosts judged again": len(rejudged_hosts(news)),
         "hosts appeared": len(news.appeared),
         "hosts replaced": len(news.replaced),
         "hosts vanished": len(news.vanished),
@@ -138,26 +138,26 @@ def count_new(news: RunNews) -> int:
     return sum(trouble.new for trouble in news.standing)
 
 
-def fixed(news: RunNews) -> tuple[Ended, ...]:
+def fixed_troubles(news: RunNews) -> tuple[Ended, ...]:
     """Failures that are ok now."""
-    return tuple(ended for ended in _over(news) if ended.verdict is Verdict.FAIL)
+    return tuple(ended for ended in _ended_troubles(news) if ended.verdict is Verdict.FAIL)
 
 
-def resolved(news: RunNews) -> tuple[Ended, ...]:
+def resolved_troubles(news: RunNews) -> tuple[Ended, ...]:
     """Findings that were unknown and are ok now."""
-    return tuple(ended for ended in _over(news) if ended.verdict is Verdict.UNKNOWN)
+    return tuple(ended for ended in _ended_troubles(news) if ended.verdict is Verdict.UNKNOWN)
 
 
-def _over(news: RunNews) -> tuple[Ended, ...]:
+def _ended_troubles(news: RunNews) -> tuple[Ended, ...]:
     return tuple(ended for ended in news.ended if ended.fixed and ended.check)
 
 
-def again(news: RunNews) -> tuple[Ended, ...]:
+def rejudged_hosts(news: RunNews) -> tuple[Ended, ...]:
     """Hosts that are judged again."""
     return tuple(ended for ended in news.ended if ended.fixed and not ended.check)
 
 
-def flapping(news: RunNews) -> list[str]:
+def flapping_hosts(news: RunNews) -> list[str]:
     """The host of each trouble that comes and goes."""
     ended = [trouble.host for trouble in news.ended if trouble.began]
     return [*(trouble.host for trouble in news.standing if trouble.began), *ended]

@@ -206,7 +206,7 @@ shadow = click.option(
 )
 
 
-def _gone(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+def _refuse_previous(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
     if value is not None:
         raise click.UsageError(
             "--previous is gone: nodevet records runs, and reports say what is new or fixed, and "
@@ -214,7 +214,7 @@ def _gone(ctx: click.Context, param: click.Parameter, value: str | None) -> None
         )
 
 
-previous = click.option("--previous", hidden=True, expose_value=False, callback=_gone)
+previous = click.option("--previous", hidden=True, expose_value=False, callback=_refuse_previous)
 
 
 fail_on = click.option(
@@ -247,7 +247,7 @@ def after_gate(command: Callable[..., Any]) -> Callable[..., Any]:
     def with_features(*args: Any, **values: Any) -> Any:
         from nodevet.vet.use.after_gate import AfterGates
 
-        taken = [feature.taken(values) for feature in features]
+        taken = [feature.take_options(values) for feature in features]
         after = AfterGates([part for part in taken if part is not None])
         return command(*args, after=after, **values)
 

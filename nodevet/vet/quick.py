@@ -35,7 +35,7 @@ def command(words: Sequence[str]) -> Callable[[], int] | None:
     """What runs this command line and returns its exit code; None: click does."""
     if words[:1] != ["check"] or "@local" not in words:
         return None
-    given = _given(words[1:])
+    given = _option_values(words[1:])
     options = None if given is None else _options(given)
     if options is None:
         return None
@@ -44,7 +44,7 @@ def command(words: Sequence[str]) -> Callable[[], int] | None:
     return partial(check, **options)
 
 
-def _given(words: Sequence[str]) -> Mapping[str, list[str]] | None:
+def _option_values(words: Sequence[str]) -> Mapping[str, list[str]] | None:
     """The values of each option by its long name; None if a word is not plain."""
     given: dict[str, list[str]] = {}
     rest = iter(words)

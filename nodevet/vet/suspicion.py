@@ -11,7 +11,7 @@ from nodevet.vet.news import Before
 PERCENT, LEAST = 20.0, 5
 
 
-def over(hosts: int, judged: int, percent: float, least: int) -> bool:
+def is_beyond_chance(hosts: int, judged: int, percent: float, least: int) -> bool:
     """Whether so many hosts at once are more than chance."""
     return hosts >= least and hosts * 100 > judged * percent
 
@@ -42,7 +42,7 @@ def suspicions(
     alike: dict[tuple[str, ...], list[str]] = {}
     for check, begun in begins.items():
         of = vetted if check else len(summaries)
-        if over(len(begun), of, percent, least):
+        if is_beyond_chance(len(begun), of, percent, least):
             alike.setdefault((*begun, "" if check else "-"), []).append(check)
     if not alike:
         return ()

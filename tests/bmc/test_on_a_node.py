@@ -60,8 +60,8 @@ def status(fleet):
 def is_lost(fleet):
     """Whether NVML or PCI says that the GPU is lost."""
     place = "/sys/bus/pci/devices/0000:01:00.0/config"
-    is_off = fleet.on("gpu1", f"head -c 4 {place} | od -An -tx1").split() == ["ff"] * 4
-    done = fleet.on("gpu1", "nvidia-smi -L 2>&1; true")
+    is_off = fleet.run_on("gpu1", f"head -c 4 {place} | od -An -tx1").split() == ["ff"] * 4
+    done = fleet.run_on("gpu1", "nvidia-smi -L 2>&1; true")
     assert is_off == ("lost" in done.lower()), (is_off, done)
     return is_off
 
@@ -87,7 +87,7 @@ def test_ipmi_and_redfish_switch_the_same_simulated_node(boot, tmp_path_factory)
         wait(lambda: status(fleet) == ("off", 2))
         assert power(ipmi.bmc) == power(redfish.bmc) == "off"
         words = ("--format", "json", "--connect-timeout", "2s")
-        done = fleet.at("check", *fleet.reach, "-i", "bmcs.yaml", *words)
+        done = fleet.run_in_project("check", *fleet.reach, "-i", "bmcs.yaml", *words)
         (host,) = json.loads(done.stdout)["hosts"]
         assert host["why"].endswith("; its BMC says that the power is off"), host
 

@@ -38,27 +38,27 @@ class Rig:
     def __init__(self, fleet: SimulatedFleet) -> None:
         self.fleet = fleet
         self.project = fleet.project
-        self.at = fleet.at
+        self.run_in_project = fleet.run_in_project
 
     def plan(self, file: str = "plan.json", *options: str | Path) -> Path:
         """A plan of what is wrong now; `options` say how it is carried out."""
         care = ("--author", "ann", "--settle", "0.2")
-        done = self.at("plan", *self.fleet.reach, *care, *options, "-o", file)
+        done = self.run_in_project("plan", *self.fleet.reach, *care, *options, "-o", file)
         assert done.returncode == 1, done
         return self.project / file
 
     def approved(self, file: str = "plan.json", *options: str | Path) -> Path:
         plan = self.plan(file, *options)
-        done = self.at("approve", plan, "--key", "ann", "--yes")
+        done = self.run_in_project("approve", plan, "--key", "ann", "--yes")
         assert done.returncode == 0, done
         return plan
 
     def apply(self, plan: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
-        return self.at("apply", plan, *self.fleet.reach, *words)
+        return self.run_in_project("apply", plan, *self.fleet.reach, *words)
 
     def state(self, node: str) -> str:
         """What the two fixes could change, and every file of /etc."""
-        return self.fleet.on(
+        return self.fleet.run_on(
             node,
             f"cat {GOVERNOR}; nvidia-smi --query-gpu=power.limit --format=csv,noheader; "
             "find /etc ! -type d -printf '%p %m %U:%G %s %l\\n' | sort; "
@@ -73,7 +73,7 @@ class Rig:
         return json.loads(done.stdout)
 
     def wrong(self) -> set[str]:
-        done = self.at("check", *self.fleet.reach, "--all", "--format", "json")
+        done = self.run_in_project("check", *self.fleet.reach, "--all", "--format", "json")
         return {
             f"{host['host']} {finding['check']}"
             for host in json.loads(done.stdout)["hosts"]
@@ -113,16 +113,16 @@ def test_a_plan_is_approved_applied_verified_and_rolled_back(rig: Rig) -> None:
     shown = rig.fleet.nodevet("report", run, "--format", "diff")
     assert shown.returncode == 0 and shown.stdout == (run / "result.diff").read_text(), shown
     assert (run / "evidence" / "gpu1" / "before.json").exists()
-    nothing = rig.at("plan", *rig.fleet.reach, "--author", "ann")
+    nothing = rig.run_in_project("plan", *rig.fleet.reach, "--author", "ann")
     assert nothing.returncode == 0, nothing
     again = rig.apply(plan, "--run", rig.project / "again")
     assert again.returncode == 0 and "UNCHANGED" in again.stdout, again
-    rolled = rig.at("rollback", run, "--settle", "0.2")
+    rolled = rig.run_in_project("rollback", run, "--settle", "0.2")
     assert rolled.returncode == 0, rolled
     assert (rig.state("gpu1"), rig.state("gpu2")) == before
     assert rig.wrong() == ALL
     broken = f"sqlite:///{rig.project}/first"  # a folder
-    twice = rig.at("rollback", run, "--store", broken)
+    twice = rig.run_in_project("rollback", run, "--store", broken)
     assert twice.returncode == 0 and "UNCHANGED" in twice.stdout, twice
     assert "this run of fixes is not fully recorded: " in twice.stderr
     remembered(rig, json.loads(plan.read_bytes())["id"])
@@ -152,7 +152,7 @@ def remembered(rig: Rig, plan: str) -> None:
     assert told[-1] == ("rollback", "performance", "powersave", "rolled_back")
     fixed = {e["finding"]["check"]: e["by"]["plan"] for e in events if e["kind"] == "fixed"}
     assert fixed == {"power_limit": plan, "cpu_governor": plan}
-    uuid = rig.fleet.on("gpu1", "nvidia-smi --query-gpu=uuid --format=csv,noheader").split()[0]
+    uuid = rig.fleet.run_on("gpu1", "nvidia-smi --query-gpu=uuid --format=csv,noheader").split()[0]
     passport = rig.asked("part", uuid)
     assert [
         (each["kind"], each["resource"], each["before"], each["after"])
@@ -184,11 +184,11 @@ def test_a_run_that_was_killed_midway_is_resumed(rig: Rig) -> None:
     process.wait()
     assert not (run / "result.json").exists()
     assert any(type(record).__name__ == "ActionBegin" for record in read(run))
-    resumed = rig.at("apply", "--resume", run, "-b", "base")
+    resumed = rig.run_in_project("apply", "--resume", run, "-b", "base")
     assert resumed.returncode in (0, 1), resumed
     outcomes = {host["outcome"] for host in json.loads((run / "result.json").read_text())["hosts"]}
     assert outcomes <= {"changed", "failed_and_rolled_back", "not_attempted"}, resumed
-    rolled = rig.at("rollback", run, "--settle", "0.2")
+    rolled = rig.run_in_project("rollback", run, "--settle", "0.2")
     assert rolled.returncode == 0, rolled
     assert (rig.state("gpu1"), rig.state("gpu2")) == before
 
@@ -202,7 +202,7 @@ def test_verify_reboot_proves_that_the_settings_persist(rig: Rig) -> None:
     hook.chmod(0o755)
     before = rig.state("gpu1"), rig.state("gpu2")
     plan = rig.plan("reboot.json", "--verify-reboot", "--drain-hook", hook)
-    done = rig.at("approve", plan, "--key", "bob", "--yes")
+    done = rig.run_in_project("approve", plan, "--key", "bob", "--yes")
     assert done.returncode == 0, done
     run = rig.project / "rebooted"
     done = rig.apply(plan, "--run", run)
@@ -215,7 +215,7 @@ def test_verify_reboot_proves_that_the_settings_persist(rig: Rig) -> None:
     told = (rig.project / "drained").read_text()
     assert told == "gpu1\ngpu1\n", "before the first step, and right before the reboot"
     assert rig.wrong() == set()
-    rolled = rig.at("rollback", run, "--settle", "0.2")
+    rolled = rig.run_in_project("rollback", run, "--settle", "0.2")
     assert rolled.returncode in (0, 1), rolled
     assert rig.state("gpu2") == before[1]
     assert rolled.returncode == 0 and rig.state("gpu1") == before[0], rolled

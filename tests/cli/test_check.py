@@ -289,7 +289,7 @@ def test_hostile_text_from_a_node_is_inert(
 ) -> None:
     state = "/run/nodevet-sim/nvml.state"
     hostile = r"driver_version = \033]0;owned\007<script>550.1\n"
-    fleet.on("gpu2", f"cp {state} /root; printf '{hostile}' >> {state}")
+    fleet.run_on("gpu2", f"cp {state} /root; printf '{hostile}' >> {state}")
     site = tmp_path / "site.yaml"
     site.write_text(
         'nodevet: 1\nextends: nvidia-h100-sxm\nexpect: {driver_version: ">=550,<560"}\n'
@@ -298,7 +298,7 @@ def test_hostile_text_from_a_node_is_inert(
         done = nodevet("check", "gpu2", *reach, "-b", site)
         page = nodevet("check", "gpu2", *reach, "-b", site, "--format", "html")
     finally:
-        fleet.on("gpu2", f"cp /root/nvml.state {state}")
+        fleet.run_on("gpu2", f"cp /root/nvml.state {state}")
     assert done.returncode == page.returncode == 1
     assert "\x1b" not in done.stdout
     assert "<script>550" not in page.stdout

@@ -122,7 +122,7 @@ def test_the_ras_port_of_a_job_that_has_just_begun_is_not_asked(
     with serving(tmp_path, tmp_path / "libnccl.so.2.29.2") as server:
         address = ("--nccl-ras", f"localhost:{server.port}", "--duration", "10s")
         done = nodevet("diagnose", "@local", "--job", JOB, *address, "--capture", bundle)
-        assert server.asked == []
+        assert server.received_lines == []
     assert done.returncode == 3, done.stderr  # this machine has no GPU
     ((visit, _),) = incident.read(bundle)
     assert visit.evidence is not None

@@ -204,11 +204,11 @@ class Rig:
         fleet.baseline(case.node, case.baseline % ", ".join(case.fixes))
         self.all = ("-i", fleet.place.inventory, "-b", case.node, "--deadline", "150")
         self.reach = (*self.all, "--limit", case.node)
-        self.do = fleet.at
+        self.do = fleet.run_in_project
 
     def on(self, command: str) -> str:
         """What a command of root says, whatever it ends with."""
-        return self.fleet.on(self.case.node, f"{command}\ntrue")
+        return self.fleet.run_on(self.case.node, f"{command}\ntrue")
 
     def reboot(self) -> None:
         self.fleet.sim("reboot", self.case.node)

@@ -49,7 +49,7 @@ class Machine:
 
     def on(self, script: str) -> str:
         """What a script says, whatever its end; errors too."""
-        return self.fleet.on("g1", f"cd /srv/p 2>/dev/null; {{ {script}; }} 2>&1", check=False)
+        return self.fleet.run_on("g1", f"cd /srv/p 2>/dev/null; {{ {script}; }} 2>&1", check=False)
 
     def at_terminal(self, answer: str, command: str) -> tuple[int, str]:
         """A command at a terminal of the node, and its answer to a question."""

@@ -186,7 +186,7 @@ def test_an_exception_while_drawing_does_not_end_the_run(monkeypatch: pytest.Mon
     def fails(host: HostBegun) -> str:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(fix_board, "began", fails)
+    monkeypatch.setattr(fix_board, "begun_text", fails)
     with FixWatcher(Display()) as watcher:
         watcher.on_event(CANARY)
         watcher.on_event(ended("gpu4", Outcome.CHANGED))

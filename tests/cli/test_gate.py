@@ -103,7 +103,7 @@ def test_a_line_says_why_a_gate_waits_and_until_when() -> None:
     assert not board.waiting
     first = waiting(12, n1="not settled: up for 14 s, expected 30 s", n2="x: 1", n3="x: 1")
     board.take(first, 100)
-    said = board.said(first, terminal=False)
+    said = board.event_line(first, terminal=False)
     assert said and said.text == (
         "12 s: waiting for 3 of 8 hosts: n[2-3]: x: 1; "
         "n1: not settled: up for 14 s, expected 30 s; next try in 10 s; gives up in 9 min 48 s"
@@ -111,11 +111,11 @@ def test_a_line_says_why_a_gate_waits_and_until_when() -> None:
     assert board.head(109.8) == "22 s: waiting for 3 of 8 hosts; trying now; gives up in 9 min 38 s"
     later = waiting(22, n1="not settled: up for 24 s, expected 30 s", n2="x: 1", n3="x: 1")
     board.take(later, 110)
-    assert board.said(later, terminal=False) is None, "only the clock went on"
+    assert board.event_line(later, terminal=False) is None, "only the clock went on"
     changed = waiting(32, n2="x: 2", n3="x: 1")
     board.take(changed, 120)
-    assert board.said(changed, terminal=True) is None, "a terminal shows it live"
-    assert board.said(changed, terminal=False) is not None
+    assert board.event_line(changed, terminal=True) is None, "a terminal shows it live"
+    assert board.event_line(changed, terminal=False) is not None
     many = waiting(40, **{f"n{number}": f"x: {number}" for number in range(9)})
     board.take(many, 130)
     assert board.rows(130, 4) == ["n0: x: 0", "n1: x: 1", "n2: x: 2", "and 6 more"]

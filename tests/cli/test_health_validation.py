@@ -18,10 +18,10 @@ def stand_in(fleet: SimulatedFleet) -> Iterator[None]:
     for node, severity, code in (("gpu1", "PASS", 0), ("gpu3", "CRITICAL", 1)):
         script = f'echo \'{{"overall_severity": "{severity}"}}\'; exit {code}'
         text = f'#!/bin/sh\n[ "$*" = run ] || exit 2\n{script}'
-        fleet.on(node, f"cat > {PLACE} <<'EOF'\n{text}\nEOF\nchmod +x {PLACE}")
+        fleet.run_on(node, f"cat > {PLACE} <<'EOF'\n{text}\nEOF\nchmod +x {PLACE}")
     yield
     for node in ("gpu1", "gpu3"):
-        fleet.on(node, f"rm {PLACE}")
+        fleet.run_on(node, f"rm {PLACE}")
 
 
 def test_a_check_judges_the_verdict_of_health_validation(

@@ -46,23 +46,27 @@ class Rig:
 
     def plan(self, *options: str) -> Done:
         care = ("--author", "ann", "--settle", "0.2")
-        return self.fleet.at("plan", *self.fleet.reach, *care, *options, "-o", "plan.json")
+        return self.fleet.run_in_project(
+            "plan", *self.fleet.reach, *care, *options, "-o", "plan.json"
+        )
 
     def applied(self, run: str, *options: str) -> str:
         """The outcome of the plan, approved and applied."""
-        done = self.fleet.at("approve", "plan.json", "--key", "bob", "--yes")
+        done = self.fleet.run_in_project("approve", "plan.json", "--key", "bob", "--yes")
         assert done.returncode == 0, done
-        done = self.fleet.at("apply", "plan.json", *self.fleet.reach, "--run", run, *options)
+        done = self.fleet.run_in_project(
+            "apply", "plan.json", *self.fleet.reach, "--run", run, *options
+        )
         (host,) = json.loads((self.project / run / "result.json").read_text())["hosts"]
         assert done.returncode == 0, done
         return host["outcome"]
 
     def rolled_back(self, run: str, *options: str) -> None:
-        done = self.fleet.at("rollback", run, "--settle", "0.2", *options)
+        done = self.fleet.run_in_project("rollback", run, "--settle", "0.2", *options)
         assert done.returncode == 0, done
 
     def on(self, command: str) -> str:
-        return self.fleet.on("n1", command)
+        return self.fleet.run_on("n1", command)
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +74,7 @@ def rig(boot: Boot) -> Rig:
     fleet = boot("bind", SCENARIO, BASELINE)
     fleet.people("ann", "bob")
     (fleet.project / "approval.yaml").write_text("nodevet: 1\napprovals: {drain: 1, reboot: 1}\n")
-    fleet.on("n1", SERVICE)
+    fleet.run_on("n1", SERVICE)
     return Rig(fleet)
 
 
@@ -119,6 +123,6 @@ def test_now_with_restart_or_without_a_numa_fix_is_refused(rig: Rig) -> None:
         "nodevet: 1\nexpect: {power_limit: 700}\nfix: [power_limit]\n"
     )
     reach = ("-i", rig.fleet.place.inventory, "-b", "other")
-    other = rig.fleet.at("plan", *reach, "--now")
+    other = rig.fleet.run_in_project("plan", *reach, "--now")
     assert other.returncode == 2, other
     assert "no fix that may be planned has this option" in other.stderr

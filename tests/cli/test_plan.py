@@ -38,7 +38,7 @@ def fleet(boot: Boot) -> SimulatedFleet:
 
 @pytest.fixture
 def on(fleet: SimulatedFleet) -> Callable[[str], str]:
-    return lambda command: fleet.on("gpu1", command)
+    return lambda command: fleet.run_on("gpu1", command)
 
 
 @pytest.fixture

@@ -68,17 +68,17 @@ class Rig:
         self.project = fleet.project
         self.inventory = fleet.place.inventory
         self.hosts = fleet.hosts
-        self.on = fleet.on
+        self.run_on = fleet.run_on
         self.sim = fleet.sim
         self._runs = 0
 
     @contextmanager
     def unchanged(self, *nodes: str) -> Iterator[None]:
         """All that a fix could change on these nodes is afterwards as it was before."""
-        before = {node: self.on(node, STATE).splitlines() for node in nodes}
+        before = {node: self.run_on(node, STATE).splitlines() for node in nodes}
         yield
         for node, was in before.items():
-            assert self.on(node, STATE).splitlines() == was
+            assert self.run_on(node, STATE).splitlines() == was
 
     def plan(self, host: str, file: Path) -> str:
         """A plan of what is wrong there now, and what is said of it."""
@@ -137,7 +137,7 @@ def rig(boot: Boot) -> Iterator[Rig]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HOME", str(fleet.project))
         for node in fleet.hosts:
-            fleet.on(node, "systemctl is-system-running --wait >/dev/null || true")
+            fleet.run_on(node, "systemctl is-system-running --wait >/dev/null || true")
         yield Rig(fleet)
 
 
@@ -212,7 +212,7 @@ def test_another_node_under_the_same_name(rig: Rig, plan: Path) -> None:
     text = rig.inventory.read_text()
     crossed.write_text(text.replace(one, "ONE").replace(two, one).replace("ONE", two))
     told = rig.refused(plan, "gpu1", "gpu2", inventory=crossed)
-    ids = [rig.on(node, "cat /etc/machine-id").strip() for node in ("gpu2", "gpu1")]
+    ids = [rig.run_on(node, "cat /etc/machine-id").strip() for node in ("gpu2", "gpu1")]
     assert told == (
         f"stale: another node under the same name: its machine id is {ids[0]}, "
         f"the plan was made on {ids[1]}"
@@ -221,10 +221,10 @@ def test_another_node_under_the_same_name(rig: Rig, plan: Path) -> None:
 
 def test_a_value_that_is_no_longer_what_was_planned(rig: Rig, plan: Path) -> None:
     """What was drawn up for 500 W is not applied to 450 W, nor is anything else of the plan."""
-    rig.on("gpu1", "nvidia-smi -pl 450")
+    rig.run_on("gpu1", "nvidia-smi -pl 450")
     told = rig.refused(plan, "gpu1")
     assert told == "stale: gpu1/power_limit/1: is 450 W now, and was 500 W when planned"
-    rig.on("gpu1", "nvidia-smi -pl 500")
+    rig.run_on("gpu1", "nvidia-smi -pl 500")
 
 
 def test_a_file_created_since_the_plan_at_a_planned_path(rig: Rig, plan: Path) -> None:
@@ -233,12 +233,12 @@ def test_a_file_created_since_the_plan_at_a_planned_path(rig: Rig, plan: Path) -
     (file,) = {
         resource["name"] for resource in steps[-1]["resources"] if resource["kind"] == "file"
     }
-    rig.on("gpu1", f"echo '# by hand' > {file}")
+    rig.run_on("gpu1", f"echo '# by hand' > {file}")
     told = rig.refused(plan, "gpu1")
     assert told == (
         f"stale: {steps[-1]['id']}: file {file} is a file of mode 644, and was absent when planned"
     )
-    rig.on("gpu1", f"rm {file}")
+    rig.run_on("gpu1", f"rm {file}")
 
 
 def test_a_busy_gpu(rig: Rig, plan: Path) -> None:
@@ -246,7 +246,7 @@ def test_a_busy_gpu(rig: Rig, plan: Path) -> None:
     load = "load=[{gpus: [0], command: train}]"
     rig.sim("set", "gpu1", load)
     told = rig.refused(plan, "gpu1")
-    pid = rig.on("gpu1", "pgrep -x train").strip()
+    pid = rig.run_on("gpu1", "pgrep -x train").strip()
     assert told == (
         f"precondition: gpu1/compute_mode/1 is of risk idle: GPU 0 in use by train (pid {pid})"
     )
@@ -265,7 +265,7 @@ def test_a_node_that_someone_else_works_on(rig: Rig, plan: Path) -> None:
 
 def test_another_owner(rig: Rig, plan: Path) -> None:
     """One that is there is not planned against; one that came since is refused."""
-    rig.on("gpu1", f"mkdir -p /etc/cron.d; echo '@reboot root nvidia-smi -pl 500' > {CRON}")
+    rig.run_on("gpu1", f"mkdir -p /etc/cron.d; echo '@reboot root nvidia-smi -pl 500' > {CRON}")
     with rig.unchanged("gpu1"):
         again = rig.project / "again.json"
         told = rig.plan("gpu1", again)
@@ -274,7 +274,7 @@ def test_another_owner(rig: Rig, plan: Path) -> None:
     assert {step["fix"] for step in steps} == {"compute_mode", "cpu_governor"}
     told = rig.refused(plan, "gpu1")
     assert told.startswith("manager: conflict: gpu ") and f" is also managed by {CRON}:1;" in told
-    rig.on("gpu1", f"rm {CRON}")
+    rig.run_on("gpu1", f"rm {CRON}")
 
 
 def test_a_run_whose_plan_was_changed_is_neither_resumed_nor_rolled_back(rig: Rig) -> None:
@@ -298,14 +298,14 @@ def test_d22_a_monitoring_client_is_stopped_for_a_step_and_always_restarted(
 
     def now() -> tuple[str, str, str]:
         """Whether the service runs, which start of it that is, and the GPU's mode."""
-        active, start, mode = rig.on(
+        active, start, mode = rig.run_on(
             "gpu1",
             f"systemctl show -P ActiveState -P InvocationID {DCGM}; "
             "nvidia-smi --format=csv,noheader --query-gpu=compute_mode",
         ).split()
         return active, start, mode
 
-    rig.on("gpu1", HOSTENGINE)
+    rig.run_on("gpu1", HOSTENGINE)
     plan = rig.project / "dcgm.json"
     told = rig.plan("gpu1", plan)
     assert f"{DCGM}: stopped before it, and started again after it" in told
@@ -316,11 +316,11 @@ def test_d22_a_monitoring_client_is_stopped_for_a_step_and_always_restarted(
     begun = now()
     assert begun[0] == "active" and begun[2] == "Default"
 
-    rig.on("gpu1", "mount --bind /bin/false $(readlink -f $(command -v nvidia-smi))")
+    rig.run_on("gpu1", "mount --bind /bin/false $(readlink -f $(command -v nvidia-smi))")
     try:
         said = rig.apply(plan)
     finally:
-        rig.on("gpu1", "umount $(readlink -f $(command -v nvidia-smi))")
+        rig.run_on("gpu1", "umount $(readlink -f $(command -v nvidia-smi))")
     assert said.code == 1 and "FAILED AND ROLLED BACK" in said.out, said
     failed = now()
     assert (failed[0], failed[2]) == ("active", "Default") and failed[1] != begun[1]
@@ -334,12 +334,12 @@ def test_d22_a_monitoring_client_is_stopped_for_a_step_and_always_restarted(
     assert said.code == 0 and "ROLLED BACK" in said.out, said
     back = now()
     assert (back[0], back[2]) == ("active", "Default") and back[1] != done[1]
-    rig.on("gpu1", f"systemctl stop {DCGM}; rm /etc/systemd/system/{DCGM}")
+    rig.run_on("gpu1", f"systemctl stop {DCGM}; rm /etc/systemd/system/{DCGM}")
 
 
 def test_a_node_that_was_rebooted_since(rig: Rig) -> None:
     """All is as it was, and yet a plan is of one boot: what it was made on may be gone."""
     plan = rig.approved("gpu2")
     rig.sim("reboot", "gpu2")
-    rig.on("gpu2", "systemctl is-system-running --wait >/dev/null || true")
+    rig.run_on("gpu2", "systemctl is-system-running --wait >/dev/null || true")
     assert rig.refused(plan, "gpu2") == "stale: rebooted since the plan was made"

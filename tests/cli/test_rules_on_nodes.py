@@ -44,12 +44,12 @@ umask 022; echo '{"gpus": [{"level": 4}]}' >/etc/level.json
 @pytest.fixture(scope="module")
 def fleet(boot: Boot) -> SimulatedFleet:
     fleet = boot("rules", SCENARIO, BASELINE)
-    fleet.on("n1", GOOD)
+    fleet.run_on("n1", GOOD)
     return fleet
 
 
 def verdicts(fleet: SimulatedFleet, *words: str) -> dict[str, str]:
-    done = fleet.at("check", *(words or fleet.reach), "--all", "--format", "json")
+    done = fleet.run_in_project("check", *(words or fleet.reach), "--all", "--format", "json")
     (host,) = json.loads(done.stdout)["hosts"]
     return {each["subject"]["id"]: each["verdict"] for each in host["findings"]}
 
@@ -62,8 +62,8 @@ def test_rules_pass_on_a_node_in_the_expected_state(fleet: SimulatedFleet) -> No
 
 
 def test_a_difference_fails_and_the_text_stays_on_the_node(fleet: SimulatedFleet) -> None:
-    fleet.on("n1", "chmod 666 /etc/motd; echo token=WRONG >/root/secret; touch /etc/cron.d/old")
-    fleet.on("n1", 'echo \'{"gpus": [{"level": 2}]}\' >/etc/level.json')
+    fleet.run_on("n1", "chmod 666 /etc/motd; echo token=WRONG >/root/secret; touch /etc/cron.d/old")
+    fleet.run_on("n1", 'echo \'{"gpus": [{"level": 2}]}\' >/etc/level.json')
     wrong = {"other", "banner", "secret", "gone", "level"}
     try:
         found = verdicts(fleet, *map(str, fleet.reach), "--save", "kept")
@@ -72,7 +72,7 @@ def test_a_difference_fails_and_the_text_stays_on_the_node(fleet: SimulatedFleet
         assert "WRONG" not in saved.read_text()
         assert verdicts(fleet, "--evidence", "kept", "-b", "base") == found
     finally:
-        fleet.on("n1", GOOD)
+        fleet.run_on("n1", GOOD)
 
 
 def test_e02_root_reads_no_private_file_without_permission(fleet: SimulatedFleet) -> None:
@@ -85,7 +85,7 @@ def test_e02_root_reads_no_private_file_without_permission(fleet: SimulatedFleet
 
 
 def test_saved_evidence_without_the_answer_is_unknown(fleet: SimulatedFleet) -> None:
-    fleet.at("check", *fleet.reach, "--save", "before")
+    fleet.run_in_project("check", *fleet.reach, "--save", "before")
     later = BASELINE.replace("contains: Authorised", "contains: Welcome")
     (fleet.project / "later.yaml").write_text(
         later.replace("[id, -un], text: root", "[id], exit: 0")

@@ -22,7 +22,7 @@ def test_a_fault_between_two_sweeps(boot: Boot) -> None:
     nightly = ("--since", "evidence", "--save", "evidence", "--all", "--format", "json")
 
     def sweep() -> tuple[int, dict[str, set[str]], str]:
-        done = fleet.at("check", *fleet.reach, *nightly)
+        done = fleet.run_in_project("check", *fleet.reach, *nightly)
         (host,) = json.loads(done.stdout)["hosts"]
         found: dict[str, set[str]] = {}
         for finding in host["findings"]:

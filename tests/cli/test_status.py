@@ -39,11 +39,11 @@ def until(seen: Callable[[], bool], seconds: float = 120) -> None:
 
 
 def test_a_run_is_followed_killed_and_continued(fleet: SimulatedFleet) -> None:
-    planned = fleet.at(
+    planned = fleet.run_in_project(
         *("plan", *fleet.reach, "--author", "ann", "--settle", "5s", "-o", "plan.json")
     )
     assert planned.returncode == 1, planned
-    assert fleet.at("approve", "plan.json", "--key", "ann", "--yes").returncode == 0
+    assert fleet.run_in_project("approve", "plan.json", "--key", "ann", "--yes").returncode == 0
     run = fleet.project / "runs" / "one"
     words = ["apply", "plan.json", *fleet.reach, "--project", ".", "--run", "runs/one"]
     process = subprocess.Popen(
@@ -74,7 +74,7 @@ def test_a_run_is_followed_killed_and_continued(fleet: SimulatedFleet) -> None:
     assert f"interrupted (process {process.pid} has ended)" in killed.stdout
     assert "WAS AT" in killed.stdout and "1/1 cpu_governor: " in killed.stdout
     assert "next: nodevet apply --resume runs/one" in killed.stdout
-    resumed = fleet.at("apply", "--resume", "runs/one", "-b", "base")
+    resumed = fleet.run_in_project("apply", "--resume", "runs/one", "-b", "base")
     assert resumed.returncode == 0, resumed
     ended = fleet.nodevet("status")
     assert ended.returncode == 0 and "CHANGED  gpu1" in ended.stdout, ended

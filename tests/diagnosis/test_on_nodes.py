@@ -45,7 +45,7 @@ def carried() -> str:
 def started(fleet: SimulatedFleet, node: str, name: str, *properties: str) -> None:
     """A load as a unit of a node."""
     words = " ".join(f"-p {each}" for each in properties)
-    fleet.on(
+    fleet.run_on(
         node,
         f"{carried()} systemctl --quiet stop load.service 2>/dev/null;"
         f"systemd-run --quiet --unit load --setenv NODEVET_SIM_STATE={STATE} {words}"
@@ -98,7 +98,7 @@ def test_a_lost_gpu_and_one_that_nvml_does_not_list_come_first(fleet: SimulatedF
     fell = "Xid 79 GPU_HAS_FALLEN_OFF_THE_BUS ×1, first at 2"
     assert fell in text and address.endswith(":00.0"), text
 
-    fleet.on("n4", f"sed -i 's/^count = 2$/count = 1/' {STATE} && grep -qx 'count = 1' {STATE}")
+    fleet.run_on("n4", f"sed -i 's/^count = 2$/count = 1/' {STATE} && grep -qx 'count = 1' {STATE}")
     done = fleet.nodevet(*words)
     text = done.stdout
     head = "1 of 2 GPUs is missing on n4 · The other GPU is idle\n\nMissing GPUs\n"
@@ -130,7 +130,7 @@ def test_the_rank_of_a_slurm_job_that_the_others_wait_for(
 ) -> None:
     with slurm_of_nodes(fleet, NODES, tmp_path) as slurm:
         for node in NODES:
-            fleet.on(node, f"systemctl --quiet stop load.service 2>/dev/null; {carried()}")
+            fleet.run_on(node, f"systemctl --quiet stop load.service 2>/dev/null; {carried()}")
         words = ("srun", "-N3", "-n3", "--mpi=none", "--chdir=/", "-J", "steps")
         load = ("python3", "/run/load/load.py", "steady")
         job = subprocess.Popen([*words, *load], env={**slurm.env, "NODEVET_SIM_STATE": STATE})
@@ -144,7 +144,7 @@ def test_the_rank_of_a_slurm_job_that_the_others_wait_for(
 def look_at_job(fleet: SimulatedFleet, slurm: Cluster) -> None:
     """Its ranks 0, 1 and 2 are on n1, n2 and n3; the GPU of n3 is throttled."""
     for node in NODES:
-        fleet.on(node, f"until ls {STATE}.processes | grep -qx '[0-9]*'; do sleep 0.1; done")
+        fleet.run_on(node, f"until ls {STATE}.processes | grep -qx '[0-9]*'; do sleep 0.1; done")
     number = slurm.says("squeue", "-h", "-n", "steps", "-o", "%i")
     conf = {"SLURM_CONF": str(slurm.conf)}
     job = diagnosed(fleet, "--job", number, env=conf)["job"]
@@ -152,13 +152,13 @@ def look_at_job(fleet: SimulatedFleet, slurm: Cluster) -> None:
     assert ranks == [(0, "n1"), (1, "n2"), (2, "n3")] and job["size"] == 3
     assert job["late"] == [2] and "rank 2 on n3 is slower" in job["sentence"], job
 
-    fleet.on("n1", "pkill -STOP -f load.py")
+    fleet.run_on("n1", "pkill -STOP -f load.py")
     found = diagnosed(fleet, "--job", f"{number}.0", "--limit", "n1,n3", env=conf)
     job = found["job"]
     assert job["ranks"][0]["state"] == "stopped" and 0 in job["late"], job
     assert [rank["host"] for rank in job["ranks"] if rank["state"] == "not seen"] == ["n2"]
     assert job["confidence"] == "low" and "n2 was not seen" in " ".join(job["doubts"])
-    fleet.on("n1", "pkill -CONT -f load.py")
+    fleet.run_on("n1", "pkill -CONT -f load.py")
 
     listed = fleet.project / "ranks.txt"
     listed.write_text("n1:gpu0 0\nn2 1  # everything there\n")

@@ -76,7 +76,7 @@ class Rig:
         self.runs = 0
 
     def on(self, script: str) -> str:
-        return self.fleet.on("n1", script)
+        return self.fleet.run_on("n1", script)
 
     def fake(self, script: str) -> None:
         """Another update-grub than the real one."""
@@ -84,7 +84,7 @@ class Rig:
         self.on(f"printf %s {text} >{FAKE}; chmod 755 {FAKE}")
 
     def moment(self) -> Moment:
-        done = self.fleet.at("check", *self.fleet.reach, "--format", "json")
+        done = self.fleet.run_in_project("check", *self.fleet.reach, "--format", "json")
         assert done.returncode in (0, 1), done
         (host,) = json.loads(done.stdout)["hosts"]
         assert host["status"] == "vetted", host
@@ -97,9 +97,11 @@ class Rig:
         self.runs += 1
         plan = self.fleet.project / f"plan{self.runs}.json"
         again = ("--again", "--author", "ann", *CARE, "-o", plan)
-        done = self.fleet.at("plan", *self.fleet.reach, *again, *words)
+        done = self.fleet.run_in_project("plan", *self.fleet.reach, *again, *words)
         assert done.returncode == 1 and plan.exists(), done
-        done = self.fleet.at("approve", plan, "--key", self.fleet.project / "bob", "--yes")
+        done = self.fleet.run_in_project(
+            "approve", plan, "--key", self.fleet.project / "bob", "--yes"
+        )
         assert done.returncode == 0, done
         return plan
 
@@ -130,7 +132,7 @@ class Rig:
         self.on(f"rm {FAKE}; touch /run/go")
 
     def ended(self, *words: object) -> dict[str, Any]:
-        done = self.fleet.at(*words)
+        done = self.fleet.run_in_project(*words)
         assert (self.run / "result.json").exists(), done
         (host,) = json.loads((self.run / "result.json").read_text())["hosts"]
         return dict(host)
@@ -166,14 +168,14 @@ def test_kernel_cmdline_and_smt_are_set_persist_and_are_rolled_back(
     assert outcomes(rig.apply(rig.plan())) == {"kernel_cmdline": "pending", "smt": "changed"}
     applied = rig.moment()
     assert applied.wrong == {"kernel_cmdline", "iommu"} and applied.cmdline == before.cmdline
-    again = rig.fleet.at("plan", *rig.fleet.reach)
+    again = rig.fleet.run_in_project("plan", *rig.fleet.reach)
     assert again.returncode == 3 and "set " not in again.stdout, again
     assert "effective after a reboot" in again.stdout, again
     rig.fleet.sim("reboot", "n1")
     rebooted = rig.moment()
     assert rebooted.wrong == {"iommu"} and rebooted.disk == applied.disk
     assert rebooted.cmdline == f"{before.cmdline} {' '.join(WORDS)} nosmt"
-    done = rig.fleet.at("rollback", rig.run)
+    done = rig.fleet.run_in_project("rollback", rig.run)
     assert done.returncode == 0, done
     rig.fleet.sim("reboot", "n1")
 
@@ -192,7 +194,7 @@ def test_the_grub_menu_keeps_entries_with_the_old_command_line(rig: Rig, before:
     assert menu.count("before nodevet GNU/Linux'") == 2, "one entry and its submenu, of two fixes"
     recovery = [row for row in site.splitlines() if "single" in row]
     assert recovery and not any(word in row for row in recovery for word in WORDS)
-    assert rig.fleet.at("rollback", rig.run).returncode == 0
+    assert rig.fleet.run_in_project("rollback", rig.run).returncode == 0
 
 
 REBOOT = ("--fix", "kernel_cmdline", "--fix", "smt", "--reboot")
@@ -209,8 +211,8 @@ def test_the_new_line_is_booted_once_and_becomes_the_default_once_verified(
     kept = rig.moment()
     assert kept.cmdline == f"{before.cmdline} {' '.join(WORDS)} nosmt" and kept.wrong == {"iommu"}
     assert "nodevet-once" not in kept.text and "before nodevet" in kept.text
-    assert rig.fleet.at("plan", *rig.fleet.reach).returncode == 0
-    assert rig.fleet.at("rollback", rig.run).returncode == 0
+    assert rig.fleet.run_in_project("plan", *rig.fleet.reach).returncode == 0
+    assert rig.fleet.run_in_project("rollback", rig.run).returncode == 0
     rig.fleet.sim("reboot", "n1")
 
 
@@ -263,10 +265,10 @@ def test_a_choice_that_an_admin_made_is_left_to_the_admin(rig: Rig, before: Mome
 
 def test_on_lvm_the_plan_makes_the_new_line_the_default_at_once(rig: Rig, before: Moment) -> None:
     words = ("plan", *rig.fleet.reach, "--again", *CARE, *REBOOT, "--format", "full")
-    shown = rig.fleet.at(*words)
+    shown = rig.fleet.run_in_project(*words)
     assert "once the check passes after the reboot:" in shown.stdout, shown
     rig.on("echo lvm >/run/abstraction")
-    shown = rig.fleet.at(*words)
+    shown = rig.fleet.run_in_project(*words)
     rig.on("rm /run/abstraction")
     assert "/boot/grub is on lvm, which GRUB does not write" in shown.stdout, shown
     assert "once the check passes" not in shown.stdout
@@ -283,7 +285,7 @@ def test_a_run_killed_while_it_makes_the_line_the_default_is_resumed(
     rig.on("rm /run/reached /run/go")
     rig.fleet.sim("reboot", "n1")
     assert rig.moment().cmdline == f"{before.cmdline} {' '.join(WORDS)}"
-    assert rig.fleet.at("rollback", rig.run).returncode == 0
+    assert rig.fleet.run_in_project("rollback", rig.run).returncode == 0
     rig.fleet.sim("reboot", "n1")
 
 
@@ -306,7 +308,10 @@ def test_an_edit_of_etc_default_grub_during_the_trial_boot_is_not_activated(
     rig.on(f"cp -a /etc/default/grub /etc/kept; printf %s {shlex.quote(EDITS)} >{unit}")
     rig.on("systemctl -q enable edits")
     host = rig.apply(plan)
-    left, again = rig.on(LOOK), rig.fleet.at("plan", *rig.fleet.reach, *CARE, *REBOOT, "--again")
+    left, again = (
+        rig.on(LOOK),
+        rig.fleet.run_in_project("plan", *rig.fleet.reach, *CARE, *REBOOT, "--again"),
+    )
     rig.on(f"mv /etc/kept /etc/default/grub; systemctl -q disable edits; rm {unit}; update-grub")
     assert outcomes(host) == {"kernel_cmdline": "failed_and_rolled_back"}, host
     assert "update-grub would also change what nodevet did not set" in host["why"], host
@@ -326,7 +331,7 @@ def test_a_setting_missing_after_the_reboot_is_reverted_and_the_rest_is_verified
     (why,) = [step["why"] for step in host["steps"] if step["fix"] == "iommu"]
     assert "not persistent across reboot" in why and "rebooted once more" in why, host
     assert rig.moment().cmdline == f"{before.cmdline} {' '.join(WORDS)}"
-    assert rig.fleet.at("rollback", rig.run).returncode == 0
+    assert rig.fleet.run_in_project("rollback", rig.run).returncode == 0
     rig.fleet.sim("reboot", "n1")
 
 
@@ -376,4 +381,4 @@ def test_a_run_killed_before_the_menu_is_written_is_resumed(rig: Rig, before: Mo
     host = rig.ended("apply", "--resume", rig.run)
     assert outcomes(host) == {"kernel_cmdline": "pending"}, host
     rig.on("rm /run/reached /run/go")
-    assert rig.fleet.at("rollback", rig.run).returncode == 0
+    assert rig.fleet.run_in_project("rollback", rig.run).returncode == 0

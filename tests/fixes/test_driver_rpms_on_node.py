@@ -59,7 +59,7 @@ def fleet(boot: Boot) -> SimulatedFleet:
     fleet = boot("rpms", SCENARIO, BASELINE)
     for tool in ("dnf-plugins-core", "zypper", "createrepo-c"):
         put_on_node(fleet, "n1", tool)
-    fleet.on("n1", PUT)
+    fleet.run_on("n1", PUT)
     fleet.people("ann", "bob")
     (fleet.project / "approval.yaml").write_text("nodevet: 1\napprovals: {reboot: 1}\n")
     return fleet
@@ -69,7 +69,7 @@ def fleet(boot: Boot) -> SimulatedFleet:
 def manager(request: pytest.FixtureRequest, fleet: SimulatedFleet) -> rpm.Manager:
     """First dnf, then zypper on the same node."""
     if request.param == "zypper":
-        fleet.on("n1", SUSE)
+        fleet.run_on("n1", SUSE)
     name: rpm.Manager = request.param
     return name
 
@@ -77,9 +77,9 @@ def manager(request: pytest.FixtureRequest, fleet: SimulatedFleet) -> rpm.Manage
 def planned(fleet: SimulatedFleet, name: str) -> Path:
     """The file of an approved plan."""
     plan = fleet.project / f"{name}.json"
-    done = fleet.at("plan", *fleet.reach, "--author", "ann", *CARE, "-o", plan)
+    done = fleet.run_in_project("plan", *fleet.reach, "--author", "ann", *CARE, "-o", plan)
     assert done.returncode == 1, done.stdout + done.stderr
-    done = fleet.at("approve", plan, "--key", fleet.project / "bob", "--yes")
+    done = fleet.run_in_project("approve", plan, "--key", fleet.project / "bob", "--yes")
     assert done.returncode == 0, done
     return plan
 
@@ -94,13 +94,13 @@ def act(fleet: SimulatedFleet, *actions: Action) -> list[ActResult]:
 def test_a_transaction_that_would_change_another_package_is_aborted(
     fleet: SimulatedFleet, manager: rpm.Manager, version: str
 ) -> None:
-    before = fleet.on("n1", STATE)
+    before = fleet.run_on("n1", STATE)
     (done,) = act(fleet, rpm.replace(manager, [f"nvidia-settings.x86_64={version}"]))
     assert not done.ok
     output = done.output
     other = "nvlsm" if version == "2-1" else "nvidia-xconfig"
     assert other in output and ("not in the plan" in output or "was pulled into" in output), output
-    assert fleet.on("n1", STATE) == before
+    assert fleet.run_on("n1", STATE) == before
 
 
 KILL = """\
@@ -114,19 +114,19 @@ def test_a_transaction_that_was_killed_is_restored(
     fleet: SimulatedFleet, manager: rpm.Manager
 ) -> None:
     """With its controller. rpm then has two versions of packages, and the files of one."""
-    before = fleet.on("n1", STATE)
+    before = fleet.run_on("n1", STATE)
     plan, run = planned(fleet, f"killed-{manager}"), fleet.project / f"killed-{manager}"
-    fleet.on("n1", "rm -f /run/rpm; touch /run/post-waits")
+    fleet.run_on("n1", "rm -f /run/rpm; touch /run/post-waits")
     words = ("apply", plan, *fleet.reach, "--run", run, "--project", fleet.project)
     fleet.kill_when(lambda: fleet.file("n1", "/run/rpm"), *words, alone=True)
-    fleet.on("n1", KILL)
-    assert fleet.on("n1", "rpm -q kmod-nvidia-open-dkms | wc -l").strip() == "2"
+    fleet.run_on("n1", KILL)
+    assert fleet.run_on("n1", "rpm -q kmod-nvidia-open-dkms | wc -l").strip() == "2"
     if manager == "zypper":  # it is restored, and begun again
-        done = fleet.at("apply", "--resume", run)
+        done = fleet.run_in_project("apply", "--resume", run)
         assert done.returncode == 0, done.stdout + done.stderr
-    done = fleet.at("rollback", run)
+    done = fleet.run_in_project("rollback", run)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert fleet.on("n1", STATE) == before
+    assert fleet.run_on("n1", STATE) == before
 
 
 NAME = "nvidia-settings"
@@ -179,9 +179,9 @@ def test_a_package_is_held_if_dnf_does_not_upgrade_it(
 ) -> None:
     root = f"/proc/{leader(fleet.name, 'n1')}/root"
     script = WITH_LISTS.format(main=main, cuda=cuda)
-    fleet.on("n1", script + ("" if other is None else OTHER.format(other=other)))
+    fleet.run_on("n1", script + ("" if other is None else OTHER.format(other=other)))
     answer, _ = attempt(holds(root).is_held, NAME, "x86_64", ["1-1"])
-    said = fleet.on("n1", f"{UPGRADES}; {WITHOUT_LISTS}").strip()
+    said = fleet.run_on("n1", f"{UPGRADES}; {WITHOUT_LISTS}").strip()
     assert (said, answer) == (str(int(upgrades)), held)
 
 
@@ -221,32 +221,34 @@ def test_package_locks_and_excludes_are_reported_in_the_plan(
         start, _, rest = command.partition("{")
         words, _, end = rest.partition("}")
         hold, release = words.split(",", 1)
-        fleet.on("n1", f"{start}{hold}{end}")
-        done = fleet.at("plan", *fleet.reach, "--author", "ann", *CARE)
-        fleet.on("n1", f"{start}{release}{end}")
+        fleet.run_on("n1", f"{start}{hold}{end}")
+        done = fleet.run_in_project("plan", *fleet.reach, "--author", "ann", *CARE)
+        fleet.run_on("n1", f"{start}{release}{end}")
         assert done.returncode == 3 and why in done.stdout, done.stdout + done.stderr
 
 
 def test_a_module_that_dkms_does_not_build_is_restored_before_the_reboot(
     fleet: SimulatedFleet, manager: rpm.Manager
 ) -> None:
-    fleet.on("n1", "touch /etc/dkms-fails")
-    before = fleet.on("n1", STATE)
+    fleet.run_on("n1", "touch /etc/dkms-fails")
+    before = fleet.run_on("n1", STATE)
     run = fleet.project / f"dkms-{manager}"
-    done = fleet.at("apply", planned(fleet, f"dkms-{manager}"), *fleet.reach, "--run", run)
+    done = fleet.run_in_project(
+        "apply", planned(fleet, f"dkms-{manager}"), *fleet.reach, "--run", run
+    )
     (host,) = json.loads((run / "result.json").read_text())["hosts"]
     assert host["outcome"] == "failed_and_rolled_back", done
     assert f"DKMS has not built nvidia {NEW}" in host["steps"][0]["why"], host
-    assert fleet.on("n1", STATE) == before
-    fleet.on("n1", "rm /etc/dkms-fails")
+    assert fleet.run_on("n1", STATE) == before
+    fleet.run_on("n1", "rm /etc/dkms-fails")
 
 
 def test_a_pending_fix_is_rebooted_and_rolled_back(
     fleet: SimulatedFleet, manager: rpm.Manager
 ) -> None:
-    before = fleet.on("n1", f"{STATE}; touch /run/mark")
+    before = fleet.run_on("n1", f"{STATE}; touch /run/mark")
     plan = planned(fleet, manager)
-    assert fleet.on("n1", LEFT) == "", "planning left something on the node"
+    assert fleet.run_on("n1", LEFT) == "", "planning left something on the node"
     (step,) = json.loads(plan.read_text())["steps"]
     assert (step["expected"], step["actual"], step["risk"]) == (NEW, OLD, "reboot")
     names = [each["name"] for each in step["resources"] if each["kind"] == "package"]
@@ -254,25 +256,25 @@ def test_a_pending_fix_is_rebooted_and_rolled_back(
     assert "nvidia-fabric-manager.x86_64 now" in step["note"]
 
     run = fleet.project / f"run-{manager}"
-    done = fleet.at("apply", plan, *fleet.reach, "--run", run)
+    done = fleet.run_in_project("apply", plan, *fleet.reach, "--run", run)
     assert done.returncode == 0, done
     (host,) = json.loads((run / "result.json").read_text())["hosts"]
     assert [each["outcome"] for each in host["steps"]] == ["pending"], host
     fleet.sim("reboot", "n1")
-    done = fleet.at("plan", *fleet.reach, "--author", "ann")
+    done = fleet.run_in_project("plan", *fleet.reach, "--author", "ann")
     assert done.returncode == 0 and "Nothing to do." in done.stderr, done
-    after = fleet.on("n1", STATE)
+    after = fleet.run_on("n1", STATE)
     assert f"\n{NEW}\n" in after and f"kmod-nvidia-{OLD}" not in after
     if manager == "dnf":
         assert "stream=570-open" in after and f"nvidia-driver-libs-3:{NEW}-1.el9.*" in after
     else:
         assert after.count("solvable_name: ") == 5
 
-    holds = fleet.on("n1", f"mv /srv/repo /srv/away; {HOLDS}")
-    done = fleet.at("rollback", run)
+    holds = fleet.run_on("n1", f"mv /srv/repo /srv/away; {HOLDS}")
+    done = fleet.run_in_project("rollback", run)
     assert done.returncode == 3 and "ROLLBACK FAILED" in done.stdout, done
-    assert fleet.on("n1", f"mv /srv/away /srv/repo; {HOLDS}") == holds
-    done = fleet.at("rollback", run)
+    assert fleet.run_on("n1", f"mv /srv/away /srv/repo; {HOLDS}") == holds
+    done = fleet.run_in_project("rollback", run)
     assert done.returncode == 0, done.stdout + done.stderr
     fleet.sim("reboot", "n1")
-    assert fleet.on("n1", STATE) == before
+    assert fleet.run_on("n1", STATE) == before

@@ -124,16 +124,16 @@ class Rig:
         self.fleet = fleet
         self.project = fleet.project
         self.reach = fleet.reach
-        self.at = fleet.at
+        self.run_in_project = fleet.run_in_project
 
     def on(self, command: str) -> str:
-        return self.fleet.on("n1", command)
+        return self.fleet.run_on("n1", command)
 
     def reboot(self) -> None:
         self.fleet.sim("reboot", "n1")
 
     def verdicts(self) -> dict[str, str]:
-        done = self.at("check", *self.reach, "--all", "--format", "json")
+        done = self.run_in_project("check", *self.reach, "--all", "--format", "json")
         (host,) = json.loads(done.stdout)["hosts"]
         return {found["check"]: found["verdict"] for found in host["findings"]}
 
@@ -143,7 +143,7 @@ def rig(boot: Boot) -> Rig:
     fleet = boot("driver", SCENARIO, BASELINE)
     fleet.people("ann", "bob")
     (fleet.project / "approval.yaml").write_text("nodevet: 1\napprovals: {reboot: 1}\n")
-    fleet.on("n1", REPOSITORY)
+    fleet.run_on("n1", REPOSITORY)
     return Rig(fleet)
 
 
@@ -153,29 +153,29 @@ def test_a_pending_fix_is_rebooted_and_rolled_back(rig: Rig) -> None:
     assert rig.on(STATE) == before
 
     plan, run = rig.project / "plan.json", rig.project / "run"
-    done = rig.at("plan", *rig.reach, "--author", "ann", *CARE, "-o", plan)
+    done = rig.run_in_project("plan", *rig.reach, "--author", "ann", *CARE, "-o", plan)
     assert done.returncode == 1, done
     power, driver = json.loads(plan.read_text())["steps"]
     assert (power["fix"], driver["fix"]) == ("power_limit", "driver_version")
     assert (driver["expected"], driver["actual"], driver["risk"]) == (NEW, OLD, "reboot")
     assert [resource["name"] for resource in driver["resources"]] == MOVED
     assert rig.on(STATE) == before
-    done = rig.at("approve", plan, "--key", rig.project / "bob", "--yes")
+    done = rig.run_in_project("approve", plan, "--key", rig.project / "bob", "--yes")
     assert done.returncode == 0, done
-    done = rig.at("apply", plan, *rig.reach, "--run", run)
+    done = rig.run_in_project("apply", plan, *rig.reach, "--run", run)
     (host,) = json.loads((run / "result.json").read_text())["hosts"]
     assert done.returncode == 0, done
     assert [step["outcome"] for step in host["steps"]] == ["changed", "pending"], host
     assert rig.verdicts() == {"driver_version": "fail", "power_limit": "unknown"}
 
     rig.reboot()
-    done = rig.at("plan", *rig.reach, "--author", "ann")
+    done = rig.run_in_project("plan", *rig.reach, "--author", "ann")
     assert done.returncode == 0 and "Nothing to do." in done.stderr, done
     assert sorted(rig.on("apt-mark showhold").split()) == [name.partition(":")[0] for name in MOVED]
     assert f"{NEW}\n" in rig.on("nvidia-smi --query-gpu=driver_version --format=csv,noheader")
 
     kept_because_another_package_needs_it(rig, run)
-    done = rig.at("rollback", run)
+    done = rig.run_in_project("rollback", run)
     assert done.returncode == 0, done
     rig.reboot()
     assert rig.on(STATE) == before
@@ -186,7 +186,7 @@ def kept_because_another_package_needs_it(rig: Rig, run: Path) -> None:
     versions = "dpkg-query -W -f '${Package} ${Version} ${db:Status-Status}\\n'; apt-mark showhold"
     rig.on("env DEBIAN_FRONTEND=noninteractive apt-get -y -q install cuda-tool")
     before = rig.on(versions)
-    done = rig.at("rollback", run)
+    done = rig.run_in_project("rollback", run)
     assert done.returncode == 3, done
     (host,) = json.loads((run / "rollback-1.json").read_text())["hosts"]
     assert "nodevet: cuda-tool would change too, and is not in the plan" in host["why"], host
@@ -199,9 +199,13 @@ def test_a_driver_that_does_not_load_is_rolled_back_and_the_rest_is_verified(rig
     before = rig.on(STATE)
     plan, run = rig.project / "fails.json", rig.project / "fails"
     care = (*CARE, "--reboot", "--boot-settle", "1")
-    assert rig.at("plan", *rig.reach, "--author", "ann", *care, "-o", plan).returncode == 1
-    assert rig.at("approve", plan, "--key", rig.project / "bob", "--yes").returncode == 0
-    done = rig.at("apply", plan, *rig.reach, "--run", run)
+    assert (
+        rig.run_in_project("plan", *rig.reach, "--author", "ann", *care, "-o", plan).returncode == 1
+    )
+    assert (
+        rig.run_in_project("approve", plan, "--key", rig.project / "bob", "--yes").returncode == 0
+    )
+    done = rig.run_in_project("apply", plan, *rig.reach, "--run", run)
     (host,) = json.loads((run / "result.json").read_text())["hosts"]
     power, driver = host["steps"]
     assert done.returncode == 1 and host["outcome"] == "failed_and_rolled_back", done
@@ -210,7 +214,7 @@ def test_a_driver_that_does_not_load_is_rolled_back_and_the_rest_is_verified(rig
     assert "not persistent across reboot: " in driver["why"], driver["why"]
     assert driver["why"].endswith("reverted, and rebooted once more")
     assert rig.verdicts() == {"driver_version": "fail", "power_limit": "ok"}
-    assert rig.at("rollback", run).returncode == 0
+    assert rig.run_in_project("rollback", run).returncode == 0
     assert rig.on(STATE) == before
     rig.on("rm /etc/fails")
 
@@ -223,17 +227,21 @@ rm /run/post-waits; while [ -e /proc/$dpkg ]; do sleep 0.1; done
 
 def test_a_transaction_that_was_killed_with_its_controller_is_restored(rig: Rig) -> None:
     before, plan, run = rig.on(STATE), rig.project / "killed.json", rig.project / "killed"
-    assert rig.at("plan", *rig.reach, "--author", "ann", *CARE, "-o", plan).returncode == 1
-    assert rig.at("approve", plan, "--key", rig.project / "bob", "--yes").returncode == 0
+    assert (
+        rig.run_in_project("plan", *rig.reach, "--author", "ann", *CARE, "-o", plan).returncode == 1
+    )
+    assert (
+        rig.run_in_project("approve", plan, "--key", rig.project / "bob", "--yes").returncode == 0
+    )
     rig.on("rm -f /run/dpkg; touch /run/post-waits")
     words = ("apply", plan, *rig.reach, "--run", run, "--project", rig.project)
     rig.fleet.kill_when(lambda: rig.fleet.file("n1", "/run/dpkg"), *words, alone=True)
     rig.on(KILL)
     assert "iF " in rig.on("dpkg-query -W -f '${db:Status-Abbrev} ${Package}\\n'")
-    done = rig.at("rollback", run)
+    done = rig.run_in_project("rollback", run)
     assert f"{OLD} → {NEW}: rolled back" in done.stdout, done.stdout + done.stderr
     rig.reboot()  # now NVML answers again, and the power limit can be restored
-    done = rig.at("rollback", run)
+    done = rig.run_in_project("rollback", run)
     assert done.returncode == 0, done.stdout + done.stderr
     assert rig.on(STATE) == before
 

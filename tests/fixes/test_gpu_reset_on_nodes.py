@@ -67,7 +67,7 @@ def break_again(fleet: SimulatedFleet, *values: str) -> None:
     """GPU 1 of h100 has a pending remap once more, and these values."""
     lines = ("gpu.1.remapping.pending = 1", "gpu.1.recovery_action = GPU_RESET", *values)
     text = "".join(f"{line}\\n" for line in lines)
-    fleet.on("h100", f"sed -i '/reset = /d' {STATE}; printf '{text}' >>{STATE}")
+    fleet.run_on("h100", f"sed -i '/reset = /d' {STATE}; printf '{text}' >>{STATE}")
 
 
 def wrong(fleet: SimulatedFleet, node: str) -> set[str]:
@@ -78,11 +78,11 @@ def wrong(fleet: SimulatedFleet, node: str) -> set[str]:
 def planned(fleet: SimulatedFleet, node: str, *words: object) -> tuple[Path, str]:
     """An approved plan, and what it and the approval say."""
     plan = fleet.project / f"{node}-{len(list(fleet.project.iterdir()))}.json"
-    done = fleet.at(
+    done = fleet.run_in_project(
         *("plan", *fleet.reach, "--limit", node, "--author", "ann", *CARE, "-o", plan, *words)
     )
     assert done.returncode == 1, done
-    approval = fleet.at("approve", plan, "--key", fleet.project / "bob", "--yes")
+    approval = fleet.run_in_project("approve", plan, "--key", fleet.project / "bob", "--yes")
     assert approval.returncode == 0, approval
     return plan, done.stdout + approval.stdout
 
@@ -92,7 +92,7 @@ def result(run: Path) -> Any:
 
 
 def applied(fleet: SimulatedFleet, plan: Path, *words: object) -> Any:
-    done = fleet.at("apply", plan, *fleet.reach, "--run", plan.with_suffix(""), *words)
+    done = fleet.run_in_project("apply", plan, *fleet.reach, "--run", plan.with_suffix(""), *words)
     assert done.returncode in (0, 1), done
     return result(plan.with_suffix(""))
 
@@ -100,7 +100,7 @@ def applied(fleet: SimulatedFleet, plan: Path, *words: object) -> Any:
 @pytest.fixture(scope="module")
 def reset(fleet: SimulatedFleet) -> Path:
     """The run of the first reset, of a node with power limits and a monitoring client."""
-    fleet.on("h100", MONITOR)
+    fleet.run_on("h100", MONITOR)
     plan, _ = planned(fleet, "h100", "--fix", "power_limit")
     assert applied(fleet, plan)["outcome"] == "changed"
     assert wrong(fleet, "h100") == {"gpu_lost", "row_remapping"}
@@ -118,10 +118,10 @@ def test_a_reset_repairs_the_gpu_and_keeps_power_limits_and_services(
     fleet: SimulatedFleet, reset: Path
 ) -> None:
     assert wrong(fleet, "h100") == set()
-    assert fleet.on("h100", POWER) == SET * 2
+    assert fleet.run_on("h100", POWER) == SET * 2
     units = "systemctl is-active nvidia-persistenced nvidia-dcgm nvidia-fabricmanager"
-    assert fleet.on("h100", units) == "active\n" * 3
-    again = fleet.at("plan", *fleet.reach, "--limit", "h100")
+    assert fleet.run_on("h100", units) == "active\n" * 3
+    again = fleet.run_in_project("plan", *fleet.reach, "--limit", "h100")
     assert again.returncode == 0, again
 
 
@@ -129,27 +129,30 @@ def test_a_rollback_says_that_a_reset_cannot_be_undone(fleet: SimulatedFleet, re
     """Also after a reboot, which the repair outlasts."""
     fleet.sim("reboot", "h100")
     assert wrong(fleet, "h100") == set()
-    done = fleet.at("rollback", reset)
+    done = fleet.run_in_project("rollback", reset)
     assert done.returncode == 1 and "cannot be undone" in done.stdout, done
     assert "rollback failed" not in done.stdout.lower(), done
-    fleet.on("h100", "systemctl start nodevet-power-limit")
-    assert fleet.on("h100", POWER) == SET * 2
+    fleet.run_on("h100", "systemctl start nodevet-power-limit")
+    assert fleet.run_on("h100", POWER) == SET * 2
 
 
 def test_a_gpu_in_use_is_not_reset(fleet: SimulatedFleet, reset: Path) -> None:
     break_again(fleet)
     plan, _ = planned(fleet, "h100")
-    job = fleet.on("h100", f"setsid {JOB} >/dev/null 2>&1 </dev/null & echo $!").strip()
-    fleet.on("h100", f"until [ -e {STATE}.processes/{job} ]; do sleep 0.05; done")
+    job = fleet.run_on("h100", f"setsid {JOB} >/dev/null 2>&1 </dev/null & echo $!").strip()
+    fleet.run_on("h100", f"until [ -e {STATE}.processes/{job} ]; do sleep 0.05; done")
     host = applied(fleet, plan)
     assert host["outcome"] == "refused" and "in use by train" in host["why"], host
     plan, _ = planned(fleet, "h100", "--holders", "train")  # a person errs
     host = applied(fleet, plan)
     assert host["outcome"] == "failed_and_rolled_back", host
     assert "ended with 255" in host["why"] and "something holds it open" in host["why"]
-    assert fleet.on("h100", "systemctl is-active nvidia-persistenced nvidia-dcgm") == "active\n" * 2
-    fleet.on("h100", f"kill {job}; while [ -e /proc/{job} ]; do sleep 0.05; done")
-    assert fleet.on("h100", POWER) == SET * 2
+    assert (
+        fleet.run_on("h100", "systemctl is-active nvidia-persistenced nvidia-dcgm")
+        == "active\n" * 2
+    )
+    fleet.run_on("h100", f"kill {job}; while [ -e /proc/{job} ]; do sleep 0.05; done")
+    assert fleet.run_on("h100", POWER) == SET * 2
     assert "gpu_lost" in wrong(fleet, "h100")
 
 
@@ -161,13 +164,13 @@ def test_a_reset_command_that_exits_0_without_effect_is_a_failure(
     host = applied(fleet, plan)
     assert host["outcome"] == "failed_and_rolled_back", host
     assert "next: reboot the node" in host["why"], host
-    assert fleet.on("h100", POWER) == SET * 2
+    assert fleet.run_on("h100", POWER) == SET * 2
 
 
 def test_a_step_that_fails_after_its_reset_leaves_nothing_to_restore(
     fleet: SimulatedFleet, reset: Path
 ) -> None:
-    fleet.on("h100", "systemctl stop nodevet-power-limit")
+    fleet.run_on("h100", "systemctl stop nodevet-power-limit")
     break_again(fleet, "gpu.1.set.power_limit_mw = NVML_ERROR_UNKNOWN")
     plan, _ = planned(fleet, "h100", "--again")
     host = applied(fleet, plan)
@@ -175,9 +178,9 @@ def test_a_step_that_fails_after_its_reset_leaves_nothing_to_restore(
     assert host["why"].startswith("start nodevet-power-limit.service: ended with 1"), host
     assert "; next: reboot the node" in host["why"], host
     assert "gpu_lost" not in wrong(fleet, "h100")  # it was reset
-    fleet.on("h100", f"sed -i '/power_limit_mw = NVML/d' {STATE}")
-    fleet.on("h100", "systemctl reset-failed; systemctl start nodevet-power-limit")
-    assert fleet.on("h100", POWER) == SET * 2
+    fleet.run_on("h100", f"sed -i '/power_limit_mw = NVML/d' {STATE}")
+    fleet.run_on("h100", "systemctl reset-failed; systemctl start nodevet-power-limit")
+    assert fleet.run_on("h100", POWER) == SET * 2
 
 
 @pytest.mark.parametrize("killed_at", ["stop nvidia-persistenced.service", "reset "])
@@ -192,12 +195,12 @@ def test_a_run_killed_before_or_during_the_reset_can_be_resumed(
     run = plan.with_suffix("")
     words = ["apply", plan, *fleet.reach, "--run", run, "--project", fleet.project]
     fleet.kill_when(lambda: has_begun(run, number), *words)
-    done = fleet.at("apply", "--resume", run, "-b", "base", "--deadline", "150")
+    done = fleet.run_in_project("apply", "--resume", run, "-b", "base", "--deadline", "150")
     assert done.returncode == 0, done
     assert result(run)["outcome"] in ("changed", "unchanged"), result(run)
     assert wrong(fleet, "h100") == set()
-    assert fleet.on("h100", POWER) == SET * 2
-    assert fleet.on("h100", "systemctl is-active nvidia-persistenced") == "active\n"
+    assert fleet.run_on("h100", POWER) == SET * 2
+    assert fleet.run_on("h100", "systemctl is-active nvidia-persistenced") == "active\n"
 
 
 def label(action: dict[str, Any]) -> str:
@@ -217,7 +220,7 @@ def test_a_reset_that_does_not_help_suggests_a_reboot(fleet: SimulatedFleet) -> 
     host = applied(fleet, plan)
     assert host["outcome"] == "failed_and_rolled_back", host
     assert "NVML_ERROR_RESET_REQUIRED, expected usable; next: reboot the node" in host["why"], host
-    assert fleet.on("bad", "systemctl is-active nvidia-persistenced") == "active\n"
+    assert fleet.run_on("bad", "systemctl is-active nvidia-persistenced") == "active\n"
     fleet.sim("reboot", "bad")
     assert "gpu_lost" not in wrong(fleet, "bad")
 
@@ -226,14 +229,14 @@ def test_gpus_of_ampere_are_reset_alone_while_the_fabric_manager_runs(
     fleet: SimulatedFleet,
 ) -> None:
     """Without it nvidia-smi refuses that, and one command resets them all."""
-    uuids = fleet.on("a100", "nvidia-smi --query-gpu=uuid --format=csv,noheader").split()
+    uuids = fleet.run_on("a100", "nvidia-smi --query-gpu=uuid --format=csv,noheader").split()
     plan, _ = planned(fleet, "a100")
     assert [each["uuid"] for each in resets(plan)] == uuids[:1]
     assert applied(fleet, plan)["outcome"] == "changed"
     again = "gpu.0.recovery_action = DRAIN_AND_RESET"
-    fleet.on("a100", f"systemctl stop nvidia-fabricmanager; echo '{again}' >>{STATE}")
+    fleet.run_on("a100", f"systemctl stop nvidia-fabricmanager; echo '{again}' >>{STATE}")
     one = "nvidia-smi -pm 0 >/dev/null; nvidia-smi --gpu-reset -i 0"
-    assert "cannot be reset alone" in fleet.on("a100", one, check=False)
+    assert "cannot be reset alone" in fleet.run_on("a100", one, check=False)
     plan, said = planned(fleet, "a100")
     assert [each["others"] for each in resets(plan)] == [uuids[1:]]
     assert "also resets GPU 1" in said

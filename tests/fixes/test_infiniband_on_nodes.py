@@ -65,22 +65,22 @@ def fleet(boot: Boot) -> SimulatedFleet:
     fleet = boot("ports", SCENARIO, BASELINE)
     fleet.people("ann", "bob")
     (fleet.project / "approval.yaml").write_text("nodevet: 1\napprovals: {drain: 1}\n")
-    fleet.on("n1", STAND_IN)
+    fleet.run_on("n1", STAND_IN)
     return fleet
 
 
 @contextmanager
 def fast(fleet: SimulatedFleet) -> Iterator[None]:
     """Each `sleep` of the node is over at once, so that nodevet's wait for a port ends."""
-    fleet.on("n1", "ln -s /bin/true /usr/local/bin/sleep")
+    fleet.run_on("n1", "ln -s /bin/true /usr/local/bin/sleep")
     try:
         yield
     finally:
-        fleet.on("n1", "rm /usr/local/bin/sleep")
+        fleet.run_on("n1", "rm /usr/local/bin/sleep")
 
 
 def look(fleet: SimulatedFleet) -> tuple[str, str]:
-    return fleet.on("n1", PORTS), fleet.sim("diff", "n1", codes=(0, 1))
+    return fleet.run_on("n1", PORTS), fleet.sim("diff", "n1", codes=(0, 1))
 
 
 def verdicts(fleet: SimulatedFleet) -> dict[str, str]:
@@ -91,9 +91,9 @@ def verdicts(fleet: SimulatedFleet) -> dict[str, str]:
 def planned_by(fleet: SimulatedFleet, name: str) -> tuple[Path, Done]:
     """A plan that may be applied, and how it was shown."""
     plan = fleet.project / f"{name}.json"
-    planned = fleet.at("plan", *fleet.reach, *CARE, "-o", plan)
+    planned = fleet.run_in_project("plan", *fleet.reach, *CARE, "-o", plan)
     assert planned.returncode == 1, planned
-    approved = fleet.at("approve", plan, "--key", fleet.project / "bob", "--yes")
+    approved = fleet.run_in_project("approve", plan, "--key", fleet.project / "bob", "--yes")
     assert approved.returncode == 0, approved
     return plan, planned
 
@@ -101,8 +101,8 @@ def planned_by(fleet: SimulatedFleet, name: str) -> tuple[Path, Done]:
 def apply(fleet: SimulatedFleet, name: str, between: str = "true") -> tuple[Done, dict[str, Any]]:
     """Plan, approve, apply; `between`: a command of root on the node before the last."""
     (plan, planned), run = planned_by(fleet, name), fleet.project / name
-    fleet.on("n1", between)
-    fleet.at("apply", plan, *fleet.reach, "--run", run)
+    fleet.run_on("n1", between)
+    fleet.run_in_project("apply", plan, *fleet.reach, "--run", run)
     (host,) = json.loads((run / "result.json").read_text())["hosts"]
     return planned, host
 
@@ -112,19 +112,19 @@ def outcomes(host: dict[str, Any]) -> list[str]:
 
 
 def test_a_disabled_port_is_enabled_and_a_rollback_disables_it(fleet: SimulatedFleet) -> None:
-    fleet.on("n1", DISABLE)
+    fleet.run_on("n1", DISABLE)
     before = look(fleet)
     assert verdicts(fleet) == {"mlx5_0:1": "fail", "mlx5_1:1": "ok"}
     planned, host = apply(fleet, "life")
     assert "disabled → enabled  n1 port mlx5_0:1" in planned.stdout, planned
     assert outcomes(host) == ["changed"], host
-    assert fleet.on("n1", "cat /run/calls") == f"{ENABLE}\n"
+    assert fleet.run_on("n1", "cat /run/calls") == f"{ENABLE}\n"
     assert verdicts(fleet) == {"mlx5_0:1": "ok", "mlx5_1:1": "ok"}
-    again = fleet.at("plan", *fleet.reach)
+    again = fleet.run_in_project("plan", *fleet.reach)
     assert again.returncode == 0, again
     fleet.sim("reboot", "n1")
     assert verdicts(fleet)["mlx5_0:1"] == "ok"
-    undone = fleet.at("rollback", fleet.project / "life")
+    undone = fleet.run_in_project("rollback", fleet.project / "life")
     assert undone.returncode == 0, undone
     assert look(fleet) == before
     fleet.sim("reboot", "n1")
@@ -132,60 +132,62 @@ def test_a_disabled_port_is_enabled_and_a_rollback_disables_it(fleet: SimulatedF
 
 
 def test_an_ibportstate_that_exits_0_without_effect_is_a_failure(fleet: SimulatedFleet) -> None:
-    fleet.on("n1", f"{DISABLE}; touch /run/lies")
+    fleet.run_on("n1", f"{DISABLE}; touch /run/lies")
     before = look(fleet)
     with fast(fleet):
         _, host = apply(fleet, "lied")
-    fleet.on("n1", "rm /run/lies")
+    fleet.run_on("n1", "rm /run/lies")
     assert outcomes(host) == ["failed_and_rolled_back"], host
     assert "it is 1: DOWN (3: Disabled)" in json.dumps(host)
-    assert fleet.on("n1", "cat /run/calls") == f"{ENABLE}\n", "it is disabled still"
+    assert fleet.run_on("n1", "cat /run/calls") == f"{ENABLE}\n", "it is disabled still"
     assert look(fleet) == before
 
 
 def test_a_port_that_no_subnet_manager_brings_up_is_disabled_again(fleet: SimulatedFleet) -> None:
-    fleet.on("n1", f"{DISABLE}; touch /run/no-manager")
+    fleet.run_on("n1", f"{DISABLE}; touch /run/no-manager")
     before = look(fleet)
     with fast(fleet):
         _, host = apply(fleet, "alone")
-    fleet.on("n1", "rm /run/no-manager")
+    fleet.run_on("n1", "rm /run/no-manager")
     assert outcomes(host) == ["failed_and_rolled_back"], host
     assert "it is 2: INIT (5: LinkUp)" in json.dumps(host)
     assert look(fleet) == before
 
 
 def test_a_run_killed_while_it_enables_the_port_can_be_resumed(fleet: SimulatedFleet) -> None:
-    fleet.on("n1", f"{DISABLE}; touch /run/hangs")
+    fleet.run_on("n1", f"{DISABLE}; touch /run/hangs")
     before = look(fleet)
     plan, run = planned_by(fleet, "killed")[0], fleet.project / "killed"
     words = ("apply", plan, *fleet.reach, "--run", run, "--project", fleet.project)
     fleet.kill_when(lambda: fleet.file("n1", "/run/asked") is not None, *words, alone=True)
-    fleet.on("n1", "rm /run/hangs /run/asked")
-    done = fleet.at("apply", "--resume", run, "-b", "base")
+    fleet.run_on("n1", "rm /run/hangs /run/asked")
+    done = fleet.run_in_project("apply", "--resume", run, "-b", "base")
     assert done.returncode == 0, done
     assert verdicts(fleet)["mlx5_0:1"] == "ok"
-    undone = fleet.at("rollback", run)
+    undone = fleet.run_in_project("rollback", run)
     assert undone.returncode == 0, undone
     assert look(fleet) == before
 
 
 def test_a_port_that_someone_enabled_since_is_not_touched(fleet: SimulatedFleet) -> None:
-    fleet.on("n1", DISABLE)
+    fleet.run_on("n1", DISABLE)
     look(fleet)
     _, host = apply(fleet, "stale", f"touch /run/no-partner; {PROGRAM} {ENABLE}")
     assert (host["outcome"], host["refusal"]) == ("refused", "stale"), host
-    assert fleet.on("n1", "cat /run/calls; rm /run/no-partner") == f"{ENABLE}\n", "the other's call"
+    assert fleet.run_on("n1", "cat /run/calls; rm /run/no-partner") == f"{ENABLE}\n", (
+        "the other's call"
+    )
 
 
 def test_a_disabled_port_is_planned_and_a_polling_one_is_not(fleet: SimulatedFleet) -> None:
     poll = f"touch /run/no-partner; {PROGRAM} {ENABLE.replace('mlx5_0', 'mlx5_1')}"
-    fleet.on("n1", f"{DISABLE}; {poll}; rm /run/no-partner")
-    done = fleet.at("plan", *fleet.reach)
+    fleet.run_on("n1", f"{DISABLE}; {poll}; rm /run/no-partner")
+    done = fleet.run_in_project("plan", *fleet.reach)
     assert "disabled → enabled  n1 port mlx5_0:1" in done.stdout, done
     assert "mlx5_1:1: it is enabled, and no link partner answers" in done.stdout, done
-    fleet.on("n1", f"mv {PROGRAM} {PROGRAM}.off")
-    lacking = fleet.at("plan", *fleet.reach)
-    fleet.on("n1", f"mv {PROGRAM}.off {PROGRAM}")
+    fleet.run_on("n1", f"mv {PROGRAM} {PROGRAM}.off")
+    lacking = fleet.run_in_project("plan", *fleet.reach)
+    fleet.run_on("n1", f"mv {PROGRAM}.off {PROGRAM}")
     assert lacking.returncode == 3, lacking
     assert "install infiniband-diags" in lacking.stdout, lacking
 
@@ -193,9 +195,9 @@ def test_a_disabled_port_is_planned_and_a_polling_one_is_not(fleet: SimulatedFle
 def test_a_script_that_disables_the_port_is_reported_as_another_manager(
     fleet: SimulatedFleet,
 ) -> None:
-    fleet.on("n1", f"{DISABLE}; printf '#!/bin/sh\\n{DISABLE}\\n' >/etc/rc.local")
-    fleet.on("n1", "chmod 755 /etc/rc.local")
-    done = fleet.at("plan", *fleet.reach)
-    fleet.on("n1", "rm /etc/rc.local")
+    fleet.run_on("n1", f"{DISABLE}; printf '#!/bin/sh\\n{DISABLE}\\n' >/etc/rc.local")
+    fleet.run_on("n1", "chmod 755 /etc/rc.local")
+    done = fleet.run_in_project("plan", *fleet.reach)
+    fleet.run_on("n1", "rm /etc/rc.local")
     assert "also managed by /etc/rc.local:2" in done.stdout, done
     assert "set infiniband" not in done.stdout, done

@@ -34,7 +34,7 @@ def verdicts(fleet: SimulatedFleet) -> set[str]:
 
 def node(fleet: SimulatedFleet) -> tuple[str, str, str]:
     """Its command line, GRUB's menu, and its disk."""
-    said = fleet.on("n1", "cat /proc/cmdline; cat /boot/grub/grub.cfg")
+    said = fleet.run_on("n1", "cat /proc/cmdline; cat /boot/grub/grub.cfg")
     line, _, menu = said.partition("\n")
     return line, menu, fleet.sim("diff", "n1", codes=(0, 1))
 
@@ -42,11 +42,11 @@ def node(fleet: SimulatedFleet) -> tuple[str, str, str]:
 def test_iommu_pt_is_booted_once_kept_and_rolled_back(fleet: SimulatedFleet) -> None:
     before, plan, run = node(fleet), fleet.project / "plan.json", fleet.project / "run"
     assert verdicts(fleet) == {"fail"} and "iommu=pt" not in before[0]
-    done = fleet.at("plan", *fleet.reach, *CARE, "--reboot", "-o", plan)
+    done = fleet.run_in_project("plan", *fleet.reach, *CARE, "--reboot", "-o", plan)
     assert done.returncode == 1, done
-    done = fleet.at("approve", plan, "--key", fleet.project / "bob", "--yes")
+    done = fleet.run_in_project("approve", plan, "--key", fleet.project / "bob", "--yes")
     assert done.returncode == 0, done
-    done = fleet.at("apply", plan, *fleet.reach, "--run", run)
+    done = fleet.run_in_project("apply", plan, *fleet.reach, "--run", run)
     assert done.returncode == 0, done
     host: dict[str, Any] = json.loads((run / "result.json").read_text())["hosts"][0]
     assert host["outcome"] == "verified_after_reboot", host
@@ -54,8 +54,8 @@ def test_iommu_pt_is_booted_once_kept_and_rolled_back(fleet: SimulatedFleet) -> 
     line, menu, _ = node(fleet)
     assert verdicts(fleet) == {"ok"} and line.split()[-1] == "iommu=pt"
     assert "before nodevet GNU/Linux" in menu, "an entry with the old line stays"
-    assert fleet.at("plan", *fleet.reach).returncode == 0
-    done = fleet.at("rollback", run)
+    assert fleet.run_in_project("plan", *fleet.reach).returncode == 0
+    done = fleet.run_in_project("rollback", run)
     assert done.returncode == 0 and "after the reboot" in done.stdout, done
     fleet.sim("reboot", "n1")
     assert node(fleet) == before and verdicts(fleet) == {"fail"}

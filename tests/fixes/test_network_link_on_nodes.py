@@ -121,7 +121,7 @@ def fleet(boot: Boot) -> SimulatedFleet:
         put_on_node(fleet, "n1", tool)
     fleet.people("ann", "bob")
     (fleet.project / "approval.yaml").write_text("nodevet: 1\napprovals: {drain: 1}\n")
-    fleet.on("n1", SET_UP)
+    fleet.run_on("n1", SET_UP)
     reboot(fleet)
     return fleet
 
@@ -132,10 +132,10 @@ def entries(mtu: int, *names: str) -> str:
 
 def reboot(fleet: SimulatedFleet, steady: str = STEADY) -> None:
     """Interfaces that the reboot kept would prove nothing: each has another index after it."""
-    before = fleet.on("n1", INDEXES, check=False).split()
+    before = fleet.run_on("n1", INDEXES, check=False).split()
     fleet.sim("reboot", "n1")
-    fleet.on("n1", steady)
-    after = fleet.on("n1", INDEXES).split()
+    fleet.run_on("n1", steady)
+    after = fleet.run_on("n1", INDEXES).split()
     assert len(after) == len(NICS) and set(before).isdisjoint(after), (before, after)
 
 
@@ -157,9 +157,9 @@ def planned(fleet: SimulatedFleet, name: str, baseline: str = "base") -> Path:
     plan = fleet.project / f"{name}.json"
     words = ("-i", fleet.place.inventory, "-b", baseline, "--deadline", "150", "--author", "ann")
     care = ("--drain-hook", "true", "--settle", "0.2")
-    done = fleet.at("plan", *words, *care, "-o", plan)
+    done = fleet.run_in_project("plan", *words, *care, "-o", plan)
     assert done.returncode == 1, done
-    approved = fleet.at("approve", plan, "--key", fleet.project / "bob", "--yes")
+    approved = fleet.run_in_project("approve", plan, "--key", fleet.project / "bob", "--yes")
     assert approved.returncode == 0, approved
     return plan
 
@@ -167,7 +167,7 @@ def planned(fleet: SimulatedFleet, name: str, baseline: str = "base") -> Path:
 def applied(fleet: SimulatedFleet, plan: Path) -> dict[str, Any]:
     """How the plan ended on the node."""
     run = plan.with_suffix("")
-    fleet.at("apply", plan, *fleet.reach, "--run", run)
+    fleet.run_in_project("apply", plan, *fleet.reach, "--run", run)
     result: dict[str, Any] = json.loads((run / "result.json").read_text())["hosts"][0]
     return result
 
@@ -176,27 +176,27 @@ def test_each_manager_sets_the_mtu_now_and_at_boot_and_a_rollback_is_exact(
     fleet: SimulatedFleet,
 ) -> None:
     def look() -> tuple[list[str], list[str], str]:
-        mtus, configured = (fleet.on("n1", script, check=False).split()
+        mtus, configured = (fleet.run_on("n1", script, check=False).split()
                             for script in (MTUS, CONFIGURED))  # fmt: skip
         return mtus, configured, disk(fleet)
 
     before = look()
     assert before[:2] == (["1500"] * 3, ["auto", "null"])
     assert verdicts(fleet) == dict.fromkeys(NICS, "fail")
-    addresses = fleet.on("n1", "ip -brief address")
+    addresses = fleet.run_on("n1", "ip -brief address")
 
     plan = planned(fleet, "life")
     result = applied(fleet, plan)
     assert [step["outcome"] for step in result["steps"]] == ["changed"], result
     assert verdicts(fleet) == dict.fromkeys(NICS, "ok")
     assert look()[:2] == (["9000"] * 3, ["9000", "9000", "MTUBytes=9000"])
-    assert fleet.on("n1", "ip -brief address") == addresses
-    again = fleet.at("plan", *fleet.reach)
+    assert fleet.run_on("n1", "ip -brief address") == addresses
+    again = fleet.run_in_project("plan", *fleet.reach)
     assert again.returncode == 0, again
 
     reboot(fleet)
     assert verdicts(fleet) == dict.fromkeys(NICS, "ok")
-    undone = fleet.at("rollback", plan.with_suffix(""))
+    undone = fleet.run_in_project("rollback", plan.with_suffix(""))
     assert undone.returncode == 0, undone
     assert look() == before
     reboot(fleet)
@@ -207,7 +207,7 @@ def test_interfaces_of_the_session_and_of_ifupdown_are_not_touched(
     fleet: SimulatedFleet,
 ) -> None:
     fleet.baseline("others", BASELINE % entries(9000, "eth0", "nic3"))
-    done = fleet.at("plan", "-i", fleet.place.inventory, "-b", "others")
+    done = fleet.run_in_project("plan", "-i", fleet.place.inventory, "-b", "others")
     assert done.returncode == 3, done
     assert "eth0: it carries nodevet's session or a default route" in done.stdout
     assert "add the line `mtu 9000` to its stanza in /etc/network/interfaces" in done.stdout
@@ -215,9 +215,9 @@ def test_interfaces_of_the_session_and_of_ifupdown_are_not_touched(
 
 def test_an_interface_with_two_managers_is_refused(fleet: SimulatedFleet) -> None:
     fleet.baseline("two", BASELINE % entries(9000, "nic2"))
-    fleet.on("n1", "printf 'iface nic2 inet manual\\n' >>/etc/network/interfaces")
-    done = fleet.at("plan", "-i", fleet.place.inventory, "-b", "two")
-    fleet.on("n1", "sed -i /nic2/d /etc/network/interfaces")
+    fleet.run_on("n1", "printf 'iface nic2 inet manual\\n' >>/etc/network/interfaces")
+    done = fleet.run_in_project("plan", "-i", fleet.place.inventory, "-b", "two")
+    fleet.run_on("n1", "sed -i /nic2/d /etc/network/interfaces")
     assert done.returncode == 3, done
     assert "systemd-networkd and ifupdown configure it: let only one do so" in done.stdout
 
@@ -226,14 +226,14 @@ def test_a_later_change_by_the_administrator_makes_the_plan_stale(
     fleet: SimulatedFleet,
 ) -> None:
     plan = planned(fleet, "stale")
-    fleet.on("n1", "sed -i 's/link-local/mtu: 4000, link-local/' /etc/netplan/10-rail.yaml")
+    fleet.run_on("n1", "sed -i 's/link-local/mtu: 4000, link-local/' /etc/netplan/10-rail.yaml")
     try:
         result = applied(fleet, plan)
     finally:
-        fleet.on("n1", "sed -i 's/mtu: 4000, //' /etc/netplan/10-rail.yaml")
+        fleet.run_on("n1", "sed -i 's/mtu: 4000, //' /etc/netplan/10-rail.yaml")
     assert (result["outcome"], result["refusal"]) == ("refused", "stale"), result
-    assert fleet.on("n1", MTUS).split() == ["1500"] * 3
-    assert fleet.on("n1", f"ls {NETPLAN} {DROP_IN}", check=False) == ""
+    assert fleet.run_on("n1", MTUS).split() == ["1500"] * 3
+    assert fleet.run_on("n1", f"ls {NETPLAN} {DROP_IN}", check=False) == ""
 
 
 def test_a_write_that_changed_nothing_fails_and_the_files_are_as_before(
@@ -245,10 +245,10 @@ def test_a_write_that_changed_nothing_fails_and_the_files_are_as_before(
     try:
         result = applied(fleet, plan)
     finally:
-        fleet.on("n1", "rm /usr/local/bin/dd")
+        fleet.run_on("n1", "rm /usr/local/bin/dd")
     assert [step["outcome"] for step in result["steps"]] == ["failed_and_rolled_back"], result
     assert disk(fleet) == before
-    assert fleet.on("n1", CONFIGURED, check=False).split() == ["auto", "null"]
+    assert fleet.run_on("n1", CONFIGURED, check=False).split() == ["auto", "null"]
 
 
 def test_a_controller_that_is_killed_between_the_files_and_the_value_resumes(
@@ -259,20 +259,20 @@ def test_a_controller_that_is_killed_between_the_files_and_the_value_resumes(
     with_dd(fleet, "touch /run/at-dd; while [ -e /run/at-dd ]; do sleep 0.1; done; exit 1")
     words = ("apply", plan, *fleet.reach, "--run", run, "--project", fleet.project)
     try:
-        fleet.kill_when(lambda: fleet.on("n1", "ls /run/at-dd", check=False), *words)
+        fleet.kill_when(lambda: fleet.run_on("n1", "ls /run/at-dd", check=False), *words)
     finally:
-        fleet.on("n1", "rm -f /usr/local/bin/dd /run/at-dd")
-    assert fleet.on("n1", f"ls {NETPLAN} {DROP_IN}").split() == [NETPLAN, DROP_IN]
-    resumed = fleet.at("apply", "--resume", run, *fleet.reach)
+        fleet.run_on("n1", "rm -f /usr/local/bin/dd /run/at-dd")
+    assert fleet.run_on("n1", f"ls {NETPLAN} {DROP_IN}").split() == [NETPLAN, DROP_IN]
+    resumed = fleet.run_in_project("apply", "--resume", run, *fleet.reach)
     assert resumed.returncode == 0, resumed
-    assert fleet.on("n1", MTUS).split() == ["9000"] * 3
+    assert fleet.run_on("n1", MTUS).split() == ["9000"] * 3
     assert verdicts(fleet) == dict.fromkeys(NICS, "ok")
-    undone = fleet.at("rollback", run)
+    undone = fleet.run_in_project("rollback", run)
     assert undone.returncode == 0, undone
-    assert fleet.on("n1", MTUS).split() == ["1500"] * 3
+    assert fleet.run_on("n1", MTUS).split() == ["1500"] * 3
 
 
 def with_dd(fleet: SimulatedFleet, does: str) -> None:
     """Let the program that writes to the kernel's files do this instead."""
     script = f"printf '#!/bin/sh\\n%s\\n' '{does}' >/usr/local/bin/dd; chmod 755 /usr/local/bin/dd"
-    fleet.on("n1", script)
+    fleet.run_on("n1", script)

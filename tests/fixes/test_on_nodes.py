@@ -140,7 +140,7 @@ class Stories:
 
     def moment(self, worker: SshExecutor, node: str) -> Moment:
         worker.open(node)
-        said = self.fleet.on(node, f"{TREE}; echo ---; systemctl --failed --no-legend")
+        said = self.fleet.run_on(node, f"{TREE}; echo ---; systemctl --failed --no-legend")
         tree, _, failed = said.partition("---\n")
         return Moment(decode(worker.probe(node)), tuple(tree.splitlines()), failed)
 

@@ -62,7 +62,7 @@ def fleet(boot: Boot) -> SimulatedFleet:
 def moment(fleet: SimulatedFleet) -> Moment:
     findings = fleet.vetted(*fleet.reach)["n1"]["findings"]
     wrong = {each["check"] for each in findings if each["verdict"] in ("fail", "unknown")}
-    return Moment(wrong, fleet.on("n1", REGISTERS), fleet.sim("diff", "n1", codes=(0, 1)))
+    return Moment(wrong, fleet.run_on("n1", REGISTERS), fleet.sim("diff", "n1", codes=(0, 1)))
 
 
 def apply(
@@ -71,10 +71,10 @@ def apply(
     """Plan, approve, apply; `between`: a command of root on the node before the last; `options`:
     of the plan."""
     plan, key = fleet.project / f"{name}.json", fleet.project / "bob"
-    done = {"plan": fleet.at("plan", *fleet.reach, *CARE, *options, "-o", plan)}
-    done["approve"] = fleet.at("approve", plan, "--key", key, "--yes")
-    fleet.on("n1", between)
-    done["apply"] = fleet.at("apply", plan, *fleet.reach, "--run", fleet.project / name)
+    done = {"plan": fleet.run_in_project("plan", *fleet.reach, *CARE, *options, "-o", plan)}
+    done["approve"] = fleet.run_in_project("approve", plan, "--key", key, "--yes")
+    fleet.run_on("n1", between)
+    done["apply"] = fleet.run_in_project("apply", plan, *fleet.reach, "--run", fleet.project / name)
     return done
 
 
@@ -92,10 +92,10 @@ def story(fleet: SimulatedFleet) -> Story:
     assert (fleet.project / "run/result.json").exists(), told.done
     told.outcomes = outcomes(fleet, "run")
     told.moments["applied"] = moment(fleet)
-    told.done["again"] = fleet.at("plan", *fleet.reach)
+    told.done["again"] = fleet.run_in_project("plan", *fleet.reach)
     fleet.sim("reboot", "n1")
     told.moments["rebooted"] = moment(fleet)
-    told.done["rollback"] = fleet.at("rollback", fleet.project / "run")
+    told.done["rollback"] = fleet.run_in_project("rollback", fleet.project / "run")
     told.moments["rolled back"] = moment(fleet)
     fleet.sim("reboot", "n1")
     told.moments["rebooted again"] = moment(fleet)
@@ -129,7 +129,7 @@ def test_a_setpci_that_exits_0_without_effect_is_a_failure(
     """It exits with 0 and sets nothing."""
     lie = "printf '#!/bin/sh\\n' >/usr/local/bin/setpci; chmod 755 /usr/local/bin/setpci"
     done = apply(fleet, "lied", lie, "--fix", "acs")
-    fleet.on("n1", "rm /usr/local/bin/setpci")
+    fleet.run_on("n1", "rm /usr/local/bin/setpci")
     assert done["apply"].returncode == 1, done
     assert outcomes(fleet, "lied") == {"acs": "failed_and_rolled_back"}
     assert moment(fleet) == story.moments["wrong"]
@@ -137,17 +137,17 @@ def test_a_setpci_that_exits_0_without_effect_is_a_failure(
 
 def test_a_run_killed_during_the_write_can_be_resumed(story: Story, fleet: SimulatedFleet) -> None:
     plan, run = fleet.project / "killed.json", fleet.project / "killed"
-    fleet.at("plan", *fleet.reach, *CARE, "--fix", "acs", "-o", plan)
-    fleet.at("approve", plan, "--key", fleet.project / "bob", "--yes")
+    fleet.run_in_project("plan", *fleet.reach, *CARE, "--fix", "acs", "-o", plan)
+    fleet.run_in_project("approve", plan, "--key", fleet.project / "bob", "--yes")
     hang = "#!/bin/sh\\ntouch /run/asked; exec sleep 600\\n"
-    fleet.on("n1", f"printf '{hang}' >/usr/local/bin/setpci; chmod 755 /usr/local/bin/setpci")
+    fleet.run_on("n1", f"printf '{hang}' >/usr/local/bin/setpci; chmod 755 /usr/local/bin/setpci")
     words = ("apply", plan, *fleet.reach, "--run", run, "--project", fleet.project)
     fleet.kill_when(lambda: fleet.file("n1", "/run/asked") is not None, *words, alone=True)
-    fleet.on("n1", "rm /usr/local/bin/setpci; pkill -x sleep || true")
-    done = fleet.at("apply", "--resume", run, "-b", "base")
+    fleet.run_on("n1", "rm /usr/local/bin/setpci; pkill -x sleep || true")
+    done = fleet.run_in_project("apply", "--resume", run, "-b", "base")
     assert done.returncode == 0 and outcomes(fleet, "killed") == {"acs": "changed"}, done
     assert "acs" not in moment(fleet).wrong
-    assert fleet.at("rollback", run).returncode == 0
+    assert fleet.run_in_project("rollback", run).returncode == 0
     assert moment(fleet) == story.moments["wrong"]
 
 
@@ -156,8 +156,8 @@ def test_a_register_that_changed_since_planning_is_not_touched(
 ) -> None:
     change = "setpci -s 0000:1a:00.0 CAP_EXP+8.w=2000:7000"
     done = apply(fleet, "stale", change, "--fix", "pcie_settings")
-    registers = fleet.on("n1", REGISTERS)
-    fleet.on("n1", "setpci -s 0000:1a:00.0 CAP_EXP+8.w=0000:7000")
+    registers = fleet.run_on("n1", REGISTERS)
+    fleet.run_on("n1", "setpci -s 0000:1a:00.0 CAP_EXP+8.w=0000:7000")
     assert done["apply"].returncode == 1, done
     assert "is MaxReadReq 512 B now, and was MaxReadReq 128 B when planned" in done["apply"].stdout
     assert "0000:1a:00.0 2930 " in registers
@@ -168,9 +168,9 @@ def test_a_script_that_sets_registers_is_reported_as_another_manager(
     story: Story, fleet: SimulatedFleet
 ) -> None:
     rc = "#!/bin/sh\\nsetpci -v -s 17:01.0 ECAP_ACS+0x6.w=0000\\n"
-    fleet.on("n1", f"printf '{rc}' >/etc/rc.local; chmod 755 /etc/rc.local")
-    done = fleet.at("plan", *fleet.reach)
-    fleet.on("n1", "rm /etc/rc.local")
+    fleet.run_on("n1", f"printf '{rc}' >/etc/rc.local; chmod 755 /etc/rc.local")
+    done = fleet.run_in_project("plan", *fleet.reach)
+    fleet.run_on("n1", "rm /etc/rc.local")
     assert "also managed by /etc/rc.local:2" in done.stdout, done
     assert "set pcie_settings" in done.stdout and "set acs" not in done.stdout, done
 
@@ -178,9 +178,9 @@ def test_a_script_that_sets_registers_is_reported_as_another_manager(
 def test_a_running_virtual_machine_keeps_its_isolation(story: Story, fleet: SimulatedFleet) -> None:
     users = "/sys/module/kvm_intel/refcnt"
     fleet.sim("set", "n1", "modules.kvm_intel=boot", f"{users}=1")
-    done = fleet.at("plan", *fleet.reach, "--fix", "acs")
+    done = fleet.run_in_project("plan", *fleet.reach, "--fix", "acs")
     fleet.sim("set", "n1", f"{users}=0")
-    free = fleet.at("plan", *fleet.reach, "--fix", "acs")
+    free = fleet.run_in_project("plan", *fleet.reach, "--fix", "acs")
     assert "kvm_intel is in use" in done.stdout and "set acs" not in done.stdout, done
     assert "set acs" in free.stdout, free
 
@@ -192,14 +192,14 @@ def test_memory_is_compacted_once(story: Story, fleet: SimulatedFleet) -> None:
     plan, run = fleet.project / "pages.json", fleet.project / "pages"
     reach = (*fleet.reach[:2], "-b", "pages", *fleet.reach[4:])
     fix = ("--fix", "memory_fragmentation", *CARE, "-o", plan)
-    planned = fleet.at("plan", *reach, *fix)
+    planned = fleet.run_in_project("plan", *reach, *fix)
     assert "cannot be undone" in planned.stdout, planned
     for name in ("ann", "bob"):
-        fleet.at("approve", plan, "--key", fleet.project / name, "--yes")
-    done = fleet.at("apply", plan, *reach, "--run", run)
+        fleet.run_in_project("approve", plan, "--key", fleet.project / name, "--yes")
+    done = fleet.run_in_project("apply", plan, *reach, "--run", run)
     assert done.returncode == 0 and outcomes(fleet, "pages") == {"memory_fragmentation": "changed"}
-    assert fleet.at("plan", *reach, "--fix", "memory_fragmentation").returncode == 0
-    back = fleet.at("rollback", run)
+    assert fleet.run_in_project("plan", *reach, "--fix", "memory_fragmentation").returncode == 0
+    back = fleet.run_in_project("rollback", run)
     assert back.returncode == 0, back
     assert fleet.sim("diff", "n1", codes=(0, 1)) == story.moments["wrong"].disk
 
@@ -235,19 +235,19 @@ def test_irqbalance_leaves_the_interrupts_that_nodevet_places(
 ) -> None:
     """The real irqbalance. The node has its files from now on; a reboot ends the wrong state."""
     put_on_node(fleet, "n1", "irqbalance")
-    fleet.on("n1", RUNS)
+    fleet.run_on("n1", RUNS)
     before = moment(fleet)
     done = apply(fleet, "beside", "true", "--fix", "irq_affinity")
     assert done["apply"].returncode == 0, done["plan"].stdout + done["plan"].stderr
     assert outcomes(fleet, "beside") == {"irq_affinity": "changed"}
-    assert f"--policyscript={POLICY}" in fleet.on("n1", COMMAND)
-    banned = set(re.findall(r"IRQ ([0-9]+) was BANNED", fleet.on("n1", ASK)))
-    assert banned and banned == set(fleet.on("n1", OWN).split())
+    assert f"--policyscript={POLICY}" in fleet.run_on("n1", COMMAND)
+    banned = set(re.findall(r"IRQ ([0-9]+) was BANNED", fleet.run_on("n1", ASK)))
+    assert banned and banned == set(fleet.run_on("n1", OWN).split())
     fleet.sim("reboot", "n1")
     assert "irq_affinity" not in moment(fleet).wrong
-    assert fleet.at("plan", *fleet.reach, "--fix", "irq_affinity").returncode == 0
-    assert fleet.at("rollback", fleet.project / "beside").returncode == 0
-    assert fleet.on("n1", "systemctl is-active irqbalance").strip() == "active"
+    assert fleet.run_in_project("plan", *fleet.reach, "--fix", "irq_affinity").returncode == 0
+    assert fleet.run_in_project("rollback", fleet.project / "beside").returncode == 0
+    assert fleet.run_on("n1", "systemctl is-active irqbalance").strip() == "active"
     assert moment(fleet).disk == before.disk
 
 
@@ -263,26 +263,26 @@ def test_caches_that_stand_in_the_way_are_dropped_in_a_step_of_their_own(
     plan, run = fleet.project / "cached.json", fleet.project / "cached"
     reach = (*fleet.reach[:2], "-b", "cached", *fleet.reach[4:])
     fix = ("--fix", "memory_fragmentation", *CARE, "-o", plan)
-    planned = fleet.at("plan", *reach, *fix)
+    planned = fleet.run_in_project("plan", *reach, *fix)
     assert planned.stdout.count("cannot be undone") == 2, planned
-    early = fleet.at("apply", plan, *reach, "--run", run)
+    early = fleet.run_in_project("apply", plan, *reach, "--run", run)
     assert early.returncode != 0 and "approv" in early.stdout + early.stderr, early
-    assert float(fleet.on("n1", CACHES)) > 30
+    assert float(fleet.run_on("n1", CACHES)) > 30
     for name in ("ann", "bob"):
-        fleet.at("approve", plan, "--key", fleet.project / name, "--yes")
-    done = fleet.at("apply", plan, *reach, "--run", run)
+        fleet.run_in_project("approve", plan, "--key", fleet.project / name, "--yes")
+    done = fleet.run_in_project("apply", plan, *reach, "--run", run)
     assert done.returncode == 0, done
     (host,) = json.loads((run / "result.json").read_text())["hosts"]
     steps = [(step["subjects"], step["outcome"]) for step in host["steps"]]
     assert steps == [(["memory caches"], "changed"), ([], "changed")], host
-    assert float(fleet.on("n1", CACHES)) < 3
-    assert fleet.at("plan", *reach, "--fix", "memory_fragmentation").returncode == 0
-    back = fleet.at("rollback", run)
+    assert float(fleet.run_on("n1", CACHES)) < 3
+    assert fleet.run_in_project("plan", *reach, "--fix", "memory_fragmentation").returncode == 0
+    back = fleet.run_in_project("rollback", run)
     assert back.returncode == 0, back
-    assert float(fleet.on("n1", CACHES)) < 3
+    assert float(fleet.run_on("n1", CACHES)) < 3
     assert fleet.sim("diff", "n1", codes=(0, 1)) == disk
     fleet.sim("reboot", "n1")
     assert fleet.sim("diff", "n1", codes=(0, 1)) == disk
-    assert float(fleet.on("n1", CACHES)) > 30
-    again = fleet.at("plan", *reach, "--fix", "memory_fragmentation")
+    assert float(fleet.run_on("n1", CACHES)) > 30
+    again = fleet.run_in_project("plan", *reach, "--fix", "memory_fragmentation")
     assert again.stdout.count("cannot be undone") == 2, again

@@ -66,23 +66,23 @@ def wrong(fleet: SimulatedFleet, host: str) -> dict[str, str]:
 def test_a_repair_is_done_once_and_cannot_be_undone(fleet: SimulatedFleet, check: str) -> None:
     host = check.replace("_", "-")
     plan, run = fleet.project / f"{check}.json", fleet.project / check
-    process = fleet.on(host, LEFT).strip() if check == "leftover_processes" else ""
+    process = fleet.run_on(host, LEFT).strip() if check == "leftover_processes" else ""
     assert wrong(fleet, host) == {check: NEEDS[check]}
     disk = fleet.sim("diff", host, codes=(0, 1))
-    done = fleet.at("plan", *fleet.reach, "--limit", host, *CARE, "-o", plan)
+    done = fleet.run_in_project("plan", *fleet.reach, "--limit", host, *CARE, "-o", plan)
     assert done.returncode == 1 and "cannot be undone" in done.stdout, done
-    done = fleet.at("approve", plan, "--key", fleet.project / "bob", "--yes")
+    done = fleet.run_in_project("approve", plan, "--key", fleet.project / "bob", "--yes")
     assert done.returncode == 0 and "one-way" in done.stdout, done
-    done = fleet.at("apply", plan, *fleet.reach, "--run", run)
+    done = fleet.run_in_project("apply", plan, *fleet.reach, "--run", run)
     assert done.returncode == 0 and "undo it" not in done.stderr, done.stdout
     result: dict[str, Any] = json.loads((run / "result.json").read_text())["hosts"][0]
     assert result["outcome"] == "changed", result
     assert wrong(fleet, host) == {}
     if process:
-        assert fleet.on(host, f"ls /proc/{process}", check=False) == ""
+        assert fleet.run_on(host, f"ls /proc/{process}", check=False) == ""
     fleet.sim("reboot", host)
     assert wrong(fleet, host) == {}
-    assert fleet.at("plan", *fleet.reach, "--limit", host).returncode == 0
-    done = fleet.at("rollback", run)
+    assert fleet.run_in_project("plan", *fleet.reach, "--limit", host).returncode == 0
+    done = fleet.run_in_project("rollback", run)
     assert done.returncode == 1 and "cannot be undone" in done.stdout, done
     assert wrong(fleet, host) == {} and fleet.sim("diff", host, codes=(0, 1)) == disk

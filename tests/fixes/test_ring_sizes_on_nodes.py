@@ -62,7 +62,7 @@ def fleet(boot: Boot) -> SimulatedFleet:
         put_on_node(fleet, "n1", tool)
     fleet.people("ann", "bob")
     (fleet.project / "approval.yaml").write_text("nodevet: 1\napprovals: {drain: 1}\n")
-    fleet.on("n1", f"{SET_UP}{UDEV}")
+    fleet.run_on("n1", f"{SET_UP}{UDEV}")
     reboot(fleet)
     return fleet
 
@@ -77,7 +77,7 @@ def reboot(fleet: SimulatedFleet) -> None:
 
 def sizes(fleet: SimulatedFleet) -> list[str]:
     """Receive and transmit rings of nic0, nic1 and nic2."""
-    return fleet.on("n1", ROWS).splitlines()
+    return fleet.run_on("n1", ROWS).splitlines()
 
 
 WRONG, RIGHT = ["1024 1024"] * 3, ["8192 4096"] * 3
@@ -87,13 +87,13 @@ def test_each_manager_sets_ring_sizes_now_and_at_boot_and_a_rollback_is_exact(
     fleet: SimulatedFleet,
 ) -> None:
     def look() -> tuple[list[str], list[str], str]:
-        configured = fleet.on("n1", CONFIGURED, check=False).split()
+        configured = fleet.run_on("n1", CONFIGURED, check=False).split()
         return sizes(fleet), configured, links.disk(fleet)
 
     before = look()
     assert before[:2] == (WRONG, [])
     assert links.verdicts(fleet) == dict.fromkeys(NICS, "fail")
-    addresses = fleet.on("n1", "ip -brief address")
+    addresses = fleet.run_on("n1", "ip -brief address")
 
     plan = links.planned(fleet, "life")
     result = links.applied(fleet, plan)
@@ -101,15 +101,15 @@ def test_each_manager_sets_ring_sizes_now_and_at_boot_and_a_rollback_is_exact(
     assert links.verdicts(fleet) == dict.fromkeys(NICS, "ok")
     profile, udev = ["ring-rx=8192", "ring-tx=4096"], ["RxBufferSize=8192", "TxBufferSize=4096"]
     assert look()[:2] == (RIGHT, [*profile, *udev, *udev])
-    assert fleet.on("n1", "ip -brief address") == addresses
-    again = fleet.at("plan", *fleet.reach)
+    assert fleet.run_on("n1", "ip -brief address") == addresses
+    again = fleet.run_in_project("plan", *fleet.reach)
     assert again.returncode == 0, again
 
     reboot(fleet)
     assert links.verdicts(fleet) == dict.fromkeys(NICS, "ok")
-    in_force = fleet.on("n1", "grep -h ID_NET_LINK_FILE= /run/udev/data/n* | sort -u")
+    in_force = fleet.run_on("n1", "grep -h ID_NET_LINK_FILE= /run/udev/data/n* | sort -u")
     assert OWN in in_force and SITE in in_force, in_force
-    undone = fleet.at("rollback", plan.with_suffix(""))
+    undone = fleet.run_in_project("rollback", plan.with_suffix(""))
     assert undone.returncode == 0, undone
     assert look() == before
     reboot(fleet)
@@ -121,8 +121,8 @@ def test_interfaces_of_the_session_or_without_a_udev_path_are_not_touched(
 ) -> None:
     """nic3 is ifupdown's, and has no PCI path."""
     fleet.baseline("others", BASELINE % entries("eth0", "nic3"))
-    fleet.on("n1", "echo eth0 1024 8192 1024 4096 >>/run/nodevet-sim/rings")
-    done = fleet.at("plan", "-i", fleet.place.inventory, "-b", "others")
+    fleet.run_on("n1", "echo eth0 1024 8192 1024 4096 >>/run/nodevet-sim/rings")
+    done = fleet.run_in_project("plan", "-i", fleet.place.inventory, "-b", "others")
     assert done.returncode == 3, done
     assert "eth0: it carries nodevet's session or a default route" in done.stdout
     assert "no ID_PATH of udev tells this one from them" in done.stdout
@@ -146,13 +146,13 @@ def test_a_later_change_by_an_administrator_makes_the_plan_stale(
 ) -> None:
     before, disk = sizes(fleet), links.disk(fleet)
     plan = links.planned(fleet, "stale")
-    fleet.on("n1", change)
+    fleet.run_on("n1", change)
     try:
         result = links.applied(fleet, plan)
     finally:
-        fleet.on("n1", undo)
+        fleet.run_on("n1", undo)
     assert (result["outcome"], result["refusal"]) == ("refused", "stale"), result
-    assert sizes(fleet) == before and fleet.on("n1", f"ls {OWN} {DROP_IN}", check=False) == ""
+    assert sizes(fleet) == before and fleet.run_on("n1", f"ls {OWN} {DROP_IN}", check=False) == ""
     assert paths(links.disk(fleet)) == paths(disk)
 
 
@@ -162,13 +162,13 @@ def paths(rows: str) -> set[str]:
 
 def test_a_unit_that_sets_other_sizes_is_named(fleet: SimulatedFleet) -> None:
     unit = "/etc/systemd/system/tune.service"
-    fleet.on(
+    fleet.run_on(
         "n1",
         f"printf '%s\\n' '[Service]' 'ExecStart=/sbin/ethtool -G nic2 rx 512' '[Install]' "
         f"WantedBy=multi-user.target >{unit}; systemctl enable -q tune",
     )
-    done = fleet.at("plan", *fleet.reach)
-    fleet.on("n1", f"systemctl disable -q tune; rm {unit}")
+    done = fleet.run_in_project("plan", *fleet.reach)
+    fleet.run_on("n1", f"systemctl disable -q tune; rm {unit}")
     assert "tune.service" in done.stdout and done.returncode == 3, done
 
 
@@ -182,20 +182,20 @@ def test_an_ethtool_that_fails_or_has_no_effect_leaves_the_node_as_before(
     try:
         result = links.applied(fleet, plan)
     finally:
-        fleet.on("n1", f"rm {WRAPPER}")
+        fleet.run_on("n1", f"rm {WRAPPER}")
     assert [step["outcome"] for step in result["steps"]] == ["failed_and_rolled_back"], result
     assert sizes(fleet) == WRONG and links.disk(fleet) == disk
-    assert fleet.on("n1", CONFIGURED, check=False) == ""
+    assert fleet.run_on("n1", CONFIGURED, check=False) == ""
 
 
 def test_a_full_disk_leaves_the_node_as_before(fleet: SimulatedFleet) -> None:
     disk = links.disk(fleet)
     plan = links.planned(fleet, "full")
-    fleet.on("n1", "cat /dev/zero >/full 2>/dev/null; printf x >/x && exit 1; rm -f /x")
+    fleet.run_on("n1", "cat /dev/zero >/full 2>/dev/null; printf x >/x && exit 1; rm -f /x")
     try:
         result = links.applied(fleet, plan)
     finally:
-        fleet.on("n1", "rm /full")
+        fleet.run_on("n1", "rm /full")
     assert [step["outcome"] for step in result["steps"]] == ["failed_and_rolled_back"], result
     assert "No space left on device" in result["why"], result
     assert sizes(fleet) == WRONG and links.disk(fleet) == disk
@@ -209,14 +209,14 @@ def test_a_controller_that_is_killed_between_the_files_and_the_value_resumes(
     with_ethtool(fleet, "touch /run/at-it; while [ -e /run/at-it ]; do sleep 0.1; done; exit 1")
     words = ("apply", plan, *fleet.reach, "--run", run, "--project", fleet.project)
     try:
-        fleet.kill_when(lambda: fleet.on("n1", "ls /run/at-it", check=False), *words)
+        fleet.kill_when(lambda: fleet.run_on("n1", "ls /run/at-it", check=False), *words)
     finally:
-        fleet.on("n1", f"rm -f {WRAPPER} /run/at-it")
-    assert sizes(fleet) == WRONG and fleet.on("n1", f"ls {OWN} {DROP_IN}").split()
-    resumed = fleet.at("apply", "--resume", run, *fleet.reach)
+        fleet.run_on("n1", f"rm -f {WRAPPER} /run/at-it")
+    assert sizes(fleet) == WRONG and fleet.run_on("n1", f"ls {OWN} {DROP_IN}").split()
+    resumed = fleet.run_in_project("apply", "--resume", run, *fleet.reach)
     assert resumed.returncode == 0, resumed
     assert sizes(fleet) == RIGHT
-    undone = fleet.at("rollback", run)
+    undone = fleet.run_in_project("rollback", run)
     assert undone.returncode == 0, undone
     assert sizes(fleet) == WRONG
 
@@ -224,4 +224,4 @@ def test_a_controller_that_is_killed_between_the_files_and_the_value_resumes(
 def with_ethtool(fleet: SimulatedFleet, does: str) -> None:
     """Let the program that sets rings do this instead."""
     script = f"cat >{WRAPPER} <<'END'\n#!/bin/sh\n{does}\nEND\nchmod 755 {WRAPPER}"
-    fleet.on("n1", script)
+    fleet.run_on("n1", script)

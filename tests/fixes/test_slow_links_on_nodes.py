@@ -96,6 +96,6 @@ def test_a_reboot_or_a_power_cycle_retrains_slow_links(fleet: SimulatedFleet) ->
 
 def test_two_slow_links_of_a_node_need_one_reboot(fleet: SimulatedFleet) -> None:
     fleet.sim("set", "gpu4", "fault={pcie-width: {gpu: 0, cleared_by: reboot}}", "fault=nic-narrow")
-    done = fleet.at("plan", *fleet.reach, "--limit", "gpu4", "--drain-hook", "./hook")
+    done = fleet.run_in_project("plan", *fleet.reach, "--limit", "gpu4", "--drain-hook", "./hook")
     assert "set pci_links  Gen5 x8 → Gen5 x16  gpu4" in done.stdout, done
     assert "pcie_link  gpu4  pci_links does it too" in done.stdout, done

@@ -58,7 +58,7 @@ class Site:
         self.all = ("-i", fleet.place.inventory, "-b", "base", "--deadline", "150")
 
     def on(self, script: str) -> str:
-        return self.fleet.on(NODE, f"{script}\ntrue")
+        return self.fleet.run_on(NODE, f"{script}\ntrue")
 
     def failed(self) -> set[tuple[str, str]]:
         (host,) = self.fleet.vetted(*self.all).values()
@@ -73,23 +73,27 @@ class Site:
     def plan(self, name: str, *words: str) -> Path:
         """A plan that bob has approved."""
         path = self.fleet.project / f"{name}.json"
-        done = self.fleet.at("plan", *self.all, "--author", "ann", *CARE, "-o", path, *words)
+        done = self.fleet.run_in_project(
+            "plan", *self.all, "--author", "ann", *CARE, "-o", path, *words
+        )
         assert done.returncode == 1, done
-        done = self.fleet.at("approve", path, "--key", self.fleet.project / "bob", "--yes")
+        done = self.fleet.run_in_project(
+            "approve", path, "--key", self.fleet.project / "bob", "--yes"
+        )
         assert done.returncode == 0, done
         return path
 
     def apply(self, plan: Path, name: str) -> dict[str, Any]:
         """What the run's result says of the node."""
         run = self.fleet.project / name
-        done = self.fleet.at("apply", plan, *self.all, "--run", run)
+        done = self.fleet.run_in_project("apply", plan, *self.all, "--run", run)
         assert (run / "result.json").exists(), done
         (host,) = json.loads((run / "result.json").read_text())["hosts"]
         assert isinstance(host, dict)
         return host
 
     def rollback(self, name: str) -> subprocess.CompletedProcess[str]:
-        return self.fleet.at("rollback", self.fleet.project / name)
+        return self.fleet.run_in_project("rollback", self.fleet.project / name)
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +131,7 @@ def story(site: Site) -> Story:
     look("wrong")
     told.host = site.apply(site.plan("whole"), "whole")
     look("applied")
-    told.done["again"] = site.fleet.at("plan", *site.all)
+    told.done["again"] = site.fleet.run_in_project("plan", *site.all)
     site.fleet.sim("reboot", NODE)
     site.on("systemctl start docker")
     look("rebooted")
@@ -243,11 +247,11 @@ def test_a_build_whose_controller_is_killed_is_finished_by_a_resume(site: Site, 
     words = ("apply", plan, *site.all, "--run", run, "--project", site.fleet.project)
     try:
         site.fleet.kill_when(
-            lambda: site.fleet.on(NODE, "ls /run/building", check=False), *words, alone=True
+            lambda: site.fleet.run_on(NODE, "ls /run/building", check=False), *words, alone=True
         )
     finally:
         site.on("touch /run/go")
-    done = site.fleet.at("apply", "--resume", run, "-b", "base", "--deadline", "150")
+    done = site.fleet.run_in_project("apply", "--resume", run, "-b", "base", "--deadline", "150")
     assert done.returncode == 0, done
     assert "hello/1.0, " in site.on(NOW) and site.failed() == {
         *((("mounts", path)) for path in ("/scratch", "/data", "/cache")),

@@ -113,7 +113,7 @@ def live(fleet: SimulatedFleet) -> Life:
     ) as worker:
 
         def shell(command: str) -> str:
-            return fleet.on("n1", command)
+            return fleet.run_on("n1", command)
 
         def moment(name: str) -> Evidence:
             worker.open("n1")

@@ -93,7 +93,7 @@ def fleet(boot: Boot) -> SimulatedFleet:
 
 def test_a_fix_is_applied_rebooted_and_rolled_back(fleet: SimulatedFleet) -> None:
     def shell(command: str) -> str:
-        return fleet.on("n1", command)
+        return fleet.run_on("n1", command)
 
     shell(f"{SYSCTL}systemctl disable --now {STOPPED}")
     with SshExecutor(

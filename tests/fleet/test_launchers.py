@@ -37,7 +37,9 @@ def test_a_host_is_visited_by_the_launchers_of_its_site() -> None:
     found = engine(None, given, {"@dc1": ["eu", "eu2"], "@dc2": ["here", "local"]})
     assert isinstance(found, Launchers)
     assert [found.route(host) for host in HOSTS] == [("eu", "eu2"), ("here", "local"), ()]
-    assert found.named("here").here and found.named("local") == Launcher("local")
+    assert found.find_launcher("here").is_local and found.find_launcher("local") == Launcher(
+        "local"
+    )
     everywhere = engine(None, given, {"@dc1": ["eu"], "*": ["eu2"]})
     assert everywhere is not None
     assert [everywhere.route(host) for host in HOSTS] == [("eu",), ("eu2",), ("eu2",)]

@@ -37,7 +37,7 @@ def site(remembered: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def nine_o_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is the morning after the fifth night, in UTC."""
     monkeypatch.setattr(recalled, "clock", _clock)
-    monkeypatch.setattr(recalled, "now", lambda: NOW)
+    monkeypatch.setattr(recalled, "local_now", lambda: NOW)
 
 
 def _clock() -> Any:

@@ -88,6 +88,6 @@ def test_the_record_can_be_limited_to_hosts_and_redacted(say: Say) -> None:
 def test_a_store_without_a_visit_makes_no_record_of_success(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/history.sqlite"
     with open_store(url) as store:
-        store.begin(five_nights.recorded(five_nights.run(1, []), RunState.RUNNING))
+        store.begin(five_nights.recorded_run(five_nights.run(1, []), RunState.RUNNING))
     with open_store(url, create=False) as store, pytest.raises(UserError, match="no host"):
         find_break_fix(store, ())

@@ -35,10 +35,10 @@ def url(tmp_path: Path) -> str:
                 visit = Visit(host, Status.VETTED, "", text, 1.0, 1.79e9 + 86400 * night)
                 reports.append(judge_visit(visit, Host(name=host), context).report)
             seen = five_nights.run(night, reports)
-            recorder = store.begin(five_nights.recorded(seen, five_nights.RunState.RUNNING))
+            recorder = store.begin(five_nights.recorded_run(seen, five_nights.RunState.RUNNING))
             for report in reports:
                 recorder.take(report, documents[report.host])
-            recorder.finish(five_nights.recorded(seen, five_nights.RunState.COMPLETE))
+            recorder.finish(five_nights.recorded_run(seen, five_nights.RunState.COMPLETE))
             assert recorder.broken is None
     return found
 

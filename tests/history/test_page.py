@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from console_blocks import alike, blocks, rewritten
+from console_blocks import blocks, is_alike, rewritten_page
 
 from nodevet.cli import display
 
@@ -33,11 +33,11 @@ def test_the_page_shows_what_is_printed(
         printed = say(*shlex.split(command.text)[1:]).strip("\n")
         printed = printed.replace(remembered.removeprefix("sqlite:///"), PLACE)
         if "prune" not in command.text:
-            page = rewritten(page, command, printed)
+            page = rewritten_page(page, command, printed)
         else:
             assert printed.startswith("would delete the evidence of 0 visits; ")
-            assert not command.shown or alike(command.shown, printed)  # sizes differ
-            page = rewritten(page, command, command.shown or printed)
+            assert not command.shown or is_alike(command.shown, printed)  # sizes differ
+            page = rewritten_page(page, command, command.shown or printed)
     if os.environ.get("NODEVET_CONSOLE") == "write":
         PAGE.write_text(page, encoding="utf-8")
     assert page == PAGE.read_text(encoding="utf-8")

@@ -11,7 +11,7 @@ from nodevet.model.changes import News
 from nodevet.model.run import Run
 from nodevet.store import Store
 from nodevet.store.records.model import SpanEnd
-from nodevet.vet.news import Before, fixed, news_of, resolved, words
+from nodevet.vet.news import Before, fixed_troubles, news_of, resolved_troubles, words
 from nodevet.vet.use.notify import NewsFilter, message
 
 GPU = Subject(kind="gpu", id="0", uuid="GPU-1", bus_id="0000:19:00.0")
@@ -53,7 +53,9 @@ def test_e19_an_unknown_that_became_ok_is_resolved_in_every_command(
         hosts=(second,),
     )
     told = news_of(this, [news], Before(id=run(0).id, started=run(0).started))
-    assert not fixed(told) and [each.check for each in resolved(told)] == ["power_limit"]
+    assert not fixed_troubles(told) and [each.check for each in resolved_troubles(told)] == [
+        "power_limit"
+    ]
     with_news = replace(this, news=told)
     assert "resolved: 1" in words(with_news) and "no longer judged" not in words(with_news)
     notice = message(with_news, "nightly", NewsFilter())

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import five_nights
 import pytest
-from console_blocks import blocks, rewritten
+from console_blocks import blocks, rewritten_page
 from msgspec.structs import replace
 from site_pages import Page, broken, pages
 
@@ -34,7 +34,7 @@ def six_nights(remembered: str, tmp_path_factory: pytest.TempPathFactory) -> str
     """A copy of the store with a sixth night, in which nobody visited the A100."""
     file = tmp_path_factory.mktemp("six") / "history.sqlite"
     shutil.copy(remembered.removeprefix("sqlite:///"), file)
-    night(f"sqlite:///{file}", five_nights.judged(5, five_nights.H100))
+    night(f"sqlite:///{file}", five_nights.judged_reports(5, five_nights.H100))
     return f"sqlite:///{file}"
 
 
@@ -49,10 +49,10 @@ def night(url: str, reports: Iterable[tuple[HostReport, bytes | None]]) -> None:
     met = list(reports)
     seen = five_nights.run(6, [report for report, _ in met])
     with open_store(url) as store:
-        recorder = store.begin(five_nights.recorded(seen, RunState.RUNNING))
+        recorder = store.begin(five_nights.recorded_run(seen, RunState.RUNNING))
         for report, evidence in met:
             recorder.take(report, evidence)
-        recorder.finish(five_nights.recorded(seen, RunState.COMPLETE))
+        recorder.finish(five_nights.recorded_run(seen, RunState.COMPLETE))
         assert recorder.broken is None
 
 
@@ -296,7 +296,7 @@ def test_the_page_shows_what_is_printed(
     assert len(commands) == 2
     printed = [say(*shlex.split(command.text)[1:]).strip("\n") for command in commands]
     for command, text in reversed(list(zip(commands, printed, strict=True))):
-        page = rewritten(page, command, text)
+        page = rewritten_page(page, command, text)
     if os.environ.get("NODEVET_CONSOLE") == "write":
         PAGE.write_text(page, encoding="utf-8")
     assert page == PAGE.read_text(encoding="utf-8")

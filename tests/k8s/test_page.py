@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 import pytest
-from console_blocks import Command, alike, blocks, plain, rewritten
+from console_blocks import Command, blocks, is_alike, plain_text, rewritten_page
 from kubernetes_api import ApiServer
 
 from simulated_fleet import Boot
@@ -54,12 +54,12 @@ def test_the_page_does_what_it_shows(api: ApiServer, boot: Boot) -> None:
         for command, wanted in zip(block.commands, block.exits, strict=True):
             code, printed = fleet.shell(command.text)
             assert code == wanted, f"{command.text}\n{printed}"
-            if not alike(command.shown, printed):
+            if not is_alike(command.shown, printed):
                 differs.append((command, printed))
     if os.environ.get("NODEVET_CONSOLE") == "write":
         text = PAGE.read_text(encoding="utf-8")
         for command, printed in reversed(differs):
-            text = rewritten(text, command, printed)
+            text = rewritten_page(text, command, printed)
         PAGE.write_text(text, encoding="utf-8")
-    assert [(command.text, plain(printed)) for command, printed in differs] == []
+    assert [(command.text, plain_text(printed)) for command, printed in differs] == []
     assert api.condition("gpu002")["status"] == "True"

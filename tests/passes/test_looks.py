@@ -11,7 +11,7 @@ from nodevet.base.errors import UserError
 from nodevet.fleet import Visit
 from nodevet.model import Finding, HostReport, Severity, Status, Verdict
 from nodevet.passes.document import PassError, parse, text_of
-from nodevet.passes.gating import taken
+from nodevet.passes.gating import take_options
 from nodevet.passes.use.issue import is_withdrawn
 from nodevet.passes.use.looks import facts_of
 
@@ -22,8 +22,8 @@ GPUS = {"gpus": [{"index": 0, "uuid": "GPU-b"}, {"index": 1, "uuid": "GPU-a"}]}
 
 def test_pass_for_without_pass_key_is_refused() -> None:
     with pytest.raises(UserError, match="--pass-for needs --pass-key"):
-        taken({"pass_key": None, "pass_for": 60.0})
-    assert taken({"pass_key": None, "pass_for": None}) is None
+        take_options({"pass_key": None, "pass_for": 60.0})
+    assert take_options({"pass_key": None, "pass_for": None}) is None
 
 
 def section(read: Any) -> dict[str, Any]:

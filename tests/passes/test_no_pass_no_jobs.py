@@ -14,7 +14,7 @@ from slurm_on_node import start_slurm
 
 from nodevet.base.sshsig import sign
 from nodevet.passes.document import NAMESPACE, parse, split, text_of
-from nodevet.passes.use.on_nodes import put
+from nodevet.passes.use.on_nodes import put_command
 from simulated_fleet import Boot, SimulatedFleet
 
 pytestmark = pytest.mark.timeout(900)
@@ -43,21 +43,23 @@ def fleet(boot: Boot) -> SimulatedFleet:
     )
     for node in fleet.hosts:
         install(fleet, node)
-        fleet.on(node, write(ALLOWED, f"{public}\n"))
+        fleet.run_on(node, write(ALLOWED, f"{public}\n"))
     if not UNIT.exists():
         pytest.skip("this machine has no unit of slurmd to copy")
     start_slurm(fleet, "n1", other=False)
-    fleet.on("n1", "pkill -x slurmd; ln -sfn /srv/slurm.conf /etc/slurm.conf; mkdir -p /etc/slurm")
-    fleet.on("n1", "ln -sfn /srv/slurm.conf /etc/slurm/slurm.conf; systemctl daemon-reload")
-    fleet.on("n1", write(str(UNIT), UNIT.read_text()))
-    fleet.on("n1", write(DROP_IN, drop_in()) + "; systemctl daemon-reload")
+    fleet.run_on(
+        "n1", "pkill -x slurmd; ln -sfn /srv/slurm.conf /etc/slurm.conf; mkdir -p /etc/slurm"
+    )
+    fleet.run_on("n1", "ln -sfn /srv/slurm.conf /etc/slurm/slurm.conf; systemctl daemon-reload")
+    fleet.run_on("n1", write(str(UNIT), UNIT.read_text()))
+    fleet.run_on("n1", write(DROP_IN, drop_in()) + "; systemctl daemon-reload")
     return fleet
 
 
 @pytest.fixture
 def node(fleet: SimulatedFleet) -> Iterator[SimulatedFleet]:
     """Without a pass, and with slurmd stopped; afterwards as it was."""
-    fleet.on("n1", f"systemctl stop slurmd; systemctl reset-failed slurmd; rm -rf {PASS}")
+    fleet.run_on("n1", f"systemctl stop slurmd; systemctl reset-failed slurmd; rm -rf {PASS}")
     yield fleet
     fleet.sim("set", "n1", "faults=[]")
 
@@ -72,7 +74,7 @@ def gate(
     fleet: SimulatedFleet, *words: object, key: str = "gate", wait: str = "60s"
 ) -> "subprocess.CompletedProcess[str]":
     limits = ("--wait", wait, "--settle", "0s", "--interval", "1s", "--store", "none", "-q")
-    return fleet.at(
+    return fleet.run_in_project(
         "gate",
         *fleet.reach,
         *limits,
@@ -91,21 +93,25 @@ def passed(fleet: SimulatedFleet, *words: object, **more: str) -> None:
 def verify(fleet: SimulatedFleet, *, starts: bool) -> str:
     """What `nodevet pass verify` says on n1. A start of slurmd, which does not wait, succeeds or
     fails the same way."""
-    said, code = fleet.on("n1", "nodevet pass verify 2>&1; echo $?").rstrip("\n").rsplit("\n", 1)
+    said, code = (
+        fleet.run_on("n1", "nodevet pass verify 2>&1; echo $?").rstrip("\n").rsplit("\n", 1)
+    )
     assert (code == "0") is starts, said
     quick = drop_in().replace("--wait 15m", "--wait 0s").replace("Restart=on-failure\n", "")
-    fleet.on("n1", write(DROP_IN, quick) + "; systemctl daemon-reload")
-    done = fleet.on("n1", "systemctl start slurmd && systemctl is-active slurmd; :", check=False)
+    fleet.run_on("n1", write(DROP_IN, quick) + "; systemctl daemon-reload")
+    done = fleet.run_on(
+        "n1", "systemctl start slurmd && systemctl is-active slurmd; :", check=False
+    )
     assert (done.strip() == "active") is starts, done
     return said
 
 
 def replace(fleet: SimulatedFleet, data: bytes) -> None:
-    fleet.on("n1", write(PASS, data.decode()))
+    fleet.run_on("n1", write(PASS, data.decode()))
 
 
 def read(fleet: SimulatedFleet, node: str = "n1") -> bytes:
-    return fleet.on(node, f"cat {PASS}").encode()
+    return fleet.run_on(node, f"cat {PASS}").encode()
 
 
 def signed(fleet: SimulatedFleet, **changed: str) -> bytes:
@@ -116,26 +122,26 @@ def signed(fleet: SimulatedFleet, **changed: str) -> bytes:
 
 
 def test_slurmd_waits_for_the_gate_and_then_takes_jobs(node: SimulatedFleet) -> None:
-    node.on("n1", write(DROP_IN, drop_in()) + "; systemctl daemon-reload")
-    node.on("n1", "systemctl start --no-block slurmd")
-    wait_for(lambda: "pass verify --wait 15m" in node.on("n1", "ps -eo args"))
-    assert node.on("n1", "systemctl is-active slurmd; :") == "activating\n"
-    assert node.on("n1", "pgrep -x slurmd; :") == ""
+    node.run_on("n1", write(DROP_IN, drop_in()) + "; systemctl daemon-reload")
+    node.run_on("n1", "systemctl start --no-block slurmd")
+    wait_for(lambda: "pass verify --wait 15m" in node.run_on("n1", "ps -eo args"))
+    assert node.run_on("n1", "systemctl is-active slurmd; :") == "activating\n"
+    assert node.run_on("n1", "pgrep -x slurmd; :") == ""
     passed(node)
-    wait_for(lambda: node.on("n1", "systemctl is-active slurmd; :") == "active\n")
+    wait_for(lambda: node.run_on("n1", "systemctl is-active slurmd; :") == "active\n")
     state = "SLURM_CONF=/srv/slurm.conf sinfo -h -o %t"
-    wait_for(lambda: node.on("n1", state) == "idle\n")
-    assert node.on("n1", f"stat -c '%a %U' {PASS} /run/nodevet") == "644 root\n755 root\n"
+    wait_for(lambda: node.run_on("n1", state) == "idle\n")
+    assert node.run_on("n1", f"stat -c '%a %U' {PASS} /run/nodevet") == "644 root\n755 root\n"
 
 
 def test_systemd_tries_again_if_the_pass_comes_late(node: SimulatedFleet) -> None:
     late = drop_in().replace("--wait 15m", "--wait 2s").replace("RestartSec=30s", "RestartSec=1s")
     assert late.count("2s") == late.count("=1s") == 1
-    node.on("n1", write(DROP_IN, late) + "; systemctl daemon-reload")
-    node.on("n1", "systemctl start --no-block slurmd")
-    wait_for(lambda: int(node.on("n1", "systemctl show --value -p NRestarts slurmd")) > 0)
+    node.run_on("n1", write(DROP_IN, late) + "; systemctl daemon-reload")
+    node.run_on("n1", "systemctl start --no-block slurmd")
+    wait_for(lambda: int(node.run_on("n1", "systemctl show --value -p NRestarts slurmd")) > 0)
     passed(node)
-    wait_for(lambda: node.on("n1", "systemctl is-active slurmd; :") == "active\n")
+    wait_for(lambda: node.run_on("n1", "systemctl is-active slurmd; :") == "active\n")
 
 
 def test_slurmd_does_not_start_without_a_pass(node: SimulatedFleet) -> None:
@@ -148,12 +154,12 @@ def test_slurmd_does_not_start_without_a_pass(node: SimulatedFleet) -> None:
 def test_a_pass_lets_slurmd_start_and_lists_the_vetted_facts(node: SimulatedFleet) -> None:
     passed(node, "--limit", "n1", "--pass-for", "2h")
     assert "pass of n1 by gate holds for 2.0 h" in verify(node, starts=True)
-    assert node.on("n1", "nodevet pass verify >&- 2>&-") == ""  # exit code 0 all the same
+    assert node.run_on("n1", "nodevet pass verify >&- 2>&-") == ""  # exit code 0 all the same
     values = parse(split(read(node))[0])
     assert values["gpu"] == sorted(
-        re.findall("GPU-[0-9a-f-]+", node.on("n1", "nvidia-smi -L")),
+        re.findall("GPU-[0-9a-f-]+", node.run_on("n1", "nvidia-smi -L")),
     )
-    assert values["machine"] == [node.on("n1", "cat /etc/machine-id").strip()]
+    assert values["machine"] == [node.run_on("n1", "cat /etc/machine-id").strip()]
     assert values["baseline"][0].endswith(" base")
     assert int(values["expires"][0]) - int(values["vetted"][0]) == 7200
 
@@ -169,9 +175,9 @@ def test_a_changed_driver_or_gpu_voids_a_pass(node: SimulatedFleet, change: str,
     passed(node)
     key, before = change.partition("=")[0], ""
     if key.startswith("/"):
-        before = node.on("n1", f"cat {key}").strip()
+        before = node.run_on("n1", f"cat {key}").strip()
     else:
-        before = re.findall("GPU-[0-9a-f-]+", node.on("n1", "nvidia-smi -L"))[1]
+        before = re.findall("GPU-[0-9a-f-]+", node.run_on("n1", "nvidia-smi -L"))[1]
     node.sim("set", "n1", change)
     assert why in verify(node, starts=False)
     node.sim("set", "n1", f"{key}={before}")
@@ -212,16 +218,16 @@ def test_a_key_that_the_node_does_not_allow_signs_nothing(node: SimulatedFleet) 
 
 def test_slurmd_does_not_start_if_others_may_write_allowed_signers(node: SimulatedFleet) -> None:
     passed(node)
-    node.on("n1", f"chmod 666 {ALLOWED}")
+    node.run_on("n1", f"chmod 666 {ALLOWED}")
     assert "users other than root may write it" in verify(node, starts=False)
-    node.on("n1", f"chmod 644 {ALLOWED}")
+    node.run_on("n1", f"chmod 644 {ALLOWED}")
     verify(node, starts=True)
 
 
 def test_an_uninstalled_nodevet_takes_no_node_down(node: SimulatedFleet) -> None:
-    node.on("n1", "chmod -x /opt/nodevet/bin/nodevet")
-    assert node.on("n1", "systemctl start slurmd && systemctl is-active slurmd") == "active\n"
-    node.on("n1", "chmod +x /opt/nodevet/bin/nodevet")
+    node.run_on("n1", "chmod -x /opt/nodevet/bin/nodevet")
+    assert node.run_on("n1", "systemctl start slurmd && systemctl is-active slurmd") == "active\n"
+    node.run_on("n1", "chmod +x /opt/nodevet/bin/nodevet")
 
 
 @pytest.mark.parametrize(
@@ -236,10 +242,10 @@ def test_an_uninstalled_nodevet_takes_no_node_down(node: SimulatedFleet) -> None
 def test_a_pass_is_written_only_into_a_folder_of_root(
     node: SimulatedFleet, trap: str, undo: str, tmp_path: Path
 ) -> None:
-    node.on("n1", f"rm -rf /run/nodevet; {trap}")
+    node.run_on("n1", f"rm -rf /run/nodevet; {trap}")
     verdict = tmp_path / "verdict.json"
     done = gate(node, "--limit", "n1", "--verdict", verdict)
-    node.on("n1", undo)
+    node.run_on("n1", undo)
     assert done.returncode == 1
     assert "n1: its pass could not be written: /run/nodevet is not a folder that" in done.stderr
     assert '"verdict": "fail"' in verdict.read_text()
@@ -255,20 +261,20 @@ def test_a_key_that_cannot_sign_is_reported_and_the_gate_fails(node: SimulatedFl
 def test_a_pass_for_another_boot_is_not_written(node: SimulatedFleet) -> None:
     passed(node)
     before = read(node)
-    said = node.on("n1", f"{shlex.join(put('eA==', '0' * 36))} 2>&1", check=False)
+    said = node.run_on("n1", f"{shlex.join(put_command('eA==', '0' * 36))} 2>&1", check=False)
     assert said == "the node was rebooted since it was vetted\n"
     assert read(node) == before
 
 
 @pytest.mark.parametrize("trap", ["ln -s /etc/passwd", "mkfifo", "touch"])
 def test_a_file_in_place_of_the_pass_is_replaced(node: SimulatedFleet, trap: str) -> None:
-    before = node.on("n1", f"mkdir -p /run/nodevet; {trap} {PASS}; md5sum /etc/passwd")
+    before = node.run_on("n1", f"mkdir -p /run/nodevet; {trap} {PASS}; md5sum /etc/passwd")
     passed(node)
-    assert node.on("n1", f"md5sum /etc/passwd; stat -c %F {PASS}") == f"{before}regular file\n"
+    assert node.run_on("n1", f"md5sum /etc/passwd; stat -c %F {PASS}") == f"{before}regular file\n"
 
 
 def test_a_user_without_root_needs_sudo(node: SimulatedFleet) -> None:
-    node.on(
+    node.run_on(
         "n1",
         "useradd -m ops; usermod -p '*' ops; mkdir -p /etc/sudoers.d; chmod 755 / /etc /etc/ssh; "
         "echo 'ops ALL=(ALL) NOPASSWD: ALL' >/etc/sudoers.d/ops; chmod 440 /etc/sudoers.d/ops",
@@ -278,13 +284,13 @@ def test_a_user_without_root_needs_sudo(node: SimulatedFleet) -> None:
     reach = ("--limit", "n1", "-i", inventory)
     words = ("-b", "base", "--deadline", "150", "--wait", "60s", "--settle", "0s", "-q")
     signing = ("--store", "none", "--pass-key", node.project / "gate")
-    done = node.at("gate", *reach, *words, *signing)
+    done = node.run_in_project("gate", *reach, *words, *signing)
     assert done.returncode == 1
     assert "could not be written: only root may change /run/nodevet: use --sudo" in done.stderr
-    assert node.at("gate", *reach, *words, *signing, "--sudo").returncode == 0
+    assert node.run_in_project("gate", *reach, *words, *signing, "--sudo").returncode == 0
     verify(node, starts=True)
     node.sim("set", "n1", "gpu.1.lost=1")
-    done = node.at("gate", *reach, *words[:4], "--wait", "1s", *words[6:], *signing)
+    done = node.run_in_project("gate", *reach, *words[:4], "--wait", "1s", *words[6:], *signing)
     node.sim("set", "n1", "gpu.1.lost=0")
     assert "n1: its old pass stays until it expires: only root may change" in done.stderr
 
@@ -294,7 +300,7 @@ def test_a_reboot_voids_a_pass_even_if_the_file_is_restored(node: SimulatedFleet
     data = read(node)
     node.sim("reboot", "n1")
     install(node, "n1")
-    said = node.on("n1", "nodevet pass verify 2>&1; :")
+    said = node.run_on("n1", "nodevet pass verify 2>&1; :")
     assert said == f"no valid pass: {PASS} does not exist: gate this node with --pass-key\n"
     replace(node, data)
-    assert "the node was rebooted since" in node.on("n1", "nodevet pass verify 2>&1; :")
+    assert "the node was rebooted since" in node.run_on("n1", "nodevet pass verify 2>&1; :")

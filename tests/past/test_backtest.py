@@ -62,7 +62,7 @@ def runs(number: int) -> list[RecordedRun]:
         RecordedRun(
             id=five_nights.run_id(night),
             series="",
-            started=five_nights.started(night).isoformat(),
+            started=five_nights.start_time(night).isoformat(),
             seconds=1.0,
             state=RunState.COMPLETE,
             nodevet="0",
@@ -80,7 +80,7 @@ def visit(night: int, *, now: str = "", then: str = "", known: bool = True) -> J
     return Judged(
         run=night - 1,
         host="h",
-        at=five_nights.started(night).timestamp(),
+        at=five_nights.start_time(night).timestamp(),
         known=known,
         pruned=not known,
         gpus=8,
@@ -128,7 +128,7 @@ def test_added_and_removed_findings_are_counted_per_check() -> None:
 def test_e19_a_finding_that_came_back_after_a_fix_is_not_a_new_failure() -> None:
     visits = [visit(night, now="a/node", then="a/node") for night in range(1, 4)]
     second, third = (
-        Moment(at=five_nights.started(night).isoformat(), run=five_nights.run_id(night))
+        Moment(at=five_nights.start_time(night).isoformat(), run=five_nights.run_id(night))
         for night in (2, 3)
     )
     span = FindingSpan(
@@ -151,7 +151,7 @@ def test_e19_a_finding_that_came_back_after_a_fix_is_not_a_new_failure() -> None
 
 
 def test_without_earlier_verdicts_there_are_no_past_failures() -> None:
-    assert PastFailures([]).at("h", 0.0, "b", Severity.INFO) == ()
+    assert PastFailures([]).failing_keys("h", 0.0, "b", Severity.INFO) == ()
 
 
 # --- the five nights ---
@@ -185,7 +185,7 @@ def test_nights_judged_from_cache_equal_nights_judged_alone(tmp_path: Path) -> N
             for name in ("one", "two", "three"):
                 text = json.dumps(mutated(draw, draw.choice(documents))).encode()
                 groups = (draw.choice(("gold", "iron")),)
-                at = five_nights.started(night).isoformat()
+                at = five_nights.start_time(night).isoformat()
                 report = HostReport(
                     host=name, status=Status.VETTED, baseline="x", groups=groups, arrived=at
                 )

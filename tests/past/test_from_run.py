@@ -62,7 +62,7 @@ def again(
 
 @pytest.mark.parametrize("night", five_nights.NIGHTS)
 def test_the_same_baselines_give_the_same_verdicts_for_a_night(url: str, night: int) -> None:
-    then = {report.host: report for report, _ in five_nights.judged(night)}
+    then = {report.host: report for report, _ in five_nights.judged_reports(night)}
     found = again(url, five_nights.run_id(night), five_nights.context(night))
     assert {one.host: said(one) for one in found.hosts} == {
         host: said(report) for host, report in then.items()
@@ -103,7 +103,7 @@ def test_it_does_not_matter_how_many_processes_judge(
 
 def test_packed_reports_give_the_same_run_and_report_one_machine_under_three_names() -> None:
     """Of a machine that answers to several names, each name says so, packed or not."""
-    reports = [report for report, _ in five_nights.judged(5)]
+    reports = [report for report, _ in five_nights.judged_reports(5)]
     one = next(report for report in reports if report.boot_id)
     twins = [replace(one, host=f"twin{number}") for number in range(2)]
     every = [twins[0], *reports, twins[1]]

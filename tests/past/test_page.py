@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import five_nights
-from console_blocks import Command, alike, blocks, rewritten
+from console_blocks import Command, blocks, is_alike, rewritten_page
 
 PAGE = Path(__file__).parents[2] / "docs" / "past.md"
 
@@ -43,12 +43,12 @@ def test_every_command_of_the_page_does_what_it_shows(url: str, tmp_path: Path) 
     if os.environ.get("NODEVET_CONSOLE") == "write":
         page = PAGE.read_text(encoding="utf-8")
         for command, printed in reversed(ran):
-            same = alike(this_year(command.shown), this_year(printed))
-            page = page if same else rewritten(page, command, printed)
+            same = is_alike(this_year(command.shown), this_year(printed))
+            page = page if same else rewritten_page(page, command, printed)
         PAGE.write_text(page, encoding="utf-8")
         return
     for command, printed in ran:
-        assert alike(this_year(command.shown), this_year(printed)), printed
+        assert is_alike(this_year(command.shown), this_year(printed)), printed
 
 
 def this_year(text: str) -> str:

@@ -293,7 +293,7 @@ class Live:
         """What a script of root says on these nodes, on all of them at once."""
         asked = nodes or self.nodes
         with ThreadPoolExecutor(len(asked)) as threads:
-            said = threads.map(lambda node: self._fleet.on(node, script), asked)
+            said = threads.map(lambda node: self._fleet.run_on(node, script), asked)
             return dict(zip(asked, said, strict=True))
 
     def states(self, script: str, *nodes: str) -> dict[str, dict[str, str]]:

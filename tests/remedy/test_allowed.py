@@ -37,7 +37,7 @@ def wrong(project: Path, rules: str) -> list[str]:
 def test_without_rules_every_principal_may_approve_everything(project: Path) -> None:
     policy = load(Project(project))
     assert policy.rules is None
-    (rule,) = policy.of({"alice@example.com"})
+    (rule,) = policy.rules_for({"alice@example.com"})
     assert rule.covers(Risk.REBOOT, ())
     assert [policy.needed[risk] for risk in Risk] == [1, 1, 2, 2]
     assert [policy.forbids_own(risk) for risk in Risk] == [False, False, True, True]
@@ -57,14 +57,14 @@ author_approves: false
 """
     )
     policy = load(Project(project))
-    (alices,) = policy.of({"alice@example.com"})
+    (alices,) = policy.rules_for({"alice@example.com"})
     assert alices.covers(Risk.IDLE, {"rack2", "x"})
     assert not alices.covers(Risk.IDLE, ())
     assert not alices.covers(Risk.DRAIN, {"rack1"})
-    assert len(policy.of({"bob", "bob@example.com"})) == 2
-    assert policy.of({"dave@sre.example.com"})[0].covers(Risk.REBOOT, ())
-    assert policy.of({"erin@sre.example.com"}) == ()
-    assert policy.of({"oncall"}) == ()
+    assert len(policy.rules_for({"bob", "bob@example.com"})) == 2
+    assert policy.rules_for({"dave@sre.example.com"})[0].covers(Risk.REBOOT, ())
+    assert policy.rules_for({"erin@sre.example.com"}) == ()
+    assert policy.rules_for({"oncall"}) == ()
     assert [policy.needed[risk] for risk in Risk] == [1, 2, 2, 2]
     assert all(policy.forbids_own(risk) for risk in Risk)
 

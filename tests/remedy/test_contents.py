@@ -74,7 +74,7 @@ def test_a_content_that_was_altered_cut_or_removed_is_refused(tmp_path: Path) ->
         (store.folder / name).write_bytes(bad)
         with pytest.raises(ContentError, match="was changed since it was saved"):
             store.get(name)
-        assert store.known(name) is None
+        assert store.find(name) is None
     (store.folder / name).unlink()
     with pytest.raises(ContentError, match="cannot be read: No such file"):
         store.get(name)
@@ -89,7 +89,7 @@ def test_files_kept_by_an_earlier_plan_are_removed(tmp_path: Path) -> None:
     store = ContentStore(tmp_path / "c")
     old, new = store.put(b"old"), store.put(b"new")
     store.hold({new: b"new"})
-    assert store.known(old) is None and store.get(new) == b"new"
+    assert store.find(old) is None and store.get(new) == b"new"
 
 
 def test_no_plan_journal_or_result_holds_a_content(rig: Callable[..., Rig]) -> None:

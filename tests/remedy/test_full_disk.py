@@ -111,13 +111,13 @@ def test_d6_reserved_disk_space_grows_with_the_nodes_in_progress(
     plan = d.w.plan()
     one, two = space.reserve_bytes(plan, 1), space.reserve_bytes(plan, 2)
     assert 0 < one < two < space.reserve_bytes(plan, 3) == space.reserve_bytes(plan, 9)
-    assert space.needed_bytes(plan, 1) > 3 * space.node_bytes(plan.of("n1"))
+    assert space.needed_bytes(plan, 1) > 3 * space.node_bytes(plan.host_steps("n1"))
     assert d.apply().code == 0
     sizes = {}
     for line in (d.run / "journal.jsonl").read_bytes().splitlines():
         for host in d.w.boxes:
             sizes[host] = sizes.get(host, 0) + (len(line) if host.encode() in line else 0)
-    assert max(sizes.values()) < space.node_bytes(plan.of("n1"))
+    assert max(sizes.values()) < space.node_bytes(plan.host_steps("n1"))
     assert replace(plan, steps=()) and space.node_bytes(()) > 0
 
 

@@ -74,7 +74,7 @@ def node(boot: Boot) -> Iterator[Node]:
         pytest.skip(f"no {ROOT}/dkms: .ci/node-tools unpacks it")
     fleet = boot("full", SCENARIO, BASELINE)
     put_software(fleet, "n1")
-    fleet.on("n1", NETWORK)
+    fleet.run_on("n1", NETWORK)
     with faulty_nodes(fleet, (*FIXES, "mounts"), state=STATE, reset="true") as nodes:
         node = nodes["n1"]
         node.terms = replace(node.terms, drain_hook="true")

@@ -59,7 +59,7 @@ def node(boot: Boot) -> Iterator[Node]:
     number = Path(DEVICE).stat().st_rdev
     unit = MAKES.format(os.major(number), os.minor(number))
     place = "/etc/systemd/system/kernel-device.service"
-    fleet.on("n1", f"printf %s {shlex.quote(unit)} >{place}; systemctl enable --now -q {place}")
+    fleet.run_on("n1", f"printf %s {shlex.quote(unit)} >{place}; systemctl enable --now -q {place}")
     with faulty_nodes(fleet, (FIX,), state=STATE, reset="true") as nodes:
         one = nodes["n1"]
         one.terms = replace(one.terms, boot_settle=1)

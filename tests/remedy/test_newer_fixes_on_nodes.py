@@ -131,7 +131,7 @@ cat /dev/zero >{0}/full 2>/dev/null; true
 @pytest.fixture(scope="module")
 def fleet(boot: Boot, tmp_path_factory: pytest.TempPathFactory) -> SimulatedFleet:
     fleet = boot("newer", SCENARIO, BASELINE)
-    fleet.on("n1", UP)
+    fleet.run_on("n1", UP)
     put_clients(fleet, "n1", tmp_path_factory.mktemp("clock"))
     put_tuned(fleet, "n1")
     fleet.people("ann", "bob")
@@ -141,7 +141,7 @@ def fleet(boot: Boot, tmp_path_factory: pytest.TempPathFactory) -> SimulatedFlee
 
 @pytest.fixture(scope="module")
 def nodes(fleet: SimulatedFleet) -> Iterator[dict[str, Node]]:
-    high, low = fleet.on("n1", f"cat {HIGHEST} {LOWEST}").split()
+    high, low = fleet.run_on("n1", f"cat {HIGHEST} {LOWEST}").split()
     reset = f"{RESET}echo {low} >{LOWEST}; echo {high} >{HIGHEST}"
     with faulty_nodes(fleet, KILLED, state=STATE, reset=reset) as nodes:
         yield nodes
@@ -796,9 +796,12 @@ def test_a_run_killed_at_random_records_resumes_and_rolls_back_exactly(
     chance, disk, plan = random.Random(SEED), node.disk(), fleet.project / "plan.json"
     fixes = [word for fix in KILLED for word in ("--fix", fix)]
     care = ("--drain-hook", "true", "--settle", "0.2", "--boot-settle", "1")
-    said = fleet.at("plan", *fleet.reach, *fixes, *care, "--author", "ann", "-o", plan)
+    said = fleet.run_in_project("plan", *fleet.reach, *fixes, *care, "--author", "ann", "-o", plan)
     assert said.returncode == 1, said
-    assert fleet.at("approve", plan, "--key", fleet.project / "bob", "--yes").returncode == 0
+    assert (
+        fleet.run_in_project("approve", plan, "--key", fleet.project / "bob", "--yes").returncode
+        == 0
+    )
     for number in chance.sample(RECORDS, KILLS):
         run = fleet.project / f"killed-{number}"
         kill_at(fleet, plan, run, number)
@@ -837,7 +840,7 @@ def records(journal: Path) -> int:
 def until_free(fleet: SimulatedFleet, *words: object) -> "subprocess.CompletedProcess[str]":
     """A command, once the session of the killed controller no longer locks the node."""
     for _ in range(10):
-        done = fleet.at(*words)
+        done = fleet.run_in_project(*words)
         if "locked by" not in done.stdout:
             break
     return done

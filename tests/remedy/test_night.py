@@ -54,7 +54,7 @@ def test_plans_escalate_from_gpu_reset_to_reboot_to_power_cycle_to_a_person(
     assert "reboot the node: cannot be undone" in done.stdout
     assert "effective after" not in done.stdout
 
-    done = fleet.at("check", *fleet.reach, "--format", "json", "--all")
+    done = fleet.run_in_project("check", *fleet.reach, "--format", "json", "--all")
     verdicts = {
         host["host"]: [each["verdict"] for each in host["findings"] if each["subject"]["kind"]]
         for host in json.loads(done.stdout)["hosts"]

@@ -70,7 +70,7 @@ def test_plans_for_a_gpu_off_the_bus_escalate_from_reboot_to_power_cycle(night: 
     assert "needs a power cycle: " in said and "no reset reaches the GPU" in said
     found = night.findings("gpu1")
     assert found["gpu_lost", "1"]["action"] == found["gpu_count", "1"]["action"] == "power_cycle"
-    assert fleet.on("gpu1", "nvidia-smi --gpu-reset -i 1; echo $?").splitlines()[-1] == "15"
+    assert fleet.run_on("gpu1", "nvidia-smi --gpu-reset -i 1; echo $?").splitlines()[-1] == "15"
 
     said = type_(fleet, "nodevet explain gpu_lost", 0).stdout
     assert "off the bus" in said and "a reset cannot help" in " ".join(said.split())

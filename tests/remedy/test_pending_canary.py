@@ -111,4 +111,4 @@ def test_e24_the_plan_says_that_the_other_hosts_will_wait(
 ) -> None:
     plan = replace(ecc.w.plan(), rollout=Rollout(**rollout))
     assert ("take effect after a reboot" in canary_delay(plan)) is waits
-    assert not canary_delay(replace(plan, steps=plan.of("n1")))
+    assert not canary_delay(replace(plan, steps=plan.host_steps("n1")))

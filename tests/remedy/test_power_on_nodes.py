@@ -37,8 +37,10 @@ def fleet(boot: Boot, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Simu
 def slow(fleet: SimulatedFleet) -> SimulatedFleet:
     """The fleet with the governor of its description, which is wrong."""
     for node in ("gpu1", "gpu2"):
-        fleet.on(node, "rm -f /etc/tmpfiles.d/*governor* /etc/systemd/system/*/*governor*")
-        fleet.on(node, "echo powersave | tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor")
+        fleet.run_on(node, "rm -f /etc/tmpfiles.d/*governor* /etc/systemd/system/*/*governor*")
+        fleet.run_on(
+            node, "echo powersave | tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
+        )
     (fleet.project / "hooked").write_text("")
     return fleet
 
@@ -51,9 +53,9 @@ def approved(fleet: SimulatedFleet, host: str, *words: object) -> None:
     """A plan of a host, approved by bob."""
     (fleet.project / "plan.json").unlink(missing_ok=True)
     plan = ("plan", *reach(fleet, host), "--author", "ann", *CAREFUL, *words, "-o", "plan.json")
-    done = fleet.at(*plan)
+    done = fleet.run_in_project(*plan)
     assert done.returncode == 1, done
-    done = fleet.at("approve", "plan.json", "--key", fleet.project / "bob", "--yes")
+    done = fleet.run_in_project("approve", "plan.json", "--key", fleet.project / "bob", "--yes")
     assert done.returncode == 0, done
 
 
@@ -89,7 +91,7 @@ def test_two_nodes_are_power_cycled_one_at_a_time(slow: SimulatedFleet) -> None:
     fresh(slow)
     before = boots(slow)
     approved(slow, "gpu[1-2]", "--power-cycle", "--canary", "0")
-    done = slow.at(*apply_words(slow))
+    done = slow.run_in_project(*apply_words(slow))
     assert done.returncode == 0, done
     hosts = result(slow)
     assert {host["outcome"] for host in hosts.values()} == {"verified_after_reboot"}, hosts
@@ -112,14 +114,18 @@ def test_the_bmc_of_another_node_is_never_asked_to_switch_power(slow: SimulatedF
     swapped = {"nodevet": 1, "hosts": {"gpu1": hosts["gpu2"], "gpu2": hosts["gpu1"]}}
     (slow.project / "swapped.yaml").write_text(json.dumps(swapped))
     words = ("--author", "ann", *CAREFUL, "--power-cycle", "-o", "other.json")
-    done = slow.at("plan", *slow.reach, "-i", "swapped.yaml", *words)
+    done = slow.run_in_project("plan", *slow.reach, "-i", "swapped.yaml", *words)
     assert done.returncode == 2 and not (slow.project / "other.json").exists(), done
     assert "gpu1: BMC 127.0.0.1: it is the BMC of another machine: its system UUID" in done.stderr
     assert "gpu2: BMC 127.0.0.1: nothing proves that it belongs to the node: " in done.stderr
 
-    shown = slow.at("approve", "plan.json", "--key", slow.project / "bob", "--yes").stdout
+    shown = slow.run_in_project(
+        "approve", "plan.json", "--key", slow.project / "bob", "--yes"
+    ).stdout
     assert "gpu[1-2]: the same system UUID" in shown, shown
-    done = slow.at("apply", "plan.json", *slow.reach, "-i", "swapped.yaml", "--run", "run")
+    done = slow.run_in_project(
+        "apply", "plan.json", *slow.reach, "-i", "swapped.yaml", "--run", "run"
+    )
     assert done.returncode == 1, done
     assert {host["refusal"] for host in result(slow).values()} == {"precondition"}
     assert requests(slow) == [] and boots(slow) == before
@@ -137,7 +143,7 @@ def test_two_controllers_switch_a_node_once(slow: SimulatedFleet) -> None:
         while not (slow.project / "run/journal.jsonl").exists() or not asked(slow, "gpu1"):
             assert first.poll() is None
             time.sleep(0.1)
-        done = slow.at(*apply_words(slow)[:-1], "second")
+        done = slow.run_in_project(*apply_words(slow)[:-1], "second")
     assert first.returncode == 0 and done.returncode == 1, done
     assert result(slow)["gpu1"]["outcome"] == "verified_after_reboot"
     assert '"asked"' not in (slow.project / "second/journal.jsonl").read_text().replace(
@@ -149,11 +155,11 @@ def test_two_controllers_switch_a_node_once(slow: SimulatedFleet) -> None:
 def test_a_host_without_a_bmc_is_refused_before_anything_is_done(slow: SimulatedFleet) -> None:
     fresh(slow)
     words = ("--author", "ann", *CAREFUL, "--power-cycle", "-o", "plan.json")
-    done = slow.at("plan", *slow.reach, "--limit", "gpu1", *words)
+    done = slow.run_in_project("plan", *slow.reach, "--limit", "gpu1", *words)
     assert done.returncode == 2, done
     assert "gpu1: --power-cycle needs the BMC of each host" in done.stderr
     approved(slow, "gpu1", "--power-cycle")
-    done = slow.at("apply", "plan.json", *slow.reach, "--run", "run")
+    done = slow.run_in_project("apply", "plan.json", *slow.reach, "--run", "run")
     assert done.returncode == 2, done
     assert "gpu1: --power-cycle needs the BMC of each host" in done.stderr
     assert not (slow.project / "run").exists()
@@ -166,9 +172,9 @@ def test_a_node_that_hangs_in_its_reboot_is_power_cycled_by_the_resume_offered(
     """The report offers the power cycle and does not take it; resuming the run with it does."""
     fresh(slow)
     approved(slow, "gpu2", "--reboot", "--reboot-timeout", "40s", "--power-off-timeout", "3s")
-    slow.on("gpu2", STUCK)
+    slow.run_on("gpu2", STUCK)
     _, count = boots(slow)["gpu2"]
-    done = slow.at(*apply_words(slow))
+    done = slow.run_in_project(*apply_words(slow))
     assert done.returncode == 3, done
     why = result(slow)["gpu2"]["why"]
     assert "the reboot was requested: " in why
@@ -177,9 +183,9 @@ def test_a_node_that_hangs_in_its_reboot_is_power_cycled_by_the_resume_offered(
     assert offer in " ".join(done.stdout.split()), done.stdout
     assert boots(slow)["gpu2"] == ("running", count)
 
-    done = slow.at("apply", "--resume", "run", "--power-cycle", "-b", "base")
+    done = slow.run_in_project("apply", "--resume", "run", "--power-cycle", "-b", "base")
     assert done.returncode == 2 and "--power-cycle is on, off was approved" in done.stderr, done
-    done = slow.at(*offer.split()[1:])
+    done = slow.run_in_project(*offer.split()[1:])
     assert done.returncode == 0, done
     assert "not as approved: --power-cycle is on, off was approved" in done.stderr
     assert result(slow)["gpu2"]["outcome"] == "verified_after_reboot"
@@ -196,7 +202,7 @@ def test_a_killed_controller_leaves_a_node_off_and_a_resume_switches_it_on(
     slow.kill_when(lambda: boots(slow)["gpu1"][0] == "off", *apply_words(slow))
     assert asked(slow, "gpu1") == ["soft off"]
     _, count = boots(slow)["gpu1"]
-    done = slow.at("apply", "--resume", "run", "-b", "base")
+    done = slow.run_in_project("apply", "--resume", "run", "-b", "base")
     assert done.returncode == 0, done
     assert result(slow)["gpu1"]["outcome"] == "verified_after_reboot"
     assert asked(slow, "gpu1") == ["soft off", "on"]

@@ -14,7 +14,7 @@ from nodevet.fix.model import Conflict, Plan, PlanError, PlannedNode, Step
 from nodevet.fix.plan import plan_file
 from nodevet.fix.plan.render import View
 from nodevet.fix.settings import Rollout
-from nodevet.fix.use.approve import request, shown
+from nodevet.fix.use.approve import request, request_text
 from nodevet.fixing.model import Risk
 from nodevet.resource import Resource, RunCommand, State, unit
 from nodevet.resource.file import WriteFile
@@ -145,7 +145,7 @@ def look(tmp_path: Path) -> Any:
     def show(document: Any, view: View) -> str:
         file = tmp_path / "plan.json"
         file.write_bytes(json.dumps(document).encode())
-        return shown(request(file, Project(tmp_path), rollback=False), view)
+        return request_text(request(file, Project(tmp_path), rollback=False), view)
 
     return show
 

@@ -42,7 +42,7 @@ systemctl show -p Id,LoadState,UnitFileState,ActiveState chrony systemd-timesync
 def nodes(boot: Boot, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Node]]:
     fleet = boot("clocks", SCENARIO, BASELINE)
     put_clients(fleet, "timesyncd", tmp_path_factory.mktemp("timesyncd"))
-    fleet.on("timesyncd", "systemctl mask -q chrony; systemctl unmask -q systemd-timesyncd")
+    fleet.run_on("timesyncd", "systemctl mask -q chrony; systemctl unmask -q systemd-timesyncd")
     put_ntpd(fleet, "ntpd", tmp_path_factory.mktemp("ntpd"))
     with faulty_nodes(fleet, (FIX,), state=STATE, reset="true") as nodes:
         yield nodes

@@ -9,25 +9,29 @@ from nodevet.fix.rollout.limits import (
     limits,
     node_count,
     room,
-    stopped,
+    stop_reason,
 )
 from nodevet.fixing.result import HostResult, Outcome
 
 
 def ended(progress: RolloutProgress, *outcomes: Outcome) -> RolloutProgress:
     for outcome in outcomes:
-        progress = progress.began().over(HostResult(host="n", outcome=outcome), Limits())
+        progress = progress.with_host_begun().with_host_ended(
+            HostResult(host="n", outcome=outcome), Limits()
+        )
     return progress
 
 
 def test_only_the_canary_begins_until_it_is_proven() -> None:
     limits, progress = Limits(canary=2, batch=5), RolloutProgress()
     assert room(limits, progress) == 2
-    progress = progress.began().began()
+    progress = progress.with_host_begun().with_host_begun()
     assert room(limits, progress) == 0
-    progress = progress.over(HostResult(host="n", outcome=Outcome.CHANGED), limits)
+    progress = progress.with_host_ended(HostResult(host="n", outcome=Outcome.CHANGED), limits)
     assert in_canary(limits, progress) and room(limits, progress) == 0
-    progress = progress.over(HostResult(host="n", outcome=Outcome.VERIFIED_AFTER_REBOOT), limits)
+    progress = progress.with_host_ended(
+        HostResult(host="n", outcome=Outcome.VERIFIED_AFTER_REBOOT), limits
+    )
     assert not in_canary(limits, progress) and room(limits, progress) == 5
 
 
@@ -35,7 +39,7 @@ def test_only_the_canary_begins_until_it_is_proven() -> None:
 def test_a_canary_that_fails_stops_the_run_whatever_the_budget(outcome: Outcome) -> None:
     limits = Limits(canary=2, max_fail=100)
     progress = ended(RolloutProgress(), Outcome.CHANGED, outcome)
-    assert stopped(limits, progress) == "the canary failed" and room(limits, progress) == 0
+    assert stop_reason(limits, progress) == "the canary failed" and room(limits, progress) == 0
 
 
 @pytest.mark.parametrize("outcome", [Outcome.REFUSED, Outcome.UNCHANGED])
@@ -46,13 +50,13 @@ def test_a_host_that_proves_nothing_is_not_a_canary(outcome: Outcome) -> None:
 
 def test_a_failed_node_frees_its_place_until_the_failure_budget_is_spent() -> None:
     limits = Limits(canary=0, batch=3, max_fail=1)
-    progress = RolloutProgress().began().began()
+    progress = RolloutProgress().with_host_begun().with_host_begun()
     assert room(limits, progress) == 1
     progress = ended(progress, Outcome.FAILED)
-    assert room(limits, progress) == 1 and not stopped(limits, progress)
+    assert room(limits, progress) == 1 and not stop_reason(limits, progress)
     progress = ended(progress, Outcome.FAILED)
     assert room(limits, progress) == 0
-    assert stopped(limits, progress) == "2 nodes failed, but only 1 may"
+    assert stop_reason(limits, progress) == "2 nodes failed, but only 1 may"
 
 
 def test_refused_nodes_do_not_count_as_failed() -> None:

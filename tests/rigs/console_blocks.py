@@ -63,7 +63,7 @@ class Block:
         return next((value for key, value in self.marks if key == name), "")
 
     @property
-    def before(self) -> list[str]:
+    def before_commands(self) -> list[str]:
         return [value for key, value in self.marks if key == "before"]
 
     @property
@@ -115,13 +115,13 @@ def blocks(page: Path) -> Iterator[Block]:
         yield Block(page, line, found[1], found[2], tuple(reversed(marks)))
 
 
-def alike(shown: str, printed: str) -> bool:
+def is_alike(shown: str, printed: str) -> bool:
     """Whether a command printed what the page shows, but for what is tolerated."""
-    wanted = ".*".join(re.escape(part.strip()) for part in plain(shown).split("..."))
-    return re.fullmatch(wanted, plain(printed)) is not None
+    wanted = ".*".join(re.escape(part.strip()) for part in plain_text(shown).split("..."))
+    return re.fullmatch(wanted, plain_text(printed)) is not None
 
 
-def plain(text: str) -> str:
+def plain_text(text: str) -> str:
     """A text without what differs from run to run, and without where its lines end: the length of
     a time moves both."""
     for pattern, word in EVERY_LINE:
@@ -132,7 +132,7 @@ def plain(text: str) -> str:
     return text.strip()
 
 
-def rewritten(page: str, command: Command, printed: str) -> str:
+def rewritten_page(page: str, command: Command, printed: str) -> str:
     """The page with what a command printed in the place of what it shows."""
     lines = page.split("\n")
     start = command.line + command.text.count("\n")

@@ -434,7 +434,7 @@ class Node:
             back = RollbackTask(
                 host=self.name,
                 planned=plan.nodes[self.name],
-                steps=plan.of(self.name),
+                steps=plan.host_steps(self.name),
                 run=state(journal.records),
             )
             session = NodeSession(

@@ -68,12 +68,12 @@ class Met(NamedTuple):
     visit: Visit
 
 
-def started(night: int) -> datetime:
+def start_time(night: int) -> datetime:
     return FIRST + timedelta(days=night - 1)
 
 
 def run_id(night: int) -> str:
-    return f"{started(night):%Y%m%dT%H%M%S}.000Z-5f1c00{night:02d}"
+    return f"{start_time(night):%Y%m%dT%H%M%S}.000Z-5f1c00{night:02d}"
 
 
 # --- the parts ---
@@ -85,7 +85,7 @@ def board(slot: Slot) -> dict[str, str]:
     return {"uuid": f"GPU-{named}", "serial": f"16{named.int % 10**11:011d}"}
 
 
-def at(slot: Slot, night: int) -> Slot:
+def gpu_in_slot(slot: Slot, night: int) -> Slot:
     """Which GPU is in a slot."""
     if night >= 3 and slot == BAD_GPU:
         return ("gpu007", 5)
@@ -162,7 +162,7 @@ def _boot(node: Document, host: str, night: int) -> None:
     again = [since, 5] if host == "gpu007" else [since]
     boot = 1 + sum(night >= each for each in again)
     up = (night - max((each for each in again if night >= each), default=-5)) * 86_400.0
-    clock = started(night).timestamp() + _draw(host, night).uniform(2, 20)
+    clock = start_time(night).timestamp() + _draw(host, night).uniform(2, 20)
     known = node["host"]
     known["machine_id"] = uuid.uuid5(uuid.NAMESPACE_OID, f"{host} {machine}").hex
     known["boot_id"] = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{host} boot {boot}"))
@@ -201,11 +201,11 @@ def _read(kind: str) -> str:
 
 
 @cache
-def _own(host: str) -> str:
+def _own_document(host: str) -> str:
     """A simulated node's document with names of its own, the same for the same host."""
     text, draw = _read("h100" if host in H100 else "a100"), random.Random(host)
     for name in sorted(_names(json.loads(text)["sections"])):
-        text = text.replace(name, "".join(_other(each, draw) for each in name))
+        text = text.replace(name, "".join(_other_digit(each, draw) for each in name))
     return text
 
 
@@ -218,7 +218,7 @@ def _names(value: Any, key: str = "") -> set[str]:
     return {value} if key in ("node_guid", "serial") and value else set()
 
 
-def _other(digit: str, draw: random.Random) -> str:
+def _other_digit(digit: str, draw: random.Random) -> str:
     for alphabet in ("0123456789", "abcdef", "ABCDEF"):
         if digit in alphabet:
             return draw.choice(alphabet)
@@ -248,7 +248,7 @@ def _wobble(node: Document, draw: random.Random) -> None:
 
 def document(host: str, night: int) -> Document:
     """What the probe answered."""
-    found: Document = json.loads(_own(host))
+    found: Document = json.loads(_own_document(host))
     node = {
         name: each["data"] for name, each in found["sections"].items() if each["status"] == "ok"
     }
@@ -257,7 +257,7 @@ def document(host: str, night: int) -> Document:
     for drive in node["nvme"]["controllers"]:
         drive["health"]["power_on_hours"] += 24 * night
     for index, gpu in enumerate(node["gpu"]["gpus"]):
-        there = at((host, index), night)
+        there = gpu_in_slot((host, index), night)
         gpu.update(board(there))
         _age(gpu, there, night)
     for event in EVENTS:
@@ -269,7 +269,7 @@ def visits(night: int, hosts: Sequence[str] = HOSTS) -> Iterator[Met]:
     """Every host in this night, as a sweep met it."""
     for number, name in enumerate(hosts):
         host = Host(name=name, groups=frozenset({"h100" if name in H100 else "a100"}))
-        moment = started(night).timestamp() + 3 + number / 4
+        moment = start_time(night).timestamp() + 3 + number / 4
         seconds = round(_draw(name, night).uniform(1.1, 2.4), 3)
         if why := UNREACHABLE.get((name, night)):
             yield Met(host, Visit(name, Status.UNREACHABLE, why, None, 10.0, moment + 10))
@@ -282,11 +282,13 @@ def context(night: int = 5) -> VetContext:
     """The two baselines of the site, on that day."""
     catalog = Catalog([], [])
     found = load(sorted(map(str, READ.glob("*.yaml"))), catalog=catalog)
-    today: date = started(night).date()
+    today: date = start_time(night).date()
     return VetContext(baselines=found, catalog=catalog, today=today)
 
 
-def judged(night: int, hosts: Sequence[str] = HOSTS) -> Iterator[tuple[HostReport, bytes | None]]:
+def judged_reports(
+    night: int, hosts: Sequence[str] = HOSTS
+) -> Iterator[tuple[HostReport, bytes | None]]:
     """The report of every host, and what it is of."""
     judges = context(night)
     for host, visit in visits(night, hosts):
@@ -298,7 +300,7 @@ def run(night: int, reports: Sequence[HostReport]) -> Run:
     return Run(
         id=run_id(night),
         nodevet=__version__,
-        started=started(night).isoformat(timespec="seconds"),
+        started=start_time(night).isoformat(timespec="seconds"),
         seconds=14.5 + night,
         fail_on=Severity.WARNING,
         baselines={one.name: one.sha256 for one in context(night).baselines},
@@ -321,13 +323,13 @@ def record(url: str, nights: Sequence[int] = NIGHTS) -> None:
 
     with open_store(url) as store:
         for night in nights:
-            found = list(judged(night))
+            found = list(judged_reports(night))
             seen = run(night, [report for report, _ in found])
-            begun = recorded(seen, RunState.RUNNING)
+            begun = recorded_run(seen, RunState.RUNNING)
             recorder = store.begin(begun)
             for report, evidence in found:
                 recorder.take(report, evidence)
-            recorder.finish(recorded(seen, RunState.COMPLETE))
+            recorder.finish(recorded_run(seen, RunState.COMPLETE))
             assert recorder.broken is None, recorder.broken
             if night == 3:
                 store.record_plan(GOVERNOR_PLAN, b"{}")
@@ -377,7 +379,7 @@ def fix_of_the_governor() -> tuple[RecordedFixRun, tuple[RecordedAction, ...]]:
     return run, (action,)
 
 
-def recorded(seen: Run, state: RunState) -> RecordedRun:
+def recorded_run(seen: Run, state: RunState) -> RecordedRun:
     """A run as it is recorded when it begins, or when it has ended."""
     ended = state is RunState.COMPLETE
     outcomes = [report.outcome for report in seen.hosts]

@@ -33,5 +33,5 @@ update-grub
 def put_grub(fleet: SimulatedFleet, node: str) -> None:
     """The node, booted by GRUB."""
     put_on_node(fleet, node, "grub2-common")
-    fleet.on(node, SETUP)
+    fleet.run_on(node, SETUP)
     fleet.sim("reboot", node)

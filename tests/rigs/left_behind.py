@@ -17,7 +17,7 @@ GRACE = 60.0  # seconds for a process that a test ended to be gone
 SHARED: set[object] = set()  # what fixtures of several tests hold; a test may start it again
 
 
-def held() -> dict[tuple[str, str], str]:
+def held_resources() -> dict[tuple[str, str], str]:
     """The processes that this one started and that still run, and the files that it has open."""
     return {**children(), **open_files()}
 
@@ -54,15 +54,15 @@ def after_grace(before: Set[tuple[str, str]]) -> dict[tuple[str, str], str]:
 
 def left_since(before: Set[tuple[str, str]]) -> dict[tuple[str, str], str]:
     known = before | SHARED
-    now = held().items()
+    now = held_resources().items()
     return {each: text for each, text in now if each not in known and text not in SHARED}
 
 
 @pytest.fixture(autouse=True)
 def _nothing_left() -> Iterator[None]:
-    before = set(held())
+    before = set(held_resources())
     yield
-    if held().keys() - before:
+    if held_resources().keys() - before:
         gc.collect()  # what is closed only now warns, and fails this test
     left = after_grace(before)
     for what, name in left:
@@ -74,11 +74,11 @@ def _nothing_left() -> Iterator[None]:
 @contextmanager
 def shared() -> Iterator[None]:
     """What starts or opens here lasts longer than one test: a fixture of several tests ends it."""
-    before = set(held())
+    before = set(held_resources())
     try:
         yield
     finally:
-        new = {each: text for each, text in held().items() if each not in before}
+        new = {each: text for each, text in held_resources().items() if each not in before}
         SHARED.update(new.keys(), new.values())
 
 

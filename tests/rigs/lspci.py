@@ -65,7 +65,7 @@ def functions_of(text: str) -> Iterator[tuple[str, str]]:
         yield block.split(" ", 1)[0], block
 
 
-def told(block: str) -> dict[str, Any]:
+def settings_of(block: str) -> dict[str, Any]:
     """What lspci's text says of a function's settings, in the words of the evidence."""
     found: dict[str, Any] = {}
     control = re.search(r"MaxPayload (\d+) bytes, MaxReadReq (\d+) bytes", block)
@@ -83,7 +83,7 @@ def told(block: str) -> dict[str, Any]:
     return found
 
 
-def dumped(block: str) -> bytes:
+def dumped_space(block: str) -> bytes:
     """The configuration space that lspci printed as rows of hexadecimal numbers."""
     rows = re.findall(r"^([0-9a-f]{2,3}): ((?:[0-9a-f]{2} ?){16})$", block, re.M)
     space = bytearray(16 * len(rows))
@@ -92,9 +92,9 @@ def dumped(block: str) -> bytes:
     return bytes(space)
 
 
-def built(block: str) -> bytes:
+def built_space(block: str) -> bytes:
     """A configuration space with the capabilities that lspci's text names, by the standard."""
-    wanted, port = told(block), "PCI bridge" in block
+    wanted, port = settings_of(block), "PCI bridge" in block
     words = {0x06: 0x10, 0x0E: 1 if port else 0, 0x34: 0x50, 0x50: 0x6001, 0x60: 0x10}
     size = {128 << shift: shift for shift in range(6)}
     if "max_payload_b" in wanted:
@@ -179,9 +179,9 @@ def write(text: str, root: Path, cpus: Mapping[str, str] | None = None) -> dict[
             values["local_cpulist"] = cpus[values["numa_node"]]
         for name, value in values.items():
             (place / name).write_text(f"{value}\n", encoding="ascii")
-        space = dumped(block)
+        space = dumped_space(block)
         if space or ("Capabilities: [" in block and "<access denied>" not in block):
-            (place / "config").write_bytes(space or built(block))
+            (place / "config").write_bytes(space or built_space(block))
         if driver:
             bound = root / "sys/bus/pci/drivers" / driver
             bound.mkdir(parents=True, exist_ok=True)

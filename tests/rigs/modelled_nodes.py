@@ -456,7 +456,7 @@ class World:
         self, plan: Plan, journal: Journal, host: str = "n1", *, resume: bool = False, **task: Any
     ) -> Any:
         """One node's run, as it ends."""
-        order = NodeTask(host=host, planned=plan.nodes[host], steps=plan.of(host), **task)
+        order = NodeTask(host=host, planned=plan.nodes[host], steps=plan.host_steps(host), **task)
         node = NodeApply(order, self.session(plan, host, journal), self.context(host))
         return node.run(state(journal.records) if resume else None)
 
@@ -464,7 +464,10 @@ class World:
         """One node's rollback, as it ends."""
         journal = self.journal(kind="rollback", hosts=(host,))
         order = RollbackTask(
-            host=host, planned=plan.nodes[host], steps=plan.of(host), run=state(journal.records)
+            host=host,
+            planned=plan.nodes[host],
+            steps=plan.host_steps(host),
+            run=state(journal.records),
         )
         return NodeRollback(order, self.session(plan, host, journal)).run()
 

@@ -21,4 +21,4 @@ def put_on_node(fleet: SimulatedFleet, node: str, tool: str) -> None:
     packed = subprocess.run(["tar", "-C", source, "-c", "."], capture_output=True, check=True)
     into = ("tar", "-C", root, "-x", "--no-same-owner", "--keep-directory-symlink")
     subprocess.run(into, input=packed.stdout, check=True)
-    fleet.on(node, "ldconfig; systemctl daemon-reload")
+    fleet.run_on(node, "ldconfig; systemctl daemon-reload")

@@ -46,7 +46,7 @@ def put_on_disk(fleet: SimulatedFleet, node: str) -> None:
     (top / "bin" / "nodevet").chmod(0o755)
     (top / "pyvenv.cfg").write_text("home = /usr/bin\n")
     compiling = f"{PROGRAM.replace('nodevet', 'python3')} -m compileall -q /{PLACE}/lib"
-    fleet.on(node, compiling.replace("/opt/python3", "/opt/nodevet"))
+    fleet.run_on(node, compiling.replace("/opt/python3", "/opt/nodevet"))
 
 
 def _copy(source: Path, target: Path) -> None:

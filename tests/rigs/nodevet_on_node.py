@@ -31,4 +31,4 @@ def install(fleet: SimulatedFleet, node: str) -> None:
     """Put /opt/nodevet/bin/nodevet on a node, with a link in /usr/local/bin."""
     show(fleet.name, node, fleet.project)
     path = "/opt/nodevet/bin/nodevet"
-    fleet.on(node, f"{write(path, PROGRAM, '755')}; ln -sf {path} /usr/local/bin/nodevet")
+    fleet.run_on(node, f"{write(path, PROGRAM, '755')}; ln -sf {path} /usr/local/bin/nodevet")

@@ -78,7 +78,7 @@ class Server:
         self.port = int(process.stdout.readline())
 
     @property
-    def asked(self) -> list[str]:
+    def received_lines(self) -> list[str]:
         """The lines of each connection, after which it was closed or answered."""
         file = self.folder / "asked"
         return file.read_text().splitlines() if file.exists() else []

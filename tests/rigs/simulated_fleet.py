@@ -75,7 +75,7 @@ class SimulatedFleet:
         assert "Traceback" not in done.stderr, done.stderr
         return done
 
-    def at(self, *words: object) -> Done:
+    def run_in_project(self, *words: object) -> Done:
         """The same, of this project."""
         return self.nodevet(*words, "--project", self.project)
 
@@ -130,13 +130,13 @@ class SimulatedFleet:
         """A baseline of the project: what `nodevet capture` finds on this node."""
         file = self.project / f"{name}.yaml"
         reach = ("-i", self.place.inventory, "--deadline", "150")
-        done = self.at("capture", *reach, "--limit", node, "-o", file)
+        done = self.run_in_project("capture", *reach, "--limit", node, "-o", file)
         assert done.returncode == 0, done.stderr
         self.baseline(name, file.read_text(encoding="utf-8"))
 
     def vetted(self, *words: object) -> dict[str, Any]:
         """What a check says of each host."""
-        done = self.at("check", *words, "--all", "--format", "json")
+        done = self.run_in_project("check", *words, "--all", "--format", "json")
         assert done.returncode in (0, 1), done.stderr
         return {host["host"]: host for host in json.loads(done.stdout)["hosts"]}
 
@@ -158,7 +158,7 @@ class SimulatedFleet:
         assert done.returncode in codes, done
         return done.stdout
 
-    def on(self, node: str, script: str, *, check: bool = True) -> str:
+    def run_on(self, node: str, script: str, *, check: bool = True) -> str:
         """What a script of root says on a node; it has to succeed, unless told otherwise."""
         address = self.hosts[node].address
         done = subprocess.run(

@@ -37,14 +37,14 @@ def start_slurm(fleet: SimulatedFleet, node: str, *, other: bool) -> None:
     except NoSlurmError as error:
         pytest.skip(f"this machine starts no Slurm: {error}")
     conf = CONF.format(host=node, folder="/srv/slurm", address="127.0.0.1", ports=(6817, 6818))
-    fleet.on(node, write("/srv/slurm.conf", conf))
+    fleet.run_on(node, write("/srv/slurm.conf", conf))
     told = with_slurm(fleet, node, START)
-    assert told == "idle\n", fleet.on(node, "tail -n5 /srv/*.log")
+    assert told == "idle\n", fleet.run_on(node, "tail -n5 /srv/*.log")
 
 
 def with_slurm(fleet: SimulatedFleet, node: str, script: str) -> str:
     """What a script says on the node, where Slurm's commands find their Slurm."""
-    return fleet.on(node, f"export SLURM_CONF=/srv/slurm.conf; {script}", check=False)
+    return fleet.run_on(node, f"export SLURM_CONF=/srv/slurm.conf; {script}", check=False)
 
 
 class Cluster:
@@ -87,7 +87,7 @@ def slurm_of_nodes(fleet: SimulatedFleet, nodes: Sequence[str], folder: Path) ->
     for node in nodes:
         copy_programs(Path("/proc", str(leader(fleet.name, node)), "root"))
         there = text.replace(str(folder), "/srv/slurm")
-        fleet.on(node, f"mkdir -p /srv/slurm/spool; {write('/srv/slurm.conf', there)}")
+        fleet.run_on(node, f"mkdir -p /srv/slurm/spool; {write('/srv/slurm.conf', there)}")
     with (folder / "slurmctld.log").open("wb") as log:
         controller = subprocess.Popen(["slurmctld", "-D"], stdout=log, stderr=log, env=cluster.env)
     try:
@@ -98,6 +98,6 @@ def slurm_of_nodes(fleet: SimulatedFleet, nodes: Sequence[str], folder: Path) ->
         yield cluster
     finally:
         for node in nodes:
-            fleet.on(node, "while pkill -KILL '^slurm'; do sleep 0.1; done", check=False)
+            fleet.run_on(node, "while pkill -KILL '^slurm'; do sleep 0.1; done", check=False)
         controller.terminate()
         controller.wait()

@@ -87,4 +87,4 @@ def put_software(fleet: SimulatedFleet, node: str) -> None:
     put_on_node(fleet, node, "dkms")
     make = Path("/proc", str(leader(fleet.name, node)), "root/usr/bin/make")
     shutil.copy2(str(shutil.which("make")), make)
-    fleet.on(node, f"set -e\n{MOUNTS}{DKMS}{CTK}")
+    fleet.run_on(node, f"set -e\n{MOUNTS}{DKMS}{CTK}")

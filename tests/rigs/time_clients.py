@@ -57,14 +57,14 @@ def put_clients(fleet: SimulatedFleet, node: str, folder: Path) -> None:
     put_on_node(fleet, node, "chrony")
     put_on_node(fleet, node, "systemd-timesyncd")
     _put_clock(fleet, node, folder)
-    fleet.on(node, MADE)
+    fleet.run_on(node, MADE)
 
 
 def put_ntpd(fleet: SimulatedFleet, node: str, folder: Path) -> None:
     """ntpd alone, stopped and disabled, with a clock of its own to follow."""
     put_on_node(fleet, node, "ntpsec")
     _put_clock(fleet, node, folder)
-    fleet.on(node, NTPD)
+    fleet.run_on(node, NTPD)
 
 
 def _put_clock(fleet: SimulatedFleet, node: str, folder: Path) -> None:

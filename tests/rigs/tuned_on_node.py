@@ -21,4 +21,4 @@ systemctl start tuned; systemctl is-active tuned
 def put_tuned(fleet: SimulatedFleet, node: str) -> None:
     """TuneD, stopped and without a profile."""
     put_on_node(fleet, node, "tuned")
-    fleet.on(node, f"rm /etc/tuned/*profile*; mkdir /var/log/tuned; {SYSFS}")
+    fleet.run_on(node, f"rm /etc/tuned/*profile*; mkdir /var/log/tuned; {SYSFS}")

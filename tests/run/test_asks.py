@@ -170,7 +170,7 @@ def test_a_host_is_asked_only_what_its_possible_baselines_need(
             sent = json.loads(probe_request(again, target, "0" * 16).decode())
             assert named(sent["asks"]) == (wanted, wanted), target.name
     every = {"both", "gpu", "group", "host", "other"}
-    assert named(fleet_options(**reached, context=several).asked(hosts[0])) == (every, every)
+    assert named(fleet_options(**reached, context=several).asks_for(hosts[0])) == (every, every)
 
 
 def test_one_baseline_for_all_hosts_asks_for_all_its_sections(several: VetContext) -> None:

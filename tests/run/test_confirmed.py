@@ -169,9 +169,11 @@ def begin(**options: Any) -> RunBegin:
 
 
 def test_a_journal_is_of_a_confirmed_run_only_if_it_says_so() -> None:
-    assert not confirmed.before([])
-    assert not confirmed.before([begin(canary=1)])
-    assert confirmed.before([begin(canary=1), begin(confirmed={"user": "ann", "uid": 1000})])
+    assert not confirmed.is_confirmed_run([])
+    assert not confirmed.is_confirmed_run([begin(canary=1)])
+    assert confirmed.is_confirmed_run(
+        [begin(canary=1), begin(confirmed={"user": "ann", "uid": 1000})]
+    )
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a file away")

@@ -149,12 +149,12 @@ def test_wtmp_has_the_boots_of_the_node_itself(
         return one["verdict"], one["actual"]
 
     def boot_id() -> str:
-        return fleet.on("healthy", "cat /proc/sys/kernel/random/boot_id", check=False)
+        return fleet.run_on("healthy", "cat /proc/sys/kernel/random/boot_id", check=False)
 
     fleet.sim("reboot", "healthy")
     assert reboots() == ("ok", "0 unexpected of 2 in 7 days")
     before = boot_id()
-    fleet.on("healthy", "systemctl reboot --force --force", check=False)
+    fleet.run_on("healthy", "systemctl reboot --force --force", check=False)
     limit = time.monotonic() + 300
     while boot_id() in ("", before):
         assert time.monotonic() < limit

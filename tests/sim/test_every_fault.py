@@ -112,7 +112,7 @@ def hosts(boot: Boot) -> dict[str, Any]:
     for name, text in BASELINES.items():
         (fleet.project / "baselines" / f"{name}.yaml").write_text(text, encoding="utf-8")
     options = ("--deadline", "90", "--connect-timeout", "30", "--all", "--format", "json")
-    done = fleet.at("check", "-i", fleet.place.inventory, *options)
+    done = fleet.run_in_project("check", "-i", fleet.place.inventory, *options)
     assert done.returncode == 1, done.stderr
     return {host["host"]: host for host in json.loads(done.stdout)["hosts"]}
 

@@ -86,5 +86,5 @@ def test_a_finding_says_how_much_the_counter_rose_during_the_sample(
 def test_two_looks_read_different_values(fleet: SimulatedFleet) -> None:
     path = "/sys/class/infiniband/mlx5_3/ports/1/counters/symbol_error"
     script = f"a=$(cat {path}); while b=$(cat {path}); [ $b = $a ]; do :; done; echo $a $b"
-    before, after = map(int, fleet.on("ib-errors-rising", script).split())
+    before, after = map(int, fleet.run_on("ib-errors-rising", script).split())
     assert 0 < before < after

@@ -73,7 +73,7 @@ def hosts(boot: Boot) -> dict[str, Any]:
         file = fleet.project / "baselines" / f"{name}.yaml"
         file.write_text(BASELINE + more, encoding="utf-8")
         words = ("-i", fleet.place.inventory, "-b", name, "--all", "--format", "json", name)
-        done = fleet.at("check", *words)
+        done = fleet.run_in_project("check", *words)
         assert done.returncode in (0, 1), done.stderr
         (found[name],) = json.loads(done.stdout)["hosts"]
     return found

@@ -70,7 +70,7 @@ def slurm(fleet: SimulatedFleet, is_other: bool, tmp_path: Path) -> Iterator[Slu
             "mkdir -p /srv/slurm/spool; systemctl enable -q --now slurmd",
         )
         for name in fleet.hosts:
-            fleet.on(name, "; ".join(script))
+            fleet.run_on(name, "; ".join(script))
         wait_for(lambda: all(states(with_slurm, name) == ("idle",) for name in fleet.hosts), 60)
         yield with_slurm
     finally:
@@ -99,7 +99,7 @@ def test_a_failing_node_is_drained_fixed_rebooted_by_slurm_and_resumed(
     wait_for(lambda: states(slurm, "gpu2")[0] in ("mixed", "allocated") and slurm.jobs)
 
     def vet() -> None:
-        done = fleet.at("check", *fleet.reach, *store)
+        done = fleet.run_in_project("check", *fleet.reach, *store)
         assert done.returncode in (0, 1), done
 
     vet()
@@ -113,10 +113,10 @@ def test_a_failing_node_is_drained_fixed_rebooted_by_slurm_and_resumed(
     limits = ("--canary", "0", "--max-fail", "1", "--settle", "0.1", "--boot-settle", "30s")
     more = ("--author", "carl", "-o", "plan.json")
     plan = ("--fix", "power_limit", "--reboot", *hook, *limits, *more)
-    done = fleet.at("plan", *fleet.reach, *plan)
+    done = fleet.run_in_project("plan", *fleet.reach, *plan)
     assert done.returncode == 1, done
     for name in ("ann", "bob"):
-        done = fleet.at("approve", "plan.json", "--key", name, "--yes")
+        done = fleet.run_in_project("approve", "plan.json", "--key", name, "--yes")
         assert done.returncode == 0, done
     order = ("apply", "plan.json", *fleet.reach, "--run", "run", "--project", fleet.project)
     env = {**os.environ, "HOME": str(fleet.project)}
@@ -130,8 +130,8 @@ def test_a_failing_node_is_drained_fixed_rebooted_by_slurm_and_resumed(
         text=True,
     ) as applying:
         wait_for(lambda: "is being fixed" in node(slurm, "gpu3").reason, 120)
-        wait_for(lambda: fleet.on("gpu3", "cat /srv/rebooted", check=False) == "\n", 120)
-        assert slurm.jobs and fleet.on("gpu2", "cat /srv/rebooted", check=False) == ""
+        wait_for(lambda: fleet.run_on("gpu3", "cat /srv/rebooted", check=False) == "\n", 120)
+        assert slurm.jobs and fleet.run_on("gpu2", "cat /srv/rebooted", check=False) == ""
         slurm.says("scancel", "--user", "root")
         said = applying.communicate(timeout=400)[0]
     assert applying.returncode == 1, said  # gpu1 was refused
@@ -139,10 +139,10 @@ def test_a_failing_node_is_drained_fixed_rebooted_by_slurm_and_resumed(
     ended = {host["host"]: (host["outcome"], host["why"]) for host in result["hosts"]}
     assert ended["gpu2"][0] == ended["gpu3"][0] == "verified_after_reboot", said
     assert ended["gpu1"][0] == "refused" and BOB in ended["gpu1"][1], said
-    assert fleet.on("gpu2", "cat /srv/rebooted") == "\n"
+    assert fleet.run_on("gpu2", "cat /srv/rebooted") == "\n"
     assert states(slurm, "gpu3") == ("idle",)
     assert node(slurm, "gpu2").reason == swept and node(slurm, "gpu2").is_drained
-    assert fleet.on("gpu1", "ls /srv/rebooted", check=False) == ""
+    assert fleet.run_on("gpu1", "ls /srv/rebooted", check=False) == ""
 
     vet()
     done = fleet.nodevet("slurm", "resume", "--from", "last", *store)

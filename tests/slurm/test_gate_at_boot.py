@@ -38,10 +38,10 @@ class Node:
 
     def __init__(self, fleet: SimulatedFleet) -> None:
         self.fleet = fleet
-        self.on = fleet.on
+        self.run_on = fleet.run_on
 
     def run(self, script: str) -> str:
-        return self.on("n1", script, check=False)
+        return self.run_on("n1", script, check=False)
 
     def power_limit(self, watts: int) -> None:
         self.fleet.sim("set", "n1", f"gpu.0.power_limit_mw={watts * 1000}")
@@ -89,14 +89,18 @@ def booted(boot: Boot) -> Node:
     unit = root / UNIT.lstrip("/")
     for name in ("slurmd", "slurmctld"):
         shutil.copy(f"/lib/systemd/system/{name}.service", unit.with_name(f"{name}.service"))
-    fleet.on("n1", write("/etc/slurm/slurm.conf", conf))
-    fleet.on("n1", write(str(unit.with_name("kubelet.service")).removeprefix(str(root)), KUBELET))
-    fleet.on("n1", write("/srv/site.yaml", SITE))
-    fleet.on("n1", f"mkdir -p /etc/nodevet; mv /srv/site.yaml '{SITE_FILE}'")
+    fleet.run_on("n1", write("/etc/slurm/slurm.conf", conf))
+    fleet.run_on(
+        "n1", write(str(unit.with_name("kubelet.service")).removeprefix(str(root)), KUBELET)
+    )
+    fleet.run_on("n1", write("/srv/site.yaml", SITE))
+    fleet.run_on("n1", f"mkdir -p /etc/nodevet; mv /srv/site.yaml '{SITE_FILE}'")
     install = f"umask 077; cd /etc/nodevet; {PROGRAM} gate --install -b '{Path(SITE_FILE).name}'"
-    fleet.on("n1", f"{install} --wait 20s --settle 1s >{UNIT}; systemctl daemon-reload")
-    fleet.on("n1", "mkdir -p /srv/slurm/state /srv/slurm/spool; systemctl enable slurmd slurmctld")
-    fleet.on("n1", "systemctl enable nodevet-gate")
+    fleet.run_on("n1", f"{install} --wait 20s --settle 1s >{UNIT}; systemctl daemon-reload")
+    fleet.run_on(
+        "n1", "mkdir -p /srv/slurm/state /srv/slurm/spool; systemctl enable slurmd slurmctld"
+    )
+    fleet.run_on("n1", "systemctl enable nodevet-gate")
     return Node(fleet)
 
 

@@ -35,7 +35,7 @@ cat /srv/began
 def node(boot: Boot, is_other: bool) -> SimulatedFleet:
     fleet = boot("health", SCENARIO)
     install(fleet, "n1")
-    fleet.on("n1", write("/etc/nodevet/site.yaml", SITE))
+    fleet.run_on("n1", write("/etc/nodevet/site.yaml", SITE))
     start_slurm(fleet, "n1", other=is_other)
     return fleet
 
@@ -66,17 +66,17 @@ def test_e14_a_running_dpkg_does_not_drain_a_node_but_an_interrupted_one_does(
     node: SimulatedFleet,
 ) -> None:
     assert health(node, "--looks", "1") == "idle none\n"
-    assert node.on("n1", PACKAGE) == "began\n"
+    assert node.run_on("n1", PACKAGE) == "began\n"
     told = health(node, "--looks", "1", "--max-age", "1s")  # one look would do
     assert told.startswith("idle none\n") and "pass by themselves: look again" in told
 
-    node.on("n1", "pkill -KILL -x dpkg; rm /srv/wait; sleep 1")
+    node.run_on("n1", "pkill -KILL -x dpkg; rm /srv/wait; sleep 1")
     words = ("--looks", "3", "--max-age", "1s")
     assert [health(node, *words).partition("\n")[0] for _ in range(2)] == ["idle none"] * 2
     assert re.match(
         "drain(ed)? nodevet:local packages unknown: packages: dpkg was", health(node, *words)
     )
-    node.on("n1", "dpkg --configure -a")
+    node.run_on("n1", "dpkg --configure -a")
     resume(node)
 
 
@@ -91,16 +91,16 @@ chmod 755 /srv/slow/DEBIAN/preinst
 
 def test_e14_a_unit_that_an_upgrade_stops_drains_no_node(node: SimulatedFleet) -> None:
     site = "nodevet: 1\nexpect: {services: {running: [site.service]}}\n"
-    node.on("n1", write("/etc/nodevet/unit.yaml", site))
+    node.run_on("n1", write("/etc/nodevet/unit.yaml", site))
     folder, _, rest = PACKAGE.partition("dpkg-deb --build")
-    assert node.on("n1", f"{folder}{UPGRADED}dpkg-deb --build{rest}") == "began\n"
+    assert node.run_on("n1", f"{folder}{UPGRADED}dpkg-deb --build{rest}") == "began\n"
     look = "cd /; nodevet slurm health -b /etc/nodevet/unit.yaml --looks 1 --max-age 1s 2>&1; "
     told = on_node(node, look + STATE)
     assert told.endswith("idle none\n") and "pass by themselves: look again" in told
-    node.on("n1", "rm /srv/wait; while pgrep -x dpkg; do sleep 0.2; done")
+    node.run_on("n1", "rm /srv/wait; while pgrep -x dpkg; do sleep 0.2; done")
     told = on_node(node, look + STATE)
     assert re.search("drain(ed)? nodevet:local services inactive", told)
-    node.on("n1", "systemctl start site.service")
+    node.run_on("n1", "systemctl start site.service")
     resume(node)
 
 

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from console_blocks import Command, alike, blocks, plain, rewritten
+from console_blocks import Command, blocks, is_alike, plain_text, rewritten_page
 from nodevet_on_node import install, write
 from one_machine_slurm import Slurm
 from slurm_on_node import start_slurm, with_slurm
@@ -67,18 +67,18 @@ def test_the_commands_of_the_slurm_page_give_the_output_it_shows(
             assert run(text)[0] == 0, text
         if node := block.mark("on"):
             install(fleet, node)
-            fleet.on(
+            fleet.run_on(
                 node, write("/etc/nodevet/site.yaml", (fleet.project / "site.yaml").read_text())
             )
             start_slurm(fleet, node, other=is_other)
         for command, wanted in zip(block.commands, block.exits, strict=True):
             code, printed = on(node, command.text) if node else run(command.text)
             assert code == wanted, f"{command.text}\n{printed}"
-            if not alike(command.shown, printed):
+            if not is_alike(command.shown, printed):
                 differs.append((command, printed))
     if os.environ.get("NODEVET_CONSOLE") == "write":
         text = PAGE.read_text(encoding="utf-8")
         for command, printed in reversed(differs):
-            text = rewritten(text, command, printed)
+            text = rewritten_page(text, command, printed)
         PAGE.write_text(text, encoding="utf-8")
-    assert [(command.text, plain(printed)) for command, printed in differs] == []
+    assert [(command.text, plain_text(printed)) for command, printed in differs] == []

@@ -56,7 +56,9 @@ def test_a_tagged_nodevet_reason_is_recognized_and_other_tagged_reasons_are_not(
     assert all(part.startswith("[HC] ") for part in kept.split("; "))
     ours = node("IDLE+DRAIN", kept)
     assert ours.reason == "nodevet:local xid 79 (GPU 3); power_limit"
-    assert ours.own and ours.own.checks == {"xid", "power_limit"} and not ours.is_foreign
+    assert (
+        ours.own_reason and ours.own_reason.checks == {"xid", "power_limit"} and not ours.is_foreign
+    )
     for reason in ("[HC] bad PSU", "[HC]nodevet:local xid", "[HC] [HC] nodevet:local xid"):
         foreign = node("IDLE+DRAIN", reason)
         assert foreign.reason == reason and foreign.is_foreign, reason
@@ -135,7 +137,7 @@ def test_only_what_slurm_adds_is_cut_off_a_reason(rest: str, reason: str | None,
     row = f"NodeName=n1 State=IDLE+DRAIN  Reason={rest}"
     ((name, found),) = parse_nodes(row).items()
     assert (name, found.reason, found.user) == ("n1", rest if reason is None else reason, user)
-    assert (found.own is None) == (reason != OURS)
+    assert (found.own_reason is None) == (reason != OURS)
 
 
 def test_a_comment_sets_no_state_and_no_node() -> None:
@@ -143,5 +145,5 @@ def test_a_comment_sets_no_state_and_no_node() -> None:
     comment = "when fixed: State=IDLE Reason=nodevet:local xid\nNodeName=n2 State=IDLE"
     nodes = parse_nodes(row.format("n1", comment) + row.format("n2", "x"))
     assert list(nodes) == ["n1"]
-    assert (nodes["n1"].states, nodes["n1"].own) == (("idle", "drain"), None)
+    assert (nodes["n1"].states, nodes["n1"].own_reason) == (("idle", "drain"), None)
     assert why_not_drained(nodes["n1"], OURS)

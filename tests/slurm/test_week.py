@@ -151,7 +151,7 @@ def test_in_a_week_no_healthy_node_is_drained_and_no_nodevet_drain_is_forgotten(
         site.begin()
         for name in NODES:
             check_health(site, name, tmp_path, monkeypatch)
-        own = [name for name, node in site.nodes.items() if node.own and node.is_drained]
+        own = [name for name, node in site.nodes.items() if node.own_reason and node.is_drained]
         if at % 48 == 4 and not site.is_dead:
             nights += 1
             assert set(own) <= set(sweep(site))

@@ -75,9 +75,9 @@ def test_a_run_of_another_machine_blocks_others_until_5_minutes_without_heartbea
     changed(store, "owner = 'far 1 1'")
     changed(store, f"touched = touched - {runs.QUIET - 60}")
     with pytest.raises(StoreHeldError, match=r"process 1 on far, .* wait 5 minutes, or: --no-lock"):
-        store.free("nightly")
+        store.require_free("nightly")
     changed(store, "touched = touched - 61")
-    store.free("nightly")
+    store.require_free("nightly")
     recorder.beat()
     with pytest.raises(StoreHeldError):
         store.begin(run(3), alone=True)
@@ -98,7 +98,7 @@ def test_a_run_sends_heartbeats_while_its_hosts_are_slow(
         end = time.monotonic() + 120
         while time.monotonic() < end:
             try:
-                store.free("nightly")
+                store.require_free("nightly")
             except StoreHeldError:
                 break
             time.sleep(0.02)
@@ -106,7 +106,7 @@ def test_a_run_sends_heartbeats_while_its_hosts_are_slow(
             pytest.fail("there was no sign of life")
         going.took(report("gpu001"))
         going.ended(goes)
-    store.free("nightly")
+    store.require_free("nightly")
 
 
 def test_a_host_is_written_while_another_one_takes_its_time(store: Store) -> None:

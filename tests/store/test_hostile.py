@@ -39,7 +39,7 @@ def test_no_text_breaks_a_store(store: Store):
     (span, *_) = store.spans(check="rule")
     assert span.finding is not None and "\\x00" not in span.key
     assert [place.part.id for place in store.places()] == ["GPU-7\\x00"]
-    assert len(store.judged(begun.id, "gpu001")) == 2
+    assert len(store.check_verdicts(begun.id, "gpu001")) == 2
     assert next(store.visits(begun.id, hosts=["gpu001"])).groups != ()
 
 

@@ -66,13 +66,13 @@ def everything(store: Store) -> Mapping[str, Any]:
         "lines": run_lines(store.runs(), names, spans),
         "visits": [visit for name in names for visit in store.visits(name)],
         "newest": store.runs(limit=1),
-        "reported": (store.last_reported(before=""), store.reported(["gpu001"])),
+        "reported": (store.last_reported(before=""), store.reported_visits(["gpu001"])),
         "spans": [replace(span, ended_visit=None) for span in spans],
-        "standing": store.standing("governor", names),
-        "judged": [dict(store.judged(name, "gpu001")) for name in names],
-        "passed": [store.passed(name, "governor", ["gpu001"]) for name in names],
-        "begun": store.begun(["governor"]),
-        "prunable": store.prunable(Retention(daily=0)),
+        "standing": store.standing_verdicts("governor", names),
+        "judged": [dict(store.check_verdicts(name, "gpu001")) for name in names],
+        "passed": [store.passed_hosts(name, "governor", ["gpu001"]) for name in names],
+        "begun": store.begun_together(["governor"]),
+        "prunable": store.count_prunable(Retention(daily=0)),
     }
 
 
@@ -130,7 +130,7 @@ def test_e19_a_failure_after_a_proven_fix_is_new_and_names_the_plan(store: Store
     assert (new.first.run, new.since, new.after_plan) == (run(1).id, new.first, "5f1c00aa")
     lines = run_lines(store.runs(), [], store.spans())
     assert [(line.new, line.fixed) for line in lines] == [(1, 0), (1, 0)]
-    standing = store.standing("governor", [run(0).id, run(1).id])
+    standing = store.standing_verdicts("governor", [run(0).id, run(1).id])
     assert [each[0] for each in standing] == [run(0).id, run(1).id]
     (told,) = news(record(store, 2, failing(2, actual="schedutil")))
     assert (told.news, told.after_plan, told.since[:10]) == (

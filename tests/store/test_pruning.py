@@ -36,14 +36,14 @@ def test_pruning_keeps_what_is_reported(store: Store):
         recorder.finish(ended(begun))
         assert recorder.broken is None
     spans, before = list(store.spans()), store.size()
-    judged = [store.judged(each.id, "gpu001") for each in store.runs()]
+    judged = [store.check_verdicts(each.id, "gpu001") for each in store.runs()]
     done = store.prune(Retention(daily=5, weekly=52, monthly=0), NOW)
     assert done.thinned == 12 and done.blobs >= 12
     if store.name.endswith(".sqlite"):  # 12 of 20 nights went, each of about the same size
         assert store.size() < before * 0.6
         assert done.freed_b == before - store.size()
     assert list(store.spans()) == spans
-    assert [store.judged(each.id, "gpu001") for each in store.runs()] == judged
+    assert [store.check_verdicts(each.id, "gpu001") for each in store.runs()] == judged
     visits = store.visits_of("gpu001")
     kept = [int(visit.run[6:8]) for visit in visits if visit.evidence]
     assert kept == [20, 19, 18, 17, 16, 9, 2, 1]

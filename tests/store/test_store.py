@@ -40,12 +40,12 @@ def test_a_visit_comes_back_as_it_was(store: Store):
     assert (vetted.baseline, vetted.groups, vetted.boot_id) == ("site", ("rack1",), "b0")
     assert vetted.arrived == "2026-11-01T04:00:30+00:00"
     assert (gone.host, gone.why, gone.baseline) == ("gpu002", "connection refused", "")
-    assert store.judged("last", "gpu001") == {
+    assert store.check_verdicts("last", "gpu001") == {
         "governor/node": Verdict.FAIL,
         "xid/gpu/GPU-1": Verdict.OK,
         "mig/gpu/GPU-1": Verdict.NOT_APPLICABLE,
     }
-    assert store.judged("last", "gpu002") == {}
+    assert store.check_verdicts("last", "gpu002") == {}
 
 
 def test_evidence_comes_back_whole_or_by_section(store: Store):

@@ -128,7 +128,7 @@ def _list_hosts(
 
     from nodevet.author.host_list import (
         VerdictClass,
-        chosen,
+        chosen_hosts,
         dynamic_inventory,
         host_list,
         nodeset_text,
@@ -148,7 +148,7 @@ def _list_hosts(
     named = Targets(names=targets, inventories=inventories, limit=limit)
     everyone = named.hosts() if named or run is None else named.limited(run.hosts)
     verdicts = run.verdicts if run else None
-    hosts = chosen(everyone, verdicts, asked)
+    hosts = chosen_hosts(everyone, verdicts, asked)
     if form[0] == "ansible":
         sheets.write(indented(dynamic_inventory(hosts, verdicts)), form)
     elif form[0] == "nodeset":

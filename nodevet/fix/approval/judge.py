@@ -106,7 +106,7 @@ def refusal(
             f"{who} is the author, who may not approve their own {plan.risk.value} plan; someone "
             f"else must"
         )
-    rules = policy.of(names)
+    rules = policy.rules_for(names)
 
     def uncovered(step: Step) -> bool:
         groups = hosts_groups.get(step.host, ())

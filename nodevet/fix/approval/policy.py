@@ -68,7 +68,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         """Whether allowed_signers has a line for this principal."""
         return any(matches(pattern, principal) for pattern in principals(self.signers))
 
-    def of(self, names: Collection[str]) -> tuple[Rule, ...]:
+    def rules_for(self, names: Collection[str]) -> tuple[Rule, ...]:
         """What a person of these names may approve."""
         if self.rules is None:
             return (Rule(who=frozenset(names), risk=Risk.REBOOT),)

@@ -123,12 +123,14 @@ def _approve(
     """Show, ask, sign and keep the signature; 1 if it would not count."""
     from nodevet.base.files import home_folder
     from nodevet.base.printable import brief
-    from nodevet.fix.use.approve import NotCountedError, only_key, shown, sign
+    from nodevet.fix.use.approve import NotCountedError, only_key, request_text, sign
 
-    if unfit := approval_request.unfit():
+    if unfit := approval_request.problems():
         _say("cannot be approved", unfit)
         return 1
-    click.echo(shown(approval_request, view, colour=display.colour, width=display.width), nl=False)
+    click.echo(
+        request_text(approval_request, view, colour=display.colour, width=display.width), nl=False
+    )
     key = key or only_key(home_folder() / ".ssh")
     if not yes and not _confirmed(approval_request.plan):
         click.echo("not approved: nothing is signed", err=True)

@@ -161,7 +161,7 @@ def command(
     from nodevet.vet.use.targets import Targets
 
     rollout, given = split(given)
-    plan_request, reach = _asked(given)
+    plan_request, reach = _split_options(given)
     request = PlanRequest(max_risk=Risk(max_risk), rollout=rollout, **plan_request)
     if file:
         try_out(file)
@@ -201,7 +201,7 @@ def command(
     click.get_current_context().exit(proposal.exit_code)
 
 
-def _asked(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _split_options(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The options that PlanRequest takes under their own names, and all others."""
     own = ("fixes", "now", "restart", "again", "force", "author")
     times = ("valid", "window")

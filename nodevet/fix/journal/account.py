@@ -88,7 +88,7 @@ def finished_hosts(plan: Plan, records: Sequence[JournalRecord]) -> dict[str, Ho
         for host in story.result("apply").hosts
         if host.host in story.named
         or (host.host in story.ends and host.outcome not in OPEN and host.refusal not in PASSING)
-        or host.host in story.strange
+        or host.host in story.strange_hosts
     }
 
 
@@ -138,26 +138,26 @@ class _Story:
             self.named |= dict.fromkeys(record.hosts)
             self.asked = frozenset(record.hosts)
             for host in record.hosts:
-                self._known(host)
+                self._note_stranger(host)
         elif isinstance(record, RunEnd):
             self._end = record
         elif isinstance(record, journal.HostBegin):
-            self._known(record.host)
+            self._note_stranger(record.host)
             self._open.add(record.host)
         elif isinstance(record, HostEnd):
-            self._ended(record)
+            self._take_host_end(record)
         elif step := self._steps.get(record.step):
             self._open.add(step.host)
             self._of_step(step, record)
         else:
             self._strange.setdefault(record.step.partition("/")[0], {})[record.step] = None
 
-    def _known(self, host: str) -> None:
+    def _note_stranger(self, host: str) -> None:
         if host not in self.plan.nodes:
             self._strange.setdefault(host, {})
 
-    def _ended(self, record: HostEnd) -> None:
-        self._known(record.host)
+    def _take_host_end(self, record: HostEnd) -> None:
+        self._note_stranger(record.host)
         self.asked -= {record.host}
         if self._rollback and record.outcome == Outcome.UNCHANGED.value:
             self.idle[record.host] = record  # how the node ended before that still holds
@@ -209,7 +209,7 @@ class _Story:
         return self.last.kind == "rollback"
 
     @property
-    def strange(self) -> dict[str, str]:
+    def strange_hosts(self) -> dict[str, str]:
         return {
             host: f"{', '.join(details) or 'this node'}: {STRANGE}"
             for host, details in self._strange.items()
@@ -232,12 +232,12 @@ class _Story:
             options=begin_record.options,
             stopped=self._end.stopped if self._end else "",
             unknown=self._end.unknown if self._end else _missing_end_text(kind, folder),
-            hosts=(*hosts, *self._strangers()),
+            hosts=(*hosts, *self._stranger_results()),
         )
 
-    def _strangers(self) -> Iterator[HostResult]:
+    def _stranger_results(self) -> Iterator[HostResult]:
         """Nodes that the plan does not know, so their outcome is unknown."""
-        for host, why in self.strange.items():
+        for host, why in self.strange_hosts.items():
             if host not in self.plan.nodes:
                 yield HostResult(host=host, outcome=Outcome.UNKNOWN, why=why)
 
@@ -245,20 +245,20 @@ class _Story:
         end, idle = self.ends.get(host), self.idle.get(host)
         unended = host in self._open or end is None
         if kind == "rollback" and idle and (unended or host in self.last.hosts):
-            steps = tuple(new_result(step) for step in self.plan.of(host))
+            steps = tuple(new_result(step) for step in self.plan.host_steps(host))
             result = HostResult(host=host, outcome=Outcome.UNCHANGED, why=idle.why, steps=steps)
         elif end is None or unended:
-            result = self._unended(host, kind)
+            result = self._unended_result(host, kind)
         else:
             result = self._known_end(host, end, kind)
-        if why := self.strange.get(host):
+        if why := self.strange_hosts.get(host):
             why = "; ".join(filter(None, (why, result.why if result.why != why else "")))
             return replace(result, outcome=worst_of(result.outcome, Outcome.UNKNOWN), why=why)
         return result
 
-    def _unended(self, host: str, kind: str) -> HostResult:
+    def _unended_result(self, host: str, kind: str) -> HostResult:
         """A node without an end: it was not begun, or the controller ended during its work."""
-        steps = tuple(self._by_journal(step, kind) for step in self.plan.of(host))
+        steps = tuple(self._by_journal(step, kind) for step in self.plan.host_steps(host))
         outcome, why = (
             worst(step for step in steps if step.outcome is not Outcome.NOT_ATTEMPTED),
             "",
@@ -273,7 +273,7 @@ class _Story:
             why = "the plan has no step for it"
         else:
             outcome = Outcome.NOT_ATTEMPTED
-            why = BEFORE_WRITING if host in self._open else self._stopped(host)
+            why = BEFORE_WRITING if host in self._open else self._stop_reason(host)
         return HostResult(host=host, outcome=outcome, why=why, steps=steps)
 
     def _power_text(self, host: str) -> str:
@@ -283,7 +283,7 @@ class _Story:
         is_of_bmc = asked not in ("", REBOOT)
         return f"; {SWITCHING.format(asked)}" if is_of_bmc else ""
 
-    def _stopped(self, host: str) -> str:
+    def _stop_reason(self, host: str) -> str:
         if host in self.named:
             return CLOSED
         if self.only is not None and host not in self.only:
@@ -293,7 +293,9 @@ class _Story:
     def _known_end(self, host: str, end: HostEnd, kind: str) -> HostResult:
         """A node that ended, in this try or an earlier one."""
         ends = {step_end.id: step_end for step_end in end.steps}
-        steps = tuple(self._step(step, ends.get(step.id), kind) for step in self.plan.of(host))
+        steps = tuple(
+            self._step(step, ends.get(step.id), kind) for step in self.plan.host_steps(host)
+        )
         outcome, why = _outcome(end.outcome), end.why
         touched = any(self.state.step(step.id).touched for step in steps)
         if kind == "rollback" and host not in self.returned and not touched:
@@ -332,14 +334,14 @@ class _Story:
             else None
         )
         if step_records and step_records.end and not step_records.moved:
-            recorded = self._filled(step, _outcome(step_records.end.outcome), step_records.end)
+            recorded = self._step_result(step, _outcome(step_records.end.outcome), step_records.end)
             unjudged = self.state.step(step.id).stage in (Stage.UNKNOWN, Stage.WRITTEN)
             if unjudged and recorded.outcome not in UNKNOWN:
                 recorded = replace(recorded, outcome=Outcome.UNKNOWN)
         is_untouched = kind == "apply" and end and end.outcome == Outcome.NOT_ATTEMPTED.value
         if end is None or (recorded and is_untouched):  # a rollback that left it as the apply had
             return recorded or new_result(step)
-        ended = self._filled(step, _outcome(end.outcome), end)
+        ended = self._step_result(step, _outcome(end.outcome), end)
         if recorded and recorded.outcome in UNKNOWN and recorded.outcome.rank < ended.outcome.rank:
             return recorded
         return ended
@@ -348,9 +350,9 @@ class _Story:
         """A step by its own records, without an end of its node."""
         state = self.state.step(step.id)
         end = StepEnd(id=step.id, outcome="", why=state.why, verdicts=state.verdicts)
-        return self._filled(step, outcome_of_state(state, kind), end)
+        return self._step_result(step, outcome_of_state(state, kind), end)
 
-    def _filled(self, step: Step, outcome: Outcome, end: StepEnd) -> StepResult:
+    def _step_result(self, step: Step, outcome: Outcome, end: StepEnd) -> StepResult:
         step_records = self._told.get(step.id) or StepRecords()
         return new_result(
             step,
@@ -399,7 +401,7 @@ def contradiction(step: Step, state: StepState) -> str:
 
 def contradictory_hosts(plan: Plan, records: Sequence[JournalRecord]) -> dict[str, str]:
     """Nodes on which journal and plan contradict each other, and why; they are not visited."""
-    return _Story(plan, records).strange
+    return _Story(plan, records).strange_hosts
 
 
 def worst_of(*outcomes: Outcome) -> Outcome:

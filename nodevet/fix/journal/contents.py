@@ -60,7 +60,7 @@ class ContentStore:
             raise ContentError(f"{path}: was changed since it was saved: its SHA-256 differs")
         return content
 
-    def known(self, name: str) -> bytes | None:
+    def find(self, name: str) -> bytes | None:
         """The content of this SHA-256; None if it is missing or changed."""
         with suppress(ContentError):
             return self.get(name)
@@ -92,7 +92,7 @@ class ContentStore:
         if self.folder.stat().st_mode & 0o077:
             self.folder.chmod(0o700)
         sync_folder(self.folder.parent)
-        if self.known(name) is None:
+        if self.find(name) is None:
             write_whole(self.folder / name, content, durable=True, mode=0o600)
         sync_folder(self.folder)
 

@@ -56,7 +56,7 @@ class SavedReach(msgspec.Struct, frozen=True, kw_only=True):
     """Absolute paths, for the next commands; empty: by their names; None: not known."""
 
     @property
-    def kept(self) -> "SavedReach":
+    def reusable_part(self) -> "SavedReach":
         """The part that a later command may use."""
         options = {key: self.options[key] for key in self.options if key not in TOLD_AGAIN}
         return replace(self, options=options)
@@ -98,7 +98,7 @@ class RunFolder:
         for signature in signatures:
             signer = Path(signature.name).name.removeprefix(f"{name}.")
             self._write(f"{PLAN}.{signer}", signature.data)
-        self._write(REACH, msgspec.json.format(msgspec.json.encode(reach.kept), indent=1))
+        self._write(REACH, msgspec.json.format(msgspec.json.encode(reach.reusable_part), indent=1))
 
     @property
     def contents(self) -> ContentStore:
@@ -128,7 +128,7 @@ class RunFolder:
                 "inventory with -i, and --ssh-config and --known-hosts if they are needed"
             )
         try:
-            return typed.decode(text, SavedReach).kept
+            return typed.decode(text, SavedReach).reusable_part
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise RunError(f"{self.path / REACH}: {error}; name the inventory with -i") from error
 

@@ -42,13 +42,13 @@ def _content_bytes(step: Step) -> int:
 
 def reserve_bytes(plan: Plan, batch: int) -> int:
     """Bytes that the nodes in progress at once need to end well."""
-    sizes = sorted((node_bytes(plan.of(host)) for host in plan.nodes), reverse=True)
+    sizes = sorted((node_bytes(plan.host_steps(host)) for host in plan.nodes), reverse=True)
     return sum(sizes[: max(batch, 1)]) + 4 * RECORD
 
 
 def needed_bytes(plan: Plan, batch: int) -> int:
     """Bytes for the journal with its reserve, evidence, and reports."""
-    journal = sum(node_bytes(plan.of(host)) for host in plan.nodes)
+    journal = sum(node_bytes(plan.host_steps(host)) for host in plan.nodes)
     evidence = len({step.host for step in plan.steps}) * EVIDENCES * EVIDENCE
     contents = CONTENTS * sum(_content_bytes(step) for step in plan.steps)
     return (1 + REPORTS) * (journal + contents) + reserve_bytes(plan, batch) + evidence

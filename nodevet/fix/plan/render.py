@@ -47,7 +47,7 @@ LIKELY = 12  # current values, or earlier states, that are listed with their hos
 REASONS = 5  # reasons of one change that are listed
 
 
-def _known(name: str) -> bytes | None:
+def _no_content(name: str) -> bytes | None:
     return None
 
 
@@ -99,7 +99,7 @@ def _change(steps: list[Step]) -> Iterator[HostRow]:
 # --- each action once -------------------------------------------------------------------
 
 
-def actions(plan: Plan, contents: Contents = _known) -> Iterator[str]:
+def actions(plan: Plan, contents: Contents = _no_content) -> Iterator[str]:
     """Every step once for all its hosts, with what differs between them."""
     gpus = {host: own_gpus(plan.nodes[host].gpus, steps) for host, steps in by_host(plan).items()}
     marks = _Marks(gpus)
@@ -352,7 +352,7 @@ def _gpus(places: Sequence[int], number: int, *, in_order: bool) -> str:
 # --- each host --------------------------------------------------------------------------
 
 
-def each_host(plan: Plan, contents: Contents = _known) -> Iterator[str]:
+def each_host(plan: Plan, contents: Contents = _no_content) -> Iterator[str]:
     """Every change and command of each host, line by line, without grouping."""
     for place, (host, steps) in enumerate(by_host(plan).items()):
         node = plan.nodes.get(host)
@@ -366,7 +366,7 @@ def each_host(plan: Plan, contents: Contents = _known) -> Iterator[str]:
 
 
 def step_lines(
-    step: Step, contents: Contents = _known, signed_texts: Iterable[str] = ()
+    step: Step, contents: Contents = _no_content, signed_texts: Iterable[str] = ()
 ) -> Iterator[str]:
     """One step: its reason, other signed facts, the value, then its actions as diffs or words."""
     subjects, _ = _subjects([step])

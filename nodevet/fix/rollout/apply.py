@@ -31,8 +31,8 @@ from nodevet.fix.rollout.limits import (
     RolloutProgress,
     in_canary,
     room,
-    stopped,
-    unproven,
+    stop_reason,
+    unproven_reason,
 )
 from nodevet.fix.rollout.node_run import NodeApply, NodeTask
 from nodevet.fix.rollout.power import Powers
@@ -122,9 +122,9 @@ class HostRunner:
             may_begin = not (self._stop.asked or pause_left or disk_problem)
             for _ in range(min(room(self._limits, progress), len(waiting)) if may_begin else 0):
                 self._begin(waiting.pop(0), canary)
-                progress = progress.began()
+                progress = progress.with_host_begun()
             if not progress.running:
-                is_over = stopped(self._limits, progress) or self._stop.asked or disk_problem
+                is_over = stop_reason(self._limits, progress) or self._stop.asked or disk_problem
                 if not waiting or is_over:
                     break
             try:
@@ -132,23 +132,23 @@ class HostRunner:
                 result = self._ended.get(timeout=min(pause_left, 0.2) or 0.2)
             except queue.Empty:
                 continue
-            progress = progress.over(result, self._limits)
+            progress = progress.with_host_ended(result, self._limits)
             results.append(result)
             self._on_event(
                 HostEnded(
                     result=result,
                     may_fail=max(0, self._limits.max_fail - progress.failed),
-                    stopped=self._stopped(progress, waiting),
+                    stopped=self._why_stopped(progress, waiting),
                 )
             )
-        why = self._stopped(progress, waiting)
+        why = self._why_stopped(progress, waiting)
         if disk_problem and waiting:
             why = why or f"{NO_FURTHER}: {disk_problem}"
         return results, why or ("interrupted" if self._stop.asked and waiting else "")
 
-    def _stopped(self, progress: RolloutProgress, waiting: Sequence[str]) -> str:
+    def _why_stopped(self, progress: RolloutProgress, waiting: Sequence[str]) -> str:
         """Why the run starts no more nodes; reports a failure even if no node is left."""
-        return stopped(self._limits, progress) if waiting or progress.failed else ""
+        return stop_reason(self._limits, progress) if waiting or progress.failed else ""
 
     def _begin(self, host: str, canary: bool) -> None:
         # daemons: a second Ctrl-C does not wait for them
@@ -195,19 +195,19 @@ class ApplyOrder:
         """The function that applies the plan on one node."""
         send = safely(on_event)
 
-        def ended(host_result: HostResult) -> HostResult:
+        def journal_end(host_result: HostResult) -> HostResult:
             journal.write(host_end(host_result))
             return host_result
 
-        def one(host: str, canary: bool) -> HostResult:
+        def run_host(host: str, canary: bool) -> HostResult:
             planned = self.plan.nodes[host]
-            steps = self.plan.of(host)
+            steps = self.plan.host_steps(host)
             is_begun = _was_begun(host, earlier)
             send(HostBegun(host=host, canary=canary, steps=tuple(step.id for step in steps)))
             if host not in self.hosts:
-                return ended(self._unknown(host, canary, earlier))
+                return journal_end(self._unknown_result(host, canary, earlier))
             if not is_begun and (why := self.closed(False)):
-                return ended(replace(self.untouched(host, why), canary=canary))
+                return journal_end(replace(self.untouched_result(host, why), canary=canary))
             baseline = self.baselines.get(planned.baseline)
             reboot = self.terms.reboot or (canary and self.verify_reboot)
             task = NodeTask(
@@ -235,10 +235,10 @@ class ApplyOrder:
             context = self.context(host, baseline) if baseline else None
             return NodeApply(task, session, context).run(earlier if is_begun else None)
 
-        return one
+        return run_host
 
-    def _unknown(self, host: str, canary: bool, earlier: JournalState | None) -> HostResult:
-        steps = tuple(new_result(step) for step in self.plan.of(host))
+    def _unknown_result(self, host: str, canary: bool, earlier: JournalState | None) -> HostResult:
+        steps = tuple(new_result(step) for step in self.plan.host_steps(host))
         is_touched = earlier and any(earlier.step(step.id).touched for step in steps)
         return HostResult(
             host=host,
@@ -249,12 +249,12 @@ class ApplyOrder:
             steps=steps,
         )
 
-    def chosen(self, host: str) -> bool:
+    def is_chosen(self, host: str) -> bool:
         """Whether the host is among those of this run."""
         return self.only is None or host in self.only
 
-    def untouched(self, host: str, why: str) -> HostResult:
-        steps = tuple(new_result(step) for step in self.plan.of(host))
+    def untouched_result(self, host: str, why: str) -> HostResult:
+        steps = tuple(new_result(step) for step in self.plan.host_steps(host))
         if not steps:
             why = "the plan has no step for it"
             return HostResult(host=host, outcome=Outcome.UNCHANGED, why=why)
@@ -265,7 +265,7 @@ def _progress_of(results: Iterable[HostResult], limits: Limits) -> RolloutProgre
     """The progress of a run with these results."""
     progress = RolloutProgress()
     for result in results:
-        progress = progress.began().over(result, limits)
+        progress = progress.with_host_begun().with_host_ended(result, limits)
     return progress
 
 
@@ -273,7 +273,7 @@ def unproven_canaries(limits: Limits, finished: Mapping[str, HostResult]) -> fro
     """Nodes of an earlier try that were changed but not proven: the others wait for them."""
     if not in_canary(limits, _progress_of(finished.values(), limits)):
         return frozenset()
-    return frozenset(host for host, result in finished.items() if unproven(limits, result))
+    return frozenset(host for host, result in finished.items() if unproven_reason(limits, result))
 
 
 def _was_begun(host: str, earlier: JournalState | None) -> bool:
@@ -304,7 +304,9 @@ def apply(
     results_before = dict(finished or {})
     for host in unproven_canaries(limits, results_before):
         del results_before[host]
-    hosts_of_run = [host for host in order.plan.nodes if order.plan.of(host) and order.chosen(host)]
+    hosts_of_run = [
+        host for host in order.plan.nodes if order.plan.host_steps(host) and order.is_chosen(host)
+    ]
     hosts = [host for host in hosts_of_run if host not in results_before]
     begun_hosts = [host for host in hosts if _was_begun(host, earlier)]
     safely(on_event)(RunBegun(hosts=len(hosts), limits=limits))
@@ -325,6 +327,6 @@ def apply(
     results |= {result.host: result for result in host_results}
     for host in order.plan.nodes:
         if host not in results:
-            reason = (why or "interrupted") if order.chosen(host) else LEFT_OUT
-            results[host] = order.untouched(host, reason)
+            reason = (why or "interrupted") if order.is_chosen(host) else LEFT_OUT
+            results[host] = order.untouched_result(host, reason)
     return tuple(results[host] for host in order.plan.nodes), why

@@ -29,7 +29,7 @@ class MovedError(Exception):
     """Settings of earlier steps have changed; nothing was written."""
 
 
-def together(step: Step) -> bool:
+def is_verified_together(step: Step) -> bool:
     """Whether a step may be verified with others: it is live, in force at once, and restarts
     nothing, so the time of the look does not matter."""
     return (
@@ -47,8 +47,8 @@ def batch_of(steps: Sequence[Step], status: Mapping[str, StepStatus]) -> tuple[S
     """
     first, *later = steps
     batch, resources = [first], set(first.resources)
-    for step in later if together(first) else ():
-        if not together(step) or not resources.isdisjoint(step.resources):
+    for step in later if is_verified_together(first) else ():
+        if not is_verified_together(step) or not resources.isdisjoint(step.resources):
             break
         if status.get(step.id) is StepStatus.GO:
             batch.append(step)
@@ -86,7 +86,7 @@ class StepBatch:
             if not steps:
                 raise
             for step in reversed(steps):
-                result = self._steps.unwritten(step, states_before[step.id], str(error))
+                result = self._steps.revert_interrupted(step, states_before[step.id], str(error))
                 self._ledger.results[step.id] = result
             return evidence
 
@@ -106,7 +106,7 @@ class StepBatch:
     ) -> Evidence:
         for step in batch:
             try:
-                states = read_states(self._steps.session, step, self._about(watched))
+                states = read_states(self._steps.session, step, self._watched_resources(watched))
                 self._note(states)
                 before = require_planned_state(self._steps.session, step, states)
                 self._steps.clearance.step(step, evidence)
@@ -118,7 +118,7 @@ class StepBatch:
                 if self._open:
                     return evidence
                 raise MovedError
-            if any(self._moved(open_step.step, states) for open_step in self._open):
+            if any(self._has_moved(open_step.step, states) for open_step in self._open):
                 return evidence
             states_before[step.id] = before
             step_written = self._steps.write(step, before, evidence)
@@ -128,7 +128,7 @@ class StepBatch:
             self._open.append(step_written)
         return evidence
 
-    def _about(self, watched: Sequence[State]) -> list[Resource]:
+    def _watched_resources(self, watched: Sequence[State]) -> list[Resource]:
         """What to read besides a step's own resources: settings of earlier steps, and all resources
         of the last one."""
         resources = [
@@ -148,7 +148,7 @@ class StepBatch:
             journal = self._steps.session.journal
             journal.write(StepLooked(step=last_step.id, seen=self._left[last_step.id]))
 
-    def _moved(self, step: Step, states: Looks) -> bool:
+    def _has_moved(self, step: Step, states: Looks) -> bool:
         return bool(changed_settings(self._left.get(step.id, ()), list(states.values())))
 
     # --- verified -----------------------------------------------------------------------------
@@ -170,25 +170,25 @@ class StepBatch:
             return evidence
         evidence = proof.evidence or evidence
         self._looks[steps[-1].id] = proof.witness
-        failed = [written for written in self._open if self._failed(written, proof)]
+        failed = [written for written in self._open if self._has_failed(written, proof)]
         for written in self._open:
             verification = proof.steps[written.step.id]
             if written not in failed:
-                results[written.step.id] = self._steps.judged(
+                results[written.step.id] = self._steps.record_verified(
                     written.step, written.result, verification
                 )
         verified = [step for step in steps if self._ledger.outcome(step) in WRITTEN]
         broken = []
         if verified and not self._ledger.dark(evidence):
-            broken = self._earlier.broken(earlier, evidence)
-        return self._reverted(failed, broken, proof, evidence)
+            broken = self._earlier.broken_steps(earlier, evidence)
+        return self._revert_undone(failed, broken, proof, evidence)
 
     @staticmethod
-    def _failed(written: Written, proof: Verified) -> bool:
+    def _has_failed(written: Written, proof: Verified) -> bool:
         verification = proof.steps[written.step.id]
         return bool(verification.why) and not verification.gone
 
-    def _reverted(
+    def _revert_undone(
         self,
         failed_steps: Sequence[Written],
         broken: Sequence[Step],
@@ -217,7 +217,7 @@ class StepBatch:
             if reason := "; ".join(filter(None, (own_reason, why))):
                 self._revert(by_id[id], proof, reason)
         for id, steps in undone.items():
-            evidence = self._after(id, steps, by_id, proof, evidence)
+            evidence = self._judge_after_revert(id, steps, by_id, proof, evidence)
         return evidence
 
     def _revert(self, written: Written, proof: Verified, why: str) -> None:
@@ -227,7 +227,7 @@ class StepBatch:
             written.step, result, why, written.then
         )
 
-    def _after(
+    def _judge_after_revert(
         self,
         id: str,
         steps: Sequence[Step],
@@ -247,13 +247,15 @@ class StepBatch:
             for step in steps:
                 if step.id in by_id and step.id not in results:
                     written = by_id[step.id]
-                    after = self._steps.left(step) or proof.steps[step.id].after
+                    after = self._steps.journal_states(step) or proof.steps[step.id].after
                     verification = self._steps.verifier.verdict(step, evidence, after)
                     if not verification.why or verification.gone:
-                        results[step.id] = self._steps.judged(step, written.result, verification)
+                        results[step.id] = self._steps.record_verified(
+                            step, written.result, verification
+                        )
             earlier = [step for step in steps if step.id in results]
             still_undone = [step for step in steps if step.id not in results]
-            still_undone += self._earlier.broken(
+            still_undone += self._earlier.broken_steps(
                 [step for step in earlier if self._ledger.outcome(step) in WRITTEN], evidence
             )
         for step in reversed(still_undone):

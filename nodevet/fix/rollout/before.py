@@ -38,7 +38,9 @@ def refuse_other_managers(session: NodeSession, steps: Iterable[Step]) -> None:
 def read_states(session: NodeSession, step: Step, resources: Iterable[Resource] = ()) -> Looks:
     """The current states of a step's resources, and of more `resources`. Raises RefusedError."""
     try:
-        return session.at(dict.fromkeys([*step.resources, *resources]), restorable=True)
+        return session.states_by_resource(
+            dict.fromkeys([*step.resources, *resources]), restorable=True
+        )
     except WorkError as error:
         raise RefusedError(Refusal.UNREACHABLE, f"{step.id}: {error}") from error
     except BlindError as error:
@@ -60,7 +62,7 @@ def require_planned_state(session: NodeSession, step: Step, states: Looks) -> tu
         )
     before = tuple(states[resource] for resource in step.resources)
     try:
-        session.restoring(before, step.actions)
+        session.restoring_actions(before, step.actions)
     except RestoreError as error:
         why = f"{step.id}: cannot be rolled back: {error}"
         raise RefusedError(Refusal.PRECONDITION, why) from error

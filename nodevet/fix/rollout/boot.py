@@ -84,7 +84,9 @@ class RebootProof:
         results = self.ledger.results
         for step in reversed(judged):
             result = results[step.id]
-            gone_reason = "" if leaves_nothing(step) else self.steps.context.gone(step, evidence)
+            gone_reason = (
+                "" if leaves_nothing(step) else self.steps.context.gone_text(step, evidence)
+            )
             if step.id in failing and gone_reason:
                 why = f"after a reboot {gone_reason}"
                 results[step.id] = replace(result, outcome=Outcome.UNKNOWN, why=why)
@@ -96,7 +98,7 @@ class RebootProof:
             elif step.keep and result.outcome is not Outcome.VERIFIED_AFTER_REBOOT:
                 results[step.id] = self.steps.keep(step, result)
             else:
-                after = self.steps.left(step)
+                after = self.steps.journal_states(step)
                 results[step.id] = replace(
                     result,
                     outcome=Outcome.VERIFIED_AFTER_REBOOT,
@@ -126,7 +128,7 @@ class RebootProof:
             return None
         failing, evidence = self.settled(steps, self._reboot(), evidence)
         for step in reverted:
-            look = partial(self.session.left, ledger.results[step.id].before)
+            look = partial(self.session.compare_states, ledger.results[step.id].before)
             try:
                 _, differences = self.session.steadily(look)
             except BlindError as error:

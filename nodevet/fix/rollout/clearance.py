@@ -64,8 +64,8 @@ class Clearance(msgspec.Struct, frozen=True, kw_only=True):
             harmless=terms.harmless,
             closed=closed,
             services=preconditions.services_of(steps),
-            draining=session.draining,
-            drained=session.drained,
+            draining=session.report_drain,
+            drained=session.journal_drain,
             withdrawn=withdrawn,
         )
 

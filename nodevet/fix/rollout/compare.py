@@ -84,7 +84,7 @@ class StepContext(msgspec.Struct, frozen=True, kw_only=True):
         later = after_reset(evidence)
         return later != evidence and holds(step, self.ask(step.fix, later), later)
 
-    def gone(self, step: Step, evidence: Evidence) -> str:
+    def gone_text(self, step: Step, evidence: Evidence) -> str:
         """Which of a step's subjects no longer exist, in words; empty if all do."""
         return gone_subjects_text(step, self.ask(step.fix, evidence), evidence)
 

@@ -35,7 +35,7 @@ class Earlier:
         """Fresh evidence. Raises BlindError."""
         return self.steps.session.steadily(lambda: self.steps.session.probe("after"))
 
-    def before(self, step: Step, evidence: Evidence) -> Evidence:
+    def revert_broken(self, step: Step, evidence: Evidence) -> Evidence:
         """Settings of earlier steps changed before this step began: revert steps that no longer
         hold. Returns fresh evidence."""
         written = self.ledger.written()
@@ -44,7 +44,7 @@ class Earlier:
         except BlindError as error:
             self.ledger.tell(written, f"cannot be verified: {error}", Outcome.UNKNOWN)
             return evidence
-        self.reset(self.broken(written, evidence), f"before {step.id} was started")
+        self.reset(self.broken_steps(written, evidence), f"before {step.id} was started")
         return evidence
 
     def without_reverted(self) -> None:
@@ -74,19 +74,19 @@ class Earlier:
             else:
                 if self.ledger.dark(evidence) or self.ledger.driverless(evidence):
                     return
-                broken = self.broken(written, evidence)
+                broken = self.broken_steps(written, evidence)
             for step in reversed(broken):
                 self.revert(step, reason)
             if not broken:
                 return
 
-    def broken(self, written: Sequence[Step], evidence: Evidence) -> list[Step]:
+    def broken_steps(self, written: Sequence[Step], evidence: Evidence) -> list[Step]:
         """The steps for which the check no longer says ok. A step whose subject is gone becomes
         unknown in the ledger."""
         broken = []
         for step in written:
             after = self.ledger.results[step.id].after
-            if gone_text := self.steps.context.gone(step, evidence):
+            if gone_text := self.steps.context.gone_text(step, evidence):
                 self.ledger.tell([step], gone_text, Outcome.UNKNOWN)
             elif self.steps.verifier.verdict(step, evidence, after).why:
                 broken.append(step)

@@ -32,16 +32,16 @@ class RolloutProgress(msgspec.Struct, frozen=True, kw_only=True):
     failed: int = 0
     ended: int = 0  # in whatever way
 
-    def began(self) -> "RolloutProgress":
+    def with_host_begun(self) -> "RolloutProgress":
         return msgspec.structs.replace(self, running=self.running + 1)
 
-    def over(self, host: HostResult, limits: Limits) -> "RolloutProgress":
+    def with_host_ended(self, host: HostResult, limits: Limits) -> "RolloutProgress":
         return msgspec.structs.replace(
             self,
             running=self.running - 1,
             ended=self.ended + 1,
             proven=self.proven + (host.outcome in limits.proofs and _was_changed(host)),
-            unproven=self.unproven or unproven(limits, host),
+            unproven=self.unproven or unproven_reason(limits, host),
             failed=self.failed + (host.outcome in FAILURES),
         )
 
@@ -51,14 +51,14 @@ def _was_changed(host: HostResult) -> bool:
     return host.outcome is not Outcome.PENDING or any(step.ran for step in host.steps)
 
 
-def unproven(limits: Limits, host: HostResult) -> str:
+def unproven_reason(limits: Limits, host: HostResult) -> str:
     """Why a changed node does not prove the canary yet; empty for any other node."""
     if host.outcome in limits.proofs or not _was_changed(host):
         return ""
     return UNPROVEN.get(host.outcome, "")
 
 
-def stopped(limits: Limits, progress: RolloutProgress) -> str:
+def stop_reason(limits: Limits, progress: RolloutProgress) -> str:
     """Why no more nodes may start; empty if one may.
 
     A failed canary stops the run whatever the budget. So does a canary that was changed and is not
@@ -83,7 +83,7 @@ def in_canary(limits: Limits, progress: RolloutProgress) -> bool:
 
 def room(limits: Limits, progress: RolloutProgress) -> int:
     """How many more nodes may start now."""
-    if stopped(limits, progress):
+    if stop_reason(limits, progress):
         return 0
     if in_canary(limits, progress):
         return max(0, limits.canary - progress.proven - progress.running)

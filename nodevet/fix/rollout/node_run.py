@@ -132,7 +132,7 @@ class NodeApply:
         if not self.task.reboot and any(step.keep for step in self.task.steps):
             raise RefusedError(Refusal.PRECONDITION, f"{UNPROVEN}: apply the plan with its reboot")
         states = [earlier.step(step.id) for step in self.task.steps] if earlier else []
-        if why := self.session.unkept(state for state in states if state.touched):
+        if why := self.session.missing_content(state for state in states if state.touched):
             raise RefusedError(Refusal.PRECONDITION, why)
         boot = RebootProof(ledger, steps, self._clearance)
         enter_or_wake(self.session, self._clearance, earlier)
@@ -176,7 +176,7 @@ class NodeApply:
             return StepBatch(ledger, steps).run(batch, evidence, watched)
         except MovedError:
             self._rechecked = step
-            return earlier.before(step, evidence)
+            return earlier.revert_broken(step, evidence)
 
     def _drained_again(self, step: Step, evidence: Evidence) -> Evidence:
         """Fresh evidence of the node, which the drain hook confirms to be drained. Raises

@@ -8,7 +8,7 @@ from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
 from nodevet.fix.journal.journal import JournalState, Stage, StepState
 from nodevet.fix.model import Step
-from nodevet.fix.rollout.batch import StepBatch, together
+from nodevet.fix.rollout.batch import StepBatch, is_verified_together
 from nodevet.fix.rollout.boot import RebootProof, unhelped
 from nodevet.fix.rollout.clearance import RefusedError
 from nodevet.fix.rollout.ledger import (
@@ -40,7 +40,7 @@ class NodeResume:
         self.earlier = earlier
 
     @property
-    def asked(self) -> str:
+    def boot_request(self) -> str:
         """What ended the boot that the run began on, if the run asked for that: `reboot`, or the
         last request to its BMC. Else empty."""
         host = self.earlier.host(self.ledger.task.host)
@@ -51,7 +51,7 @@ class NodeResume:
         earlier_host = self.earlier.host(self.ledger.task.host)
         host = evidence[HostInfo].data
         rebooted = bool(earlier_host and host and earlier_host.boot_id != host.boot_id)
-        self.ledger.rebooted = rebooted and bool(self.asked)
+        self.ledger.rebooted = rebooted and bool(self.boot_request)
         todo = sorted(self.ledger.task.steps, key=of_packages, reverse=rebooted)
         verified = [s for s in todo if self.earlier.step(s.id).stage is Stage.VERIFIED]
         if rebooted and host and host.boot_id:
@@ -61,20 +61,24 @@ class NodeResume:
             for step in verified:
                 if why := self.steps.context.verdict(step, evidence):
                     failing[step.id] = why
-        complete = [step for step in todo if together(step) and _is_complete(step, self.earlier)]
+        complete = [
+            step for step in todo if is_verified_together(step) and _is_complete(step, self.earlier)
+        ]
         for step in todo:
             state = self.earlier.step(step.id)
             if step in verified:
                 why = failing.get(step.id, "")
-                self.ledger.results[step.id] = self._again(step, evidence, why, rebooted=rebooted)
+                self.ledger.results[step.id] = self._judge_verified(
+                    step, evidence, why, rebooted=rebooted
+                )
             elif keeping(step, state) and not state.rolling_back and state.stage in BEGUN:
-                self.ledger.results[step.id] = self._kept(step, evidence, state)
+                self.ledger.results[step.id] = self._finish_keep(step, evidence, state)
             elif state.touched and step not in complete:
                 result, evidence = self.steps.resume(step, state, evidence)
                 self.ledger.results[step.id] = result
-        return self._opened(self._verified(complete, evidence))
+        return self._open_reverted(self._verify_written(complete, evidence))
 
-    def _verified(self, written: Sequence[Step], evidence: Evidence) -> Evidence:
+    def _verify_written(self, written: Sequence[Step], evidence: Evidence) -> Evidence:
         """Read and verify together the steps that were written completely but not verified. Leave
         alone what something else changed since."""
         if not written:
@@ -86,7 +90,7 @@ class NodeResume:
         resources = dict.fromkeys(resource for step in written for resource in step.resources)
         problem, states = "", dict[Resource, State]()
         try:
-            states = steps.session.steadily(lambda: steps.session.at(resources))
+            states = steps.session.steadily(lambda: steps.session.states_by_resource(resources))
         except BlindError as error:
             problem = str(error)
         untouched = []
@@ -94,7 +98,7 @@ class NodeResume:
             state = self.earlier.step(step.id)
             result = result_of_journal(step, state, why=f"{ENDED}; all of it was done")
             current = tuple(states[resource] for resource in step.resources) if states else ()
-            if gone_text := steps.context.gone(step, evidence):
+            if gone_text := steps.context.gone_text(step, evidence):
                 why = f"{ENDED}; {gone_text}"
                 results[step.id] = replace(result, outcome=Outcome.UNKNOWN, why=why)
             elif problem or revertible_part(step, state, current).not_restored:
@@ -104,7 +108,7 @@ class NodeResume:
                 untouched.append(Written(step=step, result=result, evidence=evidence, then=state))
         return StepBatch(self.ledger, steps).resume(untouched, evidence)
 
-    def _opened(self, evidence: Evidence) -> Evidence:
+    def _open_reverted(self, evidence: Evidence) -> Evidence:
         """Open interrupted steps again that were reverted; all preconditions apply to them again.
         Returns fresh evidence then."""
         results = self.ledger.results
@@ -118,7 +122,9 @@ class NodeResume:
         except BlindError as error:
             raise RefusedError(Refusal.UNREACHABLE, str(error)) from error
 
-    def _again(self, step: Step, evidence: Evidence, why: str, *, rebooted: bool) -> StepResult:
+    def _judge_verified(
+        self, step: Step, evidence: Evidence, why: str, *, rebooted: bool
+    ) -> StepResult:
         """The result of a step that was verified before; `why`: why it does not hold now."""
         ledger = self.ledger
         verdicts = self.steps.verifier.verdicts(step, evidence)
@@ -133,7 +139,7 @@ class NodeResume:
             return replace(
                 result, outcome=Outcome.VERIFIED_AFTER_REBOOT if proven else Outcome.CHANGED
             )
-        if gone_text := self.steps.context.gone(step, evidence):
+        if gone_text := self.steps.context.gone_text(step, evidence):
             return replace(result, outcome=Outcome.UNKNOWN, why=gone_text)
         later = step.effective != "now"
         if not rebooted and ledger.dark(evidence) and not of_packages(step):
@@ -145,11 +151,11 @@ class NodeResume:
             return replace(result, outcome=Outcome.UNKNOWN, why=reason)
         reason = f"was verified earlier, and fails now: {why}"
         if rebooted and later and leaves_nothing(step):
-            reason = unhelped(step, why, cycled=self.asked not in ("", REBOOT))
+            reason = unhelped(step, why, cycled=self.boot_request not in ("", REBOOT))
         reverted = self.steps.revert(step, result, reason, state)
         return self._once_more(step, reverted) if rebooted else reverted
 
-    def _kept(self, step: Step, evidence: Evidence, state: StepState) -> StepResult:
+    def _finish_keep(self, step: Step, evidence: Evidence, state: StepState) -> StepResult:
         """The result of a step for which an earlier controller ended while it kept it."""
         result = result_of_journal(step, state)
         if why := self.steps.context.verdict(step, evidence):

@@ -141,7 +141,7 @@ class NodeRollback:
         steps = steps_to_revert(self.back.steps, self.back.run)
         if not steps:
             return
-        if why := self.session.unkept(self.back.run.step(step.id) for step in steps):
+        if why := self.session.missing_content(self.back.run.step(step.id) for step in steps):
             raise RefusedError(Refusal.PRECONDITION, why)
         evidence = self._enter(steps)
         packages = [step for step in steps if of_packages(step)]
@@ -175,7 +175,9 @@ class NodeRollback:
             self.session.tell(Phase.SETTLING, *ids, seconds=self.session.terms.settle)
             time.sleep(self.session.terms.settle)
             self.session.tell(Phase.VERIFYING, *ids)
-            after, differences = self.session.steadily(lambda: self.session.left(restored))
+            after, differences = self.session.steadily(
+                lambda: self.session.compare_states(restored)
+            )
             evidence = self.session.steadily(lambda: self.session.probe("rolled-back"))
         except BlindError as error:
             blind_reason = f"cannot be verified: {error}"

@@ -224,7 +224,7 @@ class NodeSession:
             self._left = boot_id
             return self.cycle_power(boot_id, self._ids(evidence), runs=True)
         if boot_id:
-            self._asked(boot_id, ASKED_REBOOT)
+            self._journal_request(boot_id, ASKED_REBOOT)
         if not (self.hook and REBOOT in (self.hook.offers or ()) and boot_id):
             return ""
         self._left = boot_id
@@ -253,13 +253,13 @@ class NodeSession:
         self.tell(Phase.SWITCHING)
         requests: list[str] = []
 
-        def asked(what: str) -> None:
+        def journal_request(what: str) -> None:
             requests.append(what)
-            self._asked(boot_id, what)
+            self._journal_request(boot_id, what)
 
         try:
             self.power.cycle(
-                asked, node=node, runs=runs, rebooted=lambda: self.is_rebooted(boot_id)
+                journal_request, node=node, runs=runs, rebooted=lambda: self.is_rebooted(boot_id)
             )
         except UserError as error:
             if not requests or isinstance(error, NothingDoneError):
@@ -280,14 +280,14 @@ class NodeSession:
         """Whether its BMC says that the node is off, and nodevet switched it on. Raises UserError
         and JournalError."""
         return self.power is not None and self.power.switch_on_if_off(
-            lambda what: self._asked(boot_id, what), node=self.planned.ids
+            lambda what: self._journal_request(boot_id, what), node=self.planned.ids
         )
 
     def power_text(self) -> str:
         """`; its BMC says that the power is on`; empty if the inventory names no BMC."""
         return f"; {self.power.text()}" if self.power else ""
 
-    def _asked(self, boot_id: str, what: str) -> None:
+    def _journal_request(self, boot_id: str, what: str) -> None:
         """Journal the next request to the node or its BMC. Raises JournalError."""
         self.journal.write(
             HostBegin(
@@ -311,12 +311,12 @@ class NodeSession:
         self._is_locked = False
         return self.executor.reboot(self.host, seconds=seconds, left=left)
 
-    def draining(self, evidence: Evidence) -> None:
+    def report_drain(self, evidence: Evidence) -> None:
         """Report that the drain hook runs now, and journal it. Raises JournalError."""
         self.tell(Phase.DRAINING, seconds=self.terms.drain_seconds)
         self.write_begin(evidence, hook=(self.hook and self.hook.offers) or ())
 
-    def drained(self, evidence: Evidence) -> None:
+    def journal_drain(self, evidence: Evidence) -> None:
         """Journal what the drain hook offers. Raises JournalError."""
         if self.hook and self.hook.offers:
             self.write_begin(evidence, hook=self.hook.offers)
@@ -378,7 +378,7 @@ class NodeSession:
                     raise BlindError(str(error)) from error
         return states
 
-    def at(
+    def states_by_resource(
         self, resources: Iterable[Resource], *, restorable: bool = False
     ) -> dict[Resource, State]:
         """The current state of each resource. Raises as `look`."""
@@ -386,7 +386,7 @@ class NodeSession:
             state.resource: state for state in self.look(tuple(resources), restorable=restorable)
         }
 
-    def restoring(
+    def restoring_actions(
         self, before: Sequence[State], actions: Sequence[AnyAction] = ()
     ) -> Sequence[AnyAction]:
         """The actions that restore these states. Raises RestoreError, also if a kept content is
@@ -412,7 +412,9 @@ class NodeSession:
         for is_second in (False, True):
             try:
                 restoring = (
-                    self.restoring(_with_partners(differing, before), actions) if differing else ()
+                    self.restoring_actions(_with_partners(differing, before), actions)
+                    if differing
+                    else ()
                 )
             except RestoreError as error:
                 return [str(error)]
@@ -436,7 +438,7 @@ class NodeSession:
         differences = _differences(before, current)
         return [*(failures if differences else ()), *differences.values()]
 
-    def unkept(self, steps: Iterable[StepState]) -> str:
+    def missing_content(self, steps: Iterable[StepState]) -> str:
         """Why these steps cannot be reverted: a kept content is missing or changed; empty if they
         can be."""
         before = [state for step in steps for state in step.seen or ()]
@@ -449,7 +451,9 @@ class NodeSession:
             )
         return ""
 
-    def left(self, before: Sequence[State]) -> tuple[dict[Resource, State], dict[Resource, str]]:
+    def compare_states(
+        self, before: Sequence[State]
+    ) -> tuple[dict[Resource, State], dict[Resource, str]]:
         """The current states, and how they differ from `before`, in words. Raises as `look`."""
         current = self.look(tuple(state.resource for state in before))
         return {state.resource: state for state in current}, _differences(before, current)

@@ -91,7 +91,7 @@ class Steps:
                 why = str(error)
                 self.session.journal.write(ActionUnknown(step=step.id, action=number, why=why))
                 result = replace(result, ran=(*result.ran, Ran(action=action, ok=None)))
-                return self._lost(step, result, set(range(number)), why, evidence)
+                return self._resolve_lost(step, result, set(range(number)), why, evidence)
             self.session.journal.write(
                 ActionEnd(
                     step=step.id,
@@ -110,7 +110,7 @@ class Steps:
                 return Written(step=step, result=reverted, evidence=evidence, ended=True)
         return Written(step=step, result=result, evidence=evidence)
 
-    def unwritten(self, step: Step, before: tuple[State, ...], why: str) -> StepResult:
+    def revert_interrupted(self, step: Step, before: tuple[State, ...], why: str) -> StepResult:
         """Revert a step that was in progress when the journal failed, and nothing else. The journal
         has it as unknown, so a resumed run reads it."""
         result = new_result(step, before=before)
@@ -126,7 +126,9 @@ class Steps:
         reason = f"{why}; the step was reverted"
         return replace(result, outcome=Outcome.FAILED, why=reason, after=before)
 
-    def judged(self, step: Step, result: StepResult, verification: Verification) -> StepResult:
+    def record_verified(
+        self, step: Step, result: StepResult, verification: Verification
+    ) -> StepResult:
         """The result of a step that holds or is unknown; writes it to the journal."""
         result = replace(result, after=verification.after, verdicts=verification.verdicts)
         if verification.gone:
@@ -138,7 +140,7 @@ class Steps:
         why = f"effective after a {step.effective}" if verification.pending else result.why
         return replace(result, outcome=outcome, why=why)
 
-    def _judged(
+    def _verify_alone(
         self,
         step: Step,
         result: StepResult,
@@ -155,12 +157,12 @@ class Steps:
             return replace(result, outcome=Outcome.UNKNOWN, why=str(error)), evidence
         verification, evidence = proof.steps[step.id], proof.evidence or evidence
         if verification.gone or not verification.why:
-            return self.judged(step, result, verification), evidence
+            return self.record_verified(step, result, verification), evidence
         result = replace(result, after=verification.after, verdicts=verification.verdicts)
         was_interrupted = record is not None
         return self.revert(step, result, verification.why, record, again=was_interrupted), evidence
 
-    def left(self, step: Step) -> tuple[State, ...]:
+    def journal_states(self, step: Step) -> tuple[State, ...]:
         """The current states of a step's resources, written to the journal for a rollback; empty if
         the node does not report them. Raises LostError.
         """
@@ -209,7 +211,7 @@ class Steps:
             if not acted.ok:
                 why = f"{action.short_label}: {ending_text(acted.code, acted.output)}"
                 break
-        after = self.left(step)
+        after = self.journal_states(step)
         why = why or "; ".join(
             f"{action.short_label}: it did not take effect"
             for action in step.keep
@@ -287,7 +289,7 @@ class Steps:
         missed = missing(step.actions, before, current)
         return [*missed.values(), *self.session.restore(ours, step.actions)]
 
-    def _lost(
+    def _resolve_lost(
         self, step: Step, result: StepResult, done: set[int], why: str, evidence: Evidence
     ) -> Written:
         try:
@@ -344,7 +346,7 @@ class Steps:
             return self.revert(step, result, reason, record, again=again), evidence
         complete = replace(result, why=f"{why}; all of it was done")
         is_uncertain = any(holds(step.actions[number], current) is None for number in remaining)
-        return self._judged(step, complete, evidence, record if is_uncertain else None)
+        return self._verify_alone(step, complete, evidence, record if is_uncertain else None)
 
     def resume(
         self, step: Step, state: StepState, evidence: Evidence
@@ -355,7 +357,7 @@ class Steps:
         """
         why = state.why or ENDED
         result = result_of_journal(step, state)
-        if missing := self.context.gone(step, evidence):
+        if missing := self.context.gone_text(step, evidence):
             return replace(result, outcome=Outcome.UNKNOWN, why=f"{why}; {missing}"), evidence
         if state.rolling_back or state.stage.value == "failed":
             again = state.rolling_back and state.again

@@ -79,7 +79,7 @@ class Verifier:
     ) -> Verified:
         resources = dict.fromkeys(resource for step in steps for resource in step.resources)
         try:
-            first_look = self.session.at(dict.fromkeys([*resources, *watched]))
+            first_look = self.session.states_by_resource(dict.fromkeys([*resources, *watched]))
         except Exception:
             witness.append({})  # a later look is too late to tell what moved a setting
             raise
@@ -92,31 +92,31 @@ class Verifier:
         self.session.tell(Phase.SETTLING, *ids, seconds=self.session.terms.settle)
         time.sleep(self.session.terms.settle)
         self.session.tell(Phase.VERIFYING, *ids)
-        second_look = self.session.at(resources)
+        second_look = self.session.states_by_resource(resources)
         for step in steps:
-            if _changed(states_left[step.id], _states_of(step, second_look)):
+            if _changed_states(states_left[step.id], _states_of(step, second_look)):
                 self.session.journal.write(
                     StepLooked(step=step.id, seen=_states_of(step, second_look))
                 )
         evidence = self.session.probe("after")
         verifications = {
-            step.id: self._found(
+            step.id: self._verify_step(
                 step, states_left[step.id], _states_of(step, second_look), evidence
             )
             for step in steps
         }
         if len(steps) == 1 and restarts(steps[0].actions):
-            verifications, evidence = self._restarted(steps[0], verifications, evidence)
+            verifications, evidence = self._await_restart(steps[0], verifications, evidence)
         return Verified(steps=verifications, evidence=evidence, witness=witness[0])
 
-    def _found(
+    def _verify_step(
         self, step: Step, left: Sequence[State], after: tuple[State, ...], evidence: Evidence
     ) -> Verification:
-        if why := self.context.gone(step, evidence):
+        if why := self.context.gone_text(step, evidence):
             return Verification(why=why, gone=True, after=after)
         changed = [
             seen.resource.label
-            for seen in _changed(left, after)
+            for seen in _changed_states(left, after)
             if kind_of(seen.resource).is_setting
         ]
         if changed:
@@ -127,7 +127,7 @@ class Verifier:
             return Verification(why=f"does not stay active: {', '.join(stopped)}", after=after)
         return self.verdict(step, evidence, after)
 
-    def _restarted(
+    def _await_restart(
         self, step: Step, verifications: dict[str, Verification], evidence: Evidence
     ) -> tuple[dict[str, Verification], Evidence]:
         """Probe after a step that restarts a service, until the service is on its GPUs again."""
@@ -151,7 +151,7 @@ class Verifier:
         verification = Verification(after=after, verdicts=self.verdicts(step, evidence))
         if not why:
             return verification
-        if self.context.gone(step, evidence):
+        if self.context.gone_text(step, evidence):
             return replace(verification, why=why, gone=True)
         if step.effective != "now" and self._in_place(step, evidence, after):
             return replace(verification, pending=True)
@@ -193,7 +193,7 @@ def _states_of(step: Step, states: Looks) -> tuple[State, ...]:
     return tuple(states[resource] for resource in step.resources)
 
 
-def _changed(before: Sequence[State], current: Sequence[State]) -> list[State]:
+def _changed_states(before: Sequence[State], current: Sequence[State]) -> list[State]:
     """The states that have changed."""
     return [
         state_before

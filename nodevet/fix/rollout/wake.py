@@ -21,32 +21,32 @@ def enter_or_wake(session: NodeSession, clearance: Clearance, earlier: JournalSt
         host = earlier.host(session.host) if earlier else None
         if error.refusal is not Refusal.UNREACHABLE or not host or not host.asked:
             raise
-        if why := _woken(session, clearance, host):
+        if why := _wake_error(session, clearance, host):
             raise RefusedError(Refusal.UNREACHABLE, f"{error}; {why}") from error
         enter(session)
 
 
-def _woken(session: NodeSession, clearance: Clearance, host: HostState) -> str:
+def _wake_error(session: NodeSession, clearance: Clearance, host: HostState) -> str:
     """Why the node does not come back; empty if it did. A node is switched off only if that was
     begun, or if the terms say so now and nothing was asked of its BMC yet."""
     was_switched = host.asked != REBOOT
     try:
         if was_switched and session.switch_on(host.boot_id):
-            return _came_back(session, host.boot_id, session.terms.reboot_seconds)
+            return _boot_error(session, host.boot_id, session.terms.reboot_seconds)
     except UserError as error:
         return str(error)
     if not (was_switched or session.terms.power_cycle):
         return f"{REQUESTED} earlier{session.power_text()}"
     seconds = _seconds_left(session, host)
-    why = _came_back(session, host.boot_id, seconds) if seconds else "it did not come back in time"
+    why = _boot_error(session, host.boot_id, seconds) if seconds else "it did not come back in time"
     if not why:
         return ""
     if host.asked == ON or not session.terms.power_cycle:
         return f"{why}{session.power_text()}"
-    return _cycled(session, clearance, host)
+    return _cycle_error(session, clearance, host)
 
 
-def _cycled(session: NodeSession, clearance: Clearance, host: HostState) -> str:
+def _cycle_error(session: NodeSession, clearance: Clearance, host: HostState) -> str:
     clearance.approved(reboot=True)
     if (
         why := session.hook.drain(is_locked=False)
@@ -59,10 +59,10 @@ def _cycled(session: NodeSession, clearance: Clearance, host: HostState) -> str:
         return ""
     if why := session.cycle_power(host.boot_id, session.planned.ids, runs=False):
         return why
-    return _came_back(session, host.boot_id, session.terms.reboot_seconds)
+    return _boot_error(session, host.boot_id, session.terms.reboot_seconds)
 
 
-def _came_back(session: NodeSession, left: str, seconds: float) -> str:
+def _boot_error(session: NodeSession, left: str, seconds: float) -> str:
     """Why no other boot than `left` answers within this time; empty if one does."""
     session.tell(Phase.REBOOTING, seconds=seconds)
     try:

@@ -67,11 +67,11 @@ class FixBoard:
             at = host.at if same_phase and event.phase is not Phase.LOST else now
             self._hosts[event.host] = replace(host, doing=event, at=at)
 
-    def said(self, event: Event, *, terminal: bool) -> Said | None:
+    def event_line(self, event: Event, *, terminal: bool) -> Said | None:
         """A line about a host that ended; in a log also about one that begins."""
         if isinstance(event, HostEnded):
             return Said(ended_text(event), event.result.outcome.good)
-        return Said(began(event)) if isinstance(event, HostBegun) and not terminal else None
+        return Said(begun_text(event)) if isinstance(event, HostBegun) and not terminal else None
 
     @property
     def waiting(self) -> bool:
@@ -101,7 +101,7 @@ class FixBoard:
 
     def rows(self, now: float, most: int) -> list[str]:
         """At most `most` lines about hosts in progress, rare phases first."""
-        hosts = self._ordered()
+        hosts = self._hosts_by_urgency()
         listed = hosts if len(hosts) <= most else hosts[: max(0, most - 1)]
         rows = [_row(host, now) for host in listed]
         if len(listed) < len(hosts):
@@ -112,7 +112,7 @@ class FixBoard:
         """Everything in one line, for a log."""
         return "; ".join([self.head(now), *self.rows(now, FEW)])
 
-    def _ordered(self) -> list[HostAt]:
+    def _hosts_by_urgency(self) -> list[HostAt]:
         def key(host: HostAt) -> tuple[int, float]:
             phase = host.doing.phase if host.doing else None
             return URGENT.index(phase) if phase in URGENT else len(URGENT), host.since
@@ -138,7 +138,7 @@ def duration_text(seconds: float) -> str:
     return elapsed(float(round(seconds)))
 
 
-def began(host: HostBegun) -> str:
+def begun_text(host: HostBegun) -> str:
     """A host that begins, for a log."""
     return f"{name(host.host)}  started{' (canary)' if host.canary else ''}"
 
@@ -153,7 +153,11 @@ def _row(host: HostAt, now: float) -> str:
     label = f"{'canary ' if host.begun.canary else ''}{name(host.begun.host)}"
     if host.doing is None:
         return f"{label}: started"
-    parts = [label, _steps(host.begun.steps, host.doing.steps), _doing(host.doing, now - host.at)]
+    parts = [
+        label,
+        _steps(host.begun.steps, host.doing.steps),
+        _doing_text(host.doing, now - host.at),
+    ]
     return ": ".join(filter(None, parts))
 
 
@@ -168,7 +172,7 @@ def _steps(plan_steps: Sequence[str], current: Sequence[str]) -> str:
     return f"steps {min(numbers)}-{max(numbers)} of {len(plan_steps)}"
 
 
-def _doing(doing: Doing, elapsed_seconds: float) -> str:
+def _doing_text(doing: Doing, elapsed_seconds: float) -> str:
     remaining = None if doing.seconds is None else max(0.0, doing.seconds - elapsed_seconds)
     parts = [doing.phase.value]
     if doing.phase is Phase.SETTLING and remaining is not None:

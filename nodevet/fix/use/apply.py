@@ -109,7 +109,7 @@ def apply(
     _note_ended_hosts(application, records, todo, carried, overrides, note_listener)
     reboot = carried.rollout.reboots
     approvals: Sequence[Approval] | list[str]
-    if confirmed.before(records):
+    if confirmed.is_confirmed_run(records):
         confirmed.check(confirmed.resume_refusal(run, plan, reach.hosts))
         approvals = ()
     elif confirmation:
@@ -151,7 +151,7 @@ def apply(
 
 def _hosts(plan: Plan) -> tuple[str, ...]:
     """The hosts with steps, in the order of the plan."""
-    return tuple(host for host in plan.nodes if plan.of(host))
+    return tuple(host for host in plan.nodes if plan.host_steps(host))
 
 
 def _chosen(plan: Plan, records: Sequence[JournalRecord], only: Sequence[str]) -> tuple[str, ...]:
@@ -238,7 +238,7 @@ def _carry_out(
     options = {**carried.options, **hosts_option, **confirmation_option, **baseline_option}
     closed = closing(run, application.text, plan, reach.hosts, project)
     signed = closing(run, application.text, plan, reach.hosts, project, expires=False)
-    if confirmed.before(journal.records):
+    if confirmed.is_confirmed_run(journal.records):
         closed = confirmed.no_more_steps
     elif confirmation:
         closed = confirmed.closing_while_live(plan, reach.hosts, project)

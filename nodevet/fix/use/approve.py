@@ -47,7 +47,7 @@ class ApprovalRequest(Struct, frozen=True, kw_only=True):
         return RunFolder(self.file.parent).contents if self.rollback else contents_beside(self.file)
 
     @property
-    def judged(self) -> Plan:
+    def judged_plan(self) -> Plan:
         """The plan that approvals are judged by."""
         return verify.as_rollback(self.plan) if self.rollback else self.plan
 
@@ -58,7 +58,7 @@ class ApprovalRequest(Struct, frozen=True, kw_only=True):
             plan_bytes=self.content,
             plan=self.plan,
             policy=self.policy,
-            now=_now(),
+            now=_utc_now(),
             hosts_groups={host: node.groups for host, node in self.plan.nodes.items()},
         )
 
@@ -67,9 +67,11 @@ class ApprovalRequest(Struct, frozen=True, kw_only=True):
         check = verify.check_rollback if self.rollback else verify.check_approvals
         return check(self.approvable, verify.signatures(self.file))
 
-    def unfit(self) -> list[str]:
+    def problems(self) -> list[str]:
         """Why nobody can approve it."""
-        return verify.plan_problems(self.judged, self.policy, _now(), expires=not self.rollback)
+        return verify.plan_problems(
+            self.judged_plan, self.policy, _utc_now(), expires=not self.rollback
+        )
 
 
 class Signed(Struct, frozen=True, kw_only=True):
@@ -139,7 +141,7 @@ def only_key(folder: Path) -> Path:
     )
 
 
-def shown(
+def request_text(
     request: ApprovalRequest,
     view: View = View.DIFF,
     *,
@@ -147,13 +149,13 @@ def shown(
     width: int | None = None,
 ) -> str:
     """The request, its approvals so far, and the plan. Raises ApproveError."""
-    plan, now, rollback = request.judged, _now(), request.rollback
+    plan, now, rollback = request.judged_plan, _utc_now(), request.rollback
     files = verify.signatures(request.file)
     standing = verify.how_far(request.approvable, files, rollback=rollback)
     sheet = approval_sheet(
         plan,
         view,
-        request.contents.known,
+        request.contents.find,
         summary.heading(plan, now, rollback=rollback),
         summary.facts(plan, standing, now, rollback=rollback),
     )
@@ -212,5 +214,5 @@ def _content(file: Path) -> bytes:
     return content
 
 
-def _now() -> datetime:
+def _utc_now() -> datetime:
     return datetime.now(timezone.utc)

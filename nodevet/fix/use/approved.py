@@ -77,7 +77,7 @@ def rollback_approved(
     """The approvals to roll the run back on these nodes; the user who applied it needs none.
     Raises UserError if there are too few.
     """
-    if confirmed.before(records):
+    if confirmed.is_confirmed_run(records):
         confirmed.check(confirmed.resume_refusal(run, plan, hosts))
         return ()
     if not todo:

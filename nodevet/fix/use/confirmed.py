@@ -54,7 +54,7 @@ def by_this_user() -> Confirmation:
     return Confirmation(user=folder.operator(), uid=uid)
 
 
-def before(records: Sequence[JournalRecord]) -> bool:
+def is_confirmed_run(records: Sequence[JournalRecord]) -> bool:
     """Whether a confirmation began the run, according to its journal."""
     return any(isinstance(record, RunBegin) and LOCAL in record.options for record in records)
 

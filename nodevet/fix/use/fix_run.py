@@ -172,7 +172,7 @@ def rendered(
 ) -> str:
     """The report in this format, with contents of files from the run's folder."""
     inventories = inventories_of(run) if inventories is None else inventories
-    details = FixRun(run.contents.known, shlex.quote(str(run.path)), inventories)
+    details = FixRun(run.contents.find, shlex.quote(str(run.path)), inventories)
     return formats.render(form, result, details, colour=colour, width=width)
 
 

@@ -11,7 +11,7 @@ from nodevet.fix.rollout.limits import FAILURES
 from nodevet.fixing.result import Outcome
 from nodevet.settings import SiteSettings, settings
 from nodevet.store.records.model import BegunTogether
-from nodevet.vet.suspicion import over
+from nodevet.vet.suspicion import is_beyond_chance
 from nodevet.vet.use.stores import asked_store
 from nodevet.vet.use.sweep_order import budget_of
 
@@ -47,7 +47,7 @@ def suspected(store: str | None, checks: Collection[str]) -> tuple[Suspected, ..
     if not checks:
         return ()
     with asked_store(store) as history:
-        groups = history.begun(checks) if history else ()
+        groups = history.begun_together(checks) if history else ()
     site = settings()
     return tuple(
         Suspected(
@@ -64,4 +64,6 @@ def suspected(store: str | None, checks: Collection[str]) -> tuple[Suspected, ..
 
 def _is_over_budget(group: BegunTogether, site: SiteSettings) -> bool:
     budget = budget_of(site, group.series)
-    return budget is not None and over(group.hosts, group.judged, budget.percent, budget.hosts)
+    return budget is not None and is_beyond_chance(
+        group.hosts, group.judged, budget.percent, budget.hosts
+    )

@@ -63,13 +63,14 @@ def rollback(
         todo = [
             host
             for host in hosts
-            if steps_to_revert(plan.of(host), run_state) and host not in contradictory
+            if steps_to_revert(plan.host_steps(host), run_state) and host not in contradictory
         ]
         for host in todo:
             if host not in reachable:
                 raise UserError(f"{host}: the inventory does not name it; give one with -i")
         _require_hook(
-            [step for host in todo for step in steps_to_revert(plan.of(host), run_state)], care
+            [step for host in todo for step in steps_to_revert(plan.host_steps(host), run_state)],
+            care,
         )
         powers = powers_of(reach.hosts, care, todo)
         require_approvals = partial(
@@ -90,7 +91,7 @@ def rollback(
             if host in contradictory:
                 journal.write(host_end(contradictory_host(host, contradictory[host])))
             elif host not in todo:
-                journal.write(host_end(nothing_to_revert(host, plan.of(host), run_state)))
+                journal.write(host_end(nothing_to_revert(host, plan.host_steps(host), run_state)))
         claims, send = _claims(run, note_listener), safely(note_listener.on_event)
         with (
             resumable(run, "rollback", note_listener),
@@ -98,13 +99,13 @@ def rollback(
             Stop(note_listener.note_in_signal) as stop,
         ):
 
-            def one(host: str, canary: bool) -> HostResult:
-                steps = tuple(step.id for step in steps_to_revert(plan.of(host), run_state))
+            def revert_host(host: str, canary: bool) -> HostResult:
+                steps = tuple(step.id for step in steps_to_revert(plan.host_steps(host), run_state))
                 send(HostBegun(host=host, steps=steps))
                 task = RollbackTask(
                     host=host,
                     planned=plan.nodes[host],
-                    steps=plan.of(host),
+                    steps=plan.host_steps(host),
                     run=run_state,
                     newer=claims.get(plan.nodes[host].machine_id, {}),
                     closed=lambda reboot: closed_rollback(require_approvals),
@@ -124,9 +125,9 @@ def rollback(
 
             limits = Limits(canary=0, batch=batch, max_fail=len(todo))
             send(RunBegun(hosts=len(todo), limits=limits))
-            results, why = HostRunner(limits, one, journal, note_listener.on_event, stop).run(
-                todo, RolloutProgress()
-            )
+            results, why = HostRunner(
+                limits, revert_host, journal, note_listener.on_event, stop
+            ).run(todo, RolloutProgress())
             result = run.whole(opened.result(results, why), journal.records)
     return keep(run, result, run.next_stem("rollback"))
 

@@ -85,7 +85,7 @@ class LauncherRuns:
         names = list(dict.fromkeys(name for route in self._waiting for name in route))
         for name in names:
             try:
-                run = LauncherRun(self._engine.named(name), self)
+                run = LauncherRun(self._engine.find_launcher(name), self)
             except FleetError as error:
                 yield from self.fail(name, (), LauncherFailure(Status.NOT_VISITED, str(error)))
                 continue
@@ -185,7 +185,7 @@ class LauncherRun:
         self._ids = count()
         self._fault = ""
         self._finished = False
-        argv = (executable, "-I", "-m", RELAY) if launcher.here else launcher.command
+        argv = (executable, "-I", "-m", RELAY) if launcher.is_local else launcher.command
         self.child = LauncherProcess(argv)
         self._last_heard = self._last_answer = time.monotonic()
 
@@ -316,7 +316,7 @@ class LauncherRun:
             parallel = min(len(numbers), self._options.parallel)
         order = shards.order_of(numbers, self._runs.hosts, self._options, parallel)
         launcher = self.launcher
-        if launcher.here:
+        if launcher.is_local:
             return order
         targets = (
             replace(target, key_file=launcher.key_file, known_hosts=None)

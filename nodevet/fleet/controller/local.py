@@ -61,7 +61,7 @@ class LocalProbe:
                 deadline=options.probe_seconds,
                 asked_s=None,
                 sample=options.sample,
-                asks=options.asked(host),
+                asks=options.asks_for(host),
                 sections=options.sections,
             ),
         )

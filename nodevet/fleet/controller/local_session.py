@@ -78,7 +78,7 @@ class LocalSession:
             whole_machine=self._host.whole_machine,
             deadline=limit,
             asked_s=None,
-            asks=self._options.asked(self._host),
+            asks=self._options.asks_for(self._host),
         )
         return self._run_request(message, nonce, limit)
 

@@ -149,7 +149,7 @@ def order_of(
     numbers: Sequence[int], hosts: Sequence[Host], options: Options, parallel: int
 ) -> framing.BatchOrder:
     """The order of one shard: visit the hosts with these numbers, `parallel` at a time."""
-    asks, places = _distinct([options.asked(hosts[number]) for number in numbers])
+    asks, places = _distinct([options.asks_for(hosts[number]) for number in numbers])
     return framing.BatchOrder(
         parallel=parallel,
         connect_timeout=options.connect_timeout,

@@ -110,7 +110,7 @@ class SshConfig:
         if previous is None:
             jump = self._jump(values, chain)
             proxy = None if jump else _proxy_command(values)
-        hostname, port, alias = values.hostname, values.port, values.one("hostkeyalias")
+        hostname, port, alias = values.hostname, values.port, values.first_value("hostkeyalias")
         keywords = [keyword for keyword in ALGORITHMS if keyword in values.values]
         names = (
             spell(hostname, port),
@@ -122,7 +122,7 @@ class SshConfig:
             user=values.user,
             key_files=keys or _key_files(values),
             agent=_agent(values),
-            only_these_keys=values.yes("identitiesonly"),
+            only_these_keys=values.is_yes("identitiesonly"),
             names=(alias,) if alias else names,
             portless=() if alias or port == 22 else (hostname,),
             known_hosts=_files(values, "userknownhostsfile", USER_FILES),
@@ -130,10 +130,10 @@ class SshConfig:
             jump=jump,
             system_known_hosts=_files(values, "globalknownhostsfile", SYSTEM_FILES),
             revoked=_revoked(values),
-            check_ip=values.yes("checkhostip") and not (jump or proxy),
-            hash_names=values.yes("hashknownhosts"),
-            family=FAMILIES[values.one("addressfamily") or "any"],
-            bind=values.one("bindaddress"),
+            check_ip=values.is_yes("checkhostip") and not (jump or proxy),
+            hash_names=values.is_yes("hashknownhosts"),
+            family=FAMILIES[values.first_value("addressfamily") or "any"],
+            bind=values.first_value("bindaddress"),
             algorithms=tuple((keyword, values.values[keyword][0]) for keyword in keywords),
         )
 
@@ -148,15 +148,15 @@ class SshConfig:
 def _refuse(values: ConfigValues) -> None:
     """Raises SshConfigError for unsupported settings with which ssh would connect differently."""
     unsupported = {
-        "KnownHostsCommand": (values.one("knownhostscommand") or "none").lower() != "none",
-        "BindInterface": values.one("bindinterface") is not None,
-        "ProxyUseFdpass yes": values.yes("proxyusefdpass") and not values.jumps,
-        "PubkeyAuthentication no": values.one("pubkeyauthentication") == "no",
+        "KnownHostsCommand": (values.first_value("knownhostscommand") or "none").lower() != "none",
+        "BindInterface": values.first_value("bindinterface") is not None,
+        "ProxyUseFdpass yes": values.is_yes("proxyusefdpass") and not values.jumps,
+        "PubkeyAuthentication no": values.first_value("pubkeyauthentication") == "no",
     }
     for words, is_set in unsupported.items():
         if is_set:
             raise SshConfigError(f"ssh_config for {values.name}: {words} is not supported")
-    if reason := values.one("refuseconnection"):
+    if reason := values.first_value("refuseconnection"):
         raise SshConfigError(f"ssh_config for {values.name}: RefuseConnection: {reason}")
     if any(sign in values.user for sign in ("%", "${")) and "user" in values.values:
         why = "a User with % or ${ is not supported: versions of ssh differ about it"
@@ -164,7 +164,7 @@ def _refuse(values: ConfigValues) -> None:
 
 
 def _proxy_command(values: ConfigValues) -> str | None:
-    command = values.one("proxycommand")
+    command = values.first_value("proxycommand")
     if not command or command.lower() == "none":
         return None
     if not all(_SAFE.fullmatch(word) for word in (values.name, values.hostname, values.user)):
@@ -187,7 +187,7 @@ def _files(values: ConfigValues, keyword: str, default: tuple[str, ...]) -> tupl
 
 
 def _revoked(values: ConfigValues) -> str | None:
-    file = values.one("revokedhostkeys")
+    file = values.first_value("revokedhostkeys")
     return None if not file or file.lower() == "none" else _home(values, file)
 
 
@@ -200,7 +200,7 @@ def _home(values: ConfigValues, path: str) -> str:
 
 def _agent(values: ConfigValues) -> str | None:
     """The agent's socket: IdentityAgent, else $SSH_AUTH_SOCK."""
-    text = values.one("identityagent")
+    text = values.first_value("identityagent")
     if text is None or text == "SSH_AUTH_SOCK":
         return os.environ.get("SSH_AUTH_SOCK")
     if text == "none":

@@ -23,7 +23,7 @@ class KeywordKind:
     adds: bool = False
 
 
-def _one(words: tuple[str, ...], rest: str) -> tuple[str, ...]:
+def _single_argument(words: tuple[str, ...], rest: str) -> tuple[str, ...]:
     if not words or not words[0]:
         raise WordError("an argument is missing")
     if len(words) > 1:
@@ -35,7 +35,7 @@ def _choice(*choices: str) -> Callable[[tuple[str, ...], str], tuple[str, ...]]:
     same = {"true": "yes", "false": "no", "off": "no"}
 
     def read(words: tuple[str, ...], rest: str) -> tuple[str, ...]:
-        word = _one(words, rest)[0].lower()
+        word = _single_argument(words, rest)[0].lower()
         if word not in choices and same.get(word) not in choices:
             raise WordError(f"{words[0]} is not one of {', '.join(choices)}")
         return (same.get(word, word),)
@@ -45,7 +45,7 @@ def _choice(*choices: str) -> Callable[[tuple[str, ...], str], tuple[str, ...]]:
 
 def _port(words: tuple[str, ...], rest: str) -> tuple[str, ...]:
     """A number, or the name of a service."""
-    word = _one(words, rest)[0]
+    word = _single_argument(words, rest)[0]
     try:
         number = word.isdecimal() and word.isascii()
         port = int(word) if number else socket.getservbyname(word, "tcp")
@@ -57,13 +57,13 @@ def _port(words: tuple[str, ...], rest: str) -> tuple[str, ...]:
 
 
 def _number(words: tuple[str, ...], rest: str) -> tuple[str, ...]:
-    word = _one(words, rest)[0]
+    word = _single_argument(words, rest)[0]
     if not (word.isdecimal() and word.isascii()):
         raise WordError(f"{word} is not a number")
     return (word,)
 
 
-def _several(words: tuple[str, ...], rest: str) -> tuple[str, ...]:
+def _several_arguments(words: tuple[str, ...], rest: str) -> tuple[str, ...]:
     if not all(words) or len(words) > MOST_FILES:
         raise WordError(f"an empty argument, or more than {MOST_FILES}")
     if len(words) > 1 and any(word.lower() == "none" for word in words):
@@ -82,7 +82,7 @@ def _jump(words: tuple[str, ...], rest: str) -> tuple[str, ...]:
 
 
 def _agent(words: tuple[str, ...], rest: str) -> tuple[str, ...]:
-    word = _one(words, rest)[0]
+    word = _single_argument(words, rest)[0]
     variables(word)
     if re.match(r"\$(?!\{)", word) and not re.fullmatch(r"\$\w+", word, re.ASCII):
         raise WordError(f"invalid environment name {word}")
@@ -90,9 +90,9 @@ def _agent(words: tuple[str, ...], rest: str) -> tuple[str, ...]:
 
 
 ONE, FLAG, SEVERAL, LINE = (
-    KeywordKind(_one),
+    KeywordKind(_single_argument),
     KeywordKind(_choice("yes", "no")),
-    KeywordKind(_several),
+    KeywordKind(_several_arguments),
     KeywordKind(_line),
 )
 
@@ -105,7 +105,7 @@ FOLLOWED = {
     "canonicalizehostname": KeywordKind(_choice("yes", "no", "always")),
     "canonicalizemaxdots": KeywordKind(_number),
     "canonicalizepermittedcnames": SEVERAL,
-    "certificatefile": KeywordKind(_one, adds=True),
+    "certificatefile": KeywordKind(_single_argument, adds=True),
     "checkhostip": FLAG,
     "ciphers": ONE,
     "globalknownhostsfile": SEVERAL,
@@ -115,7 +115,7 @@ FOLLOWED = {
     "hostname": ONE,
     "identitiesonly": FLAG,
     "identityagent": KeywordKind(_agent),
-    "identityfile": KeywordKind(_one, adds=True),
+    "identityfile": KeywordKind(_single_argument, adds=True),
     "kexalgorithms": ONE,
     "knownhostscommand": LINE,
     "macs": ONE,

@@ -38,7 +38,7 @@ class KnownHostsEntry(NamedTuple):
     line: int
 
     @property
-    def where(self) -> str:
+    def location(self) -> str:
         return f"{self.path}:{self.line}"
 
 
@@ -100,16 +100,16 @@ class KnownHosts:
             self._hashes += _hashes(entry)
         self._hashed_count = len(self._hashed)
         searched, entries = self._results.get(name, (0, []))
-        entries = entries + list(_matching(name, self._hashes[searched:]))
+        entries = entries + list(_matching_entries(name, self._hashes[searched:]))
         self._results[name] = len(self._hashes), entries
-        return self._plain(name) + entries
+        return self._plain_entries(name) + entries
 
     def types(self, names: Sequence[str]) -> tuple[str, ...]:
         """The key types known for these names, without certificate authorities.
 
         If there are only hashed names that were not searched yet: all types among them.
         """
-        entries = [entry for name in names for entry in self._plain(name.lower())]
+        entries = [entry for name in names for entry in self._plain_entries(name.lower())]
         for name in names:
             entries += self._results.get(name.lower(), (0, []))[1]
         types = dict.fromkeys(entry.type for entry in entries if not entry.marker)
@@ -132,24 +132,24 @@ class KnownHosts:
         ]
         for entry in same:
             if entry.marker == "@revoked":
-                return Judgement(Trust.REVOKED, entry.where)
+                return Judgement(Trust.REVOKED, entry.location)
         for entry in same:
             if not entry.marker:
-                return Judgement(Trust.KNOWN, entry.where)
+                return Judgement(Trust.KNOWN, entry.location)
         own = [entry for name in names for entry in self.lookup(name)]
         plain = [entry for entry in own if not entry.marker]
         for entry in plain:
             if entry.type == key_type:
-                return Judgement(Trust.CHANGED, entry.where)
+                return Judgement(Trust.CHANGED, entry.location)
         if plain:
             types = tuple(dict.fromkeys(entry.type for entry in plain))
-            return Judgement(Trust.UNKNOWN, plain[0].where, types)
+            return Judgement(Trust.UNKNOWN, plain[0].location, types)
         for entry in own:
             if entry.marker == "@cert-authority":
-                return Judgement(Trust.AUTHORITY, entry.where)
+                return Judgement(Trust.AUTHORITY, entry.location)
         return Judgement(Trust.UNKNOWN)
 
-    def _plain(self, name: str) -> list[KnownHostsEntry]:
+    def _plain_entries(self, name: str) -> list[KnownHostsEntry]:
         """The entries that name a host in plain text or by a pattern."""
         entries = list(self._exact.get(name, ()))
         return entries + [
@@ -158,9 +158,9 @@ class KnownHosts:
 
     def _with_key(self, name: str, key: str) -> Iterator[KnownHostsEntry]:
         """The entries for this name with this key."""
-        yield from (entry for entry in self._plain(name) if entry.key == key)
+        yield from (entry for entry in self._plain_entries(name) if entry.key == key)
         same = self._hashed_by_key.get(key, ())
-        yield from _matching(name, [item for entry in same for item in _hashes(entry)])
+        yield from _matching_entries(name, [item for entry in same for item in _hashes(entry)])
 
 
 class _Hash(NamedTuple):
@@ -188,7 +188,7 @@ def _hashes(entry: KnownHostsEntry) -> Iterator[_Hash]:
         yield _Hash(block.translate(_INNER), block.translate(_OUTER), digest, entry)
 
 
-def _matching(name: str, hashes: Iterable[_Hash]) -> Iterator[KnownHostsEntry]:
+def _matching_entries(name: str, hashes: Iterable[_Hash]) -> Iterator[KnownHostsEntry]:
     """The entries with this name. hmac.digest would take twice the time."""
     word, sha1 = name.encode(), hashlib.sha1
     for inner, outer, digest, entry in hashes:

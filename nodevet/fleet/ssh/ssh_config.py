@@ -49,11 +49,11 @@ class ConfigValues:
     values: Mapping[str, tuple[str, ...]]
     jumps: tuple[Hop, ...]
 
-    def one(self, keyword: str) -> str | None:
+    def first_value(self, keyword: str) -> str | None:
         return next(iter(self.values.get(keyword, ())), None)
 
-    def yes(self, keyword: str) -> bool:
-        return self.one(keyword) == "yes"
+    def is_yes(self, keyword: str) -> bool:
+        return self.first_value(keyword) == "yes"
 
     def path(self, text: str) -> str:
         """A path with its ~, %tokens and ${VAR} replaced. Raises SshConfigError."""
@@ -69,7 +69,7 @@ class ConfigValues:
 
         %C is missing with a ProxyJump: OpenSSH 9.6 changed its meaning.
         """
-        alias = self.one("hostkeyalias")
+        alias = self.first_value("hostkeyalias")
         known = _tokens(self.hostname, self.name, self.port, self.user, alias)
         if self.jumps:
             del known["C"]
@@ -90,19 +90,21 @@ class ConfigFiles:
             _Reading(values, name, name, final=False).read_files(self._files)
             for keyword, default in CANONICAL.items():  # a second pass does not change them
                 values.setdefault(keyword, (default,))
-            hostname = tokens(_first(values, "hostname") or name, {"h": name}, environment=False)
+            hostname = tokens(
+                _first_value(values, "hostname") or name, {"h": name}, environment=False
+            )
             hostname = _canonical(hostname, values)
-            if self._final or _first(values, "canonicalizehostname") != "no":
+            if self._final or _first_value(values, "canonicalizehostname") != "no":
                 values["hostname"] = (hostname,)
                 _Reading(values, hostname, name, final=True).read_files(self._files)
-            if alias := _first(values, "hostkeyalias"):
+            if alias := _first_value(values, "hostkeyalias"):
                 values["hostkeyalias"] = (alias.lower(),)
-            jumps = hops(_first(values, "proxyjump") or "none")
+            jumps = hops(_first_value(values, "proxyjump") or "none")
         except WordError as error:
             raise SshConfigError(f"ssh_config for {name}: {error}") from error
-        user = _first(values, "user") or _own_name()
+        user = _first_value(values, "user") or _own_name()
         return ConfigValues(
-            name, hostname, user, int(_first(values, "port") or SSH_PORT), values, jumps
+            name, hostname, user, int(_first_value(values, "port") or SSH_PORT), values, jumps
         )
 
 
@@ -182,13 +184,13 @@ class _Reading:
 
     def _holds(self, criterion: Criterion, where: str) -> bool:
         attribute, argument = criterion.attribute, criterion.argument
-        host = _first(self._values, "hostname") or self._host
+        host = _first_value(self._values, "hostname") or self._host
         if not self._final:
             host = tokens(host, {"h": self._host}, environment=False)
-        user = _first(self._values, "user") or _own_name()
+        user = _first_value(self._values, "user") or _own_name()
         if attribute == "exec":
-            port = int(_first(self._values, "port") or SSH_PORT)
-            alias = _first(self._values, "hostkeyalias") or host
+            port = int(_first_value(self._values, "port") or SSH_PORT)
+            alias = _first_value(self._values, "hostkeyalias") or host
             known = _tokens(host, self._name, port, user, alias)
             try:
                 return match_exec.succeeds(tokens(argument, known, environment=False))
@@ -202,7 +204,7 @@ class _Reading:
         return attribute == "all" or self._final
 
 
-def _first(values: Mapping[str, tuple[str, ...]], keyword: str, default: str = "") -> str:
+def _first_value(values: Mapping[str, tuple[str, ...]], keyword: str, default: str = "") -> str:
     return next(iter(values.get(keyword, ())), default)
 
 
@@ -237,21 +239,21 @@ def _tokens(host: str, name: str, port: int, user: str, alias: str | None) -> di
 def _canonical(host: str, values: Mapping[str, tuple[str, ...]]) -> str:
     """The full name if CanonicalizeHostname asks for it; an address in its usual form. Raises
     SshConfigError."""
-    allowed = _first(values, "addressfamily", "any")
+    allowed = _first_value(values, "addressfamily", "any")
     for family in (socket.AF_INET, socket.AF_INET6):
         if (address := _address(host, family)) is not None:
             return address if FAMILIES[allowed] in (family, socket.AF_UNSPEC) else host
     host = host.lower()
-    canonical = _first(values, "canonicalizehostname")
-    direct = _first(values, "proxycommand", "none").lower() == "none"
-    direct = direct and not hops(_first(values, "proxyjump", "none"))
+    canonical = _first_value(values, "canonicalizehostname")
+    direct = _first_value(values, "proxycommand", "none").lower() == "none"
+    direct = direct and not hops(_first_value(values, "proxyjump", "none"))
     if canonical == "no" or (canonical == "yes" and not direct):
         return host
-    if _first(values, "canonicalizepermittedcnames", "none").lower() != "none":
+    if _first_value(values, "canonicalizepermittedcnames", "none").lower() != "none":
         raise SshConfigError("ssh_config: CanonicalizePermittedCNAMEs is not supported")
     if host.endswith("."):
         candidates = [host]
-    elif host.count(".") > int(_first(values, "canonicalizemaxdots")):
+    elif host.count(".") > int(_first_value(values, "canonicalizemaxdots")):
         return host
     else:
         domains = values.get("canonicaldomains", ())
@@ -260,7 +262,7 @@ def _canonical(host: str, values: Mapping[str, tuple[str, ...]]) -> str:
         with suppress(socket.gaierror, UnicodeError):
             socket.getaddrinfo(candidate, None, FAMILIES[allowed], socket.SOCK_STREAM)
             return candidate.removesuffix(".")
-    if _first(values, "canonicalizefallbacklocal") == "no":
+    if _first_value(values, "canonicalizefallbacklocal") == "no":
         raise SshConfigError(f"name not found: {host}, in none of CanonicalDomains")
     return host
 

@@ -76,7 +76,7 @@ class _YamlReader:
         if name == PLUGIN:
             self.tell(place, name, "only Ansible runs inventory plug-ins", INSTALL)
             return
-        self.inventory.group(name, self.at(place))
+        self.inventory.group(name, self.place_in_file(place))
         for key, (value, at) in self.mapping(node, name).items():
             if key not in GROUP_KEYS:
                 text = f"a group has {', '.join(GROUP_KEYS)} and nothing else"
@@ -87,9 +87,9 @@ class _YamlReader:
 
     def member(self, group: str, key: str, name: str, node: Node, place: Place) -> None:
         if key == "vars":
-            self.inventory.variable(group, name, _value(node), self.at(place))
+            self.inventory.variable(group, name, _value(node), self.place_in_file(place))
         elif key == "children":
-            self.inventory.child(group, name, self.at(place))
+            self.inventory.child(group, name, self.place_in_file(place))
             self.group(name, node, place)
         else:
             self.host(group, name, node, place)
@@ -97,9 +97,9 @@ class _YamlReader:
     def host(self, group: str, pattern: str, node: Node, place: Place) -> None:
         own = self.mapping(node, f"{group}.hosts.{brief(pattern)}")
         variables = {key: _value(value) for key, (value, _) in own.items()}
-        places = {key: self.at(at) for key, (_, at) in own.items()}
+        places = {key: self.place_in_file(at) for key, (_, at) in own.items()}
         try:
-            self.inventory.host(group, pattern, variables, places, self.at(place))
+            self.inventory.host(group, pattern, variables, places, self.place_in_file(place))
         except ValueError as error:
             self.tell(place, f"{group}.hosts", str(error))
 
@@ -110,11 +110,11 @@ class _YamlReader:
             self.tell(node.place, path, "must be keys with values", "end each name with a colon")
         return {}
 
-    def at(self, place: Place) -> Place:
+    def place_in_file(self, place: Place) -> Place:
         return place.within(self.file)
 
     def tell(self, place: Place, path: str, text: str, advice: str = "") -> None:
-        self.problems.append(Problem(self.at(place), path, text, advice))
+        self.problems.append(Problem(self.place_in_file(place), path, text, advice))
 
 
 def _as_mapping(node: Node) -> Node:

@@ -90,10 +90,12 @@ def command(
     if not display.quiet:
         expected = count(len(captured.agreement.expected), "check")
         say(f"{output}: {expected} from {count(len(nodes.evidence), 'host')}; next:")
-        say(f"  nodevet check {_where(targets, inventories, limit)} -b {output}")
+        say(f"  nodevet check {_targets_text(targets, inventories, limit)} -b {output}")
 
 
-def _where(targets: tuple[str, ...], inventories: tuple[str, ...], limit: tuple[str, ...]) -> str:
+def _targets_text(
+    targets: tuple[str, ...], inventories: tuple[str, ...], limit: tuple[str, ...]
+) -> str:
     import shlex
 
     options = [("-i", file) for file in inventories] + [("--limit", nodes) for nodes in limit]

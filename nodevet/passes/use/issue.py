@@ -11,7 +11,14 @@ from nodevet.model import Host, HostReport, Severity, Status
 from nodevet.model.run import Run, exit_code
 from nodevet.passes.document import FILE, NAMESPACE, PassError, text_of
 from nodevet.passes.use.looks import Facts, facts_of
-from nodevet.passes.use.on_nodes import LONGEST, WITHDRAWN, Done, on_nodes, put, remove
+from nodevet.passes.use.on_nodes import (
+    LONGEST,
+    WITHDRAWN,
+    Done,
+    on_nodes,
+    put_command,
+    remove_command,
+)
 from nodevet.sheet.text import nodeset
 
 UNREACHED = (Status.UNREACHABLE, Status.NOT_VISITED, Status.INTERRUPTED, Status.UNREADABLE)
@@ -54,7 +61,7 @@ class Issue:
         names = {report.host for report in passed}
         failed = [report.host for report in reports if is_withdrawn(report, run.fail_on)]
         passes = self._signed(self._texts(run, passed))
-        done = on_nodes(hosts, {**passes, **dict.fromkeys(failed, remove())}, options)
+        done = on_nodes(hosts, {**passes, **dict.fromkeys(failed, remove_command())}, options)
         self._tell(passes, failed, done)
         return all(name in passes and done[name].ok for name in names)
 
@@ -87,7 +94,7 @@ class Issue:
             self._say(f"no pass signed: {error}")
             return {}
         return {
-            name: put(base64.b64encode(text + signature).decode(), self._boot(name))
+            name: put_command(base64.b64encode(text + signature).decode(), self._boot(name))
             for (name, text), signature in zip(texts.items(), signatures, strict=True)
         }
 

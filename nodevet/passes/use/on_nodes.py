@@ -43,13 +43,13 @@ class Done(NamedTuple):
     output: str
 
 
-def put(encoded: str, boot: str) -> Words:
+def put_command(encoded: str, boot: str) -> Words:
     """The command that writes a pass, in base64, if the node still runs this boot. It replaces
     whatever lies there, whole."""
     return ("sh", "-c", _PUT, "sh", encoded, boot)
 
 
-def remove() -> Words:
+def remove_command() -> Words:
     """The command that removes a pass, and says so if there was one."""
     return ("sh", "-c", _REMOVE)
 

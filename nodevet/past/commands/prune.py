@@ -68,5 +68,5 @@ def command(
 
     policy = policy_of(daily, weekly, monthly)
     with open_history(store) as history:
-        pruned = prune(history, policy, recalled.now().timestamp(), dry_run=dry_run)
+        pruned = prune(history, policy, recalled.local_now().timestamp(), dry_run=dry_run)
     click.echo(json.dumps(pruned.document) if form == "json" else pruned.words)

@@ -68,7 +68,7 @@ def _row(line: ChangeLine, group: DriftGroup) -> tuple[Cell, ...]:
         Cell(_share(line.others, group.others), right=True),
         Cell(what, "quiet" if line.own else "fail" if sole else ""),
         Cell(json_text(line.before)),
-        Cell(_after(line)),
+        Cell(_after_text(line)),
     )
 
 
@@ -78,7 +78,7 @@ def _share(number: int, total: int) -> str:
     return f"{number:,} of {total:,}" if number else f"none of {total:,}"
 
 
-def _after(line: ChangeLine) -> str:
+def _after_text(line: ChangeLine) -> str:
     if line.after:
         return json_text(line.after)
     if line.before:
@@ -106,7 +106,7 @@ def json_text(text: str) -> str:
 
 def _sentence(line: ChangeLine, group: DriftGroup) -> str:
     """`All 3 and none of the other 15 got package tuned 2.24 in between.`"""
-    value_text = json_text(line.after) or _after(line)
+    value_text = json_text(line.after) or _after_text(line)
     text = (
         value_text
         if not line.after and line.path in UNTOLD

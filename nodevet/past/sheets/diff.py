@@ -65,7 +65,7 @@ def diff_sheet(diff: RunDiff, refs: tuple[str, str], clock: Clock, *, newer: int
         kind="diff",
         facts=(f"{refs[0]} → {refs[1]}", *counts_text),
         blocks=tuple(part for part in parts if part is not None),
-        end="; ".join(notes) or ("nothing differs" if diff.nothing else ""),
+        end="; ".join(notes) or ("nothing differs" if diff.is_empty else ""),
     )
 
 

@@ -20,19 +20,19 @@ class Since:
     def add(self, host: str, finding: Finding, at: str) -> None:
         self._times.setdefault((host, finding.check), []).append(at)
 
-    def new(self, line: Line, began: str, clock: Clock) -> bool:
+    def is_new(self, line: Line, began: str, clock: Clock) -> bool:
         """Whether all findings of a line began with this run or later."""
         start = clock.local(began)
-        times = [clock.local(at) for at in self._of(line)]
+        times = [clock.local(at) for at in self._line_times(line)]
         return bool(start and times and all(at and at >= start for at in times))
 
-    def _of(self, line: Line) -> list[str]:
+    def _line_times(self, line: Line) -> list[str]:
         keys = ((host, check) for host in line.hosts for check in line.checks)
         return sorted({at for key in keys for at in self._times.get(key, ())})
 
-    def of(self, line: Line, clock: Clock) -> str:
+    def times_text(self, line: Line, clock: Clock) -> str:
         """`Nov 18 02:00, 2 d ago`."""
-        times = self._of(line)
+        times = self._line_times(line)
         if not times:
             return ""
         first, last = clock.moment_text(times[0]), clock.moment_text(times[-1])
@@ -51,16 +51,16 @@ def findings(
     """Folded findings. `over`: they are no longer problems. `began`: when the run began; findings
     that began in it are marked as new."""
 
-    def when(row: Line) -> str:
-        return "new" if began and since.new(row, began, clock) else since.of(row, clock)
+    def begun_text(row: Line) -> str:
+        return "new" if began and since.is_new(row, began, clock) else since.times_text(row, clock)
 
     cells = tuple(
         (
             *(() if over else (Cell(row.label, _label_tone(row)),)),
             Cell(row.check),
             Cell(row.what),
-            Cell(where(row)),
-            Cell(when(row), "quiet" if when(row) != "new" else "fail"),
+            Cell(location_text(row)),
+            Cell(begun_text(row), "quiet" if begun_text(row) != "new" else "fail"),
         )
         for row in rows
     )
@@ -93,7 +93,7 @@ def span_table(
     return findings(title, lines(troubled), since, clock, over=over, began=began)
 
 
-def where(row: Line) -> str:
+def location_text(row: Line) -> str:
     """`gpu005 GPU 0-7`, `gpu[005-006] 16 GPUs`."""
     return " ".join(filter(None, (nodeset(row.hosts), row.subjects)))
 

@@ -20,7 +20,7 @@ MOST_POINTS = 40  # rows of counters that moved
 def passport_sheet(passport: Passport, clock: Clock, *, kind: str = "passport") -> Sheet:
     """The identity of a part, its places, faults, repairs and counters."""
     part = passport.part
-    here = passport.here
+    here = passport.current_stay
     now = f"in {name(here.host)}, {plain(here.slot)}" if here else _gone_text(passport.stays, clock)
     if overlaps := len(passport.at_once):
         now = f"in {overlaps} places at once"
@@ -90,7 +90,7 @@ def _faults(passport: Passport, clock: Clock) -> TableBlock | None:
     rows = tuple(
         (
             Cell(clock.moment_text(first.first)),
-            _until(first, clock),
+            _end_cell(first, clock),
             Cell(name(first.host)),
             Cell(first.verdict.value.upper(), _verdict_tone(first.verdict)),
             Cell(_difference_text(first.finding) + _of_several(group)),
@@ -108,7 +108,7 @@ def _of_several(faults: Sequence[PartFault]) -> str:
     return f" ({subjects})" if len(faults) > 1 else ""
 
 
-def _until(fault: PartFault, clock: Clock) -> Cell:
+def _end_cell(fault: PartFault, clock: Clock) -> Cell:
     if fault.by is not None:
         return Cell(proof_text(fault.by, clock), "ok")
     return Cell("now", "fail") if fault.open else Cell(clock.moment_text(fault.last))

@@ -53,7 +53,7 @@ def check_sheet(trend: CheckTrend, clock: Clock) -> Sheet:
 def _counted(point: CheckPoint, number: int, unread: int, clock: Clock) -> ChartPoint:
     """A gap if hosts that failed were not visited, or if none was judged; `unread`: hosts that may
     fail still."""
-    value = float(number) if point.known else None
+    value = float(number) if point.is_comparable else None
     most = None if value is None else value + unread
     return ChartPoint(at_text(point.started, clock), value, value, most)
 

@@ -63,7 +63,7 @@ def fleet(
             host=host.host,
             label=name(host.host),
             word=GONE if gone else host.outcome.words,
-            what=plain(host.why) or _few(list(checks.get(host.host, ()))),
+            what=plain(host.why) or _checks_text(list(checks.get(host.host, ()))),
             at=CLOCK.moment_text(host.at),
             run=host.run,
             marks="".join(map(_mark, map(ended.get, marked))).strip(),
@@ -108,7 +108,7 @@ def _mark(outcome: HostOutcome | None) -> str:
     return " " if outcome is None else MARKS.get(outcome, "–")
 
 
-def _few(checks: Sequence[str]) -> str:
+def _checks_text(checks: Sequence[str]) -> str:
     more = len(checks) - MOST_CHECKS
     return ", ".join(checks[:MOST_CHECKS]) + (f" and {more} more" if more > 0 else "")
 

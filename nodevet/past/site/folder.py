@@ -46,7 +46,7 @@ class SiteFolder:
         self.written = 0
         self.removed = 0
 
-    def has(self, path: str, mark: str) -> bool:
+    def has_page(self, path: str, mark: str) -> bool:
         """Whether the folder has the page with this mark; if so, `finish` keeps it."""
         known = self.before.pages.get(path)
         if known is None or known[0] != mark:
@@ -101,7 +101,7 @@ def site_folder(folder: Path) -> Iterator[SiteFolder]:
         raise UserError(f"site: {why}: correct that, or name another folder")
     if any(folder.iterdir()) and not (folder / LOCK).exists():  # a writer begins with the lock
         raise UserError(f"{folder} has files, but no site: name an empty folder")
-    with _locked(folder):
+    with _lock_site(folder):
         for inside in INSIDE:
             if (folder / inside).is_symlink():
                 raise UserError(f"{folder / inside} is a symbolic link: remove it")
@@ -119,7 +119,7 @@ def _manifest(file: Path) -> Manifest:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def _lock_site(folder: Path) -> Iterator[None]:
     """Raises UserError if another process writes the site for PATIENCE seconds."""
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     descriptor = os.open(
@@ -127,7 +127,7 @@ def _locked(folder: Path) -> Iterator[None]:
     )  # a user who cannot open it cannot hold the lock
     try:
         end = time.monotonic() + PATIENCE
-        while not _taken(descriptor):
+        while not _try_lock(descriptor):
             if time.monotonic() > end:
                 raise UserError(f"{folder}: another process writes this site; try again later")
             time.sleep(0.2)
@@ -136,7 +136,7 @@ def _locked(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _taken(descriptor: int) -> bool:
+def _try_lock(descriptor: int) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

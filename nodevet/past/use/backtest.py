@@ -139,7 +139,7 @@ def _hosts(
 ) -> tuple[int, frozenset[str]]:
     """The number of visits of these runs to the targets, and the hosts. A limit goes by the groups
     of a host at its last visit."""
-    visited = store.visited(run.id for run in runs)
+    visited = store.visited_hosts(run.id for run in runs)
     if targets:
         names = {host.name for host in targets.hosts()} & visited.keys()
     else:
@@ -176,7 +176,7 @@ def _start_judge(
                 pruned=visit.status is Status.VETTED and kept is None,
                 gpus=failures.gpus if failures else 0,
                 fails=failures.fails if failures else (),
-                then=past_failures.at(host, at, visit.baseline, nights.fail_on),
+                then=past_failures.failing_keys(host, at, visit.baseline, nights.fail_on),
             )
             visits.append(judged)
         return visits

@@ -74,12 +74,12 @@ def _failing(
     open_spans = [span for span in fails if span.end is None]
     since: dict[str, Moment] = {}
     for span in open_spans or _last_failures(fails):
-        first = _since(span, fails)
+        first = _failing_since(span, fails)
         since[span.host] = min(since.get(span.host, first), first)
     return since, bool(open_spans)
 
 
-def _since(span: FindingSpan, fails: Sequence[FindingSpan]) -> Moment:
+def _failing_since(span: FindingSpan, fails: Sequence[FindingSpan]) -> Moment:
     """Since when it failed in every visit. A fault that came back after a fix began before the
     fix."""
     first = span.since or span.first
@@ -92,7 +92,7 @@ def _since(span: FindingSpan, fails: Sequence[FindingSpan]) -> Moment:
         and earlier_span.ended == first
     )
     earlier = next(before, None)
-    return _since(earlier, fails) if earlier else first
+    return _failing_since(earlier, fails) if earlier else first
 
 
 def _last_failures(fails: Sequence[FindingSpan]) -> list[FindingSpan]:
@@ -122,7 +122,7 @@ def _look(
     for visit in visits[place + 1 :]:
         if visit.status is not Status.VETTED or _covers(troubled, visit):
             continue
-        if not store.passed(visit.run, check, [host]):
+        if not store.passed_hosts(visit.run, check, [host]):
             continue
         if visit.evidence:
             good = Moment(at=visit.arrived, run=visit.run)
@@ -151,10 +151,12 @@ class _Comparison:
         self.looks = looks
         self.bad = looks[0].bad.run
         self.good = looks[0].good.run if looks[0].good else ""
-        self.others = tuple(self._others(store, check, spans))
+        self.others = tuple(self._other_hosts(store, check, spans))
         self.rule = tuple(self._rule(store, runs))
 
-    def _others(self, store: "Store", check: str, spans: Sequence[FindingSpan]) -> Iterator[str]:
+    def _other_hosts(
+        self, store: "Store", check: str, spans: Sequence[FindingSpan]
+    ) -> Iterator[str]:
         """The other hosts that both runs visited, and that passed in the later one."""
         drifted = {look.host for look in self.looks}
         by_host: dict[str, list[FindingSpan]] = {}
@@ -169,7 +171,7 @@ class _Comparison:
             and visit.host not in drifted
             and not _covers(by_host.get(visit.host, ()), visit)
         ]
-        passed = store.passed(self.bad, check, candidates)
+        passed = store.passed_hosts(self.bad, check, candidates)
         yield from (host for host in candidates if host in passed)
 
     def _rule(self, store: "Store", runs: Mapping[str, RecordedRun]) -> Iterator[str]:

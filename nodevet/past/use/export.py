@@ -112,7 +112,7 @@ def _batches(rows: Iterator[Row]) -> Iterator[list[Row]]:
         yield batch
 
 
-def _when(at: str) -> int | None:
+def _microseconds(at: str) -> int | None:
     """Microseconds since 1970 UTC."""
     seconds = seconds_of(at)
     return None if seconds is None else round(seconds * 1e6)
@@ -120,7 +120,7 @@ def _when(at: str) -> int | None:
 
 def _moment(name: str, moment: Moment | None) -> Row:
     return {
-        name: _when(moment.at) if moment else None,
+        name: _microseconds(moment.at) if moment else None,
         f"{name}_run": moment.run if moment else None,
     }
 
@@ -130,7 +130,7 @@ def _runs(store: "Store", after: str | None) -> Iterator[Row]:
         yield {
             "run": run.id,
             "series": run.series,
-            "started": _when(run.started),
+            "started": _microseconds(run.started),
             "seconds": run.seconds,
             "state": run.state.value,
             "nodevet": run.nodevet,
@@ -152,7 +152,7 @@ def _visits(store: "Store", after: str | None) -> Iterator[Row]:
                 "why": visit.why,
                 "outcome": visit.outcome.value,
                 "seconds": visit.seconds,
-                "arrived": _when(visit.arrived),
+                "arrived": _microseconds(visit.arrived),
                 "machine_id": visit.machine_id,
                 "boot_id": visit.boot_id,
                 "baseline": visit.baseline,
@@ -214,7 +214,7 @@ def _counters(store: "Store", after: str | None) -> Iterator[Row]:
             "name": point.name,
             "subject": point.subject,
             "value": point.value,
-            "at": _when(point.moment.at),
+            "at": _microseconds(point.moment.at),
             "run": point.moment.run,
             "boot_id": point.boot_id,
         }
@@ -227,7 +227,7 @@ def _plans(store: "Store", after: str | None) -> Iterator[Row]:
                 "plan": plan.id,
                 "sha256": plan.digest,
                 "author": plan.author,
-                "created": _when(plan.created),
+                "created": _microseconds(plan.created),
                 "host": host,
                 "fixes": ",".join(fixes),
             }
@@ -244,7 +244,7 @@ def _fix_runs(store: "Store", after: str | None) -> Iterator[Row]:
                 "approved_by": ",".join(run.approvals),
                 "run_by": run.by,
                 "folder": run.folder,
-                "started": _when(run.started),
+                "started": _microseconds(run.started),
                 "seconds": run.seconds,
                 "exit_code": run.exit_code,
                 "host": host.host,
@@ -268,7 +268,7 @@ def _actions(store: "Store", after: str | None) -> Iterator[Row]:
                 "before": action.before,
                 "after": action.after,
                 "outcome": action.outcome,
-                "at": _when(action.at),
+                "at": _microseconds(action.at),
             }
 
 
@@ -284,8 +284,8 @@ def _proofs(store: "Store", after: str | None) -> Iterator[Row]:
                 "check": proof.check,
                 "keys": " ".join(proof.keys),
                 "subjects": ",".join(proof.subjects),
-                "asked": _when(proof.asked),
-                "at": _when(proof.at),
+                "asked": _microseconds(proof.asked),
+                "at": _microseconds(proof.at),
             }
 
 

@@ -54,7 +54,7 @@ def policy_of(daily: float | None, weekly: float | None, monthly: float | None) 
 def prune(store: "Store", policy: Retention, now: float, *, dry_run: bool) -> PruneResult:
     """Delete the evidence that the policy does not keep. Raises StoreError."""
     if dry_run:
-        thinned, freed = store.prunable(policy, now), 0
+        thinned, freed = store.count_prunable(policy, now), 0
     else:
         pruned = store.prune(policy, now)
         thinned, freed = pruned.thinned, pruned.freed_b

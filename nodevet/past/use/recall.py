@@ -14,7 +14,7 @@ from nodevet.past.moves import Key, PartMove, Places, part_moves
 from nodevet.past.run_diff import READS, RunDiff, RunRecords, run_diff
 from nodevet.past.use.nights import MOST, last_after, last_two, newer, night_before
 from nodevet.store.records.model import FindingSpan, RecordedFixRun, RecordedRun, RecordedVisit
-from nodevet.store.records.parts import SECTIONS, held
+from nodevet.store.records.parts import SECTIONS, held_parts
 
 if TYPE_CHECKING:
     from nodevet.store import Store
@@ -106,7 +106,7 @@ def find_diff(store: "Store", before: str | None, after: str | None) -> DiffFoun
     diff = run_diff(
         _records_of(store, earlier, store.spans(run=earlier.id, unjudged=True)),
         _records_of(store, later),
-        lambda host: store.judged(later.id, host),
+        lambda host: store.check_verdicts(later.id, host),
         fact_diffs(pairs),
         moves,
         thinned,
@@ -132,18 +132,18 @@ def _facts(
     number of hosts whose evidence was pruned. Facts and parts are not readings, so a host with the
     same steady values has the same ones."""
     look = _Look(store, before, after)
-    unlike = store.unlike(before.id, after.id, READS)
+    unlike = store.unlike_hosts(before.id, after.id, READS)
     hosts_by_sections: dict[frozenset[str], list[str]] = {}
     for host, sections in unlike.items():
         needed = sections | {"host"} | (NICS if sections & NICS else frozenset())
         hosts_by_sections.setdefault(needed, []).append(host)
     for sections, hosts in hosts_by_sections.items():
-        look.at(hosts, sections)
+        look.read_sections(hosts, sections)
     others = store.holders({name for _, name in look.changed_parts()})
     for sections, hosts in hosts_by_sections.items():  # the same parts, in sections not read above
         if not sections >= HOLDING:
-            look.at([host for host in hosts if host in others], HOLDING - sections)
-    look.at(sorted(others - unlike.keys()), HOLDING)
+            look.read_sections([host for host in hosts if host in others], HOLDING - sections)
+    look.read_sections(sorted(others - unlike.keys()), HOLDING)
     order = {host: place for place, host in enumerate(unlike)}
     pairs = sorted(look.pairs, key=lambda pair: order.get(pair[0], -1))
     return pairs, part_moves(look.was, look.now), look.thinned
@@ -158,12 +158,12 @@ class _Look:
         self.pairs: list[tuple[str, Facts, Facts]] = []
         self.thinned = 0
 
-    def at(self, hosts: Sequence[str], sections: frozenset[str]) -> None:
+    def read_sections(self, hosts: Sequence[str], sections: frozenset[str]) -> None:
         """Read these sections of some hosts."""
         for begin in range(0, len(hosts), CHUNK):
-            self._at(hosts[begin : begin + CHUNK], sections)
+            self._read_chunk(hosts[begin : begin + CHUNK], sections)
 
-    def _at(self, hosts: Sequence[str], sections: frozenset[str]) -> None:
+    def _read_chunk(self, hosts: Sequence[str], sections: frozenset[str]) -> None:
         facts_before: dict[str, Facts] = {}
         for visit, document in self._store.evidence(self._before, hosts=hosts, sections=sections):
             self.thinned += visit.thinned
@@ -179,7 +179,7 @@ class _Look:
     def changed_parts(self) -> set[Key]:
         """The parts that moved."""
         keys = {*self.was.keys, *self.now.keys}
-        return {key for key in keys if self.was.at(key) != self.now.at(key)}
+        return {key for key in keys if self.was.place_of(key) != self.now.place_of(key)}
 
 
 def _facts_in(host: str, document: bytes | None, places: Places, sections: frozenset[str]) -> Facts:
@@ -190,5 +190,5 @@ def _facts_in(host: str, document: bytes | None, places: Places, sections: froze
         evidence = opened(document)
     except EvidenceError:
         return {}
-    places.add(host, *held(evidence, HOLDING & sections))
+    places.add(host, *held_parts(evidence, HOLDING & sections))
     return facts(evidence)

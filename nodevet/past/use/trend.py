@@ -68,7 +68,7 @@ def _check_trend(
     store: "Store", check: str, catalog: Catalog, runs: Sequence[RecordedRun], host: str | None
 ) -> CheckTrend:
     known = check in catalog.ids
-    standing = store.standing(check, [run.id for run in runs], host=host)
+    standing = store.standing_verdicts(check, [run.id for run in runs], host=host)
     if not known and not any(verdict in TROUBLE for _, _, verdict in standing):
         hint = did_you_mean(check, catalog.ids, "`nodevet list checks` names them")
         raise UserError(

@@ -52,7 +52,11 @@ def command(
     from nodevet.slurm.use import act
 
     nodes = read_nodes()
-    own = [(node.own.run, node.name) for node in nodes.values() if node.is_drained and node.own]
+    own = [
+        (node.own_reason.run, node.name)
+        for node in nodes.values()
+        if node.is_drained and node.own_reason
+    ]
     run, machines = run_of(source, store, max_age, own)
     if run.only or run.skip:
         text = "a run with --only or --skip cannot prove that a node is repaired"

@@ -33,9 +33,9 @@ def drain(
     offer("undrain reboot" if scontrol.reboots() else "undrain")
     if not node.is_drained:
         node = _drain(node, reason)
-    elif node.own is None or plan not in node.own.plans:
+    elif node.own_reason is None or plan not in node.own_reason.plans:
         node = _drain(node, marked(node.written, plan))
-    _until(
+    _wait_until(
         node,
         lambda node: not (node.has_jobs or node.is_unknown),
         lambda node: _require_drained(node, reservation),
@@ -46,7 +46,7 @@ def drain(
 def require_no_other_plan(host: str, plan: str) -> None:
     """Raises SlurmError if apply has drained the node for another plan, or another run, too."""
     node = _node(host)
-    plans = node.own.plans if node.is_drained and node.own else ()
+    plans = node.own_reason.plans if node.is_drained and node.own_reason else ()
     if other := next((mark for mark in plans if mark != plan), ""):
         works = f"apply works on {node.name} for plan {other}, too, and may be rebooting it"
         command = f"nodevet slurm hook {node.name} --do undrain --plan {other}"
@@ -69,13 +69,20 @@ def undrain(host: str, plan: str, unchanged: Say, say: Say) -> None:
     """Resume a node if `drain` drained it for this plan, or for this run of it. A node that others
     drained, or nodevet for another reason, stays drained: `unchanged` gets who holds it. Raises
     SlurmError."""
-    node = _until(_node(host), _is_settled, lambda node: None, say)
-    own = node.own if node.is_drained else None
+    node = _wait_until(_node(host), _is_settled, lambda node: None, say)
+    own = node.own_reason if node.is_drained else None
     marks = [mark for mark in own.plans if is_of(mark, plan)] if own else []
     for mark in marks:
-        if node.own and (node.own.run, node.own.plans) != (run_of(mark), (mark,)):
+        if node.own_reason and (node.own_reason.run, node.own_reason.plans) != (
+            run_of(mark),
+            (mark,),
+        ):
             node = _drain(node, unmarked(node.written, mark))
-    if not node.is_drained or node.own is None or node.own.plans not in [(mark,) for mark in marks]:
+    if (
+        not node.is_drained
+        or node.own_reason is None
+        or node.own_reason.plans not in [(mark,) for mark in marks]
+    ):
         stays = "stays drained" if node.is_drained else "is no longer drained for this plan"
         unchanged(f"{node.name} {stays}: {_state_text(node)}")
         return
@@ -141,7 +148,7 @@ def _require_drained(node: ControllerNode, reservation: str) -> None:
         raise SlurmError(f"someone has resumed {node.name}")
 
 
-def _until(
+def _wait_until(
     node: ControllerNode,
     is_done: Callable[[ControllerNode], bool],
     require: Callable[[ControllerNode], None],

@@ -36,7 +36,7 @@ def prolog(run: Run, node: str) -> HookAnswer:
     if is_booting(report.facts.uptime_s if report.facts else None):
         return HookAnswer(f"the machine has just booted, so the job starts: {reason}")
     if not serious:
-        user = f"nodevet: other processes use the GPUs of {node}: {_what(troubles)}"
+        user = f"nodevet: other processes use the GPUs of {node}: {_troubles_text(troubles)}"
         return HookAnswer(f"another job may own these processes, so the job starts: {reason}", user)
     lost = notes.write(notes.PROLOG, reason)
     user = f"nodevet: {node} failed its check before your job started: your job is not at fault"
@@ -51,11 +51,11 @@ def epilog(hosts: Sequence[Host], context: VetContext, node: str) -> HookAnswer:
         return HookAnswer("")
     troubles = troubles_of(run, run.hosts[0])
     lost = notes.write(notes.EPILOG, f"{time.time() if began is None else began:.0f}")
-    user = f"nodevet: your job {kept.job()} left this on {node}: {_what(troubles)}"
+    user = f"nodevet: your job {kept.job()} left this on {node}: {_troubles_text(troubles)}"
     ran = "" if began is None else f" after {elapsed(time.time() - began)}"
     reason = reason_text(LOCAL, troubles)
     return HookAnswer(f"job {kept.job() or '?'} ended{ran}: {reason}{lost}", user)
 
 
-def _what(troubles: Sequence[Trouble]) -> str:
+def _troubles_text(troubles: Sequence[Trouble]) -> str:
     return "; ".join(f"{trouble.check} {trouble.what}".strip() for trouble in troubles)

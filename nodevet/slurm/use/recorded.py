@@ -74,7 +74,7 @@ def _finding(span: "FindingSpan") -> Finding:
 
 
 def _passed(store: "Store", run: str, host: str) -> Iterator[Finding]:
-    for key, verdict in store.judged(run, host).items():
+    for key, verdict in store.check_verdicts(run, host).items():
         if verdict in (Verdict.OK, Verdict.NOT_APPLICABLE):
             check, _, subject = key.partition("/")
             yield Finding(verdict=verdict, check=check, subject=Subject(id=subject))

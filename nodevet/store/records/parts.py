@@ -39,7 +39,7 @@ def rdma_id(device: RdmaDevice) -> str:
     return "" if device.physfn or not is_id(device.node_guid) else device.node_guid or ""
 
 
-def _held(kind: PartKind, part: str, slot: str, model: str | None, *names: str | None) -> Held:
+def _held_part(kind: PartKind, part: str, slot: str, model: str | None, *names: str | None) -> Held:
     return Part(kind=kind, id=part, model=model or "", names=tuple(filter(None, names))), slot
 
 
@@ -47,13 +47,13 @@ def _gpus(data: Gpus) -> Iterator[Held]:
     for gpu in data.gpus or ():
         names = filter(is_id, (gpu.serial, gpu.board_part_number, gpu.vbios_version))
         slot = gpu.bus_id or f"GPU {gpu.index}"
-        yield _held(PartKind.GPU, gpu_id(gpu), slot, gpu.name, *names)
+        yield _held_part(PartKind.GPU, gpu_id(gpu), slot, gpu.name, *names)
 
 
 def _rdma(data: Infiniband) -> Iterator[Held]:
     for device in data.devices or ():
         slot, names = device.bus_id or device.name, (device.board_id, device.fw_ver)
-        yield _held(PartKind.NIC, rdma_id(device), slot, device.hca_type, *names)
+        yield _held_part(PartKind.NIC, rdma_id(device), slot, device.hca_type, *names)
 
 
 def _interfaces(data: Network) -> Iterator[Held]:
@@ -63,7 +63,9 @@ def _interfaces(data: Network) -> Iterator[Held]:
     for interface in physical:
         address = interface.address or ""
         if uses[address] == 1 and is_id(address):
-            yield _held(PartKind.NIC, address, interface.bus_id or interface.name, interface.driver)
+            yield _held_part(
+                PartKind.NIC, address, interface.bus_id or interface.name, interface.driver
+            )
 
 
 def _nvme(data: Nvme) -> Iterator[Held]:
@@ -72,13 +74,13 @@ def _nvme(data: Nvme) -> Iterator[Held]:
             controller.address or controller.name,
             (controller.serial, controller.firmware),
         )
-        yield _held(PartKind.NVME, nvme_id(controller), slot, controller.model, *names)
+        yield _held_part(PartKind.NVME, nvme_id(controller), slot, controller.model, *names)
 
 
 def _drives(data: Drives) -> Iterator[Held]:
     for drive in data.drives or ():
         names = (drive.vendor, drive.firmware)
-        yield _held(PartKind.DRIVE, drive_id(drive), drive.name, drive.model, *names)
+        yield _held_part(PartKind.DRIVE, drive_id(drive), drive.name, drive.model, *names)
 
 
 _SOURCES: Mapping[type[SectionRecord], tuple[PartKind, str, Callable[[Any], Iterator[Held]]]] = {
@@ -93,7 +95,9 @@ them."""
 SECTIONS = tuple(record.__module__.rpartition(".")[2] for record in _SOURCES)
 
 
-def held(evidence: Evidence, sections: frozenset[str]) -> tuple[list[Held], frozenset[PartKind]]:
+def held_parts(
+    evidence: Evidence, sections: frozenset[str]
+) -> tuple[list[Held], frozenset[PartKind]]:
     """The parts in these sections, each once, and the kinds that were read completely.
 
     If a kind could not be read, no part of it counts as gone.

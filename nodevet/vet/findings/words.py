@@ -78,14 +78,14 @@ def _lists(finding: Finding, limit: int) -> str:
         return ""
     if max(map(len, values(finding))) <= LIMIT:
         return ""
-    missing, extra = _without(expected, actual), _without(actual, expected)
+    missing, extra = _items_without(expected, actual), _items_without(actual, expected)
     lists = {"missing": missing, "not expected": extra}
     return "; ".join(
         f"{word} {brief(show(items), limit)}" for word, items in lists.items() if items
     )
 
 
-def _without(items: Iterable[Any], others: Iterable[Any]) -> list[Any]:
+def _items_without(items: Iterable[Any], others: Iterable[Any]) -> list[Any]:
     """The items that are not among the others; those that hold lists are compared as printed."""
     known = {_comparable(other) for other in others}
     return [item for item in items if _comparable(item) not in known]

@@ -103,7 +103,7 @@ def _pair(finding: Finding, effects: Sequence[Finding]) -> Pair:
     """A finding as expected and as it is: equal texts for ok, different ones for every other
     verdict. `effects`: findings that follow from it."""
     note = "; ".join(plain(note) for note in (finding.why, finding.waiver) if note)
-    follows = [f"  {line}" for line in wrap(_with(effects), ROOM)] if effects else []
+    follows = [f"  {line}" for line in wrap(_effects_text(effects), ROOM)] if effects else []
     advice = [*follows, *_advice(finding)]
     verdict = finding.verdict
     bare = finding.expected is finding.actual is None
@@ -125,7 +125,7 @@ def _pair(finding: Finding, effects: Sequence[Finding]) -> Pair:
     return expected, [*actual, *advice]
 
 
-def _with(effects: Sequence[Finding]) -> str:
+def _effects_text(effects: Sequence[Finding]) -> str:
     """`with xid, gpu_count; unknown: ecc_mode, power_limit`."""
     failed, unsaid = (
         listed(sorted({finding.check for finding in effects if finding.verdict is verdict}))

@@ -14,7 +14,7 @@ from nodevet.vet.findings.ages import evidence_age
 from nodevet.vet.findings.fold import lines
 from nodevet.vet.findings.suspected import suspicions
 from nodevet.vet.findings.totals import Totals, findings_in_words, second_tries, totals
-from nodevet.vet.news import count_new, fixed, words
+from nodevet.vet.news import count_new, fixed_troubles, words
 
 
 def exit_code(run: Run) -> int:
@@ -65,7 +65,7 @@ def _performance(run: Run, run_totals: Totals) -> Iterator[str]:
         yield f"findings_{verdict.value}={number};;;0"
     if run.news:
         yield f"new={count_new(run.news)};;;0"
-        yield f"fixed={len(fixed(run.news))};;;0"
+        yield f"fixed={len(fixed_troubles(run.news))};;;0"
     yield f"time={run.seconds:.3f}s;;;0"
 
 

@@ -55,7 +55,7 @@ def check(
     from nodevet.vet.terminal.output import Sinks
     from nodevet.vet.terminal.since import asks_store, tell_not_compared, with_since
     from nodevet.vet.use.context import open_context, parser_of
-    from nodevet.vet.use.narrow import narrowed
+    from nodevet.vet.use.narrow import narrow_context
     from nodevet.vet.use.reach import check_options
     from nodevet.vet.use.targets import Targets
     from nodevet.vet.use.visited import Visited
@@ -65,7 +65,7 @@ def check(
     _only_judged(evidence, from_run, store, save, reach["sample"], resume, looks, since, least)
     sinks = Sinks(formats, save, display, everything=everything, remembers=max_age is not None)
     opened = open_context(project, names, parser_of(targets, inventories))
-    context = narrowed(opened, only, skip)
+    context = narrow_context(opened, only, skip)
     if not from_run:
         context = with_since(context, since, reach["sample"])
     chosen = Targets(

@@ -32,7 +32,7 @@ class GateBoard:
     def take(self, event: "Waiting", now: float) -> None:
         self._told, self._at = event, now
 
-    def said(self, event: "Waiting", *, terminal: bool) -> Said | None:
+    def event_line(self, event: "Waiting", *, terminal: bool) -> Said | None:
         """A line for the log if the reasons changed."""
         if terminal or event.gist == self._said:
             return None
@@ -64,9 +64,9 @@ class GateBoard:
         after = waiting.next_in - spent
         hosts = f"{len(waiting.reasons):,} of {count(waiting.hosts, 'host')}"
         return [
-            f"{_about(waiting.since + spent)}: waiting for {hosts}",
-            f"next try in {_about(after)}" if after >= 0.95 else "trying now",
-            f"gives up in {_about(max(0.0, waiting.left - spent))}",
+            f"{_rounded_text(waiting.since + spent)}: waiting for {hosts}",
+            f"next try in {_rounded_text(after)}" if after >= 0.95 else "trying now",
+            f"gives up in {_rounded_text(max(0.0, waiting.left - spent))}",
         ]
 
     def _groups(self) -> list[str]:
@@ -78,7 +78,7 @@ class GateBoard:
         return [f"{nodeset(names)}: {why}" for why, names in ordered]
 
 
-def _about(seconds: float) -> str:
+def _rounded_text(seconds: float) -> str:
     return elapsed(float(round(seconds)))
 
 

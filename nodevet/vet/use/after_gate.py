@@ -1,7 +1,7 @@
 """What other features do when a gate has ended: a feature that has `gating.py` takes part.
 
-`gating.options` adds its options to `nodevet gate`; `gating.taken(values)` removes their values
-from the arguments, and returns an `AfterGate`, or None if the user asked for nothing.
+`gating.options` adds its options to `nodevet gate`; `gating.take_options(values)` removes their
+values from the arguments, and returns an `AfterGate`, or None if the user asked for nothing.
 """
 
 from collections.abc import Sequence

@@ -48,7 +48,7 @@ def asks(context: VetContext, *, fixes: bool = False, commands: bool = True) -> 
     questions_by_section: dict[str, dict[str, Any]] = {}
     for baseline in context.baselines:
         for wish in baseline.expectations:
-            for section, asked in _asked(context.catalog, wish, fixes):
+            for section, asked in _check_asks(context.catalog, wish, fixes):
                 if section in RUN and not commands:
                     continue
                 if section in RUN and asked and not baseline.allow_commands:
@@ -91,16 +91,16 @@ def asks_each(
     asks(context, fixes=fixes, commands=commands)
 
     @cache
-    def of(places: tuple[int, ...]) -> Mapping[str, Asked]:
+    def asks_of(places: tuple[int, ...]) -> Mapping[str, Asked]:
         narrowed = replace(context, baselines=tuple(context.baselines[place] for place in places))
         return asks(narrowed, fixes=fixes, commands=commands)
 
-    def asked(host: Host) -> Mapping[str, Asked]:
+    def host_asks(host: Host) -> Mapping[str, Asked]:
         chosen = context.chosen is not None
         listed = enumerate(context.baselines)
-        return of(tuple(place for place, one in listed if chosen or may_fit(one, host)))
+        return asks_of(tuple(place for place, one in listed if chosen or may_fit(one, host)))
 
-    return asked
+    return host_asks
 
 
 def sections_of(
@@ -146,7 +146,9 @@ def sections_to_fix(
     fixed = [wish for wish in wishes if checks is None or wish.check in checks]
     if read is None or {wish.check for wish in fixed} & {*context.catalog.own_fixes}:
         return None
-    asked = {section for wish in fixed for section, _ in _asked(context.catalog, wish, fixes=True)}
+    asked = {
+        section for wish in fixed for section, _ in _check_asks(context.catalog, wish, fixes=True)
+    }
     return read | asked | TO_CHANGE
 
 
@@ -166,7 +168,7 @@ def _text(question: str | Question) -> str:
     )
 
 
-def _asked(catalog: Catalog, wish: Expectation, fixes: bool) -> list[tuple[str, Asked]]:
+def _check_asks(catalog: Catalog, wish: Expectation, fixes: bool) -> list[tuple[str, Asked]]:
     """The questions of the check, and of its fix even if the baseline does not allow it: a plan
     may."""
     fix = catalog.fix(wish.check) if fixes else None

@@ -92,11 +92,13 @@ def _address(text: str) -> str:
     scheme = next((one for one in (DASK, TLS) if text.startswith(one)), None)
     host, _, port = text.removeprefix(scheme or "").rpartition(":")
     if scheme is None or not host or not port.isdigit() or not 0 < int(port) < 65536:
-        raise ValueError(f"not a valid engine: {brief(text, 80) or 'empty'}; {_meant(text)}")
+        raise ValueError(
+            f"not a valid engine: {brief(text, 80) or 'empty'}; {_address_advice(text)}"
+        )
     return f"{'tls' if scheme == TLS else 'tcp'}://{host}:{port}"
 
 
-def _meant(text: str) -> str:
+def _address_advice(text: str) -> str:
     """What to type instead of an address without a scheme, or with the scheme of Dask."""
     host, colon, port = text.removeprefix("tcp://").rpartition(":")
     is_plain = colon and host and port.isdigit() and "/" not in host

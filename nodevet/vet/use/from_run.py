@@ -123,7 +123,7 @@ def _reports(
         batches(names, BATCH),
         processes=1 if few else how.processes or cores(),
         on_killed=killed,
-        lost_result=_lost,
+        lost_result=_unjudged_hosts,
     )
     try:
         for batch in judged:
@@ -157,7 +157,7 @@ def _judging(asked: RecordedHosts, how: Rejudge) -> Callable[[Sequence[str]], _J
         context = replace(how.context, since=look)
         evidence = {
             visit.host: (visit, kept)
-            for visit, kept in store.kept(asked.run.id, hosts=names, sections=sections)
+            for visit, kept in store.kept_evidence(asked.run.id, hosts=names, sections=sections)
         }
         reports = []
         for name in names:
@@ -168,7 +168,7 @@ def _judging(asked: RecordedHosts, how: Rejudge) -> Callable[[Sequence[str]], _J
     return judge
 
 
-def _lost(names: Sequence[str]) -> _Judged:
+def _unjudged_hosts(names: Sequence[str]) -> _Judged:
     why = "the process that judged it was killed, twice"
     reports = [HostReport(host=name, status=Status.PROBE_FAILED, why=why) for name in names]
     return _Judged(tuple(map(Packer().pack, reports)), {})

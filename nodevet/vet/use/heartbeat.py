@@ -26,7 +26,7 @@ def beat(path: Path, name: str, values: Mapping[str, float]) -> None:
     """Write these, and keep what else the file says, of other sweeps too. Raises FileError."""
     try_out_regular(path)
     with file_errors(path):
-        known = _known(path)
+        known = _file_values(path)
         replace(path, text({**known, name: {**known.get(name, {}), **values}}))
 
 
@@ -43,7 +43,7 @@ def _gauge(metric: str, sweeps: Mapping[str, Mapping[str, float]]) -> GaugeMetri
     return gauge
 
 
-def _known(path: Path) -> dict[str, dict[str, float]]:
+def _file_values(path: Path) -> dict[str, dict[str, float]]:
     """The values that the file has of each sweep; empty for a file that is not ours."""
     sweeps: dict[str, dict[str, float]] = {}
     try:

@@ -59,7 +59,7 @@ class Looks:
         if report.is_transient:
             return AGAIN, "the unknown findings pass by themselves: look again"
         try:
-            number = self._before() + 1
+            number = self._earlier_unknowns() + 1
             write_whole(self._path, f"{self._boot} {number}".encode(), durable=False, mode=0o600)
         except OSError as error:
             text = f"{self._path}: {error.strerror}"
@@ -68,7 +68,7 @@ class Looks:
             return code, ""
         return AGAIN, f"unknown in {number} of {self._most} looks: look again"
 
-    def _before(self) -> int:
+    def _earlier_unknowns(self) -> int:
         """The number of unknown looks in a row before this one, in this boot."""
         with suppress(FileNotFoundError, UnicodeDecodeError), open_regular(self._path) as file:
             boot, _, number = file.read(LONGEST).decode("ascii").partition(" ")

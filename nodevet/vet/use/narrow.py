@@ -10,7 +10,7 @@ from nodevet.model.baseline import Baseline
 from nodevet.vet.use.context import VetContext
 
 
-def narrowed(context: VetContext, only: Sequence[str], skip: Sequence[str]) -> VetContext:
+def narrow_context(context: VetContext, only: Sequence[str], skip: Sequence[str]) -> VetContext:
     """The context with `only` these checks, or without those to `skip`.
 
     Raises UserError for a check that no baseline expects, and if no check remains."""
@@ -18,7 +18,7 @@ def narrowed(context: VetContext, only: Sequence[str], skip: Sequence[str]) -> V
         return context
     _require_expected(context.baselines, only, "--only")
     _require_expected(context.baselines, skip, "--skip")
-    kept = [_without(baseline, only, skip) for baseline in context.baselines]
+    kept = [_narrow_baseline(baseline, only, skip) for baseline in context.baselines]
     if not any(baseline.expectations for baseline in kept):
         raise UserError("--only and --skip leave no check; name another one")
     by_name = {baseline.name: baseline for baseline in kept}
@@ -27,13 +27,13 @@ def narrowed(context: VetContext, only: Sequence[str], skip: Sequence[str]) -> V
         context,
         baselines=tuple(kept),
         chosen=by_name[context.chosen.name] if context.chosen else None,
-        shipped=lambda: tuple(_without(baseline, only, skip) for baseline in shipped()),
+        shipped=lambda: tuple(_narrow_baseline(baseline, only, skip) for baseline in shipped()),
         only=tuple(only),
         skip=tuple(skip),
     )
 
 
-def _without(baseline: Baseline, only: Sequence[str], skip: Sequence[str]) -> Baseline:
+def _narrow_baseline(baseline: Baseline, only: Sequence[str], skip: Sequence[str]) -> Baseline:
     expected = tuple(
         expectation
         for expectation in baseline.expectations

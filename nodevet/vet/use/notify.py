@@ -19,7 +19,7 @@ from nodevet.sheet.text import count, nodeset
 from nodevet.vet.findings.fold import Line, lines
 from nodevet.vet.findings.suspected import sentence
 from nodevet.vet.findings.totals import totals
-from nodevet.vet.news import again, fixed, resolved
+from nodevet.vet.news import fixed_troubles, rejudged_hosts, resolved_troubles
 from nodevet.vet.use.sending import Answer, Sending
 
 SECONDS = 30.0  # for all that are told, together
@@ -55,8 +55,8 @@ def message(run: Run, name: str, wanted: NewsFilter) -> Notice | None:
         return None
     suspected = {check for suspicion in news.suspicions for check in suspicion.checks or ("",)}
     rows = [sentence(suspicion) for suspicion in news.suspicions]
-    new = [*_begun(run, news, wanted, suspected)] if wanted.new else []
-    ended = [*_over(news, wanted)] if wanted.fixed else []
+    new = [*_new_lines(run, news, wanted, suspected)] if wanted.new else []
+    ended = [*_ended_lines(news, wanted)] if wanted.fixed else []
     if not rows and not new and not ended:
         return None
     rows += [*new, *ended]
@@ -69,10 +69,10 @@ def message(run: Run, name: str, wanted: NewsFilter) -> Notice | None:
         f"{count(len(run.hosts), 'host')}: {counts}",
         *([plain(wanted.link)] if wanted.link else []),
     ]
-    return Notice(title=brief(title, 200), body=_bounded(rows, end, wanted.length))
+    return Notice(title=brief(title, 200), body=_bounded_text(rows, end, wanted.length))
 
 
-def _bounded(rows: Sequence[str], end: Sequence[str], length: int) -> str:
+def _bounded_text(rows: Sequence[str], end: Sequence[str], length: int) -> str:
     """The lines that fit, the number of the others, and the end."""
     room = length - sum(len(row) + 1 for row in end) - 40
     lines_kept: list[str] = []
@@ -86,7 +86,7 @@ def _bounded(rows: Sequence[str], end: Sequence[str], length: int) -> str:
     return "\n".join([*lines_kept, *end])[:length]
 
 
-def _begun(run: Run, news: RunNews, wanted: NewsFilter, suspected: set[str]) -> Iterator[str]:
+def _new_lines(run: Run, news: RunNews, wanted: NewsFilter, suspected: set[str]) -> Iterator[str]:
     """The faults that are new, each with the hosts on which it is."""
     fresh: dict[str, set[int]] = {}
     for trouble in news.standing:
@@ -94,7 +94,7 @@ def _begun(run: Run, news: RunNews, wanted: NewsFilter, suspected: set[str]) -> 
         if trouble.new and counts and trouble.check not in suspected:
             fresh.setdefault(trouble.host, set()).add(trouble.place)
     hosts = [
-        _only(run.hosts[place], fresh[summary.host])
+        _narrow_report(run.hosts[place], fresh[summary.host])
         for place, summary in enumerate(run.summaries)
         if summary.host in fresh
     ]
@@ -102,7 +102,7 @@ def _begun(run: Run, news: RunNews, wanted: NewsFilter, suspected: set[str]) -> 
     yield from (_row("NEW", line) for line in lines(alone))
 
 
-def _only(report: HostReport, places: set[int]) -> HostReport:
+def _narrow_report(report: HostReport, places: set[int]) -> HostReport:
     kept = tuple(host for place, host in enumerate(report.findings) if place in places)
     return structs.replace(report, findings=kept)
 
@@ -113,13 +113,13 @@ def _row(word: str, line: Line) -> str:
     return " ".join(filter(None, parts))
 
 
-def _over(news: RunNews, wanted: NewsFilter) -> Iterator[str]:
+def _ended_lines(news: RunNews, wanted: NewsFilter) -> Iterator[str]:
     groups: dict[tuple[str, str, str], list[str]] = {}
-    for word, ended in (("FIXED", fixed(news)), ("RESOLVED", resolved(news))):
+    for word, ended in (("FIXED", fixed_troubles(news)), ("RESOLVED", resolved_troubles(news))):
         for end in ended:
             if end.severity.rank >= wanted.severity.rank and not end.began:
                 groups.setdefault((word, end.check, end.what), []).append(end.host)
-    for end in again(news):
+    for end in rejudged_hosts(news):
         groups.setdefault(("VETTED AGAIN", "", f"was: {end.what}"), []).append(end.host)
     for (kind, check, what), hosts in groups.items():
         where = brief(nodeset(list(dict.fromkeys(hosts))), HOSTS)

@@ -99,9 +99,9 @@ class Recording(VetListener):
 
         run = self._whole_run(run)
         try:
-            self._before = before(self._store, self._series, whole=self._whole, run=run)
+            self._before = previous_run(self._store, self._series, whole=self._whole, run=run)
             if self._recorder is None:
-                run_begun = _recorded(run, self._series, len(hosts))
+                run_begun = _run_record(run, self._series, len(hosts))
                 self._recorder = self._store.begin(run_begun, alone=self._alone)
             self._recorder.expect(hosts)
             threading.Thread(target=self._live, daemon=True).start()
@@ -120,7 +120,7 @@ class Recording(VetListener):
 
     def visiting(self) -> None:
         self._inner.visiting()
-        for report in self._done:
+        for report in self._earlier_reports:
             self._inner.took(report)
 
     def decoded(self, host: str, evidence: Evidence) -> None:
@@ -156,12 +156,12 @@ class Recording(VetListener):
         run = self._whole_run(run)
         self.run = run = run if self.broken else self._with_news(run)
         if self._recorder is not None:
-            self._recorder.finish(_recorded(run, self._series, len(run.hosts), ended=True))
+            self._recorder.finish(_run_record(run, self._series, len(run.hosts), ended=True))
             self.broken = self.broken or self._recorder.broken
         self._inner.ended(run)
 
     @property
-    def _done(self) -> tuple[HostReport, ...]:
+    def _earlier_reports(self) -> tuple[HostReport, ...]:
         return self._earlier.reports if self._earlier else ()
 
     def _whole_run(self, run: Run) -> Run:
@@ -187,8 +187,8 @@ class Recording(VetListener):
         before = self._before
         if before.id:
             try:
-                spans = meanwhile(self._store, before, run) if self._series else []
-                before = self._reported(news_of_hosts, spans)
+                spans = ended_spans(self._store, before, run) if self._series else []
+                before = self._with_last_reports(news_of_hosts, spans)
                 news_of_hosts = tuple(_with_meanwhile(news_of_hosts, spans, run, before))
             except StoreError as error:
                 self.broken = error
@@ -205,17 +205,19 @@ class Recording(VetListener):
             news = structs.replace(news, suspicions=suspected)
         return structs.replace(run, news=news)
 
-    def _reported(self, news_of_hosts: Iterable[HostNews], spans: Iterable[FindingSpan]) -> Before:
+    def _with_last_reports(
+        self, news_of_hosts: Iterable[HostNews], spans: Iterable[FindingSpan]
+    ) -> Before:
         """The run before, with when each host in trouble was reported last: that may have been in
         another one. Raises StoreError."""
         hosts = {news.host for news in news_of_hosts if news.findings} | {
             span.host for span in spans
         }
-        seen = self._store.reported(sorted(hosts), series=self._series or None)
+        seen = self._store.reported_visits(sorted(hosts), series=self._series or None)
         return structs.replace(self._before, seen=seen)
 
 
-def meanwhile(store: "Store", before: Before, run: Run) -> list[FindingSpan]:
+def ended_spans(store: "Store", before: Before, run: Run) -> list[FindingSpan]:
     """Troubles that ended after the run before. Raises StoreError."""
     return [
         span
@@ -265,7 +267,7 @@ def ended_news(span: FindingSpan) -> FindingNews:
     )
 
 
-def _recorded(run: Run, series: str, hosts: int, *, ended: bool = False) -> RecordedRun:
+def _run_record(run: Run, series: str, hosts: int, *, ended: bool = False) -> RecordedRun:
     outcomes: dict[HostOutcome, int] = {}
     for report in run.summaries:
         outcomes[report.outcome] = outcomes.get(report.outcome, 0) + 1
@@ -289,7 +291,7 @@ def _recorded(run: Run, series: str, hosts: int, *, ended: bool = False) -> Reco
     )
 
 
-def before(store: "Store", series: str, *, whole: bool, run: Run) -> Before:
+def previous_run(store: "Store", series: str, *, whole: bool, run: Run) -> Before:
     """The last run whose reports were written: of the same sweep, or for a check by hand any."""
     last = store.last_reported(before=run.id, series=series or None)
     if last is None:

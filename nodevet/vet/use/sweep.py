@@ -119,7 +119,7 @@ def _refuse_running(store: "Store", name: str) -> None:
     from nodevet.store.errors import StoreError, StoreHeldError
 
     try:
-        store.free(name)
+        store.require_free(name)
     except StoreHeldError:
         raise
     except StoreError:

@@ -32,7 +32,7 @@ def locked(names: Sequence[str], what: str) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     with ExitStack() as stack:
         for name in sorted(set(names)):
-            stack.enter_context(_one(folder, name, what))
+            stack.enter_context(_hold_lock(folder, name, what))
         yield
 
 
@@ -54,7 +54,7 @@ def _lock_errors(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _one(folder: Path, name: str, what: str) -> Iterator[None]:
+def _hold_lock(folder: Path, name: str, what: str) -> Iterator[None]:
     path = folder / f"{hashlib.sha256(name.encode()).hexdigest()[:32]}.lock"
     _check_owner(path)
     with _lock_errors(path):

@@ -530,7 +530,7 @@ class Node:
 
     def shell(self, command: str) -> str:
         """What it says, whatever it ends with."""
-        return self.fleet.on("n1", command, check=False)
+        return self.fleet.run_on("n1", command, check=False)
 
 
 @pytest.fixture(scope="module")

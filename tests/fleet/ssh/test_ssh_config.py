@@ -45,8 +45,8 @@ AS_SHOWN = {"true": "yes", "false": "no"}  # ssh -G says these for some
 def ours(config: Path | None, name: str, told: Mapping[str, tuple[str, ...]]) -> dict[str, object]:
     found = load(config and str(config)).lookup(name, told)
     return {
-        **{keyword: found.one(keyword) or value for keyword, value in DEFAULTS.items()},
-        "revokedhostkeys": _none(found.one("revokedhostkeys")),
+        **{keyword: found.first_value(keyword) or value for keyword, value in DEFAULTS.items()},
+        "revokedhostkeys": _none(found.first_value("revokedhostkeys")),
         "hostname": found.hostname,
         "user": found.user,
         "port": str(found.port),
@@ -65,11 +65,11 @@ def _none(value: str | None) -> str | None:
 
 
 def _command(found: ConfigValues) -> str | None:
-    return None if found.jumps else _none(found.one("proxycommand"))
+    return None if found.jumps else _none(found.first_value("proxycommand"))
 
 
 def _socket(found: ConfigValues) -> str | None:
-    socket = found.one("identityagent")
+    socket = found.first_value("identityagent")
     return found.path(socket) if socket else None
 
 

@@ -48,7 +48,7 @@ def test_a_job_is_asked_at_the_first_look_and_at_the_last(tmp_path: Path, check:
         answer(tmp_path, number, report=report([group({0: 5 + number, 1: 5}, [2])]))
     with serving(tmp_path, tmp_path / NEW) as server:
         found = check("nccl_ras", collected(server))
-    assert server.asked == ["connected", DIALOG] * 2
+    assert server.received_lines == ["connected", DIALOG] * 2
     assert (found.not_asked, found.nccl, found.errors) == ("", "2.29.2", {})
     first, last = found.answers
     assert first.at_s < 0.3 <= last.at_s and first.left_out == 0
@@ -77,7 +77,7 @@ def test_the_probe_reads_it_beside_the_other_sections_that_watch(tmp_path: Path)
     assert data is not None and data.answers is not None and len(data.answers) == 2
     assert found[ProcessActivities].status == "ok"
     assert silent["sections"]["nccl_ras"]["status"] == "absent"
-    assert len(server.asked) == 4
+    assert len(server.received_lines) == 4
 
 
 def request(asks: dict[str, Any]) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def request(asks: dict[str, Any]) -> dict[str, Any]:
 def unasked(server: Server, **more: Any) -> str:
     """Why the node did not ask; the server saw no connection."""
     found = collected(server, **more)
-    assert (server.asked, found["answers"]) == ([], [])
+    assert (server.received_lines, found["answers"]) == ([], [])
     why = found["not_asked"]
     assert isinstance(why, str)
     return why
@@ -142,7 +142,7 @@ def test_the_version_of_a_wheel_is_that_of_its_metadata(
     with serving(tmp_path, tmp_path / "site/nvidia/nccl/lib/libnccl.so.2") as server:
         found = collected(server)
     assert found["nccl"] == (version or None)
-    assert bool(server.asked) == bool(version) != bool(found["not_asked"])
+    assert bool(server.received_lines) == bool(version) != bool(found["not_asked"])
 
 
 def test_a_child_that_a_rank_forked_is_not_young(tmp_path: Path) -> None:
@@ -222,9 +222,9 @@ def test_after_a_bad_answer_nothing_is_asked_again(
         monkeypatch.setattr(ras_client, "LARGEST", 1 << 19)
     with serving(tmp_path, tmp_path / NEW, mode=mode) as server:
         found = collected(server)
-        wait_for(lambda: server.asked)
+        wait_for(lambda: server.received_lines)
     assert (found["answers"], found["errors"]["answers"]) == ([], why)
-    assert server.asked.count("connected") == 1
+    assert server.received_lines.count("connected") == 1
 
 
 def test_a_listener_that_is_gone_is_not_asked_again(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lspci import dumped, functions_of, told, write
+from lspci import dumped_space, functions_of, settings_of, write
 
 from nodevet.checking.catalog import Catalog
 from nodevet.evidence.document import decode
@@ -50,7 +50,7 @@ def test_registers_are_decoded_as_lspci_decodes_them(
     text = (captures / "copyleft/lspci/pciutils" / name).read_text(encoding="utf-8")
     count = 0
     for _, block in functions_of(text):
-        wanted, space = told(block), dumped(block)
+        wanted, space = settings_of(block), dumped_space(block)
         word = registers(tmp_path / "config", space)
         found = express(word)
         assert found == {key: wanted[key] for key in found}
@@ -87,7 +87,7 @@ def test_a_node_of_eight_h100_is_read_as_lspci_read_it(
     kinds = [each.kind for each in found.functions]
     assert [kinds.count(kind) for kind in ("gpu", "nvme")] == [8, 8]
     for each in found.functions:
-        wanted = told(blocks[each.address])
+        wanted = settings_of(blocks[each.address])
         assert {key: getattr(each, key) for key in wanted} == wanted, each.address
         if "acs_enabled" not in wanted:
             assert each.why("acs_enabled") == NO_ACS
@@ -265,7 +265,7 @@ def test_this_machine_is_read_as_lspci_reads_it() -> None:
     """Every function with a PCI Express capability; a virtual machine may have none."""
     done = subprocess.run(["lspci", "-D", "-vvv"], capture_output=True, text=True, check=True)
     for address, block in functions_of(done.stdout):
-        wanted = told(block)
+        wanted = settings_of(block)
         if "max_payload_b" in wanted:
             word = Registers("/", f"/sys/bus/pci/devices/{address}/config")
             found = express(word)

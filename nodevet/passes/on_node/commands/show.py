@@ -35,10 +35,10 @@ def command(file: str, form: tuple[str, Path | None], display: Display) -> None:
     from nodevet.passes.document import PassError
     from nodevet.passes.on_node.signed import read_pass
     from nodevet.passes.on_node.verify import look
-    from nodevet.passes.sheet import pass_sheet, shown
+    from nodevet.passes.sheet import pass_fields, pass_sheet
 
     try:
-        values = shown(read_pass(file))
+        values = pass_fields(read_pass(file))
     except PassError as error:
         say(str(error))
         click.get_current_context().exit(1)

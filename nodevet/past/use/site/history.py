@@ -90,7 +90,7 @@ class SiteHistory:
             series = [run for run in self.shown if run.series == night.series]
             runs = series[: fleet.MARKED][::-1]
             for check in sorted({span.check for span in spans if span.check})[:MOST_CHECKS]:
-                standing = self.store.standing(check, [run.id for run in runs])
+                standing = self.store.standing_verdicts(check, [run.id for run in runs])
                 trend = check_trend(self.store, check, runs, standing)
                 trends.setdefault(check, []).append(check_sheet(trend, CLOCK))
         return {check: sheets.check_sheet(check, found) for check, found in trends.items()}

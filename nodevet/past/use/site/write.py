@@ -98,7 +98,7 @@ class _SiteWriter:
         stale = [
             line
             for line in history.lines
-            if not self._folder.has(names.host_page(line.host), marks[line.host])
+            if not self._folder.has_page(names.host_page(line.host), marks[line.host])
         ]
         parts = {line.host: before.get(line.host, ()) for line in history.lines}
         for rendered in render_hosts(self._url, history, stale, self._pages, self._processes):
@@ -118,11 +118,11 @@ class _SiteWriter:
         for host, of_host in sorted(of_hosts.items()):
             for part in of_host:
                 marks[part].append(self._history.host_marks[host])
-        counted = self._store.counted(paged)
+        counted = self._store.last_counter_changes(paged)
         for part in paged:
             path = names.part_page(part)
             mark = digest(marks[part], counted.get(part))[:16]
-            if not self._folder.has(path, mark):
+            if not self._folder.has_page(path, mark):
                 places = self._store.places(part=part)
                 sheet = passport_sheet(part_passport(self._store, places[-1].part), CLOCK)
                 text = self._pages.render(path, sheet, by_name, _hosts_of_part(places))
@@ -133,7 +133,9 @@ class _SiteWriter:
         path, diff = names.run_page(run.id), names.diff_page(run.id)
         mark = f"{run.state.value} {run.visited} {run.exit_code}"
         had_diff = diff in self._folder.before.pages
-        if self._folder.has(path, mark) and (not had_diff or self._folder.has(diff, mark)):
+        if self._folder.has_page(path, mark) and (
+            not had_diff or self._folder.has_page(diff, mark)
+        ):
             return
         recorded = self._history.run(run)
         tiles: list[page.Tile] = []
