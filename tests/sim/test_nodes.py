@@ -407,6 +407,15 @@ def test_a_node_that_is_off_is_reported_and_reboot_starts_it(fleet: str) -> None
     assert "NVRM: lost" not in nodevet("sim", "ssh", "--fleet", fleet, "ws001", "dmesg").stdout
 
 
+def test_to_wait_for_a_fleet_is_to_wait_for_a_node_that_is_reset(fleet: str) -> None:
+    where, reset = place.FleetFolder(fleet), {"do": "power", "node": "ws001", "set": "reset"}
+    before = {node["name"]: node["boots"] for node in control.ask(where, {"do": "list"})["nodes"]}
+    control.ask(where, reset)
+    after = {node["name"]: node for node in control.ask(where, {"do": "wait"})["nodes"]}
+    assert after["ws001"]["state"] == "running"
+    assert after["ws001"]["boots"] == before["ws001"] + 1
+
+
 def test_a_node_whose_systemd_or_kernel_dies_is_no_longer_running(fleet: str) -> None:
     nodevet("sim", "ssh", "--fleet", fleet, "ws001", "kill -SEGV 1", code=None)
     assert "systemd-nspawn ended with" in await_state(fleet, "ws001", "off")
@@ -541,7 +550,7 @@ def test_ctrl_c_at_any_line_of_up_leaves_no_unreported_fleet(
 
     monkeypatch.setattr(control, "check", lambda nodes: None)
     monkeypatch.setattr(control, "_start", start)
-    monkeypatch.setattr(control.cgroups, "left", lambda fleet: ())
+    monkeypatch.setattr(control.cgroups, "fleet_groups", lambda fleet: ())
     monkeypatch.setattr(cli, "_ask", lambda where, request: {"nodes": []})
     scenario = folders / "one.yaml"
     scenario.write_text("sim: 1\nname: any\nnodes: {one: {gpus: none}}\n")
