@@ -47,7 +47,7 @@ def test_the_page_does_what_it_shows(api: ApiServer, boot: Boot) -> None:
             (fleet.project / name).write_text(block.text)
         if block.kind != "console":
             continue
-        for text in block.before:
+        for text in block.before_commands:
             assert fleet.shell(text)[0] == 0, text
         if "k8s expire" in block.text:
             api.add("nodes", "gpu003", metadata={"labels": LABELS}, status={"conditions": []})

@@ -63,7 +63,7 @@ def test_the_commands_of_the_slurm_page_give_the_output_it_shows(
             (fleet.project / name).write_text(block.text)
         if block.kind != "console":
             continue
-        for text in block.before:
+        for text in block.before_commands:
             assert run(text)[0] == 0, text
         if node := block.mark("on"):
             install(fleet, node)
