@@ -177,17 +177,9 @@ def job_figures(evidence: Evidence, gpu: GpuActivity) -> Iterator[Figure]:
     if isinstance(job, str):
         yield from (Figure(name, None, unit, what, job) for name, unit, what in NAMES)
         return
-    found = list(_of_job(job, evidence, gpu))
-    for figure in (*found, _figure("starved_of_waits", _starved_of_waits(found))):
+    for figure in _of_job(job, evidence, gpu):
         is_known = not job.unseen or (figure.name in OF_CGROUP and figure.value)
         yield figure if is_known else _figure(figure.name, None, job.unseen)
-
-
-def _starved_of_waits(found: Iterable[Figure]) -> float | None:
-    """The wait for a CPU, relative to the longest wait for storage or a peer."""
-    values = {figure.name: figure.value for figure in found}
-    starved, waits = values["cpu_starved"], known_values([values["blocked"], values["network"]])
-    return starved / max(*waits, LEAST_RAN) if starved is not None and waits else None
 
 
 def _of_job(job: WatchedJob, evidence: Evidence, gpu: GpuActivity) -> Iterator[Figure]:
@@ -230,7 +222,7 @@ NAMES = (
     ("switches", "/s", "context switches of the job"),
     ("cpu_starved", "%", "time in which its hottest thread waited for a CPU that others used"),
     ("starved_ratio", "x", "that wait, relative to the time for which this thread ran"),
-    ("starved_of_waits", "x", "that wait, relative to the longest wait for storage or a peer"),
+    ("starved_of_waits", "x", "that wait, relative to this thread's wait for storage or a peer"),
     ("blocked", "%", "time in which the job's busiest waiter waited for storage"),
     *((wait_name, "%", what) for wait_name, what in waiting.NAMES.items()),
     ("lost_segments", "%", connections.WHAT),
@@ -336,6 +328,19 @@ def _threads(job: WatchedJob) -> Iterator[Figure]:
     ran_percent = _percent(ticks_used(top[2]), job) if top else 0.0
     ratio = None if starved is None else starved / max(ran_percent, LEAST_RAN)
     yield _figure("starved_ratio", ratio, why)
+    own = _own_wait(top[1], top[2], job) if top else 0.0
+    of_waits = None if starved is None or own is None else starved / max(own, LEAST_RAN)
+    yield _figure(
+        "starved_of_waits", of_waits, why if starved is None else "its waits were not read"
+    )
+
+
+def _own_wait(process: ProcessActivity, thread: ThreadActivity, job: WatchedJob) -> float | None:
+    """Percent of the time for which a thread waited for storage or a peer; None if not read."""
+    blocked, _ = _storage_wait(thread, job)
+    wait = waiting.waiting(process, thread, job.seconds)
+    at_peer = wait.share if wait and wait.kind is waiting.SleepKind.NETWORK else 0.0
+    return None if blocked is None else max(blocked, at_peer)
 
 
 def _starved_percent(
@@ -414,7 +419,8 @@ def life_share(process: ProcessActivity, thread: ThreadActivity, job: WatchedJob
 
 
 OF_THREADS = (
-    *("hot_threads", "active_threads", "switches", "cpu_starved", "starved_ratio"),
+    *("hot_threads", "active_threads", "switches"),
+    *("cpu_starved", "starved_ratio", "starved_of_waits"),
     *("hottest_thread", "thread_wants", "hottest_helper", "helper_wants"),
     *("helpers_want", "ended_helpers"),
 )
@@ -525,12 +531,10 @@ def _waits(job: WatchedJob) -> Iterator[Figure]:
         for thread in process.threads or ():
             if "waits" in thread.errors and process.ended_s is None:
                 hidden = hidden or thread.why("waits")
-            share, place = blocked_percent(thread)
+            share, place = _storage_wait(thread, job)
             if share is None:
                 continue
             looked = True
-            # the kernel counts for how long it ran or waited for a CPU: then it was not asleep
-            share = min(share, max(0.0, 100.0 - (needed_percent(thread, job) or 0.0)))
             unsure = unexplained_percent(process, thread, job.seconds)
             if unsure >= waiting.SOME:
                 hidden = hidden or f"{process.command or '?'} {process.pid} {UNEXPLAINED}"
@@ -544,6 +548,14 @@ def _waits(job: WatchedJob) -> Iterator[Figure]:
         yield _figure("blocked", None, why)
     else:
         yield _figure("blocked", worst, note=note)
+
+
+def _storage_wait(thread: ThreadActivity, job: WatchedJob) -> tuple[float | None, str]:
+    """As blocked_percent, but at most the time for which it neither ran nor waited for a CPU, as
+    the kernel counts it: then it was asleep."""
+    share, place = blocked_percent(thread)
+    most = max(0.0, 100.0 - (needed_percent(thread, job) or 0.0))
+    return None if share is None else min(share, most), place
 
 
 UNEXPLAINED = "sleeps uninterruptibly (D), and nothing shows what for"

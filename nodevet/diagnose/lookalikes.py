@@ -55,7 +55,8 @@ def _waits_longer(causes: Collection[Cause], figures: Figures) -> str:
     """Of two waits, the shorter one may be too short to matter the next time."""
     if Cause.STORAGE not in causes and Cause.NETWORK not in causes:
         return ""
-    is_shorter = _value(figures, "starved_of_waits") < SIMILAR
+    share = figures["starved_of_waits"].value
+    is_shorter = share is not None and share < SIMILAR
     return "this wait is shorter than the other one" if is_shorter else ""
 
 

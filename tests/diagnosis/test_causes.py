@@ -308,6 +308,14 @@ def test_a_wait_for_a_cpu_is_a_second_cause_only_if_it_is_about_as_long_as_that_
     assert "comes with" not in said
 
 
+def test_a_wait_for_a_cpu_is_a_cause_however_long_another_thread_waits_for_storage() -> None:
+    """A thread that writes logs may wait all the time, and hold nothing up."""
+    starved = thread(10, 20, 5, waited_ns=[0, 4 * 10**9])
+    writes = thread(11, 1, states="D" * LOOKS, waits={"folio_wait_bit_common": LOOKS})
+    found = told(sections(processes=[process(threads=[starved, writes])]))
+    assert set(found.causes) == {Cause.STORAGE, Cause.STARVED}, found.sentence
+
+
 def test_a_process_with_many_round_trips_to_others_is_submission_bound() -> None:
     found = told(OTHERS["thousands of round trips"])
     assert found.causes == (Cause.SUBMISSION,)
