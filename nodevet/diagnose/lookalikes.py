@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 
 from nodevet.diagnose.model import Cause, Figure
-from nodevet.diagnose.rules import FEW_TICKS, SIMILAR
+from nodevet.diagnose.rules import FEW_TICKS, OTHER_WAITS, SIMILAR
 from nodevet.diagnose.words import value_text
 
 Figures = Mapping[str, Figure]
@@ -53,7 +53,7 @@ def _no_others(figures: Figures) -> str:
 
 def _waits_longer(causes: Collection[Cause], figures: Figures) -> str:
     """Of two waits, the shorter one may be too short to matter the next time."""
-    if Cause.STORAGE not in causes and Cause.NETWORK not in causes:
+    if set(OTHER_WAITS).isdisjoint(causes):
         return ""
     share = figures["starved_of_waits"].value
     is_shorter = share is not None and share < SIMILAR

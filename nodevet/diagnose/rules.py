@@ -488,6 +488,8 @@ MORE, LESS = 1.4, 0.5  # in between, the next watch may find the other one longe
 OTHERS_MOST = _minimum("starved_ratio", MORE, STARVED)
 ITSELF_MOST = Effect(Cause.STARVED, (_maximum("starved_ratio", LESS, STARVED),))
 LESSER, SIMILAR = 0.5, 0.75  # of another wait: a wait for a CPU is minor, or may be as long
+OTHER_WAITS = (Cause.STORAGE, Cause.NETWORK)
+"""The causes that show another wait of the thread that waits for a CPU."""
 OTHER_WAIT = Effect(Cause.STARVED, (_maximum("starved_of_waits", LESSER, STARVED),))
 HOT = (Cause.PREPROCESSING, Cause.SUBMISSION, Cause.TRANSFER)
 """The causes that a hot thread shows."""
@@ -522,8 +524,7 @@ EXPLAINS = {
     Cause.THROTTLED: (Effect(Cause.GPU), Effect(Cause.SPINNING)),
     Cause.QUOTA: (Effect(Cause.STARVED), *HOT_BY_WAITS),
     Cause.STARVED: HOT_BY_OTHERS,
-    Cause.STORAGE: (OTHER_WAIT,),
-    Cause.NETWORK: (OTHER_WAIT,),
+    **dict.fromkeys(OTHER_WAITS, (OTHER_WAIT,)),
     **dict.fromkeys(HOT, (ITSELF_MOST,)),
 }
 """A cause and the causes that it entails: a process that pages waits for the disk that holds the

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from nodevet.diagnose.model import Cause, Figure, Ruling
+from nodevet.diagnose.rules import OTHER_WAITS
 from nodevet.evidence.lists import spans
 
 Figures = Mapping[str, Figure]
@@ -267,9 +268,6 @@ def also_lines(
     if (stolen.value or 0) >= 5:
         texts.append(figure_sentence(stolen))
     return tuple(texts)
-
-
-OTHER_WAITS = (Cause.STORAGE, Cause.NETWORK)
 
 
 def _allowed(causes: Sequence[Cause], figures: Figures) -> list[str]:
