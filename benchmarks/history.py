@@ -27,7 +27,7 @@ from nodevet.model import Host, HostReport, Status
 from nodevet.store import documents, open_store
 from nodevet.store.records.model import RunState
 from nodevet.vet.use.context import VetContext, open_context
-from nodevet.vet.use.vet import judge_visit
+from nodevet.vet.use.judge_visit import judge_visit
 
 BASELINE = five_nights.READ / "site-h100.yaml"
 SAMPLE = 500  # hosts whose evidence is decoded

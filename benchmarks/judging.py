@@ -12,8 +12,8 @@ from nodevet.fleet import Visit
 from nodevet.model import Host
 from nodevet.model.baseline import Baseline
 from nodevet.vet.use.context import VetContext, open_context
+from nodevet.vet.use.judge_visit import Vetted, judge_visit
 from nodevet.vet.use.saved import replay
-from nodevet.vet.use.vet import Vetted, judge_visit
 
 MOST = 0.9  # of the nodes have a baseline at least
 

@@ -23,6 +23,7 @@ from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 
+import apart
 import backtest
 import eight_gpus
 import history
@@ -43,6 +44,8 @@ from contenders import (
     on_the_node,
     testinfra,
 )
+
+from nodevet.vet.use.judges import MOST, WORTH
 
 PAGE = REPOSITORY / "docs" / "performance.md"
 HASHED = 30_000  # lines of a known_hosts file that Debian's ssh has written for years
@@ -282,6 +285,17 @@ section; it does so too if the run is recorded. `--max-age` reuses a younger ver
 """
 
 
+def judged_apart(folder: Path, options: argparse.Namespace) -> str:
+    return f"""{apart.table(apart.rows(folder, options.apart))}
+
+{options.apart} nodes with eight GPUs, whose answers are there at once (`benchmarks/apart.py`): no
+SSH, so all that is left are decoding, judging, recording and reporting. From
+{WORTH} hosts and three cores on, nodevet judges in half as many processes as there are cores, up to
+{MOST}; with one or two cores, the process that visits judges as well. This process is the limit of
+a large fleet: a host costs it the first column, whatever the number of cores.
+"""
+
+
 Section = Callable[[Path, argparse.Namespace], str]
 SECTIONS: Mapping[str, tuple[str, Section, float]] = {  # with the minutes that it takes
     "eight": ("A sweep over nodes with eight GPUs", eight, 5),
@@ -292,6 +306,7 @@ SECTIONS: Mapping[str, tuple[str, Section, float]] = {  # with the minutes that 
     "recall": ("Asking the history", recalled, 2),
     "backtest": ("Many nights under another baseline", backtested, 2),
     "sweep": ("A sweep", sweep, 4),
+    "apart": ("Judged in other processes", judged_apart, 1),
     "launchers": ("Launchers", launched, 2),
     "judging": ("Judging what was saved", judged, 4),
 }
@@ -349,6 +364,7 @@ def main() -> None:
     parser.add_argument("--rejudged", type=int, default=1000, help="hosts that are judged again")
     parser.add_argument("--recalled", type=int, default=1000, help="hosts of the history")
     parser.add_argument("--backtested", type=int, default=16, help="hosts of many nights")
+    parser.add_argument("--apart", type=int, default=400, help="hosts that others judge")
     parser.add_argument("--nights", type=int, default=40, help="that are judged again")
     parser.add_argument(
         "--minutes", type=float, default=25, help="no section is begun that would not end by then"

@@ -17,7 +17,6 @@ from typing import Any, Generic, NamedTuple, TypeVar
 Job = TypeVar("Job")
 JobResult = TypeVar("JobResult")
 Task = Callable[[Job], JobResult]
-NOTHING = -1
 TRIES = 2  # of a job whose process is killed
 AHEAD = 3  # jobs of each process whose results wait for an earlier one
 
@@ -59,15 +58,30 @@ def spread(
     if processes < 2 or len(jobs) < 2:
         yield from map(make_task(), jobs)
         return
-    pool = _Pool(make_task, jobs, processes, on_killed, lost_result)
+    workers: Workers[tuple[int, Job], JobResult] = Workers(
+        lambda: _of_numbered(make_task()),
+        min(processes, len(jobs)),
+        on_killed=lambda killed, job: on_killed(killed, job[1]),
+        lost_result=lambda job: lost_result(job[1]),
+    )
+    todo, done, ahead = deque(enumerate(jobs)), dict[int, JobResult](), AHEAD * processes
     try:
-        yield from pool.results()
+        for number in range(len(jobs)):
+            while number not in done:
+                while todo and todo[0][0] < number + ahead:
+                    workers.put(todo.popleft())
+                done |= {job[0]: result for job, result in workers.take(wait=True)}
+            yield done.pop(number)
     finally:
-        pool.end()
+        workers.end()
+
+
+def _of_numbered(task: Task[Job, JobResult]) -> Task[tuple[int, Job], JobResult]:
+    return lambda job: task(job[1])
 
 
 class _Process(Generic[Job, JobResult]):
-    """A forked process, and the number of its job."""
+    """A forked process, and its job; None: it waits for one."""
 
     def __init__(
         self, make_task: Callable[[], Task[Job, JobResult]], others: Sequence[Any]
@@ -76,15 +90,17 @@ class _Process(Generic[Job, JobResult]):
         so that each process ends with this one."""
         context = get_context("fork")
         self.pipe, theirs = context.Pipe()
-        self.job = NOTHING
+        self.job: Job | None = None
+        self.tries = 0  # of its job
         ours = (*others, self.pipe)
         self.child = context.Process(target=_serve, args=(make_task, theirs, ours), daemon=True)
         self.child.start()
         theirs.close()
 
-    def send(self, number: int, job: Job) -> None:
-        self.job = number
-        self.pipe.send(job)
+    def send(self, job: Job, tries: int) -> None:
+        self.job, self.tries = job, tries
+        with suppress(BrokenPipeError, ConnectionResetError):  # `Workers.take` notices that
+            self.pipe.send(job)
 
     def end(self) -> None:
         self.pipe.close()
@@ -117,54 +133,52 @@ def _serve(make_task: Callable[[], Task[Any, Any]], pipe: Any, inherited: Sequen
         pipe.send((None, error))
 
 
-class _Pool(Generic[Job, JobResult]):
+class Workers(Generic[Job, JobResult]):
+    """Forked processes that do one job each at a time; results come as they are done.
+
+    See `spread`. No job may be None. `end` ends the processes.
+    """
+
     def __init__(
         self,
         make_task: Callable[[], Task[Job, JobResult]],
-        jobs: Sequence[Job],
         processes: int,
+        *,
         on_killed: Callable[[KilledProcess, Job], None],
         lost_result: Callable[[Job], JobResult],
     ) -> None:
-        self._make_task, self._jobs = make_task, jobs
+        self._make_task = make_task
         self._on_killed, self._lost_result = on_killed, lost_result
-        self._waiting = deque(range(len(jobs)))
-        self._tries = [0] * len(jobs)
-        self._done: dict[int, JobResult] = {}
-        self._next = 0
-        self._ahead = AHEAD * processes
+        self._waiting: deque[tuple[Job, int]] = deque()  # and how often it was tried
+        self._lost: list[tuple[Job, JobResult]] = []
         self._processes: list[_Process[Job, JobResult]] = []
-        for _ in range(min(processes, len(jobs))):
+        for _ in range(processes):
             self._start()
 
-    def results(self) -> Generator[JobResult]:
-        while self._next < len(self._jobs):
-            self._send_jobs()
-            self._receive()
-            while self._next in self._done:
-                yield self._done.pop(self._next)
-                self._next += 1
+    def put(self, job: Job) -> None:
+        """Let the next idle process do this job."""
+        self._waiting.append((job, 0))
+        self._send_jobs()
 
-    def end(self) -> None:
-        for process in self._processes:
-            process.end()
+    @property
+    def unfinished(self) -> int:
+        """The jobs whose results are still to be taken."""
+        busy = sum(process.job is not None for process in self._processes)
+        return len(self._waiting) + len(self._lost) + busy
 
-    def _start(self) -> None:
-        others = [process.pipe for process in self._processes]
-        self._processes.append(_Process(self._make_task, others))
+    @property
+    def pipes(self) -> list[Any]:
+        """One of them is ready to be read when there is something to take."""
+        return [process.pipe for process in self._processes]
 
-    def _send_jobs(self) -> None:
-        end = self._next + self._ahead
-        for process in self._processes:
-            if process.job == NOTHING and self._waiting and self._waiting[0] < end:
-                number = self._waiting.popleft()
-                with suppress(BrokenPipeError, ConnectionResetError):  # _receive notices that
-                    process.send(number, self._jobs[number])
+    def take(self, *, wait: bool) -> list[tuple[Job, JobResult]]:
+        """The results that are there, each with its job; waits for one or for the end of a process.
 
-    def _receive(self) -> None:
-        busy = {process.pipe: process for process in self._processes if process.job != NOTHING}
-        for pipe in connection.wait(list(busy)):
-            process = busy[pipe]  # type: ignore[index]
+        Raises what a job raises."""
+        results: list[tuple[Job, JobResult]] = []
+        by_pipe = {process.pipe: process for process in self._processes}
+        for pipe in connection.wait(list(by_pipe), None if wait else 0):
+            process = by_pipe[pipe]  # type: ignore[index]
             try:
                 result, error = process.pipe.recv()
             except (EOFError, ConnectionResetError):
@@ -172,19 +186,35 @@ class _Pool(Generic[Job, JobResult]):
                 continue
             if error is not None:
                 raise error
-            self._done[process.job] = result
-            process.job = NOTHING
+            if process.job is not None:
+                results.append((process.job, result))
+            process.job = None
+        self._send_jobs()
+        lost, self._lost = self._lost, []
+        return results + lost
+
+    def end(self) -> None:
+        for process in self._processes:
+            process.end()
+
+    def _start(self) -> None:
+        self._processes.append(_Process(self._make_task, self.pipes))
+
+    def _send_jobs(self) -> None:
+        for process in self._processes:
+            if process.job is None and self._waiting:
+                process.send(*self._waiting.popleft())
 
     def _replace(self, process: _Process[Job, JobResult]) -> None:
-        number = process.job
+        job, tries = process.job, process.tries + 1
         pid, why = process.child.pid or 0, process.exit_text
         self._processes.remove(process)
         process.end()
-        self._tries[number] += 1
-        again = self._tries[number] < TRIES
-        self._on_killed(KilledProcess(pid, why, again), self._jobs[number])
-        if again:
-            self._waiting.appendleft(number)
-        else:
-            self._done[number] = self._lost_result(self._jobs[number])
+        if job is not None:
+            again = tries < TRIES
+            self._on_killed(KilledProcess(pid, why, again), job)
+            if again:
+                self._waiting.appendleft((job, tries))
+            else:
+                self._lost.append((job, self._lost_result(job)))
         self._start()

@@ -48,7 +48,7 @@ from nodevet.model import Finding, Host, Status, Verdict
 from nodevet.model.run import new_run_id
 from nodevet.vet.use.asks import sections_of
 from nodevet.vet.use.context import VetContext
-from nodevet.vet.use.vet import judge_visit
+from nodevet.vet.use.judge_visit import judge_visit
 
 SECTIONS = ("gpu_activity", "host_activity", "process_activity")
 TOGETHER_S = 8.0  # from now until several hosts begin: to connect, and to read what they are

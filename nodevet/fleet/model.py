@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from nodevet.base.durations import elapsed
 
@@ -18,6 +18,17 @@ HOST_KEYS = ("strict", "accept-new")
 
 OnSteps = Callable[[str, tuple[str, ...]], None]
 """Receives what SSH did on a host, step by step."""
+
+
+class Beside(Protocol):
+    """Work that goes on beside the visits."""
+
+    @property
+    def pipes(self) -> Sequence[Any]:
+        """One of them is ready to be read when `take_ready` has something to do."""
+
+    def take_ready(self) -> None:
+        """Take the results that are there."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +54,7 @@ class Options:
     second_try: bool = False  # visit hosts again that were unreachable or timed out
     on_steps: OnSteps | None = None
     within: float | None = None  # of the whole run; later hosts are reported as not reached
+    beside: Beside | None = None  # its results are taken while no host answers
 
     def asks_for(self, host: Host) -> Mapping[str, Sequence[Any]]:
         """What the probe reads on a host beyond its defaults."""

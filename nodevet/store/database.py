@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, Select, Table, func, select
 from sqlalchemy.engine import URL, Engine
 
-from nodevet.store.engine import store_errors
+from nodevet.store.engine import engine_of, store_errors
 from nodevet.store.urls import url_text
 
 PAGE = 1000  # rows in memory at once
@@ -37,6 +37,10 @@ class Database:
     @property
     def name(self) -> str:
         return url_text(self._url)
+
+    def in_this_process(self) -> "Database":
+        """The same with connections of its own, for a forked process. Raises StoreError."""
+        return Database(engine_of(self._url, create=False), self._url)
 
     @property
     def _is_file(self) -> bool:

@@ -1,6 +1,8 @@
 """Prepare one host of a run for writing: what is new, compared with what the store knows."""
 
-from collections.abc import Mapping, Set
+import time
+from collections.abc import Callable, Mapping, Set
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -9,9 +11,11 @@ from sqlalchemy import Connection
 
 from nodevet.base import age
 from nodevet.evidence.document import Evidence, EvidenceError, opened
-from nodevet.model import HostReport, Status
+from nodevet.model import HostOutcome, HostReport, Status
 from nodevet.model.changes import HostNews
 from nodevet.store import blobs, documents, known
+from nodevet.store.database import Database
+from nodevet.store.errors import StoreError
 from nodevet.store.known import KnownHost
 from nodevet.store.moments import moment
 from nodevet.store.records import counters, parts, spans
@@ -27,6 +31,10 @@ _COUNTING = frozenset(counters.SECTIONS)
 _HOLDING = frozenset(parts.SECTIONS)
 
 
+PrepareApart = Callable[[HostReport, bytes | None, Evidence | None, str], "PreparedHost | None"]
+"""Of a host's report, its evidence, the same decoded, and the id of the run."""
+
+
 class NewBlob(msgspec.Struct, frozen=True):
     """Content on its way into the store."""
 
@@ -39,7 +47,7 @@ class NewBlob(msgspec.Struct, frozen=True):
 class PreparedHost(msgspec.Struct):
     """One host of the run, prepared for writing."""
 
-    report: HostReport
+    report: HostReport  # of one that was prepared apart, without findings: see `whole`
     evidence: bytes | None
     host: KnownHost | None  # as it was before; None: never visited
     step: SpanStep
@@ -55,6 +63,12 @@ class PreparedHost(msgspec.Struct):
     arrived: list[parts.Held] = []
     left: list[int] = []  # places that their part has left
     kept: Any = None  # the visit that this one replaces, whose evidence stays
+    outcome: HostOutcome | None = None  # of one that was prepared apart
+    whole: Callable[[], HostReport] | None = None  # its report, with findings
+
+    @property
+    def judged_outcome(self) -> HostOutcome:
+        return self.outcome or self.report.outcome
 
 
 def prepare_host(
@@ -94,6 +108,41 @@ def prepare_host(
         _prepare_judged(connection, prepared)
     if evidence is not None:
         _prepare_evidence(connection, prepared, evidence, decoded)
+    return prepared
+
+
+def preparing_apart(database: Database) -> PrepareApart:
+    """Prepares hosts in a process that does not write them; None if it cannot read the store."""
+
+    def prepare(
+        report: HostReport, evidence: bytes | None, decoded: Evidence | None, run: str
+    ) -> PreparedHost | None:
+        with suppress(StoreError), database.reading() as connection:
+            return _prepare_apart(connection, report, evidence, decoded, run)
+        return None
+
+    return prepare
+
+
+def _prepare_apart(
+    connection: Connection,
+    report: HostReport,
+    evidence: bytes | None,
+    decoded: Evidence | None,
+    run: str,
+) -> PreparedHost:
+    """As `prepare_host`; without what only preparing needs."""
+    arrived = age.seconds_of(report.arrived)
+    at = time.time() if arrived is None else arrived
+    host = known.host(connection, plain(report.host))
+    prepared = prepare_host(
+        connection, report, evidence, host, at=at, run=run, pieces={}, decoded=decoded
+    )
+    prepared.outcome = report.outcome
+    prepared.report = msgspec.structs.replace(report, findings=(), shadow=msgspec.UNSET)
+    prepared.evidence = None
+    if host is not None:
+        prepared.host = msgspec.structs.replace(host, frame=None, spans=[])
     return prepared
 
 

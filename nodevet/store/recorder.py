@@ -82,6 +82,23 @@ class Recorder:
                 self._break(error)
         return HostNews(host=report.host)
 
+    def take_prepared(
+        self, prepared: PreparedHost, evidence: bytes | None, whole: Callable[[], HostReport]
+    ) -> HostNews:
+        """As `take`, of a host that another process prepared. `whole`: its report."""
+        host = prepared.report.host
+        if host in self._seen or self.broken is not None:
+            return self.take(whole(), evidence)
+        prepared.evidence, prepared.whole = evidence, whole
+        try:
+            with store_errors(self._engine.url), self._lock:
+                for sha, piece in prepared.pieces.items():
+                    self._pieces.setdefault(sha, piece)
+                return self._add_waiting(prepared)
+        except StoreError as error:
+            self._break(error)
+        return HostNews(host=host)
+
     def beat(self) -> None:
         """Note that the run goes on, and write the hosts that wait, as others may take long; from
         any thread. The next `take` reports errors."""
@@ -146,9 +163,13 @@ class Recorder:
         prepared = self._prepared(self._connection, report, evidence, decoded, ahead=True)
         if self._connection.in_transaction():
             self._connection.commit()
-        self._seen.add(report.host)
-        self._waiting[report.host] = prepared
-        self._bytes += len(evidence or b"")
+        return self._add_waiting(prepared)
+
+    def _add_waiting(self, prepared: PreparedHost) -> HostNews:
+        """Write the host together with the next ones."""
+        self._seen.add(prepared.report.host)
+        self._waiting[prepared.report.host] = prepared
+        self._bytes += len(prepared.evidence or b"")
         is_late = self._clock() - self._since > SECONDS
         if is_late or len(self._waiting) >= BATCH or self._bytes >= BYTES:
             self._flush()
@@ -215,7 +236,8 @@ class Recorder:
         fresh = []
         for name, prepared in zip(names, batch, strict=True):
             if last_visits.get(name) != (prepared.host.visit if prepared.host else None):
-                renewed = self._prepared(connection, prepared.report, prepared.evidence, None)
+                report = prepared.whole() if prepared.whole else prepared.report
+                renewed = self._prepared(connection, report, prepared.evidence, None)
                 renewed.kept = prepared.kept
                 fresh.append(renewed)
             else:

@@ -6,7 +6,6 @@ from itertools import islice
 from types import TracebackType
 
 from sqlalchemy import select, update
-from sqlalchemy.engine import URL, Engine
 
 from nodevet.base.last_few import LastFew
 from nodevet.model import HostOutcome, Status, Verdict
@@ -29,6 +28,7 @@ from nodevet.store.engine import engine_of, store_errors
 from nodevet.store.errors import StoreError
 from nodevet.store.evidence import KeptEvidence, of_visits
 from nodevet.store.moments import instant
+from nodevet.store.preparing import PrepareApart, preparing_apart
 from nodevet.store.recorder import Recorder
 from nodevet.store.records.latest import HostNow, PartNow
 from nodevet.store.records.model import (
@@ -64,14 +64,14 @@ def open_store(url: str | None = None, *, create: bool = True) -> "Store":
     except StoreError:
         engine.dispose()
         raise
-    return Store(engine, parsed)
+    return Store(Database(engine, parsed))
 
 
 class Store:
     """An open store: close it, or use it in a `with`. `Store.run` says how to name a run."""
 
-    def __init__(self, engine: Engine, url: URL) -> None:
-        self._database = Database(engine, url)
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
     def __enter__(self) -> "Store":
         return self
@@ -86,6 +86,18 @@ class Store:
 
     def close(self) -> None:
         self._database.engine.dispose()
+
+    def in_this_process(self) -> "Store":
+        """The same with connections of its own, for a forked process. Raises StoreError."""
+        return Store(self._database.in_this_process())
+
+    def preparing_apart(self) -> PrepareApart:
+        """For a forked process: prepares what Recorder.take_prepared writes, or None if the store
+        cannot be read now; then the recorder does, and reports the error if there still is one."""
+        try:
+            return preparing_apart(self._database.in_this_process())
+        except StoreError:
+            return lambda *_: None
 
     @property
     def name(self) -> str:

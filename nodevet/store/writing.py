@@ -74,7 +74,7 @@ class HostWriting:
                 host=host,
                 status=report.status.value,
                 why=plain(report.why) or None,
-                outcome=report.outcome.value,
+                outcome=item.judged_outcome.value,
                 seconds=report.seconds,
                 at=item.at,
                 arrived=bool(report.arrived),
@@ -99,7 +99,7 @@ class HostWriting:
             if rows := self._rows.get(table.name):
                 self._connection.execute(insert(table), rows)
         self._connection.execute(_MOVED, moved)
-        counts = Counter(item.report.outcome.value for item in batch)
+        counts = Counter(item.judged_outcome.value for item in batch)
         count_outcomes(self._connection, self._run, counts)
 
     def _id(self, table: Table) -> int:

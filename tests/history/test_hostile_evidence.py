@@ -15,7 +15,7 @@ from nodevet.cli import nodevet
 from nodevet.fleet import Visit
 from nodevet.model import Host, Status
 from nodevet.store import open_store
-from nodevet.vet.use.vet import judge_visit
+from nodevet.vet.use.judge_visit import judge_visit
 
 GOOD, BAD = "gpu001", "gpu002"
 

@@ -29,9 +29,9 @@ from nodevet.store.records.model import (
     SpanEnd,
 )
 from nodevet.vet.use.context import VetContext, open_context
+from nodevet.vet.use.judge_visit import judge_visit
 from nodevet.vet.use.listener import VetListener
 from nodevet.vet.use.targets import Targets
-from nodevet.vet.use.vet import judge_visit
 
 Past = Callable[..., subprocess.CompletedProcess[str]]
 DAY = 86_400.0

@@ -34,9 +34,10 @@ from nodevet.vet.use.from_run import (
     rejudge,
     visit_of,
 )
+from nodevet.vet.use.judge_visit import judge_visit
 from nodevet.vet.use.listener import VetListener
 from nodevet.vet.use.targets import Targets
-from nodevet.vet.use.vet import collect, judge_visit
+from nodevet.vet.use.vet import collect
 
 Past = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -25,7 +25,8 @@ from nodevet.vet import formats
 from nodevet.vet.findings.shadow import shadowed
 from nodevet.vet.findings.totals import totals
 from nodevet.vet.use.context import VetContext
-from nodevet.vet.use.vet import judge_visit, vet_saved
+from nodevet.vet.use.judge_visit import judge_visit
+from nodevet.vet.use.vet import vet_saved
 from planned_fleet import NOW, capped, evidence
 
 TODAY = date(2026, 11, 21)

@@ -45,8 +45,8 @@ from nodevet.model import Host, Status
 from nodevet.resource import Resource, State
 from nodevet.vet.use.asks import asks
 from nodevet.vet.use.context import VetContext
+from nodevet.vet.use.judge_visit import judge_visit
 from nodevet.vet.use.reach import fixed_alone
-from nodevet.vet.use.vet import judge_visit
 from nodevet_sim.nspawn import control
 from nodevet_sim.nspawn.place import FleetFolder
 from simulated_fleet import SimulatedFleet

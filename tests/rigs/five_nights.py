@@ -42,8 +42,8 @@ from nodevet.store.records.model import (
     RunState,
 )
 from nodevet.vet.use.context import VetContext
+from nodevet.vet.use.judge_visit import judge_visit
 from nodevet.vet.use.saved import keep
-from nodevet.vet.use.vet import judge_visit
 
 READ = Path(__file__).parent / "five_nights_read"
 FIRST = datetime(2026, 11, 16, 2, 0, tzinfo=timezone.utc)

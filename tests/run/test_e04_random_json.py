@@ -17,8 +17,8 @@ from nodevet.model.run import Run
 from nodevet.sheet.errors import ReportError
 from nodevet.vet import formats
 from nodevet.vet.use.context import VetContext
+from nodevet.vet.use.judge_visit import judge_visit
 from nodevet.vet.use.saved import SavedEvidenceError, document_of, read_visit
-from nodevet.vet.use.vet import judge_visit
 
 DEEP = "[" * 200_000
 OFTEN = settings(

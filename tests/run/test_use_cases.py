@@ -24,9 +24,10 @@ from nodevet.model import Host, HostReport, Severity, Status
 from nodevet.model.run import Run
 from nodevet.vet.use import earlier, saved
 from nodevet.vet.use.context import VetContext, open_context, open_project
+from nodevet.vet.use.judge_visit import NOT_REACHED
 from nodevet.vet.use.listener import VetListener
 from nodevet.vet.use.targets import Targets
-from nodevet.vet.use.vet import NOT_REACHED, collect, reports, vet_saved
+from nodevet.vet.use.vet import collect, reports, vet_saved
 
 Vetted = Callable[..., Visit]
 

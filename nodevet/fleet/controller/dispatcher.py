@@ -6,10 +6,10 @@ import selectors
 import time
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nodevet.fleet.controller.local import LocalProbe
-from nodevet.fleet.model import FleetError, Options, Visit
+from nodevet.fleet.model import Beside, FleetError, Options, Visit
 from nodevet.model import Host
 
 if TYPE_CHECKING:
@@ -20,11 +20,13 @@ if TYPE_CHECKING:
 
 
 class Dispatcher:
-    """The running child processes."""
+    """The running child processes, and work beside them."""
 
-    def __init__(self) -> None:
+    def __init__(self, beside: Beside | None = None) -> None:
         self._selector = selectors.DefaultSelector()
         self._sources: list[Source] = []
+        self._beside = beside
+        self._pipes: list[Any] = []  # of that work
 
     def add(self, source: "Source") -> None:
         self._sources.append(source)
@@ -36,22 +38,40 @@ class Dispatcher:
 
     def receive(self, end: float) -> list[Visit]:
         """The visits of the next event: a child writes, ends, or is silent for too long. Waits
-        until `end` at the latest.
+        until `end` at the latest. None if only the work beside has results.
         """
+        self._listen_beside()
         soonest = min(end, *(source.due for source in self._sources))
         ready = self._selector.select(max(0.0, soonest - time.monotonic()))
         visits: list[Visit] = []
         for key, _ in ready:
-            source: Source = key.data
+            source: Source | None = key.data
+            if source is None:
+                continue
             chunk = source.child.read()
             if chunk:
                 visits += source.take(chunk)
             else:
                 visits += self._dismiss(source, late=False)
+        if self._beside is not None:
+            before = time.monotonic()
+            self._beside.take_ready()
+            self.pause(time.monotonic() - before)
         now = time.monotonic()
         for source in [source for source in self._sources if source.due <= now]:
             visits += self._dismiss(source, late=True)
         return visits
+
+    def _listen_beside(self) -> None:
+        """Wait for the pipes that the work beside has now."""
+        pipes = list(self._beside.pipes) if self._beside is not None else []
+        for pipe in self._pipes:
+            if pipe not in pipes:
+                self._selector.unregister(pipe)
+        for pipe in pipes:
+            if pipe not in self._pipes:
+                self._selector.register(pipe, selectors.EVENT_READ)
+        self._pipes = pipes
 
     def pause(self, seconds: float) -> None:
         """Extend all deadlines: for `seconds` the caller was busy and no child was read."""
@@ -78,7 +98,7 @@ def dispatch(hosts: Sequence[Host], options: Options, end: float = math.inf) -> 
     """The visits, until all are done or until `end` (monotonic); see nodevet.fleet.visit."""
     local = deque(host for host in hosts if host.local)
     most_local = min(options.parallel, 2 * cpus())
-    dispatcher = Dispatcher()
+    dispatcher = Dispatcher(options.beside)
     try:
         if remote_hosts := [host for host in hosts if not host.local]:
             for item in _remote_sources(remote_hosts, options):

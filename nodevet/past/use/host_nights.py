@@ -24,7 +24,7 @@ from nodevet.store.documents import EARLIER, OpenSplit
 from nodevet.store.evidence import KeptEvidence
 from nodevet.vet.use.asks import ALWAYS
 from nodevet.vet.use.context import VetContext
-from nodevet.vet.use.vet import chosen_baseline, judge_by
+from nodevet.vet.use.judge_visit import chosen_baseline, judge_by
 
 PASSES = frozenset({Verdict.OK, Verdict.NOT_APPLICABLE})
 _ANY = typed.decoder(Any)

@@ -22,10 +22,11 @@ from nodevet.store.records.model import RecordedRun, RecordedVisit
 from nodevet.vet.packed import PackedReport, Packer
 from nodevet.vet.use.asks import sections_of
 from nodevet.vet.use.context import VetContext
+from nodevet.vet.use.judge_visit import judge_visit
 from nodevet.vet.use.last_look import Ignored, LastLook
 from nodevet.vet.use.listener import VetListener
 from nodevet.vet.use.targets import Targets, any_hostname
-from nodevet.vet.use.vet import collect, judge_visit
+from nodevet.vet.use.vet import collect
 
 if TYPE_CHECKING:
     from nodevet.store import Store
@@ -128,7 +129,8 @@ def _reports(
     try:
         for batch in judged:
             if isinstance(how.context.since, RecordedLook):
-                how.context.since.add_ignored(batch.ignored)
+                for host, ignored in batch.ignored.items():
+                    how.context.since.add_ignored(host, ignored)
             yield from batch.reports
     finally:
         judged.close()
@@ -223,7 +225,3 @@ class RecordedLook(LastLook):
     @property
     def by_host(self) -> Mapping[str, tuple[Ignored, ...]]:
         return self._ignored
-
-    def add_ignored(self, ignored: Mapping[str, tuple[Ignored, ...]]) -> None:
-        """Add what another process ignored."""
-        self._ignored |= ignored

@@ -94,6 +94,17 @@ class LastLook:
         self._ignored[host] = tuple(_left_out(since_then))
         return since_then
 
+    def in_this_process(self) -> "LastLook":
+        """The same, for a forked process, which needs connections of its own. Raises StoreError."""
+        return self
+
+    def ignored_of(self, host: str) -> tuple[Ignored, ...]:
+        return self._ignored.get(host, ())
+
+    def add_ignored(self, host: str, ignored: tuple[Ignored, ...]) -> None:
+        """Add what another process ignored."""
+        self._ignored[host] = ignored
+
     @property
     def expected(self) -> str:
         """A reason that is not worth a line."""
@@ -129,6 +140,9 @@ class StoredLook(LastLook):
         super().__init__(())
         self._store = store
         self._series = series
+
+    def in_this_process(self) -> LastLook:
+        return StoredLook(self._store.in_this_process(), self._series)
 
     @property
     def expected(self) -> str:

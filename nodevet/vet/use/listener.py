@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import msgspec
 
@@ -27,8 +28,19 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
         return {host: _UPTIME.sub("", why) for host, why in self.reasons.items()}
 
 
+Prepare = Callable[[HostReport, bytes | None, Evidence | None, str], Any]
+"""What the store will write of a host: of its report, its evidence, and the id of the run."""
+
+
 class VetListener:
     """Receives the progress of vetting hosts."""
+
+    def preparing(self) -> Callable[[], Prepare] | None:
+        """Makes, in a process that judges, what prepares there the rows of a host for the store."""
+        return None
+
+    def prepared(self, host: Any) -> None:
+        """What `preparing` made of a host, whose report comes next."""
 
     def began(self, run: Run, hosts: tuple[str, ...]) -> None:
         """The run begins: the run without hosts, and the names of the hosts to come."""
@@ -42,7 +54,7 @@ class VetListener:
     def took(self, host: HostReport) -> None:
         """A host's report; again if a later host changed it."""
 
-    def took_packed(self, whole: Callable[[], HostReport]) -> None:
+    def took_packed(self, host: str, whole: Callable[[], HostReport]) -> None:
         """As `took`, of a report that `whole` unpacks."""
         self.took(whole())
 

@@ -14,11 +14,12 @@ from nodevet.model.run import Run
 from nodevet.store.records.model import FindingSpan, RecordedRun, RunState, SpanEnd
 from nodevet.vet.news import Before, news_of
 from nodevet.vet.suspicion import suspicions
-from nodevet.vet.use.listener import VetListener
+from nodevet.vet.use.listener import Prepare, VetListener
 
 if TYPE_CHECKING:
     from nodevet.store import Recorder, Store
     from nodevet.store.errors import StoreError
+    from nodevet.store.preparing import PreparedHost
     from nodevet.vet.use.listener import Waiting
 
 TROUBLE = (Verdict.FAIL, Verdict.UNKNOWN)
@@ -79,6 +80,7 @@ class Recording(VetListener):
         self._keep = keep
         self._evidence: dict[str, bytes | None] = {}
         self._decoded: dict[str, Evidence] = {}
+        self._prepared: dict[str, PreparedHost] = {}
         self._news: dict[str, HostNews] = {}
         self._before = Before()
 
@@ -126,6 +128,30 @@ class Recording(VetListener):
     def decoded(self, host: str, evidence: Evidence) -> None:
         self._decoded[host] = evidence
         self._inner.decoded(host, evidence)
+
+    def preparing(self) -> Callable[[], Prepare]:
+        store, resumed = self._store, self._earlier.recorded.id if self._earlier else ""
+
+        def begin() -> Prepare:
+            prepare = store.preparing_apart()
+            return lambda report, evidence, decoded, run: prepare(
+                report, evidence, decoded, resumed or run
+            )
+
+        return begin
+
+    def prepared(self, host: "PreparedHost") -> None:
+        self._prepared[host.report.host] = host
+
+    def took_packed(self, host: str, whole: Callable[[], HostReport]) -> None:
+        prepared = self._prepared.pop(host, None)
+        if prepared is None or self._recorder is None or self.broken is not None:
+            self.took(whole())
+            return
+        evidence = self._evidence.pop(host, None)
+        self._news[host] = self._recorder.take_prepared(prepared, evidence, whole)
+        self.broken = self._recorder.broken
+        self._inner.took_packed(host, whole)
 
     def took(self, host: HostReport) -> None:
         evidence = self._evidence.pop(host.host, None)

@@ -211,7 +211,7 @@ class Streaming(VetListener):
         counts = self._streams.counts
         self._streams.emit(lambda form: str(form.line(counted(host) if counts(form) else host)))
 
-    def took_packed(self, whole: Callable[[], HostReport]) -> None:
+    def took_packed(self, host: str, whole: Callable[[], HostReport]) -> None:
         if self._streams:  # without one there is no need to unpack it
             self.took(whole())
 

@@ -14,9 +14,9 @@ from nodevet.model.changes import FindingNews, HostNews, News
 from nodevet.store.records.model import FindingSpan, RecordedRun, RecordedVisit, RunState, SpanEnd
 from nodevet.vet.use.context import VetContext
 from nodevet.vet.use.earlier import DAY
+from nodevet.vet.use.judge_visit import judge_visit, recorded
 from nodevet.vet.use.last_look import StoredLook
 from nodevet.vet.use.recording import TROUBLE, TakenUp, ended_news
-from nodevet.vet.use.vet import judge_visit, recorded
 
 if TYPE_CHECKING:
     from nodevet.store import Store

@@ -4,34 +4,25 @@ import gc
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import closing
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
-import msgspec
 from msgspec import UNSET
 
 from nodevet import __version__
-from nodevet.base import age, last_verdict
-from nodevet.baseline import choose, none_fits
-from nodevet.baseline.choose import CHECK
-from nodevet.checking.facts import facts_of
-from nodevet.checking.identity import judge_hostname, own_gpus, same_machine_reports
-from nodevet.checking.judge import judge
-from nodevet.evidence.document import Evidence, EvidenceError, opened
-from nodevet.evidence.host import HostInfo
+from nodevet.base import last_verdict
+from nodevet.checking.identity import same_machine_reports
 from nodevet.fleet import Options, Visit
-from nodevet.model import SHADOW, Finding, Host, HostReport, Severity, Status, unknown
-from nodevet.model.baseline import Baseline
+from nodevet.model import Host, HostReport, Severity, Status
 from nodevet.model.run import Run, new_run_id
 from nodevet.vet.packed import FEW, PackedHosts, PackedReport
 from nodevet.vet.use.beside import visit_beside
 from nodevet.vet.use.context import VetContext
+from nodevet.vet.use.judge_visit import NOT_REACHED, Vetted, judge_visit, recorded
+from nodevet.vet.use.judges import Judges, judges_worth
 from nodevet.vet.use.listener import VetListener
-from nodevet.vet.use.max_age import MaxAge
 
-JUDGING = 5.0  # seconds of CPU time for one host; a large one takes some hundredths
-GENERIC = "generic"
-NOT_REACHED = "the run was ended before this host was done"
 Save = Callable[[Visit, Host], None]
 
 
@@ -44,11 +35,25 @@ def vet(
     save: Save | None = None,
     listener: VetListener | None = None,
     earlier: Sequence[HostReport] = (),
+    processes: int | None = None,
 ) -> Run:
     """Visit the hosts and judge each as it comes in. A KeyboardInterrupt ends the run early.
 
-    `earlier`: see `collect`."""
+    `earlier`: see `collect`. `processes`: that judge; 0: this one, None: by the number of hosts."""
     by_name = {host.name: host for host in hosts}
+    count = judges_worth(len(hosts)) if processes is None else processes
+    if count:
+        with Judges(by_name, context, listener or VetListener(), count, save) as judges:
+            visits = visit_beside(hosts, replace(options, beside=judges), context)
+            return collect(
+                hosts,
+                judges.judge_all(visits),
+                context,
+                fail_on=fail_on,
+                listener=listener,
+                earlier=earlier,
+                judges=judges,
+            )
     visits = visit_beside(hosts, options, context)
     host_reports = reports(visits, by_name, context, save, listener)
     return collect(
@@ -79,11 +84,12 @@ def collect(
     interrupted: bool = False,
     listener: VetListener | None = None,
     earlier: Sequence[HostReport] = (),
+    judges: Judges | None = None,
 ) -> Run:
     """The run of these reports; a KeyboardInterrupt ends it early.
 
     `interrupted`: whether the original run was. `earlier`: the reports of a resumed run's other
-    hosts.
+    hosts. `judges`: what delivers more reports, at any time.
     """
     listener = listener or VetListener()
     started, clock = datetime.now().astimezone(), time.monotonic()
@@ -111,6 +117,17 @@ def collect(
             done.put(host)
             listener.took(host)
 
+    def deliver(report: HostReport | PackedReport) -> None:
+        if isinstance(report, HostReport):
+            take(report)
+            listener.advanced(report.host)
+            return
+        done.keep(report)
+        listener.took_packed(report.summary.host, partial(done.unpack, report))
+        listener.advanced(report.summary.host)
+
+    if judges is not None:
+        judges.deliver, judges.run = deliver, run_id
     listener.began(result(), names)
     if len(hosts) > FEW:
         gc.freeze()  # what is there stays: looking for garbage in it takes longer than to judge
@@ -118,13 +135,7 @@ def collect(
         with closing(reports):
             listener.visiting()
             for report in reports:
-                if isinstance(report, HostReport):
-                    take(report)
-                    listener.advanced(report.host)
-                    continue
-                done.keep(report)
-                listener.took_packed(partial(done.unpack, report))
-                listener.advanced(report.summary.host)
+                deliver(report)
         listener.visited()
     except KeyboardInterrupt:
         interrupted = True
@@ -143,138 +154,6 @@ def _hashes(context: VetContext, used: Set[str]) -> dict[str, str]:
     if used - hashes.keys():
         hashes |= {one.name: one.sha256 for one in context.shipped() if one.name in used}
     return hashes
-
-
-class Vetted(msgspec.Struct, frozen=True, kw_only=True):
-    """One host's report and its evidence; None without usable evidence."""
-
-    report: HostReport
-    evidence: Evidence | None = None
-
-
-def recorded(visit: Visit, context: VetContext) -> Evidence | str:
-    """The earlier evidence of a host, or why it cannot be used."""
-    if context.since is None or visit.evidence is None:
-        return ""
-    return context.since.read(visit.host)
-
-
-def judge_visit(
-    visit: Visit,
-    host: Host,
-    context: VetContext,
-    earlier: Evidence | str = "",
-    *,
-    reopen: Callable[[], Evidence] | None = None,
-) -> Vetted:
-    """One visit, decoded once and judged; without usable evidence it keeps status and reason.
-
-    `earlier`: see `recorded`. `reopen` opens the evidence of a visit that does not hold it; raises
-    EvidenceError.
-    """
-    blank = HostReport(
-        host=visit.host,
-        status=visit.status,
-        why=visit.why,
-        first_try=visit.first or msgspec.UNSET,
-        seconds=round(visit.seconds, 3),
-        groups=tuple(sorted(host.groups)),
-        arrived=age.instant(visit.at),
-    )
-    if visit.evidence is None and reopen is None:
-        return Vetted(report=blank)
-    try:
-        evidence = reopen() if reopen else opened(visit.evidence or b"")
-    except EvidenceError as error:
-        failed = msgspec.structs.replace(blank, status=Status.PROBE_FAILED, why=str(error))
-        return Vetted(report=failed)
-    if context.since is not None:
-        evidence = context.since.compared(visit.host, evidence, earlier)
-    return Vetted(report=_judged(evidence, blank, host, context), evidence=evidence)
-
-
-def _judged(evidence: Evidence, blank: HostReport, host: Host, context: VetContext) -> HostReport:
-    data = evidence[HostInfo].data
-    hostname_finding = judge_hostname(host, evidence)
-    known = msgspec.structs.replace(
-        blank,
-        machine_id=data.machine_id if data else None,
-        boot_id=data.boot_id if data else None,
-        gpu_uuids=own_gpus(evidence) or msgspec.UNSET,
-        clock=age.instant(data.clock_s if data else None),
-        findings=(hostname_finding,) if hostname_finding else (),
-        facts=facts_of(evidence),
-    )
-    if context.age and (why := _too_old(known, context.age)):
-        old = unknown(why=why, check=age.CHECK, advice=age.ADVICE)
-        return msgspec.structs.replace(known, findings=(old,))
-    baseline, none = chosen_baseline(evidence, host, context)
-    if none:
-        known = msgspec.structs.replace(known, findings=(*known.findings, none))
-    if baseline is None:
-        return known
-    findings = judge_by(baseline, evidence, blank.host, context)
-    counted = (one for one in findings if one.severity is not SHADOW)
-    return msgspec.structs.replace(
-        known,
-        baseline=baseline.label,
-        findings=(*known.findings, *counted),
-        shadow=tuple(one for one in findings if one.severity is SHADOW) or msgspec.UNSET,
-    )
-
-
-def chosen_baseline(
-    evidence: Evidence, host: Host, context: VetContext
-) -> tuple[Baseline | None, Finding | None]:
-    """The baseline that judges a host, if any, and the finding that none could be chosen."""
-    baseline = context.chosen or choose(context.baselines, evidence, host)
-    if isinstance(baseline, Baseline):
-        return baseline, None
-    least = _stand_in(evidence, host, context)
-    stand_in = f"; until then judged by the shipped {least.name}" if least else ""
-    advice = _what_to_judge_by(least, host)
-    return least, unknown(why=baseline + stand_in, check=CHECK, advice=advice)
-
-
-def judge_by(
-    baseline: Baseline, evidence: Evidence, host: str, context: VetContext
-) -> tuple[Finding, ...]:
-    """The findings of a host by a baseline; the rest is unknown once they take too long."""
-    today = context.today
-    return judge(evidence, baseline, context.catalog, host=host, today=today, late=_budget())
-
-
-def _what_to_judge_by(least: Baseline | None, host: Host) -> str:
-    """Advice for a host that no baseline fits: use the one that stood in, or write one."""
-    target = "@local" if host.local else host.name
-    written = f"`nodevet capture {target} -o FILE` writes one of this node as it is"
-    return f"if {least.name} is enough, `-b {least.name}`; {written}" if least else written
-
-
-def _stand_in(evidence: Evidence, host: Host, context: VetContext) -> Baseline | None:
-    """The baseline that judges a host if none could be chosen, so that its faults show: a shipped
-    one that fits, or on this machine `generic`. The host stays unknown, never ok.
-    """
-    if none_fits(context.baselines, evidence, host):
-        baseline = choose(context.shipped(), evidence, host)
-        if isinstance(baseline, Baseline):
-            return baseline
-    if not host.local:
-        return None
-    every = (*context.baselines, *context.shipped())
-    return next((one for one in every if one.name == GENERIC and one.applies is None), None)
-
-
-def _too_old(report: HostReport, limit: MaxAge) -> str:
-    return age.age_refusal(report.arrived, report.clock, now=limit.now, most=limit.most)
-
-
-def _budget() -> Callable[[], bool]:
-    """Whether judging, from now on, has taken longer than one host may hold up the others.
-
-    No more CPU time has passed than time, which is far cheaper to ask."""
-    end, soonest = time.thread_time() + JUDGING, time.monotonic() + JUDGING
-    return lambda: time.monotonic() > soonest and time.thread_time() > end
 
 
 def reports(
