@@ -13,10 +13,10 @@ from nodevet.checking.judge import LATE
 from nodevet.fleet import Visit
 from nodevet.model import CheckParams, Host, Severity, Status, Verdict
 from nodevet.model.baseline import Applies, Baseline, Expectation
-from nodevet.vet.use import vet
+from nodevet.vet.use import judge_visit
 from nodevet.vet.use.context import VetContext, open_context
 from nodevet.vet.use.saved import keep, replay
-from nodevet.vet.use.vet import reports
+from nodevet.vet.use.vet import reports, vet_saved
 
 EMPTY = json.dumps({"schema": 1, "probe": "", "sections": {}}).encode()
 
@@ -86,7 +86,7 @@ CHECK = Check(params=CheckParams, reads=(), judge=judge)
 def test_d1_a_host_that_takes_long_to_judge_does_not_delay_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vet, "JUDGING", 0.05)
+    monkeypatch.setattr(judge_visit, "JUDGING", 0.05)
     (tmp_path / "endless.py").write_text(ENDLESS)
     wish = Expectation(
         check="endless", params=CheckParams(), severity=Severity.CRITICAL, origin="b:1"
@@ -140,7 +140,7 @@ def test_a_shipped_baseline_stands_in_if_no_project_baseline_fits(
         (tmp_path / f"baselines/{name}.yaml").write_text(text)
     judged = open_context(tmp_path, names)
     visits = [Visit("a", Status.VETTED, evidence=evidence)]
-    run = vet.vet_saved([Host(name="a")], visits, judged, fail_on=Severity.CRITICAL)
+    run = vet_saved([Host(name="a")], visits, judged, fail_on=Severity.CRITICAL)
     (found,) = run.hosts
     none = next(finding for finding in found.findings if finding.check == "baseline")
     assert none.verdict is Verdict.UNKNOWN and found.verdict in (Verdict.UNKNOWN, Verdict.FAIL)
@@ -154,6 +154,6 @@ def test_a_shipped_baseline_stands_in_if_no_project_baseline_fits(
 def test_a_project_without_baselines_is_judged_by_the_shipped_ones(tmp_path: Path) -> None:
     visits = [Visit("a", Status.VETTED, evidence=H100)]
     judged = open_context(tmp_path, ())
-    (found,) = vet.vet_saved([Host(name="a")], visits, judged, fail_on=Severity.CRITICAL).hosts
+    (found,) = vet_saved([Host(name="a")], visits, judged, fail_on=Severity.CRITICAL).hosts
     assert found.baseline == "nvidia-h100-sxm"
     assert "baseline" not in {finding.check for finding in found.findings}

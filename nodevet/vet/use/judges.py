@@ -29,7 +29,7 @@ Save = Callable[[Visit, Host], None]
 Deliver = Callable[[HostReport | PackedReport], None]
 
 
-class _Judged(NamedTuple):
+class _JudgedVisit(NamedTuple):
     """The report of a visit, what the last look ignored of it, and its rows for the store."""
 
     report: PackedReport
@@ -37,7 +37,7 @@ class _Judged(NamedTuple):
     prepared: Any = None  # as of VetListener.preparing
 
 
-class Job(NamedTuple):
+class _VisitJob(NamedTuple):
     """A visit with evidence, and the run that it belongs to."""
 
     visit: Visit
@@ -70,7 +70,7 @@ class Judges:
         self._hosts, self._context, self._listener, self._save = hosts, context, listener, save
         self._most = AHEAD * processes
         prepare = listener.preparing()
-        self._workers: Workers[Job, _Judged] = Workers(
+        self._workers: Workers[_VisitJob, _JudgedVisit] = Workers(
             lambda: _judging(hosts, context, prepare),
             processes,
             on_killed=self._tell_killed,
@@ -126,7 +126,7 @@ class Judges:
                     self._save(Visit(host.name, Status.INTERRUPTED, NOT_REACHED), host)
 
     def _put(self, visit: Visit) -> None:
-        self._workers.put(Job(visit, self.run))
+        self._workers.put(_VisitJob(visit, self.run))
         self.take_ready()
         while self._workers.unfinished >= self._most:
             self.take_ready(wait=True)
@@ -135,34 +135,34 @@ class Judges:
         while self._workers.unfinished:
             self.take_ready(wait=True)
 
-    def _tell_killed(self, killed: KilledProcess, job: Job) -> None:
+    def _tell_killed(self, killed: KilledProcess, job: _VisitJob) -> None:
         outcome = "another one judges it" if killed.again else "it is not judged"
         host = job.visit.host
         self._listener.warned(
             f"process {killed.pid}, which judged {host}, was {killed.why}: {outcome}"
         )
 
-    def _lost_host(self, job: Job) -> _Judged:
+    def _lost_host(self, job: _VisitJob) -> _JudgedVisit:
         blank = blank_report(job.visit, self._hosts[job.visit.host])
         lost = msgspec.structs.replace(blank, status=Status.PROBE_FAILED, why=LOST)
-        return _Judged(Packer().pack(lost))
+        return _JudgedVisit(Packer().pack(lost))
 
 
 def _judging(
     hosts: Mapping[str, Host], context: VetContext, prepare: Callable[[], Prepare] | None
-) -> Callable[[Job], _Judged]:
+) -> Callable[[_VisitJob], _JudgedVisit]:
     """A function that judges a visit, in a process with its own connections to the store."""
     look = context.since.in_this_process() if context.since else None
     context = msgspec.structs.replace(context, since=look)
     pack, prepared = Packer().pack, prepare() if prepare else None
 
-    def judge(job: Job) -> _Judged:
+    def judge(job: _VisitJob) -> _JudgedVisit:
         visit = job.visit
         vetted = judge_visit(visit, hosts[visit.host], context, recorded(visit, context))
         ignored = look.ignored_of(visit.host) if look else ()
         rows = (
             prepared(vetted.report, visit.evidence, vetted.evidence, job.run) if prepared else None
         )
-        return _Judged(pack(vetted.report), ignored, rows)
+        return _JudgedVisit(pack(vetted.report), ignored, rows)
 
     return judge
