@@ -20,8 +20,8 @@ OnSteps = Callable[[str, tuple[str, ...]], None]
 """Receives what SSH did on a host, step by step."""
 
 
-class Beside(Protocol):
-    """Work that goes on beside the visits."""
+class SideWork(Protocol):
+    """Work that goes on during the visits."""
 
     @property
     def pipes(self) -> Sequence[Any]:
@@ -54,7 +54,7 @@ class Options:
     second_try: bool = False  # visit hosts again that were unreachable or timed out
     on_steps: OnSteps | None = None
     within: float | None = None  # of the whole run; later hosts are reported as not reached
-    beside: Beside | None = None  # its results are taken while no host answers
+    side_work: SideWork | None = None  # whose results are taken while no host answers
 
     def asks_for(self, host: Host) -> Mapping[str, Sequence[Any]]:
         """What the probe reads on a host beyond its defaults."""

@@ -165,7 +165,23 @@ def test_an_error_of_a_rule_ends_the_run_as_in_this_process(
     assert not multiprocessing.active_children()
 
 
-def test_few_hosts_and_two_cores_need_no_other_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_hosts_and_few_cores_need_no_other_process(monkeypatch: pytest.MonkeyPatch) -> None:
     for cores, hosts, processes in ((2, 9999, 0), (4, 199, 0), (4, 200, 2), (64, 9999, 16)):
         monkeypatch.setattr(judges, "cores", lambda cores=cores: cores)
         assert judges.judges_worth(hosts) == processes
+    for cores, hosts, processes in ((1, 9999, 0), (2, 199, 0), (2, 200, 2), (64, 9999, 16)):
+        monkeypatch.setattr(judges, "cores", lambda cores=cores: cores)
+        assert judges.judges_of_saved(hosts) == processes
+
+
+def test_many_saved_visits_are_judged_by_all_cores(
+    context: VetContext, vetted: Vetted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosts = [Host(name=name) for name in NAMES]
+    visits = list(answers(vetted))
+    runs = []
+    for processes in (2, 0):
+        monkeypatch.setattr(vet, "judges_of_saved", lambda hosts, number=processes: number)
+        runs.append(vet.vet_saved(hosts, visits, context, fail_on=Severity.WARNING))
+    assert list(runs[0].hosts) == list(runs[1].hosts) and runs[0].replayed
+    assert not multiprocessing.active_children()

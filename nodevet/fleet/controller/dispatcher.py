@@ -9,7 +9,7 @@ from collections.abc import Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nodevet.fleet.controller.local import LocalProbe
-from nodevet.fleet.model import Beside, FleetError, Options, Visit
+from nodevet.fleet.model import FleetError, Options, SideWork, Visit
 from nodevet.model import Host
 
 if TYPE_CHECKING:
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 class Dispatcher:
-    """The running child processes, and work beside them."""
+    """The running child processes, and work during the visits."""
 
-    def __init__(self, beside: Beside | None = None) -> None:
+    def __init__(self, side_work: SideWork | None = None) -> None:
         self._selector = selectors.DefaultSelector()
         self._sources: list[Source] = []
-        self._beside = beside
+        self._side_work = side_work
         self._pipes: list[Any] = []  # of that work
 
     def add(self, source: "Source") -> None:
@@ -38,9 +38,9 @@ class Dispatcher:
 
     def receive(self, end: float) -> list[Visit]:
         """The visits of the next event: a child writes, ends, or is silent for too long. Waits
-        until `end` at the latest. None if only the work beside has results.
+        until `end` at the latest. No visits if only the side work has results.
         """
-        self._listen_beside()
+        self._listen_to_side_work()
         soonest = min(end, *(source.due for source in self._sources))
         ready = self._selector.select(max(0.0, soonest - time.monotonic()))
         visits: list[Visit] = []
@@ -53,18 +53,18 @@ class Dispatcher:
                 visits += source.take(chunk)
             else:
                 visits += self._dismiss(source, late=False)
-        if self._beside is not None:
+        if self._side_work is not None:
             before = time.monotonic()
-            self._beside.take_ready()
+            self._side_work.take_ready()
             self.pause(time.monotonic() - before)
         now = time.monotonic()
         for source in [source for source in self._sources if source.due <= now]:
             visits += self._dismiss(source, late=True)
         return visits
 
-    def _listen_beside(self) -> None:
-        """Wait for the pipes that the work beside has now."""
-        pipes = list(self._beside.pipes) if self._beside is not None else []
+    def _listen_to_side_work(self) -> None:
+        """Wait for the pipes that the side work has now."""
+        pipes = list(self._side_work.pipes) if self._side_work is not None else []
         for pipe in self._pipes:
             if pipe not in pipes:
                 self._selector.unregister(pipe)
@@ -98,7 +98,7 @@ def dispatch(hosts: Sequence[Host], options: Options, end: float = math.inf) -> 
     """The visits, until all are done or until `end` (monotonic); see nodevet.fleet.visit."""
     local = deque(host for host in hosts if host.local)
     most_local = min(options.parallel, 2 * cpus())
-    dispatcher = Dispatcher(options.beside)
+    dispatcher = Dispatcher(options.side_work)
     try:
         if remote_hosts := [host for host in hosts if not host.local]:
             for item in _remote_sources(remote_hosts, options):

@@ -50,8 +50,13 @@ def judges_worth(hosts: int) -> int:
     return min(MOST, cores() // 2) if hosts >= WORTH and cores() > 2 else 0
 
 
+def judges_of_saved(hosts: int) -> int:
+    """As `judges_worth`, where nothing else needs the cores."""
+    return min(MOST, cores()) if hosts >= WORTH and cores() > 1 else 0
+
+
 class Judges:
-    """The processes that judge the visits of a run: work beside the visits (fleet.Options). Use it
+    """The processes that judge the visits of a run: side work of the visits (fleet.Options). Use it
     in a `with`.
 
     `deliver` gets each report as it is done. It must be set before the first visit.
@@ -85,7 +90,7 @@ class Judges:
 
     @property
     def pipes(self) -> Sequence[Any]:
-        """As of nodevet.fleet.model.Beside."""
+        """As of nodevet.fleet.model.SideWork."""
         return self._workers.pipes
 
     def take_ready(self, *, wait: bool = False) -> None:

@@ -3,7 +3,7 @@
 import gc
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -20,7 +20,7 @@ from nodevet.vet.packed import FEW, PackedHosts, PackedReport
 from nodevet.vet.use.beside import visit_beside
 from nodevet.vet.use.context import VetContext
 from nodevet.vet.use.judge_visit import NOT_REACHED, Vetted, judge_visit, recorded
-from nodevet.vet.use.judges import Judges, judges_worth
+from nodevet.vet.use.judges import Judges, judges_of_saved, judges_worth
 from nodevet.vet.use.listener import VetListener
 
 Save = Callable[[Visit, Host], None]
@@ -40,24 +40,15 @@ def vet(
     """Visit the hosts and judge each as it comes in. A KeyboardInterrupt ends the run early.
 
     `earlier`: see `collect`. `processes`: that judge; 0: this one, None: by the number of hosts."""
-    by_name = {host.name: host for host in hosts}
-    count = judges_worth(len(hosts)) if processes is None else processes
-    if count:
-        with Judges(by_name, context, listener or VetListener(), count, save) as judges:
-            visits = visit_beside(hosts, replace(options, beside=judges), context)
-            return collect(
-                hosts,
-                judges.judge_all(visits),
-                context,
-                fail_on=fail_on,
-                listener=listener,
-                earlier=earlier,
-                judges=judges,
-            )
-    visits = visit_beside(hosts, options, context)
-    host_reports = reports(visits, by_name, context, save, listener)
-    return collect(
-        hosts, host_reports, context, fail_on=fail_on, listener=listener, earlier=earlier
+    return _judged_run(
+        hosts,
+        lambda judges: visit_beside(hosts, replace(options, side_work=judges), context),
+        context,
+        judges_worth(len(hosts)) if processes is None else processes,
+        save=save,
+        fail_on=fail_on,
+        listener=listener,
+        earlier=earlier,
     )
 
 
@@ -70,8 +61,48 @@ def vet_saved(
     listener: VetListener | None = None,
 ) -> Run:
     """Judge saved visits of these hosts; visits none."""
-    host_reports = reports(iter(visits), {host.name: host for host in hosts}, context)
-    return collect(hosts, host_reports, context, fail_on=fail_on, replayed=True, listener=listener)
+    return _judged_run(
+        hosts,
+        lambda _: (visit for visit in visits),
+        context,
+        judges_of_saved(len(hosts)),
+        fail_on=fail_on,
+        listener=listener,
+        replayed=True,
+    )
+
+
+def _judged_run(
+    hosts: Sequence[Host],
+    visits_of: Callable[[Judges | None], Generator[Visit]],
+    context: VetContext,
+    processes: int,
+    *,
+    fail_on: Severity,
+    save: Save | None = None,
+    listener: VetListener | None = None,
+    replayed: bool = False,
+    earlier: Sequence[HostReport] = (),
+) -> Run:
+    """The run of visits that so many other processes judge; 0: this one."""
+    by_name, listener = {host.name: host for host in hosts}, listener or VetListener()
+    beside = Judges(by_name, context, listener, processes, save) if processes else nullcontext()
+    with beside as judges:
+        visits = visits_of(judges)
+        if judges is None:
+            judged = reports(visits, by_name, context, save, listener)
+        else:
+            judged = judges.judge_all(visits)
+        return collect(
+            hosts,
+            judged,
+            context,
+            fail_on=fail_on,
+            replayed=replayed,
+            listener=listener,
+            earlier=earlier,
+            judges=judges,
+        )
 
 
 def collect(
