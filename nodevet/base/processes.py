@@ -11,7 +11,6 @@ import sys
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
-from multiprocessing import connection, get_context
 from typing import Any, Generic, NamedTuple, TypeVar
 
 Job = TypeVar("Job")
@@ -88,6 +87,8 @@ class _Process(Generic[Job, JobResult]):
     ) -> None:
         """`others`: the pipes to the other processes. The new process closes its copies of them,
         so that each process ends with this one."""
+        from multiprocessing import get_context  # a check of one host does not pay for it
+
         context = get_context("fork")
         self.pipe, theirs = context.Pipe()
         self.job: Job | None = None
@@ -175,6 +176,8 @@ class Workers(Generic[Job, JobResult]):
         """The results that are there, each with its job; waits for one or for the end of a process.
 
         Raises what a job raises."""
+        from multiprocessing import connection
+
         results: list[tuple[Job, JobResult]] = []
         by_pipe = {process.pipe: process for process in self._processes}
         for pipe in connection.wait(list(by_pipe), None if wait else 0):

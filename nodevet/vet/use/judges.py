@@ -8,7 +8,7 @@ hundred hosts; and a launcher's machine does not have the project's checks.
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -18,8 +18,10 @@ from nodevet.model import Host, HostReport, Status
 from nodevet.vet.packed import PackedReport, Packer
 from nodevet.vet.use.context import VetContext
 from nodevet.vet.use.judge_visit import NOT_REACHED, blank_report, judge_visit, recorded
-from nodevet.vet.use.last_look import Ignored
 from nodevet.vet.use.listener import Prepare, VetListener
+
+if TYPE_CHECKING:  # a run without --since does not pay for it
+    from nodevet.vet.use.last_look import Ignored
 
 WORTH = 200  # hosts, from which on processes of their own are worth starting
 MOST = 16  # processes
@@ -33,7 +35,7 @@ class _JudgedVisit(NamedTuple):
     """The report of a visit, what the last look ignored of it, and its rows for the store."""
 
     report: PackedReport
-    ignored: tuple[Ignored, ...] = ()
+    ignored: "tuple[Ignored, ...]" = ()
     prepared: Any = None  # as of VetListener.preparing
 
 

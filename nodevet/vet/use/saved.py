@@ -58,12 +58,13 @@ def read_saved(paths: Sequence[Path], targets: Targets) -> Replay:
     where: dict[str, Path | Visit] = {}
     files: dict[str, Path] = {}
     for file in saved_files(paths):
-        visit, host = visit_in(file)
+        is_file = file.is_file()  # read again when it is judged; a pipe is read once
+        visit, host = visit_in(file, compare_keys=not is_file)
         if host.name in files:
             visit = _unreadable(
                 host.name, f"two files are of this host: {files[host.name]}, {file}"
             )
-        readable = visit.status is not Status.UNREADABLE and file.is_file()
+        readable = visit.status is not Status.UNREADABLE and is_file
         where[host.name] = file if readable else visit
         hosts_kept[host.name], files[host.name] = host, file
     if not targets:
@@ -192,10 +193,10 @@ def _files(path: Path, *, alone: bool) -> Sequence[Path]:
     return files
 
 
-def visit_in(path: Path) -> tuple[Visit, Host]:
+def visit_in(path: Path, *, compare_keys: bool = True) -> tuple[Visit, Host]:
     """As `read_visit`; an unreadable file is a visit to the host that it is named after."""
     try:
-        return read_visit(path)
+        return read_visit(path, compare_keys=compare_keys)
     except OSError as error:
         why = f"{path}: cannot be read: {error.strerror}"
     except SavedEvidenceError as error:
@@ -204,13 +205,15 @@ def visit_in(path: Path) -> tuple[Visit, Host]:
     return _unreadable(name, why), Host(name=name, expect_hostname=False)
 
 
-def read_visit(path: Path) -> tuple[Visit, Host]:
+def read_visit(path: Path, *, compare_keys: bool = True) -> tuple[Visit, Host]:
     """The visit that one file holds, and its host. Raises OSError, and SavedEvidenceError for a
-    file that is none."""
+    file that is none. `compare_keys`: it also raises for a key that is there twice."""
     text = read_input(path, LARGEST + 1)
     if len(text) > LARGEST:
         raise SavedEvidenceError(f"{path}: more than {LARGEST >> 20} MiB: not evidence of one host")
     visit = _visit(text, path)
+    if not compare_keys:
+        return visit
     try:
         key = typed.repeated_key(text)
     except msgspec.DecodeError as error:
