@@ -292,7 +292,8 @@ def judged_apart(folder: Path, options: argparse.Namespace) -> str:
 SSH, so all that is left are decoding, judging, recording and reporting. From
 {WORTH} hosts and three cores on, nodevet judges in half as many processes as there are cores, up to
 {MOST}; with one or two cores, the process that visits judges as well. This process is the limit of
-a large fleet: a host costs it the first column, whatever the number of cores.
+a large fleet: a host costs it the first column, whatever the number of cores. `check --evidence`
+of as many saved hosts judges in as many processes as there are cores.
 """
 
 
