@@ -73,7 +73,7 @@ def _last_reported(hosts: Collection[int]) -> Select[Any]:
     )
 
 
-def unused(connection: Connection) -> Unused:
+def unused_blobs(connection: Connection) -> Unused:
     """The blobs that nothing refers to. `sweep` checks the visits that are recorded after this."""
     b = t.blob.c
     last = connection.execute(select(func.max(t.visit.c.id))).scalar() or 0  # read this first

@@ -457,7 +457,7 @@ class Store:
             )
         )
         with self._database.reading() as connection:
-            unused = pruning.unused(connection)
+            unused = pruning.unused_blobs(connection)
         deleted = sum(
             self._database.in_turn(
                 pruning.portions(unused), lambda c, portion: pruning.sweep(c, portion, unused)
