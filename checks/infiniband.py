@@ -43,7 +43,7 @@ from nodevet.checking.expected import Words, matches, words_text
 from nodevet.checking.named import reads_of
 from nodevet.checking.rdma import DEVICES_READ, NOT_LOADED, each_port, port_name, port_subject
 from nodevet.evidence.core import unread
-from nodevet.evidence.document import Evidence, once
+from nodevet.evidence.document import Evidence, answer_once
 from nodevet.evidence.host import HostInfo
 from nodevet.evidence.infiniband import Infiniband, RdmaDevice, RdmaPort
 from nodevet.evidence.last_look import differ
@@ -215,7 +215,7 @@ def counters_of(evidence: Evidence, device: RdmaDevice, port: RdmaPort) -> Count
     return counted(port.counters, port.why("counters"), sample, earlier)
 
 
-@once
+@answer_once
 def earlier_ports(evidence: Evidence) -> Mapping[tuple[str, int], RdmaPort]:
     """The ports of an earlier reading; from the last look, only those of devices that are still the
     same."""

@@ -43,7 +43,7 @@ from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo, boot_time
 from nodevet.evidence.kernel_log import Crash, KernelEvent, KernelLog, span
-from nodevet.evidence.last_look import SEEN_LINES, Seen, covered, seen_lines
+from nodevet.evidence.last_look import SEEN_LINES, Seen, coverage_since_look, seen_lines
 from nodevet.evidence.pci import Pci
 from nodevet.evidence.stuck import Stuck
 from nodevet.model import (
@@ -142,7 +142,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     yield from bad
     if crash is not None:
         yield crash
-    doubt, since = covered(evidence, log)
+    doubt, since = coverage_since_look(evidence, log)
     texts = {part: f"{WORDS[part.kind]} ×{total(events)} ({named(events)})" for part, events in
             faults.items()}  # fmt: skip
     if doubt:

@@ -35,7 +35,7 @@ from nodevet.evidence.across import logged
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
 from nodevet.evidence.kernel_log import KernelEvent, KernelLog, line_of
-from nodevet.evidence.last_look import SEEN_LINES, Seen, covered, seen_lines
+from nodevet.evidence.last_look import SEEN_LINES, Seen, coverage_since_look, seen_lines
 from nodevet.model import Area, Check, CheckParams, Finding, NeededAction, fail, ok, unknown
 
 NAME = "`ras-mc-ctl --errors`, `mcelog` or `ipmitool sel list` names the DIMM or CPU"
@@ -88,7 +88,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         yield log
         return
     logged_checks = by_severity(log.events or (), seen_lines(evidence))
-    up, (doubt, since) = days(evidence, log), covered(evidence, log)
+    up, (doubt, since) = days(evidence, log), coverage_since_look(evidence, log)
     facts = [
         uncorrected(logged_checks),
         corrected(logged_checks, params, up),

@@ -36,7 +36,7 @@ from nodevet.checking.aspects import (
     unknown_aspect,
     unread_aspect,
 )
-from nodevet.checking.before import grown
+from nodevet.checking.before import growth_since
 from nodevet.checking.expected import matches
 from nodevet.checking.named import reads_of
 from nodevet.evidence.core import unread
@@ -232,8 +232,8 @@ def in_sample(
         earlier_mount for earlier_mount in mounts if earlier_mount.point == mount.point
     ]
     before = earlier_mounts[0] if len(earlier_mounts) == 1 else None
-    total = grown(sample, getattr(before, field, None), getattr(mount, field))
-    done = grown(sample, before.operations if before else None, mount.operations)
+    total = growth_since(sample, getattr(before, field, None), getattr(mount, field))
+    done = growth_since(sample, before.operations if before else None, mount.operations)
     if total is None or done is None or total.again != done.again:
         return None
     if total.by is None or done.by is None:

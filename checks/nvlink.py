@@ -468,7 +468,7 @@ def paces(
 ) -> Iterator[tuple[NvLink, Pace]]:
     """How fast a counter of each link grows; without a maximum per hour it may not grow at all."""
     for link in active:
-        grown = earlier.grown((counter, link.link)) if earlier else None
+        grown = earlier.growth_of((counter, link.link)) if earlier else None
         if most is not None:
             yield link, pace(getattr(link, counter), grown, most, evidence)
         elif grown is not None and not grown.again:

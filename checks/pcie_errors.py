@@ -48,7 +48,7 @@ from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, board, subject_of
 from nodevet.evidence.host import HostInfo
 from nodevet.evidence.kernel_log import KernelEvent, KernelLog, line_of
-from nodevet.evidence.last_look import SEEN_LINES, Seen, covered, differ, seen_lines
+from nodevet.evidence.last_look import SEEN_LINES, Seen, coverage_since_look, differ, seen_lines
 from nodevet.evidence.pci import Pci, PciFunction
 from nodevet.evidence.rates import Growth, Sample, sampled
 from nodevet.model import (
@@ -175,11 +175,11 @@ class Errors(NamedTuple):
 def errors_of(function: PciFunction, node: Node) -> Errors:
     events = node.events.get(function.address, ())
     is_counted = not node.ports.isdisjoint((function.address, *(function.upstream or ())))
-    grown = grown_of(function, node) if is_counted else None
+    grown = error_growth(function, node) if is_counted else None
     return Errors(function, events, is_counted, is_old(function, events, node), grown)
 
 
-def grown_of(function: PciFunction, node: Node) -> Growth | None:
+def error_growth(function: PciFunction, node: Node) -> Growth | None:
     """How many corrected errors came since an earlier reading; None if that reading does not show
     it."""
     earlier_function, sample = earlier(function, node.sample), node.sample
@@ -187,7 +187,7 @@ def grown_of(function: PciFunction, node: Node) -> Growth | None:
         return None
     if sample.look and (earlier_function is None or is_another(earlier_function, function)):
         return None
-    return counts_before(sample, counters(earlier_function), counters(function)).grown(
+    return counts_before(sample, counters(earlier_function), counters(function)).growth_of(
         "correctable"
     )
 
@@ -376,7 +376,7 @@ def log_doubt(evidence: Evidence) -> str:
               if event.kind == "aer" and not event.severity]  # fmt: skip
     if unclear:
         return f"a line without a severity: {line_of(unclear)}"
-    return covered(evidence, log)[0]
+    return coverage_since_look(evidence, log)[0]
 
 
 def missing_ports(functions: Sequence[PciFunction]) -> str:
@@ -439,7 +439,7 @@ def fine_finding(evidence: Evidence, old: Sequence[str], why: str = "") -> Findi
     errors of the last look."""
     seen, log = seen_lines(evidence), evidence[KernelLog].data
     before = seen.earlier_text(old) if seen else ""
-    since = before or (covered(evidence, log)[1] if log else "")
+    since = before or (coverage_since_look(evidence, log)[1] if log else "")
     return ok(expected="within limits", actual="within limits", why=joined((why, since)))
 
 

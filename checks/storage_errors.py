@@ -39,7 +39,7 @@ from nodevet.evidence.across import logged
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo, boot_time
 from nodevet.evidence.kernel_log import KernelEvent
-from nodevet.evidence.last_look import SEEN_LINES, covered, seen_lines
+from nodevet.evidence.last_look import SEEN_LINES, coverage_since_look, seen_lines
 from nodevet.model import NODE, Area, Check, CheckParams, Finding, Subject, fail, ok, unknown
 
 WORDS = {
@@ -94,7 +94,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         if not any(fnmatchcase(server, pattern) for pattern in params.ignore):
             bad = True
             yield judge_server(server, event, booted)
-    doubt, since = covered(evidence, log)
+    doubt, since = coverage_since_look(evidence, log)
     if doubt:
         yield unknown(why=doubt)
     elif not bad:

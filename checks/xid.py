@@ -94,7 +94,7 @@ from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, board, lost_error, subject_of
 from nodevet.evidence.host import HostInfo, boot_time
 from nodevet.evidence.kernel_log import KernelEvent, KernelLog, coverage, span
-from nodevet.evidence.last_look import SEEN_LINES, Seen, covered, seen_lines
+from nodevet.evidence.last_look import SEEN_LINES, Seen, coverage_since_look, seen_lines
 from nodevet.model import (
     NODE,
     Area,
@@ -236,7 +236,7 @@ def judge_gpus(evidence: Evidence, log: KernelLog, context: Context) -> Iterator
     yield from unplaced
     if not gpus:
         yield from (finding for finding in each_gpu(evidence) if isinstance(finding, Finding))
-    doubt, since = covered(evidence, log)
+    doubt, since = coverage_since_look(evidence, log)
     doubt = "an Xid names no GPU" if unplaced else doubt
     begins = coverage(log)[1]
     for gpu, loss in zip(gpus, losses(evidence), strict=True):

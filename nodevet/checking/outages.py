@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from nodevet.base.durations import elapsed
 from nodevet.checking.aspects import Aspect, aspect_if, unknown_aspect, unread_aspect
-from nodevet.evidence.document import Evidence, once
+from nodevet.evidence.document import Evidence, answer_once
 from nodevet.evidence.kernel_log import KernelLog, NicLink, Outage, coverage, span
 from nodevet.evidence.last_look import seen_links
 from nodevet.evidence.network import Interface, is_up
@@ -113,7 +113,7 @@ def gap(log: KernelLog, interface: Interface, link: NicLink | None, new: list[Ou
     return ""
 
 
-@once
+@answer_once
 def links(evidence: Evidence) -> Mapping[str, NicLink]:
     """The links of NICs in the kernel log, by PCI address."""
     log = evidence[KernelLog].data

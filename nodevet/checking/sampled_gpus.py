@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from nodevet.evidence.document import Evidence, once
+from nodevet.evidence.document import Evidence, answer_once
 from nodevet.evidence.gpu import Gpu, Gpus
 from nodevet.evidence.last_look import differ
 from nodevet.evidence.rates import sampled
@@ -49,7 +49,7 @@ def gpu_before(evidence: Evidence, gpu: Gpu) -> GpuBefore | None:
     return GpuBefore(same_gpu, sample.seconds, "" if same_gpu else "it was not read earlier")
 
 
-@once
+@answer_once
 def _by_name(evidence: Evidence) -> dict[tuple[int, str | None], Gpu]:
     return {(gpu.index, gpu.uuid): gpu for gpu in _gpus(evidence)}
 

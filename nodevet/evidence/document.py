@@ -90,7 +90,7 @@ class Sections(dict[type[SectionRecord], Section[Any]]):
 Answer = TypeVar("Answer")
 
 
-def once(question: Callable[[Evidence], Answer]) -> Callable[[Evidence], Answer]:
+def answer_once(question: Callable[[Evidence], Answer]) -> Callable[[Evidence], Answer]:
     """Compute a function of evidence once; all checks share the answer."""
 
     @wraps(question)

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from nodevet.base import bounds
 from nodevet.base.bounds import Real, Text, at_most
 from nodevet.evidence.core import Record, SectionRecord
-from nodevet.evidence.peers import compared, is_same
+from nodevet.evidence.peers import is_same, mark_unread_values
 from nodevet.model import Subject
 
 MIG_DEVICES = at_most(64)  # of one GPU, which is cut into 7 at most
@@ -273,7 +273,9 @@ class Gpus(SectionRecord, frozen=True, kw_only=True):
 
     def settled(self) -> "Gpus":
         gpus = self.gpus or ()
-        compared_gpus = compared(gpus, is_alike=alike, label=lambda gpu: subject_of(gpu).label)
+        compared_gpus = mark_unread_values(
+            gpus, is_alike=alike, label=lambda gpu: subject_of(gpu).label
+        )
         is_unchanged = all(one is other for one, other in zip(gpus, compared_gpus, strict=True))
         return self if is_unchanged else replace(self, gpus=compared_gpus)
 

@@ -12,7 +12,7 @@ from nodevet.checking.feeding.units import link_rate
 from nodevet.checking.feeding.workload import encoded
 from nodevet.evidence.across import nearest, nodes_of, pci_of
 from nodevet.evidence.cpu import Cpu
-from nodevet.evidence.document import Evidence, once
+from nodevet.evidence.document import Evidence, answer_once
 from nodevet.evidence.gpu import Gpu, Gpus
 from nodevet.evidence.host import HostInfo
 from nodevet.evidence.infiniband import Infiniband
@@ -114,7 +114,7 @@ def cores_and_links(evidence: Evidence, job: int | None = None) -> FeedNode:
     )
 
 
-@once
+@answer_once
 def listed_gpus(evidence: Evidence) -> tuple[Gpu, ...] | str:
     """Every GPU that NVML counts; or why the GPUs are not known."""
     section = evidence[Gpus]
@@ -281,7 +281,7 @@ def _shared_ports(evidence: Evidence, gpu: Gpu) -> tuple[tuple[PciFunction, int]
     return tuple(ports)
 
 
-@once
+@answer_once
 def _gpus_below(evidence: Evidence) -> Counter[str]:
     """The number of NVML's GPUs below each port."""
     counts: Counter[str] = Counter()

@@ -60,7 +60,7 @@ def judge_visit(
         failed = msgspec.structs.replace(blank, status=Status.PROBE_FAILED, why=str(error))
         return Vetted(report=failed)
     if context.since is not None:
-        evidence = context.since.compared(visit.host, evidence, earlier)
+        evidence = context.since.evidence_since(visit.host, evidence, earlier)
     return Vetted(report=_judged(evidence, blank, host, context), evidence=evidence)
 
 

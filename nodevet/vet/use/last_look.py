@@ -13,7 +13,7 @@ from nodevet.evidence.document import Evidence, EvidenceError, opened
 from nodevet.evidence.edac import Edac
 from nodevet.evidence.gpu import Gpus
 from nodevet.evidence.infiniband import Infiniband
-from nodevet.evidence.last_look import compared, gap
+from nodevet.evidence.last_look import evidence_since, gap
 from nodevet.evidence.network import Network
 from nodevet.evidence.nfs import Nfs
 from nodevet.evidence.pci import Pci
@@ -84,10 +84,10 @@ class LastLook:
         except EvidenceError as error:
             return f"{path}: {error}"
 
-    def compared(self, host: str, evidence: Evidence, then: Evidence | str) -> Evidence:
+    def evidence_since(self, host: str, evidence: Evidence, then: Evidence | str) -> Evidence:
         """A host's evidence, to be judged by what came since `then`; unchanged if that cannot be
         told, which is kept in `ignored`."""
-        since_then = then if isinstance(then, str) else compared(evidence, then)
+        since_then = then if isinstance(then, str) else evidence_since(evidence, then)
         if isinstance(since_then, str):
             self._ignored[host] = (Ignored(since_then),)
             return evidence
