@@ -20,7 +20,7 @@ from nodevet.base.durations import elapsed
 from nodevet.base.errors import UserError
 from nodevet.base.outputs import FileError, file_errors, replace
 from nodevet.base.project import Project
-from nodevet.baseline.library import shipped
+from nodevet.baseline.library import shipped_folder
 from nodevet.document import kinds
 from nodevet.document.kinds import DocumentKind
 from nodevet.evidence.document import Evidence
@@ -176,7 +176,7 @@ def next_steps(
     if canary_note := canary_delay(proposal.plan):
         lines.insert(0, canary_note)
     files = {
-        baseline.label: "" if Path(baseline.path).parent == shipped() else baseline.path
+        baseline.label: "" if Path(baseline.path).parent == shipped_folder() else baseline.path
         for baseline in context.baselines
     }
     return [*unplanned.suggestions(proposal, files), *lines]

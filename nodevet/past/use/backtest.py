@@ -119,7 +119,7 @@ def _limit_checks(context: VetContext, checks: Collection[str] | None) -> VetCon
         context,
         baselines=tuple(map(narrowed, context.baselines)),
         chosen=narrowed(context.chosen) if context.chosen else None,
-        shipped=tuple,
+        shipped_baselines=tuple,
     )
 
 

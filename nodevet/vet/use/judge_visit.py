@@ -140,12 +140,12 @@ def _stand_in(evidence: Evidence, host: Host, context: VetContext) -> Baseline |
     one that fits, or on this machine `generic`. The host stays unknown, never ok.
     """
     if none_fits(context.baselines, evidence, host):
-        baseline = choose(context.shipped(), evidence, host)
+        baseline = choose(context.shipped_baselines(), evidence, host)
         if isinstance(baseline, Baseline):
             return baseline
     if not host.local:
         return None
-    every = (*context.baselines, *context.shipped())
+    every = (*context.baselines, *context.shipped_baselines())
     return next((one for one in every if one.name == GENERIC and one.applies is None), None)
 
 
