@@ -179,7 +179,7 @@ class NodeSession:
         self.close()
         return LostError(why)
 
-    def steadily(self, call: Callable[[], Answer]) -> Answer:
+    def retry_call(self, call: Callable[[], Answer]) -> Answer:
         """`call`, which must be repeatable, again after each break of the session.
 
         Raises LostError, and BlindError if the node is reachable but never answers this call.
