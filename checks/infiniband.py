@@ -47,7 +47,7 @@ from nodevet.evidence.document import Evidence, answer_once
 from nodevet.evidence.host import HostInfo
 from nodevet.evidence.infiniband import Infiniband, RdmaDevice, RdmaPort
 from nodevet.evidence.last_look import differ
-from nodevet.evidence.rates import sampled
+from nodevet.evidence.rates import earlier_sample
 from nodevet.model import (
     NODE,
     Area,
@@ -211,7 +211,10 @@ def wish(params: Params) -> CountWish:
 
 def counters_of(evidence: Evidence, device: RdmaDevice, port: RdmaPort) -> Counted:
     earlier_port = earlier_ports(evidence).get((device.name, port.number))
-    earlier, sample = earlier_port.counters if earlier_port else None, sampled(evidence, Infiniband)
+    earlier, sample = (
+        earlier_port.counters if earlier_port else None,
+        earlier_sample(evidence, Infiniband),
+    )
     return counted(port.counters, port.why("counters"), sample, earlier)
 
 
@@ -219,7 +222,7 @@ def counters_of(evidence: Evidence, device: RdmaDevice, port: RdmaPort) -> Count
 def earlier_ports(evidence: Evidence) -> Mapping[tuple[str, int], RdmaPort]:
     """The ports of an earlier reading; from the last look, only those of devices that are still the
     same."""
-    sample, now = sampled(evidence, Infiniband), evidence[Infiniband].data
+    sample, now = earlier_sample(evidence, Infiniband), evidence[Infiniband].data
     guids = {device.name: device.node_guid for device in (now.devices if now else None) or ()}
     return {
         (device.name, port.number): port

@@ -38,7 +38,7 @@ from msgspec import UNSET, Meta
 from nodevet.checking.log_events import in_brackets, last_of, named, quoted, total
 from nodevet.checking.named import reads_of
 from nodevet.checking.one_value import first_unread
-from nodevet.evidence.across import logged
+from nodevet.evidence.across import read_kernel_log
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo, boot_time
@@ -124,7 +124,7 @@ class Params(CheckParams):
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    log = logged(evidence)
+    log = read_kernel_log(evidence)
     if isinstance(log, Finding):
         yield log
         return

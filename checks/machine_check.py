@@ -31,7 +31,7 @@ from msgspec.structs import replace
 
 from nodevet.checking.log_events import in_brackets, quoted
 from nodevet.checking.named import reads_of
-from nodevet.evidence.across import logged
+from nodevet.evidence.across import read_kernel_log
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
 from nodevet.evidence.kernel_log import KernelEvent, KernelLog, line_of
@@ -83,7 +83,7 @@ class Logged(NamedTuple):
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    log = logged(evidence)
+    log = read_kernel_log(evidence)
     if isinstance(log, Finding):
         yield log
         return

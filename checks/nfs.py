@@ -42,7 +42,7 @@ from nodevet.checking.named import reads_of
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.nfs import Nfs, NfsMount
-from nodevet.evidence.rates import Sample, is_above, sampled
+from nodevet.evidence.rates import Sample, earlier_sample, is_above
 from nodevet.model import (
     NODE,
     Area,
@@ -100,7 +100,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         why = f"{len(section.data.mounts)} of {section.data.found} NFS mounts were read"
         yield unknown(why=why)
     else:
-        yield from judge_mounts(section.data.mounts, params, sampled(evidence, Nfs))
+        yield from judge_mounts(section.data.mounts, params, earlier_sample(evidence, Nfs))
 
 
 def judge_mounts(

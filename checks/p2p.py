@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from typing import ClassVar, Literal
 
 from nodevet.checking.named import judge_each, reads_of
-from nodevet.evidence.across import IN_HAND, answering, each_gpu
+from nodevet.evidence.across import IN_HAND, answering_gpus, each_gpu
 from nodevet.evidence.core import NOT_SUPPORTED, unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, Peer, board, subject_of
@@ -93,7 +93,7 @@ def judge_peers(
 def unlisted_peers(evidence: Evidence, gpu: Gpu) -> list[str]:
     """The GPUs that are missing from its peers; a GPU that NVML cannot read has its own finding."""
     listed = {gpu.index, *(peer.index for peer in gpu.peers or ())}
-    others = (other for other in answering(evidence) if other.index not in listed)
+    others = (other for other in answering_gpus(evidence) if other.index not in listed)
     return [subject_of(other).label for other in others]
 
 
@@ -126,7 +126,7 @@ def failed(evidence: Evidence, gpu: Gpu, unreachable: Sequence[Peer], field: str
 def learn(evidence: Evidence) -> dict[str, str] | None:
     """How the GPUs of a good node reach one another; None if some do not, or if there is only
     one."""
-    gpus = answering(evidence)
+    gpus = answering_gpus(evidence)
     pairs = [peer for gpu in gpus for peer in gpu.peers or ()]
     if any(unlisted_peers(evidence, gpu) for gpu in gpus):
         return None

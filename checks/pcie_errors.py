@@ -43,14 +43,14 @@ from nodevet.checking.log_events import by_address
 from nodevet.checking.named import reads_of
 from nodevet.checking.one_value import values_at
 from nodevet.checking.pace import since_boot
-from nodevet.evidence.across import located, logged
+from nodevet.evidence.across import located_gpus, read_kernel_log
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, board, subject_of
 from nodevet.evidence.host import HostInfo
 from nodevet.evidence.kernel_log import KernelEvent, KernelLog, line_of
 from nodevet.evidence.last_look import SEEN_LINES, Seen, coverage_since_look, differ, seen_lines
 from nodevet.evidence.pci import Pci, PciFunction
-from nodevet.evidence.rates import Growth, Sample, sampled
+from nodevet.evidence.rates import Growth, Sample, earlier_sample
 from nodevet.model import (
     NODE,
     Area,
@@ -136,8 +136,8 @@ class Node(NamedTuple):
 
 
 def node_of(evidence: Evidence, params: Params, functions: Sequence[PciFunction]) -> Node:
-    bus, sample = evidence[Pci].data, sampled(evidence, Pci)
-    gpus = {gpu.bus_id: gpu for gpu in located(evidence)}
+    bus, sample = evidence[Pci].data, earlier_sample(evidence, Pci)
+    gpus = {gpu.bus_id: gpu for gpu in located_gpus(evidence)}
     hourly = params.corrected_per_hour is not None
     hours, doubt = since_boot(evidence) if hourly else (None, "")
     return Node(
@@ -368,7 +368,7 @@ def doubts_of(errors: Errors) -> Iterator[str]:
 
 def log_doubt(evidence: Evidence) -> str:
     """Why the kernel log may have errors that nodevet did not see; empty without a log to read."""
-    log = logged(evidence)
+    log = read_kernel_log(evidence)
     if isinstance(log, Finding):
         return "" if log.verdict is Verdict.NOT_APPLICABLE else log.why
     seen = seen_lines(evidence)

@@ -35,7 +35,7 @@ from msgspec import UNSET, Meta
 
 from nodevet.checking.log_events import last_of, quoted, server_subject, silent_servers, total
 from nodevet.checking.named import reads_of
-from nodevet.evidence.across import logged
+from nodevet.evidence.across import read_kernel_log
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo, boot_time
 from nodevet.evidence.kernel_log import KernelEvent
@@ -76,7 +76,7 @@ class Params(CheckParams):
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    log = logged(evidence)
+    log = read_kernel_log(evidence)
     if isinstance(log, Finding):
         yield log
         return

@@ -83,11 +83,11 @@ from nodevet.evidence.across import (
     IN_HAND,
     each_gpu,
     gpu_functions,
-    located,
-    logged,
+    located_gpus,
     losses,
     off_the_bus,
-    unlisted,
+    read_kernel_log,
+    unlisted_gpus_finding,
 )
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
@@ -157,7 +157,7 @@ class Params(CheckParams):
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    log = logged(evidence)
+    log = read_kernel_log(evidence)
     if isinstance(log, Finding):
         yield log
         return
@@ -230,7 +230,7 @@ def last_moments(events: Iterable[KernelEvent], kind: str) -> dict[str, float]:
 
 def judge_gpus(evidence: Evidence, log: KernelLog, context: Context) -> Iterator[Finding]:
     """Findings about the GPUs that NVML lists, and about others in the log."""
-    gpus, off_bus = located(evidence), off_the_bus(evidence)
+    gpus, off_bus = located_gpus(evidence), off_the_bus(evidence)
     at = at_addresses(evidence, log, gpus)
     unplaced = [*judge_events(NODE, at.pop("", []), context)]
     yield from unplaced
@@ -252,7 +252,7 @@ def judge_gpus(evidence: Evidence, log: KernelLog, context: Context) -> Iterator
             subject, at[address], context.for_address(address), {"bus id": address}
         ):
             yield replace(finding, cause=LOSS) if address in off_bus else finding
-    short = unlisted(evidence, at) if gpus else None
+    short = unlisted_gpus_finding(evidence, at) if gpus else None
     if short is not None:
         yield short
 

@@ -23,7 +23,7 @@ driver's version first. If the start takes longer than `--deadline`, the step fa
 from collections.abc import Iterator, Sequence
 
 from nodevet.checks.fabric import UNIT, Params
-from nodevet.evidence.across import answering
+from nodevet.evidence.across import answering_gpus
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import subject_of
 from nodevet.fixing import gpus
@@ -45,7 +45,7 @@ def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Itera
     unregistered = [finding for finding in failed if finding.actual in UNREGISTERED]
     if not unregistered:
         raise FixError("a restart of the fabric manager does not repair this")
-    registered = [gpu for gpu in answering(evidence) if gpu.fabric.state == "COMPLETED"]
+    registered = [gpu for gpu in answering_gpus(evidence) if gpu.fabric.state == "COMPLETED"]
     if registered:
         raise FixError(
             f"{subject_of(registered[0]).label} is registered, and would keep the state of the old "

@@ -32,7 +32,7 @@ def gpu_functions(evidence: Evidence) -> tuple[PciFunction, ...]:
     return tuple(function for function in functions if function.driver not in KEPT_FOR_GUESTS)
 
 
-def unlisted(evidence: Evidence, judged: Collection[str] = ()) -> Finding | None:
+def unlisted_gpus_finding(evidence: Evidence, judged: Collection[str] = ()) -> Finding | None:
     """The unknown finding if NVML lists fewer GPUs than it counts, or than are on the bus.
 
     `judged`: PCI addresses that the check has judged without NVML.
@@ -78,12 +78,12 @@ def _each_gpu(evidence: Evidence) -> Iterator[Gpu | Finding]:
     elif not section.data.gpus:
         yield unknown(why="NVML lists no GPU")
     else:
-        for gpu, located_gpu in zip(section.data.gpus, located(evidence), strict=True):
+        for gpu, located_gpu in zip(section.data.gpus, located_gpus(evidence), strict=True):
             if "handle" in gpu.errors:
                 yield unknown(subject_of(located_gpu), why=f"NVML: {gpu.why('handle')}")
             else:
                 yield gpu
-        missing = unlisted(evidence)
+        missing = unlisted_gpus_finding(evidence)
         if missing is not None:
             yield missing
 
@@ -94,12 +94,12 @@ def every_gpu(evidence: Evidence) -> tuple[Gpu, ...]:
 
 
 @answer_once
-def answering(evidence: Evidence) -> tuple[Gpu, ...]:
+def answering_gpus(evidence: Evidence) -> tuple[Gpu, ...]:
     """The GPUs with a handle; none without NVML."""
     return tuple(gpu for gpu in every_gpu(evidence) if "handle" not in gpu.errors)
 
 
-def logged(evidence: Evidence) -> KernelLog | Finding:
+def read_kernel_log(evidence: Evidence) -> KernelLog | Finding:
     """The kernel log since boot with its events, or an unknown finding; not_applicable for captured
     files without a log."""
     section = evidence[KernelLog]
@@ -120,7 +120,7 @@ def off_the_bus(evidence: Evidence) -> frozenset[str]:
 
 
 @answer_once
-def located(evidence: Evidence) -> tuple[Gpu, ...]:
+def located_gpus(evidence: Evidence) -> tuple[Gpu, ...]:
     """Every GPU of NVML's list; a single lost one without an address gets its PCI address.
 
     It is the only function that no longer answers, or the only one that NVML does not name and no
@@ -145,7 +145,7 @@ def located(evidence: Evidence) -> tuple[Gpu, ...]:
 @answer_once
 def losses(evidence: Evidence) -> tuple[str | None, ...]:
     """For each GPU of NVML's list its error if it is lost; see `lost`."""
-    return tuple(lost_error(gpu) for gpu in located(evidence))
+    return tuple(lost_error(gpu) for gpu in located_gpus(evidence))
 
 
 def pci_of(evidence: Evidence, gpu: Gpu) -> PciFunction | Finding:

@@ -271,10 +271,10 @@ class Gpus(SectionRecord, frozen=True, kw_only=True):
     count: int | None = None  # nvmlDeviceGetCount
     gpus: Annotated[tuple[Gpu, ...], bounds.GPUS] | None = None
 
-    def settled(self) -> "Gpus":
+    def with_parts_compared(self) -> "Gpus":
         gpus = self.gpus or ()
         compared_gpus = mark_unread_values(
-            gpus, is_alike=alike, label=lambda gpu: subject_of(gpu).label
+            gpus, is_alike=have_same_features, label=lambda gpu: subject_of(gpu).label
         )
         is_unchanged = all(one is other for one, other in zip(gpus, compared_gpus, strict=True))
         return self if is_unchanged else replace(self, gpus=compared_gpus)
@@ -285,7 +285,7 @@ LIKENESS = ("gpu.gpus[].mig_current", "gpu.gpus[].pci_device", "gpu.gpus[].virtu
 a GPU, but no check lists them in `reads` for that."""
 
 
-def alike(gpu: Gpu, other: Gpu) -> bool:
+def have_same_features(gpu: Gpu, other: Gpu) -> bool:
     """Whether two GPUs should have the same features: same model, both or neither in MIG mode, both
     or neither virtual."""
     return is_same(gpu.pci_device, other.pci_device) and (

@@ -10,7 +10,7 @@ import msgspec
 from sqlalchemy import Connection
 
 from nodevet.base import age
-from nodevet.evidence.document import Evidence, EvidenceError, opened
+from nodevet.evidence.document import Evidence, EvidenceError, open_evidence
 from nodevet.model import HostOutcome, HostReport, Status
 from nodevet.model.changes import HostNews
 from nodevet.store import blobs, documents, known
@@ -225,7 +225,7 @@ def _prepare_readings(prepared: PreparedHost, volatile: bytes) -> None:
 
 def _opened(document: bytes) -> Evidence | None:
     try:
-        return opened(document)
+        return open_evidence(document)
     except EvidenceError:
         return None
 

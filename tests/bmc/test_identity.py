@@ -21,7 +21,7 @@ from nodevet.bmc.beside import joined
 from nodevet.bmc.powering import powers
 from nodevet.checking.bmc_identity import MachineIds, confirmed, machine_ids, match
 from nodevet.evidence.bmc import BmcInfo
-from nodevet.evidence.document import opened
+from nodevet.evidence.document import open_evidence
 from nodevet.fix.model import Plan, PlannedNode, Step
 from nodevet.fix.settings import Rollout
 from nodevet.fix.use.power import with_identities
@@ -256,7 +256,7 @@ def test_readings_of_another_machines_bmc_are_not_judged(redfish, read, is_own):
     sections = {"host": {"status": "ok", "data": ids}}
     evidence = msgspec.json.encode({"schema": 1, "probe": "0", "sections": sections})
     visit = Visit(host="gpu1", status=Status.VETTED, evidence=evidence)
-    bmc = opened(joined(visit, read(redfish.bmc)).evidence)[BmcInfo].data
+    bmc = open_evidence(joined(visit, read(redfish.bmc)).evidence)[BmcInfo].data
     assert bmc.system_uuid == str(OF_REDFISH)
     if is_own:
         assert bmc.power == "on" and bmc.parts

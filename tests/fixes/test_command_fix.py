@@ -7,7 +7,7 @@ import pytest
 
 from nodevet.base.project import Project
 from nodevet.checking.catalog import Catalog, CatalogError, RefusedCodeError
-from nodevet.evidence.document import opened
+from nodevet.evidence.document import open_evidence
 from nodevet.fixing.command_fix import CommandFixFile, SiteCommands, fix_of
 from nodevet.fixing.model import FixError, Risk
 from nodevet.model import NODE, Subject, fail
@@ -23,7 +23,7 @@ from nodevet.resource import (
 )
 from nodevet.vet.command_fixes import read_fix
 
-NOTHING = opened(b'{"schema": 1, "probe": "0", "sections": {}}')
+NOTHING = open_evidence(b'{"schema": 1, "probe": "0", "sections": {}}')
 GET, SET = ("widgetctl", "get", "mode"), ("widgetctl", "set", "mode", "fast")
 UNDO = ("widgetctl", "set", "mode", "{before}")
 WIDGET = SiteCommands(read=GET, run=SET, undo=UNDO, seconds=60)

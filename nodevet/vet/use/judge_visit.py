@@ -11,7 +11,7 @@ from nodevet.baseline.choose import CHECK
 from nodevet.checking.facts import facts_of
 from nodevet.checking.identity import judge_hostname, own_gpus
 from nodevet.checking.judge import judge
-from nodevet.evidence.document import Evidence, EvidenceError, opened
+from nodevet.evidence.document import Evidence, EvidenceError, open_evidence
 from nodevet.evidence.host import HostInfo
 from nodevet.fleet import Visit
 from nodevet.model import SHADOW, Finding, Host, HostReport, Status, unknown
@@ -55,7 +55,7 @@ def judge_visit(
     if visit.evidence is None and reopen is None:
         return Vetted(report=blank)
     try:
-        evidence = reopen() if reopen else opened(visit.evidence or b"")
+        evidence = reopen() if reopen else open_evidence(visit.evidence or b"")
     except EvidenceError as error:
         failed = msgspec.structs.replace(blank, status=Status.PROBE_FAILED, why=str(error))
         return Vetted(report=failed)

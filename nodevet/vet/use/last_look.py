@@ -9,7 +9,7 @@ from urllib.parse import quote
 from nodevet.base.printable import brief
 from nodevet.document.kinds import DocumentKind, wrong_kind_text
 from nodevet.evidence.core import SectionRecord
-from nodevet.evidence.document import Evidence, EvidenceError, opened
+from nodevet.evidence.document import Evidence, EvidenceError, open_evidence
 from nodevet.evidence.edac import Edac
 from nodevet.evidence.gpu import Gpus
 from nodevet.evidence.infiniband import Infiniband
@@ -76,7 +76,7 @@ class LastLook:
                 return f"{path}: evidence of {visit.host}"
             if visit.evidence is None:
                 return f"no evidence was recorded: {visit.status.value.replace('_', ' ')}"
-            return opened(visit.evidence)
+            return open_evidence(visit.evidence)
         except OSError as error:
             return f"{path}: cannot be read: {error.strerror}"
         except SavedEvidenceError as error:
@@ -155,7 +155,7 @@ class StoredLook(LastLook):
 
         try:
             recorded_evidence = self._store.last_evidence(host, series=self._series, reported=True)
-            return opened(recorded_evidence[1]) if recorded_evidence else self._nothing
+            return open_evidence(recorded_evidence[1]) if recorded_evidence else self._nothing
         except StoreError as error:
             return f"the store cannot be read: {error}"
         except EvidenceError as error:
