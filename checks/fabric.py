@@ -367,7 +367,7 @@ def switches(evidence: Evidence) -> int | None:
 def judge_health(gpu: Gpu, *, fine: bool) -> Iterator[Finding]:
     """`fine`: whether the GPU's fabric has no other failure."""
     subject, fabric = subject_of(gpu), gpu.fabric
-    summary, (named, doubt) = fabric.health_summary, decoded(fabric.health_mask or 0)
+    summary, (named, doubt) = fabric.health_summary, decode_health_mask(fabric.health_mask or 0)
     faults = named or ([SUMMARIES[summary]] if summary in SUMMARIES else [])
     doubts = [
         f"{field}: {fabric.why(field)}"
@@ -387,10 +387,10 @@ def judge_health(gpu: Gpu, *, fine: bool) -> Iterator[Finding]:
         yield ok(subject, expected="COMPLETED", actual="COMPLETED")
 
 
-def decoded(mask: int) -> tuple[list[str], str]:
+def decode_health_mask(mask: int) -> tuple[list[str], str]:
     """The faults in a health mask; and why it may hold an unknown fault.
 
-    >>> decoded(0x112), decoded(0x1a0)
+    >>> decode_health_mask(0x112), decode_health_mask(0x1a0)
     ((['route unhealthy'], ''), ([], ''))
     """
     if mask < 0:

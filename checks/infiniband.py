@@ -38,7 +38,7 @@ from typing import Annotated, ClassVar, Literal
 from msgspec import Meta
 
 from nodevet.checking.aspects import Aspect, aspect_findings, aspect_if, unread_aspect
-from nodevet.checking.counts import Counted, CountWish, counted, counts
+from nodevet.checking.counts import Counted, CountWish, counts, counts_since_sample
 from nodevet.checking.expected import Words, matches, words_text
 from nodevet.checking.named import reads_of
 from nodevet.checking.rdma import DEVICES_READ, NOT_LOADED, each_port, port_name, port_subject
@@ -215,7 +215,7 @@ def counters_of(evidence: Evidence, device: RdmaDevice, port: RdmaPort) -> Count
         earlier_port.counters if earlier_port else None,
         earlier_sample(evidence, Infiniband),
     )
-    return counted(port.counters, port.why("counters"), sample, earlier)
+    return counts_since_sample(port.counters, port.why("counters"), sample, earlier)
 
 
 @answer_once

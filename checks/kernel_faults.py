@@ -35,7 +35,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from msgspec import UNSET, Meta
 
-from nodevet.checking.log_events import in_brackets, last_of, named, quoted, total
+from nodevet.checking.log_events import in_brackets, last_of, line_detail, names_text, total
 from nodevet.checking.named import reads_of
 from nodevet.checking.one_value import first_unread
 from nodevet.evidence.across import read_kernel_log
@@ -143,7 +143,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     if crash is not None:
         yield crash
     doubt, since = coverage_since_look(evidence, log)
-    texts = {part: f"{WORDS[part.kind]} ×{total(events)} ({named(events)})" for part, events in
+    texts = {part: f"{WORDS[part.kind]} ×{total(events)} ({names_text(events)})" for part, events in
             faults.items()}  # fmt: skip
     if doubt:
         yield unknown(why=doubt)
@@ -210,9 +210,9 @@ def judge_part(
         return None
     return fail(
         **part_values(part, most, "unknown" if count is None else count, events),
-        why=named(events) if part.device else "",
+        why=names_text(events) if part.device else "",
         advice=ADVICE[part.kind],
-        details=quoted(events),
+        details=line_detail(events),
         last=last_of(events, booted) or UNSET,
         cause=(part.kind == "hung_task" and stuck_process(evidence, events)) or UNSET,
     )

@@ -71,7 +71,7 @@ from nodevet.checking.aspects import (
     unknown_aspect,
     unread_aspect,
 )
-from nodevet.checking.counts import Counted, CountWish, counted, counts
+from nodevet.checking.counts import Counted, CountWish, counts, counts_since_sample
 from nodevet.checking.named import reads_of
 from nodevet.checking.one_value import values_at
 from nodevet.checking.outages import READS, outage
@@ -383,7 +383,7 @@ def counters_of(evidence: Evidence, interface: Interface) -> Counted:
     if sample and sample.look and earlier_interface and is_another(earlier_interface, interface):
         earlier_interface = None
     earlier = earlier_interface.counters if earlier_interface else None
-    return counted(interface.counters, interface.why("counters"), sample, earlier)
+    return counts_since_sample(interface.counters, interface.why("counters"), sample, earlier)
 
 
 def is_another(before: Interface, now: Interface) -> bool:

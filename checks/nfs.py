@@ -149,7 +149,7 @@ def of_options(mount: NfsMount, params: Params) -> Iterator[Aspect]:
         if lacking or forbidden:
             expected = ", ".join((*lacking, *(f"no {option}" for option in forbidden)))
             actual = ", ".join(
-                (*(instead(mount.options, option) for option in lacking), *forbidden)
+                (*(actual_option(mount.options, option) for option in lacking), *forbidden)
             )
             yield aspect_if("options", False, expected=expected, actual=actual)
         elif params.options or params.without:
@@ -172,10 +172,10 @@ def has_option(options: tuple[str, ...], option: str) -> bool:
     return any(matches(actual, option) for actual in options)
 
 
-def instead(options: tuple[str, ...], option: str) -> str:
+def actual_option(options: tuple[str, ...], option: str) -> str:
     """The option in place of the expected one: another value, or `no OPTION`.
 
-    >>> instead(("soft", "vers=3"), "vers=4.2"), instead(("soft", "vers=3"), "hard")
+    >>> actual_option(("soft", "vers=3"), "vers=4.2"), actual_option(("soft", "vers=3"), "hard")
     ('vers=3', 'no hard')
     """
     name = option.partition("=")[0]

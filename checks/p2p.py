@@ -73,7 +73,7 @@ def judge_peers(
         yield not_applicable(subject, why="a GPU in MIG mode has no peer access")
         return
     if unreachable:
-        yield failed(evidence, gpu, unreachable, field)
+        yield unreachable_finding(evidence, gpu, unreachable, field)
     if missing:
         yield unknown(subject, why=f"its peers do not include {', '.join(missing)}")
     elif not peers:
@@ -101,7 +101,9 @@ def is_unreported(peer: Peer, field: str) -> bool:
     return peer.errors.get(field) in NOT_REPORTED
 
 
-def failed(evidence: Evidence, gpu: Gpu, unreachable: Sequence[Peer], field: str) -> Finding:
+def unreachable_finding(
+    evidence: Evidence, gpu: Gpu, unreachable: Sequence[Peer], field: str
+) -> Finding:
     """The finding about unreachable peers; not applicable if the topology of a virtual machine is
     the cause."""
     subject, host = subject_of(gpu), evidence[HostInfo].data

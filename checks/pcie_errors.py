@@ -38,7 +38,7 @@ from typing import Annotated, NamedTuple
 from msgspec import UNSET, Meta
 
 from nodevet.checking.before import Counts, counts_before
-from nodevet.checking.expected import joined
+from nodevet.checking.expected import join_parts
 from nodevet.checking.log_events import by_address
 from nodevet.checking.named import reads_of
 from nodevet.checking.one_value import values_at
@@ -115,7 +115,7 @@ def judge_functions(
         *unreporting_ports(node.ports, evidence),
     ]
     doubts += (doubt for entry in errors for doubt in doubts_of(entry))
-    if doubt := joined(dict.fromkeys(doubts)):
+    if doubt := join_parts(dict.fromkeys(doubts)):
         yield unknown(why=doubt)
     elif not faults:
         yield from without_faults(evidence, params, errors)
@@ -440,7 +440,7 @@ def fine_finding(evidence: Evidence, old: Sequence[str], why: str = "") -> Findi
     seen, log = seen_lines(evidence), evidence[KernelLog].data
     before = seen.earlier_text(old) if seen else ""
     since = before or (coverage_since_look(evidence, log)[1] if log else "")
-    return ok(expected="within limits", actual="within limits", why=joined((why, since)))
+    return ok(expected="within limits", actual="within limits", why=join_parts((why, since)))
 
 
 def by_log(

@@ -33,7 +33,7 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta
 
-from nodevet.checking.log_events import last_of, quoted, server_subject, silent_servers, total
+from nodevet.checking.log_events import last_of, line_detail, server_subject, silent_servers, total
 from nodevet.checking.named import reads_of
 from nodevet.evidence.across import read_kernel_log
 from nodevet.evidence.document import Evidence
@@ -126,7 +126,7 @@ def judge_disk(disk: str, events: list[KernelEvent], most: int, booted: float | 
         actual=counts_text(events),
         why=", ".join(devices[:8]),
         advice=CHECK_IT if kinds <= {"fs_error", "read_only"} else ADVICE,
-        details=quoted(events),
+        details=line_detail(events),
         last=last_of(events, booted) or UNSET,
     )
 
@@ -137,7 +137,7 @@ def judge_server(server: str, event: KernelEvent, booted: float | None) -> Findi
         expected="responding",
         actual="not responding, and no line says that it is back",
         advice=REACH_IT,
-        details=quoted([event]),
+        details=line_detail([event]),
         last=last_of([event], booted) or UNSET,
     )
 

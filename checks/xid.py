@@ -52,7 +52,7 @@ from typing import Annotated, Literal, NamedTuple
 from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import replace
 
-from nodevet.checking.expected import joined
+from nodevet.checking.expected import join_parts
 from nodevet.checking.log_events import by_address, last_of
 from nodevet.checking.named import reads_of
 from nodevet.checking.recovery import ACTIONS, REPORT, Remedy
@@ -298,7 +298,7 @@ def judge_gpu(
     else:
         split = split_by_cures(events, own)
         now = describe(split.now, own.booted)
-        why = joined((now, split.describe_past(own), split.describe_old(own) or since))
+        why = join_parts((now, split.describe_past(own), split.describe_old(own) or since))
         yield ok(subject, expected=[], actual=[], why=why)
 
 
@@ -440,7 +440,7 @@ def why_of(split: Split, xids: Xids, roots: Sequence[int], context: Context) -> 
     after = xids.keys() - set(roots)
     first = describe([event for event in split.now if code_of(event) not in after], context.booted)
     followed = describe([event for event in split.now if code_of(event) in after], context.booted)
-    return joined(
+    return join_parts(
         (
             f"{first}; then {followed}" if followed else first,
             *limits(xids, context.params),

@@ -51,7 +51,7 @@ def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Itera
         raise FixError("the clock is synchronised: look at the servers of the time client")
     if unit_of(evidence, PTP).active_state in RUNS:
         raise FixError(f"{PTP} sets the clock: look at its log")
-    client, unit = installed(evidence)
+    client, unit = installed_client(evidence)
     yield PlannedChange(
         expected=failed[0].expected,
         actual=failed[0].actual,
@@ -62,7 +62,7 @@ def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Itera
     )
 
 
-def installed(evidence: Evidence) -> tuple[str, Unit]:
+def installed_client(evidence: Evidence) -> tuple[str, Unit]:
     """The only time client of the node, and its unit. Raises FixError if there is none, or if there
     are several."""
     found = {

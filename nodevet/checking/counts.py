@@ -46,7 +46,7 @@ class Counted(NamedTuple):
     before: CountsBefore | None  # None: no earlier reading
 
 
-def counted(
+def counts_since_sample(
     counters: tuple[Counter, ...] | None,
     why: str,
     sample: Sample[Any] | None,

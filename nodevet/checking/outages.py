@@ -44,12 +44,12 @@ def outage(evidence: Evidence, interface: Interface, most_s: float, advice: str)
             return unread_aspect(interface, field)
     if log.links is None:
         return unread_aspect(log, "links")
-    if silence := unlogged(interface):
+    if silence := unlogged_reason(interface):
         return unknown_aspect(NAME, f"{NAME}: {silence}")
-    return longest(evidence, log, interface, most_s, advice)
+    return longest_outage(evidence, log, interface, most_s, advice)
 
 
-def unlogged(interface: Interface) -> str:
+def unlogged_reason(interface: Interface) -> str:
     """Why the kernel log does not say when this link was down; empty if it does."""
     if interface.type == INFINIBAND:
         return "the kernel does not log when an InfiniBand link goes down"
@@ -63,7 +63,7 @@ def unlogged(interface: Interface) -> str:
     return ""
 
 
-def longest(
+def longest_outage(
     evidence: Evidence, log: KernelLog, interface: Interface, most_s: float, advice: str
 ) -> Aspect:
     seen, address = seen_links(evidence), interface.bus_id or ""

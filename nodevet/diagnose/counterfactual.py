@@ -13,7 +13,7 @@ from nodevet.checking.feeding.advice import FeedChange, change, changes
 from nodevet.checking.feeding.interval import UNKNOWN, Interval, exact_interval
 from nodevet.checking.feeding.model import Feed, FeedStage, outcome
 from nodevet.checking.feeding.units import amount_text
-from nodevet.checking.feeding.workload import StepTime, WorkloadFields, encoded, workload_of
+from nodevet.checking.feeding.workload import StepTime, WorkloadFields, usable_rate, workload_of
 from nodevet.diagnose.gpu_figures import link_capacity
 from nodevet.diagnose.hot import ticks_used
 from nodevet.diagnose.job_figures import (
@@ -202,7 +202,7 @@ def _link(percent: float | None, capacity_b_s: float | None) -> tuple[float, Int
     if percent is None or capacity_b_s is None:
         return 1.0, Interval(1.0, None)
     moved_b = percent / 100 * capacity_b_s
-    return moved_b, exact_interval(moved_b) if percent >= FULL_LINK else encoded(capacity_b_s)
+    return moved_b, exact_interval(moved_b) if percent >= FULL_LINK else usable_rate(capacity_b_s)
 
 
 def _worker_rate(stage: FeedStage, figures: Figures, workers: float) -> Interval | None:

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from nodevet.base.errors import UserError
 from nodevet.bmc.beside import joined
 from nodevet.bmc.powering import powers
-from nodevet.checking.bmc_identity import MachineIds, confirmed, machine_ids, match
+from nodevet.checking.bmc_identity import MachineIds, confirmed_ids, machine_ids, match
 from nodevet.evidence.bmc import BmcInfo
 from nodevet.evidence.document import open_evidence
 from nodevet.fix.model import Plan, PlannedNode, Step
@@ -235,8 +235,8 @@ def test_nodes_of_one_enclosure_in_one_plan_are_proven_by_their_boards(ipmi):
 )
 def test_only_ids_of_the_plan_that_the_node_still_reports_count(now, uuid, serials):
     planned = replace(OTHER, shared=("ENC01",))
-    assert confirmed(planned, now) == MachineIds(uuid=uuid, serials=serials)
-    also = confirmed(planned, replace(now, serials=("ENC01",)))
+    assert confirmed_ids(planned, now) == MachineIds(uuid=uuid, serials=serials)
+    also = confirmed_ids(planned, replace(now, serials=("ENC01",)))
     assert also == MachineIds(uuid=uuid, shared=("ENC01",))
 
 

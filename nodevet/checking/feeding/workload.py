@@ -228,10 +228,10 @@ def link_of(text: str) -> Interval:
             if "Gen" in text or "x" in text:
                 raise ValueError(f"must be a link such as Gen4 x16, not {text[:40]}") from error
             raise
-    return encoded(units.link_rate(*lanes))
+    return usable_rate(units.link_rate(*lanes))
 
 
-def encoded(rate: float) -> Interval:
+def usable_rate(rate: float) -> Interval:
     """The bytes per second that a PCIe link of this encoding rate can move."""
     return Interval(rate * units.AT_LEAST, rate)
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 import msgspec
 
 from nodevet.base.errors import NothingDoneError, UserError
-from nodevet.checking.bmc_identity import MachineIds, confirmed, node_ids
+from nodevet.checking.bmc_identity import MachineIds, confirmed_ids, node_ids
 from nodevet.evidence.document import Evidence, EvidenceError, decode
 from nodevet.evidence.host import HostInfo
 from nodevet.fix.events import Doing, EventHandler, Phase, safely, silent
@@ -242,7 +242,7 @@ class NodeSession:
 
     def _ids(self, evidence: Evidence) -> MachineIds:
         """The ids of the plan that the node of this evidence still reports."""
-        return confirmed(self.planned.ids, node_ids(evidence))
+        return confirmed_ids(self.planned.ids, node_ids(evidence))
 
     def cycle_power(self, boot_id: str, node: MachineIds, *, runs: bool) -> str:
         """Switch the node off and on by its BMC; why nothing was asked of the BMC, or empty.
