@@ -28,7 +28,7 @@ from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import subject_of
 from nodevet.fixing import gpus
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
-from nodevet.fixing.units import RUNS, running, unit_of
+from nodevet.fixing.units import RUNS, start_unit, unit_of
 from nodevet.model import Finding
 from nodevet.resource import Resource
 
@@ -56,7 +56,7 @@ def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Itera
         expected="COMPLETED",
         actual=gpus.common_value({each.subject.label: each.actual for each in unregistered}),
         subjects=tuple(finding.subject.label for finding in unregistered),
-        actions=(running(unit),),
+        actions=(start_unit(unit),),
         resources=(Resource(kind="unit", name=UNIT),),
         risk=Risk.DRAIN,
         note="it runs already, and will be restarted" if unit.active_state in RUNS else "",

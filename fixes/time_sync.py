@@ -26,7 +26,7 @@ from nodevet.checks.time_sync import Params
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.services import Unit
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
-from nodevet.fixing.units import RUNS, running, unit_of
+from nodevet.fixing.units import RUNS, start_unit, unit_of
 from nodevet.model import Finding
 from nodevet.resource import Resource, RunCommand
 
@@ -55,7 +55,7 @@ def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Itera
     yield PlannedChange(
         expected=failed[0].expected,
         actual=failed[0].actual,
-        actions=(running(unit), *(STEP if client == CHRONY else ())),
+        actions=(start_unit(unit), *(STEP if client == CHRONY else ())),
         resources=(Resource(kind="unit", name=unit.name),),
         risk=Risk.LIVE,
         note="the clock may step",

@@ -87,8 +87,8 @@ def test_a_renamed_part_is_found_only_by_its_new_name(store: Store):
 @pytest.mark.parametrize(
     "query",
     [
-        parts.beginning("gpu-5f1c"),
-        parts.named("gpu-5f1c"),
+        parts.parts_starting_with("gpu-5f1c"),
+        parts.parts_named("gpu-5f1c"),
         select(t.place.c.id).where(t.place.c.part.in_(parts.ids_of("GPU-5f1c"))),
         parts.points(part="GPU-5f1c").order_by(t.counter.c.id).limit(1),
     ],

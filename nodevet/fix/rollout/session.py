@@ -12,7 +12,7 @@ from nodevet.base.errors import NothingDoneError, UserError
 from nodevet.checking.bmc_identity import MachineIds, confirmed_ids, node_ids
 from nodevet.evidence.document import Evidence, EvidenceError, decode
 from nodevet.evidence.host import HostInfo
-from nodevet.fix.events import Doing, EventHandler, Phase, safely, silent
+from nodevet.fix.events import Doing, EventHandler, Phase, ignore_event, without_errors
 from nodevet.fix.journal.contents import ContentError
 from nodevet.fix.journal.journal import HostBegin, Journal, JournalState, StepState
 from nodevet.fix.journal.owner import uptime_s
@@ -103,7 +103,7 @@ class NodeSession:
         terms: SessionTerms,
         keep: Callable[[str, bytes], None],
         planned: PlannedNode,
-        on_event: EventHandler = silent,
+        on_event: EventHandler = ignore_event,
         power: NodePower | None = None,
     ) -> None:
         self.host = host
@@ -113,7 +113,7 @@ class NodeSession:
         self.journal = journal
         self.terms = terms
         self._keep = keep
-        self._on_event = safely(on_event)
+        self._on_event = without_errors(on_event)
         self.hook = (
             DrainHook(terms.drain_hook, host, terms.drain_seconds, terms.plan, terms.run)
             if terms.drain_hook

@@ -34,7 +34,7 @@ from nodevet.fix.plan import plan_file, unplanned
 from nodevet.fix.plan.candidates import Rules, Suspected, VettedNode, draft
 from nodevet.fix.plan.planner import FixStates, Proposal, make
 from nodevet.fix.settings import missing_hook
-from nodevet.fix.use.from_store import failed_elsewhere, suspected
+from nodevet.fix.use.from_store import failed_elsewhere, suspected_checks
 from nodevet.fix.use.rollout import rollout_of
 from nodevet.fixing.model import Risk
 from nodevet.fleet import Options
@@ -209,7 +209,7 @@ def _suspected_checks(
         if rules.allow(wish) and wish.check in context.catalog.fixes
     }
     try:
-        return suspected(store, checks)
+        return suspected_checks(store, checks)
     except UserError as error:
         listener.note(f"cannot tell which checks many hosts began to fail at once: {error}")
         return ()
