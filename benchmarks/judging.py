@@ -7,7 +7,7 @@ from pathlib import Path
 from contenders import BenchmarkError
 
 from nodevet.checking.judge import judge
-from nodevet.evidence.document import Evidence, opened
+from nodevet.evidence.document import Evidence, open_evidence
 from nodevet.fleet import Visit
 from nodevet.model import Host
 from nodevet.model.baseline import Baseline
@@ -71,7 +71,7 @@ def parts(
     if read is None or visit.evidence is None:
         raise BenchmarkError(f"{visit.host} was not judged: {vetted.report.why}")
     began = time.thread_time()
-    evidence = opened(visit.evidence)
+    evidence = open_evidence(visit.evidence)
     for record in read.sections:
         evidence[record]
     decoded = time.thread_time() - began

@@ -31,7 +31,7 @@ from typing import Annotated, Any, ClassVar
 from msgspec import Meta, Struct
 
 from nodevet.checking.aspects import Aspect, aspect_findings, aspect_if, unknown_aspect
-from nodevet.checking.expected import within
+from nodevet.checking.expected import is_within
 from nodevet.checking.named import judge_each, reads_of
 from nodevet.checking.rules import (
     RuleName,
@@ -226,7 +226,7 @@ def fits(rule: JsonRule, value: Wanted) -> bool:
         return isinstance(value, bool) is isinstance(rule.value, bool) and value == rule.value
     if isinstance(value, (bool, str)):
         return False
-    return within(value, rule.minimum, rule.maximum)
+    return is_within(value, rule.minimum, rule.maximum)
 
 
 def question(rule: CommandRule) -> Mapping[str, Any]:

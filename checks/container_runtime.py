@@ -30,7 +30,7 @@ from typing import Any, Literal
 from nodevet.checking.aspects import each_fact
 from nodevet.checking.named import of_section, reads_of
 from nodevet.checking.one_value import first_unread
-from nodevet.evidence.across import IN_HAND, unlisted
+from nodevet.evidence.across import IN_HAND, unlisted_gpus_finding
 from nodevet.evidence.containers import CdiSpecification, Containers, Engine
 from nodevet.evidence.core import unread, unsupported
 from nodevet.evidence.document import Evidence
@@ -96,7 +96,7 @@ def judge_specifications(
         return
     for spec in containers.specifications:
         yield from judge_specification(evidence, spec)
-    unlisted_finding = unlisted(evidence)
+    unlisted_finding = unlisted_gpus_finding(evidence)
     if unlisted_finding is not None and any(
         spec.kind == GPU_KIND for spec in containers.specifications
     ):
@@ -186,7 +186,7 @@ def judge_devices(
     named_uuids = {name for name in names if name.startswith("GPU-")}
     indexes = {gpu.index for gpu in nvml.data.gpus}
     nvml_uuids = {gpu.uuid for gpu in nvml.data.gpus if gpu.uuid}
-    unlisted_finding = unlisted(evidence)
+    unlisted_finding = unlisted_gpus_finding(evidence)
     differences = []
     if named_indexes and named_indexes != indexes:
         differences.append((gpus_text(indexes), gpus_text(named_indexes)))

@@ -29,7 +29,7 @@ from msgspec import Meta
 
 from nodevet.checking.named import READ_AGAIN, of_section, reads_of
 from nodevet.checking.nvml_count import as_nvml_counts
-from nodevet.evidence.across import IN_HAND, unlisted
+from nodevet.evidence.across import IN_HAND, unlisted_gpus_finding
 from nodevet.evidence.core import NOT_ASKED, unread
 from nodevet.evidence.dcgm import Dcgm, Diagnostic, Incident, TestResult
 from nodevet.evidence.document import Evidence
@@ -79,7 +79,7 @@ def judge(dcgm: Dcgm, evidence: Evidence, params: Params) -> Iterator[Finding]:
         yield from judge_health(evidence, dcgm)
     if params.diag is not None:
         yield from judge_diag(evidence, dcgm, params, params.diag)
-    unlisted_finding = unlisted(evidence)
+    unlisted_finding = unlisted_gpus_finding(evidence)
     if unlisted_finding is not None:
         yield unlisted_finding
 

@@ -47,10 +47,10 @@ from nodevet.checking.nvlink_domain import (
     is_registered,
     lost_domain,
 )
-from nodevet.evidence.across import IN_HAND, answering, each_gpu
+from nodevet.evidence.across import IN_HAND, answering_gpus, each_gpu
 from nodevet.evidence.core import MISSING, NOT_ASKED, NOT_SUPPORTED, Section, unread
 from nodevet.evidence.document import Evidence
-from nodevet.evidence.gpu import Fabric, Gpu, Gpus, alike, board, subject_of
+from nodevet.evidence.gpu import Fabric, Gpu, Gpus, board, have_same_features, subject_of
 from nodevet.evidence.host import HostInfo
 from nodevet.evidence.installed import InstalledPackage, InstalledPackages
 from nodevet.evidence.pci import Pci
@@ -171,7 +171,7 @@ def others_like(gpu: Gpu, by_model: Mapping[str | None, Sequence[Gpu]]) -> Seque
     """The first MOST_ALIKE other GPUs of its model."""
     own = (gpu.pci_device, None) if gpu.pci_device else (ANY,)
     same_model = islice(chain.from_iterable(by_model[key] for key in own), MOST_ALIKE + 1)
-    return [other for other in same_model if other is not gpu and alike(other, gpu)]
+    return [other for other in same_model if other is not gpu and have_same_features(other, gpu)]
 
 
 def judge_gpu(
@@ -367,7 +367,7 @@ def switches(evidence: Evidence) -> int | None:
 def judge_health(gpu: Gpu, *, fine: bool) -> Iterator[Finding]:
     """`fine`: whether the GPU's fabric has no other failure."""
     subject, fabric = subject_of(gpu), gpu.fabric
-    summary, (named, doubt) = fabric.health_summary, decoded(fabric.health_mask or 0)
+    summary, (named, doubt) = fabric.health_summary, decode_health_mask(fabric.health_mask or 0)
     faults = named or ([SUMMARIES[summary]] if summary in SUMMARIES else [])
     doubts = [
         f"{field}: {fabric.why(field)}"
@@ -387,10 +387,10 @@ def judge_health(gpu: Gpu, *, fine: bool) -> Iterator[Finding]:
         yield ok(subject, expected="COMPLETED", actual="COMPLETED")
 
 
-def decoded(mask: int) -> tuple[list[str], str]:
+def decode_health_mask(mask: int) -> tuple[list[str], str]:
     """The faults in a health mask; and why it may hold an unknown fault.
 
-    >>> decoded(0x112), decoded(0x1a0)
+    >>> decode_health_mask(0x112), decode_health_mask(0x1a0)
     ((['route unhealthy'], ''), ([], ''))
     """
     if mask < 0:
@@ -458,7 +458,7 @@ def learn(evidence: Evidence) -> Any:
         return None
     domains_found = {
         (gpu.fabric.cluster_uuid, gpu.fabric.clique_id)
-        for gpu in answering(evidence)
+        for gpu in answering_gpus(evidence)
         if is_registered(gpu) and is_domain(gpu.fabric.cluster_uuid)
     }
     if len(domains_found) != 1:

@@ -30,7 +30,7 @@ from nodevet.checking.aspects import (
 )
 from nodevet.checking.named import judge_each, reads_of
 from nodevet.checking.one_value import usual
-from nodevet.evidence.across import IN_HAND, answering, each_gpu
+from nodevet.evidence.across import IN_HAND, answering_gpus, each_gpu
 from nodevet.evidence.core import unsupported
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, subject_of
@@ -115,7 +115,7 @@ def label(field: str) -> str:
 
 
 def learn(evidence: Evidence) -> Value:
-    gpus = answering(evidence)
+    gpus = answering_gpus(evidence)
     clocks = {
         "graphics": usual(gpu.app_clock_graphics_mhz for gpu in gpus),
         "memory": usual(gpu.app_clock_memory_mhz for gpu in gpus),

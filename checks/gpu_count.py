@@ -35,7 +35,7 @@ from nodevet.evidence.across import (
     every_gpu,
     gpu_functions,
     half_a_driver,
-    located,
+    located_gpus,
     losses,
 )
 from nodevet.evidence.core import unread
@@ -154,7 +154,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     if finding.verdict is Verdict.FAIL and reasons:
         yield unknown(expected=finding.expected, why="; ".join(reasons))
     if isinstance(layers["NVML reaches"], int) and isinstance(layers["PCI bus"], int):
-        yield from one_sided(located(evidence), on_pci(evidence), for_guests)
+        yield from one_sided(located_gpus(evidence), on_pci(evidence), for_guests)
     if isinstance(numbers, frozenset):
         yield from without_node(every_gpu(evidence), numbers)
     yield from same_serials([gpu for gpu in every_gpu(evidence) if gpu not in lost_gpus])

@@ -29,11 +29,11 @@ from nodevet.checking.recovery import ACTIONS, BY_NAME, IMEX_DOMAIN, NONE, Remed
 from nodevet.evidence.across import (
     IN_HAND,
     each_gpu,
-    located,
+    located_gpus,
     losses,
     off_the_bus,
     pci_of,
-    unlisted,
+    unlisted_gpus_finding,
 )
 from nodevet.evidence.core import NOT_SUPPORTED
 from nodevet.evidence.document import Evidence
@@ -73,7 +73,7 @@ class Params(CheckParams):
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     off = off_the_bus(evidence)
-    gpus = located(evidence)
+    gpus = located_gpus(evidence)
     if not gpus:
         yield from (entry for entry in each_gpu(evidence) if isinstance(entry, Finding))
     pairs = tuple(zip(gpus, losses(evidence), strict=True))
@@ -86,7 +86,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         advice = advice_for("off the bus", several)
         details = {"bus id": address, **several}
         yield fail(subject, expected="usable", actual="off the bus", advice=advice, details=details)
-    unlisted_finding = unlisted(evidence, off)
+    unlisted_finding = unlisted_gpus_finding(evidence, off)
     if unlisted_finding is not None:
         yield unlisted_finding
 

@@ -22,7 +22,7 @@ from msgspec.structs import force_setattr, replace
 from nodevet.checking.aspects import aspect_findings, aspect_if, unknown_aspect, unread_aspect
 from nodevet.checking.named import reads_of
 from nodevet.checking.params import PciIds, no_pci_ids
-from nodevet.evidence.across import IN_HAND, answering, each_gpu, pci_of
+from nodevet.evidence.across import IN_HAND, answering_gpus, each_gpu, pci_of
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, board, subject_of
 from nodevet.evidence.pci import PciFunction
@@ -156,7 +156,7 @@ def pci_why(function: PciFunction, key: str) -> str:
 
 def learn(evidence: Evidence) -> Value:
     """The ids of the boards: subsystem ids distinguish boards that share a device id."""
-    gpus = answering(evidence)
+    gpus = answering_gpus(evidence)
     devices = {gpu.pci_device for gpu in gpus}
     subsystems = {gpu.pci_subsystem for gpu in gpus}
     if not gpus or None in devices:

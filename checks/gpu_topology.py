@@ -33,7 +33,7 @@ from nodevet.checking.pci_path import (
     one_node,
     without_real_bus,
 )
-from nodevet.evidence.across import IN_HAND, answering, each_gpu, pci_of
+from nodevet.evidence.across import IN_HAND, answering_gpus, each_gpu, pci_of
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, Gpus, subject_of
@@ -139,7 +139,7 @@ def judge_rows(
 
 
 def learn(evidence: Evidence) -> Value:
-    entries = [pci_of(evidence, entry) for entry in answering(evidence)]
+    entries = [pci_of(evidence, entry) for entry in answering_gpus(evidence)]
     functions = [entry for entry in entries if isinstance(entry, PciFunction)]
     alone = one_node(evidence)
     if without_real_bus(evidence) is not None or len(functions) < max(2, len(entries)):

@@ -31,10 +31,10 @@ from nodevet.checking.aspects import each_fact
 from nodevet.checking.named import READ_AGAIN, reads_of
 from nodevet.checking.nvlink_domain import NO_PARTITION, is_domain, is_idle, lost_domain
 from nodevet.checking.recovery import BY_NAME, IMEX_DOMAIN, NONE
-from nodevet.evidence.across import IN_HAND, unlisted
+from nodevet.evidence.across import IN_HAND, unlisted_gpus_finding
 from nodevet.evidence.core import NOT_ASKED, unread, unsupported
 from nodevet.evidence.document import Evidence
-from nodevet.evidence.gpu import Gpu, Gpus, alike, board, subject_of
+from nodevet.evidence.gpu import Gpu, Gpus, board, have_same_features, subject_of
 from nodevet.evidence.imex import Imex
 from nodevet.evidence.services import Units
 from nodevet.model import (
@@ -78,7 +78,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     if outside is not None:
         yield outside
         return
-    unlisted_finding = unlisted(evidence)
+    unlisted_finding = unlisted_gpus_finding(evidence)
     if unlisted_finding is not None:
         yield unlisted_finding
     yield from judge_domain(evidence)
@@ -118,7 +118,7 @@ def one_node(evidence: Evidence, nodes: int | None = None) -> Finding | None:
     ]
     if unread_fabrics:
         return unread(Subject(), unread_fabrics[0], "cluster_uuid")
-    return unlisted(evidence) or without_domain(gpus, nodes)
+    return unlisted_gpus_finding(evidence) or without_domain(gpus, nodes)
 
 
 def may_have_one(gpu: Gpu) -> bool:
@@ -145,7 +145,7 @@ def judge_domain(evidence: Evidence) -> Iterator[Finding]:
     gpus = [
         gpu
         for gpu in gpus_listed
-        if may_have_one(gpu) or any(alike(gpu, member) for member in inside)
+        if may_have_one(gpu) or any(have_same_features(gpu, member) for member in inside)
     ]
     lacking = [gpu for gpu in gpus if not is_domain(gpu.fabric.cluster_uuid)]
     unread_gpus = [gpu for gpu in lacking if gpu.fabric.cluster_uuid is None]

@@ -38,16 +38,16 @@ from typing import Annotated, ClassVar, Literal
 from msgspec import Meta
 
 from nodevet.checking.aspects import Aspect, aspect_findings, aspect_if, unread_aspect
-from nodevet.checking.counts import Counted, CountWish, counted, counts
+from nodevet.checking.counts import Counted, CountWish, counts, counts_since_sample
 from nodevet.checking.expected import Words, matches, words_text
 from nodevet.checking.named import reads_of
 from nodevet.checking.rdma import DEVICES_READ, NOT_LOADED, each_port, port_name, port_subject
 from nodevet.evidence.core import unread
-from nodevet.evidence.document import Evidence, once
+from nodevet.evidence.document import Evidence, answer_once
 from nodevet.evidence.host import HostInfo
 from nodevet.evidence.infiniband import Infiniband, RdmaDevice, RdmaPort
 from nodevet.evidence.last_look import differ
-from nodevet.evidence.rates import sampled
+from nodevet.evidence.rates import earlier_sample
 from nodevet.model import (
     NODE,
     Area,
@@ -211,15 +211,18 @@ def wish(params: Params) -> CountWish:
 
 def counters_of(evidence: Evidence, device: RdmaDevice, port: RdmaPort) -> Counted:
     earlier_port = earlier_ports(evidence).get((device.name, port.number))
-    earlier, sample = earlier_port.counters if earlier_port else None, sampled(evidence, Infiniband)
-    return counted(port.counters, port.why("counters"), sample, earlier)
+    earlier, sample = (
+        earlier_port.counters if earlier_port else None,
+        earlier_sample(evidence, Infiniband),
+    )
+    return counts_since_sample(port.counters, port.why("counters"), sample, earlier)
 
 
-@once
+@answer_once
 def earlier_ports(evidence: Evidence) -> Mapping[tuple[str, int], RdmaPort]:
     """The ports of an earlier reading; from the last look, only those of devices that are still the
     same."""
-    sample, now = sampled(evidence, Infiniband), evidence[Infiniband].data
+    sample, now = earlier_sample(evidence, Infiniband), evidence[Infiniband].data
     guids = {device.name: device.node_guid for device in (now.devices if now else None) or ()}
     return {
         (device.name, port.number): port

@@ -94,16 +94,16 @@ def judge_checksums(gpu: Gpu) -> Finding:
         return unread(subject, gpu, "inforom_valid")
     if gpu.inforom_valid:
         return ok(subject, expected="checksums right", actual="checksums right")
-    return corrupted(gpu)
+    return corruption_finding(gpu)
 
 
 def corrupted_or_unread(gpu: Gpu, field: str) -> Finding:
     if gpu.errors.get(field) != CORRUPTED:
         return unread(subject_of(gpu), gpu, field)
-    return corrupted(gpu)
+    return corruption_finding(gpu)
 
 
-def corrupted(gpu: Gpu) -> Finding:
+def corruption_finding(gpu: Gpu) -> Finding:
     return fail(
         subject_of(gpu),
         expected="readable",

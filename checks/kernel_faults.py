@@ -35,15 +35,15 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from msgspec import UNSET, Meta
 
-from nodevet.checking.log_events import in_brackets, last_of, named, quoted, total
+from nodevet.checking.log_events import in_brackets, last_of, line_detail, names_text, total
 from nodevet.checking.named import reads_of
 from nodevet.checking.one_value import first_unread
-from nodevet.evidence.across import logged
+from nodevet.evidence.across import read_kernel_log
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo, boot_time
 from nodevet.evidence.kernel_log import Crash, KernelEvent, KernelLog, span
-from nodevet.evidence.last_look import SEEN_LINES, Seen, covered, seen_lines
+from nodevet.evidence.last_look import SEEN_LINES, Seen, coverage_since_look, seen_lines
 from nodevet.evidence.pci import Pci
 from nodevet.evidence.stuck import Stuck
 from nodevet.model import (
@@ -124,7 +124,7 @@ class Params(CheckParams):
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    log = logged(evidence)
+    log = read_kernel_log(evidence)
     if isinstance(log, Finding):
         yield log
         return
@@ -142,8 +142,8 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     yield from bad
     if crash is not None:
         yield crash
-    doubt, since = covered(evidence, log)
-    texts = {part: f"{WORDS[part.kind]} ×{total(events)} ({named(events)})" for part, events in
+    doubt, since = coverage_since_look(evidence, log)
+    texts = {part: f"{WORDS[part.kind]} ×{total(events)} ({names_text(events)})" for part, events in
             faults.items()}  # fmt: skip
     if doubt:
         yield unknown(why=doubt)
@@ -210,9 +210,9 @@ def judge_part(
         return None
     return fail(
         **part_values(part, most, "unknown" if count is None else count, events),
-        why=named(events) if part.device else "",
+        why=names_text(events) if part.device else "",
         advice=ADVICE[part.kind],
-        details=quoted(events),
+        details=line_detail(events),
         last=last_of(events, booted) or UNSET,
         cause=(part.kind == "hung_task" and stuck_process(evidence, events)) or UNSET,
     )

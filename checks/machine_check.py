@@ -29,13 +29,13 @@ from typing import Annotated, NamedTuple
 from msgspec import Meta
 from msgspec.structs import replace
 
-from nodevet.checking.log_events import in_brackets, quoted
+from nodevet.checking.log_events import in_brackets, line_detail
 from nodevet.checking.named import reads_of
-from nodevet.evidence.across import logged
+from nodevet.evidence.across import read_kernel_log
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
 from nodevet.evidence.kernel_log import KernelEvent, KernelLog, line_of
-from nodevet.evidence.last_look import SEEN_LINES, Seen, covered, seen_lines
+from nodevet.evidence.last_look import SEEN_LINES, Seen, coverage_since_look, seen_lines
 from nodevet.model import Area, Check, CheckParams, Finding, NeededAction, fail, ok, unknown
 
 NAME = "`ras-mc-ctl --errors`, `mcelog` or `ipmitool sel list` names the DIMM or CPU"
@@ -83,15 +83,15 @@ class Logged(NamedTuple):
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    log = logged(evidence)
+    log = read_kernel_log(evidence)
     if isinstance(log, Finding):
         yield log
         return
     logged_checks = by_severity(log.events or (), seen_lines(evidence))
-    up, (doubt, since) = days(evidence, log), covered(evidence, log)
+    up, (doubt, since) = days(evidence, log), coverage_since_look(evidence, log)
     facts = [
-        uncorrected(logged_checks),
-        corrected(logged_checks, params, up),
+        uncorrected_finding(logged_checks),
+        corrected_finding(logged_checks, params, up),
         unclear_finding(logged_checks, params, up),
     ]
     yield from [fact for fact in facts if fact] or (
@@ -122,19 +122,19 @@ def days(evidence: Evidence, log: KernelLog) -> float | str:
     return max(1.0, seconds / DAY)
 
 
-def uncorrected(checks: Logged) -> Finding | None:
+def uncorrected_finding(checks: Logged) -> Finding | None:
     """The failure, if there is an uncorrected error."""
     if not checks.has_new(checks.uncorrected):
         return None
     actual = f"uncorrected {events_text(checks.uncorrected)}"
-    details = quoted(checks.uncorrected)
+    details = line_detail(checks.uncorrected)
     return fail(expected="none", actual=actual, advice=UNCORRECTED, details=details)
 
 
-def corrected(checks: Logged, params: Params, up: float | str) -> Finding | None:
+def corrected_finding(checks: Logged, params: Params, up: float | str) -> Finding | None:
     """The failure, if there are more corrected errors than are allowed. `up`: days that the log
     covers."""
-    events, details = checks.corrected, quoted(checks.corrected)
+    events, details = checks.corrected, line_detail(checks.corrected)
     most, grown = params.corrected_per_day, checks.seen.came(events) if checks.seen else None
     paced = grown.is_above(most, per=DAY) if grown and most is not None else None
     if grown and paced:

@@ -38,7 +38,7 @@ from nodevet.evidence.edac import Dimm, Edac, MemoryController
 from nodevet.evidence.host import HostInfo
 from nodevet.evidence.kernel_log import span
 from nodevet.evidence.numa import Numa, has_memory_alone
-from nodevet.evidence.rates import DAY, Growth, Sample, sampled, since_look
+from nodevet.evidence.rates import DAY, Growth, Sample, earlier_sample, since_look
 from nodevet.model import (
     NODE,
     Area,
@@ -92,7 +92,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     elif section.data.controllers is None:
         yield unread(NODE, section.data, "controllers")
     elif section.data.controllers:
-        sample = sampled(evidence, Edac)
+        sample = earlier_sample(evidence, Edac)
         for controller in section.data.controllers:
             look = sample if sample and sample.look else None
             yield from judge_controller(controller, params, look)

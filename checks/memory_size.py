@@ -170,16 +170,16 @@ def learn(evidence: Evidence) -> Value:
     sizes = [n.memory_total_kb for n in nodes.values() if not has_memory_alone(n)]
     known = [kb for kb in sizes if kb is not None]
     share = (100 - Params().tolerance_percent) / 100
-    fields: dict[str, Value] = {"minimum_gib": installed((data.total_kb - apart) / GIB, share)}
+    fields: dict[str, Value] = {"minimum_gib": installed_gib((data.total_kb - apart) / GIB, share)}
     if known and min(known) < max(known) * share:
         fields["nodes_alike"] = False
     return fields
 
 
-def installed(gib: float, share: float) -> float:
+def installed_gib(gib: float, share: float) -> float:
     """The likely installed memory if the node sees this much of it.
 
-    >>> installed(2015.5, 0.97), installed(15.6, 0.97), installed(1025, 0.97)
+    >>> installed_gib(2015.5, 0.97), installed_gib(15.6, 0.97), installed_gib(1025, 0.97)
     (2048.0, 16.0, 1025.0)
     """
     if gib < 1:

@@ -185,7 +185,9 @@ def named_options(mount: Mount, expected_mount: ExpectedMount) -> Iterator[Aspec
     if why_unread(mount):
         yield unknown_aspect("options", why_unread(mount))
     elif lacking or forbidden:
-        instead_of = [alternative for option in lacking for alternative in instead(options, option)]
+        instead_of = [
+            alternative for option in lacking for alternative in actual_options(options, option)
+        ]
         expected = ", ".join((*lacking, *(f"no {option}" for option in forbidden)))
         yield aspect_if(
             "options", False, expected=expected, actual=", ".join((*instead_of, *forbidden))
@@ -207,10 +209,10 @@ def has_option(options: tuple[str, ...], option: str) -> bool:
     return any(matches(actual, option) for actual in options)
 
 
-def instead(options: tuple[str, ...], option: str) -> list[str]:
+def actual_options(options: tuple[str, ...], option: str) -> list[str]:
     """The options in place of the expected one: another value, its opposite, or none.
 
-    >>> instead(("rw", "vers=3"), "vers=4.2"), instead(("rw",), "hard")
+    >>> actual_options(("rw", "vers=3"), "vers=4.2"), actual_options(("rw",), "hard")
     (['vers=3'], ['no hard'])
     """
     name = option.partition("=")[0]

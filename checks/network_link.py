@@ -71,7 +71,7 @@ from nodevet.checking.aspects import (
     unknown_aspect,
     unread_aspect,
 )
-from nodevet.checking.counts import Counted, CountWish, counted, counts
+from nodevet.checking.counts import Counted, CountWish, counts, counts_since_sample
 from nodevet.checking.named import reads_of
 from nodevet.checking.one_value import values_at
 from nodevet.checking.outages import READS, outage
@@ -82,7 +82,7 @@ from nodevet.evidence.kernel_log import KernelLog
 from nodevet.evidence.last_look import differ
 from nodevet.evidence.network import Interface, Network, is_up
 from nodevet.evidence.pci import KEPT_FOR_GUESTS, UNBOUND, Pci
-from nodevet.evidence.rates import sampled
+from nodevet.evidence.rates import earlier_sample
 from nodevet.model import (
     Area,
     Check,
@@ -378,12 +378,12 @@ def aspects_of(
 def counters_of(evidence: Evidence, interface: Interface) -> Counted:
     """The counters, with those of an earlier reading. A last look counts only if it saw the same
     NIC."""
-    sample = sampled(evidence, Network)
+    sample = earlier_sample(evidence, Network)
     earlier_interface = sample.data.by_name.get(interface.name) if sample and sample.data else None
     if sample and sample.look and earlier_interface and is_another(earlier_interface, interface):
         earlier_interface = None
     earlier = earlier_interface.counters if earlier_interface else None
-    return counted(interface.counters, interface.why("counters"), sample, earlier)
+    return counts_since_sample(interface.counters, interface.why("counters"), sample, earlier)
 
 
 def is_another(before: Interface, now: Interface) -> bool:

@@ -36,13 +36,13 @@ from nodevet.checking.aspects import (
     unknown_aspect,
     unread_aspect,
 )
-from nodevet.checking.before import grown
+from nodevet.checking.before import growth_since
 from nodevet.checking.expected import matches
 from nodevet.checking.named import reads_of
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.nfs import Nfs, NfsMount
-from nodevet.evidence.rates import Sample, is_above, sampled
+from nodevet.evidence.rates import Sample, earlier_sample, is_above
 from nodevet.model import (
     NODE,
     Area,
@@ -100,7 +100,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         why = f"{len(section.data.mounts)} of {section.data.found} NFS mounts were read"
         yield unknown(why=why)
     else:
-        yield from judge_mounts(section.data.mounts, params, sampled(evidence, Nfs))
+        yield from judge_mounts(section.data.mounts, params, earlier_sample(evidence, Nfs))
 
 
 def judge_mounts(
@@ -149,7 +149,7 @@ def of_options(mount: NfsMount, params: Params) -> Iterator[Aspect]:
         if lacking or forbidden:
             expected = ", ".join((*lacking, *(f"no {option}" for option in forbidden)))
             actual = ", ".join(
-                (*(instead(mount.options, option) for option in lacking), *forbidden)
+                (*(actual_option(mount.options, option) for option in lacking), *forbidden)
             )
             yield aspect_if("options", False, expected=expected, actual=actual)
         elif params.options or params.without:
@@ -172,10 +172,10 @@ def has_option(options: tuple[str, ...], option: str) -> bool:
     return any(matches(actual, option) for actual in options)
 
 
-def instead(options: tuple[str, ...], option: str) -> str:
+def actual_option(options: tuple[str, ...], option: str) -> str:
     """The option in place of the expected one: another value, or `no OPTION`.
 
-    >>> instead(("soft", "vers=3"), "vers=4.2"), instead(("soft", "vers=3"), "hard")
+    >>> actual_option(("soft", "vers=3"), "vers=4.2"), actual_option(("soft", "vers=3"), "hard")
     ('vers=3', 'no hard')
     """
     name = option.partition("=")[0]
@@ -232,8 +232,8 @@ def in_sample(
         earlier_mount for earlier_mount in mounts if earlier_mount.point == mount.point
     ]
     before = earlier_mounts[0] if len(earlier_mounts) == 1 else None
-    total = grown(sample, getattr(before, field, None), getattr(mount, field))
-    done = grown(sample, before.operations if before else None, mount.operations)
+    total = growth_since(sample, getattr(before, field, None), getattr(mount, field))
+    done = growth_since(sample, before.operations if before else None, mount.operations)
     if total is None or done is None or total.again != done.again:
         return None
     if total.by is None or done.by is None:

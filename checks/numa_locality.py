@@ -26,7 +26,7 @@ from msgspec import Meta
 
 from nodevet.checking.aspects import each_fact
 from nodevet.checking.named import reads_of
-from nodevet.evidence.across import IN_HAND, answering, each_gpu, nearest, nodes_of, pci_of
+from nodevet.evidence.across import IN_HAND, answering_gpus, each_gpu, nearest, nodes_of, pci_of
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, Gpus, subject_of
@@ -245,7 +245,7 @@ def judge_cpus(subject: Subject, function: PciFunction, node: NumaNode) -> Findi
 
 
 def learn(evidence: Evidence) -> Value:
-    return "platform" if answering(evidence) else None
+    return "platform" if answering_gpus(evidence) else None
 
 
 CHECK = Check(

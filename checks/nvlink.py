@@ -54,7 +54,7 @@ from nodevet.checking.sampled_gpus import SAMPLED_GPUS, gpu_before
 from nodevet.evidence.across import IN_HAND, each_gpu, every_gpu
 from nodevet.evidence.core import NOT_SUPPORTED, unread, unsupported
 from nodevet.evidence.document import Evidence
-from nodevet.evidence.gpu import Gpu, NvLink, alike, board, subject_of
+from nodevet.evidence.gpu import Gpu, NvLink, board, have_same_features, subject_of
 from nodevet.evidence.lists import spans
 from nodevet.model import (
     Area,
@@ -237,7 +237,7 @@ def expected_among(
     another GPU may have more."""
     if params.active is not None:
         return params.active
-    possible = max(link_count(other) for other in gpus if alike(other, gpu))
+    possible = max(link_count(other) for other in gpus if have_same_features(other, gpu))
     expected = expected_of(gpu, links, possible, node)
     doubt = unlisted_links(gpu, every)
     return doubt if doubt and expected == len(links.active) else expected
@@ -250,7 +250,7 @@ def unlisted_links(gpu: Gpu, others: Iterable[Gpu]) -> Finding | None:
         has_links = "handle" not in other.errors and (
             other.nvlinks is not None or unsupported(other, "nvlinks")
         )
-        if other is not gpu and not has_links and alike(other, gpu):
+        if other is not gpu and not has_links and have_same_features(other, gpu):
             label = subject_of(other).label
             why = (
                 f"the links of {label} were not read, so a GPU of this model may have more: {GIVE}"
@@ -261,7 +261,9 @@ def unlisted_links(gpu: Gpu, others: Iterable[Gpu]) -> Finding | None:
 
 def with_links(gpu: Gpu, gpus: Sequence[Gpu]) -> Gpu | None:
     """A GPU of the same model that has active links."""
-    return next((other for other in gpus if alike(other, gpu) and links_of(other).active), None)
+    return next(
+        (other for other in gpus if have_same_features(other, gpu) and links_of(other).active), None
+    )
 
 
 def without_links(gpu: Gpu, params: Params, node: NodeLinks, like: Gpu | None) -> Finding:
@@ -468,7 +470,7 @@ def paces(
 ) -> Iterator[tuple[NvLink, Pace]]:
     """How fast a counter of each link grows; without a maximum per hour it may not grow at all."""
     for link in active:
-        grown = earlier.grown((counter, link.link)) if earlier else None
+        grown = earlier.growth_of((counter, link.link)) if earlier else None
         if most is not None:
             yield link, pace(getattr(link, counter), grown, most, evidence)
         elif grown is not None and not grown.again:

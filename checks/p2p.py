@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from typing import ClassVar, Literal
 
 from nodevet.checking.named import judge_each, reads_of
-from nodevet.evidence.across import IN_HAND, answering, each_gpu
+from nodevet.evidence.across import IN_HAND, answering_gpus, each_gpu
 from nodevet.evidence.core import NOT_SUPPORTED, unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, Peer, board, subject_of
@@ -73,7 +73,7 @@ def judge_peers(
         yield not_applicable(subject, why="a GPU in MIG mode has no peer access")
         return
     if unreachable:
-        yield failed(evidence, gpu, unreachable, field)
+        yield unreachable_finding(evidence, gpu, unreachable, field)
     if missing:
         yield unknown(subject, why=f"its peers do not include {', '.join(missing)}")
     elif not peers:
@@ -93,7 +93,7 @@ def judge_peers(
 def unlisted_peers(evidence: Evidence, gpu: Gpu) -> list[str]:
     """The GPUs that are missing from its peers; a GPU that NVML cannot read has its own finding."""
     listed = {gpu.index, *(peer.index for peer in gpu.peers or ())}
-    others = (other for other in answering(evidence) if other.index not in listed)
+    others = (other for other in answering_gpus(evidence) if other.index not in listed)
     return [subject_of(other).label for other in others]
 
 
@@ -101,7 +101,9 @@ def is_unreported(peer: Peer, field: str) -> bool:
     return peer.errors.get(field) in NOT_REPORTED
 
 
-def failed(evidence: Evidence, gpu: Gpu, unreachable: Sequence[Peer], field: str) -> Finding:
+def unreachable_finding(
+    evidence: Evidence, gpu: Gpu, unreachable: Sequence[Peer], field: str
+) -> Finding:
     """The finding about unreachable peers; not applicable if the topology of a virtual machine is
     the cause."""
     subject, host = subject_of(gpu), evidence[HostInfo].data
@@ -126,7 +128,7 @@ def failed(evidence: Evidence, gpu: Gpu, unreachable: Sequence[Peer], field: str
 def learn(evidence: Evidence) -> dict[str, str] | None:
     """How the GPUs of a good node reach one another; None if some do not, or if there is only
     one."""
-    gpus = answering(evidence)
+    gpus = answering_gpus(evidence)
     pairs = [peer for gpu in gpus for peer in gpu.peers or ()]
     if any(unlisted_peers(evidence, gpu) for gpu in gpus):
         return None

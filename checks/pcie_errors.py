@@ -38,19 +38,19 @@ from typing import Annotated, NamedTuple
 from msgspec import UNSET, Meta
 
 from nodevet.checking.before import Counts, counts_before
-from nodevet.checking.expected import joined
+from nodevet.checking.expected import join_parts
 from nodevet.checking.log_events import by_address
 from nodevet.checking.named import reads_of
 from nodevet.checking.one_value import values_at
 from nodevet.checking.pace import since_boot
-from nodevet.evidence.across import located, logged
+from nodevet.evidence.across import located_gpus, read_kernel_log
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, board, subject_of
 from nodevet.evidence.host import HostInfo
 from nodevet.evidence.kernel_log import KernelEvent, KernelLog, line_of
-from nodevet.evidence.last_look import SEEN_LINES, Seen, covered, differ, seen_lines
+from nodevet.evidence.last_look import SEEN_LINES, Seen, coverage_since_look, differ, seen_lines
 from nodevet.evidence.pci import Pci, PciFunction
-from nodevet.evidence.rates import Growth, Sample, sampled
+from nodevet.evidence.rates import Growth, Sample, earlier_sample
 from nodevet.model import (
     NODE,
     Area,
@@ -115,7 +115,7 @@ def judge_functions(
         *unreporting_ports(node.ports, evidence),
     ]
     doubts += (doubt for entry in errors for doubt in doubts_of(entry))
-    if doubt := joined(dict.fromkeys(doubts)):
+    if doubt := join_parts(dict.fromkeys(doubts)):
         yield unknown(why=doubt)
     elif not faults:
         yield from without_faults(evidence, params, errors)
@@ -136,8 +136,8 @@ class Node(NamedTuple):
 
 
 def node_of(evidence: Evidence, params: Params, functions: Sequence[PciFunction]) -> Node:
-    bus, sample = evidence[Pci].data, sampled(evidence, Pci)
-    gpus = {gpu.bus_id: gpu for gpu in located(evidence)}
+    bus, sample = evidence[Pci].data, earlier_sample(evidence, Pci)
+    gpus = {gpu.bus_id: gpu for gpu in located_gpus(evidence)}
     hourly = params.corrected_per_hour is not None
     hours, doubt = since_boot(evidence) if hourly else (None, "")
     return Node(
@@ -175,11 +175,11 @@ class Errors(NamedTuple):
 def errors_of(function: PciFunction, node: Node) -> Errors:
     events = node.events.get(function.address, ())
     is_counted = not node.ports.isdisjoint((function.address, *(function.upstream or ())))
-    grown = grown_of(function, node) if is_counted else None
+    grown = error_growth(function, node) if is_counted else None
     return Errors(function, events, is_counted, is_old(function, events, node), grown)
 
 
-def grown_of(function: PciFunction, node: Node) -> Growth | None:
+def error_growth(function: PciFunction, node: Node) -> Growth | None:
     """How many corrected errors came since an earlier reading; None if that reading does not show
     it."""
     earlier_function, sample = earlier(function, node.sample), node.sample
@@ -187,7 +187,7 @@ def grown_of(function: PciFunction, node: Node) -> Growth | None:
         return None
     if sample.look and (earlier_function is None or is_another(earlier_function, function)):
         return None
-    return counts_before(sample, counters(earlier_function), counters(function)).grown(
+    return counts_before(sample, counters(earlier_function), counters(function)).growth_of(
         "correctable"
     )
 
@@ -368,7 +368,7 @@ def doubts_of(errors: Errors) -> Iterator[str]:
 
 def log_doubt(evidence: Evidence) -> str:
     """Why the kernel log may have errors that nodevet did not see; empty without a log to read."""
-    log = logged(evidence)
+    log = read_kernel_log(evidence)
     if isinstance(log, Finding):
         return "" if log.verdict is Verdict.NOT_APPLICABLE else log.why
     seen = seen_lines(evidence)
@@ -376,7 +376,7 @@ def log_doubt(evidence: Evidence) -> str:
               if event.kind == "aer" and not event.severity]  # fmt: skip
     if unclear:
         return f"a line without a severity: {line_of(unclear)}"
-    return covered(evidence, log)[0]
+    return coverage_since_look(evidence, log)[0]
 
 
 def missing_ports(functions: Sequence[PciFunction]) -> str:
@@ -439,8 +439,8 @@ def fine_finding(evidence: Evidence, old: Sequence[str], why: str = "") -> Findi
     errors of the last look."""
     seen, log = seen_lines(evidence), evidence[KernelLog].data
     before = seen.earlier_text(old) if seen else ""
-    since = before or (covered(evidence, log)[1] if log else "")
-    return ok(expected="within limits", actual="within limits", why=joined((why, since)))
+    since = before or (coverage_since_look(evidence, log)[1] if log else "")
+    return ok(expected="within limits", actual="within limits", why=join_parts((why, since)))
 
 
 def by_log(

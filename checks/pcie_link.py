@@ -31,7 +31,7 @@ import msgspec
 
 from nodevet.checking.named import reads_of
 from nodevet.checking.one_value import usual
-from nodevet.evidence.across import IN_HAND, answering, each_gpu, pci_of
+from nodevet.evidence.across import IN_HAND, answering_gpus, each_gpu, pci_of
 from nodevet.evidence.core import unsupported
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, board, subject_of
@@ -366,7 +366,7 @@ def merged(subject: Subject, parts: list[LinkPart], verdict: Verdict) -> Finding
 
 def learn(evidence: Evidence) -> Value:
     """The best link that GPU and ports support, which an idle GPU does not show."""
-    gpus = [gpu for gpu in answering(evidence) if not has_no_link(gpu)]
+    gpus = [gpu for gpu in answering_gpus(evidence) if not has_no_link(gpu)]
     generation = usual(gpu.pcie_generation_max for gpu in gpus)
     width = usual(gpu.pcie_width for gpu in gpus)
     return {"generation": generation, "width": width} if generation and width else None

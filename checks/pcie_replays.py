@@ -23,7 +23,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from nodevet.checking.before import grown
+from nodevet.checking.before import growth_since
 from nodevet.checking.named import judge_each
 from nodevet.checking.pace import pace
 from nodevet.checking.sampled_gpus import SAMPLED_GPUS, gpu_before
@@ -85,21 +85,21 @@ def judge_gpu(evidence: Evidence, gpu: Gpu, params: Params) -> Iterator[Finding]
 
 
 def judge_pace(evidence: Evidence, gpu: Gpu, count: int, most: float) -> Finding:
-    hourly = pace(count, grown_of(evidence, gpu, count), most, evidence)
+    hourly = pace(count, replay_growth(evidence, gpu, count), most, evidence)
     if hourly.right is None:
         return unknown(subject_of(gpu), why=f"pcie_replay_counter, per hour: {hourly.why}")
     return verdict(gpu, hourly.right, expected={"per hour": f"at most {most:g}"},
                    actual={"per hour": hourly.actual})  # fmt: skip
 
 
-def grown_of(evidence: Evidence, gpu: Gpu, count: int) -> Growth | None:
+def replay_growth(evidence: Evidence, gpu: Gpu, count: int) -> Growth | None:
     """The growth since an earlier reading; None without one."""
     before = gpu_before(evidence, gpu)
     if before is None:
         return None
     if before.gpu is None:
         return Growth(why=before.why)
-    return grown(before, before.gpu.pcie_replay_counter, count)
+    return growth_since(before, before.gpu.pcie_replay_counter, count)
 
 
 def verdict(gpu: Gpu, right: bool, *, expected: Value, actual: Value) -> Finding:

@@ -19,7 +19,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from nodevet.checking.expected import span, within
+from nodevet.checking.expected import is_within, span
 from nodevet.checking.one_value import gpu_value
 from nodevet.evidence.gpu import Gpu, board, subject_of
 from nodevet.model import CheckParams, Finding, NeededAction, fail, ok
@@ -50,7 +50,7 @@ class Params(CheckParams):
 def judge(gpu: Gpu, params: Params) -> Finding:
     subject, expected = subject_of(gpu), span(params.minimum, params.maximum)
     watts = (gpu.power_draw_mw or 0) / 1000
-    if within(watts, params.minimum, params.maximum):
+    if is_within(watts, params.minimum, params.maximum):
         return ok(subject, expected=expected, actual=watts, unit="W")
     return fail(
         subject, expected=expected, actual=watts, unit="W", advice=SENSOR, details=board(gpu)

@@ -27,7 +27,7 @@ from msgspec import Meta
 from nodevet.checking.aspects import each_fact
 from nodevet.checking.named import judge_each, reads_of
 from nodevet.checking.one_value import usual
-from nodevet.evidence.across import IN_HAND, answering, each_gpu
+from nodevet.evidence.across import IN_HAND, answering_gpus, each_gpu
 from nodevet.evidence.bmc import BmcInfo
 from nodevet.evidence.core import unread, unsupported
 from nodevet.evidence.document import Evidence
@@ -151,7 +151,7 @@ def outside_text(gpu: Gpu, limit_mw: int) -> str:
 
 
 def learn(evidence: Evidence) -> Value:
-    limit_mw = usual(gpu.power_limit_mw for gpu in answering(evidence))
+    limit_mw = usual(gpu.power_limit_mw for gpu in answering_gpus(evidence))
     return limit_mw / 1000 if limit_mw and limit_mw % 1000 else limit_mw and limit_mw // 1000
 
 

@@ -54,7 +54,7 @@ UNCLEAR = (
 UNIT = rf"^{UNIT_NAME}\.(service|socket|timer|target|path|mount|swap)$"
 
 
-def once(names: tuple[str, ...]) -> tuple[str, ...]:
+def distinct_names(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
@@ -80,7 +80,7 @@ class Params(CheckParams):
 
     def __post_init__(self) -> None:
         for field in LISTS:
-            force_setattr(self, field, once(getattr(self, field)))
+            force_setattr(self, field, distinct_names(getattr(self, field)))
         for one, other in OPPOSITES:
             both = sorted(set(getattr(self, one)) & set(getattr(self, other)))
             if both:
@@ -88,7 +88,7 @@ class Params(CheckParams):
 
     @property
     def units(self) -> tuple[str, ...]:
-        return once(tuple(name for field in LISTS for name in getattr(self, field)))
+        return distinct_names(tuple(name for field in LISTS for name in getattr(self, field)))
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:

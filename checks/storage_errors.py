@@ -33,13 +33,13 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta
 
-from nodevet.checking.log_events import last_of, quoted, server_subject, silent_servers, total
+from nodevet.checking.log_events import last_of, line_detail, server_subject, silent_servers, total
 from nodevet.checking.named import reads_of
-from nodevet.evidence.across import logged
+from nodevet.evidence.across import read_kernel_log
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo, boot_time
 from nodevet.evidence.kernel_log import KernelEvent
-from nodevet.evidence.last_look import SEEN_LINES, covered, seen_lines
+from nodevet.evidence.last_look import SEEN_LINES, coverage_since_look, seen_lines
 from nodevet.model import NODE, Area, Check, CheckParams, Finding, Subject, fail, ok, unknown
 
 WORDS = {
@@ -76,7 +76,7 @@ class Params(CheckParams):
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    log = logged(evidence)
+    log = read_kernel_log(evidence)
     if isinstance(log, Finding):
         yield log
         return
@@ -94,7 +94,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         if not any(fnmatchcase(server, pattern) for pattern in params.ignore):
             bad = True
             yield judge_server(server, event, booted)
-    doubt, since = covered(evidence, log)
+    doubt, since = coverage_since_look(evidence, log)
     if doubt:
         yield unknown(why=doubt)
     elif not bad:
@@ -126,7 +126,7 @@ def judge_disk(disk: str, events: list[KernelEvent], most: int, booted: float | 
         actual=counts_text(events),
         why=", ".join(devices[:8]),
         advice=CHECK_IT if kinds <= {"fs_error", "read_only"} else ADVICE,
-        details=quoted(events),
+        details=line_detail(events),
         last=last_of(events, booted) or UNSET,
     )
 
@@ -137,7 +137,7 @@ def judge_server(server: str, event: KernelEvent, booted: float | None) -> Findi
         expected="responding",
         actual="not responding, and no line says that it is back",
         advice=REACH_IT,
-        details=quoted([event]),
+        details=line_detail([event]),
         last=last_of([event], booted) or UNSET,
     )
 

@@ -23,7 +23,7 @@ from typing import Annotated, ClassVar
 from msgspec import Meta, Struct
 from msgspec.structs import force_setattr
 
-from nodevet.checking.expected import span, within
+from nodevet.checking.expected import is_within, span
 from nodevet.checking.named import each_named, reads_of
 from nodevet.checking.one_value import ok_if
 from nodevet.evidence.core import unread
@@ -162,7 +162,7 @@ def judge_value(subject: Subject, limits: int | str | ParameterLimits, text: str
     expected = span(limits.minimum, limits.maximum)
     if actual is None:
         return fail(subject, expected=expected, actual=shown, advice=NO_NUMBER)
-    is_allowed = within(actual, limits.minimum, limits.maximum)
+    is_allowed = is_within(actual, limits.minimum, limits.maximum)
     return ok_if(is_allowed, subject, expected=expected, actual=shown)
 
 

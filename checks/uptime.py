@@ -16,7 +16,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from nodevet.checking.expected import span, within
+from nodevet.checking.expected import is_within, span
 from nodevet.checking.one_value import node_value, ok_if
 from nodevet.evidence.host import HostInfo
 from nodevet.model import Area, CheckParams, Finding, NeededAction
@@ -39,7 +39,7 @@ def judge(params: Params, seconds: float) -> Finding:
     longest = None if params.maximum_days is None else params.maximum_days * DAY
     shortest = None if params.minimum_s is None else duration_text(params.minimum_s)
     return ok_if(
-        within(seconds, params.minimum_s, longest),
+        is_within(seconds, params.minimum_s, longest),
         expected=span(shortest, None if longest is None else duration_text(longest)),
         actual=duration_text(seconds),
         advice=REBOOT if longest is not None and seconds > longest else REBOOTED,

@@ -52,7 +52,7 @@ from typing import Annotated, Literal, NamedTuple
 from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import replace
 
-from nodevet.checking.expected import joined
+from nodevet.checking.expected import join_parts
 from nodevet.checking.log_events import by_address, last_of
 from nodevet.checking.named import reads_of
 from nodevet.checking.recovery import ACTIONS, REPORT, Remedy
@@ -83,18 +83,18 @@ from nodevet.evidence.across import (
     IN_HAND,
     each_gpu,
     gpu_functions,
-    located,
-    logged,
+    located_gpus,
     losses,
     off_the_bus,
-    unlisted,
+    read_kernel_log,
+    unlisted_gpus_finding,
 )
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, board, lost_error, subject_of
 from nodevet.evidence.host import HostInfo, boot_time
 from nodevet.evidence.kernel_log import KernelEvent, KernelLog, coverage, span
-from nodevet.evidence.last_look import SEEN_LINES, Seen, covered, seen_lines
+from nodevet.evidence.last_look import SEEN_LINES, Seen, coverage_since_look, seen_lines
 from nodevet.model import (
     NODE,
     Area,
@@ -157,7 +157,7 @@ class Params(CheckParams):
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    log = logged(evidence)
+    log = read_kernel_log(evidence)
     if isinstance(log, Finding):
         yield log
         return
@@ -230,13 +230,13 @@ def last_moments(events: Iterable[KernelEvent], kind: str) -> dict[str, float]:
 
 def judge_gpus(evidence: Evidence, log: KernelLog, context: Context) -> Iterator[Finding]:
     """Findings about the GPUs that NVML lists, and about others in the log."""
-    gpus, off_bus = located(evidence), off_the_bus(evidence)
+    gpus, off_bus = located_gpus(evidence), off_the_bus(evidence)
     at = at_addresses(evidence, log, gpus)
     unplaced = [*judge_events(NODE, at.pop("", []), context)]
     yield from unplaced
     if not gpus:
         yield from (finding for finding in each_gpu(evidence) if isinstance(finding, Finding))
-    doubt, since = covered(evidence, log)
+    doubt, since = coverage_since_look(evidence, log)
     doubt = "an Xid names no GPU" if unplaced else doubt
     begins = coverage(log)[1]
     for gpu, loss in zip(gpus, losses(evidence), strict=True):
@@ -252,7 +252,7 @@ def judge_gpus(evidence: Evidence, log: KernelLog, context: Context) -> Iterator
             subject, at[address], context.for_address(address), {"bus id": address}
         ):
             yield replace(finding, cause=LOSS) if address in off_bus else finding
-    short = unlisted(evidence, at) if gpus else None
+    short = unlisted_gpus_finding(evidence, at) if gpus else None
     if short is not None:
         yield short
 
@@ -298,7 +298,7 @@ def judge_gpu(
     else:
         split = split_by_cures(events, own)
         now = describe(split.now, own.booted)
-        why = joined((now, split.describe_past(own), split.describe_old(own) or since))
+        why = join_parts((now, split.describe_past(own), split.describe_old(own) or since))
         yield ok(subject, expected=[], actual=[], why=why)
 
 
@@ -440,7 +440,7 @@ def why_of(split: Split, xids: Xids, roots: Sequence[int], context: Context) -> 
     after = xids.keys() - set(roots)
     first = describe([event for event in split.now if code_of(event) not in after], context.booted)
     followed = describe([event for event in split.now if code_of(event) in after], context.booted)
-    return joined(
+    return join_parts(
         (
             f"{first}; then {followed}" if followed else first,
             *limits(xids, context.params),

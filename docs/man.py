@@ -15,7 +15,7 @@ import click
 from nodevet import __version__
 from nodevet.cli import found, nodevet
 from nodevet.cli.completing import script
-from nodevet.cli.help import Command, grouped, headed
+from nodevet.cli.help import Command, group_commands, options_by_heading
 
 PAGE = Path(__file__).parent / "command-line.md"
 SCRIPTS = {  # where each shell looks
@@ -57,7 +57,7 @@ def _page() -> Iterator[str]:
     yield from (".SH SYNOPSIS", ".B nodevet", r"\fICOMMAND\fR [\fIOPTIONS\fR] [\fIARGUMENTS\fR]")
     yield ".SH DESCRIPTION"
     yield from _text([title, *rest])
-    groups = grouped(commands)
+    groups = group_commands(commands)
     for group, names in groups.items():
         yield f".SS {_roff(group)}"
         for name in names:
@@ -92,7 +92,7 @@ def _about(name: str, command: click.Command, context: click.Context) -> Iterato
         for inner in command.list_commands(context):
             if found := command.get_command(context, inner):
                 yield from _tagged(f"{name} {inner}", found.get_short_help_str(200))
-    for heading, records in headed(command, context).items():
+    for heading, records in options_by_heading(command, context).items():
         yield f".SS {_roff(heading)}"
         for names, text in records:
             yield from _tagged(names, text)

@@ -38,7 +38,7 @@ from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpus
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk, with_refusals
 from nodevet.fixing.room import require_room
-from nodevet.fixing.units import OBSTACLES, STANDS, running, unit_of
+from nodevet.fixing.units import OBSTACLES, STANDS, start_unit, unit_of
 from nodevet.model import Finding, Subject
 from nodevet.resource import Actions, Resource, RunCommand
 from nodevet.resource.unit import SetUnit
@@ -169,7 +169,7 @@ def names_more(spec: CdiSpecification, evidence: Evidence) -> str:
 def generate(path: str, containers: Containers, evidence: Evidence) -> Actions:
     """The action that writes a specification. Raises FixError."""
     if not path:
-        return (running(unit_of(evidence, REFRESH)),)
+        return (start_unit(unit_of(evidence, REFRESH)),)
     words = (containers.toolkit or "", "cdi", "generate", f"--output={path}")
     return require_room(path), RunCommand(words=words)
 

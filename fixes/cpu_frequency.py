@@ -30,7 +30,7 @@ highest frequency. CPUs that come online later keep their own limits.
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from nodevet.checking.cpufreq import subject_of, uncovered
+from nodevet.checking.cpufreq import coverage_gap, subject_of
 from nodevet.checking.expected import matches, patterns_in
 from nodevet.checks.cpu_frequency import NO_SWITCH, SWITCHES, Params
 from nodevet.evidence.cpufreq import Cpufreq, CpufreqPolicies
@@ -65,7 +65,7 @@ def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Itera
     cpufreq = evidence[Cpufreq].data
     if cpufreq is None or cpufreq.policies is None:
         raise FixError("the CPU frequency policies could not be read")
-    if unread := uncovered(evidence):
+    if unread := coverage_gap(evidence):
         raise FixError(f"the rule would name policies that were not read: {unread}")
     labels = {finding.subject.label for finding in failed}
     boot, now = dict[str, dict[str, str]](), dict[str, str]()  # by name of the file; by path

@@ -31,7 +31,7 @@ kernel sets it.
 
 from collections.abc import Iterator, Sequence
 
-from nodevet.checking.cpufreq import uncovered
+from nodevet.checking.cpufreq import coverage_gap
 from nodevet.checks.cpu_governor import Params
 from nodevet.evidence.cpufreq import Cpufreq, CpufreqPolicies
 from nodevet.evidence.document import Evidence
@@ -55,7 +55,7 @@ def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Itera
     for group in groups:  # the rule sets all of them
         if group.cpus != "":
             refuse(group, params.governor)
-    unread = uncovered(evidence)
+    unread = coverage_gap(evidence)
     if unread:
         raise FixError(f"the rule would name policies that were not read: {unread}")
     by_id = {group.policies: group for group in groups}

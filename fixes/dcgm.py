@@ -23,7 +23,7 @@ from nodevet.evidence.dcgm import Dcgm
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpus
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
-from nodevet.fixing.units import RUNS, existing, running
+from nodevet.fixing.units import RUNS, first_existing_unit, start_unit
 from nodevet.model import Finding
 from nodevet.resource import Resource
 
@@ -43,8 +43,8 @@ def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Itera
             f"DCGM knows {dcgm.gpus} GPUs and NVML lists {nvml.count}: a GPU was lost, and after a "
             "restart DCGM would not know it either; see gpu_count"
         )
-    unit = existing(evidence, UNITS)
-    restart = running(unit)
+    unit = first_existing_unit(evidence, UNITS)
+    restart = start_unit(unit)
     if unit.active_state not in RUNS:
         raise FixError(f"{unit.name} does not run: another host engine answered")
     yield PlannedChange(

@@ -23,12 +23,12 @@ driver's version first. If the start takes longer than `--deadline`, the step fa
 from collections.abc import Iterator, Sequence
 
 from nodevet.checks.fabric import UNIT, Params
-from nodevet.evidence.across import answering
+from nodevet.evidence.across import answering_gpus
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import subject_of
 from nodevet.fixing import gpus
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
-from nodevet.fixing.units import RUNS, running, unit_of
+from nodevet.fixing.units import RUNS, start_unit, unit_of
 from nodevet.model import Finding
 from nodevet.resource import Resource
 
@@ -45,7 +45,7 @@ def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Itera
     unregistered = [finding for finding in failed if finding.actual in UNREGISTERED]
     if not unregistered:
         raise FixError("a restart of the fabric manager does not repair this")
-    registered = [gpu for gpu in answering(evidence) if gpu.fabric.state == "COMPLETED"]
+    registered = [gpu for gpu in answering_gpus(evidence) if gpu.fabric.state == "COMPLETED"]
     if registered:
         raise FixError(
             f"{subject_of(registered[0]).label} is registered, and would keep the state of the old "
@@ -56,7 +56,7 @@ def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Itera
         expected="COMPLETED",
         actual=gpus.common_value({each.subject.label: each.actual for each in unregistered}),
         subjects=tuple(finding.subject.label for finding in unregistered),
-        actions=(running(unit),),
+        actions=(start_unit(unit),),
         resources=(Resource(kind="unit", name=UNIT),),
         risk=Risk.DRAIN,
         note="it runs already, and will be restarted" if unit.active_state in RUNS else "",

@@ -21,7 +21,7 @@ from nodevet.checks.imex import UNIT, Params
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.imex import Imex
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
-from nodevet.fixing.units import running, unit_of
+from nodevet.fixing.units import start_unit, unit_of
 from nodevet.model import Finding
 from nodevet.resource import Resource
 
@@ -50,7 +50,7 @@ def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Itera
         expected=stopped[0].expected,
         actual=stopped[0].actual,
         subjects=(stopped[0].subject.label,),
-        actions=(running(unit_of(evidence, UNIT)),),
+        actions=(start_unit(unit_of(evidence, UNIT)),),
         resources=(Resource(kind="unit", name=UNIT),),
         risk=Risk.DRAIN,
         note=f"it joins the domain of {len(imex.nodes)} addresses in its list",

@@ -86,7 +86,7 @@ def plan(
     restart: bool = False,
 ) -> Iterator[PlannedChange]:
     """One change for each service that fails; see `FIX`."""
-    members = computing(evidence)
+    members = computing_processes(evidence)
     services: dict[str, list[Finding]] = {}
     refused: list[str] = []
     for finding in failed:
@@ -110,7 +110,7 @@ def plan(
     yield from with_refusals(changes, refused)
 
 
-def computing(evidence: Evidence) -> Mapping[str, Process]:
+def computing_processes(evidence: Evidence) -> Mapping[str, Process]:
     """Every process that computes on a GPU, by pid. Raises FixError if one is unknown."""
     users, unread_findings = users_of(evidence)
     if unread_findings:

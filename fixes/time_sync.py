@@ -26,7 +26,7 @@ from nodevet.checks.time_sync import Params
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.services import Unit
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
-from nodevet.fixing.units import RUNS, running, unit_of
+from nodevet.fixing.units import RUNS, start_unit, unit_of
 from nodevet.model import Finding
 from nodevet.resource import Resource, RunCommand
 
@@ -51,18 +51,18 @@ def plan(evidence: Evidence, failed: Sequence[Finding], params: Params) -> Itera
         raise FixError("the clock is synchronised: look at the servers of the time client")
     if unit_of(evidence, PTP).active_state in RUNS:
         raise FixError(f"{PTP} sets the clock: look at its log")
-    client, unit = installed(evidence)
+    client, unit = installed_client(evidence)
     yield PlannedChange(
         expected=failed[0].expected,
         actual=failed[0].actual,
-        actions=(running(unit), *(STEP if client == CHRONY else ())),
+        actions=(start_unit(unit), *(STEP if client == CHRONY else ())),
         resources=(Resource(kind="unit", name=unit.name),),
         risk=Risk.LIVE,
         note="the clock may step",
     )
 
 
-def installed(evidence: Evidence) -> tuple[str, Unit]:
+def installed_client(evidence: Evidence) -> tuple[str, Unit]:
     """The only time client of the node, and its unit. Raises FixError if there is none, or if there
     are several."""
     found = {

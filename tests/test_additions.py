@@ -350,7 +350,7 @@ action = SetLabel(name="rack", text="r1")
 (back,) = resource.restore(state, actions=(action,))
 assert back == SetLabel(name="rack", text="r2"), back
 assert msgspec.json.decode(msgspec.json.encode(action), type=AnyAction) == action
-assert resource.undeclared((action,), ()) == [label]
+assert resource.undeclared_resources((action,), ()) == [label]
 assert "+label rack r1" in list(resource.diff((action,), (state,)))
 assert "nodevet.remote.state.site_rule" in sources(REMOTE)
 """

@@ -8,7 +8,7 @@ import pytest
 from nodevet.checking.catalog import Catalog
 from nodevet.evidence.document import decode
 from nodevet.evidence.pci import Pci
-from nodevet.evidence.rates import DAY, HOUR, growth, is_above, sampled
+from nodevet.evidence.rates import DAY, HOUR, earlier_sample, growth, is_above
 from nodevet.evidence.sections import unknown_path
 from nodevet.fleet import Options
 from nodevet.remote.probe.sections import names, with_counters
@@ -24,11 +24,11 @@ def document(earlier: Any) -> str:
 
 def test_evidence_without_a_sample_has_no_earlier_reading() -> None:
     evidence = decode(json.dumps({"schema": 1, "probe": "", "sections": {"pci": OK}}))
-    assert evidence.earlier is None and sampled(evidence, Pci) is None
+    assert evidence.earlier is None and earlier_sample(evidence, Pci) is None
 
 
 def test_a_sample_restores_the_earlier_reading_of_a_section() -> None:
-    found = sampled(decode(document({"pci": {**OK, "before_s": 10.5}, "of_later": {}})), Pci)
+    found = earlier_sample(decode(document({"pci": {**OK, "before_s": 10.5}, "of_later": {}})), Pci)
     assert found is not None and found.data is not None and found.data.functions is not None
     assert (found.seconds, found.data.functions[0].aer.correctable) == (10.5, 3)
 
@@ -47,7 +47,7 @@ def test_a_sample_restores_the_earlier_reading_of_a_section() -> None:
     ],
 )
 def test_a_sample_that_cannot_be_used_says_why(earlier: Any, why: str) -> None:
-    found = sampled(decode(document(earlier)), Pci)
+    found = earlier_sample(decode(document(earlier)), Pci)
     assert found is not None and found.data is None and found.why.startswith(why)
 
 

@@ -18,7 +18,7 @@ from nodevet.bmc.use import BmcAnswer
 from nodevet.checking.catalog import Catalog
 from nodevet.evidence.bmc import BmcInfo
 from nodevet.evidence.core import Section
-from nodevet.evidence.document import opened
+from nodevet.evidence.document import open_evidence
 from nodevet.fix.model import Plan, PlannedNode, Step
 from nodevet.fix.plan import plan_file
 from nodevet.fixing.model import Risk
@@ -146,7 +146,7 @@ def printed(document: Document | Struct, kind: str) -> Document:
 
 def test_what_bmcs_report(schemas: dict[str, Document]) -> None:
     read = {"schema": 1, "probe": "", "sections": {"bmc": {"status": "ok", "data": {}}}}
-    section = opened(json.dumps(read).encode())[BmcInfo]
+    section = open_evidence(json.dumps(read).encode())[BmcInfo]
     assert section.data is not None
     without = Section[BmcInfo](status="absent", why="the inventory names no BMC for it")
     hosts = {"gpu1": section, "gpu2": without}

@@ -8,7 +8,7 @@ from typing import TypeVar
 Answer = TypeVar("Answer")
 
 
-def once(call: Callable[[], Answer]) -> Callable[[], Answer]:
+def call_once(call: Callable[[], Answer]) -> Callable[[], Answer]:
     """`call`, made when its answer is first needed, and only once; other threads wait for it."""
     kept, turn = cache(call), threading.Lock()
 

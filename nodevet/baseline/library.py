@@ -20,20 +20,20 @@ class NotFoundError(Exception):
         super().__init__(f"{message}; {advice}" if advice else message)
 
 
-def shipped() -> Path:
+def shipped_folder() -> Path:
     """The folder of the shipped baselines."""
     return Path(nodevet.baselines.__path__[0])
 
 
 def has_shipped(name: str) -> bool:
     """Whether a shipped baseline has this name."""
-    return any(_in_folder(shipped(), name))
+    return any(_in_folder(shipped_folder(), name))
 
 
 def available(folders: Sequence[Path]) -> tuple[tuple[str, Path], ...]:
     """Every baseline with a name, sorted by name; a user's own hides a shipped one."""
     paths: dict[str, Path] = {}
-    for folder in (*folders, shipped()):
+    for folder in (*folders, shipped_folder()):
         for path in sorted(path for ending in ENDINGS for path in folder.glob(f"*{ending}")):
             paths.setdefault(path.stem, path)
     return tuple(sorted(paths.items()))
@@ -51,8 +51,8 @@ def find(name: str, folders: Sequence[Path], *, extending: Path | None = None) -
     if is_file_name(name):
         return _existing_path((extending.parent if extending else Path()) / name, folders)
     own = (extending.parent,) if extending else ()
-    first = (shipped(),) if extending and extending.stem == name else ()
-    for folder in (*first, *own, *folders, shipped()):
+    first = (shipped_folder(),) if extending and extending.stem == name else ()
+    for folder in (*first, *own, *folders, shipped_folder()):
         paths = [path for path in _in_folder(folder, name) if not _is_same_file(path, extending)]
         if len(paths) > 1:
             raise NotFoundError(

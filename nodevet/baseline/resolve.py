@@ -17,7 +17,7 @@ from nodevet.baseline.library import (
     identity,
     is_file_name,
     other_kind_text,
-    shipped,
+    shipped_folder,
 )
 from nodevet.baseline.merge import CheckRequest, Statement, mark_overridden, merge
 from nodevet.baseline.nodesets import hosts
@@ -122,7 +122,7 @@ class _Reader:
 
     def _refused(self, path: Path) -> str:
         """Why a file is not used that the user did not name and nodevet does not ship, or ""."""
-        is_shipped = self.identity(path.parent) == self.identity(shipped())
+        is_shipped = self.identity(path.parent) == self.identity(shipped_folder())
         if is_shipped or self.identity(path) in self.accepted:
             return ""
         return self._catalog.project.data_refusal(path)
@@ -254,7 +254,7 @@ class _Reader:
 
 def _replaced_shipped(path: Path, project: Path) -> str:
     """The file of a baseline that has the name of a shipped one but is another; else ""."""
-    file, folder = identity(path), identity(shipped())
+    file, folder = identity(path), identity(shipped_folder())
     if file.parent == folder or not has_shipped(path.stem):
         return ""
     inside = file.is_relative_to(identity(project))

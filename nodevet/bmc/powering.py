@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from nodevet.base.errors import NothingDoneError, UserError
-from nodevet.base.once import once
+from nodevet.base.once import call_once
 from nodevet.base.printable import brief
 from nodevet.bmc import power
 from nodevet.bmc.errors import BmcError, SwitchedElsewhereError
@@ -167,7 +167,7 @@ def powers(
     bmcs = {host.name: host.bmc for host in hosts if host.bmc is not None and not host.local}
     groups = {bmc.power_group: threading.Lock() for bmc in bmcs.values() if bmc.power_group}
     turns = Turns(threading.Semaphore(max(1, most)), groups)
-    secrets = once(lambda: read_secrets(bmcs.values()))  # each source is read once, if at all
+    secrets = call_once(lambda: read_secrets(bmcs.values()))  # each source is read once, if at all
     return {
         name: BmcPower(bmc, secrets, turns, replace(times, answer=bmc.timeout))
         for name, bmc in bmcs.items()

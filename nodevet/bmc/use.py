@@ -14,7 +14,7 @@ from nodevet.bmc.read import read_section
 from nodevet.bmc.secrets import Secrets, read_secrets
 from nodevet.evidence.bmc import BmcInfo
 from nodevet.evidence.core import SCHEMA, Section
-from nodevet.evidence.document import opened
+from nodevet.evidence.document import open_evidence
 from nodevet.model import Bmc, Host
 
 PARALLEL = 64  # BMCs at the same time
@@ -100,4 +100,4 @@ def read_all(hosts: Sequence[Host]) -> dict[str, Section[BmcInfo]]:
 
 def _decoded(section: RawSection) -> Section[BmcInfo]:
     document = {"schema": SCHEMA, "probe": __version__, "sections": {"bmc": section}}
-    return opened(msgspec.json.encode(document))[BmcInfo]
+    return open_evidence(msgspec.json.encode(document))[BmcInfo]

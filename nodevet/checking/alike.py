@@ -52,9 +52,9 @@ def each_version(
         elif getattr(gpu, field) is None:
             yield untold(gpu, field) if untold else unread(subject_of(gpu), gpu, field)
         elif one_of is not None:
-            yield listed(gpu, getattr(gpu, field), one_of, advice)
+            yield judge_by_list(gpu, getattr(gpu, field), one_of, advice)
         else:
-            yield alike(gpu, getattr(gpu, field), versions[board_of(gpu)], advice)
+            yield judge_by_majority(gpu, getattr(gpu, field), versions[board_of(gpu)], advice)
 
 
 def by_board(gpus: Iterable[Gpu], field: str) -> Mapping[Board, Counter[str]]:
@@ -66,7 +66,7 @@ def by_board(gpus: Iterable[Gpu], field: str) -> Mapping[Board, Counter[str]]:
     return versions
 
 
-def listed(gpu: Gpu, version: str, one_of: Sequence[str], advice: str) -> Finding:
+def judge_by_list(gpu: Gpu, version: str, one_of: Sequence[str], advice: str) -> Finding:
     expected = one_of[0] if len(one_of) == 1 else list(one_of)
     if version in one_of:
         return ok(subject_of(gpu), expected=expected, actual=version)
@@ -75,7 +75,7 @@ def listed(gpu: Gpu, version: str, one_of: Sequence[str], advice: str) -> Findin
     )
 
 
-def alike(gpu: Gpu, version: str, versions: Counter[str], advice: str) -> Finding:
+def judge_by_majority(gpu: Gpu, version: str, versions: Counter[str], advice: str) -> Finding:
     """Whether the GPU has the version of most GPUs of its board; if two are equally frequent, all
     fail."""
     subject = subject_of(gpu)

@@ -30,11 +30,11 @@ class CountsBefore(NamedTuple):
     now: Counts
     again: bool  # the counters restarted at 0 since the last look, because one went back
 
-    def grown(self, name: Hashable) -> Growth | None:
+    def growth_of(self, name: Hashable) -> Growth | None:
         """How much a counter grew; None if the last look does not say."""
         if self.reading.why:
             return Growth(why=self.reading.why)
-        return grown(self.reading, self.then.get(name), self.now.get(name), again=self.again)
+        return growth_since(self.reading, self.then.get(name), self.now.get(name), again=self.again)
 
 
 def counts_before(reading: EarlierReading, then: Counts, now: Counts) -> CountsBefore:
@@ -43,7 +43,7 @@ def counts_before(reading: EarlierReading, then: Counts, now: Counts) -> CountsB
     return CountsBefore(reading, then, now, again)
 
 
-def grown(
+def growth_since(
     reading: EarlierReading, then: int | None, now: int | None, *, again: bool = False
 ) -> Growth | None:
     """How much one counter grew since a reading; None if the last look does not say."""

@@ -96,7 +96,7 @@ def without_shared(nodes: Mapping[str, MachineIds]) -> dict[str, MachineIds]:
     }
 
 
-def confirmed(planned: MachineIds, now: MachineIds) -> MachineIds:
+def confirmed_ids(planned: MachineIds, now: MachineIds) -> MachineIds:
     """The ids of a plan that the node still reports."""
     is_read = None not in (planned.uuid, now.uuid)
     uuid = (now.uuid if now.uuid == planned.uuid else "") if is_read else None

@@ -46,7 +46,7 @@ class Counted(NamedTuple):
     before: CountsBefore | None  # None: no earlier reading
 
 
-def counted(
+def counts_since_sample(
     counters: tuple[Counter, ...] | None,
     why: str,
     sample: Sample[Any] | None,
@@ -102,7 +102,7 @@ def still_aspects(
     elif value == HIGHEST.get(name):
         yield full_aspect(name, value)
     else:
-        grown = earlier.grown(name)
+        grown = earlier.growth_of(name)
         if earlier.reading.look and (grown is None or grown.again):
             return  # an interface that was created since then counts its own first changes
         still_pace = standstill(grown or Growth())
@@ -146,7 +146,7 @@ def hourly_aspect(
     boot."""
     label, expected = f"{name} per hour", f"at most {most:g}"
     full = value == HIGHEST.get(name)
-    grown = counted.before.grown(name) if counted.before and not full else None
+    grown = counted.before.growth_of(name) if counted.before and not full else None
     hourly = pace(value, grown, most, evidence)
     if full and hourly.right is not False:
         return full_aspect(name, value)

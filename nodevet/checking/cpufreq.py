@@ -35,7 +35,7 @@ def each_policies(evidence: Evidence) -> Iterator[CpufreqPolicies | Finding]:
                 yield unread(subject_of(policies), policies, "cpus")
             else:
                 yield policies
-        doubt = uncovered(evidence)
+        doubt = coverage_gap(evidence)
         if doubt:
             yield unknown(why=doubt)
 
@@ -44,7 +44,7 @@ def subject_of(policies: CpufreqPolicies) -> Subject:
     return Subject(kind="cpufreq", id=policies.policies)
 
 
-def uncovered(evidence: Evidence) -> str:
+def coverage_gap(evidence: Evidence) -> str:
     """Why the policies may not cover every online CPU; empty if they do."""
     cpus, cpufreq = evidence[Cpu], evidence[Cpufreq]
     if cpus.data is None:

@@ -37,10 +37,10 @@ def span(minimum: float | str | None, maximum: float | str | None) -> str:
     return f"at least {shown[0]}" if maximum is None else f"{shown[0]} to {shown[1]}"
 
 
-def within(value: float, minimum: float | None, maximum: float | None) -> bool:
+def is_within(value: float, minimum: float | None, maximum: float | None) -> bool:
     return (minimum is None or value >= minimum) and (maximum is None or value <= maximum)
 
 
-def joined(parts: Iterable[str]) -> str:
+def join_parts(parts: Iterable[str]) -> str:
     """The parts that are not empty, as one sentence."""
     return "; ".join(filter(None, parts))

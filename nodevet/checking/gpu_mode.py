@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from nodevet.checking.one_value import usual
-from nodevet.evidence.across import IN_HAND, answering, each_gpu
+from nodevet.evidence.across import IN_HAND, answering_gpus, each_gpu
 from nodevet.evidence.core import unread, unsupported
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, subject_of
@@ -78,7 +78,7 @@ def gpu_mode(
             )
 
     def learn(evidence: Evidence) -> Value:
-        return usual(getattr(gpu, current) for gpu in answering(evidence))
+        return usual(getattr(gpu, current) for gpu in answering_gpus(evidence))
 
     return Check(
         params=params,

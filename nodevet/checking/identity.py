@@ -14,7 +14,7 @@ from ipaddress import ip_address
 from msgspec.structs import replace
 
 from nodevet.base.printable import brief
-from nodevet.checking.machines import Machine, OneMachine, machine, one_machine, undecided
+from nodevet.checking.machines import Machine, OneMachine, machine, one_machine, undecided_hosts
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpus
 from nodevet.evidence.host import HostInfo
@@ -202,7 +202,7 @@ def same_machine_reports(
         )
         yield from _reports_with(group.hosts, finding, known)
     names = {host for group in same for host in group.hosts}
-    for doubt in undecided(machines):
+    for doubt in undecided_hosts(machines):
         if doubt.host not in names:
             why = (
                 f"the same machine id as {_brief_list(doubt.others)}, and its boot id was not read"

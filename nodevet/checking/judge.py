@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from nodevet.base import typed
 from nodevet.checking.catalog import Catalog
-from nodevet.checking.needed import needed
+from nodevet.checking.needed import needed_action
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.transient import transient
 from nodevet.model import (
@@ -82,7 +82,7 @@ def _stamp_findings(
     for finding in findings:
         severity = own.get(finding.subject.id, usual) if own else usual
         fails = finding.verdict is FAIL
-        action = needed(finding, check, actions, catalog) if fails else NO_ACTION
+        action = needed_action(finding, check, actions, catalog) if fails else NO_ACTION
         stamped = replace(finding, check=check, severity=severity, origin=origin, action=action)
         if finding.verdict is UNKNOWN and (passes := transient(finding, evidence)):
             stamped = replace(stamped, why=f"{finding.why}, {passes}", transient=True)

@@ -17,11 +17,11 @@ def total(events: Iterable[KernelEvent]) -> int | None:
     return sum(count or 0 for count in counts) if None not in counts else None
 
 
-def named(events: Iterable[KernelEvent], most: int | None = MOST_NAMED) -> str:
+def names_text(events: Iterable[KernelEvent], most: int | None = MOST_NAMED) -> str:
     """The processes, devices or units that the events name, the most frequent first. `most`: how
     many of them; None: all.
 
-    >>> named([KernelEvent(kind="oom", detail="python", count=2)])
+    >>> names_text([KernelEvent(kind="oom", detail="python", count=2)])
     'python ×2'
     """
     counts: Counter[str] = Counter()
@@ -36,7 +36,7 @@ def named(events: Iterable[KernelEvent], most: int | None = MOST_NAMED) -> str:
 def in_brackets(events: Iterable[KernelEvent]) -> str:
     """Everything that the events name, as ` (python ×2)`; empty if they name nothing. This text is
     part of the value, so that a waiver covers these names and no others."""
-    parts = named(events, most=None)
+    parts = names_text(events, most=None)
     return f" ({parts})" if parts else ""
 
 
@@ -60,7 +60,7 @@ def last_of(events: Iterable[KernelEvent], booted: float | None) -> str:
     return "" if seconds is None else at_uptime(booted, seconds)
 
 
-def quoted(events: Sequence[KernelEvent]) -> dict[str, str]:
+def line_detail(events: Sequence[KernelEvent]) -> dict[str, str]:
     """The first line, as a detail of a finding."""
     line = line_of(events)
     return {"kernel log": line} if line else {}

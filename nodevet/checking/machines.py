@@ -66,7 +66,7 @@ def one_machine(machines: Iterable[Machine], *, kernels: bool = False) -> tuple[
     )
 
 
-def undecided(machines: Iterable[Machine]) -> Iterator[Undecided]:
+def undecided_hosts(machines: Iterable[Machine]) -> Iterator[Undecided]:
     """The hosts that may be the same machine as others, because no id that was read distinguishes
     them."""
     for same in _alike(machines, lambda host: filter(None, (host.machine_id,))):

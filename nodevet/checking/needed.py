@@ -16,7 +16,7 @@ BY_RISK = {
 """By the highest risk of a check's fix; without a fix, a person."""
 
 
-def needed(
+def needed_action(
     finding: Finding, check: str, actions: Mapping[str, NeededAction], catalog: Catalog
 ) -> NeededAction:
     """What a failure of this check needs. `actions`: of the check."""

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from nodevet.evidence.across import IN_HAND, answering, each_gpu
+from nodevet.evidence.across import IN_HAND, answering_gpus, each_gpu
 from nodevet.evidence.core import Record, SectionRecord, unread, unsupported
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, subject_of
@@ -175,7 +175,7 @@ def gpu_value(
 
 def usual_of(field: str) -> Callable[[Evidence], Value]:
     """For `learn`: the value that most GPUs have."""
-    return lambda evidence: usual(getattr(gpu, field) for gpu in answering(evidence))
+    return lambda evidence: usual(getattr(gpu, field) for gpu in answering_gpus(evidence))
 
 
 def usual(values: Iterable[Same | None]) -> Same | None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from nodevet.base.durations import elapsed
 from nodevet.checking.aspects import Aspect, aspect_if, unknown_aspect, unread_aspect
-from nodevet.evidence.document import Evidence, once
+from nodevet.evidence.document import Evidence, answer_once
 from nodevet.evidence.kernel_log import KernelLog, NicLink, Outage, coverage, span
 from nodevet.evidence.last_look import seen_links
 from nodevet.evidence.network import Interface, is_up
@@ -44,12 +44,12 @@ def outage(evidence: Evidence, interface: Interface, most_s: float, advice: str)
             return unread_aspect(interface, field)
     if log.links is None:
         return unread_aspect(log, "links")
-    if silence := unlogged(interface):
+    if silence := unlogged_reason(interface):
         return unknown_aspect(NAME, f"{NAME}: {silence}")
-    return longest(evidence, log, interface, most_s, advice)
+    return longest_outage(evidence, log, interface, most_s, advice)
 
 
-def unlogged(interface: Interface) -> str:
+def unlogged_reason(interface: Interface) -> str:
     """Why the kernel log does not say when this link was down; empty if it does."""
     if interface.type == INFINIBAND:
         return "the kernel does not log when an InfiniBand link goes down"
@@ -63,7 +63,7 @@ def unlogged(interface: Interface) -> str:
     return ""
 
 
-def longest(
+def longest_outage(
     evidence: Evidence, log: KernelLog, interface: Interface, most_s: float, advice: str
 ) -> Aspect:
     seen, address = seen_links(evidence), interface.bus_id or ""
@@ -113,7 +113,7 @@ def gap(log: KernelLog, interface: Interface, link: NicLink | None, new: list[Ou
     return ""
 
 
-@once
+@answer_once
 def links(evidence: Evidence) -> Mapping[str, NicLink]:
     """The links of NICs in the kernel log, by PCI address."""
     log = evidence[KernelLog].data

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from nodevet.evidence.document import Evidence, once
+from nodevet.evidence.document import Evidence, answer_once
 from nodevet.evidence.gpu import Gpu, Gpus
 from nodevet.evidence.last_look import differ
-from nodevet.evidence.rates import sampled
+from nodevet.evidence.rates import earlier_sample
 
 SAMPLED_GPUS = (
     "gpu.gpus[].index",
@@ -31,7 +31,7 @@ class GpuBefore(NamedTuple):
 def gpu_before(evidence: Evidence, gpu: Gpu) -> GpuBefore | None:
     """The same GPU in the earlier reading; None without a reading, or if another GPU was there at
     the last look."""
-    sample = sampled(evidence, Gpus)
+    sample = earlier_sample(evidence, Gpus)
     if sample is None:
         return None
     if sample.data is None:
@@ -49,11 +49,11 @@ def gpu_before(evidence: Evidence, gpu: Gpu) -> GpuBefore | None:
     return GpuBefore(same_gpu, sample.seconds, "" if same_gpu else "it was not read earlier")
 
 
-@once
+@answer_once
 def _by_name(evidence: Evidence) -> dict[tuple[int, str | None], Gpu]:
     return {(gpu.index, gpu.uuid): gpu for gpu in _gpus(evidence)}
 
 
 def _gpus(evidence: Evidence) -> Iterator[Gpu]:
-    sample = sampled(evidence, Gpus)
+    sample = earlier_sample(evidence, Gpus)
     yield from (sample.data.gpus if sample and sample.data else None) or ()

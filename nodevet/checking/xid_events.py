@@ -39,7 +39,7 @@ def by_code(events: Iterable[KernelEvent]) -> dict[int, list[KernelEvent]]:
 # --- what the driver recommends in an Xid 154
 
 
-def recommended(event: KernelEvent) -> Remedy | None:
+def recommended_remedy(event: KernelEvent) -> Remedy | None:
     """The remedy that the driver recommends; None if it cannot be read."""
     digits = (event.detail or "").partition(" ")[0]
     try:
@@ -51,7 +51,7 @@ def recommended(event: KernelEvent) -> Remedy | None:
 
 def is_recovered(event: KernelEvent) -> bool:
     """Whether the driver says that no recovery is needed."""
-    return code_of(event) == RECOVERY and recommended(event) is Remedy.NOTHING
+    return code_of(event) == RECOVERY and recommended_remedy(event) is Remedy.NOTHING
 
 
 def recovered_s(events: Iterable[KernelEvent]) -> float | None:
@@ -110,7 +110,7 @@ def advice(xids: Xids, architecture: str) -> str:
     """The advice for the worst of these; for an Xid 154, the driver's own recommendation counts."""
     remedies: list[Remedy] = []
     for code, events in xids.items():
-        own = {recommended(event) for event in events} if code == RECOVERY else set()
+        own = {recommended_remedy(event) for event in events} if code == RECOVERY else set()
         remedies += [choice for choice in own if choice] or [remedy_of(code, architecture)]
     return min(remedies, key=lambda remedy: remedy.rank).value
 

@@ -41,14 +41,14 @@ class Commands(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The commands by the groups that they declare."""
-        from nodevet.cli.help import grouped
+        from nodevet.cli.help import group_commands
 
         names = self.list_commands(ctx)
         known = {name: command for name in names if (command := self.get_command(ctx, name))}
         listed = {name: command for name, command in known.items() if _is_listed(name, command)}
         widest = max(map(len, listed))
         limit = formatter.width - 6 - widest
-        for group, members in grouped(listed).items():
+        for group, members in group_commands(listed).items():
             with formatter.section(group):
                 formatter.write_dl(
                     [(f"{n:{widest}}", listed[n].get_short_help_str(limit)) for n in members]

@@ -67,7 +67,7 @@ class Command(click.Command):
                 for what, lines in self.examples:
                     text = indent(f"# {what}\n{lines}\n", " " * formatter.current_indent)
                     formatter.write(text)
-        for heading, records in headed(self, ctx).items():
+        for heading, records in options_by_heading(self, ctx).items():
             with formatter.section(heading):
                 formatter.write_dl(records)
 
@@ -93,7 +93,9 @@ class Option(click.Option):
         self.heading = heading
 
 
-def headed(command: click.Command, ctx: click.Context) -> dict[str, list[tuple[str, str]]]:
+def options_by_heading(
+    command: click.Command, ctx: click.Context
+) -> dict[str, list[tuple[str, str]]]:
     """The options with their help by their headings; those without one come first."""
     sections: dict[str, list[tuple[str, str]]] = {"Options": []}
     for param in command.get_params(ctx):
@@ -103,7 +105,7 @@ def headed(command: click.Command, ctx: click.Context) -> dict[str, list[tuple[s
     return sections
 
 
-def grouped(commands: dict[str, click.Command]) -> dict[str, list[str]]:
+def group_commands(commands: dict[str, click.Command]) -> dict[str, list[str]]:
     """The names of commands by group, in their order; empty groups are left out."""
     places = {
         name: getattr(command, "place", ("Tools", LAST)) for name, command in commands.items()

@@ -10,10 +10,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import msgspec
 
 from nodevet.checking.feeding.advice import FeedChange, change, changes
-from nodevet.checking.feeding.interval import UNKNOWN, Interval, exactly
+from nodevet.checking.feeding.interval import UNKNOWN, Interval, exact_interval
 from nodevet.checking.feeding.model import Feed, FeedStage, outcome
 from nodevet.checking.feeding.units import amount_text
-from nodevet.checking.feeding.workload import StepTime, WorkloadFields, encoded, workload_of
+from nodevet.checking.feeding.workload import StepTime, WorkloadFields, usable_rate, workload_of
 from nodevet.diagnose.gpu_figures import link_capacity
 from nodevet.diagnose.hot import ticks_used
 from nodevet.diagnose.job_figures import (
@@ -23,7 +23,7 @@ from nodevet.diagnose.job_figures import (
     watched_job,
 )
 from nodevet.diagnose.model import Cause, Figure
-from nodevet.diagnose.series import grown, known_values, mean, span
+from nodevet.diagnose.series import counter_growth, known_values, mean, span
 from nodevet.diagnose.words import number
 from nodevet.evidence.cpu import Cpu
 from nodevet.evidence.document import Evidence
@@ -177,7 +177,7 @@ def seen_feed(
     link = _link(figures["link"].value, link_capacity(gpu))
     storage = Interval(read_b * gpus / _storage_time(figures), None)
     if stage is FeedStage.STORAGE:
-        storage = exactly(read_b * gpus)
+        storage = exact_interval(read_b * gpus)
     return Feed(
         step=StepTime(table={BATCH: (figures["sm_busy"].value or 0.0) / 100}),
         sample_b=read_b,
@@ -202,7 +202,7 @@ def _link(percent: float | None, capacity_b_s: float | None) -> tuple[float, Int
     if percent is None or capacity_b_s is None:
         return 1.0, Interval(1.0, None)
     moved_b = percent / 100 * capacity_b_s
-    return moved_b, exactly(moved_b) if percent >= FULL_LINK else encoded(capacity_b_s)
+    return moved_b, exact_interval(moved_b) if percent >= FULL_LINK else usable_rate(capacity_b_s)
 
 
 def _worker_rate(stage: FeedStage, figures: Figures, workers: float) -> Interval | None:
@@ -216,10 +216,10 @@ def _worker_rate(stage: FeedStage, figures: Figures, workers: float) -> Interval
     if stage is FeedStage.TRANSFORM:
         if not wants or not uses or workers < 1 or workers % 1:
             return None
-        return exactly(wants / uses / workers)
+        return exact_interval(wants / uses / workers)
     hottest = [figures[name].value for name in ("helper_wants", "thread_wants")]
     longest = 1.0 if None in hottest else max(known_values(hottest)) / 100
-    return Interval(1 / (max(1, int(workers)) * longest), None) if longest else exactly(1e9)
+    return Interval(1 / (max(1, int(workers)) * longest), None) if longest else exact_interval(1e9)
 
 
 def _storage_time(figures: Figures) -> float:
@@ -250,7 +250,9 @@ def _cpus(figures: Figures, workers: int, evidence: Evidence) -> Interval | None
 def _read_b(job: WatchedJob) -> float:
     """Bytes a second that the job reads from storage, or else by read(2)."""
     for field in ("storage_read_b", "read_b"):
-        read = sum(known_values(grown(getattr(process, field)) for process in job.processes))
+        read = sum(
+            known_values(counter_growth(getattr(process, field)) for process in job.processes)
+        )
         if read:
             return read / job.seconds
     return 0.0

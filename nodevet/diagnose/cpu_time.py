@@ -6,7 +6,7 @@ has the whole time, together with its earlier use: proc_pid_stat(5), wait(2).
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from nodevet.diagnose.series import grown
+from nodevet.diagnose.series import counter_growth
 from nodevet.evidence.process_activity import ProcessActivity
 
 UNSEEN = 0.1  # of the time for which a process that ended may not have been seen
@@ -52,11 +52,11 @@ def _process_use(
 ) -> float | None:
     """What a process used, with its children that ended."""
     own: Counts = getattr(process, field)
-    by = grown(own)
+    by = counter_growth(own)
     if by is None:
         return None
     separate = field != with_children
-    through = grown(getattr(process, with_children)) or 0 if separate else by
+    through = counter_growth(getattr(process, with_children)) or 0 if separate else by
     listed = list(kids)
     if has_reaped(process, listed):
         before = sum(_first_use(kid, field, with_children if separate else None) for kid in listed)
@@ -82,7 +82,7 @@ def has_reaped(process: ProcessActivity, ended: Iterable[ProcessActivity]) -> bo
         for counts in (kid.user, kid.system, kid.children_user, kid.children_system)
         if counts is not None
     )
-    by = [grown(process.children_user), grown(process.children_system)]
+    by = [counter_growth(process.children_user), counter_growth(process.children_system)]
     return sum(growth or 0 for growth in by) >= least
 
 

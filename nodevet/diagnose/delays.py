@@ -7,7 +7,7 @@ Delay accounting is off by default since Linux 5.14 (sysctl kernel.task_delayacc
 from collections.abc import Iterable, Mapping
 
 from nodevet.diagnose.model import Figure
-from nodevet.diagnose.series import grown
+from nodevet.diagnose.series import counter_growth
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.process_activity import ProcessActivities, ProcessActivity
 
@@ -35,7 +35,7 @@ def io_delayed(
         return None, "the kernel's count of I/O delays was not read"
     if not any(last for _, last in counters) and not data.delays_counted:
         return None, OFF if data.delays_counted is False else data.why("delays_counted")
-    ticks = max(grown(counter) or 0 for counter in counters)
+    ticks = max(counter_growth(counter) or 0 for counter in counters)
     return min(100.0, 100.0 * ticks / data.tick_hz / seconds), ""
 
 

@@ -8,7 +8,7 @@ from nodevet.diagnose.job_figures import users
 from nodevet.diagnose.link_figures import idle_link, settings_of
 from nodevet.diagnose.model import Figure
 from nodevet.diagnose.rules import HELD_LOW, POLLING, QUIET_MEMORY
-from nodevet.diagnose.series import grown, known_values, mean, percent, rate
+from nodevet.diagnose.series import counter_growth, known_values, mean, percent, rate
 from nodevet.evidence.across import off_the_bus
 from nodevet.evidence.activity import Counted, Numbers
 from nodevet.evidence.document import Evidence
@@ -278,7 +278,7 @@ def _power_capped(gpu: GpuActivity, seconds: float | None, uptime: float | None)
 
 
 def _of_time(counted: Counted | None, seconds: float | None) -> float | None:
-    by = grown(counted)
+    by = counter_growth(counted)
     return percent(by / 1e9 if by is not None else None, seconds)
 
 

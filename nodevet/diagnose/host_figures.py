@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nodevet.diagnose.model import Figure
-from nodevet.diagnose.series import grown, known_values, percent, span, total
+from nodevet.diagnose.series import counter_growth, known_values, percent, span, total
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host_activity import CpuTotals, DiskActivity, HostActivity, NfsOperation
 
@@ -56,7 +56,7 @@ def _disk(data: HostActivity, seconds: float | None, why: str) -> Figure:
     what = "busiest disk"
     if data.disks is None or not seconds:
         return Figure("disk_busy", None, "%", what, why if why else data.why("disks"))
-    busy = {disk.name: percent(grown(disk.busy_ms), seconds * 1000) for disk in data.disks}
+    busy = {disk.name: percent(counter_growth(disk.busy_ms), seconds * 1000) for disk in data.disks}
     known_shares = {name: share for name, share in busy.items() if share is not None}
     if not known_shares and busy:
         return Figure("disk_busy", None, "%", what, data.disks[0].why("busy_ms"))
@@ -71,7 +71,7 @@ def busy_disk(data: HostActivity, name: str | None, why: str, what: str = OF_FIL
     is no disk."""
     disk = next((disk for disk in data.disks or () if disk.name == name), None)
     seconds = data.look.seconds if data.look else None
-    share = percent(grown(disk.busy_ms), seconds * 1000) if disk and seconds else None
+    share = percent(counter_growth(disk.busy_ms), seconds * 1000) if disk and seconds else None
     if disk is None or share is None:
         return Figure("disk_busy", None, "%", what, why or "its disk was not read")
     wait = latency_ms(disk)
@@ -98,8 +98,8 @@ def nfs_mount(data: HostActivity, point: str) -> Figure:
 
 def latency_ms(disk: DiskActivity) -> float | None:
     """The mean time of a request, queue included: `await` of iostat; None for next to none."""
-    requests = total((grown(disk.reads), grown(disk.writes)))
-    spent = total((grown(disk.read_ms), grown(disk.write_ms)))
+    requests = total((counter_growth(disk.reads), counter_growth(disk.writes)))
+    spent = total((counter_growth(disk.read_ms), counter_growth(disk.write_ms)))
     if requests is None or spent is None or requests < LEAST:
         return None
     return spent / requests
@@ -117,7 +117,10 @@ def _nfs(data: HostActivity, why: str) -> Iterator[Figure]:
     operations = repeated = 0
     for mount in data.nfs:
         for operation in mount.operations or ():
-            number, sent = grown(operation.operations), grown(operation.transmissions)
+            number, sent = (
+                counter_growth(operation.operations),
+                counter_growth(operation.transmissions),
+            )
             if number is not None and sent is not None:
                 operations += number
                 repeated += max(0, sent - number)
@@ -133,5 +136,5 @@ def _nfs(data: HostActivity, why: str) -> Iterator[Figure]:
 
 
 def _operation_ms(operation: NfsOperation) -> float | None:
-    number, spent = grown(operation.operations), grown(operation.execute_ms)
+    number, spent = counter_growth(operation.operations), counter_growth(operation.execute_ms)
     return spent / number if number and spent is not None and number >= LEAST else None

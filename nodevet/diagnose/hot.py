@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from nodevet.diagnose.model import Figure
-from nodevet.diagnose.series import grown, percent
+from nodevet.diagnose.series import counter_growth, percent
 from nodevet.evidence.process_activity import ProcessActivity, ThreadActivity
 
 NAMES = {
@@ -28,7 +28,7 @@ def hottest(shares: Shares) -> Share | None:
 
 def ticks_used(thread: ThreadActivity | ProcessActivity) -> int | None:
     """Ticks of CPU time."""
-    user, system = grown(thread.user), grown(thread.system)
+    user, system = counter_growth(thread.user), counter_growth(thread.system)
     return None if user is None or system is None else user + system
 
 
@@ -48,7 +48,7 @@ def ticks_by_cpu(thread: ThreadActivity) -> Iterator[tuple[int, int]]:
 def hot_figures(shares: Shares, seconds: float) -> Iterator[Figure]:
     """Of the threads of the processes on a GPU, without their helpers."""
     top = hottest(shares)
-    used = percent(grown(top[2].system), ticks_used(top[2])) if top else None
+    used = percent(counter_growth(top[2].system), ticks_used(top[2])) if top else None
     yield _figure("thread_system", used or 0.0)
     crowds: dict[int, Shares] = {}
     for share in shares:
@@ -57,7 +57,7 @@ def hot_figures(shares: Shares, seconds: float) -> Iterator[Figure]:
     crowd = max(crowds.values(), key=len, default=[])
     yield _figure("turns", float(len(crowd)))
     yield _figure("turns_cpus", sum(share for share, _, _ in crowd) / 100)
-    switches = [grown(thread.switches) for _, _, thread in crowd]
+    switches = [counter_growth(thread.switches) for _, _, thread in crowd]
     unread = "the context switches of a thread were not read"
     counts = [count for count in switches if count is not None]
     is_known = len(counts) == len(switches)

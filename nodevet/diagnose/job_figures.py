@@ -8,7 +8,7 @@ from nodevet.diagnose.cpu_time import cpu_ticks, io_count
 from nodevet.diagnose.hot import ticks_used
 from nodevet.diagnose.model import Figure, Job
 from nodevet.diagnose.owners import is_contained, owner_of, who_text
-from nodevet.diagnose.series import grown, known_values, percent, rate, total
+from nodevet.diagnose.series import counter_growth, known_values, percent, rate, total
 from nodevet.evidence.cpu import Cpu
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu_activity import GpuActivity
@@ -313,7 +313,8 @@ def _threads(job: WatchedJob) -> Iterator[Figure]:
     yield _figure("hot_threads", _at_once(shares, HOT, job))
     yield _figure("active_threads", _at_once(shares, ACTIVE, job))
     switches = [
-        total((grown(thread.switches), grown(thread.preemptions))) for _, _, thread in shares
+        total((counter_growth(thread.switches), counter_growth(thread.preemptions)))
+        for _, _, thread in shares
     ]
     counts = known_values(switches)
     yield _figure(
@@ -360,7 +361,7 @@ def quota_held_percent(job: WatchedJob, process: ProcessActivity) -> float | Non
     group = next((group for group in job.cgroups if group.path == process.cgroup), None)
     if group is None:
         return None
-    if grown(group.throttled) == 0 or has_no_quota(group):
+    if counter_growth(group.throttled) == 0 or has_no_quota(group):
         return 0.0
     held = rate(group.throttled_us, job.seconds)
     return None if held is None else held / 1e4
@@ -644,9 +645,9 @@ def reads_pipe(process: ProcessActivity) -> bool:
 
 def _throttled_percent(group: CgroupActivity) -> float | None:
     """Percent of the periods in which a cgroup used up its quota; None if not known."""
-    if grown(group.periods) == 0:
+    if counter_growth(group.periods) == 0:
         return 0.0
-    share = percent(grown(group.throttled), grown(group.periods))
+    share = percent(counter_growth(group.throttled), counter_growth(group.periods))
     return 0.0 if share is None and has_no_quota(group) else share
 
 
@@ -666,7 +667,7 @@ def _limits(job: WatchedJob) -> Iterator[Figure]:
     hits = [_limit_hits(group, job.seconds) for group in job.cgroups]
     most = None if None in hits else max(known_values(hits), default=None)
     yield _figure("limit_hits", 0.0 if not job.processes else most, "memory.events was not read")
-    faults = total(grown(process.major_faults) for process in job.processes)
+    faults = total(counter_growth(process.major_faults) for process in job.processes)
     value = None if faults is None else faults / job.seconds
     yield _figure("job_major_faults", 0.0 if not job.processes else value, "stat was not read")
     system = cpu_ticks(job.processes, "system", job.seconds)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from nodevet.checking.log_events import last_of
 from nodevet.checking.xid_events import by_code, describe, first_s
-from nodevet.evidence.across import located
+from nodevet.evidence.across import located_gpus
 from nodevet.evidence.core import MISSING
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu_activity import GpuActivity
@@ -26,7 +26,11 @@ def address_of(evidence: Evidence, gpu: GpuActivity) -> str | None:
     if gpu.bus_id is not None:
         return gpu.bus_id
     return next(
-        (gpu_record.bus_id for gpu_record in located(evidence) if gpu_record.index == gpu.index),
+        (
+            gpu_record.bus_id
+            for gpu_record in located_gpus(evidence)
+            if gpu_record.index == gpu.index
+        ),
         None,
     )
 

@@ -283,13 +283,13 @@ def _claim(
 
 def _reasons(late: Sequence[Rank]) -> tuple[str, ...]:
     """What the late ranks do: a text for those of one host that do the same."""
-    groups = grouped(late)
+    groups = group_ranks(late)
     if len(groups) < 2:
         return tuple(map(_group_text, groups))
     return tuple(f"{label(group)}: {_group_text(group)}" for group in groups)
 
 
-def grouped(ranks: Iterable[Rank]) -> list[list[Rank]]:
+def group_ranks(ranks: Iterable[Rank]) -> list[list[Rank]]:
     """Ranks of one host that do the same."""
     groups: dict[object, list[Rank]] = {}
     for rank in ranks:

@@ -45,7 +45,7 @@ def with_launches(
     answers, notes = _answers(shown)
     if not answers:
         return list(ranks), list(late), notes
-    launches = compared(answers)
+    launches = compare_launches(answers)
     numbers = _numbers(answers[-1], ranks, size)
     behind = {numbers[at]: text for at, text in launches.behind.items() if at in numbers}
     notes += [*launches.texts, *_missing_texts(answers[-1], numbers)]
@@ -81,7 +81,7 @@ def _no_answer(host: str, found: NcclRas | str) -> str:
     return f"NCCL's RAS on {host} gave no answer: {plain(why)}"
 
 
-def compared(answers: Sequence[RasAnswer]) -> Launches:
+def compare_launches(answers: Sequence[RasAnswer]) -> Launches:
     """Which ranks launched fewer collectives than others of their communicator, and no more while
     nodevet watched. A rank that waits in one communicator may be late in another."""
     if len(answers) < 2 or answers[1].at_s - answers[0].at_s < LEAST_S:

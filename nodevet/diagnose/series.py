@@ -20,14 +20,14 @@ def mean(values: Iterable[float | None] | None) -> float | None:
     return sum(read) / len(read) if read else None
 
 
-def grown(counted: Counted | None) -> int | None:
+def counter_growth(counted: Counted | None) -> int | None:
     """How much a counter grew."""
     return None if counted is None else counted[1] - counted[0]
 
 
 def rate(counted: Counted | None, seconds: float | None) -> float | None:
     """How much a counter grew in a second."""
-    by = grown(counted)
+    by = counter_growth(counted)
     return by / seconds if by is not None and seconds else None
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from nodevet import __version__
-from nodevet.baseline.library import shipped
+from nodevet.baseline.library import shipped_folder
 from nodevet.checking.identity import machine_in, several_names
 from nodevet.checking.machines import Machine
 from nodevet.diagnose import phrases
@@ -350,7 +350,7 @@ def says_how_many(label: str, context: VetContext) -> bool:
     used = (
         Path(baseline.path).absolute() for baseline in context.baselines if baseline.label == label
     )
-    return any(path.parent != shipped() for path in used)
+    return any(path.parent != shipped_folder() for path in used)
 
 
 def _looks(evidence: Evidence) -> list[Look]:

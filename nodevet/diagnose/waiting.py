@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from nodevet.diagnose.connections import WHAT, connection_figure
 from nodevet.diagnose.model import Figure
-from nodevet.diagnose.series import grown, rate
+from nodevet.diagnose.series import counter_growth, rate
 from nodevet.evidence.process_activity import ProcessActivity, Sleep, ThreadActivity
 
 LEAST = 3  # looks at a thread below which its states say nothing
@@ -90,7 +90,7 @@ def waiting(process: ProcessActivity, thread: ThreadActivity, seconds: float) ->
     """What a thread waited for; None if too few looks show where it slept."""
     looks = len((thread.states or "").replace("-", ""))
     asleep = (thread.states or "").count("S") + (thread.states or "").count("D")
-    if not looks or (looks < LEAST and grown(thread.switches) != 0):
+    if not looks or (looks < LEAST and counter_growth(thread.switches) != 0):
         return None
     place = max(thread.waits or {}, key=lambda name: (thread.waits or {})[name], default="")
     sleep = (thread.sleeps or (None,))[0]

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping
 import msgspec
 
 from nodevet.evidence.core import unread
-from nodevet.evidence.document import Evidence, once
+from nodevet.evidence.document import Evidence, answer_once
 from nodevet.evidence.gpu import NO_LIBRARY, Gpu, Gpus, lost_error, subject_of
 from nodevet.evidence.host import HostInfo
 from nodevet.evidence.kernel_log import KernelLog
@@ -25,14 +25,14 @@ IN_HAND = (
 """The fields that give the number of GPUs: part of `reads` of a check with `each_gpu`."""
 
 
-@once
+@answer_once
 def gpu_functions(evidence: Evidence) -> tuple[PciFunction, ...]:
     """The GPUs on the PCI bus for this machine's NVIDIA driver, not for guests."""
     functions = data.of_kind("gpu") if (data := evidence[Pci].data) else ()
     return tuple(function for function in functions if function.driver not in KEPT_FOR_GUESTS)
 
 
-def unlisted(evidence: Evidence, judged: Collection[str] = ()) -> Finding | None:
+def unlisted_gpus_finding(evidence: Evidence, judged: Collection[str] = ()) -> Finding | None:
     """The unknown finding if NVML lists fewer GPUs than it counts, or than are on the bus.
 
     `judged`: PCI addresses that the check has judged without NVML.
@@ -64,7 +64,7 @@ def each_gpu(evidence: Evidence) -> Iterator[Gpu | Finding]:
     yield from _cached_gpus(evidence)
 
 
-@once
+@answer_once
 def _cached_gpus(evidence: Evidence) -> tuple[Gpu | Finding, ...]:
     return tuple(_each_gpu(evidence))
 
@@ -78,12 +78,12 @@ def _each_gpu(evidence: Evidence) -> Iterator[Gpu | Finding]:
     elif not section.data.gpus:
         yield unknown(why="NVML lists no GPU")
     else:
-        for gpu, located_gpu in zip(section.data.gpus, located(evidence), strict=True):
+        for gpu, located_gpu in zip(section.data.gpus, located_gpus(evidence), strict=True):
             if "handle" in gpu.errors:
                 yield unknown(subject_of(located_gpu), why=f"NVML: {gpu.why('handle')}")
             else:
                 yield gpu
-        missing = unlisted(evidence)
+        missing = unlisted_gpus_finding(evidence)
         if missing is not None:
             yield missing
 
@@ -93,13 +93,13 @@ def every_gpu(evidence: Evidence) -> tuple[Gpu, ...]:
     return (data.gpus if (data := evidence[Gpus].data) else None) or ()
 
 
-@once
-def answering(evidence: Evidence) -> tuple[Gpu, ...]:
+@answer_once
+def answering_gpus(evidence: Evidence) -> tuple[Gpu, ...]:
     """The GPUs with a handle; none without NVML."""
     return tuple(gpu for gpu in every_gpu(evidence) if "handle" not in gpu.errors)
 
 
-def logged(evidence: Evidence) -> KernelLog | Finding:
+def read_kernel_log(evidence: Evidence) -> KernelLog | Finding:
     """The kernel log since boot with its events, or an unknown finding; not_applicable for captured
     files without a log."""
     section = evidence[KernelLog]
@@ -112,15 +112,15 @@ def logged(evidence: Evidence) -> KernelLog | Finding:
     return section.data
 
 
-@once
+@answer_once
 def off_the_bus(evidence: Evidence) -> frozenset[str]:
     """The addresses of the GPUs that no longer answer a read of their configuration."""
     gpus = data.of_kind("gpu") if (data := evidence[Pci].data) else ()
     return frozenset(function.address for function in gpus if function.revision == "ff")
 
 
-@once
-def located(evidence: Evidence) -> tuple[Gpu, ...]:
+@answer_once
+def located_gpus(evidence: Evidence) -> tuple[Gpu, ...]:
     """Every GPU of NVML's list; a single lost one without an address gets its PCI address.
 
     It is the only function that no longer answers, or the only one that NVML does not name and no
@@ -142,10 +142,10 @@ def located(evidence: Evidence) -> tuple[Gpu, ...]:
     return tuple(replacement if gpu is unlocated[0] else gpu for gpu in gpus)
 
 
-@once
+@answer_once
 def losses(evidence: Evidence) -> tuple[str | None, ...]:
     """For each GPU of NVML's list its error if it is lost; see `lost`."""
-    return tuple(lost_error(gpu) for gpu in located(evidence))
+    return tuple(lost_error(gpu) for gpu in located_gpus(evidence))
 
 
 def pci_of(evidence: Evidence, gpu: Gpu) -> PciFunction | Finding:
@@ -183,7 +183,7 @@ INSTALL_LIBRARY = (
 )
 
 
-@once
+@answer_once
 def nodes_of(evidence: Evidence) -> Mapping[int, NumaNode] | Finding:
     """{number: online NUMA node}; empty if the kernel has no NUMA."""
     section = evidence[Numa]

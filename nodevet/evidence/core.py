@@ -66,7 +66,7 @@ class SectionRecord(Record, frozen=True, kw_only=True, gc=True):
         """Values that contradict each other; "" if there are none."""
         return ""
 
-    def settled(self) -> "SectionRecord":
+    def with_parts_compared(self) -> "SectionRecord":
         """The same section after its parts were compared with one another."""
         return self
 

@@ -53,7 +53,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
             section.why for section in transient_sections if section.transient and section.why
         )
 
-    def having(self, data: SectionRecord) -> "Evidence":
+    def with_data(self, data: SectionRecord) -> "Evidence":
         """The same evidence with this data in its section."""
         section = replace(self[type(data)], status="ok", why="", data=data)
         sections = Sections(self.sections.raw)
@@ -74,7 +74,7 @@ class Sections(dict[type[SectionRecord], Section[Any]]):
     ) -> None:
         self.raw = raw
         self._alike = cache_of_sections
-        self.known: dict[object, Any] = {}  # see `once`
+        self.known: dict[object, Any] = {}  # see `answer_once`
         super().__init__()
 
     def __missing__(self, record: type[SectionRecord]) -> Section[Any]:
@@ -90,7 +90,7 @@ class Sections(dict[type[SectionRecord], Section[Any]]):
 Answer = TypeVar("Answer")
 
 
-def once(question: Callable[[Evidence], Answer]) -> Callable[[Evidence], Answer]:
+def answer_once(question: Callable[[Evidence], Answer]) -> Callable[[Evidence], Answer]:
     """Compute a function of evidence once; all checks share the answer."""
 
     @wraps(question)
@@ -180,7 +180,7 @@ def checked_section(section: Section[Data]) -> Section[Data]:
         problem = _duplicate(section.data) or section.data.contradiction()
         if problem:
             return Section(status="error", why=f"the probe's answer is not valid: {problem}")
-        settled = section.data.settled()
+        settled = section.data.with_parts_compared()
         return section if settled is section.data else replace(section, data=settled)
     if not section.why:
         return Section(status="error", why=f"the probe's answer says {section.status} and not why")
@@ -222,14 +222,14 @@ def _duplicate_key(field: str, items: Sequence[Record], keys: Sequence[str]) -> 
 
 
 def decode(document: bytes | str, *, upgrades: Upgrades = UPGRADES) -> Evidence:
-    """Evidence from its JSON form, with all sections decoded; see `opened`."""
-    evidence = opened(document, upgrades=upgrades)
+    """Evidence from its JSON form, with all sections decoded; see `open_evidence`."""
+    evidence = open_evidence(document, upgrades=upgrades)
     for record in sections().values():
         evidence[record]
     return evidence
 
 
-def opened(
+def open_evidence(
     document: bytes | str, *, upgrades: Upgrades = UPGRADES, alike: LastFew | None = None
 ) -> Evidence:
     """Evidence from its JSON form; sections are decoded at first use.

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from nodevet.base import bounds
 from nodevet.base.bounds import Real, Text, at_most
 from nodevet.evidence.core import Record, SectionRecord
-from nodevet.evidence.peers import compared, is_same
+from nodevet.evidence.peers import is_same, mark_unread_values
 from nodevet.model import Subject
 
 MIG_DEVICES = at_most(64)  # of one GPU, which is cut into 7 at most
@@ -271,9 +271,11 @@ class Gpus(SectionRecord, frozen=True, kw_only=True):
     count: int | None = None  # nvmlDeviceGetCount
     gpus: Annotated[tuple[Gpu, ...], bounds.GPUS] | None = None
 
-    def settled(self) -> "Gpus":
+    def with_parts_compared(self) -> "Gpus":
         gpus = self.gpus or ()
-        compared_gpus = compared(gpus, is_alike=alike, label=lambda gpu: subject_of(gpu).label)
+        compared_gpus = mark_unread_values(
+            gpus, is_alike=have_same_features, label=lambda gpu: subject_of(gpu).label
+        )
         is_unchanged = all(one is other for one, other in zip(gpus, compared_gpus, strict=True))
         return self if is_unchanged else replace(self, gpus=compared_gpus)
 
@@ -283,7 +285,7 @@ LIKENESS = ("gpu.gpus[].mig_current", "gpu.gpus[].pci_device", "gpu.gpus[].virtu
 a GPU, but no check lists them in `reads` for that."""
 
 
-def alike(gpu: Gpu, other: Gpu) -> bool:
+def have_same_features(gpu: Gpu, other: Gpu) -> bool:
     """Whether two GPUs should have the same features: same model, both or neither in MIG mode, both
     or neither virtual."""
     return is_same(gpu.pci_device, other.pci_device) and (

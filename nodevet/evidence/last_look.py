@@ -12,7 +12,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from nodevet.base.durations import elapsed
-from nodevet.evidence.document import Evidence, Recorded, once
+from nodevet.evidence.document import Evidence, Recorded, answer_once
 from nodevet.evidence.host import HostInfo
 from nodevet.evidence.kernel_log import (
     Crash,
@@ -37,7 +37,7 @@ SEEN_LINES = (
 """The fields that show which lines are new: part of `reads` of a check with `seen_lines`."""
 
 
-def compared(evidence: Evidence, earlier: Evidence) -> Evidence | str:
+def evidence_since(evidence: Evidence, earlier: Evidence) -> Evidence | str:
     """The evidence, judged by what is new since an earlier one; or why that is impossible."""
     now, previous = evidence[HostInfo].data, earlier[HostInfo].data
     if now is None or previous is None:
@@ -119,7 +119,7 @@ def _key(event: KernelEvent) -> tuple[object, ...]:
     return event.kind, event.code, event.bus_id, event.severity, event.detail
 
 
-@once
+@answer_once
 def seen_lines(evidence: Evidence) -> Seen | None:
     """The kernel log at the last look. None without one, or if the current log has a gap since:
     then the whole log is judged."""
@@ -137,7 +137,7 @@ def seen_lines(evidence: Evidence) -> Seen | None:
     )
 
 
-@once
+@answer_once
 def seen_links(evidence: Evidence) -> Seen | None:
     """Like `seen_lines`, for links that were down."""
     previous = evidence.since.sections[KernelLog].data if evidence.since else None
@@ -188,7 +188,7 @@ def _gap_between(now: KernelLog, previous: KernelLog) -> str:
     return ""
 
 
-def covered(evidence: Evidence, log: KernelLog) -> tuple[str, str]:
+def coverage_since_look(evidence: Evidence, log: KernelLog) -> tuple[str, str]:
     """Like `coverage`, since the last look if the log covers that."""
     last_look = seen_lines(evidence)
     return ("", f"since the last look {last_look.age_text} ago") if last_look else coverage(log)

@@ -23,7 +23,7 @@ Part = TypeVar("Part", bound=Record)
 Path = tuple[str, ...]
 
 
-def compared(
+def mark_unread_values(
     parts: Sequence[Part], *, is_alike: Callable[[Part, Part], bool], label: Callable[[Part], str]
 ) -> tuple[Part, ...]:
     """The same parts; a value that one lacks and a part like it has is unread, not unsupported."""

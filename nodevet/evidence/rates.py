@@ -1,7 +1,7 @@
 """How fast counters grow between two readings: within one visit (`--sample`), or since the last
 look (`--since`).
 
-A check calls `sampled` first: without an earlier reading it judges the count since boot.
+A check calls `earlier_sample` first: without an earlier reading it judges the count since boot.
 """
 
 from math import exp
@@ -27,7 +27,7 @@ class Sample(Struct, Generic[Data], frozen=True, kw_only=True):
     look: bool = False  # it is of the last look: of another visit, and what is missing is no doubt
 
 
-def sampled(evidence: Evidence, record: type[Data]) -> Sample[Data] | None:
+def earlier_sample(evidence: Evidence, record: type[Data]) -> Sample[Data] | None:
     """The earlier reading of a section; None if there is none, or the last look lacks it.
 
     A check lists its fields in `reads` as `earlier.pci.functions[].aer.correctable`.

@@ -1,6 +1,6 @@
 """States of a node that pass by themselves, so that unknown findings deserve another look."""
 
-from nodevet.evidence.document import Evidence, once
+from nodevet.evidence.document import Evidence, answer_once
 from nodevet.evidence.host import HostInfo
 from nodevet.evidence.services import Units
 from nodevet.model import Finding, Verdict
@@ -12,7 +12,7 @@ def is_booting(uptime_s: float | None) -> bool:
     return uptime_s is not None and uptime_s < BOOTING_S
 
 
-@once
+@answer_once
 def reasons(evidence: Evidence) -> tuple[str, ...]:
     """The reasons for such a state; just after boot "", which is part of every reason."""
     host, units = evidence[HostInfo].data, evidence[Units].data

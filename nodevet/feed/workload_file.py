@@ -18,13 +18,13 @@ class WorkloadError(Exception):
 
 def read_workload(path: Path) -> Workload:
     """The numbers of a workload file. Raises WorkloadError."""
-    fields, problems = opened(path)
+    fields, problems = read_workload_file(path)
     if problems or fields is None:
         raise WorkloadError(problems)
     return workload_of(fields, fields.workload)
 
 
-def opened(path: Path) -> tuple[WorkloadFile | None, tuple[Problem, ...]]:
+def read_workload_file(path: Path) -> tuple[WorkloadFile | None, tuple[Problem, ...]]:
     """The fields of the file (None if it cannot be read), and all its problems."""
     if wrong := wrong_kind_text(path, DocumentKind.WORKLOAD):
         return None, (Problem(str(path), "", wrong),)

@@ -71,11 +71,11 @@ EventHandler = Callable[[Event], None]
 """Called from several threads; returns at once."""
 
 
-def silent(event: Event) -> None:
+def ignore_event(event: Event) -> None:
     """Ignores an event."""
 
 
-def safely(on_event: EventHandler) -> EventHandler:
+def without_errors(on_event: EventHandler) -> EventHandler:
     """`on_event` without its exceptions."""
 
     def handle(event: Event) -> None:

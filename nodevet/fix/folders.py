@@ -4,7 +4,7 @@ from pathlib import Path
 
 from nodevet.cli.display import Screen
 from nodevet.fix.formats import exit_code
-from nodevet.fix.use.fix_run import open_run, rendered
+from nodevet.fix.use.fix_run import open_run, render_report
 from nodevet.vet.terminal.output import Sinks
 from nodevet.vet.use.reports import Sink
 
@@ -16,7 +16,7 @@ def show_folder(folder: Path, sinks: Sinks) -> int:
 
     def render(sink: Sink) -> str:
         screen = Screen() if sink.file else sinks.display.out
-        return rendered(opened, sink.format, result, colour=screen.colour, width=screen.width)
+        return render_report(opened, sink.format, result, colour=screen.colour, width=screen.width)
 
     sinks.write(render, sinks.sinks)
     return exit_code(sinks.printed, result) if sinks.printed else result.exit_code

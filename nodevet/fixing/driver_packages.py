@@ -51,7 +51,7 @@ def of_driver(listed: Sequence[Package], running: str, params: Params) -> tuple[
         if CORE.match(name) and not OWN_PACE.match(name) and version not in ("", running)
     }
     if not any(CORE.match(package.name) for package in matching):
-        raise FixError(unowned(running, set(other_versions.values()), params))
+        raise FixError(no_package_reason(running, set(other_versions.values()), params))
     if other_versions:
         text = brief_list([f"{name} {version}" for name, version in other_versions.items()])
         raise FixError(
@@ -69,7 +69,7 @@ def of_driver(listed: Sequence[Package], running: str, params: Params) -> tuple[
     return tuple(sorted([*matching, *followers], key=lambda package: package.name))
 
 
-def unowned(running: str, versions: Collection[str], params: Params) -> str:
+def no_package_reason(running: str, versions: Collection[str], params: Params) -> str:
     """Why no package has the driver's version."""
     if not versions:
         return (

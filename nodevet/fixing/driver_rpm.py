@@ -42,12 +42,12 @@ def actions(
         *enable(section, words),
         *(unlock(manager, held) if section.can_lock else ()),
         replace(manager, words, removed),
-        *([built(version)] if any("dkms" in name for name in names) else ()),
+        *([require_built_module(version)] if any("dkms" in name for name in names) else ()),
         *(lock(manager, words) if section.can_lock else ()),
     )
 
 
-def built(version: str) -> RunCommand:
+def require_built_module(version: str) -> RunCommand:
     """Succeeds if DKMS has built this version's module for the running kernel."""
     return RunCommand(words=("sh", "-c", BUILT, "dkms", version))
 

@@ -27,12 +27,12 @@ def require_apart(
         why = section.why("carriers") if section else "not read"
         raise FixError(f"nodevet could not read which interface carries its session: {why}")
     for carrier in section.carriers:
-        if name in below(carrier, links):
+        if name in interfaces_below(carrier, links):
             over = "" if name == carrier else f", as a part of {carrier}"
             raise FixError(f"it carries nodevet's session or a default route{over}")
 
 
-def below(carrier: str, links: Mapping[str, ManagedLink]) -> set[str]:
+def interfaces_below(carrier: str, links: Mapping[str, ManagedLink]) -> set[str]:
     """An interface, and all that it is made of. Raises FixError if that is unknown."""
     reached, remaining = set(), [carrier]
     while remaining:

@@ -42,13 +42,13 @@ def unit_of(evidence: Evidence, name: str) -> Unit:
     return unit
 
 
-def existing(evidence: Evidence, names: Sequence[str]) -> Unit:
+def first_existing_unit(evidence: Evidence, names: Sequence[str]) -> Unit:
     """The first of these units that exists, or the first of all. Raises FixError as `unit_of`."""
     units = [unit_of(evidence, name) for name in names]
     return next((unit for unit in units if unit.load_state != "not-found"), units[0])
 
 
-def running(unit: Unit) -> SetUnit:
+def start_unit(unit: Unit) -> SetUnit:
     """The action that enables a unit and starts it, or restarts it if it runs.
 
     Raises FixError if systemd cannot do it, or if the unit is starting or stopping just now.

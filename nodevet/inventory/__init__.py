@@ -19,7 +19,7 @@ from nodevet.model import Host
 
 STDIN = "<stdin>"
 
-__all__ = ["InventoryError", "limited", "read"]
+__all__ = ["InventoryError", "limit_hosts", "read"]
 
 
 def read(

@@ -60,5 +60,5 @@ class HostNews(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(finding for finding in self.findings if finding.news in news)
 
     @property
-    def new(self) -> tuple[FindingNews, ...]:
+    def new_findings(self) -> tuple[FindingNews, ...]:
         return self.findings_of(News.NEW)

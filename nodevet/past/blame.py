@@ -114,7 +114,7 @@ def _item_names(items: Sequence[Mapping[str, Any]]) -> tuple[str, list[str]]:
     return "#", [str(place) for place in range(len(items))]
 
 
-def differing(
+def find_changes(
     before: Mapping[str, bytes], after: Mapping[str, bytes], paths: Collection[str] | None = None
 ) -> frozenset[Change]:
     """The changes of these paths (None: all) between two visits, given the data by section."""
@@ -146,13 +146,13 @@ def _values(name: str, sections: Mapping[str, bytes]) -> dict[str, str]:
     return values
 
 
-def shared(changed: Mapping[str, frozenset[Change]]) -> frozenset[str]:
+def shared_paths(changed: Mapping[str, frozenset[Change]]) -> frozenset[str]:
     """The paths that changed on at least HALF of these hosts."""
     counts = Counter(path for changes in changed.values() for path in {c.path for c in changes})
     return frozenset(path for path, number in counts.items() if number >= HALF * len(changed))
 
 
-def separating(
+def separating_changes(
     drifted: Mapping[str, frozenset[Change]],
     others: Iterable[frozenset[Change]],
     reads: Collection[str],
@@ -251,7 +251,7 @@ def group(
     rule: Sequence[str] = (),
 ) -> DriftGroup:
     """The group of hosts that began to fail in one run and passed last in one run."""
-    lines = separating(drifted, others, reads)
+    lines = separating_changes(drifted, others, reads)
     return DriftGroup(
         bad=min(look.bad for look in looks),
         good=min(look.good for look in looks if look.good is not None),

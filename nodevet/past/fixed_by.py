@@ -34,7 +34,7 @@ def fixed_by(span: FindingSpan, actions: Iterable[RecordedAction]) -> RecordedAc
     return newest
 
 
-def proved(span: FindingSpan, proofs: Iterable[FixProof]) -> FixProof | None:
+def find_proof(span: FindingSpan, proofs: Iterable[FixProof]) -> FixProof | None:
     """The proof that a run of fixes fixed a finding between the last visit with it and the next
     visit that judged it. None if the last run of fixes for this check proved nothing about it.
     The proof must be later by the clock and by the order of records, since two clocks may differ.
@@ -56,7 +56,7 @@ def proved(span: FindingSpan, proofs: Iterable[FixProof]) -> FixProof | None:
 
 def fixed_since(span: FindingSpan, proofs: Iterable[FixProof]) -> FixProof | None:
     """The proof that a finding of the last visit is fixed since, or None."""
-    return proved(span, proofs) if span.end is None else None
+    return find_proof(span, proofs) if span.end is None else None
 
 
 def unix_time(at: str) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from nodevet.model import Finding, HostFacts, HostOutcome, Status, Verdict
-from nodevet.past.fixed_by import fixed_by, fixed_since, proved, unix_time
+from nodevet.past.fixed_by import find_proof, fixed_by, fixed_since, unix_time
 from nodevet.store.records.model import (
     FindingSpan,
     FixProof,
@@ -231,7 +231,7 @@ def _findings(records: HostRecords) -> Iterator[StoryEvent]:
 def _proved(span: FindingSpan, proofs: Sequence[FixProof]) -> FixProof | None:
     """The proof that a finding was fixed; None if the next visit saw the finding again."""
     goes_on = span.end in (SpanEnd.CHANGED, SpanEnd.FAIL)
-    return None if goes_on else proved(span, proofs)
+    return None if goes_on else find_proof(span, proofs)
 
 
 def _kind_of_start(span: FindingSpan) -> StoryKind:

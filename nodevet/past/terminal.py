@@ -37,7 +37,7 @@ def local_now() -> datetime:
     return datetime.now().astimezone()
 
 
-def redacted(document: Found, history: "Store") -> Found:
+def redact_document(document: Found, history: "Store") -> Found:
     """A copy of a document that may leave the site."""
     from nodevet.past.redaction import Redactor
 

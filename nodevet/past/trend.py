@@ -135,7 +135,7 @@ def _unjudged_hosts(
     return unjudged
 
 
-def judged(run: RecordedRun) -> int:
+def count_judged(run: RecordedRun) -> int:
     """The number of hosts that a run judged."""
     return sum(run.outcomes.get(outcome, 0) for outcome in JUDGED)
 

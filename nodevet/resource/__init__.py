@@ -168,13 +168,15 @@ def holds(action: Action, states: Sequence[State]) -> bool | None:
     return kind_of(state.resource).holds(action, state)
 
 
-def undeclared(actions: Sequence[Action], resources: Collection[Resource]) -> list[Resource]:
+def undeclared_resources(
+    actions: Sequence[Action], resources: Collection[Resource]
+) -> list[Resource]:
     """Resources that actions change and that are not in `resources`. Commands are not known."""
     own = {action.resource for action in actions if action.resource}
     return sorted(own.difference(resources))
 
 
-def unused(actions: Sequence[Action], resources: Iterable[Resource]) -> list[Resource]:
+def unused_resources(actions: Sequence[Action], resources: Iterable[Resource]) -> list[Resource]:
     """The resources that no action changes, and that no command or text of a file mentions."""
     own = {action.resource for action in actions if action.resource}
     words = {word for action in actions for text in _texts(action) for word in _WORDS.split(text)}

@@ -144,7 +144,7 @@ class GpuKind(Kind):
         data = evidence[Gpus].data
         if data is None or not data.gpus:
             return evidence
-        return evidence.having(replace(data, gpus=tuple(map(_reset, data.gpus))))
+        return evidence.with_data(replace(data, gpus=tuple(map(_reset, data.gpus))))
 
 
 def _reset(gpu: Gpu) -> Gpu:

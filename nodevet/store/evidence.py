@@ -7,7 +7,7 @@ from sqlalchemy import Connection, select
 
 from nodevet.base import typed
 from nodevet.base.last_few import LastFew
-from nodevet.evidence.document import Evidence, opened
+from nodevet.evidence.document import Evidence, open_evidence
 from nodevet.store import documents
 from nodevet.store import schema as t
 from nodevet.store.blobs import contents
@@ -33,10 +33,10 @@ class KeptEvidence(msgspec.Struct, frozen=True):
         """See nodevet.store.documents.open_split."""
         return documents.open_split(self.steady, self.volatile, alike) if self.names else None
 
-    def opened(self, alike: LastFew | None) -> Evidence:
+    def open_evidence(self, alike: LastFew | None) -> Evidence:
         """The evidence; without `alike`, from its whole document. Raises EvidenceError."""
         split = self.split(alike) if alike else None
-        return split.evidence if split else opened(self.document(alike), alike=alike)
+        return split.evidence if split else open_evidence(self.document(alike), alike=alike)
 
     def hashes(self, sections: Iterable[str]) -> tuple[str | None, ...]:
         """The hash of the steady values of each section; None if it has none."""

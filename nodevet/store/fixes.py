@@ -338,7 +338,7 @@ def _action(row: Any) -> RecordedAction:
     )
 
 
-def failed(
+def failed_fixes(
     connection: Connection, outcomes: Collection[str], after: float, in_doubt: str
 ) -> list[FailedFix]:
     """The fixes that ended with these outcomes since `after`: once for each host and run folder.

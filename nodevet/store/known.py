@@ -179,7 +179,7 @@ def _open_span(row: Any) -> OpenSpan:
     )
 
 
-def began(connection: Connection, host: KnownHost, baseline: str) -> dict[str, int]:
+def times_begun(connection: Connection, host: KnownHost, baseline: str) -> dict[str, int]:
     """How often each finding began in the last judged visits of this machine, by key.
 
     Without a `baseline` it is about the host as a whole, in all visits that were not interrupted.
@@ -213,7 +213,7 @@ def base_of(connection: Connection, blob: int | None) -> tuple[int, bytes] | Non
     return None if row is None else (row.id, blobs.unpack(row.data, row.size))
 
 
-def counted(connection: Connection, host: KnownHost | None) -> dict[counters.Key, int]:
+def last_counts(connection: Connection, host: KnownHost | None) -> dict[counters.Key, int]:
     """The last value of every counter of a host."""
     if host is None:
         return {}

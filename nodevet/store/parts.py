@@ -48,17 +48,17 @@ def find_parts(connection: Connection, text: str) -> list[Part]:
     name = plain(text).lower()
     if not name:
         return _parts(connection, select(t.part))
-    return _parts(connection, named(name)) or _parts(connection, beginning(name))
+    return _parts(connection, parts_named(name)) or _parts(connection, parts_starting_with(name))
 
 
-def named(name: str) -> Select[Any]:
+def parts_named(name: str) -> Select[Any]:
     """The parts with this name, which is in lower case."""
     return select(t.part).where(
         t.part.c.id.in_(select(t.part_name.c.part).where(t.part_name.c.name == name))
     )
 
 
-def beginning(start: str) -> Select[Any]:
+def parts_starting_with(start: str) -> Select[Any]:
     """The parts whose id begins so; `start` is in lower case."""
     n = t.part_name.c
     ids = select(n.part).where(n.name >= start, n.name < start + LAST_CHARACTER, n.is_id.is_(True))

@@ -10,7 +10,7 @@ import msgspec
 from sqlalchemy import Connection
 
 from nodevet.base import age
-from nodevet.evidence.document import Evidence, EvidenceError, opened
+from nodevet.evidence.document import Evidence, EvidenceError, open_evidence
 from nodevet.model import HostOutcome, HostReport, Status
 from nodevet.model.changes import HostNews
 from nodevet.store import blobs, documents, known
@@ -97,9 +97,9 @@ def prepare_host(
     if host and (step.ended or step.opened or step.still) and not ended_all:
         vetted = report.status is Status.VETTED
         if vetted:
-            began_before |= known.began(connection, host, report.baseline)
+            began_before |= known.times_begun(connection, host, report.baseline)
         if not vetted or any(not ending.span.key for ending in step.ended):
-            began_before |= known.began(connection, host, "")  # the host as a whole
+            began_before |= known.times_begun(connection, host, "")  # the host as a whole
     news = spans.news(report, step, now=moment(at, run), began=began_before, first=host is None)
     prepared = PreparedHost(
         report=report, evidence=evidence, host=host, step=step, news=news, at=at, pieces=pieces
@@ -225,7 +225,7 @@ def _prepare_readings(prepared: PreparedHost, volatile: bytes) -> None:
 
 def _opened(document: bytes) -> Evidence | None:
     try:
-        return opened(document)
+        return open_evidence(document)
     except EvidenceError:
         return None
 
@@ -246,16 +246,16 @@ def _prepare_hardware(
     sections = read_sections if changed is None else read_sections & changed
     if sections & _HOLDING:
         _prepare_places(connection, prepared, evidence, read_sections)
-    counted = counters.counted(evidence, read_sections & _OFTEN)
-    counted |= counters.counted(evidence, sections & _SELDOM)
-    before = known.counted(connection, prepared.host)
+    counted = counters.counter_values(evidence, read_sections & _OFTEN)
+    counted |= counters.counter_values(evidence, sections & _SELDOM)
+    before = known.last_counts(connection, prepared.host)
     text = cache(plain)  # a few texts make a thousand keys
     now = {
         (text(part), text(name), text(subject)): value
         for (part, name, subject), value in counted.items()
         if (value or before) and value < 1 << 64
     }
-    prepared.moved = counters.moved(before, now)
+    prepared.moved = counters.changed_counters(before, now)
 
 
 def _prepare_places(

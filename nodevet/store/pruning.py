@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Connection, Select, bindparam, delete, fun
 from nodevet.base import typed
 from nodevet.store import schema as t
 from nodevet.store.blobs import contents
-from nodevet.store.records.retention import Retention, thinned
+from nodevet.store.records.retention import Retention, visits_to_thin
 
 CHUNK = 500  # hosts or blobs in one query
 MOST = 4000  # blobs that are deleted in one transaction
@@ -50,7 +50,7 @@ def thin(
     rows = [
         {"_id": number}
         for visits in visits_of.values()
-        for number in thinned(visits, policy, now, kept)
+        for number in visits_to_thin(visits, policy, now, kept)
     ]
     if rows and not dry_run:
         connection.execute(
@@ -73,7 +73,7 @@ def _last_reported(hosts: Collection[int]) -> Select[Any]:
     )
 
 
-def unused(connection: Connection) -> Unused:
+def unused_blobs(connection: Connection) -> Unused:
     """The blobs that nothing refers to. `sweep` checks the visits that are recorded after this."""
     b = t.blob.c
     last = connection.execute(select(func.max(t.visit.c.id))).scalar() or 0  # read this first

@@ -187,7 +187,9 @@ def _passed_checks(judged: bytes) -> set[str]:
     return {check for check, _, _ in findings[Verdict.OK.value]}
 
 
-def worst(judged: Mapping[str, Verdict], spans: Iterable[FindingSpan]) -> dict[str, Verdict]:
+def worst_verdicts(
+    judged: Mapping[str, Verdict], spans: Iterable[FindingSpan]
+) -> dict[str, Verdict]:
     """All verdicts by key, with those of spans; the worst if a key has several."""
     order = [Verdict.WAIVED, Verdict.UNKNOWN, Verdict.FAIL]
     ordered = sorted((span for span in spans if span.check), key=lambda s: order.index(s.verdict))

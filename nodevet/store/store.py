@@ -346,7 +346,7 @@ class Store:
         name = self.run(run).id
         with self._database.reading() as connection:
             passed = spans.check_verdicts(connection, name, host)
-        return spans.worst(passed, self.spans(host=host, run=name))
+        return spans.worst_verdicts(passed, self.spans(host=host, run=name))
 
     def passed_hosts(self, run: str, check: str, hosts: Iterable[str]) -> set[str]:
         """The hosts on which a check was ok in a run, for at least one subject."""
@@ -428,7 +428,7 @@ class Store:
         """Fixes that ended with one of these outcomes since `after`, once for each host and run.
         `in_doubt`: the outcome that does not count in a run without an end."""
         with self._database.reading() as connection:
-            return fixes.failed(connection, outcomes, instant(after), in_doubt)
+            return fixes.failed_fixes(connection, outcomes, instant(after), in_doubt)
 
     def record_incident(self, hosts: Mapping[str, str], bundle: bytes, at: str) -> None:
         """Record a bundle of `nodevet diagnose`, with the cause of each host. Raises StoreError."""
@@ -457,7 +457,7 @@ class Store:
             )
         )
         with self._database.reading() as connection:
-            unused = pruning.unused(connection)
+            unused = pruning.unused_blobs(connection)
         deleted = sum(
             self._database.in_turn(
                 pruning.portions(unused), lambda c, portion: pruning.sweep(c, portion, unused)

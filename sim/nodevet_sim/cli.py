@@ -282,9 +282,9 @@ def inventory(fleet: str | None) -> int:
 def scenarios() -> int:
     """List the shipped scenarios and the faults."""
     from nodevet_sim.faults import FAULTS, summary
-    from nodevet_sim.scenario import shipped
+    from nodevet_sim.scenario import shipped_scenarios
 
-    for name, title in shipped():
+    for name, title in shipped_scenarios():
         click.echo(f"{name:20} {title}")
     click.echo()
     for name in FAULTS:

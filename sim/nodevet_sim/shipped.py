@@ -79,7 +79,7 @@ KINDS = {
 }  # fmt: skip
 
 
-def shipped(
+def shipped_machine(
     profile: str,
     count: int | None = None,
     *,

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from nodevet.baseline import BaselineErrors, load
-from nodevet.baseline.library import shipped
+from nodevet.baseline.library import shipped_folder
 from nodevet.checking.catalog import Catalog
 from nodevet.evidence.files import Files
 from nodevet.model.baseline import Baseline
@@ -79,7 +79,7 @@ def test_command_rules_are_merged_by_name(read: Load) -> None:
 
 
 def test_no_shipped_baseline_has_commands_run() -> None:
-    for path in shipped().glob("*.yaml"):
+    for path in shipped_folder().glob("*.yaml"):
         assert "allow_commands" not in path.read_text(encoding="utf-8"), path
 
 

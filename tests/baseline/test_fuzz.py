@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from nodevet.baseline import BaselineErrors, Problem, lint, load
-from nodevet.baseline.library import shipped
+from nodevet.baseline.library import shipped_folder
 from nodevet.checking.catalog import Catalog
 
 CATALOG = Catalog()
@@ -30,7 +30,7 @@ PIECES = [
 
 @cache
 def texts() -> tuple[bytes, ...]:
-    return tuple(path.read_bytes() for path in sorted(shipped().glob("*.yaml")))
+    return tuple(path.read_bytes() for path in sorted(shipped_folder().glob("*.yaml")))
 
 
 @st.composite

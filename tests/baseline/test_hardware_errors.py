@@ -8,13 +8,13 @@ import msgspec
 import pytest
 
 from nodevet.baseline import load
-from nodevet.baseline.library import shipped
+from nodevet.baseline.library import shipped_folder
 from nodevet.checking.catalog import Catalog
 from nodevet.evidence.document import decode
 from nodevet.remote.probe.collectors import kernel_log
 
 CATALOG = Catalog()
-NAMES = sorted(path.stem for path in Path(str(shipped())).glob("*.yaml"))
+NAMES = sorted(path.stem for path in Path(str(shipped_folder())).glob("*.yaml"))
 CHECKS = ("machine_check", "pcie_errors")
 CAPTURES = Path(__file__).parents[3] / "shared/captures"
 COUNTERS = {"correctable": 0, "nonfatal": 0, "fatal": 0}

@@ -10,7 +10,7 @@ import pytest
 
 from nodevet.base.last_verdict import identity_of
 from nodevet.base.project import Project
-from nodevet.baseline.library import shipped
+from nodevet.baseline.library import shipped_folder
 from nodevet.document import kept_trees
 from nodevet.document.kept_trees import KeptTrees
 from nodevet.document.parse import parse
@@ -67,7 +67,7 @@ def only(folder: Path) -> Path:
 def test_the_kept_tree_of_every_shipped_baseline_equals_the_parsed_one(
     state: Path, parsed: list[str]
 ) -> None:
-    sources = [read(path) for path in sorted(shipped().glob("*.yaml"))]
+    sources = [read(path) for path in sorted(shipped_folder().glob("*.yaml"))]
     first = list(map(KeptTrees().parse, sources))
     assert len(parsed) == len(sources) == len(list(state.iterdir()))
     assert list(map(KeptTrees().parse, sources)) == first == list(map(parse, sources))

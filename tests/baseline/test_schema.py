@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from nodevet.baseline.files import open_file
-from nodevet.baseline.library import shipped
+from nodevet.baseline.library import shipped_folder
 from nodevet.baseline.schema import schema
 from nodevet.checking.catalog import Catalog
 from nodevet.document.tree import plain
@@ -82,7 +82,9 @@ def shipped_schema():
     return schema(Catalog())
 
 
-@pytest.mark.parametrize("path", sorted(shipped().glob("*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted(shipped_folder().glob("*.yaml")), ids=lambda path: path.stem
+)
 def test_shipped_baselines_match_the_schema(path, shipped_schema):
     file, problems = open_file(path, Catalog())
     assert problems == ()

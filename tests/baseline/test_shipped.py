@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nodevet.baseline import available, choose, lint, load
-from nodevet.baseline.library import shipped
+from nodevet.baseline.library import shipped_folder
 from nodevet.baseline.schema import schema
 from nodevet.checking.catalog import Catalog
 from nodevet.model import Host
@@ -77,12 +77,12 @@ def test_no_shipped_baseline_has_a_warning():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_each_shipped_baseline_begins_with_the_schema_line_for_editors(name):
-    first = (shipped() / f"{name}.yaml").read_text().split("\n", 1)[0]
+    first = (shipped_folder() / f"{name}.yaml").read_text().split("\n", 1)[0]
     assert first == "# yaml-language-server: $schema=nodevet.schema.json"
 
 
 def test_the_shipped_schema_is_current():
-    stored = json.loads((shipped() / "nodevet.schema.json").read_text())
+    stored = json.loads((shipped_folder() / "nodevet.schema.json").read_text())
     assert stored == schema(CATALOG), "run: nodevet schema > baselines/nodevet.schema.json"
 
 

@@ -13,7 +13,7 @@ from free_ports import free_port
 from nodevet.base.bounds import DOCUMENT
 from nodevet.bmc.beside import joined
 from nodevet.bmc.use import PARALLEL, Readings
-from nodevet.evidence.document import EvidenceError, opened
+from nodevet.evidence.document import EvidenceError, open_evidence
 from nodevet.fleet import Visit
 from nodevet.model import Host, Status
 
@@ -218,7 +218,7 @@ def test_evidence_that_leaves_no_room_for_the_section_is_refused():
     spare = DOCUMENT - len(json.dumps(words)) - 2
     words["sections"]["host"]["why"] = "x" * spare
     visit = Visit(host="a", status=Status.VETTED, evidence=json.dumps(words).encode())
-    opened(visit.evidence)
+    open_evidence(visit.evidence)
     section = {"status": "error", "why": "BMC a: no answer in time"}
     with pytest.raises(EvidenceError, match="more than 16 MiB"):
-        opened(joined(visit, section).evidence)
+        open_evidence(joined(visit, section).evidence)

@@ -19,9 +19,9 @@ from msgspec.structs import replace
 from nodevet.base.errors import UserError
 from nodevet.bmc.beside import joined
 from nodevet.bmc.powering import powers
-from nodevet.checking.bmc_identity import MachineIds, confirmed, machine_ids, match
+from nodevet.checking.bmc_identity import MachineIds, confirmed_ids, machine_ids, match
 from nodevet.evidence.bmc import BmcInfo
-from nodevet.evidence.document import opened
+from nodevet.evidence.document import open_evidence
 from nodevet.fix.model import Plan, PlannedNode, Step
 from nodevet.fix.settings import Rollout
 from nodevet.fix.use.power import with_identities
@@ -235,8 +235,8 @@ def test_nodes_of_one_enclosure_in_one_plan_are_proven_by_their_boards(ipmi):
 )
 def test_only_ids_of_the_plan_that_the_node_still_reports_count(now, uuid, serials):
     planned = replace(OTHER, shared=("ENC01",))
-    assert confirmed(planned, now) == MachineIds(uuid=uuid, serials=serials)
-    also = confirmed(planned, replace(now, serials=("ENC01",)))
+    assert confirmed_ids(planned, now) == MachineIds(uuid=uuid, serials=serials)
+    also = confirmed_ids(planned, replace(now, serials=("ENC01",)))
     assert also == MachineIds(uuid=uuid, shared=("ENC01",))
 
 
@@ -256,7 +256,7 @@ def test_readings_of_another_machines_bmc_are_not_judged(redfish, read, is_own):
     sections = {"host": {"status": "ok", "data": ids}}
     evidence = msgspec.json.encode({"schema": 1, "probe": "0", "sections": sections})
     visit = Visit(host="gpu1", status=Status.VETTED, evidence=evidence)
-    bmc = opened(joined(visit, read(redfish.bmc)).evidence)[BmcInfo].data
+    bmc = open_evidence(joined(visit, read(redfish.bmc)).evidence)[BmcInfo].data
     assert bmc.system_uuid == str(OF_REDFISH)
     if is_own:
         assert bmc.power == "on" and bmc.parts

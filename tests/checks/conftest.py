@@ -20,7 +20,7 @@ import yaml
 from nodevet.base.last_few import LastFew
 from nodevet.checking.catalog import Catalog
 from nodevet.checking.params import params_of
-from nodevet.evidence.document import Recorded, opened
+from nodevet.evidence.document import Recorded, open_evidence
 from nodevet.model import Check, Finding
 
 HERE = Path(__file__).parent
@@ -139,9 +139,9 @@ def findings_of(check_id: str, params: Any, answer: dict[str, Any]) -> list[Find
 
 
 def judged(check_id: str, params: Any, answer: dict[str, Any], text: bytes) -> list[Finding]:
-    evidence = opened(text, alike=ALIKE)
+    evidence = open_evidence(text, alike=ALIKE)
     if "since" in answer:
-        then = opened(msgspec.json.encode({**answer, **answer["since"]}), alike=ALIKE)
+        then = open_evidence(msgspec.json.encode({**answer, **answer["since"]}), alike=ALIKE)
         look = Recorded(sections=then.sections, seconds=answer["since"]["before_s"])
         evidence = msgspec.structs.replace(evidence, since=look)
     return list(CATALOG.check(check_id).judge(evidence, params))

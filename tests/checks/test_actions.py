@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodevet.checking.needed import needed
+from nodevet.checking.needed import needed_action
 from nodevet.checking.recovery import ACTIONS
 from nodevet.model import Verdict
 
@@ -47,5 +47,7 @@ CASES = [
 @pytest.mark.parametrize(("check", "name", "actions"), CASES)
 def test_failures_of_a_case_need_the_listed_actions(check, name, actions, find_case, catalog):
     own = catalog.check(check).actions
-    found = {needed(each, check, own, catalog).value for each in failures(find_case(check, name))}
+    found = {
+        needed_action(each, check, own, catalog).value for each in failures(find_case(check, name))
+    }
     assert sorted(found) == sorted(actions)

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from nodevet.base.typed import convert
-from nodevet.checking.feeding.interval import Interval, exactly
+from nodevet.checking.feeding.interval import Interval, exact_interval
 from nodevet.checking.feeding.workload import WorkloadFile, workload_of
 from nodevet.evidence.loader import LoaderRun
 from nodevet.feed.measured import block as block_of
@@ -50,7 +50,7 @@ def test_a_loader_that_waited_for_storage() -> None:
 def test_a_workload_file_accepts_the_measured_block() -> None:
     fields = {"nodevet": 1, "workload": "x", "step": {"32": "5 ms"}, "measured": block()}
     found = workload_of(convert(fields, WorkloadFile), "x")
-    assert found.worker_rate == exactly(500.0)
+    assert found.worker_rate == exact_interval(500.0)
     assert found.storage_read == Interval(125e6, None)
     assert found.storage_latency_s == 14e-3
     assert found.sample_b == 500e3

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from nodevet.checking.feeding.advice import changes
-from nodevet.checking.feeding.interval import UNKNOWN, Interval, exactly, larger, smaller
+from nodevet.checking.feeding.interval import UNKNOWN, Interval, exact_interval, larger, smaller
 from nodevet.checking.feeding.model import (
     Feed,
     FeedStage,
@@ -134,7 +134,7 @@ def test_the_rate_at_which_another_stage_binds(workload) -> None:
 POSITIVE = st.floats(1e-3, 1e6)
 RATES = st.one_of(
     st.just(UNKNOWN),
-    POSITIVE.map(exactly),
+    POSITIVE.map(exact_interval),
     st.tuples(POSITIVE, st.floats(1, 10)).map(lambda ends: Interval(ends[0], ends[0] * ends[1])),
     POSITIVE.map(lambda high: Interval(0.0, high)),
 )
@@ -227,7 +227,7 @@ def test_as_many_workers_as_are_needed_are_enough(feed: Feed, batch: int) -> Non
     found = outcome(feed, batch)
     if found.workers_needed is None or feed.worker_rate.high is None:
         return
-    feed = replace(feed, cpus=None, worker_rate=exactly(feed.worker_rate.low))
+    feed = replace(feed, cpus=None, worker_rate=exact_interval(feed.worker_rate.low))
     enough = outcome(replace(feed, workers=found.workers_needed), batch)
     assert enough.transform_s.low <= found.step_s * (1 + 1e-6)
     if found.workers_needed > 1:
@@ -295,10 +295,10 @@ def _as_advised(feed: Feed, name: str, text: str) -> Feed:
     if name == "gpu_preprocessing":
         return replace(feed, on_gpu=True)
     if name == "link":
-        return replace(feed, link=exactly(units.rate(" ".join(text.split()[4:6]))))
+        return replace(feed, link=exact_interval(units.rate(" ".join(text.split()[4:6]))))
     if name == "storage":
         read = units.rate(" ".join(text.split()[-2:]))
-        return replace(feed, storage_read=exactly(read), storage_latency_s=None)
+        return replace(feed, storage_read=exact_interval(read), storage_latency_s=None)
     assert name == "batch"
     return feed
 

@@ -6,7 +6,7 @@ from textwrap import dedent
 import pytest
 import yaml
 
-from nodevet.checking.feeding.interval import UNKNOWN, Interval, exactly
+from nodevet.checking.feeding.interval import UNKNOWN, Interval, exact_interval
 from nodevet.feed.workload_file import WorkloadError, read_workload
 
 REPO = Path(__file__).parents[2]
@@ -27,9 +27,9 @@ def test_the_shipped_example() -> None:
     assert found.name == "ResNet-50, FP16, A100"
     assert found.batches == (32, 64, 128, 256, 512, 1024)
     assert (found.sample_b, found.tensor_b, found.gpus, found.workers) == (500e3, 500e3, 1, 8)
-    assert found.worker_rate == exactly(500.0)
-    assert found.gpu_rate == exactly(100e3)
-    assert found.storage_read == exactly(20e9)
+    assert found.worker_rate == exact_interval(500.0)
+    assert found.gpu_rate == exact_interval(100e3)
+    assert found.storage_read == exact_interval(20e9)
     assert found.link == Interval(
         pytest.approx(23.63e9, rel=1e-3), pytest.approx(31.51e9, rel=1e-3)
     )
@@ -55,14 +55,14 @@ def test_a_throughput_is_a_step_without_a_fixed_part(workload) -> None:
 def test_measured_values_replace_values_that_are_not_stated(workload) -> None:
     measured = {"sample_size": "100 kB", "worker_rate": "50 MB/s", "storage_read": "1 GB/s"}
     found = workload(sample_size=None, transform=None, storage=None, measured=measured)
-    assert (found.sample_b, found.worker_rate) == (100e3, exactly(500.0))
-    assert found.storage_read == exactly(1e9)
+    assert (found.sample_b, found.worker_rate) == (100e3, exact_interval(500.0))
+    assert found.storage_read == exact_interval(1e9)
 
 
 def test_a_worker_rate_in_bytes_is_unknown_without_the_sample_size(workload) -> None:
     assert workload(sample_size=None).worker_rate == UNKNOWN
     by_time = workload(sample_size=None, transform={"worker_rate": "2 ms"})
-    assert by_time.worker_rate == exactly(500.0)
+    assert by_time.worker_rate == exact_interval(500.0)
 
 
 @pytest.mark.parametrize("case", MISTAKES, ids=[case["text"][:40] for case in MISTAKES])

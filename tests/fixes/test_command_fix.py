@@ -7,15 +7,23 @@ import pytest
 
 from nodevet.base.project import Project
 from nodevet.checking.catalog import Catalog, CatalogError, RefusedCodeError
-from nodevet.evidence.document import opened
+from nodevet.evidence.document import open_evidence
 from nodevet.fixing.command_fix import CommandFixFile, SiteCommands, fix_of
 from nodevet.fixing.model import FixError, Risk
 from nodevet.model import NODE, Subject, fail
 from nodevet.remote.look import look
-from nodevet.resource import KINDS, Resource, RestoreError, RunCommand, State, restore, undeclared
+from nodevet.resource import (
+    KINDS,
+    Resource,
+    RestoreError,
+    RunCommand,
+    State,
+    restore,
+    undeclared_resources,
+)
 from nodevet.vet.command_fixes import read_fix
 
-NOTHING = opened(b'{"schema": 1, "probe": "0", "sections": {}}')
+NOTHING = open_evidence(b'{"schema": 1, "probe": "0", "sections": {}}')
 GET, SET = ("widgetctl", "get", "mode"), ("widgetctl", "set", "mode", "fast")
 UNDO = ("widgetctl", "set", "mode", "{before}")
 WIDGET = SiteCommands(read=GET, run=SET, undo=UNDO, seconds=60)
@@ -53,7 +61,7 @@ def test_each_subject_gets_its_own_change() -> None:
     first, second = planned({"a": WIDGET, "*": WIDGET}, command("a"), command("a"), command("b"))
     assert first.actions[0].words == SET and first.actions[0].seconds == 60
     assert first.subjects == ("command a",) and second.subjects == ("command b",)
-    assert first.risk is Risk.DRAIN and not undeclared(first.actions, first.resources)
+    assert first.risk is Risk.DRAIN and not undeclared_resources(first.actions, first.resources)
 
 
 def test_the_subject_is_a_word_of_a_command() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from nodevet.checking.catalog import Catalog
-from nodevet.checking.needed import needed
+from nodevet.checking.needed import needed_action
 from nodevet.fixing.model import FixError, Risk
 from nodevet.model import NeededAction
 from nodevet.resource import Resource
@@ -115,7 +115,7 @@ def test_a_report_offers_the_fix_only_for_faults_that_it_repairs(wrong, evidence
     (finding,) = wrong("infiniband", expected, evidence(node(device("mlx5_0", port))))
     catalog = Catalog()
     actions = catalog.check("infiniband").actions
-    assert needed(finding, "infiniband", actions, catalog) is action
+    assert needed_action(finding, "infiniband", actions, catalog) is action
 
 
 def test_an_ethernet_port_is_refused_in_favour_of_its_interface(plan):

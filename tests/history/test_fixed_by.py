@@ -11,7 +11,7 @@ from recorded import document, record, report
 
 from nodevet.cli import nodevet
 from nodevet.model import Finding, Severity, Subject, Verdict
-from nodevet.past.fixed_by import fixed_by, fixed_since, proved
+from nodevet.past.fixed_by import find_proof, fixed_by, fixed_since
 from nodevet.store import open_store
 from nodevet.store.records.model import FindingSpan, FixHost, FixProof, Moment, SpanEnd
 
@@ -87,7 +87,7 @@ def test_e19_a_finding_that_an_apply_fixed_and_verified_since_the_last_visit_is_
     by_key = replace(PROOF, keys=(SPAN.key,), subjects=())
     assert fixed_since(STANDING, [by_key]) == by_key
     assert fixed_since(SPAN, [PROOF]) is None, "a visit has seen it"
-    assert proved(SPAN, [PROOF]) == PROOF, "before that visit"
+    assert find_proof(SPAN, [PROOF]) == PROOF, "before that visit"
 
 
 @pytest.mark.parametrize(

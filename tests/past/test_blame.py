@@ -10,7 +10,7 @@ import pytest
 from recorded import document, ended, report, run, unreachable
 
 from nodevet.checking.catalog import Catalog
-from nodevet.past.blame import Blame, Change, differing, separating, shared
+from nodevet.past.blame import Blame, Change, find_changes, separating_changes, shared_paths
 from nodevet.past.sheets.blame import path_text
 from nodevet.past.use.blame import blame
 from nodevet.store import open_store
@@ -49,7 +49,7 @@ def test_values_are_reported_by_place() -> None:
         installed={"packages": [{"name": "tuned", "version": "2"}]},
         gpu={"gpus": [{"bus_id": "2", "mode": True}, {"bus_id": "1", "mode": False}]},
     )
-    assert differing(before, after) == {
+    assert find_changes(before, after) == {
         Change("host.kernel", '"6.1"', '"6.2"'),
         Change("host.names", '["a"]', '["a","b"]'),
         Change("installed.packages[tuned].version", '"1"', '"2"'),
@@ -57,13 +57,13 @@ def test_values_are_reported_by_place() -> None:
         Change("installed.packages[gone].version", '"1"', ""),
         Change("gpu.gpus[].mode", "true", "false"),
     }
-    assert differing(before, after, ["host.kernel"]) == {Change("host.kernel", '"6.1"', '"6.2"')}
-    assert differing(before, before) == frozenset()
+    assert find_changes(before, after, ["host.kernel"]) == {Change("host.kernel", '"6.1"', '"6.2"')}
+    assert find_changes(before, before) == frozenset()
 
 
 def test_a_section_that_is_no_longer_read_is_a_change() -> None:
     gone = {"gpu": json.dumps({"status": "error", "why": "no driver"}).encode()}
-    found = differing(sections(gpu={"driver": "580"}), gone)
+    found = find_changes(sections(gpu={"driver": "580"}), gone)
     assert found == {Change("gpu.driver", '"580"', ""), Change("gpu (status)", "", '"error"')}
 
 
@@ -74,8 +74,8 @@ def test_a_change_that_only_37_of_1000_hosts_got_is_separating() -> None:
     noise = Change("kernel.threads", "1", "2")
     drifted = {f"g{n}": frozenset({TUNED, uptime(n), noise}) for n in range(37)}
     others = [frozenset({uptime(1000 + n), *([noise] if n % 2 else [])}) for n in range(963)]
-    assert shared(drifted) == {TUNED.path, "host.uptime_s", "kernel.threads"}
-    lines = separating(drifted, others, reads=())
+    assert shared_paths(drifted) == {TUNED.path, "host.uptime_s", "kernel.threads"}
+    lines = separating_changes(drifted, others, reads=())
     assert [(line.path, len(line.drifted), line.others) for line in lines] == [
         (TUNED.path, 37, 0),
         ("kernel.threads", 37, 481),
@@ -85,21 +85,25 @@ def test_a_change_that_only_37_of_1000_hosts_got_is_separating() -> None:
 
 def test_a_change_of_a_field_that_the_check_reads_is_marked_as_its_own() -> None:
     mode = Change("gpu.gpus[].persistence_mode", "true", "false")
-    (line,) = separating({"g1": frozenset({mode})}, [], reads=["gpu.gpus[].persistence_mode"])
+    (line,) = separating_changes(
+        {"g1": frozenset({mode})}, [], reads=["gpu.gpus[].persistence_mode"]
+    )
     assert line.own
 
 
 def test_without_a_separating_change_nothing_is_blamed() -> None:
     drifted = {f"g{n}": frozenset({TUNED}) for n in range(5)}
-    assert separating(drifted, [frozenset({TUNED})] * 20, reads=()) == []
-    assert shared({"a": frozenset({TUNED}), "b": frozenset(), "c": frozenset()}) == frozenset()
+    assert separating_changes(drifted, [frozenset({TUNED})] * 20, reads=()) == []
+    assert (
+        shared_paths({"a": frozenset({TUNED}), "b": frozenset(), "c": frozenset()}) == frozenset()
+    )
 
 
 def test_one_value_of_several_is_reported() -> None:
     older = Change(TUNED.path, '"2.20"', '"2.24"')
     drifted = {"a": frozenset({TUNED}), "b": frozenset({older}), "c": frozenset({older})}
     elsewhere = [frozenset({Change(TUNED.path, '"2.20"', '"2.23"')})] * 6
-    (line,) = separating(drifted, elsewhere, reads=())
+    (line,) = separating_changes(drifted, elsewhere, reads=())
     assert (line.before, line.after, len(line.drifted), line.others) == ("", '"2.24"', 3, 0)
 
 

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from nodevet.base.last_few import FEW, LastFew
 from nodevet.base.processes import KilledProcess
-from nodevet.evidence.document import opened
+from nodevet.evidence.document import open_evidence
 from nodevet.fleet import Visit
 from nodevet.model import Host, HostReport, Severity, Status, Verdict
 from nodevet.model.run import Run
@@ -152,7 +152,7 @@ def test_sharing_equal_sections_between_hosts_changes_no_report(
         for section in document["sections"].values():
             section["seconds"] = 0.0
         visit = Visit(name, Status.VETTED, "", json.dumps(document).encode(), 1.0, None)
-        reopen = partial(opened, visit.evidence, alike=alike)
+        reopen = partial(open_evidence, visit.evidence, alike=alike)
         in_a_row = judge_visit(visit, Host(name=name), context, reopen=reopen).report
         alone = judge_visit(visit, Host(name=name), context).report
         assert encode(in_a_row) == encode(alone)

@@ -20,7 +20,7 @@ from nodevet.fix.rollout import drain_hook
 from nodevet.fix.rollout.apply import ApplyOrder, Stop, apply
 from nodevet.fix.rollout.limits import Limits
 from nodevet.fix.use import approved
-from nodevet.fix.use.approved import closing
+from nodevet.fix.use.approved import approval_check
 from nodevet.fixing.model import Risk
 from nodevet.fixing.result import Outcome, Refusal
 from nodevet.resource import Resource
@@ -291,7 +291,7 @@ def signed(tmp_path: Path) -> Callable[..., Any]:
         signers.write_text("".join(lines.values()))
         run: Any = SimpleNamespace(plan_file=file)
         return SimpleNamespace(
-            closed=closing(run, text, plan_file.read(text), (), Project(tmp_path)),
+            closed=approval_check(run, text, plan_file.read(text), (), Project(tmp_path)),
             signers=signers,
             lines=lines,
             file=file,

@@ -22,7 +22,7 @@ from nodevet.fix.journal.journal import RunBegin
 from nodevet.fix.journal.owner import Controller
 from nodevet.fix.standing import RunStanding
 from nodevet.fix.status_sheet import status_sheet
-from nodevet.fix.use.status import newest, status
+from nodevet.fix.use.status import newest_run, status
 from nodevet.sheet.terminal import render
 
 GONE = 4194304  # above the largest process id that Linux gives
@@ -201,7 +201,7 @@ def test_status_without_a_name_shows_the_newest_run(
     second = d("apply", d.project / "plan.json", "-b", "b", "--run", d.project / "runs" / "two")
     assert second.code == 0, second
     os.utime(d.project / "runs" / "one" / "journal.jsonl", (1, 1))
-    assert newest(d.project / "runs")[0].name == "two"
+    assert newest_run(d.project / "runs")[0].name == "two"
     d.run = d.project / "runs" / "one"
     d.cut(d.lines - 1)
     os.utime(d.run / "journal.jsonl", (1, 1))

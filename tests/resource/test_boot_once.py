@@ -9,8 +9,8 @@ from nodevet.resource import (
     holds,
     is_same,
     restore,
-    undeclared,
-    unused,
+    undeclared_resources,
+    unused_resources,
 )
 from nodevet.resource.boot_once import BootOnce, boot_once
 from nodevet.resource.boot_parameter import update
@@ -31,8 +31,8 @@ def test_boot_once_holds_while_grub_boots_its_entry_next() -> None:
 
 def test_boot_once_names_its_resources_and_a_restore_runs_update_grub() -> None:
     names = [RESOURCE, *(Resource(kind="boot_parameter", name=name) for name in ("nosmt", "pci"))]
-    assert undeclared([ONCE], names) == [] and unused([ONCE], names) == []
-    assert unused([ONCE], [Resource(kind="boot_once", name="iommu")])
+    assert undeclared_resources([ONCE], names) == [] and unused_resources([ONCE], names) == []
+    assert unused_resources([ONCE], [Resource(kind="boot_once", name="iommu")])
     file = State(resource=Resource(kind="file", name="/etc/x"), exists=False)
     assert restore(file, NONE)[-1] == update()
     assert ONCE.label == "update-grub and grub-reboot nodevet-once with nosmt and without pci=x"

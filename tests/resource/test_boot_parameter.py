@@ -16,8 +16,8 @@ from nodevet.resource import (
     diff,
     holds,
     restore,
-    undeclared,
-    unused,
+    undeclared_resources,
+    unused_resources,
 )
 from nodevet.resource.boot_parameter import UpdateGrub, update
 
@@ -53,9 +53,9 @@ def test_update_grub_holds_if_every_menu_entry_has_the_expected_parameters(
 
 def test_update_grub_names_the_parameters_it_changes_and_no_others() -> None:
     names = [Resource(kind="boot_parameter", name=name) for name in ("pci", "nosmt", "iommu")]
-    assert undeclared([BOTH], names) == [] and unused([BOTH], names) == []
+    assert undeclared_resources([BOTH], names) == [] and unused_resources([BOTH], names) == []
     other = Resource(kind="boot_parameter", name="quiet")
-    assert unused([BOTH], [other]) == [other]
+    assert unused_resources([BOTH], [other]) == [other]
     assert BOTH.label == "update-grub with pci=x nosmt and without iommu=pt"
     assert (update().label, update([], ["x"]).label) == ("update-grub", "update-grub without x")
     assert holds(RunCommand(words=("true",)), [state("pci", "pci=x")]) is None

@@ -284,7 +284,7 @@ def of_drives(folder: Path, root: Path, _: Path) -> Iterator[Captured]:
     for number, path in enumerate(logs):
         alone = [each for each in bus.functions or () if each.address == _slot(number)]
         drive = replace(nvme, controllers=(controllers[_slot(number)],))
-        evidence = whole.evidence.having(drive).having(replace(bus, functions=tuple(alone)))
+        evidence = whole.evidence.with_data(drive).with_data(replace(bus, functions=tuple(alone)))
         yield whole._replace(name=path.name, evidence=evidence)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from nodevet.checking.identity import is_same_name, judge_hostname
 from nodevet.checking.machines import machine, one_machine
-from nodevet.evidence.document import opened
+from nodevet.evidence.document import open_evidence
 from nodevet.model import Host, Status, Verdict
 from nodevet.vet.use.saved import replay
 
@@ -95,7 +95,7 @@ def test_e20_the_hostname_of_a_node_without_a_name_is_unknown(
     name: str,
 ) -> None:
     document = {"status": "ok", "data": {"hostname": name}}
-    evidence = opened(json.dumps({**EVIDENCE, "sections": {"host": document}}).encode())
+    evidence = open_evidence(json.dumps({**EVIDENCE, "sections": {"host": document}}).encode())
     for host in (Host(name="gpu1"), Host(name="gpu1", expect_hostname="gpu1.example.com")):
         finding = judge_hostname(host, evidence)
         assert finding is not None and finding.verdict is Verdict.UNKNOWN

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from nodevet.base.errors import UserError
 from nodevet.baseline import load
 from nodevet.checking.catalog import Catalog
-from nodevet.evidence.document import opened
-from nodevet.evidence.last_look import compared
+from nodevet.evidence.document import open_evidence
+from nodevet.evidence.last_look import evidence_since
 from nodevet.fleet import Visit
 from nodevet.model import Host, Status, Verdict
 from nodevet.vet.terminal.since import tell_not_compared, with_since
@@ -252,7 +252,7 @@ def test_sample_and_since_exclude_each_other(context: VetContext) -> None:
 
 
 def test_since_replaces_the_sample_in_the_evidence() -> None:
-    found = compared(opened(AFTER), opened(BEFORE))
+    found = evidence_since(open_evidence(AFTER), open_evidence(BEFORE))
     assert not isinstance(found, str) and found.since and found.since.seconds == DAY
 
 

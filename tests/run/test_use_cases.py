@@ -16,7 +16,7 @@ from nodevet.base.errors import UserError
 from nodevet.base.outputs import FileError, try_out
 from nodevet.fix.events import FixListener
 from nodevet.fix.use.plan import PlanRequest, author, rules_of
-from nodevet.fix.use.rollback import chosen
+from nodevet.fix.use.rollback import chosen_hosts
 from nodevet.fixing.model import Risk
 from nodevet.fleet import Visit
 from nodevet.inventory import InventoryError
@@ -219,13 +219,13 @@ def test_the_sudo_user_is_the_author(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_rollback_accepts_only_hosts_of_its_run() -> None:
     everything = ("gpu1", "gpu2", "gpu[3]")
-    assert chosen((), everything) == everything
-    assert chosen(("gpu[1-2]",), everything) == ("gpu1", "gpu2")
-    assert chosen(("gpu[3]",), everything) == ("gpu[3]",)
+    assert chosen_hosts((), everything) == everything
+    assert chosen_hosts(("gpu[1-2]",), everything) == ("gpu1", "gpu2")
+    assert chosen_hosts(("gpu[3]",), everything) == ("gpu[3]",)
     with pytest.raises(UserError, match="gpu9: not in the plan, which is for gpu"):
-        chosen(("gpu[1,9]",), everything)
+        chosen_hosts(("gpu[1,9]",), everything)
     with pytest.raises(UserError, match="--host"):
-        chosen(("gpu[1-",), everything)
+        chosen_hosts(("gpu[1-",), everything)
 
 
 def test_what_a_baseline_expects_is_reported_without_a_warning(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from nodevet_sim.scenario import (
     hidden_by,
     load,
     load_scenario,
-    shipped,
+    shipped_scenarios,
 )
 from nodevet_sim.scenario.format import NodePart
 from nodevet_sim.scenario.spec import Origin
@@ -571,7 +571,7 @@ class TestChanged:
 
 
 def test_shipped_scenarios_are_found_by_name() -> None:
-    names = dict(shipped())
+    names = dict(shipped_scenarios())
     assert set(names) == {"cluster", "demo", "faults"} and all(names.values())
     assert load(find("demo")).name == "demo"
     with pytest.raises(ScenarioError, match=r"did you mean demo\?"):

@@ -25,7 +25,7 @@ from nodevet.remote.probe.collectors import (
 from nodevet.remote.probe.files import Absent
 from nodevet_sim.cpu_files import mask
 from nodevet_sim.pci_files import placed
-from nodevet_sim.shipped import shipped, with_devices
+from nodevet_sim.shipped import shipped_machine, with_devices
 from nodevet_sim.tree import (
     SimulatedFunction,
     SimulatedLink,
@@ -196,8 +196,8 @@ def test_numa_nodes_within_a_socket_and_shared_policies(tmp_path: Path) -> None:
     [
         hgx("a", cores_per_socket=2),
         workstation("b"),
-        shipped("a100-sxm-80", name="c", cores=2),
-        shipped("t4", 64, name="d", sockets=1, cores=2, numa_per_socket=2),
+        shipped_machine("a100-sxm-80", name="c", cores=2),
+        shipped_machine("t4", 64, name="d", sockets=1, cores=2, numa_per_socket=2),
         with_devices(hgx("e", gpus=2, cores_per_socket=2), 16, 0),
     ],
     ids=lambda machine: machine.hostname,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from nodevet.base.last_few import LastFew
 from nodevet.evidence.core import SCHEMA, Record
-from nodevet.evidence.document import Evidence, opened
+from nodevet.evidence.document import Evidence, open_evidence
 from nodevet.evidence.sections import sections
 from nodevet.store import documents
 
@@ -133,7 +133,7 @@ def joined(found: documents.SplitDocument, *, readings: bool) -> Evidence:
             kept = {key: value for key, value in cut.items() if key != "seconds"}
             rest[part][name] = kept if readings else {}
     volatile = msgspec.json.encode(rest)
-    return opened(documents.join_document(list(found.steady), found.steady, volatile))
+    return open_evidence(documents.join_document(list(found.steady), found.steady, volatile))
 
 
 def assert_same(one: Evidence, other: Evidence) -> None:

@@ -10,7 +10,7 @@ from sqlalchemy import select
 
 from nodevet.checking.catalog import Catalog
 from nodevet.evidence.document import Evidence
-from nodevet.evidence.document import opened as document_of
+from nodevet.evidence.document import open_evidence as document_of
 from nodevet.past.run_diff import RunDiff
 from nodevet.past.trend import FieldTrend
 from nodevet.past.use.recall import find_diff
@@ -87,8 +87,8 @@ def test_a_renamed_part_is_found_only_by_its_new_name(store: Store):
 @pytest.mark.parametrize(
     "query",
     [
-        parts.beginning("gpu-5f1c"),
-        parts.named("gpu-5f1c"),
+        parts.parts_starting_with("gpu-5f1c"),
+        parts.parts_named("gpu-5f1c"),
         select(t.place.c.id).where(t.place.c.part.in_(parts.ids_of("GPU-5f1c"))),
         parts.points(part="GPU-5f1c").order_by(t.counter.c.id).limit(1),
     ],
@@ -206,7 +206,7 @@ def test_a_diff_opens_no_evidence_in_which_only_readings_differ(store: Store, mo
         opened_texts.append(text)
         return document_of(text)
 
-    monkeypatch.setattr("nodevet.past.use.recall.opened", opened)
+    monkeypatch.setattr("nodevet.past.use.recall.open_evidence", opened)
     before = {"gpu001": node("GPU-a"), "gpu002": node("GPU-b"), "gpu003": node("GPU-c")}
     after = {"gpu001": node("GPU-a", celsius=50), "gpu002": node("GPU-d"), "gpu003": node("GPU-c")}
     found = two_nights(store, [before, after])

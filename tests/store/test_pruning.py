@@ -11,7 +11,7 @@ import pytest
 from recorded import document, ended, report, run
 
 from nodevet.store import Store, database, open_store, pruning
-from nodevet.store.records.retention import DAY, Retention, thinned
+from nodevet.store.records.retention import DAY, Retention, visits_to_thin
 
 NOW = datetime(2026, 11, 22, tzinfo=timezone.utc).timestamp()
 
@@ -19,10 +19,10 @@ NOW = datetime(2026, 11, 22, tzinfo=timezone.utc).timestamp()
 def test_the_first_visit_of_each_week_and_month_is_kept():
     policy = Retention(daily=7, weekly=4, monthly=3)
     visits = [(day, NOW - day * DAY) for day in range(150)]
-    gone = set(thinned(visits, policy, NOW))
+    gone = set(visits_to_thin(visits, policy, NOW))
     kept = [day for day in range(150) if day not in gone]
     assert kept == [*range(7), 13, 20, 27, 34, 52, 82, 113, 124]
-    assert list(thinned([(1, 0.0)], policy, NOW)) == [], "the last of a host always stays"
+    assert list(visits_to_thin([(1, 0.0)], policy, NOW)) == [], "the last of a host always stays"
 
 
 def test_pruning_keeps_what_is_reported(store: Store):

@@ -84,7 +84,7 @@ def test_a_finding_is_a_span(store: Store):
 def test_another_machine_starts_a_new_history(store: Store):
     record(store, 0, report(findings={"governor": "fail"}))
     (news,) = record(store, 1, report(findings={"governor": "fail"}, night=1, machine_id="other"))
-    assert news.replaced and news.new[0].since[:10] == "2026-11-02"
+    assert news.replaced and news.new_findings[0].since[:10] == "2026-11-02"
     old, new = store.spans()
     assert (old.end, new.end, new.since) == (SpanEnd.REPLACED, None, None)
 

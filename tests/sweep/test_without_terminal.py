@@ -79,7 +79,7 @@ def test_a_first_sweep_decodes_its_evidence_only_once(
 ) -> None:
     """What judging has decoded is what the store reads parts and counters from."""
     documents: list[bytes] = []
-    monkeypatch.setattr(preparing, "opened", documents.append)
+    monkeypatch.setattr(preparing, "open_evidence", documents.append)
     assert sweep(order).exit_code == 0
     assert documents == []
     with open_store(order.store or None, create=False) as store:

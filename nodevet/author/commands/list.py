@@ -146,7 +146,7 @@ def _list_hosts(
     for note in run.notes if run else ():
         say(note)
     named = Targets(names=targets, inventories=inventories, limit=limit)
-    everyone = named.hosts() if named or run is None else named.limited(run.hosts)
+    everyone = named.hosts() if named or run is None else named.hosts_within_limit(run.hosts)
     verdicts = run.verdicts if run else None
     hosts = chosen_hosts(everyone, verdicts, asked)
     if form[0] == "ansible":

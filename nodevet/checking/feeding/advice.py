@@ -6,7 +6,7 @@ from math import floor
 
 import msgspec
 
-from nodevet.checking.feeding.interval import Interval, exactly, larger
+from nodevet.checking.feeding.interval import Interval, exact_interval, larger
 from nodevet.checking.feeding.model import (
     BatchOutcome,
     Feed,
@@ -128,7 +128,7 @@ def _link(feed: Feed, before: BatchOutcome, node: FeedNode | None) -> Iterator[F
     if best and best.high and best.high > (feed.link.high or 0.0):
         text, rate, note = "the link that GPU and slot can have", best, "see the check pcie_link"
     else:
-        rate = exactly(before.batch * moved / _slowest_but(before, FeedStage.LINK).low)
+        rate = exact_interval(before.batch * moved / _slowest_but(before, FeedStage.LINK).low)
         text, note = f"a link that moves {amount_text(rate.low, 'B/s')} to each GPU", ""
     after = outcome(msgspec.structs.replace(feed, link=rate), before.batch)
     yield change("link", text, before, after, note)
@@ -140,7 +140,7 @@ def _storage(feed: Feed, before: BatchOutcome) -> Iterator[FeedChange]:
     if feed.sample_b is None or not feed.uncached or before.storage_s.low <= others:
         return
     rate = before.batch * feed.sample_b * feed.uncached * feed.gpus / others
-    after = msgspec.structs.replace(feed, storage_read=exactly(rate), storage_latency_s=None)
+    after = msgspec.structs.replace(feed, storage_read=exact_interval(rate), storage_latency_s=None)
     text = f"storage that reads {amount_text(rate, 'B/s')}"
     waits = feed.storage_latency_s and (feed.storage_read.high or rate) >= rate
     note = "more reads at once, or larger ones: each waits for its latency" if waits else ""
@@ -163,7 +163,7 @@ def _cache(
 
 def _slowest_but(before: BatchOutcome, stage: FeedStage) -> Interval:
     """The time of the slowest of the other stages."""
-    slowest = exactly(before.step_s)
+    slowest = exact_interval(before.step_s)
     for other_stage in FeedStage:
         if other_stage is not stage:
             slowest = larger(slowest, before.time_of(other_stage))

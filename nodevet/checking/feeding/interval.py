@@ -27,7 +27,7 @@ UNKNOWN = Interval()
 NO_TIME = Interval(0.0, 0.0)
 
 
-def exactly(value: float) -> Interval:
+def exact_interval(value: float) -> Interval:
     return Interval(value, value)
 
 

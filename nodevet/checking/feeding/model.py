@@ -14,7 +14,14 @@ from math import ceil
 
 import msgspec
 
-from nodevet.checking.feeding.interval import NO_TIME, UNKNOWN, Interval, exactly, larger, smaller
+from nodevet.checking.feeding.interval import (
+    NO_TIME,
+    UNKNOWN,
+    Interval,
+    exact_interval,
+    larger,
+    smaller,
+)
 from nodevet.checking.feeding.workload import LARGEST_BATCH, StepTime
 
 MOST_WORKERS = 65_536  # the most workers for each GPU that are tried
@@ -84,7 +91,7 @@ class BatchOutcome(msgspec.Struct, frozen=True, kw_only=True):
             FeedStage.STORAGE: self.storage_s,
             FeedStage.TRANSFORM: self.transform_s,
             FeedStage.LINK: self.link_s,
-            FeedStage.ACCELERATOR: exactly(self.step_s),
+            FeedStage.ACCELERATOR: exact_interval(self.step_s),
         }[stage]
 
 
@@ -108,7 +115,7 @@ def _outcome(feed: Feed, batch: int, step_s: float) -> BatchOutcome:
         FeedStage.STORAGE: _storage(feed, batch),
         FeedStage.TRANSFORM: _transform(feed, batch),
         FeedStage.LINK: _link(feed, batch),
-        FeedStage.ACCELERATOR: exactly(step_s),
+        FeedStage.ACCELERATOR: exact_interval(step_s),
     }
     pace = reduce(larger, times.values())
     if feed.on_gpu:  # beside the step at best, and in its way at worst
@@ -153,7 +160,7 @@ def _storage(feed: Feed, batch: int) -> Interval:
     if feed.storage_latency_s:
         reads = feed.storage_concurrency or (feed.workers and feed.workers * feed.gpus)
         within = reads * feed.sample_b / feed.storage_latency_s if reads else None
-        rate = smaller(rate, UNKNOWN if within is None else exactly(within))
+        rate = smaller(rate, UNKNOWN if within is None else exact_interval(within))
     return rate.time_for(batch * feed.sample_b * feed.uncached * feed.gpus)
 
 
@@ -165,7 +172,7 @@ def transform_rate(feed: Feed) -> Interval:
     """The samples per second of one GPU's preprocessing."""
     if feed.on_gpu:
         return feed.gpu_rate
-    busy = UNKNOWN if feed.workers is None else exactly(feed.workers)
+    busy = UNKNOWN if feed.workers is None else exact_interval(feed.workers)
     if feed.cpus is not None:
         busy = smaller(busy, feed.cpus.times(1 / feed.gpus))
     worker = feed.worker_rate

@@ -9,10 +9,10 @@ import msgspec
 
 from nodevet.checking.feeding.interval import UNKNOWN, Interval, smaller
 from nodevet.checking.feeding.units import link_rate
-from nodevet.checking.feeding.workload import encoded
+from nodevet.checking.feeding.workload import usable_rate
 from nodevet.evidence.across import nearest, nodes_of, pci_of
 from nodevet.evidence.cpu import Cpu
-from nodevet.evidence.document import Evidence, once
+from nodevet.evidence.document import Evidence, answer_once
 from nodevet.evidence.gpu import Gpu, Gpus
 from nodevet.evidence.host import HostInfo
 from nodevet.evidence.infiniband import Infiniband
@@ -114,7 +114,7 @@ def cores_and_links(evidence: Evidence, job: int | None = None) -> FeedNode:
     )
 
 
-@once
+@answer_once
 def listed_gpus(evidence: Evidence) -> tuple[Gpu, ...] | str:
     """Every GPU that NVML counts; or why the GPUs are not known."""
     section = evidence[Gpus]
@@ -241,14 +241,14 @@ def _own_link(gpu: Gpu) -> LinkFact:
         return LinkFact(why=f"{label}: pcie_generation: {_why_unusable(gpu, 'pcie_generation')}")
     if width not in WIDTHS:
         return LinkFact(why=f"{label}: pcie_width: {_why_unusable(gpu, 'pcie_width')}")
-    full = encoded(link_rate(now, width))
+    full = usable_rate(link_rate(now, width))
     if now > IDLE_GENERATIONS:
-        best = full if most not in RATES else encoded(link_rate(max(most, now), width))
+        best = full if most not in RATES else usable_rate(link_rate(max(most, now), width))
         return LinkFact(now=full, best=best, words=f"Gen{now} x{width}")
     if most not in RATES:
         why = f"{label}: pcie_generation_max: {_why_unusable(gpu, 'pcie_generation_max')}"
         return LinkFact(now=Interval(full.low, None), words=f"Gen{now} x{width}", why=why)
-    best = encoded(link_rate(max(most, now), width))
+    best = usable_rate(link_rate(max(most, now), width))
     words = f"Gen{now} x{width}" + (f" while idle, up to Gen{most}" if most > now else "")
     return LinkFact(now=Interval(full.low, best.high), best=best, words=words)
 
@@ -281,7 +281,7 @@ def _shared_ports(evidence: Evidence, gpu: Gpu) -> tuple[tuple[PciFunction, int]
     return tuple(ports)
 
 
-@once
+@answer_once
 def _gpus_below(evidence: Evidence) -> Counter[str]:
     """The number of NVML's GPUs below each port."""
     counts: Counter[str] = Counter()
@@ -298,8 +298,8 @@ def _port_rate(port: PciFunction) -> tuple[Interval, Interval]:
     now, most = generation_of(port.link_gts), generation_of(port.link_gts_max)
     if not now or port.link_width not in WIDTHS:
         return UNKNOWN, UNKNOWN
-    rate = encoded(link_rate(now, port.link_width))
-    best = encoded(link_rate(max(now, most), port.link_width))
+    rate = usable_rate(link_rate(now, port.link_width))
+    best = usable_rate(link_rate(max(now, most), port.link_width))
     if now > IDLE_GENERATIONS:
         return rate, best
     return Interval(rate.low, best.high if most else None), best

@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from nodevet.base.problems import did_you_mean
 from nodevet.checking.feeding import units
-from nodevet.checking.feeding.interval import UNKNOWN, Interval, exactly
+from nodevet.checking.feeding.interval import UNKNOWN, Interval, exact_interval
 from nodevet.model import FieldError, refuse
 
 MOST_BATCHES = 64
@@ -223,15 +223,15 @@ def link_of(text: str) -> Interval:
     lanes = units.link(text)
     if lanes is None:
         try:
-            return exactly(units.rate(text))
+            return exact_interval(units.rate(text))
         except ValueError as error:
             if "Gen" in text or "x" in text:
                 raise ValueError(f"must be a link such as Gen4 x16, not {text[:40]}") from error
             raise
-    return encoded(units.link_rate(*lanes))
+    return usable_rate(units.link_rate(*lanes))
 
 
-def encoded(rate: float) -> Interval:
+def usable_rate(rate: float) -> Interval:
     """The bytes per second that a PCIe link of this encoding rate can move."""
     return Interval(rate * units.AT_LEAST, rate)
 
@@ -330,8 +330,8 @@ def _samples(text: str | None, sample_b: float | None) -> Interval:
         return UNKNOWN
     if sample_b is None:
         per_byte, per_two_bytes = units.samples(text, 1.0), units.samples(text, 2.0)
-        return exactly(per_byte) if per_byte == per_two_bytes else UNKNOWN
-    return exactly(units.samples(text, sample_b))
+        return exact_interval(per_byte) if per_byte == per_two_bytes else UNKNOWN
+    return exact_interval(units.samples(text, sample_b))
 
 
 AT_LEAST, TO = "at least ", " to "
@@ -343,7 +343,7 @@ def rates_of(text: str) -> Interval:
         return Interval(units.rate(text[len(AT_LEAST) :]), None)
     low, _, high = text.partition(TO)
     if not high:
-        return exactly(units.rate(low))
+        return exact_interval(units.rate(low))
     if units.rate(low) > units.rate(high):
         raise ValueError(f"must go from a lower rate to a higher one, not {text[:60]}")
     return Interval(units.rate(low), units.rate(high))

@@ -149,7 +149,7 @@ def command(
         reached = fix_run.reached_now(what.plan, inventories, reach)
     else:
         raise UserError("name a PLAN, @local, or a run to --resume")
-    with fix_run.recorded(what.run, reached, store) as recording:
+    with fix_run.record_fix_run(what.run, reached, store) as recording:
         with FixWatcher(display) as watcher:
             result = apply(
                 what,

@@ -83,7 +83,7 @@ def command(
     care, reach = rollout.split(given)
     run = open_run(folder)
     reached = fix_run.reached_before(run, inventories, reach)
-    with fix_run.recorded(run, reached, store) as recording:
+    with fix_run.record_fix_run(run, reached, store) as recording:
         with FixWatcher(display) as watcher:
             result = rollback(
                 run,

@@ -67,10 +67,10 @@ def command(
     """
     from nodevet.cli.speech import say
     from nodevet.fix.standing import GOES_ON
-    from nodevet.fix.use.status import newest, status, unfinished
+    from nodevet.fix.use.status import newest_run, status, unfinished
 
     if folder is None:
-        folder, others = newest(project.folder / "runs")
+        folder, others = newest_run(project.folder / "runs")
         for other in unfinished(others):
             say(f"{other}: has no end either: nodevet status {shlex.quote(str(other))}")
     run_status = status(folder)

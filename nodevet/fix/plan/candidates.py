@@ -18,7 +18,7 @@ from nodevet.fix.settings import Rollout
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
 from nodevet.model import MORE, Finding, HostReport, Status, Verdict
 from nodevet.model.baseline import Baseline, Expectation
-from nodevet.resource import Resource, kind_of, undeclared, unused
+from nodevet.resource import Resource, kind_of, undeclared_resources, unused_resources
 
 
 class Suspected(msgspec.Struct, frozen=True, kw_only=True):
@@ -241,11 +241,11 @@ def _change_problem(change: PlannedChange, fix: Fix) -> str:
         if problem := kind_of(resource).name_problem(resource.name):
             return f"the fix would change {quoted(resource.label)}, which {problem}"
     undeclared_labels = ", ".join(
-        resource.label for resource in undeclared(change.all_actions, change.resources)
+        resource.label for resource in undeclared_resources(change.all_actions, change.resources)
     )
     if undeclared_labels:
         return f"the fix would change {undeclared_labels} and does not name it"
     unused_labels = ", ".join(
-        resource.label for resource in unused(change.all_actions, change.resources)
+        resource.label for resource in unused_resources(change.all_actions, change.resources)
     )
     return f"the fix names {unused_labels}, which no action names" if unused_labels else ""

@@ -16,7 +16,7 @@ from nodevet.checking.machines import machine, one_machine
 from nodevet.fix.model import GPU_LABEL, Plan, Step
 from nodevet.fix.plan.holders import holders_problem
 from nodevet.fix.settings import faults
-from nodevet.resource import kind_of, undeclared, unit, unused
+from nodevet.resource import kind_of, undeclared_resources, unit, unused_resources
 
 ID = re.compile(r"[A-Za-z0-9]{8,16}")
 FIX = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")  # the stem of a file
@@ -75,16 +75,16 @@ def _step_problems(step: Step) -> Iterator[str]:
         yield f"its id is not of {quoted(step.host)} and {quoted(step.fix)}"
     if not step.resources:
         yield "it names nothing that it changes"
-    elif undeclared_resources := undeclared(step.all_actions, step.resources):
-        labels = ", ".join(quoted(stray.label) for stray in undeclared_resources)
+    elif stray_resources := undeclared_resources(step.all_actions, step.resources):
+        labels = ", ".join(quoted(stray.label) for stray in stray_resources)
         yield f"it would change settings that it does not name: {labels}"
     if not step.actions:
         yield "it does nothing"
-    elif unused_resources := unused(step.all_actions, step.resources):
+    elif idle_resources := unused_resources(step.all_actions, step.resources):
         labels = ", ".join(
-            quoted(unused_resource.label) for unused_resource in unused_resources[:SHOWN]
+            quoted(unused_resource.label) for unused_resource in idle_resources[:SHOWN]
         )
-        yield f"no action names {len(unused_resources)} of its resources: {labels}"
+        yield f"no action names {len(idle_resources)} of its resources: {labels}"
     gpus = [label for label in step.subjects if GPU_LABEL.fullmatch(label)]
     if step.subject_uuids and len(step.subject_uuids) != len(gpus):
         yield f"it names {len(gpus)} GPUs and {len(step.subject_uuids)} UUIDs"

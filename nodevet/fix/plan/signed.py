@@ -23,31 +23,31 @@ def facts(plan: Plan) -> Iterator[tuple[str, str]]:
     yield "nodes", "; ".join(filter(None, _nodes(plan)))
     document = msgspec.to_builtins(plan)
     if words := foreign_words(document):
-        yield "not ASCII", listed(words)
+        yield "not ASCII", short_list(words)
     if texts := with_blanks(document):
-        yield "with blanks", listed(texts)
+        yield "with blanks", short_list(texts)
 
 
 def _nodes(plan: Plan) -> Iterator[str]:
     nodes = plan.nodes
     steps = {step.host for step in plan.steps}
-    yield listed(
+    yield short_list(
         [f"{plain(group)}: {nodeset(members)}" for group, members in _groups(nodes).items()]
     )
     numbers: dict[int, list[str]] = {}
     for host, node in nodes.items():
         numbers.setdefault(len(node.gpus), []).append(host)
-    yield listed(
+    yield short_list(
         [f"{count(number, 'GPU')}: {nodeset(members)}" for number, members in numbers.items()]
     )
     renamed = [
         f"{nodeset([h])} is {brief(n.hostname)}" for h, n in nodes.items() if _has_other_name(h, n)
     ]
-    yield listed(renamed)
+    yield short_list(renamed)
     unchanged = [host for host in nodes if host not in steps]
     yield f"without a step: {nodeset(unchanged)}" if unchanged else ""
     unused = set(plan.baselines) - {node.baseline for node in nodes.values()}
-    yield f"baselines of no node: {listed(map(plain, sorted(unused)))}" if unused else ""
+    yield f"baselines of no node: {short_list(map(plain, sorted(unused)))}" if unused else ""
     before = [step.before for step in plan.steps]
     text = msgspec.json.encode((nodes, plan.baselines, before), order="sorted")
     digest = hashlib.sha256(text).hexdigest()[:DIGEST]
@@ -78,16 +78,16 @@ def identity_text(node: PlannedNode) -> str:
 
 def declared_text(step: Step, node: PlannedNode | None) -> str:
     """Services, options and GPUs of a step, printable."""
-    parts = [f"about {listed(map(plain, step.services))}"] if step.services else []
+    parts = [f"about {short_list(map(plain, step.services))}"] if step.services else []
     if step.options:
-        parts.append(f"planned with {listed(map(_option_text, step.options))}")
+        parts.append(f"planned with {short_list(map(_option_text, step.options))}")
     if step.holders:
-        parts.append(f"stops and starts {listed(map(plain, step.holders))} around it")
+        parts.append(f"stops and starts {short_list(map(plain, step.holders))} around it")
     if step.gpus:
         numbers = {uuid: number for number, uuid in enumerate(node.gpus if node else ())}
         numbered = in_ranges(f"GPU {numbers[option]}" for option in step.gpus if option in numbers)
         unnumbered = [exact(option) for option in step.gpus if option not in numbers]
-        parts.append(f"needs {' '.join(filter(None, (numbered, listed(unnumbered))))}")
+        parts.append(f"needs {' '.join(filter(None, (numbered, short_list(unnumbered))))}")
     if own_gpus := _subject_gpus_text(step, node.gpus if node else ()):
         parts.append(own_gpus)
     return "; ".join(parts)
@@ -123,7 +123,7 @@ def commands_text(step: Step, contents: Contents) -> str:
         for old_text, names in settings.items()
         for setting in fold_paths(names)
     ]
-    return f"set by commands: {listed(parts)}" if parts else ""
+    return f"set by commands: {short_list(parts)}" if parts else ""
 
 
 def _setting(resource: Resource) -> str:
@@ -136,7 +136,7 @@ def _old_text(state: State | None) -> str:
     return f"now {plain(describe(state))}" if state else "not read"
 
 
-def listed(words: Iterable[str]) -> str:
+def short_list(words: Iterable[str]) -> str:
     """`a, b and 3 more`: at most MOST words."""
     items = list(words)
     hidden = len(items) - MOST

@@ -9,7 +9,7 @@ from nodevet.fix.approval.judge import ONE_WAY_STEP, Standing
 from nodevet.fix.model import Plan, Step
 from nodevet.fix.moments import time_span_text
 from nodevet.fix.plan import signed
-from nodevet.fix.plan.signed import listed
+from nodevet.fix.plan.signed import short_list
 from nodevet.fix.settings import rollout_text
 from nodevet.fixing.model import Risk
 from nodevet.resource import ONE_WAY, RunCommand, one_way
@@ -46,13 +46,13 @@ def facts(
     yield "hosts", f"{len(hosts):,}: {nodeset(hosts)}"
     yield "risk", "; ".join(_risks(plan))
     if fixes := _one_way(plan.steps):
-        yield "one-way", f"{ONE_WAY}: {listed(fixes)}"
+        yield "one-way", f"{ONE_WAY}: {short_list(fixes)}"
     programs = _programs(plan.steps)
-    yield "interrupts", listed(_interruptions(plan)) or _nothing_text(programs)
+    yield "interrupts", short_list(_interruptions(plan)) or _nothing_text(programs)
     if programs:
-        yield "runs", listed(programs)
+        yield "runs", short_list(programs)
     if proofs := _bmc_proofs(plan):
-        yield "BMCs", listed(proofs)
+        yield "BMCs", short_list(proofs)
     if not rollback:
         canary = nodeset([*hosts][: plan.rollout.canary]) if len(hosts) > 1 else ""
         canary_text = f"{canary} first · " if canary else ""
@@ -74,7 +74,7 @@ def _risks(plan: Plan) -> Iterator[str]:
         fixes = [
             f"{fix} on {count(len(hosts), 'host')}" for fix, hosts in fixes_by_risk[risk].items()
         ]
-        yield f"{risk.value}, {MEANS[risk]}: {listed(fixes)}"
+        yield f"{risk.value}, {MEANS[risk]}: {short_list(fixes)}"
 
 
 def _one_way(steps: Iterable[Step]) -> list[str]:
@@ -158,7 +158,7 @@ def _approvals(approval: Standing) -> str:
     if len(approval.people) >= approval.needed:
         return f"enough: {requirement}; by {people}"
     count_text = f"has {len(approval.people)} ({people})" if people else "has none"
-    candidates = listed([brief(name) for name in approval.may if name not in approval.people])
+    candidates = short_list([brief(name) for name in approval.may if name not in approval.people])
     candidates_text = (
         f"may still approve: {candidates}"
         if candidates

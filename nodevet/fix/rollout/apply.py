@@ -17,8 +17,8 @@ from nodevet.fix.events import (
     HostEnded,
     Resting,
     RunBegun,
-    safely,
-    silent,
+    ignore_event,
+    without_errors,
 )
 from nodevet.fix.journal.account import host_end
 from nodevet.fix.journal.journal import Journal, JournalError, JournalState
@@ -103,7 +103,7 @@ class HostRunner:
         self._journal = journal
         self._limits = limits
         self._work = work
-        self._on_event = safely(on_event)
+        self._on_event = without_errors(on_event)
         self._stop = stop
         self._pause = pause
         self._ended: queue.SimpleQueue[HostResult] = queue.SimpleQueue()
@@ -190,10 +190,10 @@ class ApplyOrder:
         executor: Executor,
         journal: Journal,
         earlier: JournalState | None,
-        on_event: EventHandler = silent,
+        on_event: EventHandler = ignore_event,
     ) -> Work:
         """The function that applies the plan on one node."""
-        send = safely(on_event)
+        send = without_errors(on_event)
 
         def journal_end(host_result: HostResult) -> HostResult:
             journal.write(host_end(host_result))
@@ -292,7 +292,7 @@ def apply(
     pause: float = 0.0,
     earlier: JournalState | None = None,
     finished: Mapping[str, HostResult] | None = None,
-    on_event: EventHandler = silent,
+    on_event: EventHandler = ignore_event,
     stop: Stop,
 ) -> tuple[tuple[HostResult, ...], str]:
     """The results of all nodes, in the plan's order, and why the run stopped early.
@@ -309,7 +309,7 @@ def apply(
     ]
     hosts = [host for host in hosts_of_run if host not in results_before]
     begun_hosts = [host for host in hosts if _was_begun(host, earlier)]
-    safely(on_event)(RunBegun(hosts=len(hosts), limits=limits))
+    without_errors(on_event)(RunBegun(hosts=len(hosts), limits=limits))
     work = order.work(executor, journal, earlier, on_event)
     results = dict(results_before)
     if begun_hosts:

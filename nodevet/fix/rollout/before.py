@@ -9,7 +9,14 @@ from nodevet.fix.rollout.session import BlindError, NodeSession
 from nodevet.fix.rollout.verify import Looks
 from nodevet.fixing.result import Refusal
 from nodevet.fleet.executor import WorkError
-from nodevet.resource import Resource, RestoreError, State, describe_change, is_same, undeclared
+from nodevet.resource import (
+    Resource,
+    RestoreError,
+    State,
+    describe_change,
+    is_same,
+    undeclared_resources,
+)
 
 
 def refuse_other_managers(session: NodeSession, steps: Iterable[Step]) -> None:
@@ -54,7 +61,8 @@ def require_planned_state(session: NodeSession, step: Step, states: Looks) -> tu
     Raises RefusedError if they are not as planned, or cannot be rolled back.
     """
     if stray := ", ".join(
-        stray_resource.label for stray_resource in undeclared(step.all_actions, step.resources)
+        stray_resource.label
+        for stray_resource in undeclared_resources(step.all_actions, step.resources)
     ):
         raise RefusedError(
             Refusal.PRECONDITION,

@@ -41,7 +41,7 @@ class RebootProof:
         if why := self._denied(evidence):
             ledger.tell(written, f"not rebooted: {why}")
             return
-        failing, evidence = self.settled(written, self._reboot(), evidence)
+        failing, evidence = self.failures_after_reboot(written, self._reboot(), evidence)
         drivers = [step for step in written if of_packages(step) and step.id in failing]
         other_steps = [step for step in written if step not in drivers]
         trials = [step for step in other_steps if step.keep]
@@ -67,7 +67,7 @@ class RebootProof:
         try:
             evidence = self.clearance.node(
                 evidence,
-                lambda: self.session.steadily(lambda: self.session.probe("after")),
+                lambda: self.session.retry_call(lambda: self.session.probe("after")),
                 reboot=True,
             )
         except RefusedError as error:
@@ -119,18 +119,18 @@ class RebootProof:
     def _back(
         self, reverted: Sequence[Step], steps: Sequence[Step], evidence: Evidence
     ) -> tuple[dict[str, str], Evidence] | None:
-        """Reboot once more for reverted steps, and read them. Returns `settled` of `steps`; None if
-        the node may not be rebooted, which is noted in the results."""
+        """Reboot once more for reverted steps, and read them. Returns `failures_after_reboot` of
+        `steps`; None if the node may not be rebooted, which is noted in the results."""
         ledger = self.ledger
         if why := self._denied(evidence):
             reason = f"reverted, effective after one more reboot; not rebooted: {why}"
             ledger.tell(reverted, reason)
             return None
-        failing, evidence = self.settled(steps, self._reboot(), evidence)
+        failing, evidence = self.failures_after_reboot(steps, self._reboot(), evidence)
         for step in reverted:
             look = partial(self.session.compare_states, ledger.results[step.id].before)
             try:
-                _, differences = self.session.steadily(look)
+                _, differences = self.session.retry_call(look)
             except BlindError as error:
                 why = f"not checked after one more reboot: {error}"
                 ledger.tell([step], why, Outcome.UNKNOWN)
@@ -158,7 +158,7 @@ class RebootProof:
             session.reenter()
         return booted
 
-    def settled(
+    def failures_after_reboot(
         self, written: Sequence[Step], booted: str, evidence: Evidence
     ) -> tuple[dict[str, str], Evidence]:
         """Why each step does not hold after a reboot, once services had time to start, and the last
@@ -176,7 +176,7 @@ class RebootProof:
         self.session.tell(Phase.VERIFYING, *ids, seconds=self.session.terms.boot_settle)
         while True:
             try:
-                evidence = self.session.steadily(lambda: self.session.probe("rebooted"))
+                evidence = self.session.retry_call(lambda: self.session.probe("rebooted"))
             except BlindError as error:
                 failing = {step.id: f"cannot be verified: {error}" for step in written}
             else:
@@ -206,4 +206,4 @@ class RebootProof:
         code does not matter, nor that an old systemctl has no --wait."""
         wait = RunCommand(words=("systemctl", "is-system-running", "--wait"))
         with suppress(BlindError):
-            self.session.steadily(lambda: self.session.act(wait))
+            self.session.retry_call(lambda: self.session.act(wait))

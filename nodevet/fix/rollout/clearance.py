@@ -69,17 +69,19 @@ class Clearance(msgspec.Struct, frozen=True, kw_only=True):
             withdrawn=withdrawn,
         )
 
-    def approved(self, *, reboot: bool = False) -> None:
+    def require_approval(self, *, reboot: bool = False) -> None:
         """Refuse if the plan has expired or is no longer approved (`reboot`: for a reboot)."""
         if why := self.closed(reboot):
             raise RefusedError(Refusal.STALE, why)
 
     def step(self, step: Step, evidence: Evidence) -> None:
         """Refuse a step that may not begin, by current evidence of its node."""
-        self.approved()
-        self.unused(step, evidence)
+        self.require_approval()
+        self.require_unused_gpus(step, evidence)
 
-    def unused(self, step: Step, evidence: Evidence, earlier: Sequence[Step] = ()) -> None:
+    def require_unused_gpus(
+        self, step: Step, evidence: Evidence, earlier: Sequence[Step] = ()
+    ) -> None:
         """Refuse if something uses GPUs that the step's risk needs free, and neither this step nor
         an `earlier` one ends it."""
         ended = preconditions.ended_pids([*earlier, step], evidence)
@@ -101,12 +103,12 @@ class Clearance(msgspec.Struct, frozen=True, kw_only=True):
         Drains the node if needed; then the returned evidence is fresh, from `probe`. A node that
         rebooted or changed its name after `evidence` counts as another one.
         """
-        self.approved(reboot=reboot)
+        self.require_approval(reboot=reboot)
         if reboot or any(step.risk.rank >= Risk.DRAIN.rank for step in steps):
             evidence = self._drained(evidence, probe, steps)
-            self.approved(reboot=reboot)  # the hook may have taken its time
+            self.require_approval(reboot=reboot)  # the hook may have taken its time
         for number, step in enumerate(steps):
-            self.unused(step, evidence, steps[:number])
+            self.require_unused_gpus(step, evidence, steps[:number])
         return evidence
 
     def _drained(

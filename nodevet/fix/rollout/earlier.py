@@ -33,7 +33,7 @@ class Earlier:
 
     def probe(self) -> Evidence:
         """Fresh evidence. Raises BlindError."""
-        return self.steps.session.steadily(lambda: self.steps.session.probe("after"))
+        return self.steps.session.retry_call(lambda: self.steps.session.probe("after"))
 
     def revert_broken(self, step: Step, evidence: Evidence) -> Evidence:
         """Settings of earlier steps changed before this step began: revert steps that no longer
@@ -98,7 +98,7 @@ class Earlier:
         for step in reversed(broken):
             settings, changes = settings_of(self.ledger.results[step.id]), ""
             try:
-                current = session.steadily(
+                current = session.retry_call(
                     partial(session.look, [state.resource for state in settings])
                 )
                 changes = "; ".join(

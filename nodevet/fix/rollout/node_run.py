@@ -125,7 +125,7 @@ class NodeApply:
     def _run(self, earlier: JournalState | None) -> None:
         ledger, steps = self.ledger, self._steps
         if steps is None or not ledger.results:
-            self._clearance.approved()
+            self._clearance.require_approval()
         if steps is None:
             why = "the baseline that the plan was made with is not found; name it with -b"
             raise RefusedError(Refusal.STALE, why)
@@ -225,7 +225,7 @@ class NodeApply:
         todo = self.ledger.open()
         if not todo:
             return evidence
-        self._clearance.approved()
+        self._clearance.require_approval()
         if why := preconditions.node_mismatch(self.task.planned, evidence):
             raise RefusedError(Refusal.STALE, why)
         due = [step for step in todo if steps.status(step, evidence) is StepStatus.GO]

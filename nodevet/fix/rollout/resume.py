@@ -55,7 +55,7 @@ class NodeResume:
         todo = sorted(self.ledger.task.steps, key=of_packages, reverse=rebooted)
         verified = [s for s in todo if self.earlier.step(s.id).stage is Stage.VERIFIED]
         if rebooted and host and host.boot_id:
-            failing, evidence = self.boot.settled(verified, host.boot_id, evidence)
+            failing, evidence = self.boot.failures_after_reboot(verified, host.boot_id, evidence)
         else:
             failing = {}
             for step in verified:
@@ -90,7 +90,7 @@ class NodeResume:
         resources = dict.fromkeys(resource for step in written for resource in step.resources)
         problem, states = "", dict[Resource, State]()
         try:
-            states = steps.session.steadily(lambda: steps.session.states_by_resource(resources))
+            states = steps.session.retry_call(lambda: steps.session.states_by_resource(resources))
         except BlindError as error:
             problem = str(error)
         untouched = []
@@ -118,7 +118,7 @@ class NodeResume:
         if not reverted or self.ledger.stopped():
             return evidence
         try:
-            return self.steps.session.steadily(lambda: self.steps.session.probe("resumed"))
+            return self.steps.session.retry_call(lambda: self.steps.session.probe("resumed"))
         except BlindError as error:
             raise RefusedError(Refusal.UNREACHABLE, str(error)) from error
 
@@ -175,7 +175,7 @@ class NodeResume:
         """The result of a step that was set before and comes into force later."""
         result, session = self.ledger.results[step.id], self.steps.session
         try:
-            after = session.steadily(lambda: session.look(step.resources))
+            after = session.retry_call(lambda: session.look(step.resources))
         except BlindError as error:
             return replace(result, outcome=Outcome.UNKNOWN, why=str(error))
         if self.steps.verifier.verdict(step, evidence, after).pending:

@@ -168,17 +168,17 @@ class NodeRollback:
         differences: Mapping[Resource, str] = {}
         after: Mapping[Resource, State] = {}
         try:
-            problems = self.session.steadily(
+            problems = self.session.retry_call(
                 lambda: self.session.restore(restored, actions, settle=False)
             )
             ids = [way.step.id for way in ways]
             self.session.tell(Phase.SETTLING, *ids, seconds=self.session.terms.settle)
             time.sleep(self.session.terms.settle)
             self.session.tell(Phase.VERIFYING, *ids)
-            after, differences = self.session.steadily(
+            after, differences = self.session.retry_call(
                 lambda: self.session.compare_states(restored)
             )
-            evidence = self.session.steadily(lambda: self.session.probe("rolled-back"))
+            evidence = self.session.retry_call(lambda: self.session.probe("rolled-back"))
         except BlindError as error:
             blind_reason = f"cannot be verified: {error}"
         for way in ways:
@@ -248,7 +248,7 @@ class NodeRollback:
         why = "it was not checked after it was restored"
         self._results[step.id] = new_result(step, outcome=Outcome.UNKNOWN, why=why)
         try:
-            current = self.session.steadily(lambda: self.session.look(step.resources))
+            current = self.session.retry_call(lambda: self.session.look(step.resources))
         except BlindError as error:
             why = str(error)
             self._results[step.id] = new_result(step, outcome=Outcome.UNKNOWN, why=why)
@@ -257,7 +257,7 @@ class NodeRollback:
         self._results[step.id] = replace(self._results[step.id], before=current)
         self.session.journal.write(StepReverting(step=step.id, found=current))
         try:
-            problems = self.session.steadily(
+            problems = self.session.retry_call(
                 lambda: self.session.restore(parts.ours, parts.actions, settle=False)
             )
         except BlindError as error:

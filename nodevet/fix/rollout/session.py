@@ -9,10 +9,10 @@ from typing import TypeVar
 import msgspec
 
 from nodevet.base.errors import NothingDoneError, UserError
-from nodevet.checking.bmc_identity import MachineIds, confirmed, node_ids
+from nodevet.checking.bmc_identity import MachineIds, confirmed_ids, node_ids
 from nodevet.evidence.document import Evidence, EvidenceError, decode
 from nodevet.evidence.host import HostInfo
-from nodevet.fix.events import Doing, EventHandler, Phase, safely, silent
+from nodevet.fix.events import Doing, EventHandler, Phase, ignore_event, without_errors
 from nodevet.fix.journal.contents import ContentError
 from nodevet.fix.journal.journal import HostBegin, Journal, JournalState, StepState
 from nodevet.fix.journal.owner import uptime_s
@@ -103,7 +103,7 @@ class NodeSession:
         terms: SessionTerms,
         keep: Callable[[str, bytes], None],
         planned: PlannedNode,
-        on_event: EventHandler = silent,
+        on_event: EventHandler = ignore_event,
         power: NodePower | None = None,
     ) -> None:
         self.host = host
@@ -113,7 +113,7 @@ class NodeSession:
         self.journal = journal
         self.terms = terms
         self._keep = keep
-        self._on_event = safely(on_event)
+        self._on_event = without_errors(on_event)
         self.hook = (
             DrainHook(terms.drain_hook, host, terms.drain_seconds, terms.plan, terms.run)
             if terms.drain_hook
@@ -179,7 +179,7 @@ class NodeSession:
         self.close()
         return LostError(why)
 
-    def steadily(self, call: Callable[[], Answer]) -> Answer:
+    def retry_call(self, call: Callable[[], Answer]) -> Answer:
         """`call`, which must be repeatable, again after each break of the session.
 
         Raises LostError, and BlindError if the node is reachable but never answers this call.
@@ -242,7 +242,7 @@ class NodeSession:
 
     def _ids(self, evidence: Evidence) -> MachineIds:
         """The ids of the plan that the node of this evidence still reports."""
-        return confirmed(self.planned.ids, node_ids(evidence))
+        return confirmed_ids(self.planned.ids, node_ids(evidence))
 
     def cycle_power(self, boot_id: str, node: MachineIds, *, runs: bool) -> str:
         """Switch the node off and on by its BMC; why nothing was asked of the BMC, or empty.

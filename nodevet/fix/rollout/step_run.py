@@ -115,7 +115,7 @@ class Steps:
         has it as unknown, so a resumed run reads it."""
         result = new_result(step, before=before)
         try:
-            differences = self.session.steadily(lambda: self._restore_all(step, before))
+            differences = self.session.retry_call(lambda: self._restore_all(step, before))
         except LostError as error:
             return replace(result, outcome=Outcome.UNKNOWN, why=f"{why}; {error}")
         except BlindError as error:
@@ -167,7 +167,7 @@ class Steps:
         the node does not report them. Raises LostError.
         """
         try:
-            states = self.session.steadily(lambda: self.session.look(step.resources))
+            states = self.session.retry_call(lambda: self.session.look(step.resources))
         except BlindError:
             return ()
         self.session.journal.write(StepLooked(step=step.id, seen=states))
@@ -197,7 +197,7 @@ class Steps:
         for number, action in enumerate(step.keep, len(step.actions)):
             journal.write(ActionBegin(step=step.id, action=number))
             try:
-                acted = self.session.steadily(partial(self.session.act, action))
+                acted = self.session.retry_call(partial(self.session.act, action))
             except BlindError as error:
                 why = f"{action.short_label}: {error}"
                 journal.write(ActionUnknown(step=step.id, action=number, why=why))
@@ -227,7 +227,7 @@ class Steps:
     def _is_foreign(self, step: Step, record: StepState) -> bool:
         """Whether a setting of a step cannot be read, or was changed since. Raises LostError."""
         try:
-            states = self.session.steadily(lambda: self.session.look(step.resources))
+            states = self.session.retry_call(lambda: self.session.look(step.resources))
         except BlindError:
             return True
         return bool(revertible_part(step, record, states).not_restored)
@@ -250,7 +250,7 @@ class Steps:
             journal.write(StepFailed(step=step.id, why=why))
         journal.write(StepReverting(step=step.id, again=again))
         try:
-            differences = self.session.steadily(lambda: self._restore(step, result, record))
+            differences = self.session.retry_call(lambda: self._restore(step, result, record))
         except LostError as error:
             reason = f"{why}; while it was reverted: {error}"
             return replace(result, outcome=Outcome.UNKNOWN, why=reason)
@@ -320,7 +320,7 @@ class Steps:
         self.session.tell(Phase.SETTLING, step.id, seconds=settle)
         time.sleep(settle)  # what was begun may still run
         try:
-            current = self.session.steadily(lambda: self.session.look(step.resources))
+            current = self.session.retry_call(lambda: self.session.look(step.resources))
         except LostError as error:
             return replace(result, outcome=Outcome.UNKNOWN, why=f"{why}; {error}"), evidence
         except BlindError as error:

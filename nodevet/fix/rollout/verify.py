@@ -63,7 +63,9 @@ class Verifier:
         """
         witness: list[Looks] = []
         try:
-            return self.session.steadily(lambda: self._verify(steps, left or {}, watched, witness))
+            return self.session.retry_call(
+                lambda: self._verify(steps, left or {}, watched, witness)
+            )
         except BlindError as error:
             failure = Verification(why=f"cannot be verified: {error}")
             return Verified(

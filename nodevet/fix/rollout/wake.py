@@ -47,14 +47,14 @@ def _wake_error(session: NodeSession, clearance: Clearance, host: HostState) -> 
 
 
 def _cycle_error(session: NodeSession, clearance: Clearance, host: HostState) -> str:
-    clearance.approved(reboot=True)
+    clearance.require_approval(reboot=True)
     if (
         why := session.hook.drain(is_locked=False)
         if session.hook
         else "no drain hook says that the node is drained"
     ):
         raise RefusedError(Refusal.PRECONDITION, why)
-    clearance.approved(reboot=True)
+    clearance.require_approval(reboot=True)
     if session.is_rebooted(host.boot_id):  # meanwhile someone else brought it back
         return ""
     if why := session.cycle_power(host.boot_id, session.planned.ids, runs=False):

@@ -84,7 +84,7 @@ def fix_local(
         click.get_current_context().exit(1)
     what = fix.application(proposal, project.folder)
     reach = fix.reach(what, host, deadline)
-    with fix_run.recorded(what.run, reach, store) as recording:
+    with fix_run.record_fix_run(what.run, reach, store) as recording:
         with FixWatcher(display) as watcher:
             result = fix.carry_out(what, reach, context, project, recording(watcher), named=names)
         fix_run.finish(what.run, result, form, display, inventories)

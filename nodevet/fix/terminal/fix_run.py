@@ -60,7 +60,7 @@ def reached_before(
 
 
 @contextmanager
-def recorded(
+def record_fix_run(
     run: "RunFolder", reach: "SavedReach", store: str | None
 ) -> "Iterator[Callable[[FixListener], FixListener]]":
     """Records a run of fixes while it goes on and at its end. Yields a function that wraps the
@@ -86,10 +86,10 @@ def finish(
     """Show the report and the next steps, and end with the run's exit code. `inventories`: of this
     command line; if it has none, those of the run's folder."""
     from nodevet.fix.next_steps import baselines_of, next_steps
-    from nodevet.fix.use.fix_run import inventories_of, rendered
+    from nodevet.fix.use.fix_run import inventories_of, render_report
 
     inventories = inventories or inventories_of(run)
-    text = rendered(
+    text = render_report(
         run, form, result, inventories=inventories, colour=display.colour, width=display.width
     )
     speech.tell(text, nl=False)

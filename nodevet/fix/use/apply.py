@@ -26,9 +26,9 @@ from nodevet.fix.rollout.compare import StepContext
 from nodevet.fix.rollout.power import Powers
 from nodevet.fix.settings import Carried, option
 from nodevet.fix.use import confirmed
-from nodevet.fix.use.approved import approved, closing
+from nodevet.fix.use.approved import approval_check, find_approvals
 from nodevet.fix.use.confirmed import Confirmation
-from nodevet.fix.use.fix_run import chosen, keep, read_plan, resumable, same_plan, terms_of
+from nodevet.fix.use.fix_run import chosen_hosts, keep, read_plan, resumable, same_plan, terms_of
 from nodevet.fix.use.power import powers_of
 from nodevet.fix.use.rollout import carried_out
 from nodevet.fixing.result import NAMED, ONLY, Approval, Result, hosts_given
@@ -116,7 +116,7 @@ def apply(
         confirmed.check(confirmed.project_refusal(project) or confirmed.refusal(plan, reach.hosts))
         approvals = (confirmation.approval,)
     else:
-        approvals = approved(
+        approvals = find_approvals(
             application.text, plan, application.signatures, reach.hosts, project, reboot=reboot
         )
     if isinstance(approvals, list):
@@ -160,7 +160,7 @@ def _chosen(plan: Plan, records: Sequence[JournalRecord], only: Sequence[str]) -
     chosen_before = hosts_given(first_begin.options) if first_begin else None
     if chosen_before is not None:
         return tuple(host for host in _hosts(plan) if host in chosen_before)
-    return chosen(only, _hosts(plan))
+    return chosen_hosts(only, _hosts(plan))
 
 
 def _require_baselines(
@@ -236,8 +236,8 @@ def _carry_out(
     )
     baseline_option = {NAMED: list(named)} if named else {}
     options = {**carried.options, **hosts_option, **confirmation_option, **baseline_option}
-    closed = closing(run, application.text, plan, reach.hosts, project)
-    signed = closing(run, application.text, plan, reach.hosts, project, expires=False)
+    closed = approval_check(run, application.text, plan, reach.hosts, project)
+    signed = approval_check(run, application.text, plan, reach.hosts, project, expires=False)
     if confirmed.is_confirmed_run(journal.records):
         closed = confirmed.no_more_steps
     elif confirmation:

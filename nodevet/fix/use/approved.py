@@ -18,7 +18,7 @@ from nodevet.fixing.result import Approval
 from nodevet.model import Host
 
 
-def approved(
+def find_approvals(
     text: bytes,
     plan: Plan,
     files: Sequence[Signature],
@@ -39,7 +39,7 @@ def approved(
     return outcome.approvals if isinstance(outcome, Approved) else outcome
 
 
-def closing(
+def approval_check(
     run: RunFolder,
     text: bytes,
     plan: Plan,
@@ -56,7 +56,9 @@ def closing(
     def closed(reboot: bool) -> str:
         try:
             files = verify.signatures(run.plan_file)
-            outcome = approved(text, plan, files, hosts, project, reboot=reboot, expires=expires)
+            outcome = find_approvals(
+                text, plan, files, hosts, project, reboot=reboot, expires=expires
+            )
         except (ApproveError, PolicyError) as error:
             reason = "; ".join(str(error).splitlines())
             return f"cannot tell whether the plan is approved: {reason}"

@@ -93,7 +93,7 @@ def resumable(
         raise
 
 
-def chosen(names: Sequence[str], hosts: Sequence[str]) -> tuple[str, ...]:
+def chosen_hosts(names: Sequence[str], hosts: Sequence[str]) -> tuple[str, ...]:
     """The hosts of a plan that these nodesets name; all without names. Raises UserError if a name
     is not in the plan."""
     if not names:
@@ -157,11 +157,11 @@ def user() -> str:
 def keep(run: RunFolder, result: Result, stem: str) -> Result:
     """Keep the reports in the run's folder; returns the result, which says if some are missing."""
     endings = formats.endings()
-    run.keep({f"{stem}{endings[form]}": rendered(run, form, result) for form in endings})
+    run.keep({f"{stem}{endings[form]}": render_report(run, form, result) for form in endings})
     return with_lost(result, tuple(run.lost)) if run.lost else result
 
 
-def rendered(
+def render_report(
     run: RunFolder,
     form: str,
     result: Result,

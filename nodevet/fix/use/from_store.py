@@ -42,7 +42,7 @@ def _is_read(folder: Path, runs: Path) -> bool:
     return folder.parent == runs and (folder / journal.NAME).is_file()
 
 
-def suspected(store: str | None, checks: Collection[str]) -> tuple[Suspected, ...]:
+def suspected_checks(store: str | None, checks: Collection[str]) -> tuple[Suspected, ...]:
     """The suspected checks, from the store; empty without a store. Raises UserError."""
     if not checks:
         return ()

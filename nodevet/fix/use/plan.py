@@ -20,7 +20,7 @@ from nodevet.base.durations import elapsed
 from nodevet.base.errors import UserError
 from nodevet.base.outputs import FileError, file_errors, replace
 from nodevet.base.project import Project
-from nodevet.baseline.library import shipped
+from nodevet.baseline.library import shipped_folder
 from nodevet.document import kinds
 from nodevet.document.kinds import DocumentKind
 from nodevet.evidence.document import Evidence
@@ -34,7 +34,7 @@ from nodevet.fix.plan import plan_file, unplanned
 from nodevet.fix.plan.candidates import Rules, Suspected, VettedNode, draft
 from nodevet.fix.plan.planner import FixStates, Proposal, make
 from nodevet.fix.settings import missing_hook
-from nodevet.fix.use.from_store import failed_elsewhere, suspected
+from nodevet.fix.use.from_store import failed_elsewhere, suspected_checks
 from nodevet.fix.use.rollout import rollout_of
 from nodevet.fixing.model import Risk
 from nodevet.fleet import Options
@@ -176,7 +176,7 @@ def next_steps(
     if canary_note := canary_delay(proposal.plan):
         lines.insert(0, canary_note)
     files = {
-        baseline.label: "" if Path(baseline.path).parent == shipped() else baseline.path
+        baseline.label: "" if Path(baseline.path).parent == shipped_folder() else baseline.path
         for baseline in context.baselines
     }
     return [*unplanned.suggestions(proposal, files), *lines]
@@ -209,7 +209,7 @@ def _suspected_checks(
         if rules.allow(wish) and wish.check in context.catalog.fixes
     }
     try:
-        return suspected(store, checks)
+        return suspected_checks(store, checks)
     except UserError as error:
         listener.note(f"cannot tell which checks many hosts began to fail at once: {error}")
         return ()

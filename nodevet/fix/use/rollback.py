@@ -7,7 +7,7 @@ from typing import Any
 
 from nodevet.base.errors import UserError
 from nodevet.base.project import Project
-from nodevet.fix.events import FixListener, HostBegun, RunBegun, safely
+from nodevet.fix.events import FixListener, HostBegun, RunBegun, without_errors
 from nodevet.fix.journal import space
 from nodevet.fix.journal.account import contradictory_hosts, host_end
 from nodevet.fix.journal.folder import Opening, RunFolder, SavedReach
@@ -26,7 +26,7 @@ from nodevet.fix.rollout.rollback import (
 from nodevet.fix.rollout.session import NodeSession
 from nodevet.fix.settings import Rollout, missing_hook
 from nodevet.fix.use.approved import closed_rollback, rollback_approved
-from nodevet.fix.use.fix_run import chosen, keep, resumable, same_plan, terms_of
+from nodevet.fix.use.fix_run import chosen_hosts, keep, resumable, same_plan, terms_of
 from nodevet.fix.use.power import powers_of
 from nodevet.fix.use.rollout import of_rollback
 from nodevet.fixing.result import HostResult, Result
@@ -52,7 +52,7 @@ def rollback(
     """
     note_listener = listener or FixListener()
     text, plan = run.plan()
-    hosts = chosen(only, tuple(plan.nodes))
+    hosts = chosen_hosts(only, tuple(plan.nodes))
     options = reverted_alone(fleet_options(**reach.options))
     batch = min(options.parallel, len(hosts))
     with Journal.open(run.path) as journal:
@@ -92,7 +92,7 @@ def rollback(
                 journal.write(host_end(contradictory_host(host, contradictory[host])))
             elif host not in todo:
                 journal.write(host_end(nothing_to_revert(host, plan.host_steps(host), run_state)))
-        claims, send = _claims(run, note_listener), safely(note_listener.on_event)
+        claims, send = _claims(run, note_listener), without_errors(note_listener.on_event)
         with (
             resumable(run, "rollback", note_listener),
             ssh_executor.SshExecutor(reach.hosts, options) as worker,

@@ -30,7 +30,7 @@ def status(folder: Path) -> RunStatus:
     return replace(run_status, inventories=tuple(inventories_of(run)), expired=expired)
 
 
-def newest(runs: Path) -> tuple[Path, tuple[Path, ...]]:
+def newest_run(runs: Path) -> tuple[Path, tuple[Path, ...]]:
     """The run in this folder that was begun or resumed last, and the others, newest first.
 
     Raises UserError if there is none.

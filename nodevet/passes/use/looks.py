@@ -4,7 +4,7 @@ import hashlib
 import math
 
 from nodevet import __version__
-from nodevet.evidence.document import Evidence, EvidenceError, opened
+from nodevet.evidence.document import Evidence, EvidenceError, open_evidence
 from nodevet.evidence.gpu import Gpus
 from nodevet.evidence.host import HostInfo
 from nodevet.evidence.modules import Modules
@@ -20,7 +20,7 @@ def facts_of(visit: Visit) -> Facts:
     read."""
     data = visit.evidence or b""
     try:
-        evidence = opened(data)
+        evidence = open_evidence(data)
     except EvidenceError as error:
         raise PassError(str(error)) from error
     driver = _driver(evidence)

@@ -60,5 +60,5 @@ def command(
     answer = blame(read_from(store), check, those, catalog, killed=tell_killed)
     if redact:
         with open_history(store) as history:
-            answer = recalled.redacted(answer, history)
+            answer = recalled.redact_document(answer, history)
     sheets.show(answer, blame_sheet(answer, recalled.clock()), form, display)

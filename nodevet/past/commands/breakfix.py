@@ -47,7 +47,7 @@ def command(
     clock = recalled.clock()
     with open_history(store, fixes=True) as history:
         records = (
-            find_break_fix(history, hosts, lambda story: recalled.redacted(story, history))
+            find_break_fix(history, hosts, lambda story: recalled.redact_document(story, history))
             if redact
             else find_break_fix(history, hosts)
         )

@@ -57,7 +57,7 @@ def command(
 
     with open_history(store) as history:
         difference = find_diff(history, before, after)
-        difference = recalled.redacted(difference, history) if redact else difference
+        difference = recalled.redact_document(difference, history) if redact else difference
         sheet = diff_sheet(
             difference.diff, difference.refs, recalled.clock(), newer=difference.newer
         )

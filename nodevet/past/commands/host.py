@@ -51,7 +51,7 @@ def command(
     clock = recalled.clock()
     with open_history(store, fixes=True) as history:
         story = find_story(history, what)
-        story = recalled.redacted(story, history) if redact else story
+        story = recalled.redact_document(story, history) if redact else story
     if isinstance(story, Passport):
         sheet = passport_sheet(story, clock, kind="history")
     else:

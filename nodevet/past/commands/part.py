@@ -49,5 +49,5 @@ def command(
 
     with open_history(store) as history:
         passport = find_passport(history, part)
-        passport = recalled.redacted(passport, history) if redact else passport
+        passport = recalled.redact_document(passport, history) if redact else passport
     sheets.show(passport, passport_sheet(passport, recalled.clock()), form, display)

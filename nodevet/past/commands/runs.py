@@ -64,16 +64,16 @@ def command(
     with open_history(store, fixes=fixes) as history:
         if fixes:
             listed = find_fix_runs(history, most=most, after=since)
-            listed = recalled.redacted(listed, history) if redact else listed
+            listed = recalled.redact_document(listed, history) if redact else listed
             sheet = fix_runs_sheet(listed.fix_runs, listed.store, clock, more=listed.more)
             sheets.show(listed, sheet, form, display)
         elif run is None:
             runs = find_runs(history, series=series, most=most, after=since)
-            runs = recalled.redacted(runs, history) if redact else runs
+            runs = recalled.redact_document(runs, history) if redact else runs
             sheet = runs_sheet(runs.runs, runs.store, clock, more=runs.more)
             sheets.show(runs, sheet, form, display)
         else:
             one = find_run(history, run)
-            one = recalled.redacted(one, history) if redact else one
+            one = recalled.redact_document(one, history) if redact else one
             shown = run_sheet(one.run, one.hosts, one.findings, one.before, clock, one.earlier)
             sheets.show(one, shown, form, display)

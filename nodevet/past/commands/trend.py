@@ -72,7 +72,7 @@ def command(
         values = find_trend(history, what, catalog, host=host, name=series, most=most)
         if redact and isinstance(values, FieldTrend) and is_identifying(values.field):
             raise UserError(f"--redact: {what} identifies a machine or its parts")
-        values = recalled.redacted(values, history) if redact else values
+        values = recalled.redact_document(values, history) if redact else values
     clock = recalled.clock()
     if isinstance(values, CheckTrend):
         sheets.show(values, check_sheet(values, clock), form, display)

@@ -119,7 +119,7 @@ def _limit_checks(context: VetContext, checks: Collection[str] | None) -> VetCon
         context,
         baselines=tuple(map(narrowed, context.baselines)),
         chosen=narrowed(context.chosen) if context.chosen else None,
-        shipped=tuple,
+        shipped_baselines=tuple,
     )
 
 
@@ -144,7 +144,7 @@ def _hosts(
         names = {host.name for host in targets.hosts()} & visited.keys()
     else:
         known = (Host(name=name, groups=frozenset(last)) for name, (_, last) in visited.items())
-        names = {host.name for host in targets.limited(known)}
+        names = {host.name for host in targets.hosts_within_limit(known)}
     return sum(visited[name][0] for name in names), frozenset(names)
 
 

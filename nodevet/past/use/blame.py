@@ -8,7 +8,15 @@ from nodevet.base.errors import UserError
 from nodevet.base.processes import KilledProcess, batches, cores, spread
 from nodevet.checking.catalog import Catalog
 from nodevet.model import Status, Verdict
-from nodevet.past.blame import Blame, Change, DriftGroup, DriftLook, differing, group, shared
+from nodevet.past.blame import (
+    Blame,
+    Change,
+    DriftGroup,
+    DriftLook,
+    find_changes,
+    group,
+    shared_paths,
+)
 from nodevet.store.records.model import FindingSpan, Moment, RecordedRun, RecordedVisit, SpanEnd
 
 if TYPE_CHECKING:
@@ -190,7 +198,7 @@ def _group(
 ) -> DriftGroup:
     hosts = [look.host for look in comparison.looks]
     drifted = _differences(url, comparison.good, comparison.bad, hosts, None, killed)
-    paths = shared(drifted)
+    paths = shared_paths(drifted)
     others = _differences(url, comparison.good, comparison.bad, comparison.others, paths, killed)
     frequent = {
         host: frozenset(change for change in changes if change.path in paths)
@@ -254,7 +262,7 @@ def _start_comparison(
     def compare(hosts: Sequence[str]) -> Diffs:
         before, after = steady(good, hosts), steady(bad, hosts)
         return {
-            host: differing(before[host], after[host], paths)
+            host: find_changes(before[host], after[host], paths)
             for host in hosts
             if host in before and host in after
         }

@@ -58,7 +58,7 @@ class HostNights:
         """The failures of one night. Raises EvidenceError."""
         split = kept.split(self._alike)
         if split is None:
-            evidence = kept.opened(self._alike)
+            evidence = kept.open_evidence(self._alike)
             node = self._look(evidence, groups)
             return HostFailures(node.gpus, node.judge.fails(evidence) if node.judge else ())
         key = (groups, kept.hashes(ALWAYS))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from nodevet.evidence.document import EvidenceError, opened
+from nodevet.evidence.document import EvidenceError, open_evidence
 from nodevet.past.fact_diffs import fact_diffs, facts
 from nodevet.past.fixed_by import fixed_by
 from nodevet.past.listing import RunLine, refs, run_lines
@@ -187,7 +187,7 @@ def _facts_in(host: str, document: bytes | None, places: Places, sections: froze
     if document is None:
         return {}
     try:
-        evidence = opened(document)
+        evidence = open_evidence(document)
     except EvidenceError:
         return {}
     places.add(host, *held_parts(evidence, HOLDING & sections))

@@ -7,7 +7,7 @@ from nodevet.base.errors import UserError
 from nodevet.base.printable import brief
 from nodevet.base.problems import did_you_mean
 from nodevet.checking.facts import facts_of
-from nodevet.evidence.document import EvidenceError, opened
+from nodevet.evidence.document import EvidenceError, open_evidence
 from nodevet.evidence.infiniband import Infiniband
 from nodevet.evidence.nvme import Nvme
 from nodevet.model import HostFacts
@@ -68,7 +68,7 @@ def _facts(store: "Store", host: str) -> HostFacts | None:
     """The facts of a host by its newest evidence; None if that cannot be read."""
     evidence = store.last_evidence(host)
     try:
-        return facts_of(opened(evidence[1])) if evidence else None
+        return facts_of(open_evidence(evidence[1])) if evidence else None
     except EvidenceError:
         return None
 
@@ -116,7 +116,7 @@ def _names_in(store: "Store", place: PartPlace) -> frozenset[str]:
     for _, document in store.evidence(place.first.run, hosts=[place.host], sections=NAMED):
         if document is not None:
             try:
-                evidence = opened(document)
+                evidence = open_evidence(document)
             except EvidenceError:
                 return frozenset()
             rdma = evidence[Infiniband].data or Infiniband()

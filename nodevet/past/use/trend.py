@@ -16,8 +16,8 @@ from nodevet.past.trend import (
     CheckTrend,
     FieldTrend,
     check_points,
+    count_judged,
     field_point,
-    judged,
     series,
     unit_of,
     values,
@@ -98,7 +98,7 @@ def check_trend(
         run.id: {visit.host: visit.status for visit in store.visits(run.id, failing)}
         for run in runs
     }
-    judged_hosts = {run.id: judged(run) for run in runs} if vetted is None else vetted
+    judged_hosts = {run.id: count_judged(run) for run in runs} if vetted is None else vetted
     points = check_points(runs, judged_hosts, standing, visits)
     return CheckTrend(check=check, title=title, points=points)
 

@@ -55,7 +55,7 @@ def after_job(context: VetContext) -> VetContext:
         own.get(check) or _expected(context, check, params) for check, params in AFTER_JOB.items()
     )
     baseline = Baseline(name="epilog", path="", expectations=expectations)
-    return replace(context, baselines=(baseline,), chosen=baseline, shipped=tuple)
+    return replace(context, baselines=(baseline,), chosen=baseline, shipped_baselines=tuple)
 
 
 def _expected(context: VetContext, name: str, params: Mapping[str, bool]) -> Expectation:

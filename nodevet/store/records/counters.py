@@ -135,7 +135,7 @@ OFTEN = ("infiniband", "network")
 """Sections whose counters are among the readings, so they are compared every night."""
 
 
-def counted(evidence: Evidence, sections: frozenset[str] | None = None) -> dict[Key, int]:
+def counter_values(evidence: Evidence, sections: frozenset[str] | None = None) -> dict[Key, int]:
     """The counters of these sections, zeros too, without those that were not read."""
     counts: dict[Key, int] = {}
     for record, source in _SOURCES.items():
@@ -149,7 +149,7 @@ def counted(evidence: Evidence, sections: frozenset[str] | None = None) -> dict[
     return counts
 
 
-def moved(before: Mapping[Key, int], now: Mapping[Key, int]) -> dict[Key, int]:
+def changed_counters(before: Mapping[Key, int], now: Mapping[Key, int]) -> dict[Key, int]:
     """The counters that changed. A counter that was never read before counts as 0."""
     return {key: value for key, value in now.items() if before.get(key, 0) != value}
 

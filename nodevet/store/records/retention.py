@@ -27,7 +27,7 @@ class Pruned(msgspec.Struct, frozen=True, kw_only=True):
     freed_b: int  # bytes of the file; in PostgreSQL bytes that can be used again
 
 
-def thinned(
+def visits_to_thin(
     visits: Iterable[tuple[int, float]], policy: Retention, now: float, kept: Collection[int] = ()
 ) -> Iterator[int]:
     """The ids of the visits that lose their evidence. `visits`: those of one host, as id and

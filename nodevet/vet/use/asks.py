@@ -109,7 +109,7 @@ def sections_of(
     """The sections that these baselines or these checks read; None: all of them, since the sections
     of a project's own check are not known for sure."""
     own = context.catalog.own_checks
-    baselines = (*context.baselines, *context.shipped())
+    baselines = (*context.baselines, *context.shipped_baselines())
     sections = set(ALWAYS)
     for name in {wish.check for baseline in baselines for wish in baseline.expectations}:
         if checks is not None and name not in checks:
@@ -123,7 +123,7 @@ def sections_of(
 def judges_by(context: VetContext, section: str) -> bool:
     """Whether one of these baselines judges by this section. It does not if the section only
     explains a finding, or if a check that asks it for names has none to ask for."""
-    baselines = (*context.baselines, *context.shipped())
+    baselines = (*context.baselines, *context.shipped_baselines())
     wishes = [wish for baseline in baselines for wish in baseline.expectations]
     if any(wish.check in context.catalog.own_checks for wish in wishes):
         return True

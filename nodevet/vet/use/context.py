@@ -24,8 +24,8 @@ if TYPE_CHECKING:  # a run without --since or fixes does not pay for it
 class VetContext(msgspec.Struct, frozen=True, kw_only=True):
     """The baselines to judge by. `chosen`: the one baseline for every host, or None.
 
-    `shipped` reads the shipped baselines, which stand in on a host that none of the project's own
-    fits; none if the user named baselines.
+    `shipped_baselines` reads the shipped baselines, which stand in on a host that none of the
+    project's own fits; none if the user named baselines.
     """
 
     baselines: tuple[Baseline, ...]
@@ -36,7 +36,7 @@ class VetContext(msgspec.Struct, frozen=True, kw_only=True):
     since: "LastLook | None" = None  # what counters and the kernel log are compared with
     only: tuple[str, ...] = ()  # no other check is judged; empty: all of the baselines
     skip: tuple[str, ...] = ()  # these are not
-    shipped: Callable[[], tuple[Baseline, ...]] = tuple
+    shipped_baselines: Callable[[], tuple[Baseline, ...]] = tuple
 
 
 def open_project(project: Project | Path) -> tuple[Catalog, list[Path]]:
@@ -80,7 +80,7 @@ def open_context(project: Project | Path, names: Sequence[str], parse: Parse = p
         catalog=catalog,
         today=date.today(),
         chosen=baselines[0] if len(names) == 1 else None,
-        shipped=cache(lambda: load(others, catalog=catalog, parse=parse)),
+        shipped_baselines=cache(lambda: load(others, catalog=catalog, parse=parse)),
     )
 
 

@@ -14,7 +14,7 @@ from nodevet.base import age
 from nodevet.base.last_few import LastFew
 from nodevet.base.processes import KilledProcess, batches, cores, spread
 from nodevet.checking.identity import HOSTNAME
-from nodevet.evidence.document import Evidence, EvidenceError, opened
+from nodevet.evidence.document import Evidence, EvidenceError, open_evidence
 from nodevet.fleet import Visit
 from nodevet.model import Finding, Host, HostReport, Severity, Status
 from nodevet.model.run import Run
@@ -76,7 +76,7 @@ def recorded_hosts(store: "Store", ref: str, targets: Targets) -> RecordedHosts:
     ]
     visited = frozenset(host.name for host in kept_hosts)
     if not targets:
-        hosts_asked = targets.limited(kept_hosts)
+        hosts_asked = targets.hosts_within_limit(kept_hosts)
         hosts = hosts_asked if targets.expect_hostname else any_hostname(hosts_asked)
         lost = max(0, run.hosts - len(visited))
         return RecordedHosts(run=run, hosts=hosts, visited=visited, lost=lost)
@@ -190,7 +190,7 @@ def _judged_again(
     if kept is None:
         return judge_visit(visit, host, context).report
     earlier = context.since.read(host.name) if context.since else ""
-    reopen = partial(kept.opened, alike)
+    reopen = partial(kept.open_evidence, alike)
     return judge_visit(visit, host, context, earlier, reopen=reopen).report
 
 
@@ -218,7 +218,7 @@ class RecordedLook(LastLook):
         if recorded_evidence is None:
             return NOTHING_BEFORE
         try:
-            return opened(recorded_evidence[1])
+            return open_evidence(recorded_evidence[1])
         except EvidenceError as error:
             return f"run {recorded_evidence[0].run}: {error}"
 

@@ -11,7 +11,7 @@ from nodevet.baseline.choose import CHECK
 from nodevet.checking.facts import facts_of
 from nodevet.checking.identity import judge_hostname, own_gpus
 from nodevet.checking.judge import judge
-from nodevet.evidence.document import Evidence, EvidenceError, opened
+from nodevet.evidence.document import Evidence, EvidenceError, open_evidence
 from nodevet.evidence.host import HostInfo
 from nodevet.fleet import Visit
 from nodevet.model import SHADOW, Finding, Host, HostReport, Status, unknown
@@ -55,12 +55,12 @@ def judge_visit(
     if visit.evidence is None and reopen is None:
         return Vetted(report=blank)
     try:
-        evidence = reopen() if reopen else opened(visit.evidence or b"")
+        evidence = reopen() if reopen else open_evidence(visit.evidence or b"")
     except EvidenceError as error:
         failed = msgspec.structs.replace(blank, status=Status.PROBE_FAILED, why=str(error))
         return Vetted(report=failed)
     if context.since is not None:
-        evidence = context.since.compared(visit.host, evidence, earlier)
+        evidence = context.since.evidence_since(visit.host, evidence, earlier)
     return Vetted(report=_judged(evidence, blank, host, context), evidence=evidence)
 
 
@@ -140,12 +140,12 @@ def _stand_in(evidence: Evidence, host: Host, context: VetContext) -> Baseline |
     one that fits, or on this machine `generic`. The host stays unknown, never ok.
     """
     if none_fits(context.baselines, evidence, host):
-        baseline = choose(context.shipped(), evidence, host)
+        baseline = choose(context.shipped_baselines(), evidence, host)
         if isinstance(baseline, Baseline):
             return baseline
     if not host.local:
         return None
-    every = (*context.baselines, *context.shipped())
+    every = (*context.baselines, *context.shipped_baselines())
     return next((one for one in every if one.name == GENERIC and one.applies is None), None)
 
 

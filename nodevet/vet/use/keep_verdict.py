@@ -8,7 +8,7 @@ from pathlib import Path
 import nodevet
 from nodevet.base import last_verdict
 from nodevet.base.errors import UserError
-from nodevet.baseline.library import ENDINGS, shipped
+from nodevet.baseline.library import ENDINGS, shipped_folder
 from nodevet.model import Host
 from nodevet.model.run import Run
 from nodevet.vet.use.context import VetContext
@@ -71,7 +71,7 @@ def _files(context: VetContext, project: Path) -> Iterator[Path]:
     for check in context.catalog.ids:
         yield context.catalog.path(check)
         yield context.catalog.path(check).parent
-    for folder in (project / "baselines", shipped()):
+    for folder in (project / "baselines", shipped_folder()):
         yield folder
         yield from (path for path in folder.glob("*") if path.is_file())
     for baseline in context.baselines:

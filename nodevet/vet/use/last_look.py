@@ -9,11 +9,11 @@ from urllib.parse import quote
 from nodevet.base.printable import brief
 from nodevet.document.kinds import DocumentKind, wrong_kind_text
 from nodevet.evidence.core import SectionRecord
-from nodevet.evidence.document import Evidence, EvidenceError, opened
+from nodevet.evidence.document import Evidence, EvidenceError, open_evidence
 from nodevet.evidence.edac import Edac
 from nodevet.evidence.gpu import Gpus
 from nodevet.evidence.infiniband import Infiniband
-from nodevet.evidence.last_look import compared, gap
+from nodevet.evidence.last_look import evidence_since, gap
 from nodevet.evidence.network import Network
 from nodevet.evidence.nfs import Nfs
 from nodevet.evidence.pci import Pci
@@ -76,7 +76,7 @@ class LastLook:
                 return f"{path}: evidence of {visit.host}"
             if visit.evidence is None:
                 return f"no evidence was recorded: {visit.status.value.replace('_', ' ')}"
-            return opened(visit.evidence)
+            return open_evidence(visit.evidence)
         except OSError as error:
             return f"{path}: cannot be read: {error.strerror}"
         except SavedEvidenceError as error:
@@ -84,10 +84,10 @@ class LastLook:
         except EvidenceError as error:
             return f"{path}: {error}"
 
-    def compared(self, host: str, evidence: Evidence, then: Evidence | str) -> Evidence:
+    def evidence_since(self, host: str, evidence: Evidence, then: Evidence | str) -> Evidence:
         """A host's evidence, to be judged by what came since `then`; unchanged if that cannot be
         told, which is kept in `ignored`."""
-        since_then = then if isinstance(then, str) else compared(evidence, then)
+        since_then = then if isinstance(then, str) else evidence_since(evidence, then)
         if isinstance(since_then, str):
             self._ignored[host] = (Ignored(since_then),)
             return evidence
@@ -155,7 +155,7 @@ class StoredLook(LastLook):
 
         try:
             recorded_evidence = self._store.last_evidence(host, series=self._series, reported=True)
-            return opened(recorded_evidence[1]) if recorded_evidence else self._nothing
+            return open_evidence(recorded_evidence[1]) if recorded_evidence else self._nothing
         except StoreError as error:
             return f"the store cannot be read: {error}"
         except EvidenceError as error:

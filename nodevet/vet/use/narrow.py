@@ -22,12 +22,14 @@ def narrow_context(context: VetContext, only: Sequence[str], skip: Sequence[str]
     if not any(baseline.expectations for baseline in kept):
         raise UserError("--only and --skip leave no check; name another one")
     by_name = {baseline.name: baseline for baseline in kept}
-    shipped = context.shipped
+    shipped_baselines = context.shipped_baselines
     return replace(
         context,
         baselines=tuple(kept),
         chosen=by_name[context.chosen.name] if context.chosen else None,
-        shipped=lambda: tuple(_narrow_baseline(baseline, only, skip) for baseline in shipped()),
+        shipped_baselines=lambda: tuple(
+            _narrow_baseline(baseline, only, skip) for baseline in shipped_baselines()
+        ),
         only=tuple(only),
         skip=tuple(skip),
     )

@@ -43,7 +43,7 @@ def fixed_alone(options: Options, context: VetContext, checks: Collection[str]) 
     """The options of a visit that applies the fixes of these checks: the probe reads only what
     these checks judge, what their fixes read, and what decides whether they may be applied."""
     return _of_sections(
-        options, sections_to_fix(msgspec.structs.replace(context, shipped=tuple), checks)
+        options, sections_to_fix(msgspec.structs.replace(context, shipped_baselines=tuple), checks)
     )
 
 

@@ -68,7 +68,7 @@ def read_saved(paths: Sequence[Path], targets: Targets) -> Replay:
         where[host.name] = file if readable else visit
         hosts_kept[host.name], files[host.name] = host, file
     if not targets:
-        saved = targets.limited(hosts_kept.values())
+        saved = targets.hosts_within_limit(hosts_kept.values())
         hosts = saved if targets.expect_hostname else any_hostname(saved)
         return Replay(hosts=hosts, where=where)
     hosts = targets.hosts()

@@ -41,7 +41,7 @@ class Targets(Struct, frozen=True, kw_only=True):
         hosts = read(self.names, inventories=self.inventories, limit=self.limit)
         return hosts if self.expect_hostname else any_hostname(hosts)
 
-    def limited(self, hosts: Iterable[Host]) -> tuple[Host, ...]:
+    def hosts_within_limit(self, hosts: Iterable[Host]) -> tuple[Host, ...]:
         """The hosts within the limit. Raises InventoryError."""
         from nodevet.inventory import limit_hosts
 

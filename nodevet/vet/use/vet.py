@@ -183,7 +183,7 @@ def collect(
 def _hashes(context: VetContext, used: Set[str]) -> dict[str, str]:
     hashes = {one.label: one.sha256 for one in context.baselines if one.label in used}
     if used - hashes.keys():
-        hashes |= {one.name: one.sha256 for one in context.shipped() if one.name in used}
+        hashes |= {one.name: one.sha256 for one in context.shipped_baselines() if one.name in used}
     return hashes
 
 

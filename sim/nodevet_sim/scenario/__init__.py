@@ -4,7 +4,7 @@ from nodevet_sim.scenario.change import changed
 from nodevet_sim.scenario.describe import describe
 from nodevet_sim.scenario.errors import ScenarioError
 from nodevet_sim.scenario.hidden import hidden_by
-from nodevet_sim.scenario.library import find, shipped
+from nodevet_sim.scenario.library import find, shipped_scenarios
 from nodevet_sim.scenario.read import load, load_scenario
 from nodevet_sim.scenario.spec import LoadedScenario, NodeSpec
 
@@ -18,5 +18,5 @@ __all__ = [
     "hidden_by",
     "load",
     "load_scenario",
-    "shipped",
+    "shipped_scenarios",
 ]

@@ -8,7 +8,7 @@ from nodevet_sim.imex_files import DOMAIN
 from nodevet_sim.machine import SimulatedMachine
 from nodevet_sim.scenario.format import NONE, CpufreqPart, GpusPart, NodePart
 from nodevet_sim.scenario.spec import NodeSpec
-from nodevet_sim.shipped import KINDS, PLAIN, ProfileMachine, server, shipped, with_devices
+from nodevet_sim.shipped import KINDS, PLAIN, ProfileMachine, server, shipped_machine, with_devices
 from nodevet_sim.state import StateError, for_each, of_gpu, state, values
 
 MOST_CPUS = 4096
@@ -65,7 +65,7 @@ def _source(
     if gpus.profile == NONE or gpus.profile is None:
         machine = server(spec.name, (), PLAIN, shape=shape, nics=1)
         return replace(machine, modules=(), nvidia_version=None), None
-    machine = shipped(
+    machine = shipped_machine(
         gpus.profile,
         gpus.count,
         name=spec.name,

@@ -19,7 +19,7 @@ def folder() -> Path:
     return Path(str(files("nodevet_sim").joinpath("scenarios")))
 
 
-def shipped() -> Iterator[tuple[str, str]]:
+def shipped_scenarios() -> Iterator[tuple[str, str]]:
     """The name of each shipped scenario, and its title."""
     for path in sorted(folder().glob("*.yaml")):
         root = parse(read(path)).root

@@ -153,17 +153,17 @@ def test_grub_cannot_boot_an_entry_once_from_a_device_that_it_cannot_write(
     monkeypatch.setattr(bootloader, "find_program", lambda name: str(tmp_path / name))
     tools = {f"/usr/sbin/{name}": "" for name in bootloader.TOOLS}
     root = put(tmp_path / "root", {**tools, "/boot/grub/grubenv": BLOCK("").ljust(1024, "#")})
-    said = bootloader.once(root)
+    said = bootloader.boot_once_obstacle(root)
     assert said.startswith(why) and bool(said) is bool(why)
 
 
 def test_grub_cannot_boot_an_entry_once_without_grubenv_or_a_tool(tmp_path: Path) -> None:
     tools = {f"/usr/bin/{name}": "" for name in bootloader.TOOLS}
-    assert bootloader.once(put(tmp_path / "none", {})) == "there is no grub-probe"
+    assert bootloader.boot_once_obstacle(put(tmp_path / "none", {})) == "there is no grub-probe"
     root = put(tmp_path / "tools", tools)
-    assert bootloader.once(root) == "there is no /boot/grub/grubenv"
+    assert bootloader.boot_once_obstacle(root) == "there is no /boot/grub/grubenv"
     put(tmp_path / "tools", {"/boot/grub/grubenv": BLOCK("")})
-    assert bootloader.once(root) == "/boot/grub/grubenv is not a file of 1024 bytes"
+    assert bootloader.boot_once_obstacle(root) == "/boot/grub/grubenv is not a file of 1024 bytes"
 
 
 def test_the_state_of_a_boot_once_entry_is_read_from_its_file_and_grubenv(

@@ -46,11 +46,11 @@ def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
     section.take("entries", entries, root)
     section.take("settings", settings, root)
     section.take("newer", newer, root)
-    section.take("once", once, root)
+    section.take("once", boot_once_obstacle, root)
     return section
 
 
-def once(root: str) -> str:
+def boot_once_obstacle(root: str) -> str:
     """Why GRUB cannot boot an entry for one boot only; empty if it can.
 
     For that it writes grubenv itself, when it boots. It cannot write through LVM, RAID or

@@ -348,10 +348,10 @@ def collect(root: str, request: "dict[str, Any]") -> "dict[str, Any]":
 def busiest(records: "list[Reading]", counts: "Sequence[str]") -> "tuple[list[Reading], int]":
     """(the records whose counters grew most, how many were left out)."""
 
-    def grown(record: "Reading") -> int:
+    def total_growth(record: "Reading") -> int:
         return sum(record[field][1] - record[field][0] for field in counts if record[field])
 
-    kept_records = sorted(records, key=grown, reverse=True)[:BUSIEST]
+    kept_records = sorted(records, key=total_growth, reverse=True)[:BUSIEST]
     return sorted(kept_records, key=lambda record: record["name"]), len(records) - len(kept_records)
 
 
