@@ -47,7 +47,10 @@ def leader(fleet: str, node: str) -> int:
 
     for pid in sorted(pid for group in cgroups.fleet_groups(fleet) for pid in cgroups.pids(group)):
         place = Path("/proc", str(pid))
-        status = (place / "status").read_text()
+        try:
+            status = (place / "status").read_text()
+        except (FileNotFoundError, ProcessLookupError):  # it has ended since it was listed
+            continue
         own = next(row for row in status.splitlines() if row.startswith("NSpid:")).split()
         if own[2:] == ["1"] and (place / "root/etc/hostname").read_text().strip() == node:
             return pid

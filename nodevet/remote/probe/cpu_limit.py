@@ -9,6 +9,9 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 
+AGAIN = 0.05  # seconds of CPU time between two signals
+
+
 class TooLongError(ValueError):
     """The work took too long; the message says which."""
 
@@ -17,15 +20,20 @@ def within(seconds: float, why: str, function: "Callable[..., T]", *arguments: o
     """The function's result. Raises TooLongError with `why` after so many seconds of CPU time of
     this process, which a busy machine does not use up, and what the function raises.
 
-    Python looks for signals between two steps, and re within a search."""
+    Python looks for signals between two steps, and re within a search. It drops an error that is
+    raised in a finalizer or a callback of the garbage collector, so the signal comes again."""
 
     def late(number: int, frame: object) -> "NoReturn":
         raise TooLongError(why)
 
     previous = signal.signal(signal.SIGVTALRM, late)
     try:
-        signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+        signal.setitimer(signal.ITIMER_VIRTUAL, seconds, AGAIN)
         return function(*arguments)
     finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        signal.signal(signal.SIGVTALRM, previous)
+        while signal.getsignal(signal.SIGVTALRM) is late:
+            try:
+                signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+                signal.signal(signal.SIGVTALRM, previous)
+            except TooLongError:  # the function has ended
+                pass

@@ -77,7 +77,8 @@ def test_a_cancelled_job_without_another_launcher_reports_why_for_each_host(
             slurm.says("scancel", *slurm.jobs)
         seen.append(one)
     assert Counter(one.host for one in seen) == {host.name: 1 for host in wanted}
-    assert {one.status for one in seen[1:]} == {Status.NOT_VISITED}, seen
+    # Slurm may end the job's processes one by one: a host whose own process ended first was visited
+    assert {one.status for one in seen[1:]} <= {Status.NOT_VISITED, Status.PROBE_FAILED}, seen
     for one in seen[1:]:
         assert "launcher only " in one.why and "launcher strange " in one.why
 
