@@ -151,7 +151,6 @@ class Workers(Generic[Job, JobResult]):
         self._make_task = make_task
         self._on_killed, self._lost_result = on_killed, lost_result
         self._waiting: deque[tuple[Job, int]] = deque()  # and how often it was tried
-        self._lost: list[tuple[Job, JobResult]] = []
         self._processes: list[_Process[Job, JobResult]] = []
         for _ in range(processes):
             self._start()
@@ -165,7 +164,7 @@ class Workers(Generic[Job, JobResult]):
     def unfinished(self) -> int:
         """The jobs whose results are still to be taken."""
         busy = sum(process.job is not None for process in self._processes)
-        return len(self._waiting) + len(self._lost) + busy
+        return len(self._waiting) + busy
 
     @property
     def pipes(self) -> list[Any]:
@@ -185,7 +184,7 @@ class Workers(Generic[Job, JobResult]):
             try:
                 result, error = process.pipe.recv()
             except (EOFError, ConnectionResetError):
-                self._replace(process)
+                results += self._replace(process)
                 continue
             if error is not None:
                 raise error
@@ -193,8 +192,7 @@ class Workers(Generic[Job, JobResult]):
                 results.append((process.job, result))
             process.job = None
         self._send_jobs()
-        lost, self._lost = self._lost, []
-        return results + lost
+        return results
 
     def end(self) -> None:
         for process in self._processes:
@@ -208,16 +206,18 @@ class Workers(Generic[Job, JobResult]):
             if process.job is None and self._waiting:
                 process.send(*self._waiting.popleft())
 
-    def _replace(self, process: _Process[Job, JobResult]) -> None:
+    def _replace(self, process: _Process[Job, JobResult]) -> list[tuple[Job, JobResult]]:
+        """Start another process; returns the result of a job that is not tried again."""
         job, tries = process.job, process.tries + 1
         pid, why = process.child.pid or 0, process.exit_text
         self._processes.remove(process)
         process.end()
-        if job is not None:
-            again = tries < TRIES
-            self._on_killed(KilledProcess(pid, why, again), job)
-            if again:
-                self._waiting.appendleft((job, tries))
-            else:
-                self._lost.append((job, self._lost_result(job)))
         self._start()
+        if job is None:
+            return []
+        again = tries < TRIES
+        self._on_killed(KilledProcess(pid, why, again), job)
+        if not again:
+            return [(job, self._lost_result(job))]
+        self._waiting.appendleft((job, tries))
+        return []

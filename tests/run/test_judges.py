@@ -185,3 +185,22 @@ def test_many_saved_visits_are_judged_by_all_cores(
         runs.append(vet.vet_saved(hosts, visits, context, fail_on=Severity.WARNING))
     assert list(runs[0].hosts) == list(runs[1].hosts) and runs[0].replayed
     assert not multiprocessing.active_children()
+
+
+def test_a_visit_that_is_judged_and_not_yet_saved_is_not_lost_by_an_interrupt(
+    context: VetContext, vetted: Vetted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved: dict[str, Status] = {}
+    visits = (vetted(name, machine_id=name) for name in NAMES)
+
+    def save(visit: Visit, host: Host) -> None:
+        if len(saved) == 3 and Status.INTERRUPTED not in saved.values():
+            saved[host.name] = Status.INTERRUPTED  # as if it had been interrupted before it wrote
+            raise KeyboardInterrupt
+        saved[host.name] = visit.status
+
+    run = judged(visits, context, monkeypatch, save=save)
+    assert run.interrupted and saved.keys() == set(NAMES)
+    unsaved = {name for name, status in saved.items() if status is Status.INTERRUPTED}
+    reported = {host.host for host in run.hosts if host.status is Status.INTERRUPTED}
+    assert unsaved and unsaved == reported

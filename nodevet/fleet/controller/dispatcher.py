@@ -53,7 +53,7 @@ class Dispatcher:
                 visits += source.take(chunk)
             else:
                 visits += self._dismiss(source, late=False)
-        if self._side_work is not None:
+        if self._side_work is not None and any(key.data is None for key, _ in ready):
             before = time.monotonic()
             self._side_work.take_ready()
             self.pause(time.monotonic() - before)

@@ -13,7 +13,7 @@ from nodevet.fleet import Options, Visit
 from nodevet.model import Host
 from nodevet.model.run import Run
 from nodevet.vet.use.gate import GateVerdict
-from nodevet.vet.use.vet import Save
+from nodevet.vet.use.judge_visit import Save
 
 
 class AfterGate(Protocol):

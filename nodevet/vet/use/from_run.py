@@ -23,6 +23,7 @@ from nodevet.vet.packed import PackedReport, Packer
 from nodevet.vet.use.asks import sections_of
 from nodevet.vet.use.context import VetContext
 from nodevet.vet.use.judge_visit import judge_visit
+from nodevet.vet.use.judges import LOST
 from nodevet.vet.use.last_look import Ignored, LastLook
 from nodevet.vet.use.listener import VetListener
 from nodevet.vet.use.targets import Targets, any_hostname
@@ -171,8 +172,7 @@ def _judging(asked: RecordedHosts, how: Rejudge) -> Callable[[Sequence[str]], _J
 
 
 def _unjudged_hosts(names: Sequence[str]) -> _Judged:
-    why = "the process that judged it was killed, twice"
-    reports = [HostReport(host=name, status=Status.PROBE_FAILED, why=why) for name in names]
+    reports = [HostReport(host=name, status=Status.PROBE_FAILED, why=LOST) for name in names]
     return _Judged(tuple(map(Packer().pack, reports)), {})
 
 

@@ -25,10 +25,10 @@ from nodevet.vet.findings.counted import with_counts
 from nodevet.vet.findings.fold import lines
 from nodevet.vet.use.beside import RawSection, visit_beside
 from nodevet.vet.use.context import VetContext
-from nodevet.vet.use.judge_visit import Vetted, judge_visit, recorded
+from nodevet.vet.use.judge_visit import Save, Vetted, judge_visit, recorded
 from nodevet.vet.use.listener import VetListener, Waiting
 from nodevet.vet.use.looks import AGAIN, UNKNOWN
-from nodevet.vet.use.vet import Save, collect
+from nodevet.vet.use.vet import collect
 
 LONGEST = 160  # columns of one reason
 LARGEST = 1 << 30  # bytes of a verdict file

@@ -21,6 +21,7 @@ from nodevet.vet.use.max_age import MaxAge
 
 JUDGING = 5.0  # seconds of CPU time for one host; a large one takes some hundredths
 GENERIC = "generic"
+Save = Callable[[Visit, Host], None]
 NOT_REACHED = "the run was ended before this host was done"
 
 

@@ -17,7 +17,7 @@ from nodevet.fleet import Visit
 from nodevet.model import Host, HostReport, Status
 from nodevet.vet.packed import PackedReport, Packer
 from nodevet.vet.use.context import VetContext
-from nodevet.vet.use.judge_visit import NOT_REACHED, blank_report, judge_visit, recorded
+from nodevet.vet.use.judge_visit import NOT_REACHED, Save, blank_report, judge_visit, recorded
 from nodevet.vet.use.listener import Prepare, VetListener
 
 if TYPE_CHECKING:  # a run without --since does not pay for it
@@ -27,7 +27,6 @@ WORTH = 200  # hosts, from which on processes of their own are worth starting
 MOST = 16  # processes
 AHEAD = 4  # visits of each process that wait or are judged
 LOST = "the process that judged it was killed, twice"
-Save = Callable[[Visit, Host], None]
 Deliver = Callable[[HostReport | PackedReport], None]
 
 
@@ -47,8 +46,8 @@ class _VisitJob(NamedTuple):
 
 
 def judges_worth(hosts: int) -> int:
-    """The processes that judge so many hosts; 0: the one that visits them does. With two cores
-    the processes that speak SSH need both."""
+    """How many processes judge a run of so many hosts. 0: the process that visits the hosts judges
+    them, too. With two cores, the processes that speak SSH need both."""
     return min(MOST, cores() // 2) if hosts >= WORTH and cores() > 2 else 0
 
 
@@ -75,6 +74,7 @@ class Judges:
         self.deliver: Deliver = lambda report: None
         self.run = ""  # its id
         self._hosts, self._context, self._listener, self._save = hosts, context, listener, save
+        self._unsaved = dict(hosts) if save is not None else {}
         self._most = AHEAD * processes
         prepare = listener.preparing()
         self._workers: Workers[_VisitJob, _JudgedVisit] = Workers(
@@ -98,8 +98,7 @@ class Judges:
     def take_ready(self, *, wait: bool = False) -> None:
         """Save and deliver the reports that are done."""
         for job, judged in self._workers.take(wait=wait):
-            if self._save is not None:
-                self._save(job.visit, self._hosts[job.visit.host])
+            self._save_visit(job.visit)
             if self._context.since is not None:
                 self._context.since.add_ignored(job.visit.host, judged.ignored)
             if judged.prepared is not None:
@@ -112,25 +111,26 @@ class Judges:
         As of `vetted`, hosts that the run did not reach are saved so. An interrupt ends the visits;
         what was visited is still judged.
         """
-        unvisited = dict(self._hosts)
         try:
             with closing(visits):
                 for visit in visits:
-                    host = unvisited.pop(visit.host)
                     if visit.evidence is not None:
                         self._put(visit)
                         continue
-                    if self._save is not None:
-                        self._save(visit, host)
-                    yield blank_report(visit, host)
+                    self._save_visit(visit)
+                    yield blank_report(visit, self._hosts[visit.host])
             self._finish()
         except KeyboardInterrupt:
             self._finish()
             raise
         finally:
-            if self._save is not None:
-                for host in unvisited.values():
-                    self._save(Visit(host.name, Status.INTERRUPTED, NOT_REACHED), host)
+            for name in list(self._unsaved):
+                self._save_visit(Visit(name, Status.INTERRUPTED, NOT_REACHED))
+
+    def _save_visit(self, visit: Visit) -> None:
+        if self._save is not None:
+            self._save(visit, self._hosts[visit.host])
+            self._unsaved.pop(visit.host, None)
 
     def _put(self, visit: Visit) -> None:
         self._workers.put(_VisitJob(visit, self.run))

@@ -14,6 +14,7 @@ from nodevet.model.run import Run
 from nodevet.store.records.model import FindingSpan, RecordedRun, RunState, SpanEnd
 from nodevet.vet.news import Before, news_of
 from nodevet.vet.suspicion import suspicions
+from nodevet.vet.use.judge_visit import Save
 from nodevet.vet.use.listener import Prepare, VetListener
 
 if TYPE_CHECKING:
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
 TROUBLE = (Verdict.FAIL, Verdict.UNKNOWN)
 ENDS = (SpanEnd.OK, SpanEnd.NOT_APPLICABLE, SpanEnd.GONE)
-
-Keep = Callable[[Visit, Host], None]
 
 
 class Budget(Struct, frozen=True, kw_only=True):
@@ -62,7 +61,7 @@ class Recording(VetListener):
         fail_on_new: bool = False,
         alone: bool = False,  # no other run of this sweep may go on: StoreHeldError
         earlier: TakenUp | None = None,  # the part of this run that is recorded already
-        keep: Keep | None = None,
+        keep: Save | None = None,
     ) -> None:
         self.broken: StoreError | None = None
         self.run: Run | None = None

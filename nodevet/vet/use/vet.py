@@ -19,11 +19,9 @@ from nodevet.model.run import Run, new_run_id
 from nodevet.vet.packed import FEW, PackedHosts, PackedReport
 from nodevet.vet.use.beside import visit_beside
 from nodevet.vet.use.context import VetContext
-from nodevet.vet.use.judge_visit import NOT_REACHED, Vetted, judge_visit, recorded
+from nodevet.vet.use.judge_visit import NOT_REACHED, Save, Vetted, judge_visit, recorded
 from nodevet.vet.use.judges import Judges, judges_of_saved, judges_worth
 from nodevet.vet.use.listener import VetListener
-
-Save = Callable[[Visit, Host], None]
 
 
 def vet(
@@ -84,10 +82,11 @@ def _judged_run(
     replayed: bool = False,
     earlier: Sequence[HostReport] = (),
 ) -> Run:
-    """The run of visits that so many other processes judge; 0: this one."""
+    """The run of these visits. `processes`: how many other processes judge them; 0: this process
+    does."""
     by_name, listener = {host.name: host for host in hosts}, listener or VetListener()
-    beside = Judges(by_name, context, listener, processes, save) if processes else nullcontext()
-    with beside as judges:
+    judging = Judges(by_name, context, listener, processes, save) if processes else nullcontext()
+    with judging as judges:
         visits = visits_of(judges)
         if judges is None:
             judged = reports(visits, by_name, context, save, listener)
