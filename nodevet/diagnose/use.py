@@ -1,6 +1,5 @@
 """Watch hosts at the same time, and diagnose what each of their GPUs waits for."""
 
-import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
@@ -12,6 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from nodevet import __version__
+from nodevet.base.host_names import NAME
 from nodevet.baseline.library import shipped_folder
 from nodevet.checking.identity import machine_in, several_names
 from nodevet.checking.machines import Machine
@@ -331,15 +331,12 @@ def without_new_jobs(
     step = (
         f"nothing to fix on this GPU; start no job on it either, as the node must be drained: {why}"
     )
-    name = host if NODE.fullmatch(host) else "HOST"
+    name = host if NAME.fullmatch(host) else "HOST"
     steps = [
         step if gpu.next_step == NEXT[Cause.IDLE] else gpu.next_step.replace("HOST", name)
         for gpu in gpus
     ]
     return tuple(replace(gpu, next_step=step) for gpu, step in zip(gpus, steps, strict=True))
-
-
-NODE = re.compile(r"[a-z0-9][a-z0-9.-]*")
 
 
 def says_how_many(label: str, context: VetContext) -> bool:
