@@ -37,7 +37,7 @@ read -r code || exit 70
 ulimit -c 0
 kill "$code" $$
 """
-"""The script of bash, which starts in a tenth of the CPU time of Python. It reads how the copy ended:
+"""A script of bash, which starts in a tenth of the CPU time of Python. It reads how the copy ended:
 an exit code, or the number of a signal, negative."""
 
 _start = subprocess.Popen._execute_child
